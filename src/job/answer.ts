@@ -1,0 +1,50 @@
+/** From a model's text to `response_content`: JSON answers are parsed and checked against the caller's schema here. */
+import type { ResponseFormat, SchemaObject } from './job.ts'
+import type { AnswerSchema } from './schema/answer-schema.ts'
+import { checkAnswer } from './schema/check-answer.ts'
+import { type ReadSchema, readSchema } from './schema/read-schema.ts'
+
+export type Answer =
+  | { readonly ok: true; readonly contentJson: string }
+  | { readonly ok: false; readonly errors: readonly string[] }
+
+/** A fence that models like to put around JSON, whatever they were told. */
+const FENCED = /^```[a-zA-Z]*\s*\n([\s\S]*?)\n?```$/
+
+export function readAnswer(text: string, format: ResponseFormat): Answer {
+  if (format.format === 'text') return { ok: true, contentJson: JSON.stringify(text) }
+  const trimmed = text.trim()
+  const json = FENCED.exec(trimmed)?.[1]?.trim() ?? trimmed
+  let value: unknown
+  try {
+    value = JSON.parse(json)
+  } catch (error) {
+    return { ok: false, errors: [`the answer is not JSON: ${(error as Error).message}`] }
+  }
+  if (format.schema) {
+    const checked = checkAnswer(answerSchemaOf(format.schema), value)
+    if (!checked.ok) return checked
+  }
+  // The model's own text, not a new one made of the value: large integers stay what they were.
+  return { ok: true, contentJson: json }
+}
+
+const read = new WeakMap<SchemaObject, ReadSchema>()
+
+/** Reads a caller's schema, once for each object. */
+export function readSchemaOnce(schema: SchemaObject): ReadSchema {
+  let result = read.get(schema)
+  if (result === undefined) {
+    result = readSchema(schema)
+    read.set(schema, result)
+  }
+  return result
+}
+
+/** The schema of an accepted job, ready for checking. */
+export function answerSchemaOf(schema: SchemaObject): AnswerSchema {
+  const result = readSchemaOnce(schema)
+  // Refused at creation, so a stored job cannot have it, unless a later version reads schemas more strictly.
+  if (!result.ok) throw new Error(`the job's schema is refused: ${result.path} ${result.rule}`)
+  return result.schema
+}

@@ -1,0 +1,24 @@
+/** What makes two jobs identical, and two requests the same. */
+import { createHash } from 'node:crypto'
+import { conversationJson } from './conversation.ts'
+import type { Job } from './job.ts'
+
+/**
+ * Equal exactly for jobs of the same account with the same model, response_format and messages: 128 bits of SHA-256 in
+ * base64url. Each part is preceded by its length, so that no two sets of parts run together alike.
+ */
+export function jobFingerprint(job: Pick<Job, 'account' | 'model' | 'responseFormat' | 'messages'>): string {
+  const parts = [job.account, job.model, JSON.stringify(job.responseFormat), conversationJson(job.messages)]
+  return digest(parts)
+}
+
+/** Stands for a request's route and body, for Idempotency-Key. */
+export function requestFingerprint(route: string, body: unknown): string {
+  return digest([route, JSON.stringify(body)])
+}
+
+function digest(parts: readonly string[]): string {
+  const hash = createHash('sha256')
+  for (const part of parts) hash.update(`${part.length}:`).update(part)
+  return hash.digest('base64url').slice(0, 22)
+}

@@ -1,0 +1,119 @@
+/**
+ * The job creation object (SPEC §2.1 to §2.4) as callers send it: its shape, which also documents it, and the rules
+ * that a shape cannot say.
+ */
+import Type, { type Static } from 'typebox'
+import { ROLES } from './job.ts'
+
+const strict = { additionalProperties: false } as const
+
+export const CACHE_TTL_S = { least: 180, most: 3600, default: 300 } as const
+export const TIMEOUT_S = { least: 30, most: 120, default: 90 } as const
+
+const message = Type.Object(
+  {
+    role: Type.Enum([...ROLES], { description: 'Who speaks.' }),
+    content: Type.String({ description: 'The text of the message; may be empty.' }),
+  },
+  strict,
+)
+
+const responseFormat = Type.Object(
+  {
+    format: Type.Enum(['text', 'json'], { description: 'What the answer is to be.' }),
+    schema: Type.Optional(
+      Type.Object(
+        {},
+        {
+          additionalProperties: true,
+          description: 'With `json` only: the JSON Schema that the answer satisfies. Without it, any JSON value.',
+        },
+      ),
+    ),
+  },
+  strict,
+)
+
+const callback = Type.Object(
+  {
+    callback_url: Type.String({
+      minLength: 1,
+      maxLength: 2048,
+      description: 'http or https address that receives the completion POST.',
+    }),
+    callback_headers: Type.Optional(
+      Type.Record(Type.String(), Type.String(), { description: 'Extra headers of that POST.' }),
+    ),
+    callback_payload: Type.Optional(
+      Type.Object(
+        {},
+        { additionalProperties: true, description: 'Comes back unchanged; `{}` is sent without it.' },
+      ),
+    ),
+  },
+  strict,
+)
+
+const common = {
+  model: Type.String({ description: 'A public model name, for example `gpt-auto` or `gpt-5-mini`.' }),
+  message_cache_ttl: Type.Optional(
+    Type.Number({
+      minimum: CACHE_TTL_S.least,
+      maximum: CACHE_TTL_S.most,
+      default: CACHE_TTL_S.default,
+      description: 'Seconds that the answer is kept for identical later jobs of the account.',
+    }),
+  ),
+  response_format: responseFormat,
+  messages: Type.Array(message, {
+    description: 'The conversation, in order; at least one message has the role `user`.',
+  }),
+}
+
+/** The body of a single create. */
+export const singleCreate = Type.Object(
+  {
+    ...common,
+    timeout: Type.Optional(
+      Type.Number({
+        minimum: TIMEOUT_S.least,
+        maximum: TIMEOUT_S.most,
+        default: TIMEOUT_S.default,
+        description: 'Seconds to wait for the answer at most. Single creates only.',
+      }),
+    ),
+  },
+  strict,
+)
+
+/** One element of a batch. */
+export const batchElement = Type.Object(
+  { ...common, callback: Type.Optional({ ...callback, description: 'Batch elements only.' }) },
+  strict,
+)
+
+export type SingleCreate = Static<typeof singleCreate>
+export type BatchElement = Static<typeof batchElement>
+
+/** Fields that exist, but not here; a refusal says where they belong. */
+export const BELONGS: Readonly<Record<string, string>> = {
+  timeout: 'belongs to single creates (POST /api/v1/messages); a batch runs asynchronously',
+  callback: 'belongs to batch elements (POST /api/v1/messages/batches); a single create answers in its response',
+}
+
+/** What is wrong with a request though its shape is right: the field's path within the object, and the rule. */
+export interface Problem {
+  readonly field: string
+  readonly rule: string
+}
+
+/** The rules of SPEC §2.2 and §2.3 that a shape cannot say. */
+export function problemWith({ response_format, messages }: SingleCreate | BatchElement): Problem | null {
+  if (!messages.some(({ role }) => role === 'user')) {
+    return { field: 'messages', rule: 'must contain at least one message whose role is user' }
+  }
+  if (response_format.format === 'text' && response_format.schema !== undefined) {
+    return { field: 'response_format.schema', rule: 'belongs to format json; with text leave it out' }
+  }
+  return null
+}
