@@ -1,0 +1,43 @@
+/**
+ * How large a caller's schema may be, and how long it may keep the event loop. Schemas are hostile until shown
+ * otherwise; the values leave room for every schema that a model could make use of.
+ */
+
+/** Subschemas inside subschemas, and values inside the values of `enum` and `const`. */
+export const MAX_SCHEMA_DEPTH = 64
+
+/** Subschemas, names in `required`, values in `enum` and `const` (nested ones too), all together. */
+export const MAX_SCHEMA_PARTS = 20_000
+
+/** `$ref` and `anyOf` one behind the other on one and the same value. */
+export const MAX_JUMPS = 64
+
+/** Characters of the pointer in a `$ref`. */
+export const MAX_POINTER_LENGTH = 2_000
+
+/** Characters of one `pattern`. */
+export const MAX_PATTERN_LENGTH = 5_000
+
+/** Groups inside groups of a `pattern`. */
+export const MAX_PATTERN_DEPTH = 50
+
+/** Instructions of one `pattern` with its counted repetitions written out: `a{1000}` has 1,000. */
+export const MAX_PATTERN_SIZE = 10_000
+
+/** The same, of all patterns of a schema together. */
+export const MAX_PATTERNS_SIZE = 50_000
+
+/**
+ * What one check of an answer may take: some 10 ms once the code is warm, and within 50 ms in the first call of a
+ * process (`measure.ts` measures it). An ordinary answer takes about 2 steps for each of its values.
+ */
+export const CHECK_STEPS = 200_000
+
+/** Schemas inside each other while checking: holds the stack, since `$ref` may recurse as deep as the answer does. */
+export const MAX_CHECK_DEPTH = 1_000
+
+/** Errors reported for one answer; a model that is shown more learns no more. */
+export const MAX_ERRORS = 20
+
+/** What making one instance may take, before it is checked like any answer. */
+export const MAKE_STEPS = 120_000

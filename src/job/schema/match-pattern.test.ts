@@ -1,0 +1,227 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { PROPERTY_NAMES } from './char-set.ts'
+import { MAX_PATTERN_DEPTH, MAX_PATTERN_LENGTH } from './limits.ts'
+import { matchesPattern, programOf } from './match-pattern.ts'
+import { readPattern } from './read-pattern.ts'
+import { Steps, StepsSpent } from './steps.ts'
+
+function matches(pattern: string, text: string, steps = new Steps(1e6)): boolean {
+  const read = readPattern(pattern)
+  assert.ok(read.ok, `${pattern} is refused`)
+  return matchesPattern(programOf(read.tree), text, steps)
+}
+
+const TEXTS = [
+  '',
+  'a',
+  'b',
+  'ab',
+  'aab',
+  'abab',
+  'a b',
+  'a\nb',
+  'é',
+  '😀',
+  'A1',
+  '-',
+  ']',
+  '{',
+  'a{',
+  '\u2028',
+  '_',
+  ' ',
+  '1',
+]
+
+/** Each with the texts above, and those of its own, must do as the engine of JavaScript does in unicode mode. */
+const AS_NATIVE: [pattern: string, ...texts: string[]][] = [
+  [''],
+  ['a'],
+  ['^a$'],
+  ['a|b|'],
+  ['^(?:a|b)*$'],
+  ['^(a+)+$', 'aaaaaaaaaaaaaaab'],
+  ['^a{2}$', 'aa', 'aaa'],
+  ['^a{2,}$', 'aa', 'aaa'],
+  ['^a{1,3}?$', 'aa', 'aaaa'],
+  ['^(?:ab){2}$'],
+  ['^(?:a?){3}$', 'aaa', 'aaaa'],
+  ['^(?:a*)*b$', 'aaab'],
+  ['^(?:|a)+$', 'aa'],
+  ['^.$'],
+  ['^[^]$'.replace('[^]', '[\\s\\S]')],
+  ['\\bb\\b'],
+  ['\\Bb'],
+  ['^\\B$'],
+  ['^\\w+$', 'a_1', 'a-'],
+  ['^\\W$'],
+  ['^\\d\\D$', '1a'],
+  ['^\\s$', '\u00a0', '\ufeff', '\u3000', '\v'],
+  ['^\\S+$'],
+  ['^[a-c1]+$', 'abc1', 'abd'],
+  ['^[^a-c]+$', 'xyz', 'xaz'],
+  ['^[\\w.-]+$', 'a.b-c', 'a b'],
+  ['^[\\]\\\\^-]+$', ']\\^-'],
+  ['^[\\b]$', '\b'],
+  ['^\\p{L}+$', 'éa', 'é1'],
+  ['^\\P{L}+$', '12'],
+  ['^[\\p{L}\\d]+$', 'é1', 'é-'],
+  ['^[^\\p{L}\\d]+$', '--', 'é'],
+  ['^[\\P{L}x]$', 'x', 'y'],
+  ['^\\p{Script=Greek}$', 'α'],
+  ['^\\u0041\\x31$'],
+  ['^\\u{1F600}$'],
+  ['^\\uD83D\\uDE00$'],
+  ['^[\\u4e00-\\u9fa5]+$', '中文'],
+  ['^[😀-😂]$', '😁'],
+  ['^\\cJ$', '\n'],
+  ['^\\0$', '\0'],
+  ['^\\t\\n\\v\\f\\r$', '\t\n\v\f\r'],
+  ['^\\/\\.\\*\\+\\?\\(\\)\\[\\]\\{\\}\\|\\^\\$\\\\$', '/.*+?()[]{}|^$\\'],
+  ['(?<year>\\d{4})-(?<month>\\d\\d)', '2026-01'],
+  ['a$|^b'],
+  ['$a'],
+  ['a^'],
+]
+
+test('a pattern matches as in JavaScript', () => {
+  for (const [pattern, ...texts] of AS_NATIVE) {
+    const native = new RegExp(pattern, 'u')
+    for (const text of [...TEXTS, ...texts]) {
+      assert.equal(matches(pattern, text), native.test(text), `${pattern} on ${JSON.stringify(text)}`)
+    }
+  }
+})
+
+test('every Unicode property that is allowed is one that JavaScript knows', () => {
+  for (const name of PROPERTY_NAMES) {
+    assert.equal(matches(`\\p{${name}}`, 'a'), new RegExp(`\\p{${name}}`, 'u').test('a'), name)
+  }
+})
+
+test('what unicode mode refuses but people write stands for itself', () => {
+  const cases: [string, string, boolean][] = [
+    ['^\\-\\_\\@\\"\\ $', '-_@" ', true],
+    ['^{a}$', '{a}', true],
+    ['^a{$', 'a{', true],
+    ['^a{x}$', 'a{x}', true],
+    ['^]$', ']', true],
+    ['^[\\w-z]$', '-', true],
+    ['^[a-]$', '-', true],
+  ]
+  for (const [pattern, text, expected] of cases) assert.equal(matches(pattern, text), expected, pattern)
+})
+
+const atom = fc.constantFrom(
+  'a',
+  'b',
+  '.',
+  '[ab]',
+  '[^a]',
+  '\\w',
+  '\\b',
+  '^',
+  '$',
+  '\\d',
+  'é',
+  '😀',
+  '[é-ü]',
+  '\\s',
+)
+const { pattern: anyPattern } = fc.letrec<{ pattern: string; part: string }>((tie) => ({
+  pattern: fc.array(tie('part'), { maxLength: 3 }).map((parts) => parts.join('')),
+  part: fc.oneof(
+    { depthSize: 'small', maxDepth: 4 },
+    atom,
+    fc
+      .tuple(tie('pattern'), fc.constantFrom('', '*', '+', '?', '{2}', '{0,2}', '{1,}', '*?'))
+      .map(([inside, repeat]) => `(?:${inside})${repeat}`),
+    fc.tuple(tie('pattern'), tie('pattern')).map(([one, other]) => `(${one}|${other})`),
+  ),
+}))
+
+test('10,000 generated patterns match as in JavaScript', () => {
+  const text = fc.string({ unit: fc.constantFrom('a', 'b', ' ', '1', 'é', '😀', '\n'), maxLength: 8 })
+  fc.assert(
+    fc.property(anyPattern, text, (pattern, subject) => {
+      assert.equal(matches(pattern, subject), new RegExp(pattern, 'u').test(subject))
+    }),
+    { numRuns: 10_000, seed: 7 },
+  )
+})
+
+test('what no linear-time matcher can take, or dialects disagree about, is refused by name', () => {
+  const cases: [string, RegExp][] = [
+    ['(?=a)b', /looks ahead/],
+    ['(?!a)b', /looks ahead/],
+    ['(?<=a)b', /looks ahead or behind/],
+    ['(?<!a)b', /looks ahead or behind/],
+    ['(a)\\1', /refers back/],
+    ['(?<n>a)\\k<n>', /refers back/],
+    ['(?i)a', /group that is not supported/],
+    ['(?P<n>a)', /\(\?<name>…\)/],
+    ['\\Aa\\Z', /write "\^" or "\$"/],
+    ['\\Qa', /escape "\\Q"/],
+    ['\\u12', /escape "\\u"/],
+    ['\\u{110000}', /no character/],
+    ['\\p{Klingon}', /unknown "\\p/],
+    ['a**', /repeats a repetition/],
+    ['a++', /after a repetition/],
+    ['*a', /nothing before it/],
+    ['^*', /match no text/],
+    ['a{,3}', /write the lower bound/],
+    ['a{3,2}', /out of order/],
+    ['[]', /empty class/],
+    ['[^]', /empty class/],
+    ['[[:alpha:]]', /write it out/],
+    ['[z-a]', /out of order/],
+    ['[a-\\d]', /range ends in a class/],
+    ['[\\B]', /inside a class/],
+    ['[a', /without its "\]"/],
+    ['(a', /without its "\)"/],
+    ['a)', /without its "\("/],
+    ['a\\', /lone backslash/],
+    ['a{1000}{1000}', /repeats a repetition/],
+    ['(a{1000}){1000}', /too large/],
+    ['(){1000000000}', /too large/],
+    [`a{${'9'.repeat(30)}}`, /too large/],
+    ['('.repeat(MAX_PATTERN_DEPTH + 1), /deep/],
+    ['a'.repeat(MAX_PATTERN_LENGTH + 1), /at most/],
+  ]
+  for (const [pattern, rule] of cases) {
+    const read = readPattern(pattern)
+    assert.ok(!read.ok, `${pattern} is accepted`)
+    assert.match(read.rule, rule)
+  }
+})
+
+test('a regex bomb spends steps in proportion to its text, and stops when they are spent', () => {
+  const spent = (length: number) => {
+    const steps = new Steps(1e9)
+    assert.equal(matches('(a+)+$', `${'a'.repeat(length)}b`, steps), false)
+    return steps.spent
+  }
+  assert.ok(spent(20_000) < 2.1 * spent(10_000))
+  assert.throws(() => matches('(a|b)*a(a|b){400}$', 'ab'.repeat(50_000), new Steps(10_000)), StepsSpent)
+})
+
+test('instructions that take no character are paid for too', () => {
+  const steps = new Steps(1e9)
+  assert.equal(matches(`(?:${'$|'.repeat(1_000)}$)x`, 'a'.repeat(100), steps), false)
+  assert.ok(steps.spent > 100 * 2_000 * 0.25)
+})
+
+test('a program may be used again and again, also when its generations begin anew', () => {
+  const read = readPattern('^ab+$')
+  assert.ok(read.ok)
+  const program = programOf(read.tree)
+  // The marks of the first generation must be gone when the numbers begin anew.
+  for (const generation of [0, 0xffffffff]) {
+    program.generation = generation
+    assert.ok(matchesPattern(program, 'abb', new Steps(100)))
+  }
+  for (const text of ['abb', 'a', 'ab'])
+    assert.equal(matchesPattern(program, text, new Steps(100)), text !== 'a')
+})

@@ -1,0 +1,132 @@
+/**
+ * The values of `format` that are checked: those of OpenAI's structured outputs, and `uri`. Each check takes time
+ * linear in the text. A format applies to strings only.
+ */
+
+type FormatCheck = (text: string) => boolean
+
+const CHECKS = {
+  'date-time': isDateTime,
+  date: isDate,
+  time: isTime,
+  duration: isDuration,
+  email: isEmail,
+  hostname: isHostname,
+  ipv4: isIpv4,
+  ipv6: isIpv6,
+  uuid: (text) => /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/i.test(text),
+  uri: isUri,
+} as const satisfies Record<string, FormatCheck>
+
+export type FormatName = keyof typeof CHECKS
+
+export const FORMAT_NAMES = Object.keys(CHECKS) as readonly FormatName[]
+
+export function isFormatName(name: string): name is FormatName {
+  return Object.hasOwn(CHECKS, name)
+}
+
+export function meetsFormat(format: FormatName, text: string): boolean {
+  return CHECKS[format](text)
+}
+
+const MONTH_DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] as const
+
+/** RFC 3339 full-date: the day must exist. */
+function isDate(text: string): boolean {
+  const parts = /^(\d{4})-(\d{2})-(\d{2})$/.exec(text)
+  if (parts === null) return false
+  const year = Number(parts[1])
+  const month = Number(parts[2])
+  const day = Number(parts[3])
+  const leapDay = month === 2 && year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0) ? 1 : 0
+  return day >= 1 && day <= (MONTH_DAYS[month - 1] ?? 0) + leapDay
+}
+
+/** RFC 3339 full-time, with its offset. Second 60 is a leap second and stands only at 23:59 UTC. */
+function isTime(text: string): boolean {
+  const parts = /^(\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[zZ]|([+-])(\d{2}):(\d{2}))$/.exec(text)
+  if (parts === null) return false
+  const [hour, minute, second] = [Number(parts[1]), Number(parts[2]), Number(parts[3])]
+  const [offsetHour, offsetMinute] = [Number(parts[5] ?? 0), Number(parts[6] ?? 0)]
+  if (hour > 23 || minute > 59 || offsetHour > 23 || offsetMinute > 59) return false
+  if (second < 60) return true
+  const sign = parts[4] === '-' ? 1 : -1
+  const utc = hour * 60 + minute + sign * (offsetHour * 60 + offsetMinute)
+  return second === 60 && (utc + 1440) % 1440 === 1439
+}
+
+function isDateTime(text: string): boolean {
+  return isDate(text.slice(0, 10)) && /^[tT]$/.test(text.slice(10, 11)) && isTime(text.slice(11))
+}
+
+/** ISO 8601 as in RFC 3339, appendix A: weeks stand alone, and a part that is left out may not be in the middle. */
+function isDuration(text: string): boolean {
+  if (text.length > 200) return false
+  if (/^P\d+W$/.test(text)) return true
+  const parts = /^P([^T]*)(?:T(.+))?$/.exec(text)
+  if (parts === null) return false
+  const [, date = '', time] = parts
+  if (time !== undefined && !/^(?:\d+H(?:\d+M(?:\d+S)?)?|\d+M(?:\d+S)?|\d+S)$/.test(time)) return false
+  if (date === '') return time !== undefined
+  return /^(?:\d+Y(?:\d+M(?:\d+D)?)?|\d+M(?:\d+D)?|\d+D)$/.test(date)
+}
+
+function isEmail(text: string): boolean {
+  const at = text.lastIndexOf('@')
+  const local = text.slice(0, at)
+  if (at < 1 || local.length > 64 || !/^[\w!#$%&'*+/=?^`{|}~.-]+$/.test(local)) return false
+  if (local.startsWith('.') || local.endsWith('.') || local.includes('..')) return false
+  return isHostname(text.slice(at + 1))
+}
+
+/** RFC 1123: labels of letters, digits and inner hyphens, 63 characters each and 253 in all. */
+function isHostname(text: string): boolean {
+  if (text.length === 0 || text.length > 253) return false
+  return text.split('.').every((label) => /^[a-z\d](?:[a-z\d-]{0,61}[a-z\d])?$/i.test(label))
+}
+
+function isIpv4(text: string): boolean {
+  if (text.length > 15) return false
+  const parts = text.split('.')
+  return parts.length === 4 && parts.every((part) => /^(?:0|[1-9]\d{0,2})$/.test(part) && Number(part) <= 255)
+}
+
+function isIpv6(text: string): boolean {
+  if (text.length > 45) return false
+  const halves = text.split('::')
+  if (halves.length > 2) return false
+  const [head, tail] = halves
+  const before = head === undefined || head === '' ? [] : head.split(':')
+  const after = tail === undefined || tail === '' ? [] : tail.split(':')
+  const groups = [...before, ...after]
+  let count = groups.length
+  const last = groups.at(-1)
+  if (last?.includes('.')) {
+    // The dotted form stands for two groups, and only at the very end.
+    if (!isIpv4(last) || (halves.length === 2 && after.length === 0)) return false
+    groups.pop()
+    count++
+  }
+  if (!groups.every((group) => /^[\da-f]{1,4}$/i.test(group))) return false
+  return halves.length === 2 ? count <= 7 : count === 8
+}
+
+/** RFC 3986, absolute: a scheme, then the permitted characters with whole percent-escapes. */
+function isUri(text: string): boolean {
+  const scheme = /^[a-z][a-z\d+.-]{0,60}:/i.exec(text)
+  if (scheme === null) return false
+  const rest = text.slice(scheme[0].length)
+  if (!/^(?:[\w\-.~:/?#[\]@!$&'()*+,;=]|%[\da-f]{2})*$/i.test(rest)) return false
+  const fragment = rest.indexOf('#')
+  if (fragment >= 0 && rest.includes('#', fragment + 1)) return false
+  const authority = /^\/\/([^/?#]*)/.exec(rest)?.[1]
+  return authority === undefined ? !/[[\]]/.test(rest) : isAuthority(authority)
+}
+
+function isAuthority(authority: string): boolean {
+  const host = authority.slice(authority.lastIndexOf('@') + 1)
+  if (!host.startsWith('[')) return /^[^:[\]]*(?::\d*)?$/.test(host)
+  const literal = /^\[([^\]]*)\](?::\d*)?$/.exec(host)
+  return literal !== null && isIpv6(literal[1] ?? '')
+}
