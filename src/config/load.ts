@@ -1,0 +1,171 @@
+/**
+ * Reads the settings: environment beats file, file beats default. The only place that reads the environment.
+ */
+import { existsSync, readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { Compile } from 'typebox/compile'
+import { LOG_LEVELS, type LogLevel } from '../telemetry/log.ts'
+import { DEFAULTS, type Settings, settingsSchema, UPSTREAM_DEFAULTS } from './settings.ts'
+import { databaseProblems, settingsProblems } from './settings-rules.ts'
+
+export interface Configuration {
+  readonly settings: Settings
+  /** The keys of the upstreams, by upstream; null where one wants none. */
+  readonly apiKeys: ReadonlyMap<string, string | null>
+  /** True when no model is configured, and the built-in simulator answers. */
+  readonly simulated: boolean
+  readonly logLevel: LogLevel
+  /** The file that was read, if any. */
+  readonly file: string | null
+}
+
+export type Environment = Readonly<Record<string, string | undefined>>
+
+/** What the operator must mend, one sentence a line. */
+export class ConfigurationError extends Error {
+  override readonly name = 'ConfigurationError'
+  constructor(problems: readonly string[]) {
+    super(problems.join('\n'))
+  }
+}
+
+const DEFAULT_FILE = 'parley.config.json'
+const OPENAI = 'openai'
+
+/**
+ * @param file the `--config` option; beats PARLEY_CONFIG
+ * @throws ConfigurationError naming each setting that is wrong, and why
+ */
+export function loadConfiguration(env: Environment, file?: string): Configuration {
+  const path = configFile(env, file)
+  const given = path === null ? {} : readFile(path)
+  const settings = withEnvironment(merge(DEFAULTS, given) as Settings, env)
+  checkShape(settings)
+  const simulated = !isObject(given.upstreams) && !namesOpenai(env)
+  const keyless = simulated ? new Set(Object.keys(settings.upstreams)) : wantsNoKey(given, env)
+  const { problems, apiKeys } = settingsProblems(settings, env, keyless)
+  const logLevel = env.LOG_LEVEL || 'info'
+  if (!LOG_LEVELS.includes(logLevel as LogLevel))
+    problems.push(`LOG_LEVEL: must be one of ${LOG_LEVELS.join(', ')}`)
+  if (problems.length > 0) throw new ConfigurationError(problems)
+  return { settings, apiKeys, simulated, logLevel: logLevel as LogLevel, file: path }
+}
+
+/** The database alone, for commands that need nothing else to be right. */
+export function loadDatabaseUrl(env: Environment, file?: string): string {
+  const path = configFile(env, file)
+  const given = path === null ? {} : readFile(path)
+  const url = env.DATABASE_URL || given.database || DEFAULTS.database
+  const problems = typeof url === 'string' ? databaseProblems(url) : ['database: must be a string']
+  if (problems.length > 0) throw new ConfigurationError(problems)
+  return String(url)
+}
+
+function configFile(env: Environment, option: string | undefined): string | null {
+  const named = option ?? env.PARLEY_CONFIG
+  if (named) {
+    if (!existsSync(named)) throw new ConfigurationError([`${named}: there is no such configuration file`])
+    return resolve(named)
+  }
+  return existsSync(DEFAULT_FILE) ? resolve(DEFAULT_FILE) : null
+}
+
+type JsonObject = Record<string, unknown>
+
+function readFile(path: string): JsonObject {
+  let value: unknown
+  try {
+    value = JSON.parse(readFileSync(path, 'utf8'))
+  } catch (error) {
+    throw new ConfigurationError([`${path}: ${(error as Error).message}`])
+  }
+  if (!isObject(value)) throw new ConfigurationError([`${path}: must hold a JSON object`])
+  return value
+}
+
+function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/**
+ * Objects merge key by key, arrays replace. A named upstream is completed from the upstream defaults, and stands alone:
+ * a file that names upstreams replaces the default one. An entry of `models` replaces the default of its name.
+ */
+function merge(defaults: Settings, given: JsonObject): JsonObject {
+  const merged: JsonObject = mergeObjects(defaults, given)
+  if (isObject(given.upstreams)) {
+    const named = Object.entries(given.upstreams).map(([name, upstream]) => [
+      name,
+      isObject(upstream) ? { ...UPSTREAM_DEFAULTS, ...upstream } : upstream,
+    ])
+    merged.upstreams = { [OPENAI]: UPSTREAM_DEFAULTS, ...Object.fromEntries(named) }
+  }
+  if (isObject(given.models)) merged.models = { ...defaults.models, ...given.models }
+  return merged
+}
+
+function mergeObjects(defaults: object, given: JsonObject): JsonObject {
+  const merged: JsonObject = { ...defaults }
+  for (const [key, value] of Object.entries(given)) {
+    const base = Object.hasOwn(merged, key) ? merged[key] : undefined
+    merged[key] = isObject(base) && isObject(value) ? mergeObjects(base, value) : value
+  }
+  return merged
+}
+
+function namesOpenai(env: Environment): boolean {
+  return Boolean(env.OPENAI_API_KEY || env.OPENAI_BASE_URL || env.OPENAI_MODEL)
+}
+
+/** A server of one's own, named by OPENAI_BASE_URL alone, usually wants no key. */
+function wantsNoKey(given: JsonObject, env: Environment): ReadonlySet<string> {
+  const named = isObject(given.upstreams) && isObject(given.upstreams[OPENAI])
+  const none = env.OPENAI_BASE_URL && !env.OPENAI_API_KEY && !named
+  return new Set(none ? [OPENAI] : [])
+}
+
+function withEnvironment(settings: Settings, env: Environment): Settings {
+  const result: Settings = { ...settings }
+  if (env.HOST) result.host = env.HOST
+  if (env.PORT) result.port = portOf(env.PORT)
+  if (env.DATABASE_URL) result.database = env.DATABASE_URL
+  const { OPENAI_BASE_URL: baseUrl, OPENAI_MODEL: model } = env
+  if (baseUrl && isObject(settings.upstreams)) {
+    const upstream = settings.upstreams[OPENAI] ?? UPSTREAM_DEFAULTS
+    result.upstreams = { ...settings.upstreams, [OPENAI]: { ...upstream, base_url: baseUrl } }
+  }
+  if (model && isObject(settings.models)) result.models = mapTargets(settings.models, model)
+  return result
+}
+
+function portOf(text: string): number {
+  if (!/^\d{1,5}$/.test(text))
+    throw new ConfigurationError([`PORT: must be a number from 0 to 65535, not ${text}`])
+  return Number(text)
+}
+
+/** Every public name that goes to the upstream `openai` means this one model there; other upstreams are not touched. */
+function mapTargets(models: Settings['models'], model: string): Settings['models'] {
+  return Object.fromEntries(
+    Object.entries(models).map(([name, entry]) => {
+      if (!Array.isArray(entry?.targets)) return [name, entry]
+      const targets = entry.targets.map((target) =>
+        target?.upstream === OPENAI ? { ...target, model } : target,
+      )
+      return [name, { ...entry, targets }]
+    }),
+  )
+}
+
+const checker = Compile(settingsSchema)
+
+function checkShape(settings: Settings): void {
+  if (checker.Check(settings)) return
+  const problems = new Set<string>()
+  for (const { instancePath, keyword, message } of checker.Errors(settings)) {
+    const path = instancePath.slice(1).replaceAll('/', '.')
+    if (keyword === 'boolean') problems.add(`${path}: there is no such setting`)
+    else if (keyword !== 'additionalProperties') problems.add(`${path || 'the configuration'}: ${message}`)
+  }
+  throw new ConfigurationError([...problems])
+}

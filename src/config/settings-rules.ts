@@ -1,0 +1,78 @@
+/** What must hold between settings, which their table alone cannot say. */
+import { readNetworks } from '../net/address-guard.ts'
+import type { Environment } from './load.ts'
+import type { Settings } from './settings.ts'
+
+export interface Findings {
+  /** A sentence each, beginning with the path of the setting. */
+  readonly problems: string[]
+  readonly apiKeys: Map<string, string | null>
+}
+
+/** @param keyless upstreams that may lack their key though they are used */
+export function settingsProblems(
+  settings: Settings,
+  env: Environment,
+  keyless: ReadonlySet<string>,
+): Findings {
+  const problems = [
+    ...databaseProblems(settings.database),
+    ...modelProblems(settings),
+    ...tierProblems(settings),
+    ...networkProblems(settings.callbacks.allow_networks),
+  ]
+  const { apiKeys, problems: keyProblems } = readKeys(settings, env, keyless)
+  return { problems: [...problems, ...keyProblems], apiKeys }
+}
+
+export function databaseProblems(url: string): string[] {
+  if (/^sqlite:.+/.test(url)) return []
+  // The address may hold a password, so it is not repeated.
+  return ['database: must be sqlite:PATH']
+}
+
+function modelProblems({ models, upstreams }: Settings): string[] {
+  return Object.entries(models).flatMap(([name, { targets, auto }]) => {
+    const path = `models.${name}`
+    if ((targets === undefined) === (auto === undefined)) return [`${path}: must have either targets or auto`]
+    const unknown = (targets ?? []).filter(({ upstream }) => !Object.hasOwn(upstreams, upstream))
+    const wrong = (auto ?? []).filter(({ model }) => models[model]?.targets === undefined)
+    return [
+      ...unknown.map(({ upstream }) => `${path}.targets: there is no upstream ${upstream}`),
+      ...wrong.map(({ model }) => `${path}.auto: ${model} is no model with targets`),
+    ]
+  })
+}
+
+function tierProblems({ tiers, models }: Settings): string[] {
+  return Object.entries(tiers).flatMap(([name, tier]) => {
+    const named = tier.models === 'all' ? [] : tier.models
+    return named
+      .filter((model) => !Object.hasOwn(models, model))
+      .map((model) => `tiers.${name}.models: there is no model ${model}`)
+  })
+}
+
+function networkProblems(list: readonly string[]): string[] {
+  const read = readNetworks(list)
+  return read.ok ? [] : [`callbacks.allow_networks: ${read.entry} is no network; write it as 10.0.0.0/8`]
+}
+
+function readKeys({ upstreams, models }: Settings, env: Environment, keyless: ReadonlySet<string>): Findings {
+  const used = new Set(Object.values(models).flatMap(({ targets }) => (targets ?? []).map((t) => t.upstream)))
+  const problems: string[] = []
+  const apiKeys = new Map<string, string | null>()
+  for (const [name, { base_url, api_key_env }] of Object.entries(upstreams)) {
+    if (!/^https?:$/.test(URL.parse(base_url)?.protocol ?? '')) {
+      problems.push(`upstreams.${name}.base_url: must be an http or https URL`)
+    }
+    const key = api_key_env === null ? null : env[api_key_env] || null
+    if (api_key_env !== null && key === null && used.has(name) && !keyless.has(name)) {
+      problems.push(
+        `upstreams.${name}.api_key_env: the environment variable ${api_key_env} is not set; set it, or say null if the server wants no key`,
+      )
+    }
+    apiKeys.set(name, key)
+  }
+  return { problems, apiKeys }
+}
