@@ -1,0 +1,64 @@
+/**
+ * Accounts and their keys, as a store keeps them. The command line uses this part alone, beside a running server.
+ */
+import type { TierName } from '../config/settings.ts'
+
+export interface AccountStore {
+  /** Adds a key, and makes the account if it is new. An account that exists keeps its tier; see `NewKeyResult`. */
+  createKey(key: NewKey): Promise<NewKeyResult>
+
+  /** Every key, oldest first, revoked and expired ones included. */
+  listKeys(): Promise<KeyRecord[]>
+
+  /** Ends a key for good. A second call changes nothing. */
+  revokeKey(keyId: string, nowMs: number): Promise<'revoked' | 'revoked before' | 'unknown'>
+
+  /** The key with this hash, or null. Whether it has expired or was revoked is for the caller to judge. */
+  findKey(hash: string): Promise<KeyRecord | null>
+
+  /** Moves an account to a tier; false if there is no such account. Jobs already accepted keep their tier. */
+  setTier(account: string, tier: TierName): Promise<boolean>
+
+  /** The secrets that sign the account's callbacks; null if there is no such account. */
+  secrets(account: string): Promise<Secrets | null>
+
+  /** Makes `secret` the account's signing secret; the one before goes on signing beside it for a day. */
+  rotateSecret(account: string, secret: string, nowMs: number): Promise<boolean>
+
+  /** Whether there is any account at all: the first start makes one. */
+  hasAccounts(): Promise<boolean>
+
+  close(): Promise<void>
+}
+
+export interface NewKey {
+  readonly id: string
+  readonly hash: string
+  readonly account: string
+  /** For an account that is new, and checked against the tier of one that is not. */
+  readonly tier: TierName
+  /** The signing secret for an account that is new. */
+  readonly secret: string
+  readonly createdAtMs: number
+  readonly expiresAtMs: number | null
+}
+
+/** `other tier`: the account exists with the named tier; nothing was stored. */
+export type NewKeyResult =
+  | { readonly kind: 'created' }
+  | { readonly kind: 'other tier'; readonly tier: TierName }
+
+export interface KeyRecord {
+  readonly id: string
+  readonly account: string
+  readonly tier: TierName
+  readonly createdAtMs: number
+  readonly expiresAtMs: number | null
+  readonly revokedAtMs: number | null
+}
+
+export interface Secrets {
+  readonly current: string
+  /** The secret before the last rotation, and when that was. */
+  readonly previous: { readonly secret: string; readonly rotatedAtMs: number } | null
+}

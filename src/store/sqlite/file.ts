@@ -1,0 +1,77 @@
+/** Opens the database file: the durability we promise, the schema brought up to date, and one server at a time. */
+import { chmodSync, existsSync, mkdirSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { MIGRATIONS } from './migrations.ts'
+
+/** How long another process, such as the command line, may hold the write lock before we call it trouble. */
+const BUSY_TIMEOUT_MS = 5000
+/** Pages of write-ahead log before it is copied into the file: rarer copies cost less in all. */
+const CHECKPOINT_PAGES = 8000
+const CACHE_KIB = 65_536
+
+/** Something about the file that its operator must mend; the message says what. */
+export class DatabaseFileError extends Error {
+  override readonly name = 'DatabaseFileError'
+}
+
+/**
+ * Opens the file, making it and its folder if they are missing, readable by their owner only: the file holds the
+ * secrets that sign callbacks. Every commit is on the disk before it returns (`synchronous=FULL`).
+ */
+export function openFile(path: string): DatabaseSync {
+  const folder = dirname(path)
+  if (!existsSync(folder)) mkdirSync(folder, { recursive: true, mode: 0o700 })
+  const fresh = !existsSync(path)
+  const db = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS })
+  if (fresh) chmodSync(path, 0o600)
+  db.exec(`
+    pragma journal_mode = wal;
+    pragma synchronous = full;
+    pragma wal_autocheckpoint = ${CHECKPOINT_PAGES};
+    pragma cache_size = -${CACHE_KIB};
+    pragma temp_store = memory;
+  `)
+  return db
+}
+
+/** Brings the schema up to date, in one transaction. Returns how many steps were taken. */
+export function migrate(db: DatabaseSync): number {
+  db.exec('begin immediate')
+  try {
+    const row = db.prepare('pragma user_version').get()
+    const have = Number(row?.user_version)
+    if (have > MIGRATIONS.length) {
+      throw new DatabaseFileError(
+        `The database was written by a newer Parley (schema ${have}, this one knows ${MIGRATIONS.length}). Start that version, or a newer one.`,
+      )
+    }
+    for (const step of MIGRATIONS.slice(have)) db.exec(step)
+    db.exec(`pragma user_version = ${MIGRATIONS.length}; commit`)
+    return MIGRATIONS.length - have
+  } catch (error) {
+    db.exec('rollback')
+    throw error
+  }
+}
+
+/**
+ * Takes the lock that keeps a second server off the file: an exclusive transaction on a small sibling database, since
+ * Node has no flock. The lock ends with the process, however that ends. Keep the handle referenced: a collected handle
+ * would let go of it.
+ */
+export function lockForServing(path: string): DatabaseSync {
+  const lock = new DatabaseSync(`${path}.lock`, { timeout: 0 })
+  try {
+    lock.exec('pragma journal_mode = delete; begin exclusive')
+    return lock
+  } catch (error) {
+    lock.close()
+    if (error instanceof Error && /locked/.test(error.message)) {
+      throw new DatabaseFileError(
+        `Another Parley server is using ${path}. Stop it first, or give this one another DATABASE_URL.`,
+      )
+    }
+    throw error
+  }
+}

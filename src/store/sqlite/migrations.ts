@@ -1,0 +1,102 @@
+/**
+ * The SQLite schema, as the steps that made it. A step that was released is never edited; the next one is added.
+ *
+ * A job is three rows in tables that only ever grow at one end: `jobs` (small, and the only one that is updated),
+ * `requests` (what was asked) and `outcomes` (what came of it). So settling never rewrites a conversation.
+ */
+
+const first = `
+create table accounts (
+  name text primary key,
+  tier text not null,
+  secret text not null,
+  previous_secret text,
+  rotated_at_ms integer
+) without rowid, strict;
+
+create table keys (
+  id text primary key,
+  account text not null,
+  hash text not null unique,
+  created_at_ms integer not null,
+  expires_at_ms integer,
+  revoked_at_ms integer
+) without rowid, strict;
+
+create table jobs (
+  id text primary key,
+  seq integer not null,             -- the row of this job in requests and outcomes
+  account text not null,
+  tier text not null,
+  model text not null,
+  status text not null,
+  turn integer,                     -- place in the line; null unless the job waits to be claimed
+  node text,                        -- who holds it; null unless somebody does
+  attempt integer not null,         -- claims so far: the fence of all later writes
+  deaths integer not null,          -- claims that ended with the death of their node
+  cache_ttl_s real not null,
+  input_tokens integer not null,
+  has_callback integer not null,
+  created_at_ms integer not null,
+  claimed_at_ms integer,
+  settled_at_ms integer
+) without rowid, strict;
+
+create index jobs_in_line on jobs (turn, id) where turn is not null;
+create index jobs_by_age on jobs (id) where turn is not null;
+create index jobs_held on jobs (node) where node is not null;
+
+create table requests (
+  seq integer primary key,
+  messages text not null,
+  response_format text not null,
+  callback text
+) strict;
+
+create table outcomes (
+  seq integer primary key,
+  content text,
+  error text,
+  usage text not null,
+  receipt text not null
+) strict;
+
+-- Which outcomes answer identical jobs; found through an index in memory (kept-answers.ts).
+create table kept_answers (
+  seq integer primary key,
+  fingerprint text not null,
+  until_ms integer not null
+) strict;
+
+create table idempotency (
+  account text not null,
+  key text not null,
+  fingerprint text not null,
+  job_ids text not null,
+  until_ms integer not null,
+  primary key (account, key)
+) without rowid, strict;
+create index idempotency_by_end on idempotency (until_ms);
+
+-- Callbacks that are owed, written by the transaction that settles the job.
+create table callbacks (
+  seq integer primary key,
+  job_id text not null,
+  account text not null,
+  attempt integer not null,
+  due_at_ms integer,                -- when the next attempt may be made; null once delivered or given up
+  delivered_at_ms integer
+) strict;
+create index callbacks_due on callbacks (due_at_ms) where due_at_ms is not null;
+
+-- Fair order between accounts: the turn last claimed, and the next turn of each account that has queued jobs.
+create table line (turn integer not null) strict;
+insert into line values (0);
+create table turns (account text primary key, next_turn integer not null) without rowid, strict;
+
+-- A row for the write that /readyz tries.
+create table probe (at_ms integer not null) strict;
+insert into probe values (0);
+`
+
+export const MIGRATIONS: readonly string[] = [first]

@@ -1,0 +1,52 @@
+/**
+ * The operations that cross to the storage thread, by name, as tuples: the one place that both sides are typed from.
+ */
+import type { NewKey } from '../account-store.ts'
+import type { Expiry } from '../store.ts'
+import type { Cell } from './wire.ts'
+
+export type Operation =
+  | readonly ['accept', node: string, nowMs: number, idempotency: IdempotencyCells | null, rows: Cell[]]
+  | readonly ['claim', node: string, limit: number, nowMs: number]
+  | readonly ['settle', ...claim: [string, string, number], ...ended: EndedCells, ...keep: KeepCells, number]
+  | readonly ['giveBack', node: string, claims: Cell[]]
+  | readonly ['reclaim', node: string]
+  | readonly ['expire', Expiry]
+  | readonly ['probe', nowMs: number]
+  | readonly ['createKey', NewKey]
+  | readonly ['revokeKey', keyId: string, nowMs: number]
+  | readonly ['setTier', account: string, tier: NewKey['tier']]
+  | readonly ['rotateSecret', account: string, secret: string, nowMs: number]
+  | readonly ['recall', seq: number, fingerprint: string, nowMs: number]
+  | readonly ['read', account: string, jobId: string, Expiry]
+  | readonly ['keptAnswersAfter', seq: number, limit: number]
+  | readonly ['depth']
+  | readonly ['findKey', hash: string]
+  | readonly ['listKeys']
+  | readonly ['secrets', account: string]
+  | readonly ['hasAccounts']
+
+export type IdempotencyCells = { key: string; fingerprint: string; untilMs: number }
+export type EndedCells = [
+  status: string,
+  content: string | null,
+  error: string | null,
+  usage: string,
+  receipt: string,
+]
+export type KeepCells = [fingerprint: string | null, untilMs: number]
+
+/** A group for the thread: answered by a `Reply` with as many results, in order. */
+export interface Request {
+  readonly id: number
+  /** Writes run in one transaction; reads in none. */
+  readonly kind: 'write' | 'read'
+  readonly ops: readonly Operation[]
+}
+
+export type Result = { readonly value: unknown } | { readonly failed: string; readonly unavailable: boolean }
+
+export interface Reply {
+  readonly id: number
+  readonly results: readonly Result[]
+}

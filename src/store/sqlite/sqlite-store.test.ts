@@ -1,0 +1,22 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+import { type Place, START_MS, storeContract } from '../store-contract.ts'
+import { queueModel } from '../store-model.ts'
+import { openSqliteStore } from './sqlite-store.ts'
+
+async function onDisk(t: TestContext): Promise<Place> {
+  const folder = await mkdtemp(join(tmpdir(), 'parley-store-'))
+  t.after(() => rm(folder, { recursive: true, force: true }))
+  const onFatal = (error: Error) => {
+    throw error
+  }
+  return {
+    open: () =>
+      openSqliteStore({ path: join(folder, 'parley.db'), maxQueued: 1000, nowMs: () => START_MS, onFatal }),
+  }
+}
+
+storeContract('SQLite', onDisk)
+queueModel('SQLite', onDisk)

@@ -1,0 +1,240 @@
+/** The store on SQLite, as the rest of the program holds it: groups operations and sends them to the storage thread. */
+import { Worker } from 'node:worker_threads'
+import type { TierName } from '../../config/settings.ts'
+import type { ClaimedJob } from '../../job/job.ts'
+import type { KeyRecord, NewKey, NewKeyResult, Secrets } from '../account-store.ts'
+import { GroupCommit, type OpResult } from '../group-commit.ts'
+import {
+  type Acceptance,
+  type Accepted,
+  type Claim,
+  type Depth,
+  type Expiry,
+  type JobRecord,
+  type Settled,
+  type Settlement,
+  type Store,
+  StoreUnavailable,
+} from '../store.ts'
+import { DatabaseFileError } from './file.ts'
+import { KeptAnswers } from './kept-answers.ts'
+import type { Operation, Reply, Request, Result } from './operations.ts'
+import { type Cell, GONE, pushNewJob, readClaimedJob, STALE } from './wire.ts'
+
+const MAX_GROUP = 1024
+const FILL_STEP = 5000
+
+export interface SqliteStoreOptions {
+  readonly path: string
+  /** Writes that may wait before acceptances are refused. */
+  readonly maxQueued: number
+  readonly nowMs: () => number
+  readonly onCommit?: (size: number, ms: number) => void
+  /** The storage thread ended unasked: nothing can be stored any more, and the process had better end. */
+  readonly onFatal: (error: Error) => void
+}
+
+/** Opens the file and starts its thread. Rejects with a `DatabaseFileError` for what the operator must mend. */
+export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
+  const thread = new Worker(new URL('./thread.ts', import.meta.url), { workerData: { path: options.path } })
+  await new Promise<void>((resolve, reject) => {
+    thread.once('error', reject)
+    thread.once('message', (message: 'ready' | { notReady: string; mend: boolean }) => {
+      thread.off('error', reject)
+      if (message === 'ready') return resolve()
+      reject(message.mend ? new DatabaseFileError(message.notReady) : new Error(message.notReady))
+    })
+  })
+  return new SqliteStore(thread, options)
+}
+
+class SqliteStore implements Store {
+  readonly #thread: Worker
+  readonly #writes: GroupCommit<Operation>
+  readonly #reads: GroupCommit<Operation>
+  readonly #kept = new KeptAnswers()
+  /** Resolves when the index of kept answers has been read back. */
+  readonly #keptRead: Promise<void>
+  #keptComplete = false
+  readonly #nowMs: () => number
+  readonly #replies = new Map<number, { resolve: (r: OpResult[]) => void; reject: (e: Error) => void }>()
+  #nextRequest = 1
+  #closing = false
+  #closed: Promise<void> | null = null
+
+  constructor(thread: Worker, { maxQueued, nowMs, onCommit, onFatal }: SqliteStoreOptions) {
+    this.#thread = thread
+    this.#nowMs = nowMs
+    this.#writes = new GroupCommit({
+      commit: (ops) => this.#send('write', ops),
+      maxGroup: MAX_GROUP,
+      maxQueued,
+      ...(onCommit && { onCommit }),
+    })
+    this.#reads = new GroupCommit({
+      commit: (ops) => this.#send('read', ops),
+      maxGroup: MAX_GROUP,
+      maxQueued: Number.POSITIVE_INFINITY,
+    })
+    thread.on('message', ({ id, results }: Reply) => {
+      const waiting = this.#replies.get(id)
+      this.#replies.delete(id)
+      waiting?.resolve(results.map(toOpResult))
+    })
+    const fatal = (error: Error) => {
+      for (const { reject } of this.#replies.values()) reject(error)
+      this.#replies.clear()
+      if (!this.#closing) onFatal(error)
+    }
+    thread.on('error', fatal)
+    thread.on('exit', () => fatal(new Error('the storage thread has ended')))
+    this.#keptRead = this.#readKeptAnswers()
+    this.#keptRead.catch(onFatal)
+  }
+
+  accept({ node, jobs, idempotency, nowMs }: Acceptance): Promise<Accepted> {
+    const rows: Cell[] = []
+    for (const job of jobs) pushNewJob(rows, job)
+    return this.#write(['accept', node, nowMs, idempotency, rows], true)
+  }
+
+  async claim(node: string, limit: number, nowMs: number): Promise<ClaimedJob[]> {
+    const rows = await this.#write<Cell[][]>(['claim', node, limit, nowMs])
+    return rows.map(readClaimedJob)
+  }
+
+  async settle(settlement: Settlement): Promise<Settled> {
+    const { jobId, node, attempt, outcome, usage, receiptJson, keep, nowMs } = settlement
+    const content = outcome.status === 'completed' ? outcome.contentJson : null
+    const error = outcome.status === 'failed' ? JSON.stringify(outcome.error) : null
+    const seq = await this.#write<number>([
+      'settle',
+      jobId,
+      node,
+      attempt,
+      outcome.status,
+      content,
+      error,
+      JSON.stringify(usage),
+      receiptJson,
+      keep?.fingerprint ?? null,
+      keep?.untilMs ?? 0,
+      nowMs,
+    ])
+    if (seq === STALE) return 'stale'
+    if (seq === GONE) return 'gone'
+    if (keep) this.#kept.note(keep.fingerprint, seq, keep.untilMs, nowMs)
+    return 'settled'
+  }
+
+  giveBack(node: string, claims: readonly Claim[]): Promise<void> {
+    return this.#write(['giveBack', node, claims.flatMap(({ jobId, attempt }) => [jobId, attempt])])
+  }
+
+  reclaim(node: string): Promise<number> {
+    return this.#write(['reclaim', node])
+  }
+
+  async recall(fingerprint: string, nowMs: number): Promise<string | null> {
+    if (!this.#keptComplete) await this.#keptRead
+    const seq = this.#kept.find(fingerprint, nowMs)
+    return seq === null ? null : this.#read(['recall', seq, fingerprint, nowMs])
+  }
+
+  read(account: string, jobId: string, expiry: Expiry): Promise<JobRecord | null> {
+    return this.#read(['read', account, jobId, expiry])
+  }
+
+  expire(expiry: Expiry): Promise<boolean> {
+    return this.#write(['expire', expiry])
+  }
+
+  depth(): Promise<Depth> {
+    return this.#read(['depth'])
+  }
+
+  ping(): Promise<void> {
+    return this.#write(['probe', this.#nowMs()], true)
+  }
+
+  createKey(key: NewKey): Promise<NewKeyResult> {
+    return this.#write(['createKey', key])
+  }
+
+  listKeys(): Promise<KeyRecord[]> {
+    return this.#read(['listKeys'])
+  }
+
+  revokeKey(keyId: string, nowMs: number): Promise<'revoked' | 'revoked before' | 'unknown'> {
+    return this.#write(['revokeKey', keyId, nowMs])
+  }
+
+  findKey(hash: string): Promise<KeyRecord | null> {
+    return this.#read(['findKey', hash])
+  }
+
+  setTier(account: string, tier: TierName): Promise<boolean> {
+    return this.#write(['setTier', account, tier])
+  }
+
+  secrets(account: string): Promise<Secrets | null> {
+    return this.#read(['secrets', account])
+  }
+
+  rotateSecret(account: string, secret: string, nowMs: number): Promise<boolean> {
+    return this.#write(['rotateSecret', account, secret, nowMs])
+  }
+
+  hasAccounts(): Promise<boolean> {
+    return this.#read(['hasAccounts'])
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#close()
+    return this.#closed
+  }
+
+  async #close(): Promise<void> {
+    this.#closing = true
+    await Promise.all([this.#writes.drained(), this.#reads.drained()])
+    const ended = new Promise((resolve) => this.#thread.once('exit', resolve))
+    this.#thread.postMessage('close')
+    await ended
+  }
+
+  #write<T>(op: Operation, sheddable = false): Promise<T> {
+    return this.#writes.submit(op, sheddable)
+  }
+
+  #read<T>(op: Operation): Promise<T> {
+    return this.#reads.submit(op)
+  }
+
+  #send(kind: Request['kind'], ops: Operation[]): Promise<OpResult[]> {
+    const id = this.#nextRequest++
+    return new Promise((resolve, reject) => {
+      this.#replies.set(id, { resolve, reject })
+      this.#thread.postMessage({ id, kind, ops } satisfies Request)
+    })
+  }
+
+  /** Fills the index with the answers kept before this start. */
+  async #readKeptAnswers(): Promise<void> {
+    let after = 0
+    while (!this.#closing) {
+      const entries = await this.#read<[number, string, number][]>(['keptAnswersAfter', after, FILL_STEP])
+      const nowMs = this.#nowMs()
+      for (const [seq, fingerprint, untilMs] of entries) {
+        if (untilMs > nowMs) this.#kept.note(fingerprint, seq, untilMs, nowMs)
+        after = seq
+      }
+      if (entries.length < FILL_STEP) break
+    }
+    this.#keptComplete = true
+  }
+}
+
+function toOpResult(result: Result): OpResult {
+  if ('value' in result) return result
+  return { error: result.unavailable ? new StoreUnavailable(result.failed) : new Error(result.failed) }
+}

@@ -1,0 +1,158 @@
+/**
+ * The storage thread: it alone touches the database file, so that a slow disk never holds up the HTTP loop. It answers
+ * groups of operations, a group of writes in one transaction.
+ */
+import type { DatabaseSync } from 'node:sqlite'
+import { parentPort, workerData } from 'node:worker_threads'
+import { SqliteAccounts } from './accounts.ts'
+import { SqliteExpiry } from './expiry.ts'
+import { DatabaseFileError, lockForServing, migrate, openFile } from './file.ts'
+import { SqliteJobs } from './jobs.ts'
+import type { Operation, Request, Result } from './operations.ts'
+import { SqliteReading } from './reading.ts'
+
+/** SQLite's primary result codes that may pass: busy, locked, no memory, read-only, I/O, full, cannot open. */
+const PASSING_CODES: readonly number[] = [5, 6, 7, 8, 10, 13, 14]
+
+class StorageThread {
+  readonly #db: DatabaseSync
+  /** Never read, but it must stay referenced: the lock goes when the handle is collected. */
+  readonly lock: DatabaseSync
+  readonly #jobs: SqliteJobs
+  readonly #accounts: SqliteAccounts
+  readonly #reading: SqliteReading
+  readonly #expiry: SqliteExpiry
+
+  constructor(path: string) {
+    this.#db = openFile(path)
+    this.lock = lockForServing(path)
+    migrate(this.#db)
+    this.#jobs = new SqliteJobs(this.#db)
+    this.#accounts = new SqliteAccounts(this.#db)
+    this.#reading = new SqliteReading(this.#db)
+    this.#expiry = new SqliteExpiry(this.#db)
+  }
+
+  answer({ kind, ops }: Request): Result[] {
+    return kind === 'read' ? ops.map((op) => this.#alone(op)) : this.#commit(ops)
+  }
+
+  close(): void {
+    this.#db.close()
+    this.lock.close()
+  }
+
+  #commit(ops: readonly Operation[]): Result[] {
+    try {
+      this.#db.exec('begin immediate')
+      const results = ops.map((op) => ({ value: this.#run(op) }))
+      this.#db.exec('commit')
+      return results
+    } catch (error) {
+      this.#rollBack()
+      if (ops.length === 1) return [failure(error)]
+      // One operation may be at fault, or the group may be too large for what is left of the disk: each on its own.
+      return ops.map((op) => this.#commit([op])[0] ?? failure(error))
+    }
+  }
+
+  #rollBack(): void {
+    // SQLite has already rolled back by itself after some errors, such as a full disk.
+    if (this.#db.isTransaction) this.#db.exec('rollback')
+    this.#jobs.recount()
+  }
+
+  #alone(op: Operation): Result {
+    try {
+      return { value: this.#run(op) }
+    } catch (error) {
+      return failure(error)
+    }
+  }
+
+  #run(op: Operation): unknown {
+    switch (op[0]) {
+      case 'accept':
+        return this.#jobs.accept(op[1], op[2], op[3], op[4])
+      case 'claim':
+        return this.#jobs.claim(op[1], op[2], op[3])
+      case 'settle': {
+        const [, jobId, node, attempt, status, content, error, usage, receipt, fingerprint, untilMs, nowMs] =
+          op
+        const keep = fingerprint === null ? null : { fingerprint, untilMs }
+        const ended = { status, content, error, usage, receipt }
+        return this.#jobs.settle({ jobId, node, attempt }, ended, keep, nowMs)
+      }
+      case 'giveBack':
+        return this.#jobs.giveBack(op[1], op[2])
+      case 'reclaim':
+        return this.#jobs.reclaim(op[1])
+      case 'expire':
+        return this.#expiry.step(op[1])
+      case 'probe':
+        return this.#jobs.probe(op[1])
+      case 'recall':
+        return this.#reading.keptAnswer(op[1], op[2], op[3])
+      case 'read':
+        return this.#reading.job(op[1], op[2], op[3])
+      case 'keptAnswersAfter':
+        return this.#reading.keptAnswersAfter(op[1], op[2])
+      case 'depth':
+        return this.#jobs.depth()
+      default:
+        return this.#runOnAccounts(op)
+    }
+  }
+
+  #runOnAccounts(op: Operation): unknown {
+    switch (op[0]) {
+      case 'createKey':
+        return this.#accounts.createKey(op[1])
+      case 'revokeKey':
+        return this.#accounts.revokeKey(op[1], op[2])
+      case 'setTier':
+        return this.#accounts.setTier(op[1], op[2])
+      case 'rotateSecret':
+        return this.#accounts.rotateSecret(op[1], op[2], op[3])
+      case 'findKey':
+        return this.#accounts.findKey(op[1])
+      case 'listKeys':
+        return this.#accounts.listKeys()
+      case 'secrets':
+        return this.#accounts.secrets(op[1])
+      case 'hasAccounts':
+        return this.#accounts.hasAccounts()
+      default:
+        throw new Error(`the storage thread knows no operation ${op[0]}`)
+    }
+  }
+}
+
+function failure(error: unknown): Result {
+  const failed = error instanceof Error ? error.message : String(error)
+  const code = error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : 0
+  return { failed, unavailable: PASSING_CODES.includes(code) }
+}
+
+/** Started as a thread: says `ready`, or why not, then answers requests until it is told to close. */
+function serve(port: NonNullable<typeof parentPort>): void {
+  let thread: StorageThread
+  try {
+    thread = new StorageThread(String(workerData.path))
+  } catch (error) {
+    const mend = error instanceof DatabaseFileError
+    port.postMessage({ notReady: error instanceof Error ? error.message : String(error), mend })
+    return
+  }
+  port.on('message', (message: Request | 'close') => {
+    if (message === 'close') {
+      thread.close()
+      port.close()
+    } else {
+      port.postMessage({ id: message.id, results: thread.answer(message) })
+    }
+  })
+  port.postMessage('ready')
+}
+
+if (parentPort) serve(parentPort)

@@ -1,0 +1,136 @@
+/**
+ * Where jobs live: the contract that every store keeps, with its promises. One suite (store-contract.ts) holds each
+ * implementation to it.
+ *
+ * Promises common to all methods:
+ * - A write that resolved is durable: it outlives a power cut. A write that rejected with `StoreUnavailable` may be
+ *   tried again; of a rejected `accept` nothing is stored.
+ * - Callers hand over single writes; the store groups what arrives together into one transaction, in order.
+ * - Times are given in, never taken from a clock of the store's own.
+ */
+import type { ClaimedJob, Job, Outcome, Status, Usage } from '../job/job.ts'
+import type { AccountStore } from './account-store.ts'
+
+export interface Store extends AccountStore {
+  /**
+   * Stores all jobs of the acceptance, or none. With an idempotency key that is remembered for the account, stores
+   * nothing and answers with the earlier request's jobs (`repeated`), or with `conflict` if that was another request.
+   */
+  accept(acceptance: Acceptance): Promise<Accepted>
+
+  /**
+   * Gives up to `limit` waiting jobs to the node, lowest turn first, and counts an attempt of each. No job is ever
+   * held by two nodes. The cost does not grow with the number of waiting jobs.
+   */
+  claim(node: string, limit: number, nowMs: number): Promise<ClaimedJob[]>
+
+  /**
+   * Stores the outcome, its usage, the kept answer and the callback that is owed, all in one transaction, if this node
+   * still holds the job under this attempt. A second call, or one from a stale holder, changes nothing.
+   */
+  settle(settlement: Settlement): Promise<Settled>
+
+  /** Puts jobs that this node holds back at the head of the line. Jobs it no longer holds are left alone. */
+  giveBack(node: string, claims: readonly Claim[]): Promise<void>
+
+  /** Gives back every job held by a node that is dead, counting a death for each. Returns how many there were. */
+  reclaim(node: string): Promise<number>
+
+  /** The answer kept for an identical job, or null. `fingerprint` already distinguishes accounts. */
+  recall(fingerprint: string, nowMs: number): Promise<string | null>
+
+  /** The job as its account may see it; null if there is none, it is another account's, or it has expired. */
+  read(account: string, jobId: string, expiry: Expiry): Promise<JobRecord | null>
+
+  /**
+   * Deletes a bounded number of expired jobs, kept answers and idempotency keys. Returns true when it stopped at its
+   * bound and more may be left.
+   */
+  expire(expiry: Expiry): Promise<boolean>
+
+  /** How long the line is, in constant time. */
+  depth(): Promise<Depth>
+
+  /** Resolves when the store can take a write just now. */
+  ping(): Promise<void>
+
+  /** Finishes the writes under way and closes. A second call waits for the same end. */
+  close(): Promise<void>
+}
+
+export interface Acceptance {
+  readonly node: string
+  readonly jobs: readonly NewJob[]
+  readonly idempotency: Idempotency | null
+  readonly nowMs: number
+}
+
+export interface NewJob {
+  readonly job: Job
+  /** True when the accepting node runs the job itself at once: it is stored as claimed by it, attempt 1. */
+  readonly handedOff: boolean
+  /** How far this job moves its account's next turn: 1000 divided by the tier's weight. */
+  readonly step: number
+}
+
+export interface Idempotency {
+  /** What the caller sent as Idempotency-Key. */
+  readonly key: string
+  /** Stands for the request: the same key with another fingerprint is a conflict. */
+  readonly fingerprint: string
+  readonly untilMs: number
+}
+
+export type Accepted =
+  | { readonly kind: 'accepted' }
+  | { readonly kind: 'repeated'; readonly jobIds: readonly string[] }
+  | { readonly kind: 'conflict' }
+
+/** A node's hold on a job. */
+export interface Claim {
+  readonly jobId: string
+  readonly attempt: number
+}
+
+export interface Settlement extends Claim {
+  readonly node: string
+  readonly outcome: Outcome
+  readonly usage: Usage
+  /** What was really sent upstream and came back, as JSON text. */
+  readonly receiptJson: string
+  /** Keeps the answer for identical later jobs; null where it is not to be kept. */
+  readonly keep: { readonly fingerprint: string; readonly untilMs: number } | null
+  readonly nowMs: number
+}
+
+/** `stale`: another holder, or settled before. `gone`: there is no such job (any more). */
+export type Settled = 'settled' | 'stale' | 'gone'
+
+/** What decides at a given moment whether an ended job has expired. */
+export interface Expiry {
+  readonly nowMs: number
+  readonly retentionMs: number
+}
+
+/** A job as it is read (SPEC §2.5), its result and error as JSON text. */
+export interface JobRecord {
+  readonly id: string
+  readonly status: Status
+  readonly createdAtMs: number
+  readonly contentJson: string | null
+  readonly errorJson: string | null
+}
+
+export interface Depth {
+  /** Jobs that wait to be claimed. */
+  readonly waiting: number
+  /** When the oldest of them was created; null when none waits. */
+  readonly oldestCreatedAtMs: number | null
+  /** Jobs held by nodes. */
+  readonly assigned: number
+}
+
+/** The database cannot take the write now (disk full, unreachable, too much queued); it may later. */
+export class StoreUnavailable extends Error {
+  override readonly name = 'StoreUnavailable'
+}
