@@ -1,0 +1,114 @@
+/**
+ * Who answers: the contract between a run and whatever answers it.
+ *
+ * A `ModelServer` makes exactly one exchange with one server and reports what came of it; it neither retries nor
+ * chooses. The router (router.ts) chooses targets, retries, limits and skips. A run (life/run.ts) asks the router and
+ * checks the answer.
+ */
+import type { Message, SchemaObject } from '../job/job.ts'
+
+/** What form the answer is to have, and how far the server can be held to it. */
+export type AnswerForm =
+  | { readonly kind: 'text' }
+  /** Any JSON value. */
+  | { readonly kind: 'json' }
+  /** JSON that satisfies the schema; `strict` where the schema meets the rules of strict structured outputs. */
+  | { readonly kind: 'schema'; readonly schema: SchemaObject; readonly strict: boolean }
+
+/** What is asked: the conversation in the caller's order, and the form of the answer. */
+export interface Prompt {
+  readonly messages: readonly Message[]
+  readonly form: AnswerForm
+}
+
+/** Tokens as the server counted them; 0 where it did not say. */
+export interface TokenCount {
+  readonly input: number
+  readonly output: number
+}
+
+/** What came of one exchange. Expected troubles are values; only bugs throw. */
+export type Reply =
+  | {
+      readonly kind: 'answer'
+      readonly text: string
+      readonly tokens: TokenCount
+      /** Present when the model stopped at its own or its server's length limit: the text is what came until then. */
+      readonly truncated?: true
+    }
+  /** A refusal, `content_filter`, or an error coded as a breach of content policy: final, not to be tried elsewhere. */
+  | {
+      readonly kind: 'refused'
+      readonly message: string
+      readonly status: number | null
+      readonly tokens: TokenCount
+    }
+  | Trouble
+
+/** The server did not answer, or not with a chat completion. */
+export interface Trouble {
+  readonly kind: 'trouble'
+  /** Whether another target, or the same one later, may do better: connection errors, 408, 409, 429, 5xx. */
+  readonly retryable: boolean
+  /** What the server asked for in Retry-After, in milliseconds from now; null when it did not. */
+  readonly retryAfterMs: number | null
+  /** The HTTP status; null when no response came. */
+  readonly status: number | null
+  /** For people: the server's own words where it answered with any; never holds a key or a header. */
+  readonly message: string
+  /** True when our own signal ended the call (deadline, cancel, drain), and so nothing is said about the server. */
+  readonly aborted: boolean
+  /** True when the call's own deadline passed: as a run's last reply this makes the job's error a `timeout`. */
+  readonly timedOut: boolean
+  /** Tokens that a useless answer cost all the same; absent where none were counted. */
+  readonly tokens?: TokenCount
+}
+
+export interface ModelServer {
+  /** The upstream's name in the configuration. */
+  readonly name: string
+  /**
+   * Makes one exchange. Never rejects for anything the network or the server does.
+   * @param model the model's name on this server
+   * @param signal ends the exchange at once when aborted
+   */
+  ask(model: string, prompt: Prompt, signal: AbortSignal): Promise<Reply>
+  /** Closes the connections. Exchanges under way end as aborted trouble. */
+  close(): Promise<void>
+}
+
+/** One exchange as the router saw it, in the order made: kept for the job's receipt. */
+export interface CallRecord {
+  readonly target: string
+  readonly kind: Reply['kind']
+  readonly status: number | null
+  readonly ms: number
+}
+
+/** The router's answer: the last reply, which target gave it, and every call that was made on the way. */
+export interface Routed {
+  readonly reply: Reply
+  readonly target: string | null
+  readonly calls: readonly CallRecord[]
+  /** Summed over all calls, the failed ones included. */
+  readonly tokens: TokenCount
+}
+
+/** Chooses who answers a public model name. */
+export interface Router {
+  /**
+   * Tries the model's targets in order until one answers or refuses, or until all tries are spent; the last trouble
+   * is then the reply. Never rejects for anything that an upstream does.
+   */
+  ask(question: Question, signal: AbortSignal): Promise<Routed>
+  close(): Promise<void>
+}
+
+export interface Question {
+  /** The public model name, `gpt-auto` included. */
+  readonly model: string
+  /** The public model names that the caller's tier may use, for `gpt-auto`. */
+  readonly allowed: (model: string) => boolean
+  readonly inputTokens: number
+  readonly prompt: Prompt
+}

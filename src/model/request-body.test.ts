@@ -1,0 +1,83 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import type { SchemaObject } from '../job/job.ts'
+import type { AnswerForm, Prompt } from './model.ts'
+import { addedInstruction, type Dialect, requestBody, SCHEMA_NAME } from './request-body.ts'
+
+const object: SchemaObject = { type: 'object', properties: { age: { type: 'integer' } } }
+const list: SchemaObject = { type: 'array', items: { type: 'string' } }
+
+interface Sent {
+  readonly model: string
+  readonly messages: readonly { readonly role: string; readonly content: string }[]
+  readonly response_format?: unknown
+}
+
+function sent(form: AnswerForm, offered: Dialect['structured_output']): Sent {
+  const prompt: Prompt = {
+    messages: [
+      { role: 'user', content: 'u' },
+      { role: 'system', content: 's' },
+    ],
+    form,
+  }
+  return JSON.parse(requestBody('m', prompt, { roles: 'native', structured_output: offered })) as Sent
+}
+
+const callers = [
+  { role: 'user', content: 'u' },
+  { role: 'system', content: 's' },
+]
+
+describe('the form of the answer', () => {
+  it('text: nothing is added', () => {
+    for (const offered of ['json_schema', 'json_object', 'none'] as const) {
+      assert.deepEqual(sent({ kind: 'text' }, offered), { model: 'm', messages: callers })
+    }
+  })
+
+  it('json: one instruction and no response_format, whatever the server offers', () => {
+    for (const offered of ['json_schema', 'json_object', 'none'] as const) {
+      const body = sent({ kind: 'json' }, offered)
+      assert.equal(body.response_format, undefined)
+      const instruction = addedInstruction({ kind: 'json' }, offered)
+      assert.match(instruction ?? '', /JSON/)
+      assert.deepEqual(body.messages, [{ role: 'system', content: instruction }, ...callers])
+    }
+  })
+
+  for (const strict of [true, false]) {
+    it(`schema, json_schema: sent as it is, strict ${strict}`, () => {
+      const form: AnswerForm = { kind: 'schema', schema: object, strict }
+      const body = sent(form, 'json_schema')
+      assert.deepEqual(body.response_format, {
+        type: 'json_schema',
+        json_schema: { name: SCHEMA_NAME, schema: object, strict },
+      })
+      assert.deepEqual(body.messages, callers)
+      assert.equal(addedInstruction(form, 'json_schema'), null)
+    })
+  }
+
+  it('schema, json_object: the schema goes into an instruction', () => {
+    const form: AnswerForm = { kind: 'schema', schema: object, strict: true }
+    const body = sent(form, 'json_object')
+    assert.deepEqual(body.response_format, { type: 'json_object' })
+    assert.equal(body.messages[0]?.role, 'system')
+    assert.ok(body.messages[0]?.content.includes(JSON.stringify(object)))
+    assert.equal(body.messages[0]?.content, addedInstruction(form, 'json_object'))
+    assert.deepEqual(body.messages.slice(1), callers)
+  })
+
+  it('schema of no object, json_object: no response_format, which would force an object', () => {
+    const body = sent({ kind: 'schema', schema: list, strict: false }, 'json_object')
+    assert.equal(body.response_format, undefined)
+    assert.ok(body.messages[0]?.content.includes(JSON.stringify(list)))
+  })
+
+  it('schema, none: an instruction alone', () => {
+    const body = sent({ kind: 'schema', schema: object, strict: true }, 'none')
+    assert.equal(body.response_format, undefined)
+    assert.ok(body.messages[0]?.content.includes(JSON.stringify(object)))
+  })
+})

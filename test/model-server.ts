@@ -1,0 +1,309 @@
+/**
+ * A model server for tests: real HTTP on a free port of 127.0.0.1. It keeps all that it was sent, answers every request
+ * with a valid chat completion, and does worse when a script says so.
+ *
+ *     const server = await startModelServer()
+ *     t.after(() => server.close())
+ *     // … point an upstream at server.baseUrl …
+ *     server.requests[0]?.body.messages                 // what came
+ *
+ *     // Per request: fail once, then answer.
+ *     server.script = (_request, index) => (index === 0 ? reply.status(503) : reply.text('Here I am.'))
+ *
+ *     server.script = () => reply.stall()               // hold the answers back …
+ *     await server.received(3)                          // … until three requests are there, without sleeping,
+ *     server.release()                                  // and then answer them all
+ *
+ *     await server.requests[0]?.ended                   // 'answered', or 'cut' when the client closed the connection
+ *
+ * A reply is a function of the request and its response, so a test may write its own.
+ */
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type {
+  ChatCompletion,
+  ChatCompletionCreateParamsNonStreaming,
+} from 'openai/resources/chat/completions'
+
+export type ChatRequest = ChatCompletionCreateParamsNonStreaming
+
+export interface Received {
+  /** 0 for the first request since the start. */
+  readonly index: number
+  readonly method: string
+  readonly path: string
+  readonly headers: IncomingHttpHeaders
+  /** The body as it came, and parsed. */
+  readonly text: string
+  readonly body: ChatRequest
+  /** Once the response is sent (`answered`) or the connection was closed before that (`cut`). */
+  readonly ended: Promise<'answered' | 'cut'>
+  /** Bytes handed to the connection for this request's response so far. */
+  readonly sentBytes: () => number
+}
+
+/** What to do with a request. It may return before it has answered, and it may never answer. */
+export type Reply = (request: Received, response: ServerResponse, server: ModelServerForTests) => void
+/** Chooses a reply; undefined stands for the echo. */
+export type Script = (request: Received, index: number) => Reply | undefined
+
+export interface ModelServerForTests {
+  /** For `base_url`. */
+  readonly baseUrl: string
+  readonly requests: readonly Received[]
+  /** Asked for each request; by default each is answered with an echo of its last user message. */
+  script: Script
+  /** Resolves once `count` requests in all have arrived, bodies included. */
+  received(count: number): Promise<void>
+  /** Requests that are being answered, and the most there ever were at once. */
+  running(): number
+  mostRunning(): number
+  /** Answers the requests that stall now; later ones stall anew. */
+  release(): void
+  /** Connections accepted since the start. */
+  connections(): number
+  /** Ends every connection and stops listening. */
+  close(): Promise<void>
+}
+
+export interface ModelServerOptions {
+  readonly script?: Script
+  /** False keeps no requests, for runs of many thousands. */
+  readonly keep?: boolean
+}
+
+export async function startModelServer(options: ModelServerOptions = {}): Promise<ModelServerForTests> {
+  const server = new RecordingServer(options)
+  await server.listen()
+  return server
+}
+
+/** The replies that tests need. */
+export const reply = {
+  /** Echoes the last user message; `usage` counts characters, so that tests can tell it beforehand. */
+  echo: (): Reply => (request, response) => {
+    sendJson(response, 200, chatCompletion(request.body, { content: echoOf(request.body) }))
+  },
+  text: (content: string): Reply => completion({ content }),
+  /** The text is cut off at the model's length limit. */
+  truncated: (content: string): Reply => completion({ content, finish: 'length' }),
+  /** A JSON answer. */
+  json: (value: unknown): Reply => completion({ content: JSON.stringify(value) }),
+  refusal: (refusal = 'I cannot help with that.'): Reply => completion({ content: null, refusal }),
+  contentFilter: (content = ''): Reply => completion({ content, finish: 'content_filter' }),
+  /** Any status; without a body, an error object as OpenAI sends it. */
+  status:
+    (status: number, extra: { headers?: Record<string, string>; body?: unknown } = {}): Reply =>
+    (_request, response) => {
+      const body = extra.body ?? { error: { message: `It answers ${status}.`, type: 'error', code: null } }
+      for (const [name, value] of Object.entries(extra.headers ?? {})) response.setHeader(name, value)
+      if (typeof body === 'string') response.writeHead(status).end(body)
+      else sendJson(response, status, body)
+    },
+  /** Closes the connection without a word (RST). */
+  reset: (): Reply => (_request, response) => {
+    response.socket?.resetAndDestroy()
+  },
+  /** Sends the headers and half an answer, then closes the connection (RST). */
+  resetMidBody: (): Reply => (request, response) => {
+    const text = JSON.stringify(chatCompletion(request.body, { content: 'half of it' }))
+    response.writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) })
+    response.write(text.slice(0, text.length / 2), () => response.socket?.resetAndDestroy())
+  },
+  /** Answers only after `server.release()`, with `then`. */
+  stall:
+    (then: Reply = reply.echo()): Reply =>
+    (request, response, server) => {
+      stalled(server).push(() => then(request, response, server))
+    },
+  /** Sends the headers of an answer and then a space every millisecond, for ever: valid JSON, were it ever to end. */
+  drip: (): Reply => (_request, response) => {
+    response.writeHead(200, { 'content-type': 'application/json' })
+    const timer = setInterval(() => response.write(' '), 1)
+    response.once('close', () => clearInterval(timer))
+  },
+  /** 200, but no JSON. */
+  garbage: (text = '<html>It works!</html>'): Reply => rawly(text),
+  /** Not even HTTP. */
+  notHttp: (): Reply => (_request, response) => {
+    response.socket?.end('SSH-2.0-OpenSSH_9.9\r\n')
+  },
+  /** 200 and JSON, but no chat completion. */
+  notACompletion: (value: unknown = { object: 'list', data: [] }): Reply => rawly(JSON.stringify(value)),
+  /** An answer of so many bytes; sent no faster than it is read. `declare` says its length beforehand. */
+  huge: (bytes: number, { declare = false } = {}): Reply => hugeReply(bytes, declare),
+}
+
+interface Content {
+  readonly content: string | null
+  readonly refusal?: string
+  readonly finish?: ChatCompletion.Choice['finish_reason']
+}
+
+/** A chat completion as OpenAI sends it, for tests that build their own reply. */
+export function chatCompletion(request: ChatRequest, { content, refusal, finish }: Content): ChatCompletion {
+  const input = request.messages.reduce((sum, message) => sum + String(message.content).length, 0)
+  const output = (content ?? refusal ?? '').length
+  return {
+    id: 'chatcmpl-test',
+    object: 'chat.completion',
+    created: 1_767_323_045,
+    model: request.model,
+    choices: [
+      {
+        index: 0,
+        message: { role: 'assistant', content, refusal: refusal ?? null },
+        logprobs: null,
+        finish_reason: finish ?? 'stop',
+      },
+    ],
+    usage: { prompt_tokens: input, completion_tokens: output, total_tokens: input + output },
+  }
+}
+
+export function echoOf(request: ChatRequest): string {
+  const last = request.messages.findLast((message) => message.role === 'user')
+  return `echo: ${String(last?.content ?? '')}`
+}
+
+function completion(content: Content): Reply {
+  return (request, response) => sendJson(response, 200, chatCompletion(request.body, content))
+}
+
+function rawly(text: string): Reply {
+  return (_request, response) => {
+    response.writeHead(200, { 'content-type': 'application/json' }).end(text)
+  }
+}
+
+function sendJson(response: ServerResponse, status: number, value: unknown): void {
+  const text = JSON.stringify(value)
+  response.writeHead(status, {
+    'content-type': 'application/json',
+    'content-length': Buffer.byteLength(text),
+  })
+  response.end(text)
+}
+
+function hugeReply(bytes: number, declare: boolean): Reply {
+  return (request, response) => {
+    const text = JSON.stringify(chatCompletion(request.body, { content: '#' }))
+    const [head = '', tail = ''] = text.split('#')
+    let left = bytes - head.length - tail.length
+    response.writeHead(200, {
+      'content-type': 'application/json',
+      ...(declare ? { 'content-length': bytes } : {}),
+    })
+    response.write(head)
+    const piece = Buffer.alloc(65_536, 'x')
+    const more = () => {
+      while (left > 0 && !response.destroyed) {
+        const size = Math.min(left, piece.length)
+        left -= size
+        if (!response.write(piece.subarray(0, size))) {
+          response.once('drain', more)
+          return
+        }
+      }
+      if (!response.destroyed) response.end(tail)
+    }
+    more()
+  }
+}
+
+const stalledOf = new WeakMap<ModelServerForTests, (() => void)[]>()
+
+function stalled(server: ModelServerForTests): (() => void)[] {
+  const waiting = stalledOf.get(server) ?? []
+  stalledOf.set(server, waiting)
+  return waiting
+}
+
+class RecordingServer implements ModelServerForTests {
+  baseUrl = ''
+  readonly requests: Received[] = []
+  script: Script
+  readonly #keep: boolean
+  readonly #server = createServer((request, response) => this.#take(request, response))
+  #count = 0
+  #running = 0
+  #mostRunning = 0
+  #connections = 0
+  #watchers: { readonly count: number; readonly resolve: () => void }[] = []
+
+  constructor({ script, keep }: ModelServerOptions) {
+    this.script = script ?? (() => undefined)
+    this.#keep = keep ?? true
+    this.#server.on('connection', () => this.#connections++)
+    // Connections of idle clients live as long as the test.
+    this.#server.keepAliveTimeout = 0
+  }
+
+  async listen(): Promise<void> {
+    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve))
+    this.baseUrl = `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/v1`
+  }
+
+  received(count: number): Promise<void> {
+    if (this.#count >= count) return Promise.resolve()
+    return new Promise((resolve) => {
+      this.#watchers.push({ count, resolve })
+    })
+  }
+
+  running(): number {
+    return this.#running
+  }
+
+  mostRunning(): number {
+    return this.#mostRunning
+  }
+
+  connections(): number {
+    return this.#connections
+  }
+
+  release(): void {
+    for (const answer of stalled(this).splice(0)) answer()
+  }
+
+  async close(): Promise<void> {
+    const closed = new Promise((resolve) => this.#server.close(resolve))
+    this.#server.closeAllConnections()
+    await closed
+  }
+
+  #take(request: IncomingMessage, response: ServerResponse): void {
+    this.#running++
+    this.#mostRunning = Math.max(this.#mostRunning, this.#running)
+    const before = request.socket.bytesWritten
+    const ended = new Promise<'answered' | 'cut'>((resolve) => {
+      response.once('close', () => {
+        this.#running--
+        resolve(response.writableFinished ? 'answered' : 'cut')
+      })
+    })
+    const pieces: Buffer[] = []
+    request.on('data', (piece: Buffer) => pieces.push(piece))
+    request.on('end', () => {
+      const text = Buffer.concat(pieces).toString()
+      const received: Received = {
+        index: this.#count++,
+        method: request.method ?? '',
+        path: request.url ?? '',
+        headers: request.headers,
+        text,
+        body: JSON.parse(text) as ChatRequest,
+        ended,
+        sentBytes: () => request.socket.bytesWritten - before,
+      }
+      if (this.#keep) this.requests.push(received)
+      const answer = this.script(received, received.index) ?? reply.echo()
+      answer(received, response, this)
+      this.#watchers = this.#watchers.filter(({ count, resolve }) => {
+        if (this.#count >= count) resolve()
+        return this.#count < count
+      })
+    })
+  }
+}
