@@ -1,0 +1,242 @@
+import assert from 'node:assert/strict'
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { once } from 'node:events'
+import { createServer, Socket } from 'node:net'
+import { test } from 'node:test'
+import { FakeClock } from '../../test/fake-clock.ts'
+import { startReceiver } from '../../test/receiver.ts'
+import { MAX_ADDRESSES_TRIED, openSocket } from './dial.ts'
+import { CONNECT_MS } from './post.ts'
+import { startPoster } from './poster-for-tests.ts'
+
+/** Resolves when the head of an answer has reached this process. */
+function answerBegun(): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const seen = () => {
+    unsubscribe('undici:request:headers', seen)
+    resolve()
+  }
+  subscribe('undici:request:headers', seen)
+  return promise
+}
+
+test('a receiver that stalls is given up at the deadline, and nothing of it stays', async (t) => {
+  const clock = new FakeClock()
+  const { receiver, post } = await startPoster(t, { clock })
+  receiver.script({ kind: 'stall' })
+  let ended = false
+  const posted = post().finally(() => {
+    ended = true
+  })
+  await receiver.received(1)
+  clock.advance(14_999)
+  await new Promise(setImmediate)
+  assert.equal(ended, false)
+  clock.advance(1)
+  assert.deepEqual(await posted, { kind: 'failed', message: 'no answer within 15 s', ms: 15_000 })
+  await receiver.allClosed()
+})
+
+test('an answer that stalls or drips after its status keeps the status, and ends at the deadline', async (t) => {
+  const clock = new FakeClock()
+  const { receiver, post } = await startPoster(t, { clock })
+  receiver.script({ kind: 'stall', afterHeaders: true }, { kind: 'drip', everyMs: 1 })
+  for (const _ of ['stall', 'drip']) {
+    const begun = answerBegun()
+    const posted = post()
+    await begun
+    clock.advance(15_000)
+    const result = await posted
+    assert.ok(result.kind === 'answered')
+    assert.equal(result.status, 200)
+    assert.equal(result.ms, 15_000)
+    await receiver.allClosed()
+  }
+})
+
+test('a receiver that does not read a large body is given up at the deadline', async (t) => {
+  const clock = new FakeClock()
+  const deaf = createServer({ pauseOnConnect: true })
+  deaf.listen(0, '127.0.0.1')
+  await once(deaf, 'listening')
+  const address = deaf.address()
+  assert.ok(typeof address === 'object' && address !== null)
+  const { post } = await startPoster(t, { clock })
+  const posted = post({ url: `http://127.0.0.1:${address.port}/`, body: 'x'.repeat(20_000_000) })
+  const [socket]: Socket[] = await once(deaf, 'connection')
+  // The end of the connection shows only once the socket is read.
+  socket?.on('error', () => {})
+  await new Promise(setImmediate)
+  clock.advance(15_000)
+  assert.equal((await posted).kind, 'failed')
+  socket?.resume()
+  if (socket !== undefined && !socket.closed) await once(socket, 'close')
+  deaf.close()
+})
+
+test('a connection reset before the answer is a failure, and after its status an answer', async (t) => {
+  const { receiver, post } = await startPoster(t)
+  receiver.script({ kind: 'reset', when: 'before' }, { kind: 'reset', when: 'middle' })
+  const first = await post()
+  assert.ok(first.kind === 'failed')
+  assert.equal(first.message, 'the receiver closed the connection before it answered')
+  assert.equal(receiver.requests.length, 1, 'a fresh connection that fails is not tried again')
+  const second = await post()
+  assert.ok(second.kind === 'answered')
+  assert.equal(second.status, 200)
+  assert.equal(second.bodyStart, 'the beginning')
+  await receiver.allClosed()
+})
+
+test('what is no HTTP is a failure', async (t) => {
+  const { receiver, post } = await startPoster(t)
+  for (const text of ['', 'SSH-2.0-OpenSSH_9.9\r\n', 'HTTP/1.1 2x0 OK\r\n\r\n', 'HTTP/2 200 OK\r\n\r\n']) {
+    receiver.script({ kind: 'raw', text })
+    const result = await post()
+    assert.ok(result.kind === 'failed', text)
+    assert.match(result.message, text === '' ? /closed the connection/ : /did not answer in HTTP\/1\.1:/)
+  }
+  receiver.script({ kind: 'raw', text: `HTTP/1.1 200 OK\r\nx: ${'y'.repeat(20_000)}\r\n\r\n` })
+  const result = await post()
+  assert.ok(result.kind === 'failed')
+  assert.match(result.message, /Headers Overflow/)
+  receiver.script({
+    kind: 'raw',
+    text: 'HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n',
+  })
+  assert.equal((await post()).kind, 'failed')
+  await receiver.allClosed()
+})
+
+test('a closed port, an unknown name and an empty answer of DNS are failures that say so', async (t) => {
+  const gone = await startReceiver()
+  await gone.close()
+  const { post } = await startPoster(t, {
+    resolve: async (name) => {
+      if (name === 'empty.example.com') return []
+      throw Object.assign(new Error('queryA ENOTFOUND'), { code: 'ENOTFOUND' })
+    },
+  })
+  const messages = []
+  for (const url of [gone.url, 'http://none.example.com/', 'http://empty.example.com/']) {
+    const result = await post({ url })
+    assert.ok(result.kind === 'failed')
+    messages.push(result.message)
+  }
+  assert.deepEqual(messages, [
+    `no connection to 127.0.0.1 port ${gone.port}: ECONNREFUSED`,
+    'none.example.com has no address',
+    'empty.example.com has no address that callbacks may go to',
+  ])
+})
+
+test('DNS that never answers is given up when the time to connect is over', async (t) => {
+  const clock = new FakeClock()
+  const asked = Promise.withResolvers<AbortSignal>()
+  const { post } = await startPoster(t, {
+    clock,
+    resolve: (_name, signal) => {
+      asked.resolve(signal)
+      return new Promise(() => {})
+    },
+  })
+  const posted = post({ url: 'http://hooks.example.com/' })
+  const signal = await asked.promise
+  clock.advance(CONNECT_MS)
+  assert.deepEqual(await posted, {
+    kind: 'failed',
+    message: 'no connection to hooks.example.com within 5 s',
+    ms: CONNECT_MS,
+  })
+  assert.ok(signal.aborted, 'the resolver is told')
+})
+
+test('a dead address leaves time for the next one', async (t) => {
+  const clock = new FakeClock()
+  const dead: Socket[] = []
+  const tried = Promise.withResolvers<void>()
+  const { receiver, post } = await startPoster(t, {
+    clock,
+    resolve: async () => ['127.0.0.2', '127.0.0.1'],
+    open: (address, port) => {
+      if (address === '127.0.0.1') return openSocket(address, port)
+      const socket = new Socket()
+      dead.push(socket)
+      tried.resolve()
+      return socket
+    },
+  })
+  const posted = post({ url: `http://hooks.example.com:${receiver.port}/` })
+  await tried.promise
+  await clock.timerSet((ms) => ms === CONNECT_MS / 2)
+  clock.advance(CONNECT_MS / 2)
+  assert.equal((await posted).kind, 'answered')
+  assert.equal(dead.length, 1)
+  assert.ok(dead[0]?.destroyed)
+})
+
+test('a host whose addresses are all dead is given up when the time to connect is over', async (t) => {
+  const clock = new FakeClock()
+  const dead: Socket[] = []
+  const { post } = await startPoster(t, {
+    clock,
+    resolve: async () => Array.from({ length: 20 }, (_, index) => `127.0.0.${index + 1}`),
+    open: () => {
+      const socket = new Socket()
+      dead.push(socket)
+      return socket
+    },
+  })
+  let ended = false
+  const posted = post({ url: 'http://hooks.example.com/' }).finally(() => {
+    ended = true
+  })
+  while (!ended) {
+    await new Promise(setImmediate)
+    clock.advance(50)
+  }
+  const result = await posted
+  assert.ok(result.kind === 'failed')
+  assert.match(
+    result.message,
+    /^no connection to (hooks\.example\.com within 5 s|127\.0\.0\.1 port 80: no answer in time; )/,
+  )
+  assert.ok(result.ms <= CONNECT_MS + 50, `${result.ms} ms`)
+  assert.equal(dead.length, MAX_ADDRESSES_TRIED)
+  assert.ok(dead.every((socket) => socket.destroyed))
+})
+
+test('a POST that is called off ends at once, whatever it was doing', async (t) => {
+  const { receiver, post } = await startPoster(t, { resolve: () => new Promise(() => {}) })
+  receiver.script({ kind: 'stall' })
+  for (const url of [receiver.url, 'http://hooks.example.com/']) {
+    const controller = new AbortController()
+    const posted = post({ url, signal: controller.signal })
+    if (url === receiver.url) await receiver.received(1)
+    controller.abort(new Error('called off'))
+    const result = await posted
+    assert.ok(result.kind === 'failed')
+    assert.equal(result.message, 'called off')
+  }
+  const result = await post({ signal: AbortSignal.abort(new Error('called off before')) })
+  assert.ok(result.kind === 'failed')
+  assert.equal(result.message, 'called off before')
+  await receiver.allClosed()
+  assert.equal(receiver.requests.length, 1)
+})
+
+test('closing calls off what is under way, ends kept connections and lets nothing begin', async (t) => {
+  const { receiver, poster, post } = await startPoster(t)
+  await Promise.all([post(), post()])
+  assert.equal(receiver.open(), 2)
+  receiver.script({ kind: 'stall' })
+  const posted = post()
+  await receiver.received(3)
+  await poster.close()
+  assert.equal((await posted).kind, 'failed')
+  await receiver.allClosed()
+  const late = await post()
+  assert.ok(late.kind === 'failed')
+  assert.equal(late.message, 'the server is stopping')
+  assert.equal(receiver.requests.length, 3)
+})

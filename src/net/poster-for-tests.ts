@@ -1,0 +1,34 @@
+/** A receiver and a poster that may reach it, for the tests of this folder. */
+import assert from 'node:assert/strict'
+import type { TestContext } from 'node:test'
+import { type Receiver, type ReceiverOptions, startReceiver } from '../../test/receiver.ts'
+import { readNetworks } from './address-guard.ts'
+import { createPoster, type Poster, type PosterOptions, type PostRequest } from './post.ts'
+
+const loopback = readNetworks(['127.0.0.0/8'])
+assert.ok(loopback.ok)
+/** The addresses of IPv4's loopback may be called. */
+export const OPEN = { allow: loopback.networks, httpsOnly: false }
+
+export interface Parts {
+  readonly receiver: Receiver
+  readonly poster: Poster
+  post(request?: Partial<PostRequest>): ReturnType<Poster['post']>
+}
+
+/** Both end with the test. */
+export async function startPoster(
+  t: TestContext,
+  options: Partial<PosterOptions> = {},
+  receiverOptions: ReceiverOptions = {},
+): Promise<Parts> {
+  const receiver = await startReceiver(receiverOptions)
+  const poster = createPoster({ rules: OPEN, timeoutMs: 15_000, ...options })
+  t.after(async () => {
+    await poster.close()
+    await receiver.close()
+  })
+  const post = (request: Partial<PostRequest> = {}) =>
+    poster.post({ url: `${receiver.url}/hook`, headers: {}, body: '{}', ...request })
+  return { receiver, poster, post }
+}

@@ -1,0 +1,110 @@
+import assert from 'node:assert/strict'
+import { createSocket } from 'node:dgram'
+import { once } from 'node:events'
+import { type TestContext, test } from 'node:test'
+import { createResolver } from './resolve-name.ts'
+
+const NEVER = new AbortController().signal
+
+interface Zone {
+  /** What there is; other names do not exist. A name without records of a kind exists nevertheless. */
+  readonly [name: string]: { readonly a?: readonly string[]; readonly aaaa?: readonly string[] }
+}
+
+/** A name server on loopback; it does not answer at all for the name `silent.example`. */
+async function startNameServer(t: TestContext, zone: Zone) {
+  const socket = createSocket('udp4')
+  const asked: string[] = []
+  const silent = Promise.withResolvers<void>()
+  socket.on('message', (question, from) => {
+    const { name, type, end } = readQuestion(question)
+    asked.push(`${name} ${type === 28 ? 'AAAA' : 'A'}`)
+    if (name === 'silent.example') {
+      silent.resolve()
+      return
+    }
+    const records = type === 28 ? zone[name]?.aaaa : zone[name]?.a
+    const answers = (records ?? []).map((address) => record(type, address))
+    const head = Buffer.from(question.subarray(0, 12))
+    head.writeUInt16BE(zone[name] === undefined ? 0x8183 : 0x8180, 2)
+    head.writeUInt16BE(answers.length, 6)
+    head.writeUInt32BE(0, 8)
+    socket.send(Buffer.concat([head, question.subarray(12, end), ...answers]), from.port, from.address)
+  })
+  socket.bind(0, '127.0.0.1')
+  await once(socket, 'listening')
+  t.after(() => socket.close())
+  return { server: `127.0.0.1:${socket.address().port}`, asked, silent: silent.promise }
+}
+
+function readQuestion(message: Buffer): { name: string; type: number; end: number } {
+  const labels: string[] = []
+  let at = 12
+  for (let length = message.readUInt8(at); length > 0; length = message.readUInt8(at)) {
+    labels.push(message.toString('latin1', at + 1, at + 1 + length))
+    at += 1 + length
+  }
+  return { name: labels.join('.').toLowerCase(), type: message.readUInt16BE(at + 1), end: at + 5 }
+}
+
+/** A record of the name in the question, for a minute. */
+function record(type: number, address: string): Buffer {
+  const data =
+    type === 28
+      ? Buffer.from(address.replaceAll(':', ''), 'hex')
+      : Buffer.from(address.split('.').map((octet) => Number(octet)))
+  const head = Buffer.from([0xc0, 12, 0, type, 0, 1, 0, 0, 0, 60, 0, data.length])
+  return Buffer.concat([head, data])
+}
+
+const ZONE: Zone = {
+  'both.example': {
+    a: ['93.184.216.34', '127.0.0.1'],
+    aaaa: ['26062800022000010000000000000001'],
+  },
+  'four.example': { a: ['93.184.216.34'] },
+  'six.example': { aaaa: ['00000000000000000000000000000001'] },
+  'empty.example': {},
+}
+
+test('every A and AAAA record is found', async (t) => {
+  const { server, asked } = await startNameServer(t, ZONE)
+  const resolve = createResolver({ systemNames: false, servers: [server] })
+  const both = await resolve('both.example', NEVER)
+  assert.deepEqual([...both].sort(), ['127.0.0.1', '2606:2800:220:1::1', '93.184.216.34'])
+  assert.deepEqual(await resolve('four.example', NEVER), ['93.184.216.34'])
+  assert.deepEqual(await resolve('six.example', NEVER), ['::1'])
+  assert.deepEqual(asked.filter((question) => question.startsWith('both')).sort(), [
+    'both.example A',
+    'both.example AAAA',
+  ])
+})
+
+test('a name that has no address or does not exist is rejected', async (t) => {
+  const { server } = await startNameServer(t, ZONE)
+  const resolve = createResolver({ systemNames: false, servers: [server] })
+  await assert.rejects(resolve('empty.example', NEVER), { code: 'ENODATA' })
+  await assert.rejects(resolve('none.example', NEVER), { code: 'ENOTFOUND' })
+  await assert.rejects(resolve('localhost', NEVER), { code: 'ENOTFOUND' })
+})
+
+test('the system is asked for names that DNS does not know, where networks have been opened', async (t) => {
+  const { server } = await startNameServer(t, ZONE)
+  const resolve = createResolver({ systemNames: true, servers: [server] })
+  // The hosts file of practically every system holds this one.
+  const found = await resolve('localhost', NEVER)
+  assert.ok(found.includes('127.0.0.1') || found.includes('::1'))
+  assert.deepEqual(await resolve('four.example', NEVER), ['93.184.216.34'])
+})
+
+test('a name server that does not answer is left as soon as the signal aborts', async (t) => {
+  const { server, silent } = await startNameServer(t, ZONE)
+  for (const systemNames of [false, true]) {
+    const resolve = createResolver({ systemNames, servers: [server] })
+    const controller = new AbortController()
+    const resolved = resolve('silent.example', controller.signal)
+    await silent
+    controller.abort(new Error('time is up'))
+    await assert.rejects(resolved, { message: 'time is up' })
+  }
+})
