@@ -1,0 +1,37 @@
+/** Makes a key for an account, and the account if it is new. */
+import type { TierName } from '../config/settings.ts'
+import { makeSecret } from '../net/signature.ts'
+import type { AccountStore } from '../store/account-store.ts'
+import { hashKey, makeKey, makeKeyId } from './key.ts'
+
+const DAY_MS = 86_400_000
+export const ACCOUNT_NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/
+
+export interface IssueRequest {
+  readonly account: string
+  readonly tier: TierName
+  /** Days until the key ends; null for never. */
+  readonly expiresDays: number | null
+  readonly nowMs: number
+}
+
+export type Issued =
+  | { readonly kind: 'issued'; readonly key: string; readonly keyId: string }
+  | { readonly kind: 'other tier'; readonly tier: TierName }
+
+/** The key itself is returned this once and stored nowhere. */
+export async function issueKey(store: AccountStore, request: IssueRequest): Promise<Issued> {
+  const key = makeKey()
+  const keyId = makeKeyId()
+  const { account, tier, expiresDays, nowMs } = request
+  const result = await store.createKey({
+    id: keyId,
+    hash: hashKey(key),
+    account,
+    tier,
+    secret: makeSecret(),
+    createdAtMs: nowMs,
+    expiresAtMs: expiresDays === null ? null : nowMs + expiresDays * DAY_MS,
+  })
+  return result.kind === 'created' ? { kind: 'issued', key, keyId } : result
+}

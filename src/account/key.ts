@@ -1,0 +1,49 @@
+/**
+ * API keys: `prl_`, 32 random base62 characters, and 6 of checksum. The checksum tells a mistyped or made-up key before
+ * the database is asked; only a hash of the key is ever stored.
+ */
+import { createHash, randomBytes } from 'node:crypto'
+import { crc32 } from 'node:zlib'
+
+const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+const PREFIX = 'prl_'
+const RANDOM_LENGTH = 32
+const CHECKSUM_LENGTH = 6
+const SHAPE = /^prl_[0-9A-Za-z]{38}$/
+/** The largest multiple of 62 in a byte: bytes from there on are thrown away, so that each digit is equally likely. */
+const FAIR_BYTES = 248
+
+export function makeKey(random: (bytes: number) => Uint8Array = randomBytes): string {
+  let text = ''
+  while (text.length < RANDOM_LENGTH) {
+    for (const byte of random(RANDOM_LENGTH)) {
+      if (byte < FAIR_BYTES && text.length < RANDOM_LENGTH) text += DIGITS[byte % 62]
+    }
+  }
+  return PREFIX + text + checksum(PREFIX + text)
+}
+
+/** Whether the text is a key that could have been issued: shape and checksum, without asking anybody. */
+export function isWellFormedKey(text: string): boolean {
+  return SHAPE.test(text) && text.endsWith(checksum(text.slice(0, PREFIX.length + RANDOM_LENGTH)))
+}
+
+/** What is stored of a key. The key is random and long, so a plain fast hash keeps it secret. */
+export function hashKey(key: string): string {
+  return createHash('sha256').update(key).digest('base64url')
+}
+
+/** A key's name in lists and commands; it opens nothing. */
+export function makeKeyId(): string {
+  return `key_${randomBytes(8).toString('hex')}`
+}
+
+function checksum(text: string): string {
+  let rest = crc32(text)
+  let digits = ''
+  for (let i = 0; i < CHECKSUM_LENGTH; i++) {
+    digits = DIGITS[rest % 62] + digits
+    rest = Math.floor(rest / 62)
+  }
+  return digits
+}

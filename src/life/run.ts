@@ -1,0 +1,209 @@
+/**
+ * Runs a claimed job once, to its outcome: recall a kept answer, else ask a model, check, repair once. Nothing is
+ * written here; the outcome is settled by the caller.
+ */
+import type { Clock } from '../clock.ts'
+import { answerSchemaOf, readAnswer } from '../job/answer.ts'
+import { jobFingerprint } from '../job/fingerprint.ts'
+import type { ClaimedJob, JobError, Outcome, ResponseFormat, Usage } from '../job/job.ts'
+import { meetsStrictRules } from '../job/schema/strict-rules.ts'
+import type { AnswerForm, CallRecord, Prompt, Reply, Routed, Router } from '../model/model.ts'
+import type { Store } from '../store/store.ts'
+
+/** Why the worker ended a run. */
+export type StopReason = 'deadline' | 'give back'
+
+export interface RunOptions {
+  readonly store: Pick<Store, 'recall'>
+  readonly router: Router
+  readonly clock: Clock
+  readonly cacheEnabled: boolean
+  readonly maxAttempts: number
+  /** Whether a tier may use a public model name. */
+  readonly allows: (tier: string, model: string) => boolean
+}
+
+/** Everything that settling needs to know of a run. */
+export interface RunResult {
+  readonly outcome: Outcome
+  readonly usage: Usage
+  readonly receipt: Receipt
+  readonly keep: { readonly fingerprint: string; readonly untilMs: number } | null
+}
+
+/** What was really sent, and what came back: for the people who operate the service. */
+export interface Receipt {
+  readonly form: AnswerForm['kind']
+  readonly strict?: boolean
+  readonly calls: readonly CallRecord[]
+  /** The first answer and what it broke, when it had to be repaired. */
+  readonly repair?: { readonly raw_text: string; readonly errors: readonly string[] }
+}
+
+/** @returns null when the job is to be given back: the signal was aborted for that */
+export async function runJob(
+  job: ClaimedJob,
+  options: RunOptions,
+  signal: AbortSignal,
+): Promise<RunResult | null> {
+  if (job.deaths >= options.maxAttempts) return spent(job)
+  const fingerprint = options.cacheEnabled ? jobFingerprint(job) : null
+  const kept = fingerprint === null ? null : await options.store.recall(fingerprint, options.clock.nowMs())
+  if (kept !== null) return recalled(kept)
+  const ended = await new Run(job, options, signal).toOutcome()
+  if (ended === null || fingerprint === null || ended.outcome.status !== 'completed') return ended
+  const untilMs = options.clock.nowMs() + job.cacheTtlS * 1000
+  return { ...ended, keep: { fingerprint, untilMs } }
+}
+
+const NO_USAGE: Usage = {
+  target: null,
+  input_tokens: 0,
+  output_tokens: 0,
+  calls: 0,
+  cache_hit: false,
+  repaired: false,
+}
+
+/** The result of a run that ended in an error of Parley's own. */
+export function brokenRun(): RunResult {
+  const message = 'Parley could not run this job because of an error of its own; its log says which.'
+  return failedWithoutCalls({ code: 'model_error', message })
+}
+
+function spent(job: ClaimedJob): RunResult {
+  const message = `The process that ran this job ended ${job.deaths} times before the job did.`
+  return failedWithoutCalls({ code: 'model_error', message })
+}
+
+function failedWithoutCalls(error: JobError): RunResult {
+  return {
+    outcome: { status: 'failed', error },
+    usage: NO_USAGE,
+    receipt: { form: 'text', calls: [] },
+    keep: null,
+  }
+}
+
+function recalled(contentJson: string): RunResult {
+  const usage = { ...NO_USAGE, cache_hit: true }
+  return {
+    outcome: { status: 'completed', contentJson },
+    usage,
+    receipt: { form: 'text', calls: [] },
+    keep: null,
+  }
+}
+
+/** One run that calls models, and what it has used so far. */
+class Run {
+  readonly #job: ClaimedJob
+  readonly #options: RunOptions
+  readonly #signal: AbortSignal
+  readonly #form: AnswerForm
+  readonly #routed: Routed[] = []
+  #repair: { raw_text: string; errors: readonly string[] } | undefined
+
+  constructor(job: ClaimedJob, options: RunOptions, signal: AbortSignal) {
+    this.#job = job
+    this.#options = options
+    this.#signal = signal
+    this.#form = formOf(job.responseFormat)
+  }
+
+  async toOutcome(): Promise<RunResult | null> {
+    const first = await this.#ask({ messages: this.#job.messages, form: this.#form })
+    if (first.kind !== 'answer') return this.#endWithout(first)
+    const answer = readAnswer(first.text, this.#job.responseFormat)
+    if (answer.ok) return this.#end(answer.contentJson)
+
+    this.#repair = { raw_text: first.text, errors: answer.errors }
+    const second = await this.#ask(this.#repairPrompt(first.text, answer.errors))
+    if (second.kind !== 'answer') return this.#endWithout(second)
+    const repaired = readAnswer(second.text, this.#job.responseFormat)
+    if (repaired.ok) return this.#end(repaired.contentJson)
+    return this.#fail({
+      code: 'validation_error',
+      message: 'The model did not answer in the form that was asked for, and one repair did not help.',
+      errors: repaired.errors,
+      raw_text: second.text,
+    })
+  }
+
+  async #ask(prompt: Prompt): Promise<Reply> {
+    const { model, tier, inputTokens } = this.#job
+    const allowed = (name: string) => this.#options.allows(tier, name)
+    const routed = await this.#options.router.ask({ model, allowed, inputTokens, prompt }, this.#signal)
+    this.#routed.push(routed)
+    return routed.reply
+  }
+
+  #repairPrompt(raw: string, errors: readonly string[]): Prompt {
+    const list = errors.map((error) => `- ${error}`).join('\n')
+    const request = `Your answer does not have the form that was asked for:\n${list}\nAnswer again, with the corrected JSON and nothing else.`
+    return {
+      messages: [
+        ...this.#job.messages,
+        { role: 'assistant', content: raw },
+        { role: 'user', content: request },
+      ],
+      form: this.#form,
+    }
+  }
+
+  #endWithout(reply: Exclude<Reply, { kind: 'answer' }>): RunResult | null {
+    if (this.#signal.aborted) {
+      if ((this.#signal.reason as StopReason) === 'give back') return null
+      return this.#fail({ code: 'timeout', message: 'The job did not end within its run time-out.' })
+    }
+    const status = reply.status === null ? {} : { upstream_status: reply.status }
+    if (reply.kind === 'refused') {
+      const message = 'The model declined to answer for reasons of content policy.'
+      return this.#fail({
+        code: 'content_policy_violation',
+        message,
+        ...status,
+        upstream_message: reply.message,
+      })
+    }
+    const [code, message] = reply.timedOut
+      ? (['timeout', 'The model server did not answer in time.'] as const)
+      : (['model_error', 'The model server did not give an answer.'] as const)
+    return this.#fail({ code, message, ...status, upstream_message: reply.message })
+  }
+
+  #end(contentJson: string): RunResult {
+    return this.#result({ status: 'completed', contentJson })
+  }
+
+  #fail(error: JobError): RunResult {
+    return this.#result({ status: 'failed', error })
+  }
+
+  #result(outcome: Outcome): RunResult {
+    const sum = (of: (routed: Routed) => number) => this.#routed.reduce((total, one) => total + of(one), 0)
+    const calls = this.#routed.flatMap((routed) => routed.calls)
+    const usage: Usage = {
+      target: this.#routed.at(-1)?.target ?? null,
+      input_tokens: sum(({ tokens }) => tokens.input),
+      output_tokens: sum(({ tokens }) => tokens.output),
+      calls: calls.length,
+      cache_hit: false,
+      repaired: this.#repair !== undefined && outcome.status === 'completed',
+    }
+    const receipt: Receipt = {
+      form: this.#form.kind,
+      ...(this.#form.kind === 'schema' && { strict: this.#form.strict }),
+      calls,
+      ...(this.#repair && { repair: this.#repair }),
+    }
+    return { outcome, usage, receipt, keep: null }
+  }
+}
+
+function formOf(format: ResponseFormat): AnswerForm {
+  if (format.format === 'text') return { kind: 'text' }
+  if (!format.schema) return { kind: 'json' }
+  const strict = meetsStrictRules(answerSchemaOf(format.schema))
+  return { kind: 'schema', schema: format.schema, strict }
+}

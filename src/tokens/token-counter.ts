@@ -1,0 +1,48 @@
+/** Counts the tokens of a conversation without holding up the event loop. The thread starts with the first count. */
+import { Worker } from 'node:worker_threads'
+import { framingTokens } from '../job/input-size.ts'
+import type { Message } from '../job/job.ts'
+import type { CountReply, CountRequest } from './token-thread.ts'
+
+export class TokenCounter {
+  #thread: Worker | null = null
+  #nextId = 1
+  readonly #waiting = new Map<number, { resolve: (tokens: number) => void; reject: (error: Error) => void }>()
+
+  /**
+   * The conversation's tokens, as an OpenAI tokenizer counts them (o200k); counted no further than `enough`.
+   * Rejects only when the thread fails.
+   */
+  count(messages: readonly Message[], enough: number): Promise<number> {
+    const id = this.#nextId++
+    const thread = this.#started()
+    const framing = framingTokens(messages)
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(id, { resolve: (tokens) => resolve(tokens + framing), reject })
+      const texts = messages.map(({ content }) => content)
+      thread.postMessage({ id, texts, enough } satisfies CountRequest)
+    })
+  }
+
+  async close(): Promise<void> {
+    await this.#thread?.terminate()
+  }
+
+  #started(): Worker {
+    if (this.#thread) return this.#thread
+    const thread = new Worker(new URL('./token-thread.ts', import.meta.url))
+    // A process that has nothing else to do may end.
+    thread.unref()
+    thread.on('message', ({ id, tokens }: CountReply) => {
+      this.#waiting.get(id)?.resolve(tokens)
+      this.#waiting.delete(id)
+    })
+    thread.on('error', (error) => {
+      for (const { reject } of this.#waiting.values()) reject(error as Error)
+      this.#waiting.clear()
+      this.#thread = null
+    })
+    this.#thread = thread
+    return thread
+  }
+}

@@ -1,0 +1,228 @@
+/**
+ * Drives jobs on this node: claims them when there is room, runs them, settles them, and gives back what a stopping
+ * node cannot finish. At most `concurrency` jobs are in hand at once.
+ */
+import type { Clock } from '../clock.ts'
+import type { ClaimedJob } from '../job/job.ts'
+import type { Hands } from '../life/accept.ts'
+import { brokenRun, type RunResult, type StopReason } from '../life/run.ts'
+import { settleJob } from '../life/settle.ts'
+import { type Settled, type Store, StoreUnavailable } from '../store/store.ts'
+
+/** After the database refused a claim. */
+const CLAIM_PAUSE_MS = 1000
+/** One claim takes no more than this, so that its transaction stays short. */
+const CLAIM_LIMIT = 256
+
+export interface WorkerOptions {
+  readonly store: Store
+  readonly node: string
+  readonly clock: Clock
+  readonly concurrency: number
+  readonly runTimeoutMs: number
+  readonly run: (job: ClaimedJob, signal: AbortSignal) => Promise<RunResult | null>
+  readonly events: WorkerEvents
+}
+
+/** What the rest of the program is told. */
+export interface WorkerEvents {
+  started(job: ClaimedJob): void
+  /** The outcome is durable, or is not this node's to write (`stale`), or its job has vanished (`gone`). */
+  settled(job: ClaimedJob, result: RunResult, settled: Settled, runMs: number): void
+  trouble(message: string, error: unknown): void
+}
+
+interface InHand {
+  readonly job: ClaimedJob
+  readonly controller: AbortController
+}
+
+export class Worker implements Hands {
+  readonly #options: WorkerOptions
+  readonly #inHand = new Map<string, InHand>()
+  #reserved = 0
+  /** Whether jobs may be waiting in the line. While they are, new jobs join it rather than pass it. */
+  #lineMayWait = true
+  /** Counts what joins the line, so that a claim that was under way meanwhile proves nothing. */
+  #joined = 0
+  #claiming = false
+  #state: 'running' | 'draining' | 'stopped' = 'running'
+  #onEmpty: (() => void)[] = []
+
+  constructor(options: WorkerOptions) {
+    this.#options = options
+  }
+
+  /** Jobs in hand. */
+  get running(): number {
+    return this.#inHand.size
+  }
+
+  get #room(): number {
+    return this.#options.concurrency - this.#inHand.size - this.#reserved
+  }
+
+  reserve(count: number): number {
+    if (this.#lineMayWait || this.#state !== 'running') {
+      this.#lineMayWait = true
+      return 0
+    }
+    const places = Math.max(0, Math.min(count, this.#room))
+    if (places < count) this.#lineMayWait = true
+    this.#reserved += places
+    return places
+  }
+
+  release(count: number): void {
+    this.#reserved -= count
+    this.#placesFreed()
+  }
+
+  start(job: ClaimedJob, stored: Promise<unknown>): void {
+    this.#reserved -= 1
+    this.#take(job, stored)
+  }
+
+  wake(): void {
+    this.#joined += 1
+    this.#lineMayWait = true
+    this.#claimSoon()
+  }
+
+  /** Takes the jobs of dead nodes back into the line, and begins to claim. */
+  async begin(): Promise<number> {
+    const reclaimed = await this.#options.store.reclaim(this.#options.node)
+    this.wake()
+    return reclaimed
+  }
+
+  /**
+   * Claims no more; lets running jobs end for up to `graceMs`, then gives the rest back. Resolves when no job is in
+   * hand. A second call waits for the same end.
+   */
+  async drain(graceMs: number): Promise<void> {
+    if (this.#state === 'running') this.#state = 'draining'
+    if (this.#isEmpty) return
+    const empty = new Promise<void>((resolve) => this.#onEmpty.push(resolve))
+    const cancel = this.#options.clock.after(graceMs, () => {
+      this.#state = 'stopped'
+      for (const { controller } of this.#inHand.values()) controller.abort('give back' satisfies StopReason)
+    })
+    await empty
+    cancel()
+  }
+
+  /** Nothing in hand, and nothing on its way here. */
+  get #isEmpty(): boolean {
+    return this.#inHand.size === 0 && this.#reserved === 0 && !this.#claiming
+  }
+
+  #placesFreed(): void {
+    this.#claimSoon()
+    if (this.#isEmpty) for (const resolve of this.#onEmpty.splice(0)) resolve()
+  }
+
+  #claimSoon(): void {
+    if (!this.#claiming && this.#lineMayWait && this.#room > 0 && this.#state === 'running') {
+      this.#claiming = true
+      void this.#claimAll()
+    }
+  }
+
+  async #claimAll(): Promise<void> {
+    const { store, node, clock, events } = this.#options
+    while (this.#lineMayWait && this.#room > 0 && this.#state === 'running') {
+      const places = Math.min(this.#room, CLAIM_LIMIT)
+      const joined = this.#joined
+      this.#reserved += places
+      let jobs: ClaimedJob[] = []
+      try {
+        jobs = await store.claim(node, places, clock.nowMs())
+        if (jobs.length < places && joined === this.#joined) this.#lineMayWait = false
+      } catch (error) {
+        events.trouble('claiming jobs failed', error)
+        await new Promise<void>((resolve) => {
+          clock.after(CLAIM_PAUSE_MS, resolve)
+        })
+      } finally {
+        this.#reserved -= places
+      }
+      for (const job of jobs) this.#take(job, Promise.resolve())
+    }
+    this.#claiming = false
+    this.#placesFreed()
+  }
+
+  #take(job: ClaimedJob, stored: Promise<unknown>): void {
+    const controller = new AbortController()
+    this.#inHand.set(job.id, { job, controller })
+    // Nobody is told of a run whose job was not stored, so it may as well end.
+    stored.catch(() => controller.abort('give back' satisfies StopReason))
+    void this.#carry(job, controller, stored)
+  }
+
+  /** Carries one job from here to its end on this node. Never rejects. */
+  async #carry(job: ClaimedJob, controller: AbortController, stored: Promise<unknown>): Promise<void> {
+    const { events } = this.#options
+    try {
+      events.started(job)
+      const result = await this.#runWithin(job, controller)
+      await stored
+      if (result === null) await this.#giveBack(job)
+      else await this.#settle(job, result)
+    } catch (error) {
+      // A job that was not stored is nobody's: its caller has been told so. Anything else is a bug; the job is safe.
+      if (!(error instanceof StoreUnavailable)) events.trouble(`carrying job ${job.id} failed`, error)
+    } finally {
+      this.#inHand.delete(job.id)
+      this.#placesFreed()
+    }
+  }
+
+  async #runWithin(
+    job: ClaimedJob,
+    controller: AbortController,
+  ): Promise<{ run: RunResult; runMs: number } | null> {
+    const { clock, run, runTimeoutMs, events } = this.#options
+    if (this.#state === 'stopped') return null
+    const cancel = clock.after(runTimeoutMs, () => controller.abort('deadline' satisfies StopReason))
+    const startedMs = clock.steadyMs()
+    try {
+      const result = await run(job, controller.signal)
+      return result && { run: result, runMs: clock.steadyMs() - startedMs }
+    } catch (error) {
+      // A bug of ours must not leave the job unanswered for ever.
+      events.trouble(`running job ${job.id} failed`, error)
+      return { run: brokenRun(), runMs: clock.steadyMs() - startedMs }
+    } finally {
+      cancel()
+    }
+  }
+
+  async #settle(job: ClaimedJob, { run, runMs }: { run: RunResult; runMs: number }): Promise<void> {
+    const { store, node, clock, events } = this.#options
+    const { outcome, usage, receipt, keep } = run
+    const settlement = {
+      jobId: job.id,
+      node,
+      attempt: job.attempt,
+      outcome,
+      usage,
+      receiptJson: JSON.stringify(receipt),
+      keep,
+      nowMs: clock.nowMs(),
+    }
+    const settled = await settleJob(
+      store,
+      settlement,
+      clock,
+      (error) => events.trouble(`settling job ${job.id} is tried again`, error),
+      () => this.#state !== 'stopped',
+    )
+    if (settled !== 'given up') events.settled(job, run, settled, runMs)
+  }
+
+  async #giveBack(job: ClaimedJob): Promise<void> {
+    await this.#options.store.giveBack(this.#options.node, [{ jobId: job.id, attempt: job.attempt }])
+  }
+}
