@@ -1,0 +1,66 @@
+/** SPEC §4.1: several jobs in one request, all or none. */
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import Type from 'typebox'
+import { type BatchElement, batchElement } from '../job/request.ts'
+import type { Element } from '../life/admit.ts'
+import { parseExactly } from './body.ts'
+import type { Creation } from './creation.ts'
+import { answers, errors } from './docs-schemas.ts'
+import { sendData } from './envelope.ts'
+import { batchTooLong, invalid } from './refusals.ts'
+
+export interface BatchRoutes {
+  readonly creation: Creation
+  readonly bodyBytes: number
+}
+
+export function batchRoutes(app: FastifyInstance, { creation, bodyBytes }: BatchRoutes): void {
+  app.post<{ Body: BatchElement[] }>(
+    '/api/v1/messages/batches',
+    {
+      bodyLimit: bodyBytes,
+      config: { keepBytes: true },
+      preValidation: (request, _reply, done) => done(lengthProblem(request) ?? undefined),
+      schema: {
+        summary: 'Create several jobs',
+        description:
+          'All jobs are created or none. They run asynchronously: read each by its id, or give it a `callback`. `timeout` belongs to single creates.',
+        tags: ['Jobs'],
+        security: [{ apiKey: [] }],
+        body: Type.Array(batchElement),
+        response: { 202: answers.jobIds, ...errors(400, 401, 403, 413, 415, 500, 503) },
+      },
+    },
+    async (request, reply) => {
+      const elements = elementsOf(request)
+      const idempotency = creation.idempotencyOf(request, elements)
+      const jobs = await creation.admit(elements, request.caller, false)
+      const accepted = await creation.accept(jobs, idempotency, false)
+      const ids = accepted.kind === 'repeated' ? accepted.jobIds : jobs.map(({ id }) => id)
+      request.jobIds = ids
+      const message = ids.length === 1 ? '1 job is enqueued.' : `${ids.length} jobs are enqueued.`
+      return sendData(reply, 202, message, JSON.stringify({ job_ids: ids }))
+    },
+  )
+}
+
+/** The batch's length comes before its fields: 403 over the tier's limit, 400 for an empty one. */
+function lengthProblem({ body, caller }: FastifyRequest): Error | null {
+  if (!Array.isArray(body)) {
+    return invalid('the body must be an array of job creation objects; for one job use POST /api/v1/messages')
+  }
+  if (body.length === 0) return invalid('the body must hold at least one job')
+  const { name, maxBatchJobs } = caller.tier
+  return body.length > maxBatchJobs ? batchTooLong(name, maxBatchJobs, body.length) : null
+}
+
+/** Payloads are read again with every digit of their numbers, if there are any. */
+function elementsOf(request: FastifyRequest<{ Body: BatchElement[] }>): Element[] {
+  const { body, bodyBytes } = request
+  const hasPayload = body.some(({ callback }) => callback?.callback_payload !== undefined)
+  const exact = hasPayload && bodyBytes ? (parseExactly(bodyBytes) as BatchElement[]) : null
+  return body.map((object, index) => {
+    const payload = exact?.[index]?.callback?.callback_payload
+    return { object, payloadJson: payload === undefined ? null : JSON.stringify(payload) }
+  })
+}

@@ -1,0 +1,74 @@
+/**
+ * Reads JSON bodies: valid UTF-8, bounded nesting, and, where a caller's payload must come back as it was sent, numbers
+ * to the last digit.
+ */
+import { isUtf8 } from 'node:buffer'
+import { notJson } from './refusals.ts'
+
+const BRACE = 0x7b
+const BRACKET = 0x5b
+const BRACE_END = 0x7d
+const BRACKET_END = 0x5d
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+
+/** The parsed body, and its bytes for those who must look closer. Throws a refusal. */
+export function parseBody(bytes: Buffer, maxDepth: number): unknown {
+  if (bytes.length === 0) throw notJson('The body is empty.')
+  if (!isUtf8(bytes)) throw notJson('The body is not valid UTF-8.')
+  if (isDeeperThan(bytes, maxDepth)) throw notJson(`The body is nested more than ${maxDepth} levels deep.`)
+  try {
+    return JSON.parse(bytes.toString('utf8'))
+  } catch (error) {
+    throw notJson(shorten((error as Error).message))
+  }
+}
+
+/** Parsers quote the text they stumble over; a few words of it are help, more would be a copy of the request. */
+function shorten(message: string): string {
+  return message.length > 160 ? `${message.slice(0, 160)}…` : message
+}
+
+/** Whether arrays and objects nest deeper than the limit, found without recursion. */
+export function isDeeperThan(bytes: Uint8Array, limit: number): boolean {
+  let depth = 0
+  let quoted = false
+  for (let at = 0; at < bytes.length; at++) {
+    const byte = bytes[at]
+    if (quoted) {
+      if (byte === BACKSLASH) at += 1
+      else if (byte === QUOTE) quoted = false
+    } else if (byte === QUOTE) {
+      quoted = true
+    } else if (byte === BRACE || byte === BRACKET) {
+      depth += 1
+      if (depth > limit) return true
+    } else if (byte === BRACE_END || byte === BRACKET_END) {
+      depth -= 1
+    }
+  }
+  return false
+}
+
+interface SourceContext {
+  readonly source?: string
+}
+type SourceReviver = (this: unknown, key: string, value: unknown, context: SourceContext) => unknown
+
+/** `JSON.rawJSON` and the reviver's source text, which the library's types do not know yet. */
+const exactJson = JSON as unknown as {
+  parse(text: string, reviver: SourceReviver): unknown
+  rawJSON(text: string): unknown
+}
+
+/**
+ * Parses again, keeping every number as it was written: 64-bit integers, `1e400`, `-0`. Costs three times a plain parse.
+ * The result is for `JSON.stringify` only.
+ */
+export function parseExactly(bytes: Buffer): unknown {
+  return exactJson.parse(bytes.toString('utf8'), (_key, value, { source }) =>
+    typeof value === 'number' && source !== undefined && source !== String(value)
+      ? exactJson.rawJSON(source)
+      : value,
+  )
+}

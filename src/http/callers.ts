@@ -1,0 +1,67 @@
+/**
+ * Who calls: from the `x-api-key` header to an account and its tier. Keys are looked up once every two seconds at most,
+ * so a revoked key stops within that time on every node, and a busy key costs the database next to nothing.
+ */
+import { hashKey, isWellFormedKey } from '../account/key.ts'
+import type { Clock } from '../clock.ts'
+import type { Tier } from '../job/tier.ts'
+import type { AccountStore, KeyRecord } from '../store/account-store.ts'
+
+const FRESH_MS = 2000
+/** Keys remembered; beyond that all are forgotten and looked up anew. */
+const REMEMBERED = 20_000
+
+export interface Caller {
+  readonly account: string
+  readonly keyId: string
+  readonly tier: Tier
+}
+
+interface Known {
+  readonly caller: Caller | null
+  readonly untilMs: number
+}
+
+export class Callers {
+  readonly #store: Pick<AccountStore, 'findKey'>
+  readonly #tiers: ReadonlyMap<string, Tier>
+  readonly #clock: Clock
+  readonly #known = new Map<string, Known>()
+  readonly #looking = new Map<string, Promise<Caller | null>>()
+
+  constructor(store: Pick<AccountStore, 'findKey'>, tiers: ReadonlyMap<string, Tier>, clock: Clock) {
+    this.#store = store
+    this.#tiers = tiers
+    this.#clock = clock
+  }
+
+  /** The caller with this key, or null; at once where the key was looked up lately. */
+  identify(key: unknown): Caller | null | Promise<Caller | null> {
+    if (typeof key !== 'string' || !isWellFormedKey(key)) return null
+    const known = this.#known.get(key)
+    if (known && known.untilMs > this.#clock.steadyMs()) return known.caller
+    const looking = this.#looking.get(key) ?? this.#lookUp(key)
+    this.#looking.set(key, looking)
+    return looking
+  }
+
+  async #lookUp(key: string): Promise<Caller | null> {
+    // The age counts from before the look-up: a key revoked while it is under way must not stay longer.
+    const untilMs = this.#clock.steadyMs() + FRESH_MS
+    try {
+      const caller = this.#callerOf(await this.#store.findKey(hashKey(key)))
+      if (this.#known.size >= REMEMBERED) this.#known.clear()
+      this.#known.set(key, { caller, untilMs })
+      return caller
+    } finally {
+      this.#looking.delete(key)
+    }
+  }
+
+  #callerOf(record: KeyRecord | null): Caller | null {
+    if (!record || record.revokedAtMs !== null) return null
+    if (record.expiresAtMs !== null && record.expiresAtMs <= this.#clock.nowMs()) return null
+    const tier = this.#tiers.get(record.tier)
+    return tier ? { account: record.account, keyId: record.id, tier } : null
+  }
+}

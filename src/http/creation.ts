@@ -1,0 +1,56 @@
+/** What the two creates share: from a body of the right shape to durable jobs, or a refusal. */
+import type { FastifyRequest } from 'fastify'
+import type { Clock } from '../clock.ts'
+import { requestFingerprint } from '../job/fingerprint.ts'
+import type { Job } from '../job/job.ts'
+import type { Acceptor } from '../life/accept.ts'
+import { type AdmissionRules, admit, type Element } from '../life/admit.ts'
+import type { Accepted, Idempotency } from '../store/store.ts'
+import type { Caller } from './callers.ts'
+import { invalid, keyUsedBefore, refusalOf } from './refusals.ts'
+
+const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
+
+export class Creation {
+  readonly #acceptor: Acceptor
+  readonly #rules: AdmissionRules
+  readonly #clock: Clock
+  readonly #rememberMs: number
+
+  constructor(acceptor: Acceptor, rules: AdmissionRules, clock: Clock, rememberMs: number) {
+    this.#acceptor = acceptor
+    this.#rules = rules
+    this.#clock = clock
+    this.#rememberMs = rememberMs
+  }
+
+  /** Throws the refusal of the element that breaks a rule first. */
+  async admit(elements: readonly Element[], caller: Caller, single: boolean): Promise<readonly Job[]> {
+    const admission = await admit(elements, caller, this.#rules, single)
+    if (!admission.ok) throw refusalOf(admission.refusal)
+    return admission.jobs
+  }
+
+  /** Throws the refusal of an idempotency key that was used with another request. */
+  async accept(
+    jobs: readonly Job[],
+    idempotency: Idempotency | null,
+    early: boolean,
+  ): Promise<Exclude<Accepted, { kind: 'conflict' }>> {
+    const accepted = await this.#acceptor.accept(jobs, { idempotency, early })
+    if (accepted.kind === 'conflict') throw keyUsedBefore()
+    return accepted
+  }
+
+  /** What the Idempotency-Key header asks for; null without one. */
+  idempotencyOf(request: FastifyRequest, elements: readonly Element[]): Idempotency | null {
+    const key = request.headers['idempotency-key']
+    if (key === undefined) return null
+    if (typeof key !== 'string' || !IDEMPOTENCY_KEY.test(key)) {
+      throw invalid('Idempotency-Key: must be 1 to 255 visible ASCII characters')
+    }
+    const route = request.routeOptions.url ?? ''
+    const untilMs = this.#clock.nowMs() + this.#rememberMs
+    return { key, fingerprint: requestFingerprint(route, elements), untilMs }
+  }
+}

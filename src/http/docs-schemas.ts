@@ -1,0 +1,76 @@
+/** The shapes of answers, for the OpenAPI document (SPEC §2.5, §2.6, §7). Answers are made elsewhere, as text. */
+import Type, { type TSchema } from 'typebox'
+
+const error = Type.Object({
+  success: Type.Literal(false),
+  message: Type.String(),
+  details: Type.Optional(Type.String({ description: 'Which field or rule, and the remedy.' })),
+})
+
+function success(data: TSchema) {
+  return Type.Object({ success: Type.Literal(true), message: Type.String(), data })
+}
+
+const result = Type.Union([Type.Object({ response_content: Type.Unknown() }), Type.Null()], {
+  description: 'Present when completed: a string for format text, any JSON value for format json.',
+})
+
+const jobError = Type.Union(
+  [
+    Type.Object(
+      {
+        code: Type.Enum([
+          'timeout',
+          'content_policy_violation',
+          'model_error',
+          'validation_error',
+          'cancelled',
+        ]),
+        message: Type.String(),
+        upstream_status: Type.Optional(Type.Integer()),
+        upstream_message: Type.Optional(Type.String()),
+        errors: Type.Optional(Type.Array(Type.String())),
+        raw_text: Type.Optional(Type.String()),
+      },
+      { description: 'Why the job failed.' },
+    ),
+    Type.Null(),
+  ],
+  { description: 'Present when failed.' },
+)
+
+const jobId = Type.String({ format: 'uuid' })
+
+export const jobResult = Type.Object({
+  status: Type.Enum(['pending', 'assigned', 'completed', 'failed']),
+  job_id: jobId,
+  created_at: Type.Integer({ description: 'Unix time in seconds.' }),
+  result,
+  error: jobError,
+})
+
+export const answers = {
+  job: success(jobResult),
+  timedOut: success(Type.Object({ status: Type.Literal('timeout'), job_id: jobId })),
+  jobIds: success(Type.Object({ job_ids: Type.Array(jobId) })),
+  error,
+} as const
+
+const REASONS: Readonly<Record<number, string>> = {
+  400: 'Invalid parameters.',
+  401: 'The API key is missing or invalid.',
+  403: 'The tier does not allow this.',
+  404: 'The job does not exist or has expired.',
+  413: 'The body is too large.',
+  415: 'The body is not declared as application/json.',
+  429: 'Rate limit exceeded; see Retry-After.',
+  500: 'Internal server error.',
+  503: 'Temporarily unavailable; nothing was created; see Retry-After.',
+}
+
+/** Documents these statuses as errors of the one shape. */
+export function errors(...statuses: number[]): Record<number, TSchema> {
+  return Object.fromEntries(
+    statuses.map((status) => [status, { ...error, description: REASONS[status] ?? 'Error.' }]),
+  )
+}

@@ -1,0 +1,27 @@
+/** The response envelope (SPEC §2.6), as JSON text. */
+import type { FastifyReply } from 'fastify'
+import type { Refused } from './refusals.ts'
+
+export const JSON_TYPE = 'application/json; charset=utf-8'
+
+/** @param dataJson JSON text of `data`, which may hold a stored result unparsed */
+export function sendData(
+  reply: FastifyReply,
+  status: number,
+  message: string,
+  dataJson: string,
+): FastifyReply {
+  return reply
+    .code(status)
+    .header('content-type', JSON_TYPE)
+    .send(`{"success":true,"message":${JSON.stringify(message)},"data":${dataJson}}`)
+}
+
+export function sendRefusal(reply: FastifyReply, refused: Refused): FastifyReply {
+  const { status, message, details, retryAfterS } = refused
+  if (retryAfterS !== undefined) reply.header('retry-after', String(retryAfterS))
+  return reply
+    .code(status)
+    .header('content-type', JSON_TYPE)
+    .send(JSON.stringify({ success: false, message, ...(details !== undefined && { details }) }))
+}

@@ -1,0 +1,57 @@
+/** For those who watch: whether the process lives, whether it can accept a job, and its metrics. */
+import type { FastifyInstance } from 'fastify'
+import Type from 'typebox'
+import { errors } from './docs-schemas.ts'
+import { sendData, sendRefusal } from './envelope.ts'
+import { unavailable } from './refusals.ts'
+
+export interface HealthRoutes {
+  /** Rejects when a job could not be accepted now. */
+  readonly ready: () => Promise<void>
+  readonly metrics: () => Promise<{ readonly type: string; readonly text: string }>
+}
+
+export function healthRoutes(app: FastifyInstance, { ready, metrics }: HealthRoutes): void {
+  const config = { public: true }
+  const ok = Type.Object({
+    success: Type.Literal(true),
+    message: Type.String(),
+    data: Type.Object({ status: Type.String() }),
+  })
+  const tags = ['Operations']
+  app.get(
+    '/healthz',
+    { config, schema: { summary: 'Whether the process lives', tags, response: { 200: ok } } },
+    (_request, reply) => sendData(reply, 200, 'The process lives.', '{"status":"alive"}'),
+  )
+  app.get(
+    '/readyz',
+    {
+      config,
+      schema: { summary: 'Whether a job can be accepted', tags, response: { 200: ok, ...errors(503) } },
+    },
+    async (_request, reply) => {
+      try {
+        await ready()
+      } catch {
+        return sendRefusal(reply, unavailable())
+      }
+      return sendData(reply, 200, 'Jobs can be accepted.', '{"status":"ready"}')
+    },
+  )
+  app.get(
+    '/metrics',
+    {
+      config,
+      schema: {
+        summary: 'Metrics in the Prometheus text format',
+        tags,
+        response: { 200: { description: 'Metrics.', content: { 'text/plain': { schema: Type.String() } } } },
+      },
+    },
+    async (_request, reply) => {
+      const { type, text } = await metrics()
+      return reply.header('content-type', type).send(text)
+    },
+  )
+}

@@ -1,0 +1,82 @@
+/** What the caller may do, and what is left of it. */
+import type { FastifyInstance } from 'fastify'
+import Type from 'typebox'
+import { CACHE_TTL_S, TIMEOUT_S } from '../job/request.ts'
+import { tierAllows } from '../job/tier.ts'
+import { errors } from './docs-schemas.ts'
+import { sendData } from './envelope.ts'
+import type { ReadWindows } from './read-limit.ts'
+
+export interface MeRoute {
+  readonly models: readonly string[]
+  readonly windows: ReadWindows
+  readonly retentionSeconds: number
+  readonly bodyBytes: number
+  readonly batchBodyBytes: number
+}
+
+const integer = Type.Integer()
+const range = Type.Object({ least: integer, most: integer, default: integer })
+
+const me = Type.Object({
+  account: Type.String(),
+  key_id: Type.String(),
+  tier: Type.String(),
+  models: Type.Array(Type.String(), { description: 'The models that the tier may use.' }),
+  limits: Type.Object({
+    max_batch_jobs: integer,
+    reads_per_minute: integer,
+    max_input_tokens: integer,
+    body_bytes: integer,
+    batch_body_bytes: integer,
+    message_cache_ttl: range,
+    timeout: range,
+  }),
+  reads: Type.Object({
+    remaining: Type.Integer({ description: 'Reads left in the current minute, for this key on this node.' }),
+    resets_in_seconds: integer,
+  }),
+  retention_seconds: Type.Number({ description: 'How long an ended job stays readable.' }),
+})
+
+export function meRoute(app: FastifyInstance, options: MeRoute): void {
+  app.get(
+    '/api/v1/me',
+    {
+      schema: {
+        summary: "The caller's tier, models and limits, and what is left",
+        tags: ['Account'],
+        security: [{ apiKey: [] }],
+        response: {
+          200: Type.Object({ success: Type.Literal(true), message: Type.String(), data: me }),
+          ...errors(401, 500),
+        },
+      },
+    },
+    (request, reply) => {
+      const { account, keyId, tier } = request.caller
+      const { reads, leftMs } = options.windows.peek(keyId)
+      const data = {
+        account,
+        key_id: keyId,
+        tier: tier.name,
+        models: options.models.filter((model) => tierAllows(tier, model)),
+        limits: {
+          max_batch_jobs: tier.maxBatchJobs,
+          reads_per_minute: tier.readsPerMinute,
+          max_input_tokens: tier.maxInputTokens,
+          body_bytes: options.bodyBytes,
+          batch_body_bytes: options.batchBodyBytes,
+          message_cache_ttl: CACHE_TTL_S,
+          timeout: TIMEOUT_S,
+        },
+        reads: {
+          remaining: Math.max(0, tier.readsPerMinute - reads),
+          resets_in_seconds: Math.ceil(leftMs / 1000),
+        },
+        retention_seconds: options.retentionSeconds,
+      }
+      return sendData(reply, 200, 'This is what the key may do.', JSON.stringify(data))
+    },
+  )
+}

@@ -1,0 +1,99 @@
+/**
+ * Every refusal a caller can get, in one place: status, message, and where it helps details (SPEC §2.6 and §7). What is
+ * not here is an internal error.
+ */
+import type { Refusal } from '../life/admit.ts'
+
+export class Refused extends Error {
+  readonly status: number
+  readonly details: string | undefined
+  /** Seconds, for the Retry-After header. */
+  readonly retryAfterS: number | undefined
+
+  constructor(status: number, message: string, details?: string, retryAfterS?: number) {
+    super(message)
+    this.status = status
+    this.details = details
+    this.retryAfterS = retryAfterS
+  }
+}
+
+const INVALID = 'Invalid parameters.'
+
+/** SPEC §5: the same words for a missing key and for a wrong one on every route. */
+export const keyRequired = () =>
+  new Refused(401, 'API key is required.', 'Supply a valid API key in the x-api-key header.')
+
+/** The same for an id that is malformed, unknown, expired, or another account's: nobody learns which ids exist. */
+export const noSuchJob = () =>
+  new Refused(404, 'Job not found.', 'The job does not exist or has expired; check the job id.')
+
+export const noSuchRoute = (method: string, path: string) =>
+  new Refused(404, 'Not found.', `There is no ${method} ${path}; see /docs for the routes.`)
+
+export const invalid = (details: string) => new Refused(400, INVALID, details)
+
+export const notJson = (details: string) => new Refused(400, 'The body is not valid JSON.', details)
+
+export const tooLarge = (limitBytes: number) =>
+  new Refused(413, 'The body is too large.', `At most ${limitBytes} bytes are accepted here.`)
+
+export const notJsonType = () =>
+  new Refused(415, 'Unsupported media type.', 'Send the body with Content-Type: application/json.')
+
+export const batchTooLong = (tier: string, limit: number, jobs: number) =>
+  new Refused(
+    403,
+    `Maximum jobs per batch request exceeded for ${TIER_WORDS[tier] ?? tier}: at most ${limit}, and this batch has ${jobs}.`,
+  )
+
+const TIER_WORDS: Readonly<Record<string, string>> = {
+  user_free: 'free user (user_free)',
+  user_go: 'go user (user_go)',
+  user_pro: 'pro user (user_pro)',
+  user_max: 'max user (user_max)',
+}
+
+export const tooManyReads = (limit: number, retryAfterS: number) =>
+  new Refused(
+    429,
+    'Rate limit exceeded.',
+    `At most ${limit} reads a minute for this key; try again in ${retryAfterS} s.`,
+    retryAfterS,
+  )
+
+export const keyUsedBefore = () =>
+  invalid('Idempotency-Key: was used before with another request; use a new key for a new request.')
+
+/** The service cannot take jobs now: nothing was created. */
+export const unavailable = () =>
+  new Refused(
+    503,
+    'Service temporarily unavailable.',
+    'Nothing was created; try again after the time in Retry-After.',
+    1,
+  )
+
+export const internalError = () => new Refused(500, 'Internal server error.')
+
+export function refusalOf(refusal: Refusal): Refused {
+  switch (refusal.kind) {
+    case 'invalid': {
+      const { element, field, rule } = refusal
+      return invalid(`${element === null ? '' : `jobs[${element}].`}${field}: ${rule}`)
+    }
+    case 'model not allowed':
+      return new Refused(
+        403,
+        `Insufficient permissions: tier ${refusal.tier} may not use model ${refusal.model}.`,
+      )
+    case 'too many tokens': {
+      const { tier, limit, tokens, exact } = refusal
+      const count = exact ? `${tokens}` : `at least ${tokens}`
+      return new Refused(
+        403,
+        `Input too large: tier ${tier} allows ${limit} input tokens, and this job has ${count}.`,
+      )
+    }
+  }
+}

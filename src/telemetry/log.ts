@@ -1,0 +1,52 @@
+/**
+ * The log: JSON lines on standard error, so that standard output is free for what is said to people. Never given a
+ * prompt, an answer, a key or a header.
+ */
+import { pino } from 'pino'
+
+export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
+export type LogLevel = (typeof LOG_LEVELS)[number]
+
+export type Fields = Readonly<Record<string, unknown>>
+
+export interface Log {
+  error(fields: Fields, message: string): void
+  warn(fields: Fields, message: string): void
+  info(fields: Fields, message: string): void
+  debug(fields: Fields, message: string): void
+  /** Writes out what is still in memory. */
+  flush(): void
+}
+
+/** Lines are gathered up to this many bytes, since a system call a line would cost more than the line. */
+const BUFFER_BYTES = 8192
+const FLUSH_MS = 200
+
+export function createLog(level: LogLevel): Log {
+  const destination = pino.destination({
+    dest: 2,
+    sync: false,
+    minLength: BUFFER_BYTES,
+    periodicFlush: FLUSH_MS,
+  })
+  const logger = pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, destination)
+  return {
+    error: (fields, message) => logger.error(fields, message),
+    warn: (fields, message) => logger.warn(fields, message),
+    info: (fields, message) => logger.info(fields, message),
+    debug: (fields, message) => logger.debug(fields, message),
+    flush: () => {
+      try {
+        destination.flushSync()
+      } catch {
+        // Nothing was ever written, or standard error is gone; either way nothing is left to save.
+      }
+    },
+  }
+}
+
+/** An error's name and message; its stack goes along only where it is a bug of ours. */
+export function errorFields(error: unknown): Fields {
+  if (!(error instanceof Error)) return { error: String(error) }
+  return { error: error.message, error_name: error.name, stack: error.stack }
+}

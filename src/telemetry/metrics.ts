@@ -1,0 +1,165 @@
+/** What Parley measures of itself, in the Prometheus text format. Names are stable: dashboards and alerts rely on them. */
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import type { Answered } from '../http/server.ts'
+import type { ClaimedJob } from '../job/job.ts'
+import type { RunResult } from '../life/run.ts'
+import type { CallEvent, UpstreamState } from '../model/router.ts'
+import type { Depth } from '../store/store.ts'
+
+const FAST_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5]
+const SLOW_S = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
+const GROUP_SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+
+/** What is read at the moment of a scrape. */
+export interface Gauges {
+  depth(): Promise<Depth>
+  running(): number
+  waiters(): number
+  upstreams(): readonly UpstreamState[]
+  nowMs(): number
+}
+
+export class Metrics {
+  readonly #registry = new Registry()
+  readonly #requests = this.#counter('http_requests_total', 'HTTP requests answered.', [
+    'method',
+    'route',
+    'status',
+  ])
+  readonly #requestTime = this.#histogram('http_request_seconds', 'Time to the answer.', SLOW_S, ['route'])
+  readonly #jobs = this.#counter('jobs_total', 'Jobs that ended.', ['model', 'outcome'])
+  readonly #wait = this.#histogram('job_wait_seconds', 'From acceptance to the start of a run.', SLOW_S, [])
+  readonly #run = this.#histogram('job_run_seconds', 'Time of a run.', SLOW_S, ['model'])
+  readonly #cacheHits = this.#counter('cache_hits_total', 'Jobs answered from a kept answer.', ['model'])
+  readonly #repairs = this.#counter('repairs_total', 'Answers that had to be repaired.', ['model'])
+  readonly #tokens = this.#counter('tokens_total', 'Tokens as upstreams counted them.', [
+    'model',
+    'direction',
+  ])
+  readonly #calls = this.#counter('upstream_calls_total', 'Calls to upstreams.', [
+    'upstream',
+    'model',
+    'result',
+  ])
+  readonly #callTime = this.#histogram('upstream_call_seconds', 'Time of a call.', SLOW_S, [
+    'upstream',
+    'model',
+  ])
+  readonly #commits = this.#histogram('commit_seconds', 'Time of a group commit.', FAST_S, [])
+  readonly #groups = this.#histogram('commit_group_size', 'Writes in a group commit.', GROUP_SIZES, [])
+
+  constructor() {
+    collectDefaultMetrics({ register: this.#registry })
+  }
+
+  /** Adds what is read from the running parts at each scrape. */
+  watch(gauges: Gauges): void {
+    this.#watchQueue(gauges)
+    this.#watchUpstreams(gauges)
+    this.#gauge('jobs_running', 'Jobs in hand on this node.', gauges.running)
+    this.#gauge('waiters', 'Single creates that wait on this node.', gauges.waiters)
+  }
+
+  async text(): Promise<{ type: string; text: string }> {
+    return { type: this.#registry.contentType, text: await this.#registry.metrics() }
+  }
+
+  answered({ method, route, status, ms }: Answered): void {
+    this.#requests.inc({ method, route, status })
+    this.#requestTime.observe({ route }, ms / 1000)
+  }
+
+  started(job: ClaimedJob, nowMs: number): void {
+    this.#wait.observe(Math.max(0, nowMs - job.createdAtMs) / 1000)
+  }
+
+  settled({ model }: ClaimedJob, { outcome, usage, receipt }: RunResult, runMs: number): void {
+    this.#jobs.inc({ model, outcome: outcome.status === 'completed' ? 'completed' : outcome.error.code })
+    this.#run.observe({ model }, runMs / 1000)
+    if (usage.cache_hit) this.#cacheHits.inc({ model })
+    if (receipt.repair) this.#repairs.inc({ model })
+    if (usage.input_tokens > 0) this.#tokens.inc({ model, direction: 'input' }, usage.input_tokens)
+    if (usage.output_tokens > 0) this.#tokens.inc({ model, direction: 'output' }, usage.output_tokens)
+  }
+
+  called({ upstream, model, kind, status, aborted, ms }: CallEvent): void {
+    const result = aborted ? 'aborted' : kind === 'trouble' ? `trouble ${status ?? 'connection'}` : kind
+    this.#calls.inc({ upstream, model, result })
+    this.#callTime.observe({ upstream, model }, ms / 1000)
+  }
+
+  committed(size: number, ms: number): void {
+    this.#commits.observe(ms / 1000)
+    this.#groups.observe(size)
+  }
+
+  #counter<L extends string>(name: string, help: string, labelNames: L[]): Counter<L> {
+    return new Counter({ name: `parley_${name}`, help, labelNames, registers: [this.#registry] })
+  }
+
+  #histogram<L extends string>(name: string, help: string, buckets: number[], labelNames: L[]): Histogram<L> {
+    return new Histogram({ name: `parley_${name}`, help, buckets, labelNames, registers: [this.#registry] })
+  }
+
+  #gauge(name: string, help: string, read: () => number): void {
+    const registers = [this.#registry]
+    new Gauge({
+      name: `parley_${name}`,
+      help,
+      registers,
+      collect() {
+        this.set(read())
+      },
+    })
+  }
+
+  #watchQueue(gauges: Gauges): void {
+    const registers = [this.#registry]
+    const age = new Gauge({
+      name: 'parley_queue_oldest_age_seconds',
+      help: 'Age of the oldest waiting job.',
+      registers,
+    })
+    const assigned = new Gauge({ name: 'parley_jobs_assigned', help: 'Jobs that a node holds.', registers })
+    new Gauge({
+      name: 'parley_queue_jobs',
+      help: 'Jobs that wait to be claimed.',
+      registers,
+      async collect() {
+        const depth = await gauges.depth()
+        this.set(depth.waiting)
+        assigned.set(depth.assigned)
+        const { oldestCreatedAtMs } = depth
+        age.set(oldestCreatedAtMs === null ? 0 : Math.max(0, gauges.nowMs() - oldestCreatedAtMs) / 1000)
+      },
+    })
+  }
+
+  #watchUpstreams(gauges: Gauges): void {
+    const registers = [this.#registry]
+    new Gauge({
+      name: 'parley_upstream_calls',
+      help: 'Calls under way, waiting for a place, and places in all.',
+      labelNames: ['upstream', 'state'],
+      registers,
+      collect() {
+        for (const { name: upstream, running, waiting, maxConcurrency } of gauges.upstreams()) {
+          this.set({ upstream, state: 'running' }, running)
+          this.set({ upstream, state: 'waiting' }, waiting)
+          this.set({ upstream, state: 'places' }, maxConcurrency)
+        }
+      },
+    })
+    new Gauge({
+      name: 'parley_upstream_skipped',
+      help: '1 while every target of the upstream is skipped because it keeps failing.',
+      labelNames: ['upstream'],
+      registers,
+      collect() {
+        for (const { name: upstream, skippedUntilMs } of gauges.upstreams()) {
+          this.set({ upstream }, skippedUntilMs === null ? 0 : 1)
+        }
+      },
+    })
+  }
+}

@@ -1,0 +1,102 @@
+/**
+ * OpenTelemetry spans for the life of a job, with the GenAI names for calls to models. They exist only when an SDK is
+ * loaded (`NODE_OPTIONS=--import …`) before the service is made; otherwise nothing is wrapped and nothing is paid.
+ */
+import { ProxyTracerProvider, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
+import type { ClaimedJob } from '../job/job.ts'
+import type { RunResult } from '../life/run.ts'
+import type { Router } from '../model/model.ts'
+import type { Acceptance, Settlement, Store } from '../store/store.ts'
+
+type Run = (job: ClaimedJob, signal: AbortSignal) => Promise<RunResult | null>
+
+/** Whether somebody listens to spans. */
+export function isTracing(): boolean {
+  const provider = trace.getTracerProvider()
+  if (!(provider instanceof ProxyTracerProvider)) return true
+  return provider.getDelegate().constructor.name !== 'NoopTracerProvider'
+}
+
+const tracer = trace.getTracer('parley')
+
+async function within<T>(name: string, kind: SpanKind, work: (span: Span) => Promise<T>): Promise<T> {
+  return tracer.startActiveSpan(name, { kind }, async (span) => {
+    try {
+      return await work(span)
+    } catch (error) {
+      span.setStatus({ code: SpanStatusCode.ERROR })
+      throw error
+    } finally {
+      span.end()
+    }
+  })
+}
+
+/** Spans `parley.accept` and `parley.settle`. */
+export function tracedStore(store: Store): Store {
+  const accept = (acceptance: Acceptance) =>
+    within('parley.accept', SpanKind.INTERNAL, (span) => {
+      span.setAttribute(
+        'parley.job.ids',
+        acceptance.jobs.map(({ job }) => job.id),
+      )
+      return store.accept(acceptance)
+    })
+  const settle = (settlement: Settlement) =>
+    within('parley.settle', SpanKind.INTERNAL, (span) => {
+      span.setAttribute('parley.job.id', settlement.jobId)
+      return store.settle(settlement)
+    })
+  return new Proxy(store, {
+    get(target, name) {
+      if (name === 'accept') return accept
+      if (name === 'settle') return settle
+      const member: unknown = Reflect.get(target, name)
+      return typeof member === 'function' ? member.bind(target) : member
+    },
+  })
+}
+
+/** A span `parley.run`, with what came of it. */
+export function tracedRun(run: Run): Run {
+  return (job, signal) =>
+    within('parley.run', SpanKind.INTERNAL, async (span) => {
+      span.setAttributes({
+        'parley.job.id': job.id,
+        'parley.job.model': job.model,
+        'parley.job.attempt': job.attempt,
+      })
+      const result = await run(job, signal)
+      span.setAttribute('parley.job.outcome', result?.outcome.status ?? 'given back')
+      if (result?.outcome.status === 'failed') {
+        span.setAttribute('error.type', result.outcome.error.code)
+        span.setStatus({ code: SpanStatusCode.ERROR })
+      }
+      if (result) span.setAttribute('parley.cache_hit', result.usage.cache_hit)
+      return result
+    })
+}
+
+/** A span `chat MODEL` for each question put to the models. */
+export function tracedRouter(router: Router): Router {
+  return {
+    ask: (question, signal) =>
+      within(`chat ${question.model}`, SpanKind.CLIENT, async (span) => {
+        const routed = await router.ask(question, signal)
+        span.setAttributes({
+          'gen_ai.operation.name': 'chat',
+          'gen_ai.request.model': question.model,
+          'gen_ai.usage.input_tokens': routed.tokens.input,
+          'gen_ai.usage.output_tokens': routed.tokens.output,
+          'parley.calls': routed.calls.length,
+        })
+        if (routed.target !== null) span.setAttribute('gen_ai.response.model', routed.target)
+        if (routed.reply.kind !== 'answer') {
+          span.setAttribute('error.type', routed.reply.kind)
+          span.setStatus({ code: SpanStatusCode.ERROR })
+        }
+        return routed
+      }),
+    close: () => router.close(),
+  }
+}

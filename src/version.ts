@@ -1,0 +1,6 @@
+/** This program's version, as its package says. */
+import { readFileSync } from 'node:fs'
+
+export const VERSION: string = (
+  JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
+).version
