@@ -1,0 +1,31 @@
+/** `parley accounts`: the secret that signs callbacks, and the tier. */
+import type { TierName } from '../config/settings.ts'
+import { makeSecret } from '../net/signature.ts'
+import { CommandError } from './command-error.ts'
+import { say } from './say.ts'
+import { withAccounts } from './with-accounts.ts'
+
+/** Prints the secret and nothing else, so that a script can take it. */
+export async function rotateOrPrintSecret(
+  name: string,
+  { rotate, config }: { rotate?: true; config?: string },
+): Promise<void> {
+  const secret = await withAccounts(config, async (accounts) => {
+    if (rotate) await accounts.rotateSecret(name, makeSecret(), Date.now())
+    return (await accounts.secrets(name))?.current
+  })
+  if (secret === undefined) throw noSuchAccount(name)
+  say(secret)
+}
+
+export async function setTier(name: string, tier: TierName, { config }: { config?: string }): Promise<void> {
+  const known = await withAccounts(config, (accounts) => accounts.setTier(name, tier))
+  if (!known) throw noSuchAccount(name)
+  say(`Account ${name} has tier ${tier}. A running server knows within seconds.`)
+}
+
+function noSuchAccount(name: string): CommandError {
+  return new CommandError(
+    `There is no account ${name}. \`parley keys create --account ${name} --tier TIER\` makes it.`,
+  )
+}

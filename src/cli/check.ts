@@ -1,0 +1,83 @@
+/** `parley check`: says whether the configuration is right and the connections work, and what is wrong where not. */
+import { request } from 'undici'
+import { type Configuration, ConfigurationError, loadConfiguration } from '../config/load.ts'
+import { openAccounts } from '../store/open.ts'
+import { say } from './say.ts'
+
+const CONNECT_MS = 5000
+
+interface Finding {
+  readonly ok: boolean
+  readonly about: string
+  readonly says: string
+}
+
+/** Returns the exit code: 0 when everything is right. */
+export async function check(configFile: string | undefined): Promise<number> {
+  let configuration: Configuration
+  try {
+    configuration = loadConfiguration(process.env, configFile)
+  } catch (error) {
+    if (!(error instanceof ConfigurationError)) throw error
+    for (const problem of error.message.split('\n'))
+      print({ ok: false, about: 'configuration', says: problem })
+    return 1
+  }
+  const findings = [
+    { ok: true, about: 'configuration', says: configuration.file ?? 'defaults and environment, no file' },
+    await checkDatabase(configuration.settings.database),
+    ...(await checkUpstreams(configuration)),
+  ]
+  for (const finding of findings) print(finding)
+  return findings.every(({ ok }) => ok) ? 0 : 1
+}
+
+function print({ ok, about, says }: Finding): void {
+  say(`${ok ? 'ok   ' : 'WRONG'} ${about}: ${says}`)
+}
+
+async function checkDatabase(url: string): Promise<Finding> {
+  const about = 'database'
+  try {
+    const accounts = openAccounts(url)
+    const some = await accounts.hasAccounts()
+    await accounts.close()
+    return { ok: true, about, says: some ? `${url} opens` : `${url} opens, and has no account yet` }
+  } catch (error) {
+    return { ok: false, about, says: (error as Error).message }
+  }
+}
+
+async function checkUpstreams({ settings, apiKeys, simulated }: Configuration): Promise<Finding[]> {
+  if (simulated) {
+    return [{ ok: true, about: 'models', says: 'none configured; the built-in simulator answers' }]
+  }
+  const used = new Set(
+    Object.values(settings.models).flatMap((model) => (model.targets ?? []).map((t) => t.upstream)),
+  )
+  const upstreams = Object.entries(settings.upstreams).filter(([name]) => used.has(name))
+  return Promise.all(
+    upstreams.map(([name, { base_url }]) => checkUpstream(name, base_url, apiKeys.get(name) ?? null)),
+  )
+}
+
+/** Asks for the list of models: it costs nothing, and a wrong key shows. */
+async function checkUpstream(name: string, baseUrl: string, key: string | null): Promise<Finding> {
+  const about = `upstream ${name}`
+  try {
+    const { statusCode, body } = await request(`${baseUrl.replace(/\/+$/, '')}/models`, {
+      headers: key === null ? {} : { authorization: `Bearer ${key}` },
+      headersTimeout: CONNECT_MS,
+      bodyTimeout: CONNECT_MS,
+      signal: AbortSignal.timeout(CONNECT_MS),
+    })
+    await body.dump()
+    if (statusCode === 401 || statusCode === 403) {
+      return { ok: false, about, says: `refuses the key (${statusCode})` }
+    }
+    return { ok: statusCode < 500, about, says: `answers (${statusCode} to GET /models)` }
+  } catch (error) {
+    const { message, code } = error as Error & { code?: string }
+    return { ok: false, about, says: `cannot be reached: ${message || code}` }
+  }
+}

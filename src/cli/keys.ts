@@ -1,0 +1,91 @@
+/** `parley keys`: create, list, revoke. They work while a server runs on the same database. */
+import { ACCOUNT_NAME, issueKey } from '../account/issue-key.ts'
+import type { TierName } from '../config/settings.ts'
+import type { KeyRecord } from '../store/account-store.ts'
+import { CommandError } from './command-error.ts'
+import { say } from './say.ts'
+import { withAccounts } from './with-accounts.ts'
+
+export interface CreateKeyOptions {
+  readonly account: string
+  readonly tier: TierName
+  readonly expires?: number
+  readonly config?: string
+}
+
+/** Prints the key and nothing else, so that a script can take it. */
+export async function createKey({ account, tier, expires, config }: CreateKeyOptions): Promise<void> {
+  if (!ACCOUNT_NAME.test(account)) {
+    throw new CommandError(
+      '--account: letters, digits and . _ @ - only, 64 at most, a letter or digit first.',
+    )
+  }
+  const request = { account, tier, expiresDays: expires ?? null, nowMs: Date.now() }
+  const issued = await withAccounts(config, (accounts) => issueKey(accounts, request))
+  if (issued.kind === 'other tier') {
+    throw new CommandError(
+      `Account ${account} has tier ${issued.tier}. Use that tier, or move the account first: parley accounts tier ${account} ${tier}`,
+    )
+  }
+  say(issued.key)
+}
+
+export async function listKeys({ json, config }: { json?: true; config?: string }): Promise<void> {
+  const keys = await withAccounts(config, (accounts) => accounts.listKeys())
+  if (json) return say(JSON.stringify(keys.map(asJson), null, 2))
+  if (keys.length === 0)
+    return say('There are no keys. Make one: parley keys create --account NAME --tier TIER')
+  const rows = keys.map((key) => [
+    key.id,
+    key.account,
+    key.tier,
+    day(key.createdAtMs),
+    stateOf(key, Date.now()),
+  ])
+  say(table([['KEY ID', 'ACCOUNT', 'TIER', 'CREATED', 'STATE'], ...rows]))
+}
+
+export async function revokeKey(keyId: string, { config }: { config?: string }): Promise<void> {
+  const result = await withAccounts(config, (accounts) => accounts.revokeKey(keyId, Date.now()))
+  if (result === 'unknown') {
+    throw new CommandError(
+      `There is no key ${keyId}. \`parley keys list\` shows the ids; the key itself is none.`,
+    )
+  }
+  say(result === 'revoked' ? `Key ${keyId} is revoked.` : `Key ${keyId} was revoked before.`)
+}
+
+/** Times in Unix seconds, as everywhere in the interface. */
+function asJson({ id, account, tier, createdAtMs, expiresAtMs, revokedAtMs }: KeyRecord) {
+  const seconds = (ms: number | null) => (ms === null ? null : Math.floor(ms / 1000))
+  return {
+    id,
+    account,
+    tier,
+    created_at: seconds(createdAtMs),
+    expires_at: seconds(expiresAtMs),
+    revoked_at: seconds(revokedAtMs),
+  }
+}
+
+function stateOf({ expiresAtMs, revokedAtMs }: KeyRecord, nowMs: number): string {
+  if (revokedAtMs !== null) return `revoked ${day(revokedAtMs)}`
+  if (expiresAtMs === null) return 'active'
+  return expiresAtMs <= nowMs ? `expired ${day(expiresAtMs)}` : `active until ${day(expiresAtMs)}`
+}
+
+function day(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10)
+}
+
+function table(rows: readonly (readonly string[])[]): string {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
+  return rows
+    .map((row) =>
+      row
+        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n')
+}

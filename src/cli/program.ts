@@ -1,0 +1,125 @@
+/** The command line: which commands there are, and what they take. What each does is in a file of its own. */
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
+import { ConfigurationError } from '../config/load.ts'
+import { TIER_NAMES, type TierName } from '../config/settings.ts'
+import { DatabaseFileError } from '../store/sqlite/file.ts'
+import { VERSION } from '../version.ts'
+import { rotateOrPrintSecret, setTier } from './accounts.ts'
+import { check } from './check.ts'
+import { CommandError } from './command-error.ts'
+import { createKey, listKeys, revokeKey } from './keys.ts'
+import { migrateDatabase } from './migrate.ts'
+import { say, sayError } from './say.ts'
+import { serve } from './serve.ts'
+
+/** Runs the arguments; resolves with the exit code. Errors of use and of configuration are told in a few words. */
+export async function runCommandLine(args: readonly string[]): Promise<number> {
+  let exitCode = 0
+  const program = build((code) => {
+    exitCode = code
+  })
+  try {
+    await program.parseAsync([...args], { from: 'user' })
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode
+    if (!isForPeople(error)) throw error
+    sayError(error.message)
+    return 1
+  }
+  return exitCode
+}
+
+function isForPeople(error: unknown): error is Error {
+  return (
+    error instanceof CommandError || error instanceof ConfigurationError || error instanceof DatabaseFileError
+  )
+}
+
+function build(exit: (code: number) => void): Command {
+  const program = new Command('parley')
+    .description(
+      'Runs AI message jobs: the answer in the same response, by polling, or by a signed callback.',
+    )
+    .version(VERSION)
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => say(text.trimEnd()),
+      writeErr: (text) => sayError(text.trimEnd()),
+    })
+  const config = () =>
+    new Option('--config <file>', 'configuration file (default: ./parley.config.json if there is one)')
+  program
+    .command('serve')
+    .description('start the server')
+    .addOption(config())
+    .action(async (options: { config?: string }) => exit(await serve(options.config)))
+  program
+    .command('check')
+    .description('validate the configuration and the connections')
+    .addOption(config())
+    .action(async (options: { config?: string }) => exit(await check(options.config)))
+  program
+    .command('migrate')
+    .description('bring the database schema up to date')
+    .addOption(config())
+    .action((options: { config?: string }) => migrateDatabase(options.config))
+  addKeys(program.command('keys').description('create, list and revoke API keys'), config)
+  addAccounts(program.command('accounts').description('callback secrets and tiers'), config)
+  return program
+}
+
+function addKeys(keys: Command, config: () => Option): void {
+  keys
+    .command('create')
+    .description('print a new key; makes the account if it is new')
+    .requiredOption('--account <name>', 'whose key')
+    .addOption(
+      new Option('--tier <tier>', 'tier of the account').choices([...TIER_NAMES]).makeOptionMandatory(),
+    )
+    .option('--expires <days>', 'days until the key ends (default: never)', positive)
+    .addOption(config())
+    .action((options: { account: string; tier: TierName; expires?: number; config?: string }) =>
+      createKey(options),
+    )
+  keys
+    .command('list')
+    .description('all keys, oldest first')
+    .option('--json', 'as a JSON array')
+    .addOption(config())
+    .action((options: { json?: true; config?: string }) => listKeys(options))
+  keys
+    .command('revoke')
+    .description('end a key; a running server stops taking it within seconds')
+    .argument('<key-id>', 'the id that `parley keys list` shows')
+    .addOption(config())
+    .action((keyId: string, options: { config?: string }) => revokeKey(keyId, options))
+}
+
+function addAccounts(accounts: Command, config: () => Option): void {
+  accounts
+    .command('secret')
+    .description("print the secret that signs an account's callbacks")
+    .argument('<name>', 'the account')
+    .option('--rotate', 'make a new secret; the old one signs beside it for 24 hours')
+    .addOption(config())
+    .action((name: string, options: { rotate?: true; config?: string }) => rotateOrPrintSecret(name, options))
+  accounts
+    .command('tier')
+    .description('move an account to another tier')
+    .argument('<name>', 'the account')
+    .argument('<tier>', TIER_NAMES.join(', '), tierName)
+    .addOption(config())
+    .action((name: string, tier: TierName, options: { config?: string }) => setTier(name, tier, options))
+}
+
+function positive(text: string): number {
+  const days = Number(text)
+  if (!(days > 0)) throw new InvalidArgumentError('It must be a positive number.')
+  return days
+}
+
+function tierName(text: string): TierName {
+  const tier = TIER_NAMES.find((name) => name === text)
+  if (!tier) throw new InvalidArgumentError(`It must be one of ${TIER_NAMES.join(', ')}.`)
+  return tier
+}

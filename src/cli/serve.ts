@@ -1,0 +1,117 @@
+/** `parley serve`: starts the server, says where it listens, and stops it in order when it is told to. */
+import { issueKey } from '../account/issue-key.ts'
+import { type Configuration, loadConfiguration } from '../config/load.ts'
+import { createService, type Service } from '../service.ts'
+import { createLog, errorFields, type Log } from '../telemetry/log.ts'
+import { VERSION } from '../version.ts'
+import { CommandError } from './command-error.ts'
+import { say } from './say.ts'
+
+/** How often a server that npm started looks whether npm is still there. */
+const PARENT_CHECK_MS = 500
+
+/** Resolves with the exit code when the server has stopped. */
+export async function serve(configFile: string | undefined): Promise<number> {
+  const configuration = loadConfiguration(process.env, configFile)
+  const log = createLog(configuration.logLevel)
+  const onFatal = (error: Error) => {
+    log.error(errorFields(error), 'the storage thread ended; Parley ends with it and is safe to start again')
+    log.flush()
+    process.exit(1)
+  }
+  endOnBugs(log)
+  const service = await createService({ configuration, log, onFatal })
+  const stopped = stopWhenTold(service, log)
+  const first = await firstKey(service)
+  const address = await listen(service, configuration)
+  say(`Parley ${VERSION} listening on ${address}`)
+  if (configuration.simulated) {
+    say(
+      'No model is configured: the built-in simulator answers. Set OPENAI_API_KEY, or see docs/settings.md.',
+    )
+  }
+  if (first !== null) sayFirstKey(first, address)
+  await stopped
+  log.flush()
+  return 0
+}
+
+async function listen(service: Service, { settings: { host, port } }: Configuration): Promise<string> {
+  try {
+    return await service.listen()
+  } catch (error) {
+    await service.stop()
+    const { code } = error as { code?: string }
+    if (code === 'EADDRINUSE') {
+      throw new CommandError(
+        `Port ${port} on ${host} is taken. Stop what uses it, or set PORT (0 picks a free one).`,
+      )
+    }
+    if (code === 'EACCES' || code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') {
+      throw new CommandError(`Parley cannot listen on ${host}:${port}: ${(error as Error).message}`)
+    }
+    throw error
+  }
+}
+
+/** The first start on an empty database makes the account `default`; null on every later one. */
+async function firstKey({ store }: Service): Promise<string | null> {
+  if (await store.hasAccounts()) return null
+  const request = { account: 'default', tier: 'user_max', expiresDays: null, nowMs: Date.now() } as const
+  const issued = await issueKey(store, request)
+  return issued.kind === 'issued' ? issued.key : null
+}
+
+function sayFirstKey(key: string, address: string): void {
+  const body = {
+    model: 'gpt-auto',
+    response_format: { format: 'text' },
+    messages: [{ role: 'user', content: 'Hello, Parley!' }],
+  }
+  say(`
+This is the first start. The account \`default\` (tier user_max) has this API key, shown only now:
+
+  ${key}
+
+Try it:
+
+curl -s ${address}/api/v1/messages -H 'x-api-key: ${key}' -H 'content-type: application/json' -d '${JSON.stringify(body)}'
+`)
+}
+
+/** Resolves when the server has stopped, on SIGTERM, SIGINT, or when the npm that started it is gone. */
+function stopWhenTold(service: Service, log: Log): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = (why: string) => {
+      log.info({ why }, 'stopping')
+      clearInterval(parentCheck)
+      service.stop().then(resolve, reject)
+    }
+    // A signal that arrives again must not cut the stop short, so the handlers stay.
+    process.on('SIGTERM', () => stop('SIGTERM'))
+    process.on('SIGINT', () => stop('SIGINT'))
+    const parentCheck = watchParent(() => stop('npm, which started this server, has ended'))
+  })
+}
+
+/** npm does not pass SIGTERM on to what it runs; without this, an orphan would keep the port. */
+function watchParent(onGone: () => void): NodeJS.Timeout | undefined {
+  if (!process.env.npm_lifecycle_event) return undefined
+  const parent = process.ppid
+  const timer = setInterval(() => {
+    if (process.ppid !== parent) onGone()
+  }, PARENT_CHECK_MS)
+  timer.unref()
+  return timer
+}
+
+/** A bug is logged and ends the process: what it has accepted is durable and runs at the next start. */
+function endOnBugs(log: Log): void {
+  const end = (error: unknown) => {
+    log.error(errorFields(error), 'an error that nothing expected; Parley ends and is safe to start again')
+    log.flush()
+    process.exit(1)
+  }
+  process.on('uncaughtException', end)
+  process.on('unhandledRejection', end)
+}

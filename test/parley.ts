@@ -1,0 +1,156 @@
+/**
+ * A whole Parley in the test's own process, on a database file and a port of its own, for tests that speak HTTP to it.
+ *
+ * ```ts
+ * const parley = await startParley(t, { upstream: modelServer.url })
+ * const key = await parley.key('user_free')
+ * const answer = await parley.post('/api/v1/messages', job(), key)   // { status, headers, body }
+ * ```
+ */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { issueKey } from '../src/account/issue-key.ts'
+import { type Clock, systemClock } from '../src/clock.ts'
+import { type Environment, loadConfiguration } from '../src/config/load.ts'
+import type { TierName } from '../src/config/settings.ts'
+import type { SingleCreate } from '../src/job/request.ts'
+import { createService, type Service } from '../src/service.ts'
+import type { Store } from '../src/store/store.ts'
+import type { Fields, Log } from '../src/telemetry/log.ts'
+
+export interface ParleyOptions {
+  /** What the configuration file says. */
+  readonly settings?: Readonly<Record<string, unknown>>
+  /** The base URL of a model server for every model; without one the simulator answers. */
+  readonly upstream?: string
+  readonly clock?: Clock
+  /** A folder that outlives this Parley, to start another on the same database. */
+  readonly folder?: string
+}
+
+export interface Answer {
+  readonly status: number
+  readonly headers: Headers
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into answers of every shape, and fail where one is wrong.
+  readonly body: any
+  readonly text: string
+}
+
+/** What a Parley lives as long as: a test, or a whole file by `after` of node:test. */
+export interface Lifetime {
+  after(end: () => unknown): void
+}
+
+export interface LogLine extends Fields {
+  readonly level: string
+  readonly message: string
+}
+
+export interface Parley {
+  readonly url: string
+  readonly store: Store
+  readonly folder: string
+  readonly log: LogLine[]
+  /** A new key; the account is named after the tier unless another name is given. */
+  key(tier?: TierName, account?: string): Promise<string>
+  post(path: string, body: unknown, key?: string, headers?: Record<string, string>): Promise<Answer>
+  get(path: string, key?: string, headers?: Record<string, string>): Promise<Answer>
+  request(path: string, init: RequestInit): Promise<Answer>
+  /** Resolves when a read shows the job in a final state, and returns that read. */
+  ended(jobId: string, key: string): Promise<Answer>
+  stop(): Promise<void>
+}
+
+/** A well-formed creation object; `over` replaces its fields. */
+export function job(over: Readonly<Record<string, unknown>> = {}): SingleCreate {
+  return {
+    model: 'gpt-5-mini',
+    response_format: { format: 'text' },
+    messages: [{ role: 'user', content: 'Hello' }],
+    ...over,
+  } as SingleCreate
+}
+
+/** Stops by itself when the test ends. */
+export async function startParley(t: Lifetime, options: ParleyOptions = {}): Promise<Parley> {
+  const folder = options.folder ?? (await temporaryFolder(t))
+  const file = join(folder, 'config.json')
+  await writeFile(file, JSON.stringify(options.settings ?? {}))
+  const env: Environment = {
+    DATABASE_URL: `sqlite:${join(folder, 'parley.db')}`,
+    PORT: '0',
+    ...(options.upstream && { OPENAI_BASE_URL: options.upstream }),
+  }
+  const log: LogLine[] = []
+  const service = await createService({
+    configuration: loadConfiguration(env, file),
+    log: recordingLog(log),
+    clock: options.clock ?? systemClock,
+    onFatal: (error) => {
+      throw error
+    },
+  })
+  const url = await service.listen()
+  t.after(() => service.stop())
+  return parleyAt(url, folder, service, log)
+}
+
+export async function temporaryFolder(t: Lifetime): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'parley-test-'))
+  t.after(() => rm(folder, { recursive: true, force: true }))
+  return folder
+}
+
+function recordingLog(lines: LogLine[]): Log {
+  const at = (level: string) => (fields: Fields, message: string) => {
+    lines.push({ ...fields, level, message })
+  }
+  return { error: at('error'), warn: at('warn'), info: at('info'), debug: at('debug'), flush: () => {} }
+}
+
+function parleyAt(url: string, folder: string, service: Service, log: LogLine[]): Parley {
+  const { store } = service
+  const request = async (path: string, init: RequestInit): Promise<Answer> => {
+    const response = await fetch(url + path, init)
+    const text = await response.text()
+    return { status: response.status, headers: response.headers, text, body: parsed(text) }
+  }
+  const get = (path: string, key?: string, headers: Record<string, string> = {}) =>
+    request(path, { headers: { ...(key && { 'x-api-key': key }), ...headers } })
+  return {
+    url,
+    store,
+    folder,
+    log,
+    request,
+    get,
+    post: (path, body, key, headers = {}) =>
+      request(path, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...(key && { 'x-api-key': key }), ...headers },
+        body: typeof body === 'string' ? body : JSON.stringify(body),
+      }),
+    key: async (tier = 'user_max', account = tier) => {
+      const issued = await issueKey(store, { account, tier, expiresDays: null, nowMs: Date.now() })
+      if (issued.kind !== 'issued') throw new Error(`account ${account} has tier ${issued.tier}`)
+      return issued.key
+    },
+    ended: async (jobId, key) => {
+      for (;;) {
+        const answer = await get(`/api/v1/messages/${jobId}`, key)
+        if (answer.status !== 200) throw new Error(`a read gave ${answer.status}: ${answer.text}`)
+        if (['completed', 'failed'].includes(answer.body.data.status)) return answer
+      }
+    },
+    stop: () => service.stop(),
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
