@@ -5,7 +5,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { Compile } from 'typebox/compile'
 import { LOG_LEVELS, type LogLevel } from '../telemetry/log.ts'
-import { DEFAULTS, type Settings, settingsSchema, UPSTREAM_DEFAULTS } from './settings.ts'
+import { DEFAULTS, type Environment, type Settings, settingsSchema, UPSTREAM_DEFAULTS } from './settings.ts'
 import { databaseProblems, settingsProblems } from './settings-rules.ts'
 
 export interface Configuration {
@@ -18,8 +18,6 @@ export interface Configuration {
   /** The file that was read, if any. */
   readonly file: string | null
 }
-
-export type Environment = Readonly<Record<string, string | undefined>>
 
 /** What the operator must mend, one sentence a line. */
 export class ConfigurationError extends Error {

@@ -1,7 +1,6 @@
 /** What must hold between settings, which their table alone cannot say. */
 import { readNetworks } from '../net/address-guard.ts'
-import type { Environment } from './load.ts'
-import type { Settings } from './settings.ts'
+import type { Environment, Settings } from './settings.ts'
 
 export interface Findings {
   /** A sentence each, beginning with the path of the setting. */

@@ -179,6 +179,9 @@ export type ModelSettings = Static<typeof model>
 export type TierSettings = Static<typeof tier>
 export type TierName = keyof Settings['tiers']
 
+/** The process's environment, handed in so that only one place reads it. */
+export type Environment = Readonly<Record<string, string | undefined>>
+
 /** SPEC §8, lowest first. */
 export const TIER_NAMES: readonly TierName[] = ['user_free', 'user_go', 'user_pro', 'user_max']
 

@@ -4,7 +4,7 @@
  */
 import { hashKey, isWellFormedKey } from '../account/key.ts'
 import type { Clock } from '../clock.ts'
-import type { Tier } from '../job/tier.ts'
+import type { Tier, Tiers } from '../job/tier.ts'
 import type { AccountStore, KeyRecord } from '../store/account-store.ts'
 
 const FRESH_MS = 2000
@@ -24,12 +24,12 @@ interface Known {
 
 export class Callers {
   readonly #store: Pick<AccountStore, 'findKey'>
-  readonly #tiers: ReadonlyMap<string, Tier>
+  readonly #tiers: Tiers
   readonly #clock: Clock
   readonly #known = new Map<string, Known>()
   readonly #looking = new Map<string, Promise<Caller | null>>()
 
-  constructor(store: Pick<AccountStore, 'findKey'>, tiers: ReadonlyMap<string, Tier>, clock: Clock) {
+  constructor(store: Pick<AccountStore, 'findKey'>, tiers: Tiers, clock: Clock) {
     this.#store = store
     this.#tiers = tiers
     this.#clock = clock
@@ -61,7 +61,6 @@ export class Callers {
   #callerOf(record: KeyRecord | null): Caller | null {
     if (!record || record.revokedAtMs !== null) return null
     if (record.expiresAtMs !== null && record.expiresAtMs <= this.#clock.nowMs()) return null
-    const tier = this.#tiers.get(record.tier)
-    return tier ? { account: record.account, keyId: record.id, tier } : null
+    return { account: record.account, keyId: record.id, tier: this.#tiers.of(record.tier) }
   }
 }

@@ -20,12 +20,12 @@ export async function documentRoutes(app: FastifyInstance, version: string): Pro
     },
   })
   app.get('/openapi.json', { config: { public: true }, schema: { hide: true } }, () => app.swagger())
-  await app.register(async (scope) => {
+  await app.register((scope, _options, done) => {
     scope.addHook('onRoute', (route) => {
       route.config = { ...route.config, public: true }
       route.schema = { ...route.schema, hide: true }
     })
-    await scope.register(apiReference, {
+    void scope.register(apiReference, {
       routePrefix: '/docs',
       configuration: {
         url: '/openapi.json',
@@ -35,5 +35,6 @@ export async function documentRoutes(app: FastifyInstance, version: string): Pro
         persistAuth: false,
       },
     })
+    done()
   })
 }

@@ -11,6 +11,28 @@ export interface Tier {
   readonly weight: number
 }
 
+/** For the jobs and accounts of a tier that there no longer is: the least of everything. */
+const NO_TIER: Tier = {
+  name: 'none',
+  models: [],
+  maxBatchJobs: 1,
+  readsPerMinute: 1,
+  maxInputTokens: 1,
+  weight: 1,
+}
+
+export class Tiers {
+  readonly #byName: ReadonlyMap<string, Tier>
+
+  constructor(tiers: readonly Tier[]) {
+    this.#byName = new Map(tiers.map((tier) => [tier.name, tier]))
+  }
+
+  of(name: string): Tier {
+    return this.#byName.get(name) ?? NO_TIER
+  }
+}
+
 export function tierAllows(tier: Tier, model: string): boolean {
   return tier.models === 'all' || tier.models.includes(model)
 }

@@ -85,14 +85,15 @@ const ids = (jobs: readonly Job[]) => jobs.map(({ id }) => id)
 
 export function storeContract(name: string, makePlace: (t: TestContext) => Promise<Place>): void {
   /** A test on an empty store that is closed after it. */
-  const on = (title: string, work: (store: Store, t: TestContext, place: Place) => Promise<void>) =>
-    test(title, async (t) => {
+  const on: On = (title, work) => {
+    void test(title, async (t) => {
       nowMs = START_MS
       const place = await makePlace(t)
       const store = await place.open()
       t.after(() => store.close())
       await work(store, t, place)
     })
+  }
 
   describe(`${name}: accept`, () => acceptTests(on))
   describe(`${name}: claim`, () => claimTests(on))
@@ -104,10 +105,7 @@ export function storeContract(name: string, makePlace: (t: TestContext) => Promi
   describe(`${name}: durability`, () => durabilityTests(makePlace))
 }
 
-type On = (
-  title: string,
-  work: (store: Store, t: TestContext, place: Place) => Promise<void>,
-) => Promise<void>
+type On = (title: string, work: (store: Store, t: TestContext, place: Place) => Promise<void>) => void
 
 function acceptTests(on: On): void {
   on('stores jobs that then read as pending', async (store) => {

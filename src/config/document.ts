@@ -1,0 +1,125 @@
+/** The settings' table as documents: a page for people, and a JSON Schema for editors. */
+import { DEFAULTS, settingsSchema } from './settings.ts'
+
+interface Node {
+  readonly type?: string
+  readonly description?: string
+  readonly properties?: Readonly<Record<string, Node>>
+  readonly patternProperties?: Readonly<Record<string, Node>>
+  readonly anyOf?: readonly Node[]
+  readonly items?: Node
+  readonly const?: unknown
+  readonly minimum?: number
+  readonly maximum?: number
+  readonly exclusiveMinimum?: number
+}
+
+const INTRODUCTION = `# Settings
+
+Environment beats file, file beats default. The file is \`./parley.config.json\`, or what \`PARLEY_CONFIG\` or
+\`--config\` names. An unknown key or a bad value stops the start, with its path and the reason.
+
+Objects merge key by key over the defaults, arrays replace. A named upstream's missing keys take the defaults of
+\`upstreams.NAME\`; an entry under \`models\` replaces the default entry of that name. For completion and checks in an
+editor, begin the file with \`"$schema": "./node_modules/parley/parley.schema.json"\` (or wherever this project lies).
+
+## Environment
+
+| variable | meaning | default |
+|---|---|---|
+| \`HOST\`, \`PORT\` | where to listen; port 0 picks a free one | \`127.0.0.1\`, \`8080\` |
+| \`DATABASE_URL\` | \`sqlite:PATH\` | \`sqlite:./data/parley.db\` |
+| \`PARLEY_CONFIG\` | the configuration file | \`./parley.config.json\` if there is one |
+| \`OPENAI_API_KEY\` | the key of the upstream \`openai\` | none |
+| \`OPENAI_BASE_URL\` | its address; with it alone, no key is sent | \`https://api.openai.com/v1\` |
+| \`OPENAI_MODEL\` | the one model of the upstream \`openai\` that every public name there stands for | each name stands for itself |
+| \`LOG_LEVEL\` | \`fatal\`, \`error\`, \`warn\`, \`info\`, \`debug\`, \`trace\`, \`silent\` | \`info\` |
+
+Without an upstream in the file and without any \`OPENAI_\` variable, the built-in simulator answers.
+
+## Configuration file
+
+| setting | meaning | range | default |
+|---|---|---|---|
+`
+
+const EXAMPLE = `
+## Examples
+
+One server of your own, without a key, for every public model name:
+
+\`\`\`sh
+OPENAI_BASE_URL=http://127.0.0.1:11434/v1 OPENAI_MODEL=llama3.2 npm start
+\`\`\`
+
+Two upstreams; the second is tried when the first fails in a way worth retrying:
+
+\`\`\`json
+{
+  "upstreams": {
+    "openai": {},
+    "backup": { "base_url": "https://models.example.com/v1", "api_key_env": "BACKUP_KEY", "roles": "developer_as_system" }
+  },
+  "models": {
+    "gpt-5": { "targets": [
+      { "upstream": "openai", "model": "gpt-5" },
+      { "upstream": "backup", "model": "large" }
+    ] }
+  }
+}
+\`\`\`
+`
+
+/** docs/settings.md */
+export function settingsPage(): string {
+  const rows = rowsOf(settingsSchema as unknown as Node, '', DEFAULTS)
+  return INTRODUCTION + rows.map((row) => `| ${row.join(' | ')} |\n`).join('') + EXAMPLE
+}
+
+/** parley.schema.json */
+export function settingsJsonSchema(): string {
+  const schema = {
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    title: 'Parley',
+    ...settingsSchema,
+  }
+  return `${JSON.stringify(withoutRequired(schema), null, 2)}\n`
+}
+
+type Row = readonly [setting: string, meaning: string, range: string, fallback: string]
+
+function rowsOf(node: Node, path: string, fallback: unknown): Row[] {
+  const inner = node.properties ?? {}
+  const named = Object.values(node.patternProperties ?? {})[0]
+  if (named) return rowsOf(named, `${path}.NAME`, Object.values(fallback ?? {})[0])
+  if (Object.keys(inner).length === 0) return [row(node, path, fallback)]
+  return Object.entries(inner).flatMap(([key, child]) => {
+    const value = (fallback as Record<string, unknown> | undefined)?.[key]
+    return rowsOf(child, path === '' ? key : `${path}.${key}`, value)
+  })
+}
+
+function row(node: Node, path: string, fallback: unknown): Row {
+  const shown = fallback === undefined ? 'none' : `\`${JSON.stringify(fallback)}\``
+  return [`\`${path}\``, node.description ?? '', rangeOf(node), shown]
+}
+
+function rangeOf(node: Node): string {
+  if (node.anyOf) return node.anyOf.map(rangeOf).join(' or ')
+  if (node.const !== undefined) return `\`${JSON.stringify(node.const)}\``
+  const from = node.minimum ?? node.exclusiveMinimum
+  const above = node.exclusiveMinimum !== undefined && node.minimum === undefined
+  if (from === undefined) return node.type ?? ''
+  const least = above ? `above ${from}` : `${from} or more`
+  return node.maximum === undefined ? `${node.type}, ${least}` : `${node.type}, ${from} to ${node.maximum}`
+}
+
+/** In a file every key may be left out, since each has a default. */
+function withoutRequired(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withoutRequired)
+  if (typeof value !== 'object' || value === null) return value
+  const entries = Object.entries(value).filter(
+    ([key, inner]) => !(key === 'required' && Array.isArray(inner)),
+  )
+  return Object.fromEntries(entries.map(([key, inner]) => [key, withoutRequired(inner)]))
+}

@@ -1,0 +1,122 @@
+/** Makes the HTTP server with all its routes. */
+import { randomBytes } from 'node:crypto'
+import type { FastifyInstance } from 'fastify'
+import type { Clock } from '../clock.ts'
+import type { ModelSettings, Settings } from '../config/settings.ts'
+import { batchRoutes } from '../http/batches.ts'
+import { Callers } from '../http/callers.ts'
+import { Creation } from '../http/creation.ts'
+import { documentRoutes } from '../http/documents.ts'
+import { healthRoutes } from '../http/health.ts'
+import { limitReads } from '../http/limit-reads.ts'
+import { meRoute } from '../http/me.ts'
+import { messageRoutes } from '../http/messages.ts'
+import { ReadWindows } from '../http/read-limit.ts'
+import { type Answered, createServer } from '../http/server.ts'
+import type { Waiters } from '../http/waiters.ts'
+import { jobIdMaker } from '../job/job-id.ts'
+import type { Tiers } from '../job/tier.ts'
+import type { Acceptor } from '../life/accept.ts'
+import type { AdmissionRules } from '../life/admit.ts'
+import { checkCallbackUrl, readNetworks } from '../net/address-guard.ts'
+import { checkCallbackHeaders } from '../net/callback-headers.ts'
+import type { Store } from '../store/store.ts'
+import { errorFields, type Log } from '../telemetry/log.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import type { TokenCounter } from '../tokens/token-counter.ts'
+import { VERSION } from '../version.ts'
+
+export interface HttpParts {
+  readonly settings: Settings
+  readonly store: Store
+  readonly acceptor: Acceptor
+  readonly waiters: Waiters
+  readonly tiers: Tiers
+  readonly tokens: TokenCounter
+  readonly clock: Clock
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly isStopping: () => boolean
+}
+
+/** Resolves when the server could listen; it does not listen yet. */
+export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
+  const { settings, store, tiers, clock, log, metrics, isStopping } = parts
+  const app = await createServer({
+    callers: new Callers(store, tiers, clock),
+    corsOrigins: settings.cors.origins,
+    trustProxy: settings.trust_proxy,
+    jsonDepth: settings.limits.json_depth,
+    headerTimeoutMs: settings.limits.header_timeout_seconds * 1000,
+    requestTimeoutMs: settings.limits.request_timeout_seconds * 1000,
+    isStopping,
+    onAnswer: (answer) => {
+      metrics.answered(answer)
+      logAnswer(log, answer)
+    },
+    onError: (error, requestId) =>
+      log.error({ request_id: requestId, ...errorFields(error) }, 'a request failed'),
+  })
+  await addRoutes(app, parts)
+  await app.ready()
+  return app
+}
+
+function logAnswer(log: Log, { requestId, method, route, status, ms, account, jobIds }: Answered): void {
+  const tenths = Math.round(ms * 10) / 10
+  const fields = { request_id: requestId, method, route, status, ms: tenths, account, job_ids: jobIds }
+  if (status >= 500) log.warn(fields, 'answered')
+  else log.info(fields, 'answered')
+}
+
+async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> {
+  const { settings, store, acceptor, waiters, clock, metrics, isStopping } = parts
+  const { body_bytes: bodyBytes, batch_body_bytes: batchBodyBytes, idempotency_seconds } = settings.limits
+  const retentionSeconds = settings.jobs.retention_seconds
+  const retentionMs = retentionSeconds * 1000
+  // A key is not remembered for longer than its jobs.
+  const rememberMs = Math.min(idempotency_seconds * 1000, retentionMs)
+  const creation = new Creation(acceptor, admissionRules(parts), clock, rememberMs)
+  const windows = new ReadWindows(clock)
+  await documentRoutes(app, VERSION)
+  await limitReads(app, windows)
+  messageRoutes(app, { creation, waiters, store, clock, retentionMs, bodyBytes })
+  batchRoutes(app, { creation, bodyBytes: batchBodyBytes })
+  meRoute(app, { models: Object.keys(settings.models), windows, retentionSeconds, bodyBytes, batchBodyBytes })
+  healthRoutes(app, {
+    ready: async () => {
+      if (isStopping()) throw new Error('the server is stopping')
+      await store.ping()
+    },
+    metrics: () => metrics.text(),
+  })
+}
+
+function admissionRules({ settings, clock, tokens }: HttpParts): AdmissionRules {
+  const networks = readNetworks(settings.callbacks.allow_networks)
+  const addresses = {
+    allow: networks.ok ? networks.networks : [],
+    httpsOnly: settings.callbacks.https_only,
+  }
+  return {
+    models: new Map(Object.entries(settings.models).map(([name, model]) => [name, sizeSteps(model)])),
+    checkCallback: (url, headers) => {
+      const checked = checkCallbackUrl(url, addresses)
+      if (!checked.ok) return { field: 'callback_url', rule: checked.rule }
+      const problem = checkCallbackHeaders(headers)
+      if (problem) return { field: `callback_headers.${problem.header}`, rule: problem.rule }
+      return { url: checked.url }
+    },
+    countTokens: (messages, enough) => tokens.count(messages, enough),
+    makeId: jobIdMaker(
+      () => clock.nowMs(),
+      (bytes) => randomBytes(bytes).toString('hex'),
+    ),
+    nowMs: () => clock.nowMs(),
+  }
+}
+
+/** The input sizes at which the choice of a model changes. */
+function sizeSteps({ auto }: ModelSettings): number[] {
+  return (auto ?? []).flatMap(({ up_to_tokens }) => up_to_tokens ?? [])
+}
