@@ -1,0 +1,7 @@
+/** `npm run docs`: writes the documents that are made from the code. A test fails when they are out of date. */
+import { writeFileSync } from 'node:fs'
+import { settingsJsonSchema, settingsPage } from '../src/config/document.ts'
+
+const root = new URL('../', import.meta.url)
+writeFileSync(new URL('docs/settings.md', root), settingsPage())
+writeFileSync(new URL('parley.schema.json', root), settingsJsonSchema())
