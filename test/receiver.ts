@@ -1,10 +1,18 @@
 /**
  * A receiver of callbacks for tests: a real HTTP server on loopback that records what it gets and answers as a script
  * says, well or badly.
+ *
+ *     const receiver = await startReceiver()
+ *     t.after(() => receiver.close())
+ *     receiver.script({ kind: 'answer', status: 503 }, { kind: 'stall' }) // then 200 for all further requests
+ *     // … let callbacks go to receiver.url …
+ *     const [first] = await receiver.received(2)                          // without sleeping
+ *     receiver.release()                                                  // and the stalled one is answered
  */
-import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
+import type { TlsOptions } from 'node:tls'
 
 export interface ReceivedRequest {
   readonly method: string
@@ -46,7 +54,7 @@ export interface ReceiverOptions {
   /** The address to listen on: 127.0.0.1 if absent. */
   readonly host?: string
   /** Key and certificate in PEM, to speak TLS. */
-  readonly tls?: { readonly key: string; readonly cert: string }
+  readonly tls?: Pick<TlsOptions, 'key' | 'cert' | 'SNICallback'>
 }
 
 export interface Receiver {
@@ -61,8 +69,6 @@ export interface Receiver {
   open(): number
   /** Resolves when no connection is open. */
   allClosed(): Promise<void>
-  /** Resolves when at most `count` connections are open. */
-  fewerOpen(count: number): Promise<void>
   /** Appends to the script: one reply for each request to come. */
   script(...replies: readonly ReceiverReply[]): void
   /** Resolves with all requests as soon as there are at least `count`. */
@@ -80,20 +86,19 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
   const host = options.host ?? '127.0.0.1'
   const requests: ReceivedRequest[] = []
   const replies: ReceiverReply[] = []
-  const sockets = new Map<Socket, number>()
+  const sockets = new Set<Socket>()
   const stalled = new Set<ServerResponse>()
+  const { changed, when } = watch()
+  /** By the remote port, which a connection and the TLS upon it have in common. */
+  const numbers = new Map<number | undefined, number>()
   let connections = 0
-  /** Called whenever something has changed; each removes itself when it has seen what it waits for. */
-  const watchers = new Set<() => void>()
-  const changed = () => {
-    for (const watcher of watchers) watcher()
-  }
 
   const server = options.tls === undefined ? createServer() : createTlsServer(options.tls)
   server.keepAliveTimeout = 0
   server.on('connection', (socket: Socket) => {
     connections += 1
-    sockets.set(socket, connections)
+    sockets.add(socket)
+    numbers.set(socket.remotePort, connections)
     // A client that goes away in the middle is what some tests are about.
     socket.on('error', () => {})
     socket.once('close', () => {
@@ -102,25 +107,9 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
     })
     changed()
   })
-  // TLS wraps the socket, so the two are told to be one by their remote port.
-  const numberOf = (port: number | undefined) =>
-    [...sockets].find(([socket]) => socket.remotePort === port)?.[1] ?? 0
-
   server.on('request', (message, response) => {
-    const chunks: Buffer[] = []
-    message.on('error', () => {})
     response.on('error', () => {})
-    message.on('data', (chunk: Buffer) => chunks.push(chunk))
-    message.on('end', () => {
-      const request = {
-        method: message.method ?? '',
-        path: message.url ?? '',
-        headers: message.headers,
-        rawHeaders: message.rawHeaders,
-        body: Buffer.concat(chunks).toString(),
-        atMs: Date.now(),
-        connection: numberOf(message.socket.remotePort),
-      }
+    readRequest(message, numbers.get(message.socket.remotePort) ?? 0, (request) => {
       requests.push(request)
       perform(replies.shift() ?? options.reply?.(request) ?? OK, response, stalled)
       changed()
@@ -133,19 +122,6 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
   await listening.promise
   const { port } = server.address() as AddressInfo
 
-  /** Resolves as soon as `holds` does. */
-  function when(holds: () => boolean): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>()
-    const watcher = () => {
-      if (!holds()) return
-      watchers.delete(watcher)
-      resolve()
-    }
-    watchers.add(watcher)
-    watcher()
-    return promise
-  }
-
   return {
     url: `${options.tls === undefined ? 'http' : 'https'}://${host.includes(':') ? `[${host}]` : host}:${port}`,
     port,
@@ -153,7 +129,6 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
     connections: () => connections,
     open: () => sockets.size,
     allClosed: () => when(() => sockets.size === 0),
-    fewerOpen: (count) => when(() => sockets.size <= count),
     script: (...more) => void replies.push(...more),
     received: async (count) => {
       await when(() => requests.length >= count)
@@ -166,10 +141,52 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
     async close() {
       const closed = Promise.withResolvers<void>()
       server.close(() => closed.resolve())
-      for (const socket of sockets.keys()) socket.destroy()
+      for (const socket of sockets) socket.destroy()
       await closed.promise
     },
   }
+}
+
+/** Lets tests wait for a condition: `changed` is to be called whenever one may have begun to hold. */
+function watch(): { changed(): void; when(holds: () => boolean): Promise<void> } {
+  const watchers = new Set<() => void>()
+  return {
+    changed() {
+      for (const watcher of watchers) watcher()
+    },
+    when(holds) {
+      const { promise, resolve } = Promise.withResolvers<void>()
+      const watcher = () => {
+        if (!holds()) return
+        watchers.delete(watcher)
+        resolve()
+      }
+      watchers.add(watcher)
+      watcher()
+      return promise
+    },
+  }
+}
+
+function readRequest(
+  message: IncomingMessage,
+  connection: number,
+  done: (request: ReceivedRequest) => void,
+): void {
+  const chunks: Buffer[] = []
+  message.on('error', () => {})
+  message.on('data', (chunk: Buffer) => chunks.push(chunk))
+  message.on('end', () => {
+    done({
+      method: message.method ?? '',
+      path: message.url ?? '',
+      headers: message.headers,
+      rawHeaders: message.rawHeaders,
+      body: Buffer.concat(chunks).toString(),
+      atMs: Date.now(),
+      connection,
+    })
+  })
 }
 
 function perform(reply: ReceiverReply, response: ServerResponse, stalled: Set<ServerResponse>): void {

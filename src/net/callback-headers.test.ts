@@ -131,6 +131,7 @@ test('the same header twice, too many and too long ones are refused at the limit
     header: 'x-a',
     rule: 'is given twice, in two spellings',
   })
+  assert.equal(checkCallbackHeaders({ 'x-a': '1', 'X-A': '2' })?.header, 'X-A')
   const many = (count: number) =>
     Object.fromEntries(Array.from({ length: count }, (_, index) => [`X-${index}`, '1']))
   assert.equal(checkCallbackHeaders(many(MAX_HEADERS)), null)

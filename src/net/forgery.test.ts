@@ -269,12 +269,16 @@ test('a name is asked for once a connection, and what was checked is what is con
   assert.equal(questions, 2)
 })
 
-test('no redirect is followed, though its target is open', async () => {
+test('no redirect is followed, though its target is open', async (t) => {
   const read = readNetworks(['127.0.0.0/8'])
   assert.ok(read.ok)
   const seen = canary.connections()
   const receiver = await startReceiver()
   const follower = createPoster({ rules: { allow: read.networks, httpsOnly: false }, timeoutMs: 5000 })
+  t.after(async () => {
+    await follower.close()
+    await receiver.close()
+  })
   for (const status of [300, 301, 302, 303, 307, 308]) {
     receiver.script({ kind: 'answer', status, headers: { location: `${canary.url}/` } })
     const result = await follower.post({ url: receiver.url, headers: {}, body: '{}' })
@@ -283,6 +287,4 @@ test('no redirect is followed, though its target is open', async () => {
   }
   assert.equal(receiver.requests.length, 6)
   assert.equal(canary.connections(), seen)
-  await follower.close()
-  await receiver.close()
 })

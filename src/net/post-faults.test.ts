@@ -218,15 +218,18 @@ test('a POST that is called off ends at once, whatever it was doing', async (t) 
     assert.ok(result.kind === 'failed')
     assert.equal(result.message, 'called off')
   }
-  const result = await post({ signal: AbortSignal.abort(new Error('called off before')) })
-  assert.ok(result.kind === 'failed')
-  assert.equal(result.message, 'called off before')
-  await receiver.allClosed()
-  assert.equal(receiver.requests.length, 1)
+  const calledOff = AbortSignal.abort(new Error('called off before'))
+  for (const kept of [false, true]) {
+    if (kept) assert.equal((await post()).kind, 'answered')
+    const result = await post({ signal: calledOff })
+    assert.ok(result.kind === 'failed')
+    assert.equal(result.message, 'called off before')
+  }
+  assert.equal(receiver.requests.length, 2)
 })
 
 test('closing calls off what is under way, ends kept connections and lets nothing begin', async (t) => {
-  const { receiver, poster, post } = await startPoster(t)
+  const { receiver, poster, post, openSockets } = await startPoster(t)
   await Promise.all([post(), post()])
   assert.equal(receiver.open(), 2)
   receiver.script({ kind: 'stall' })
@@ -234,6 +237,7 @@ test('closing calls off what is under way, ends kept connections and lets nothin
   await receiver.received(3)
   await poster.close()
   assert.equal((await posted).kind, 'failed')
+  assert.equal(openSockets(), 0)
   await receiver.allClosed()
   const late = await post()
   assert.ok(late.kind === 'failed')

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import { generateKeyPairSync, type KeyObject, randomUUID, sign } from 'node:crypto'
 import { createServer } from 'node:net'
 import { after, before, test } from 'node:test'
-import { getCACertificates, setDefaultCACertificates } from 'node:tls'
+import { getCACertificates, setDefaultCACertificates, type TlsOptions } from 'node:tls'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { CONNECT_MS } from './post.ts'
 import { startPoster } from './poster-for-tests.ts'
@@ -76,13 +76,19 @@ before(() => setDefaultCACertificates([known.cert, elsewhere.cert]))
 after(() => setDefaultCACertificates(usual))
 
 test('the certificate is held against the name, or the address, of the URL', async (t) => {
-  const { receiver, post } = await startPoster(t, NAMED, { tls: known })
+  const asked: string[] = []
+  const SNICallback: TlsOptions['SNICallback'] = (name, answer) => {
+    asked.push(name)
+    answer(null)
+  }
+  const { receiver, post } = await startPoster(t, NAMED, { tls: { ...known, SNICallback } })
   for (const host of ['hooks.example.com', '127.0.0.1']) {
     const url = `https://${host}:${receiver.port}/`
     assert.equal((await post({ url })).kind, 'answered', host)
     assert.equal((await post({ url })).kind, 'answered', host)
   }
   assert.equal(receiver.connections(), 2)
+  assert.deepEqual(asked, ['hooks.example.com'], 'the name is said in the handshake, and an address is not')
   assert.deepEqual(
     receiver.requests.map(({ headers }) => headers.host),
     [`hooks.example.com:${receiver.port}`, `127.0.0.1:${receiver.port}`].flatMap((host) => [host, host]),

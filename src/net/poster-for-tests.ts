@@ -1,8 +1,10 @@
 /** A receiver and a poster that may reach it, for the tests of this folder. */
 import assert from 'node:assert/strict'
+import type { Socket } from 'node:net'
 import type { TestContext } from 'node:test'
 import { type Receiver, type ReceiverOptions, startReceiver } from '../../test/receiver.ts'
 import { readNetworks } from './address-guard.ts'
+import { type OpenSocket, openSocket } from './dial.ts'
 import { createPoster, type Poster, type PosterOptions, type PostRequest } from './post.ts'
 
 const loopback = readNetworks(['127.0.0.0/8'])
@@ -13,6 +15,8 @@ export const OPEN = { allow: loopback.networks, httpsOnly: false }
 export interface Parts {
   readonly receiver: Receiver
   readonly poster: Poster
+  /** Connections that the poster has opened and not ended. Unlike the receiver's count it is right at once. */
+  openSockets(): number
   post(request?: Partial<PostRequest>): ReturnType<Poster['post']>
 }
 
@@ -23,12 +27,19 @@ export async function startPoster(
   receiverOptions: ReceiverOptions = {},
 ): Promise<Parts> {
   const receiver = await startReceiver(receiverOptions)
-  const poster = createPoster({ rules: OPEN, timeoutMs: 15_000, ...options })
+  const sockets: Socket[] = []
+  const open: OpenSocket = (address, port) => {
+    const socket = (options.open ?? openSocket)(address, port)
+    sockets.push(socket)
+    return socket
+  }
+  const poster = createPoster({ rules: OPEN, timeoutMs: 15_000, ...options, open })
   t.after(async () => {
     await poster.close()
     await receiver.close()
   })
+  const openSockets = () => sockets.filter((socket) => !socket.destroyed).length
   const post = (request: Partial<PostRequest> = {}) =>
     poster.post({ url: `${receiver.url}/hook`, headers: {}, body: '{}', ...request })
-  return { receiver, poster, post }
+  return { receiver, poster, openSockets, post }
 }

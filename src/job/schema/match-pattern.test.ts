@@ -210,7 +210,17 @@ test('a regex bomb spends steps in proportion to its text, and stops when they a
 test('instructions that take no character are paid for too', () => {
   const steps = new Steps(1e9)
   assert.equal(matches(`(?:${'$|'.repeat(1_000)}$)x`, 'a'.repeat(100), steps), false)
-  assert.ok(steps.spent > 100 * 2_000 * 0.25)
+  assert.ok(steps.spent > 20_000)
+})
+
+test('a Unicode property is paid for, and an anchored pattern gives up at once', () => {
+  const spent = (pattern: string) => {
+    const steps = new Steps(1e9)
+    assert.equal(matches(pattern, 'b'.repeat(1_000), steps), false)
+    return steps.spent
+  }
+  assert.ok(spent('[\\p{Lu}\\p{Nd}]') > 3 * spent('a'))
+  assert.ok(spent('^a') < 10)
 })
 
 test('a program may be used again and again, also when its generations begin anew', () => {

@@ -21,6 +21,12 @@ type Instruction =
 /** A pattern ready to match. Its buffers are reused by each match, which is safe as none of them ever waits. */
 export interface PatternProgram {
   readonly code: readonly Instruction[]
+  /** Whether a match can begin at the start of the text only. */
+  readonly isAnchored: boolean
+  /** The code again, packed: what each instruction is, and its two numbers. */
+  readonly ops: Uint8Array
+  readonly first: Int32Array
+  readonly second: Int32Array
   /** Per instruction, the generation that last visited it. */
   readonly visited: Uint32Array
   generation: number
@@ -30,21 +36,63 @@ export interface PatternProgram {
   readonly pending: Int32Array
 }
 
+/** Values of `ops`. RANGE is the usual set, of one range: its numbers are the range itself. */
+const RANGE = 0
+const SET = 1
+const SPLIT = 2
+const JUMP = 3
+const EDGE = 4
+const MATCH = 5
+
 /** Visits to an instruction per step of the budget. */
-const VISITS_PER_STEP = 4
+const VISITS_PER_STEP = 6
 
 export function programOf(tree: PatternTree): PatternProgram {
   const code: Instruction[] = []
   write(tree, code)
   code.push({ op: 'match' })
   const size = code.length
-  return {
+  const [start] = code
+  const program: PatternProgram = {
     code,
+    isAnchored: start?.op === 'edge' && start.edge === 'start',
+    ops: new Uint8Array(size),
+    first: new Int32Array(size),
+    second: new Int32Array(size),
     visited: new Uint32Array(size),
     generation: 0,
     threads: new Int32Array(size),
     seeds: new Int32Array(size + 1),
     pending: new Int32Array(3 * size + 2),
+  }
+  for (const [place, instruction] of code.entries()) pack(program, place, instruction)
+  return program
+}
+
+function pack({ ops, first, second }: PatternProgram, place: number, instruction: Instruction): void {
+  switch (instruction.op) {
+    case 'set': {
+      const { ranges, properties, negated } = instruction.set
+      const isRange = ranges.length === 2 && properties.length === 0 && !negated
+      ops[place] = isRange ? RANGE : SET
+      first[place] = isRange ? (ranges[0] ?? 0) : instruction.cost
+      second[place] = isRange ? (ranges[1] ?? 0) : 0
+      return
+    }
+    case 'split':
+      ops[place] = SPLIT
+      first[place] = instruction.next
+      second[place] = instruction.other
+      return
+    case 'jump':
+      ops[place] = JUMP
+      first[place] = instruction.next
+      return
+    case 'edge':
+      ops[place] = EDGE
+      return
+    case 'match':
+      ops[place] = MATCH
   }
 }
 
@@ -63,7 +111,12 @@ function write(tree: PatternTree, code: Instruction[]): void {
       writeChoice(tree.options, code)
       return
     case 'repeat':
-      for (let count = 0; count < tree.least; count++) write(tree.part, code)
+      writeTimes(tree.part, tree.least - 1, code)
+      if (tree.most === Number.POSITIVE_INFINITY && tree.least > 0) {
+        writePlus(tree.part, code)
+        return
+      }
+      writeTimes(tree.part, Math.min(1, tree.least), code)
       if (tree.most === Number.POSITIVE_INFINITY) writeStar(tree.part, code)
       else writeOptional(tree.part, tree.most - tree.least, code)
   }
@@ -85,6 +138,16 @@ function writeChoice(options: readonly PatternTree[], code: Instruction[]): void
     split.other = code.length
   }
   for (const jump of jumps) jump.next = code.length
+}
+
+function writeTimes(part: PatternTree, times: number, code: Instruction[]): void {
+  for (let count = 0; count < times; count++) write(part, code)
+}
+
+function writePlus(part: PatternTree, code: Instruction[]): void {
+  const start = code.length
+  write(part, code)
+  code.push({ op: 'split', next: start, other: code.length + 1 })
 }
 
 function writeStar(part: PatternTree, code: Instruction[]): void {
@@ -113,7 +176,8 @@ export function matchesPattern(program: PatternProgram, text: string, steps: Ste
   let at = 0
   for (;;) {
     const here = at < text.length ? (text.codePointAt(at) ?? -1) : -1
-    program.seeds[seeds++] = 0
+    if (at === 0 || !program.isAnchored) program.seeds[seeds++] = 0
+    if (seeds === 0) return false
     const threads = spread(program, seeds, before, here, at === 0, steps)
     if (threads === MATCHED) return true
     if (here < 0) return false
@@ -134,7 +198,7 @@ function spread(
   isStart: boolean,
   steps: Steps,
 ): number {
-  const { code, visited, threads, pending } = program
+  const { code, ops, first, second, visited, threads, pending } = program
   const generation = nextGeneration(program)
   let waiting = 0
   let visits = 0
@@ -145,15 +209,18 @@ function spread(
     if (visited[place] === generation) continue
     visited[place] = generation
     visits++
-    const instruction = code[place]
-    if (instruction === undefined) continue
-    if (instruction.op === 'set') threads[waiting++] = place
-    else if (instruction.op === 'match') return MATCHED
-    else if (instruction.op === 'jump') pending[left++] = instruction.next
-    else if (instruction.op === 'split') {
-      pending[left++] = instruction.other
-      pending[left++] = instruction.next
-    } else if (holds(instruction.edge, before, here, isStart)) pending[left++] = place + 1
+    const op = ops[place] ?? MATCH
+    if (op <= SET) threads[waiting++] = place
+    else if (op === SPLIT) {
+      pending[left++] = second[place] ?? 0
+      pending[left++] = first[place] ?? 0
+    } else if (op === JUMP) pending[left++] = first[place] ?? 0
+    else if (op === MATCH) return MATCHED
+    else {
+      const instruction = code[place]
+      const isEdge = instruction?.op === 'edge' && holds(instruction.edge, before, here, isStart)
+      if (isEdge) pending[left++] = place + 1
+    }
   }
   steps.spend((visits + 1) / VISITS_PER_STEP)
   return waiting
@@ -161,14 +228,18 @@ function spread(
 
 /** Lets each waiting thread take the character; the survivors become the seeds of the next place. */
 function advance(program: PatternProgram, threads: number, here: number, steps: Steps): number {
+  const { code, ops, first, second } = program
   let seeds = 0
-  let cost = 0
+  let cost = threads
   for (let index = 0; index < threads; index++) {
     const place = program.threads[index] ?? 0
-    const instruction = program.code[place]
-    if (instruction?.op !== 'set') continue
-    cost += instruction.cost
-    if (contains(instruction.set, here)) program.seeds[seeds++] = place + 1
+    if (ops[place] === RANGE) {
+      if (here >= (first[place] ?? 0) && here <= (second[place] ?? 0)) program.seeds[seeds++] = place + 1
+      continue
+    }
+    cost += first[place] ?? 0
+    const instruction = code[place]
+    if (instruction?.op === 'set' && contains(instruction.set, here)) program.seeds[seeds++] = place + 1
   }
   steps.spend(cost / VISITS_PER_STEP)
   return seeds
