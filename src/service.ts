@@ -12,6 +12,7 @@ import { errorFields, type Log } from './telemetry/log.ts'
 import { Metrics } from './telemetry/metrics.ts'
 import { isTracing, tracedRouter, tracedStore } from './telemetry/traces.ts'
 import { TokenCounter } from './tokens/token-counter.ts'
+import { createCourier } from './wiring/callbacks.ts'
 import { createHttp } from './wiring/http.ts'
 import { createWorker } from './wiring/jobs.ts'
 import { createRouter } from './wiring/models.ts'
@@ -47,7 +48,8 @@ export async function createService(options: ServiceOptions): Promise<Service> {
   const waiters = new Waiters(clock, settings.sync.max_waiters)
   const tiers = tiersOf(settings)
   const tokens = new TokenCounter()
-  const worker = createWorker({ store, router, node, clock, settings, tiers, waiters, log, metrics })
+  const courier = createCourier({ settings, store, clock, log, metrics })
+  const worker = createWorker({ store, router, node, clock, settings, tiers, waiters, courier, log, metrics })
   const acceptor = new Acceptor(store, worker, node, clock, (tier) => turnStep(tiers.of(tier)))
   let stopping = false
   const isStopping = () => stopping
@@ -66,6 +68,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
   const reclaimed = await worker.begin()
   if (reclaimed > 0) log.info({ jobs: reclaimed }, 'jobs of a process that ended run again')
   sweeper.begin()
+  courier.begin()
 
   const stopAll = async (): Promise<void> => {
     stopping = true
@@ -73,7 +76,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     waiters.stop()
     const closed = app.close()
     await worker.drain(settings.jobs.drain_seconds * 1000)
-    await closed
+    await Promise.all([closed, courier.stop()])
     await Promise.all([router.close(), tokens.close()])
     await store.close()
   }

@@ -11,7 +11,7 @@ import type { Creation } from './creation.ts'
 import { answers, errors } from './docs-schemas.ts'
 import { sendData } from './envelope.ts'
 import { noSuchJob } from './refusals.ts'
-import type { WaitEnd, Waiters } from './waiters.ts'
+import type { Wait, WaitEnd, Waiters } from './waiters.ts'
 
 export interface MessageRoutes {
   readonly creation: Creation
@@ -65,7 +65,7 @@ async function createAndWait(
   options: MessageRoutes,
 ): Promise<FastifyReply> {
   const { creation } = options
-  const elements: readonly Element[] = [{ object: request.body, payloadJson: null }]
+  const elements = elementsOf(request)
   const idempotency = creation.idempotencyOf(request, elements)
   const [job] = await creation.admit(elements, request.caller, true)
   if (!job) throw new Error('admission lost the job')
@@ -75,7 +75,9 @@ async function createAndWait(
     const accepted = await creation.accept([job], idempotency, wait !== null)
     if (accepted.kind === 'repeated') {
       wait?.leave()
-      return await answerRepeated(request, reply, accepted.jobIds[0] ?? job.id, timeoutMs, options)
+      const [jobId = job.id] = accepted.jobIds
+      const end = await endOfRepeated(request, reply, jobId, timeoutMs, options)
+      return await sendEnd(request, reply, jobId, end, options)
     }
   } catch (error) {
     wait?.leave()
@@ -83,43 +85,64 @@ async function createAndWait(
   }
   request.jobIds = [job.id]
   if (!wait) return sendTimedOut(reply, job.id)
-  // Who hangs up is not waited for; the job goes on and stays readable.
-  reply.raw.once('close', wait.leave)
-  const end = await wait.end
-  reply.raw.off('close', wait.leave)
-  if (end.kind !== 'vanished') return sendEnd(reply, job.id, end)
+  return sendEnd(request, reply, job.id, await endOf(wait, reply), options)
+}
 
-  // SPEC §4.3: a job that vanished while it was waited for is created again, and its new id given for polling.
-  const [again] = await creation.admit(elements, request.caller, true)
-  if (!again) throw new Error('admission lost the job')
-  await creation.accept([again], null, false)
-  request.jobIds = [again.id]
-  return sendTimedOut(reply, again.id)
+/** Who hangs up is not waited for; the job goes on and stays readable. */
+async function endOf({ end, leave }: Wait, reply: FastifyReply): Promise<WaitEnd> {
+  reply.raw.once('close', leave)
+  const how = await end
+  reply.raw.off('close', leave)
+  return how
 }
 
 /** The same request as before: its job is waited for like a new one, and answered at once if it has ended. */
-async function answerRepeated(
-  request: FastifyRequest,
+async function endOfRepeated(
+  request: FastifyRequest<{ Body: SingleCreate }>,
   reply: FastifyReply,
   jobId: string,
   timeoutMs: number,
   options: MessageRoutes,
-): Promise<FastifyReply> {
+): Promise<WaitEnd> {
   request.jobIds = [jobId]
   const wait = options.waiters.wait(jobId, timeoutMs)
   const view = await readJob(request, jobId, options)
-  if (view && (view.status === 'completed' || view.status === 'failed')) {
-    wait?.leave()
-    return sendJob(reply, view)
+  if (view && view.status !== 'completed' && view.status !== 'failed') {
+    return wait ? endOf(wait, reply) : { kind: 'stopping' }
   }
-  if (!wait) return sendTimedOut(reply, jobId)
-  return sendEnd(reply, jobId, await wait.end)
+  wait?.leave()
+  return view ? { kind: 'settled', view, cacheHit: false } : { kind: 'vanished' }
 }
 
-function sendEnd(reply: FastifyReply, jobId: string, end: WaitEnd): FastifyReply {
-  if (end.kind !== 'settled') return sendTimedOut(reply, jobId)
-  if (end.cacheHit) reply.header('x-cache', 'hit')
-  return sendJob(reply, end.view)
+async function sendEnd(
+  request: FastifyRequest<{ Body: SingleCreate }>,
+  reply: FastifyReply,
+  jobId: string,
+  end: WaitEnd,
+  options: MessageRoutes,
+): Promise<FastifyReply> {
+  if (end.kind === 'settled') {
+    if (end.cacheHit) reply.header('x-cache', 'hit')
+    return sendJob(reply, end.view)
+  }
+  if (end.kind === 'stopping') reply.header('connection', 'close')
+  return sendTimedOut(reply, end.kind === 'vanished' ? await createAgain(request, options) : jobId)
+}
+
+/** SPEC §4.3: a job that vanished while it was waited for is created again, and its new id given for polling. */
+async function createAgain(
+  request: FastifyRequest<{ Body: SingleCreate }>,
+  { creation }: MessageRoutes,
+): Promise<string> {
+  const [job] = await creation.admit(elementsOf(request), request.caller, true)
+  if (!job) throw new Error('admission lost the job')
+  await creation.accept([job], null, false)
+  request.jobIds = [job.id]
+  return job.id
+}
+
+function elementsOf({ body }: FastifyRequest<{ Body: SingleCreate }>): readonly Element[] {
+  return [{ object: body, payloadJson: null }]
 }
 
 const MESSAGES = {

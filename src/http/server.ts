@@ -102,6 +102,8 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
   app.addHook('onRequest', (request, _reply, done) => identify(request, options.callers, done))
   app.addHook('onResponse', (request, reply, done) => {
     options.onAnswer(answered(request, reply))
+    // Its client may have been told to keep the connection, which would hold up the stop.
+    if (options.isStopping()) setImmediate(() => app.server.closeIdleConnections())
     done()
   })
   readJsonBodies(app, options.jsonDepth)

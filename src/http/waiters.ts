@@ -7,6 +7,12 @@ export type WaitEnd =
   | { readonly kind: 'settled'; readonly view: JobView; readonly cacheHit: boolean }
   | { readonly kind: 'timeout' | 'stopping' | 'vanished' }
 
+export interface Wait {
+  readonly end: Promise<WaitEnd>
+  /** Waits no longer; the end is then `timeout`. */
+  readonly leave: () => void
+}
+
 type End = (end: WaitEnd) => void
 
 export class Waiters {
@@ -29,7 +35,7 @@ export class Waiters {
    * Begins to wait for a job; to be called before the job could be settled. Returns null when waiting is not possible:
    * too many wait already, or the server is stopping.
    */
-  wait(jobId: string, ms: number): { readonly end: Promise<WaitEnd>; readonly leave: () => void } | null {
+  wait(jobId: string, ms: number): Wait | null {
     if (this.#stopping || this.#count >= this.#max) return null
     let leave = () => {}
     const end = new Promise<WaitEnd>((resolve) => {

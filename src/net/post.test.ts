@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { openSocket } from './dial.ts'
-import { KEPT_BODY_BYTES, MAX_ANSWER_BYTES, MAX_RETRY_AFTER_MS } from './post.ts'
+import { KEPT_BODY_BYTES, MAX_ANSWER_BYTES, MAX_RETRY_AFTER_MS } from './exchange.ts'
 import { startPoster } from './poster-for-tests.ts'
 
 test('SPEC 6.2: the POST carries the caller’s headers, the standard ones and the body as it is', async (t) => {

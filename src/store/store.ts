@@ -10,8 +10,9 @@
  */
 import type { ClaimedJob, Job, Outcome, Status, Usage } from '../job/job.ts'
 import type { AccountStore } from './account-store.ts'
+import type { CallbackStore } from './callback-store.ts'
 
-export interface Store extends AccountStore {
+export interface Store extends AccountStore, CallbackStore {
   /**
    * Stores all jobs of the acceptance, or none. With an idempotency key that is remembered for the account, stores
    * nothing and answers with the earlier request's jobs (`repeated`), or with `conflict` if that was another request.

@@ -45,6 +45,9 @@ export class Metrics {
     'upstream',
     'model',
   ])
+  readonly #callbacks = this.#counter('callback_attempts_total', 'Attempts to deliver a callback.', [
+    'result',
+  ])
   readonly #commits = this.#histogram('commit_seconds', 'Time of a group commit.', FAST_S, [])
   readonly #groups = this.#histogram('commit_group_size', 'Writes in a group commit.', GROUP_SIZES, [])
 
@@ -86,6 +89,10 @@ export class Metrics {
     const result = aborted ? 'aborted' : kind === 'trouble' ? `trouble ${status ?? 'connection'}` : kind
     this.#calls.inc({ upstream, model, result })
     this.#callTime.observe({ upstream, model }, ms / 1000)
+  }
+
+  calledBack(result: string): void {
+    this.#callbacks.inc({ result })
   }
 
   committed(size: number, ms: number): void {

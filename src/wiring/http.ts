@@ -18,13 +18,14 @@ import { jobIdMaker } from '../job/job-id.ts'
 import type { Tiers } from '../job/tier.ts'
 import type { Acceptor } from '../life/accept.ts'
 import type { AdmissionRules } from '../life/admit.ts'
-import { checkCallbackUrl, readNetworks } from '../net/address-guard.ts'
+import { checkCallbackUrl } from '../net/address-guard.ts'
 import { checkCallbackHeaders } from '../net/callback-headers.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { TokenCounter } from '../tokens/token-counter.ts'
 import { VERSION } from '../version.ts'
+import { addressRules } from './callbacks.ts'
 
 export interface HttpParts {
   readonly settings: Settings
@@ -93,11 +94,7 @@ async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> 
 }
 
 function admissionRules({ settings, clock, tokens }: HttpParts): AdmissionRules {
-  const networks = readNetworks(settings.callbacks.allow_networks)
-  const addresses = {
-    allow: networks.ok ? networks.networks : [],
-    httpsOnly: settings.callbacks.https_only,
-  }
+  const addresses = addressRules(settings)
   return {
     models: new Map(Object.entries(settings.models).map(([name, model]) => [name, sizeSteps(model)])),
     checkCallback: (url, headers) => {

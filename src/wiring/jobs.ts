@@ -11,6 +11,7 @@ import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { isTracing, tracedRun } from '../telemetry/traces.ts'
+import type { Courier } from '../work/courier.ts'
 import { Worker } from '../work/worker.ts'
 
 export interface JobParts {
@@ -21,12 +22,13 @@ export interface JobParts {
   readonly settings: Settings
   readonly tiers: Tiers
   readonly waiters: Waiters
+  readonly courier: Courier
   readonly log: Log
   readonly metrics: Metrics
 }
 
 export function createWorker(parts: JobParts): Worker {
-  const { store, router, node, clock, settings, tiers, waiters, log, metrics } = parts
+  const { store, router, node, clock, settings, tiers, waiters, courier, log, metrics } = parts
   const options = {
     store,
     router,
@@ -49,6 +51,7 @@ export function createWorker(parts: JobParts): Worker {
         if (settled === 'gone') waiters.vanished(job.id)
         if (settled !== 'settled') return
         waiters.settled(viewOf(job, result), result.usage.cache_hit)
+        if (job.callback) courier.wake()
         metrics.settled(job, result, runMs)
         logSettled(log, job, result, runMs)
       },

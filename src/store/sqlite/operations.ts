@@ -12,6 +12,14 @@ export type Operation =
   | readonly ['giveBack', node: string, claims: Cell[]]
   | readonly ['reclaim', node: string]
   | readonly ['expire', Expiry]
+  | readonly ['takeCallbacks', limit: number, nowMs: number, leaseUntilMs: number]
+  | readonly [
+      'recordCallback',
+      jobId: string,
+      attempt: number,
+      dueAtMs: number | null,
+      deliveredAtMs: number | null,
+    ]
   | readonly ['probe', nowMs: number]
   | readonly ['createKey', NewKey]
   | readonly ['revokeKey', keyId: string, nowMs: number]

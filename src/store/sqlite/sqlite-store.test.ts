@@ -2,8 +2,8 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
-import { type Place, START_MS, storeContract } from '../store-contract.ts'
-import { queueModel } from '../store-model.ts'
+import { type Place, START_MS } from '../contract/fixtures.ts'
+import { storeContract } from '../contract/store-contract.ts'
 import { openSqliteStore } from './sqlite-store.ts'
 
 async function onDisk(t: TestContext): Promise<Place> {
@@ -19,4 +19,3 @@ async function onDisk(t: TestContext): Promise<Place> {
 }
 
 storeContract('SQLite', onDisk)
-queueModel('SQLite', onDisk)

@@ -3,6 +3,7 @@ import { Worker } from 'node:worker_threads'
 import type { TierName } from '../../config/settings.ts'
 import type { ClaimedJob } from '../../job/job.ts'
 import type { KeyRecord, NewKey, NewKeyResult, Secrets } from '../account-store.ts'
+import type { CallbackNext, DueCallback } from '../callback-store.ts'
 import { GroupCommit, type OpResult } from '../group-commit.ts'
 import {
   type Acceptance,
@@ -16,6 +17,7 @@ import {
   type Store,
   StoreUnavailable,
 } from '../store.ts'
+import { readDueCallback } from './callbacks.ts'
 import { DatabaseFileError } from './file.ts'
 import { KeptAnswers } from './kept-answers.ts'
 import type { Operation, Reply, Request, Result } from './operations.ts'
@@ -147,6 +149,17 @@ class SqliteStore implements Store {
 
   expire(expiry: Expiry): Promise<boolean> {
     return this.#write(['expire', expiry])
+  }
+
+  async takeCallbacks(limit: number, nowMs: number, leaseUntilMs: number): Promise<DueCallback[]> {
+    const rows = await this.#write<Cell[][]>(['takeCallbacks', limit, nowMs, leaseUntilMs])
+    return rows.map(readDueCallback)
+  }
+
+  recordCallback(jobId: string, attempt: number, next: CallbackNext, nowMs: number): Promise<boolean> {
+    const dueAtMs = next.kind === 'due' ? next.atMs : null
+    const deliveredAtMs = next.kind === 'delivered' ? nowMs : null
+    return this.#write(['recordCallback', jobId, attempt, dueAtMs, deliveredAtMs])
   }
 
   depth(): Promise<Depth> {

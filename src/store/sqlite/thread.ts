@@ -5,6 +5,7 @@
 import type { DatabaseSync } from 'node:sqlite'
 import { parentPort, workerData } from 'node:worker_threads'
 import { SqliteAccounts } from './accounts.ts'
+import { SqliteCallbacks } from './callbacks.ts'
 import { SqliteExpiry } from './expiry.ts'
 import { DatabaseFileError, lockForServing, migrate, openFile } from './file.ts'
 import { SqliteJobs } from './jobs.ts'
@@ -22,6 +23,7 @@ class StorageThread {
   readonly #accounts: SqliteAccounts
   readonly #reading: SqliteReading
   readonly #expiry: SqliteExpiry
+  readonly #callbacks: SqliteCallbacks
 
   constructor(path: string) {
     this.#db = openFile(path)
@@ -31,6 +33,7 @@ class StorageThread {
     this.#accounts = new SqliteAccounts(this.#db)
     this.#reading = new SqliteReading(this.#db)
     this.#expiry = new SqliteExpiry(this.#db)
+    this.#callbacks = new SqliteCallbacks(this.#db)
   }
 
   answer({ kind, ops }: Request): Result[] {
@@ -89,6 +92,10 @@ class StorageThread {
         return this.#jobs.reclaim(op[1])
       case 'expire':
         return this.#expiry.step(op[1])
+      case 'takeCallbacks':
+        return this.#callbacks.take(op[1], op[2], op[3])
+      case 'recordCallback':
+        return this.#callbacks.record(op[1], op[2], op[3], op[4])
       case 'probe':
         return this.#jobs.probe(op[1])
       case 'recall':

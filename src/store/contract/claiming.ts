@@ -1,0 +1,65 @@
+/** What every store promises of claim: one holder, fair order. */
+import assert from 'node:assert/strict'
+import type { Callback } from '../../job/job.ts'
+import { acceptance, ids, newJob, now, type On } from './fixtures.ts'
+
+export function claimTests(on: On): void {
+  on('gives back every field of a job as it was accepted', async (store) => {
+    const callback: Callback = {
+      url: 'https://example.com/hook',
+      headers: { 'x-a': 'ä' },
+      payloadJson: '{"big":12345678901234567890,"huge":1e400}',
+    }
+    const messages = [
+      { role: 'developer', content: 'nul \u0000, half \ud800, whole 😀, line\u2028' },
+      { role: 'user', content: '' },
+    ] as const
+    const responseFormat = { format: 'json', schema: { type: 'object', __proto__x: 1 } } as const
+    const job = newJob({ callback, messages, responseFormat, cacheTtlS: 180.5 })
+    await store.accept(acceptance([job]))
+    const [claimed] = await store.claim('node-a', 1, now.ms)
+    assert.deepEqual(claimed, { ...job, attempt: 1, deaths: 0 })
+  })
+
+  on('gives each job to one node only', async (store) => {
+    const jobs = Array.from({ length: 60 }, () => newJob())
+    await store.accept(acceptance(jobs))
+    const claims = await Promise.all(
+      Array.from({ length: 12 }, (_, index) => store.claim(index % 2 ? 'node-a' : 'node-b', 10, now.ms)),
+    )
+    assert.deepEqual(ids(claims.flat()).sort(), ids(jobs).sort())
+  })
+
+  on('is fair: a backlog of one account does not delay the job of another', async (store) => {
+    await store.accept(acceptance(Array.from({ length: 50 }, () => newJob({ account: 'greedy' }))))
+    await store.claim('node-a', 5, now.ms)
+    const single = newJob({ account: 'modest' })
+    await store.accept(acceptance([single]))
+    const next = await store.claim('node-a', 2, now.ms)
+    assert.ok(ids(next).includes(single.id))
+  })
+
+  on('shares by weight: half the step, twice the jobs', async (store) => {
+    await store.accept(
+      acceptance(
+        Array.from({ length: 40 }, () => newJob({ account: 'one' })),
+        { step: 1000 },
+      ),
+    )
+    await store.accept(
+      acceptance(
+        Array.from({ length: 40 }, () => newJob({ account: 'two' })),
+        { step: 500 },
+      ),
+    )
+    const claimed = await store.claim('node-a', 30, now.ms)
+    const ofTwo = claimed.filter(({ account }) => account === 'two').length
+    assert.ok(ofTwo >= 19 && ofTwo <= 21, `${ofTwo} of 30`)
+  })
+
+  on('claims one account in the order of acceptance', async (store) => {
+    const jobs = Array.from({ length: 20 }, () => newJob())
+    for (const job of jobs) await store.accept(acceptance([job]))
+    assert.deepEqual(ids(await store.claim('node-a', 20, now.ms)), ids(jobs))
+  })
+}

@@ -1,0 +1,53 @@
+/** What every store promises of the next opening. */
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import { acceptance, expiry, ids, newJob, now, type Place, START_MS, settlement } from './fixtures.ts'
+
+export function durabilityTests(makePlace: (t: TestContext) => Promise<Place>): void {
+  test('what was stored is there after the next opening', async (t) => {
+    now.ms = START_MS
+    const place = await makePlace(t)
+    const [done, waiting] = [newJob(), newJob({ account: 'other' })]
+    const keep = { fingerprint: 'd'.repeat(22), untilMs: now.ms + 300_000 }
+    const first = await place.open()
+    await first.accept(acceptance([done], { handedOff: true }))
+    await first.accept(acceptance([waiting]))
+    await first.settle(settlement({ jobId: done.id, attempt: 1 }, { keep }))
+    await first.close()
+
+    const second = await place.open()
+    t.after(() => second.close())
+    assert.equal((await second.read('acme', done.id, expiry()))?.contentJson, '"Hello back"')
+    assert.equal(await second.recall(keep.fingerprint, now.ms), '"Hello back"')
+    assert.equal((await second.depth()).waiting, 1)
+    assert.deepEqual(ids(await second.claim('node-c', 5, now.ms)), [waiting.id])
+  })
+
+  test('fair order outlives the process', async (t) => {
+    now.ms = START_MS
+    const place = await makePlace(t)
+    const first = await place.open()
+    await first.accept(acceptance(Array.from({ length: 20 }, () => newJob({ account: 'greedy' }))))
+    await first.claim('node-a', 10, now.ms)
+    await first.close()
+    const second = await place.open()
+    t.after(() => second.close())
+    const single = newJob({ account: 'modest' })
+    await second.accept(acceptance([newJob({ account: 'greedy' })]))
+    await second.accept(acceptance([single]))
+    assert.ok(ids(await second.claim('node-b', 2, now.ms)).includes(single.id))
+  })
+
+  test('writes handed over before a close are stored', async (t) => {
+    now.ms = START_MS
+    const place = await makePlace(t)
+    const first = await place.open()
+    const jobs = Array.from({ length: 50 }, () => newJob())
+    const accepted = Promise.all(jobs.map((job) => first.accept(acceptance([job]))))
+    await first.close()
+    await accepted
+    const second = await place.open()
+    t.after(() => second.close())
+    assert.equal((await second.depth()).waiting, 50)
+  })
+}

@@ -1,0 +1,53 @@
+/** What every store promises of jobs that return to the line: given back, or of a dead node. */
+import assert from 'node:assert/strict'
+import { acceptance, claimOf, expiry, newJob, now, type On, settlement } from './fixtures.ts'
+
+export function returnTests(on: On): void {
+  on('a job given back is claimed next, still reads assigned, and spends no death', async (store) => {
+    const [first, second] = [newJob(), newJob()]
+    await store.accept(acceptance([first, second]))
+    const [held] = await store.claim('node-a', 1, now.ms)
+    assert.ok(held)
+    await store.giveBack('node-a', [claimOf(held)])
+    assert.equal((await store.read('acme', held.id, expiry()))?.status, 'assigned')
+    const [again] = await store.claim('node-b', 1, now.ms)
+    assert.deepEqual([again?.id, again?.attempt, again?.deaths], [held.id, 2, 0])
+    assert.equal(await store.settle(settlement(claimOf(held))), 'stale')
+  })
+
+  on('gives back only what the node holds under that attempt', async (store) => {
+    const job = newJob()
+    await store.accept(acceptance([job], { handedOff: true }))
+    await store.giveBack('node-b', [{ jobId: job.id, attempt: 1 }])
+    await store.giveBack('node-a', [{ jobId: job.id, attempt: 2 }])
+    assert.deepEqual(await store.depth(), { waiting: 0, assigned: 1, oldestCreatedAtMs: null })
+  })
+
+  on('reclaims the jobs of a dead node and counts a death of each', async (store, _t, place) => {
+    const [mine, theirs] = [newJob(), newJob()]
+    await store.accept(acceptance([mine], { handedOff: true }))
+    await store.accept(acceptance([theirs], { handedOff: true, node: 'node-b' }))
+    await store.close()
+    const next = await place.open()
+    assert.equal(await next.reclaim('node-a'), 1)
+    const claimed = await next.claim('node-a', 10, now.ms)
+    assert.deepEqual(
+      claimed.map(({ id, attempt, deaths }) => ({ id, attempt, deaths })),
+      [{ id: theirs.id, attempt: 2, deaths: 1 }],
+    )
+    assert.equal(await next.settle(settlement({ jobId: mine.id, attempt: 1 })), 'settled')
+    await next.close()
+  })
+
+  on('knows how long the line is, and how old', async (store) => {
+    assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
+    const old = newJob()
+    await store.accept(acceptance([old]))
+    now.ms += 5000
+    await store.accept(acceptance([newJob(), newJob()]))
+    assert.deepEqual(await store.depth(), { waiting: 3, assigned: 0, oldestCreatedAtMs: old.createdAtMs })
+    await store.claim('node-a', 2, now.ms)
+    const { waiting, assigned, oldestCreatedAtMs } = await store.depth()
+    assert.deepEqual([waiting, assigned, oldestCreatedAtMs], [1, 2, now.ms])
+  })
+}

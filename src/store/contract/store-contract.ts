@@ -1,0 +1,38 @@
+/**
+ * The one suite that every store passes. An implementation's own test is nothing but a call of this, with how to open a
+ * store on an empty place and how to open the same place again.
+ */
+import { describe, type TestContext, test } from 'node:test'
+import { acceptTests } from './accepting.ts'
+import { accountTests } from './accounts.ts'
+import { callbackTests } from './callbacks.ts'
+import { claimTests } from './claiming.ts'
+import { durabilityTests } from './durability.ts'
+import { expireTests } from './expiring.ts'
+import { now, type On, type Place, START_MS } from './fixtures.ts'
+import { returnTests } from './giving-back.ts'
+import { queueModel } from './queue-model.ts'
+import { readTests } from './reading.ts'
+import { settleTests } from './settling.ts'
+
+export function storeContract(name: string, makePlace: (t: TestContext) => Promise<Place>): void {
+  const on: On = (title, work) => {
+    void test(title, async (t) => {
+      now.ms = START_MS
+      const place = await makePlace(t)
+      const store = await place.open()
+      t.after(() => store.close())
+      await work(store, t, place)
+    })
+  }
+  describe(`${name}: accept`, () => acceptTests(on))
+  describe(`${name}: claim`, () => claimTests(on))
+  describe(`${name}: settle`, () => settleTests(on))
+  describe(`${name}: give back and reclaim`, () => returnTests(on))
+  describe(`${name}: read and recall`, () => readTests(on))
+  describe(`${name}: expire`, () => expireTests(on))
+  describe(`${name}: callbacks`, () => callbackTests(on))
+  describe(`${name}: accounts`, () => accountTests(on))
+  describe(`${name}: durability`, () => durabilityTests(makePlace))
+  queueModel(name, makePlace)
+}
