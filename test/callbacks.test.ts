@@ -6,11 +6,7 @@ import { FakeClock } from './fake-clock.ts'
 import { job, startParley, temporaryFolder } from './parley.ts'
 import { startReceiver } from './receiver.ts'
 
-async function start(
-  t: TestContext,
-  over: Readonly<Record<string, unknown>> = {},
-  options: ParleyOptions = {},
-) {
+async function start(t: TestContext) {
   const receiver = await startReceiver()
   t.after(() => receiver.close())
   const callbacks = { allow_networks: ['127.0.0.0/8'], retry_seconds: [0, 0, 0] }
