@@ -31,7 +31,7 @@ export async function issueKey(store: AccountStore, request: IssueRequest): Prom
     tier,
     secret: makeSecret(),
     createdAtMs: nowMs,
-    expiresAtMs: expiresDays === null ? null : nowMs + expiresDays * DAY_MS,
+    expiresAtMs: expiresDays === null ? null : nowMs + Math.round(expiresDays * DAY_MS),
   })
   return result.kind === 'created' ? { kind: 'issued', key, keyId } : result
 }

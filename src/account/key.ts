@@ -2,7 +2,7 @@
  * API keys: `prl_`, 32 random base62 characters, and 6 of checksum. The checksum tells a mistyped or made-up key before
  * the database is asked; only a hash of the key is ever stored.
  */
-import { createHash, randomBytes } from 'node:crypto'
+import { hash, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
@@ -30,7 +30,7 @@ export function isWellFormedKey(text: string): boolean {
 
 /** What is stored of a key. The key is random and long, so a plain fast hash keeps it secret. */
 export function hashKey(key: string): string {
-  return createHash('sha256').update(key).digest('base64url')
+  return hash('sha256', key, 'base64url')
 }
 
 /** A key's name in lists and commands; it opens nothing. */

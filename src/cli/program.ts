@@ -12,6 +12,9 @@ import { migrateDatabase } from './migrate.ts'
 import { say, sayError } from './say.ts'
 import { serve } from './serve.ts'
 
+/** How far off a key may end: a hundred years. */
+const MOST_DAYS = 36_500
+
 /** Runs the arguments; resolves with the exit code. Errors of use and of configuration are told in a few words. */
 export async function runCommandLine(args: readonly string[]): Promise<number> {
   let exitCode = 0
@@ -76,7 +79,7 @@ function addKeys(keys: Command, config: () => Option): void {
     .addOption(
       new Option('--tier <tier>', 'tier of the account').choices([...TIER_NAMES]).makeOptionMandatory(),
     )
-    .option('--expires <days>', 'days until the key ends (default: never)', positive)
+    .option('--expires <days>', 'days until the key ends (default: never)', daysOf)
     .addOption(config())
     .action((options: { account: string; tier: TierName; expires?: number; config?: string }) =>
       createKey(options),
@@ -112,9 +115,11 @@ function addAccounts(accounts: Command, config: () => Option): void {
     .action((name: string, tier: TierName, options: { config?: string }) => setTier(name, tier, options))
 }
 
-function positive(text: string): number {
+function daysOf(text: string): number {
   const days = Number(text)
-  if (!(days > 0)) throw new InvalidArgumentError('It must be a positive number.')
+  if (!(days > 0 && days <= MOST_DAYS)) {
+    throw new InvalidArgumentError(`It must be a positive number, ${MOST_DAYS} at most.`)
+  }
   return days
 }
 

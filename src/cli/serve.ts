@@ -22,8 +22,9 @@ export async function serve(configFile: string | undefined): Promise<number> {
   endOnBugs(log)
   const service = await createService({ configuration, log, onFatal })
   const stopped = stopWhenTold(service, log)
-  const first = await firstKey(service)
   const address = await listen(service, configuration)
+  // Made only now: a start that could not listen would have shown the key to nobody.
+  const first = await firstKey(service)
   say(`Parley ${VERSION} listening on ${address}`)
   if (configuration.simulated) {
     say(

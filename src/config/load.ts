@@ -39,7 +39,7 @@ export function loadConfiguration(env: Environment, file?: string): Configuratio
   const given = path === null ? {} : readFile(path)
   const settings = withEnvironment(merge(DEFAULTS, given) as Settings, env)
   checkShape(settings)
-  const simulated = !isObject(given.upstreams) && !namesOpenai(env)
+  const simulated = !namesUpstream(given) && !namesOpenai(env)
   const keyless = simulated ? new Set(Object.keys(settings.upstreams)) : wantsNoKey(given, env)
   const { problems, apiKeys } = settingsProblems(settings, env, keyless)
   const logLevel = env.LOG_LEVEL || 'info'
@@ -111,6 +111,10 @@ function mergeObjects(defaults: object, given: JsonObject): JsonObject {
   return merged
 }
 
+function namesUpstream({ upstreams }: JsonObject): boolean {
+  return isObject(upstreams) && Object.keys(upstreams).length > 0
+}
+
 function namesOpenai(env: Environment): boolean {
   return Boolean(env.OPENAI_API_KEY || env.OPENAI_BASE_URL || env.OPENAI_MODEL)
 }
@@ -137,7 +141,7 @@ function withEnvironment(settings: Settings, env: Environment): Settings {
 }
 
 function portOf(text: string): number {
-  if (!/^\d{1,5}$/.test(text))
+  if (!/^\d{1,5}$/.test(text) || Number(text) > 65_535)
     throw new ConfigurationError([`PORT: must be a number from 0 to 65535, not ${text}`])
   return Number(text)
 }
@@ -161,9 +165,15 @@ function checkShape(settings: Settings): void {
   if (checker.Check(settings)) return
   const problems = new Set<string>()
   for (const { instancePath, keyword, message } of checker.Errors(settings)) {
-    const path = instancePath.slice(1).replaceAll('/', '.')
+    const path = settingPath(instancePath)
     if (keyword === 'boolean') problems.add(`${path}: there is no such setting`)
     else if (keyword !== 'additionalProperties') problems.add(`${path || 'the configuration'}: ${message}`)
   }
   throw new ConfigurationError([...problems])
+}
+
+/** From a JSON pointer, in which a slash within a name is written `~1`. */
+function settingPath(pointer: string): string {
+  const names = pointer.slice(1).split('/')
+  return names.map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~')).join('.')
 }

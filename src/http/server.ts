@@ -125,8 +125,13 @@ function requestId(request: IncomingMessage): string {
   return typeof given === 'string' && REQUEST_ID.test(given) ? given : newRequestId()
 }
 
+const processId = randomBytes(9).toString('base64url')
+let requests = 0
+
+/** Tells processes apart by its first half and requests by its second: a random number each would cost far more. */
 function newRequestId(): string {
-  return randomBytes(12).toString('base64url')
+  requests += 1
+  return `${processId}-${requests.toString(36)}`
 }
 
 /** RFC 9112 §3.2: HTTP/1.1 wants the Host header. */

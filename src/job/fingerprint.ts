@@ -1,5 +1,5 @@
 /** What makes two jobs identical, and two requests the same. */
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { conversationJson } from './conversation.ts'
 import type { Job } from './job.ts'
 
@@ -18,7 +18,6 @@ export function requestFingerprint(route: string, body: unknown): string {
 }
 
 function digest(parts: readonly string[]): string {
-  const hash = createHash('sha256')
-  for (const part of parts) hash.update(`${part.length}:`).update(part)
-  return hash.digest('base64url').slice(0, 22)
+  const text = parts.map((part) => `${part.length}:${part}`).join('')
+  return hash('sha256', text, 'base64url').slice(0, 22)
 }

@@ -26,7 +26,8 @@ const responseFormat = Type.Object(
         {},
         {
           additionalProperties: true,
-          description: 'With `json` only: the JSON Schema that the answer satisfies. Without it, any JSON value.',
+          description:
+            'With `json` only: the JSON Schema that the answer satisfies. Without it, any JSON value.',
         },
       ),
     ),
@@ -98,7 +99,8 @@ export type BatchElement = Static<typeof batchElement>
 /** Fields that exist, but not here; a refusal says where they belong. */
 export const BELONGS: Readonly<Record<string, string>> = {
   timeout: 'belongs to single creates (POST /api/v1/messages); a batch runs asynchronously',
-  callback: 'belongs to batch elements (POST /api/v1/messages/batches); a single create answers in its response',
+  callback:
+    'belongs to batch elements (POST /api/v1/messages/batches); a single create answers in its response',
 }
 
 /** What is wrong with a request though its shape is right: the field's path within the object, and the rule. */

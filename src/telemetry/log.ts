@@ -19,7 +19,9 @@ export interface Log {
 }
 
 /** Lines are gathered up to this many bytes, since a system call a line would cost more than the line. */
-const BUFFER_BYTES = 8192
+const BUFFER_BYTES = 65_536
+/** The library's bound on one write; it must not be below the buffer. */
+const WRITE_BYTES = 131_072
 const FLUSH_MS = 200
 
 export function createLog(level: LogLevel): Log {
@@ -27,6 +29,7 @@ export function createLog(level: LogLevel): Log {
     dest: 2,
     sync: false,
     minLength: BUFFER_BYTES,
+    maxWrite: WRITE_BYTES,
     periodicFlush: FLUSH_MS,
   })
   const logger = pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, destination)

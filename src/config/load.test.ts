@@ -1,0 +1,303 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { ConfigurationError, loadConfiguration, loadDatabaseUrl } from './load.ts'
+import { DEFAULTS, type Environment, type Settings, UPSTREAM_DEFAULTS } from './settings.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'parley-config-'))
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+let files = 0
+function fileOf(content: unknown): string {
+  const path = join(folder, `${files++}.json`)
+  writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content))
+  return path
+}
+
+/** The settings that a file and an environment give. */
+function settingsOf(content: unknown, env: Environment = {}): Settings {
+  return loadConfiguration(env, fileOf(content)).settings
+}
+
+function problemsOf(content: unknown, env: Environment = {}): string[] {
+  try {
+    loadConfiguration(env, fileOf(content))
+  } catch (error) {
+    assert.ok(error instanceof ConfigurationError, String(error))
+    return error.message.split('\n')
+  }
+  return []
+}
+
+const local = { base_url: 'http://127.0.0.1:9/v1', api_key_env: null }
+const toLocal = (model: string) => ({ targets: [{ upstream: 'local', model }] })
+const allLocal = { 'gpt-5': toLocal('a'), 'gpt-5.2': toLocal('b'), 'gpt-5-mini': toLocal('c') }
+
+test('an empty file gives the defaults', () => {
+  assert.deepEqual(settingsOf({}), DEFAULTS)
+})
+
+const merged: readonly {
+  name: string
+  file: object
+  env?: Environment
+  of: (settings: Settings) => unknown
+  is: unknown
+}[] = [
+  {
+    name: 'objects merge key by key',
+    file: { jobs: { concurrency: 3 }, limits: { json_depth: 32 } },
+    of: ({ jobs, limits }) => ({ jobs, limits }),
+    is: {
+      jobs: { ...DEFAULTS.jobs, concurrency: 3 },
+      limits: { ...DEFAULTS.limits, json_depth: 32 },
+    },
+  },
+  {
+    name: 'a partial tier is completed, and leaves the other tiers alone',
+    file: { tiers: { user_free: { max_batch_jobs: 5 } } },
+    of: ({ tiers }) => tiers,
+    is: { ...DEFAULTS.tiers, user_free: { ...DEFAULTS.tiers.user_free, max_batch_jobs: 5 } },
+  },
+  {
+    name: 'arrays replace',
+    file: { tiers: { user_free: { models: ['gpt-5'] } }, callbacks: { retry_seconds: [1] } },
+    of: ({ tiers, callbacks }) => [tiers.user_free.models, callbacks],
+    is: [['gpt-5'], { ...DEFAULTS.callbacks, retry_seconds: [1] }],
+  },
+  {
+    name: "a named upstream's missing keys take the defaults",
+    file: { upstreams: { openai: { api_key_env: null, max_concurrency: 7 } } },
+    of: ({ upstreams }) => upstreams,
+    is: { openai: { ...UPSTREAM_DEFAULTS, api_key_env: null, max_concurrency: 7 } },
+  },
+  {
+    name: 'an upstream of another name is completed from the same defaults',
+    file: { upstreams: { local }, models: allLocal },
+    of: ({ upstreams }) => upstreams.local,
+    is: { ...UPSTREAM_DEFAULTS, ...local },
+  },
+  {
+    name: 'an entry of models replaces the default of its name, and the others stay',
+    file: { models: { 'gpt-auto': { targets: [{ upstream: 'openai', model: 'x' }] } } },
+    of: ({ models }) => models,
+    is: { ...DEFAULTS.models, 'gpt-auto': { targets: [{ upstream: 'openai', model: 'x' }] } },
+  },
+  {
+    name: 'further models are more entries',
+    file: { models: { 'mistral/large': { targets: [{ upstream: 'openai', model: 'm' }] } } },
+    of: ({ models }) => Object.keys(models),
+    is: [...Object.keys(DEFAULTS.models), 'mistral/large'],
+  },
+  {
+    name: '$schema is allowed',
+    file: { $schema: './parley.schema.json', port: 1 },
+    of: ({ port }) => port,
+    is: 1,
+  },
+  {
+    name: 'environment beats file',
+    file: { host: '127.0.0.2', port: 1, database: 'sqlite:file.db' },
+    env: { HOST: '127.0.0.3', PORT: '2', DATABASE_URL: 'sqlite:environment.db' },
+    of: ({ host, port, database }) => [host, port, database],
+    is: ['127.0.0.3', 2, 'sqlite:environment.db'],
+  },
+  {
+    name: 'file beats default, and an empty variable is none',
+    file: { host: '127.0.0.2', port: 1, database: 'sqlite:file.db' },
+    env: { HOST: '', PORT: '', DATABASE_URL: '' },
+    of: ({ host, port, database }) => [host, port, database],
+    is: ['127.0.0.2', 1, 'sqlite:file.db'],
+  },
+  {
+    name: 'PORT 0 is a port',
+    file: { port: 1 },
+    env: { PORT: '0' },
+    of: ({ port }) => port,
+    is: 0,
+  },
+  {
+    name: 'OPENAI_BASE_URL beats the file and keeps the rest of the upstream',
+    file: { upstreams: { openai: { base_url: 'http://file/v1', api_key_env: null, max_concurrency: 7 } } },
+    env: { OPENAI_BASE_URL: 'http://environment/v1' },
+    of: ({ upstreams }) => upstreams.openai,
+    is: { ...UPSTREAM_DEFAULTS, base_url: 'http://environment/v1', api_key_env: null, max_concurrency: 7 },
+  },
+  {
+    name: 'OPENAI_* touch no other upstream',
+    file: { upstreams: { local }, models: { 'gpt-5': toLocal('a') } },
+    env: { OPENAI_API_KEY: 'k', OPENAI_BASE_URL: 'http://environment/v1', OPENAI_MODEL: 'one' },
+    of: ({ upstreams, models }) => [upstreams.local?.base_url, models['gpt-5'], models['gpt-5.2']],
+    is: [local.base_url, toLocal('a'), { targets: [{ upstream: 'openai', model: 'one' }] }],
+  },
+  {
+    name: 'with OPENAI_MODEL every public name maps to that model, and gpt-auto still picks among the names',
+    file: {},
+    env: { OPENAI_API_KEY: 'k', OPENAI_MODEL: 'one' },
+    of: ({ models }) => Object.values(models).map(({ targets, auto }) => targets?.[0]?.model ?? auto),
+    is: ['one', 'one', 'one', DEFAULTS.models['gpt-auto']?.auto],
+  },
+]
+
+for (const { name, file, env, of, is } of merged) {
+  test(name, () => assert.deepEqual(of(settingsOf(file, env)), is))
+}
+
+const simulations: readonly { file: object; env?: Environment; simulated: boolean }[] = [
+  { file: {}, simulated: true },
+  { file: { jobs: { concurrency: 3 } }, simulated: true },
+  { file: { upstreams: {} }, simulated: true },
+  { file: { upstreams: { local }, models: allLocal }, simulated: false },
+  { file: {}, env: { OPENAI_API_KEY: 'k' }, simulated: false },
+  { file: {}, env: { OPENAI_BASE_URL: 'http://127.0.0.1:9/v1' }, simulated: false },
+  { file: {}, env: { OPENAI_API_KEY: 'k', OPENAI_MODEL: 'one' }, simulated: false },
+  { file: {}, env: { OPENAI_API_KEY: '' }, simulated: true },
+]
+
+for (const { file, env, simulated } of simulations) {
+  test(`the simulator ${simulated ? 'runs' : 'does not run'}: ${JSON.stringify({ file, env })}`, () => {
+    assert.equal(loadConfiguration(env ?? {}, fileOf(file)).simulated, simulated)
+  })
+}
+
+const faults: readonly { name: string; file?: unknown; env?: Environment; says: readonly RegExp[] }[] = [
+  { name: 'an unknown key', file: { hots: 'x' }, says: [/^hots: there is no such setting$/] },
+  {
+    name: 'unknown keys deep inside, each with its path',
+    file: { jobs: { concurency: 1 }, tiers: { user_gold: {} } },
+    says: [/^tiers\.user_gold: there is no such setting$/, /^jobs\.concurency: there is no such setting$/],
+  },
+  {
+    name: 'a name with a slash in it',
+    file: { models: { 'mistral/large': { targets: [], extra: 1 } } },
+    says: [/^models\.mistral\/large\.targets: /, /^models\.mistral\/large\.extra: there is no such setting$/],
+  },
+  { name: 'a wrong type', file: { port: '8080' }, says: [/^port: must be integer$/] },
+  { name: 'a value out of range', file: { port: 65_536 }, says: [/^port: must be <= 65535$/] },
+  { name: 'null for an object', file: { jobs: null }, says: [/^jobs: must be object$/] },
+  { name: 'an array for an object', file: { models: [] }, says: [/^models: must be object$/] },
+  { name: 'a file that is no JSON', file: '{"port": 1,}', says: [/\.json: .*JSON/] },
+  { name: 'a file that holds no object', file: '[1]', says: [/\.json: must hold a JSON object$/] },
+  {
+    name: 'targets at an upstream that does not exist',
+    file: { models: { 'gpt-5': { targets: [{ upstream: 'azure', model: 'x' }] } } },
+    says: [/^models\.gpt-5\.targets: there is no upstream azure$/],
+  },
+  {
+    name: 'a model with both targets and auto, and one with neither',
+    file: {
+      models: { a: { targets: [{ upstream: 'openai', model: 'x' }], auto: [{ model: 'gpt-5' }] }, b: {} },
+    },
+    says: [/^models\.a: must have either targets or auto$/, /^models\.b: must have either targets or auto$/],
+  },
+  {
+    name: 'auto of a model that is itself auto',
+    file: { models: { a: { auto: [{ model: 'gpt-auto' }] } } },
+    says: [/^models\.a\.auto: gpt-auto is no model with targets$/],
+  },
+  {
+    name: 'a tier with a model that does not exist',
+    file: { tiers: { user_free: { models: ['gpt-6'] } } },
+    says: [/^tiers\.user_free\.models: there is no model gpt-6$/],
+  },
+  {
+    name: 'a network that is none',
+    file: { callbacks: { allow_networks: ['10.0.0.0/40'] } },
+    says: [/^callbacks\.allow_networks: 10\.0\.0\.0\/40 is no network/],
+  },
+  {
+    name: 'an upstream without its key',
+    file: { upstreams: { openai: {} } },
+    says: [/^upstreams\.openai\.api_key_env: the environment variable OPENAI_API_KEY is not set/],
+  },
+  {
+    name: 'OPENAI_MODEL without a key or an address',
+    env: { OPENAI_MODEL: 'one' },
+    says: [/^upstreams\.openai\.api_key_env: the environment variable OPENAI_API_KEY is not set/],
+  },
+  {
+    name: 'an address that is no URL',
+    env: { OPENAI_BASE_URL: 'localhost:9' },
+    says: [/^upstreams\.openai\.base_url: must be an http or https URL$/],
+  },
+  {
+    name: 'several at once',
+    file: { upstreams: { openai: {} } },
+    env: { LOG_LEVEL: 'loud' },
+    says: [/^upstreams\.openai\.api_key_env: /, /^LOG_LEVEL: must be one of fatal, .*silent$/],
+  },
+  { name: 'PORT that is no number', env: { PORT: '80a' }, says: [/^PORT: must be a number from 0 to 65535/] },
+  { name: 'PORT out of range', env: { PORT: '65536' }, says: [/^PORT: must be a number from 0 to 65535/] },
+]
+
+for (const { name, file, env, says } of faults) {
+  test(`stops the start: ${name}`, () => {
+    const problems = problemsOf(file ?? {}, env)
+    assert.equal(problems.length, says.length, problems.join('\n'))
+    for (const pattern of says) {
+      assert.ok(
+        problems.some((problem) => pattern.test(problem)),
+        `${pattern} is none of:\n${problems.join('\n')}`,
+      )
+    }
+  })
+}
+
+test('a database address is never repeated: it may hold a password', () => {
+  const env = { DATABASE_URL: 'mysql://user:canary@host/db' }
+  const [problem = '', ...more] = problemsOf({}, env)
+  assert.match(problem, /^database: must be /)
+  assert.ok(!problem.includes('canary'))
+  assert.deepEqual(more, [])
+  assert.throws(() => loadDatabaseUrl(env, fileOf({})), { name: 'ConfigurationError', message: problem })
+})
+
+test('an upstream that no model uses may lack its key', () => {
+  const { apiKeys } = loadConfiguration(
+    {},
+    fileOf({ upstreams: { local, azure: { ...local, api_key_env: 'AZURE_KEY' } }, models: allLocal }),
+  )
+  assert.deepEqual([apiKeys.get('local'), apiKeys.get('azure'), apiKeys.get('openai')], [null, null, null])
+})
+
+test('a key is taken from the variable that the upstream names', () => {
+  const content = { upstreams: { local: { ...local, api_key_env: 'MY_KEY' } }, models: allLocal }
+  assert.equal(loadConfiguration({ MY_KEY: 'k' }, fileOf(content)).apiKeys.get('local'), 'k')
+})
+
+test('a server named by OPENAI_BASE_URL alone wants no key, and is given one that is set', () => {
+  const OPENAI_BASE_URL = 'http://127.0.0.1:9/v1'
+  assert.equal(loadConfiguration({ OPENAI_BASE_URL }, fileOf({})).apiKeys.get('openai'), null)
+  const both = loadConfiguration({ OPENAI_BASE_URL, OPENAI_API_KEY: 'k' }, fileOf({}))
+  assert.equal(both.apiKeys.get('openai'), 'k')
+})
+
+test('the file: --config beats PARLEY_CONFIG, and one that is named must exist', () => {
+  const option = fileOf({ port: 1 })
+  const variable = fileOf({ port: 2 })
+  const byOption = loadConfiguration({ PARLEY_CONFIG: variable }, option)
+  assert.deepEqual([byOption.settings.port, byOption.file], [1, option])
+  const byVariable = loadConfiguration({ PARLEY_CONFIG: variable })
+  assert.deepEqual([byVariable.settings.port, byVariable.file], [2, variable])
+  for (const load of [loadConfiguration, loadDatabaseUrl]) {
+    assert.throws(
+      () => load({}, join(folder, 'none.json')),
+      /none\.json: there is no such configuration file/,
+    )
+  }
+})
+
+test('the level of the log', () => {
+  assert.equal(loadConfiguration({}, fileOf({})).logLevel, 'info')
+  assert.equal(loadConfiguration({ LOG_LEVEL: 'debug' }, fileOf({})).logLevel, 'debug')
+})
+
+test('commands that need the database alone do not mind other settings', () => {
+  const file = fileOf({ database: 'sqlite:file.db', jobs: 'wrong' })
+  assert.equal(loadDatabaseUrl({}, file), 'sqlite:file.db')
+  assert.equal(loadDatabaseUrl({ DATABASE_URL: 'sqlite:environment.db' }, file), 'sqlite:environment.db')
+  assert.equal(loadDatabaseUrl({}, fileOf({})), DEFAULTS.database)
+  assert.throws(() => loadDatabaseUrl({}, fileOf({ database: 5 })), /database: must be a string/)
+})
