@@ -24,6 +24,8 @@ export interface ParleyOptions {
   readonly settings?: Readonly<Record<string, unknown>>
   /** The base URL of a model server for every model; without one the simulator answers. */
   readonly upstream?: string
+  /** The key to send to it. */
+  readonly upstreamKey?: string
   readonly clock?: Clock
   /** A folder that outlives this Parley, to start another on the same database. */
   readonly folder?: string
@@ -81,6 +83,7 @@ export async function startParley(t: Lifetime, options: ParleyOptions = {}): Pro
     DATABASE_URL: `sqlite:${join(folder, 'parley.db')}`,
     PORT: '0',
     ...(options.upstream && { OPENAI_BASE_URL: options.upstream }),
+    ...(options.upstreamKey && { OPENAI_API_KEY: options.upstreamKey }),
   }
   const log: LogLine[] = []
   const service = await createService({

@@ -20,13 +20,13 @@ export function parseBody(bytes: Buffer, maxDepth: number): unknown {
   try {
     return JSON.parse(bytes.toString('utf8'))
   } catch (error) {
-    throw notJson(shorten((error as Error).message))
+    throw notJson(withoutExcerpt((error as Error).message))
   }
 }
 
-/** Parsers quote the text they stumble over; a few words of it are help, more would be a copy of the request. */
-function shorten(message: string): string {
-  return message.length > 160 ? `${message.slice(0, 160)}…` : message
+/** The parser quotes the text it stumbles over; an error must not repeat what may be part of a prompt. */
+function withoutExcerpt(message: string): string {
+  return message.replace(/, (\.\.\.)?".*$/s, '')
 }
 
 /** Whether arrays and objects nest deeper than the limit, found without recursion. */

@@ -1,0 +1,161 @@
+/** Hostile input never gives a 5xx, and every error has the one shape: random values and mutated bytes on every route. */
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import fc from 'fast-check'
+import { type Answer, job, type Parley, startParley } from '../parley.ts'
+
+/** `PARLEY_LONG=1` sends the full hundred thousand. */
+const RUNS = process.env.PARLEY_LONG ? 20_000 : 1000
+const AT_ONCE = 20
+
+async function start(t: TestContext): Promise<{ parley: Parley; key: string }> {
+  // Reads are not to be limited here, and a run must not wait for an answer that a directive delays.
+  const tier = { user_max: { reads_per_minute: 10_000_000 } }
+  const parley = await startParley(t, { settings: { tiers: tier, sync: { max_waiters: 0 } } })
+  return { parley, key: await parley.key() }
+}
+
+function assertOneShape({ status, body, text, headers }: Answer, sent: string): void {
+  const about = `${status} ${text.slice(0, 300)} for ${sent.slice(0, 300)}`
+  assert.ok(status < 500, about)
+  assert.ok(headers.get('x-request-id'), about)
+  assert.equal(typeof body?.message, 'string', about)
+  assert.equal(body.success, status < 400, about)
+  if (status < 400) return
+  assert.deepEqual(
+    Object.keys(body).filter((key) => !['success', 'message', 'details'].includes(key)),
+    [],
+    about,
+  )
+  if ('details' in body) assert.equal(typeof body.details, 'string', about)
+}
+
+/** Runs a property over many inputs, some of them at once. */
+async function forMany<T>(arbitrary: fc.Arbitrary<T>, check: (value: T) => Promise<void>): Promise<void> {
+  const group = fc.array(arbitrary, { minLength: AT_ONCE, maxLength: AT_ONCE })
+  const property = fc.asyncProperty(group, async (values) => {
+    await Promise.all(values.map(check))
+  })
+  await fc.assert(property, { numRuns: Math.ceil(RUNS / AT_ONCE), endOnFailure: true })
+}
+
+const name = fc.oneof(
+  fc.constantFrom(
+    ...['model', 'messages', 'response_format', 'schema', 'format', 'timeout', 'callback', 'callback_url'],
+    ...['callback_headers', 'callback_payload', 'message_cache_ttl', 'role', 'content', 'type', 'properties'],
+    ...['__proto__', 'constructor', 'toString', '$ref', 'required', 'pattern', ''],
+  ),
+  fc.string({ unit: 'binary' }),
+)
+const value: fc.Arbitrary<unknown> = fc.letrec((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 5, withCrossShrink: true },
+    fc.constantFrom<unknown>(
+      null,
+      true,
+      0,
+      -1,
+      1e308,
+      'text',
+      'json',
+      'user',
+      'gpt-5',
+      'gpt-auto',
+      '#/$defs/a',
+      '\u0000',
+    ),
+    fc.string({ unit: 'binary' }),
+    fc.double(),
+    fc.array(tie('value'), { maxLength: 4 }),
+    fc.array(fc.tuple(name, tie('value')), { maxLength: 5 }).map((entries) => Object.fromEntries(entries)),
+  ),
+})).value
+
+/** A good job with one of its parts replaced by anything. */
+const spoilt = fc.tuple(fc.nat(12), name, value).map(([part, field, anything]) => {
+  const good = { ...job(), messages: [{ role: 'user', content: 'x' }] }
+  const spoiltParts: Record<string, unknown>[] = [
+    { model: anything },
+    { messages: anything },
+    { messages: [anything] },
+    { messages: [{ role: anything, content: 'x' }] },
+    { messages: [{ role: 'user', content: anything }] },
+    { response_format: anything },
+    { response_format: { format: 'json', schema: anything } },
+    { response_format: { format: 'json', schema: { type: 'object', properties: { [field]: anything } } } },
+    { message_cache_ttl: anything },
+    { timeout: anything },
+    { callback: anything },
+    { callback: { callback_url: 'https://example.com/', callback_payload: { [field]: anything } } },
+    { [field]: anything },
+  ]
+  return { ...good, ...spoiltParts[part] }
+})
+
+test('any JSON on the two creates', async (t) => {
+  const { parley, key } = await start(t)
+  await forMany(fc.tuple(fc.boolean(), fc.oneof(spoilt, value)), async ([single, body]) => {
+    const text = JSON.stringify(single ? body : [body]) ?? 'null'
+    const path = single ? '/api/v1/messages' : '/api/v1/messages/batches'
+    assertOneShape(await parley.post(path, text, key), text)
+  })
+})
+
+test('any bytes on the two creates', async (t) => {
+  const { parley, key } = await start(t)
+  const good = new TextEncoder().encode(
+    JSON.stringify([job(), job({ callback: { callback_url: 'https://example.com' } })]),
+  )
+  const edit = fc.tuple(fc.nat(good.length - 1), fc.uint8Array({ maxLength: 6 }), fc.nat(8))
+  await forMany(fc.array(edit, { maxLength: 5 }), async (edits) => {
+    let bytes: Uint8Array = good
+    for (const [at, insert, drop] of edits) {
+      bytes = new Uint8Array([...bytes.subarray(0, at), ...insert, ...bytes.subarray(at + drop)])
+    }
+    const body = Buffer.from(bytes)
+    const headers = { 'content-type': 'application/json', 'x-api-key': key }
+    const answer = await parley.request('/api/v1/messages/batches', { method: 'POST', headers, body })
+    assertOneShape(answer, body.toString('latin1'))
+  })
+})
+
+test('any path, method and headers', async (t) => {
+  const { parley, key } = await start(t)
+  const segment = fc.oneof(fc.webSegment(), fc.string({ unit: 'binary' }).map(encodeURIComponentSafely))
+  const path = fc.oneof(
+    segment.map((id) => `/api/v1/messages/${id}`),
+    fc.array(segment, { maxLength: 4 }).map((parts) => `/${parts.join('/')}`),
+    fc.constantFrom(
+      '/api/v1/messages/%zz',
+      '/api/v1/messages/%',
+      '/api/v1/messages//',
+      '/%c0%af',
+      '/api/v1/me?a=%zz',
+    ),
+  )
+  const method = fc.constantFrom('GET', 'POST', 'PUT', 'DELETE', 'PATCH')
+  const header = fc.tuple(
+    fc.constantFrom(
+      'content-type',
+      'accept',
+      'idempotency-key',
+      'x-request-id',
+      'x-api-key',
+      'origin',
+      'x-odd',
+    ),
+    fc.stringMatching(/^[\x21-\x7e]{0,40}$/),
+  )
+  const input = fc.tuple(path, method, fc.array(header, { maxLength: 3 }), fc.boolean())
+  await forMany(input, async ([where, how, given, withKey]) => {
+    if (where.startsWith('/docs') || where.startsWith('/metrics')) return
+    const headers = { ...Object.fromEntries(given), ...(withKey && { 'x-api-key': key }) }
+    const body = how === 'GET' ? null : '{"a":1}'
+    assertOneShape(await parley.request(where, { method: how, headers, body }), `${how} ${where}`)
+  })
+})
+
+/** Half surrogate pairs cannot be encoded. */
+function encodeURIComponentSafely(text: string): string {
+  return encodeURIComponent(text.toWellFormed())
+}
