@@ -120,26 +120,23 @@ export class Metrics {
     })
   }
 
-  #watchQueue(gauges: Gauges): void {
+  #watchQueue({ depth, nowMs }: Gauges): void {
     const registers = [this.#registry]
-    const age = new Gauge({
-      name: 'parley_queue_oldest_age_seconds',
-      help: 'Age of the oldest waiting job.',
-      registers,
-    })
-    const assigned = new Gauge({ name: 'parley_jobs_assigned', help: 'Jobs that a node holds.', registers })
-    new Gauge({
-      name: 'parley_queue_jobs',
-      help: 'Jobs that wait to be claimed.',
-      registers,
-      async collect() {
-        const depth = await gauges.depth()
-        this.set(depth.waiting)
-        assigned.set(depth.assigned)
-        const { oldestCreatedAtMs } = depth
-        age.set(oldestCreatedAtMs === null ? 0 : Math.max(0, gauges.nowMs() - oldestCreatedAtMs) / 1000)
-      },
-    })
+    /** Each reads for itself: gauges are collected side by side, so none may count on another's turn. */
+    const gauge = (name: string, help: string, valueOf: (depth: Depth) => number) =>
+      new Gauge({
+        name: `parley_${name}`,
+        help,
+        registers,
+        async collect() {
+          this.set(valueOf(await depth()))
+        },
+      })
+    gauge('queue_jobs', 'Jobs that wait to be claimed.', ({ waiting }) => waiting)
+    gauge('jobs_assigned', 'Jobs that a node holds.', ({ assigned }) => assigned)
+    gauge('queue_oldest_age_seconds', 'Age of the oldest waiting job.', ({ oldestCreatedAtMs }) =>
+      oldestCreatedAtMs === null ? 0 : Math.max(0, nowMs() - oldestCreatedAtMs) / 1000,
+    )
   }
 
   #watchUpstreams(gauges: Gauges): void {

@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type Attributes, type Span, type SpanOptions, type Tracer, trace } from '@opentelemetry/api'
+import { job, startParley } from '../../test/parley.ts'
+import { isTracing } from './traces.ts'
+
+interface Recorded {
+  readonly name: string
+  readonly attributes: Attributes
+  ended: boolean
+}
+
+/** As much of an SDK as there must be for spans to be kept. */
+function record(): Recorded[] {
+  const spans: Recorded[] = []
+  const startSpan = (name: string): Span => {
+    const recorded: Recorded = { name, attributes: {}, ended: false }
+    spans.push(recorded)
+    const span: Span = {
+      ...trace.wrapSpanContext({ traceId: '0'.repeat(32), spanId: '0'.repeat(16), traceFlags: 0 }),
+      setAttribute: (key, value) => {
+        recorded.attributes[key] = value
+        return span
+      },
+      setAttributes: (attributes) => {
+        Object.assign(recorded.attributes, attributes)
+        return span
+      },
+      setStatus: () => span,
+      end: () => {
+        recorded.ended = true
+      },
+    }
+    return span
+  }
+  const startActiveSpan = (name: string, _options: SpanOptions, work: (span: Span) => unknown) =>
+    work(startSpan(name))
+  const tracer = { startSpan, startActiveSpan } as Tracer
+  trace.setGlobalTracerProvider({ getTracer: () => tracer })
+  return spans
+}
+
+test('without an SDK nothing is traced; with one, the life of a job is, with the GenAI names', async (t) => {
+  assert.equal(isTracing(), false)
+  const spans = record()
+  t.after(() => trace.disable())
+  assert.equal(isTracing(), true)
+
+  const parley = await startParley(t)
+  const answer = await parley.post('/api/v1/messages', job(), await parley.key())
+  assert.equal(answer.status, 200)
+  assert.deepEqual(spans.map(({ name }) => name).sort(), [
+    'chat gpt-5-mini',
+    'parley.accept',
+    'parley.run',
+    'parley.settle',
+  ])
+  assert.ok(spans.every(({ ended }) => ended))
+  const attributes = Object.assign({}, ...spans.map((span) => span.attributes))
+  const { job_id: jobId } = answer.body.data
+  assert.equal(attributes['gen_ai.operation.name'], 'chat')
+  assert.equal(attributes['gen_ai.request.model'], 'gpt-5-mini')
+  assert.ok(attributes['gen_ai.usage.input_tokens'] > 0)
+  assert.equal(attributes['parley.job.id'], jobId)
+  assert.deepEqual(attributes['parley.job.ids'], [jobId])
+  assert.equal(attributes['parley.job.outcome'], 'completed')
+  assert.ok(!JSON.stringify(spans).includes('Hello'), 'no text of the conversation')
+})
