@@ -49,7 +49,7 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
         security: [{ apiKey: [] }],
         response: {
           200: Type.Object({ success: Type.Literal(true), message: Type.String(), data: me }),
-          ...errors(401, 500),
+          ...errors(401, 500, 503),
         },
       },
     },

@@ -1,0 +1,108 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { GroupCommit, type OpResult } from './group-commit.ts'
+import { StoreUnavailable } from './store.ts'
+
+/** A database whose commits end when the test says so. */
+function slowDatabase() {
+  const groups: { ops: number[]; end: (results?: OpResult[]) => void; fail: (error: Error) => void }[] = []
+  let began: (() => void)[] = []
+  const commit = (ops: number[]) =>
+    new Promise<OpResult[]>((resolve, reject) => {
+      const end = (results: OpResult[] = ops.map((op) => ({ value: op * 10 }))) => resolve(results)
+      groups.push({ ops, end, fail: reject })
+      for (const tell of began.splice(0)) tell()
+    })
+  /** Resolves with the nth group when its commit has begun. */
+  const group = async (index: number) => {
+    while (!groups[index]) await new Promise<void>((resolve) => began.push(resolve))
+    began = []
+    return groups[index]
+  }
+  return { commit, group, groups }
+}
+
+test('what arrives during a commit makes the next group', async () => {
+  const database = slowDatabase()
+  const sizes: number[] = []
+  const onCommit = (size: number) => void sizes.push(size)
+  const writes = new GroupCommit({ commit: database.commit, maxGroup: 100, maxQueued: 100, onCommit })
+  const first = [writes.submit(1), writes.submit(2)]
+  const one = await database.group(0)
+  const second = [writes.submit(3), writes.submit(4), writes.submit(5)]
+  one.end()
+  assert.deepEqual(await Promise.all(first), [10, 20])
+  ;(await database.group(1)).end()
+  assert.deepEqual(await Promise.all(second), [30, 40, 50])
+  assert.deepEqual(
+    database.groups.map(({ ops }) => ops),
+    [
+      [1, 2],
+      [3, 4, 5],
+    ],
+  )
+  assert.deepEqual(sizes, [2, 3])
+})
+
+test('a group is no larger than it may be, and keeps the order', async () => {
+  const database = slowDatabase()
+  const writes = new GroupCommit({ commit: database.commit, maxGroup: 2, maxQueued: 100 })
+  const all = [1, 2, 3, 4, 5].map((op) => writes.submit(op))
+  for (const index of [0, 1, 2]) (await database.group(index)).end()
+  assert.deepEqual(await Promise.all(all), [10, 20, 30, 40, 50])
+  assert.deepEqual(
+    database.groups.map(({ ops }) => ops),
+    [[1, 2], [3, 4], [5]],
+  )
+})
+
+test('one operation may fail and its neighbours not', async () => {
+  const database = slowDatabase()
+  const writes = new GroupCommit({ commit: database.commit, maxGroup: 10, maxQueued: 100 })
+  const all = Promise.allSettled([writes.submit(1), writes.submit(2)])
+  ;(await database.group(0)).end([{ value: 1 }, { error: new Error('no') }])
+  assert.deepEqual(
+    (await all).map(({ status }) => status),
+    ['fulfilled', 'rejected'],
+  )
+})
+
+test('a failed commit fails its group only', async () => {
+  const database = slowDatabase()
+  const writes = new GroupCommit({ commit: database.commit, maxGroup: 10, maxQueued: 100 })
+  const first = writes.submit(1)
+  const one = await database.group(0)
+  const second = writes.submit(2)
+  one.fail(new StoreUnavailable('disk full'))
+  await assert.rejects(first, StoreUnavailable)
+  ;(await database.group(1)).end()
+  assert.equal(await second, 20)
+})
+
+test('sheds what may be shed when too much waits, and takes the rest', async () => {
+  const database = slowDatabase()
+  const writes = new GroupCommit({ commit: database.commit, maxGroup: 10, maxQueued: 2 })
+  const under = writes.submit(0)
+  const one = await database.group(0)
+  const waiting = [writes.submit(1, true), writes.submit(2, true)]
+  await assert.rejects(writes.submit(3, true), StoreUnavailable)
+  waiting.push(writes.submit(4))
+  one.end()
+  ;(await database.group(1)).end()
+  assert.deepEqual(await Promise.all([under, ...waiting]), [0, 10, 20, 40])
+})
+
+test('drained resolves when nothing is left, at once where nothing was', async () => {
+  const database = slowDatabase()
+  const writes = new GroupCommit({ commit: database.commit, maxGroup: 1, maxQueued: 10 })
+  await writes.drained()
+  const done: string[] = []
+  const all = [writes.submit(1), writes.submit(2)]
+  const drained = writes.drained().then(() => done.push('drained'))
+  ;(await database.group(0)).end()
+  await all[0]
+  assert.deepEqual(done, [])
+  ;(await database.group(1)).end()
+  await drained
+  assert.equal(await all[1], 20)
+})

@@ -1,0 +1,238 @@
+import assert from 'node:assert/strict'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { FakeClock } from '../../test/fake-clock.ts'
+import type { ClaimedJob, Job } from '../job/job.ts'
+import { Acceptor } from '../life/accept.ts'
+import type { RunResult, StopReason } from '../life/run.ts'
+import { acceptance, newJob } from '../store/contract/fixtures.ts'
+import { openSqliteStore } from '../store/sqlite/sqlite-store.ts'
+import { type Settled, type Store, StoreUnavailable } from '../store/store.ts'
+import { Worker } from './worker.ts'
+
+const NODE = 'node-a'
+
+/** A run that the test ends by hand. */
+interface Running {
+  readonly job: ClaimedJob
+  readonly signal: AbortSignal
+  end(contentJson?: string): void
+  endGivenBack(): void
+  throwUp(): void
+}
+
+function completed(contentJson: string): RunResult {
+  return {
+    outcome: { status: 'completed', contentJson },
+    usage: { target: null, input_tokens: 0, output_tokens: 0, calls: 0, cache_hit: false, repaired: false },
+    receipt: { form: 'text', calls: [] },
+    keep: null,
+  }
+}
+
+/** A list that can be awaited to have so many entries. */
+class Seen<T> {
+  readonly all: T[] = []
+  #waiting: { count: number; resolve: () => void }[] = []
+  add(one: T): void {
+    this.all.push(one)
+    for (const { resolve } of this.#waiting.filter(({ count }) => count <= this.all.length)) resolve()
+  }
+  async atLeast(count: number): Promise<readonly T[]> {
+    if (this.all.length < count) await new Promise<void>((resolve) => this.#waiting.push({ count, resolve }))
+    return this.all
+  }
+}
+
+async function start(t: TestContext, concurrency = 2, wrap: (store: Store) => Store = (store) => store) {
+  const folder = await mkdtemp(join(tmpdir(), 'parley-worker-'))
+  const clock = new FakeClock()
+  const onFatal = (error: Error) => {
+    throw error
+  }
+  const options = { path: join(folder, 'p.db'), maxQueued: 1000, nowMs: () => clock.nowMs(), onFatal }
+  const store = await openSqliteStore(options)
+  t.after(async () => {
+    await store.close()
+    await rm(folder, { recursive: true, force: true })
+  })
+  const runs = new Seen<Running>()
+  const settled = new Seen<[string, Settled, RunResult]>()
+  const troubles = new Seen<string>()
+  const worker = new Worker({
+    store: wrap(store),
+    node: NODE,
+    clock,
+    concurrency,
+    runTimeoutMs: 600_000,
+    run: (job, signal) =>
+      new Promise((resolve, reject) => {
+        runs.add({
+          job,
+          signal,
+          end: (contentJson = '"done"') => resolve(completed(contentJson)),
+          endGivenBack: () => resolve(null),
+          throwUp: () => reject(new TypeError('a bug')),
+        })
+        signal.addEventListener('abort', () => {
+          if ((signal.reason as StopReason) === 'give back') resolve(null)
+        })
+      }),
+    events: {
+      started: () => {},
+      settled: (job, result, how) => settled.add([job.id, how, result]),
+      trouble: (message) => troubles.add(message),
+    },
+  })
+  const acceptor = new Acceptor(wrap(store), worker, NODE, clock, () => 1000)
+  const accept = (...jobs: Job[]) => acceptor.accept(jobs, { idempotency: null, early: false })
+  return { store, clock, worker, acceptor, accept, runs, settled, troubles }
+}
+
+const status = async (store: Store, { id }: Job) =>
+  (await store.read('acme', id, { nowMs: 0, retentionMs: 1e15 }))?.status ?? null
+
+test('runs what was waiting before it began', async (t) => {
+  const { store, worker, runs, settled } = await start(t)
+  const job = newJob()
+  await store.accept(acceptance([job]))
+  await worker.begin()
+  const [run] = await runs.atLeast(1)
+  assert.equal(run?.job.id, job.id)
+  run?.end()
+  await settled.atLeast(1)
+  assert.equal(await status(store, job), 'completed')
+})
+
+test('runs an accepted job itself when it has room, and lets the rest wait in line', async (t) => {
+  const { store, worker, accept, runs, settled } = await start(t, 2)
+  await worker.begin()
+  await runsNothingWaits(store)
+  const jobs = [newJob(), newJob(), newJob()]
+  await accept(...jobs)
+  const first = await runs.atLeast(2)
+  assert.deepEqual(
+    first.map(({ job }) => job.attempt),
+    [1, 1],
+  )
+  assert.equal((await store.depth()).waiting, 1)
+  first[0]?.end()
+  const all = await runs.atLeast(3)
+  assert.equal(all[2]?.job.id, jobs[2]?.id)
+  for (const run of all) run.end()
+  await settled.atLeast(3)
+  assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
+})
+
+/** Lets the first claim of the worker come back empty. */
+async function runsNothingWaits(store: Store): Promise<void> {
+  await store.ping()
+  await store.ping()
+}
+
+test('calls the model before the acceptance is durable, and says nothing of a job that was not stored', async (t) => {
+  let refuse = false
+  const failing = (store: Store): Store => {
+    const accept: Store['accept'] = (one) =>
+      refuse ? Promise.reject(new StoreUnavailable('disk full')) : store.accept(one)
+    return new Proxy(store, {
+      get: (target, name) => (name === 'accept' ? accept : bound(target, name)),
+    })
+  }
+  const { store, worker, acceptor, runs, settled, troubles } = await start(t, 2, failing)
+  await worker.begin()
+  await runsNothingWaits(store)
+  refuse = true
+  const job = newJob()
+  await assert.rejects(acceptor.accept([job], { idempotency: null, early: true }), StoreUnavailable)
+  const [run] = await runs.atLeast(1)
+  assert.equal(run?.signal.aborted, true)
+  await worker.drain(0)
+  assert.deepEqual([settled.all, troubles.all], [[], []])
+  assert.equal(await status(store, job), null)
+})
+
+function bound(target: object, name: string | symbol): unknown {
+  const member: unknown = Reflect.get(target, name)
+  return typeof member === 'function' ? member.bind(target) : member
+}
+
+test('the deadline ends a run', async (t) => {
+  const { worker, accept, clock, runs } = await start(t)
+  await worker.begin()
+  await accept(newJob())
+  const [run] = await runs.atLeast(1)
+  clock.advance(599_999)
+  assert.equal(run?.signal.aborted, false)
+  clock.advance(1)
+  assert.equal(run?.signal.reason, 'deadline')
+  run?.end()
+})
+
+test('a bug in a run fails the job instead of leaving it for ever', async (t) => {
+  const { store, worker, accept, runs, settled, troubles } = await start(t)
+  await worker.begin()
+  const job = newJob()
+  await accept(job)
+  const [run] = await runs.atLeast(1)
+  run?.throwUp()
+  await settled.atLeast(1)
+  assert.equal(await status(store, job), 'failed')
+  assert.equal(troubles.all.length, 1)
+})
+
+test('a database that refuses an outcome is asked again until it takes it', async (t) => {
+  let refusals = 2
+  const failing = (store: Store): Store => {
+    const settle: Store['settle'] = (one) =>
+      refusals-- > 0 ? Promise.reject(new StoreUnavailable('disk full')) : store.settle(one)
+    return new Proxy(store, { get: (target, name) => (name === 'settle' ? settle : bound(target, name)) })
+  }
+  const { store, worker, accept, clock, runs, settled, troubles } = await start(t, 2, failing)
+  await worker.begin()
+  const job = newJob()
+  await accept(job)
+  const [run] = await runs.atLeast(1)
+  run?.end()
+  await troubles.atLeast(1)
+  await clock.timerSet((ms) => ms === 100)
+  clock.advance(100)
+  await clock.timerSet((ms) => ms === 200)
+  clock.advance(200)
+  await settled.atLeast(1)
+  assert.equal(await status(store, job), 'completed')
+})
+
+test('draining lets runs end, claims no more, and gives back what does not end in time', async (t) => {
+  const { store, worker, accept, clock, runs, settled } = await start(t, 2)
+  await worker.begin()
+  const [quick, slow, waiting] = [newJob(), newJob(), newJob()]
+  await accept(quick, slow, waiting)
+  const [first] = await runs.atLeast(2)
+  const drained = worker.drain(20_000)
+  first?.end()
+  await settled.atLeast(1)
+  clock.advance(20_000)
+  await drained
+  assert.equal(runs.all.length, 2)
+  assert.equal(await status(store, quick), 'completed')
+  assert.equal(await status(store, slow), 'assigned')
+  assert.equal(await status(store, waiting), 'pending')
+
+  const claimed = await store.claim('node-b', 5, clock.nowMs())
+  assert.deepEqual(
+    claimed.map(({ id, attempt, deaths }) => [id, attempt, deaths]),
+    [
+      [slow.id, 2, 0],
+      [waiting.id, 1, 0],
+    ],
+  )
+})
+
+test('draining with nothing in hand ends at once, also the second time', async (t) => {
+  const { worker } = await start(t)
+  await worker.begin()
+  await Promise.all([worker.drain(20_000), worker.drain(20_000)])
+})
