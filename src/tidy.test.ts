@@ -38,7 +38,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   job: [],
   net: [],
   tokens: ['job'],
-  config: ['net', 'telemetry/log.ts'],
+  config: ['net'],
   model: ['job', 'config/settings.ts'],
   store: ['job', 'config/settings.ts'],
   account: ['config/settings.ts', 'net/signature.ts', 'store/account-store.ts'],
@@ -52,7 +52,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   work: ['job', 'life', 'net/post.ts', 'store/store.ts', 'store/callback-store.ts'],
   http: ['account', 'job', 'life', 'store/store.ts', 'store/account-store.ts'],
-  telemetry: ['http/server.ts', 'job', 'life', 'model', 'store/store.ts'],
+  telemetry: ['config/settings.ts', 'http/server.ts', 'job', 'life', 'model', 'store/store.ts'],
 }
 const WIRING = ['wiring', 'service.ts', 'cli', 'main.ts']
 

@@ -182,6 +182,9 @@ export type TierName = keyof Settings['tiers']
 /** The process's environment, handed in so that only one place reads it. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
+export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
+export type LogLevel = (typeof LOG_LEVELS)[number]
+
 /** SPEC §8, lowest first. */
 export const TIER_NAMES: readonly TierName[] = ['user_free', 'user_go', 'user_pro', 'user_max']
 

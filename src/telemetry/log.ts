@@ -3,9 +3,7 @@
  * prompt, an answer, a key or a header.
  */
 import { pino } from 'pino'
-
-export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
-export type LogLevel = (typeof LOG_LEVELS)[number]
+import type { LogLevel } from '../config/settings.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
 
