@@ -1,0 +1,179 @@
+/** One round of waiting: hold many requests on a side, look at its memory, release them, and time each answer. */
+import { type Child, startScript } from '../harness/child.ts'
+import { eachSettledOnce, hold } from '../harness/gates.ts'
+import { type Rig, runLoad } from '../harness/load-run.ts'
+import { Parley } from '../harness/parley.ts'
+import { jobBody } from '../load/bodies.ts'
+import type { HeldResult, Target } from '../load/generator.ts'
+import { type Latencies, summarise } from '../load/percentiles.ts'
+
+export type HoldingSide = 'parley' | 'wide parley' | 'holder' | 'proxy'
+
+export interface HeldRun {
+  /** Of one waiter: what the process grew by, and what its JavaScript heap and buffers grew by after a collection. */
+  readonly rssBytes: number
+  readonly heapBytes: number
+  /** From the moment its answer was on its way from the model until the caller had it. */
+  readonly wake: Latencies
+  /** From the release until the last caller had its answer. */
+  readonly allDoneMs: number
+}
+
+interface Held {
+  readonly child: Child
+  readonly target: Target
+  readonly beginToHold: () => Promise<unknown>
+  /** Requests held just now. */
+  readonly held: () => Promise<number>
+  /** Lets the answers come. */
+  readonly release: () => void
+  readonly finish: () => Promise<void>
+}
+
+const BYTES = 1024
+const DEFAULT_CONCURRENCY = 256
+const RELEASE_MS = 800
+const HELD_WITHIN_MS = 60_000
+const SETTLE_MS = 1000
+const COLLECTOR = new URL('../harness/collect-on-signal.ts', import.meta.url)
+const NODE_OPTIONS = ['--expose-gc', '--import', COLLECTOR.href]
+
+export async function heldRun(
+  name: HoldingSide,
+  rig: Rig,
+  waiters: number,
+  openFiles: number,
+): Promise<HeldRun> {
+  const side = await start(name, rig, waiters, openFiles)
+  await warmUp(rig, side)
+  await side.beginToHold()
+  const before = await memoryOf(side.child)
+  const result = rig.generator.hear<HeldResult>('held result')
+  rig.generator.tell({ kind: 'hold', target: side.target, connections: waiters })
+  await reaches(side.held, waiters)
+  const plateau = await memoryOf(side.child)
+  const releasedAtMs = monotonicMs()
+  side.release()
+  const { answeredAtMs, failures } = await result
+  hold(failures.length === 0, `wrong answers, such as: ${failures[0]}`)
+  hold(answeredAtMs.length === waiters, `${answeredAtMs.length} of ${waiters} waiters were answered`)
+  const { times } = await rig.model.ask<{ times: [string, number][] }>(
+    { kind: 'answer times?' },
+    'answer times',
+  )
+  await side.finish()
+  const gaveAtMs = new Map(times)
+  const wakes = answeredAtMs.map(([mark, atMs]) => atMs - (gaveAtMs.get(mark) ?? releasedAtMs))
+  return {
+    rssBytes: (plateau.rss - before.rss) / waiters,
+    heapBytes: (plateau.heap - before.heap) / waiters,
+    wake: summarise(wakes),
+    allDoneMs: Math.max(...answeredAtMs.map(([, atMs]) => atMs)) - releasedAtMs,
+  }
+}
+
+function start(name: HoldingSide, rig: Rig, waiters: number, openFiles: number): Promise<Held> {
+  if (name === 'holder') return startHolder(openFiles)
+  if (name === 'proxy') return startProxy(rig, waiters, openFiles)
+  return startParley(rig, waiters, openFiles, name === 'wide parley')
+}
+
+async function startParley(rig: Rig, waiters: number, openFiles: number, wide: boolean): Promise<Held> {
+  const { modelPort } = rig
+  const concurrency = wide ? waiters : DEFAULT_CONCURRENCY
+  const beginToHold = () => rig.model.ask({ kind: 'hold' }, 'holding')
+  const parley = await Parley.start({ modelPort, concurrency, openFiles, nodeOptions: NODE_OPTIONS })
+  return {
+    child: parley.child,
+    target: parley.single(jobBody(BYTES)),
+    beginToHold,
+    held: async () => {
+      const [waiting, asked] = await Promise.all([parley.metric('parley_waiters'), heldByModel(rig)])
+      return asked < concurrency ? asked : waiting
+    },
+    release: () => rig.model.tell({ kind: 'release', overMs: wide ? RELEASE_MS : 0 }),
+    finish: async () => {
+      await parley.child.stop()
+      eachSettledOnce(parley.home.database, [], null)
+      parley.home.remove()
+    },
+  }
+}
+
+async function startHolder(openFiles: number): Promise<Held> {
+  const script = new URL('../peers/bare-holder.ts', import.meta.url)
+  const { child, ready } = await startScript<{ port: number }>(script, {
+    name: 'bare holder',
+    openFiles,
+    nodeOptions: NODE_OPTIONS,
+  })
+  return {
+    child,
+    target: bareTarget(ready.port, '"status":"completed"'),
+    beginToHold: () => child.ask({ kind: 'hold' }, 'holding'),
+    held: async () => (await child.ask<{ count: number }>({ kind: 'held?' }, 'held')).count,
+    release: () => child.tell({ kind: 'release' }),
+    finish: () => child.stop(),
+  }
+}
+
+async function startProxy(rig: Rig, connections: number, openFiles: number): Promise<Held> {
+  const script = new URL('../peers/bare-proxy.ts', import.meta.url)
+  const { child, ready } = await startScript<{ port: number }>(script, {
+    name: 'bare proxy',
+    settings: { modelPort: rig.modelPort, connections },
+    openFiles,
+    nodeOptions: NODE_OPTIONS,
+  })
+  return {
+    child,
+    target: bareTarget(ready.port, '"finish_reason":"stop"'),
+    beginToHold: () => rig.model.ask({ kind: 'hold' }, 'holding'),
+    held: () => heldByModel(rig),
+    release: () => rig.model.tell({ kind: 'release', overMs: RELEASE_MS }),
+    finish: () => child.stop(),
+  }
+}
+
+async function heldByModel({ model }: Rig): Promise<number> {
+  return (await model.ask<{ count: number }>({ kind: 'held?' }, 'held')).count
+}
+
+function bareTarget(port: number, text: string): Target {
+  return {
+    port,
+    host: '127.0.0.1',
+    path: '/v1/chat/completions',
+    headers: { 'content-type': 'application/json' },
+    body: jobBody(BYTES),
+    expect: { status: 200, text, mark: true },
+  }
+}
+
+/** So that code compiled and caches filled on the way are no waiter's. */
+async function warmUp(rig: Rig, { target, child }: Held): Promise<void> {
+  const order = { kind: 'run', target, connections: 64, warmUpMs: 500, measureMs: 1000 } as const
+  await runLoad(rig, order, [child])
+}
+
+async function memoryOf(child: Child): Promise<{ rss: number; heap: number }> {
+  const seen = child.output.length
+  child.signal('SIGUSR2')
+  const [, json = '{}'] = await child.printed(new RegExp(`^[^]{${seen}}[^]*?memory (\\{.*\\})`))
+  const { heapUsed = 0, external = 0 } = JSON.parse(json) as { heapUsed?: number; external?: number }
+  return { rss: child.rssBytes(), heap: heapUsed + external }
+}
+
+async function reaches(held: () => Promise<number>, count: number): Promise<void> {
+  const untilMs = performance.now() + HELD_WITHIN_MS
+  for (let now = await held(); now < count; now = await held()) {
+    hold(performance.now() < untilMs, `only ${now} of ${count} requests are held`)
+    await new Promise((resolve) => setTimeout(resolve, 250))
+  }
+  // What is still on its way to the disk is memory of the moment.
+  await new Promise((resolve) => setTimeout(resolve, SETTLE_MS))
+}
+
+function monotonicMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6
+}

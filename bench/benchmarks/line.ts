@@ -1,0 +1,104 @@
+/** A store with a line of waiting jobs of several accounts, as the service itself would fill and empty it. */
+import { randomBytes } from 'node:crypto'
+import type { ClaimedJob } from '../../src/job/job.ts'
+import { jobIdMaker } from '../../src/job/job-id.ts'
+import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
+import type { NewJob, Store } from '../../src/store/store.ts'
+
+const NODE = 'bench'
+const ACCOUNTS = 100
+const BATCH = 30
+/** Batches on their way to the store at once. */
+const TOGETHER = 64
+/** How far a job moves its account's next turn: the accounts differ in weight, as tiers do. */
+const STEPS = [1000, 500, 250, 125] as const
+
+export class Line {
+  readonly #store: Store
+  readonly #content: string
+  readonly #makeId = jobIdMaker(Date.now, (bytes) => randomBytes(bytes).toString('hex'))
+  #made = 0
+
+  private constructor(store: Store, contentBytes: number) {
+    this.#store = store
+    this.#content = 'x'.repeat(contentBytes)
+  }
+
+  static async open(path: string, contentBytes: number): Promise<Line> {
+    const onFatal = (error: Error) => {
+      throw error
+    }
+    const maxQueued = Number.POSITIVE_INFINITY
+    return new Line(await openSqliteStore({ path, maxQueued, nowMs: Date.now, onFatal }), contentBytes)
+  }
+
+  async fill(jobs: number): Promise<void> {
+    for (let left = jobs; left > 0; left -= BATCH * TOGETHER) {
+      const batches = Math.min(TOGETHER, Math.ceil(left / BATCH))
+      await Promise.all(
+        Array.from({ length: batches }, (_, index) => this.#accept(Math.min(BATCH, left - index * BATCH))),
+      )
+    }
+  }
+
+  /** Claims so many jobs so many times; returns how long each claim took in milliseconds, until it was durable. */
+  async claims(times: number, jobs: number): Promise<number[]> {
+    const took: number[] = []
+    for (let time = 0; time < times; time++) {
+      const startedMs = performance.now()
+      const claimed = await this.#store.claim(NODE, jobs, Date.now())
+      took.push(performance.now() - startedMs)
+      if (claimed.length !== jobs) throw new Error(`a claim of ${jobs} jobs gave ${claimed.length}`)
+      await Promise.all(claimed.map((job) => this.#settle(job)))
+      await this.fill(jobs)
+    }
+    return took
+  }
+
+  async close(): Promise<void> {
+    await this.#store.close()
+  }
+
+  async #accept(count: number): Promise<void> {
+    const account = this.#made++ % ACCOUNTS
+    const jobs = Array.from({ length: count }, () => this.#newJob(account))
+    await this.#store.accept({ node: NODE, jobs, idempotency: null, nowMs: Date.now() })
+  }
+
+  #newJob(account: number): NewJob {
+    const job = {
+      id: this.#makeId(),
+      account: `account-${account}`,
+      tier: 'user_max',
+      model: 'gpt-5-mini',
+      messages: [{ role: 'user', content: this.#content }] as const,
+      responseFormat: { format: 'text' } as const,
+      cacheTtlS: 300,
+      callback: null,
+      createdAtMs: Date.now(),
+      inputTokens: this.#content.length,
+    }
+    return { job, handedOff: false, step: STEPS[account % STEPS.length] ?? STEPS[0] }
+  }
+
+  async #settle({ id, attempt }: ClaimedJob): Promise<void> {
+    const settled = await this.#store.settle({
+      jobId: id,
+      node: NODE,
+      attempt,
+      outcome: { status: 'completed', contentJson: '"An answer."' },
+      usage: {
+        target: 'openai/bench',
+        input_tokens: 256,
+        output_tokens: 24,
+        calls: 1,
+        cache_hit: false,
+        repaired: false,
+      },
+      receiptJson: '{"form":"text","calls":[]}',
+      keep: null,
+      nowMs: Date.now(),
+    })
+    if (settled !== 'settled') throw new Error(`a claimed job could not be settled: ${settled}`)
+  }
+}

@@ -1,0 +1,123 @@
+/**
+ * Many single creates held at once while the model is silent, then answered within a second: the memory that a waiting
+ * caller takes, and how soon it hears of its answer.
+ *
+ * Two comparisons. With the default concurrency most of the jobs wait in the database, and the yardstick is a node:http
+ * server that holds as many requests and does nothing else. With a concurrency as high as the number of waiters every
+ * job also has its call to the model open, and the yardstick is a bare proxy that holds as many.
+ */
+import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
+import { startRig } from '../harness/load-run.ts'
+import { openFilesAllowed } from '../harness/open-files.ts'
+import { writePicture } from '../harness/picture.ts'
+import { keepResults, pictureOf } from '../harness/results.ts'
+import { interleaved, ratios, spreadOf } from '../harness/rounds.ts'
+import { say } from '../harness/say.ts'
+import { figure, spread, table } from '../harness/table.ts'
+import { type HeldRun, type HoldingSide, heldRun } from './held-run.ts'
+
+const WAITERS = 10_000
+/** Files that a service needs besides those of its callers and calls. */
+const OTHER_FILES = 250
+const MEMORY_TARGET = 1.5
+const WAKE_TARGET_MS = 25
+
+const PAIRS = [
+  { name: 'default concurrency', ours: 'parley', theirs: 'holder', filesEach: 1 },
+  { name: 'all running', ours: 'wide parley', theirs: 'proxy', filesEach: 2 },
+] as const satisfies readonly { name: string; ours: HoldingSide; theirs: HoldingSide; filesEach: number }[]
+
+const TITLES: Readonly<Record<HoldingSide, string>> = {
+  parley: 'Parley',
+  holder: 'bare node:http',
+  'wide parley': 'Parley',
+  proxy: 'bare proxy',
+}
+
+interface Measured {
+  readonly name: string
+  readonly ours: HoldingSide
+  readonly theirs: HoldingSide
+  readonly runs: ReadonlyMap<HoldingSide, readonly HeldRun[]>
+}
+
+export const waiters: Benchmark = {
+  name: 'waiters',
+  about: '10,000 single creates held at once: memory of each, and how soon each hears of its answer',
+  async run(options) {
+    const measured: Measured[] = []
+    for (const pair of PAIRS) measured.push({ ...pair, runs: await measure(pair, options) })
+    say(report(measured))
+    keep(measured, options)
+  },
+}
+
+async function measure(pair: (typeof PAIRS)[number], { rounds }: BenchOptions) {
+  const openFiles = openFilesAllowed()
+  const waiters = Math.min(WAITERS, Math.floor((openFiles - OTHER_FILES) / pair.filesEach))
+  if (waiters < WAITERS) say(`${pair.name}: ${waiters} waiters, because ${openFiles} files may be open here`)
+  return interleaved<HoldingSide, HeldRun>([pair.ours, pair.theirs], rounds, async (side) => {
+    const rig = await startRig({ openFiles })
+    const run = await heldRun(side, rig, waiters, openFiles)
+    await rig.stop()
+    return run
+  })
+}
+
+function report(measured: readonly Measured[]): string {
+  const rows = measured.flatMap(({ name, runs, ours, theirs }) =>
+    [ours, theirs].map((side) => {
+      const all = runs.get(side) ?? []
+      const middle = (of: (run: HeldRun) => number) => figure(spreadOf(all.map(of)).median)
+      const against = (of: (run: HeldRun) => number) =>
+        side === ours ? spread(ratios(all, runs.get(theirs) ?? [], of)) : ''
+      return [
+        `${name}: ${TITLES[side]}`,
+        middle(({ rssBytes }) => rssBytes / 1024),
+        against(({ rssBytes }) => rssBytes),
+        middle(({ heapBytes }) => heapBytes / 1024),
+        against(({ heapBytes }) => heapBytes),
+        middle(({ wake }) => wake.p50),
+        middle(({ wake }) => wake.p99),
+        middle(({ allDoneMs }) => allDoneMs),
+      ]
+    }),
+  )
+  const head = ['', 'RSS KiB each', '÷', 'heap KiB each', '÷', 'wake p50 ms', 'wake p99 ms', 'all done ms']
+  return table(head, rows)
+}
+
+function keep(measured: readonly Measured[], { rounds }: BenchOptions): void {
+  const results = measured.map(({ name, runs, ours, theirs }) => ({
+    name,
+    sides: Object.fromEntries(
+      [...runs].map(([side, all]) => [
+        side,
+        {
+          rss_bytes_each: spreadOf(all.map(({ rssBytes }) => rssBytes)),
+          heap_bytes_each: spreadOf(all.map(({ heapBytes }) => heapBytes)),
+          wake_p50_ms: spreadOf(all.map(({ wake }) => wake.p50)),
+          wake_p99_ms: spreadOf(all.map(({ wake }) => wake.p99)),
+          all_done_ms: spreadOf(all.map(({ allDoneMs }) => allDoneMs)),
+        },
+      ]),
+    ),
+    rss_ratio: ratios(runs.get(ours) ?? [], runs.get(theirs) ?? [], ({ rssBytes }) => rssBytes),
+    heap_ratio: ratios(runs.get(ours) ?? [], runs.get(theirs) ?? [], ({ heapBytes }) => heapBytes),
+  }))
+  keepResults('waiters', rounds, { waiters: WAITERS, results })
+  const memory = results.map(({ name, rss_ratio: { median, min, max } }) => {
+    return { label: name, value: median, min, max, ours: true, target: MEMORY_TARGET }
+  })
+  const wake = measured.flatMap(({ name, runs, ours, theirs }) =>
+    [ours, theirs].map((side) => {
+      const { median, min, max } = spreadOf((runs.get(side) ?? []).map((run) => run.wake.p99))
+      const bar = { label: `${name}: ${TITLES[side]}`, value: median, min, max, ours: side === ours }
+      return side === ours ? { ...bar, target: WAKE_TARGET_MS } : bar
+    }),
+  )
+  writePicture(pictureOf('waiters'), `${figure(WAITERS)} callers waiting at once`, 'Dashed: the target.', [
+    { title: 'Memory of a waiter, Parley ÷ bare', unit: '×', bars: memory },
+    { title: 'From the answer of the model to the caller, p99', unit: ' ms', bars: wake },
+  ])
+}

@@ -1,0 +1,15 @@
+/** What a benchmark is given. */
+export interface BenchOptions {
+  readonly rounds: number
+  /** Measured time of a round; the warm-up before it takes half of that. */
+  readonly seconds: number
+  /** Also what takes long and much disk, such as ten million stored jobs. */
+  readonly large: boolean
+}
+
+export interface Benchmark {
+  readonly name: string
+  /** One line for the list of benchmarks. */
+  readonly about: string
+  run(options: BenchOptions): Promise<void>
+}

@@ -1,0 +1,123 @@
+/** A Parley of its own for one round: a fresh database unless one is given, its model the mock, its key at hand. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { Target } from '../load/generator.ts'
+import { Child } from './child.ts'
+import type { CpuSet } from './process-figures.ts'
+import { removeScratch, scratchFolder } from './scratch.ts'
+
+const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
+
+export interface ParleyOptions {
+  readonly modelPort: number
+  readonly cpus?: CpuSet | undefined
+  /** Jobs and upstream calls at once; the defaults when absent. */
+  readonly concurrency?: number
+  readonly nodeOptions?: readonly string[]
+  readonly openFiles?: number
+  readonly env?: Readonly<Record<string, string>>
+}
+
+/** A folder with a database; it goes when it is told to. */
+export class Home {
+  readonly folder = scratchFolder()
+  readonly database = join(this.folder, 'parley.db')
+  key: string | null = null
+
+  remove(): void {
+    removeScratch(this.folder)
+  }
+}
+
+export class Parley {
+  readonly child: Child
+  readonly port: number
+  readonly key: string
+  readonly home: Home
+  /** From the start of the process until it listened. */
+  readonly startMs: number
+
+  private constructor(child: Child, port: number, key: string, home: Home, startMs: number) {
+    this.child = child
+    this.port = port
+    this.key = key
+    this.home = home
+    this.startMs = startMs
+  }
+
+  static async start(options: ParleyOptions, home = new Home()): Promise<Parley> {
+    const config = join(home.folder, 'parley.config.json')
+    writeFileSync(config, JSON.stringify(configuration(options)))
+    const startedMs = performance.now()
+    const child = new Child({
+      name: 'parley',
+      command: process.execPath,
+      args: [...(options.nodeOptions ?? []), MAIN, 'serve', '--config', config],
+      cwd: home.folder,
+      // The peers write no log either.
+      env: {
+        PORT: '0',
+        DATABASE_URL: `sqlite:${home.database}`,
+        LOG_LEVEL: 'warn',
+        npm_lifecycle_event: '',
+        ...options.env,
+      },
+      cpus: options.cpus,
+      ...(options.openFiles !== undefined && { openFiles: options.openFiles }),
+    })
+    const [, port] = await child.printed(/listening on http:\/\/127\.0\.0\.1:(\d+)/)
+    const startMs = performance.now() - startedMs
+    if (home.key === null) {
+      const [key] = await child.printed(/prl_[A-Za-z0-9]+/)
+      home.key = key
+    }
+    return new Parley(child, Number(port), home.key, home, startMs)
+  }
+
+  get headers(): Readonly<Record<string, string>> {
+    return { 'content-type': 'application/json', 'x-api-key': this.key }
+  }
+
+  /** Single creates that wait for their answer. */
+  single(body: string): Target {
+    return {
+      port: this.port,
+      host: '127.0.0.1',
+      path: '/api/v1/messages',
+      headers: this.headers,
+      body,
+      expect: { status: 200, text: '"status":"completed"', mark: true },
+    }
+  }
+
+  batch(body: string): Target {
+    return {
+      ...this.single(body),
+      path: '/api/v1/messages/batches',
+      expect: { status: 202, text: '"job_ids"', mark: false },
+    }
+  }
+
+  /** The value of a metric without labels. */
+  async metric(name: string): Promise<number> {
+    const response = await fetch(`http://127.0.0.1:${this.port}/metrics`)
+    const text = await response.text()
+    return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1] ?? Number.NaN)
+  }
+}
+
+function configuration({ modelPort, concurrency }: ParleyOptions): object {
+  return {
+    upstreams: {
+      openai: {
+        base_url: `http://127.0.0.1:${modelPort}/v1`,
+        api_key_env: null,
+        ...(concurrency !== undefined && { max_concurrency: concurrency }),
+      },
+    },
+    ...(concurrency !== undefined && { jobs: { concurrency } }),
+    // Reads are measured, not their limit.
+    tiers: { user_max: { reads_per_minute: 1_000_000_000 } },
+  }
+}

@@ -1,0 +1,145 @@
+/** The sides of a comparison: each started afresh for a round, with all processes that do its work. */
+import { fileURLToPath } from 'node:url'
+import { chatBody, jobBody } from '../load/bodies.ts'
+import type { RunResult, Target } from '../load/generator.ts'
+import { Child, startScript } from './child.ts'
+import { eachSettledOnce, hold } from './gates.ts'
+import { Parley } from './parley.ts'
+import type { CpuSet } from './process-figures.ts'
+import { freePort, startRedis } from './redis.ts'
+
+export type SideName = 'parley' | 'bare' | 'portkey' | 'bullmq'
+
+export interface Side {
+  readonly target: Target
+  /** Everything whose CPU time is this side's. */
+  readonly processes: readonly Child[]
+  /** Stops it and checks what must hold afterwards. */
+  finish(result: RunResult): Promise<void>
+}
+
+export interface SideOptions {
+  readonly modelPort: number
+  readonly bytes: number
+  readonly cpus: CpuSet | undefined
+  /** Upstream connections of the bare proxy. */
+  readonly connections: number
+  readonly env?: Readonly<Record<string, string>>
+}
+
+export function startSide(name: SideName, options: SideOptions): Promise<Side> {
+  switch (name) {
+    case 'parley':
+      return startParley(options)
+    case 'bare':
+      return startBare(options)
+    case 'portkey':
+      return startPortkey(options)
+    case 'bullmq':
+      return startBullmq(options)
+  }
+}
+
+async function startParley({ modelPort, bytes, cpus, env }: SideOptions): Promise<Side> {
+  const parley = await Parley.start({ modelPort, cpus, ...(env && { env }) })
+  return {
+    target: parley.single(jobBody(bytes)),
+    processes: [parley.child],
+    finish: async ({ answers, jobIds }) => {
+      await parley.child.stop()
+      hold(jobIds.length === answers, `${answers} answers held ${jobIds.length} job ids`)
+      eachSettledOnce(parley.home.database, jobIds, answers)
+      parley.home.remove()
+    },
+  }
+}
+
+async function startBare({ modelPort, bytes, cpus, connections }: SideOptions): Promise<Side> {
+  const script = new URL('../peers/bare-proxy.ts', import.meta.url)
+  const settings = { modelPort, connections }
+  const { child, ready } = await startScript<{ port: number }>(script, { name: 'bare proxy', settings, cpus })
+  return {
+    target: {
+      port: ready.port,
+      host: '127.0.0.1',
+      path: '/v1/chat/completions',
+      headers: { 'content-type': 'application/json' },
+      body: jobBody(bytes),
+      expect: { status: 200, text: '"finish_reason":"stop"', mark: true },
+    },
+    processes: [child],
+    finish: () => child.stop(),
+  }
+}
+
+/** Portkey's gateway keeps nothing: it leaves out storage, job ids, polling, keys and tiers. */
+async function startPortkey({ modelPort, bytes, cpus }: SideOptions): Promise<Side> {
+  const script = fileURLToPath(
+    new URL('../node_modules/@portkey-ai/gateway/build/start-server.js', import.meta.url),
+  )
+  const port = await freePort()
+  const child = new Child({
+    name: 'portkey',
+    command: process.execPath,
+    args: [script, `--port=${port}`, '--headless'],
+    env: { TRUSTED_CUSTOM_HOSTS: '127.0.0.1,localhost', NODE_ENV: 'production' },
+    cpus,
+  })
+  await answersOn(port, child)
+  return {
+    target: {
+      port,
+      host: '127.0.0.1',
+      path: '/v1/chat/completions',
+      headers: {
+        'content-type': 'application/json',
+        'x-portkey-provider': 'openai',
+        'x-portkey-custom-host': `http://127.0.0.1:${modelPort}/v1`,
+        authorization: 'Bearer none',
+      },
+      body: chatBody(bytes),
+      expect: { status: 200, text: '"finish_reason":"stop"', mark: true },
+    },
+    processes: [child],
+    finish: () => child.stop(),
+  }
+}
+
+async function startBullmq({ modelPort, bytes, cpus }: SideOptions): Promise<Side> {
+  const redis = await startRedis(cpus)
+  const script = new URL('../peers/bullmq-shell.ts', import.meta.url)
+  const settings = { modelPort, redisPort: redis.port }
+  const { child, ready } = await startScript<{ port: number }>(script, {
+    name: 'BullMQ shell',
+    settings,
+    cpus,
+  })
+  return {
+    target: {
+      port: ready.port,
+      host: '127.0.0.1',
+      path: '/messages',
+      headers: { 'content-type': 'application/json' },
+      body: jobBody(bytes),
+      expect: { status: 200, text: '"status":"completed"', mark: true },
+    },
+    processes: [child, redis.child],
+    finish: async () => {
+      await child.stop()
+      await redis.stop()
+    },
+  }
+}
+
+async function answersOn(port: number, child: Child): Promise<void> {
+  const untilMs = performance.now() + 30_000
+  while (performance.now() < untilMs && !child.hasEnded) {
+    const answered = await fetch(`http://127.0.0.1:${port}/`).then(
+      () => true,
+      () => false,
+    )
+    if (answered) return
+    await new Promise((resolve) => setTimeout(resolve, 100))
+  }
+  throw new Error(`${child.name} does not answer; it printed:\n${child.output}`)
+}

@@ -1,0 +1,41 @@
+/** Request bodies of a chosen size, each with its mark. */
+import { MARK_PLACE } from './request.ts'
+
+const WORDS = 'The quick brown fox jumps over the lazy dog while the band plays on. '
+export const MODEL = 'gpt-5-mini'
+
+/** A job creation object for Parley, and what a bare proxy is sent as well: the same bytes. */
+export function jobBody(bytes: number): string {
+  return filled(bytes, (text) =>
+    JSON.stringify({
+      model: MODEL,
+      response_format: { format: 'text' },
+      messages: [
+        { role: 'system', content: 'You are a helpful assistant.' },
+        { role: 'user', content: `${MARK_PLACE} ${text}` },
+      ],
+    }),
+  )
+}
+
+/** The same conversation as a chat completion request, for peers that speak that. */
+export function chatBody(bytes: number): string {
+  return filled(bytes, (text) =>
+    JSON.stringify({
+      model: MODEL,
+      messages: [
+        { role: 'system', content: 'You are a helpful assistant.' },
+        { role: 'user', content: `${MARK_PLACE} ${text}` },
+      ],
+    }),
+  )
+}
+
+export function batchBody(jobs: number, bytesEach: number): string {
+  return `[${Array.from({ length: jobs }, () => jobBody(bytesEach)).join(',')}]`
+}
+
+function filled(bytes: number, make: (text: string) => string): string {
+  const missing = Math.max(0, bytes - make('').length)
+  return make(WORDS.repeat(Math.ceil(missing / WORDS.length)).slice(0, missing))
+}

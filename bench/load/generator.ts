@@ -1,0 +1,183 @@
+/**
+ * The load generator, a process of its own: a closed loop over N connections, or as many requests held at once. Checks
+ * every answer: its status, that it is an answer to this very request, and what it must contain.
+ */
+import { Connection } from './connection.ts'
+import { markMaker } from './mark.ts'
+import { onBench, tellBench } from './parent.ts'
+import { type Latencies, summarise } from './percentiles.ts'
+import { PreparedRequest, type RequestShape } from './request.ts'
+
+/** What is sent, and what makes an answer right. */
+export interface Target extends RequestShape {
+  readonly port: number
+  readonly expect: {
+    readonly status: number
+    readonly text: string
+    /** Whether the answer must hold the request's mark. */
+    readonly mark: boolean
+  }
+}
+
+export type Order =
+  | {
+      readonly kind: 'run'
+      readonly target: Target
+      readonly connections: number
+      readonly warmUpMs: number
+      readonly measureMs: number
+      /** Connections that break end their loop and are not failures: the server is killed on purpose. */
+      readonly mayBreak?: boolean
+    }
+  | { readonly kind: 'hold'; readonly target: Target; readonly connections: number }
+
+export interface RunResult {
+  readonly kind: 'result'
+  /** Right answers in the measured time, a second. */
+  readonly perSecond: number
+  readonly latencies: Latencies
+  /** Right answers in all, warm-up included, and the job ids in them. */
+  readonly answers: number
+  readonly jobIds: readonly string[]
+  readonly failures: readonly string[]
+}
+
+/** Begun when the measured time begins, and ended with it, so that the bench can read CPU times. */
+export type Phase = { readonly kind: 'measuring' | 'measured' }
+
+export interface HeldResult {
+  readonly kind: 'held result'
+  readonly answeredAtMs: readonly (readonly [mark: string, atMs: number])[]
+  readonly failures: readonly string[]
+}
+
+const JOB_ID = /[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g
+/** Ports of one source address that may be used; a loopback address has 28,000. */
+const PER_ADDRESS = 20_000
+const OPENING_AT_ONCE = 100
+/** Between them when many are to be held. */
+const PAUSE_MS = 25
+
+async function openAll(target: Target, count: number): Promise<Connection[]> {
+  const connections: Connection[] = []
+  while (connections.length < count) connections.push(...(await openSome(target, count, connections.length)))
+  return connections
+}
+
+/** The next few of so many connections. */
+function openSome({ port }: Target, count: number, opened: number): Promise<Connection[]> {
+  return Promise.all(
+    Array.from({ length: Math.min(OPENING_AT_ONCE, count - opened) }, (_, index) => {
+      const address = Math.floor((opened + index) / PER_ADDRESS)
+      return Connection.open(port, address === 0 ? undefined : `127.0.0.${1 + address}`)
+    }),
+  )
+}
+
+function wrong({ expect }: Target, status: number, body: string, mark: string): string | null {
+  if (status !== expect.status || !body.includes(expect.text)) return `${status} ${body.slice(0, 300)}`
+  if (expect.mark && !body.includes(mark)) return `an answer to another request: ${body.slice(0, 300)}`
+  return null
+}
+
+const nextMark = markMaker()
+
+async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
+  const { target, warmUpMs, measureMs } = order
+  const connections = await openAll(target, order.connections)
+  const latencies: number[] = []
+  const jobIds: string[] = []
+  const failures: string[] = []
+  let answers = 0
+  const startMs = performance.now()
+  const measureFromMs = startMs + warmUpMs
+  const untilMs = measureFromMs + measureMs
+  setTimeout(() => tellBench({ kind: 'measuring' }), warmUpMs)
+  setTimeout(() => tellBench({ kind: 'measured' }), warmUpMs + measureMs)
+  const loop = (connection: Connection) =>
+    new Promise<void>((resolve) => {
+      const request = new PreparedRequest(target)
+      const next = () => {
+        const sentMs = performance.now()
+        if (sentMs >= untilMs) return resolve()
+        const mark = request.mark(nextMark)
+        connection.send(
+          request.bytes,
+          ({ status, body }) => {
+            const nowMs = performance.now()
+            const failure = wrong(target, status, body, mark)
+            if (failure === null) {
+              answers += 1
+              jobIds.push(...(body.match(JOB_ID) ?? []))
+              if (sentMs >= measureFromMs && nowMs < untilMs) latencies.push(nowMs - sentMs)
+            } else if (failures.push(failure) > 20) {
+              return resolve()
+            }
+            next()
+          },
+          (error) => {
+            if (!order.mayBreak) failures.push(error.message)
+            resolve()
+          },
+        )
+      }
+      next()
+    })
+  await Promise.all(connections.map(loop))
+  for (const connection of connections) connection.close()
+  return {
+    kind: 'result',
+    perSecond: (latencies.length * 1000) / measureMs,
+    latencies: summarise(latencies),
+    answers,
+    jobIds,
+    failures,
+  }
+}
+
+/**
+ * Sends one request on each of many connections, and ends when all are answered. They come one after the other, as
+ * callers do, not as one storm of connections.
+ */
+async function hold({ target, connections: count }: Extract<Order, { kind: 'hold' }>): Promise<HeldResult> {
+  const connections: Connection[] = []
+  const answeredAtMs: [string, number][] = []
+  const failures: string[] = []
+  const answers: Promise<void>[] = []
+  const sendOn = (connection: Connection) =>
+    new Promise<void>((resolve) => {
+      const request = new PreparedRequest(target)
+      const mark = request.mark(nextMark)
+      connection.send(
+        request.bytes,
+        ({ status, body }) => {
+          answeredAtMs.push([mark, Number(process.hrtime.bigint()) / 1e6])
+          const failure = wrong(target, status, body, mark)
+          if (failure !== null) failures.push(failure)
+          resolve()
+        },
+        (error) => {
+          failures.push(error.message)
+          resolve()
+        },
+      )
+    })
+  while (connections.length < count) {
+    const some = await openSome(target, count, connections.length)
+    connections.push(...some)
+    answers.push(...some.map(sendOn))
+    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS))
+  }
+  await Promise.all(answers)
+  for (const connection of connections) connection.close()
+  return { kind: 'held result', answeredAtMs, failures }
+}
+
+onBench<Order>((order) => {
+  const ended = order.kind === 'run' ? run(order) : hold(order)
+  ended.then(tellBench, (error: Error) => {
+    process.stderr.write(`${error.stack}\n`)
+    process.exit(1)
+  })
+})
+tellBench({ kind: 'ready' })

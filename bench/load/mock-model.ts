@@ -1,0 +1,113 @@
+/**
+ * A model server for load: plain node:http, a valid chat completion of about 400 bytes for every request, after a delay
+ * or on a signal. The answer repeats the request's mark, so that a caller can tell that the answer is its own.
+ */
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { MARK_BYTES, MARK_START } from './mark.ts'
+import { onBench, settingsFromBench, tellBench } from './parent.ts'
+
+interface Settings {
+  readonly delayMs: number
+  /** Hold all requests until told to release them. */
+  readonly stalled?: boolean
+}
+
+type Order =
+  | { readonly kind: 'delay'; readonly ms: number }
+  | { readonly kind: 'hold' }
+  | { readonly kind: 'held?' }
+  /** Answers what is held, evenly over that time; what comes later is answered at once. */
+  | { readonly kind: 'release'; readonly overMs: number }
+  | { readonly kind: 'answer times?' }
+
+const settings = settingsFromBench<Settings>()
+let delayMs = settings.delayMs
+let stalled = settings.stalled ?? false
+let timed = false
+const held: (() => void)[] = []
+/** When each mark was answered, on the machine's monotonic clock. */
+let answeredAtMs: [mark: string, atMs: number][] = []
+
+const before = Buffer.from(
+  '{"id":"chatcmpl-bench","object":"chat.completion","created":1700000000,"model":"bench","choices":[{"index":0,"message":{"role":"assistant","content":"An answer of the length that a short reply has, to the request marked ',
+)
+const after = Buffer.from(
+  ', and nothing more.","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":256,"completion_tokens":24,"total_tokens":280}}',
+)
+const length = before.length + MARK_BYTES + after.length
+const headers = { 'content-type': 'application/json', 'content-length': length }
+
+const server = createServer((request, response) => {
+  const pieces: Buffer[] = []
+  request.on('data', (piece: Buffer) => pieces.push(piece))
+  request.on('end', () => {
+    const [first] = pieces
+    const body = pieces.length === 1 && first ? first : Buffer.concat(pieces)
+    const at = body.indexOf(MARK_START)
+    const mark = at < 0 ? Buffer.alloc(MARK_BYTES, 'x') : body.subarray(at, at + MARK_BYTES)
+    take(request, response, mark)
+  })
+})
+server.keepAliveTimeout = 0
+server.requestTimeout = 0
+server.headersTimeout = 0
+
+function take(_request: IncomingMessage, response: ServerResponse, mark: Buffer): void {
+  const answer = () => {
+    if (timed) answeredAtMs.push([mark.toString('latin1'), monotonicMs()])
+    response.writeHead(200, headers)
+    response.end(Buffer.concat([before, mark, after], length))
+  }
+  if (stalled) held.push(answer)
+  else if (delayMs === 0) answer()
+  else setTimeout(answer, delayMs)
+}
+
+function monotonicMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6
+}
+
+function release(overMs: number): void {
+  stalled = false
+  const answers = held.splice(0)
+  const startMs = monotonicMs()
+  let next = 0
+  const step = () => {
+    const share = overMs === 0 ? 1 : Math.min(1, (monotonicMs() - startMs) / overMs)
+    for (const due = Math.floor(answers.length * share); next < due; next++) answers[next]?.()
+    if (next < answers.length) setTimeout(step, 1)
+    else tellBench({ kind: 'released' })
+  }
+  step()
+}
+
+onBench<Order>((order) => {
+  switch (order.kind) {
+    case 'delay':
+      delayMs = order.ms
+      tellBench({ kind: 'delayed' })
+      break
+    case 'hold':
+      stalled = true
+      timed = true
+      answeredAtMs = []
+      tellBench({ kind: 'holding' })
+      break
+    case 'held?':
+      tellBench({ kind: 'held', count: held.length })
+      break
+    case 'release':
+      release(order.overMs)
+      break
+    case 'answer times?':
+      tellBench({ kind: 'answer times', times: answeredAtMs })
+      timed = false
+      answeredAtMs = []
+      break
+  }
+})
+
+server.listen(0, '127.0.0.1', 16_384, () => {
+  tellBench({ kind: 'ready', port: (server.address() as AddressInfo).port })
+})

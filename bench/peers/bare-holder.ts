@@ -1,0 +1,44 @@
+/**
+ * What waiting costs at the least: node:http that reads a request and holds its answer until it is told to give it. It
+ * calls no model and keeps nothing.
+ */
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { MARK_BYTES, MARK_START } from '../load/mark.ts'
+import { onBench, tellBench } from '../load/parent.ts'
+
+type Order = { readonly kind: 'hold' | 'held?' | 'release' }
+
+const held: (() => void)[] = []
+let holding = false
+const server = createServer((request, response) => {
+  const pieces: Buffer[] = []
+  request.on('data', (piece: Buffer) => pieces.push(piece))
+  request.on('end', () => {
+    const body = Buffer.concat(pieces)
+    const at = body.indexOf(MARK_START)
+    const mark = body.toString('latin1', at, at + MARK_BYTES)
+    const answer = () => {
+      response.writeHead(200, { 'content-type': 'application/json' })
+      response.end(JSON.stringify({ status: 'completed', mark }))
+    }
+    if (holding) held.push(answer)
+    else answer()
+  })
+})
+server.keepAliveTimeout = 75_000
+server.requestTimeout = 0
+
+onBench<Order>(({ kind }) => {
+  if (kind === 'held?') tellBench({ kind: 'held', count: held.length })
+  else if (kind === 'hold') {
+    holding = true
+    tellBench({ kind: 'holding' })
+  } else {
+    holding = false
+    for (const answer of held.splice(0)) answer()
+  }
+})
+server.listen(0, '127.0.0.1', 16_384, () => {
+  tellBench({ kind: 'ready', port: (server.address() as AddressInfo).port })
+})

@@ -1,0 +1,48 @@
+/**
+ * `npm run bench [-- NAME …]`: runs all benchmarks or the named ones, prints their tables, and writes `results.json` and
+ * a picture of each.
+ */
+import { parseArgs } from 'node:util'
+import { backlog } from './benchmarks/backlog.ts'
+import { sync } from './benchmarks/sync.ts'
+import { waiters } from './benchmarks/waiters.ts'
+import { machine } from './harness/results.ts'
+import { say } from './harness/say.ts'
+
+const BENCHMARKS = [sync, backlog, waiters]
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    rounds: { type: 'string', default: '5' },
+    seconds: { type: 'string', default: '4' },
+    large: { type: 'boolean', default: false },
+    help: { type: 'boolean', short: 'h', default: false },
+  },
+})
+
+async function main(): Promise<void> {
+  const unknown = positionals.filter((name) => !BENCHMARKS.some((benchmark) => benchmark.name === name))
+  if (values.help || unknown.length > 0) {
+    if (unknown.length > 0) say(`There is no benchmark ${unknown.join(', ')}.`)
+    say('npm run bench [-- NAME …] [--rounds 5] [--seconds 4] [--large]')
+    for (const { name, about } of BENCHMARKS) say(`  ${name.padEnd(9)} ${about}`)
+    process.exitCode = values.help ? 0 : 2
+    return
+  }
+  const options = {
+    rounds: Number(values.rounds),
+    seconds: Number(values.seconds),
+    large: values.large,
+  }
+  const { cores, cpu, node, system } = machine()
+  say(`${cores} cores (${cpu}), ${system}, Node ${node}; ${options.rounds} rounds of ${options.seconds} s`)
+  for (const benchmark of BENCHMARKS) {
+    if (positionals.length > 0 && !positionals.includes(benchmark.name)) continue
+    say(`\n${benchmark.name}: ${benchmark.about}\n`)
+    await benchmark.run(options)
+  }
+}
+
+await main()
+process.exit()
