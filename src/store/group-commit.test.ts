@@ -26,7 +26,13 @@ test('what arrives during a commit makes the next group', async () => {
   const database = slowDatabase()
   const sizes: number[] = []
   const onCommit = (size: number) => void sizes.push(size)
-  const writes = new GroupCommit({ commit: database.commit, maxGroup: 100, maxQueued: 100, onCommit })
+  const writes = new GroupCommit({
+    commit: database.commit,
+    inFlight: 1,
+    maxGroup: 100,
+    maxQueued: 100,
+    onCommit,
+  })
   const first = [writes.submit(1), writes.submit(2)]
   const one = await database.group(0)
   const second = [writes.submit(3), writes.submit(4), writes.submit(5)]
@@ -46,7 +52,7 @@ test('what arrives during a commit makes the next group', async () => {
 
 test('a group is no larger than it may be, and keeps the order', async () => {
   const database = slowDatabase()
-  const writes = new GroupCommit({ commit: database.commit, maxGroup: 2, maxQueued: 100 })
+  const writes = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 2, maxQueued: 100 })
   const all = [1, 2, 3, 4, 5].map((op) => writes.submit(op))
   for (const index of [0, 1, 2]) (await database.group(index)).end()
   assert.deepEqual(await Promise.all(all), [10, 20, 30, 40, 50])
@@ -58,7 +64,7 @@ test('a group is no larger than it may be, and keeps the order', async () => {
 
 test('one operation may fail and its neighbours not', async () => {
   const database = slowDatabase()
-  const writes = new GroupCommit({ commit: database.commit, maxGroup: 10, maxQueued: 100 })
+  const writes = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 10, maxQueued: 100 })
   const all = Promise.allSettled([writes.submit(1), writes.submit(2)])
   ;(await database.group(0)).end([{ value: 1 }, { error: new Error('no') }])
   assert.deepEqual(
@@ -69,7 +75,7 @@ test('one operation may fail and its neighbours not', async () => {
 
 test('a failed commit fails its group only', async () => {
   const database = slowDatabase()
-  const writes = new GroupCommit({ commit: database.commit, maxGroup: 10, maxQueued: 100 })
+  const writes = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 10, maxQueued: 100 })
   const first = writes.submit(1)
   const one = await database.group(0)
   const second = writes.submit(2)
@@ -81,7 +87,7 @@ test('a failed commit fails its group only', async () => {
 
 test('sheds what may be shed when too much waits, and takes the rest', async () => {
   const database = slowDatabase()
-  const writes = new GroupCommit({ commit: database.commit, maxGroup: 10, maxQueued: 2 })
+  const writes = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 10, maxQueued: 2 })
   const under = writes.submit(0)
   const one = await database.group(0)
   const waiting = [writes.submit(1, true), writes.submit(2, true)]
@@ -94,7 +100,7 @@ test('sheds what may be shed when too much waits, and takes the rest', async () 
 
 test('drained resolves when nothing is left, at once where nothing was', async () => {
   const database = slowDatabase()
-  const writes = new GroupCommit({ commit: database.commit, maxGroup: 1, maxQueued: 10 })
+  const writes = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 1, maxQueued: 10 })
   await writes.drained()
   const done: string[] = []
   const all = [writes.submit(1), writes.submit(2)]
@@ -105,4 +111,21 @@ test('drained resolves when nothing is left, at once where nothing was', async (
   ;(await database.group(1)).end()
   await drained
   assert.equal(await all[1], 20)
+})
+
+test('groups may be under way side by side, in order', async () => {
+  const database = slowDatabase()
+  const writes = new GroupCommit({ commit: database.commit, inFlight: 2, maxGroup: 10, maxQueued: 100 })
+  const first = writes.submit(1)
+  const one = await database.group(0)
+  const second = writes.submit(2)
+  const two = await database.group(1)
+  const third = [writes.submit(3), writes.submit(4)]
+  two.end()
+  assert.equal(await second, 20)
+  ;(await database.group(2)).end()
+  assert.deepEqual(await Promise.all(third), [30, 40])
+  one.end()
+  assert.equal(await first, 10)
+  await writes.drained()
 })

@@ -1,5 +1,5 @@
 /**
- * Self-clocking group commit: while one group is being committed, the next one gathers. There is no timer, so a lone
+ * Self-clocking group commit: while groups are being committed, the next one gathers. There is no timer, so a lone
  * write waits for nothing, and under load the groups grow until the disk keeps up.
  */
 import { StoreUnavailable } from './store.ts'
@@ -16,6 +16,11 @@ export type OpResult = { readonly value: unknown } | { readonly error: unknown }
 export interface GroupCommitOptions<Op> {
   /** Commits a group and says what became of each operation, in order. A rejection is every operation's error. */
   readonly commit: (ops: Op[]) => Promise<readonly OpResult[]>
+  /**
+   * Groups under way at once. More than one keeps a database busy that takes them in turn: it finds the next group
+   * waiting when it ends one, instead of idling until the event loop here comes round to sending it.
+   */
+  readonly inFlight: number
   /** Operations in one group at most, so that one transaction stays short. */
   readonly maxGroup: number
   /** Operations that may wait; more are refused with `StoreUnavailable`. */
@@ -27,7 +32,8 @@ export interface GroupCommitOptions<Op> {
 export class GroupCommit<Op> {
   readonly #options: GroupCommitOptions<Op>
   #waiting: Waiting<Op>[] = []
-  #committing = false
+  #underWay = 0
+  #sending = false
   #idle: (() => void)[] = []
 
   constructor(options: GroupCommitOptions<Op>) {
@@ -48,32 +54,46 @@ export class GroupCommit<Op> {
     }
     return new Promise<T>((resolve, reject) => {
       this.#waiting.push({ op, resolve: resolve as (value: unknown) => void, reject })
-      if (!this.#committing) {
-        this.#committing = true
-        // What else this turn of the event loop brings belongs to the same group.
-        setImmediate(() => void this.#commitAll())
-      }
+      this.#sendSoon()
     })
   }
 
   /** Resolves when nothing waits and nothing is under way. */
   drained(): Promise<void> {
-    if (!this.#committing) return Promise.resolve()
+    if (this.#isIdle) return Promise.resolve()
     return new Promise((resolve) => this.#idle.push(resolve))
   }
 
-  async #commitAll(): Promise<void> {
-    while (this.#waiting.length > 0) {
-      const { maxGroup } = this.#options
-      const group = this.#waiting.length <= maxGroup ? this.#waiting : this.#waiting.slice(0, maxGroup)
-      this.#waiting = group === this.#waiting ? [] : this.#waiting.slice(maxGroup)
-      await this.#commitOne(group)
-    }
-    this.#committing = false
-    for (const resolve of this.#idle.splice(0)) resolve()
+  get #isIdle(): boolean {
+    return this.#underWay === 0 && this.#waiting.length === 0
   }
 
-  async #commitOne(group: readonly Waiting<Op>[]): Promise<void> {
+  /** Sends at the end of this turn of the event loop: what else the turn brings belongs to the same group. */
+  #sendSoon(): void {
+    if (this.#sending || this.#underWay >= this.#options.inFlight) return
+    this.#sending = true
+    setImmediate(() => {
+      this.#sending = false
+      this.#send()
+    })
+  }
+
+  #send(): void {
+    const { inFlight, maxGroup } = this.#options
+    while (this.#waiting.length > 0 && this.#underWay < inFlight) {
+      const group = this.#waiting.length <= maxGroup ? this.#waiting : this.#waiting.slice(0, maxGroup)
+      this.#waiting = group === this.#waiting ? [] : this.#waiting.slice(maxGroup)
+      this.#underWay += 1
+      void this.#commit(group).then(() => {
+        this.#underWay -= 1
+        this.#send()
+        if (this.#isIdle) for (const resolve of this.#idle.splice(0)) resolve()
+      })
+    }
+  }
+
+  /** Never rejects. */
+  async #commit(group: readonly Waiting<Op>[]): Promise<void> {
     const startedMs = performance.now()
     try {
       const results = await this.#options.commit(group.map(({ op }) => op))

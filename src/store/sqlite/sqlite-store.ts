@@ -24,6 +24,8 @@ import type { Operation, Reply, Request, Result } from './operations.ts'
 import { type Cell, GONE, pushNewJob, readClaimedJob, STALE } from './wire.ts'
 
 const MAX_GROUP = 1024
+/** Groups on their way: the thread commits together what has come while it was committing. */
+const IN_FLIGHT = 8
 const FILL_STEP = 5000
 
 export interface SqliteStoreOptions {
@@ -69,19 +71,23 @@ class SqliteStore implements Store {
     this.#nowMs = nowMs
     this.#writes = new GroupCommit({
       commit: (ops) => this.#send('write', ops),
+      inFlight: IN_FLIGHT,
       maxGroup: MAX_GROUP,
       maxQueued,
       ...(onCommit && { onCommit }),
     })
     this.#reads = new GroupCommit({
       commit: (ops) => this.#send('read', ops),
+      inFlight: IN_FLIGHT,
       maxGroup: MAX_GROUP,
       maxQueued: Number.POSITIVE_INFINITY,
     })
-    thread.on('message', ({ id, results }: Reply) => {
-      const waiting = this.#replies.get(id)
-      this.#replies.delete(id)
-      waiting?.resolve(results.map(toOpResult))
+    thread.on('message', (replies: readonly Reply[]) => {
+      for (const { id, results } of replies) {
+        const waiting = this.#replies.get(id)
+        this.#replies.delete(id)
+        waiting?.resolve(results.map(toOpResult))
+      }
     })
     const fatal = (error: Error) => {
       for (const { reject } of this.#replies.values()) reject(error)

@@ -3,17 +3,19 @@
  * groups of operations, a group of writes in one transaction.
  */
 import type { DatabaseSync } from 'node:sqlite'
-import { parentPort, workerData } from 'node:worker_threads'
+import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { SqliteAccounts } from './accounts.ts'
 import { SqliteCallbacks } from './callbacks.ts'
 import { SqliteExpiry } from './expiry.ts'
 import { DatabaseFileError, lockForServing, migrate, openFile } from './file.ts'
 import { SqliteJobs } from './jobs.ts'
-import type { Operation, Request, Result } from './operations.ts'
+import type { Operation, Reply, Request, Result } from './operations.ts'
 import { SqliteReading } from './reading.ts'
 
 /** SQLite's primary result codes that may pass: busy, locked, no memory, read-only, I/O, full, cannot open. */
 const PASSING_CODES: readonly number[] = [5, 6, 7, 8, 10, 13, 14]
+
+const MESSAGES_AT_ONCE = 16
 
 class StorageThread {
   readonly #db: DatabaseSync
@@ -36,8 +38,16 @@ class StorageThread {
     this.#callbacks = new SqliteCallbacks(this.#db)
   }
 
-  answer({ kind, ops }: Request): Result[] {
-    return kind === 'read' ? ops.map((op) => this.#alone(op)) : this.#commit(ops)
+  /** Answers requests that came while another was being answered: all their writes in one transaction. */
+  answer(requests: readonly Request[]): Reply[] {
+    const writes = requests.filter(({ kind }) => kind === 'write')
+    const results = this.#commit(writes.flatMap(({ ops }) => ops))
+    let at = 0
+    return requests.map(({ id, kind, ops }) => {
+      if (kind === 'read') return { id, results: ops.map((op) => this.#alone(op)) }
+      at += ops.length
+      return { id, results: results.slice(at - ops.length, at) }
+    })
   }
 
   close(): void {
@@ -46,6 +56,7 @@ class StorageThread {
   }
 
   #commit(ops: readonly Operation[]): Result[] {
+    if (ops.length === 0) return []
     try {
       this.#db.exec('begin immediate')
       const results = ops.map((op) => ({ value: this.#run(op) }))
@@ -141,8 +152,19 @@ function failure(error: unknown): Result {
   return { failed, unavailable: PASSING_CODES.includes(code) }
 }
 
+type Message = Request | 'close'
+
+/** What has come since, up to a bound, so that one transaction stays short. */
+function* waitingMessages(port: MessagePort): Generator<Message> {
+  for (let count = 1; count < MESSAGES_AT_ONCE; count++) {
+    const next = receiveMessageOnPort(port)
+    if (!next) return
+    yield next.message as Message
+  }
+}
+
 /** Started as a thread: says `ready`, or why not, then answers requests until it is told to close. */
-function serve(port: NonNullable<typeof parentPort>): void {
+function serve(port: MessagePort): void {
   let thread: StorageThread
   try {
     thread = new StorageThread(String(workerData.path))
@@ -151,12 +173,13 @@ function serve(port: NonNullable<typeof parentPort>): void {
     port.postMessage({ notReady: error instanceof Error ? error.message : String(error), mend })
     return
   }
-  port.on('message', (message: Request | 'close') => {
-    if (message === 'close') {
+  port.on('message', (first: Message) => {
+    const messages = [first, ...waitingMessages(port)]
+    const requests = messages.filter((message) => message !== 'close')
+    if (requests.length > 0) port.postMessage(thread.answer(requests))
+    if (messages.includes('close')) {
       thread.close()
       port.close()
-    } else {
-      port.postMessage({ id: message.id, results: thread.answer(message) })
     }
   })
   port.postMessage('ready')
