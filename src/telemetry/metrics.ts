@@ -123,13 +123,13 @@ export class Metrics {
   #watchQueue({ depth, nowMs }: Gauges): void {
     const registers = [this.#registry]
     /** Each reads for itself: gauges are collected side by side, so none may count on another's turn. */
-    const gauge = (name: string, help: string, valueOf: (depth: Depth) => number) =>
+    const gauge = (name: string, help: string, read: (depth: Depth) => number) =>
       new Gauge({
         name: `parley_${name}`,
         help,
         registers,
         async collect() {
-          this.set(valueOf(await depth()))
+          this.set(read(await depth()))
         },
       })
     gauge('queue_jobs', 'Jobs that wait to be claimed.', ({ waiting }) => waiting)
