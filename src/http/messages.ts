@@ -64,33 +64,58 @@ async function createAndWait(
   reply: FastifyReply,
   options: MessageRoutes,
 ): Promise<FastifyReply> {
-  const { creation } = options
+  const { jobId, wait, repeated } = await create(request, options)
+  request.jobIds = [jobId]
+  if (repeated) {
+    const timeoutMs = timeoutMsOf(request)
+    return sendEnd(
+      request,
+      reply,
+      jobId,
+      await endOfRepeated(request, reply, jobId, timeoutMs, options),
+      options,
+    )
+  }
+  if (!wait) return sendTimedOut(reply, jobId)
+  return sendEnd(request, reply, jobId, await endOf(wait, reply), options)
+}
+
+interface Created {
+  readonly jobId: string
+  /** Null when waiting is not possible. */
+  readonly wait: Wait | null
+  /** The job is that of an earlier request with the same Idempotency-Key. */
+  readonly repeated: boolean
+}
+
+/** A function of its own, so that what it needs of the job is not held for as long as the caller waits. */
+async function create(
+  request: FastifyRequest<{ Body: SingleCreate }>,
+  { creation, waiters }: MessageRoutes,
+): Promise<Created> {
   const elements = elementsOf(request)
   const idempotency = creation.idempotencyOf(request, elements)
   const [job] = await creation.admit(elements, request.caller, true)
   if (!job) throw new Error('admission lost the job')
-  const timeoutMs = (request.body.timeout ?? TIMEOUT_S.default) * 1000
-  const wait = options.waiters.wait(job.id, timeoutMs)
+  const wait = waiters.wait(job.id, timeoutMsOf(request))
   try {
     const accepted = await creation.accept([job], idempotency, wait !== null)
-    if (accepted.kind === 'repeated') {
-      wait?.leave()
-      const [jobId = job.id] = accepted.jobIds
-      const end = await endOfRepeated(request, reply, jobId, timeoutMs, options)
-      return await sendEnd(request, reply, jobId, end, options)
-    }
+    if (accepted.kind === 'accepted') return { jobId: job.id, wait, repeated: false }
+    wait?.leave()
+    return { jobId: accepted.jobIds[0] ?? job.id, wait: null, repeated: true }
   } catch (error) {
     wait?.leave()
     throw error
   }
-  request.jobIds = [job.id]
-  if (!wait) return sendTimedOut(reply, job.id)
-  return sendEnd(request, reply, job.id, await endOf(wait, reply), options)
+}
+
+function timeoutMsOf({ body }: FastifyRequest<{ Body: SingleCreate }>): number {
+  return (body.timeout ?? TIMEOUT_S.default) * 1000
 }
 
 /** Who hangs up is not waited for; the job goes on and stays readable. */
 async function endOf({ end, leave }: Wait, reply: FastifyReply): Promise<WaitEnd> {
-  reply.raw.once('close', leave)
+  reply.raw.on('close', leave)
   const how = await end
   reply.raw.off('close', leave)
   return how
@@ -104,7 +129,6 @@ async function endOfRepeated(
   timeoutMs: number,
   options: MessageRoutes,
 ): Promise<WaitEnd> {
-  request.jobIds = [jobId]
   const wait = options.waiters.wait(jobId, timeoutMs)
   const view = await readJob(request, jobId, options)
   if (view && view.status !== 'completed' && view.status !== 'failed') {

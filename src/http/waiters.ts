@@ -1,4 +1,7 @@
-/** The single creates that wait for their job on this node. */
+/**
+ * The single creates that wait for their job on this node. There may be tens of thousands, so a wait is one small object
+ * with one function.
+ */
 import type { Clock } from '../clock.ts'
 import type { JobView } from '../job/view.ts'
 
@@ -7,18 +10,40 @@ export type WaitEnd =
   | { readonly kind: 'settled'; readonly view: JobView; readonly cacheHit: boolean }
   | { readonly kind: 'timeout' | 'stopping' | 'vanished' }
 
-export interface Wait {
+export class Wait {
+  readonly jobId: string
   readonly end: Promise<WaitEnd>
-  /** Waits no longer; the end is then `timeout`. */
+  /** Ends the wait as if its time had passed. */
   readonly leave: () => void
+  /** Another wait for the same job: a repeated request. */
+  next: Wait | null = null
+  #resolve: (end: WaitEnd) => void = () => {}
+  readonly #cancelTimer: () => void
+
+  constructor(jobId: string, clock: Clock, ms: number, onLeave: (wait: Wait) => void) {
+    this.jobId = jobId
+    this.end = new Promise((resolve) => {
+      this.#resolve = resolve
+    })
+    this.leave = () => {
+      onLeave(this)
+      this.finish({ kind: 'timeout' })
+    }
+    this.#cancelTimer = clock.after(ms, this.leave)
+  }
+
+  finish(end: WaitEnd): void {
+    this.#cancelTimer()
+    this.#resolve(end)
+  }
 }
 
-type End = (end: WaitEnd) => void
-
 export class Waiters {
-  readonly #waiting = new Map<string, Set<End>>()
+  /** The latest wait for each job; earlier ones hang on it. */
+  readonly #waiting = new Map<string, Wait>()
   readonly #clock: Clock
   readonly #max: number
+  readonly #onLeave = (wait: Wait) => this.#remove(wait)
   #count = 0
   #stopping = false
 
@@ -37,50 +62,49 @@ export class Waiters {
    */
   wait(jobId: string, ms: number): Wait | null {
     if (this.#stopping || this.#count >= this.#max) return null
-    let leave = () => {}
-    const end = new Promise<WaitEnd>((resolve) => {
-      const cancel = this.#clock.after(ms, () => finish({ kind: 'timeout' }))
-      const finish: End = (how) => {
-        cancel()
-        this.#remove(jobId, finish)
-        resolve(how)
-      }
-      this.#add(jobId, finish)
-      leave = () => finish({ kind: 'timeout' })
-    })
-    return { end, leave }
+    const wait = new Wait(jobId, this.#clock, ms, this.#onLeave)
+    wait.next = this.#waiting.get(jobId) ?? null
+    this.#waiting.set(jobId, wait)
+    this.#count += 1
+    return wait
   }
 
   settled(view: JobView, cacheHit: boolean): void {
-    this.#end(view.id, { kind: 'settled', view, cacheHit })
+    this.#endAll(view.id, { kind: 'settled', view, cacheHit })
   }
 
   vanished(jobId: string): void {
-    this.#end(jobId, { kind: 'vanished' })
+    this.#endAll(jobId, { kind: 'vanished' })
   }
 
   /** Ends every wait, and lets no new one begin. */
   stop(): void {
     this.#stopping = true
-    for (const jobId of [...this.#waiting.keys()]) this.#end(jobId, { kind: 'stopping' })
+    for (const jobId of [...this.#waiting.keys()]) this.#endAll(jobId, { kind: 'stopping' })
   }
 
-  #end(jobId: string, end: WaitEnd): void {
-    const waiting = this.#waiting.get(jobId)
-    if (waiting) for (const finish of [...waiting]) finish(end)
+  #endAll(jobId: string, end: WaitEnd): void {
+    let wait = this.#waiting.get(jobId) ?? null
+    this.#waiting.delete(jobId)
+    for (; wait; wait = wait.next) {
+      this.#count -= 1
+      wait.finish(end)
+    }
   }
 
-  #add(jobId: string, finish: End): void {
-    const waiting = this.#waiting.get(jobId)
-    if (waiting) waiting.add(finish)
-    else this.#waiting.set(jobId, new Set([finish]))
-    this.#count += 1
-  }
-
-  #remove(jobId: string, finish: End): void {
-    const waiting = this.#waiting.get(jobId)
-    if (!waiting?.delete(finish)) return
-    this.#count -= 1
-    if (waiting.size === 0) this.#waiting.delete(jobId)
+  /** Does nothing for a wait that has ended. */
+  #remove(gone: Wait): void {
+    const latest = this.#waiting.get(gone.jobId) ?? null
+    if (latest === gone) {
+      if (gone.next) this.#waiting.set(gone.jobId, gone.next)
+      else this.#waiting.delete(gone.jobId)
+      this.#count -= 1
+      return
+    }
+    for (let wait = latest; wait; wait = wait.next) {
+      if (wait.next !== gone) continue
+      wait.next = gone.next
+      this.#count -= 1
+    }
   }
 }
