@@ -1,0 +1,86 @@
+/** What every answer must look like (SPEC §2.6 and §7). */
+import assert from 'node:assert/strict'
+import type { Answer } from '../parley.ts'
+
+const JSON_TYPE = 'application/json; charset=utf-8'
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
+
+export interface Refusal {
+  readonly message: string
+  readonly details: string | undefined
+}
+
+/** Asserts a refusal with this status in the one shape of errors; returns its words. */
+export function refused(answer: Answer, status: number): Refusal {
+  assert.equal(answer.status, status, answer.text)
+  assert.equal(answer.headers.get('content-type'), JSON_TYPE)
+  assert.ok(answer.headers.get('x-request-id'), 'there is no x-request-id')
+  const { success, message, details, ...rest } = answer.body
+  assert.equal(success, false)
+  assert.equal(typeof message, 'string')
+  assert.notEqual(message, '')
+  assert.ok(['string', 'undefined'].includes(typeof details))
+  assert.deepEqual(rest, {})
+  return { message, details }
+}
+
+/** Asserts 400 for parameters, and exactly these details. */
+export function invalid(answer: Answer, details: string | RegExp): void {
+  const refusal = refused(answer, 400)
+  assert.equal(refusal.message, 'Invalid parameters.')
+  if (typeof details === 'string') assert.equal(refusal.details, details)
+  else assert.match(refusal.details ?? '', details)
+}
+
+/** Asserts a success with this status in the envelope; returns its data. */
+export function granted(answer: Answer, status: number): Answer['body'] {
+  assert.equal(answer.status, status, answer.text)
+  assert.equal(answer.headers.get('content-type'), JSON_TYPE)
+  assert.ok(answer.headers.get('x-request-id'), 'there is no x-request-id')
+  const { success, message, data, ...rest } = answer.body
+  assert.equal(success, true)
+  assert.equal(typeof message, 'string')
+  assert.notEqual(message, '')
+  assert.deepEqual(rest, {})
+  return data
+}
+
+/** Asserts the answer of a batch create; returns the identifiers. */
+export function enqueued(answer: Answer, count: number): string[] {
+  const { job_ids: ids, ...rest } = granted(answer, 202)
+  assert.deepEqual(rest, {})
+  assert.equal(new Set(ids).size, count)
+  for (const id of ids) assert.match(id, UUID)
+  return ids
+}
+
+/** Asserts a single create whose wait ended; returns the identifier. */
+export function timedOut(answer: Answer): string {
+  const data = granted(answer, 202)
+  assert.deepEqual(data, { status: 'timeout', job_id: data.job_id })
+  assert.match(data.job_id, UUID)
+  return data.job_id
+}
+
+/** Asserts that a single create or a read shows a completed job; returns its `response_content`. */
+export function completed(answer: Answer): Answer['body'] {
+  const { status, job_id, created_at, result, error, ...rest } = granted(answer, 200)
+  assert.equal(status, 'completed', answer.text)
+  assert.match(job_id, UUID)
+  assert.ok(Number.isInteger(created_at))
+  assert.deepEqual(Object.keys(result), ['response_content'])
+  assert.equal(error, null)
+  assert.deepEqual(rest, {})
+  return result.response_content
+}
+
+/** Asserts that a single create or a read shows a failed job; returns its `error`. */
+export function failed(answer: Answer): Answer['body'] {
+  const { status, job_id, created_at, result, error, ...rest } = granted(answer, 200)
+  assert.equal(status, 'failed', answer.text)
+  assert.match(job_id, UUID)
+  assert.ok(Number.isInteger(created_at))
+  assert.equal(result, null)
+  assert.deepEqual(rest, {})
+  return error
+}

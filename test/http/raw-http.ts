@@ -1,0 +1,71 @@
+/** HTTP by hand over a socket, for requests that no client would send, or not in one piece. */
+import { connect } from 'node:net'
+import type { Answer, Parley } from '../parley.ts'
+
+export interface Line {
+  send(data: string | Uint8Array): void
+  /** Resolves with all that came so far as soon as it matches. */
+  until(pattern: RegExp): Promise<string>
+  /** Resolves with all that came when the other side has closed the connection. */
+  readonly closed: Promise<string>
+  /** Hangs up. */
+  hangUp(): void
+}
+
+export function openLine({ url }: Pick<Parley, 'url'>): Line {
+  const { hostname, port } = new URL(url)
+  const socket = connect(Number(port), hostname)
+  let came = ''
+  const watchers = new Set<() => void>()
+  socket.setEncoding('utf8')
+  socket.on('data', (text: string) => {
+    came += text
+    for (const watcher of watchers) watcher()
+  })
+  // A reset is one way for the other side to close.
+  socket.on('error', () => {})
+  const closed = new Promise<string>((resolve) => {
+    socket.once('close', () => resolve(came))
+  })
+  return {
+    send: (data) => void socket.write(data),
+    until: (pattern) =>
+      new Promise((resolve) => {
+        const watcher = () => {
+          if (!pattern.test(came)) return
+          watchers.delete(watcher)
+          resolve(came)
+        }
+        watchers.add(watcher)
+        watcher()
+      }),
+    closed,
+    hangUp: () => void socket.destroy(),
+  }
+}
+
+/** Sends these bytes and nothing more; resolves with the answer once the server has closed the connection. */
+export async function talk(parley: Pick<Parley, 'url'>, data: string | Uint8Array): Promise<Answer> {
+  const line = openLine(parley)
+  line.send(data)
+  return readAnswer(await line.closed)
+}
+
+/** The last answer in what came, which must be its end. */
+export function readAnswer(came: string): Answer {
+  const text = came.slice(came.lastIndexOf('\r\n\r\n') + 4)
+  const head = came.slice(came.lastIndexOf('HTTP/1.1 '), came.lastIndexOf('\r\n\r\n'))
+  const [statusLine = '', ...lines] = head.split('\r\n')
+  const headers = new Headers(
+    lines.map((line): [string, string] => {
+      const colon = line.indexOf(':')
+      return [line.slice(0, colon), line.slice(colon + 1).trim()]
+    }),
+  )
+  return {
+    status: Number(statusLine.split(' ')[1]),
+    headers,
+    text,
+    body: text === '' ? undefined : JSON.parse(text),
+  }
+}
