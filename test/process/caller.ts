@@ -1,0 +1,101 @@
+/** A caller of a Parley in another process, with a key and connections of its own. */
+import { Agent, request } from 'undici'
+
+/** The fields of every answer's body; which are there, the specification says. */
+export interface Body {
+  readonly success: boolean
+  readonly message: string
+  readonly details?: string
+  readonly data?: Data
+}
+
+export interface Data {
+  readonly status?: string
+  readonly job_id?: string
+  readonly job_ids?: readonly string[]
+  readonly created_at?: number
+  readonly result?: { readonly response_content: unknown } | null
+  readonly error?: { readonly code: string; readonly message: string } | null
+}
+
+export interface Reply {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  readonly text: string
+  readonly body: Body
+}
+
+export class Caller {
+  readonly #url: string
+  readonly #key: string
+  readonly #agent = new Agent()
+
+  constructor(url: string, key: string) {
+    this.#url = url
+    this.#key = key
+  }
+
+  /** A single create of one user message. */
+  single(content: string, over: object = {}): Promise<Reply> {
+    return this.send('/api/v1/messages', { ...jobOf(content), ...over })
+  }
+
+  /** A batch of one job a content. */
+  batch(contents: readonly string[]): Promise<Reply> {
+    return this.send('/api/v1/messages/batches', contents.map(jobOf))
+  }
+
+  read(jobId: string): Promise<Reply> {
+    return this.send(`/api/v1/messages/${jobId}`)
+  }
+
+  /** Reads until the job is in a final state. */
+  async ended(jobId: string): Promise<Reply> {
+    for (;;) {
+      const reply = await this.read(jobId)
+      if (reply.status !== 200) throw new Error(`a read of ${jobId} gave ${reply.status}: ${reply.text}`)
+      if (isFinal(reply)) return reply
+    }
+  }
+
+  async send(path: string, body?: unknown): Promise<Reply> {
+    const answer = await request(this.#url + path, {
+      dispatcher: this.#agent,
+      method: body === undefined ? 'GET' : 'POST',
+      headers: { 'x-api-key': this.#key, ...(body !== undefined && { 'content-type': 'application/json' }) },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    })
+    const text = await answer.body.text()
+    return { status: answer.statusCode, headers: answer.headers, text, body: parsed(text) }
+  }
+
+  async close(): Promise<void> {
+    await this.#agent.destroy()
+  }
+}
+
+export function isFinal({ body }: Reply): boolean {
+  return body.data?.status === 'completed' || body.data?.status === 'failed'
+}
+
+/** The ids that an answer to either create promises. */
+export function idsOf({ body }: Reply): readonly string[] {
+  const { job_id: one, job_ids: many } = body.data ?? {}
+  return many ?? (one === undefined ? [] : [one])
+}
+
+function jobOf(content: string) {
+  return {
+    model: 'gpt-5-mini',
+    response_format: { format: 'text' },
+    messages: [{ role: 'user', content }],
+  }
+}
+
+function parsed(text: string): Body {
+  try {
+    return JSON.parse(text) as Body
+  } catch {
+    return { success: false, message: `not JSON: ${text}` }
+  }
+}

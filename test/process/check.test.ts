@@ -1,0 +1,107 @@
+/** `parley check`: right configurations pass, wrong ones are told with the path of the setting, and nothing is served. */
+import assert from 'node:assert/strict'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import test, { type TestContext } from 'node:test'
+import { installation } from './server-process.ts'
+
+const timeout = 60_000
+
+/** Answers every request with one status, and tells what it was asked. */
+async function upstreamAnswering(t: TestContext, status: number) {
+  const asked: string[] = []
+  const server = createServer((request, response) => {
+    asked.push(`${request.method} ${request.url} ${request.headers.authorization ?? 'without a key'}`)
+    response.writeHead(status).end('{}')
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.after(() => server.close())
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`, asked }
+}
+
+test('without a configuration all is well, and the simulator is named', { timeout }, async (t) => {
+  const place = await installation(t)
+  const { code, stdout, stderr } = await place.parley(['check'])
+  assert.deepEqual([code, stderr], [0, ''])
+  assert.match(stdout, /simulator/)
+  assert.match(stdout, /parley\.config\.json/, 'it says which file was read')
+  assert.ok(!/WRONG/.test(stdout), stdout)
+})
+
+test('an upstream that answers passes, and is asked with its key', { timeout }, async (t) => {
+  const upstream = await upstreamAnswering(t, 200)
+  const place = await installation(t, { upstream: upstream.url })
+  const { code, stdout } = await place.parley(['check'], { env: { OPENAI_API_KEY: 'sk-canary' } })
+  assert.equal(code, 0, stdout)
+  assert.deepEqual(upstream.asked, ['GET /v1/models Bearer sk-canary'])
+  assert.ok(!stdout.includes('sk-canary'), 'a key is never printed')
+})
+
+const key = { OPENAI_API_KEY: 'sk-canary' }
+
+for (const [status, says] of [
+  [401, /WRONG upstream openai: refuses the key \(401\)/],
+  [403, /WRONG upstream openai: refuses the key \(403\)/],
+  [500, /WRONG upstream openai: .*500/],
+] as const) {
+  test(`an upstream that answers ${status} is wrong`, { timeout }, async (t) => {
+    const place = await installation(t, { upstream: (await upstreamAnswering(t, status)).url })
+    const { code, stdout } = await place.parley(['check'], { env: key })
+    assert.equal(code, 1)
+    assert.match(stdout, says)
+    assert.match(stdout, /^ok +database/m, 'the rest is checked all the same')
+  })
+}
+
+test('an upstream that cannot be reached is wrong', { timeout }, async (t) => {
+  // Nothing can ever listen on port 1 of this address.
+  const place = await installation(t, { upstream: 'http://127.0.0.1:1/v1' })
+  const { code, stdout } = await place.parley(['check'])
+  assert.equal(code, 1)
+  assert.match(stdout, /WRONG upstream openai: cannot be reached: .*ECONNREFUSED/)
+})
+
+const wrong: readonly { why: string; settings: object; env?: Record<string, string>; says: RegExp }[] = [
+  {
+    why: 'an unknown key',
+    settings: { jobs: { concurency: 3 } },
+    says: /jobs\.concurency: there is no such setting/,
+  },
+  {
+    why: 'a bad value',
+    settings: { jobs: { concurrency: 'many' } },
+    says: /jobs\.concurrency: must be integer/,
+  },
+  {
+    why: 'an unknown upstream',
+    settings: { models: { 'gpt-5': { targets: [{ upstream: 'azure', model: 'x' }] } } },
+    says: /models\.gpt-5\.targets: there is no upstream azure/,
+  },
+  {
+    why: 'a key variable that is not set',
+    settings: { upstreams: { openai: { api_key_env: 'MY_KEY' } } },
+    says: /upstreams\.openai\.api_key_env: the environment variable MY_KEY is not set/,
+  },
+  { why: 'a bad level', settings: {}, env: { LOG_LEVEL: 'loud' }, says: /LOG_LEVEL: must be one of/ },
+]
+
+for (const { why, settings, env, says } of wrong) {
+  test(`check and serve tell ${why}, with its path`, { timeout }, async (t) => {
+    const place = await installation(t, { settings: settings as Record<string, unknown> })
+    const checked = await place.parley(['check'], { ...(env && { env }) })
+    assert.equal(checked.code, 1)
+    assert.match(checked.stdout, says)
+    assert.match(checked.stdout, /^WRONG configuration/m)
+    const served = await place.parley(['serve'], { ...(env && { env }) })
+    assert.deepEqual([served.code, served.stdout], [1, ''])
+    assert.match(served.stderr, says)
+  })
+}
+
+test('check passes beside a running server', { timeout }, async (t) => {
+  const place = await installation(t)
+  const server = await place.start()
+  const { code, stdout } = await place.parley(['check'])
+  assert.equal(code, 0, stdout)
+  assert.equal((await server.caller(await server.firstKey()).single('Hello')).status, 200)
+})

@@ -1,0 +1,236 @@
+/** The command line as people and scripts run it: what it prints where, its exit codes, and its effect on a server. */
+import assert from 'node:assert/strict'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import test from 'node:test'
+import type { Caller, Reply } from './caller.ts'
+import { type Ended, type Installation, installation } from './server-process.ts'
+
+const timeout = 60_000
+/** P16: what a command changed, a running server knows by then. */
+const KNOWN_WITHIN_MS = 5000
+const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
+
+test('keys create prints the key and nothing else, and the key works', { timeout }, async (t) => {
+  const place = await installation(t)
+  const created = await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_pro'])
+  assert.deepEqual([created.code, created.stderr], [0, ''])
+  assert.match(created.stdout, /^prl_[0-9A-Za-z]{38}\n$/)
+  const again = await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_pro'])
+  assert.notEqual(again.stdout, created.stdout)
+
+  const server = await place.start()
+  assert.ok(!server.program.stdout.includes('prl_'), 'there is an account, so this is no first start')
+  for (const { stdout } of [created, again]) {
+    const answer = await server.caller(stdout.trim()).send('/api/v1/me')
+    assert.equal((answer.body.data as { tier?: string }).tier, 'user_pro')
+  }
+})
+
+test('keys list --json is an array of keys with times in Unix seconds', { timeout }, async (t) => {
+  const place = await installation(t)
+  assert.deepEqual(await listed(place), [])
+  const before = Math.floor(Date.now() / 1000)
+  await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_go', '--expires', '30'])
+  await place.parley(['keys', 'create', '--account', 'bob', '--tier', 'user_free'])
+  const [ada, bob, ...others] = await listed(place)
+  const names = ['id', 'account', 'tier', 'created_at', 'expires_at', 'revoked_at']
+  assert.deepEqual([Object.keys(ada ?? {}), Object.keys(bob ?? {}), others], [names, names, []])
+  assert.deepEqual([ada?.account, ada?.tier, bob?.account, bob?.tier], ['ada', 'user_go', 'bob', 'user_free'])
+  const createdAt = Number(ada?.created_at)
+  assert.ok(createdAt >= before && createdAt <= Date.now() / 1000, `created at ${createdAt}`)
+  assert.equal(ada?.expires_at, createdAt + 30 * 86_400)
+  assert.deepEqual([ada?.revoked_at, bob?.expires_at, bob?.revoked_at], [null, null, null])
+
+  assert.equal((await place.parley(['keys', 'revoke', ada?.id ?? ''])).code, 0)
+  const [revoked, kept] = await listed(place)
+  assert.ok(Number(revoked?.revoked_at) >= createdAt)
+  assert.equal(kept?.revoked_at, null)
+
+  const table = await place.parley(['keys', 'list'])
+  assert.deepEqual([table.code, table.stdout.trim().split('\n').length], [0, 3])
+  assert.match(table.stdout, /ada +user_go .*revoked/)
+})
+
+test('a key revoked beside a running server stops within 5 seconds', { timeout }, async (t) => {
+  const place = await installation(t)
+  const server = await place.start()
+  const kept = server.caller(await server.firstKey())
+  const made = await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_go'])
+  const revoked = server.caller(made.stdout.trim())
+  assert.equal((await revoked.read(NO_JOB)).status, 404, 'the new key works at once')
+  const id = (await listed(place)).find(({ account }) => account === 'ada')?.id ?? ''
+
+  const command = await place.parley(['keys', 'revoke', id])
+  assert.deepEqual([command.code, command.stderr], [0, ''])
+  await readUntil(revoked, ({ status }) => status === 401)
+  assert.equal((await revoked.single('Hello')).status, 401)
+  assert.equal((await kept.single('Hello')).status, 200)
+  assert.equal((await place.parley(['keys', 'revoke', id])).code, 0, 'revoking again is no error')
+})
+
+test('a key ends when --expires says so', { timeout }, async (t) => {
+  const place = await installation(t)
+  const server = await place.start()
+  const days = String(2 / 86_400)
+  const made = await place.parley([
+    'keys',
+    'create',
+    '--account',
+    'ada',
+    '--tier',
+    'user_go',
+    '--expires',
+    days,
+  ])
+  const caller = server.caller(made.stdout.trim())
+  assert.equal((await caller.read(NO_JOB)).status, 404)
+  await readUntil(caller, ({ status }) => status === 401)
+})
+
+test('accounts tier takes effect on a running server', { timeout }, async (t) => {
+  const place = await installation(t)
+  const server = await place.start()
+  const made = await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_free'])
+  const caller = server.caller(made.stdout.trim())
+  const three = ['one', 'two', 'three']
+  assert.equal((await caller.batch(three)).status, 403)
+  const command = await place.parley(['accounts', 'tier', 'ada', 'user_go'])
+  assert.deepEqual([command.code, command.stderr], [0, ''])
+  const deadline = Date.now() + KNOWN_WITHIN_MS
+  for (;;) {
+    const { status } = await caller.batch(three)
+    if (status === 202) break
+    assert.equal(status, 403)
+    assert.ok(Date.now() < deadline, 'the server does not know the tier yet')
+  }
+  assert.equal((await listed(place)).find(({ account }) => account === 'ada')?.tier, 'user_go')
+})
+
+test('accounts secret prints the secret alone; --rotate makes another', { timeout }, async (t) => {
+  const place = await installation(t)
+  await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_go'])
+  const secret = (...more: string[]) => place.parley(['accounts', 'secret', 'ada', ...more])
+  const first = await secret()
+  assert.deepEqual([first.code, first.stderr], [0, ''])
+  assert.match(first.stdout, /^whsec_[A-Za-z0-9+/]{32,}={0,2}\n$/)
+  assert.equal((await secret()).stdout, first.stdout)
+  const rotated = await secret('--rotate')
+  assert.match(rotated.stdout, /^whsec_\S+\n$/)
+  assert.notEqual(rotated.stdout, first.stdout)
+  assert.equal((await secret()).stdout, rotated.stdout)
+})
+
+test('migrate brings a database up to date, and says when there is nothing to do', { timeout }, async (t) => {
+  const place = await installation(t)
+  const first = await place.parley(['migrate'])
+  assert.deepEqual([first.code, first.stderr], [0, ''])
+  assert.match(first.stdout, /\d+ step/)
+  const second = await place.parley(['migrate'])
+  assert.deepEqual([second.code, second.stderr], [0, ''])
+  assert.ok(!/\d+ step/.test(second.stdout), second.stdout)
+})
+
+test('a database written by a newer Parley is refused by every command', { timeout }, async (t) => {
+  const place = await installation(t)
+  await place.parley(['migrate'])
+  const db = new DatabaseSync(place.database)
+  db.exec('pragma user_version = 9999')
+  db.close()
+  for (const args of [['serve'], ['migrate'], ['keys', 'list']]) {
+    refusedWith(await place.parley(args), /newer Parley/, args.join(' '))
+  }
+})
+
+test('--help and --version end with 0', { timeout }, async (t) => {
+  const place = await installation(t)
+  const help = await place.parley(['--help'])
+  assert.deepEqual([help.code, help.stderr], [0, ''])
+  for (const command of ['serve', 'check', 'migrate', 'keys', 'accounts']) {
+    assert.match(help.stdout, new RegExp(`^ +${command}\\b`, 'm'))
+  }
+  const create = await place.parley(['keys', 'create', '--help'])
+  assert.equal(create.code, 0)
+  assert.match(create.stdout, /--account .*\n.*--tier .*user_free.*\n(.*\n)*.*--expires/)
+  const version = await place.parley(['--version'])
+  assert.equal(version.code, 0)
+  assert.match(version.stdout, /^\d+\.\d+\.\d+\n$/)
+})
+
+const mistakes: readonly { args: string; env?: Record<string, string>; says: RegExp }[] = [
+  { args: 'keys create --tier user_go', says: /--account/ },
+  { args: 'keys create --account ada', says: /--tier/ },
+  { args: 'keys create --account ada --tier gold', says: /user_free, user_go, user_pro, user_max/ },
+  { args: 'keys create --account ../ada --tier user_go', says: /letters, digits/ },
+  { args: 'keys create --account eve --tier user_go', says: /parley accounts tier eve user_go/ },
+  { args: 'keys create --account ada --tier user_go --expires 0', says: /positive number/ },
+  { args: 'keys create --account ada --tier user_go --expires soon', says: /positive number/ },
+  { args: 'keys create --account ada --tier user_go --expires 1e12', says: /36500 at most/ },
+  { args: 'keys revoke key_none', says: /parley keys list/ },
+  { args: 'accounts secret nobody', says: /parley keys create --account nobody/ },
+  { args: 'accounts secret nobody --rotate', says: /parley keys create --account nobody/ },
+  { args: 'accounts tier nobody user_go', says: /parley keys create --account nobody/ },
+  { args: 'accounts tier eve gold', says: /user_free, user_go, user_pro, user_max/ },
+  { args: 'servve', says: /unknown command 'servve'\n\(Did you mean serve\?\)/ },
+  { args: 'serve --config none.json', says: /none\.json: there is no such configuration file/ },
+  { args: 'keys list --config none.json', says: /none\.json: there is no such configuration file/ },
+  { args: 'serve', env: { PARLEY_CONFIG: 'none.json' }, says: /none\.json: there is no such/ },
+  { args: 'serve', env: { PORT: 'http' }, says: /PORT: must be a number from 0 to 65535/ },
+  { args: 'serve', env: { LOG_LEVEL: 'loud' }, says: /LOG_LEVEL: must be one of .*debug/ },
+  { args: 'keys list', env: { DATABASE_URL: 'mysql://x' }, says: /database: must be .*sqlite:PATH/ },
+]
+
+test('mistakes are told on standard error, with the remedy and exit code 1', { timeout }, async (t) => {
+  const place = await installation(t)
+  await place.parley(['keys', 'create', '--account', 'eve', '--tier', 'user_free'])
+  for (const { args, env, says } of mistakes) {
+    await t.test(args + (env ? ` (${JSON.stringify(env)})` : ''), async () => {
+      refusedWith(await place.parley(args.split(' '), { ...(env && { env }) }), says, args)
+    })
+  }
+})
+
+test('a file that is no database, and one that cannot be made, are told without a stack', {
+  timeout,
+  todo: 'the errors of opening the file are not yet turned into words for its operator',
+}, async (t) => {
+  const place = await installation(t)
+  const text = join(place.folder, 'text.db')
+  await writeFile(text, 'This file is a text, and not a database at all.'.repeat(100))
+  for (const file of [text, join(text, 'below-a-file.db')]) {
+    for (const args of [['serve'], ['keys', 'list'], ['migrate']]) {
+      const ended = await place.parley(args, { env: { DATABASE_URL: `sqlite:${file}` } })
+      refusedWith(ended, /\.db/, args.join(' '))
+    }
+  }
+})
+
+function refusedWith({ code, stdout, stderr }: Ended, says: RegExp, what: string): void {
+  assert.equal(code, 1, `${what}: ${stderr}`)
+  assert.equal(stdout, '', what)
+  assert.match(stderr, says, what)
+  assert.ok(!/^\s+at .+:\d+/m.test(stderr), `${what} shows a stack: ${stderr}`)
+}
+
+interface ListedKey {
+  readonly id: string
+  readonly account: string
+  readonly tier: string
+  readonly created_at: number
+  readonly expires_at: number | null
+  readonly revoked_at: number | null
+}
+
+async function listed(place: Installation): Promise<ListedKey[]> {
+  const { code, stdout, stderr } = await place.parley(['keys', 'list', '--json'])
+  assert.deepEqual([code, stderr], [0, ''])
+  return JSON.parse(stdout) as ListedKey[]
+}
+
+async function readUntil(caller: Caller, accept: (reply: Reply) => boolean): Promise<void> {
+  const deadline = Date.now() + KNOWN_WITHIN_MS
+  while (!accept(await caller.read(NO_JOB))) {
+    assert.ok(Date.now() < deadline, `the server does not know after ${KNOWN_WITHIN_MS} ms`)
+  }
+}

@@ -1,0 +1,92 @@
+/**
+ * P12: no room for the database. The limit on the size of files that a process may write stands for the full disk, as
+ * it needs no rights and can be lifted while the server runs.
+ */
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import test from 'node:test'
+import { startModelServer } from '../model-server.ts'
+import { idsOf, type Reply } from './caller.ts'
+import { jobsByContent } from './rows.ts'
+import { installation, MAIN } from './server-process.ts'
+
+const timeout = 60_000
+/** In blocks of 512 bytes: 2 MiB. */
+const LIMIT_BLOCKS = 4096
+const CALLERS = 8
+const REFUSALS = 50
+const canLimit = spawnSync('sh', ['-c', `ulimit -S -f ${LIMIT_BLOCKS}`]).status === 0
+const canLift = spawnSync('prlimit', ['--version']).status === 0
+const skip = canLimit && canLift ? false : 'this system has no `ulimit -f` or no `prlimit`'
+
+test('a full disk gives 503 with Retry-After, no false acceptance, and recovers without a restart', {
+  timeout,
+  skip,
+}, async (t) => {
+  const models = await startModelServer({ keep: false })
+  t.after(() => models.close())
+  const place = await installation(t, { upstream: models.baseUrl })
+  const server = await place.startAs([
+    'sh',
+    '-c',
+    `ulimit -S -f ${LIMIT_BLOCKS}; exec "${process.execPath}" "${MAIN}" serve`,
+  ])
+  const caller = server.caller(await server.firstKey())
+
+  const accepted: { id: string; content: string }[] = []
+  const refused: string[] = []
+  const padding = 'x'.repeat(20_000)
+  let onFull = () => {}
+  const full = new Promise<void>((resolve) => {
+    onFull = resolve
+  })
+  const fill = async (name: string) => {
+    for (let asked = 0; refused.length < REFUSALS; asked++) {
+      const content = `${name}, request ${asked}: ${padding}`
+      const answer = await (asked % 2 === 0 ? caller.single(content) : caller.batch([content]))
+      if (answer.status === 503) {
+        assertUnavailable(answer)
+        refused.push(content)
+      } else {
+        assert.ok(answer.status === 200 || answer.status === 202, answer.text)
+        accepted.push({ id: idsOf(answer)[0] ?? '', content })
+      }
+    }
+    onFull()
+  }
+  const filling = Promise.all(Array.from({ length: CALLERS }, (_, index) => fill(`caller ${index}`)))
+  // A single create whose answer cannot be stored goes on waiting until there is room.
+  await Promise.race([full, filling])
+  // The write that it tries is small, and may find room a few times more.
+  while ((await fetch(`${server.url}/readyz`)).status !== 503);
+  assert.equal((await fetch(`${server.url}/healthz`)).status, 200)
+  const [first] = accepted
+  assert.ok(first && accepted.length > 10)
+  assert.equal((await caller.read(first.id)).status, 200, 'what is there can be read meanwhile')
+
+  const lifted = spawnSync('prlimit', ['--pid', String(server.program.pid), '--fsize=unlimited:'])
+  assert.equal(lifted.status, 0, String(lifted.stderr))
+  await filling
+  assert.equal((await caller.single('room again')).status, 200)
+  assert.equal((await fetch(`${server.url}/readyz`)).status, 200)
+  for (const { id, content } of accepted) {
+    const { body } = await caller.ended(id)
+    assert.equal(body.data?.result?.response_content, `echo: ${content}`)
+  }
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+
+  const stored = jobsByContent(place.database)
+  assert.deepEqual(
+    refused.filter((content) => stored.has(content)),
+    [],
+    'what was refused is not there',
+  )
+  assert.equal(stored.size, accepted.length + 1)
+  t.diagnostic(`${accepted.length} accepted, ${refused.length} refused`)
+})
+
+function assertUnavailable({ headers, body, text }: Reply): void {
+  assert.equal(body.success, false, text)
+  assert.equal(typeof body.message, 'string')
+  assert.ok(Number(headers['retry-after']) >= 1, `Retry-After: ${headers['retry-after']}`)
+}

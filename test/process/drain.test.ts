@@ -1,0 +1,123 @@
+/** P8: SIGTERM under load. Nothing accepted is lost, nobody who was accepted gets an error, and it takes 30 s at most. */
+import assert from 'node:assert/strict'
+import { connect } from 'node:net'
+import test from 'node:test'
+import { reply, startModelServer } from '../model-server.ts'
+import { type Caller, idsOf, type Reply } from './caller.ts'
+import { gauge } from './gauge.ts'
+import { installation } from './server-process.ts'
+
+const timeout = 60_000
+const DRAIN_WITHIN_MS = 30_000
+const CONCURRENCY = 8
+
+test('SIGTERM under load: waiters get their ids, and after a restart every accepted job completes', {
+  timeout,
+}, async (t) => {
+  const models = await startModelServer()
+  t.after(() => models.close())
+  // A job that dies with its node but once has spent its only attempt: being given back must not count.
+  const settings = { jobs: { concurrency: CONCURRENCY, drain_seconds: 1, max_attempts: 1 } }
+  const place = await installation(t, { upstream: models.baseUrl, settings })
+  const server = await place.start()
+  const key = await server.firstKey()
+  const caller = server.caller(key)
+
+  // All places taken: four jobs that end while the server drains, and four that cannot.
+  models.script = ({ text }) => (text.includes('never') ? () => {} : reply.stall())
+  const running = ['ends', 'never'].flatMap((kind) => [1, 2, 3, 4].map((n) => caller.single(`${kind} ${n}`)))
+  await models.received(CONCURRENCY)
+  const batch = await caller.batch(Array.from({ length: 20 }, (_, n) => `queued ${n}`))
+  assert.equal(batch.status, 202)
+  const queued = [1, 2, 3, 4].map((n) => caller.single(`queued single ${n}`))
+  await gauge(server.url, 'parley_waiters', running.length + queued.length)
+
+  // Callers who do not stop asking until nobody listens any more.
+  const busy = [1, 2, 3].map((n) => askUntilRefused(server.caller(key), `busy ${n}`))
+  await gauge(server.url, 'parley_waiters', running.length + queued.length + 1)
+  const toldAt = Date.now()
+  server.kill('SIGTERM')
+
+  const waited = await Promise.all([...running, ...queued])
+  for (const answer of waited) assertTimedOut(answer)
+  models.release()
+  assert.deepEqual(await server.exited, { code: 0, signal: null })
+  const tookMs = Date.now() - toldAt
+  assert.ok(tookMs <= DRAIN_WITHIN_MS, `the drain took ${tookMs} ms`)
+
+  const answers = [...waited, batch, ...(await Promise.all(busy)).flat()]
+  assert.deepEqual(
+    answers.filter(({ status }) => status !== 200 && status !== 202).map(({ text }) => text),
+    [],
+  )
+  const drained = models.requests.map(({ text }) => text)
+  models.script = () => undefined
+  const next = await place.start()
+  const again = next.caller(key)
+  const accepted = answers.flatMap(idsOf)
+  for (const id of accepted) {
+    const { body } = await again.ended(id)
+    assert.equal(body.data?.status, 'completed', JSON.stringify(body.data))
+  }
+  const calls = (words: string) => models.requests.filter(({ text }) => text.includes(words)).length
+  assert.deepEqual(
+    [1, 2, 3, 4].map((n) => calls(`ends ${n}`)),
+    [1, 1, 1, 1],
+    'what ended during the drain is not run again',
+  )
+  assert.deepEqual(
+    [1, 2, 3, 4].map((n) => calls(`never ${n}`)),
+    [2, 2, 2, 2],
+    'what could not end was given back and run once more',
+  )
+  t.diagnostic(
+    `${accepted.length} jobs accepted, ${drained.length} called before the end, drain ${tookMs} ms`,
+  )
+})
+
+const held = 'a request that never becomes whole holds up the stop for ever'
+
+for (const [what, sent, skip] of [
+  ['that have sent nothing', () => '', false],
+  ['in the middle of the headers', () => 'GET /healthz HTTP/1.1\r\nhost', held],
+  [
+    'in the middle of a body',
+    (key: string) =>
+      `POST /api/v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: ${key}\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{`,
+    held,
+  ],
+] as const) {
+  test(`connections ${what} do not hold up the drain`, { timeout, skip }, async (t) => {
+    const place = await installation(t)
+    const server = await place.start()
+    const { hostname, port } = new URL(server.url)
+    const socket = connect(Number(port), hostname)
+    t.after(() => socket.destroy())
+    await new Promise<void>((resolve) => socket.once('connect', resolve))
+    const key = await server.firstKey()
+    socket.write(sent(key))
+    // A request of somebody else, answered after: the server has seen the connection.
+    assert.equal((await server.caller(key).single('Hello')).status, 200)
+    const toldAt = Date.now()
+    assert.deepEqual(await server.stop(), { code: 0, signal: null })
+    assert.ok(Date.now() - toldAt <= DRAIN_WITHIN_MS, `the drain took ${Date.now() - toldAt} ms`)
+  })
+}
+
+/** Single creates, one after another, until the server no longer listens. */
+async function askUntilRefused(caller: Caller, name: string): Promise<Reply[]> {
+  const answers: Reply[] = []
+  for (;;) {
+    try {
+      answers.push(await caller.single(`${name}, request ${answers.length}`))
+    } catch (error) {
+      assert.match(String((error as { code?: string }).code), /ECONNREFUSED|ECONNRESET|UND_ERR_SOCKET/)
+      return answers
+    }
+  }
+}
+
+function assertTimedOut({ status, body }: Reply): void {
+  assert.deepEqual([status, body.success, body.data?.status], [202, true, 'timeout'])
+  assert.match(body.data?.job_id ?? '', /^[0-9a-f-]{36}$/)
+}

@@ -1,0 +1,167 @@
+/** What happens between `npm start` and the first answer, and what does not happen again. */
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import test from 'node:test'
+import { reply, startModelServer } from '../model-server.ts'
+import type { Body } from './caller.ts'
+import { gauge } from './gauge.ts'
+import { CLONE, installation, MAIN } from './server-process.ts'
+
+const timeout = 60_000
+const hasCurl = spawnSync('curl', ['--version']).status === 0
+
+test('the first start makes an account and prints its key; the second prints none', {
+  timeout,
+}, async (t) => {
+  const place = await installation(t)
+  const first = await place.start()
+  const key = await first.firstKey()
+  await first.program.line(/^curl .+\n/m)
+  assert.match(first.program.stdout, /listening on http:\/\/127\.0\.0\.1:\d+\n/)
+  assert.match(first.program.stdout, /simulator/, 'it says that no model is configured')
+  assert.equal((await first.caller(key).single('Hello')).status, 200)
+  assert.deepEqual(await first.stop(), { code: 0, signal: null })
+  assert.ok(!first.program.stderr.includes(key), 'the key is not in the log')
+
+  const listed = await place.parley(['keys', 'list', '--json'])
+  const [only, ...others] = JSON.parse(listed.stdout) as { account: string; tier: string }[]
+  assert.deepEqual([only?.account, only?.tier, others], ['default', 'user_max', []])
+
+  const second = await place.start()
+  assert.equal((await second.caller(key).single('Hello again')).status, 200)
+  await second.stop()
+  assert.ok(!second.program.stdout.includes('prl_'), second.program.stdout)
+  assert.ok(!second.program.stdout.includes('curl'))
+})
+
+test('at LOG_LEVEL silent it still says where it listens and what the key is, and logs nothing', {
+  timeout,
+}, async (t) => {
+  const place = await installation(t)
+  const server = await place.start({ env: { LOG_LEVEL: 'silent' } })
+  const key = await server.firstKey()
+  assert.equal((await server.caller(key).single('Hello')).status, 200)
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+  assert.equal(server.program.stderr, '')
+})
+
+test('with a model configured there is no word of the simulator', { timeout }, async (t) => {
+  const models = await startModelServer()
+  t.after(() => models.close())
+  const place = await installation(t, { upstream: models.baseUrl })
+  const server = await place.start()
+  const caller = server.caller(await server.firstKey())
+  const answer = await caller.single('Hello')
+  assert.equal(answer.body.data?.result?.response_content, 'echo: Hello')
+  await server.stop()
+  assert.ok(!/simulator/i.test(server.program.stdout))
+})
+
+test('the printed curl line works as pasted', { timeout }, async (t) => {
+  const place = await installation(t)
+  const server = await place.start()
+  const [line = ''] = await server.program.line(/^curl .+$/m)
+  const body = hasCurl ? await pastedIntoShell(line) : await sentByHand(line)
+  assert.equal(body.data?.status, 'completed')
+  assert.match(String(body.data?.result?.response_content), /Hello, Parley!/)
+
+  async function pastedIntoShell(command: string): Promise<Body> {
+    const shell = place.spawn(['sh', '-c', command], { cwd: '/' })
+    assert.deepEqual(await shell.exited, { code: 0, signal: null }, shell.stderr)
+    return JSON.parse(shell.stdout) as Body
+  }
+})
+
+/** Without curl: what the line would send. */
+async function sentByHand(line: string): Promise<Body> {
+  const url = /http:\S+/.exec(line)?.[0] ?? ''
+  const body = / -d '(.+)'$/.exec(line)?.[1] ?? ''
+  const headers = [...line.matchAll(/-H '([^:']+): ([^']+)'/g)].map(
+    ([, name = '', value = '']) => [name, value] as [string, string],
+  )
+  const response = await fetch(url, { method: 'POST', headers, body })
+  return (await response.json()) as Body
+}
+
+test('a first start that cannot listen keeps the key for the start that can', { timeout }, async (t) => {
+  const holder = await (await installation(t)).start()
+  const place = await installation(t)
+  const refused = await place.parley(['serve'], { env: { PORT: new URL(holder.url).port } })
+  assert.equal(refused.code, 1)
+  assert.ok(!refused.stdout.includes('prl_'))
+  const server = await place.start()
+  assert.equal((await server.caller(await server.firstKey()).single('Hello')).status, 200)
+})
+
+test('npm start serves; SIGTERM to npm, even twice, drains the server and frees the port', {
+  timeout,
+}, async (t) => {
+  const models = await startModelServer()
+  t.after(() => models.close())
+  models.script = () => reply.stall()
+  const place = await installation(t, { upstream: models.baseUrl })
+  const npm = await place.startAs(['npm', 'start'], {
+    cwd: CLONE,
+    env: { PARLEY_CONFIG: `${place.folder}/parley.config.json` },
+  })
+  const caller = npm.caller(await npm.firstKey())
+  const waiting = caller.single('Hello')
+  await models.received(1)
+
+  npm.kill('SIGTERM')
+  const answer = await waiting
+  assert.deepEqual([answer.status, answer.body.data?.status], [202, 'timeout'])
+  // npm may be gone by now; where it is not, it must not cut the drain short.
+  npm.kill('SIGTERM')
+  models.release()
+
+  // Everything that npm started has ended once its output is closed.
+  await npm.exited
+  const port = new URL(npm.url).port
+  const next = await place.start({ env: { PORT: port } })
+  assert.equal(new URL(next.url).port, port)
+  const read = await next.caller(await npm.firstKey()).read(answer.body.data?.job_id ?? '')
+  assert.equal(read.body.data?.status, 'completed', 'the job ended during the drain')
+})
+
+test('a server that npm started drains when its parent is gone', { timeout }, async (t) => {
+  const place = await installation(t)
+  const node = `"${process.execPath}" "${MAIN}"`
+  // The shell stays between, as it does where it does not replace itself by its last command.
+  const server = await place.startAs(['sh', '-c', `${node} serve; exit $?`], {
+    env: { npm_lifecycle_event: 'start' },
+  })
+  const caller = server.caller(await server.firstKey())
+  const waiting = caller.single('[[delay 2s]] Hello')
+  await gauge(server.url, 'parley_waiters', 1)
+  server.kill('SIGKILL')
+  const answer = await waiting
+  assert.deepEqual([answer.status, answer.body.data?.status], [202, 'timeout'])
+  await server.exited
+  assert.match(server.program.stderr, /npm, which started this server, has ended/)
+
+  const next = await place.start()
+  const read = await next.caller(await server.firstKey()).read(answer.body.data?.job_id ?? '')
+  assert.equal(read.body.data?.status, 'completed', 'the job ended during the drain')
+})
+
+test('signals that arrive again do not cut the drain short', { timeout }, async (t) => {
+  const models = await startModelServer()
+  t.after(() => models.close())
+  models.script = () => reply.stall()
+  const place = await installation(t, { upstream: models.baseUrl })
+  const server = await place.start()
+  const caller = server.caller(await server.firstKey())
+  const waiting = caller.single('Hello')
+  await models.received(1)
+  server.kill('SIGTERM')
+  const answer = await waiting
+  server.kill('SIGTERM')
+  server.kill('SIGINT')
+  models.release()
+  assert.deepEqual(await server.exited, { code: 0, signal: null })
+
+  const next = await place.start()
+  const read = await next.caller(await server.firstKey()).read(answer.body.data?.job_id ?? '')
+  assert.equal(read.body.data?.status, 'completed')
+})

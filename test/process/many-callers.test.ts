@@ -1,0 +1,43 @@
+/** 10,000 jobs by 200 callers at once, singly and in batches: all of them end, and soon. */
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { idsOf } from './caller.ts'
+import { installation } from './server-process.ts'
+
+const JOBS = 10_000
+const CALLERS = 200
+const BATCH = 10
+const WITHIN_MS = 20_000
+
+test(`${JOBS} jobs created by ${CALLERS} concurrent callers all end`, { timeout: 60_000 }, async (t) => {
+  const place = await installation(t)
+  const server = await place.start({ env: { LOG_LEVEL: 'warn' } })
+  const caller = server.caller(await server.firstKey())
+  const startedAt = Date.now()
+  const ids = new Set<string>()
+  const work = async (name: string) => {
+    const share = JOBS / CALLERS
+    // Four jobs of five singly, the rest in batches.
+    const singles = share * 0.8
+    const batched: string[] = []
+    for (let at = 0; at < singles; at++) {
+      const answer = await caller.single(`${name}, job ${at}`)
+      assert.equal(answer.body.data?.status, 'completed', answer.text)
+      for (const id of idsOf(answer)) ids.add(id)
+    }
+    for (let at = singles; at < share; at += BATCH) {
+      const answer = await caller.batch(Array.from({ length: BATCH }, (_, n) => `${name}, job ${at + n}`))
+      assert.equal(answer.status, 202, answer.text)
+      batched.push(...idsOf(answer))
+    }
+    for (const id of batched) {
+      ids.add(id)
+      assert.equal((await caller.ended(id)).body.data?.status, 'completed')
+    }
+  }
+  await Promise.all(Array.from({ length: CALLERS }, (_, index) => work(`caller ${index}`)))
+  const tookMs = Date.now() - startedAt
+  assert.equal(ids.size, JOBS)
+  assert.ok(tookMs <= WITHIN_MS, `it took ${tookMs} ms`)
+  t.diagnostic(`${JOBS} jobs in ${tookMs} ms`)
+})

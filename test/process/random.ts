@@ -1,0 +1,18 @@
+/** Random numbers that a printed seed gives again: PARLEY_TEST_SEED=… repeats a run's choices. */
+export class Random {
+  readonly seed: number
+  #state: number
+
+  constructor(seed = Number(process.env.PARLEY_TEST_SEED ?? Math.floor(Math.random() * 2 ** 32))) {
+    this.seed = seed
+    this.#state = seed
+  }
+
+  /** Whole, from 0 to `below`, that excluded (mulberry32). */
+  below(below: number): number {
+    this.#state = (this.#state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)
+    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * below)
+  }
+}

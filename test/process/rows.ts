@@ -1,0 +1,26 @@
+/** What a database file of a server that does not run holds, behind the back of the interface. */
+import { DatabaseSync } from 'node:sqlite'
+
+/** How many jobs there are for each content of a user message. */
+export function jobsByContent(file: string): Map<string, number> {
+  const counts = new Map<string, number>()
+  for (const { messages } of rows(file, 'select messages from jobs join requests using (seq)')) {
+    const content = (JSON.parse(String(messages)) as { content: string }[])[0]?.content ?? ''
+    counts.set(content, (counts.get(content) ?? 0) + 1)
+  }
+  return counts
+}
+
+export function jobsByStatus(file: string): Readonly<Record<string, number>> {
+  const found = rows(file, 'select status, count(*) as jobs from jobs group by status')
+  return Object.fromEntries(found.map(({ status, jobs }) => [String(status), Number(jobs)]))
+}
+
+function rows(file: string, sql: string): Record<string, unknown>[] {
+  const db = new DatabaseSync(file)
+  try {
+    return db.prepare(sql).all()
+  } finally {
+    db.close()
+  }
+}

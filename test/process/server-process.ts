@@ -1,0 +1,256 @@
+/**
+ * The real program, as processes: a folder with a configuration and a database, the servers started on it and the
+ * commands run in it. Whatever is still running when the test ends is killed, by its own id, and the folder removed.
+ *
+ * ```ts
+ * const place = await installation(t, { upstream: modelServer.baseUrl, settings: { jobs: { concurrency: 8 } } })
+ * const server = await place.start()
+ * const key = await server.firstKey()
+ * server.kill('SIGTERM')
+ * assert.deepEqual(await server.exited, { code: 0, signal: null })
+ * ```
+ */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { Caller } from './caller.ts'
+
+/** The clone, where `npm start` is to be run. */
+export const CLONE = fileURLToPath(new URL('../..', import.meta.url))
+export const MAIN = join(CLONE, 'src/main.ts')
+
+export interface InstallationOptions {
+  /** What `parley.config.json` says. Reads are not limited unless it says so. */
+  readonly settings?: Readonly<Record<string, unknown>>
+  /** The base URL of a model server for every model; without one the simulator answers. */
+  readonly upstream?: string
+}
+
+export interface ProgramOptions {
+  /** Beside what every program of an installation is given; undefined takes a variable away. */
+  readonly env?: Readonly<Record<string, string | undefined>>
+  readonly cwd?: string
+}
+
+export interface Exit {
+  readonly code: number | null
+  readonly signal: NodeJS.Signals | null
+}
+
+export interface Ended extends Exit {
+  readonly stdout: string
+  readonly stderr: string
+}
+
+export async function installation(t: TestContext, options: InstallationOptions = {}): Promise<Installation> {
+  const folder = await mkdtemp(join(tmpdir(), 'parley-process-'))
+  const place = new Installation(folder, options.upstream)
+  t.after(() => place.remove())
+  await place.configure(options.settings ?? {})
+  return place
+}
+
+export class Installation {
+  readonly folder: string
+  readonly database: string
+  readonly #upstream: string | undefined
+  readonly #programs: Program[] = []
+  readonly #callers: Caller[] = []
+
+  constructor(folder: string, upstream: string | undefined) {
+    this.folder = folder
+    this.database = join(folder, 'parley.db')
+    this.#upstream = upstream
+  }
+
+  /** Writes `parley.config.json`, which every program started from now on finds in its working directory. */
+  async configure(settings: Readonly<Record<string, unknown>>): Promise<void> {
+    const unlimited = { tiers: { user_max: { reads_per_minute: 1_000_000_000 } } }
+    await writeFile(join(this.folder, 'parley.config.json'), JSON.stringify({ ...unlimited, ...settings }))
+  }
+
+  /** Starts a server and resolves when it listens. */
+  async start(options: ProgramOptions = {}): Promise<Server> {
+    return this.startAs([process.execPath, MAIN, 'serve'], options)
+  }
+
+  /** Starts a server by a command of the test's own, such as npm or strace. */
+  async startAs(command: readonly string[], options: ProgramOptions = {}): Promise<Server> {
+    const program = this.spawn(command, options)
+    const [, url = ''] = await program.line(/listening on (http:\/\/\S+)\n/)
+    return new Server(program, url, (key) => this.#caller(url, key))
+  }
+
+  /** Runs `parley …` to its end. */
+  async parley(args: readonly string[], options: ProgramOptions = {}): Promise<Ended> {
+    const program = this.spawn([process.execPath, MAIN, ...args], options)
+    const exit = await program.exited
+    return { ...exit, stdout: program.stdout, stderr: program.stderr }
+  }
+
+  /** In a process group of its own, so that what the program starts in turn can be ended with it. */
+  spawn([command = '', ...args]: readonly string[], { env, cwd }: ProgramOptions = {}): Program {
+    const child = spawn(command, args, {
+      cwd: cwd ?? this.folder,
+      detached: true,
+      env: {
+        ...outerEnvironment(),
+        DATABASE_URL: `sqlite:${this.database}`,
+        PORT: '0',
+        ...(this.#upstream && { OPENAI_BASE_URL: this.#upstream }),
+        ...env,
+      },
+    })
+    const program = new Program(child)
+    this.#programs.push(program)
+    outlivedByNone(program)
+    return program
+  }
+
+  async remove(): Promise<void> {
+    for (const program of this.#programs) program.killGroup()
+    await Promise.all(this.#programs.map(({ exited }) => exited))
+    await Promise.all(this.#callers.map((caller) => caller.close()))
+    await rm(this.folder, { recursive: true, force: true })
+  }
+
+  #caller(url: string, key: string): Caller {
+    const caller = new Caller(url, key)
+    this.#callers.push(caller)
+    return caller
+  }
+}
+
+const living = new Set<Program>()
+
+/** Sees to it that the program ends with the tests, even if these are interrupted. */
+function outlivedByNone(program: Program): void {
+  if (living.size === 0 && process.listenerCount('exit', killLiving) === 0) {
+    process.on('exit', killLiving)
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1))
+  }
+  living.add(program)
+  void program.exited.then(() => living.delete(program))
+}
+
+function killLiving(): void {
+  for (const program of living) program.killGroup()
+}
+
+/** The environment of the tests without what would configure a Parley, or tell one that npm started it. */
+function outerEnvironment(): NodeJS.ProcessEnv {
+  const ours = /^(OPENAI_|PARLEY_|OTEL_|npm_|NODE_TEST_CONTEXT$|DATABASE_URL$|HOST$|PORT$|LOG_LEVEL$)/i
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !ours.test(name)))
+}
+
+/** A process and what it has said so far. */
+export class Program {
+  /** Once the process has ended and everything that it, or a process it started, had to say is read. */
+  readonly exited: Promise<Exit>
+  stdout = ''
+  stderr = ''
+  readonly #child: ChildProcess
+  readonly #watchers = new Set<() => void>()
+  #ended = false
+
+  constructor(child: ChildProcess) {
+    this.#child = child
+    child.stdout?.setEncoding('utf8').on('data', (text: string) => {
+      this.stdout += text
+      for (const look of this.#watchers) look()
+    })
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      this.stderr += text
+    })
+    this.exited = new Promise((resolve) => {
+      const end = (code: number | null, signal: NodeJS.Signals | null) => {
+        this.#ended = true
+        for (const look of this.#watchers) look()
+        resolve({ code, signal })
+      }
+      child.once('close', end)
+      // A program that cannot be started at all.
+      child.once('error', (error) => {
+        this.stderr += String(error)
+        end(null, null)
+      })
+    })
+  }
+
+  get pid(): number {
+    if (this.#child.pid === undefined) throw new Error('the program was not started')
+    return this.#child.pid
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    this.#child.kill(signal)
+  }
+
+  /** The process and all that it started. Nothing is left to kill where all of them have ended. */
+  killGroup(): void {
+    if (this.#ended || this.#child.pid === undefined) return
+    try {
+      process.kill(-this.#child.pid, 'SIGKILL')
+    } catch {
+      // Between the process's end and our hearing of it.
+    }
+  }
+
+  /** Resolves when standard output holds a match; rejects if the program ends without one. */
+  line(pattern: RegExp): Promise<RegExpExecArray> {
+    return new Promise((resolve, reject) => {
+      const look = () => {
+        const match = pattern.exec(this.stdout)
+        if (!match && !this.#ended) return
+        this.#watchers.delete(look)
+        if (match) resolve(match)
+        else reject(new Error(`it ended without saying ${pattern}: ${this.stdout}\n${this.stderr}`))
+      }
+      this.#watchers.add(look)
+      look()
+    })
+  }
+}
+
+/** A program that listens. */
+export class Server {
+  readonly url: string
+  readonly program: Program
+  readonly exited: Promise<Exit>
+  readonly #makeCaller: (key: string) => Caller
+
+  constructor(program: Program, url: string, makeCaller: (key: string) => Caller) {
+    this.program = program
+    this.exited = program.exited
+    this.url = url
+    this.#makeCaller = makeCaller
+  }
+
+  /** The key that the first start prints. */
+  async firstKey(): Promise<string> {
+    const [, key = ''] = await this.program.line(/^ {2}(prl_\w+)\n/m)
+    return key
+  }
+
+  caller(key: string): Caller {
+    return this.#makeCaller(key)
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    this.program.kill(signal)
+  }
+
+  /** SIGKILL, and nothing more until the process is gone. */
+  async crash(): Promise<void> {
+    this.kill('SIGKILL')
+    await this.exited
+  }
+
+  async stop(): Promise<Exit> {
+    this.kill('SIGTERM')
+    return this.exited
+  }
+}
