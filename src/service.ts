@@ -37,12 +37,28 @@ export interface Service {
   stop(): Promise<void>
 }
 
+/** Rejects with what the operator must mend; nothing is left open then. */
 export async function createService(options: ServiceOptions): Promise<Service> {
-  const { configuration, log, clock = systemClock, onFatal } = options
+  const { configuration, clock = systemClock, onFatal } = options
+  const metrics = new Metrics()
+  const store = await openTracedStore(configuration.settings, clock, metrics, onFatal)
+  try {
+    return await connect({ ...options, clock, metrics, store })
+  } catch (error) {
+    await store.close()
+    throw error
+  }
+}
+
+interface OpenedParts extends ServiceOptions {
+  readonly clock: Clock
+  readonly metrics: Metrics
+  readonly store: Store
+}
+
+async function connect({ configuration, log, clock, metrics, store }: OpenedParts): Promise<Service> {
   const { settings } = configuration
   const node = randomBytes(8).toString('hex')
-  const metrics = new Metrics()
-  const store = await openTracedStore(settings, clock, metrics, onFatal)
   const models = createRouter(configuration, clock, (call) => metrics.called(call))
   const router = isTracing() ? tracedRouter(models) : models
   const waiters = new Waiters(clock, settings.sync.max_waiters)

@@ -208,6 +208,14 @@ const faults: readonly { name: string; file?: unknown; env?: Environment; says: 
     says: [/^callbacks\.allow_networks: 10\.0\.0\.0\/40 is no network/],
   },
   {
+    name: 'a proxy that is no network, and an origin that is none',
+    file: {
+      trust_proxy: '10.0.0.0/8, proxy.example',
+      cors: { origins: ['*', 'https://ok.example', 'nonsense'] },
+    },
+    says: [/^trust_proxy: proxy\.example is no network/, /^cors\.origins: nonsense is no origin/],
+  },
+  {
     name: 'an upstream without its key',
     file: { upstreams: { openai: {} } },
     says: [/^upstreams\.openai\.api_key_env: the environment variable OPENAI_API_KEY is not set/],

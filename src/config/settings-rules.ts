@@ -18,7 +18,9 @@ export function settingsProblems(
     ...databaseProblems(settings.database),
     ...modelProblems(settings),
     ...tierProblems(settings),
-    ...networkProblems(settings.callbacks.allow_networks),
+    ...networkProblems('callbacks.allow_networks', settings.callbacks.allow_networks),
+    ...networkProblems('trust_proxy', proxiesOf(settings.trust_proxy)),
+    ...originProblems(settings.cors.origins),
   ]
   const { apiKeys, problems: keyProblems } = readKeys(settings, env, keyless)
   return { problems: [...problems, ...keyProblems], apiKeys }
@@ -52,9 +54,19 @@ function tierProblems({ tiers, models }: Settings): string[] {
   })
 }
 
-function networkProblems(list: readonly string[]): string[] {
+function networkProblems(path: string, list: readonly string[]): string[] {
   const read = readNetworks(list)
-  return read.ok ? [] : [`callbacks.allow_networks: ${read.entry} is no network; write it as 10.0.0.0/8`]
+  return read.ok ? [] : [`${path}: ${read.entry} is no network; write it as 10.0.0.0/8`]
+}
+
+function proxiesOf(trust: Settings['trust_proxy']): string[] {
+  return typeof trust === 'string' ? trust.split(',').map((entry) => entry.trim()) : []
+}
+
+function originProblems(origins: readonly string[]): string[] {
+  return origins
+    .filter((origin) => origin !== '*' && URL.parse(origin)?.origin !== origin)
+    .map((origin) => `cors.origins: ${origin} is no origin; write it as https://app.example.com, or "*"`)
 }
 
 function readKeys({ upstreams, models }: Settings, env: Environment, keyless: ReadonlySet<string>): Findings {

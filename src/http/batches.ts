@@ -5,7 +5,7 @@ import { type BatchElement, batchElement } from '../job/request.ts'
 import type { Element } from '../life/admit.ts'
 import { parseExactly } from './body.ts'
 import type { Creation } from './creation.ts'
-import { answers, errors } from './docs-schemas.ts'
+import { answers, errors, idempotencyHeader } from './docs-schemas.ts'
 import { sendData } from './envelope.ts'
 import { batchTooLong, invalid } from './refusals.ts'
 
@@ -27,6 +27,7 @@ export function batchRoutes(app: FastifyInstance, { creation, bodyBytes }: Batch
           'All jobs are created or none. They run asynchronously: read each by its id, or give it a `callback`. `timeout` belongs to single creates.',
         tags: ['Jobs'],
         security: [{ apiKey: [] }],
+        headers: idempotencyHeader,
         body: Type.Array(batchElement),
         response: { 202: answers.jobIds, ...errors(400, 401, 403, 413, 415, 500, 503) },
       },

@@ -7,9 +7,29 @@ const error = Type.Object({
   details: Type.Optional(Type.String({ description: 'Which field or rule, and the remedy.' })),
 })
 
-function success(data: TSchema) {
-  return Type.Object({ success: Type.Literal(true), message: Type.String(), data })
+/** @param headers what the answer carries besides the standard headers */
+export function success(description: string, data: TSchema, headers: Record<string, TSchema> = {}) {
+  const body = Type.Object({ success: Type.Literal(true), message: Type.String(), data })
+  return { ...body, description, headers }
 }
+
+const header = (description: string) => Type.String({ description })
+const RATE_HEADERS = {
+  'ratelimit-limit': header('Reads a minute.'),
+  'ratelimit-remaining': header('Reads left in the current minute.'),
+  'ratelimit-reset': header('Seconds until the next minute begins.'),
+}
+const RETRY_AFTER = { 'retry-after': header('Seconds after which to try again.') }
+
+/** The request header of both creates that makes them safe to repeat. */
+export const idempotencyHeader = Type.Object({
+  'idempotency-key': Type.Optional(
+    Type.String({
+      description:
+        '1 to 255 visible ASCII characters. The same key with the same body gives the same job ids for 24 hours; with another body, 400.',
+    }),
+  ),
+})
 
 const result = Type.Union([Type.Object({ response_content: Type.Unknown() }), Type.Null()], {
   description: 'Present when completed: a string for format text, any JSON value for format json.',
@@ -41,7 +61,7 @@ const jobError = Type.Union(
 
 const jobId = Type.String({ format: 'uuid' })
 
-export const jobResult = Type.Object({
+const jobResult = Type.Object({
   status: Type.Enum(['pending', 'assigned', 'completed', 'failed']),
   job_id: jobId,
   created_at: Type.Integer({ description: 'Unix time in seconds.' }),
@@ -50,9 +70,18 @@ export const jobResult = Type.Object({
 })
 
 export const answers = {
-  job: success(jobResult),
-  timedOut: success(Type.Object({ status: Type.Literal('timeout'), job_id: jobId })),
-  jobIds: success(Type.Object({ job_ids: Type.Array(jobId) })),
+  ended: success('The job ended within the wait: completed or failed.', jobResult, {
+    'x-cache': header('`hit` when the answer of an identical earlier job was used.'),
+  }),
+  read: success('The job.', jobResult, RATE_HEADERS),
+  timedOut: success(
+    'The job is created and still being processed; read it by its id.',
+    Type.Object({ status: Type.Literal('timeout'), job_id: jobId }),
+  ),
+  jobIds: success(
+    'All jobs are enqueued; one id for each, in order.',
+    Type.Object({ job_ids: Type.Array(jobId) }),
+  ),
   error,
 } as const
 
@@ -69,8 +98,15 @@ const REASONS: Readonly<Record<number, string>> = {
 }
 
 /** Documents these statuses as errors of the one shape. */
-export function errors(...statuses: number[]): Record<number, TSchema> {
+export function errors(...statuses: number[]): Record<number, object> {
   return Object.fromEntries(
-    statuses.map((status) => [status, { ...error, description: REASONS[status] ?? 'Error.' }]),
+    statuses.map((status) => [
+      status,
+      {
+        ...error,
+        description: REASONS[status] ?? 'Error.',
+        headers: status === 429 ? { ...RATE_HEADERS, ...RETRY_AFTER } : status === 503 ? RETRY_AFTER : {},
+      },
+    ]),
   )
 }

@@ -1,7 +1,7 @@
 /** For those who watch: whether the process lives, whether it can accept a job, and its metrics. */
 import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
-import { errors } from './docs-schemas.ts'
+import { errors, success } from './docs-schemas.ts'
 import { sendData, sendRefusal } from './envelope.ts'
 import { unavailable } from './refusals.ts'
 
@@ -13,22 +13,22 @@ export interface HealthRoutes {
 
 export function healthRoutes(app: FastifyInstance, { ready, metrics }: HealthRoutes): void {
   const config = { public: true }
-  const ok = Type.Object({
-    success: Type.Literal(true),
-    message: Type.String(),
-    data: Type.Object({ status: Type.String() }),
-  })
+  const ok = (description: string) => success(description, Type.Object({ status: Type.String() }))
   const tags = ['Operations']
   app.get(
     '/healthz',
-    { config, schema: { summary: 'Whether the process lives', tags, response: { 200: ok } } },
+    { config, schema: { summary: 'Whether the process lives', tags, response: { 200: ok('It lives.') } } },
     (_request, reply) => sendData(reply, 200, 'The process lives.', '{"status":"alive"}'),
   )
   app.get(
     '/readyz',
     {
       config,
-      schema: { summary: 'Whether a job can be accepted', tags, response: { 200: ok, ...errors(503) } },
+      schema: {
+        summary: 'Whether a job can be accepted',
+        tags,
+        response: { 200: ok('It can.'), ...errors(503) },
+      },
     },
     async (_request, reply) => {
       try {

@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
 import { CACHE_TTL_S, TIMEOUT_S } from '../job/request.ts'
 import { tierAllows } from '../job/tier.ts'
-import { errors } from './docs-schemas.ts'
+import { errors, success } from './docs-schemas.ts'
 import { sendData } from './envelope.ts'
 import type { ReadWindows } from './read-limit.ts'
 
@@ -48,7 +48,7 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
         tags: ['Account'],
         security: [{ apiKey: [] }],
         response: {
-          200: Type.Object({ success: Type.Literal(true), message: Type.String(), data: me }),
+          200: success('What applies to the key.', me),
           ...errors(401, 500, 503),
         },
       },

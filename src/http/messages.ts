@@ -8,7 +8,7 @@ import { type JobView, jobViewJson } from '../job/view.ts'
 import type { Element } from '../life/admit.ts'
 import type { Store } from '../store/store.ts'
 import type { Creation } from './creation.ts'
-import { answers, errors } from './docs-schemas.ts'
+import { answers, errors, idempotencyHeader } from './docs-schemas.ts'
 import { sendData } from './envelope.ts'
 import { noSuchJob } from './refusals.ts'
 import type { Wait, WaitEnd, Waiters } from './waiters.ts'
@@ -33,9 +33,10 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
           'Waits up to `timeout` seconds. A job that is not done by then goes on; read it by its id. `callback` belongs to batches.',
         tags: ['Jobs'],
         security: [{ apiKey: [] }],
+        headers: idempotencyHeader,
         body: singleCreate,
         response: {
-          200: answers.job,
+          200: answers.ended,
           202: answers.timedOut,
           ...errors(400, 401, 403, 413, 415, 500, 503),
         },
@@ -52,7 +53,7 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
         tags: ['Jobs'],
         security: [{ apiKey: [] }],
         params: Type.Object({ jobId: Type.String({ description: 'The job identifier.' }) }),
-        response: { 200: answers.job, ...errors(401, 404, 429, 500, 503) },
+        response: { 200: answers.read, ...errors(401, 404, 429, 500, 503) },
       },
     },
     (request, reply) => read(request, reply, options),
@@ -158,11 +159,13 @@ async function createAgain(
   request: FastifyRequest<{ Body: SingleCreate }>,
   { creation }: MessageRoutes,
 ): Promise<string> {
-  const [job] = await creation.admit(elementsOf(request), request.caller, true)
+  const elements = elementsOf(request)
+  const [job] = await creation.admit(elements, request.caller, true)
   if (!job) throw new Error('admission lost the job')
-  await creation.accept([job], null, false)
-  request.jobIds = [job.id]
-  return job.id
+  const accepted = await creation.accept([job], creation.idempotencyOf(request, elements), false)
+  const [jobId = job.id] = accepted.kind === 'repeated' ? accepted.jobIds : []
+  request.jobIds = [jobId]
+  return jobId
 }
 
 function elementsOf({ body }: FastifyRequest<{ Body: SingleCreate }>): readonly Element[] {

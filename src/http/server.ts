@@ -44,6 +44,8 @@ export interface Answered {
   readonly route: string
   readonly status: number
   readonly ms: number
+  /** Where the request came from: the caller's own address where `trust_proxy` lets us know it. */
+  readonly from: string | null
   readonly account: string | null
   readonly jobIds: readonly string[] | null
 }
@@ -232,7 +234,16 @@ function answerBrokenRequest(
     'connection: close',
   ]
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
-  onAnswer({ requestId, method: 'none', route: 'none', status, ms: 0, account: null, jobIds: null })
+  onAnswer({
+    requestId,
+    method: 'none',
+    route: 'none',
+    status,
+    ms: 0,
+    from: null,
+    account: null,
+    jobIds: null,
+  })
 }
 
 function brokenBy(code: string | undefined): [status: number, reason: string, message: string] {
@@ -253,6 +264,7 @@ function answered(request: FastifyRequest, reply: FastifyReply): Answered {
     route: request.routeOptions.url ?? 'none',
     status: reply.statusCode,
     ms: reply.elapsedTime,
+    from: request.ip ?? null,
     account: request.caller?.account ?? null,
     jobIds: request.jobIds,
   }

@@ -7,7 +7,7 @@ import type { Clock } from '../clock.ts'
 import type { UpstreamSettings } from '../config/settings.ts'
 import { type Ended, type ExchangeLimits, exchange } from './exchange.ts'
 import { Gate } from './gate.ts'
-import type { ModelServer, Prompt, Reply } from './model.ts'
+import type { AnswerForm, ModelServer, Prompt, Reply } from './model.ts'
 import {
   type Mask,
   maskFor,
@@ -16,7 +16,7 @@ import {
   readRetryAfter,
   trouble,
 } from './read-completion.ts'
-import { requestBody } from './request-body.ts'
+import { addedInstruction, requestBody } from './request-body.ts'
 
 /** An answer of more bytes is not read to its end: the longest that models give are a tenth of this. */
 export const MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -74,6 +74,10 @@ export class ChatCompletions implements ModelServer {
       headersTimeout: 0,
       bodyTimeout: 0,
     })
+  }
+
+  instructionFor(form: AnswerForm): string | null {
+    return addedInstruction(form, this.#settings.structured_output)
   }
 
   ask(model: string, prompt: Prompt, signal: AbortSignal): Promise<Reply> {

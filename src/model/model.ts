@@ -73,6 +73,8 @@ export interface ModelServer {
    * @param signal ends the exchange at once when aborted
    */
   ask(model: string, prompt: Prompt, signal: AbortSignal): Promise<Reply>
+  /** What `ask` adds to the messages where the server cannot be held to the form of the answer; null where nothing. */
+  instructionFor(form: AnswerForm): string | null
   /** Closes the connections. Exchanges under way end as aborted trouble. */
   close(): Promise<void>
 }
@@ -83,6 +85,8 @@ export interface CallRecord {
   readonly kind: Reply['kind']
   readonly status: number | null
   readonly ms: number
+  /** The instruction that was added to the caller's messages, where one was. */
+  readonly instruction?: string
 }
 
 /** The router's answer: the last reply, which target gave it, and every call that was made on the way. */

@@ -8,7 +8,7 @@
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
 import type { Fared, Pass } from './breaker.ts'
-import type { CallRecord, Question, Reply, Routed, Router, Trouble } from './model.ts'
+import type { AnswerForm, CallRecord, Question, Reply, Routed, Router, Trouble } from './model.ts'
 import { pause } from './pause.ts'
 import { trouble } from './read-completion.ts'
 import { type Target, Targets, type UpstreamOptions } from './targets.ts'
@@ -196,7 +196,7 @@ export class ModelRouter implements Router {
       const reply = await server.ask(target.model, question.prompt, course.signal)
       fared = faredWith(reply)
       if (reply.kind === 'trouble') waitMs = boundedWait(reply.retryAfterMs)
-      this.#record(course, target, reply, this.#clock.steadyMs() - startedAt)
+      this.#record(course, target, question.prompt.form, reply, this.#clock.steadyMs() - startedAt)
       return reply
     } finally {
       if (pass !== null) target.breaker.handBack(pass, fared, waitMs)
@@ -204,9 +204,11 @@ export class ModelRouter implements Router {
     }
   }
 
-  #record(course: Course, target: Target, reply: Reply, ms: number): void {
+  #record(course: Course, target: Target, form: AnswerForm, reply: Reply, ms: number): void {
     const status = reply.kind === 'answer' ? 200 : reply.status
-    course.calls.push({ target: target.name, kind: reply.kind, status, ms })
+    const instruction = target.upstream.server.instructionFor(form)
+    const call = { target: target.name, kind: reply.kind, status, ms }
+    course.calls.push(instruction === null ? call : { ...call, instruction })
     course.input += reply.tokens?.input ?? 0
     course.output += reply.tokens?.output ?? 0
     this.#onCall?.({

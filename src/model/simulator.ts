@@ -40,6 +40,10 @@ export class Simulator implements ModelServer {
     this.#clock = clock
   }
 
+  instructionFor(): null {
+    return null
+  }
+
   async ask(_model: string, prompt: Prompt, signal: AbortSignal): Promise<Reply> {
     const directives = directivesOf(prompt.messages)
     if (directives.delayMs > 0) {

@@ -87,7 +87,7 @@ test('a failed commit fails its group only', async () => {
 
 test('sheds what may be shed when too much waits, and takes the rest', async () => {
   const database = slowDatabase()
-  const writes = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 10, maxQueued: 2 })
+  const writes = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 10, maxQueued: 3 })
   const under = writes.submit(0)
   const one = await database.group(0)
   const waiting = [writes.submit(1, true), writes.submit(2, true)]

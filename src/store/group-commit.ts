@@ -23,7 +23,7 @@ export interface GroupCommitOptions<Op> {
   readonly inFlight: number
   /** Operations in one group at most, so that one transaction stays short. */
   readonly maxGroup: number
-  /** Operations that may wait; more are refused with `StoreUnavailable`. */
+  /** Operations that may wait or be under way; more are refused with `StoreUnavailable`. */
   readonly maxQueued: number
   /** Told of each group committed: its size and how long it took. */
   readonly onCommit?: (size: number, ms: number) => void
@@ -33,6 +33,7 @@ export class GroupCommit<Op> {
   readonly #options: GroupCommitOptions<Op>
   #waiting: Waiting<Op>[] = []
   #underWay = 0
+  #opsUnderWay = 0
   #sending = false
   #idle: (() => void)[] = []
 
@@ -40,16 +41,12 @@ export class GroupCommit<Op> {
     this.#options = options
   }
 
-  get queued(): number {
-    return this.#waiting.length
-  }
-
   /**
    * Adds an operation to the group that gathers now; resolves when that group is committed.
    * @param sheddable whether the operation may be refused because too many wait already
    */
   submit<T>(op: Op, sheddable = false): Promise<T> {
-    if (sheddable && this.#waiting.length >= this.#options.maxQueued) {
+    if (sheddable && this.#waiting.length + this.#opsUnderWay >= this.#options.maxQueued) {
       return Promise.reject(new StoreUnavailable('Too many writes are waiting for the database.'))
     }
     return new Promise<T>((resolve, reject) => {
@@ -84,8 +81,10 @@ export class GroupCommit<Op> {
       const group = this.#waiting.length <= maxGroup ? this.#waiting : this.#waiting.slice(0, maxGroup)
       this.#waiting = group === this.#waiting ? [] : this.#waiting.slice(maxGroup)
       this.#underWay += 1
+      this.#opsUnderWay += group.length
       void this.#commit(group).then(() => {
         this.#underWay -= 1
+        this.#opsUnderWay -= group.length
         this.#send()
         if (this.#isIdle) for (const resolve of this.#idle.splice(0)) resolve()
       })

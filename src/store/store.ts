@@ -15,7 +15,8 @@ import type { CallbackStore } from './callback-store.ts'
 export interface Store extends AccountStore, CallbackStore {
   /**
    * Stores all jobs of the acceptance, or none. With an idempotency key that is remembered for the account, stores
-   * nothing and answers with the earlier request's jobs (`repeated`), or with `conflict` if that was another request.
+   * nothing and answers with the earlier request's jobs (`repeated`), or with `conflict` if that was another request. A
+   * request whose jobs no longer exist is stored anew.
    */
   accept(acceptance: Acceptance): Promise<Accepted>
 

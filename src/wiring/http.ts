@@ -63,9 +63,12 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
   return app
 }
 
-function logAnswer(log: Log, { requestId, method, route, status, ms, account, jobIds }: Answered): void {
+function logAnswer(
+  log: Log,
+  { requestId, method, route, status, ms, from, account, jobIds }: Answered,
+): void {
   const tenths = Math.round(ms * 10) / 10
-  const fields = { request_id: requestId, method, route, status, ms: tenths, account, job_ids: jobIds }
+  const fields = { request_id: requestId, method, route, status, ms: tenths, from, account, job_ids: jobIds }
   if (status >= 500) log.warn(fields, 'answered')
   else log.info(fields, 'answered')
 }

@@ -1,8 +1,9 @@
 /** From the conversation to `response_content`, and why a job fails (SPEC §2.2, §2.3, §3 and §7). */
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { reply } from '../model-server.ts'
+import { reply, type Script } from '../model-server.ts'
 import { job } from '../parley.ts'
+import { openDatabase } from './database.ts'
 import { completed, enqueued, failed } from './expect.ts'
 import { type Stage, startStage } from './stage.ts'
 
@@ -234,4 +235,25 @@ test('3 failed: a single create that waits is told of the time-out', async (t) =
   await stage.models.received(1)
   stage.clock.advance(60_000)
   assert.equal(failed(await answer).code, 'timeout')
+})
+
+test('what was really sent is recorded with the job: calls, instruction, repair', async (t) => {
+  const script: Script = (_request, index) => (index === 0 ? reply.text('no JSON') : reply.json([1]))
+  const stage = await startStage(t, { script })
+  assert.deepEqual(completed(await create(stage, asJson)), [1])
+  const row = openDatabase(t, stage.parley).prepare('select usage, receipt from outcomes').get()
+  const usage = JSON.parse(String(row?.usage))
+  const receipt = JSON.parse(String(row?.receipt))
+  assert.deepEqual(
+    [usage.target, usage.calls, usage.repaired, usage.cache_hit],
+    ['openai/gpt-5-mini', 2, true, false],
+  )
+  assert.ok(usage.input_tokens > 0 && usage.output_tokens > 0)
+  assert.equal(receipt.form, 'json')
+  assert.equal(receipt.repair.raw_text, 'no JSON')
+  const sent = stage.models.requests.map(({ body }) => body.messages[0]?.content)
+  assert.deepEqual(
+    receipt.calls.map(({ instruction }: { instruction: string }) => instruction),
+    sent,
+  )
 })

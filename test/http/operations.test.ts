@@ -190,7 +190,7 @@ test('the log line names the route, the account and the jobs, never the address 
   await parley.get(`${MESSAGES}/${ids[0]}?secret=1`, key, { 'x-request-id': 'read-1' })
   await parley.stop()
   const lines = ['batch-1', 'read-1'].map((id) => parley.log.find(({ request_id }) => request_id === id))
-  const common = { account: 'somebody', level: 'info', message: 'answered' }
+  const common = { account: 'somebody', from: '127.0.0.1', level: 'info', message: 'answered' }
   assert.deepEqual(lines, [
     {
       ...common,
@@ -279,14 +279,23 @@ test('CORS: "*" is for pages of any origin', async (t) => {
   assert.equal(answer.headers.get('access-control-allow-origin'), '*')
 })
 
-test('trust_proxy: a server behind a proxy answers as ever', async (t) => {
-  for (const trusted of [true, '127.0.0.1', '10.0.0.0/8, 127.0.0.0/8']) {
+test('trust_proxy: the caller’s own address is known behind a trusted proxy, and behind no other', async (t) => {
+  const expected = [
+    [true, '203.0.113.7'],
+    ['127.0.0.1', '203.0.113.7'],
+    ['10.0.0.0/8, 127.0.0.0/8', '203.0.113.7'],
+    ['10.0.0.0/8', '127.0.0.1'],
+    [false, '127.0.0.1'],
+  ] as const
+  for (const [trusted, from] of expected) {
     const { parley } = await startStage(t, { settings: { trust_proxy: trusted } })
     const forwarded = {
-      'x-forwarded-for': '203.0.113.7, nonsense',
+      'x-forwarded-for': '203.0.113.7',
       'x-forwarded-proto': 'https',
       'x-forwarded-host': 'a',
     }
     granted(await parley.get('/api/v1/me', await parley.key(), forwarded), 200)
+    await parley.stop()
+    assert.deepEqual([parley.log.find(({ route }) => route === '/api/v1/me')?.from], [from])
   }
 })

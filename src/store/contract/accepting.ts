@@ -70,6 +70,17 @@ export function acceptTests(on: On): void {
     },
   )
 
+  on('stores a request anew whose jobs have vanished', async (store) => {
+    const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1e9 }
+    const [first, again] = [newJob(), newJob()]
+    await store.accept(acceptance([first], { idempotency, handedOff: true }))
+    await store.settle(settlement({ jobId: first.id, attempt: 1 }))
+    while (await store.expire(expiry(now.ms + 1e8, 1000)));
+    assert.deepEqual(await store.accept(acceptance([again], { idempotency })), { kind: 'accepted' })
+    const repeated = await store.accept(acceptance([newJob()], { idempotency }))
+    assert.deepEqual(repeated, { kind: 'repeated', jobIds: [again.id] })
+  })
+
   on('lets one of many concurrent acceptances with one key through', async (store) => {
     const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1000 }
     const jobs = Array.from({ length: 20 }, () => newJob())

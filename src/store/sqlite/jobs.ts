@@ -49,9 +49,10 @@ export class SqliteJobs {
     if (idempotency) {
       const earlier = s.findIdempotency.get(String(rows[1]), idempotency.key)
       if (earlier && Number(earlier.until_ms) > nowMs) {
-        return earlier.fingerprint === idempotency.fingerprint
-          ? { kind: 'repeated', jobIds: JSON.parse(String(earlier.job_ids)) as string[] }
-          : { kind: 'conflict' }
+        if (earlier.fingerprint !== idempotency.fingerprint) return { kind: 'conflict' }
+        const jobIds = JSON.parse(String(earlier.job_ids)) as string[]
+        // A request whose jobs have vanished is made anew, rather than answered with ids that lead nowhere.
+        if (jobIds.every((id) => s.exists.get(id))) return { kind: 'repeated', jobIds }
       }
     }
     const ids: string[] = []

@@ -31,7 +31,7 @@ test('agrees with a plain map through growth, endings and renewals', () => {
     else if (model.has(one)) model.set(one, { seq, untilMs })
   }
   for (const [one, { seq, untilMs }] of model) {
-    const live = Math.floor(untilMs / 1000) > Math.floor(nowMs / 1000)
+    const live = Math.ceil(untilMs / 1000) > Math.floor(nowMs / 1000)
     assert.equal(kept.find(one, nowMs), live ? seq : null)
   }
 })

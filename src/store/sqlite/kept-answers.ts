@@ -15,7 +15,8 @@ export class KeptAnswers {
   /** Remembers that the outcome at row `seq` answers this fingerprint until then. The later call wins. */
   note(fingerprint: string, seq: number, untilMs: number, nowMs: number): void {
     const [high, low] = tagOf(fingerprint)
-    this.#shard(high).set(high, low, seq, Math.floor(untilMs / 1000), Math.floor(nowMs / 1000))
+    // Rounded up: the index may say yes for a moment too long, since the row itself has the last word.
+    this.#shard(high).set(high, low, seq, Math.ceil(untilMs / 1000), Math.floor(nowMs / 1000))
   }
 
   /** The row whose outcome may answer, or null. The caller compares the whole fingerprint there. */
