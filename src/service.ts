@@ -18,6 +18,9 @@ import { createWorker } from './wiring/jobs.ts'
 import { createRouter } from './wiring/models.ts'
 import { Sweeper } from './work/sweeper.ts'
 
+/** On stopping, what connections have to end their request and read their answer once no job runs any more. */
+const LAST_ANSWERS_MS = 2000
+
 export interface ServiceOptions {
   readonly configuration: Configuration
   readonly log: Log
@@ -92,7 +95,10 @@ async function connect({ configuration, log, clock, metrics, store }: OpenedPart
     waiters.stop()
     const closed = app.close()
     await worker.drain(settings.jobs.drain_seconds * 1000)
+    // Closing ends the time-outs of requests too, so a client that never ends its own would keep the server for ever.
+    const cancel = clock.after(LAST_ANSWERS_MS, () => app.server.closeAllConnections())
     await Promise.all([closed, courier.stop()])
+    cancel()
     await Promise.all([router.close(), tokens.close()])
     await store.close()
   }

@@ -4,6 +4,7 @@
  */
 import { pino } from 'pino'
 import type { LogLevel } from '../config/settings.ts'
+import { StoreUnavailable } from '../store/store.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
 
@@ -46,8 +47,9 @@ export function createLog(level: LogLevel): Log {
   }
 }
 
-/** An error's name and message; its stack goes along only where it is a bug of ours. */
+/** An error's name and message; its stack goes along only where it may be a bug of ours. */
 export function errorFields(error: unknown): Fields {
   if (!(error instanceof Error)) return { error: String(error) }
-  return { error: error.message, error_name: error.name, stack: error.stack }
+  const known = error instanceof StoreUnavailable
+  return { error: error.message, error_name: error.name, ...(!known && { stack: error.stack }) }
 }

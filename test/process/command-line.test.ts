@@ -193,7 +193,6 @@ test('mistakes are told on standard error, with the remedy and exit code 1', { t
 
 test('a file that is no database, and one that cannot be made, are told without a stack', {
   timeout,
-  todo: 'the errors of opening the file are not yet turned into words for its operator',
 }, async (t) => {
   const place = await installation(t)
   const text = join(place.folder, 'text.db')

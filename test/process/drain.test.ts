@@ -75,19 +75,16 @@ test('SIGTERM under load: waiters get their ids, and after a restart every accep
   )
 })
 
-const held = 'a request that never becomes whole holds up the stop for ever'
-
-for (const [what, sent, skip] of [
-  ['that have sent nothing', () => '', false],
-  ['in the middle of the headers', () => 'GET /healthz HTTP/1.1\r\nhost', held],
+for (const [what, sent] of [
+  ['that have sent nothing', () => ''],
+  ['in the middle of the headers', () => 'GET /healthz HTTP/1.1\r\nhost'],
   [
     'in the middle of a body',
     (key: string) =>
       `POST /api/v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: ${key}\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{`,
-    held,
   ],
 ] as const) {
-  test(`connections ${what} do not hold up the drain`, { timeout, skip }, async (t) => {
+  test(`connections ${what} do not hold up the drain`, { timeout }, async (t) => {
     const place = await installation(t)
     const server = await place.start()
     const { hostname, port } = new URL(server.url)

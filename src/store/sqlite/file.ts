@@ -20,6 +20,16 @@ export class DatabaseFileError extends Error {
  * secrets that sign callbacks. Every commit is on the disk before it returns (`synchronous=FULL`).
  */
 export function openFile(path: string): DatabaseSync {
+  try {
+    return openDurably(path)
+  } catch (error) {
+    throw new DatabaseFileError(
+      `The database ${path} cannot be opened: ${(error as Error).message}. Check DATABASE_URL, the folder and its permissions.`,
+    )
+  }
+}
+
+function openDurably(path: string): DatabaseSync {
   const folder = dirname(path)
   if (!existsSync(folder)) mkdirSync(folder, { recursive: true, mode: 0o700 })
   const fresh = !existsSync(path)
