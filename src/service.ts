@@ -5,7 +5,7 @@ import type { Configuration } from './config/load.ts'
 import type { Settings } from './config/settings.ts'
 import { Waiters } from './http/waiters.ts'
 import { Tiers, turnStep } from './job/tier.ts'
-import { Acceptor } from './life/accept.ts'
+import { Acceptor, LINGER_MS } from './life/accept.ts'
 import { openStore } from './store/open.ts'
 import type { Store } from './store/store.ts'
 import { errorFields, type Log } from './telemetry/log.ts'
@@ -25,6 +25,8 @@ export interface ServiceOptions {
   readonly configuration: Configuration
   readonly log: Log
   readonly clock?: Clock
+  /** How a job that already runs waits to be stored; null sends it at once, so that a test can count on it. */
+  readonly linger?: ((act: () => void) => void) | null
   /** Storage has ended for good; the process had better end and be started again. */
   readonly onFatal: (error: Error) => void
 }
@@ -59,7 +61,8 @@ interface OpenedParts extends ServiceOptions {
   readonly store: Store
 }
 
-async function connect({ configuration, log, clock, metrics, store }: OpenedParts): Promise<Service> {
+async function connect(parts: OpenedParts): Promise<Service> {
+  const { configuration, log, clock, metrics, store, linger = lingerBriefly } = parts
   const { settings } = configuration
   const node = randomBytes(8).toString('hex')
   const models = createRouter(configuration, clock, (call) => metrics.called(call))
@@ -69,7 +72,8 @@ async function connect({ configuration, log, clock, metrics, store }: OpenedPart
   const tokens = new TokenCounter()
   const courier = createCourier({ settings, store, clock, log, metrics })
   const worker = createWorker({ store, router, node, clock, settings, tiers, waiters, courier, log, metrics })
-  const acceptor = new Acceptor(store, worker, node, clock, (tier) => turnStep(tiers.of(tier)))
+  const stepOf = (tier: string) => turnStep(tiers.of(tier))
+  const acceptor = new Acceptor({ store, hands: worker, node, clock, stepOf, linger })
   let stopping = false
   const isStopping = () => stopping
   const http = { settings, store, acceptor, waiters, tiers, tokens, clock, log, metrics, isStopping }
@@ -111,6 +115,11 @@ async function connect({ configuration, log, clock, metrics, store }: OpenedPart
       return stopped
     },
   }
+}
+
+/** Real time, whatever the clock says: it is about the pace of the machine. */
+function lingerBriefly(act: () => void): void {
+  setTimeout(act, LINGER_MS)
 }
 
 async function openTracedStore(

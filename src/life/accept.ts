@@ -4,7 +4,18 @@
  */
 import type { Clock } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
-import type { Accepted, Idempotency, Store } from '../store/store.ts'
+import type { Acceptance, Accepted, Idempotency, Settlement, Store } from '../store/store.ts'
+
+/** How a job that runs here comes to be stored. */
+export interface Storing {
+  /** Resolves when the job is durable. Rejects when it could not be stored: then it never existed. */
+  readonly stored: Promise<unknown>
+  /**
+   * Has the outcome stored together with the job, in one write, if the job itself has not been sent to the store yet.
+   * Returns whether it will be; `stored` then speaks for both.
+   */
+  endWith(settlement: Settlement): boolean
+}
 
 /** The part of the worker that acceptance needs. */
 export interface Hands {
@@ -12,8 +23,8 @@ export interface Hands {
   reserve(count: number): number
   /** Returns reserved places unused. */
   release(count: number): void
-  /** Runs a job in a reserved place. `stored` is awaited before anything is written about the job. */
-  start(job: ClaimedJob, stored: Promise<unknown>): void
+  /** Runs a job in a reserved place. */
+  start(job: ClaimedJob, storing: Storing): void
   /** Jobs have joined the line. */
   wake(): void
 }
@@ -21,54 +32,114 @@ export interface Hands {
 export interface AcceptOptions {
   readonly idempotency: Idempotency | null
   /**
-   * Whether the model may be called while the acceptance is still being committed: right for a caller who waits, since
-   * nothing has been promised yet, and nothing is told of a run whose job was not stored.
+   * Whether the model may be called before the job is durable: right for a caller who waits, since nothing has been
+   * promised yet, and nothing is told of a run whose job was not stored.
    */
   readonly early: boolean
 }
 
-export class Acceptor {
-  readonly #store: Store
-  readonly #hands: Hands
-  readonly #node: string
-  readonly #clock: Clock
-  readonly #stepOf: (tier: string) => number
+/**
+ * For how long a job that already runs may wait to be sent to the store. A model or a kept answer that is faster than
+ * that makes it one write instead of two; for any other, two milliseconds in a run are nothing.
+ */
+export const LINGER_MS = 5
 
-  /** @param stepOf how far a job of this tier moves its account's next turn */
-  constructor(store: Store, hands: Hands, node: string, clock: Clock, stepOf: (tier: string) => number) {
-    this.#store = store
-    this.#hands = hands
-    this.#node = node
-    this.#clock = clock
-    this.#stepOf = stepOf
+export interface AcceptorParts {
+  readonly store: Store
+  readonly hands: Hands
+  readonly node: string
+  readonly clock: Clock
+  /** How far a job of this tier moves its account's next turn. */
+  readonly stepOf: (tier: string) => number
+  /** Calls back after `LINGER_MS`; null where every job is to be sent at once. */
+  readonly linger: ((act: () => void) => void) | null
+}
+
+export class Acceptor {
+  readonly #parts: AcceptorParts
+  /** Jobs that run but have not been sent to the store. */
+  #lingering: Lingering[] = []
+
+  constructor(parts: AcceptorParts) {
+    this.#parts = parts
   }
 
   /** Resolves when the jobs are durable. Rejects with `StoreUnavailable`, and then none of them exists. */
   async accept(jobs: readonly Job[], { idempotency, early }: AcceptOptions): Promise<Accepted> {
-    const places = this.#hands.reserve(jobs.length)
-    const stored = this.#store.accept({
-      node: this.#node,
-      jobs: jobs.map((job, index) => ({ job, handedOff: index < places, step: this.#stepOf(job.tier) })),
-      idempotency,
-      nowMs: this.#clock.nowMs(),
-    })
-    const runEarly = early && idempotency === null
-    if (runEarly) this.#startFirst(jobs, places, stored)
+    const { store, hands } = this.#parts
+    const places = hands.reserve(jobs.length)
+    const [first] = jobs
+    if (early && idempotency === null && places === 1 && first) return this.#acceptEarly(first)
     try {
-      const accepted = await stored
-      if (!runEarly) {
-        if (accepted.kind === 'accepted') this.#startFirst(jobs, places, stored)
-        else this.#hands.release(places)
-      }
-      if (accepted.kind === 'accepted' && places < jobs.length) this.#hands.wake()
+      const accepted = await store.accept(this.#acceptanceOf(jobs, places, idempotency))
+      if (accepted.kind === 'accepted') {
+        for (const job of jobs.slice(0, places)) hands.start(firstClaimOf(job), STORED)
+        if (places < jobs.length) hands.wake()
+      } else hands.release(places)
       return accepted
     } catch (error) {
-      if (!runEarly) this.#hands.release(places)
+      hands.release(places)
       throw error
     }
   }
 
-  #startFirst(jobs: readonly Job[], count: number, stored: Promise<unknown>): void {
-    for (const job of jobs.slice(0, count)) this.#hands.start({ ...job, attempt: 1, deaths: 0 }, stored)
+  async #acceptEarly(job: Job): Promise<Accepted> {
+    const { store, hands, linger } = this.#parts
+    const lingering = new Lingering(store, job, () => this.#acceptanceOf([job], 1, null))
+    hands.start(firstClaimOf(job), lingering)
+    if (linger === null) lingering.send()
+    else if (this.#lingering.push(lingering) === 1) linger(() => this.#sendLingering())
+    await lingering.stored
+    return { kind: 'accepted' }
+  }
+
+  #sendLingering(): void {
+    for (const lingering of this.#lingering) lingering.send()
+    this.#lingering = []
+  }
+
+  #acceptanceOf(jobs: readonly Job[], places: number, idempotency: Idempotency | null): Acceptance {
+    const { node, clock, stepOf } = this.#parts
+    const newJobs = jobs.map((job, index) => ({ job, handedOff: index < places, step: stepOf(job.tier) }))
+    return { node, jobs: newJobs, idempotency, nowMs: clock.nowMs() }
+  }
+}
+
+function firstClaimOf(job: Job): ClaimedJob {
+  return { ...job, attempt: 1, deaths: 0 }
+}
+
+/** Of a job that was durable before it began to run. */
+export const STORED: Storing = { stored: Promise.resolve(), endWith: () => false }
+
+/** A job that began to run before it was sent to the store. It is sent once: alone, or with its outcome. */
+class Lingering implements Storing {
+  readonly #store: Store
+  readonly #job: Job
+  readonly #acceptance: () => Acceptance
+  readonly #stored = Promise.withResolvers<unknown>()
+  #sent = false
+
+  constructor(store: Store, job: Job, acceptance: () => Acceptance) {
+    this.#store = store
+    this.#job = job
+    this.#acceptance = acceptance
+  }
+
+  get stored(): Promise<unknown> {
+    return this.#stored.promise
+  }
+
+  send(): void {
+    if (this.#sent) return
+    this.#sent = true
+    this.#stored.resolve(this.#store.accept(this.#acceptance()))
+  }
+
+  endWith(settlement: Settlement): boolean {
+    if (this.#sent) return false
+    this.#sent = true
+    this.#stored.resolve(this.#store.acceptEnded(this.#job, settlement))
+    return true
   }
 }

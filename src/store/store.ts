@@ -21,6 +21,12 @@ export interface Store extends AccountStore, CallbackStore {
   accept(acceptance: Acceptance): Promise<Accepted>
 
   /**
+   * Stores a job that has ended already, with its outcome and all that settling stores, in one write: as if it had been
+   * accepted by the settlement's node, handed off and settled at once.
+   */
+  acceptEnded(job: Job, settlement: Settlement): Promise<void>
+
+  /**
    * Gives up to `limit` waiting jobs to the node, lowest turn first, and counts an attempt of each. No job is ever
    * held by two nodes. The cost does not grow with the number of waiting jobs.
    */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Attributes, type Span, type SpanOptions, type Tracer, trace } from '@opentelemetry/api'
+import { FakeClock } from '../../test/fake-clock.ts'
 import { job, startParley } from '../../test/parley.ts'
 import { isTracing } from './traces.ts'
 
@@ -46,7 +47,7 @@ test('without an SDK nothing is traced; with one, the life of a job is, with the
   t.after(() => trace.disable())
   assert.equal(isTracing(), true)
 
-  const parley = await startParley(t)
+  const parley = await startParley(t, { clock: new FakeClock() })
   const answer = await parley.post('/api/v1/messages', job(), await parley.key())
   assert.equal(answer.status, 200)
   assert.deepEqual(spans.map(({ name }) => name).sort(), [

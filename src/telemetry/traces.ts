@@ -3,7 +3,7 @@
  * loaded (`NODE_OPTIONS=--import …`) before the service is made; otherwise nothing is wrapped and nothing is paid.
  */
 import { ProxyTracerProvider, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
-import type { ClaimedJob } from '../job/job.ts'
+import type { ClaimedJob, Job } from '../job/job.ts'
 import type { RunResult } from '../life/run.ts'
 import type { Router } from '../model/model.ts'
 import type { Acceptance, Settlement, Store } from '../store/store.ts'
@@ -32,7 +32,7 @@ async function within<T>(name: string, kind: SpanKind, work: (span: Span) => Pro
   })
 }
 
-/** Spans `parley.accept` and `parley.settle`. */
+/** Spans `parley.accept` and `parley.settle`; a job that was stored with its outcome has the first only. */
 export function tracedStore(store: Store): Store {
   const accept = (acceptance: Acceptance) =>
     within('parley.accept', SpanKind.INTERNAL, (span) => {
@@ -42,6 +42,11 @@ export function tracedStore(store: Store): Store {
       )
       return store.accept(acceptance)
     })
+  const acceptEnded = (job: Job, settlement: Settlement) =>
+    within('parley.accept', SpanKind.INTERNAL, (span) => {
+      span.setAttributes({ 'parley.job.ids': [job.id], 'parley.job.ended': true })
+      return store.acceptEnded(job, settlement)
+    })
   const settle = (settlement: Settlement) =>
     within('parley.settle', SpanKind.INTERNAL, (span) => {
       span.setAttribute('parley.job.id', settlement.jobId)
@@ -50,6 +55,7 @@ export function tracedStore(store: Store): Store {
   return new Proxy(store, {
     get(target, name) {
       if (name === 'accept') return accept
+      if (name === 'acceptEnded') return acceptEnded
       if (name === 'settle') return settle
       const member: unknown = Reflect.get(target, name)
       return typeof member === 'function' ? member.bind(target) : member

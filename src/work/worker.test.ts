@@ -46,7 +46,12 @@ class Seen<T> {
   }
 }
 
-async function start(t: TestContext, concurrency = 2, wrap: (store: Store) => Store = (store) => store) {
+async function start(
+  t: TestContext,
+  concurrency = 2,
+  wrap: (store: Store) => Store = (store) => store,
+  lingers = false,
+) {
   const folder = await mkdtemp(join(tmpdir(), 'parley-worker-'))
   const clock = new FakeClock()
   const onFatal = (error: Error) => {
@@ -86,9 +91,19 @@ async function start(t: TestContext, concurrency = 2, wrap: (store: Store) => St
       trouble: (message) => troubles.add(message),
     },
   })
-  const acceptor = new Acceptor(wrap(store), worker, NODE, clock, () => 1000)
+  /** What lingers is sent when the test says so. */
+  const sends: (() => void)[] = []
+  const linger = lingers ? (act: () => void) => void sends.push(act) : null
+  const acceptor = new Acceptor({
+    store: wrap(store),
+    hands: worker,
+    node: NODE,
+    clock,
+    stepOf: () => 1000,
+    linger,
+  })
   const accept = (...jobs: Job[]) => acceptor.accept(jobs, { idempotency: null, early: false })
-  return { store, clock, worker, acceptor, accept, runs, settled, troubles }
+  return { store, clock, worker, acceptor, accept, runs, settled, troubles, sends }
 }
 
 const status = async (store: Store, { id }: Job) =>
@@ -152,6 +167,49 @@ test('calls the model before the acceptance is durable, and says nothing of a jo
   await worker.drain(0)
   assert.deepEqual([settled.all, troubles.all], [[], []])
   assert.equal(await status(store, job), null)
+})
+
+test('a run that ends before its job was sent makes it one write, already ended', async (t) => {
+  const calls: string[] = []
+  const watched = (store: Store): Store =>
+    new Proxy(store, {
+      get: (target, name) => {
+        if (['accept', 'acceptEnded', 'settle'].includes(String(name))) calls.push(String(name))
+        return bound(target, name)
+      },
+    })
+  const { store, worker, acceptor, runs, settled, sends } = await start(t, 2, watched, true)
+  await worker.begin()
+  await runsNothingWaits(store)
+  const job = newJob({ callback: { url: 'https://example.com/', headers: {}, payloadJson: '{}' } })
+  const accepted = acceptor.accept([job], { idempotency: null, early: true })
+  const [run] = await runs.atLeast(1)
+  assert.equal(await status(store, job), null)
+  run?.end('"quick"')
+  assert.deepEqual(await accepted, { kind: 'accepted' })
+  await settled.atLeast(1)
+  assert.deepEqual(calls, ['acceptEnded'])
+  assert.equal(await status(store, job), 'completed')
+  assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
+  sends[0]?.()
+  await store.ping()
+  assert.deepEqual(calls, ['acceptEnded'])
+})
+
+test('a run that takes longer finds its job stored, and settles it', async (t) => {
+  const { store, worker, acceptor, runs, settled, sends } = await start(t, 2, (store) => store, true)
+  await worker.begin()
+  await runsNothingWaits(store)
+  const jobs = [newJob(), newJob()]
+  const accepted = jobs.map((job) => acceptor.accept([job], { idempotency: null, early: true }))
+  const running = await runs.atLeast(2)
+  assert.equal(sends.length, 1)
+  sends[0]?.()
+  await Promise.all(accepted)
+  for (const job of jobs) assert.equal(await status(store, job), 'assigned')
+  for (const run of running) run.end()
+  await settled.atLeast(2)
+  for (const job of jobs) assert.equal(await status(store, job), 'completed')
 })
 
 function bound(target: object, name: string | symbol): unknown {

@@ -4,10 +4,10 @@
  */
 import type { Clock } from '../clock.ts'
 import type { ClaimedJob } from '../job/job.ts'
-import type { Hands } from '../life/accept.ts'
+import { type Hands, STORED, type Storing } from '../life/accept.ts'
 import { brokenRun, type RunResult, type StopReason } from '../life/run.ts'
 import { settleJob } from '../life/settle.ts'
-import { type Settled, type Store, StoreUnavailable } from '../store/store.ts'
+import { type Settled, type Settlement, type Store, StoreUnavailable } from '../store/store.ts'
 
 /** After the database refused a claim. */
 const CLAIM_PAUSE_MS = 1000
@@ -30,6 +30,12 @@ export interface WorkerEvents {
   /** The outcome is durable, or is not this node's to write (`stale`), or its job has vanished (`gone`). */
   settled(job: ClaimedJob, result: RunResult, settled: Settled, runMs: number): void
   trouble(message: string, error: unknown): void
+}
+
+/** A run's result, and how long it took. */
+interface Ran {
+  readonly run: RunResult
+  readonly runMs: number
 }
 
 interface InHand {
@@ -78,9 +84,9 @@ export class Worker implements Hands {
     this.#placesFreed()
   }
 
-  start(job: ClaimedJob, stored: Promise<unknown>): void {
+  start(job: ClaimedJob, storing: Storing): void {
     this.#reserved -= 1
-    this.#take(job, stored)
+    this.#take(job, storing)
   }
 
   wake(): void {
@@ -147,29 +153,28 @@ export class Worker implements Hands {
       } finally {
         this.#reserved -= places
       }
-      for (const job of jobs) this.#take(job, Promise.resolve())
+      for (const job of jobs) this.#take(job, STORED)
     }
     this.#claiming = false
     this.#placesFreed()
   }
 
-  #take(job: ClaimedJob, stored: Promise<unknown>): void {
+  #take(job: ClaimedJob, storing: Storing): void {
     const controller = new AbortController()
     this.#inHand.set(job.id, { job, controller })
     // Nobody is told of a run whose job was not stored, so it may as well end.
-    stored.catch(() => controller.abort('give back' satisfies StopReason))
-    void this.#carry(job, controller, stored)
+    storing.stored.catch(() => controller.abort('give back' satisfies StopReason))
+    void this.#carry(job, controller, storing)
   }
 
   /** Carries one job from here to its end on this node. Never rejects. */
-  async #carry(job: ClaimedJob, controller: AbortController, stored: Promise<unknown>): Promise<void> {
+  async #carry(job: ClaimedJob, controller: AbortController, storing: Storing): Promise<void> {
     const { events } = this.#options
     try {
       events.started(job)
       const result = await this.#runWithin(job, controller)
-      await stored
-      if (result === null) await this.#giveBack(job)
-      else await this.#settle(job, result)
+      if (result === null) await this.#giveBack(job, storing)
+      else await this.#settle(job, result, storing)
     } catch (error) {
       // A job that was not stored is nobody's: its caller has been told so. Anything else is a bug; the job is safe.
       if (!(error instanceof StoreUnavailable)) events.trouble(`carrying job ${job.id} failed`, error)
@@ -179,10 +184,7 @@ export class Worker implements Hands {
     }
   }
 
-  async #runWithin(
-    job: ClaimedJob,
-    controller: AbortController,
-  ): Promise<{ run: RunResult; runMs: number } | null> {
+  async #runWithin(job: ClaimedJob, controller: AbortController): Promise<Ran | null> {
     const { clock, run, runTimeoutMs, events } = this.#options
     if (this.#state === 'stopped') return null
     const cancel = clock.after(runTimeoutMs, () => controller.abort('deadline' satisfies StopReason))
@@ -199,19 +201,15 @@ export class Worker implements Hands {
     }
   }
 
-  async #settle(job: ClaimedJob, { run, runMs }: { run: RunResult; runMs: number }): Promise<void> {
-    const { store, node, clock, events } = this.#options
-    const { outcome, usage, receipt, keep } = run
-    const settlement = {
-      jobId: job.id,
-      node,
-      attempt: job.attempt,
-      outcome,
-      usage,
-      receiptJson: JSON.stringify(receipt),
-      keep,
-      nowMs: clock.nowMs(),
+  async #settle(job: ClaimedJob, { run, runMs }: Ran, storing: Storing): Promise<void> {
+    const { store, clock, events } = this.#options
+    const settlement = this.#settlementOf(job, run)
+    if (storing.endWith(settlement)) {
+      await storing.stored
+      events.settled(job, run, 'settled', runMs)
+      return
     }
+    await storing.stored
     const settled = await settleJob(
       store,
       settlement,
@@ -222,7 +220,22 @@ export class Worker implements Hands {
     if (settled !== 'given up') events.settled(job, run, settled, runMs)
   }
 
-  async #giveBack(job: ClaimedJob): Promise<void> {
+  #settlementOf(job: ClaimedJob, { outcome, usage, receipt, keep }: RunResult): Settlement {
+    const { node, clock } = this.#options
+    return {
+      jobId: job.id,
+      node,
+      attempt: job.attempt,
+      outcome,
+      usage,
+      receiptJson: JSON.stringify(receipt),
+      keep,
+      nowMs: clock.nowMs(),
+    }
+  }
+
+  async #giveBack(job: ClaimedJob, { stored }: Storing): Promise<void> {
+    await stored
     await this.#options.store.giveBack(this.#options.node, [{ jobId: job.id, attempt: job.attempt }])
   }
 }

@@ -1,7 +1,7 @@
 /** What every store promises of settle: once, and by the holder only. */
 import assert from 'node:assert/strict'
 import type { Outcome } from '../../job/job.ts'
-import { acceptance, expiry, newJob, type On, settlement } from './fixtures.ts'
+import { acceptance, expiry, newJob, now, type On, settlement } from './fixtures.ts'
 
 export function settleTests(on: On): void {
   on('stores an outcome once', async (store) => {
@@ -31,6 +31,26 @@ export function settleTests(on: On): void {
       [read?.status, read?.contentJson, JSON.parse(read?.errorJson ?? '')],
       ['failed', null, error],
     )
+  })
+
+  on('stores a job with its outcome in one write, with all that settling stores', async (store) => {
+    const callback = { url: 'https://example.com/', headers: {}, payloadJson: '{}' }
+    const job = newJob({ callback })
+    const keep = { fingerprint: 'e'.repeat(22), untilMs: now.ms + 300_000 }
+    await store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }, { keep }))
+    assert.deepEqual(await store.read('acme', job.id, expiry()), {
+      id: job.id,
+      status: 'completed',
+      createdAtMs: job.createdAtMs,
+      contentJson: '"Hello back"',
+      errorJson: null,
+    })
+    assert.equal(await store.recall(keep.fingerprint, now.ms), '"Hello back"')
+    assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
+    assert.equal(await store.settle(settlement({ jobId: job.id, attempt: 1 })), 'stale')
+    assert.deepEqual(await store.claim('node-a', 5, now.ms), [])
+    // Its callback is owed, so it does not expire.
+    assert.ok(await store.read('acme', job.id, expiry(now.ms + 1e12, 1)))
   })
 
   on('refuses another node, another attempt, a waiting job, and one that never was', async (store) => {

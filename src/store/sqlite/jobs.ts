@@ -10,6 +10,20 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import type { Accepted, Depth } from '../store.ts'
 import { type Cell, CLAIMED_COLUMNS, GONE, NEW_JOB_COLUMNS, STALE } from './wire.ts'
 
+/** How a job ended, as columns. */
+export interface Ended {
+  readonly status: string
+  readonly content: string | null
+  readonly error: string | null
+  readonly usage: string
+  readonly receipt: string
+}
+
+interface Keep {
+  readonly fingerprint: string
+  readonly untilMs: number
+}
+
 export class SqliteJobs {
   readonly #statements: ReturnType<typeof prepare>
   readonly #db: DatabaseSync
@@ -88,6 +102,7 @@ export class SqliteJobs {
       cell(11) === null ? 0 : 1,
       cell(8),
       handedOff ? nowMs : null,
+      null,
     )
     this.#statements.insertRequest.run(seq, cell(9), cell(10), cell(11))
     if (handedOff) this.#assigned += 1
@@ -121,8 +136,8 @@ export class SqliteJobs {
   /** Returns the row of the outcome, or `STALE` or `GONE`. */
   settle(
     claim: { jobId: string; node: string; attempt: number },
-    ended: { status: string; content: string | null; error: string | null; usage: string; receipt: string },
-    keep: { fingerprint: string; untilMs: number } | null,
+    ended: Ended,
+    keep: Keep | null,
     nowMs: number,
   ): number {
     const s = this.#statements
@@ -130,11 +145,34 @@ export class SqliteJobs {
     const job = s.settle.get(ended.status, nowMs, jobId, node, attempt)
     if (!job) return s.exists.get(jobId) ? STALE : GONE
     const seq = Number(job.seq)
-    s.insertOutcome.run(seq, ended.content, ended.error, ended.usage, ended.receipt)
-    if (keep) s.keepAnswer.run(seq, keep.fingerprint, keep.untilMs)
+    this.#end(seq, ended, keep)
     if (job.has_callback) s.owe.run(seq, jobId, String(job.account), nowMs)
     this.#assigned -= 1
     return seq
+  }
+
+  /**
+   * A job whose row is written once, as it ended: never held, never in line. Returns the row of the outcome.
+   * @param row the job's columns, as `pushNewJob` wrote them
+   */
+  acceptEnded(row: readonly Cell[], ended: Ended, keep: Keep | null, nowMs: number): number {
+    const [id, account, tier, model, , , ttl, tokens, created, messages, format, callback] = row.map(
+      (cell) => cell ?? null,
+    ) as [Cell, Cell, Cell, Cell, Cell, Cell, Cell, Cell, Cell, Cell, Cell, Cell]
+    const s = this.#statements
+    const seq = this.#nextSeq++
+    const owing = callback === null ? 0 : 1
+    const times = [created, created, nowMs] as const
+    s.insertJob.run(id, seq, account, tier, model, ended.status, null, null, 1, ttl, tokens, owing, ...times)
+    s.insertRequest.run(seq, messages, format, callback)
+    this.#end(seq, ended, keep)
+    if (owing) s.owe.run(seq, id, account, nowMs)
+    return seq
+  }
+
+  #end(seq: number, { content, error, usage, receipt }: Ended, keep: Keep | null): void {
+    this.#statements.insertOutcome.run(seq, content, error, usage, receipt)
+    if (keep) this.#statements.keepAnswer.run(seq, keep.fingerprint, keep.untilMs)
   }
 
   giveBack(node: string, claims: readonly Cell[]): void {
@@ -185,8 +223,8 @@ function prepare(db: DatabaseSync) {
     headOfLine,
     insertJob: db.prepare(
       `insert into jobs (id, seq, account, tier, model, status, turn, node, attempt, deaths, cache_ttl_s,
-         input_tokens, has_callback, created_at_ms, claimed_at_ms)
-       values (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?)`,
+         input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms)
+       values (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)`,
     ),
     insertRequest: db.prepare(
       'insert into requests (seq, messages, response_format, callback) values (?, ?, ?, ?)',

@@ -7,6 +7,7 @@ import type { Cell } from './wire.ts'
 
 export type Operation =
   | readonly ['accept', node: string, nowMs: number, idempotency: IdempotencyCells | null, rows: Cell[]]
+  | readonly ['acceptEnded', row: Cell[], ...ended: EndedCells, ...keep: KeepCells, number]
   | readonly ['claim', node: string, limit: number, nowMs: number]
   | readonly ['settle', ...claim: [string, string, number], ...ended: EndedCells, ...keep: KeepCells, number]
   | readonly ['giveBack', node: string, claims: Cell[]]

@@ -1,7 +1,7 @@
 /** The store on SQLite, as the rest of the program holds it: groups operations and sends them to the storage thread. */
 import { Worker } from 'node:worker_threads'
 import type { TierName } from '../../config/settings.ts'
-import type { ClaimedJob } from '../../job/job.ts'
+import type { ClaimedJob, Job } from '../../job/job.ts'
 import type { KeyRecord, NewKey, NewKeyResult, Secrets } from '../account-store.ts'
 import type { CallbackNext, DueCallback } from '../callback-store.ts'
 import { GroupCommit, type OpResult } from '../group-commit.ts'
@@ -20,7 +20,7 @@ import {
 import { readDueCallback } from './callbacks.ts'
 import { DatabaseFileError } from './file.ts'
 import { KeptAnswers } from './kept-answers.ts'
-import type { Operation, Reply, Request, Result } from './operations.ts'
+import type { EndedCells, KeepCells, Operation, Reply, Request, Result } from './operations.ts'
 import { type Cell, GONE, pushNewJob, readClaimedJob, STALE } from './wire.ts'
 
 const MAX_GROUP = 1024
@@ -111,28 +111,24 @@ class SqliteStore implements Store {
     return rows.map(readClaimedJob)
   }
 
+  async acceptEnded(job: Job, settlement: Settlement): Promise<void> {
+    const row: Cell[] = []
+    pushNewJob(row, { job, handedOff: true, step: 0 })
+    const seq = await this.#write<number>(['acceptEnded', row, ...outcomeCells(settlement)], true)
+    this.#noteKept(settlement, seq)
+  }
+
   async settle(settlement: Settlement): Promise<Settled> {
-    const { jobId, node, attempt, outcome, usage, receiptJson, keep, nowMs } = settlement
-    const content = outcome.status === 'completed' ? outcome.contentJson : null
-    const error = outcome.status === 'failed' ? JSON.stringify(outcome.error) : null
-    const seq = await this.#write<number>([
-      'settle',
-      jobId,
-      node,
-      attempt,
-      outcome.status,
-      content,
-      error,
-      JSON.stringify(usage),
-      receiptJson,
-      keep?.fingerprint ?? null,
-      keep?.untilMs ?? 0,
-      nowMs,
-    ])
+    const { jobId, node, attempt } = settlement
+    const seq = await this.#write<number>(['settle', jobId, node, attempt, ...outcomeCells(settlement)])
     if (seq === STALE) return 'stale'
     if (seq === GONE) return 'gone'
-    if (keep) this.#kept.note(keep.fingerprint, seq, keep.untilMs, nowMs)
+    this.#noteKept(settlement, seq)
     return 'settled'
+  }
+
+  #noteKept({ keep, nowMs }: Settlement, seq: number): void {
+    if (keep) this.#kept.note(keep.fingerprint, seq, keep.untilMs, nowMs)
   }
 
   giveBack(node: string, claims: readonly Claim[]): Promise<void> {
@@ -251,6 +247,15 @@ class SqliteStore implements Store {
     }
     this.#keptComplete = true
   }
+}
+
+/** What of a settlement is stored, in the order of the operations `settle` and `acceptEnded`. */
+function outcomeCells({ outcome, usage, receiptJson, keep, nowMs }: Settlement) {
+  const content = outcome.status === 'completed' ? outcome.contentJson : null
+  const error = outcome.status === 'failed' ? JSON.stringify(outcome.error) : null
+  const kept: KeepCells = [keep?.fingerprint ?? null, keep?.untilMs ?? 0]
+  const ended: EndedCells = [outcome.status, content, error, JSON.stringify(usage), receiptJson]
+  return [...ended, ...kept, nowMs] as const
 }
 
 function toOpResult(result: Result): OpResult {

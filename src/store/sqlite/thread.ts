@@ -88,6 +88,11 @@ class StorageThread {
     switch (op[0]) {
       case 'accept':
         return this.#jobs.accept(op[1], op[2], op[3], op[4])
+      case 'acceptEnded': {
+        const [, row, status, content, error, usage, receipt, fingerprint, untilMs, nowMs] = op
+        const keep = fingerprint === null ? null : { fingerprint, untilMs }
+        return this.#jobs.acceptEnded(row, { status, content, error, usage, receipt }, keep, nowMs)
+      }
       case 'claim':
         return this.#jobs.claim(op[1], op[2], op[3])
       case 'settle': {
