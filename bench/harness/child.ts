@@ -150,6 +150,9 @@ export class Child {
   }
 }
 
+/** What `npm start` gives the runtime; whatever we measure against gets the same. */
+export const RUNTIME_FLAGS = ['--max-semi-space-size=64']
+
 /** A script of the bench as a child; resolves when it says that it is ready, with what it said. */
 export async function startScript<Ready extends object>(
   script: URL,
@@ -159,7 +162,12 @@ export async function startScript<Ready extends object>(
   },
 ): Promise<{ readonly child: Child; readonly ready: Ready }> {
   const args = [...(options.nodeOptions ?? []), script.pathname, JSON.stringify(options.settings ?? {})]
-  const child = new Child({ ...options, command: process.execPath, args, channel: true })
+  const child = new Child({
+    ...options,
+    command: process.execPath,
+    args: [...RUNTIME_FLAGS, ...args],
+    channel: true,
+  })
   return { child, ready: await child.hear<Ready>('ready') }
 }
 

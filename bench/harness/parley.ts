@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Target } from '../load/generator.ts'
-import { Child } from './child.ts'
+import { Child, RUNTIME_FLAGS } from './child.ts'
 import type { CpuSet } from './process-figures.ts'
 import { removeScratch, scratchFolder } from './scratch.ts'
 
@@ -53,7 +53,7 @@ export class Parley {
     const child = new Child({
       name: 'parley',
       command: process.execPath,
-      args: [...(options.nodeOptions ?? []), MAIN, 'serve', '--config', config],
+      args: [...RUNTIME_FLAGS, ...(options.nodeOptions ?? []), MAIN, 'serve', '--config', config],
       cwd: home.folder,
       // The peers write no log either.
       env: {

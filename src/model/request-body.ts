@@ -1,14 +1,15 @@
 /**
  * The body of a chat completion request, built from a prompt.
  *
- * The `openai` package's types hold it to the wire format. It is on the path of every call: the usual body is made by
- * one `JSON.stringify`, over the messages as they are.
+ * The `openai` package's types hold it to the wire format. It is on the path of every call, so the usual body is made
+ * without turning the conversation into text once more.
  */
 import type {
   ChatCompletionCreateParamsNonStreaming,
   ChatCompletionMessageParam,
 } from 'openai/resources/chat/completions'
 import type { UpstreamSettings } from '../config/settings.ts'
+import { conversationJson } from '../job/conversation.ts'
 import type { Message } from '../job/job.ts'
 import type { AnswerForm, Prompt } from './model.ts'
 
@@ -26,6 +27,10 @@ type Body = Omit<ChatCompletionCreateParamsNonStreaming, 'messages'> & {
 type WireFormat = NonNullable<Body['response_format']>
 
 export function requestBody(model: string, prompt: Prompt, dialect: Dialect): string {
+  if (prompt.form.kind === 'text' && dialect.roles === 'native') {
+    // The usual call: the conversation as the text that the store has been given already.
+    return `{"model":${JSON.stringify(model)},"messages":${conversationJson(prompt.messages)}}`
+  }
   const messages = wireMessages(prompt, dialect)
   const format = wireFormat(prompt.form, dialect.structured_output)
   const body: Body = format === null ? { model, messages } : { model, messages, response_format: format }
