@@ -28,9 +28,10 @@ export interface Store extends AccountStore, CallbackStore {
 
   /**
    * Gives up to `limit` waiting jobs to the node, lowest turn first, and counts an attempt of each. No job is ever
-   * held by two nodes. The cost does not grow with the number of waiting jobs.
+   * held by two nodes. The cost does not grow with the number of waiting jobs. Of the suspects, if they are named, only
+   * so many are among them.
    */
-  claim(node: string, limit: number, nowMs: number): Promise<ClaimedJob[]>
+  claim(node: string, limit: number, nowMs: number, suspects?: Suspects): Promise<ClaimedJob[]>
 
   /**
    * Stores the outcome, its usage, the kept answer and the callback that is owed, all in one transaction, if this node
@@ -64,6 +65,12 @@ export interface Store extends AccountStore, CallbackStore {
 
   /** Finishes the writes under way and closes. A second call waits for the same end. */
   close(): Promise<void>
+}
+
+/** Jobs that may be what kills their node: those that were held at so many deaths, or more. */
+export interface Suspects {
+  readonly deaths: number
+  readonly limit: number
 }
 
 export interface Acceptance {

@@ -44,6 +44,7 @@ export function createWorker(parts: JobParts): Worker {
     clock,
     concurrency: settings.jobs.concurrency,
     runTimeoutMs: settings.jobs.run_timeout_seconds * 1000,
+    suspectDeaths: Math.max(1, settings.jobs.max_attempts - 1),
     run: isTracing() ? tracedRun(run) : run,
     events: {
       started: (job) => metrics.started(job, clock.nowMs()),

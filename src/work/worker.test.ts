@@ -72,6 +72,7 @@ async function start(
     clock,
     concurrency,
     runTimeoutMs: 600_000,
+    suspectDeaths: 2,
     run: (job, signal) =>
       new Promise((resolve, reject) => {
         runs.add({
@@ -261,6 +262,31 @@ test('a database that refuses an outcome is asked again until it takes it', asyn
   clock.advance(200)
   await settled.atLeast(1)
   assert.equal(await status(store, job), 'completed')
+})
+
+test('jobs whose next death would be their last run one at a time, beside others', async (t) => {
+  const { store, worker, runs, settled } = await start(t, 8)
+  const suspects = [newJob(), newJob(), newJob()]
+  await store.accept(acceptance(suspects))
+  for (const dead of ['dead-1', 'dead-2']) {
+    await store.claim(dead, 5, 0)
+    await store.reclaim(NODE)
+  }
+  const fresh = newJob()
+  await store.accept(acceptance([fresh]))
+  await worker.begin()
+  const ran = await runs.atLeast(2)
+  await runsNothingWaits(store)
+  assert.deepEqual(ran.map(({ job }) => job.id).sort(), [suspects[0]?.id, fresh.id].sort())
+  for (let ended = 0; ended < suspects.length; ended++) {
+    const suspect = ran.filter(({ job }) => job.deaths === 2)[ended]
+    suspect?.end()
+    await settled.atLeast(ended + 1)
+    if (ended + 1 < suspects.length) await runs.atLeast(ended + 3)
+  }
+  assert.equal(runs.all.length, 4)
+  runs.all.find(({ job }) => job.id === fresh.id)?.end()
+  await settled.atLeast(4)
 })
 
 test('draining lets runs end, claims no more, and gives back what does not end in time', async (t) => {

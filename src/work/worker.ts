@@ -20,6 +20,11 @@ export interface WorkerOptions {
   readonly clock: Clock
   readonly concurrency: number
   readonly runTimeoutMs: number
+  /**
+   * A job that was held at so many deaths of its node is run with no other such job beside it: one more death would
+   * end it, and so only the one that kills is ended.
+   */
+  readonly suspectDeaths: number
   readonly run: (job: ClaimedJob, signal: AbortSignal) => Promise<RunResult | null>
   readonly events: WorkerEvents
 }
@@ -47,6 +52,7 @@ export class Worker implements Hands {
   readonly #options: WorkerOptions
   readonly #inHand = new Map<string, InHand>()
   #reserved = 0
+  #suspects = 0
   /** Whether jobs may be waiting in the line. While they are, new jobs join it rather than pass it. */
   #lineMayWait = true
   /** Counts what joins the line, so that a claim that was under way meanwhile proves nothing. */
@@ -123,6 +129,17 @@ export class Worker implements Hands {
     return this.#inHand.size === 0 && this.#reserved === 0 && !this.#claiming
   }
 
+  #isSuspect(job: ClaimedJob): boolean {
+    return job.deaths >= this.#options.suspectDeaths
+  }
+
+  /** Another one may have been waiting for this one to end. */
+  #nextSuspect(): void {
+    this.#suspects -= 1
+    this.#lineMayWait = true
+    this.#joined += 1
+  }
+
   #placesFreed(): void {
     this.#claimSoon()
     if (this.#isEmpty) for (const resolve of this.#onEmpty.splice(0)) resolve()
@@ -136,14 +153,15 @@ export class Worker implements Hands {
   }
 
   async #claimAll(): Promise<void> {
-    const { store, node, clock, events } = this.#options
+    const { store, node, clock, events, suspectDeaths } = this.#options
     while (this.#lineMayWait && this.#room > 0 && this.#state === 'running') {
       const places = Math.min(this.#room, CLAIM_LIMIT)
       const joined = this.#joined
       this.#reserved += places
       let jobs: ClaimedJob[] = []
       try {
-        jobs = await store.claim(node, places, clock.nowMs())
+        const suspects = { deaths: suspectDeaths, limit: this.#suspects === 0 ? 1 : 0 }
+        jobs = await store.claim(node, places, clock.nowMs(), suspects)
         if (jobs.length < places && joined === this.#joined) this.#lineMayWait = false
       } catch (error) {
         events.trouble('claiming jobs failed', error)
@@ -160,6 +178,7 @@ export class Worker implements Hands {
   }
 
   #take(job: ClaimedJob, storing: Storing): void {
+    if (this.#isSuspect(job)) this.#suspects += 1
     const controller = new AbortController()
     this.#inHand.set(job.id, { job, controller })
     // Nobody is told of a run whose job was not stored, so it may as well end.
@@ -180,6 +199,7 @@ export class Worker implements Hands {
       if (!(error instanceof StoreUnavailable)) events.trouble(`carrying job ${job.id} failed`, error)
     } finally {
       this.#inHand.delete(job.id)
+      if (this.#isSuspect(job)) this.#nextSuspect()
       this.#placesFreed()
     }
   }

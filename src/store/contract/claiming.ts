@@ -57,6 +57,19 @@ export function claimTests(on: On): void {
     assert.ok(ofTwo >= 19 && ofTwo <= 21, `${ofTwo} of 30`)
   })
 
+  on('gives no more suspects than asked for, and others all the same', async (store) => {
+    const old = [newJob(), newJob(), newJob()]
+    await store.accept(acceptance(old, { node: 'dead', handedOff: true }))
+    await store.reclaim('node-a')
+    const fresh = [newJob(), newJob()]
+    await store.accept(acceptance(fresh))
+    const none = await store.claim('node-a', 1, now.ms, { deaths: 1, limit: 0 })
+    const one = await store.claim('node-a', 5, now.ms, { deaths: 1, limit: 1 })
+    assert.deepEqual(ids(none), [fresh[0]?.id])
+    assert.deepEqual(ids(one), [old[0]?.id, fresh[1]?.id])
+    assert.equal((await store.claim('node-a', 5, now.ms, { deaths: 2, limit: 0 })).length, 2)
+  })
+
   on('claims one account in the order of acceptance', async (store) => {
     const jobs = Array.from({ length: 20 }, () => newJob())
     for (const job of jobs) await store.accept(acceptance([job]))

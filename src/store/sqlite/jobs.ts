@@ -7,7 +7,7 @@
  * hundred thousand waiting jobs stands far behind in its own line only, and a claim stays one index scan.
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
-import type { Accepted, Depth } from '../store.ts'
+import type { Accepted, Depth, Suspects } from '../store.ts'
 import { type Cell, CLAIMED_COLUMNS, GONE, NEW_JOB_COLUMNS, STALE } from './wire.ts'
 
 /** How a job ended, as columns. */
@@ -121,8 +121,8 @@ export class SqliteJobs {
   }
 
   /** Returns the claimed jobs' columns, as `readClaimedJob` takes them. */
-  claim(node: string, limit: number, nowMs: number): Cell[][] {
-    const rows = this.#statements.headOfLine.all(limit) as unknown as Cell[][]
+  claim(node: string, limit: number, nowMs: number, suspects: Suspects | null): Cell[][] {
+    const rows = this.#headOfLine(limit, suspects)
     for (const row of rows) {
       this.#turn = Math.max(this.#turn, Number(row.pop()))
       this.#statements.claim.run(node, nowMs, row[0] ?? null)
@@ -131,6 +131,14 @@ export class SqliteJobs {
     this.#waiting -= rows.length
     this.#assigned += rows.length
     return rows
+  }
+
+  #headOfLine(limit: number, suspects: Suspects | null): Cell[][] {
+    const s = this.#statements
+    if (!suspects) return s.headOfLine.all(Number.MAX_SAFE_INTEGER, limit) as unknown as Cell[][]
+    const some = s.suspects.all(suspects.deaths, Math.min(limit, suspects.limit)) as unknown as Cell[][]
+    const others = s.headOfLine.all(suspects.deaths, limit - some.length) as unknown as Cell[][]
+    return [...some, ...others]
   }
 
   /** Returns the row of the outcome, or `STALE` or `GONE`. */
@@ -216,11 +224,17 @@ export class SqliteJobs {
 function prepare(db: DatabaseSync) {
   const headOfLine: StatementSync = db.prepare(
     `select ${CLAIMED_COLUMNS}, j.turn from jobs j indexed by jobs_in_line join requests r on r.seq = j.seq
-     where j.turn is not null order by j.turn, j.id limit ?`,
+     where j.turn is not null and j.deaths < ? order by j.turn, j.id limit ?`,
+  )
+  const suspects: StatementSync = db.prepare(
+    `select ${CLAIMED_COLUMNS}, j.turn from jobs j indexed by jobs_that_died join requests r on r.seq = j.seq
+     where j.turn is not null and j.deaths > 0 and j.deaths >= ? order by j.turn, j.id limit ?`,
   )
   headOfLine.setReturnArrays(true)
+  suspects.setReturnArrays(true)
   return {
     headOfLine,
+    suspects,
     insertJob: db.prepare(
       `insert into jobs (id, seq, account, tier, model, status, turn, node, attempt, deaths, cache_ttl_s,
          input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms)

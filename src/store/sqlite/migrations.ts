@@ -44,6 +44,8 @@ create table jobs (
 
 create index jobs_in_line on jobs (turn, id) where turn is not null;
 create index jobs_by_age on jobs (id) where turn is not null;
+-- Waiting jobs that were held when a node died: few, and found without walking the line.
+create index jobs_that_died on jobs (turn, id) where turn is not null and deaths > 0;
 create index jobs_held on jobs (node) where node is not null;
 
 create table requests (

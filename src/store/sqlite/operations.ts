@@ -2,13 +2,13 @@
  * The operations that cross to the storage thread, by name, as tuples: the one place that both sides are typed from.
  */
 import type { NewKey } from '../account-store.ts'
-import type { Expiry } from '../store.ts'
+import type { Expiry, Suspects } from '../store.ts'
 import type { Cell } from './wire.ts'
 
 export type Operation =
   | readonly ['accept', node: string, nowMs: number, idempotency: IdempotencyCells | null, rows: Cell[]]
   | readonly ['acceptEnded', row: Cell[], ...ended: EndedCells, ...keep: KeepCells, number]
-  | readonly ['claim', node: string, limit: number, nowMs: number]
+  | readonly ['claim', node: string, limit: number, nowMs: number, Suspects | null]
   | readonly ['settle', ...claim: [string, string, number], ...ended: EndedCells, ...keep: KeepCells, number]
   | readonly ['giveBack', node: string, claims: Cell[]]
   | readonly ['reclaim', node: string]

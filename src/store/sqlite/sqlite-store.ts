@@ -16,6 +16,7 @@ import {
   type Settlement,
   type Store,
   StoreUnavailable,
+  type Suspects,
 } from '../store.ts'
 import { readDueCallback } from './callbacks.ts'
 import { DatabaseFileError } from './file.ts'
@@ -106,8 +107,8 @@ class SqliteStore implements Store {
     return this.#write(['accept', node, nowMs, idempotency, rows], true)
   }
 
-  async claim(node: string, limit: number, nowMs: number): Promise<ClaimedJob[]> {
-    const rows = await this.#write<Cell[][]>(['claim', node, limit, nowMs])
+  async claim(node: string, limit: number, nowMs: number, suspects?: Suspects): Promise<ClaimedJob[]> {
+    const rows = await this.#write<Cell[][]>(['claim', node, limit, nowMs, suspects ?? null])
     return rows.map(readClaimedJob)
   }
 

@@ -94,7 +94,7 @@ class StorageThread {
         return this.#jobs.acceptEnded(row, { status, content, error, usage, receipt }, keep, nowMs)
       }
       case 'claim':
-        return this.#jobs.claim(op[1], op[2], op[3])
+        return this.#jobs.claim(op[1], op[2], op[3], op[4])
       case 'settle': {
         const [, jobId, node, attempt, status, content, error, usage, receipt, fingerprint, untilMs, nowMs] =
           op
