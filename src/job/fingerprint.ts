@@ -18,6 +18,7 @@ export function requestFingerprint(route: string, body: unknown): string {
 }
 
 function digest(parts: readonly string[]): string {
-  const text = parts.map((part) => `${part.length}:${part}`).join('')
+  let text = ''
+  for (const part of parts) text += `${part.length}:${part}`
   return hash('sha256', text, 'base64url').slice(0, 22)
 }

@@ -1,10 +1,11 @@
 /** What Parley measures of itself, in the Prometheus text format. Names are stable: dashboards and alerts rely on them. */
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import type { Answered } from '../http/server.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import type { RunResult } from '../life/run.ts'
 import type { CallEvent, UpstreamState } from '../model/router.ts'
 import type { Depth } from '../store/store.ts'
+import { Count, Distribution } from './tally.ts'
 
 const FAST_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5]
 const SLOW_S = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
@@ -68,8 +69,8 @@ export class Metrics {
   }
 
   answered({ method, route, status, ms }: Answered): void {
-    this.#requests.inc({ method, route, status })
-    this.#requestTime.observe({ route }, ms / 1000)
+    this.#requests.add(1, method, route, String(status))
+    this.#requestTime.observe(ms / 1000, route)
   }
 
   started(job: ClaimedJob, nowMs: number): void {
@@ -77,22 +78,22 @@ export class Metrics {
   }
 
   settled({ model }: ClaimedJob, { outcome, usage, receipt }: RunResult, runMs: number): void {
-    this.#jobs.inc({ model, outcome: outcome.status === 'completed' ? 'completed' : outcome.error.code })
-    this.#run.observe({ model }, runMs / 1000)
-    if (usage.cache_hit) this.#cacheHits.inc({ model })
-    if (receipt.repair) this.#repairs.inc({ model })
-    if (usage.input_tokens > 0) this.#tokens.inc({ model, direction: 'input' }, usage.input_tokens)
-    if (usage.output_tokens > 0) this.#tokens.inc({ model, direction: 'output' }, usage.output_tokens)
+    this.#jobs.add(1, model, outcome.status === 'completed' ? 'completed' : outcome.error.code)
+    this.#run.observe(runMs / 1000, model)
+    if (usage.cache_hit) this.#cacheHits.add(1, model)
+    if (receipt.repair) this.#repairs.add(1, model)
+    if (usage.input_tokens > 0) this.#tokens.add(usage.input_tokens, model, 'input')
+    if (usage.output_tokens > 0) this.#tokens.add(usage.output_tokens, model, 'output')
   }
 
   called({ upstream, model, kind, status, aborted, ms }: CallEvent): void {
     const result = aborted ? 'aborted' : kind === 'trouble' ? `trouble ${status ?? 'connection'}` : kind
-    this.#calls.inc({ upstream, model, result })
-    this.#callTime.observe({ upstream, model }, ms / 1000)
+    this.#calls.add(1, upstream, model, result)
+    this.#callTime.observe(ms / 1000, upstream, model)
   }
 
   calledBack(result: string): void {
-    this.#callbacks.inc({ result })
+    this.#callbacks.add(1, result)
   }
 
   committed(size: number, ms: number): void {
@@ -100,12 +101,12 @@ export class Metrics {
     this.#groups.observe(size)
   }
 
-  #counter<L extends string>(name: string, help: string, labelNames: L[]): Counter<L> {
-    return new Counter({ name: `parley_${name}`, help, labelNames, registers: [this.#registry] })
+  #counter(name: string, help: string, labelNames: readonly string[]): Count {
+    return new Count(this.#registry, `parley_${name}`, help, labelNames)
   }
 
-  #histogram<L extends string>(name: string, help: string, buckets: number[], labelNames: L[]): Histogram<L> {
-    return new Histogram({ name: `parley_${name}`, help, buckets, labelNames, registers: [this.#registry] })
+  #histogram(name: string, help: string, bounds: readonly number[], labelNames: readonly string[]) {
+    return new Distribution(this.#registry, `parley_${name}`, help, bounds, labelNames)
   }
 
   #gauge(name: string, help: string, read: () => number): void {

@@ -1,0 +1,122 @@
+/**
+ * Counters and histograms for what happens with every job: counting is one look-up and one addition. The library's own
+ * hash their labels and copy them each time, which was a twentieth of the CPU of a job. It still names, collects and
+ * writes these.
+ */
+import type { Metric, MetricObject, Registry } from 'prom-client'
+
+type Labels = Readonly<Record<string, string>>
+
+interface Value {
+  readonly labels: Labels
+  readonly value: number
+  readonly metricName?: string
+}
+
+/** One kind of count, told apart by its labels' values. */
+abstract class Tally<Entry> {
+  readonly name: string
+  readonly help: string
+  readonly #labelNames: readonly string[]
+  readonly #entries = new Map<string, { labels: Labels; entry: Entry }>()
+  protected abstract readonly type: 'counter' | 'histogram'
+
+  constructor(registry: Registry, name: string, help: string, labelNames: readonly string[]) {
+    this.name = name
+    this.help = help
+    this.#labelNames = labelNames
+    // The registry asks no more of a metric than its name and `get`.
+    registry.registerMetric(this as unknown as Metric)
+  }
+
+  /** Called by the registry at a scrape. */
+  async get(): Promise<MetricObject> {
+    const values = [...this.#entries.values()].flatMap(({ labels, entry }) => this.valuesOf(labels, entry))
+    const { name, help, type } = this
+    return { name, help, type, values, aggregator: 'sum' } as unknown as MetricObject
+  }
+
+  /** Called by the registry when it is emptied. */
+  reset(): void {
+    this.#entries.clear()
+  }
+
+  protected abstract make(): Entry
+  protected abstract valuesOf(labels: Labels, entry: Entry): Value[]
+
+  /** @param values the labels' values, in the order of their names */
+  protected entryOf(values: readonly string[]): Entry {
+    const key = values.length === 1 ? (values[0] ?? '') : values.join('\n')
+    const known = this.#entries.get(key)
+    if (known) return known.entry
+    const labels = Object.fromEntries(this.#labelNames.map((name, index) => [name, values[index] ?? '']))
+    const entry = this.make()
+    this.#entries.set(key, { labels, entry })
+    return entry
+  }
+}
+
+export class Count extends Tally<{ total: number }> {
+  protected readonly type = 'counter'
+
+  add(amount: number, ...labels: string[]): void {
+    this.entryOf(labels).total += amount
+  }
+
+  protected make() {
+    return { total: 0 }
+  }
+
+  protected valuesOf(labels: Labels, { total }: { total: number }): Value[] {
+    return [{ labels, value: total }]
+  }
+}
+
+interface Spread {
+  /** One for each bound, and one for what is above them all. */
+  readonly counts: number[]
+  sum: number
+}
+
+export class Distribution extends Tally<Spread> {
+  protected readonly type = 'histogram'
+  readonly #bounds: readonly number[]
+
+  constructor(
+    registry: Registry,
+    name: string,
+    help: string,
+    bounds: readonly number[],
+    labelNames: readonly string[],
+  ) {
+    super(registry, name, help, labelNames)
+    this.#bounds = bounds
+  }
+
+  observe(value: number, ...labels: string[]): void {
+    const spread = this.entryOf(labels)
+    let at = 0
+    while (at < this.#bounds.length && value > (this.#bounds[at] ?? 0)) at += 1
+    spread.counts[at] = (spread.counts[at] ?? 0) + 1
+    spread.sum += value
+  }
+
+  protected make(): Spread {
+    return { counts: Array.from({ length: this.#bounds.length + 1 }, () => 0), sum: 0 }
+  }
+
+  /** Buckets are cumulative, as Prometheus has them. */
+  protected valuesOf(labels: Labels, { counts, sum }: Spread): Value[] {
+    let total = 0
+    const buckets = counts.map((count, index) => {
+      total += count
+      const le = index < this.#bounds.length ? String(this.#bounds[index]) : '+Inf'
+      return { labels: { le, ...labels }, value: total, metricName: `${this.name}_bucket` }
+    })
+    return [
+      ...buckets,
+      { labels, value: sum, metricName: `${this.name}_sum` },
+      { labels, value: total, metricName: `${this.name}_count` },
+    ]
+  }
+}
