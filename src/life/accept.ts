@@ -40,7 +40,7 @@ export interface AcceptOptions {
 
 /**
  * For how long a job that already runs may wait to be sent to the store. A model or a kept answer that is faster than
- * that makes it one write instead of two; for any other, two milliseconds in a run are nothing.
+ * that makes it one write instead of two; for any other, five milliseconds in a run are nothing.
  */
 export const LINGER_MS = 5
 
