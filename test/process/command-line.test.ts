@@ -197,7 +197,7 @@ test('a file that is no database, and one that cannot be made, are told without 
   const place = await installation(t)
   const text = join(place.folder, 'text.db')
   await writeFile(text, 'This file is a text, and not a database at all.'.repeat(100))
-  for (const file of [text, join(text, 'below-a-file.db')]) {
+  for (const file of [text, join(text, 'below-a-file.db'), '/proc/no/such/folder.db']) {
     for (const args of [['serve'], ['keys', 'list'], ['migrate']]) {
       const ended = await place.parley(args, { env: { DATABASE_URL: `sqlite:${file}` } })
       refusedWith(ended, /\.db/, args.join(' '))

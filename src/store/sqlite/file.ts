@@ -30,8 +30,7 @@ export function openFile(path: string): DatabaseSync {
 }
 
 function openDurably(path: string): DatabaseSync {
-  const folder = dirname(path)
-  if (!existsSync(folder)) mkdirSync(folder, { recursive: true, mode: 0o700 })
+  makeFolder(dirname(path))
   const fresh = !existsSync(path)
   const db = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS })
   if (fresh) chmodSync(path, 0o600)
@@ -43,6 +42,13 @@ function openDurably(path: string): DatabaseSync {
     pragma temp_store = memory;
   `)
   return db
+}
+
+/** One by one, because the recursive `mkdirSync` never returns where a folder cannot be made, as below /proc. */
+function makeFolder(folder: string): void {
+  if (existsSync(folder)) return
+  makeFolder(dirname(folder))
+  mkdirSync(folder, { mode: 0o700 })
 }
 
 /** Brings the schema up to date, in one transaction. Returns how many steps were taken. */
