@@ -1,5 +1,5 @@
 /**
- * Reads the settings: environment beats file, file beats default. The only place that reads the environment.
+ * Reads the settings: environment beats file, file beats default. The environment is handed in.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'

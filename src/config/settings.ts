@@ -117,7 +117,10 @@ export const settingsSchema = Type.Object(
           minimum: 1,
           description: 'A job whose node died this often while running it fails.',
         }),
-        lease_seconds: seconds('A node that has not renewed for so long is taken for dead.', 1),
+        lease_seconds: seconds(
+          'For several nodes on one database, which a SQLite file does not have: after so long a silent one is dead.',
+          1,
+        ),
         drain_seconds: seconds('On SIGTERM, how long running jobs may go on before they are given back.'),
       },
       strict,

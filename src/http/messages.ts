@@ -133,7 +133,7 @@ async function endOfRepeated(
   const wait = options.waiters.wait(jobId, timeoutMs)
   const view = await readJob(request, jobId, options)
   if (view && view.status !== 'completed' && view.status !== 'failed') {
-    return wait ? endOf(wait, reply) : { kind: 'stopping' }
+    return wait ? endOf(wait, reply) : { kind: 'timeout' }
   }
   wait?.leave()
   return view ? { kind: 'settled', view, cacheHit: false } : { kind: 'vanished' }

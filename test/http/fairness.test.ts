@@ -1,4 +1,4 @@
-/** DESIGN of the line: an account with many waiting jobs stands behind in its own line only. */
+/** Fair order: an account with many waiting jobs stands behind in its own line only. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { type Received, reply, type Script } from '../model-server.ts'

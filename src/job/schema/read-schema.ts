@@ -16,7 +16,7 @@ export type ReadSchema =
 
 /**
  * Never throws. The schema keeps references into `value`, which must be parsed JSON and must not change any more.
- * Supported is what OpenAI's structured outputs know (DESIGN names the keywords); everything else is refused.
+ * Supported is what OpenAI's structured outputs know (docs/decisions.md lists the keywords); everything else is refused.
  */
 export function readSchema(value: unknown): ReadSchema {
   const reading: SchemaReading = {
