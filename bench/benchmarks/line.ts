@@ -78,7 +78,7 @@ export class Line {
       createdAtMs: Date.now(),
       inputTokens: this.#content.length,
     }
-    return { job, handedOff: false, step: STEPS[account % STEPS.length] ?? STEPS[0] }
+    return { job, handedOff: false, awaited: false, step: STEPS[account % STEPS.length] ?? STEPS[0] }
   }
 
   async #settle({ id, attempt }: ClaimedJob): Promise<void> {

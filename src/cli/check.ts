@@ -39,7 +39,7 @@ function print({ ok, about, says }: Finding): void {
 async function checkDatabase(url: string): Promise<Finding> {
   const about = 'database'
   try {
-    const accounts = openAccounts(url)
+    const accounts = await openAccounts(url)
     const some = await accounts.hasAccounts()
     await accounts.close()
     return { ok: true, about, says: some ? `${url} opens` : `${url} opens, and has no account yet` }

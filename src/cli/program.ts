@@ -2,13 +2,13 @@
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import { ConfigurationError } from '../config/load.ts'
 import { TIER_NAMES, type TierName } from '../config/settings.ts'
-import { DatabaseFileError } from '../store/sqlite/file.ts'
+import { DatabaseProblem } from '../store/database-problem.ts'
 import { VERSION } from '../version.ts'
 import { rotateOrPrintSecret, setTier } from './accounts.ts'
 import { check } from './check.ts'
 import { CommandError } from './command-error.ts'
 import { createKey, listKeys, revokeKey } from './keys.ts'
-import { migrateDatabase } from './migrate.ts'
+import { migrate } from './migrate.ts'
 import { say, sayError } from './say.ts'
 import { serve } from './serve.ts'
 
@@ -34,7 +34,7 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
 
 function isForPeople(error: unknown): error is Error {
   return (
-    error instanceof CommandError || error instanceof ConfigurationError || error instanceof DatabaseFileError
+    error instanceof CommandError || error instanceof ConfigurationError || error instanceof DatabaseProblem
   )
 }
 
@@ -65,7 +65,7 @@ function build(exit: (code: number) => void): Command {
     .command('migrate')
     .description('bring the database schema up to date')
     .addOption(config())
-    .action((options: { config?: string }) => migrateDatabase(options.config))
+    .action((options: { config?: string }) => migrate(options.config))
   addKeys(program.command('keys').description('create, list and revoke API keys'), config)
   addAccounts(program.command('accounts').description('callback secrets and tiers'), config)
   return program

@@ -7,7 +7,7 @@ export async function withAccounts<T>(
   configFile: string | undefined,
   work: (accounts: AccountStore) => Promise<T>,
 ): Promise<T> {
-  const accounts = openAccounts(loadDatabaseUrl(process.env, configFile))
+  const accounts = await openAccounts(loadDatabaseUrl(process.env, configFile))
   try {
     return await work(accounts)
   } finally {

@@ -71,7 +71,7 @@ export class Acceptor {
     const [first] = jobs
     if (early && idempotency === null && places === 1 && first) return this.#acceptEarly(first)
     try {
-      const accepted = await store.accept(this.#acceptanceOf(jobs, places, idempotency))
+      const accepted = await store.accept(this.#acceptanceOf(jobs, places, idempotency, early))
       if (accepted.kind === 'accepted') {
         for (const job of jobs.slice(0, places)) hands.start(firstClaimOf(job), STORED)
         if (places < jobs.length) hands.wake()
@@ -85,7 +85,7 @@ export class Acceptor {
 
   async #acceptEarly(job: Job): Promise<Accepted> {
     const { store, hands, linger } = this.#parts
-    const lingering = new Lingering(store, job, () => this.#acceptanceOf([job], 1, null))
+    const lingering = new Lingering(store, job, () => this.#acceptanceOf([job], 1, null, true))
     hands.start(firstClaimOf(job), lingering)
     if (linger === null) lingering.send()
     else if (this.#lingering.push(lingering) === 1) linger(() => this.#sendLingering())
@@ -98,9 +98,19 @@ export class Acceptor {
     this.#lingering = []
   }
 
-  #acceptanceOf(jobs: readonly Job[], places: number, idempotency: Idempotency | null): Acceptance {
+  #acceptanceOf(
+    jobs: readonly Job[],
+    places: number,
+    idempotency: Idempotency | null,
+    awaited: boolean,
+  ): Acceptance {
     const { node, clock, stepOf } = this.#parts
-    const newJobs = jobs.map((job, index) => ({ job, handedOff: index < places, step: stepOf(job.tier) }))
+    const newJobs = jobs.map((job, index) => ({
+      job,
+      handedOff: index < places,
+      step: stepOf(job.tier),
+      awaited,
+    }))
     return { node, jobs: newJobs, idempotency, nowMs: clock.nowMs() }
   }
 }

@@ -23,6 +23,8 @@ export interface GroupCommitOptions<Op> {
   readonly inFlight: number
   /** Operations in one group at most, so that one transaction stays short. */
   readonly maxGroup: number
+  /** The same in bytes or the like, where operations differ much: a group ends with the one that reaches `max`. */
+  readonly weight?: { readonly of: (op: Op) => number; readonly max: number }
   /** Operations that may wait or be under way; more are refused with `StoreUnavailable`. */
   readonly maxQueued: number
   /** Told of each group committed: its size and how long it took. */
@@ -76,10 +78,9 @@ export class GroupCommit<Op> {
   }
 
   #send(): void {
-    const { inFlight, maxGroup } = this.#options
+    const { inFlight } = this.#options
     while (this.#waiting.length > 0 && this.#underWay < inFlight) {
-      const group = this.#waiting.length <= maxGroup ? this.#waiting : this.#waiting.slice(0, maxGroup)
-      this.#waiting = group === this.#waiting ? [] : this.#waiting.slice(maxGroup)
+      const group = this.#nextGroup()
       this.#underWay += 1
       this.#opsUnderWay += group.length
       void this.#commit(group).then(() => {
@@ -89,6 +90,26 @@ export class GroupCommit<Op> {
         if (this.#isIdle) for (const resolve of this.#idle.splice(0)) resolve()
       })
     }
+  }
+
+  #nextGroup(): readonly Waiting<Op>[] {
+    const all = this.#waiting
+    const size = this.#groupSize(all)
+    this.#waiting = size === all.length ? [] : all.slice(size)
+    return size === all.length ? all : all.slice(0, size)
+  }
+
+  #groupSize(waiting: readonly Waiting<Op>[]): number {
+    const { maxGroup, weight } = this.#options
+    const most = Math.min(waiting.length, maxGroup)
+    if (!weight) return most
+    let total = 0
+    for (let size = 1; size <= most; size++) {
+      const last = waiting[size - 1]
+      if (last) total += weight.of(last.op)
+      if (total >= weight.max) return size
+    }
+    return most
   }
 
   /** Never rejects. */

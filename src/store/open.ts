@@ -1,29 +1,57 @@
-/** Opens the store that a database address names. */
+/** Opens the store that a database address names: `sqlite:PATH` for one node, `postgres://…` for many. */
 import type { AccountStore } from './account-store.ts'
+import type { Signals } from './node-store.ts'
 import { openSqliteAccounts } from './sqlite/account-file.ts'
 import { openSqliteStore } from './sqlite/sqlite-store.ts'
 import type { Store } from './store.ts'
 
 export interface OpenOptions {
+  /** Who opens it: what other nodes tell this one is sent to that name. */
+  readonly node: string
+  /** Connections of this node to a Postgres. */
+  readonly connections: number
   /** Writes that may wait before acceptances are refused. */
   readonly maxQueued: number
+  readonly retentionMs: number
   readonly nowMs: () => number
+  readonly signals: Signals
   readonly onCommit?: (size: number, ms: number) => void
+  /** What the operator should know of the database, and that does not stop the start. */
+  readonly onNote: (message: string) => void
   readonly onFatal: (error: Error) => void
 }
 
-/** For serving: takes the file's lock, brings the schema up to date. */
-export function openStore(url: string, options: OpenOptions): Promise<Store> {
-  return openSqliteStore({ path: sqlitePath(url), ...options })
+/** For serving: brings the schema up to date; takes the lock of a SQLite file. */
+export async function openStore(url: string, options: OpenOptions): Promise<Store> {
+  if (!isPostgres(url)) return openSqliteStore({ path: sqlitePath(url), ...options })
+  // Loaded only where it is needed: it would be a tenth of the time to start.
+  const { openPostgresStore } = await import('./postgres/postgres-store.ts')
+  return openPostgresStore({ url, ...options })
 }
 
 /** For commands: accounts and keys only, also beside a running server. Brings the schema up to date. */
-export function openAccounts(url: string): AccountStore {
-  return openSqliteAccounts(sqlitePath(url))
+export async function openAccounts(url: string): Promise<AccountStore> {
+  if (!isPostgres(url)) return openSqliteAccounts(sqlitePath(url))
+  const { openPostgresAccounts } = await import('./postgres/account-database.ts')
+  return openPostgresAccounts(url)
+}
+
+/** Brings the schema up to date, and nothing else. Returns how many steps were taken. */
+export async function migrateDatabase(url: string): Promise<number> {
+  if (isPostgres(url)) {
+    const { migratePostgres } = await import('./postgres/schema.ts')
+    return migratePostgres(url)
+  }
+  const { migrateFile } = await import('./sqlite/file.ts')
+  return migrateFile(sqlitePath(url))
+}
+
+export function isPostgres(url: string): boolean {
+  return /^postgres(ql)?:\/\//.test(url)
 }
 
 /** The file that `sqlite:PATH` names. */
 export function sqlitePath(url: string): string {
-  if (!url.startsWith('sqlite:')) throw new Error('the database address must be sqlite:PATH')
+  if (!url.startsWith('sqlite:')) throw new Error('the database address must be sqlite:PATH or postgres://…')
   return url.slice('sqlite:'.length).replace(/^\/\/(?=\/)/, '')
 }

@@ -11,8 +11,9 @@
 import type { ClaimedJob, Job, Outcome, Status, Usage } from '../job/job.ts'
 import type { AccountStore } from './account-store.ts'
 import type { CallbackStore } from './callback-store.ts'
+import type { NodeStore } from './node-store.ts'
 
-export interface Store extends AccountStore, CallbackStore {
+export interface Store extends AccountStore, CallbackStore, NodeStore {
   /**
    * Stores all jobs of the acceptance, or none. With an idempotency key that is remembered for the account, stores
    * nothing and answers with the earlier request's jobs (`repeated`), or with `conflict` if that was another request. A
@@ -42,7 +43,10 @@ export interface Store extends AccountStore, CallbackStore {
   /** Puts jobs that this node holds back at the head of the line. Jobs it no longer holds are left alone. */
   giveBack(node: string, claims: readonly Claim[]): Promise<void>
 
-  /** Gives back every job held by a node that is dead, counting a death for each. Returns how many there were. */
+  /**
+   * Gives back every job held by a node that is dead, counting a death for each, and never one of this node's. Returns
+   * how many there were. Dead is who has no lease, or one that has ended.
+   */
   reclaim(node: string): Promise<number>
 
   /** The answer kept for an identical job, or null. `fingerprint` already distinguishes accounts. */
@@ -51,13 +55,16 @@ export interface Store extends AccountStore, CallbackStore {
   /** The job as its account may see it; null if there is none, it is another account's, or it has expired. */
   read(account: string, jobId: string, expiry: Expiry): Promise<JobRecord | null>
 
+  /** Those of the jobs that have ended, whoever's they are: for the node that accepted them. */
+  readEnded(jobIds: readonly string[]): Promise<JobRecord[]>
+
   /**
    * Deletes a bounded number of expired jobs, kept answers and idempotency keys. Returns true when it stopped at its
    * bound and more may be left.
    */
   expire(expiry: Expiry): Promise<boolean>
 
-  /** How long the line is, in constant time. */
+  /** How long the line is, in constant time: exact up to some thousands, an estimate beyond where that is dear. */
   depth(): Promise<Depth>
 
   /** Resolves when the store can take a write just now. */
@@ -86,6 +93,8 @@ export interface NewJob {
   readonly handedOff: boolean
   /** How far this job moves its account's next turn: 1000 divided by the tier's weight. */
   readonly step: number
+  /** Whether a caller waits for it at the accepting node, which is then told when another node settles it. */
+  readonly awaited: boolean
 }
 
 export interface Idempotency {

@@ -41,12 +41,12 @@ export function newJob(over: Partial<Job> = {}): Job {
 
 export function acceptance(
   jobs: readonly Job[],
-  over: Partial<Acceptance> & { handedOff?: boolean; step?: number } = {},
+  over: Partial<Acceptance> & { handedOff?: boolean; step?: number; awaited?: boolean } = {},
 ) {
-  const { handedOff = false, step = 1000, ...rest } = over
+  const { handedOff = false, step = 1000, awaited = false, ...rest } = over
   return {
     node: 'node-a',
-    jobs: jobs.map((job) => ({ job, handedOff, step })),
+    jobs: jobs.map((job) => ({ job, handedOff, step, awaited })),
     idempotency: null,
     nowMs: now.ms,
     ...rest,

@@ -1,8 +1,8 @@
 /** Deletes what has expired, in steps so small that no write waits long behind one. */
 import type { DatabaseSync } from 'node:sqlite'
 import { leastJobId } from '../../job/job-id.ts'
+import { expiresAtMs } from '../expires-at.ts'
 import type { Expiry } from '../store.ts'
-import { expiresAtMs } from './reading.ts'
 
 /** Rows that one step looks at, of each kind. */
 const STEP = 400

@@ -2,6 +2,7 @@
 import { chmodSync, existsSync, mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
+import { DatabaseProblem } from '../database-problem.ts'
 import { MIGRATIONS } from './migrations.ts'
 
 /** How long another process, such as the command line, may hold the write lock before we call it trouble. */
@@ -9,11 +10,6 @@ const BUSY_TIMEOUT_MS = 5000
 /** Pages of write-ahead log before it is copied into the file: rarer copies cost less in all. */
 const CHECKPOINT_PAGES = 8000
 const CACHE_KIB = 65_536
-
-/** Something about the file that its operator must mend; the message says what. */
-export class DatabaseFileError extends Error {
-  override readonly name = 'DatabaseFileError'
-}
 
 /**
  * Opens the file, making it and its folder if they are missing, readable by their owner only: the file holds the
@@ -23,7 +19,7 @@ export function openFile(path: string): DatabaseSync {
   try {
     return openDurably(path)
   } catch (error) {
-    throw new DatabaseFileError(
+    throw new DatabaseProblem(
       `The database ${path} cannot be opened: ${(error as Error).message}. Check DATABASE_URL, the folder and its permissions.`,
     )
   }
@@ -51,6 +47,16 @@ function makeFolder(folder: string): void {
   mkdirSync(folder, { mode: 0o700 })
 }
 
+/** Opens the file to bring its schema up to date, and closes it. Returns how many steps were taken. */
+export function migrateFile(path: string): number {
+  const db = openFile(path)
+  try {
+    return migrate(db)
+  } finally {
+    db.close()
+  }
+}
+
 /** Brings the schema up to date, in one transaction. Returns how many steps were taken. */
 export function migrate(db: DatabaseSync): number {
   db.exec('begin immediate')
@@ -58,7 +64,7 @@ export function migrate(db: DatabaseSync): number {
     const row = db.prepare('pragma user_version').get()
     const have = Number(row?.user_version)
     if (have > MIGRATIONS.length) {
-      throw new DatabaseFileError(
+      throw new DatabaseProblem(
         `The database was written by a newer Parley (schema ${have}, this one knows ${MIGRATIONS.length}). Start that version, or a newer one.`,
       )
     }
@@ -84,7 +90,7 @@ export function lockForServing(path: string): DatabaseSync {
   } catch (error) {
     lock.close()
     if (error instanceof Error && /locked/.test(error.message)) {
-      throw new DatabaseFileError(
+      throw new DatabaseProblem(
         `Another Parley server is using ${path}. Stop it first, or give this one another DATABASE_URL.`,
       )
     }

@@ -28,6 +28,8 @@ export type Operation =
   | readonly ['rotateSecret', account: string, secret: string, nowMs: number]
   | readonly ['recall', seq: number, fingerprint: string, nowMs: number]
   | readonly ['read', account: string, jobId: string, Expiry]
+  | readonly ['readEnded', jobIds: readonly string[]]
+  | readonly ['held', node: string]
   | readonly ['keptAnswersAfter', seq: number, limit: number]
   | readonly ['depth']
   | readonly ['findKey', hash: string]

@@ -1,14 +1,12 @@
 /** Reads in SQLite: a job as its account may see it, and the answers kept for identical jobs. */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
+import { expiresAtMs } from '../expires-at.ts'
 import type { Expiry, JobRecord } from '../store.ts'
-
-/** When an ended job stops being readable, unless its callback is still owed. */
-export function expiresAtMs(settledAtMs: number, cacheTtlS: number, retentionMs: number): number {
-  return settledAtMs + Math.max(retentionMs, cacheTtlS * 1000)
-}
 
 export class SqliteReading {
   readonly #job: StatementSync
+  readonly #ended: StatementSync
+  readonly #held: StatementSync
   readonly #answer: StatementSync
   readonly #answers: StatementSync
 
@@ -18,6 +16,12 @@ export class SqliteReading {
        from jobs j left join outcomes o on o.seq = j.seq left join callbacks c on c.seq = j.seq
        where j.id = ? and j.account = ?`,
     )
+    this.#ended = db.prepare(
+      `select j.status, j.created_at_ms, o.content, o.error
+       from jobs j join outcomes o on o.seq = j.seq where j.id = ?`,
+    )
+    this.#held = db.prepare('select id, attempt from jobs indexed by jobs_held where node = ?')
+    this.#held.setReturnArrays(true)
     this.#answer = db.prepare(
       `select o.content from kept_answers k join outcomes o on o.seq = k.seq
        where k.seq = ? and k.fingerprint = ? and k.until_ms > ?`,
@@ -35,13 +39,19 @@ export class SqliteReading {
       const end = expiresAtMs(Number(row.settled_at_ms), Number(row.cache_ttl_s), retentionMs)
       if (end <= nowMs) return null
     }
-    return {
-      id: jobId,
-      status: row.status as JobRecord['status'],
-      createdAtMs: Number(row.created_at_ms),
-      contentJson: row.content as string | null,
-      errorJson: row.error as string | null,
-    }
+    return recordOf(jobId, row)
+  }
+
+  endedJobs(jobIds: readonly string[]): JobRecord[] {
+    return jobIds.flatMap((jobId) => {
+      const row = this.#ended.get(jobId)
+      return row ? [recordOf(jobId, row)] : []
+    })
+  }
+
+  /** Ids and attempts. */
+  heldBy(node: string): [string, number][] {
+    return this.#held.all(node) as unknown as [string, number][]
   }
 
   keptAnswer(seq: number, fingerprint: string, nowMs: number): string | null {
@@ -52,5 +62,15 @@ export class SqliteReading {
   /** The entries after the given row, as `[seq, fingerprint, untilMs]`, for the index in memory. */
   keptAnswersAfter(seq: number, limit: number): [number, string, number][] {
     return this.#answers.all(seq, limit) as unknown as [number, string, number][]
+  }
+}
+
+function recordOf(jobId: string, row: Readonly<Record<string, unknown>>): JobRecord {
+  return {
+    id: jobId,
+    status: row.status as JobRecord['status'],
+    createdAtMs: Number(row.created_at_ms),
+    contentJson: row.content as string | null,
+    errorJson: row.error as string | null,
   }
 }

@@ -4,7 +4,9 @@ import type { TierName } from '../../config/settings.ts'
 import type { ClaimedJob, Job } from '../../job/job.ts'
 import type { KeyRecord, NewKey, NewKeyResult, Secrets } from '../account-store.ts'
 import type { CallbackNext, DueCallback } from '../callback-store.ts'
+import { DatabaseProblem } from '../database-problem.ts'
 import { GroupCommit, type OpResult } from '../group-commit.ts'
+import type { Renewal } from '../node-store.ts'
 import {
   type Acceptance,
   type Accepted,
@@ -19,7 +21,6 @@ import {
   type Suspects,
 } from '../store.ts'
 import { readDueCallback } from './callbacks.ts'
-import { DatabaseFileError } from './file.ts'
 import { KeptAnswers } from './kept-answers.ts'
 import type { EndedCells, KeepCells, Operation, Reply, Request, Result } from './operations.ts'
 import { type Cell, GONE, pushNewJob, readClaimedJob, STALE } from './wire.ts'
@@ -39,7 +40,7 @@ export interface SqliteStoreOptions {
   readonly onFatal: (error: Error) => void
 }
 
-/** Opens the file and starts its thread. Rejects with a `DatabaseFileError` for what the operator must mend. */
+/** Opens the file and starts its thread. Rejects with a `DatabaseProblem` for what the operator must mend. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
   const thread = new Worker(new URL('./thread.ts', import.meta.url), { workerData: { path: options.path } })
   await new Promise<void>((resolve, reject) => {
@@ -47,13 +48,14 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
     thread.once('message', (message: 'ready' | { notReady: string; mend: boolean }) => {
       thread.off('error', reject)
       if (message === 'ready') return resolve()
-      reject(message.mend ? new DatabaseFileError(message.notReady) : new Error(message.notReady))
+      reject(message.mend ? new DatabaseProblem(message.notReady) : new Error(message.notReady))
     })
   })
   return new SqliteStore(thread, options)
 }
 
 class SqliteStore implements Store {
+  readonly shared = false
   readonly #thread: Worker
   readonly #writes: GroupCommit<Operation>
   readonly #reads: GroupCommit<Operation>
@@ -114,7 +116,7 @@ class SqliteStore implements Store {
 
   async acceptEnded(job: Job, settlement: Settlement): Promise<void> {
     const row: Cell[] = []
-    pushNewJob(row, { job, handedOff: true, step: 0 })
+    pushNewJob(row, { job, handedOff: true, step: 0, awaited: false })
     const seq = await this.#write<number>(['acceptEnded', row, ...outcomeCells(settlement)], true)
     this.#noteKept(settlement, seq)
   }
@@ -148,6 +150,21 @@ class SqliteStore implements Store {
 
   read(account: string, jobId: string, expiry: Expiry): Promise<JobRecord | null> {
     return this.#read(['read', account, jobId, expiry])
+  }
+
+  readEnded(jobIds: readonly string[]): Promise<JobRecord[]> {
+    return this.#read(['readEnded', jobIds])
+  }
+
+  /** The file's lock is the lease: it was kept, or nobody would be here to ask. */
+  async renew(node: string): Promise<Renewal> {
+    const held = await this.#read<[string, number][]>(['held', node])
+    return { kept: true, held: held.map(([jobId, attempt]) => ({ jobId, attempt })) }
+  }
+
+  /** The lock ends with the process. */
+  leave(): Promise<void> {
+    return Promise.resolve()
   }
 
   expire(expiry: Expiry): Promise<boolean> {

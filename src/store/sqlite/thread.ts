@@ -4,10 +4,11 @@
  */
 import type { DatabaseSync } from 'node:sqlite'
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
+import { DatabaseProblem } from '../database-problem.ts'
 import { SqliteAccounts } from './accounts.ts'
 import { SqliteCallbacks } from './callbacks.ts'
 import { SqliteExpiry } from './expiry.ts'
-import { DatabaseFileError, lockForServing, migrate, openFile } from './file.ts'
+import { lockForServing, migrate, openFile } from './file.ts'
 import { SqliteJobs } from './jobs.ts'
 import type { Operation, Reply, Request, Result } from './operations.ts'
 import { SqliteReading } from './reading.ts'
@@ -118,6 +119,10 @@ class StorageThread {
         return this.#reading.keptAnswer(op[1], op[2], op[3])
       case 'read':
         return this.#reading.job(op[1], op[2], op[3])
+      case 'readEnded':
+        return this.#reading.endedJobs(op[1])
+      case 'held':
+        return this.#reading.heldBy(op[1])
       case 'keptAnswersAfter':
         return this.#reading.keptAnswersAfter(op[1], op[2])
       case 'depth':
@@ -174,7 +179,7 @@ function serve(port: MessagePort): void {
   try {
     thread = new StorageThread(String(workerData.path))
   } catch (error) {
-    const mend = error instanceof DatabaseFileError
+    const mend = error instanceof DatabaseProblem
     port.postMessage({ notReady: error instanceof Error ? error.message : String(error), mend })
     return
   }

@@ -1,0 +1,34 @@
+/**
+ * Nodes that share a database: each holds a lease while it lives, and tells the others what cannot wait. A store that one
+ * process has to itself keeps the contract with nothing to do: its lease is the file's lock, and nobody else is told.
+ */
+import type { Claim } from './store.ts'
+
+export interface NodeStore {
+  /** Whether other nodes may be using the same database now. */
+  readonly shared: boolean
+
+  /**
+   * Makes or renews the node's lease, to end `leaseMs` from now by the database's own clock: those of nodes differ, and
+   * may jump.
+   */
+  renew(node: string, leaseMs: number): Promise<Renewal>
+
+  /** Ends the lease of a node that has nothing in hand any more. */
+  leave(node: string): Promise<void>
+}
+
+export interface Renewal {
+  /** False where there was no lease to renew: the first time, and after others found it ended and took the jobs. */
+  readonly kept: boolean
+  /** Everything that the node holds, as the database has it. */
+  readonly held: readonly Claim[]
+}
+
+/** What other nodes tell this one. Each may come late or be lost; none is ever needed for more than speed. */
+export interface Signals {
+  /** Jobs have joined the line, or may have. */
+  readonly jobsWaiting: () => void
+  /** Jobs that this node accepted for a caller who waits have been settled by another. */
+  readonly settled: (jobIds: readonly string[]) => void
+}

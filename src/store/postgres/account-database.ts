@@ -1,0 +1,10 @@
+/** Accounts and keys straight from the database, for commands beside running servers. */
+import type { AccountStore } from '../account-store.ts'
+import { PostgresAccounts } from './accounts.ts'
+import { Database } from './database.ts'
+import { migratePostgres } from './schema.ts'
+
+export async function openPostgresAccounts(url: string): Promise<AccountStore> {
+  await migratePostgres(url)
+  return new PostgresAccounts(new Database({ url, connections: 1 }))
+}

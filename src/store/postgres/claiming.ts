@@ -1,0 +1,96 @@
+/** Who holds which job: claims in fair order, and jobs that go back to the line. */
+import type { ClaimedJob } from '../../job/job.ts'
+import type { Claim, Suspects } from '../store.ts'
+import { readClaimedJob } from './columns.ts'
+import type { Database } from './database.ts'
+import type { Line } from './line.ts'
+
+export class Claiming {
+  readonly #database: Database
+  readonly #line: Line
+
+  constructor(database: Database, line: Line) {
+    this.#database = database
+    this.#line = line
+  }
+
+  async claim(node: string, limit: number, suspects: Suspects | null): Promise<ClaimedJob[]> {
+    const walk = this.#line.begin(performance.now())
+    const some = suspects ? Math.min(limit, suspects.limit) : 0
+    const values = [node, walk.fromTurn, limit, suspects?.deaths ?? NO_DEATHS, some]
+    const rows = await this.#database.query(CLAIM, values)
+    const turns = rows.filter(({ deaths }) => deaths === 0).map(({ turn }) => Number(turn))
+    this.#line.end(walk, turns.length === 0 ? null : Math.max(...turns), performance.now())
+    return rows.map(readClaimedJob)
+  }
+
+  async giveBack(node: string, claims: readonly Claim[]): Promise<void> {
+    const ids = claims.map(({ jobId }) => jobId)
+    const attempts = claims.map(({ attempt }) => attempt)
+    const rows = await this.#database.query(GIVE_BACK, [node, ids, attempts, this.#line.turn])
+    for (const { turn } of rows) this.#line.joined(Number(turn))
+  }
+
+  async reclaim(node: string): Promise<number> {
+    const rows = await this.#database.query(RECLAIM, [node, this.#line.turn])
+    for (const { turn } of rows) this.#line.joined(Number(turn))
+    return rows.length
+  }
+}
+
+/** More deaths than any job comes to. */
+const NO_DEATHS = 2_147_483_647
+
+/**
+ * $1 node, $2 the turn to begin at, $3 limit, $4 deaths that make a suspect, $5 how many suspects. Jobs that were held at a
+ * death are few and have an index of their own, so that one that was passed over is not left behind the walk.
+ */
+const CLAIM = {
+  name: 'claim',
+  text: `
+  with suspects as (
+    select id, turn from open_jobs where turn is not null and deaths > 0 and deaths >= $4::integer
+    order by turn, id limit $5::bigint for update skip locked
+  ),
+  died as (
+    select id, turn from open_jobs where turn is not null and deaths > 0 and deaths < $4::integer
+    order by turn, id limit $3::bigint - (select count(*) from suspects) for update skip locked
+  ),
+  others as (
+    select id, turn from open_jobs where turn is not null and turn >= $2::bigint and deaths = 0
+    order by turn, id limit $3::bigint - (select count(*) from suspects) - (select count(*) from died)
+    for update skip locked
+  ),
+  taken as (
+    update open_jobs o set turn = null, node = $1, attempt = o.attempt + 1
+    from (select * from suspects union all select * from died union all select * from others) t where o.id = t.id
+    returning o.id, o.attempt, o.deaths, t.turn
+  )
+  select j.*, t.attempt, t.deaths, t.turn from taken t join jobs j on j.id = t.id order by t.turn, t.id`,
+}
+
+/** The turn of the head of the line, so that what goes back is first. $N the line's turn as the node knows it. */
+const head = (parameter: string) =>
+  `coalesce((select turn from open_jobs where turn >= ${parameter}::bigint order by turn, id limit 1), ${parameter}::bigint)`
+
+/** $1 node, $2 ids, $3 attempts, $4 the line's turn. */
+const GIVE_BACK = {
+  name: 'give back',
+  text: `
+  update open_jobs o set node = null, turn = ${head('$4')}
+  from unnest($2::uuid[], $3::integer[]) as c(id, attempt)
+  where o.id = c.id and o.node = $1 and o.attempt = c.attempt returning o.turn`,
+}
+
+/** $1 node, $2 the line's turn. Jobs of a node without a lease are nobody's either: it lost it, wrote, and died. */
+const RECLAIM = {
+  name: 'reclaim',
+  text: `
+  with dead as (
+    delete from nodes where node <> $1 and lease_until < clock_timestamp() returning node
+  )
+  update open_jobs o set node = null, deaths = o.deaths + 1, turn = ${head('$2')}
+  where o.node is not null and o.node <> $1
+    and (o.node in (select node from dead) or not exists (select 1 from nodes n where n.node = o.node))
+  returning o.turn`,
+}

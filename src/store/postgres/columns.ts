@@ -1,0 +1,95 @@
+/** Jobs and outcomes as columns: arrays that one statement takes apart with `unnest`, however many rows there are. */
+import { conversationJson } from '../../job/conversation.ts'
+import type { Callback, ClaimedJob, Job, Message, ResponseFormat } from '../../job/job.ts'
+import type { Settlement } from '../store.ts'
+import type { Row } from './database.ts'
+
+/** Texts that a job brings, in characters: about what it weighs in a statement. */
+export function weightOfJob({ messages, callback }: Job): number {
+  let total = 500 + (callback?.payloadJson.length ?? 0)
+  for (const { content } of messages) total += content.length
+  return total
+}
+
+export const NEW_JOB_TYPES = [
+  'uuid',
+  'text',
+  'text',
+  'text',
+  'double precision',
+  'bigint',
+  'bigint',
+  'text',
+  'text',
+  'text',
+] as const
+export const NEW_JOB_NAMES =
+  'id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback'
+
+export function newJobColumns(jobs: readonly Job[]): unknown[][] {
+  return [
+    jobs.map((job) => job.id),
+    jobs.map((job) => job.account),
+    jobs.map((job) => job.tier),
+    jobs.map((job) => job.model),
+    jobs.map((job) => job.cacheTtlS),
+    jobs.map((job) => job.inputTokens),
+    jobs.map((job) => job.createdAtMs),
+    jobs.map((job) => conversationJson(job.messages)),
+    jobs.map((job) => JSON.stringify(job.responseFormat)),
+    jobs.map((job) => (job.callback === null ? null : JSON.stringify(job.callback))),
+  ]
+}
+
+export const SETTLEMENT_TYPES = [
+  'uuid',
+  'integer',
+  'text',
+  'text',
+  'text',
+  'text',
+  'text',
+  'text',
+  'bigint',
+  'bigint',
+] as const
+export const SETTLEMENT_NAMES =
+  'id, attempt, status, content, error, usage, receipt, fingerprint, until_ms, now_ms'
+
+export function settlementColumns(settlements: readonly Settlement[]): unknown[][] {
+  return [
+    settlements.map(({ jobId }) => jobId),
+    settlements.map(({ attempt }) => attempt),
+    settlements.map(({ outcome }) => outcome.status),
+    settlements.map(({ outcome }) => (outcome.status === 'completed' ? outcome.contentJson : null)),
+    settlements.map(({ outcome }) => (outcome.status === 'failed' ? JSON.stringify(outcome.error) : null)),
+    settlements.map(({ usage }) => JSON.stringify(usage)),
+    settlements.map(({ receiptJson }) => receiptJson),
+    settlements.map(({ keep }) => keep?.fingerprint ?? null),
+    settlements.map(({ keep }) => Math.ceil(keep?.untilMs ?? 0)),
+    settlements.map(({ nowMs }) => nowMs),
+  ]
+}
+
+/** `unnest($3::uuid[], $4::text[] …)`, the first parameter being number `from`. */
+export function unnest(types: readonly string[], from: number): string {
+  return `unnest(${types.map((type, index) => `$${from + index}::${type}[]`).join(', ')})`
+}
+
+/** A row with the columns of `jobs`, and `attempt` and `deaths` as they are after the claim. */
+export function readClaimedJob(row: Row): ClaimedJob {
+  return {
+    id: String(row.id),
+    account: String(row.account),
+    tier: String(row.tier),
+    model: String(row.model),
+    cacheTtlS: Number(row.cache_ttl_s),
+    inputTokens: Number(row.input_tokens),
+    createdAtMs: Number(row.created_at_ms),
+    attempt: Number(row.attempt),
+    deaths: Number(row.deaths),
+    messages: JSON.parse(String(row.messages)) as Message[],
+    responseFormat: JSON.parse(String(row.response_format)) as ResponseFormat,
+    callback: typeof row.callback === 'string' ? (JSON.parse(row.callback) as Callback) : null,
+  }
+}

@@ -1,0 +1,147 @@
+/**
+ * The connections to Postgres: a pool of them, statements by name, and errors by what they mean (errors.ts). No query
+ * waits for ever: the server ends a long one, and where no answer comes at all the connection is given up.
+ */
+import pg from 'pg'
+import { StoreUnavailable } from '../store.ts'
+import { breaksConnection, meaningOf, Overruled } from './errors.ts'
+
+const CONNECT_MS = 5_000
+/** Far longer than any of our statements takes: one that meets it is stuck behind a lock or a dying disk. */
+export const STATEMENT_MS = 15_000
+/** Beyond that no answer is coming: the network between is gone. */
+const ANSWER_MS = STATEMENT_MS + 5_000
+/** A node stopped in the middle of a transaction would hold row locks that the others skip for ever. */
+const IDLE_IN_TRANSACTION_MS = 10_000
+const TRIES = 5
+
+/** Prepared once on each connection, under its name. */
+export interface Statement {
+  readonly name: string
+  readonly text: string
+}
+
+export type Row = Readonly<Record<string, unknown>>
+
+/** What runs statements: the pool, or one connection inside a transaction. */
+export interface Queries {
+  query(statement: Statement, values?: readonly unknown[]): Promise<Row[]>
+}
+
+export interface DatabaseOptions {
+  readonly url: string
+  readonly connections: number
+}
+
+/** How any connection of ours is made; a migration's is without the statement's time limit. */
+export function connectionSettings(url: string, statementMs: number | null = STATEMENT_MS): pg.ClientConfig {
+  return {
+    connectionString: url,
+    application_name: 'parley',
+    connectionTimeoutMillis: CONNECT_MS,
+    keepAlive: true,
+    idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
+    ...(statementMs !== null && { statement_timeout: statementMs, query_timeout: ANSWER_MS }),
+    types: numbersForBigints,
+  }
+}
+
+const BIGINT = 20
+
+/** Times and counts fit a double; without this they would come as text. */
+const numbersForBigints: pg.CustomTypesConfig = {
+  getTypeParser: (oid: number, format?: 'text' | 'binary') =>
+    oid === BIGINT ? Number : pg.types.getTypeParser(oid, format as 'text'),
+}
+
+export class Database implements Queries {
+  readonly #pool: pg.Pool
+
+  constructor({ url, connections }: DatabaseOptions) {
+    this.#pool = new pg.Pool({ ...connectionSettings(url), max: connections, idleTimeoutMillis: 60_000 })
+    // A connection that breaks while nobody uses it is replaced by the pool; there is nothing to do.
+    this.#pool.on('error', () => {})
+  }
+
+  /**
+   * Runs one statement, which is a transaction of its own. Rejects with `OutcomeUnknown` where it may have been carried
+   * out nevertheless, with another `StoreUnavailable` where it was not but may be tried again.
+   */
+  query(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> {
+    return this.#retried((client) => run(client, statement, values))
+  }
+
+  /** Runs several in one transaction, which is rolled back when `work` rejects. */
+  transaction<T>(work: (queries: Queries) => Promise<T>): Promise<T> {
+    return this.#retried(async (client) => {
+      await run(client, BEGIN)
+      try {
+        const result = await work({ query: (statement, values = []) => run(client, statement, values) })
+        await run(client, COMMIT)
+        return result
+      } catch (error) {
+        if (!breaksConnection(error)) await run(client, ROLLBACK)
+        throw error
+      }
+    })
+  }
+
+  async close(): Promise<void> {
+    await this.#pool.end()
+  }
+
+  async #retried<T>(work: (client: pg.ClientBase) => Promise<T>): Promise<T> {
+    for (let tried = 1; ; tried++) {
+      try {
+        return await this.#withClient(work)
+      } catch (error) {
+        if (!(error instanceof Overruled) || tried === TRIES) throw error
+      }
+    }
+  }
+
+  async #withClient<T>(work: (client: pg.ClientBase) => Promise<T>): Promise<T> {
+    const client = await this.#connect()
+    let broken = false
+    // A connection that breaks between two statements says so here; the next statement on it is rejected.
+    const onError = () => {
+      broken = true
+    }
+    client.on('error', onError)
+    try {
+      return await work(client)
+    } catch (error) {
+      broken ||= breaksConnection(error) || error instanceof Overruled
+      throw error
+    } finally {
+      client.off('error', onError)
+      client.release(broken)
+    }
+  }
+
+  async #connect(): Promise<pg.PoolClient> {
+    try {
+      return await this.#pool.connect()
+    } catch (error) {
+      const { message, code } = error as Error & { code?: string }
+      throw new StoreUnavailable(`The database cannot be reached: ${message || code}`, { cause: error })
+    }
+  }
+}
+
+const BEGIN = { name: 'begin', text: 'begin' }
+const COMMIT = { name: 'commit', text: 'commit' }
+const ROLLBACK = { name: 'rollback', text: 'rollback' }
+
+async function run(
+  client: pg.ClientBase,
+  { name, text }: Statement,
+  values: readonly unknown[] = [],
+): Promise<Row[]> {
+  try {
+    const { rows } = await client.query<Row>({ name, text, values: [...values] })
+    return rows
+  } catch (error) {
+    throw meaningOf(error)
+  }
+}

@@ -1,0 +1,118 @@
+/**
+ * The Postgres schema, as the steps that made it. A step that was released is never edited; the next one is added.
+ *
+ * `jobs` (what was asked) and `outcomes` (what came of it) are only ever inserted into, and cut into partitions by the
+ * time in the job's id, which go as a whole when all in them has expired. What changes is in `open_jobs`: a small row for
+ * each job that has not ended, waiting or held. So settling rewrites no conversation, and vacuum has one small table to do.
+ */
+
+const first = `
+create table accounts (
+  name text primary key,
+  tier text not null,
+  secret text not null,
+  previous_secret text,
+  rotated_at_ms bigint
+);
+
+create table keys (
+  id text primary key,
+  account text not null,
+  hash text not null unique,
+  created_at_ms bigint not null,
+  expires_at_ms bigint,
+  revoked_at_ms bigint
+);
+
+create table jobs (
+  id uuid primary key,
+  account text not null,
+  tier text not null,
+  model text not null,
+  cache_ttl_s double precision not null,
+  input_tokens bigint not null,
+  created_at_ms bigint not null,
+  messages text not null,
+  response_format text not null,
+  callback text
+) partition by range (id);
+create table jobs_default partition of jobs default;
+
+create table outcomes (
+  id uuid primary key,
+  status text not null,
+  content text,
+  error text,
+  usage text not null,
+  receipt text not null,
+  node text not null,               -- who settled it, under which attempt: so that a settlement whose answer was lost
+  attempt integer not null,         -- can be told from another's
+  settled_at_ms bigint not null
+) partition by range (id);
+create index on outcomes using brin (settled_at_ms);
+create table outcomes_default partition of outcomes default;
+
+create table open_jobs (
+  id uuid primary key,
+  account text not null,
+  has_callback boolean not null,
+  turn bigint,                      -- place in the line; null unless the job waits to be claimed
+  node text,                        -- who holds it; null unless somebody does
+  attempt integer not null,         -- claims so far: the fence of all later writes
+  deaths integer not null,          -- claims that ended with the death of their node
+  origin text                       -- the node where a caller waits for it; null where none does
+) with (
+  fillfactor = 80,
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_analyze_scale_factor = 0.1,
+  autovacuum_vacuum_cost_delay = 0
+);
+create index open_jobs_in_line on open_jobs (turn, id) where turn is not null;
+create index open_jobs_by_account on open_jobs (account, turn) where turn is not null;
+-- Waiting jobs that were held when a node died: few, and found without walking the line.
+create index open_jobs_that_died on open_jobs (turn, id) where turn is not null and deaths > 0;
+create index open_jobs_held on open_jobs (node) where node is not null;
+
+-- Which outcomes answer identical jobs.
+create table kept_answers (
+  fingerprint text not null,
+  job_id uuid not null,
+  kept_at_ms bigint not null,
+  until_ms bigint not null
+);
+create index kept_answers_by_fingerprint on kept_answers (fingerprint);
+create index kept_answers_by_end on kept_answers using brin (until_ms);
+
+create table idempotency (
+  account text not null,
+  key text not null,
+  fingerprint text not null,
+  job_ids text not null,
+  until_ms bigint not null,
+  primary key (account, key)
+);
+create index idempotency_by_end on idempotency (until_ms);
+
+-- Callbacks that are owed, written by the transaction that settles the job.
+create table callbacks (
+  job_id uuid primary key,
+  account text not null,
+  attempt integer not null,
+  due_at_ms bigint,                 -- when the next attempt may be made; null once delivered or given up
+  delivered_at_ms bigint
+);
+create index callbacks_due on callbacks (due_at_ms) where due_at_ms is not null;
+
+-- The nodes that live: a lease by the clock of this database, and the turn each has claimed last.
+create table nodes (
+  node text primary key,
+  lease_until timestamptz not null,
+  turn bigint not null default 0
+);
+
+-- A row for the write that /readyz tries.
+create table probe (at_ms bigint not null);
+insert into probe values (0);
+`
+
+export const MIGRATIONS: readonly string[] = [first]

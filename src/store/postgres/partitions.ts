@@ -1,0 +1,123 @@
+/**
+ * The partitions of `jobs` and `outcomes`: each holds the jobs created in one span of time, and goes as a whole when all
+ * of them have expired, which costs the same for a million jobs as for one. They are made ahead of their time. A job that
+ * fits in none, because a clock jumped, is in the default partition, from which expiry deletes row by row.
+ */
+import { leastJobId } from '../../job/job-id.ts'
+import type { Expiry } from '../store.ts'
+import type { Database, Queries } from './database.ts'
+
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
+/** Partitions from the present one on that there always are. */
+const AHEAD = 3
+/** SPEC §2.1: no answer is kept for longer, whatever its job's retention. */
+const LONGEST_TTL_MS = HOUR_MS
+/** A drop waits for no long query, and holds nobody up while it waits: it is tried again at the next round. */
+const LOCK_MS = 200
+
+interface Span {
+  readonly fromMs: number
+  readonly toMs: number
+}
+
+/** Makes those that are missing and drops those that have expired. Only one node does so at a time. */
+export async function keepPartitions(database: Database, expiry: Expiry): Promise<void> {
+  await database.transaction(async (queries) => {
+    const [lock] = await queries.query(TRY_LOCK)
+    if (!lock?.mine) return
+    await queries.query(LIMIT_LOCKS)
+    const spans = await spansOf(queries)
+    for (const span of missing(spans, expiry)) await create(queries, span)
+    for (const span of spans) if (await isOver(queries, span, expiry)) await drop(queries, span)
+  })
+}
+
+async function spansOf(queries: Queries): Promise<Span[]> {
+  const rows = await queries.query(LIST)
+  return rows.map(({ name }) => {
+    const [, from, to] = String(name).split('_')
+    return { fromMs: Number(from) * 1000, toMs: Number(to) * 1000 }
+  })
+}
+
+/** A day each; an hour where jobs are kept so short that a day would outlast them by far. */
+function missing(spans: readonly Span[], { nowMs, retentionMs }: Expiry): Span[] {
+  const width = retentionMs >= 2 * DAY_MS ? DAY_MS : HOUR_MS
+  const wanted: Span[] = []
+  const last = Math.floor(nowMs / width) * width + AHEAD * width
+  for (let fromMs = Math.floor(nowMs / width) * width; fromMs < last; fromMs += width) {
+    const toMs = fromMs + width
+    if (!spans.some((span) => span.fromMs < toMs && fromMs < span.toMs)) wanted.push({ fromMs, toMs })
+  }
+  return wanted
+}
+
+async function create(queries: Queries, span: Span): Promise<void> {
+  const [from, to] = bounds(span)
+  // Rows that came before their partition stay where they are, and so does all of their span.
+  const [strays] = await queries.query(STRAYS, [from, to])
+  if (strays?.found) return
+  for (const table of ['jobs', 'outcomes']) {
+    const name = nameOf(table, span)
+    await queries.query(plain(`create table ${name} (like ${table} including all)`))
+    await queries.query(
+      plain(`alter table ${table} attach partition ${name} for values from ('${from}') to ('${to}')`),
+    )
+  }
+}
+
+/** Whether nothing in it can ever be read again. */
+async function isOver(queries: Queries, span: Span, { nowMs, retentionMs }: Expiry): Promise<boolean> {
+  if (span.toMs > nowMs - retentionMs) return false
+  const keptMs = Math.max(retentionMs, LONGEST_TTL_MS)
+  const [from, to] = bounds(span)
+  const [row] = await queries.query(plain(STILL_NEEDED(nameOf('outcomes', span))), [from, to, nowMs - keptMs])
+  return row?.needed === false
+}
+
+async function drop(queries: Queries, span: Span): Promise<void> {
+  const [from, to] = bounds(span)
+  await queries.query(FORGET_CALLBACKS, [from, to])
+  for (const table of ['jobs', 'outcomes']) await queries.query(plain(`drop table ${nameOf(table, span)}`))
+}
+
+function bounds({ fromMs, toMs }: Span): [string, string] {
+  return [leastOf(fromMs), leastOf(toMs)]
+}
+
+/** Below every id of that moment, whatever its version and variant bits. */
+function leastOf(ms: number): string {
+  return `${leastJobId(ms).slice(0, 13)}-0000-0000-000000000000`
+}
+
+function nameOf(table: string, { fromMs, toMs }: Span): string {
+  return `${table}_${fromMs / 1000}_${toMs / 1000}`
+}
+
+/** Not worth preparing: it is run once. */
+const plain = (text: string) => ({ name: '', text })
+
+const TRY_LOCK = {
+  name: '',
+  text: `select pg_try_advisory_xact_lock(hashtextextended('partitions of ' || current_schema(), 0)) as mine`,
+}
+const LIMIT_LOCKS = { name: '', text: `set local lock_timeout = ${LOCK_MS}` }
+const LIST = {
+  name: '',
+  text: `select c.relname as name from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = 'jobs'::regclass and c.relname ~ '^jobs_[0-9]+_[0-9]+$' order by 1`,
+}
+const STRAYS = {
+  name: '',
+  text: `select exists (select 1 from jobs_default where id >= $1::uuid and id < $2::uuid)
+    or exists (select 1 from outcomes_default where id >= $1::uuid and id < $2::uuid) as found`,
+}
+const STILL_NEEDED = (outcomes: string) => `
+  select exists (select 1 from open_jobs where id >= $1::uuid and id < $2::uuid)
+    or exists (select 1 from callbacks where job_id >= $1::uuid and job_id < $2::uuid and due_at_ms is not null)
+    or exists (select 1 from ${outcomes} where settled_at_ms > $3::bigint) as needed`
+const FORGET_CALLBACKS = {
+  name: '',
+  text: 'delete from callbacks where job_id >= $1::uuid and job_id < $2::uuid',
+}

@@ -1,0 +1,25 @@
+import { randomBytes } from 'node:crypto'
+import type { TestContext } from 'node:test'
+import { freshDatabase } from '../../../test/postgres/database.ts'
+import type { Place } from '../contract/fixtures.ts'
+import { storeContract } from '../contract/store-contract.ts'
+import { openPostgresStore } from './postgres-store.ts'
+
+async function inSchema(t: TestContext): Promise<Place> {
+  const url = await freshDatabase(t)
+  return {
+    open: () =>
+      openPostgresStore({
+        url,
+        node: randomBytes(8).toString('hex'),
+        connections: 10,
+        maxQueued: 1000,
+        retentionMs: 604_800_000,
+        nowMs: () => Date.now(),
+        signals: { jobsWaiting: () => {}, settled: () => {} },
+        onNote: () => {},
+      }),
+  }
+}
+
+storeContract('Postgres', inSchema)

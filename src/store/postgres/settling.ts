@@ -1,0 +1,68 @@
+/** Stores outcomes, many in one statement: each only if this node still holds the job under this attempt. */
+import type { Settled, Settlement } from '../store.ts'
+import { SETTLEMENT_NAMES, SETTLEMENT_TYPES, settlementColumns, unnest } from './columns.ts'
+import type { Database, Row } from './database.ts'
+
+/** A settled job, and the node where a caller waits for it. */
+export interface SettledJob {
+  readonly settled: Settled
+  readonly origin: string | null
+}
+
+/**
+ * With `freed` (id, account, has_callback) and `s` (the settlements): the outcomes, the callbacks that are owed, and the
+ * answers that are kept.
+ */
+export const OWE_AND_KEEP = `
+  written as (
+    insert into outcomes (id, status, content, error, usage, receipt, node, attempt, settled_at_ms)
+    select id, status, content, error, usage, receipt, $1::text, attempt, now_ms from s join freed using (id)
+  ),
+  owed as (
+    insert into callbacks (job_id, account, attempt, due_at_ms)
+    select id, account, 0, now_ms from s join freed using (id) where has_callback
+  ),
+  kept as (
+    insert into kept_answers (fingerprint, job_id, kept_at_ms, until_ms)
+    select fingerprint, id, now_ms, until_ms from s join freed using (id) where fingerprint is not null
+  )`
+
+/**
+ * Settles all, in order.
+ * @param again jobs whose settlement by this node may have been carried out before: finding it so counts as settled
+ */
+export async function settleAll(
+  database: Database,
+  settlements: readonly Settlement[],
+  again: ReadonlySet<string>,
+): Promise<SettledJob[]> {
+  const [first] = settlements
+  if (!first) return []
+  const rows = await database.query(SETTLE, [first.node, ...settlementColumns(settlements)])
+  const byId = new Map(rows.map((row) => [String(row.id), row]))
+  return settlements.map(({ jobId }) => whatCameOf(byId.get(jobId), again.has(jobId)))
+}
+
+function whatCameOf(row: Row | undefined, again: boolean): SettledJob {
+  if (row?.freed) return { settled: 'settled', origin: row.origin === null ? null : String(row.origin) }
+  if (again && row?.before) return { settled: 'settled', origin: null }
+  return { settled: row?.there ? 'stale' : 'gone', origin: null }
+}
+
+/** $1 node, then the columns of settlements. What is not freed is looked into: was it this very claim, is it there? */
+const SETTLE = {
+  name: 'settle',
+  text: `
+  with s as (select * from ${unnest(SETTLEMENT_TYPES, 2)} as s(${SETTLEMENT_NAMES})),
+  freed as (
+    delete from open_jobs o using s where o.id = s.id and o.node = $1 and o.attempt = s.attempt
+    returning o.id, o.account, o.has_callback, o.origin
+  ),
+  ${OWE_AND_KEEP}
+  select s.id, f.id is not null as freed, f.origin,
+    case when f.id is null then exists (
+      select 1 from outcomes o where o.id = s.id and o.node = $1 and o.attempt = s.attempt
+    ) end as before,
+    case when f.id is null then exists (select 1 from jobs j where j.id = s.id) end as there
+  from s left join freed f using (id)`,
+}
