@@ -7,11 +7,9 @@ import { answerSchemaOf, readAnswer } from '../job/answer.ts'
 import { jobFingerprint } from '../job/fingerprint.ts'
 import type { ClaimedJob, JobError, Outcome, ResponseFormat, Usage } from '../job/job.ts'
 import { meetsStrictRules } from '../job/schema/strict-rules.ts'
+import type { StopSignal } from '../job/stop.ts'
 import type { AnswerForm, CallRecord, Prompt, Reply, Routed, Router } from '../model/model.ts'
 import type { Store } from '../store/store.ts'
-
-/** Why the worker ended a run. */
-export type StopReason = 'deadline' | 'give back'
 
 export interface RunOptions {
   readonly store: Pick<Store, 'recall'>
@@ -40,11 +38,11 @@ export interface Receipt {
   readonly repair?: { readonly raw_text: string; readonly errors: readonly string[] }
 }
 
-/** @returns null when the job is to be given back: the signal was aborted for that */
+/** @returns null when the job is to be given back: the signal was stopped for that */
 export async function runJob(
   job: ClaimedJob,
   options: RunOptions,
-  signal: AbortSignal,
+  signal: StopSignal,
 ): Promise<RunResult | null> {
   if (job.deaths >= options.maxAttempts) return spent(job)
   const fingerprint = options.cacheEnabled ? jobFingerprint(job) : null
@@ -99,12 +97,12 @@ function recalled(contentJson: string): RunResult {
 class Run {
   readonly #job: ClaimedJob
   readonly #options: RunOptions
-  readonly #signal: AbortSignal
+  readonly #signal: StopSignal
   readonly #form: AnswerForm
   readonly #routed: Routed[] = []
   #repair: { raw_text: string; errors: readonly string[] } | undefined
 
-  constructor(job: ClaimedJob, options: RunOptions, signal: AbortSignal) {
+  constructor(job: ClaimedJob, options: RunOptions, signal: StopSignal) {
     this.#job = job
     this.#options = options
     this.#signal = signal
@@ -152,8 +150,9 @@ class Run {
   }
 
   #endWithout(reply: Exclude<Reply, { kind: 'answer' }>): RunResult | null {
-    if (this.#signal.aborted) {
-      if ((this.#signal.reason as StopReason) === 'give back') return null
+    const { reason } = this.#signal
+    if (reason === 'give back') return null
+    if (reason === 'deadline') {
       return this.#fail({ code: 'timeout', message: 'The job did not end within its run time-out.' })
     }
     const status = reply.status === null ? {} : { upstream_status: reply.status }

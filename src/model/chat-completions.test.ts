@@ -7,12 +7,13 @@ import { type ModelServerForTests, reply, type Script, startModelServer } from '
 import type { UpstreamSettings } from '../config/settings.ts'
 import { UPSTREAM_DEFAULTS } from '../config/settings.ts'
 import type { Message } from '../job/job.ts'
+import { Stop } from '../job/stop.ts'
 import { ChatCompletions, type ChatCompletionsOptions, MAX_ANSWER_BYTES } from './chat-completions.ts'
 import { LARGE_ANSWER_BYTES } from './exchange.ts'
 import type { AnswerForm, Prompt, Reply, Trouble } from './model.ts'
 
 const KEY = 'sk-parley-test-0123456789'
-const never = new AbortController().signal
+const never = new Stop()
 
 interface Bench {
   readonly server: ModelServerForTests
@@ -361,11 +362,11 @@ describe('a body', () => {
       },
       settings: { call_timeout_seconds: 20 },
     })
-    const controller = new AbortController()
+    const stop = new Stop()
     const asked = Array.from({ length: 5 }, () => client.ask('m', prompt(), never))
-    const aborted = client.ask('m', prompt(), controller.signal)
+    const aborted = client.ask('m', prompt(), stop)
     await server.received(6)
-    controller.abort()
+    stop.now('give back')
     const got = await aborted
     isTrouble(got)
     assert.equal(got.aborted, true)
@@ -381,10 +382,10 @@ describe('a body', () => {
 describe('an abort', () => {
   it('ends a call under way at once and closes its connection', async (t) => {
     const { server, client } = await bench(t, { script: () => reply.stall() })
-    const controller = new AbortController()
-    const asked = client.ask('m', prompt(), controller.signal)
+    const stop = new Stop()
+    const asked = client.ask('m', prompt(), stop)
     await server.received(1)
-    controller.abort()
+    stop.now('give back')
     const got = await asked
     isTrouble(got)
     assert.equal(got.aborted, true)
@@ -394,7 +395,9 @@ describe('an abort', () => {
 
   it('before the call sends nothing', async (t) => {
     const { server, client } = await bench(t)
-    const got = await client.ask('m', prompt(), AbortSignal.abort())
+    const stop = new Stop()
+    stop.now('give back')
+    const got = await client.ask('m', prompt(), stop)
     isTrouble(got)
     assert.equal(got.aborted, true)
     assert.equal(server.connections(), 0)
@@ -402,9 +405,9 @@ describe('an abort', () => {
 
   it('while connecting sends nothing either', async (t) => {
     const { server, client } = await bench(t)
-    const controller = new AbortController()
-    const asked = client.ask('m', prompt('first'), controller.signal)
-    controller.abort()
+    const stop = new Stop()
+    const asked = client.ask('m', prompt('first'), stop)
+    stop.now('give back')
     const got = await asked
     isTrouble(got)
     assert.equal(got.aborted, true)

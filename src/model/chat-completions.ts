@@ -5,6 +5,7 @@
 import { type Dispatcher, Pool } from 'undici'
 import type { Clock } from '../clock.ts'
 import type { UpstreamSettings } from '../config/settings.ts'
+import type { StopSignal } from '../job/stop.ts'
 import { type Ended, type ExchangeLimits, exchange } from './exchange.ts'
 import { Gate } from './gate.ts'
 import type { AnswerForm, ModelServer, Prompt, Reply } from './model.ts'
@@ -80,7 +81,7 @@ export class ChatCompletions implements ModelServer {
     return addedInstruction(form, this.#settings.structured_output)
   }
 
-  ask(model: string, prompt: Prompt, signal: AbortSignal): Promise<Reply> {
+  ask(model: string, prompt: Prompt, signal: StopSignal): Promise<Reply> {
     const request: Dispatcher.DispatchOptions = {
       method: 'POST',
       path: this.#path,

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { Dispatcher } from 'undici'
 import { FakeClock } from '../../test/fake-clock.ts'
+import { Stop } from '../job/stop.ts'
 import { type Ended, exchange, LARGE_ANSWER_BYTES } from './exchange.ts'
 import { Gate } from './gate.ts'
 
@@ -34,7 +35,7 @@ class Controller implements Dispatcher.DispatchController {
   }
 }
 
-function start(largeAnswers = new Gate(1), clock = new FakeClock(), signal = new AbortController().signal) {
+function start(largeAnswers = new Gate(1), clock = new FakeClock(), signal = new Stop()) {
   const hand = new ByHand()
   const limits = { clock, timeoutMs: 1000, maxAnswerBytes: 1_000_000, largeAnswers }
   const ended = exchange(hand, { method: 'POST', path: '/' }, limits, signal)
@@ -106,9 +107,9 @@ describe('an exchange', () => {
   })
 
   it('given up while it waits for a connection closes that connection when it comes', async () => {
-    const controller = new AbortController()
-    const call = start(new Gate(1), new FakeClock(), controller.signal)
-    controller.abort()
+    const stop = new Stop()
+    const call = start(new Gate(1), new FakeClock(), stop)
+    stop.now('give back')
     assert.deepEqual(await call.ended, { kind: 'aborted' })
     call.begin()
     assert.equal(call.controller.aborted, true)

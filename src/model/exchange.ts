@@ -7,6 +7,7 @@
  */
 import type { Dispatcher } from 'undici'
 import type { Clock } from '../clock.ts'
+import { Stop, type StopListener, type StopSignal } from '../job/stop.ts'
 import type { Gate } from './gate.ts'
 
 /** A body that says why a call failed is read up to here; one that is longer explains nothing. */
@@ -44,14 +45,14 @@ export interface ExchangeLimits {
   readonly largeAnswers: Gate
 }
 
-/** Performs the exchange. Never rejects; on abort it ends at once, and the connection is closed. */
+/** Performs the exchange. Never rejects; when stopped it ends at once, and the connection is closed. */
 export function exchange(
   dispatcher: Dispatcher,
   request: Dispatcher.DispatchOptions,
   limits: ExchangeLimits,
-  signal: AbortSignal,
+  signal: StopSignal,
 ): Promise<Ended> {
-  if (signal.aborted) return Promise.resolve({ kind: 'aborted' })
+  if (signal.reason !== null) return Promise.resolve({ kind: 'aborted' })
   return new Promise((resolve) => {
     dispatcher.dispatch(request, new Exchange(limits, signal, resolve))
   })
@@ -59,9 +60,9 @@ export function exchange(
 
 const GIVEN_UP = new Error('The exchange was given up.')
 
-class Exchange implements Dispatcher.DispatchHandler {
+class Exchange implements Dispatcher.DispatchHandler, StopListener {
   readonly #limits: ExchangeLimits
-  readonly #signal: AbortSignal
+  readonly #signal: StopSignal
   readonly #resolve: (ended: Ended) => void
   readonly #cancelDeadline: () => void
   #controller: Dispatcher.DispatchController | null = null
@@ -72,18 +73,17 @@ class Exchange implements Dispatcher.DispatchHandler {
   readonly #body = new Body()
   #large: LargePlace | null = null
 
-  constructor(limits: ExchangeLimits, signal: AbortSignal, resolve: (ended: Ended) => void) {
+  constructor(limits: ExchangeLimits, signal: StopSignal, resolve: (ended: Ended) => void) {
     this.#limits = limits
     this.#signal = signal
     this.#resolve = resolve
     this.#cancelDeadline = limits.clock.after(limits.timeoutMs, () => {
       this.#giveUp({ kind: 'timed_out', status: this.#status })
     })
-    signal.addEventListener('abort', this)
+    signal.listen(this)
   }
 
-  /** The signal aborted: an object as listener spares a closure a call. */
-  handleEvent(): void {
+  onStop(): void {
     this.#giveUp({ kind: 'aborted' })
   }
 
@@ -143,7 +143,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     if (this.#settled) return
     this.#settled = true
     this.#cancelDeadline()
-    this.#signal.removeEventListener('abort', this)
+    this.#signal.unlisten(this)
     this.#large?.leave()
     this.#body.drop()
     this.#resolve(ended)
@@ -193,12 +193,12 @@ class Body {
 /** A large answer's place at the gate: the body rests until it is let in. */
 class LargePlace {
   readonly #gate: Gate
-  readonly #leaving = new AbortController()
+  readonly #leaving = new Stop()
   #inside = false
 
   constructor(gate: Gate, controller: Dispatcher.DispatchController) {
     this.#gate = gate
-    const entered = gate.enter(this.#leaving.signal)
+    const entered = gate.enter(this.#leaving)
     if (typeof entered === 'boolean') {
       this.#inside = entered
       return
@@ -206,7 +206,7 @@ class LargePlace {
     controller.pause()
     // In a microtask: undici's parser must not be resumed from inside another response's callback.
     void entered.then((inside) => {
-      if (inside && this.#leaving.signal.aborted) gate.leave()
+      if (inside && this.#leaving.reason !== null) gate.leave()
       else if (inside) {
         this.#inside = true
         controller.resume()
@@ -215,7 +215,7 @@ class LargePlace {
   }
 
   leave(): void {
-    this.#leaving.abort()
+    this.#leaving.now('give back')
     if (this.#inside) this.#gate.leave()
     this.#inside = false
   }

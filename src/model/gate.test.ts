@@ -1,9 +1,21 @@
 import assert from 'node:assert/strict'
-import { getEventListeners } from 'node:events'
 import { describe, it } from 'node:test'
+import { Stop, type StopListener } from '../job/stop.ts'
 import { Gate } from './gate.ts'
 
-const never = new AbortController().signal
+const never = new Stop()
+
+class CountedStop extends Stop {
+  listening = 0
+  override listen(listener: StopListener): void {
+    this.listening += 1
+    super.listen(listener)
+  }
+  override unlisten(listener: StopListener): void {
+    this.listening -= 1
+    super.unlisten(listener)
+  }
+}
 
 describe('a gate', () => {
   it('lets in up to its limit at once, the others in the order they came', async () => {
@@ -27,29 +39,29 @@ describe('a gate', () => {
     assert.equal(gate.inside, 0)
   })
 
-  it('lets a waiter go when its signal aborts, and nobody else', async () => {
+  it('lets a waiter go when its signal stops it, and nobody else', async () => {
     const gate = new Gate(1)
-    const controller = new AbortController()
+    const stop = new Stop()
     assert.equal(gate.enter(never), true)
-    const gone = gate.enter(controller.signal)
+    const gone = gate.enter(stop)
     const stays = gate.enter(never)
-    controller.abort()
+    stop.now('give back')
     assert.equal(await gone, false)
     assert.equal(gate.waiting, 1)
     gate.leave()
     assert.equal(await stays, true)
     assert.equal(gate.inside, 1)
-    assert.equal(gate.enter(AbortSignal.abort()), false)
+    assert.equal(gate.enter(stop), false)
   })
 
-  it('keeps a place for whoever was let in before its signal aborted', async () => {
+  it('keeps a place for whoever was let in before its signal stopped it', async () => {
     const gate = new Gate(1)
-    const controller = new AbortController()
+    const stop = new CountedStop()
     assert.equal(gate.enter(never), true)
-    const waiting = gate.enter(controller.signal)
+    const waiting = gate.enter(stop)
     gate.leave()
-    assert.equal(getEventListeners(controller.signal, 'abort').length, 0)
-    controller.abort()
+    assert.equal(stop.listening, 0)
+    stop.now('give back')
     assert.equal(await waiting, true)
     assert.equal(gate.inside, 1)
   })

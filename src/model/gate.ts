@@ -1,9 +1,9 @@
 /** A gate: at most so many are inside at once, the others wait in the order they came. */
+import type { StopListener, StopSignal } from '../job/stop.ts'
 
-interface Waiter {
+interface Waiter extends StopListener {
   readonly letIn: (entered: boolean) => void
-  readonly signal: AbortSignal
-  readonly giveUp: () => void
+  readonly signal: StopSignal
 }
 
 export class Gate {
@@ -26,10 +26,10 @@ export class Gate {
 
   /**
    * `true`, without a promise, where there is room; else a promise that is true once inside and false when the signal
-   * aborted first. Whoever got true calls `leave` exactly once.
+   * stopped it first. Whoever got true calls `leave` exactly once.
    */
-  enter(signal: AbortSignal): boolean | Promise<boolean> {
-    if (signal.aborted) return false
+  enter(signal: StopSignal): boolean | Promise<boolean> {
+    if (signal.reason !== null) return false
     if (this.#inside < this.limit) {
       this.#inside++
       return true
@@ -38,12 +38,12 @@ export class Gate {
       const waiter: Waiter = {
         letIn,
         signal,
-        giveUp: () => {
+        onStop: () => {
           this.#queue.delete(waiter)
           letIn(false)
         },
       }
-      signal.addEventListener('abort', waiter.giveUp, { once: true })
+      signal.listen(waiter)
       this.#queue.add(waiter)
     })
   }
@@ -56,7 +56,7 @@ export class Gate {
       return
     }
     this.#queue.delete(next)
-    next.signal.removeEventListener('abort', next.giveUp)
+    next.signal.unlisten(next)
     next.letIn(true)
   }
 }

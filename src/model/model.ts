@@ -6,6 +6,7 @@
  * checks the answer.
  */
 import type { Message, SchemaObject } from '../job/job.ts'
+import type { StopSignal } from '../job/stop.ts'
 
 /** What form the answer is to have, and how far the server can be held to it. */
 export type AnswerForm =
@@ -70,9 +71,9 @@ export interface ModelServer {
   /**
    * Makes one exchange. Never rejects for anything the network or the server does.
    * @param model the model's name on this server
-   * @param signal ends the exchange at once when aborted
+   * @param signal ends the exchange at once when stopped
    */
-  ask(model: string, prompt: Prompt, signal: AbortSignal): Promise<Reply>
+  ask(model: string, prompt: Prompt, signal: StopSignal): Promise<Reply>
   /** What `ask` adds to the messages where the server cannot be held to the form of the answer; null where nothing. */
   instructionFor(form: AnswerForm): string | null
   /** Closes the connections. Exchanges under way end as aborted trouble. */
@@ -104,7 +105,7 @@ export interface Router {
    * Tries the model's targets in order until one answers or refuses, or until all tries are spent; the last trouble
    * is then the reply. Never rejects for anything that an upstream does.
    */
-  ask(question: Question, signal: AbortSignal): Promise<Routed>
+  ask(question: Question, signal: StopSignal): Promise<Routed>
   close(): Promise<void>
 }
 

@@ -1,18 +1,21 @@
 /** Waiting on the injected clock, which a signal ends at once. */
 import type { Clock } from '../clock.ts'
+import type { StopSignal } from '../job/stop.ts'
 
-/** True after `ms`; false as soon as the signal aborts. */
-export function pause(clock: Clock, ms: number, signal: AbortSignal): Promise<boolean> {
-  if (signal.aborted) return Promise.resolve(false)
+/** True after `ms`; false as soon as the signal stops it. */
+export function pause(clock: Clock, ms: number, signal: StopSignal): Promise<boolean> {
+  if (signal.reason !== null) return Promise.resolve(false)
   return new Promise((resolve) => {
-    const onAbort = () => {
-      cancel()
-      resolve(false)
+    const listener = {
+      onStop: () => {
+        cancel()
+        resolve(false)
+      },
     }
     const cancel = clock.after(ms, () => {
-      signal.removeEventListener('abort', onAbort)
+      signal.unlisten(listener)
       resolve(true)
     })
-    signal.addEventListener('abort', onAbort, { once: true })
+    signal.listen(listener)
   })
 }

@@ -3,6 +3,7 @@ import { describe, it, type TestContext } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { type ModelServerForTests, reply, type Script, startModelServer } from '../../test/model-server.ts'
 import { type ModelSettings, UPSTREAM_DEFAULTS } from '../config/settings.ts'
+import { Stop } from '../job/stop.ts'
 import { FAILURES_TO_SKIP, FIRST_SKIP_MS } from './breaker.ts'
 import { ChatCompletions } from './chat-completions.ts'
 import type { Question } from './model.ts'
@@ -16,7 +17,7 @@ import {
   ROUNDS,
 } from './router.ts'
 
-const never = new AbortController().signal
+const never = new Stop()
 const CALL_TIMEOUT_MS = UPSTREAM_DEFAULTS.call_timeout_seconds * 1000
 
 /** The waits of the router, and not the deadlines of calls. */
@@ -310,10 +311,10 @@ describe('skipping', () => {
   it('calls that we ended say nothing about the target', async (t) => {
     const { router, a } = await scene(t, { a: () => reply.stall() })
     for (let n = 1; n <= FAILURES_TO_SKIP + 1; n++) {
-      const controller = new AbortController()
-      const asked = router.ask(question('one'), controller.signal)
+      const stop = new Stop()
+      const asked = router.ask(question('one'), stop)
       await a.received(n)
-      controller.abort()
+      stop.now('give back')
       await asked
     }
     assert.equal(router.state()[0]?.targets[0]?.failuresInRow, 0)
@@ -394,23 +395,23 @@ describe('the limit of calls', () => {
 describe('the signal', () => {
   it('ends a call, a wait at the gate and a pause at once', async (t) => {
     const { router, clock, a } = await scene(t, { a: () => reply.stall(), maxConcurrency: 1 })
-    const controllers = [new AbortController(), new AbortController()]
-    const [calling, waiting] = controllers.map(({ signal }) => router.ask(question('one'), signal))
+    const stops = [new Stop(), new Stop()]
+    const [calling, waiting] = stops.map((signal) => router.ask(question('one'), signal))
     await a.received(1)
-    controllers[1]?.abort()
+    stops[1]?.now('give back')
     const gone = await waiting
     assert.equal(gone?.reply.kind === 'trouble' && gone.reply.aborted, true)
     assert.deepEqual(gone?.calls, [])
-    controllers[0]?.abort()
+    stops[0]?.now('give back')
     const cut = await calling
     assert.equal(cut?.reply.kind === 'trouble' && cut.reply.aborted, true)
     assert.equal(cut?.calls.length, 1)
 
     a.script = failing
-    const last = new AbortController()
-    const pausing = router.ask(question('one'), last.signal)
+    const last = new Stop()
+    const pausing = router.ask(question('one'), last)
     await clock.timerSet(isPause)
-    last.abort()
+    last.now('give back')
     const ended = await pausing
     assert.equal(ended.reply.kind === 'trouble' && ended.reply.aborted, true)
     assert.match(ended.reply.kind === 'trouble' ? ended.reply.message : '', /answers 503/)

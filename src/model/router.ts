@@ -7,6 +7,7 @@
  */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
+import type { StopSignal } from '../job/stop.ts'
 import type { Fared, Pass } from './breaker.ts'
 import type { AnswerForm, CallRecord, Question, Reply, Routed, Router, Trouble } from './model.ts'
 import { pause } from './pause.ts'
@@ -65,14 +66,14 @@ export interface RouterOptions {
 /** What has come of a question so far. */
 class Course {
   readonly calls: CallRecord[] = []
-  readonly signal: AbortSignal
+  readonly signal: StopSignal
   input = 0
   output = 0
   /** The last trouble worth another try, and who gave it. */
   last: Trouble | null = null
   lastTarget: string | null = null
 
-  constructor(signal: AbortSignal) {
+  constructor(signal: StopSignal) {
     this.signal = signal
   }
 
@@ -105,7 +106,7 @@ export class ModelRouter implements Router {
     this.#onCall = options.onCall
   }
 
-  async ask(question: Question, signal: AbortSignal): Promise<Routed> {
+  async ask(question: Question, signal: StopSignal): Promise<Routed> {
     const course = new Course(signal)
     const targets = this.#targets.of(question)
     if (targets.length === 0) {

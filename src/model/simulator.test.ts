@@ -4,10 +4,11 @@ import { FakeClock } from '../../test/fake-clock.ts'
 import type { Message, SchemaObject } from '../job/job.ts'
 import { checkAnswer } from '../job/schema/check-answer.ts'
 import { readSchema } from '../job/schema/read-schema.ts'
+import { Stop } from '../job/stop.ts'
 import type { AnswerForm, Reply } from './model.ts'
 import { BAD_JSON, ECHOED_CHARACTERS, LONGEST_DELAY_MS, Simulator } from './simulator.ts'
 
-const never = new AbortController().signal
+const never = new Stop()
 const text: AnswerForm = { kind: 'text' }
 
 function user(content: string): Message {
@@ -159,10 +160,10 @@ describe('a delay', () => {
   it('is ended by the signal, and by closing', async () => {
     const clock = new FakeClock()
     const simulator = new Simulator(clock)
-    const controller = new AbortController()
+    const stop = new Stop()
     const prompt = { messages: [user('[[delay 60s]]')], form: text }
-    const [first, second] = [simulator.ask('m', prompt, controller.signal), simulator.ask('m', prompt, never)]
-    controller.abort()
+    const [first, second] = [simulator.ask('m', prompt, stop), simulator.ask('m', prompt, never)]
+    stop.now('give back')
     const gone = await first
     assert.equal(gone.kind === 'trouble' && gone.aborted, true)
     await simulator.close()

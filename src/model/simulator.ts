@@ -11,6 +11,7 @@ import type { Clock } from '../clock.ts'
 import type { Message } from '../job/job.ts'
 import { makeInstance } from '../job/schema/make-instance.ts'
 import { readSchema } from '../job/schema/read-schema.ts'
+import { Stop, type StopSignal } from '../job/stop.ts'
 import type { AnswerForm, ModelServer, Prompt, Reply, TokenCount } from './model.ts'
 import { pause } from './pause.ts'
 import { trouble } from './read-completion.ts'
@@ -33,7 +34,7 @@ interface Directives {
 export class Simulator implements ModelServer {
   readonly name: string
   readonly #clock: Clock
-  readonly #closing = new AbortController()
+  readonly #closing = new Stop()
 
   constructor(clock: Clock, name = 'simulator') {
     this.name = name
@@ -44,13 +45,10 @@ export class Simulator implements ModelServer {
     return null
   }
 
-  async ask(_model: string, prompt: Prompt, signal: AbortSignal): Promise<Reply> {
+  async ask(_model: string, prompt: Prompt, signal: StopSignal): Promise<Reply> {
     const directives = directivesOf(prompt.messages)
-    if (directives.delayMs > 0) {
-      const either = AbortSignal.any([signal, this.#closing.signal])
-      await pause(this.#clock, directives.delayMs, either)
-    }
-    if (signal.aborted || this.#closing.signal.aborted) {
+    if (directives.delayMs > 0) await this.#delay(directives.delayMs, signal)
+    if (signal.reason !== null || this.#closing.reason !== null) {
       return trouble({ aborted: true, message: 'The simulated call was ended before it was answered.' })
     }
     const input = tokensOf(prompt.messages)
@@ -59,8 +57,17 @@ export class Simulator implements ModelServer {
       : failure(directives.fail, input)
   }
 
+  /** Ended early by the signal and by closing. */
+  async #delay(ms: number, signal: StopSignal): Promise<void> {
+    const either = new Stop()
+    const listener = { onStop: () => either.now('give back') }
+    for (const one of [signal, this.#closing]) one.listen(listener)
+    await pause(this.#clock, ms, either)
+    for (const one of [signal, this.#closing]) one.unlisten(listener)
+  }
+
   close(): Promise<void> {
-    this.#closing.abort()
+    this.#closing.now('give back')
     return Promise.resolve()
   }
 }

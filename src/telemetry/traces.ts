@@ -4,11 +4,12 @@
  */
 import { ProxyTracerProvider, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import type { ClaimedJob, Job } from '../job/job.ts'
+import type { StopSignal } from '../job/stop.ts'
 import type { RunResult } from '../life/run.ts'
 import type { Router } from '../model/model.ts'
 import type { Acceptance, Settlement, Store } from '../store/store.ts'
 
-type Run = (job: ClaimedJob, signal: AbortSignal) => Promise<RunResult | null>
+type Run = (job: ClaimedJob, signal: StopSignal) => Promise<RunResult | null>
 
 /** Whether somebody listens to spans. */
 export function isTracing(): boolean {

@@ -3,6 +3,7 @@ import type { Clock } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Waiters } from '../http/waiters.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
+import type { StopSignal } from '../job/stop.ts'
 import { type Tiers, tierAllows } from '../job/tier.ts'
 import type { JobView } from '../job/view.ts'
 import { type RunResult, runJob } from '../life/run.ts'
@@ -37,7 +38,7 @@ export function createWorker(parts: JobParts): Worker {
     maxAttempts: settings.jobs.max_attempts,
     allows: (tier: string, model: string) => tierAllows(tiers.of(tier), model),
   }
-  const run = (job: ClaimedJob, signal: AbortSignal) => runJob(job, options, signal)
+  const run = (job: ClaimedJob, signal: StopSignal) => runJob(job, options, signal)
   return new Worker({
     store,
     node,

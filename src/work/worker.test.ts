@@ -5,8 +5,9 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
+import type { StopSignal } from '../job/stop.ts'
 import { Acceptor } from '../life/accept.ts'
-import type { RunResult, StopReason } from '../life/run.ts'
+import type { RunResult } from '../life/run.ts'
 import { acceptance, newJob } from '../store/contract/fixtures.ts'
 import { openSqliteStore } from '../store/sqlite/sqlite-store.ts'
 import { type Settled, type Store, StoreUnavailable } from '../store/store.ts'
@@ -17,7 +18,7 @@ const NODE = 'node-a'
 /** A run that the test ends by hand. */
 interface Running {
   readonly job: ClaimedJob
-  readonly signal: AbortSignal
+  readonly signal: StopSignal
   end(contentJson?: string): void
   endGivenBack(): void
   throwUp(): void
@@ -82,8 +83,10 @@ async function start(
           endGivenBack: () => resolve(null),
           throwUp: () => reject(new TypeError('a bug')),
         })
-        signal.addEventListener('abort', () => {
-          if ((signal.reason as StopReason) === 'give back') resolve(null)
+        signal.listen({
+          onStop: () => {
+            if (signal.reason === 'give back') resolve(null)
+          },
         })
       }),
     events: {
@@ -164,7 +167,7 @@ test('calls the model before the acceptance is durable, and says nothing of a jo
   const job = newJob()
   await assert.rejects(acceptor.accept([job], { idempotency: null, early: true }), StoreUnavailable)
   const [run] = await runs.atLeast(1)
-  assert.equal(run?.signal.aborted, true)
+  assert.equal(run?.signal.reason, 'give back')
   await worker.drain(0)
   assert.deepEqual([settled.all, troubles.all], [[], []])
   assert.equal(await status(store, job), null)
@@ -224,7 +227,7 @@ test('the deadline ends a run', async (t) => {
   await accept(newJob())
   const [run] = await runs.atLeast(1)
   clock.advance(599_999)
-  assert.equal(run?.signal.aborted, false)
+  assert.equal(run?.signal.reason, null)
   clock.advance(1)
   assert.equal(run?.signal.reason, 'deadline')
   run?.end()

@@ -4,8 +4,9 @@
  */
 import type { Clock } from '../clock.ts'
 import type { ClaimedJob } from '../job/job.ts'
+import { Stop, type StopSignal } from '../job/stop.ts'
 import { type Hands, STORED, type Storing } from '../life/accept.ts'
-import { brokenRun, type RunResult, type StopReason } from '../life/run.ts'
+import { brokenRun, type RunResult } from '../life/run.ts'
 import { settleJob } from '../life/settle.ts'
 import { type Settled, type Settlement, type Store, StoreUnavailable } from '../store/store.ts'
 
@@ -25,7 +26,7 @@ export interface WorkerOptions {
    * end it, and so only the one that kills is ended.
    */
   readonly suspectDeaths: number
-  readonly run: (job: ClaimedJob, signal: AbortSignal) => Promise<RunResult | null>
+  readonly run: (job: ClaimedJob, signal: StopSignal) => Promise<RunResult | null>
   readonly events: WorkerEvents
 }
 
@@ -45,7 +46,7 @@ interface Ran {
 
 interface InHand {
   readonly job: ClaimedJob
-  readonly controller: AbortController
+  readonly stop: Stop
 }
 
 export class Worker implements Hands {
@@ -118,7 +119,7 @@ export class Worker implements Hands {
     const empty = new Promise<void>((resolve) => this.#onEmpty.push(resolve))
     const cancel = this.#options.clock.after(graceMs, () => {
       this.#state = 'stopped'
-      for (const { controller } of this.#inHand.values()) controller.abort('give back' satisfies StopReason)
+      for (const { stop } of this.#inHand.values()) stop.now('give back')
     })
     await empty
     cancel()
@@ -179,19 +180,19 @@ export class Worker implements Hands {
 
   #take(job: ClaimedJob, storing: Storing): void {
     if (this.#isSuspect(job)) this.#suspects += 1
-    const controller = new AbortController()
-    this.#inHand.set(job.id, { job, controller })
+    const stop = new Stop()
+    this.#inHand.set(job.id, { job, stop })
     // Nobody is told of a run whose job was not stored, so it may as well end.
-    storing.stored.catch(() => controller.abort('give back' satisfies StopReason))
-    void this.#carry(job, controller, storing)
+    storing.stored.catch(() => stop.now('give back'))
+    void this.#carry(job, stop, storing)
   }
 
   /** Carries one job from here to its end on this node. Never rejects. */
-  async #carry(job: ClaimedJob, controller: AbortController, storing: Storing): Promise<void> {
+  async #carry(job: ClaimedJob, stop: Stop, storing: Storing): Promise<void> {
     const { events } = this.#options
     try {
       events.started(job)
-      const result = await this.#runWithin(job, controller)
+      const result = await this.#runWithin(job, stop)
       if (result === null) await this.#giveBack(job, storing)
       else await this.#settle(job, result, storing)
     } catch (error) {
@@ -204,13 +205,13 @@ export class Worker implements Hands {
     }
   }
 
-  async #runWithin(job: ClaimedJob, controller: AbortController): Promise<Ran | null> {
+  async #runWithin(job: ClaimedJob, stop: Stop): Promise<Ran | null> {
     const { clock, run, runTimeoutMs, events } = this.#options
     if (this.#state === 'stopped') return null
-    const cancel = clock.after(runTimeoutMs, () => controller.abort('deadline' satisfies StopReason))
+    const cancel = clock.after(runTimeoutMs, () => stop.now('deadline'))
     const startedMs = clock.steadyMs()
     try {
-      const result = await run(job, controller.signal)
+      const result = await run(job, stop)
       return result && { run: result, runMs: clock.steadyMs() - startedMs }
     } catch (error) {
       // A bug of ours must not leave the job unanswered for ever.
