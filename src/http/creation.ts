@@ -4,7 +4,7 @@ import type { Clock } from '../clock.ts'
 import { requestFingerprint } from '../job/fingerprint.ts'
 import type { Job } from '../job/job.ts'
 import type { Acceptor } from '../life/accept.ts'
-import { type AdmissionRules, admit, type Element } from '../life/admit.ts'
+import { type Admission, type AdmissionRules, admit, type Element } from '../life/admit.ts'
 import type { Accepted, Idempotency } from '../store/store.ts'
 import type { Caller } from './callers.ts'
 import { invalid, keyUsedBefore, refusalOf } from './refusals.ts'
@@ -25,21 +25,13 @@ export class Creation {
   }
 
   /** Throws the refusal of the element that breaks a rule first. */
-  async admit(elements: readonly Element[], caller: Caller, single: boolean): Promise<readonly Job[]> {
-    const admission = await admit(elements, caller, this.#rules, single)
-    if (!admission.ok) throw refusalOf(admission.refusal)
-    return admission.jobs
+  admit(elements: readonly Element[], caller: Caller, single: boolean): Promise<readonly Job[]> {
+    return admit(elements, caller, this.#rules, single).then(jobsOf)
   }
 
   /** Throws the refusal of an idempotency key that was used with another request. */
-  async accept(
-    jobs: readonly Job[],
-    idempotency: Idempotency | null,
-    early: boolean,
-  ): Promise<Exclude<Accepted, { kind: 'conflict' }>> {
-    const accepted = await this.#acceptor.accept(jobs, { idempotency, early })
-    if (accepted.kind === 'conflict') throw keyUsedBefore()
-    return accepted
+  accept(jobs: readonly Job[], idempotency: Idempotency | null, early: boolean): Promise<NoConflict> {
+    return this.#acceptor.accept(jobs, { idempotency, early }).then(withoutConflict)
   }
 
   /** What the Idempotency-Key header asks for; null without one. */
@@ -53,4 +45,16 @@ export class Creation {
     const untilMs = this.#clock.nowMs() + this.#rememberMs
     return { key, fingerprint: requestFingerprint(route, elements), untilMs }
   }
+}
+
+type NoConflict = Exclude<Accepted, { kind: 'conflict' }>
+
+function jobsOf(admission: Admission): readonly Job[] {
+  if (!admission.ok) throw refusalOf(admission.refusal)
+  return admission.jobs
+}
+
+function withoutConflict(accepted: Accepted): NoConflict {
+  if (accepted.kind === 'conflict') throw keyUsedBefore()
+  return accepted
 }

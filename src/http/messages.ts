@@ -60,25 +60,24 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
   )
 }
 
+/** Resolves to nothing, since the reply is a thenable: a promise that is to resolve to it waits for it as well. */
 async function createAndWait(
   request: FastifyRequest<{ Body: SingleCreate }>,
   reply: FastifyReply,
   options: MessageRoutes,
-): Promise<FastifyReply> {
+): Promise<void> {
   const { jobId, wait, repeated } = await create(request, options)
   request.jobIds = [jobId]
-  if (repeated) {
-    const timeoutMs = timeoutMsOf(request)
-    return sendEnd(
-      request,
-      reply,
-      jobId,
-      await endOfRepeated(request, reply, jobId, timeoutMs, options),
-      options,
-    )
+  let end: WaitEnd = { kind: 'timeout' }
+  if (repeated) end = await endOfRepeated(request, reply, jobId, options)
+  else if (wait) end = await endOf(wait, reply)
+  if (end.kind === 'settled') {
+    if (end.cacheHit) reply.header('x-cache', 'hit')
+    sendJob(reply, end.view)
+    return
   }
-  if (!wait) return sendTimedOut(reply, jobId)
-  return sendEnd(request, reply, jobId, await endOf(wait, reply), options)
+  if (end.kind === 'stopping') reply.header('connection', 'close')
+  sendTimedOut(reply, end.kind === 'vanished' ? await createAgain(request, options) : jobId)
 }
 
 interface Created {
@@ -114,12 +113,10 @@ function timeoutMsOf({ body }: FastifyRequest<{ Body: SingleCreate }>): number {
   return (body.timeout ?? TIMEOUT_S.default) * 1000
 }
 
-/** Who hangs up is not waited for; the job goes on and stays readable. */
-async function endOf({ end, leave }: Wait, reply: FastifyReply): Promise<WaitEnd> {
+/** Who hangs up is not waited for; the job goes on and stays readable. Leaving a wait that has ended does nothing. */
+function endOf({ end, leave }: Wait, reply: FastifyReply): Promise<WaitEnd> {
   reply.raw.on('close', leave)
-  const how = await end
-  reply.raw.off('close', leave)
-  return how
+  return end
 }
 
 /** The same request as before: its job is waited for like a new one, and answered at once if it has ended. */
@@ -127,31 +124,15 @@ async function endOfRepeated(
   request: FastifyRequest<{ Body: SingleCreate }>,
   reply: FastifyReply,
   jobId: string,
-  timeoutMs: number,
   options: MessageRoutes,
 ): Promise<WaitEnd> {
-  const wait = options.waiters.wait(jobId, timeoutMs)
+  const wait = options.waiters.wait(jobId, timeoutMsOf(request))
   const view = await readJob(request, jobId, options)
   if (view && view.status !== 'completed' && view.status !== 'failed') {
     return wait ? endOf(wait, reply) : { kind: 'timeout' }
   }
   wait?.leave()
   return view ? { kind: 'settled', view, cacheHit: false } : { kind: 'vanished' }
-}
-
-async function sendEnd(
-  request: FastifyRequest<{ Body: SingleCreate }>,
-  reply: FastifyReply,
-  jobId: string,
-  end: WaitEnd,
-  options: MessageRoutes,
-): Promise<FastifyReply> {
-  if (end.kind === 'settled') {
-    if (end.cacheHit) reply.header('x-cache', 'hit')
-    return sendJob(reply, end.view)
-  }
-  if (end.kind === 'stopping') reply.header('connection', 'close')
-  return sendTimedOut(reply, end.kind === 'vanished' ? await createAgain(request, options) : jobId)
 }
 
 /** SPEC §4.3: a job that vanished while it was waited for is created again, and its new id given for polling. */

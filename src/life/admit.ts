@@ -74,7 +74,8 @@ export async function admit(
     if (!tierAllows(tier, object.model)) {
       return { ok: false, refusal: { kind: 'model not allowed', tier: tier.name, model: object.model } }
     }
-    const inputTokens = await measure(object.messages, tier, rules.models.get(object.model) ?? [], rules)
+    const size = measure(object.messages, tier, rules.models.get(object.model) ?? [], rules)
+    const inputTokens = typeof size === 'number' ? size : await size
     if (inputTokens > tier.maxInputTokens) {
       const exact = inputTokens < enoughFor(tier)
       const limit = tier.maxInputTokens
@@ -130,12 +131,12 @@ function enoughFor(tier: Tier): number {
 }
 
 /** The exact count where an exact one decides anything, else the bound by bytes. */
-async function measure(
+function measure(
   messages: readonly Message[],
   tier: Tier,
   steps: readonly number[],
   rules: AdmissionRules,
-): Promise<number> {
+): number | Promise<number> {
   const bound = tokensAtMost(messages)
   const decides = bound > tier.maxInputTokens || steps.some((step) => bound > step)
   return decides ? rules.countTokens(messages, enoughFor(tier)) : bound

@@ -114,11 +114,12 @@ class SqliteStore implements Store {
     return rows.map(readClaimedJob)
   }
 
-  async acceptEnded(job: Job, settlement: Settlement): Promise<void> {
+  acceptEnded(job: Job, settlement: Settlement): Promise<void> {
     const row: Cell[] = []
     pushNewJob(row, { job, handedOff: true, step: 0, awaited: false })
-    const seq = await this.#write<number>(['acceptEnded', row, ...outcomeCells(settlement)], true)
-    this.#noteKept(settlement, seq)
+    return this.#write<number>(['acceptEnded', row, ...outcomeCells(settlement)], true).then((seq) =>
+      this.#noteKept(settlement, seq),
+    )
   }
 
   async settle(settlement: Settlement): Promise<Settled> {
