@@ -6,6 +6,7 @@ import type { Settings } from './config/settings.ts'
 import { Waiters } from './http/waiters.ts'
 import { Tiers, turnStep } from './job/tier.ts'
 import { Acceptor, LINGER_MS } from './life/accept.ts'
+import type { Signals } from './store/node-store.ts'
 import { openStore } from './store/open.ts'
 import type { Store } from './store/store.ts'
 import { errorFields, type Log } from './telemetry/log.ts'
@@ -16,6 +17,7 @@ import { createCourier } from './wiring/callbacks.ts'
 import { createHttp } from './wiring/http.ts'
 import { createWorker } from './wiring/jobs.ts'
 import { createRouter } from './wiring/models.ts'
+import { createElsewhere, createHeartbeat, NO_HANDS, type Role } from './wiring/node.ts'
 import { Sweeper } from './work/sweeper.ts'
 
 /** On stopping, what connections have to end their request and read their answer once no job runs any more. */
@@ -24,6 +26,7 @@ const LAST_ANSWERS_MS = 2000
 export interface ServiceOptions {
   readonly configuration: Configuration
   readonly log: Log
+  readonly role?: Role
   readonly clock?: Clock
   /** How a job that already runs waits to be stored; null sends it at once, so that a test can count on it. */
   readonly linger?: ((act: () => void) => void) | null
@@ -44,27 +47,48 @@ export interface Service {
 
 /** Rejects with what the operator must mend; nothing is left open then. */
 export async function createService(options: ServiceOptions): Promise<Service> {
-  const { configuration, clock = systemClock, onFatal } = options
+  const { configuration, clock = systemClock, log, onFatal } = options
+  const { settings } = configuration
   const metrics = new Metrics()
-  const store = await openTracedStore(configuration.settings, clock, metrics, onFatal)
+  const node = randomBytes(8).toString('hex')
+  const ear = new Ear()
+  const store = await openStore(settings.database, {
+    node,
+    connections: settings.postgres.connections,
+    maxQueued: settings.limits.queued_writes,
+    retentionMs: settings.jobs.retention_seconds * 1000,
+    nowMs: () => clock.nowMs(),
+    signals: ear,
+    onCommit: (size, ms) => metrics.committed(size, ms),
+    onNote: (message) => log.warn({}, message),
+    onFatal,
+  })
   try {
-    return await connect({ ...options, clock, metrics, store })
+    const traced = isTracing() ? tracedStore(store) : store
+    return await connect({ ...options, clock, metrics, node, ear, store: traced })
   } catch (error) {
     await store.close()
     throw error
   }
 }
 
+/** Hears other nodes from the moment the store is open; who cares is known a little later. */
+class Ear implements Signals {
+  jobsWaiting: () => void = () => {}
+  settled: (jobIds: readonly string[]) => void = () => {}
+}
+
 interface OpenedParts extends ServiceOptions {
   readonly clock: Clock
   readonly metrics: Metrics
+  readonly node: string
+  readonly ear: Ear
   readonly store: Store
 }
 
 async function connect(parts: OpenedParts): Promise<Service> {
-  const { configuration, log, clock, metrics, store, linger = lingerBriefly } = parts
+  const { configuration, role = 'all', log, clock, metrics, node, ear, store, linger = lingerBriefly } = parts
   const { settings } = configuration
-  const node = randomBytes(8).toString('hex')
   const models = createRouter(configuration, clock, (call) => metrics.called(call))
   const router = isTracing() ? tracedRouter(models) : models
   const waiters = new Waiters(clock, settings.sync.max_waiters)
@@ -72,11 +96,14 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const tokens = new TokenCounter()
   const courier = createCourier({ settings, store, clock, log, metrics })
   const worker = createWorker({ store, router, node, clock, settings, tiers, waiters, courier, log, metrics })
+  const heartbeat = createHeartbeat({ store, node, clock, settings, worker, waiters, log })
+  const elsewhere = createElsewhere({ store, node, clock, settings, worker, waiters, log })
   const stepOf = (tier: string) => turnStep(tiers.of(tier))
-  const acceptor = new Acceptor({ store, hands: worker, node, clock, stepOf, linger })
+  const hands = role === 'api' ? NO_HANDS : worker
+  const acceptor = new Acceptor({ store, hands, node, clock, stepOf, linger })
   let stopping = false
   const isStopping = () => stopping
-  const http = { settings, store, acceptor, waiters, tiers, tokens, clock, log, metrics, isStopping }
+  const http = { settings, role, store, acceptor, waiters, tiers, tokens, clock, log, metrics, isStopping }
   const app = await createHttp(http)
   const sweeper = new Sweeper(store, clock, settings.jobs.retention_seconds * 1000, (error) =>
     log.warn(errorFields(error), 'deleting what has expired failed; it is tried again'),
@@ -88,17 +115,26 @@ async function connect(parts: OpenedParts): Promise<Service> {
     upstreams: () => models.state(),
     nowMs: () => clock.nowMs(),
   })
-  const reclaimed = await worker.begin()
-  if (reclaimed > 0) log.info({ jobs: reclaimed }, 'jobs of a process that ended run again')
+  if (role !== 'api') {
+    await heartbeat.begin()
+    ear.jobsWaiting = () => worker.wake()
+    worker.wake()
+    courier.begin()
+  }
+  if (role !== 'worker') {
+    ear.settled = (jobIds) => void elsewhere.settled(jobIds)
+    elsewhere.begin()
+  }
   sweeper.begin()
-  courier.begin()
 
   const stopAll = async (): Promise<void> => {
     stopping = true
     sweeper.stop()
+    elsewhere.stop()
     waiters.stop()
     const closed = app.close()
     await worker.drain(settings.jobs.drain_seconds * 1000)
+    await heartbeat.stop()
     // Closing ends the time-outs of requests too, so a client that never ends its own would keep the server for ever.
     const cancel = clock.after(LAST_ANSWERS_MS, () => app.server.closeAllConnections())
     await Promise.all([closed, courier.stop()])
@@ -120,21 +156,6 @@ async function connect(parts: OpenedParts): Promise<Service> {
 /** Real time, whatever the clock says: it is about the pace of the machine. */
 function lingerBriefly(act: () => void): void {
   setTimeout(act, LINGER_MS)
-}
-
-async function openTracedStore(
-  settings: Settings,
-  clock: Clock,
-  metrics: Metrics,
-  onFatal: (error: Error) => void,
-): Promise<Store> {
-  const store = await openStore(settings.database, {
-    maxQueued: settings.limits.queued_writes,
-    nowMs: () => clock.nowMs(),
-    onCommit: (size, ms) => metrics.committed(size, ms),
-    onFatal,
-  })
-  return isTracing() ? tracedStore(store) : store
 }
 
 function tiersOf({ tiers }: Settings): Tiers {

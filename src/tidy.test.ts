@@ -50,7 +50,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/account-store.ts',
     'store/callback-store.ts',
   ],
-  work: ['job', 'life', 'net/post.ts', 'store/store.ts', 'store/callback-store.ts'],
+  work: ['job', 'life', 'net/post.ts', 'store/store.ts', 'store/callback-store.ts', 'store/node-store.ts'],
   http: ['account', 'job', 'life', 'store/store.ts', 'store/account-store.ts'],
   telemetry: ['config/settings.ts', 'http/server.ts', 'job', 'life', 'model', 'store/store.ts'],
 }

@@ -4,13 +4,14 @@ import { ConfigurationError } from '../config/load.ts'
 import { TIER_NAMES, type TierName } from '../config/settings.ts'
 import { DatabaseProblem } from '../store/database-problem.ts'
 import { VERSION } from '../version.ts'
+import { ROLES } from '../wiring/node.ts'
 import { rotateOrPrintSecret, setTier } from './accounts.ts'
 import { check } from './check.ts'
 import { CommandError } from './command-error.ts'
 import { createKey, listKeys, revokeKey } from './keys.ts'
 import { migrate } from './migrate.ts'
 import { say, sayError } from './say.ts'
-import { serve } from './serve.ts'
+import { type ServeOptions, serve } from './serve.ts'
 
 /** How far off a key may end: a hundred years. */
 const MOST_DAYS = 36_500
@@ -55,7 +56,12 @@ function build(exit: (code: number) => void): Command {
     .command('serve')
     .description('start the server')
     .addOption(config())
-    .action(async (options: { config?: string }) => exit(await serve(options.config)))
+    .addOption(
+      new Option('--role <role>', 'api: accept and answer; worker: run jobs; with a shared database')
+        .choices([...ROLES])
+        .default('all'),
+    )
+    .action(async (options: ServeOptions) => exit(await serve(options)))
   program
     .command('check')
     .description('validate the configuration and the connections')

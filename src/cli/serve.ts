@@ -2,17 +2,29 @@
 import { issueKey } from '../account/issue-key.ts'
 import { type Configuration, loadConfiguration } from '../config/load.ts'
 import { createService, type Service } from '../service.ts'
+import { isPostgres } from '../store/open.ts'
 import { createLog, errorFields, type Log } from '../telemetry/log.ts'
 import { VERSION } from '../version.ts'
+import type { Role } from '../wiring/node.ts'
 import { CommandError } from './command-error.ts'
 import { say } from './say.ts'
 
 /** How often a server that npm started looks whether npm is still there. */
 const PARENT_CHECK_MS = 500
 
+export interface ServeOptions {
+  readonly config?: string
+  readonly role: Role
+}
+
 /** Resolves with the exit code when the server has stopped. */
-export async function serve(configFile: string | undefined): Promise<number> {
-  const configuration = loadConfiguration(process.env, configFile)
+export async function serve({ config, role }: ServeOptions): Promise<number> {
+  const configuration = loadConfiguration(process.env, config)
+  if (role !== 'all' && !isPostgres(configuration.settings.database)) {
+    throw new CommandError(
+      `--role ${role} needs a database that other nodes share: set DATABASE_URL=postgres://…, or leave --role out.`,
+    )
+  }
   const log = createLog(configuration.logLevel)
   const onFatal = (error: Error) => {
     log.error(errorFields(error), 'the storage thread ended; Parley ends with it and is safe to start again')
@@ -20,7 +32,7 @@ export async function serve(configFile: string | undefined): Promise<number> {
     process.exit(1)
   }
   endOnBugs(log)
-  const service = await createService({ configuration, log, onFatal })
+  const service = await createService({ configuration, role, log, onFatal })
   const stopped = stopWhenTold(service, log)
   const address = await listen(service, configuration)
   // Made only now: a start that could not listen would have shown the key to nobody.

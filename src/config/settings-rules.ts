@@ -28,8 +28,9 @@ export function settingsProblems(
 
 export function databaseProblems(url: string): string[] {
   if (/^sqlite:.+/.test(url)) return []
+  if (/^postgres(ql)?:/.test(url) && URL.canParse(url)) return []
   // The address may hold a password, so it is not repeated.
-  return ['database: must be sqlite:PATH']
+  return ['database: must be sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE']
 }
 
 function modelProblems({ models, upstreams }: Settings): string[] {

@@ -93,7 +93,19 @@ export const settingsSchema = Type.Object(
     $schema: Type.Optional(Type.String({ description: 'For editors; ignored.' })),
     host,
     port: Type.Integer({ minimum: 0, maximum: 65535, description: 'Port to listen on; 0 picks a free one.' }),
-    database: Type.String({ description: '`sqlite:PATH`, a file of its own for one server.' }),
+    database: Type.String({
+      description:
+        '`sqlite:PATH`, a file of its own for one server; or `postgres://…`, shared by many nodes.',
+    }),
+    postgres: Type.Object(
+      {
+        connections: Type.Integer({
+          minimum: 3,
+          description: 'Connections that a node opens to a Postgres, besides one for notices.',
+        }),
+      },
+      strict,
+    ),
     trust_proxy: Type.Union([Type.Boolean(), Type.String({ minLength: 1 })], {
       description:
         'Whether X-Forwarded-For is believed: true, false, or the addresses or ranges of the proxies, with commas.',
@@ -118,7 +130,7 @@ export const settingsSchema = Type.Object(
           description: 'A job whose node died this often while running it fails.',
         }),
         lease_seconds: seconds(
-          'For several nodes on one database, which a SQLite file does not have: after so long a silent one is dead.',
+          'On a Postgres: a node that was silent for so long is dead, and others run its jobs. It renews three times as often. (A SQLite file has one node; its lock is the lease.)',
           1,
         ),
         drain_seconds: seconds('On SIGTERM, how long running jobs may go on before they are given back.'),
@@ -205,6 +217,7 @@ export const DEFAULTS: Settings = {
   host: '127.0.0.1',
   port: 8080,
   database: 'sqlite:./data/parley.db',
+  postgres: { connections: 10 },
   trust_proxy: false,
   cors: { origins: [] },
   upstreams: { openai: UPSTREAM_DEFAULTS },

@@ -30,8 +30,8 @@ export class Creation {
   }
 
   /** Throws the refusal of an idempotency key that was used with another request. */
-  accept(jobs: readonly Job[], idempotency: Idempotency | null, early: boolean): Promise<NoConflict> {
-    return this.#acceptor.accept(jobs, { idempotency, early }).then(withoutConflict)
+  accept(jobs: readonly Job[], idempotency: Idempotency | null, awaited: boolean): Promise<NoConflict> {
+    return this.#acceptor.accept(jobs, { idempotency, awaited }).then(withoutConflict)
   }
 
   /** What the Idempotency-Key header asks for; null without one. */

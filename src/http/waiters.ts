@@ -69,6 +69,11 @@ export class Waiters {
     return wait
   }
 
+  /** The jobs that are waited for. */
+  jobIds(): string[] {
+    return [...this.#waiting.keys()]
+  }
+
   settled(view: JobView, cacheHit: boolean): void {
     this.#endAll(view.id, { kind: 'settled', view, cacheHit })
   }

@@ -3,8 +3,11 @@
  * and hardly any is used, and the platform's, which is an event target, took a twentieth of the CPU of a job.
  */
 
-/** `deadline`: its time is over; `give back`: this node will not finish it, another may. */
-export type StopReason = 'deadline' | 'give back'
+/**
+ * `deadline`: its time is over; `give back`: this node will not finish it, another may; `lost`: it is not this node's to
+ * finish any more.
+ */
+export type StopReason = 'deadline' | 'give back' | 'lost'
 
 /** An object rather than a function, so that whoever listens for each call needs no closure. */
 export interface StopListener {

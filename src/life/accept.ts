@@ -32,10 +32,10 @@ export interface Hands {
 export interface AcceptOptions {
   readonly idempotency: Idempotency | null
   /**
-   * Whether the model may be called before the job is durable: right for a caller who waits, since nothing has been
+   * Whether a caller waits for the outcome. The model may then be called before the job is durable: nothing has been
    * promised yet, and nothing is told of a run whose job was not stored.
    */
-  readonly early: boolean
+  readonly awaited: boolean
 }
 
 /**
@@ -65,21 +65,22 @@ export class Acceptor {
   }
 
   /** Resolves when the jobs are durable. Rejects with `StoreUnavailable`, and then none of them exists. */
-  accept(jobs: readonly Job[], { idempotency, early }: AcceptOptions): Promise<Accepted> {
+  accept(jobs: readonly Job[], options: AcceptOptions): Promise<Accepted> {
     const places = this.#parts.hands.reserve(jobs.length)
     const [first] = jobs
-    if (early && idempotency === null && places === 1 && first) return this.#acceptEarly(first)
-    return this.#acceptThenStart(jobs, places, idempotency)
+    const { idempotency, awaited } = options
+    if (awaited && idempotency === null && places === 1 && first) return this.#acceptEarly(first)
+    return this.#acceptThenStart(jobs, places, options)
   }
 
   async #acceptThenStart(
     jobs: readonly Job[],
     places: number,
-    idempotency: Idempotency | null,
+    { idempotency, awaited }: AcceptOptions,
   ): Promise<Accepted> {
     const { store, hands } = this.#parts
     try {
-      const accepted = await store.accept(this.#acceptanceOf(jobs, places, idempotency, early))
+      const accepted = await store.accept(this.#acceptanceOf(jobs, places, idempotency, awaited))
       if (accepted.kind === 'accepted') {
         for (const job of jobs.slice(0, places)) hands.start(firstClaimOf(job), STORED)
         if (places < jobs.length) hands.wake()

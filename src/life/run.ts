@@ -151,7 +151,7 @@ class Run {
 
   #endWithout(reply: Exclude<Reply, { kind: 'answer' }>): RunResult | null {
     const { reason } = this.#signal
-    if (reason === 'give back') return null
+    if (reason === 'give back' || reason === 'lost') return null
     if (reason === 'deadline') {
       return this.#fail({ code: 'timeout', message: 'The job did not end within its run time-out.' })
     }

@@ -2,7 +2,12 @@
  * Nodes that share a database: each holds a lease while it lives, and tells the others what cannot wait. A store that one
  * process has to itself keeps the contract with nothing to do: its lease is the file's lock, and nobody else is told.
  */
-import type { Claim } from './store.ts'
+
+/** A node's hold on a job. */
+export interface Claim {
+  readonly jobId: string
+  readonly attempt: number
+}
 
 export interface NodeStore {
   /** Whether other nodes may be using the same database now. */

@@ -11,7 +11,7 @@
 import type { ClaimedJob, Job, Outcome, Status, Usage } from '../job/job.ts'
 import type { AccountStore } from './account-store.ts'
 import type { CallbackStore } from './callback-store.ts'
-import type { NodeStore } from './node-store.ts'
+import type { Claim, NodeStore } from './node-store.ts'
 
 export interface Store extends AccountStore, CallbackStore, NodeStore {
   /**
@@ -56,7 +56,7 @@ export interface Store extends AccountStore, CallbackStore, NodeStore {
   read(account: string, jobId: string, expiry: Expiry): Promise<JobRecord | null>
 
   /** Those of the jobs that have ended, whoever's they are: for the node that accepted them. */
-  readEnded(jobIds: readonly string[]): Promise<JobRecord[]>
+  readEnded(jobIds: readonly string[]): Promise<EndedJob[]>
 
   /**
    * Deletes a bounded number of expired jobs, kept answers and idempotency keys. Returns true when it stopped at its
@@ -110,12 +110,6 @@ export type Accepted =
   | { readonly kind: 'repeated'; readonly jobIds: readonly string[] }
   | { readonly kind: 'conflict' }
 
-/** A node's hold on a job. */
-export interface Claim {
-  readonly jobId: string
-  readonly attempt: number
-}
-
 export interface Settlement extends Claim {
   readonly node: string
   readonly outcome: Outcome
@@ -143,6 +137,11 @@ export interface JobRecord {
   readonly createdAtMs: number
   readonly contentJson: string | null
   readonly errorJson: string | null
+}
+
+/** An ended job, as the node is told of it where its caller waits. */
+export interface EndedJob extends JobRecord {
+  readonly cacheHit: boolean
 }
 
 export interface Depth {

@@ -26,9 +26,11 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import type { TokenCounter } from '../tokens/token-counter.ts'
 import { VERSION } from '../version.ts'
 import { addressRules } from './callbacks.ts'
+import type { Role } from './node.ts'
 
 export interface HttpParts {
   readonly settings: Settings
+  readonly role: Role
   readonly store: Store
   readonly acceptor: Acceptor
   readonly waiters: Waiters
@@ -84,9 +86,17 @@ async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> 
   const windows = new ReadWindows(clock)
   await documentRoutes(app, VERSION)
   await limitReads(app, windows)
-  messageRoutes(app, { creation, waiters, store, clock, retentionMs, bodyBytes })
-  batchRoutes(app, { creation, bodyBytes: batchBodyBytes })
-  meRoute(app, { models: Object.keys(settings.models), windows, retentionSeconds, bodyBytes, batchBodyBytes })
+  if (parts.role !== 'worker') {
+    messageRoutes(app, { creation, waiters, store, clock, retentionMs, bodyBytes })
+    batchRoutes(app, { creation, bodyBytes: batchBodyBytes })
+    meRoute(app, {
+      models: Object.keys(settings.models),
+      windows,
+      retentionSeconds,
+      bodyBytes,
+      batchBodyBytes,
+    })
+  }
   healthRoutes(app, {
     ready: async () => {
       if (isStopping()) throw new Error('the server is stopping')

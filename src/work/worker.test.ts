@@ -85,7 +85,7 @@ async function start(
         })
         signal.listen({
           onStop: () => {
-            if (signal.reason === 'give back') resolve(null)
+            if (signal.reason !== 'deadline') resolve(null)
           },
         })
       }),
@@ -106,7 +106,7 @@ async function start(
     stepOf: () => 1000,
     linger,
   })
-  const accept = (...jobs: Job[]) => acceptor.accept(jobs, { idempotency: null, early: false })
+  const accept = (...jobs: Job[]) => acceptor.accept(jobs, { idempotency: null, awaited: false })
   return { store, clock, worker, acceptor, accept, runs, settled, troubles, sends }
 }
 
@@ -117,7 +117,7 @@ test('runs what was waiting before it began', async (t) => {
   const { store, worker, runs, settled } = await start(t)
   const job = newJob()
   await store.accept(acceptance([job]))
-  await worker.begin()
+  worker.wake()
   const [run] = await runs.atLeast(1)
   assert.equal(run?.job.id, job.id)
   run?.end()
@@ -127,7 +127,7 @@ test('runs what was waiting before it began', async (t) => {
 
 test('runs an accepted job itself when it has room, and lets the rest wait in line', async (t) => {
   const { store, worker, accept, runs, settled } = await start(t, 2)
-  await worker.begin()
+  worker.wake()
   await runsNothingWaits(store)
   const jobs = [newJob(), newJob(), newJob()]
   await accept(...jobs)
@@ -161,13 +161,13 @@ test('calls the model before the acceptance is durable, and says nothing of a jo
     })
   }
   const { store, worker, acceptor, runs, settled, troubles } = await start(t, 2, failing)
-  await worker.begin()
+  worker.wake()
   await runsNothingWaits(store)
   refuse = true
   const job = newJob()
-  await assert.rejects(acceptor.accept([job], { idempotency: null, early: true }), StoreUnavailable)
+  await assert.rejects(acceptor.accept([job], { idempotency: null, awaited: true }), StoreUnavailable)
   const [run] = await runs.atLeast(1)
-  assert.equal(run?.signal.reason, 'give back')
+  assert.equal(run?.signal.reason, 'lost')
   await worker.drain(0)
   assert.deepEqual([settled.all, troubles.all], [[], []])
   assert.equal(await status(store, job), null)
@@ -183,10 +183,10 @@ test('a run that ends before its job was sent makes it one write, already ended'
       },
     })
   const { store, worker, acceptor, runs, settled, sends } = await start(t, 2, watched, true)
-  await worker.begin()
+  worker.wake()
   await runsNothingWaits(store)
   const job = newJob({ callback: { url: 'https://example.com/', headers: {}, payloadJson: '{}' } })
-  const accepted = acceptor.accept([job], { idempotency: null, early: true })
+  const accepted = acceptor.accept([job], { idempotency: null, awaited: true })
   const [run] = await runs.atLeast(1)
   assert.equal(await status(store, job), null)
   run?.end('"quick"')
@@ -202,10 +202,10 @@ test('a run that ends before its job was sent makes it one write, already ended'
 
 test('a run that takes longer finds its job stored, and settles it', async (t) => {
   const { store, worker, acceptor, runs, settled, sends } = await start(t, 2, (store) => store, true)
-  await worker.begin()
+  worker.wake()
   await runsNothingWaits(store)
   const jobs = [newJob(), newJob()]
-  const accepted = jobs.map((job) => acceptor.accept([job], { idempotency: null, early: true }))
+  const accepted = jobs.map((job) => acceptor.accept([job], { idempotency: null, awaited: true }))
   const running = await runs.atLeast(2)
   assert.equal(sends.length, 1)
   sends[0]?.()
@@ -223,7 +223,7 @@ function bound(target: object, name: string | symbol): unknown {
 
 test('the deadline ends a run', async (t) => {
   const { worker, accept, clock, runs } = await start(t)
-  await worker.begin()
+  worker.wake()
   await accept(newJob())
   const [run] = await runs.atLeast(1)
   clock.advance(599_999)
@@ -235,7 +235,7 @@ test('the deadline ends a run', async (t) => {
 
 test('a bug in a run fails the job instead of leaving it for ever', async (t) => {
   const { store, worker, accept, runs, settled, troubles } = await start(t)
-  await worker.begin()
+  worker.wake()
   const job = newJob()
   await accept(job)
   const [run] = await runs.atLeast(1)
@@ -253,7 +253,7 @@ test('a database that refuses an outcome is asked again until it takes it', asyn
     return new Proxy(store, { get: (target, name) => (name === 'settle' ? settle : bound(target, name)) })
   }
   const { store, worker, accept, clock, runs, settled, troubles } = await start(t, 2, failing)
-  await worker.begin()
+  worker.wake()
   const job = newJob()
   await accept(job)
   const [run] = await runs.atLeast(1)
@@ -277,7 +277,7 @@ test('jobs whose next death would be their last run one at a time, beside others
   }
   const fresh = newJob()
   await store.accept(acceptance([fresh]))
-  await worker.begin()
+  worker.wake()
   const ran = await runs.atLeast(2)
   await runsNothingWaits(store)
   assert.deepEqual(ran.map(({ job }) => job.id).sort(), [suspects[0]?.id, fresh.id].sort())
@@ -294,7 +294,7 @@ test('jobs whose next death would be their last run one at a time, beside others
 
 test('draining lets runs end, claims no more, and gives back what does not end in time', async (t) => {
   const { store, worker, accept, clock, runs, settled } = await start(t, 2)
-  await worker.begin()
+  worker.wake()
   const [quick, slow, waiting] = [newJob(), newJob(), newJob()]
   await accept(quick, slow, waiting)
   const [first] = await runs.atLeast(2)
@@ -320,6 +320,6 @@ test('draining lets runs end, claims no more, and gives back what does not end i
 
 test('draining with nothing in hand ends at once, also the second time', async (t) => {
   const { worker } = await start(t)
-  await worker.begin()
+  worker.wake()
   await Promise.all([worker.drain(20_000), worker.drain(20_000)])
 })

@@ -8,6 +8,7 @@ import { Stop, type StopSignal } from '../job/stop.ts'
 import { type Hands, STORED, type Storing } from '../life/accept.ts'
 import { brokenRun, type RunResult } from '../life/run.ts'
 import { settleJob } from '../life/settle.ts'
+import type { Claim } from '../store/node-store.ts'
 import { type Settled, type Settlement, type Store, StoreUnavailable } from '../store/store.ts'
 
 /** After the database refused a claim. */
@@ -47,6 +48,8 @@ interface Ran {
 interface InHand {
   readonly job: ClaimedJob
   readonly stop: Stop
+  /** Whether the database is known to have it, as held by this node. */
+  stored: boolean
 }
 
 export class Worker implements Hands {
@@ -102,11 +105,24 @@ export class Worker implements Hands {
     this.#claimSoon()
   }
 
-  /** Takes the jobs of dead nodes back into the line, and begins to claim. */
-  async begin(): Promise<number> {
-    const reclaimed = await this.#options.store.reclaim(this.#options.node)
-    this.wake()
-    return reclaimed
+  /** What this node holds, as far as the database is known to have it so. */
+  stored(): Claim[] {
+    const stored = [...this.#inHand.values()].filter((inHand) => inHand.stored)
+    return stored.map(({ job }) => ({ jobId: job.id, attempt: job.attempt }))
+  }
+
+  isRunning(jobId: string): boolean {
+    return this.#inHand.has(jobId)
+  }
+
+  has({ jobId, attempt }: Claim): boolean {
+    return this.#inHand.get(jobId)?.job.attempt === attempt
+  }
+
+  /** Ends the run of a job that this node no longer holds. Nothing is written of it. */
+  lose({ jobId, attempt }: Claim): void {
+    const inHand = this.#inHand.get(jobId)
+    if (inHand?.job.attempt === attempt) inHand.stop.now('lost')
   }
 
   /**
@@ -181,9 +197,13 @@ export class Worker implements Hands {
   #take(job: ClaimedJob, storing: Storing): void {
     if (this.#isSuspect(job)) this.#suspects += 1
     const stop = new Stop()
-    this.#inHand.set(job.id, { job, stop })
+    const inHand = { job, stop, stored: false }
+    this.#inHand.set(job.id, inHand)
+    const onStored = () => {
+      inHand.stored = true
+    }
     // Nobody is told of a run whose job was not stored, so it may as well end.
-    storing.stored.catch(() => stop.now('give back'))
+    storing.stored.then(onStored, () => stop.now('lost'))
     void this.#carry(job, stop, storing)
   }
 
@@ -193,8 +213,8 @@ export class Worker implements Hands {
     try {
       events.started(job)
       const result = await this.#runWithin(job, stop)
-      if (result === null) await this.#giveBack(job, storing)
-      else await this.#settle(job, result, storing)
+      if (result !== null) await this.#settle(job, result, storing)
+      else if (stop.reason !== 'lost') await this.#giveBack(job, storing)
     } catch (error) {
       // A job that was not stored is nobody's: its caller has been told so. Anything else is a bug; the job is safe.
       if (!(error instanceof StoreUnavailable)) events.trouble(`carrying job ${job.id} failed`, error)

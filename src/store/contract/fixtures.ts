@@ -3,7 +3,8 @@ import { randomBytes } from 'node:crypto'
 import type { TestContext } from 'node:test'
 import type { ClaimedJob, Job, Outcome, Usage } from '../../job/job.ts'
 import { jobIdMaker } from '../../job/job-id.ts'
-import type { Acceptance, Claim, Settlement, Store } from '../store.ts'
+import type { Claim } from '../node-store.ts'
+import type { Acceptance, Settlement, Store } from '../store.ts'
 
 /** Where the stores of one test live: `open` may be called again after a close, and finds what was stored. */
 export interface Place {

@@ -5,7 +5,8 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import fc from 'fast-check'
-import type { Claim, Store } from '../store.ts'
+import type { Claim } from '../node-store.ts'
+import type { Store } from '../store.ts'
 import { acceptance, COMPLETED, newJob, type Place, START_MS, settlement } from './fixtures.ts'
 
 type Held = Claim & { readonly node: string }

@@ -11,12 +11,36 @@ import { durabilityTests } from './durability.ts'
 import { expireTests } from './expiring.ts'
 import { now, type On, type Place, START_MS } from './fixtures.ts'
 import { returnTests } from './giving-back.ts'
+import { holdTests } from './holding.ts'
 import { queueModel } from './queue-model.ts'
 import { readTests } from './reading.ts'
 import { settleTests } from './settling.ts'
+import { shareTests } from './sharing.ts'
 
-export function storeContract(name: string, makePlace: (t: TestContext) => Promise<Place>): void {
-  const on: On = (title, work) => {
+export function storeContract(name: string, makePlace: MakePlace): void {
+  const on = onEmptyStore(makePlace)
+  describe(`${name}: accept`, () => acceptTests(on))
+  describe(`${name}: claim`, () => claimTests(on))
+  describe(`${name}: settle`, () => settleTests(on))
+  describe(`${name}: give back and reclaim`, () => returnTests(on))
+  describe(`${name}: hold`, () => holdTests(on))
+  describe(`${name}: read and recall`, () => readTests(on))
+  describe(`${name}: expire`, () => expireTests(on))
+  describe(`${name}: callbacks`, () => callbackTests(on))
+  describe(`${name}: accounts`, () => accountTests(on))
+  describe(`${name}: durability`, () => durabilityTests(makePlace))
+  queueModel(name, makePlace)
+}
+
+/** The rest of it, for a store that many nodes share. */
+export function sharedStoreContract(name: string, makePlace: MakePlace): void {
+  describe(`${name}: share`, () => shareTests(onEmptyStore(makePlace)))
+}
+
+type MakePlace = (t: TestContext) => Promise<Place>
+
+function onEmptyStore(makePlace: MakePlace): On {
+  return (title, work) => {
     void test(title, async (t) => {
       now.ms = START_MS
       const place = await makePlace(t)
@@ -25,14 +49,4 @@ export function storeContract(name: string, makePlace: (t: TestContext) => Promi
       await work(store, t, place)
     })
   }
-  describe(`${name}: accept`, () => acceptTests(on))
-  describe(`${name}: claim`, () => claimTests(on))
-  describe(`${name}: settle`, () => settleTests(on))
-  describe(`${name}: give back and reclaim`, () => returnTests(on))
-  describe(`${name}: read and recall`, () => readTests(on))
-  describe(`${name}: expire`, () => expireTests(on))
-  describe(`${name}: callbacks`, () => callbackTests(on))
-  describe(`${name}: accounts`, () => accountTests(on))
-  describe(`${name}: durability`, () => durabilityTests(makePlace))
-  queueModel(name, makePlace)
 }

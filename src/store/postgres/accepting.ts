@@ -21,7 +21,7 @@ import { OWE_AND_KEEP } from './settling.ts'
 /** A job that was stored already is left as it is: for a repetition after an unknown outcome. */
 type Mode = 'first' | 'again'
 
-export interface EndedJob {
+export interface NewEndedJob {
   readonly job: Job
   readonly settlement: Settlement
 }
@@ -85,7 +85,7 @@ export class Accepting {
   }
 
   /** Jobs that have ended already, each with its outcome. All are stored, or none. */
-  async acceptEnded(ended: readonly EndedJob[], mode: Mode): Promise<void> {
+  async acceptEnded(ended: readonly NewEndedJob[], mode: Mode): Promise<void> {
     const [first] = ended
     if (!first) return
     const columns = newJobColumns(ended.map(({ job }) => job))

@@ -1,6 +1,7 @@
 /** Who holds which job: claims in fair order, and jobs that go back to the line. */
 import type { ClaimedJob } from '../../job/job.ts'
-import type { Claim, Suspects } from '../store.ts'
+import type { Claim } from '../node-store.ts'
+import type { Suspects } from '../store.ts'
 import { readClaimedJob } from './columns.ts'
 import type { Database } from './database.ts'
 import type { Line } from './line.ts'

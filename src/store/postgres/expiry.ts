@@ -1,6 +1,6 @@
 /** Deletes what has expired: whole partitions where that is sound, and the rest in small steps. */
 import { leastJobId } from '../../job/job-id.ts'
-import { expiresAtMs } from '../expires-at.ts'
+import { expiresAtMs } from '../ended.ts'
 import type { Expiry } from '../store.ts'
 import type { Database, Row } from './database.ts'
 import { keepPartitions } from './partitions.ts'

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { TestContext } from 'node:test'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import type { Place } from '../contract/fixtures.ts'
-import { storeContract } from '../contract/store-contract.ts'
+import { sharedStoreContract, storeContract } from '../contract/store-contract.ts'
 import { openPostgresStore } from './postgres-store.ts'
 
 async function inSchema(t: TestContext): Promise<Place> {
@@ -23,3 +23,4 @@ async function inSchema(t: TestContext): Promise<Place> {
 }
 
 storeContract('Postgres', inSchema)
+sharedStoreContract('Postgres', inSchema)

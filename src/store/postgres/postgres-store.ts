@@ -4,12 +4,12 @@ import type { ClaimedJob, Job } from '../../job/job.ts'
 import type { KeyRecord, NewKey, NewKeyResult, Secrets } from '../account-store.ts'
 import type { CallbackNext, DueCallback } from '../callback-store.ts'
 import { GroupCommit } from '../group-commit.ts'
-import type { Renewal, Signals } from '../node-store.ts'
+import type { Claim, Renewal, Signals } from '../node-store.ts'
 import type {
   Acceptance,
   Accepted,
-  Claim,
   Depth,
+  EndedJob,
   Expiry,
   JobRecord,
   Settled,
@@ -17,7 +17,7 @@ import type {
   Store,
   Suspects,
 } from '../store.ts'
-import { Accepting, type EndedJob } from './accepting.ts'
+import { Accepting, type NewEndedJob } from './accepting.ts'
 import { PostgresAccounts } from './accounts.ts'
 import { recordCallback, takeCallbacks } from './callbacks.ts'
 import { Claiming } from './claiming.ts'
@@ -82,7 +82,7 @@ class PostgresStore implements Store {
   readonly #expiry: PostgresExpiry
   readonly #notices: Notices
   readonly #acceptances: GroupCommit<Acceptance>
-  readonly #ended: GroupCommit<EndedJob>
+  readonly #ended: GroupCommit<NewEndedJob>
   readonly #settlements: GroupCommit<Settlement>
   readonly #reads: GroupCommit<ReadJob>
   readonly #recalls: GroupCommit<Recall>
@@ -180,7 +180,7 @@ class PostgresStore implements Store {
     return this.#reads.submit({ account, jobId, expiry })
   }
 
-  readEnded(jobIds: readonly string[]): Promise<JobRecord[]> {
+  readEnded(jobIds: readonly string[]): Promise<EndedJob[]> {
     return readEnded(this.#database, jobIds)
   }
 
@@ -292,7 +292,7 @@ class PostgresStore implements Store {
     if (some) this.#notices.jobJoined(this.#line.turn)
   }
 
-  async #acceptAllEnded(ended: readonly EndedJob[]): Promise<undefined[]> {
+  async #acceptAllEnded(ended: readonly NewEndedJob[]): Promise<undefined[]> {
     await untilKnown(
       () => this.#accepting.acceptEnded(ended, 'first'),
       () => this.#accepting.acceptEnded(ended, 'again'),

@@ -1,7 +1,7 @@
 /** Reads: jobs as their accounts may see them, answers kept for identical jobs, the length of the line. Many in one statement. */
 import { isJobId } from '../../job/job-id.ts'
-import { expiresAtMs } from '../expires-at.ts'
-import type { Depth, Expiry, JobRecord } from '../store.ts'
+import { cacheHitOf, expiresAtMs } from '../ended.ts'
+import type { Depth, EndedJob, Expiry, JobRecord } from '../store.ts'
 import type { Database, Row } from './database.ts'
 
 export interface ReadJob {
@@ -36,8 +36,9 @@ function recordOf(row: Row): JobRecord {
   }
 }
 
-export async function readEnded(database: Database, jobIds: readonly string[]): Promise<JobRecord[]> {
-  return (await database.query(READ_ENDED, [jobIds])).map(recordOf)
+export async function readEnded(database: Database, jobIds: readonly string[]): Promise<EndedJob[]> {
+  const rows = await database.query(READ_ENDED, [jobIds])
+  return rows.map((row) => ({ ...recordOf(row), cacheHit: cacheHitOf(String(row.usage)) }))
 }
 
 export interface Recall {
@@ -79,7 +80,7 @@ const READ = {
 const READ_ENDED = {
   name: 'read ended',
   text: `
-  select j.id, j.created_at_ms, o.status, o.content, o.error
+  select j.id, j.created_at_ms, o.status, o.content, o.error, o.usage
   from unnest($1::uuid[]) as r(id) join outcomes o on o.id = r.id join jobs j on j.id = r.id`,
 }
 const RECALL = {

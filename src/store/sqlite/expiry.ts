@@ -1,7 +1,7 @@
 /** Deletes what has expired, in steps so small that no write waits long behind one. */
 import type { DatabaseSync } from 'node:sqlite'
 import { leastJobId } from '../../job/job-id.ts'
-import { expiresAtMs } from '../expires-at.ts'
+import { expiresAtMs } from '../ended.ts'
 import type { Expiry } from '../store.ts'
 
 /** Rows that one step looks at, of each kind. */

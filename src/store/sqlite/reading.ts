@@ -1,7 +1,7 @@
 /** Reads in SQLite: a job as its account may see it, and the answers kept for identical jobs. */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
-import { expiresAtMs } from '../expires-at.ts'
-import type { Expiry, JobRecord } from '../store.ts'
+import { cacheHitOf, expiresAtMs } from '../ended.ts'
+import type { EndedJob, Expiry, JobRecord } from '../store.ts'
 
 export class SqliteReading {
   readonly #job: StatementSync
@@ -17,7 +17,7 @@ export class SqliteReading {
        where j.id = ? and j.account = ?`,
     )
     this.#ended = db.prepare(
-      `select j.status, j.created_at_ms, o.content, o.error
+      `select j.status, j.created_at_ms, o.content, o.error, o.usage
        from jobs j join outcomes o on o.seq = j.seq where j.id = ?`,
     )
     this.#held = db.prepare('select id, attempt from jobs indexed by jobs_held where node = ?')
@@ -42,10 +42,10 @@ export class SqliteReading {
     return recordOf(jobId, row)
   }
 
-  endedJobs(jobIds: readonly string[]): JobRecord[] {
+  endedJobs(jobIds: readonly string[]): EndedJob[] {
     return jobIds.flatMap((jobId) => {
       const row = this.#ended.get(jobId)
-      return row ? [recordOf(jobId, row)] : []
+      return row ? [{ ...recordOf(jobId, row), cacheHit: cacheHitOf(String(row.usage)) }] : []
     })
   }
 

@@ -6,12 +6,12 @@ import type { KeyRecord, NewKey, NewKeyResult, Secrets } from '../account-store.
 import type { CallbackNext, DueCallback } from '../callback-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { GroupCommit, type OpResult } from '../group-commit.ts'
-import type { Renewal } from '../node-store.ts'
+import type { Claim, Renewal } from '../node-store.ts'
 import {
   type Acceptance,
   type Accepted,
-  type Claim,
   type Depth,
+  type EndedJob,
   type Expiry,
   type JobRecord,
   type Settled,
@@ -153,7 +153,7 @@ class SqliteStore implements Store {
     return this.#read(['read', account, jobId, expiry])
   }
 
-  readEnded(jobIds: readonly string[]): Promise<JobRecord[]> {
+  readEnded(jobIds: readonly string[]): Promise<EndedJob[]> {
     return this.#read(['readEnded', jobIds])
   }
 

@@ -1,0 +1,37 @@
+/** What every store promises of what a node holds, and of jobs that have ended elsewhere. */
+import assert from 'node:assert/strict'
+import { acceptance, claimOf, expiry, newJob, now, type On, settlement } from './fixtures.ts'
+
+export function holdTests(on: On): void {
+  on('a renewal says what the node holds, under which attempt', async (store) => {
+    const [mine, theirs, waiting] = [newJob(), newJob(), newJob()]
+    await store.accept(acceptance([mine], { handedOff: true }))
+    await store.accept(acceptance([theirs], { handedOff: true, node: 'node-b' }))
+    await store.accept(acceptance([waiting]))
+    assert.deepEqual((await store.renew('node-a', 60_000)).held, [{ jobId: mine.id, attempt: 1 }])
+    await store.settle(settlement({ jobId: mine.id, attempt: 1 }))
+    const [claimed] = await store.claim('node-a', 1, now.ms)
+    assert.ok(claimed)
+    assert.deepEqual(await store.renew('node-a', 60_000), { kept: true, held: [claimOf(claimed)] })
+    await store.leave('node-a')
+  })
+
+  on('reads which of many jobs have ended, and how', async (store) => {
+    const [done, failed, open] = [newJob(), newJob(), newJob()]
+    await store.accept(acceptance([done, failed, open], { handedOff: true }))
+    const hit = { ...settlement({ jobId: '', attempt: 1 }).usage, cache_hit: true }
+    await store.settle(settlement({ jobId: done.id, attempt: 1 }, { usage: hit }))
+    await store.settle(
+      settlement(
+        { jobId: failed.id, attempt: 1 },
+        { outcome: { status: 'failed', error: { code: 'model_error', message: 'No.' } } },
+      ),
+    )
+    const ended = await store.readEnded([open.id, done.id, failed.id, newJob().id])
+    const of = (id: string) => ended.find((one) => one.id === id)
+    assert.equal(ended.length, 2)
+    assert.deepEqual(of(done.id), { ...(await store.read('acme', done.id, expiry())), cacheHit: true })
+    assert.deepEqual([of(failed.id)?.status, of(failed.id)?.cacheHit], ['failed', false])
+    assert.deepEqual(await store.readEnded([]), [])
+  })
+}

@@ -1,0 +1,60 @@
+/** Makes what this node is to the others on its database: its lease, and its ear for jobs that run elsewhere. */
+import type { Clock } from '../clock.ts'
+import type { Settings } from '../config/settings.ts'
+import type { Waiters } from '../http/waiters.ts'
+import type { Hands } from '../life/accept.ts'
+import type { Store } from '../store/store.ts'
+import { errorFields, type Log } from '../telemetry/log.ts'
+import { Elsewhere } from '../work/elsewhere.ts'
+import { Heartbeat } from '../work/heartbeat.ts'
+import type { Worker } from '../work/worker.ts'
+
+/** What a node does: accept and answer, run jobs and deliver callbacks, or both. */
+export const ROLES = ['all', 'api', 'worker'] as const
+export type Role = (typeof ROLES)[number]
+
+export interface NodeParts {
+  readonly store: Store
+  readonly node: string
+  readonly clock: Clock
+  readonly settings: Settings
+  readonly worker: Worker
+  readonly waiters: Waiters
+  readonly log: Log
+}
+
+export function createHeartbeat({ store, node, clock, settings, worker, log }: NodeParts): Heartbeat {
+  return new Heartbeat({
+    store,
+    node,
+    clock,
+    holder: worker,
+    leaseMs: settings.jobs.lease_seconds * 1000,
+    events: {
+      reclaimed: (jobs) => log.info({ jobs }, 'jobs of a process that ended run again'),
+      lost: (jobs) => log.warn({ jobs }, 'the lease of this node had ended: its jobs run elsewhere'),
+      trouble: (message, error) => log.warn(errorFields(error), message),
+    },
+  })
+}
+
+export function createElsewhere({ store, clock, worker, waiters, log }: NodeParts): Elsewhere {
+  return new Elsewhere({
+    store,
+    clock,
+    awaited: () => waiters.jobIds().filter((jobId) => !worker.isRunning(jobId)),
+    onEnded: ({ cacheHit, ...view }) => waiters.settled(view, cacheHit),
+    onTrouble: (error) =>
+      log.warn(errorFields(error), 'looking for jobs that other nodes run failed; it is tried again'),
+  })
+}
+
+/** Of a node that runs nothing: every job it accepts joins the line. */
+export const NO_HANDS: Hands = {
+  reserve: () => 0,
+  release: () => {},
+  start: () => {
+    throw new Error('this node runs no jobs')
+  },
+  wake: () => {},
+}
