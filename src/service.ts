@@ -55,6 +55,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
   const store = await openStore(settings.database, {
     node,
     connections: settings.postgres.connections,
+    statementMs: settings.postgres.statement_timeout_seconds * 1000,
     maxQueued: settings.limits.queued_writes,
     retentionMs: settings.jobs.retention_seconds * 1000,
     nowMs: () => clock.nowMs(),
@@ -126,6 +127,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     elsewhere.begin()
   }
   sweeper.begin()
+  log.info({ node, role }, 'serving')
 
   const stopAll = async (): Promise<void> => {
     stopping = true

@@ -45,6 +45,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   life: [
     'job',
     'model/model.ts',
+    'model/pause.ts',
     'net',
     'store/store.ts',
     'store/account-store.ts',

@@ -103,6 +103,11 @@ export const settingsSchema = Type.Object(
           minimum: 3,
           description: 'Connections that a node opens to a Postgres, besides one for notices.',
         }),
+        statement_timeout_seconds: Type.Number({
+          minimum: 0.1,
+          description:
+            'A statement that takes longer is ended, and its request answered 503: something blocks it.',
+        }),
       },
       strict,
     ),
@@ -217,7 +222,7 @@ export const DEFAULTS: Settings = {
   host: '127.0.0.1',
   port: 8080,
   database: 'sqlite:./data/parley.db',
-  postgres: { connections: 10 },
+  postgres: { connections: 10, statement_timeout_seconds: 15 },
   trust_proxy: false,
   cors: { origins: [] },
   upstreams: { openai: UPSTREAM_DEFAULTS },

@@ -10,6 +10,7 @@ import { meetsStrictRules } from '../job/schema/strict-rules.ts'
 import type { StopSignal } from '../job/stop.ts'
 import type { AnswerForm, CallRecord, Prompt, Reply, Routed, Router } from '../model/model.ts'
 import type { Store } from '../store/store.ts'
+import { recallAnswer } from './recall.ts'
 
 export interface RunOptions {
   readonly store: Pick<Store, 'recall'>
@@ -46,11 +47,12 @@ export async function runJob(
 ): Promise<RunResult | null> {
   if (job.deaths >= options.maxAttempts) return spent(job)
   const fingerprint = options.cacheEnabled ? jobFingerprint(job) : null
-  const kept = fingerprint === null ? null : await options.store.recall(fingerprint, options.clock.nowMs())
+  const { store, clock } = options
+  const kept = fingerprint === null ? null : await recallAnswer(store, fingerprint, clock, signal)
   if (kept !== null) return recalled(kept)
   const ended = await new Run(job, options, signal).toOutcome()
   if (ended === null || fingerprint === null || ended.outcome.status !== 'completed') return ended
-  const untilMs = options.clock.nowMs() + job.cacheTtlS * 1000
+  const untilMs = clock.nowMs() + job.cacheTtlS * 1000
   return { ...ended, keep: { fingerprint, untilMs } }
 }
 

@@ -10,6 +10,8 @@ export interface OpenOptions {
   readonly node: string
   /** Connections of this node to a Postgres. */
   readonly connections: number
+  /** After which a statement on a Postgres is ended. */
+  readonly statementMs: number
   /** Writes that may wait before acceptances are refused. */
   readonly maxQueued: number
   readonly retentionMs: number

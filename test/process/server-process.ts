@@ -27,12 +27,16 @@ export interface InstallationOptions {
   readonly settings?: Readonly<Record<string, unknown>>
   /** The base URL of a model server for every model; without one the simulator answers. */
   readonly upstream?: string
+  /** Instead of a SQLite file in its folder. */
+  readonly databaseUrl?: string
 }
 
 export interface ProgramOptions {
   /** Beside what every program of an installation is given; undefined takes a variable away. */
   readonly env?: Readonly<Record<string, string | undefined>>
   readonly cwd?: string
+  /** After `parley serve`. */
+  readonly args?: readonly string[]
 }
 
 export interface Exit {
@@ -47,7 +51,7 @@ export interface Ended extends Exit {
 
 export async function installation(t: TestContext, options: InstallationOptions = {}): Promise<Installation> {
   const folder = await mkdtemp(join(tmpdir(), 'parley-process-'))
-  const place = new Installation(folder, options.upstream)
+  const place = new Installation(folder, options)
   t.after(() => place.remove())
   await place.configure(options.settings ?? {})
   return place
@@ -56,13 +60,15 @@ export async function installation(t: TestContext, options: InstallationOptions 
 export class Installation {
   readonly folder: string
   readonly database: string
+  readonly #databaseUrl: string
   readonly #upstream: string | undefined
   readonly #programs: Program[] = []
   readonly #callers: Caller[] = []
 
-  constructor(folder: string, upstream: string | undefined) {
+  constructor(folder: string, { upstream, databaseUrl }: InstallationOptions) {
     this.folder = folder
     this.database = join(folder, 'parley.db')
+    this.#databaseUrl = databaseUrl ?? `sqlite:${this.database}`
     this.#upstream = upstream
   }
 
@@ -74,7 +80,7 @@ export class Installation {
 
   /** Starts a server and resolves when it listens. */
   async start(options: ProgramOptions = {}): Promise<Server> {
-    return this.startAs([process.execPath, MAIN, 'serve'], options)
+    return this.startAs([process.execPath, MAIN, 'serve', ...(options.args ?? [])], options)
   }
 
   /** Starts a server by a command of the test's own, such as npm or strace. */
@@ -98,7 +104,7 @@ export class Installation {
       detached: true,
       env: {
         ...outerEnvironment(),
-        DATABASE_URL: `sqlite:${this.database}`,
+        DATABASE_URL: this.#databaseUrl,
         PORT: '0',
         ...(this.#upstream && { OPENAI_BASE_URL: this.#upstream }),
         ...env,
@@ -164,6 +170,7 @@ export class Program {
     })
     child.stderr?.setEncoding('utf8').on('data', (text: string) => {
       this.stderr += text
+      for (const look of this.#watchers) look()
     })
     this.exited = new Promise((resolve) => {
       const end = (code: number | null, signal: NodeJS.Signals | null) => {
@@ -201,9 +208,18 @@ export class Program {
 
   /** Resolves when standard output holds a match; rejects if the program ends without one. */
   line(pattern: RegExp): Promise<RegExpExecArray> {
+    return this.#said(pattern, () => this.stdout)
+  }
+
+  /** The same of its log, which is on standard error. */
+  logged(pattern: RegExp): Promise<RegExpExecArray> {
+    return this.#said(pattern, () => this.stderr)
+  }
+
+  #said(pattern: RegExp, where: () => string): Promise<RegExpExecArray> {
     return new Promise((resolve, reject) => {
       const look = () => {
-        const match = pattern.exec(this.stdout)
+        const match = pattern.exec(where())
         if (!match && !this.#ended) return
         this.#watchers.delete(look)
         if (match) resolve(match)

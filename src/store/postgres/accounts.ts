@@ -1,7 +1,7 @@
 /** Accounts and keys in Postgres. */
 import type { TierName } from '../../config/settings.ts'
 import type { AccountStore, KeyRecord, NewKey, NewKeyResult, Secrets } from '../account-store.ts'
-import type { Database, Row } from './database.ts'
+import type { Database, Row, Statement } from './database.ts'
 
 export class PostgresAccounts implements AccountStore {
   readonly #database: Database
@@ -91,8 +91,12 @@ const MAKE_KEY = {
   name: 'make key',
   text: 'insert into keys (id, account, hash, created_at_ms, expires_at_ms) values ($1, $2, $3, $4, $5)',
 }
-const LIST_KEYS = { name: 'list keys', text: `${KEYS} order by k.created_at_ms, k.id` }
-const FIND_KEY = { name: 'find key by hash', text: `${KEYS} where k.hash = $1` }
+const LIST_KEYS: Statement = {
+  repeatable: true,
+  name: 'list keys',
+  text: `${KEYS} order by k.created_at_ms, k.id`,
+}
+const FIND_KEY: Statement = { repeatable: true, name: 'find key by hash', text: `${KEYS} where k.hash = $1` }
 const REVOKE_KEY = {
   name: 'revoke key',
   text: `with now as (
@@ -100,8 +104,13 @@ const REVOKE_KEY = {
     )
     select exists (select 1 from now) as revoked, exists (select 1 from keys where id = $1) as there`,
 }
-const SET_TIER = { name: 'set tier', text: 'update accounts set tier = $2 where name = $1 returning name' }
-const SECRETS = {
+const SET_TIER: Statement = {
+  repeatable: true,
+  name: 'set tier',
+  text: 'update accounts set tier = $2 where name = $1 returning name',
+}
+const SECRETS: Statement = {
+  repeatable: true,
   name: 'secrets',
   text: 'select secret, previous_secret, rotated_at_ms from accounts where name = $1',
 }
@@ -110,4 +119,8 @@ const ROTATE_SECRET = {
   text: `update accounts set previous_secret = secret, secret = $2, rotated_at_ms = $3 where name = $1
     returning name`,
 }
-const HAS_ACCOUNTS = { name: 'has accounts', text: 'select 1 from accounts limit 1' }
+const HAS_ACCOUNTS: Statement = {
+  repeatable: true,
+  name: 'has accounts',
+  text: 'select 1 from accounts limit 1',
+}

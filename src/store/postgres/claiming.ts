@@ -3,7 +3,7 @@ import type { ClaimedJob } from '../../job/job.ts'
 import type { Claim } from '../node-store.ts'
 import type { Suspects } from '../store.ts'
 import { readClaimedJob } from './columns.ts'
-import type { Database } from './database.ts'
+import type { Database, Statement } from './database.ts'
 import type { Line } from './line.ts'
 
 export class Claiming {
@@ -75,7 +75,8 @@ const head = (parameter: string) =>
   `coalesce((select turn from open_jobs where turn >= ${parameter}::bigint order by turn, id limit 1), ${parameter}::bigint)`
 
 /** $1 node, $2 ids, $3 attempts, $4 the line's turn. */
-const GIVE_BACK = {
+const GIVE_BACK: Statement = {
+  repeatable: true,
   name: 'give back',
   text: `
   update open_jobs o set node = null, turn = ${head('$4')}
@@ -84,7 +85,8 @@ const GIVE_BACK = {
 }
 
 /** $1 node, $2 the line's turn. Jobs of a node without a lease are nobody's either: it lost it, wrote, and died. */
-const RECLAIM = {
+const RECLAIM: Statement = {
+  repeatable: true,
   name: 'reclaim',
   text: `
   with dead as (

@@ -4,13 +4,11 @@
  */
 import pg from 'pg'
 import { StoreUnavailable } from '../store.ts'
-import { breaksConnection, meaningOf, Overruled } from './errors.ts'
+import { breaksConnection, meaningOf, OutcomeUnknown, Overruled } from './errors.ts'
 
 const CONNECT_MS = 5_000
-/** Far longer than any of our statements takes: one that meets it is stuck behind a lock or a dying disk. */
-export const STATEMENT_MS = 15_000
-/** Beyond that no answer is coming: the network between is gone. */
-const ANSWER_MS = STATEMENT_MS + 5_000
+/** Beyond the time limit of a statement, by when the server's word that it ended it must have come. */
+const ANSWER_SLACK_MS = 5_000
 /** A node stopped in the middle of a transaction would hold row locks that the others skip for ever. */
 const IDLE_IN_TRANSACTION_MS = 10_000
 const TRIES = 5
@@ -19,6 +17,8 @@ const TRIES = 5
 export interface Statement {
   readonly name: string
   readonly text: string
+  /** A second time changes nothing and says the same, so where a connection broke it is simply asked again. */
+  readonly repeatable?: true
 }
 
 export type Row = Readonly<Record<string, unknown>>
@@ -31,17 +31,22 @@ export interface Queries {
 export interface DatabaseOptions {
   readonly url: string
   readonly connections: number
+  /** Far longer than any of our statements takes: one that meets it is stuck behind a lock or a dying disk. */
+  readonly statementMs: number
 }
 
-/** How any connection of ours is made; a migration's is without the statement's time limit. */
-export function connectionSettings(url: string, statementMs: number | null = STATEMENT_MS): pg.ClientConfig {
+/** How any connection of ours is made. @param statementMs null for none, as in a migration */
+export function connectionSettings(url: string, statementMs: number | null): pg.ClientConfig {
   return {
     connectionString: url,
     application_name: 'parley',
     connectionTimeoutMillis: CONNECT_MS,
     keepAlive: true,
     idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
-    ...(statementMs !== null && { statement_timeout: statementMs, query_timeout: ANSWER_MS }),
+    ...(statementMs !== null && {
+      statement_timeout: statementMs,
+      query_timeout: statementMs + ANSWER_SLACK_MS,
+    }),
     types: numbersForBigints,
   }
 }
@@ -57,8 +62,9 @@ const numbersForBigints: pg.CustomTypesConfig = {
 export class Database implements Queries {
   readonly #pool: pg.Pool
 
-  constructor({ url, connections }: DatabaseOptions) {
-    this.#pool = new pg.Pool({ ...connectionSettings(url), max: connections, idleTimeoutMillis: 60_000 })
+  constructor({ url, connections, statementMs }: DatabaseOptions) {
+    const settings = connectionSettings(url, statementMs)
+    this.#pool = new pg.Pool({ ...settings, max: connections, idleTimeoutMillis: 60_000 })
     // A connection that breaks while nobody uses it is replaced by the pool; there is nothing to do.
     this.#pool.on('error', () => {})
   }
@@ -68,7 +74,8 @@ export class Database implements Queries {
    * out nevertheless, with another `StoreUnavailable` where it was not but may be tried again.
    */
   query(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> {
-    return this.#retried((client) => run(client, statement, values))
+    const work = (client: pg.ClientBase) => run(client, statement, values)
+    return this.#retried(work, statement.repeatable ?? false)
   }
 
   /** Runs several in one transaction, which is rolled back when `work` rejects. */
@@ -90,12 +97,13 @@ export class Database implements Queries {
     await this.#pool.end()
   }
 
-  async #retried<T>(work: (client: pg.ClientBase) => Promise<T>): Promise<T> {
+  async #retried<T>(work: (client: pg.ClientBase) => Promise<T>, repeatable = false): Promise<T> {
     for (let tried = 1; ; tried++) {
       try {
         return await this.#withClient(work)
       } catch (error) {
-        if (!(error instanceof Overruled) || tried === TRIES) throw error
+        const again = error instanceof Overruled || (repeatable && error instanceof OutcomeUnknown)
+        if (!again || tried === TRIES) throw error
       }
     }
   }

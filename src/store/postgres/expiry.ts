@@ -2,7 +2,7 @@
 import { leastJobId } from '../../job/job-id.ts'
 import { expiresAtMs } from '../ended.ts'
 import type { Expiry } from '../store.ts'
-import type { Database, Row } from './database.ts'
+import type { Database, Row, Statement } from './database.ts'
 import { keepPartitions } from './partitions.ts'
 
 /** Rows that one step looks at, of each kind. */
@@ -49,26 +49,30 @@ export class PostgresExpiry {
   }
 }
 
-const DELETE_ANSWERS = {
+const DELETE_ANSWERS: Statement = {
+  repeatable: true,
   name: 'delete answers',
   text: `delete from kept_answers where ctid = any(array(
       select ctid from kept_answers where until_ms <= $1::bigint limit $2::bigint
     )) returning 1`,
 }
-const DELETE_KEYS = {
+const DELETE_KEYS: Statement = {
+  repeatable: true,
   name: 'delete idempotency keys',
   text: `delete from idempotency where (account, key) in (
       select account, key from idempotency where until_ms <= $1::bigint order by until_ms limit $2::bigint
     ) returning 1`,
 }
-const OLD_JOBS = {
+const OLD_JOBS: Statement = {
+  repeatable: true,
   name: 'old jobs',
   text: `
   select j.id, j.cache_ttl_s, o.settled_at_ms, c.due_at_ms
   from jobs_default j left join outcomes o on o.id = j.id left join callbacks c on c.job_id = j.id
   where j.id > $1::uuid and j.id < $2::uuid order by j.id limit $3::bigint`,
 }
-const DELETE_JOBS = {
+const DELETE_JOBS: Statement = {
+  repeatable: true,
   name: 'delete jobs',
   text: `
   with gone as (delete from jobs where id = any($1::uuid[])),

@@ -1,6 +1,6 @@
 /** Leases of nodes, by the database's clock. */
 import type { Renewal } from '../node-store.ts'
-import type { Database } from './database.ts'
+import type { Database, Statement } from './database.ts'
 
 export async function renew(
   database: Database,
@@ -34,9 +34,14 @@ const RENEW = {
     on conflict (node) do update set lease_until = excluded.lease_until, turn = greatest(n.turn, excluded.turn)
     returning xmax <> 0 as kept`,
 }
-const HELD = { name: 'held', text: 'select id, attempt from open_jobs where node = $1' }
-const LEAVE = { name: 'leave', text: 'delete from nodes where node = $1' }
-const SHARE_TURN = {
+const HELD: Statement = {
+  repeatable: true,
+  name: 'held',
+  text: 'select id, attempt from open_jobs where node = $1',
+}
+const LEAVE: Statement = { repeatable: true, name: 'leave', text: 'delete from nodes where node = $1' }
+const SHARE_TURN: Statement = {
+  repeatable: true,
   name: 'share turn',
   text: `with mine as (update nodes set turn = $2 where node = $1 and turn < $2::bigint)
     select greatest(max(turn), $2::bigint) as turn from nodes`,

@@ -19,6 +19,7 @@ const IDS_IN_NOTICE = 200
 
 export interface NoticesOptions {
   readonly url: string
+  readonly statementMs: number
   readonly database: Database
   readonly node: string
   readonly signals: Signals
@@ -81,7 +82,7 @@ export class Notices {
 
   async #connect(): Promise<void> {
     if (this.#closed) return
-    const client = new pg.Client(connectionSettings(this.#options.url))
+    const client = new pg.Client(connectionSettings(this.#options.url, this.#options.statementMs))
     const onEnd = () => this.#reconnect(client)
     client.on('error', onEnd)
     client.on('end', onEnd)

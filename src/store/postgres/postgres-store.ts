@@ -22,7 +22,7 @@ import { PostgresAccounts } from './accounts.ts'
 import { recordCallback, takeCallbacks } from './callbacks.ts'
 import { Claiming } from './claiming.ts'
 import { weightOfJob } from './columns.ts'
-import { Database } from './database.ts'
+import { Database, type Statement } from './database.ts'
 import { eachAlone, untilKnown } from './doubt.ts'
 import { OutcomeUnknown } from './errors.ts'
 import { PostgresExpiry } from './expiry.ts'
@@ -45,6 +45,7 @@ export interface PostgresStoreOptions {
   readonly url: string
   readonly node: string
   readonly connections: number
+  readonly statementMs: number
   /** Writes that may wait before acceptances are refused. */
   readonly maxQueued: number
   readonly retentionMs: number
@@ -91,7 +92,7 @@ class PostgresStore implements Store {
   #closed: Promise<void> | null = null
 
   constructor(database: Database, options: PostgresStoreOptions) {
-    const { maxQueued, onCommit, node, url, signals, onNote } = options
+    const { maxQueued, onCommit, node, url, statementMs, signals, onNote } = options
     this.#database = database
     this.#options = options
     this.#accounts = new PostgresAccounts(database)
@@ -100,6 +101,7 @@ class PostgresStore implements Store {
     this.#expiry = new PostgresExpiry(database)
     this.#notices = new Notices({
       url,
+      statementMs,
       database,
       node,
       signals,
@@ -337,4 +339,4 @@ function zip<A, B>(keys: readonly A[], values: readonly B[]): [A, B][] {
   })
 }
 
-const PROBE = { name: 'probe', text: 'update probe set at_ms = $1' }
+const PROBE: Statement = { repeatable: true, name: 'probe', text: 'update probe set at_ms = $1' }

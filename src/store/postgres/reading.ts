@@ -2,7 +2,7 @@
 import { isJobId } from '../../job/job-id.ts'
 import { cacheHitOf, expiresAtMs } from '../ended.ts'
 import type { Depth, EndedJob, Expiry, JobRecord } from '../store.ts'
-import type { Database, Row } from './database.ts'
+import type { Database, Row, Statement } from './database.ts'
 
 export interface ReadJob {
   readonly account: string
@@ -66,7 +66,8 @@ export async function readDepth(database: Database): Promise<Depth> {
 
 const STATUS = `case when o.status is not null then o.status when q.attempt > 0 then 'assigned' else 'pending' end`
 
-const READ = {
+const READ: Statement = {
+  repeatable: true,
   name: 'read',
   text: `
   select r.place, j.id, j.created_at_ms, j.cache_ttl_s, ${STATUS} as status, o.content, o.error, o.settled_at_ms,
@@ -77,13 +78,15 @@ const READ = {
   left join open_jobs q on q.id = r.id
   left join callbacks c on c.job_id = r.id`,
 }
-const READ_ENDED = {
+const READ_ENDED: Statement = {
+  repeatable: true,
   name: 'read ended',
   text: `
   select j.id, j.created_at_ms, o.status, o.content, o.error, o.usage
   from unnest($1::uuid[]) as r(id) join outcomes o on o.id = r.id join jobs j on j.id = r.id`,
 }
-const RECALL = {
+const RECALL: Statement = {
+  repeatable: true,
   name: 'recall',
   text: `
   select r.place, k.content
@@ -94,7 +97,8 @@ const RECALL = {
     order by a.kept_at_ms desc, a.job_id desc limit 1
   ) k`,
 }
-const DEPTH = {
+const DEPTH: Statement = {
+  repeatable: true,
   name: 'depth',
   text: `
   select

@@ -1,0 +1,27 @@
+/** Looks for the answer that was kept for an identical job, also while the database comes and goes. */
+import type { Clock } from '../clock.ts'
+import type { StopSignal } from '../job/stop.ts'
+import { pause } from '../model/pause.ts'
+import { type Store, StoreUnavailable } from '../store/store.ts'
+
+/** Beyond that the model is asked: the answer costs once more, where the job would cost its caller's patience. */
+const WITHIN_MS = 10_000
+const PAUSE_MS = 250
+
+/** Null where none is kept, where it could not be found out, and where the run was stopped meanwhile. */
+export async function recallAnswer(
+  store: Pick<Store, 'recall'>,
+  fingerprint: string,
+  clock: Clock,
+  signal: StopSignal,
+): Promise<string | null> {
+  const untilMs = clock.steadyMs() + WITHIN_MS
+  for (;;) {
+    try {
+      return await store.recall(fingerprint, clock.nowMs())
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error
+    }
+    if (clock.steadyMs() >= untilMs || !(await pause(clock, PAUSE_MS, signal))) return null
+  }
+}

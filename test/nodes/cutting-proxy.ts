@@ -1,0 +1,74 @@
+/**
+ * A network between a node and Postgres that can be cut: in the middle of a statement, after it arrived and before its
+ * answer does. What the database then did, only it knows.
+ */
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+
+export interface CuttingProxy {
+  /** The database's URL by way of this proxy. */
+  readonly url: string
+  /** Cuts every connection whose next answer comes. */
+  cutAtNextAnswer(): void
+  /** Connections that were cut with an answer on its way. */
+  cuts(): number
+  /** Lets nothing through any more, not even the beginning of a connection, until `open`. */
+  shut(): void
+  open(): void
+  close(): Promise<void>
+}
+
+export async function startCuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
+  const target = new URL(databaseUrl)
+  const open = new Set<Socket>()
+  let cutting = false
+  let shut = false
+  let cuts = 0
+  const server = createServer((near) => {
+    if (shut) {
+      near.destroy()
+      return
+    }
+    const far = connect(Number(target.port), target.hostname)
+    const end = () => {
+      near.destroy()
+      far.destroy()
+      open.delete(near)
+    }
+    open.add(near)
+    near.on('error', end).on('close', end)
+    far.on('error', end).on('close', end)
+    near.on('data', (data) => far.write(data))
+    far.on('data', (data) => {
+      if (!cutting) near.write(data)
+      else {
+        cutting = false
+        cuts += 1
+        end()
+      }
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const url = new URL(databaseUrl)
+  url.port = String((server.address() as AddressInfo).port)
+  return {
+    url: url.href,
+    cuts: () => cuts,
+    cutAtNextAnswer: () => {
+      cutting = true
+    },
+    shut: () => {
+      shut = true
+      for (const socket of open) socket.destroy()
+    },
+    open: () => {
+      shut = false
+    },
+    close: async () => {
+      for (const socket of open) socket.destroy()
+      server.close()
+      await once(server, 'close')
+    },
+  }
+}

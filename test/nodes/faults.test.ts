@@ -1,0 +1,162 @@
+/** P10: what callers see of a Postgres that restarts, is cut off, is full or is blocked. Parley itself is never restarted. */
+import assert from 'node:assert/strict'
+import test, { type TestContext } from 'node:test'
+import pg from 'pg'
+import { startModelServer } from '../model-server.ts'
+import { startCluster } from '../postgres/cluster.ts'
+import { freshRealDatabase } from '../postgres/database.ts'
+import { Random } from '../process/random.ts'
+import { startCuttingProxy } from './cutting-proxy.ts'
+import { type Fleet, startFleet } from './fleet.ts'
+import { Load } from './load.ts'
+
+const timeout = 240_000
+const RESTARTS = process.env.PARLEY_LONG ? 100 : 20
+const CUTS = process.env.PARLEY_LONG ? 1000 : 60
+/** PROMISES: back within so long after each restart. */
+const BACK_WITHIN_MS = 10_000
+
+test(`${RESTARTS} immediate restarts of Postgres under load lose nothing`, {
+  timeout: timeout * 4,
+}, async (t) => {
+  const models = await startModelServer({ keep: false })
+  t.after(() => models.close())
+  const cluster = await startCluster()
+  const fleet = await startFleet(t, { nodes: 2, upstream: models.baseUrl, databaseUrl: cluster.url() })
+  t.after(() => cluster.stop())
+  const load = new Load(fleet, 8)
+  let longestMs = 0
+  for (let restart = 0; restart < RESTARTS; restart++) {
+    await load.more(20)
+    await cluster.restart('immediate')
+    const upMs = performance.now()
+    await load.more(1)
+    longestMs = Math.max(longestMs, performance.now() - upMs)
+  }
+  await load.stop()
+  await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
+  await allSettle(t, fleet)
+  const stored = await fleet.assertAllSettledOnce()
+  await assertNoneTwice(fleet)
+  assert.ok(longestMs < BACK_WITHIN_MS, `once it took ${longestMs} ms until a request was accepted again`)
+  const [deaths] = await fleet.rows('select coalesce(max(deaths), 0)::int as most from open_jobs')
+  assert.equal(deaths?.most, 0)
+  t.diagnostic(
+    `${load.ledger.size} accepted, ${stored} stored, ${load.refused} refused with 503, back after ${Math.round(longestMs)} ms at most`,
+  )
+})
+
+test(`${CUTS} connections cut before the answer to a statement: nothing is lost, nothing twice`, {
+  timeout,
+}, async (t) => {
+  const random = new Random()
+  t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
+  const models = await startModelServer({ keep: false })
+  t.after(() => models.close())
+  const proxy = await startCuttingProxy(await freshRealDatabase(t))
+  t.after(() => proxy.close())
+  const fleet = await startFleet(t, { nodes: 2, upstream: models.baseUrl, databaseUrl: proxy.url })
+  const load = new Load(fleet, 8)
+  while (proxy.cuts() < CUTS) {
+    proxy.cutAtNextAnswer()
+    await load.more(1 + random.below(5))
+  }
+  await load.stop()
+  await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
+  await allSettle(t, fleet)
+  const stored = await fleet.assertAllSettledOnce()
+  await assertNoneTwice(fleet)
+  assert.equal(load.refused, 0, 'an outcome that is unknown is found out, not refused')
+  t.diagnostic(`${load.ledger.size} accepted, ${stored} stored`)
+})
+
+test('a database out of reach gives 503 with Retry-After; then all goes on', { timeout }, async (t) => {
+  const models = await startModelServer()
+  t.after(() => models.close())
+  const proxy = await startCuttingProxy(await freshRealDatabase(t))
+  t.after(() => proxy.close())
+  const fleet = await startFleet(t, { nodes: 1, upstream: models.baseUrl, databaseUrl: proxy.url })
+  const caller = fleet.caller(fleet.nodes[0])
+  const { body } = await caller.single('before')
+  proxy.shut()
+  const refusals = await Promise.all([
+    caller.single('meanwhile'),
+    caller.batch(['one', 'two']),
+    caller.read(body.data?.job_id ?? ''),
+    caller.send('/readyz'),
+  ])
+  for (const { status, headers } of refusals) {
+    assert.equal(status, 503)
+    assert.ok(Number(headers['retry-after']) > 0)
+  }
+  assert.equal((await caller.send('/healthz')).status, 200)
+  proxy.open()
+  while ((await caller.send('/readyz')).status !== 200) t.signal.throwIfAborted()
+  assert.equal((await caller.single('after')).body.data?.status, 'completed')
+  assert.equal(await fleet.assertAllSettledOnce(), 2)
+})
+
+test('blocked tables and a full pool give 503 with Retry-After; then all goes on', { timeout }, async (t) => {
+  const models = await startModelServer()
+  t.after(() => models.close())
+  const settings = { postgres: { connections: 3, statement_timeout_seconds: 1 } }
+  const fleet = await startFleet(t, { nodes: 1, upstream: models.baseUrl, settings })
+  const caller = fleet.caller(fleet.nodes[0])
+  assert.equal((await caller.single('before')).status, 200)
+  const blocker = new pg.Client(fleet.databaseUrl)
+  await blocker.connect()
+  await blocker.query('begin; lock table jobs in access exclusive mode')
+  const replies = await Promise.all(
+    Array.from({ length: 30 }, (_, index) => caller.single(`meanwhile ${index}`)),
+  )
+  for (const { status, headers, text } of replies) {
+    assert.equal(status, 503, text)
+    assert.ok(Number(headers['retry-after']) > 0)
+  }
+  await blocker.query('rollback')
+  await blocker.end()
+  assert.equal((await caller.single('after')).status, 200)
+  assert.equal(await fleet.assertAllSettledOnce(), 2, 'what was refused is not stored')
+})
+
+test('a Postgres that takes no more connections gives 503; then all goes on', { timeout }, async (t) => {
+  const models = await startModelServer()
+  t.after(() => models.close())
+  const cluster = await startCluster({ settings: { max_connections: 20 } })
+  const fleet = await startFleet(t, { nodes: 1, upstream: models.baseUrl, databaseUrl: cluster.url() })
+  t.after(() => cluster.stop())
+  const caller = fleet.caller(fleet.nodes[0])
+  assert.equal((await caller.single('before')).status, 200)
+  // All connections are ended, and their places taken before Parley comes back for them.
+  const others: pg.Client[] = []
+  const take = async () => {
+    const client = new pg.Client(cluster.url())
+    client.on('error', () => {})
+    await client.connect()
+    others.push(client)
+    return client
+  }
+  const first = await take()
+  await first.query('select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1', [
+    'parley',
+  ])
+  await assert.rejects(async () => {
+    for (;;) await take()
+  }, /too many clients|remaining connection slots/)
+  const refused = await caller.single('meanwhile')
+  assert.equal(refused.status, 503, refused.text)
+  await Promise.all(others.map((client) => client.end()))
+  while ((await caller.send('/readyz')).status !== 200) t.signal.throwIfAborted()
+  assert.equal((await caller.single('after')).status, 200)
+})
+
+/** What was stored though its caller never heard of it ends too. */
+async function allSettle(t: TestContext, fleet: Fleet): Promise<void> {
+  await fleet.until(t.signal, 'select count(*) = 0 from open_jobs')
+}
+
+/** No caller sends the same conversation twice, so none may be stored twice. */
+async function assertNoneTwice(fleet: Fleet): Promise<void> {
+  const twice = await fleet.rows('select messages, count(*) from jobs group by messages having count(*) > 1')
+  assert.deepEqual(twice, [])
+}

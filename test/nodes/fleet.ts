@@ -1,0 +1,141 @@
+/**
+ * Several nodes, as processes, on one Postgres; and callers who ask any of them, as behind a load balancer: where one does
+ * not answer, the next is asked.
+ *
+ * ```ts
+ * const fleet = await startFleet(t, { nodes: 3, upstream: models.baseUrl })
+ * const reply = await fleet.ask((caller) => caller.single('Hello'))
+ * await fleet.nodes[0]?.crash()
+ * ```
+ */
+import assert from 'node:assert/strict'
+import type { TestContext } from 'node:test'
+import pg from 'pg'
+import { freshRealDatabase } from '../postgres/database.ts'
+import type { Caller, Reply } from '../process/caller.ts'
+import {
+  type Installation,
+  installation,
+  type ProgramOptions,
+  type Server,
+} from '../process/server-process.ts'
+
+export interface FleetOptions {
+  readonly nodes: number
+  readonly upstream: string
+  /** Beside a lease that is short enough to be waited for. */
+  readonly jobs?: Readonly<Record<string, number>>
+  readonly settings?: Readonly<Record<string, unknown>>
+  /** Of a cluster of the test's own; a database in the shared one when absent. */
+  readonly databaseUrl?: string
+}
+
+/** Leases of these tests, and of those with PARLEY_LONG=1, which is the default of a real node. */
+export const LEASE_S = process.env.PARLEY_LONG ? 30 : 3
+
+export async function startFleet(t: TestContext, options: FleetOptions): Promise<Fleet> {
+  const databaseUrl = options.databaseUrl ?? (await freshRealDatabase(t))
+  const settings = {
+    ...options.settings,
+    jobs: { lease_seconds: LEASE_S, concurrency: 16, max_attempts: 1000, ...options.jobs },
+  }
+  const place = await installation(t, { upstream: options.upstream, settings, databaseUrl })
+  const { stdout, stderr } = await place.parley(['keys', 'create', '--account', 'acme', '--tier', 'user_max'])
+  assert.match(stdout, /^prl_/, stderr)
+  const fleet = new Fleet(place, databaseUrl, stdout.trim())
+  // At once: they migrate the same empty database.
+  await Promise.all(Array.from({ length: options.nodes }, () => fleet.add()))
+  return fleet
+}
+
+export class Fleet {
+  readonly nodes: Server[] = []
+  readonly databaseUrl: string
+  readonly key: string
+  readonly #place: Installation
+  readonly #callers = new Map<Server, Caller>()
+  #next = 0
+
+  constructor(place: Installation, databaseUrl: string, key: string) {
+    this.#place = place
+    this.databaseUrl = databaseUrl
+    this.key = key
+  }
+
+  async add(options: ProgramOptions = {}): Promise<Server> {
+    const server = await this.#place.start(options)
+    this.nodes.push(server)
+    return server
+  }
+
+  caller(node: Server | undefined): Caller {
+    if (!node) throw new Error('there is no such node')
+    let caller = this.#callers.get(node)
+    if (!caller) {
+      caller = node.caller(this.key)
+      this.#callers.set(node, caller)
+    }
+    return caller
+  }
+
+  /** No caller asks this node any more. */
+  remove(node: Server): void {
+    this.nodes.splice(this.nodes.indexOf(node), 1)
+  }
+
+  /**
+   * Asks the nodes in turn until one answers. Null where a node broke off: what came of the request is then unknown, and
+   * asking another might do it twice.
+   */
+  async ask(request: (caller: Caller) => Promise<Reply>): Promise<Reply | null> {
+    for (;;) {
+      const node = this.nodes[this.#next++ % this.nodes.length]
+      try {
+        return await request(this.caller(node))
+      } catch (error) {
+        const code = String((error as { code?: string }).code)
+        if (/^(ECONNRESET|EPIPE|UND_ERR_SOCKET)$/.test(code)) return null
+        if (code !== 'ECONNREFUSED') throw error
+      }
+    }
+  }
+
+  /** Rows of the database, behind the back of the interface. */
+  async rows(sql: string, values: readonly unknown[] = []): Promise<Record<string, unknown>[]> {
+    const client = new pg.Client(this.databaseUrl)
+    await client.connect()
+    try {
+      return (await client.query(sql, [...values])).rows
+    } finally {
+      await client.end()
+    }
+  }
+
+  /** Asks the database until it says yes. */
+  async until(signal: AbortSignal, sql: string, values: readonly unknown[] = []): Promise<void> {
+    for (;;) {
+      signal.throwIfAborted()
+      const [row] = await this.rows(`select (${sql}) as yes`, values)
+      if (row?.yes === true) return
+    }
+  }
+
+  async revokeKey(): Promise<void> {
+    const [key] = JSON.parse((await this.#place.parley(['keys', 'list', '--json'])).stdout) as {
+      id: string
+    }[]
+    const { code, stderr } = await this.#place.parley(['keys', 'revoke', key?.id ?? ''])
+    assert.equal(code, 0, stderr)
+  }
+
+  /** Every job that was ever stored has one outcome, and nothing is left open. */
+  async assertAllSettledOnce(): Promise<number> {
+    const [open] = await this.rows('select count(*)::int as jobs from open_jobs')
+    const [left] = await this.rows(
+      'select count(*)::int as jobs from jobs j where not exists (select 1 from outcomes o where o.id = j.id)',
+    )
+    const [all] = await this.rows('select count(*)::int as jobs from outcomes')
+    assert.deepEqual([open?.jobs, left?.jobs], [0, 0])
+    return Number(all?.jobs)
+  }
+}

@@ -1,0 +1,69 @@
+/** Callers that go on asking a fleet until they are told to stop, and enter in a ledger what they were promised. */
+import assert from 'node:assert/strict'
+import type { Reply } from '../process/caller.ts'
+import { Ledger } from '../process/ledger.ts'
+import type { Fleet } from './fleet.ts'
+
+const BATCH = 10
+
+export class Load {
+  readonly ledger = new Ledger((content) => `echo: ${content}`)
+  /** Answers of 503, each with a Retry-After. */
+  refused = 0
+  /** Requests whose answer never came. */
+  cutOff = 0
+  readonly #fleet: Fleet
+  readonly #asking: Promise<unknown>
+  #over = false
+  #accepted = 0
+  #watchers: { count: number; resolve: () => void }[] = []
+
+  constructor(fleet: Fleet, callers: number) {
+    this.#fleet = fleet
+    this.#asking = Promise.all(Array.from({ length: callers }, (_, index) => this.#askOn(`caller ${index}`)))
+    this.#asking.catch(() => {})
+  }
+
+  /** Resolves when so many more requests have been accepted; rejects when an answer was wrong. */
+  async more(count: number): Promise<void> {
+    const enough = new Promise<void>((resolve) =>
+      this.#watchers.push({ count: this.#accepted + count, resolve }),
+    )
+    await Promise.race([enough, this.#asking])
+  }
+
+  /** Resolves when all callers have had their last answer. */
+  async stop(): Promise<void> {
+    this.#over = true
+    await this.#asking
+  }
+
+  async #askOn(name: string): Promise<void> {
+    for (let asked = 0; !this.#over; asked++) {
+      const content = `${name}, request ${asked}`
+      const single = asked % 3 !== 0
+      const contents = single
+        ? [content]
+        : Array.from({ length: BATCH }, (_, index) => `${content}, job ${index}`)
+      const reply = await this.#fleet.ask((caller) =>
+        single ? caller.single(content) : caller.batch(contents),
+      )
+      if (reply === null) this.cutOff += 1
+      else if (reply.status === 503) this.#refuse(reply)
+      else {
+        this.ledger.accepted(contents, reply)
+        this.#accept()
+      }
+    }
+  }
+
+  #refuse({ headers }: Reply): void {
+    assert.ok(Number(headers['retry-after']) > 0, 'a 503 says when to come again')
+    this.refused += 1
+  }
+
+  #accept(): void {
+    this.#accepted += 1
+    for (const { resolve } of this.#watchers.filter(({ count }) => count <= this.#accepted)) resolve()
+  }
+}

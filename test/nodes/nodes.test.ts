@@ -1,0 +1,159 @@
+/** P2, P3, P4 and P8 on a Postgres that several nodes share. */
+import assert from 'node:assert/strict'
+import test, { type TestContext } from 'node:test'
+import { reply, startModelServer } from '../model-server.ts'
+import type { Server } from '../process/server-process.ts'
+import { LEASE_S, startFleet } from './fleet.ts'
+import { Load } from './load.ts'
+
+const timeout = 180_000
+
+async function start(t: TestContext, nodes = 3) {
+  const models = await startModelServer()
+  t.after(() => models.close())
+  const fleet = await startFleet(t, { nodes, upstream: models.baseUrl })
+  return { models, fleet }
+}
+
+test('three nodes settle every job exactly once, and call the model once for each', {
+  timeout,
+}, async (t) => {
+  const { models, fleet } = await start(t)
+  const load = new Load(fleet, 12)
+  await load.more(600)
+  await load.stop()
+  await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
+  assert.equal(await fleet.assertAllSettledOnce(), load.ledger.size)
+  assert.equal(models.requests.length, load.ledger.size)
+  const shares = await fleet.rows('select count(*)::int as jobs from outcomes group by node')
+  assert.equal(shares.length, 3, 'all nodes took part')
+})
+
+test('jobs of a killed node end elsewhere when its lease has ended, and no sooner', {
+  timeout,
+}, async (t) => {
+  const { models, fleet } = await start(t)
+  const load = new Load(fleet, 12)
+  await load.more(100)
+  // From here on the model holds what it is asked, so that the node dies with jobs in hand.
+  models.script = () => reply.stall()
+  await fleet.until(t.signal, 'select count(distinct node) = 3 from open_jobs where node is not null')
+  const [victim] = fleet.nodes
+  assert.ok(victim)
+  const node = await nodeName(victim)
+  fleet.remove(victim)
+  await victim.crash()
+  const diedMs = performance.now()
+  const [{ held, until } = {}] = await fleet.rows(
+    `select count(o.*)::int as held, min(n.lease_until)::text as until
+     from nodes n join open_jobs o using (node) where node = $1`,
+    [node],
+  )
+  assert.ok(Number(held) > 0)
+  models.script = () => undefined
+  models.release()
+  await fleet.until(t.signal, 'select not exists (select 1 from nodes where node = $1)', [node])
+  const [taken] = await fleet.rows('select clock_timestamp() > $1::timestamptz as after_its_end', [until])
+  assert.equal(taken?.after_its_end, true, 'its jobs were taken while its lease lasted')
+  await load.stop()
+  await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
+  const seconds = (performance.now() - diedMs) / 1000
+  await fleet.assertAllSettledOnce()
+  assert.ok(seconds < LEASE_S * 1.5, `it took ${seconds} s`)
+  t.diagnostic(`${held} jobs held, all ended ${seconds.toFixed(1)} s after the kill, lease ${LEASE_S} s`)
+})
+
+test('a node that was stopped past its lease writes nothing of what it held, and works on', {
+  timeout,
+}, async (t) => {
+  const { models, fleet } = await start(t, 2)
+  const [paused, other] = fleet.nodes
+  assert.ok(paused && other)
+  models.script = () => reply.stall()
+  const contents = Array.from({ length: 16 }, (_, index) => `job ${index}`)
+  const { body } = await fleet.caller(paused).batch(contents)
+  const ids = body.data?.job_ids ?? []
+  await models.received(contents.length)
+  const node = await nodeName(paused)
+  paused.kill('SIGSTOP')
+  // The other node has taken all of them, called for each, and settles them while the first still sleeps.
+  await models.received(2 * contents.length)
+  const second = models.requests.slice(contents.length)
+  assert.equal(second.length, contents.length)
+  models.script = (_request, index) => (index >= 0 ? reply.text('a late answer') : undefined)
+  models.release()
+  await fleet.until(t.signal, 'select count(*) = $1::int from outcomes', [contents.length])
+  const before = await fleet.rows('select * from outcomes order by id')
+  assert.ok(before.every((row) => row.node !== node))
+  paused.kill('SIGCONT')
+  // It hears its own late answers, may write none of them, and finds that its lease had ended.
+  await paused.program.logged(/the lease of this node had ended/)
+  models.script = () => undefined
+  const { status, body: later } = await fleet.caller(paused).single('after the pause')
+  assert.equal(status, 200)
+  assert.equal(later.data?.result?.response_content, 'echo: after the pause')
+  const ofBefore = await fleet.rows('select * from outcomes where id = any($1::uuid[]) order by id', [ids])
+  assert.deepEqual(ofBefore, before)
+})
+
+test('a rolling restart under load loses nothing and fails no request', { timeout }, async (t) => {
+  const { fleet } = await start(t)
+  const load = new Load(fleet, 12)
+  for (const node of [...fleet.nodes]) {
+    await load.more(60)
+    await fleet.add()
+    fleet.remove(node)
+    const exit = await node.stop()
+    assert.deepEqual(exit, { code: 0, signal: null })
+  }
+  await load.more(60)
+  await load.stop()
+  await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
+  // Equal: what a closing connection cut off was not accepted either.
+  assert.equal(await fleet.assertAllSettledOnce(), load.ledger.size)
+  assert.equal(load.refused, 0)
+  const [deaths] = await fleet.rows('select count(*)::int as again from outcomes where attempt > 1')
+  t.diagnostic(
+    `${load.ledger.size} jobs, ${deaths?.again} begun by one node and ended by another, ${load.cutOff} requests met a closing connection`,
+  )
+})
+
+test('a node that only accepts and one that only works answer a caller together', { timeout }, async (t) => {
+  const { fleet } = await start(t, 0)
+  const api = await fleet.add({ args: ['--role', 'api'] })
+  const worker = await fleet.add({ args: ['--role', 'worker'] })
+  const replies = await Promise.all(
+    Array.from({ length: 50 }, (_, index) => fleet.caller(api).single(`job ${index}`)),
+  )
+  for (const [index, { status, body }] of replies.entries()) {
+    assert.equal(status, 200)
+    assert.equal(body.data?.result?.response_content, `echo: job ${index}`)
+  }
+  assert.equal((await fleet.caller(worker).single('no')).status, 404)
+  assert.equal((await fleet.caller(worker).send('/readyz')).status, 200)
+  const [kept] = await Promise.all([fleet.caller(api).single('job 7'), fleet.caller(api).single('job 7')])
+  assert.equal(kept.headers['x-cache'], 'hit')
+})
+
+test('a key revoked by the command line is refused by every node within 5 seconds', {
+  timeout,
+}, async (t) => {
+  const { fleet } = await start(t, 2)
+  const alive = await Promise.all(fleet.nodes.map((node) => fleet.caller(node).send('/api/v1/me')))
+  assert.deepEqual(
+    alive.map(({ status }) => status),
+    [200, 200],
+  )
+  await fleet.revokeKey()
+  const revokedMs = performance.now()
+  for (const node of fleet.nodes) {
+    while ((await fleet.caller(node).send('/api/v1/me')).status !== 401) t.signal.throwIfAborted()
+  }
+  assert.ok(performance.now() - revokedMs < 5000)
+})
+
+/** What the node calls itself, by its log. */
+async function nodeName({ program }: Server): Promise<string> {
+  const [, node = ''] = await program.logged(/"node":"(\w+)"/)
+  return node
+}
