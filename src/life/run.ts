@@ -5,10 +5,10 @@
 import type { Clock } from '../clock.ts'
 import { answerSchemaOf, readAnswer } from '../job/answer.ts'
 import { jobFingerprint } from '../job/fingerprint.ts'
-import type { ClaimedJob, JobError, Outcome, ResponseFormat, Usage } from '../job/job.ts'
+import type { ClaimedJob, JobError, Message, Outcome, ResponseFormat, Usage } from '../job/job.ts'
 import { meetsStrictRules } from '../job/schema/strict-rules.ts'
 import type { StopSignal } from '../job/stop.ts'
-import type { AnswerForm, CallRecord, Prompt, Reply, Routed, Router } from '../model/model.ts'
+import type { AnswerForm, CallRecord, Reply, Routed, Router } from '../model/model.ts'
 import type { Store } from '../store/store.ts'
 import { recallAnswer } from './recall.ts'
 
@@ -50,10 +50,12 @@ export async function runJob(
   const { store, clock } = options
   const kept = fingerprint === null ? null : await recallAnswer(store, fingerprint, clock, signal)
   if (kept !== null) return recalled(kept)
-  const ended = await new Run(job, options, signal).toOutcome()
-  if (ended === null || fingerprint === null || ended.outcome.status !== 'completed') return ended
-  const untilMs = clock.nowMs() + job.cacheTtlS * 1000
-  return { ...ended, keep: { fingerprint, untilMs } }
+  const run = new Run(job, fingerprint, options, signal)
+  const first = run.replyOf(await run.ask(job.messages))
+  if (first.kind !== 'answer') return run.endWithout(first)
+  const answer = readAnswer(first.text, job.responseFormat)
+  if (answer.ok) return run.end(answer.contentJson)
+  return await run.repair(first.text, answer.errors)
 }
 
 const NO_USAGE: Usage = {
@@ -101,27 +103,45 @@ class Run {
   readonly #options: RunOptions
   readonly #signal: StopSignal
   readonly #form: AnswerForm
-  readonly #routed: Routed[] = []
+  /** Null where no answer is kept. */
+  readonly #fingerprint: string | null
+  #target: string | null = null
+  #calls: readonly CallRecord[] = []
+  #inputTokens = 0
+  #outputTokens = 0
   #repair: { raw_text: string; errors: readonly string[] } | undefined
 
-  constructor(job: ClaimedJob, options: RunOptions, signal: StopSignal) {
+  constructor(job: ClaimedJob, fingerprint: string | null, options: RunOptions, signal: StopSignal) {
     this.#job = job
+    this.#fingerprint = fingerprint
     this.#options = options
     this.#signal = signal
     this.#form = formOf(job.responseFormat)
   }
 
-  async toOutcome(): Promise<RunResult | null> {
-    const first = await this.#ask({ messages: this.#job.messages, form: this.#form })
-    if (first.kind !== 'answer') return this.#endWithout(first)
-    const answer = readAnswer(first.text, this.#job.responseFormat)
-    if (answer.ok) return this.#end(answer.contentJson)
+  ask(messages: readonly Message[]): Promise<Routed> {
+    const { model, tier, inputTokens } = this.#job
+    const allowed = (name: string) => this.#options.allows(tier, name)
+    const prompt = { messages, form: this.#form }
+    return this.#options.router.ask({ model, allowed, inputTokens, prompt }, this.#signal)
+  }
 
-    this.#repair = { raw_text: first.text, errors: answer.errors }
-    const second = await this.#ask(this.#repairPrompt(first.text, answer.errors))
-    if (second.kind !== 'answer') return this.#endWithout(second)
+  /** Notes what asking used. */
+  replyOf({ reply, target, calls, tokens }: Routed): Reply {
+    this.#target = target
+    this.#calls = this.#calls.concat(calls)
+    this.#inputTokens += tokens.input
+    this.#outputTokens += tokens.output
+    return reply
+  }
+
+  /** Shows the model what its answer broke, and asks once more. */
+  async repair(raw: string, errors: readonly string[]): Promise<RunResult | null> {
+    this.#repair = { raw_text: raw, errors }
+    const second = this.replyOf(await this.ask(this.#repairConversation(raw, errors)))
+    if (second.kind !== 'answer') return this.endWithout(second)
     const repaired = readAnswer(second.text, this.#job.responseFormat)
-    if (repaired.ok) return this.#end(repaired.contentJson)
+    if (repaired.ok) return this.end(repaired.contentJson)
     return this.#fail({
       code: 'validation_error',
       message: 'The model did not answer in the form that was asked for, and one repair did not help.',
@@ -130,28 +150,13 @@ class Run {
     })
   }
 
-  async #ask(prompt: Prompt): Promise<Reply> {
-    const { model, tier, inputTokens } = this.#job
-    const allowed = (name: string) => this.#options.allows(tier, name)
-    const routed = await this.#options.router.ask({ model, allowed, inputTokens, prompt }, this.#signal)
-    this.#routed.push(routed)
-    return routed.reply
-  }
-
-  #repairPrompt(raw: string, errors: readonly string[]): Prompt {
+  #repairConversation(raw: string, errors: readonly string[]): readonly Message[] {
     const list = errors.map((error) => `- ${error}`).join('\n')
     const request = `Your answer does not have the form that was asked for:\n${list}\nAnswer again, with the corrected JSON and nothing else.`
-    return {
-      messages: [
-        ...this.#job.messages,
-        { role: 'assistant', content: raw },
-        { role: 'user', content: request },
-      ],
-      form: this.#form,
-    }
+    return [...this.#job.messages, { role: 'assistant', content: raw }, { role: 'user', content: request }]
   }
 
-  #endWithout(reply: Exclude<Reply, { kind: 'answer' }>): RunResult | null {
+  endWithout(reply: Exclude<Reply, { kind: 'answer' }>): RunResult | null {
     const { reason } = this.#signal
     if (reason === 'give back' || reason === 'lost') return null
     if (reason === 'deadline') {
@@ -173,7 +178,7 @@ class Run {
     return this.#fail({ code, message, ...status, upstream_message: reply.message })
   }
 
-  #end(contentJson: string): RunResult {
+  end(contentJson: string): RunResult {
     return this.#result({ status: 'completed', contentJson })
   }
 
@@ -182,23 +187,27 @@ class Run {
   }
 
   #result(outcome: Outcome): RunResult {
-    const sum = (of: (routed: Routed) => number) => this.#routed.reduce((total, one) => total + of(one), 0)
-    const calls = this.#routed.flatMap((routed) => routed.calls)
     const usage: Usage = {
-      target: this.#routed.at(-1)?.target ?? null,
-      input_tokens: sum(({ tokens }) => tokens.input),
-      output_tokens: sum(({ tokens }) => tokens.output),
-      calls: calls.length,
+      target: this.#target,
+      input_tokens: this.#inputTokens,
+      output_tokens: this.#outputTokens,
+      calls: this.#calls.length,
       cache_hit: false,
       repaired: this.#repair !== undefined && outcome.status === 'completed',
     }
     const receipt: Receipt = {
       form: this.#form.kind,
       ...(this.#form.kind === 'schema' && { strict: this.#form.strict }),
-      calls,
+      calls: this.#calls,
       ...(this.#repair && { repair: this.#repair }),
     }
-    return { outcome, usage, receipt, keep: null }
+    return { outcome, usage, receipt, keep: this.#keepIf(outcome.status === 'completed') }
+  }
+
+  #keepIf(completed: boolean): RunResult['keep'] {
+    if (!completed || this.#fingerprint === null) return null
+    const untilMs = this.#options.clock.nowMs() + this.#job.cacheTtlS * 1000
+    return { fingerprint: this.#fingerprint, untilMs }
   }
 }
 

@@ -72,6 +72,9 @@ class Course {
   /** The last trouble worth another try, and who gave it. */
   last: Trouble | null = null
   lastTarget: string | null = null
+  /** How many targets were tried in this round, and how soon the first of them is willing again. */
+  tried = 0
+  #waitMs = Number.POSITIVE_INFINITY
 
   constructor(signal: StopSignal) {
     this.signal = signal
@@ -81,17 +84,29 @@ class Course {
     return { reply, target, calls: this.calls, tokens: { input: this.input, output: this.output } }
   }
 
+  get waitMs(): number {
+    return Number.isFinite(this.#waitMs) ? this.#waitMs : 0
+  }
+
+  beginRound(): void {
+    this.tried = 0
+    this.#waitMs = Number.POSITIVE_INFINITY
+  }
+
+  failed(reply: Trouble, target: string): void {
+    this.tried++
+    this.last = reply
+    this.lastTarget = target
+    // The next round may begin when the first of them is willing; the others are skipped until they are.
+    this.#waitMs = Math.min(this.#waitMs, boundedWait(reply.retryAfterMs) ?? 0)
+  }
+
   aborted(): Routed {
     const before = this.last === null ? '' : ` The last try before: ${this.last.message}`
     const message = `The question was ended before a model answered.${before}`
     return this.routed(trouble({ aborted: true, message, status: this.last?.status ?? null }), null)
   }
 }
-
-/** What a round came to: how the question ended, or how long the targets asked us to wait. */
-type Round =
-  | { readonly ended: Routed }
-  | { readonly ended: null; readonly tried: number; readonly waitMs: number }
 
 export class ModelRouter implements Router {
   readonly #targets: Targets
@@ -116,13 +131,20 @@ export class ModelRouter implements Router {
       )
     }
     for (let round = 1; ; round++) {
-      let result = await this.#tryEach(targets, question, course, false)
-      if (result.ended === null && result.tried === 0) {
-        result = await this.#tryEach(targets, question, course, true)
+      course.beginRound()
+      for (const forced of [false, true]) {
+        if (course.tried > 0) break
+        for (const target of targets) {
+          if (!forced && target.breaker.skips()) continue
+          const reply = await this.#tryOne(target, question, course, forced)
+          if (reply === 'skipped') continue
+          if (reply === 'aborted') return course.aborted()
+          if (!isWorthAnotherTry(reply)) return course.routed(reply, target.name)
+          course.failed(reply, target.name)
+        }
       }
-      if (result.ended !== null) return result.ended
       if (round === ROUNDS && course.last !== null) return course.routed(course.last, course.lastTarget)
-      if (!(await pause(this.#clock, this.#backoffMs(round, result.waitMs), signal))) return course.aborted()
+      if (!(await pause(this.#clock, this.#backoffMs(round, course.waitMs), signal))) return course.aborted()
     }
   }
 
@@ -149,31 +171,6 @@ export class ModelRouter implements Router {
 
   async close(): Promise<void> {
     await Promise.all([...this.#targets.upstreams.values()].map(({ server }) => server.close()))
-  }
-
-  async #tryEach(
-    targets: readonly Target[],
-    question: Question,
-    course: Course,
-    forced: boolean,
-  ): Promise<Round> {
-    let tried = 0
-    let waitMs = Number.POSITIVE_INFINITY
-    for (const target of targets) {
-      if (!forced && target.breaker.skips()) continue
-      const reply = await this.#tryOne(target, question, course, forced)
-      if (reply === 'skipped') continue
-      if (reply === 'aborted') return { ended: course.aborted() }
-      if (reply.kind !== 'trouble' || !reply.retryable || reply.aborted) {
-        return { ended: course.routed(reply, target.name) }
-      }
-      tried++
-      course.last = reply
-      course.lastTarget = target.name
-      // The next round may begin when the first of them is willing; the others are skipped until they are.
-      waitMs = Math.min(waitMs, boundedWait(reply.retryAfterMs) ?? 0)
-    }
-    return { ended: null, tried, waitMs: Number.isFinite(waitMs) ? waitMs : 0 }
   }
 
   /** One call, in its turn at the upstream's gate. */
@@ -228,6 +225,10 @@ export class ModelRouter implements Router {
     const jitter = this.#random()
     return Math.max(backoff * (1 - JITTER + 2 * JITTER * jitter), askedMs * (1 + JITTER * jitter))
   }
+}
+
+function isWorthAnotherTry(reply: Reply): reply is Trouble {
+  return reply.kind === 'trouble' && reply.retryable && !reply.aborted
 }
 
 /** A refusal or a plain 4xx is our question's fault: a target that gives one is alive and well. */

@@ -29,6 +29,7 @@ const MAX_GROUP = 1024
 /** Groups on their way: the thread commits together what has come while it was committing. */
 const IN_FLIGHT = 8
 const FILL_STEP = 5000
+const NOTHING_KEPT = Promise.resolve(null)
 
 export interface SqliteStoreOptions {
   readonly path: string
@@ -143,10 +144,14 @@ class SqliteStore implements Store {
     return this.#write(['reclaim', node])
   }
 
-  async recall(fingerprint: string, nowMs: number): Promise<string | null> {
-    if (!this.#keptComplete) await this.#keptRead
+  recall(fingerprint: string, nowMs: number): Promise<string | null> {
+    if (!this.#keptComplete) return this.#keptRead.then(() => this.#recall(fingerprint, nowMs))
+    return this.#recall(fingerprint, nowMs)
+  }
+
+  #recall(fingerprint: string, nowMs: number): Promise<string | null> {
     const seq = this.#kept.find(fingerprint, nowMs)
-    return seq === null ? null : this.#read(['recall', seq, fingerprint, nowMs])
+    return seq === null ? NOTHING_KEPT : this.#read(['recall', seq, fingerprint, nowMs])
   }
 
   read(account: string, jobId: string, expiry: Expiry): Promise<JobRecord | null> {
