@@ -37,9 +37,11 @@ export class Callers {
 
   /** The caller with this key, or null; at once where the key was looked up lately. */
   identify(key: unknown): Caller | null | Promise<Caller | null> {
-    if (typeof key !== 'string' || !isWellFormedKey(key)) return null
+    if (typeof key !== 'string') return null
     const known = this.#known.get(key)
     if (known && known.untilMs > this.#clock.steadyMs()) return known.caller
+    // What is known was well-formed, and need not be checked again with each request.
+    if (!isWellFormedKey(key)) return null
     const looking = this.#looking.get(key) ?? this.#lookUp(key)
     this.#looking.set(key, looking)
     return looking

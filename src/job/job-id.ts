@@ -10,6 +10,9 @@ export function isJobId(text: string): boolean {
   return UUID.test(text)
 }
 
+/** The third and the fourth group of digits begin with these. */
+const VERSION = 0x7000
+const VARIANT = 0x8000
 const COUNTER_LIMIT = 0x1000
 const POOL_IDS = 256
 
@@ -21,36 +24,38 @@ const POOL_IDS = 256
 export function jobIdMaker(nowMs: () => number, randomHex: (bytes: number) => string): () => string {
   let lastMs = 0
   let counter = 0
+  let time = timeDigits(lastMs)
   let pool = ''
   let used = 0
   return () => {
     const now = nowMs()
-    if (now > lastMs) {
-      lastMs = now
+    counter += 1
+    if (now > lastMs || counter === COUNTER_LIMIT) {
+      lastMs = Math.max(now, lastMs + 1)
+      time = timeDigits(lastMs)
       counter = 0
-    } else {
-      counter += 1
-      if (counter === COUNTER_LIMIT) {
-        lastMs += 1
-        counter = 0
-      }
     }
     if (used === pool.length) {
       pool = randomHex(POOL_IDS * 8)
       used = 0
     }
-    const random = pool.slice(used, used + 16)
+    const first = pool.slice(used, used + 4)
+    const rest = pool.slice(used + 4, used + 16)
     used += 16
-    const time = lastMs.toString(16).padStart(12, '0')
+    const count = VERSION + counter
     // The variant's two bits replace the first two random ones; 62 random bits remain.
-    const variant = (8 + (Number.parseInt(random[0] ?? '0', 16) & 3)).toString(16)
-    const count = counter.toString(16).padStart(3, '0')
-    return `${time.slice(0, 8)}-${time.slice(8)}-7${count}-${variant}${random.slice(1, 4)}-${random.slice(4)}`
+    const variant = VARIANT | (Number.parseInt(first, 16) & 0x3fff)
+    return `${time}-${count.toString(16)}-${variant.toString(16)}-${rest}`
   }
 }
 
 /** The least identifier of a moment: every job created before it has a lesser one. */
 export function leastJobId(atMs: number): string {
-  const time = Math.max(0, Math.floor(atMs)).toString(16).padStart(12, '0')
-  return `${time.slice(0, 8)}-${time.slice(8)}-7000-8000-000000000000`
+  return `${timeDigits(Math.max(0, Math.floor(atMs)))}-7000-8000-000000000000`
+}
+
+/** The first two groups of digits. */
+function timeDigits(ms: number): string {
+  const digits = ms.toString(16).padStart(12, '0')
+  return `${digits.slice(0, 8)}-${digits.slice(8)}`
 }
