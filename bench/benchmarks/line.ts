@@ -66,12 +66,14 @@ export class Line {
   }
 
   #newJob(account: number): NewJob {
+    const messages = [{ role: 'user', content: this.#content }] as const
     const job = {
       id: this.#makeId(),
       account: `account-${account}`,
       tier: 'user_max',
       model: 'gpt-5-mini',
-      messages: [{ role: 'user', content: this.#content }] as const,
+      messages,
+      messagesJson: JSON.stringify(messages),
       responseFormat: { format: 'text' } as const,
       cacheTtlS: 300,
       callback: null,

@@ -57,6 +57,8 @@ export interface Job {
   /** The public model name the caller asked for. */
   readonly model: string
   readonly messages: readonly Message[]
+  /** The messages as JSON text, made once though several need it: the store, the fingerprint, the call. */
+  readonly messagesJson: string
   readonly responseFormat: ResponseFormat
   /** Seconds that the answer is kept for identical later jobs (SPEC §2.1 `message_cache_ttl`). */
   readonly cacheTtlS: number

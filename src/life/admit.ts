@@ -89,8 +89,8 @@ export async function admit(
       account,
       tier: tier.name,
       model: object.model,
-      // An array of its own: what is remembered about it then ends with the job, not with the request.
-      messages: [...object.messages],
+      messages: object.messages,
+      messagesJson: JSON.stringify(object.messages),
       responseFormat: object.response_format as ResponseFormat,
       cacheTtlS: object.message_cache_ttl ?? CACHE_TTL_S.default,
       callback: callbacks[index] ?? null,

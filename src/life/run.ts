@@ -51,7 +51,7 @@ export async function runJob(
   const kept = fingerprint === null ? null : await recallAnswer(store, fingerprint, clock, signal)
   if (kept !== null) return recalled(kept)
   const run = new Run(job, fingerprint, options, signal)
-  const first = run.replyOf(await run.ask(job.messages))
+  const first = run.replyOf(await run.ask(job.messages, job.messagesJson))
   if (first.kind !== 'answer') return run.endWithout(first)
   const answer = readAnswer(first.text, job.responseFormat)
   if (answer.ok) return run.end(answer.contentJson)
@@ -119,10 +119,10 @@ class Run {
     this.#form = formOf(job.responseFormat)
   }
 
-  ask(messages: readonly Message[]): Promise<Routed> {
+  ask(messages: readonly Message[], messagesJson?: string): Promise<Routed> {
     const { model, tier, inputTokens } = this.#job
     const allowed = (name: string) => this.#options.allows(tier, name)
-    const prompt = { messages, form: this.#form }
+    const prompt = { messages, messagesJson, form: this.#form }
     return this.#options.router.ask({ model, allowed, inputTokens, prompt }, this.#signal)
   }
 
@@ -138,7 +138,7 @@ class Run {
   /** Shows the model what its answer broke, and asks once more. */
   async repair(raw: string, errors: readonly string[]): Promise<RunResult | null> {
     this.#repair = { raw_text: raw, errors }
-    const second = this.replyOf(await this.ask(this.#repairConversation(raw, errors)))
+    const second = this.replyOf(await this.ask(this.#withRequestToRepair(raw, errors)))
     if (second.kind !== 'answer') return this.endWithout(second)
     const repaired = readAnswer(second.text, this.#job.responseFormat)
     if (repaired.ok) return this.end(repaired.contentJson)
@@ -150,7 +150,7 @@ class Run {
     })
   }
 
-  #repairConversation(raw: string, errors: readonly string[]): readonly Message[] {
+  #withRequestToRepair(raw: string, errors: readonly string[]): readonly Message[] {
     const list = errors.map((error) => `- ${error}`).join('\n')
     const request = `Your answer does not have the form that was asked for:\n${list}\nAnswer again, with the corrected JSON and nothing else.`
     return [...this.#job.messages, { role: 'assistant', content: raw }, { role: 'user', content: request }]

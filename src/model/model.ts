@@ -19,6 +19,8 @@ export type AnswerForm =
 /** What is asked: the conversation in the caller's order, and the form of the answer. */
 export interface Prompt {
   readonly messages: readonly Message[]
+  /** The messages as JSON text, where there is one already. */
+  readonly messagesJson?: string | undefined
   readonly form: AnswerForm
 }
 

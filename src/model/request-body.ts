@@ -9,7 +9,6 @@ import type {
   ChatCompletionMessageParam,
 } from 'openai/resources/chat/completions'
 import type { UpstreamSettings } from '../config/settings.ts'
-import { conversationJson } from '../job/conversation.ts'
 import type { Message } from '../job/job.ts'
 import type { AnswerForm, Prompt } from './model.ts'
 
@@ -29,7 +28,7 @@ type WireFormat = NonNullable<Body['response_format']>
 export function requestBody(model: string, prompt: Prompt, dialect: Dialect): string {
   if (prompt.form.kind === 'text' && dialect.roles === 'native') {
     // The usual call: the conversation as the text that the store has been given already.
-    return `{"model":${JSON.stringify(model)},"messages":${conversationJson(prompt.messages)}}`
+    return `{"model":${JSON.stringify(model)},"messages":${prompt.messagesJson ?? JSON.stringify(prompt.messages)}}`
   }
   const messages = wireMessages(prompt, dialect)
   const format = wireFormat(prompt.form, dialect.structured_output)

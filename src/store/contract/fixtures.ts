@@ -24,13 +24,15 @@ const makeId = jobIdMaker(
   (bytes) => randomBytes(bytes).toString('hex'),
 )
 
-export function newJob(over: Partial<Job> = {}): Job {
+export function newJob(over: Partial<Omit<Job, 'messagesJson'>> = {}): Job {
+  const { messages = [{ role: 'user', content: 'Hello' }] } = over
   return {
     id: makeId(),
     account: 'acme',
     tier: 'user_max',
     model: 'gpt-5-mini',
-    messages: [{ role: 'user', content: 'Hello' }],
+    messages,
+    messagesJson: JSON.stringify(messages),
     responseFormat: { format: 'text' },
     cacheTtlS: 300,
     callback: null,

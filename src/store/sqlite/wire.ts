@@ -2,7 +2,6 @@
  * How jobs cross to the storage thread and back: as flat arrays of strings and numbers, because copying those between
  * threads costs a fraction of copying objects.
  */
-import { conversationJson } from '../../job/conversation.ts'
 import type { Callback, ClaimedJob, Message, ResponseFormat } from '../../job/job.ts'
 import type { NewJob } from '../store.ts'
 
@@ -27,7 +26,7 @@ export function pushNewJob(row: Cell[], { job, handedOff, step }: NewJob): void 
     job.cacheTtlS,
     job.inputTokens,
     job.createdAtMs,
-    conversationJson(job.messages),
+    job.messagesJson,
     JSON.stringify(job.responseFormat),
     job.callback === null ? null : JSON.stringify(job.callback),
   )
@@ -51,6 +50,7 @@ export function readClaimedJob(row: readonly Cell[]): ClaimedJob {
     attempt: Number(attempt) + 1,
     deaths: Number(deaths),
     messages: JSON.parse(String(messages)) as Message[],
+    messagesJson: String(messages),
     responseFormat: JSON.parse(String(format)) as ResponseFormat,
     callback: typeof callback === 'string' ? (JSON.parse(callback) as Callback) : null,
   }
