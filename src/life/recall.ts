@@ -8,20 +8,35 @@ import { type Store, StoreUnavailable } from '../store/store.ts'
 const WITHIN_MS = 10_000
 const PAUSE_MS = 250
 
+type Recalling = Pick<Store, 'recall'>
+
 /** Null where none is kept, where it could not be found out, and where the run was stopped meanwhile. */
-export async function recallAnswer(
-  store: Pick<Store, 'recall'>,
+export function recallAnswer(
+  store: Recalling,
   fingerprint: string,
   clock: Clock,
   signal: StopSignal,
 ): Promise<string | null> {
+  return store
+    .recall(fingerprint, clock.nowMs())
+    .catch((error) => recallAgain(store, fingerprint, clock, signal, error))
+}
+
+async function recallAgain(
+  store: Recalling,
+  fingerprint: string,
+  clock: Clock,
+  signal: StopSignal,
+  firstError: unknown,
+): Promise<string | null> {
   const untilMs = clock.steadyMs() + WITHIN_MS
-  for (;;) {
+  for (let error = firstError; ; ) {
+    if (!(error instanceof StoreUnavailable)) throw error
+    if (clock.steadyMs() >= untilMs || !(await pause(clock, PAUSE_MS, signal))) return null
     try {
       return await store.recall(fingerprint, clock.nowMs())
-    } catch (error) {
-      if (!(error instanceof StoreUnavailable)) throw error
+    } catch (failure) {
+      error = failure
     }
-    if (clock.steadyMs() >= untilMs || !(await pause(clock, PAUSE_MS, signal))) return null
   }
 }

@@ -1,14 +1,11 @@
 /** Jobs and outcomes as columns: arrays that one statement takes apart with `unnest`, however many rows there are. */
-import { conversationJson } from '../../job/conversation.ts'
 import type { Callback, ClaimedJob, Job, Message, ResponseFormat } from '../../job/job.ts'
 import type { Settlement } from '../store.ts'
 import type { Row } from './database.ts'
 
 /** Texts that a job brings, in characters: about what it weighs in a statement. */
-export function weightOfJob({ messages, callback }: Job): number {
-  let total = 500 + (callback?.payloadJson.length ?? 0)
-  for (const { content } of messages) total += content.length
-  return total
+export function weightOfJob({ messagesJson, callback }: Job): number {
+  return 500 + messagesJson.length + (callback?.payloadJson.length ?? 0)
 }
 
 export const NEW_JOB_TYPES = [
@@ -35,7 +32,7 @@ export function newJobColumns(jobs: readonly Job[]): unknown[][] {
     jobs.map((job) => job.cacheTtlS),
     jobs.map((job) => job.inputTokens),
     jobs.map((job) => job.createdAtMs),
-    jobs.map((job) => conversationJson(job.messages)),
+    jobs.map((job) => job.messagesJson),
     jobs.map((job) => JSON.stringify(job.responseFormat)),
     jobs.map((job) => (job.callback === null ? null : JSON.stringify(job.callback))),
   ]
@@ -78,6 +75,7 @@ export function unnest(types: readonly string[], from: number): string {
 
 /** A row with the columns of `jobs`, and `attempt` and `deaths` as they are after the claim. */
 export function readClaimedJob(row: Row): ClaimedJob {
+  const messagesJson = String(row.messages)
   return {
     id: String(row.id),
     account: String(row.account),
@@ -88,7 +86,8 @@ export function readClaimedJob(row: Row): ClaimedJob {
     createdAtMs: Number(row.created_at_ms),
     attempt: Number(row.attempt),
     deaths: Number(row.deaths),
-    messages: JSON.parse(String(row.messages)) as Message[],
+    messages: JSON.parse(messagesJson) as Message[],
+    messagesJson,
     responseFormat: JSON.parse(String(row.response_format)) as ResponseFormat,
     callback: typeof row.callback === 'string' ? (JSON.parse(row.callback) as Callback) : null,
   }
