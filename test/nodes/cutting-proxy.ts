@@ -8,8 +8,8 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 export interface CuttingProxy {
   /** The database's URL by way of this proxy. */
   readonly url: string
-  /** Cuts every connection whose next answer comes. */
-  cutAtNextAnswer(): void
+  /** Cuts the connection whose answer comes next; of a statement of that name, if one is given. */
+  cutAtNextAnswer(statement?: string): void
   /** Connections that were cut with an answer on its way. */
   cuts(): number
   /** Lets nothing through any more, not even the beginning of a connection, until `open`. */
@@ -21,7 +21,8 @@ export interface CuttingProxy {
 export async function startCuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
   const target = new URL(databaseUrl)
   const open = new Set<Socket>()
-  let cutting = false
+  /** What must have been sent on a connection for its next answer to be cut; null where none is to be. */
+  let cutting: string | null = null
   let shut = false
   let cuts = 0
   const server = createServer((near) => {
@@ -38,11 +39,15 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
     open.add(near)
     near.on('error', end).on('close', end)
     far.on('error', end).on('close', end)
-    near.on('data', (data) => far.write(data))
+    let asked = false
+    near.on('data', (data) => {
+      asked = cutting !== null && data.includes(cutting)
+      far.write(data)
+    })
     far.on('data', (data) => {
-      if (!cutting) near.write(data)
+      if (cutting === null || !asked) near.write(data)
       else {
-        cutting = false
+        cutting = null
         cuts += 1
         end()
       }
@@ -55,8 +60,8 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
   return {
     url: url.href,
     cuts: () => cuts,
-    cutAtNextAnswer: () => {
-      cutting = true
+    cutAtNextAnswer: (statement = '') => {
+      cutting = statement
     },
     shut: () => {
       shut = true

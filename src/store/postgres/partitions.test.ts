@@ -1,0 +1,135 @@
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { type TestContext, test } from 'node:test'
+import pg from 'pg'
+import { freshDatabase } from '../../../test/postgres/database.ts'
+import { jobIdMaker } from '../../job/job-id.ts'
+import { acceptance, DAY_MS, expiry, newJob, settlement } from '../contract/fixtures.ts'
+import type { Expiry } from '../store.ts'
+import { Database } from './database.ts'
+import { openNode } from './nodes-for-tests.ts'
+import { keepPartitions } from './partitions.ts'
+
+const NOON_MS = Date.UTC(2026, 5, 1, 12)
+
+async function start(t: TestContext) {
+  const url = await freshDatabase(t)
+  const { store } = await openNode(url)
+  const database = new Database({ url, connections: 2, statementMs: 15_000 })
+  t.after(() => Promise.all([store.close(), database.close()]))
+  const rows = async (sql: string) => {
+    const client = new pg.Client(url)
+    await client.connect()
+    const result = await client.query(sql)
+    await client.end()
+    return result.rows
+  }
+  const spans = async () => {
+    const found = await rows(
+      "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'jobs'::regclass order by 1",
+    )
+    return found.map(({ name }) => String(name).replace('jobs_', '')).filter((name) => name !== 'default')
+  }
+  const jobsIn = async (span: string) => Number((await rows(`select count(*) as n from jobs_${span}`))[0]?.n)
+  return { store, spans, jobsIn, keep: (at: Expiry) => keepPartitions(database, at) }
+}
+
+/** A job created then. */
+function jobAt(ms: number, over = {}) {
+  const makeId = jobIdMaker(
+    () => ms,
+    (bytes) => randomBytes(bytes).toString('hex'),
+  )
+  return newJob({ id: makeId(), createdAtMs: ms, ...over })
+}
+
+const day = (ms: number) => {
+  const from = Math.floor(ms / DAY_MS) * DAY_MS
+  return `${from / 1000}_${(from + DAY_MS) / 1000}`
+}
+const week = (nowMs: number) => expiry(nowMs, 7 * DAY_MS)
+
+test('there is a partition for today and for the days to come, and jobs go there', async (t) => {
+  const { store, spans, jobsIn, keep } = await start(t)
+  await keep(week(NOON_MS))
+  await keep(week(NOON_MS))
+  for (const ahead of [0, 1, 2]) assert.ok((await spans()).includes(day(NOON_MS + ahead * DAY_MS)))
+  await store.accept(acceptance([jobAt(NOON_MS), jobAt(NOON_MS + DAY_MS), jobAt(NOON_MS + 30 * DAY_MS)]))
+  assert.equal(await jobsIn(day(NOON_MS)), 1)
+  assert.equal(await jobsIn(day(NOON_MS + DAY_MS)), 1)
+  assert.equal(await jobsIn('default'), 1)
+})
+
+test('a day goes when all its jobs have expired, with its outcomes, and not before', async (t) => {
+  const { store, spans, keep } = await start(t)
+  await keep(week(NOON_MS))
+  const [done, late] = [jobAt(NOON_MS), jobAt(NOON_MS)]
+  await store.accept(acceptance([done, late], { handedOff: true }))
+  await store.settle(settlement({ jobId: done.id, attempt: 1 }, { nowMs: NOON_MS }))
+  const span = day(NOON_MS)
+
+  // One of its jobs still runs.
+  await keep(week(NOON_MS + 60 * DAY_MS))
+  assert.ok((await spans()).includes(span))
+  // It ended so late that it can still be read.
+  await store.settle(settlement({ jobId: late.id, attempt: 1 }, { nowMs: NOON_MS + 60 * DAY_MS }))
+  await keep(week(NOON_MS + 66 * DAY_MS))
+  assert.ok((await spans()).includes(span))
+  assert.ok(await store.read('acme', late.id, week(NOON_MS + 66 * DAY_MS)))
+  await keep(week(NOON_MS + 67 * DAY_MS + 1))
+  assert.ok(!(await spans()).includes(span))
+  assert.equal(await store.read('acme', done.id, expiry(NOON_MS, 1e15)), null)
+  assert.deepEqual(await store.readEnded([done.id, late.id]), [])
+})
+
+test('a day whose callback is still owed stays', async (t) => {
+  const { store, spans, keep } = await start(t)
+  await keep(week(NOON_MS))
+  const callback = { url: 'https://example.com/', headers: {}, payloadJson: '{}' }
+  const job = jobAt(NOON_MS, { callback })
+  await store.accept(acceptance([job], { handedOff: true }))
+  await store.settle(settlement({ jobId: job.id, attempt: 1 }, { nowMs: NOON_MS }))
+  const later = NOON_MS + 60 * DAY_MS
+  await keep(week(later))
+  assert.ok((await spans()).includes(day(NOON_MS)))
+  await store.createKey({
+    id: 'k',
+    hash: 'h',
+    account: 'acme',
+    tier: 'user_max',
+    secret: 'whsec_1',
+    createdAtMs: 0,
+    expiresAtMs: null,
+  })
+  await store.takeCallbacks(1, later, later)
+  await store.recordCallback(job.id, 1, { kind: 'delivered' }, later)
+  await keep(week(later))
+  assert.ok(!(await spans()).includes(day(NOON_MS)))
+})
+
+test('jobs that came before their partition stay in the default one, and expire row by row', async (t) => {
+  const { store, spans, jobsIn, keep } = await start(t)
+  const stray = jobAt(NOON_MS)
+  await store.accept(acceptance([stray], { handedOff: true }))
+  await store.settle(settlement({ jobId: stray.id, attempt: 1 }, { nowMs: NOON_MS }))
+  await keep(week(NOON_MS))
+  assert.ok(!(await spans()).includes(day(NOON_MS)))
+  assert.ok((await spans()).includes(day(NOON_MS + DAY_MS)))
+  assert.ok(await store.read('acme', stray.id, week(NOON_MS)))
+  while (await store.expire(week(NOON_MS + 8 * DAY_MS)));
+  assert.equal(await jobsIn('default'), 0)
+})
+
+test('where jobs are kept for an hour, a partition spans an hour', async (t) => {
+  const { spans, keep } = await start(t)
+  await keep(expiry(NOON_MS, 3_600_000))
+  const hour = `${NOON_MS / 1000}_${NOON_MS / 1000 + 3600}`
+  assert.ok((await spans()).includes(hour))
+})
+
+test('many nodes that keep partitions at once do not disturb each other', async (t) => {
+  const { spans, keep } = await start(t)
+  await Promise.all(Array.from({ length: 6 }, () => keep(week(NOON_MS))))
+  await keep(week(NOON_MS))
+  assert.ok((await spans()).includes(day(NOON_MS)))
+})
