@@ -1,13 +1,15 @@
 /** `parley check`: says whether the configuration is right and the connections work, and what is wrong where not. */
 import { request } from 'undici'
 import { type Configuration, ConfigurationError, loadConfiguration } from '../config/load.ts'
-import { openAccounts } from '../store/open.ts'
+import { checkDatabase } from '../store/open.ts'
 import { say } from './say.ts'
 
 const CONNECT_MS = 5000
 
 interface Finding {
   readonly ok: boolean
+  /** Right, but weaker than it might be. */
+  readonly warns?: boolean
   readonly about: string
   readonly says: string
 }
@@ -25,26 +27,30 @@ export async function check(configFile: string | undefined): Promise<number> {
   }
   const findings = [
     { ok: true, about: 'configuration', says: configuration.file ?? 'defaults and environment, no file' },
-    await checkDatabase(configuration.settings.database),
+    ...(await databaseFindings(configuration.settings.database)),
     ...(await checkUpstreams(configuration)),
   ]
   for (const finding of findings) print(finding)
   return findings.every(({ ok }) => ok) ? 0 : 1
 }
 
-function print({ ok, about, says }: Finding): void {
-  say(`${ok ? 'ok   ' : 'WRONG'} ${about}: ${says}`)
+function print({ ok, warns, about, says }: Finding): void {
+  const mark = ok ? (warns ? 'note ' : 'ok   ') : 'WRONG'
+  say(`${mark} ${about}: ${says}`)
 }
 
-async function checkDatabase(url: string): Promise<Finding> {
+async function databaseFindings(url: string): Promise<Finding[]> {
   const about = 'database'
   try {
-    const accounts = await openAccounts(url)
-    const some = await accounts.hasAccounts()
-    await accounts.close()
-    return { ok: true, about, says: some ? `${url} opens` : `${url} opens, and has no account yet` }
+    const { says, problems, warnings } = await checkDatabase(url)
+    return [
+      { ok: true, about, says },
+      ...problems.map((problem) => ({ ok: false, about, says: problem })),
+      ...warnings.map((warning) => ({ ok: true, warns: true, about, says: warning })),
+    ]
   } catch (error) {
-    return { ok: false, about, says: (error as Error).message }
+    const { message, code } = error as Error & { code?: string }
+    return [{ ok: false, about, says: message || String(code) }]
   }
 }
 

@@ -48,6 +48,26 @@ export async function migrateDatabase(url: string): Promise<number> {
   return migrateFile(sqlitePath(url))
 }
 
+export interface DatabaseCheck {
+  /** What the database is, without a password. */
+  readonly says: string
+  /** What would stop a server from starting on it. */
+  readonly problems: readonly string[]
+  readonly warnings: readonly string[]
+}
+
+/** Finds out whether the database is fit to serve from. Rejects where it cannot be reached at all. */
+export async function checkDatabase(url: string): Promise<DatabaseCheck> {
+  if (isPostgres(url)) {
+    const { checkPostgres } = await import('./postgres/check.ts')
+    return checkPostgres(url)
+  }
+  const accounts = await openAccounts(url)
+  const some = await accounts.hasAccounts()
+  await accounts.close()
+  return { says: some ? `${url} opens` : `${url} opens, and has no account yet`, problems: [], warnings: [] }
+}
+
 export function isPostgres(url: string): boolean {
   return /^postgres(ql)?:\/\//.test(url)
 }

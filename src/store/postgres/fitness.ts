@@ -1,6 +1,6 @@
 /** Whether a Postgres is fit to hold jobs: what would break a promise stops the start, what weakens one is said. */
 import { DatabaseProblem } from '../database-problem.ts'
-import type { Queries } from './database.ts'
+import type { Queries, Row } from './database.ts'
 
 export const LEAST_VERSION = 14
 /** Beyond that, what nodes say of times and what the database says differ for people who compare them. */
@@ -23,11 +23,13 @@ export async function checkFitness(queries: Queries, onNote: (message: string) =
 export async function fitnessOf(queries: Queries): Promise<Fitness> {
   const sentMs = Date.now()
   const [row = {}] = await queries.query(LOOK)
-  const middleMs = (sentMs + Date.now()) / 2
-  const version = Number(row.version_num)
+  const differenceMs = Number(row.now_ms) - (sentMs + Date.now()) / 2
+  return { version: String(row.version), problems: problemsOf(row), warnings: warningsOf(row, differenceMs) }
+}
+
+function problemsOf(row: Row): string[] {
   const problems: string[] = []
-  const warnings: string[] = []
-  if (version < LEAST_VERSION * 10_000) {
+  if (Number(row.version_num) < LEAST_VERSION * 10_000) {
     problems.push(`Postgres ${row.version} is too old; Parley needs ${LEAST_VERSION} or newer.`)
   }
   if (row.fsync === 'off') {
@@ -38,6 +40,23 @@ export async function fitnessOf(queries: Queries): Promise<Fitness> {
   if (row.read_only === 'on' || row.standby === true) {
     problems.push('The database only reads: it is a standby. DATABASE_URL must lead to the primary.')
   }
+  if (row.schema === null) {
+    problems.push('There is no schema to work in: create the one that search_path names.')
+  } else if (row.may_create !== true) {
+    problems.push(
+      `The role ${row.role} may not create tables in the schema ${row.schema}: grant create on schema ${row.schema} to ${row.role}.`,
+    )
+  }
+  if (Number(row.forbidden) > 0) {
+    problems.push(
+      `The role ${row.role} may not read and write all tables of the schema ${row.schema}: it must own them, or be granted select, insert, update and delete.`,
+    )
+  }
+  return problems
+}
+
+function warningsOf(row: Row, differenceMs: number): string[] {
+  const warnings: string[] = []
   if (row.full_page_writes === 'off') {
     warnings.push(
       'full_page_writes is off: unless the file system writes pages whole, a power cut may corrupt the database',
@@ -48,13 +67,11 @@ export async function fitnessOf(queries: Queries): Promise<Fitness> {
       'synchronous_commit is off: a crash of the database may lose jobs accepted in the moment before it',
     )
   }
-  const difference = Number(row.now_ms) - middleMs
-  if (Math.abs(difference) > CLOCK_DIFFERENCE_MS) {
-    warnings.push(
-      `the clocks of this machine and the database differ by ${Math.round(difference / 1000)} s; set both by NTP`,
-    )
+  if (Math.abs(differenceMs) > CLOCK_DIFFERENCE_MS) {
+    const seconds = Math.round(differenceMs / 1000)
+    warnings.push(`the database's clock differs from this machine's by ${seconds} s; set both by NTP`)
   }
-  return { version: String(row.version), problems, warnings }
+  return warnings
 }
 
 const LOOK = {
@@ -64,5 +81,11 @@ const LOOK = {
     current_setting('fsync') as fsync, current_setting('synchronous_commit') as synchronous_commit,
     current_setting('full_page_writes') as full_page_writes,
     current_setting('transaction_read_only') as read_only, pg_is_in_recovery() as standby,
+    current_user as role, current_schema() as schema,
+    has_schema_privilege(current_schema(), 'create') as may_create,
+    (select count(*) from pg_class c where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p')
+      and c.relname in ('jobs', 'open_jobs', 'outcomes', 'accounts', 'keys', 'callbacks', 'nodes')
+      and not (has_table_privilege(c.oid, 'select') and has_table_privilege(c.oid, 'insert')
+        and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete'))) as forbidden,
     (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms`,
 }

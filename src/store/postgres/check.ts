@@ -1,0 +1,47 @@
+/** What `parley check` finds out about a Postgres, without changing anything in it. */
+import { randomBytes } from 'node:crypto'
+import pg from 'pg'
+import type { DatabaseCheck } from '../open.ts'
+import { connectionSettings, Database } from './database.ts'
+import { fitnessOf } from './fitness.ts'
+
+const STATEMENT_MS = 5000
+/** By when a notice has arrived that arrives at all. */
+const NOTICE_MS = 2000
+
+export async function checkPostgres(url: string): Promise<DatabaseCheck> {
+  const database = new Database({ url, connections: 1, statementMs: STATEMENT_MS })
+  try {
+    const { version, problems, warnings } = await fitnessOf(database)
+    const { hostname, port, pathname } = new URL(url)
+    const says = `Postgres ${version} at ${hostname}${port && `:${port}`}${pathname}`
+    if (problems.length > 0) return { says, problems, warnings }
+    const silent = (await noticesArrive(url, database)) ? [] : [NO_NOTICES]
+    return { says, problems, warnings: [...warnings, ...silent] }
+  } finally {
+    await database.close()
+  }
+}
+
+const NO_NOTICES =
+  'notices (LISTEN) do not arrive, as behind a pooler that shares connections between transactions: nodes then look at the database every second instead, and a job that another node runs may be answered up to a second later'
+
+async function noticesArrive(url: string, database: Database): Promise<boolean> {
+  const channel = `parley_check_${randomBytes(6).toString('hex')}`
+  const client = new pg.Client(connectionSettings(url, STATEMENT_MS))
+  client.on('error', () => {})
+  try {
+    await client.connect()
+    const arrived = new Promise<boolean>((resolve) => {
+      client.once('notification', () => resolve(true))
+      setTimeout(() => resolve(false), NOTICE_MS).unref()
+    })
+    await client.query(`listen ${channel}`)
+    await database.query({ name: '', text: `select pg_notify('${channel}', '')` })
+    return await arrived
+  } catch {
+    return false
+  } finally {
+    await client.end()
+  }
+}
