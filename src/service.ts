@@ -55,6 +55,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
   const store = await openStore(settings.database, {
     node,
     connections: settings.postgres.connections,
+    prepare: settings.postgres.prepared_statements,
     statementMs: settings.postgres.statement_timeout_seconds * 1000,
     maxQueued: settings.limits.queued_writes,
     retentionMs: settings.jobs.retention_seconds * 1000,

@@ -103,6 +103,10 @@ export const settingsSchema = Type.Object(
           minimum: 3,
           description: 'Connections that a node opens to a Postgres, besides one for notices.',
         }),
+        prepared_statements: Type.Boolean({
+          description:
+            'Whether statements are prepared by name. false only behind a PgBouncer older than 1.21 that pools transactions.',
+        }),
         statement_timeout_seconds: Type.Number({
           minimum: 0.1,
           description:
@@ -222,7 +226,7 @@ export const DEFAULTS: Settings = {
   host: '127.0.0.1',
   port: 8080,
   database: 'sqlite:./data/parley.db',
-  postgres: { connections: 10, statement_timeout_seconds: 15 },
+  postgres: { connections: 10, prepared_statements: true, statement_timeout_seconds: 15 },
   trust_proxy: false,
   cors: { origins: [] },
   upstreams: { openai: UPSTREAM_DEFAULTS },

@@ -1,5 +1,6 @@
 /** Opens the store that a database address names: `sqlite:PATH` for one node, `postgres://…` for many. */
 import type { AccountStore } from './account-store.ts'
+import type { DatabaseCheck } from './database-check.ts'
 import type { Signals } from './node-store.ts'
 import { openSqliteAccounts } from './sqlite/account-file.ts'
 import { openSqliteStore } from './sqlite/sqlite-store.ts'
@@ -10,6 +11,8 @@ export interface OpenOptions {
   readonly node: string
   /** Connections of this node to a Postgres. */
   readonly connections: number
+  /** Whether statements on a Postgres are prepared by name. */
+  readonly prepare: boolean
   /** After which a statement on a Postgres is ended. */
   readonly statementMs: number
   /** Writes that may wait before acceptances are refused. */
@@ -46,14 +49,6 @@ export async function migrateDatabase(url: string): Promise<number> {
   }
   const { migrateFile } = await import('./sqlite/file.ts')
   return migrateFile(sqlitePath(url))
-}
-
-export interface DatabaseCheck {
-  /** What the database is, without a password. */
-  readonly says: string
-  /** What would stop a server from starting on it. */
-  readonly problems: readonly string[]
-  readonly warnings: readonly string[]
 }
 
 /** Finds out whether the database is fit to serve from. Rejects where it cannot be reached at all. */

@@ -9,5 +9,5 @@ const COMMAND_MS = 30_000
 
 export async function openPostgresAccounts(url: string): Promise<AccountStore> {
   await migratePostgres(url)
-  return new PostgresAccounts(new Database({ url, connections: 1, statementMs: COMMAND_MS }))
+  return new PostgresAccounts(new Database({ url, connections: 1, prepare: false, statementMs: COMMAND_MS }))
 }

@@ -1,7 +1,7 @@
 /** What `parley check` finds out about a Postgres, without changing anything in it. */
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
-import type { DatabaseCheck } from '../open.ts'
+import type { DatabaseCheck } from '../database-check.ts'
 import { connectionSettings, Database } from './database.ts'
 import { fitnessOf } from './fitness.ts'
 
@@ -10,7 +10,7 @@ const STATEMENT_MS = 5000
 const NOTICE_MS = 2000
 
 export async function checkPostgres(url: string): Promise<DatabaseCheck> {
-  const database = new Database({ url, connections: 1, statementMs: STATEMENT_MS })
+  const database = new Database({ url, connections: 1, prepare: false, statementMs: STATEMENT_MS })
   try {
     const { version, problems, warnings } = await fitnessOf(database)
     const { hostname, port, pathname } = new URL(url)

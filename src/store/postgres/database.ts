@@ -31,6 +31,8 @@ export interface Queries {
 export interface DatabaseOptions {
   readonly url: string
   readonly connections: number
+  /** Whether statements are prepared by name; some poolers give each transaction another connection. */
+  readonly prepare: boolean
   /** Far longer than any of our statements takes: one that meets it is stuck behind a lock or a dying disk. */
   readonly statementMs: number
 }
@@ -61,8 +63,10 @@ const numbersForBigints: pg.CustomTypesConfig = {
 
 export class Database implements Queries {
   readonly #pool: pg.Pool
+  readonly #prepare: boolean
 
-  constructor({ url, connections, statementMs }: DatabaseOptions) {
+  constructor({ url, connections, prepare, statementMs }: DatabaseOptions) {
+    this.#prepare = prepare
     const settings = connectionSettings(url, statementMs)
     this.#pool = new pg.Pool({ ...settings, max: connections, idleTimeoutMillis: 60_000 })
     // A connection that breaks while nobody uses it is replaced by the pool; there is nothing to do.
@@ -74,20 +78,20 @@ export class Database implements Queries {
    * out nevertheless, with another `StoreUnavailable` where it was not but may be tried again.
    */
   query(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> {
-    const work = (client: pg.ClientBase) => run(client, statement, values)
+    const work = (client: pg.ClientBase) => this.#run(client, statement, values)
     return this.#retried(work, statement.repeatable ?? false)
   }
 
   /** Runs several in one transaction, which is rolled back when `work` rejects. */
   transaction<T>(work: (queries: Queries) => Promise<T>): Promise<T> {
     return this.#retried(async (client) => {
-      await run(client, BEGIN)
+      await this.#run(client, BEGIN)
       try {
-        const result = await work({ query: (statement, values = []) => run(client, statement, values) })
-        await run(client, COMMIT)
+        const result = await work({ query: (statement, values = []) => this.#run(client, statement, values) })
+        await this.#run(client, COMMIT)
         return result
       } catch (error) {
-        if (!breaksConnection(error)) await run(client, ROLLBACK)
+        if (!breaksConnection(error)) await this.#run(client, ROLLBACK)
         throw error
       }
     })
@@ -105,6 +109,19 @@ export class Database implements Queries {
         const again = error instanceof Overruled || (repeatable && error instanceof OutcomeUnknown)
         if (!again || tried === TRIES) throw error
       }
+    }
+  }
+
+  async #run(
+    client: pg.ClientBase,
+    { name, text }: Statement,
+    values: readonly unknown[] = [],
+  ): Promise<Row[]> {
+    try {
+      const { rows } = await client.query<Row>({ text, values: [...values], ...(this.#prepare && { name }) })
+      return rows
+    } catch (error) {
+      throw meaningOf(error)
     }
   }
 
@@ -140,16 +157,3 @@ export class Database implements Queries {
 const BEGIN = { name: 'begin', text: 'begin' }
 const COMMIT = { name: 'commit', text: 'commit' }
 const ROLLBACK = { name: 'rollback', text: 'rollback' }
-
-async function run(
-  client: pg.ClientBase,
-  { name, text }: Statement,
-  values: readonly unknown[] = [],
-): Promise<Row[]> {
-  try {
-    const { rows } = await client.query<Row>({ name, text, values: [...values] })
-    return rows
-  } catch (error) {
-    throw meaningOf(error)
-  }
-}

@@ -22,6 +22,7 @@ export async function openNode(url: string): Promise<TestNode> {
     url,
     node: name,
     connections: 10,
+    prepare: true,
     statementMs: 15_000,
     maxQueued: 1000,
     retentionMs: 604_800_000,

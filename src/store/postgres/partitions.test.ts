@@ -15,7 +15,7 @@ const NOON_MS = Date.UTC(2026, 5, 1, 12)
 async function start(t: TestContext) {
   const url = await freshDatabase(t)
   const { store } = await openNode(url)
-  const database = new Database({ url, connections: 2, statementMs: 15_000 })
+  const database = new Database({ url, connections: 2, prepare: true, statementMs: 15_000 })
   t.after(() => Promise.all([store.close(), database.close()]))
   const rows = async (sql: string) => {
     const client = new pg.Client(url)

@@ -13,6 +13,7 @@ async function inSchema(t: TestContext): Promise<Place> {
         url,
         node: randomBytes(8).toString('hex'),
         connections: 10,
+        prepare: true,
         statementMs: 15_000,
         maxQueued: 1000,
         retentionMs: 604_800_000,

@@ -45,6 +45,7 @@ export interface PostgresStoreOptions {
   readonly url: string
   readonly node: string
   readonly connections: number
+  readonly prepare: boolean
   readonly statementMs: number
   /** Writes that may wait before acceptances are refused. */
   readonly maxQueued: number
