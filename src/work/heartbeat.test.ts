@@ -131,6 +131,13 @@ test('a job that others took is ended here', async (t) => {
   assert.equal(await store.reclaim('node-b'), 1)
   await pass(LEASE_MS / 2)
   assert.deepEqual([holder.lost, told], [[claim], ['lost 1']])
+
+  // Also where its run has ended by then: that the lease had ended is worth knowing.
+  holder.held = []
+  await store.renew('node-a', ENDED_MS)
+  await store.reclaim('node-b')
+  await pass(LEASE_MS / 2)
+  assert.deepEqual(told, ['lost 1', 'lost 0'])
 })
 
 test('a job that the database thinks is here goes back to the line, at the second look', async (t) => {

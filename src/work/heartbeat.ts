@@ -34,7 +34,7 @@ export interface HeartbeatOptions {
 export interface HeartbeatEvents {
   /** So many jobs of dead nodes run again. */
   reclaimed(jobs: number): void
-  /** So many runs were ended because this node had lost their jobs to others. */
+  /** The lease had ended and others have taken its jobs; so many runs of them were ended here. */
   lost(jobs: number): void
   trouble(message: string, error: unknown): void
 }
@@ -99,21 +99,23 @@ export class Heartbeat {
     const { store, holder, node, clock, leaseMs } = this.#options
     const inHand = holder.stored()
     const askedMs = clock.steadyMs()
-    const { held } = await store.renew(node, leaseMs)
+    const { kept, held } = await store.renew(node, leaseMs)
     // Counted from before the question: the lease began no earlier.
     if (askedMs - this.#renewedMs > leaseMs) this.#inTouchSinceMs = askedMs
+    const first = this.#renewedMs === Number.NEGATIVE_INFINITY
     this.#renewedMs = askedMs
-    this.#endLost(inHand, held)
+    const lost = this.#endLost(inHand, held)
+    if (lost > 0 || !(kept || first)) this.#options.events.lost(lost)
     await this.#returnStrays(held)
   }
 
   /** What was in hand and stored before the question, and is not ours by the answer. */
-  #endLost(inHand: readonly Claim[], held: readonly Claim[]): void {
-    const { holder, events } = this.#options
+  #endLost(inHand: readonly Claim[], held: readonly Claim[]): number {
+    const { holder } = this.#options
     const ours = new Set(held.map(nameOf))
     const lost = inHand.filter((claim) => !ours.has(nameOf(claim)) && holder.has(claim))
     for (const claim of lost) holder.lose(claim)
-    if (lost.length > 0) events.lost(lost.length)
+    return lost.length
   }
 
   /**

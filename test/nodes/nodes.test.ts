@@ -68,20 +68,19 @@ test('jobs of a killed node end elsewhere when its lease has ended, and no soone
 test('a node that was stopped past its lease writes nothing of what it held, and works on', {
   timeout,
 }, async (t) => {
-  const { models, fleet } = await start(t, 2)
-  const [paused, other] = fleet.nodes
-  assert.ok(paused && other)
+  const { models, fleet } = await start(t, 1)
+  const [paused] = fleet.nodes
+  assert.ok(paused)
   models.script = () => reply.stall()
   const contents = Array.from({ length: 16 }, (_, index) => `job ${index}`)
   const { body } = await fleet.caller(paused).batch(contents)
   const ids = body.data?.job_ids ?? []
   await models.received(contents.length)
   const node = await nodeName(paused)
+  await fleet.add()
   paused.kill('SIGSTOP')
   // The other node has taken all of them, called for each, and settles them while the first still sleeps.
   await models.received(2 * contents.length)
-  const second = models.requests.slice(contents.length)
-  assert.equal(second.length, contents.length)
   models.script = (_request, index) => (index >= 0 ? reply.text('a late answer') : undefined)
   models.release()
   await fleet.until(t.signal, 'select count(*) = $1::int from outcomes', [contents.length])
