@@ -1,5 +1,6 @@
 /** Opens the store that a database address names: `sqlite:PATH` for one node, `postgres://…` for many. */
 import type { AccountStore } from './account-store.ts'
+import type { CopySource, CopyTarget, TargetOptions } from './copying.ts'
 import type { DatabaseCheck } from './database-check.ts'
 import type { Signals } from './node-store.ts'
 import { openSqliteAccounts } from './sqlite/account-file.ts'
@@ -61,6 +62,26 @@ export async function checkDatabase(url: string): Promise<DatabaseCheck> {
   const some = await accounts.hasAccounts()
   await accounts.close()
   return { says: some ? `${url} opens` : `${url} opens, and has no account yet`, problems: [], warnings: [] }
+}
+
+/** For a copy: what it reads, held for it alone. Rejects with a `DatabaseProblem` where a server uses it. */
+export async function openCopySource(url: string): Promise<CopySource> {
+  if (isPostgres(url)) {
+    const { openPostgresSource } = await import('./postgres/copy-source.ts')
+    return openPostgresSource(url)
+  }
+  const { openSqliteSource } = await import('./sqlite/copy-source.ts')
+  return openSqliteSource(sqlitePath(url))
+}
+
+/** For a copy: what it fills, with its schema up to date. Rejects with a `DatabaseProblem` unless it is empty and unused. */
+export async function openCopyTarget(url: string, options: TargetOptions): Promise<CopyTarget> {
+  if (isPostgres(url)) {
+    const { openPostgresTarget } = await import('./postgres/copy-target.ts')
+    return openPostgresTarget(url, options)
+  }
+  const { openSqliteTarget } = await import('./sqlite/copy-target.ts')
+  return openSqliteTarget(sqlitePath(url))
 }
 
 export function isPostgres(url: string): boolean {

@@ -11,6 +11,8 @@ const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 /** Partitions from the present one on that there always are. */
 const AHEAD = 3
+/** Partitions that a copy makes at most: each takes about ten of the locks that one transaction may hold. */
+const MOST = 300
 /** SPEC §2.1: no answer is kept for longer, whatever its job's retention. */
 const LONGEST_TTL_MS = HOUR_MS
 /** A drop waits for no long query, and holds nobody up while it waits: it is tried again at the next round. */
@@ -33,6 +35,27 @@ export async function keepPartitions(database: Database, expiry: Expiry): Promis
   })
 }
 
+/**
+ * Makes those that are missing for jobs that come with their ids from elsewhere, inside the caller's transaction. What is
+ * older than `MOST` spans, or lies in the future, goes to the default partition.
+ * @param idsMs the times in the ids
+ */
+export async function partitionsFor(
+  queries: Queries,
+  idsMs: readonly number[],
+  expiry: Expiry,
+): Promise<void> {
+  const width = widthOf(expiry)
+  const oldestMs = expiry.nowMs - MOST * width
+  const wanted = new Set(idsMs.map((ms) => Math.floor(ms / width) * width))
+  const spans = await spansOf(queries)
+  for (const fromMs of [...wanted].sort((a, b) => a - b)) {
+    const span = { fromMs, toMs: fromMs + width }
+    const isFar = fromMs < oldestMs || fromMs > expiry.nowMs
+    if (!isFar && !overlaps(spans, span)) await create(queries, span)
+  }
+}
+
 async function spansOf(queries: Queries): Promise<Span[]> {
   const rows = await queries.query(LIST)
   return rows.map(({ name }) => {
@@ -41,16 +64,24 @@ async function spansOf(queries: Queries): Promise<Span[]> {
   })
 }
 
-/** A day each; an hour where jobs are kept so short that a day would outlast them by far. */
-function missing(spans: readonly Span[], { nowMs, retentionMs }: Expiry): Span[] {
-  const width = retentionMs >= 2 * DAY_MS ? DAY_MS : HOUR_MS
+function missing(spans: readonly Span[], expiry: Expiry): Span[] {
+  const width = widthOf(expiry)
   const wanted: Span[] = []
-  const last = Math.floor(nowMs / width) * width + AHEAD * width
-  for (let fromMs = Math.floor(nowMs / width) * width; fromMs < last; fromMs += width) {
-    const toMs = fromMs + width
-    if (!spans.some((span) => span.fromMs < toMs && fromMs < span.toMs)) wanted.push({ fromMs, toMs })
+  const first = Math.floor(expiry.nowMs / width) * width
+  for (let fromMs = first; fromMs < first + AHEAD * width; fromMs += width) {
+    const span = { fromMs, toMs: fromMs + width }
+    if (!overlaps(spans, span)) wanted.push(span)
   }
   return wanted
+}
+
+/** A day each; an hour where jobs are kept so short that a day would outlast them by far. */
+function widthOf({ retentionMs }: Expiry): number {
+  return retentionMs >= 2 * DAY_MS ? DAY_MS : HOUR_MS
+}
+
+function overlaps(spans: readonly Span[], { fromMs, toMs }: Span): boolean {
+  return spans.some((span) => span.fromMs < toMs && fromMs < span.toMs)
 }
 
 async function create(queries: Queries, span: Span): Promise<void> {

@@ -1,6 +1,7 @@
 /** Brings the schema up to date. Many nodes may start at once: one does it, the others wait and find it done. */
 import pg from 'pg'
 import { DatabaseProblem } from '../database-problem.ts'
+import { COPY_LOCK } from './copy-lock.ts'
 import { connectionSettings } from './database.ts'
 import { MIGRATIONS } from './migrations.ts'
 
@@ -29,6 +30,7 @@ async function migrate(client: pg.Client): Promise<number> {
   // Without a session's lock, so that it holds behind a pooler that shares connections between transactions.
   await client.query('begin')
   try {
+    await refuseWhileCopied(client)
     await client.query(`select pg_advisory_xact_lock(${LOCK})`)
     await client.query('create table if not exists schema_version (version integer not null)')
     const { rows } = await client.query<{ version: number }>(
@@ -49,5 +51,16 @@ async function migrate(client: pg.Client): Promise<number> {
   } catch (error) {
     await client.query('rollback')
     throw error
+  }
+}
+
+async function refuseWhileCopied(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ free: boolean }>(
+    `select pg_try_advisory_xact_lock_shared(${COPY_LOCK}) as free`,
+  )
+  if (rows[0]?.free === false) {
+    throw new DatabaseProblem(
+      'A `parley copy` from or into this database is under way. Wait until it has ended.',
+    )
   }
 }

@@ -19,9 +19,7 @@ export function openFile(path: string): DatabaseSync {
   try {
     return openDurably(path)
   } catch (error) {
-    throw new DatabaseProblem(
-      `The database ${path} cannot be opened: ${(error as Error).message}. Check DATABASE_URL, the folder and its permissions.`,
-    )
+    throw cannotOpen(path, error)
   }
 }
 
@@ -83,17 +81,41 @@ export function migrate(db: DatabaseSync): number {
  * would let go of it.
  */
 export function lockForServing(path: string): DatabaseSync {
-  const lock = new DatabaseSync(`${path}.lock`, { timeout: 0 })
+  return lock(
+    path,
+    `Another Parley server is using ${path}. Stop it first, or give this one another DATABASE_URL.`,
+  )
+}
+
+/** The same lock, for a copy: no server runs meanwhile, and no other copy. */
+export function lockForCopying(path: string): DatabaseSync {
+  return lock(
+    path,
+    `A Parley server, or another copy, is using ${path}. Stop it first: at SIGTERM a server ends or gives back what it runs.`,
+  )
+}
+
+function lock(path: string, refusal: string): DatabaseSync {
+  const file = `${path}.lock`
+  let db: DatabaseSync
   try {
-    lock.exec('pragma journal_mode = delete; begin exclusive')
-    return lock
+    makeFolder(dirname(path))
+    db = new DatabaseSync(file, { timeout: 0 })
   } catch (error) {
-    lock.close()
-    if (error instanceof Error && /locked/.test(error.message)) {
-      throw new DatabaseProblem(
-        `Another Parley server is using ${path}. Stop it first, or give this one another DATABASE_URL.`,
-      )
-    }
+    throw cannotOpen(file, error)
+  }
+  try {
+    db.exec('pragma journal_mode = delete; begin exclusive')
+    return db
+  } catch (error) {
+    db.close()
+    if (error instanceof Error && /locked/.test(error.message)) throw new DatabaseProblem(refusal)
     throw error
   }
+}
+
+function cannotOpen(path: string, error: unknown): DatabaseProblem {
+  return new DatabaseProblem(
+    `The database ${path} cannot be opened: ${(error as Error).message}. Check DATABASE_URL, the folder and its permissions.`,
+  )
 }

@@ -29,8 +29,9 @@ class StorageThread {
   readonly #callbacks: SqliteCallbacks
 
   constructor(path: string) {
-    this.#db = openFile(path)
+    // The lock first: while a copy fills the file it cannot even be opened.
     this.lock = lockForServing(path)
+    this.#db = openFile(path)
     migrate(this.#db)
     this.#jobs = new SqliteJobs(this.#db)
     this.#accounts = new SqliteAccounts(this.#db)

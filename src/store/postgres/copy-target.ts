@@ -1,0 +1,201 @@
+/**
+ * Fills an empty Postgres in one transaction: rows that were never committed cost nothing but their place, which vacuum
+ * gives back.
+ */
+import { jobIdMs } from '../../job/job-id.ts'
+import type {
+  CopiedAccount,
+  CopiedAnswer,
+  CopiedIdempotencyKey,
+  CopiedJob,
+  CopiedKey,
+  CopyTarget,
+  TargetOptions,
+} from '../copying.ts'
+import { notEmpty } from '../not-empty.ts'
+import type { Expiry } from '../store.ts'
+import { NEW_JOB_NAMES, NEW_JOB_TYPES, unnest } from './columns.ts'
+import { CopyConnection } from './copy-connection.ts'
+import { checkFitness } from './fitness.ts'
+import { partitionsFor } from './partitions.ts'
+import { migratePostgres } from './schema.ts'
+
+export async function openPostgresTarget(
+  url: string,
+  { expiry, onNote }: TargetOptions,
+): Promise<CopyTarget> {
+  await migratePostgres(url)
+  const connection = await CopyConnection.begin(url, {
+    mode: 'isolation level read committed',
+    lockTables: 'lock table nodes, accounts, jobs in share row exclusive mode',
+  })
+  try {
+    await checkFitness(connection, onNote)
+    const [row] = await connection.run(HOLDS_ANYTHING)
+    if (row?.anything) throw notEmpty('This database')
+    return new PostgresTarget(connection, expiry)
+  } catch (error) {
+    await connection.close()
+    throw error
+  }
+}
+
+/** Who is named for settlements made elsewhere; no node has that name. */
+const NOBODY = 'copied'
+
+class PostgresTarget implements CopyTarget {
+  readonly #connection: CopyConnection
+  readonly #expiry: Expiry
+
+  constructor(connection: CopyConnection, expiry: Expiry) {
+    this.#connection = connection
+    this.#expiry = expiry
+  }
+
+  /** Where an account's next job stands is no row here: it follows the account's waiting jobs. */
+  addAccounts(accounts: readonly CopiedAccount[]): Promise<void> {
+    return this.#insert(
+      ACCOUNTS,
+      accounts.map((a) => [a.name, a.tier, a.secret, a.previousSecret, a.rotatedAtMs]),
+    )
+  }
+
+  addKeys(keys: readonly CopiedKey[]): Promise<void> {
+    return this.#insert(
+      KEYS,
+      keys.map((k) => [k.id, k.account, k.hash, k.createdAtMs, k.expiresAtMs, k.revokedAtMs]),
+    )
+  }
+
+  async addJobs(jobs: readonly CopiedJob[]): Promise<void> {
+    await partitionsFor(
+      this.#connection,
+      jobs.map(({ id }) => jobIdMs(id)),
+      this.#expiry,
+    )
+    const rows: Record<'asked' | 'waiting' | 'ended' | 'owed', unknown[][]> = {
+      asked: [],
+      waiting: [],
+      ended: [],
+      owed: [],
+    }
+    for (const job of jobs) {
+      const { id, account, attempt, callback, state } = job
+      rows.asked.push(askedOf(job))
+      if (state.kind === 'waits') {
+        rows.waiting.push([id, account, callback !== null, state.turn, attempt, state.deaths])
+        continue
+      }
+      const { status, content, error, usage, receipt, settledAtMs, callback: owed } = state
+      rows.ended.push([id, status, content, error, usage, receipt, NOBODY, attempt, settledAtMs])
+      if (owed) rows.owed.push([id, account, owed.attempt, owed.dueAtMs, owed.deliveredAtMs])
+    }
+    await this.#insert(JOBS, rows.asked)
+    await this.#insert(OPEN_JOBS, rows.waiting)
+    await this.#insert(OUTCOMES, rows.ended)
+    await this.#insert(CALLBACKS, rows.owed)
+  }
+
+  async addKeptAnswers(answers: readonly CopiedAnswer[]): Promise<number> {
+    const rows = answers.map((a) => [a.fingerprint, a.jobId, a.keptAtMs, a.untilMs])
+    const added = await this.#connection.run(KEPT, columnsOf(rows))
+    return added.length
+  }
+
+  addIdempotencyKeys(keys: readonly CopiedIdempotencyKey[]): Promise<void> {
+    return this.#insert(
+      IDEMPOTENCY,
+      keys.map((k) => [k.account, k.key, k.fingerprint, k.jobIds, k.untilMs]),
+    )
+  }
+
+  /** The line begins at its head, wherever that is, so there is no turn to store. */
+  async commit(): Promise<void> {
+    // Plans made from the statistics of empty tables would be poor until they are gathered by themselves.
+    await this.#connection.run(
+      'analyze accounts, keys, jobs, outcomes, open_jobs, callbacks, kept_answers, idempotency',
+    )
+    await this.#connection.run('commit')
+  }
+
+  close(): Promise<void> {
+    return this.#connection.close()
+  }
+
+  async #insert(statement: string, rows: readonly unknown[][]): Promise<void> {
+    if (rows.length > 0) await this.#connection.run(statement, columnsOf(rows))
+  }
+}
+
+function askedOf(job: CopiedJob): unknown[] {
+  const { id, account, tier, model, cacheTtlS, inputTokens, createdAtMs, messages, responseFormat } = job
+  return [
+    id,
+    account,
+    tier,
+    model,
+    cacheTtlS,
+    inputTokens,
+    createdAtMs,
+    messages,
+    responseFormat,
+    job.callback,
+  ]
+}
+
+function columnsOf(rows: readonly unknown[][]): unknown[][] {
+  return (rows[0] ?? []).map((_, column) => rows.map((row) => row[column]))
+}
+
+function insert(table: string, names: string, types: readonly string[]): string {
+  return `insert into ${table} (${names}) select * from ${unnest(types, 1)}`
+}
+
+const ACCOUNTS = insert('accounts', 'name, tier, secret, previous_secret, rotated_at_ms', [
+  'text',
+  'text',
+  'text',
+  'text',
+  'bigint',
+])
+const KEYS = insert('keys', 'id, account, hash, created_at_ms, expires_at_ms, revoked_at_ms', [
+  'text',
+  'text',
+  'text',
+  'bigint',
+  'bigint',
+  'bigint',
+])
+const JOBS = insert('jobs', NEW_JOB_NAMES, NEW_JOB_TYPES)
+const OPEN_JOBS = insert('open_jobs', 'id, account, has_callback, turn, attempt, deaths', [
+  'uuid',
+  'text',
+  'boolean',
+  'bigint',
+  'integer',
+  'integer',
+])
+const OUTCOMES = insert(
+  'outcomes',
+  'id, status, content, error, usage, receipt, node, attempt, settled_at_ms',
+  ['uuid', 'text', 'text', 'text', 'text', 'text', 'text', 'integer', 'bigint'],
+)
+const CALLBACKS = insert('callbacks', 'job_id, account, attempt, due_at_ms, delivered_at_ms', [
+  'uuid',
+  'text',
+  'integer',
+  'bigint',
+  'bigint',
+])
+const IDEMPOTENCY = insert('idempotency', 'account, key, fingerprint, job_ids, until_ms', [
+  'text',
+  'text',
+  'text',
+  'text',
+  'bigint',
+])
+const KEPT = `
+  insert into kept_answers (fingerprint, job_id, kept_at_ms, until_ms)
+  select k.* from ${unnest(['text', 'uuid', 'bigint', 'bigint'], 1)} as k(fingerprint, job_id, kept_at_ms, until_ms)
+  where exists (select 1 from outcomes o where o.id = k.job_id) returning 1`
+const HOLDS_ANYTHING = 'select exists (select 1 from accounts) or exists (select 1 from jobs) as anything'

@@ -1,0 +1,173 @@
+/** Reads a whole SQLite file for a copy, as it was at one moment, while no server uses it. */
+import { existsSync } from 'node:fs'
+import type { DatabaseSync } from 'node:sqlite'
+import {
+  BATCH_ROWS,
+  BATCH_WEIGHT,
+  type Batches,
+  type CopiedAccount,
+  type CopiedAnswer,
+  type CopiedIdempotencyKey,
+  type CopiedJob,
+  type CopiedKey,
+  type CopySource,
+} from '../copying.ts'
+import { DatabaseProblem } from '../database-problem.ts'
+import { toldAsProblem } from './copy-problem.ts'
+import { lockForCopying, migrate, openFile } from './file.ts'
+
+type Row = Readonly<Record<string, unknown>>
+
+export function openSqliteSource(path: string): CopySource {
+  // Opening would make it, and an address that is mistyped would be copied as an empty database.
+  if (!existsSync(path)) throw new DatabaseProblem(`There is no file ${path}.`)
+  const lock = lockForCopying(path)
+  let db: DatabaseSync | undefined
+  try {
+    db = openFile(path)
+    if (Number(db.prepare('pragma user_version').get()?.user_version) === 0) {
+      throw new DatabaseProblem(`${path} is no database of Parley's.`)
+    }
+    migrate(db)
+    return new SqliteSource(db, lock)
+  } catch (error) {
+    db?.close()
+    lock.close()
+    throw error
+  }
+}
+
+class SqliteSource implements CopySource {
+  readonly turn: number
+  readonly #db: DatabaseSync
+  readonly #lock: DatabaseSync
+
+  constructor(db: DatabaseSync, lock: DatabaseSync) {
+    this.#db = db
+    this.#lock = lock
+    // One snapshot for all that follows: commands may go on making keys beside it.
+    db.exec('begin')
+    this.turn = Number(db.prepare('select turn from line').get()?.turn)
+  }
+
+  accounts(): Batches<CopiedAccount> {
+    return this.#batches(ACCOUNTS, [this.turn], (row) => row as unknown as CopiedAccount)
+  }
+
+  keys(): Batches<CopiedKey> {
+    return this.#batches(KEYS, [], (row) => row as unknown as CopiedKey)
+  }
+
+  jobs(): Batches<CopiedJob> {
+    return this.#batches(JOBS, [], (row) => jobOf(row, this.turn), weightOf)
+  }
+
+  keptAnswers(nowMs: number): Batches<CopiedAnswer> {
+    return this.#batches(KEPT, [nowMs], (row) => row as unknown as CopiedAnswer)
+  }
+
+  idempotencyKeys(nowMs: number): Batches<CopiedIdempotencyKey> {
+    return this.#batches(IDEMPOTENCY, [nowMs], (row) => row as unknown as CopiedIdempotencyKey)
+  }
+
+  async close(): Promise<void> {
+    this.#db.close()
+    this.#lock.close()
+  }
+
+  /** One walk along the primary key, a batch at a time: it holds no more of the table than that. */
+  async *#batches<T>(
+    sql: string,
+    values: readonly number[],
+    read: (row: Row) => T,
+    weigh: (row: Row) => number = () => 0,
+  ): AsyncGenerator<readonly T[]> {
+    const rows = toldAsProblem(() => this.#db.prepare(sql).iterate(...values))
+    for (let more = true; more; ) {
+      const batch: T[] = []
+      toldAsProblem(() => {
+        for (let weight = 0; batch.length < BATCH_ROWS && weight < BATCH_WEIGHT; ) {
+          const { done, value } = rows.next()
+          if (done) {
+            more = false
+            break
+          }
+          weight += weigh(value)
+          batch.push(read(value))
+        }
+      })
+      if (batch.length > 0) yield batch
+    }
+  }
+}
+
+const TEXTS = ['messages', 'responseFormat', 'callback', 'content', 'error', 'receipt']
+
+function weightOf(row: Row): number {
+  return TEXTS.reduce((total, name) => total + String(row[name] ?? '').length, 0)
+}
+
+function jobOf(row: Row, turn: number): CopiedJob {
+  const {
+    id,
+    account,
+    tier,
+    model,
+    cacheTtlS,
+    inputTokens,
+    createdAtMs,
+    messages,
+    responseFormat,
+    callback,
+  } = row as unknown as CopiedJob
+  const asked = {
+    id,
+    account,
+    tier,
+    model,
+    cacheTtlS,
+    inputTokens,
+    createdAtMs,
+    messages,
+    responseFormat,
+    callback,
+  }
+  return { ...asked, attempt: Number(row.attempt), state: stateOf(row, turn) }
+}
+
+function stateOf(row: Row, turn: number): CopiedJob['state'] {
+  if (row.settledAtMs === null) {
+    const wasHeld = row.turn === null
+    return { kind: 'waits', turn: wasHeld ? turn : Number(row.turn), deaths: Number(row.deaths), wasHeld }
+  }
+  const { status, content, error, usage, receipt, settledAtMs } = row
+  const outcome = { status, content, error, usage, receipt, settledAtMs }
+  const { callbackAttempt, dueAtMs, deliveredAtMs } = row
+  const callback = callbackAttempt === null ? null : { attempt: callbackAttempt, dueAtMs, deliveredAtMs }
+  return { kind: 'ended', ...outcome, callback } as CopiedJob['state']
+}
+
+const ACCOUNTS = `
+  select a.name, a.tier, a.secret, a.previous_secret as previousSecret, a.rotated_at_ms as rotatedAtMs,
+    t.next_turn as nextTurn
+  from accounts a left join turns t on t.account = a.name and t.next_turn > ? order by a.name`
+const KEYS = `
+  select id, account, hash, created_at_ms as createdAtMs, expires_at_ms as expiresAtMs,
+    revoked_at_ms as revokedAtMs
+  from keys order by id`
+const JOBS = `
+  select j.id, j.account, j.tier, j.model, j.cache_ttl_s as cacheTtlS, j.input_tokens as inputTokens,
+    j.created_at_ms as createdAtMs, r.messages, r.response_format as responseFormat, r.callback,
+    j.attempt, j.turn, j.deaths, j.status, o.content, o.error, o.usage, o.receipt,
+    j.settled_at_ms as settledAtMs,
+    c.attempt as callbackAttempt, c.due_at_ms as dueAtMs, c.delivered_at_ms as deliveredAtMs
+  from jobs j cross join requests r on r.seq = j.seq
+    left join outcomes o on o.seq = j.seq left join callbacks c on c.seq = j.seq
+  order by j.id`
+/** From the jobs on, because only they know their rows' number. */
+const KEPT = `
+  select j.id as jobId, k.fingerprint, j.settled_at_ms as keptAtMs, k.until_ms as untilMs
+  from jobs j cross join kept_answers k on k.seq = j.seq where k.until_ms > ? order by j.id`
+const IDEMPOTENCY = `
+  select account, key, fingerprint, job_ids as jobIds, until_ms as untilMs
+  from idempotency where until_ms > ? order by account, key`
