@@ -8,6 +8,7 @@ import { ROLES } from '../wiring/node.ts'
 import { rotateOrPrintSecret, setTier } from './accounts.ts'
 import { check } from './check.ts'
 import { CommandError } from './command-error.ts'
+import { type CopyOptions, copy } from './copy.ts'
 import { createKey, listKeys, revokeKey } from './keys.ts'
 import { migrate } from './migrate.ts'
 import { say, sayError } from './say.ts'
@@ -72,6 +73,13 @@ function build(exit: (code: number) => void): Command {
     .description('bring the database schema up to date')
     .addOption(config())
     .action((options: { config?: string }) => migrate(options.config))
+  program
+    .command('copy')
+    .description('copy accounts, keys and jobs into another, empty database')
+    .requiredOption('--from <database>', 'sqlite:PATH or postgres://…; no server may be using it')
+    .requiredOption('--to <database>', 'sqlite:PATH or postgres://…; it must hold nothing')
+    .addOption(config())
+    .action((options: CopyOptions) => copy(options))
   addKeys(program.command('keys').description('create, list and revoke API keys'), config)
   addAccounts(program.command('accounts').description('callback secrets and tiers'), config)
   return program

@@ -66,6 +66,15 @@ export function loadDatabaseUrl(env: Environment, file?: string): string {
   return String(url)
 }
 
+/** How long an ended job stays readable, for a command that is told its databases itself. */
+export function loadRetentionMs(env: Environment, file?: string): number {
+  const path = configFile(env, file)
+  const given = path === null ? {} : readFile(path)
+  const settings = merge(DEFAULTS, given) as Settings
+  checkShape(settings)
+  return settings.jobs.retention_seconds * 1000
+}
+
 function configFile(env: Environment, option: string | undefined): string | null {
   const named = option ?? env.PARLEY_CONFIG
   if (named) {

@@ -1,0 +1,85 @@
+/** `parley copy`: takes everything that still matters from one database into another, empty one. */
+import { loadRetentionMs } from '../config/load.ts'
+import { databaseProblems } from '../config/settings-rules.ts'
+import { type CopyCounts, copyDatabase } from '../store/copy.ts'
+import { DatabaseProblem } from '../store/database-problem.ts'
+import { isPostgres, openCopySource, openCopyTarget, sqlitePath } from '../store/open.ts'
+import { CommandError } from './command-error.ts'
+import { Progress } from './progress.ts'
+import { say, sayError } from './say.ts'
+
+export interface CopyOptions {
+  readonly from: string
+  readonly to: string
+  readonly config?: string
+}
+
+export async function copy({ from, to, config }: CopyOptions): Promise<void> {
+  for (const [option, address] of [['--from', from] as const, ['--to', to] as const]) {
+    const [problem] = databaseProblems(address)
+    if (problem) throw new CommandError(problem.replace(/^database/, option))
+  }
+  const retentionMs = loadRetentionMs(process.env, config)
+  const nowMs = Date.now()
+  const startedMs = performance.now()
+  const counts = await copyBetween(from, to, { nowMs, retentionMs })
+  const seconds = (performance.now() - startedMs) / 1000
+  say(`Copied ${nameOf(from)} to ${nameOf(to)} in ${seconds.toFixed(1)} s.\n`)
+  for (const line of summaryOf(counts, retentionMs)) say(line)
+  say(
+    `\nStart the servers with DATABASE_URL set to the new database, and none on the old one: its jobs would run twice.`,
+  )
+}
+
+async function copyBetween(from: string, to: string, expiry: { nowMs: number; retentionMs: number }) {
+  const source = await about('--from', from, () => openCopySource(from))
+  try {
+    const onNote = (message: string) => sayError(`--to: ${message}`)
+    const target = await about('--to', to, () => openCopyTarget(to, { expiry, onNote }))
+    const progress = new Progress(process.stderr)
+    try {
+      return await copyDatabase(source, target, expiry, (counts) =>
+        progress.show(counts.waiting + counts.ended + counts.expired),
+      )
+    } finally {
+      progress.end()
+      await target.close()
+    }
+  } finally {
+    await source.close()
+  }
+}
+
+async function about<T>(option: string, address: string, open: () => Promise<T>): Promise<T> {
+  try {
+    return await open()
+  } catch (error) {
+    if (!(error instanceof DatabaseProblem)) throw error
+    throw new CommandError(`${option} ${nameOf(address)}: ${error.message}`)
+  }
+}
+
+/** The address without user and password, and without options, which may hold one too. */
+function nameOf(address: string): string {
+  if (!isPostgres(address)) return `sqlite:${sqlitePath(address)}`
+  const { host, pathname } = new URL(address)
+  return `postgres://${host}${pathname}`
+}
+
+function summaryOf(counts: Readonly<CopyCounts>, retentionMs: number): string[] {
+  const held = counts.held > 0 ? ` (a server had ${counts.held} of them in hand)` : ''
+  const days = retentionMs / 86_400_000
+  const kept = days >= 1 ? `${Number(days.toFixed(1))} days` : `${retentionMs / 1000} s`
+  const rows: [string, number, string][] = [
+    ['accounts', counts.accounts, ''],
+    ['keys', counts.keys, ''],
+    ['jobs that wait', counts.waiting, held],
+    ['jobs that ended', counts.ended, ''],
+    ['callbacks owed', counts.callbacksOwed, ''],
+    ['callbacks done', counts.callbacksDone, ''],
+    ['kept answers', counts.keptAnswers, ''],
+    ['idempotency keys', counts.idempotencyKeys, ''],
+    ['left behind', counts.expired, ` (ended jobs past jobs.retention_seconds, ${kept})`],
+  ]
+  return rows.map(([name, count, more]) => `${name.padEnd(16)} ${String(count).padStart(10)}${more}`)
+}

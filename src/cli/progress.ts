@@ -1,0 +1,28 @@
+/** How far a long command is, on one line of a terminal. Nothing where nobody looks. */
+
+const EVERY_MS = 1000
+
+export class Progress {
+  readonly #out: NodeJS.WriteStream
+  readonly #startedMs = performance.now()
+  #shownMs = this.#startedMs
+  #shown = false
+
+  constructor(out: NodeJS.WriteStream) {
+    this.#out = out
+  }
+
+  show(jobs: number): void {
+    const nowMs = performance.now()
+    if (!this.#out.isTTY || nowMs < this.#shownMs + EVERY_MS) return
+    this.#shownMs = nowMs
+    this.#shown = true
+    const rate = Math.round(jobs / ((nowMs - this.#startedMs) / 1000))
+    this.#out.write(`\r${jobs} jobs, ${rate} a second\x1b[K`)
+  }
+
+  /** Leaves the line empty for what is said next. */
+  end(): void {
+    if (this.#shown) this.#out.write('\r\x1b[K')
+  }
+}

@@ -1,0 +1,175 @@
+/** `parley copy` as people run it: what it says, what goes on on the other side, and what a copy that is killed leaves. */
+import assert from 'node:assert/strict'
+import { existsSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import test, { type TestContext } from 'node:test'
+import { Client } from 'pg'
+import { populate } from '../../src/store/population-for-tests.ts'
+import { freshDatabase } from '../postgres/database.ts'
+import { idsOf } from './caller.ts'
+import { installation, MAIN, type Program, type Server } from './server-process.ts'
+
+const timeout = 120_000
+const PASSWORD = 'pass-word-that-nobody-sees'
+
+test('a server moves to Postgres with its keys, jobs, answers and repeatable requests', {
+  timeout,
+}, async (t) => {
+  const place = await installation(t)
+  const old = await place.start()
+  const key = await old.firstKey()
+  const before = old.caller(key)
+  const kept = { message_cache_ttl: 300 }
+  const answered = await before.single('Keep this answer.', kept)
+  const failed = await before.single('[[fail model_error]]')
+  assert.deepEqual([answered.status, failed.status], [200, 200])
+  const batch = await batchOnce(old, key)
+  const [waiting = ''] = idsOf(batch)
+  const reads = await Promise.all([answered, failed].flatMap(idsOf).map((id) => before.read(id)))
+  await old.crash()
+
+  const url = new URL(await freshDatabase(t))
+  url.password = PASSWORD
+  const moved = await place.parley(['copy', '--from', `sqlite:${place.database}`, '--to', url.href])
+  assert.deepEqual([moved.code, moved.stderr], [0, ''], 'no progress where nobody looks')
+  assert.match(moved.stdout, /^Copied sqlite:\S+parley\.db to postgres:\/\/[^@]+ in \d+\.\d s\.\n/)
+  assert.match(
+    moved.stdout,
+    /^accounts +1\nkeys +1\njobs that wait +3 \(a server had 3 of them in hand\)\njobs that ended +2$/m,
+  )
+  assert.match(moved.stdout, /^idempotency keys +1$/m)
+  assert.match(moved.stdout, /DATABASE_URL set to the new database/)
+  assert.ok(!moved.stdout.includes(PASSWORD))
+
+  const server = await place.start({ env: { DATABASE_URL: url.href } })
+  const after = server.caller(key)
+  for (const read of reads) {
+    const id = idsOf(read)[0] ?? ''
+    assert.deepEqual(await after.read(id).then(({ status, text }) => [status, text]), [200, read.text])
+  }
+  assert.equal((await after.single('Keep this answer.', kept)).headers['x-cache'], 'hit')
+  assert.deepEqual(idsOf(await batchOnce(server, key)), idsOf(batch))
+  assert.equal((await after.ended(waiting)).body.data?.status, 'completed')
+
+  const served = await place.parley([
+    'copy',
+    '--from',
+    url.href,
+    '--to',
+    `sqlite:${join(place.folder, 'back.db')}`,
+  ])
+  assert.equal(served.code, 1)
+  assert.match(
+    served.stderr,
+    /^--from postgres:\/\/[^@]+: 1 Parley server uses this database\. Stop it by SIGTERM/,
+  )
+  assert.ok(!served.stderr.includes(PASSWORD))
+  assert.ok(
+    !existsSync(join(place.folder, 'back.db')),
+    'nothing is made before the source is known to be good',
+  )
+})
+
+test('mistakes are told with their remedy, and never with a password', { timeout }, async (t) => {
+  const place = await installation(t)
+  await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_pro'])
+  const mine = `sqlite:${place.database}`
+  const nowhere = `postgres://me:${PASSWORD}@127.0.0.1:1/parley?password=${PASSWORD}`
+  const mistakes: readonly [from: string, to: string, says: RegExp][] = [
+    ['parley.db', mine, /^--from: must be sqlite:PATH or postgres:/],
+    [mine, `mysql://${PASSWORD}`, /^--to: must be sqlite:PATH or postgres:/],
+    [mine, mine, /^--to sqlite:.*: A Parley server, or another copy, is using/],
+    ['sqlite:none.db', 'sqlite:new.db', /^--from sqlite:none\.db: There is no file none\.db/],
+    [mine, nowhere, /^--to postgres:\/\/127\.0\.0\.1:1\/parley: .*ECONNREFUSED/],
+    [nowhere, 'sqlite:new.db', /^--from postgres:\/\/127\.0\.0\.1:1\/parley: .*ECONNREFUSED/],
+    ['sqlite:other.db', mine, /^--to sqlite:.*holds accounts or jobs already.* Name one that no server/],
+  ]
+  await place.parley(['migrate'], { env: { DATABASE_URL: 'sqlite:other.db' } })
+  for (const [from, to, says] of mistakes) {
+    const { code, stdout, stderr } = await place.parley(['copy', '--from', from, '--to', to])
+    assert.deepEqual([code, stdout], [1, ''], stderr)
+    assert.match(stderr, says)
+    assert.ok(!stderr.includes(PASSWORD) && !/^\s+at .+:\d+/m.test(stderr), stderr)
+  }
+})
+
+test('a copy into Postgres that is killed leaves nothing, and the next one succeeds', {
+  timeout,
+}, async (t) => {
+  const place = await installation(t)
+  const from = `sqlite:${place.database}`
+  const to = await freshDatabase(t)
+  await populate(from, 1)
+  await place.parley(['migrate'], { env: { DATABASE_URL: to } })
+  await killAtTheLastTable(t, to, () =>
+    place.spawn([process.execPath, MAIN, 'copy', '--from', from, '--to', to]),
+  )
+  const client = await connect(t, to)
+  for (const table of ['accounts', 'jobs', 'open_jobs', 'outcomes']) {
+    assert.deepEqual((await client.query(`select * from ${table} limit 1`)).rows, [], table)
+  }
+  assert.equal((await place.parley(['copy', '--from', from, '--to', to])).code, 0)
+})
+
+test('a copy into SQLite that is killed leaves nothing, and the next one succeeds', {
+  timeout,
+}, async (t) => {
+  const place = await installation(t)
+  const from = await freshDatabase(t)
+  const to = join(place.folder, 'new.db')
+  await populate(from, 1)
+  const client = await connect(t, from)
+  // More than the cache of the file holds, so that uncommitted pages are in it.
+  await client.query(
+    `update jobs set messages = repeat('x', 1000000) where id in (select id from jobs limit 150)`,
+  )
+  const copy = ['copy', '--from', from, '--to', `sqlite:${to}`]
+  await killAtTheLastTable(t, from, () => place.spawn([process.execPath, MAIN, ...copy]))
+  assert.ok(existsSync(`${to}-journal`) && statSync(to).size > 50_000_000, 'it was in the middle')
+  const db = new DatabaseSync(to)
+  for (const table of ['accounts', 'jobs', 'outcomes']) {
+    assert.deepEqual(db.prepare(`select * from ${table} limit 1`).all(), [], table)
+  }
+  db.close()
+  const { code, stderr } = await place.parley(copy)
+  assert.equal(code, 0, stderr)
+})
+
+/** By holding the table that a copy comes to last, until it waits there. */
+async function killAtTheLastTable(t: TestContext, url: string, start: () => Program): Promise<void> {
+  const [holder, watcher] = [await connect(t, url), await connect(t, url)]
+  await holder.query('begin; lock table idempotency in access exclusive mode')
+  const program = start()
+  const waits = `select 1 from pg_locks where relation = 'idempotency'::regclass and not granted`
+  while ((await watcher.query(waits)).rows.length === 0) {
+    assert.equal(program.stdout + program.stderr, '')
+  }
+  program.kill('SIGKILL')
+  assert.deepEqual(await program.exited, { code: null, signal: 'SIGKILL' })
+  await holder.query('rollback')
+}
+
+async function connect(t: TestContext, url: string): Promise<Client> {
+  const client = new Client({ connectionString: url })
+  await client.connect()
+  t.after(() => client.end())
+  return client
+}
+
+async function batchOnce(server: Server, key: string) {
+  const answer = await fetch(`${server.url}/api/v1/messages/batches`, {
+    method: 'POST',
+    headers: { 'x-api-key': key, 'content-type': 'application/json', 'idempotency-key': 'once' },
+    body: JSON.stringify(
+      ['one', 'two', 'three'].map((name) => ({
+        model: 'gpt-5-mini',
+        response_format: { format: 'text' },
+        messages: [{ role: 'user', content: `[[delay 2s]] ${name}` }],
+      })),
+    ),
+  })
+  const text = await answer.text()
+  assert.equal(answer.status, 202, text)
+  return { status: answer.status, headers: {}, text, body: JSON.parse(text) }
+}
