@@ -39,6 +39,22 @@ export function claimTests(on: On): void {
     assert.ok(ids(next).includes(single.id))
   })
 
+  on(
+    'is fair: an account whose next job comes when the last begins does not keep others waiting',
+    async (store) => {
+      await store.accept(acceptance(Array.from({ length: 50 }, () => newJob({ account: 'crowd' }))))
+      const turns: string[] = []
+      while (turns.length < 20) {
+        if (turns.at(-1) !== 'crowd') await store.accept(acceptance([newJob({ account: 'steady' })]))
+        const [claimed] = await store.claim('node-a', 1, now.ms)
+        turns.push(claimed?.account ?? 'nobody')
+      }
+      // Whoever is first, they take turns.
+      assert.deepEqual(new Set(turns.slice(0, 2)), new Set(['crowd', 'steady']))
+      for (const [index, account] of turns.slice(2).entries()) assert.equal(account, turns[index])
+    },
+  )
+
   on('shares by weight: half the step, twice the jobs', async (store) => {
     await store.accept(
       acceptance(

@@ -1,7 +1,9 @@
 /**
  * Stores new jobs, many acceptances in one statement. A job that waits gets its turn here: fair order is start-time fair
- * queueing, and a job's turn is the greatest of the line's turn and one step after the last of its account. The database
- * says both, so nodes need not agree on anything.
+ * queueing, and a job's turn is the greatest of the line's turn, the turn of the job at its head, and one step after the
+ * last of its account that waits. The head counts because nobody remembers the turns of an account whose jobs all run: at
+ * the line's turn, an account whose jobs come one by one would always be next. The database says all of it, so nodes need
+ * not agree on anything.
  */
 import type { Job } from '../../job/job.ts'
 import type { Acceptance, Accepted, Idempotency, NewJob, Settlement } from '../store.ts'
