@@ -1,5 +1,5 @@
 /**
- * A whole Parley in the test's own process, on a database file and a port of its own, for tests that speak HTTP to it.
+ * A whole Parley in the test's own process, on a database and a port of its own, for tests that speak HTTP to it.
  *
  * ```ts
  * const parley = await startParley(t, { upstream: modelServer.url })
@@ -18,6 +18,7 @@ import type { SingleCreate } from '../src/job/request.ts'
 import { createService, type Service } from '../src/service.ts'
 import type { Store } from '../src/store/store.ts'
 import type { Fields, Log } from '../src/telemetry/log.ts'
+import { databaseUrl } from './place.ts'
 
 export interface ParleyOptions {
   /** What the configuration file says. */
@@ -27,7 +28,7 @@ export interface ParleyOptions {
   /** The key to send to it. */
   readonly upstreamKey?: string
   readonly clock?: Clock
-  /** A folder that outlives this Parley, to start another on the same database. */
+  /** A folder that outlives this Parley, to start another on the same database, whichever that is. */
   readonly folder?: string
 }
 
@@ -53,6 +54,8 @@ export interface Parley {
   readonly url: string
   readonly store: Store
   readonly folder: string
+  /** The address of its database. */
+  readonly database: string
   readonly log: LogLine[]
   /** A new key; the account is named after the tier unless another name is given. */
   key(tier?: TierName, account?: string): Promise<string>
@@ -77,10 +80,11 @@ export function job(over: Readonly<Record<string, unknown>> = {}): SingleCreate 
 /** Stops by itself when the test ends. */
 export async function startParley(t: Lifetime, options: ParleyOptions = {}): Promise<Parley> {
   const folder = options.folder ?? (await temporaryFolder(t))
+  const database = await databaseUrl(t, folder)
   const file = join(folder, 'config.json')
   await writeFile(file, JSON.stringify(options.settings ?? {}))
   const env: Environment = {
-    DATABASE_URL: `sqlite:${join(folder, 'parley.db')}`,
+    DATABASE_URL: database,
     PORT: '0',
     ...(options.upstream && { OPENAI_BASE_URL: options.upstream }),
     ...(options.upstreamKey && { OPENAI_API_KEY: options.upstreamKey }),
@@ -98,7 +102,7 @@ export async function startParley(t: Lifetime, options: ParleyOptions = {}): Pro
   })
   const url = await service.listen()
   t.after(() => service.stop())
-  return parleyAt(url, folder, service, log)
+  return parleyAt({ url, folder, database, log }, service)
 }
 
 export async function temporaryFolder(t: Lifetime): Promise<string> {
@@ -114,7 +118,8 @@ function recordingLog(lines: LogLine[]): Log {
   return { error: at('error'), warn: at('warn'), info: at('info'), debug: at('debug'), flush: () => {} }
 }
 
-function parleyAt(url: string, folder: string, service: Service, log: LogLine[]): Parley {
+function parleyAt(place: Pick<Parley, 'url' | 'folder' | 'database' | 'log'>, service: Service): Parley {
+  const { url } = place
   const { store } = service
   const request = async (path: string, init: RequestInit): Promise<Answer> => {
     const response = await fetch(url + path, init)
@@ -124,10 +129,8 @@ function parleyAt(url: string, folder: string, service: Service, log: LogLine[])
   const get = (path: string, key?: string, headers: Record<string, string> = {}) =>
     request(path, { headers: { ...(key && { 'x-api-key': key }), ...headers } })
   return {
-    url,
+    ...place,
     store,
-    folder,
-    log,
     request,
     get,
     post: (path, body, key, headers = {}) =>

@@ -241,9 +241,9 @@ test('what was really sent is recorded with the job: calls, instruction, repair'
   const script: Script = (_request, index) => (index === 0 ? reply.text('no JSON') : reply.json([1]))
   const stage = await startStage(t, { script })
   assert.deepEqual(completed(await create(stage, asJson)), [1])
-  const row = openDatabase(t, stage.parley).prepare('select usage, receipt from outcomes').get()
-  const usage = JSON.parse(String(row?.usage))
-  const receipt = JSON.parse(String(row?.receipt))
+  const [stored] = await (await openDatabase(t, stage.parley)).outcomes()
+  const usage = JSON.parse(String(stored?.usage))
+  const receipt = JSON.parse(String(stored?.receipt))
   assert.deepEqual(
     [usage.target, usage.calls, usage.repaired, usage.cache_hit],
     ['openai/gpt-5-mini', 2, true, false],

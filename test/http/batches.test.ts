@@ -5,7 +5,7 @@ import { TIER_NAMES } from '../../src/config/settings.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
 import { job } from '../parley.ts'
-import { jobCount, openDatabase } from './database.ts'
+import { openDatabase } from './database.ts'
 import { completed, enqueued, failed, granted, invalid, refused } from './expect.ts'
 import { startStage } from './stage.ts'
 
@@ -45,7 +45,7 @@ for (const tier of TIER_NAMES) {
     assert.match(message, new RegExp(`${tier}.*at most ${most}, and this batch has ${most + 1}`))
     if (tier === 'user_free') assert.match(message, /free user/)
     assert.equal(details, undefined)
-    assert.equal(jobCount(openDatabase(t, parley)), 0)
+    assert.equal(await (await openDatabase(t, parley)).jobCount(), 0)
     const ids = enqueued(await parley.post(BATCHES, Array(most).fill(job()), key), most)
     await Promise.all(ids.map((id) => parley.ended(id, key)))
     assert.ok(models.requests.length <= most)
@@ -60,7 +60,7 @@ test('4.1 400 for one invalid job, and no job is created', async (t) => {
     await parley.post(BATCHES, batch, key),
     'jobs[2].messages: must contain at least one message whose role is user',
   )
-  assert.equal(jobCount(openDatabase(t, parley)), 0)
+  assert.equal(await (await openDatabase(t, parley)).jobCount(), 0)
   assert.equal(models.requests.length, 0)
 })
 
@@ -89,7 +89,7 @@ test('4.1 403 for a model that the tier may not use, and no job is created', asy
   const { message, details } = refused(answer, 403)
   assert.match(message, /user_free may not use model gpt-5\./)
   assert.equal(details, undefined)
-  assert.equal(jobCount(openDatabase(t, parley)), 0)
+  assert.equal(await (await openDatabase(t, parley)).jobCount(), 0)
 })
 
 test('4.1 401 before everything else', async (t) => {
@@ -118,7 +118,7 @@ test('4.1 503 with Retry-After when the jobs cannot be stored, and none is creat
   assert.equal(message, 'Service temporarily unavailable.')
   assert.match(details ?? '', /^Nothing was created/)
   assert.match(answer.headers.get('retry-after') ?? '', /^[1-9]\d*$/)
-  assert.equal(jobCount(openDatabase(t, parley)), 0)
+  assert.equal(await (await openDatabase(t, parley)).jobCount(), 0)
 })
 
 test('4.1 rule 2: a job that fails is found by reading it, and the others complete', async (t) => {
@@ -143,13 +143,10 @@ test('4.1 rule 3: each job has its own callback', async (t) => {
   })
   const batch = [job({ callback: callback('a') }), job(), job({ callback: callback('b') })]
   enqueued(await parley.post(BATCHES, batch, key), 3)
-  const rows = openDatabase(t, parley).prepare('select callback from requests order by seq').all()
-  assert.deepEqual(
-    rows.map((row) => (row.callback === null ? null : JSON.parse(String(row.callback)))),
-    [
-      { url: 'https://example.com/a', headers: { 'X-Name': 'a' }, payloadJson: '{"name":"a"}' },
-      null,
-      { url: 'https://example.com/b', headers: { 'X-Name': 'b' }, payloadJson: '{"name":"b"}' },
-    ],
-  )
+  const callbacks = await (await openDatabase(t, parley)).callbacks()
+  assert.deepEqual(callbacks, [
+    { url: 'https://example.com/a', headers: { 'X-Name': 'a' }, payloadJson: '{"name":"a"}' },
+    null,
+    { url: 'https://example.com/b', headers: { 'X-Name': 'b' }, payloadJson: '{"name":"b"}' },
+  ])
 })

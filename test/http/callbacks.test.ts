@@ -13,16 +13,15 @@ const URL = 'https://example.com/hook'
 // The model server stalls, so no job ends and nothing is delivered.
 const stage = await startStage({ after }, { script: () => reply.stall() })
 const key = await stage.parley.key()
-const db = openDatabase({ after }, stage.parley)
+const database = await openDatabase({ after }, stage.parley)
 
 async function create(callback: unknown, parley: Parley = stage.parley, apiKey = key) {
   return parley.post(BATCHES, [job({ callback })], apiKey)
 }
 
 /** The callback of the job created last, as it is stored. */
-function stored() {
-  const row = db.prepare('select callback from requests order by seq desc limit 1').get()
-  return row?.callback === null ? null : JSON.parse(String(row?.callback))
+async function stored() {
+  return (await database.callbacks()).at(-1)
 }
 
 const FIELD = 'jobs[0].callback'
@@ -125,11 +124,11 @@ test('2.4 400 for a header that HTTP cannot carry', async () => {
 test('2.4 a callback is kept: its address, its headers, and {} where there is no payload', async () => {
   const headers = { 'X-Order': '17', Authorization: 'Bearer abc', 'content-type': 'application/json' }
   enqueued(await create({ callback_url: 'HTTPS://Example.com/a b?q=1', callback_headers: headers }), 1)
-  assert.deepEqual(stored(), { url: 'https://example.com/a%20b?q=1', headers, payloadJson: '{}' })
+  assert.deepEqual(await stored(), { url: 'https://example.com/a%20b?q=1', headers, payloadJson: '{}' })
   enqueued(await create({ callback_url: URL, callback_headers: {}, callback_payload: {} }), 1)
-  assert.deepEqual(stored(), { url: URL, headers: {}, payloadJson: '{}' })
+  assert.deepEqual(await stored(), { url: URL, headers: {}, payloadJson: '{}' })
   enqueued(await create(undefined), 1)
-  assert.equal(stored(), null)
+  assert.equal(await stored(), null)
 })
 
 test('2.4 callback_payload is kept as it was sent, to the last digit', async () => {
@@ -139,20 +138,18 @@ test('2.4 callback_payload is kept as it was sent, to the last digit', async () 
     '"__proto__":{"a":1},"constructor":{"prototype":1},"a.b":"","":"no name"}'
   const body = JSON.stringify([job({ callback: { callback_url: URL, callback_payload: { it: 0 } } }), job()])
   enqueued(await stage.parley.post(BATCHES, body.replace('{"it":0}', payload), key), 2)
-  const rows = db.prepare('select callback from requests order by seq desc limit 2').all()
-  const { payloadJson } = JSON.parse(String(rows[1]?.callback))
+  const [callback, none] = (await database.callbacks()).slice(-2)
   // Escapes may be spelled in another way; what they mean is the same.
   const spelled = payload.replace('"é 👋 \\u0000 \\ud800 \\u2028"', '"é 👋 \\u0000 \\ud800 \u2028"')
-  assert.equal(payloadJson, spelled)
-  assert.equal(rows[0]?.callback, null)
+  assert.deepEqual(callback, { url: URL, headers: {}, payloadJson: spelled })
+  assert.equal(none, null)
 })
 
 test('2.4 each payload of a batch goes to its own job', async () => {
   const jobs = [1, 2, 3].map((n) => job({ callback: { callback_url: URL, callback_payload: { n } } }))
   enqueued(await stage.parley.post(BATCHES, jobs, key), 3)
-  const rows = db.prepare('select callback from requests order by seq desc limit 3').all()
-  const payloads = rows.map(({ callback }) => JSON.parse(String(callback)).payloadJson)
-  assert.deepEqual(payloads, ['{"n":3}', '{"n":2}', '{"n":1}'])
+  const expected = [1, 2, 3].map((n) => ({ url: URL, headers: {}, payloadJson: `{"n":${n}}` }))
+  assert.deepEqual((await database.callbacks()).slice(-3), expected)
 })
 
 test('6 the outcome and the callback that is owed are stored together', async (t) => {
@@ -162,9 +159,6 @@ test('6 the outcome and the callback that is owed are stored together', async (t
   const [id = '', other = ''] = enqueued(await parley.post(BATCHES, batch, own), 2)
   await parley.ended(id, own)
   await parley.ended(other, own)
-  const rows = openDatabase(t, parley).prepare('select job_id, account from callbacks').all()
-  assert.deepEqual(
-    rows.map((row) => ({ ...row })),
-    [{ job_id: id, account: 'user_max' }],
-  )
+  const owed = await (await openDatabase(t, parley)).owed()
+  assert.deepEqual(owed, [{ jobId: id, account: 'user_max' }])
 })

@@ -1,21 +1,57 @@
-/** A second connection to the database file of a running Parley: to see what is stored, and to disturb it. */
-import { join } from 'node:path'
-import { DatabaseSync } from 'node:sqlite'
+/**
+ * A second connection to the database of a running Parley, whichever store it has: to see what is stored, and to disturb
+ * it.
+ */
+import { setImmediate } from 'node:timers/promises'
+import { isPostgres } from '../../src/store/open.ts'
 import type { Lifetime, Parley } from '../parley.ts'
+import { openSqlite } from './sqlite-database.ts'
 
-export function openDatabase(t: Lifetime, parley: Pick<Parley, 'folder'>): DatabaseSync {
-  const db = new DatabaseSync(join(parley.folder, 'parley.db'), { timeout: 5000 })
-  t.after(() => db.close())
-  return db
+export interface Database {
+  jobCount(): Promise<number>
+  /** The identifiers of the stored jobs, oldest first. */
+  jobIds(): Promise<string[]>
+  /** What is stored of each job's callback, oldest job first; null for one without. */
+  callbacks(): Promise<unknown[]>
+  /** The callbacks that are owed or were. */
+  owed(): Promise<Owed[]>
+  /** What is stored beside each answer, as JSON text. */
+  outcomes(): Promise<StoredOutcome[]>
+  /** All jobs vanish, those that run too, as under a database that was put back from a copy. */
+  deleteJobs(): Promise<void>
+  /** Until the returned function is called, no job can be stored. What is tried meanwhile waits. */
+  holdWrites(): Promise<() => Promise<void>>
 }
 
-/** How many jobs are stored. */
-export function jobCount(db: DatabaseSync): number {
-  return Number(db.prepare('select count(*) as jobs from jobs').get()?.jobs)
+export interface Owed {
+  readonly jobId: string
+  readonly account: string
 }
 
-/** The identifiers of the stored jobs, oldest first. */
-export function jobIds(db: DatabaseSync): string[] {
-  const rows = db.prepare('select id from jobs order by id').all()
-  return rows.map(({ id }) => String(id))
+/** Of a job that has ended: what it used, and what was sent and came back. */
+export interface StoredOutcome {
+  readonly usage: string
+  readonly receipt: string
+}
+
+export async function openDatabase(t: Lifetime, { database }: Pick<Parley, 'database'>): Promise<Database> {
+  if (!isPostgres(database)) return openSqlite(t, database)
+  // Loaded only where it is needed, as in the program.
+  const { openPostgres } = await import('./postgres-database.ts')
+  return openPostgres(t, database)
+}
+
+/** Resolves with the identifiers of the stored jobs as soon as there are so many. */
+export async function jobsStored(
+  t: { signal: AbortSignal },
+  database: Database,
+  count: number,
+): Promise<string[]> {
+  for (;;) {
+    const ids = await database.jobIds()
+    if (ids.length === count) return ids
+    t.signal.throwIfAborted()
+    // SQLite answers without a turn of the event loop, in which Parley may have its own to do.
+    await setImmediate()
+  }
 }

@@ -41,9 +41,13 @@ test('8 one account queues 300 jobs: the single job of another account does not 
     await models.received(4 + done)
   }
   const [id = ''] = enqueued(await parley.post(BATCHES, [saying('single')], single), 1)
-  answerNext()
-  await models.received(13)
-  assert.deepEqual(models.requests.slice(11).map(said), ['crowd 11', 'single'])
+  // Where nodes share the line, a new account's place is beside the job at its head, which came before.
+  const next = parley.store.shared ? ['crowd 12', 'single'] : ['single']
+  for (const [index] of next.entries()) {
+    answerNext()
+    await models.received(13 + index)
+  }
+  assert.deepEqual(models.requests.slice(12).map(said), next)
   models.script = () => undefined
   while (answerNext());
   completed(await parley.ended(id, single))

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply } from '../model-server.ts'
 import { job } from '../parley.ts'
-import { jobIds, openDatabase } from './database.ts'
+import { jobsStored, openDatabase } from './database.ts'
 import { completed, enqueued, granted, timedOut } from './expect.ts'
 import { openLine, readAnswer } from './raw-http.ts'
 import { startStage, stopAtOnce, waitersAre } from './stage.ts'
@@ -66,18 +66,17 @@ test('4.3 404: the job vanished while it was waited for, so it is created again,
   const key = await parley.key()
   const waiting = parley.post(MESSAGES, job(), key)
   await models.received(1)
-  // The model is called while the job is still being stored; a write that comes later is stored later.
-  await parley.store.ping()
-  const db = openDatabase(t, parley)
-  const [vanished] = jobIds(db)
-  db.exec('delete from jobs')
+  const database = await openDatabase(t, parley)
+  // The model is called while the job is still being stored.
+  const [vanished] = await jobsStored(t, database, 1)
+  await database.deleteJobs()
   models.script = () => undefined
   models.release()
   const id = timedOut(await waiting)
   assert.notEqual(id, vanished)
   assert.equal(completed(await parley.ended(id, key)), 'echo: Hello')
   assert.equal((await parley.get(`${MESSAGES}/${vanished}`, key)).status, 404)
-  assert.deepEqual(jobIds(db), [id])
+  assert.deepEqual(await database.jobIds(), [id])
   assert.equal(models.requests.length, 2)
 })
 
@@ -86,7 +85,7 @@ test('4.3 404: whoever repeats the request of a job that has vanished gets one t
   const key = await parley.key()
   const headers = { 'idempotency-key': 'order-1' }
   const first = await parley.post(MESSAGES, job(), key, headers)
-  openDatabase(t, parley).exec('delete from jobs')
+  await (await openDatabase(t, parley)).deleteJobs()
   const second = await parley.post(MESSAGES, job(), key, headers)
   assert.equal(completed(second), 'echo: Hello')
   assert.notEqual(second.body.data.job_id, first.body.data.job_id)
@@ -102,8 +101,9 @@ test('4.3 404: a job that vanishes while two wait for it is created again for bo
   await models.received(1)
   const second = parley.post(MESSAGES, job(), key, headers)
   await waitersAre(t, parley, 2)
-  await parley.store.ping()
-  openDatabase(t, parley).exec('delete from jobs')
+  const database = await openDatabase(t, parley)
+  await jobsStored(t, database, 1)
+  await database.deleteJobs()
   models.script = () => undefined
   models.release()
   for (const answer of await Promise.all([first, second])) {

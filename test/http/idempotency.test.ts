@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply } from '../model-server.ts'
 import { job } from '../parley.ts'
-import { jobCount, openDatabase } from './database.ts'
+import { openDatabase } from './database.ts'
 import { completed, enqueued, invalid, refused, timedOut } from './expect.ts'
 import { startStage, waitersAre } from './stage.ts'
 
@@ -20,7 +20,7 @@ test('4.1 the same key and body give the same identifiers', async (t) => {
   assert.deepEqual(enqueued(await parley.post(BATCHES, [job(), job()], key, ORDER), 2), ids)
   // Another key of the same account is the same caller.
   assert.deepEqual(enqueued(await parley.post(BATCHES, [job(), job()], await parley.key(), ORDER), 2), ids)
-  assert.equal(jobCount(openDatabase(t, parley)), 2)
+  assert.equal(await (await openDatabase(t, parley)).jobCount(), 2)
 })
 
 test('4.1 without the header, and under another key, the same body makes new jobs', async (t) => {
@@ -39,7 +39,7 @@ test('4.1 400 for the same key with another body, and no job is created', async 
   enqueued(await parley.post(BATCHES, [job()], key, ORDER), 1)
   invalid(await parley.post(BATCHES, [job(), job()], key, ORDER), CONFLICT)
   invalid(await parley.post(BATCHES, [job({ message_cache_ttl: 301 })], key, ORDER), CONFLICT)
-  assert.equal(jobCount(openDatabase(t, parley)), 1)
+  assert.equal(await (await openDatabase(t, parley)).jobCount(), 1)
 })
 
 test('4.1 400 for the same key with a payload that differs beyond the 53rd bit', async (t) => {
@@ -114,7 +114,7 @@ test('4.3 of concurrent creates under one key one makes the job, and all are ans
   for (const answer of answers) completed(answer)
   assert.equal(new Set(answers.map(({ text }) => text)).size, 1)
   assert.equal(models.requests.length, 1)
-  assert.equal(jobCount(openDatabase(t, parley)), 1)
+  assert.equal(await (await openDatabase(t, parley)).jobCount(), 1)
 })
 
 test('4.1 of concurrent batches under one key with different bodies one is accepted', async (t) => {
@@ -129,7 +129,7 @@ test('4.1 of concurrent batches under one key with different bodies one is accep
   assert.ok(accepted)
   enqueued(accepted, 2)
   for (const answer of conflicts) invalid(answer, CONFLICT)
-  assert.equal(jobCount(openDatabase(t, parley)), 2)
+  assert.equal(await (await openDatabase(t, parley)).jobCount(), 2)
 })
 
 test('4.3 a single create that gets no place to wait gives the same identifier too', async (t) => {

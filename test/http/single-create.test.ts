@@ -4,7 +4,7 @@ import test from 'node:test'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
 import { job } from '../parley.ts'
-import { jobCount, jobIds, openDatabase } from './database.ts'
+import { jobsStored, openDatabase } from './database.ts'
 import { completed, failed, invalid, refused, timedOut } from './expect.ts'
 import { startStage, waitersAre } from './stage.ts'
 
@@ -77,7 +77,7 @@ test('4.3 400 for an invalid parameter, named without an index, and no job is cr
   const answer = await parley.post(MESSAGES, job({ messages: [] }), key)
   invalid(answer, 'messages: must contain at least one message whose role is user')
   invalid(await parley.post(MESSAGES, [job()], key), 'the body must be an object')
-  assert.equal(jobCount(openDatabase(t, parley)), 0)
+  assert.equal(await (await openDatabase(t, parley)).jobCount(), 0)
 })
 
 test('4.3 401 before everything else', async (t) => {
@@ -93,7 +93,7 @@ test('4.3 403 for a free-tier caller that asks for gpt-5, and no job is created'
     message: 'Insufficient permissions: tier user_free may not use model gpt-5.',
   })
   refused(answer, 403)
-  assert.equal(jobCount(openDatabase(t, parley)), 0)
+  assert.equal(await (await openDatabase(t, parley)).jobCount(), 0)
 })
 
 test('4.3 500 says nothing of its cause', async (t) => {
@@ -112,27 +112,27 @@ test('4.3 503 with Retry-After when the job cannot be stored, though the model h
   const answer = await parley.post(MESSAGES, job(), key)
   assert.match(refused(answer, 503).details ?? '', /^Nothing was created/)
   assert.equal(answer.headers.get('retry-after'), '1')
-  assert.equal(jobCount(openDatabase(t, parley)), 0)
+  assert.equal(await (await openDatabase(t, parley)).jobCount(), 0)
 })
 
 test('4.3 503 for what too many queued writes leave no room for, and each 200 is stored', async (t) => {
   const { parley } = await startStage(t, { settings: { limits: { queued_writes: 1 } } })
   const key = await parley.key()
   completed(await parley.post(MESSAGES, job(), key))
-  const db = openDatabase(t, parley)
+  const database = await openDatabase(t, parley)
   // Another process holds the write lock, so a few writes are under way, one may wait, and the others are refused.
-  db.exec('begin immediate')
+  const letGo = await database.holdWrites()
   const answers = Array.from({ length: 60 }, (_, index) =>
     parley.post(MESSAGES, job({ messages: [{ role: 'user', content: `${index}` }] }), key),
   )
   const first = await Promise.race(answers)
   assert.match(refused(first, 503).details ?? '', /^Nothing was created/)
-  db.exec('rollback')
+  await letGo()
   const all = await Promise.all(answers)
   const good = all.filter(({ status }) => status === 200)
   assert.ok(good.length >= 1)
   for (const answer of all) if (answer.status !== 200) refused(answer, 503)
-  assert.equal(jobCount(db), 1 + good.length)
+  assert.equal(await database.jobCount(), 1 + good.length)
 })
 
 test('4.3 the caller hangs up: the wait ends, and the job goes on and stays readable', async (t) => {
@@ -144,12 +144,11 @@ test('4.3 the caller hangs up: the wait ends, and the job goes on and stays read
   const waiting = parley.request(MESSAGES, { method: 'POST', headers, body, signal: caller.signal })
   await models.received(1)
   assert.match((await parley.get('/metrics')).text, /^parley_waiters 1$/m)
-  await parley.store.ping()
+  const [id] = await jobsStored(t, await openDatabase(t, parley), 1)
   caller.abort()
   await assert.rejects(waiting)
   await waitersAre(t, parley, 0)
   models.release()
-  const [id] = jobIds(openDatabase(t, parley))
   assert.ok(id)
   assert.equal(completed(await parley.ended(id, key)), 'echo: Hello')
 })

@@ -5,7 +5,7 @@ import { countTokens } from 'gpt-tokenizer/encoding/o200k_base'
 import { TIER_NAMES } from '../../src/config/settings.ts'
 import { reply } from '../model-server.ts'
 import { job } from '../parley.ts'
-import { jobCount, openDatabase } from './database.ts'
+import { openDatabase } from './database.ts'
 import { completed, granted, invalid, refused } from './expect.ts'
 import { startStage } from './stage.ts'
 
@@ -53,7 +53,7 @@ test('8 403 for more input tokens than the tier allows names tier, limit and cou
   assert.match(message, new RegExp(`allows ${limit} input tokens, and this job has at least \\d+\\.$`))
   const batch = await parley.post(`${MESSAGES}/batches`, [job(), saying(`${text} Again`)], key)
   refused(batch, 403)
-  assert.equal(jobCount(openDatabase(t, parley)), 1)
+  assert.equal(await (await openDatabase(t, parley)).jobCount(), 1)
   assert.equal(models.requests.length, 1)
 })
 
