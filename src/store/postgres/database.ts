@@ -144,13 +144,15 @@ export class Database implements Queries {
     }
   }
 
-  async #connect(): Promise<pg.PoolClient> {
-    try {
-      return await this.#pool.connect()
-    } catch (error) {
-      const { message, code } = error as Error & { code?: string }
-      throw new StoreUnavailable(`The database cannot be reached: ${message || code}`, { cause: error })
-    }
+  /** A connection that breaks while it is made is tried once more: nothing was asked on it yet. */
+  #connect(): Promise<pg.PoolClient> {
+    return this.#pool
+      .connect()
+      .catch(() => this.#pool.connect())
+      .catch((error: Error & { code?: string }) => {
+        const why = error.message || error.code
+        throw new StoreUnavailable(`The database cannot be reached: ${why}`, { cause: error })
+      })
   }
 }
 
