@@ -4,18 +4,21 @@
  */
 import { parseArgs } from 'node:util'
 import { backlog } from './benchmarks/backlog.ts'
+import { drainBacklog } from './benchmarks/drain.ts'
 import { sync } from './benchmarks/sync.ts'
 import { waiters } from './benchmarks/waiters.ts'
 import { machine } from './harness/results.ts'
 import { say } from './harness/say.ts'
 
-const BENCHMARKS = [sync, backlog, waiters]
+const BENCHMARKS = [sync, backlog, waiters, drainBacklog]
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     rounds: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '4' },
+    jobs: { type: 'string', default: '100000' },
+    waiting: { type: 'string', default: '1000000' },
     large: { type: 'boolean', default: false },
     help: { type: 'boolean', short: 'h', default: false },
   },
@@ -25,14 +28,16 @@ async function main(): Promise<void> {
   const unknown = positionals.filter((name) => !BENCHMARKS.some((benchmark) => benchmark.name === name))
   if (values.help || unknown.length > 0) {
     if (unknown.length > 0) say(`There is no benchmark ${unknown.join(', ')}.`)
-    say('npm run bench [-- NAME …] [--rounds 5] [--seconds 4] [--large]')
-    for (const { name, about } of BENCHMARKS) say(`  ${name.padEnd(9)} ${about}`)
+    say('npm run bench [-- NAME …] [--rounds 5] [--seconds 4] [--jobs 100000] [--waiting 1000000] [--large]')
+    for (const { name, about } of BENCHMARKS) say(`  ${name.padEnd(16)} ${about}`)
     process.exitCode = values.help ? 0 : 2
     return
   }
   const options = {
     rounds: Number(values.rounds),
     seconds: Number(values.seconds),
+    jobs: Number(values.jobs),
+    waiting: Number(values.waiting),
     large: values.large,
   }
   const { cores, cpu, node, system } = machine()

@@ -15,7 +15,6 @@ import { type Latencies, summarise } from '../load/percentiles.ts'
 import { Line } from './line.ts'
 
 const SHORT = 10_000
-const LONG = 1_000_000
 const LONGEST = 10_000_000
 const CONTENT_BYTES = 900
 /** Ten million longer conversations would not fit on many disks. */
@@ -45,12 +44,13 @@ export const backlog: Benchmark = {
   },
 }
 
-async function measure(folder: string, { rounds, large }: BenchOptions): Promise<void> {
-  const lengths = { short: SHORT, long: large ? LONGEST : LONG }
-  const contentBytes = large ? LEAST_CONTENT_BYTES : CONTENT_BYTES
+async function measure(folder: string, { rounds, waiting, large }: BenchOptions): Promise<void> {
+  const lengths = { short: SHORT, long: large ? LONGEST : waiting }
+  const text = 'x'.repeat(large ? LEAST_CONTENT_BYTES : CONTENT_BYTES)
+  const content = () => text
   const lines = {
-    short: await Line.open(join(folder, 'short.db'), contentBytes),
-    long: await Line.open(join(folder, 'long.db'), contentBytes),
+    short: await Line.onSqlite(join(folder, 'short.db'), content),
+    long: await Line.onSqlite(join(folder, 'long.db'), content),
   }
   for (const side of ['short', 'long'] as const) {
     const startedMs = performance.now()

@@ -81,7 +81,7 @@ function start(name: HoldingSide, rig: Rig, waiters: number, openFiles: number):
 async function startParley(rig: Rig, waiters: number, openFiles: number, wide: boolean): Promise<Held> {
   const { modelPort } = rig
   const concurrency = wide ? waiters : DEFAULT_CONCURRENCY
-  const beginToHold = () => rig.model.ask({ kind: 'hold' }, 'holding')
+  const beginToHold = () => rig.model.ask({ kind: 'hold', timed: true }, 'holding')
   const parley = await Parley.start({ modelPort, concurrency, openFiles, nodeOptions: NODE_OPTIONS })
   return {
     child: parley.child,
@@ -128,7 +128,7 @@ async function startProxy(rig: Rig, connections: number, openFiles: number): Pro
   return {
     child,
     target: bareTarget(ready.port, '"finish_reason":"stop"'),
-    beginToHold: () => rig.model.ask({ kind: 'hold' }, 'holding'),
+    beginToHold: () => rig.model.ask({ kind: 'hold', timed: true }, 'holding'),
     held: () => heldByModel(rig),
     release: () => rig.model.tell({ kind: 'release', overMs: RELEASE_MS }),
     finish: () => child.stop(),

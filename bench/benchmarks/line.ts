@@ -2,10 +2,15 @@
 import { randomBytes } from 'node:crypto'
 import type { ClaimedJob } from '../../src/job/job.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
+import { openPostgresStore } from '../../src/store/postgres/postgres-store.ts'
 import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import type { NewJob, Store } from '../../src/store/store.ts'
 
 const NODE = 'bench'
+/** As the settings have them. */
+const CONNECTIONS = 10
+const RETENTION_MS = 604_800_000
+const SUSPECTS = { deaths: 2, limit: 1 }
 const ACCOUNTS = 100
 const BATCH = 30
 /** Batches on their way to the store at once. */
@@ -15,21 +20,36 @@ const STEPS = [1000, 500, 250, 125] as const
 
 export class Line {
   readonly #store: Store
-  readonly #content: string
+  readonly #content: () => string
   readonly #makeId = jobIdMaker(Date.now, (bytes) => randomBytes(bytes).toString('hex'))
   #made = 0
 
-  private constructor(store: Store, contentBytes: number) {
+  private constructor(store: Store, content: () => string) {
     this.#store = store
-    this.#content = 'x'.repeat(contentBytes)
+    this.#content = content
   }
 
-  static async open(path: string, contentBytes: number): Promise<Line> {
+  /** @param content what the user of each job says */
+  static async onSqlite(path: string, content: () => string): Promise<Line> {
     const onFatal = (error: Error) => {
       throw error
     }
     const maxQueued = Number.POSITIVE_INFINITY
-    return new Line(await openSqliteStore({ path, maxQueued, nowMs: Date.now, onFatal }), contentBytes)
+    return new Line(await openSqliteStore({ path, maxQueued, nowMs: Date.now, onFatal }), content)
+  }
+
+  static async onPostgres(url: string, content: () => string): Promise<Line> {
+    const store = await openPostgresStore({
+      url,
+      node: NODE,
+      connections: CONNECTIONS,
+      maxQueued: Number.POSITIVE_INFINITY,
+      retentionMs: RETENTION_MS,
+      nowMs: Date.now,
+      signals: { jobsWaiting: () => {}, settled: () => {} },
+      onNote: () => {},
+    })
+    return new Line(store, content)
   }
 
   async fill(jobs: number): Promise<void> {
@@ -46,7 +66,7 @@ export class Line {
     const took: number[] = []
     for (let time = 0; time < times; time++) {
       const startedMs = performance.now()
-      const claimed = await this.#store.claim(NODE, jobs, Date.now())
+      const claimed = await this.#store.claim(NODE, jobs, Date.now(), SUSPECTS)
       took.push(performance.now() - startedMs)
       if (claimed.length !== jobs) throw new Error(`a claim of ${jobs} jobs gave ${claimed.length}`)
       await Promise.all(claimed.map((job) => this.#settle(job)))
@@ -66,7 +86,8 @@ export class Line {
   }
 
   #newJob(account: number): NewJob {
-    const messages = [{ role: 'user', content: this.#content }] as const
+    const content = this.#content()
+    const messages = [{ role: 'user', content }] as const
     const job = {
       id: this.#makeId(),
       account: `account-${account}`,
@@ -78,7 +99,7 @@ export class Line {
       cacheTtlS: 300,
       callback: null,
       createdAtMs: Date.now(),
-      inputTokens: this.#content.length,
+      inputTokens: content.length,
     }
     return { job, handedOff: false, awaited: false, step: STEPS[account % STEPS.length] ?? STEPS[0] }
   }

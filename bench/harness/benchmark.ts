@@ -3,6 +3,10 @@ export interface BenchOptions {
   readonly rounds: number
   /** Measured time of a round; the warm-up before it takes half of that. */
   readonly seconds: number
+  /** The length of a backlog that is drained. */
+  readonly jobs: number
+  /** The length of a long line of waiting jobs. */
+  readonly waiting: number
   /** Also what takes long and much disk, such as ten million stored jobs. */
   readonly large: boolean
 }

@@ -37,6 +37,11 @@ export async function startRig({ cpus, openFiles }: RigOptions): Promise<Rig> {
   }
 }
 
+/** What takes CPU time: a process, or a server of many. */
+export interface Worked {
+  cpuMs(): number
+}
+
 export interface Run {
   readonly result: RunResult
   /** CPU time in microseconds for one answer: of the side's processes, and of generator and model together. */
@@ -50,9 +55,9 @@ export interface Run {
 export async function runLoad(
   rig: Rig,
   order: Extract<Order, { kind: 'run' }>,
-  side: readonly Child[],
+  side: readonly Worked[],
 ): Promise<Run> {
-  const cpu = (processes: readonly Child[]) => processes.reduce((sum, process) => sum + process.cpuMs(), 0)
+  const cpu = (processes: readonly Worked[]) => processes.reduce((sum, process) => sum + process.cpuMs(), 0)
   const reading = () => ({
     side: cpu(side),
     generator: rig.generator.cpuMs(),

@@ -17,6 +17,9 @@ export interface ParleyOptions {
   readonly nodeOptions?: readonly string[]
   readonly openFiles?: number
   readonly env?: Readonly<Record<string, string>>
+  /** The address of a Postgres; the file of its home when absent. */
+  readonly database?: string
+  readonly role?: 'all' | 'api' | 'worker'
 }
 
 /** A folder with a database; it goes when it is told to. */
@@ -49,16 +52,17 @@ export class Parley {
   static async start(options: ParleyOptions, home = new Home()): Promise<Parley> {
     const config = join(home.folder, 'parley.config.json')
     writeFileSync(config, JSON.stringify(configuration(options)))
+    const command = ['serve', '--config', config, ...(options.role ? ['--role', options.role] : [])]
     const startedMs = performance.now()
     const child = new Child({
       name: 'parley',
       command: process.execPath,
-      args: [...RUNTIME_FLAGS, ...(options.nodeOptions ?? []), MAIN, 'serve', '--config', config],
+      args: [...RUNTIME_FLAGS, ...(options.nodeOptions ?? []), MAIN, ...command],
       cwd: home.folder,
       // The peers write no log either.
       env: {
         PORT: '0',
-        DATABASE_URL: `sqlite:${home.database}`,
+        DATABASE_URL: options.database ?? `sqlite:${home.database}`,
         LOG_LEVEL: 'warn',
         npm_lifecycle_event: '',
         ...options.env,

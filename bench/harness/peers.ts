@@ -26,6 +26,14 @@ export function bullmqMissing(): Missing | null {
   return how.length === 0 ? null : { peer: 'BullMQ', how: how.join(' && ') }
 }
 
+export function graphileMissing(): Missing | null {
+  return isInstalled('graphile-worker') ? null : { peer: 'graphile-worker', how: PACKAGES }
+}
+
+export function pgbossMissing(): Missing | null {
+  return isInstalled('pg-boss') ? null : { peer: 'pg-boss', how: PACKAGES }
+}
+
 export function portkeyMissing(): Missing | null {
   return isInstalled('@portkey-ai/gateway') ? null : { peer: 'Portkey', how: PACKAGES }
 }

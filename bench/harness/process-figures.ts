@@ -8,8 +8,28 @@ const MS_PER_TICK = 10
 
 /** All threads, user and system. */
 export function cpuMsOf(pid: number): number {
+  return cpuTicks(pid).itself * MS_PER_TICK
+}
+
+/** Of a server that works in processes of its own: those that live, and those that have ended. */
+export function cpuMsOfFamily(pid: number): number {
+  const [own, children] = [cpuTicks(pid), childrenOf(pid).map(cpuTicks)]
+  return children.reduce((sum, { itself }) => sum + itself, own.itself + own.ended) * MS_PER_TICK
+}
+
+function cpuTicks(pid: number): { itself: number; ended: number } {
   const fields = read(`/proc/${pid}/stat`).split(') ').at(-1)?.split(' ') ?? []
-  return (Number(fields[11] ?? 0) + Number(fields[12] ?? 0)) * MS_PER_TICK
+  const at = (index: number) => Number(fields[index] ?? 0)
+  return { itself: at(11) + at(12), ended: at(13) + at(14) }
+}
+
+function childrenOf(pid: number): number[] {
+  return read(`/proc/${pid}/task/${pid}/children`).trim().split(' ').filter(Boolean).map(Number)
+}
+
+/** What it has had written to disks, as far as the kernel counts it as this process's. */
+export function writtenBytesOf(pid: number): number {
+  return Number(/^write_bytes: (\d+)$/m.exec(read(`/proc/${pid}/io`))?.[1] ?? 0)
 }
 
 export function rssBytesOf(pid: number): number {

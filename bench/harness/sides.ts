@@ -4,6 +4,7 @@ import { chatBody, jobBody } from '../load/bodies.ts'
 import type { RunResult, Target } from '../load/generator.ts'
 import { Child, startScript } from './child.ts'
 import { eachSettledOnce, hold } from './gates.ts'
+import type { Worked } from './load-run.ts'
 import { Parley } from './parley.ts'
 import type { CpuSet } from './process-figures.ts'
 import { freePort, startRedis } from './redis.ts'
@@ -13,7 +14,7 @@ export type SideName = 'parley' | 'bare' | 'portkey' | 'bullmq'
 export interface Side {
   readonly target: Target
   /** Everything whose CPU time is this side's. */
-  readonly processes: readonly Child[]
+  readonly processes: readonly Worked[]
   /** Stops it and checks what must hold afterwards. */
   finish(result: RunResult): Promise<void>
 }

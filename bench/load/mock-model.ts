@@ -15,8 +15,11 @@ interface Settings {
 
 type Order =
   | { readonly kind: 'delay'; readonly ms: number }
-  | { readonly kind: 'hold' }
+  /** With `timed`, notes when each was answered. */
+  | { readonly kind: 'hold'; readonly timed: boolean }
   | { readonly kind: 'held?' }
+  /** How many were answered since it began to hold. */
+  | { readonly kind: 'answered?' }
   /** Answers what is held, evenly over that time; what comes later is answered at once. */
   | { readonly kind: 'release'; readonly overMs: number }
   | { readonly kind: 'answer times?' }
@@ -25,6 +28,7 @@ const settings = settingsFromBench<Settings>()
 let delayMs = settings.delayMs
 let stalled = settings.stalled ?? false
 let timed = false
+let answered = 0
 const held: (() => void)[] = []
 /** When each mark was answered, on the machine's monotonic clock. */
 let answeredAtMs: [mark: string, atMs: number][] = []
@@ -55,6 +59,7 @@ server.headersTimeout = 0
 
 function take(_request: IncomingMessage, response: ServerResponse, mark: Buffer): void {
   const answer = () => {
+    answered += 1
     if (timed) answeredAtMs.push([mark.toString('latin1'), monotonicMs()])
     response.writeHead(200, headers)
     response.end(Buffer.concat([before, mark, after], length))
@@ -90,12 +95,16 @@ onBench<Order>((order) => {
       break
     case 'hold':
       stalled = true
-      timed = true
+      timed = order.timed
+      answered = 0
       answeredAtMs = []
       tellBench({ kind: 'holding' })
       break
     case 'held?':
       tellBench({ kind: 'held', count: held.length })
+      break
+    case 'answered?':
+      tellBench({ kind: 'answered', count: answered })
       break
     case 'release':
       release(order.overMs)

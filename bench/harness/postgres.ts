@@ -1,0 +1,89 @@
+/**
+ * A Postgres of its own for one round, as durable as production's. All that use one are given the same settings: those of
+ * a small server, with checkpoints far enough apart that a round has none by the clock.
+ */
+import pg from 'pg'
+import { type Cluster, startCluster } from '../../test/postgres/cluster.ts'
+import { cpuMsOfFamily } from './process-figures.ts'
+
+export const POSTGRES_SETTINGS = {
+  fsync: 'on',
+  synchronous_commit: 'on',
+  shared_buffers: '512MB',
+  max_wal_size: '8GB',
+  checkpoint_timeout: '30min',
+}
+
+/** What it has done since it was started. */
+export interface PostgresWork {
+  readonly cpuMs: number
+  readonly walBytes: number
+  readonly commits: number
+}
+
+export class Postgres {
+  readonly #cluster: Cluster
+  readonly #clients = new Map<string, pg.Client>()
+
+  private constructor(cluster: Cluster) {
+    this.#cluster = cluster
+  }
+
+  static async start(settings: Readonly<Record<string, string | number>> = {}): Promise<Postgres> {
+    return new Postgres(await startCluster({ settings: { ...POSTGRES_SETTINGS, ...settings } }))
+  }
+
+  url(database = DEFAULT): string {
+    return this.#cluster.url(database)
+  }
+
+  async createDatabase(name: string): Promise<void> {
+    await this.query(`create database ${name}`)
+  }
+
+  /** Always on the same connection of a database. */
+  async query<Row extends pg.QueryResultRow>(text: string, database = DEFAULT): Promise<Row[]> {
+    let client = this.#clients.get(database)
+    if (client === undefined) {
+      client = await this.connect(database)
+      this.#clients.set(database, client)
+    }
+    return (await client.query<Row>(text)).rows
+  }
+
+  async number(text: string, database = DEFAULT): Promise<number> {
+    const [row] = await this.query(text, database)
+    return Number(Object.values(row ?? {})[0])
+  }
+
+  async connect(database = DEFAULT): Promise<pg.Client> {
+    const client = new pg.Client(this.url(database))
+    await client.connect()
+    return client
+  }
+
+  /** As it is some time after a fill: statistics are known, and what was filled in is on the disk. */
+  async settle(database = DEFAULT): Promise<void> {
+    await this.query('vacuum (analyze)', database)
+    await this.query('checkpoint', database)
+  }
+
+  cpuMs(): number {
+    return cpuMsOfFamily(this.#cluster.pid)
+  }
+
+  async work(): Promise<PostgresWork> {
+    const [row] = await this.query<{ wal: string; commits: string }>(
+      `select pg_current_wal_lsn() - '0/0'::pg_lsn as wal,
+        (select sum(xact_commit) from pg_stat_database) as commits`,
+    )
+    return { cpuMs: this.cpuMs(), walBytes: Number(row?.wal), commits: Number(row?.commits) }
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([...this.#clients.values()].map((client) => client.end()))
+    await this.#cluster.stop()
+  }
+}
+
+const DEFAULT = 'postgres'

@@ -1,0 +1,38 @@
+/** What a peer that drains a backlog is told, and how it asks the model: the same for each of them. */
+import { Pool } from 'undici'
+import { chatBody } from '../load/bodies.ts'
+import { markMaker } from '../load/mark.ts'
+import { MARK_PLACE } from '../load/request.ts'
+
+export interface DrainSettings {
+  readonly modelPort: number
+  readonly url: string
+  readonly jobs: number
+  readonly bytes: number
+  /** Jobs in hand at once. */
+  readonly concurrency: number
+}
+
+export type DrainOrder = { readonly kind: 'go' } | { readonly kind: 'ended?' }
+
+const headers = { 'content-type': 'application/json' }
+
+/** Calls the model; resolves with the text of its answer. */
+export function modelCaller(modelPort: number, concurrency: number): (body: string) => Promise<string> {
+  const pool = new Pool(`http://127.0.0.1:${modelPort}`, { connections: concurrency, pipelining: 1 })
+  return async (body) => {
+    const answer = await pool.request({ method: 'POST', path: '/v1/chat/completions', headers, body })
+    const text = await answer.body.text()
+    if (answer.statusCode !== 200) throw new Error(`the model answered ${answer.statusCode}`)
+    return text
+  }
+}
+
+/** Request bodies in groups, each body with a mark of its own. */
+export function* bodies(jobs: number, bytes: number, group: number): Generator<string[]> {
+  const nextMark = markMaker()
+  const form = chatBody(bytes)
+  for (let left = jobs; left > 0; left -= group) {
+    yield Array.from({ length: Math.min(group, left) }, () => form.replace(MARK_PLACE, nextMark))
+  }
+}

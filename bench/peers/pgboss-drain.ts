@@ -1,0 +1,51 @@
+/**
+ * pg-boss draining a backlog: batches are fetched one after the other without a pause, and each batch is completed in one
+ * statement, every job with an output of its own, which is the durable result.
+ *
+ * What it leaves out: fair order between accounts, the answer cache, receipts and usage.
+ */
+import { onBench, settingsFromBench, tellBench } from '../load/parent.ts'
+import { bodies, type DrainOrder, type DrainSettings, modelCaller } from './drain-settings.ts'
+import { startBoss } from './pgboss.ts'
+
+const QUEUE = 'messages'
+const FILL_GROUP = 1000
+/** So that some fetch and complete while others wait for the model. */
+const WORKERS = 4
+
+const { modelPort, url, jobs, bytes, concurrency } = settingsFromBench<DrainSettings>()
+const ask = modelCaller(modelPort, concurrency)
+const boss = await startBoss(url)
+
+async function fill(): Promise<void> {
+  await boss.createQueue(QUEUE, { partition: true })
+  for (const group of bodies(jobs, bytes, FILL_GROUP)) {
+    await boss.insert(
+      QUEUE,
+      group.map((body) => ({ data: { body } })),
+    )
+  }
+}
+
+async function work(): Promise<void> {
+  const options = {
+    batchSize: concurrency / WORKERS,
+    localConcurrency: WORKERS,
+    burstWhenBatchFull: true,
+    pollingIntervalSeconds: 0.5,
+    perJobResults: true,
+  }
+  await boss.work(QUEUE, options, (batch) =>
+    Promise.all(
+      batch.map(async ({ id, data }) => {
+        return { id, status: 'completed', output: { content: await ask(data.body) } }
+      }),
+    ),
+  )
+}
+
+onBench<DrainOrder>((order) => {
+  if (order.kind === 'go') void work()
+})
+await fill()
+tellBench({ kind: 'ready' })

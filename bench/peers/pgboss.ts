@@ -1,0 +1,29 @@
+/** pg-boss as far as it is used here: its package is not the product's. */
+
+export interface BossJob {
+  readonly id: string
+  readonly data: { readonly body: string }
+}
+
+export interface Boss {
+  on(event: 'error', act: (error: Error) => void): void
+  start(): Promise<unknown>
+  createQueue(name: string, options?: object): Promise<void>
+  insert(name: string, jobs: readonly object[]): Promise<unknown>
+  send(name: string, data: object): Promise<string | null>
+  fetch(name: string, options: object): Promise<BossJob[]>
+  complete(name: string, id: string, output: object): Promise<unknown>
+  work(name: string, options: object, work: (jobs: BossJob[]) => Promise<object[]>): Promise<unknown>
+}
+
+const NAME = 'pg-boss'
+/** Connections beside the workers': more gave no more. */
+const CONNECTIONS = 20
+
+export async function startBoss(url: string): Promise<Boss> {
+  const { PgBoss } = (await import(NAME)) as { PgBoss: new (options: object) => Boss }
+  const boss = new PgBoss({ connectionString: url, max: CONNECTIONS })
+  boss.on('error', (error) => process.stderr.write(`${error.stack}\n`))
+  await boss.start()
+  return boss
+}
