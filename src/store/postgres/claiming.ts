@@ -45,6 +45,10 @@ const NO_DEATHS = 2_147_483_647
 /**
  * $1 node, $2 the turn to begin at, $3 limit, $4 deaths that make a suspect, $5 how many suspects. Jobs that were held at a
  * death are few and have an index of their own, so that one that was passed over is not left behind the walk.
+ *
+ * Written so that the planner cannot mistake how few rows there are: each limit is a plain number (a tenth of the table is
+ * what it takes a limit for that it must compute), and ids come as an array. Joined with what it took for a tenth, it read
+ * all of `open_jobs` for each claim. Rows are only locked as `first` asks for them, so none is that is not taken.
  */
 const CLAIM = {
   name: 'claim',
@@ -55,19 +59,21 @@ const CLAIM = {
   ),
   died as (
     select id, turn from open_jobs where turn is not null and deaths > 0 and deaths < $4::integer
-    order by turn, id limit $3::bigint - (select count(*) from suspects) for update skip locked
+    order by turn, id limit $3::bigint for update skip locked
   ),
   others as (
     select id, turn from open_jobs where turn is not null and turn >= $2::bigint and deaths = 0
-    order by turn, id limit $3::bigint - (select count(*) from suspects) - (select count(*) from died)
-    for update skip locked
+    order by turn, id limit $3::bigint for update skip locked
+  ),
+  first as (
+    select * from suspects union all select * from died union all select * from others limit $3::bigint
   ),
   taken as (
-    update open_jobs o set turn = null, node = $1, attempt = o.attempt + 1
-    from (select * from suspects union all select * from died union all select * from others) t where o.id = t.id
-    returning o.id, o.attempt, o.deaths, t.turn
+    update open_jobs set turn = null, node = $1, attempt = attempt + 1
+    where id = any (array (select id from first)) returning id, attempt, deaths
   )
-  select j.*, t.attempt, t.deaths, t.turn from taken t join jobs j on j.id = t.id order by t.turn, t.id`,
+  select j.*, t.attempt, t.deaths, f.turn
+  from taken t join first f on f.id = t.id join jobs j on j.id = t.id order by f.turn, f.id`,
 }
 
 /** The turn of the head of the line, so that what goes back is first. $N the line's turn as the node knows it. */
