@@ -52,7 +52,8 @@ function whatCameOf(row: Row | undefined, again: boolean): SettledJob {
 /**
  * $1 node, then the columns of settlements, ids first. The planner takes a node for something rare, since the most jobs
  * have none, and would look for them by node: past all that this node has ever held and no vacuum could remove yet. It
- * has no index for `is not distinct from`.
+ * has no index for `is not distinct from`; and `is true` has it look claims up in a hash, rather than go through all of them
+ * for each job.
  *
  * What is not freed is looked into: was it this very claim, is it there?
  */
@@ -61,8 +62,9 @@ const SETTLE = {
   text: `
   with s as (select * from ${unnest(SETTLEMENT_TYPES, 2)} as s(${SETTLEMENT_NAMES})),
   freed as (
-    delete from open_jobs o using s
-    where o.id = any ($2::uuid[]) and o.id = s.id and o.node is not distinct from $1 and o.attempt = s.attempt
+    delete from open_jobs o
+    where o.id = any ($2::uuid[]) and o.node is not distinct from $1
+      and ((o.id, o.attempt) in (select id, attempt from s)) is true
     returning o.id, o.account, o.has_callback, o.origin
   ),
   ${OWE_AND_KEEP}
