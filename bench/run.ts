@@ -4,13 +4,15 @@
  */
 import { parseArgs } from 'node:util'
 import { backlog } from './benchmarks/backlog.ts'
+import { backlogPostgres } from './benchmarks/backlog-postgres.ts'
 import { drainBacklog } from './benchmarks/drain.ts'
 import { sync } from './benchmarks/sync.ts'
+import { syncPostgres } from './benchmarks/sync-postgres.ts'
 import { waiters } from './benchmarks/waiters.ts'
 import { machine } from './harness/results.ts'
 import { say } from './harness/say.ts'
 
-const BENCHMARKS = [sync, backlog, waiters, drainBacklog]
+const BENCHMARKS = [sync, backlog, waiters, drainBacklog, syncPostgres, backlogPostgres]
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,

@@ -53,7 +53,6 @@ export const sync: Benchmark = {
   async run(options) {
     const missing = [portkeyMissing(), bullmqMissing()].filter((one) => one !== null)
     for (const { peer, how } of missing) say(`${peer} is left out; to measure it: ${how}`)
-    say('pg-boss is left out: it needs a Postgres, which this benchmark does not start yet.')
     const peers = (['portkey', 'bullmq'] as const).filter((name) => !isMissing(name, missing))
     const measured: Measured[] = []
     for (const condition of CONDITIONS) {

@@ -50,7 +50,7 @@ const NO_DEATHS = 2_147_483_647
  * what it takes a limit for that it must compute), and ids come as an array. Joined with what it took for a tenth, it read
  * all of `open_jobs` for each claim. Rows are only locked as `first` asks for them, so none is that is not taken.
  */
-const CLAIM = {
+export const CLAIM = {
   name: 'claim',
   text: `
   with suspects as (

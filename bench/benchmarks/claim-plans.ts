@@ -1,0 +1,87 @@
+/**
+ * How Postgres carries out a claim: which indexes it reads, how many pages, and whether it reads anything whole. Each plan
+ * is looked at as it is for known values and as it is for any (a prepared statement may come to either), in a transaction
+ * that is rolled back.
+ */
+
+import pg from 'pg'
+import { CLAIM } from '../../src/store/postgres/claiming.ts'
+import { connectionSettings } from '../../src/store/postgres/database.ts'
+import type { Postgres } from '../harness/postgres.ts'
+
+interface PlanNode {
+  readonly 'Node Type': string
+  readonly 'Relation Name'?: string
+  readonly 'Index Name'?: string
+  readonly 'CTE Name'?: string
+  readonly 'Actual Rows'?: number
+  readonly 'Actual Loops'?: number
+  readonly 'Shared Hit Blocks'?: number
+  readonly 'Shared Read Blocks'?: number
+  readonly 'Rows Removed by Filter'?: number
+  readonly Plans?: readonly PlanNode[]
+}
+
+export interface ClaimPlan {
+  readonly jobs: number
+  readonly values: 'known' | 'any'
+  readonly ms: number
+  readonly pages: number
+  /** Scans that were carried out, as `index (rows)`. */
+  readonly scans: readonly string[]
+  /** Tables with rows in them that were read whole. */
+  readonly whole: readonly string[]
+}
+
+const MODES = { known: 'force_custom_plan', any: 'force_generic_plan' } as const
+/** Fewer rows than that are read whole at no cost. */
+const SMALL = 100
+
+export async function claimPlans(postgres: Postgres, database: string, limit: number): Promise<ClaimPlan[]> {
+  // As a node connects, since settings of the connection decide on plans too.
+  const client = new pg.Client(connectionSettings(postgres.url(database)))
+  await client.connect()
+  try {
+    await client.query(`prepare claim (text, bigint, bigint, integer, bigint) as ${CLAIM.text}`)
+    const { rows } = await client.query<{ turn: string }>(
+      'select coalesce(min(turn), 0) as turn from open_jobs where turn is not null',
+    )
+    const plans: ClaimPlan[] = []
+    for (const values of ['known', 'any'] as const) {
+      await client.query(`set plan_cache_mode = ${MODES[values]}`)
+      await client.query('begin')
+      const explained = await client.query<{ 'QUERY PLAN': [{ Plan: PlanNode; 'Execution Time': number }] }>(
+        `explain (analyze, buffers, format json) execute claim('bench', ${rows[0]?.turn}, ${limit}, 2, 1)`,
+      )
+      await client.query('rollback')
+      const [first] = explained.rows[0]?.['QUERY PLAN'] ?? []
+      if (first) plans.push(summed(first.Plan, first['Execution Time'], limit, values))
+    }
+    return plans
+  } finally {
+    await client.end()
+  }
+}
+
+function summed(plan: PlanNode, ms: number, jobs: number, values: ClaimPlan['values']): ClaimPlan {
+  const scans = scansIn(plan).filter((node) => (node['Actual Loops'] ?? 0) > 0)
+  const rowsOf = (node: PlanNode) => (node['Actual Rows'] ?? 0) * (node['Actual Loops'] ?? 0)
+  return {
+    jobs,
+    values,
+    ms,
+    pages: (plan['Shared Hit Blocks'] ?? 0) + (plan['Shared Read Blocks'] ?? 0),
+    scans: scans.map(
+      (node) => `${node['Index Name'] ?? node['Relation Name']} (${Math.round(rowsOf(node))})`,
+    ),
+    whole: scans
+      .filter((node) => node['Node Type'] === 'Seq Scan')
+      .filter((node) => rowsOf(node) + (node['Rows Removed by Filter'] ?? 0) > SMALL)
+      .map((node) => node['Relation Name'] ?? ''),
+  }
+}
+
+function scansIn(plan: PlanNode): PlanNode[] {
+  const isScan = plan['Index Name'] !== undefined || plan['Node Type'] === 'Seq Scan'
+  return [...(isScan ? [plan] : []), ...(plan.Plans ?? []).flatMap(scansIn)]
+}

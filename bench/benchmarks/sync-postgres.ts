@@ -1,0 +1,127 @@
+/** Single creates of 1 KB that wait for their answer: Parley on Postgres against pg-boss behind a shell. */
+import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
+import { type Run, runLoad, startRig } from '../harness/load-run.ts'
+import { pgbossMissing } from '../harness/peers.ts'
+import { writePicture } from '../harness/picture.ts'
+import { type PostgresSideName, startPostgresSide } from '../harness/postgres-sides.ts'
+import { keepResults, pictureOf } from '../harness/results.ts'
+import { interleaved, ratios, type Spread, spreadOf } from '../harness/rounds.ts'
+import { say } from '../harness/say.ts'
+import { figure, spread, table } from '../harness/table.ts'
+
+const BYTES = 1024
+const TITLES = { parley: 'Parley', pgboss: 'pg-boss shell' } as const
+
+interface Condition {
+  readonly delayMs: number
+  readonly connections: number
+  /** Our rate over the peer's. */
+  readonly target: number | null
+}
+
+const CONDITIONS: readonly Condition[] = [
+  { delayMs: 0, connections: 64, target: 10 },
+  { delayMs: 0, connections: 1, target: null },
+  { delayMs: 20, connections: 64, target: null },
+]
+
+type Runs = ReadonlyMap<PostgresSideName, readonly Run[]>
+interface Measured {
+  readonly condition: Condition
+  readonly runs: Runs
+}
+
+export const syncPostgres: Benchmark = {
+  name: 'sync-postgres',
+  about: 'single creates of 1 KB on Postgres, against pg-boss',
+  async run(options) {
+    const missing = pgbossMissing()
+    say(
+      missing
+        ? `pg-boss is left out; to measure it: ${missing.how}`
+        : 'The pg-boss shell leaves out: keys, tiers, checks, the time-out of waiting, callbacks, the answer cache, metrics.',
+    )
+    const sides: PostgresSideName[] = ['parley', ...(missing ? [] : ['pgboss' as const])]
+    const measured: Measured[] = []
+    for (const condition of CONDITIONS) {
+      measured.push({ condition, runs: await measure(condition, sides, options) })
+    }
+    say(report(measured))
+    keep(measured, options)
+  },
+}
+
+async function measure(
+  { delayMs, connections }: Condition,
+  sides: readonly PostgresSideName[],
+  { rounds, seconds }: BenchOptions,
+): Promise<Runs> {
+  const rig = await startRig({})
+  await rig.model.ask({ kind: 'delay', ms: delayMs }, 'delayed')
+  const runs = await interleaved(sides, rounds, async (name) => {
+    const side = await startPostgresSide(name, { modelPort: rig.modelPort, bytes: BYTES })
+    const warmUpMs = seconds * 500
+    const measureMs = seconds * 1000
+    const order = { kind: 'run', target: side.target, connections, warmUpMs, measureMs } as const
+    const run = await runLoad(rig, order, side.processes)
+    await side.finish(run.result)
+    return { ...run, result: { ...run.result, jobIds: [] } }
+  })
+  await rig.stop()
+  return runs
+}
+
+function nameOf({ delayMs, connections }: Condition): string {
+  return `${delayMs} ms, ${connections} connection${connections === 1 ? '' : 's'}`
+}
+
+function ratioOf(runs: Runs): Spread {
+  return ratios(runs.get('parley') ?? [], runs.get('pgboss') ?? [], ({ result }) => result.perSecond)
+}
+
+const FIGURES = {
+  'a second': ({ result }: Run) => result.perSecond,
+  'p50 ms': ({ result }: Run) => result.latencies.p50,
+  'p99 ms': ({ result }: Run) => result.latencies.p99,
+  'CPU µs with Postgres': ({ sideCpuUs }: Run) => sideCpuUs,
+  'gen. %': ({ generatorBusy }: Run) => generatorBusy * 100,
+  'mock %': ({ modelBusy }: Run) => modelBusy * 100,
+} as const
+
+function report(measured: readonly Measured[]): string {
+  const rows = measured.flatMap(({ condition, runs }) =>
+    [...runs].map(([name, side]) => {
+      const figures = Object.values(FIGURES).map((of) => figure(spreadOf(side.map(of)).median))
+      const ratio = name === 'parley' ? '' : spread(ratioOf(runs))
+      return [`${nameOf(condition)}: ${TITLES[name]}`, ...figures, ratio]
+    }),
+  )
+  return table(['side', ...Object.keys(FIGURES), 'our rate ÷'], rows)
+}
+
+function keep(measured: readonly Measured[], { rounds }: BenchOptions): void {
+  const results = measured.map(({ condition, runs }) => {
+    const sides = [...runs].map(([name, side]) => {
+      return [
+        name,
+        Object.fromEntries(Object.entries(FIGURES).map(([label, of]) => [label, spreadOf(side.map(of))])),
+      ]
+    })
+    return {
+      condition: nameOf(condition),
+      sides: Object.fromEntries(sides),
+      parley_over_pgboss: ratioOf(runs),
+    }
+  })
+  keepResults('sync-postgres', rounds, { results })
+  const bars = measured
+    .filter(({ runs }) => runs.has('pgboss'))
+    .map(({ condition, runs }) => {
+      const { median: value, min, max } = ratioOf(runs)
+      const { target } = condition
+      return { label: nameOf(condition), value, min, max, ours: true, ...(target !== null && { target }) }
+    })
+  const note = 'Answers a second, ours divided by theirs: median, range over the rounds, target (dashed).'
+  const panels = bars.length === 0 ? [] : [{ title: '÷ pg-boss shell', unit: '×', bars }]
+  writePicture(pictureOf('sync-postgres'), 'Single creates on Postgres', note, panels)
+}

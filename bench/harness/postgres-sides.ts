@@ -1,0 +1,70 @@
+/** The sides of a comparison on Postgres, each with a Postgres of its own for a round. */
+import { jobBody } from '../load/bodies.ts'
+import { startScript } from './child.ts'
+import { hold } from './gates.ts'
+import { Parley } from './parley.ts'
+import { Postgres } from './postgres.ts'
+import { eachSettledOnceThere } from './postgres-gates.ts'
+import type { Side } from './sides.ts'
+
+export type PostgresSideName = 'parley' | 'pgboss'
+
+export interface PostgresSide extends Side {
+  readonly postgres: Postgres
+}
+
+export interface PostgresSideOptions {
+  readonly modelPort: number
+  readonly bytes: number
+}
+
+export function startPostgresSide(
+  name: PostgresSideName,
+  options: PostgresSideOptions,
+): Promise<PostgresSide> {
+  return name === 'parley' ? startParley(options) : startPgboss(options)
+}
+
+async function startParley({ modelPort, bytes }: PostgresSideOptions): Promise<PostgresSide> {
+  const postgres = await Postgres.start()
+  const parley = await Parley.start({ modelPort, database: postgres.url() })
+  return {
+    target: parley.single(jobBody(bytes)),
+    processes: [parley.child, postgres],
+    postgres,
+    finish: async ({ answers, jobIds }) => {
+      await parley.child.stop()
+      hold(jobIds.length === answers, `${answers} answers held ${jobIds.length} job ids`)
+      await eachSettledOnceThere(postgres, jobIds, answers)
+      parley.home.remove()
+      await postgres.stop()
+    },
+  }
+}
+
+async function startPgboss({ modelPort, bytes }: PostgresSideOptions): Promise<PostgresSide> {
+  const postgres = await Postgres.start()
+  const script = new URL('../peers/pgboss-shell.ts', import.meta.url)
+  const settings = { modelPort, url: postgres.url() }
+  const { child, ready } = await startScript<{ port: number }>(script, { name: 'pg-boss shell', settings })
+  return {
+    target: {
+      port: ready.port,
+      host: '127.0.0.1',
+      path: '/messages',
+      headers: { 'content-type': 'application/json' },
+      body: jobBody(bytes),
+      expect: { status: 200, text: '"status":"completed"', mark: true },
+    },
+    processes: [child, postgres],
+    postgres,
+    finish: async ({ answers }) => {
+      await child.stop()
+      const ended = await postgres.number(
+        `select count(*) from pgboss.job where state = 'completed' and output is not null`,
+      )
+      hold(ended === answers, `${answers} answers were given, and ${ended} jobs are completed`)
+      await postgres.stop()
+    },
+  }
+}

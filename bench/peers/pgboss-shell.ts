@@ -1,0 +1,99 @@
+/**
+ * pg-boss as a single-create service, behind a plain node:http shell: a request sends a job, a worker in the same process
+ * calls the model by undici, and the request is answered when the job is completed, with its output, in the database.
+ *
+ * The worker is woken in the process itself as soon as a job was sent, which is sooner than polling or a notice could: it
+ * fetches all that wait in one statement. Jobs are completed one by one, each as soon as it has its answer, since the only
+ * way to complete many with outputs of their own makes each wait for the slowest of its batch.
+ *
+ * What it leaves out: keys, tiers, checks, the wait's time-out, callbacks, the answer cache, metrics.
+ */
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { onBench, settingsFromBench, tellBench } from '../load/parent.ts'
+import { modelCaller } from './drain-settings.ts'
+import { type BossJob, startBoss } from './pgboss.ts'
+
+interface Settings {
+  readonly modelPort: number
+  readonly url: string
+}
+
+const QUEUE = 'messages'
+const CONCURRENCY = 256
+const headers = { 'content-type': 'application/json' }
+
+const { modelPort, url } = settingsFromBench<Settings>()
+const ask = modelCaller(modelPort, CONCURRENCY)
+const boss = await startBoss(url)
+await boss.createQueue(QUEUE, { partition: true })
+
+interface Waiter {
+  readonly resolve: (answer: string) => void
+  readonly reject: (error: unknown) => void
+}
+const waiters = new Map<string, Waiter>()
+/** Jobs that ended before their sender knew their id. */
+const early = new Map<string, string>()
+let toFetch = 0
+let fetching = false
+
+async function fetchAll(): Promise<void> {
+  if (fetching) return
+  fetching = true
+  while (toFetch > 0) {
+    const jobs = await boss.fetch(QUEUE, { batchSize: Math.min(toFetch, CONCURRENCY) })
+    toFetch -= jobs.length
+    for (const job of jobs) void work(job)
+  }
+  fetching = false
+}
+
+async function work({ id, data }: BossJob): Promise<void> {
+  try {
+    const content = await ask(data.body)
+    await boss.complete(QUEUE, id, { content })
+    const answer = JSON.stringify({ status: 'completed', job_id: id, result: { content } })
+    const waiter = waiters.get(id)
+    if (waiter) waiter.resolve(answer)
+    else early.set(id, answer)
+  } catch (error) {
+    waiters.get(id)?.reject(error)
+  }
+}
+
+async function createAndWait(body: string): Promise<string> {
+  JSON.parse(body)
+  const id = await boss.send(QUEUE, { body })
+  if (id === null) throw new Error('the job was not stored')
+  toFetch += 1
+  fetchAll().catch((error: Error) => process.stderr.write(`${error.stack}\n`))
+  const answer = early.get(id)
+  early.delete(id)
+  if (answer !== undefined) return answer
+  return new Promise<string>((resolve, reject) => waiters.set(id, { resolve, reject })).finally(() =>
+    waiters.delete(id),
+  )
+}
+
+const server = createServer((request, response) => {
+  const pieces: Buffer[] = []
+  request.on('data', (piece: Buffer) => pieces.push(piece))
+  request.on('end', () => {
+    createAndWait(Buffer.concat(pieces).toString())
+      .then((answer) => {
+        response.writeHead(200, { ...headers, 'content-length': Buffer.byteLength(answer) })
+        response.end(answer)
+      })
+      .catch((error: Error) => {
+        response.writeHead(500, headers)
+        response.end(JSON.stringify({ error: error.message }))
+      })
+  })
+})
+server.keepAliveTimeout = 75_000
+
+onBench(() => {})
+server.listen(0, '127.0.0.1', 16_384, () => {
+  tellBench({ kind: 'ready', port: (server.address() as AddressInfo).port })
+})
