@@ -16,8 +16,10 @@ const TRIES = 5
  * Each of our statements finds its few rows by an index. Left to itself the planner reads the whole line and sorts it for
  * a claim when it knows nothing of the table yet, or keeps a plan from when the table was empty. Where there is no index,
  * it still reads the whole; and then it must not take that for so dear a statement that compiling it would be worth while.
+ * With that one plan is right for all values, and making another for each claim would cost as much as the claim itself.
  */
-const PLANNING = '-c enable_seqscan=off -c enable_bitmapscan=off -c jit=off'
+const PLANNING =
+  '-c enable_seqscan=off -c enable_bitmapscan=off -c jit=off -c plan_cache_mode=force_generic_plan'
 
 /** Prepared once on each connection, under its name. */
 export interface Statement {
