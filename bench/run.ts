@@ -6,13 +6,14 @@ import { parseArgs } from 'node:util'
 import { backlog } from './benchmarks/backlog.ts'
 import { backlogPostgres } from './benchmarks/backlog-postgres.ts'
 import { drainBacklog } from './benchmarks/drain.ts'
+import { nodes } from './benchmarks/nodes.ts'
 import { sync } from './benchmarks/sync.ts'
 import { syncPostgres } from './benchmarks/sync-postgres.ts'
 import { waiters } from './benchmarks/waiters.ts'
 import { machine } from './harness/results.ts'
 import { say } from './harness/say.ts'
 
-const BENCHMARKS = [sync, backlog, waiters, drainBacklog, syncPostgres, backlogPostgres]
+const BENCHMARKS = [sync, backlog, waiters, drainBacklog, syncPostgres, backlogPostgres, nodes]
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,

@@ -50,8 +50,8 @@ export const backlogPostgres: Benchmark = {
 async function measure(postgres: Postgres, { rounds, waiting }: BenchOptions): Promise<void> {
   const plans: Record<string, ClaimPlan[]> = {}
   const lookAtPlans = async (when: string) => {
-    const [one, many] = [await claimPlans(postgres, 'long', 1), await claimPlans(postgres, 'long', MANY)]
-    plans[when] = [...one, ...many]
+    const from = async (limit: number, place: 'floor' | 'front') => claimPlans(postgres, 'long', limit, place)
+    plans[when] = [...(await from(1, 'floor')), ...(await from(MANY, 'floor')), ...(await from(1, 'front'))]
     say(reportPlans(when, plans[when]))
   }
   const lines = {
@@ -178,9 +178,9 @@ function report(
 }
 
 function reportPlans(when: string, plans: readonly ClaimPlan[]): string {
-  const lines = plans.map(({ jobs, values, ms, pages, scans, whole }) => {
+  const lines = plans.map(({ jobs, from, values, ms, pages, scans, whole }) => {
     const read = whole.length === 0 ? '' : ` READS WHOLE: ${whole.join(', ')};`
-    return `  claim of ${jobs}, planned for ${values} values: ${ms.toFixed(2)} ms, ${pages} pages;${read} ${scans.join(', ')}`
+    return `  claim of ${jobs} from the ${from}, planned for ${values} values: ${ms.toFixed(2)} ms, ${pages} pages;${read} ${scans.join(', ')}`
   })
   return [`\nPlan of a claim, ${when}:`, ...lines].join('\n')
 }

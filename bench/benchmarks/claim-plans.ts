@@ -24,6 +24,7 @@ interface PlanNode {
 
 export interface ClaimPlan {
   readonly jobs: number
+  readonly from: 'floor' | 'front'
   readonly values: 'known' | 'any'
   readonly ms: number
   readonly pages: number
@@ -37,7 +38,13 @@ const MODES = { known: 'force_custom_plan', any: 'force_generic_plan' } as const
 /** Fewer rows than that are read whole at no cost. */
 const SMALL = 100
 
-export async function claimPlans(postgres: Postgres, database: string, limit: number): Promise<ClaimPlan[]> {
+/** @param from where the walk begins: where the line does, or at the very front, as once a second at most */
+export async function claimPlans(
+  postgres: Postgres,
+  database: string,
+  limit: number,
+  from: 'floor' | 'front',
+): Promise<ClaimPlan[]> {
   // As a node connects, since settings of the connection decide on plans too.
   const client = new pg.Client(connectionSettings(postgres.url(database)))
   await client.connect()
@@ -46,16 +53,17 @@ export async function claimPlans(postgres: Postgres, database: string, limit: nu
     const { rows } = await client.query<{ turn: string }>(
       'select coalesce(min(turn), 0) as turn from open_jobs where turn is not null',
     )
+    const turn = from === 'front' ? 0 : Number(rows[0]?.turn)
     const plans: ClaimPlan[] = []
     for (const values of ['known', 'any'] as const) {
       await client.query(`set plan_cache_mode = ${MODES[values]}`)
       await client.query('begin')
       const explained = await client.query<{ 'QUERY PLAN': [{ Plan: PlanNode; 'Execution Time': number }] }>(
-        `explain (analyze, buffers, format json) execute claim('bench', ${rows[0]?.turn}, ${limit}, 2, 1)`,
+        `explain (analyze, buffers, format json) execute claim('bench', ${turn}, ${limit}, 2, 1)`,
       )
       await client.query('rollback')
       const [first] = explained.rows[0]?.['QUERY PLAN'] ?? []
-      if (first) plans.push(summed(first.Plan, first['Execution Time'], limit, values))
+      if (first) plans.push(summed(first.Plan, first['Execution Time'], limit, from, values))
     }
     return plans
   } finally {
@@ -63,11 +71,18 @@ export async function claimPlans(postgres: Postgres, database: string, limit: nu
   }
 }
 
-function summed(plan: PlanNode, ms: number, jobs: number, values: ClaimPlan['values']): ClaimPlan {
+function summed(
+  plan: PlanNode,
+  ms: number,
+  jobs: number,
+  from: ClaimPlan['from'],
+  values: ClaimPlan['values'],
+): ClaimPlan {
   const scans = scansIn(plan).filter((node) => (node['Actual Loops'] ?? 0) > 0)
   const rowsOf = (node: PlanNode) => (node['Actual Rows'] ?? 0) * (node['Actual Loops'] ?? 0)
   return {
     jobs,
+    from,
     values,
     ms,
     pages: (plan['Shared Hit Blocks'] ?? 0) + (plan['Shared Read Blocks'] ?? 0),

@@ -26,6 +26,10 @@ export type Order =
       readonly connections: number
       readonly warmUpMs: number
       readonly measureMs: number
+      /** Where the connections go, in turns, when not all to the port of the target. */
+      readonly ports?: readonly number[]
+      /** Requests a second over all connections, at a steady pace; as many as can be when absent. */
+      readonly perSecond?: number
       /** Connections that break end their loop and are not failures: the server is killed on purpose. */
       readonly mayBreak?: boolean
     }
@@ -58,6 +62,14 @@ const OPENING_AT_ONCE = 100
 /** Between them when many are to be held. */
 const PAUSE_MS = 25
 
+/** As many to each port, give or take one. */
+async function openOn(ports: readonly number[], target: Target, count: number): Promise<Connection[]> {
+  const shares = ports.map((port, index) => {
+    return { port, share: Math.floor(count / ports.length) + (index < count % ports.length ? 1 : 0) }
+  })
+  return (await Promise.all(shares.map(({ port, share }) => openAll({ ...target, port }, share)))).flat()
+}
+
 async function openAll(target: Target, count: number): Promise<Connection[]> {
   const connections: Connection[] = []
   while (connections.length < count) connections.push(...(await openSome(target, count, connections.length)))
@@ -84,7 +96,9 @@ const nextMark = markMaker()
 
 async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
   const { target, warmUpMs, measureMs } = order
-  const connections = await openAll(target, order.connections)
+  const { ports = [target.port], perSecond } = order
+  const connections = await openOn(ports, target, order.connections)
+  const paceMs = perSecond === undefined ? 0 : (1000 * connections.length) / perSecond
   const latencies: number[] = []
   const jobIds: string[] = []
   const failures: string[] = []
@@ -94,9 +108,17 @@ async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
   const untilMs = measureFromMs + measureMs
   setTimeout(() => tellBench({ kind: 'measuring' }), warmUpMs)
   setTimeout(() => tellBench({ kind: 'measured' }), warmUpMs + measureMs)
-  const loop = (connection: Connection) =>
+  const loop = (connection: Connection, index: number) =>
     new Promise<void>((resolve) => {
       const request = new PreparedRequest(target)
+      // Evenly spread, so that the connections do not all send in the same moment.
+      let dueMs = startMs + (paceMs * index) / connections.length
+      const nextInPace = () => {
+        const waitMs = dueMs - performance.now()
+        dueMs += paceMs
+        if (waitMs > 0) setTimeout(next, waitMs)
+        else next()
+      }
       const next = () => {
         const sentMs = performance.now()
         if (sentMs >= untilMs) return resolve()
@@ -113,7 +135,7 @@ async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
             } else if (failures.push(failure) > 20) {
               return resolve()
             }
-            next()
+            nextInPace()
           },
           (error) => {
             if (!order.mayBreak) failures.push(error.message)
@@ -121,7 +143,7 @@ async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
           },
         )
       }
-      next()
+      nextInPace()
     })
   await Promise.all(connections.map(loop))
   for (const connection of connections) connection.close()
