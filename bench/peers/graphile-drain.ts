@@ -92,8 +92,8 @@ async function work(): Promise<void> {
         maxPoolSize: 20,
         pollInterval: 2000,
         localQueue: { size: 2 * concurrency },
-        completeJobBatchDelay: 0,
-        failJobBatchDelay: 0,
+        completeJobBatchDelay: 50,
+        failJobBatchDelay: 50,
       },
     },
   })

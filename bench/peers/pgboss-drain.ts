@@ -10,8 +10,8 @@ import { startBoss } from './pgboss.ts'
 
 const QUEUE = 'messages'
 const FILL_GROUP = 1000
-/** So that some fetch and complete while others wait for the model. */
-const WORKERS = 4
+/** So that one fetches and completes while the other waits for the model. More of them cost more CPU and were no faster. */
+const WORKERS = 2
 
 const { modelPort, url, jobs, bytes, concurrency } = settingsFromBench<DrainSettings>()
 const ask = modelCaller(modelPort, concurrency)
