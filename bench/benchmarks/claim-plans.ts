@@ -46,7 +46,7 @@ export async function claimPlans(
   from: 'floor' | 'front',
 ): Promise<ClaimPlan[]> {
   // As a node connects, since settings of the connection decide on plans too.
-  const client = new pg.Client(connectionSettings(postgres.url(database)))
+  const client = new pg.Client(connectionSettings(postgres.url(database), null))
   await client.connect()
   try {
     await client.query(`prepare claim (text, bigint, bigint, integer, bigint) as ${CLAIM.text}`)

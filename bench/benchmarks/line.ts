@@ -42,6 +42,8 @@ export class Line {
     const store = await openPostgresStore({
       url,
       node: NODE,
+      prepare: true,
+      statementMs: 60_000,
       connections: CONNECTIONS,
       maxQueued: Number.POSITIVE_INFINITY,
       retentionMs: RETENTION_MS,

@@ -3,7 +3,7 @@ import { leastJobId } from '../../job/job-id.ts'
 import { expiresAtMs } from '../ended.ts'
 import type { Expiry } from '../store.ts'
 import type { Database, Row, Statement } from './database.ts'
-import { keepPartitions } from './partitions.ts'
+import { ALLOW_BITMAPS, keepPartitions } from './partitions.ts'
 
 /** Rows that one step looks at, of each kind. */
 const STEP = 400
@@ -23,7 +23,10 @@ export class PostgresExpiry {
   /** Takes one step; returns whether another would find work now. */
   async step(expiry: Expiry): Promise<boolean> {
     await this.#keepPartitions(expiry)
-    const answers = await this.#database.query(DELETE_ANSWERS, [expiry.nowMs, STEP])
+    const answers = await this.#database.transaction(async ({ query }) => {
+      await query(ALLOW_BITMAPS)
+      return query(DELETE_ANSWERS, [expiry.nowMs, STEP])
+    })
     const keys = await this.#database.query(DELETE_KEYS, [expiry.nowMs, STEP])
     const jobs = await this.#walkJobs(expiry)
     return answers.length >= STEP || keys.length >= STEP || jobs >= STEP
