@@ -22,7 +22,7 @@ test(`${RESTARTS} immediate restarts of Postgres under load lose nothing`, {
   const models = await startModelServer({ keep: false })
   t.after(() => models.close())
   const cluster = await startCluster()
-  const fleet = await startFleet(t, { nodes: 2, upstream: models.baseUrl, databaseUrl: cluster.url() })
+  const fleet = await startFleet(t, { nodes: 3, upstream: models.baseUrl, databaseUrl: cluster.url() })
   t.after(() => cluster.stop())
   const load = new Load(fleet, 8)
   let longestMs = 0

@@ -3,7 +3,6 @@ import type { TierName } from '../../config/settings.ts'
 import type { ClaimedJob, Job } from '../../job/job.ts'
 import type { KeyRecord, NewKey, NewKeyResult, Secrets } from '../account-store.ts'
 import type { CallbackNext, DueCallback } from '../callback-store.ts'
-import { GroupCommit } from '../group-commit.ts'
 import type { Claim, Renewal, Signals } from '../node-store.ts'
 import type {
   Acceptance,
@@ -17,29 +16,19 @@ import type {
   Store,
   Suspects,
 } from '../store.ts'
-import { Accepting, type NewEndedJob } from './accepting.ts'
 import { PostgresAccounts } from './accounts.ts'
 import { recordCallback, takeCallbacks } from './callbacks.ts'
 import { Claiming } from './claiming.ts'
-import { weightOfJob } from './columns.ts'
 import { Database, type Statement } from './database.ts'
-import { eachAlone, untilKnown } from './doubt.ts'
-import { OutcomeUnknown } from './errors.ts'
 import { PostgresExpiry } from './expiry.ts'
 import { checkFitness } from './fitness.ts'
 import { Line } from './line.ts'
 import { leave, renew, shareTurn } from './nodes.ts'
 import { Notices } from './notices.ts'
 import { keepPartitions } from './partitions.ts'
-import { type ReadJob, type Recall, readDepth, readEnded, readJobs, recallAll } from './reading.ts'
+import { Reading, readDepth, readEnded } from './reading.ts'
 import { migratePostgres } from './schema.ts'
-import { type SettledJob, settleAll } from './settling.ts'
-
-const MAX_GROUP = 512
-/** Characters in one statement: what more would gain is lost in its memory. */
-const MAX_WEIGHT = 4 * 1024 * 1024
-/** Statements of a kind under way at once: the next gathers while one waits for the disk, and one while it is sent. */
-const IN_FLIGHT = 2
+import { Writing } from './writing.ts'
 
 export interface PostgresStoreOptions {
   readonly url: string
@@ -79,17 +68,11 @@ class PostgresStore implements Store {
   readonly #options: PostgresStoreOptions
   readonly #line = new Line()
   readonly #accounts: PostgresAccounts
-  readonly #accepting: Accepting
   readonly #claiming: Claiming
   readonly #expiry: PostgresExpiry
   readonly #notices: Notices
-  readonly #acceptances: GroupCommit<Acceptance>
-  readonly #ended: GroupCommit<NewEndedJob>
-  readonly #settlements: GroupCommit<Settlement>
-  readonly #reads: GroupCommit<ReadJob>
-  readonly #recalls: GroupCommit<Recall>
-  /** Jobs of settlements that may have been carried out though their answer was lost. */
-  readonly #doubtful = new Set<string>()
+  readonly #writing: Writing
+  readonly #reading: Reading
   #closed: Promise<void> | null = null
 
   constructor(database: Database, options: PostgresStoreOptions) {
@@ -97,7 +80,6 @@ class PostgresStore implements Store {
     this.#database = database
     this.#options = options
     this.#accounts = new PostgresAccounts(database)
-    this.#accepting = new Accepting(database, this.#line)
     this.#claiming = new Claiming(database, this.#line)
     this.#expiry = new PostgresExpiry(database)
     this.#notices = new Notices({
@@ -110,34 +92,14 @@ class PostgresStore implements Store {
       onLook: () => this.#shareTurn(),
       onChange: onNote,
     })
-    const writes = { inFlight: IN_FLIGHT, maxGroup: MAX_GROUP, maxQueued, ...(onCommit && { onCommit }) }
-    const reads = { inFlight: IN_FLIGHT, maxGroup: MAX_GROUP, maxQueued: Number.POSITIVE_INFINITY }
-    this.#acceptances = new GroupCommit({
-      ...writes,
-      weight: { of: weightOfAcceptance, max: MAX_WEIGHT },
-      commit: (group) => this.#acceptAll(group),
+    this.#writing = new Writing({
+      database,
+      line: this.#line,
+      maxQueued,
+      ...(onCommit && { onCommit }),
+      onJoined: () => this.#notices.jobJoined(this.#line.turn),
     })
-    this.#ended = new GroupCommit({
-      ...writes,
-      weight: {
-        of: ({ job, settlement }) => weightOfJob(job) + weightOfSettlement(settlement),
-        max: MAX_WEIGHT,
-      },
-      commit: (group) => eachAlone(group, (some) => this.#acceptAllEnded(some)),
-    })
-    this.#settlements = new GroupCommit({
-      ...writes,
-      weight: { of: weightOfSettlement, max: MAX_WEIGHT },
-      commit: (group) => eachAlone(group, (some) => this.#settleAll(some)),
-    })
-    this.#reads = new GroupCommit({
-      ...reads,
-      commit: (group) => eachAlone(group, (some) => readJobs(this.#database, some)),
-    })
-    this.#recalls = new GroupCommit({
-      ...reads,
-      commit: (group) => eachAlone(group, (some) => recallAll(this.#database, some)),
-    })
+    this.#reading = new Reading(database)
   }
 
   async begin(): Promise<void> {
@@ -145,11 +107,11 @@ class PostgresStore implements Store {
   }
 
   accept(acceptance: Acceptance): Promise<Accepted> {
-    return this.#acceptances.submit(acceptance, true)
+    return this.#writing.accept(acceptance)
   }
 
   acceptEnded(job: Job, settlement: Settlement): Promise<void> {
-    return this.#ended.submit({ job, settlement }, true)
+    return this.#writing.acceptEnded(job, settlement)
   }
 
   claim(node: string, limit: number, _nowMs: number, suspects?: Suspects): Promise<ClaimedJob[]> {
@@ -157,7 +119,7 @@ class PostgresStore implements Store {
   }
 
   async settle(settlement: Settlement): Promise<Settled> {
-    const { settled, origin } = await this.#settlements.submit<SettledJob>(settlement)
+    const { settled, origin } = await this.#writing.settle(settlement)
     if (settled === 'settled' && origin !== null && origin !== settlement.node) {
       this.#notices.settledFor(origin, settlement.jobId)
     }
@@ -176,11 +138,11 @@ class PostgresStore implements Store {
   }
 
   recall(fingerprint: string, nowMs: number): Promise<string | null> {
-    return this.#recalls.submit({ fingerprint, nowMs })
+    return this.#reading.recall(fingerprint, nowMs)
   }
 
   read(account: string, jobId: string, expiry: Expiry): Promise<JobRecord | null> {
-    return this.#reads.submit({ account, jobId, expiry })
+    return this.#reading.read({ account, jobId, expiry })
   }
 
   readEnded(jobIds: readonly string[]): Promise<EndedJob[]> {
@@ -253,66 +215,9 @@ class PostgresStore implements Store {
   }
 
   async #close(): Promise<void> {
-    const groups = [this.#acceptances, this.#ended, this.#settlements, this.#reads, this.#recalls]
-    await Promise.all(groups.map((group) => group.drained()))
+    await Promise.all([this.#writing.drained(), this.#reading.drained()])
     await this.#notices.close()
     await this.#database.close()
-  }
-
-  /** Those with an idempotency key go one by one, each in a transaction of its own. */
-  async #acceptAll(group: readonly Acceptance[]) {
-    const plain = group.filter(({ idempotency }) => idempotency === null)
-    const together = eachAlone(plain, (some) => this.#acceptPlain(some))
-    const keyed = group.filter(({ idempotency }) => idempotency !== null)
-    const alone = Promise.all(keyed.map((one) => eachAlone([one], (some) => this.#acceptKeyed(some))))
-    const results = new Map([...zip(plain, await together), ...zip(keyed, (await alone).flat())])
-    return group.map(
-      (acceptance) => results.get(acceptance) ?? { error: new Error('an acceptance was lost') },
-    )
-  }
-
-  async #acceptPlain(acceptances: readonly Acceptance[]): Promise<Accepted[]> {
-    await untilKnown(
-      () => this.#accepting.accept(acceptances, 'first'),
-      () => this.#accepting.accept(acceptances, 'again'),
-    )
-    this.#tellOfWaiting(acceptances)
-    return acceptances.map(() => ({ kind: 'accepted' }))
-  }
-
-  async #acceptKeyed(acceptances: readonly Acceptance[]): Promise<Accepted[]> {
-    const [acceptance] = acceptances
-    const idempotency = acceptance?.idempotency
-    if (!acceptance || !idempotency) throw new Error('an acceptance lost its key')
-    const accept = () => this.#accepting.acceptOnce(acceptance, idempotency)
-    const accepted = await untilKnown(accept, accept)
-    if (accepted.kind === 'accepted') this.#tellOfWaiting(acceptances)
-    return [accepted]
-  }
-
-  #tellOfWaiting(acceptances: readonly Acceptance[]): void {
-    const some = acceptances.some(({ jobs }) => jobs.some(({ handedOff }) => !handedOff))
-    if (some) this.#notices.jobJoined(this.#line.turn)
-  }
-
-  async #acceptAllEnded(ended: readonly NewEndedJob[]): Promise<undefined[]> {
-    await untilKnown(
-      () => this.#accepting.acceptEnded(ended, 'first'),
-      () => this.#accepting.acceptEnded(ended, 'again'),
-    )
-    return ended.map(() => undefined)
-  }
-
-  /** Rejects rather than repeats: whoever settles tries again until it is known, however long that takes. */
-  async #settleAll(settlements: readonly Settlement[]): Promise<SettledJob[]> {
-    try {
-      const settled = await settleAll(this.#database, settlements, this.#doubtful)
-      for (const { jobId } of settlements) this.#doubtful.delete(jobId)
-      return settled
-    } catch (error) {
-      if (error instanceof OutcomeUnknown) for (const { jobId } of settlements) this.#doubtful.add(jobId)
-      throw error
-    }
   }
 
   #shareTurn(): void {
@@ -322,22 +227,6 @@ class PostgresStore implements Store {
       () => {},
     )
   }
-}
-
-function weightOfAcceptance({ jobs }: Acceptance): number {
-  return jobs.reduce((total, { job }) => total + weightOfJob(job), 0)
-}
-
-function weightOfSettlement({ outcome, receiptJson }: Settlement): number {
-  const content = outcome.status === 'completed' ? outcome.contentJson : (outcome.error.raw_text ?? '')
-  return 300 + content.length + receiptJson.length
-}
-
-function zip<A, B>(keys: readonly A[], values: readonly B[]): [A, B][] {
-  return keys.flatMap((key, index) => {
-    const value = values[index]
-    return value === undefined ? [] : [[key, value] as [A, B]]
-  })
 }
 
 const PROBE: Statement = { repeatable: true, name: 'probe', text: 'update probe set at_ms = $1' }

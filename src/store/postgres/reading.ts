@@ -1,16 +1,49 @@
 /** Reads: jobs as their accounts may see them, answers kept for identical jobs, the length of the line. Many in one statement. */
 import { isJobId } from '../../job/job-id.ts'
 import { cacheHitOf, expiresAtMs } from '../ended.ts'
+import { GroupCommit } from '../group-commit.ts'
 import type { Depth, EndedJob, Expiry, JobRecord } from '../store.ts'
 import type { Database, Row, Statement } from './database.ts'
+import { eachAlone } from './doubt.ts'
+import { IN_FLIGHT, MAX_GROUP } from './writing.ts'
 
-export interface ReadJob {
+/** Gathers reads into statements of many rows. */
+export class Reading {
+  readonly #reads: GroupCommit<ReadJob>
+  readonly #recalls: GroupCommit<Recall>
+
+  constructor(database: Database) {
+    const common = { inFlight: IN_FLIGHT, maxGroup: MAX_GROUP, maxQueued: Number.POSITIVE_INFINITY }
+    this.#reads = new GroupCommit({
+      ...common,
+      commit: (group) => eachAlone(group, (some) => readJobs(database, some)),
+    })
+    this.#recalls = new GroupCommit({
+      ...common,
+      commit: (group) => eachAlone(group, (some) => recallAll(database, some)),
+    })
+  }
+
+  read(job: ReadJob): Promise<JobRecord | null> {
+    return this.#reads.submit(job)
+  }
+
+  recall(fingerprint: string, nowMs: number): Promise<string | null> {
+    return this.#recalls.submit({ fingerprint, nowMs })
+  }
+
+  async drained(): Promise<void> {
+    await Promise.all([this.#reads.drained(), this.#recalls.drained()])
+  }
+}
+
+interface ReadJob {
   readonly account: string
   readonly jobId: string
   readonly expiry: Expiry
 }
 
-export async function readJobs(database: Database, reads: readonly ReadJob[]): Promise<(JobRecord | null)[]> {
+async function readJobs(database: Database, reads: readonly ReadJob[]): Promise<(JobRecord | null)[]> {
   // A text that is no id would fail the whole statement.
   const ids = reads.map(({ jobId }) => (isJobId(jobId) ? jobId : null))
   const rows = await database.query(READ, [ids, reads.map(({ account }) => account)])
@@ -41,12 +74,12 @@ export async function readEnded(database: Database, jobIds: readonly string[]): 
   return rows.map((row) => ({ ...recordOf(row), cacheHit: cacheHitOf(String(row.usage)) }))
 }
 
-export interface Recall {
+interface Recall {
   readonly fingerprint: string
   readonly nowMs: number
 }
 
-export async function recallAll(database: Database, recalls: readonly Recall[]): Promise<(string | null)[]> {
+async function recallAll(database: Database, recalls: readonly Recall[]): Promise<(string | null)[]> {
   const fingerprints = recalls.map(({ fingerprint }) => fingerprint)
   const rows = await database.query(RECALL, [fingerprints, recalls.map(({ nowMs }) => Math.floor(nowMs))])
   const byPlace = new Map(rows.map(({ place, content }) => [Number(place), String(content)]))
