@@ -59,12 +59,15 @@ export class Notices {
 
   /** A job of this turn waits. */
   jobJoined(turn: number): void {
+    if (this.#client === null) return
     this.#turn = Math.min(this.#turn ?? turn, turn)
     this.#sendSoon()
   }
 
   /** A job was settled here whose caller waits at that node. */
   settledFor(origin: string, jobId: string): void {
+    // What cannot be told now is not kept either: the look every second finds it.
+    if (this.#client === null) return
     const ids = this.#settled.get(origin)
     if (ids) ids.push(jobId)
     else this.#settled.set(origin, [jobId])
@@ -156,7 +159,7 @@ export class Notices {
   }
 
   #sendSoon(): void {
-    if (this.#sending || this.#client === null) return
+    if (this.#sending) return
     this.#sending = true
     setImmediate(() => void this.#send())
   }
