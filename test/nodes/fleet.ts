@@ -32,6 +32,8 @@ export interface FleetOptions {
 
 /** Leases of these tests, and of those with PARLEY_LONG=1, which is the default of a real node. */
 export const LEASE_S = process.env.PARLEY_LONG ? 30 : 3
+/** By when jobs of a dead node have ended elsewhere: the promise, and with short leases what a busy machine needs. */
+export const TAKEN_OVER_S = process.env.PARLEY_LONG ? 45 : 20
 
 export async function startFleet(t: TestContext, options: FleetOptions): Promise<Fleet> {
   const databaseUrl = options.databaseUrl ?? (await freshRealDatabase(t))
