@@ -97,7 +97,7 @@ test('a node that was stopped past its lease writes nothing of what it held, and
   assert.deepEqual(ofBefore, before)
 })
 
-test('a rolling restart under load loses nothing and fails no request', { timeout }, async (t) => {
+test('a rolling restart under load loses nothing and refuses nothing', { timeout }, async (t) => {
   const { fleet } = await start(t)
   const load = new Load(fleet, 12)
   for (const node of [...fleet.nodes]) {

@@ -23,7 +23,7 @@ export interface NoticesOptions {
   readonly database: Database
   readonly node: string
   readonly signals: Signals
-  /** Told a turn that joined the line at another node; null where it is not known. */
+  /** Told a turn that joined the line at another node, or a lesser one. */
   readonly onJoined: (turn: number) => void
   /** Every second, whether notices arrive or not. */
   readonly onLook: () => void
@@ -86,7 +86,12 @@ export class Notices {
   async #connect(): Promise<void> {
     if (this.#closed) return
     const client = new pg.Client(connectionSettings(this.#options.url, this.#options.statementMs))
-    const onEnd = () => this.#reconnect(client)
+    let ended = false
+    // A connection that fails may say so more than once, and must be followed by one other only.
+    const onEnd = () => {
+      if (!ended) this.#reconnect(client)
+      ended = true
+    }
     client.on('error', onEnd)
     client.on('end', onEnd)
     client.on('notification', ({ channel, payload = '' }) => this.#heard(channel, payload))
@@ -104,7 +109,7 @@ export class Notices {
       this.#options.signals.jobsWaiting()
     } catch (error) {
       this.#sayWhetherTheyArrive(false, (error as Error).message)
-      this.#reconnect(client)
+      onEnd()
     }
     if (this.#closed) await this.#client?.end()
   }

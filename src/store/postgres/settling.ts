@@ -28,7 +28,7 @@ export const OWE_AND_KEEP = `
   )`
 
 /**
- * Settles all, in order.
+ * Settles all; answers in their order.
  * @param again jobs whose settlement by this node may have been carried out before: finding it so counts as settled
  */
 export async function settleAll(
