@@ -15,6 +15,8 @@ export interface CuttingProxy {
   /** Lets nothing through any more, not even the beginning of a connection, until `open`. */
   shut(): void
   open(): void
+  /** Connections turned away while it was shut. */
+  turnedAway(): number
   close(): Promise<void>
 }
 
@@ -25,8 +27,10 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
   let cutting: string | null = null
   let shut = false
   let cuts = 0
+  let turnedAway = 0
   const server = createServer((near) => {
     if (shut) {
+      turnedAway += 1
       near.destroy()
       return
     }
@@ -60,6 +64,7 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
   return {
     url: url.href,
     cuts: () => cuts,
+    turnedAway: () => turnedAway,
     cutAtNextAnswer: (statement = '') => {
       cutting = statement
     },

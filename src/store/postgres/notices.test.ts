@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
+import { startCuttingProxy } from '../../../test/nodes/cutting-proxy.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import { acceptance, newJob, now, settlement } from '../contract/fixtures.ts'
 import { openNode } from './nodes-for-tests.ts'
@@ -63,4 +64,27 @@ test('with notices lost, the line is looked at every second; they come back by t
     await other.store.settle(settlement({ jobId: id, attempt }, { node: other.name }))
   }
   assert.equal((await one.settled(1)).length, 1)
+})
+
+test('however often a node tried to come back, it listens on one connection', async (t) => {
+  const direct = await freshDatabase(t)
+  const proxy = await startCuttingProxy(direct)
+  const { store, name, jobsWaiting } = await openNode(proxy.url)
+  t.after(async () => {
+    await store.close()
+    await proxy.close()
+  })
+  proxy.shut()
+  // Each look asks the pool, and each try of the listener is one more: three seconds' worth of both.
+  await jobsWaiting(3)
+  assert.ok(proxy.turnedAway() > 3)
+  proxy.open()
+  await jobsWaiting(3)
+  const client = new pg.Client(direct)
+  await client.connect()
+  const { rows } = await client.query('select 1 from pg_stat_activity where query = $1', [
+    `listen "parley_node_${name}"`,
+  ])
+  await client.end()
+  assert.equal(rows.length, 1)
 })
