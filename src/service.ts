@@ -96,7 +96,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const waiters = new Waiters(clock, settings.sync.max_waiters)
   const tiers = tiersOf(settings)
   const tokens = new TokenCounter()
-  const courier = createCourier({ settings, store, clock, log, metrics })
+  const courier = createCourier({ settings, store, node, clock, log, metrics })
   const worker = createWorker({ store, router, node, clock, settings, tiers, waiters, courier, log, metrics })
   const heartbeat = createHeartbeat({ store, node, clock, settings, worker, waiters, log })
   const elsewhere = createElsewhere({ store, node, clock, settings, worker, waiters, log })
@@ -112,6 +112,8 @@ async function connect(parts: OpenedParts): Promise<Service> {
   )
   metrics.watch({
     depth: () => store.depth(),
+    callbackDepth: () => store.callbackDepth(),
+    callbacksUnderWay: () => courier.underWay,
     running: () => worker.running,
     waiters: () => waiters.count,
     upstreams: () => models.state(),
@@ -137,11 +139,12 @@ async function connect(parts: OpenedParts): Promise<Service> {
     waiters.stop()
     const closed = app.close()
     await worker.drain(settings.jobs.drain_seconds * 1000)
-    await heartbeat.stop()
     // Closing ends the time-outs of requests too, so a client that never ends its own would keep the server for ever.
     const cancel = clock.after(LAST_ANSWERS_MS, () => app.server.closeAllConnections())
     await Promise.all([closed, courier.stop()])
     cancel()
+    // The last, because what a node without a lease has in hand is anybody's.
+    await heartbeat.stop()
     await Promise.all([router.close(), tokens.close()])
     await store.close()
   }

@@ -3,14 +3,14 @@ import type { TierName } from '../config/settings.ts'
 import { makeSecret } from '../net/signature.ts'
 import { CommandError } from './command-error.ts'
 import { say } from './say.ts'
-import { withAccounts } from './with-accounts.ts'
+import { withOperatorStore } from './with-operator-store.ts'
 
 /** Prints the secret and nothing else, so that a script can take it. */
 export async function rotateOrPrintSecret(
   name: string,
   { rotate, config }: { rotate?: true; config?: string },
 ): Promise<void> {
-  const secret = await withAccounts(config, async (accounts) => {
+  const secret = await withOperatorStore(config, async (accounts) => {
     if (rotate) await accounts.rotateSecret(name, makeSecret(), Date.now())
     return (await accounts.secrets(name))?.current
   })
@@ -19,7 +19,7 @@ export async function rotateOrPrintSecret(
 }
 
 export async function setTier(name: string, tier: TierName, { config }: { config?: string }): Promise<void> {
-  const known = await withAccounts(config, (accounts) => accounts.setTier(name, tier))
+  const known = await withOperatorStore(config, (accounts) => accounts.setTier(name, tier))
   if (!known) throw noSuchAccount(name)
   say(`Account ${name} has tier ${tier}. A running server knows within seconds.`)
 }

@@ -4,7 +4,7 @@ import type { TierName } from '../config/settings.ts'
 import type { KeyRecord } from '../store/account-store.ts'
 import { CommandError } from './command-error.ts'
 import { say } from './say.ts'
-import { withAccounts } from './with-accounts.ts'
+import { withOperatorStore } from './with-operator-store.ts'
 
 export interface CreateKeyOptions {
   readonly account: string
@@ -21,7 +21,7 @@ export async function createKey({ account, tier, expires, config }: CreateKeyOpt
     )
   }
   const request = { account, tier, expiresDays: expires ?? null, nowMs: Date.now() }
-  const issued = await withAccounts(config, (accounts) => issueKey(accounts, request))
+  const issued = await withOperatorStore(config, (accounts) => issueKey(accounts, request))
   if (issued.kind === 'other tier') {
     throw new CommandError(
       `Account ${account} has tier ${issued.tier}. Use that tier, or move the account first: parley accounts tier ${account} ${tier}`,
@@ -31,7 +31,7 @@ export async function createKey({ account, tier, expires, config }: CreateKeyOpt
 }
 
 export async function listKeys({ json, config }: { json?: true; config?: string }): Promise<void> {
-  const keys = await withAccounts(config, (accounts) => accounts.listKeys())
+  const keys = await withOperatorStore(config, (accounts) => accounts.listKeys())
   if (json) return say(JSON.stringify(keys.map(asJson), null, 2))
   if (keys.length === 0)
     return say('There are no keys. Make one: parley keys create --account NAME --tier TIER')
@@ -46,7 +46,7 @@ export async function listKeys({ json, config }: { json?: true; config?: string 
 }
 
 export async function revokeKey(keyId: string, { config }: { config?: string }): Promise<void> {
-  const result = await withAccounts(config, (accounts) => accounts.revokeKey(keyId, Date.now()))
+  const result = await withOperatorStore(config, (accounts) => accounts.revokeKey(keyId, Date.now()))
   if (result === 'unknown') {
     throw new CommandError(
       `There is no key ${keyId}. \`parley keys list\` shows the ids; the key itself is none.`,

@@ -9,6 +9,8 @@ const strict = { additionalProperties: false } as const
 /** A host name or address, in a log and in a URL. */
 const host = Type.String({ minLength: 1, description: 'Address to listen on.' })
 
+const places = (description: string) => Type.Integer({ minimum: 1, description })
+
 const target = Type.Object(
   {
     upstream: Type.String({ minLength: 1, description: 'Name of an entry of `upstreams`.' }),
@@ -186,6 +188,11 @@ export const settingsSchema = Type.Object(
             'The pause before each attempt, with 20% jitter either way; its length is the number of attempts.',
         }),
         timeout_seconds: Type.Number({ exclusiveMinimum: 0, description: 'Deadline of one attempt.' }),
+        concurrency: places('First attempts under way at once on a node.'),
+        retry_concurrency: places('Later attempts under way at once on a node.'),
+        concurrency_per_origin: places(
+          'Attempts under way at once from a node to one receiver (scheme, host and port).',
+        ),
         allow_networks: Type.Array(Type.String(), {
           description: 'Private ranges (CIDR) that callbacks may go to nevertheless.',
         }),
@@ -288,6 +295,9 @@ export const DEFAULTS: Settings = {
   callbacks: {
     retry_seconds: [0, 5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400],
     timeout_seconds: 15,
+    concurrency: 512,
+    retry_concurrency: 128,
+    concurrency_per_origin: 32,
     allow_networks: [],
     https_only: false,
   },

@@ -12,6 +12,9 @@ const PAUSES_S = [0, 5, 300]
 function due(over: Partial<DueCallback> = {}): DueCallback {
   return {
     attempt: 1,
+    tries: 1,
+    account: 'acme',
+    owedSinceMs: 5500,
     callback: {
       url: 'https://example.com/',
       headers: { 'x-a': 'b' },
@@ -72,13 +75,13 @@ test('what an answer means for the next attempt', () => {
   assert.equal(after(answered(204)), 'delivered')
   assert.equal(after(answered(301)), 5000)
   assert.equal(after(answered(404)), 5000)
-  assert.equal(after(answered(410)), 'given up')
+  assert.equal(after(answered(410)), 'failed')
   assert.equal(after(answered(500, 60_000)), 5000)
   assert.equal(after(answered(503, 60_000)), 60_000)
   assert.equal(after(answered(429, 1000)), 5000)
   assert.equal(after(failed), 5000)
   assert.equal(after(failed, 2), 300_000)
-  assert.equal(after(failed, 3), 'given up')
+  assert.equal(after(failed, 3), 'failed')
   assert.equal(after(failed, 1, 0), 4000)
   assert.equal(after(failed, 1, 0.999999), 6000)
 })

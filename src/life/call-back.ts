@@ -3,14 +3,16 @@ import { jobViewJson } from '../job/view.ts'
 import type { PostRequest, PostResult } from '../net/post.ts'
 import { sign } from '../net/signature.ts'
 import type { Secrets } from '../store/account-store.ts'
-import type { CallbackNext, DueCallback } from '../store/callback-store.ts'
+import type { CallbackAttempt, CallbackNext, DueCallback } from '../store/callback-store.ts'
 
 /** How long the secret before a rotation signs beside the new one. */
 const ROTATION_MS = 86_400_000
 /** Each pause is up to this part shorter or longer, so that what failed together does not come back together. */
 const JITTER = 0.2
+const REQUEST_TIMEOUT = 408
+const TOO_MANY_REQUESTS = 429
 /** These say that the receiver will be back: its Retry-After counts. */
-const BUSY = [429, 502, 503, 504]
+const BUSY = [TOO_MANY_REQUESTS, 502, 503, 504]
 const GONE = 410
 
 /** The signed POST of SPEC §6. The payload goes out as the text that it was stored as. */
@@ -35,24 +37,52 @@ function secretsInForce({ current, previous }: Secrets, nowMs: number): string[]
 }
 
 /**
- * @param attempt 1 for the first
+ * @param tries attempts in the schedule, the one that came to this result included
  * @param pausesS the pause before each attempt; their number is the number of attempts
  * @param random from 0 up to but not including 1
  */
 export function nextAttempt(
   result: PostResult,
-  attempt: number,
+  tries: number,
   pausesS: readonly number[],
   random: number,
   nowMs: number,
 ): CallbackNext {
   if (result.kind === 'answered') {
     if (result.status >= 200 && result.status < 300) return { kind: 'delivered' }
-    if (result.status === GONE) return { kind: 'given up' }
+    if (result.status === GONE) return { kind: 'failed' }
   }
-  const pauseS = pausesS[attempt]
-  if (pauseS === undefined) return { kind: 'given up' }
+  const pauseS = pausesS[tries]
+  if (pauseS === undefined) return { kind: 'failed' }
   const pauseMs = pauseS * 1000 * (1 + JITTER * (2 * random - 1))
   const askedMs = result.kind === 'answered' && BUSY.includes(result.status) ? (result.retryAfterMs ?? 0) : 0
-  return { kind: 'due', atMs: Math.ceil(nowMs + Math.max(pauseMs, askedMs)) }
+  return { kind: 'due', atMs: Math.ceil(nowMs + Math.max(pauseMs, askedMs)), counts: true }
+}
+
+/** From the end of its job: by when every attempt of the schedule has been made, had each been made when it was due. */
+export function scheduleMs(pausesS: readonly number[]): number {
+  return pausesS.reduce((total, pauseS) => total + pauseS, 0) * 1000 * (1 + JITTER)
+}
+
+/**
+ * What a result says of the receiver: whether it keeps up with what it is sent. One that refuses a callback by a 404 does;
+ * one that was not asked says nothing.
+ */
+export function keepsUp(result: PostResult): boolean | null {
+  if (result.kind === 'refused') return null
+  if (result.kind === 'failed') return false
+  return result.status < 500 && result.status !== TOO_MANY_REQUESTS && result.status !== REQUEST_TIMEOUT
+}
+
+/** What is kept of an attempt that began at `atMs`. */
+export function attemptOf(attempt: number, atMs: number, result: PostResult): CallbackAttempt {
+  const answered = result.kind === 'answered'
+  return {
+    attempt,
+    atMs,
+    ms: result.ms,
+    status: answered ? result.status : null,
+    error: answered ? null : result.message,
+    answer: answered ? result.bodyStart : null,
+  }
 }

@@ -27,8 +27,6 @@ export interface AccountStore {
 
   /** Whether there is any account at all: the first start makes one. */
   hasAccounts(): Promise<boolean>
-
-  close(): Promise<void>
 }
 
 export interface NewKey {

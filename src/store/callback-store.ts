@@ -2,31 +2,155 @@
 import type { Callback } from '../job/job.ts'
 import type { JobView } from '../job/view.ts'
 import type { Secrets } from './account-store.ts'
+import type { Expiry } from './ended.ts'
 
-export interface CallbackStore {
+export interface CallbackStore extends CallbackRecords {
   /**
-   * Takes up to `limit` callbacks that are due, the longest due first, and counts an attempt of each. None of them is due
-   * again before `leaseUntilMs`: a process that dies delivering delays its callbacks by no more than that.
+   * Gives up to `limit` callbacks of a lane that are due to the node, the longest due first, and counts an attempt of
+   * each. No other node is given them while this one lives (`Store.reclaim`), nor is this one before `leaseUntilMs`: by
+   * then the answer to this call must have been lost.
    */
-  takeCallbacks(limit: number, nowMs: number, leaseUntilMs: number): Promise<DueCallback[]>
+  takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]>
 
   /**
-   * Records what came of an attempt. False, and nothing is changed, if the callback was taken again since or its job has
-   * gone.
+   * Records an attempt and what came of it. False, and nothing is changed, if the callback was taken again since or its
+   * job has gone.
    */
-  recordCallback(jobId: string, attempt: number, next: CallbackNext, nowMs: number): Promise<boolean>
+  recordCallback(record: AttemptRecord): Promise<boolean>
+
+  /** Gives callbacks of this node back untried: their attempt is not counted, and they are due at the times given. */
+  postponeCallbacks(node: string, postponed: readonly PostponedCallback[]): Promise<void>
+
+  /** What is owed and what has failed, counted up to a bound; see `CallbackDepth`. */
+  callbackDepth(): Promise<CallbackDepth>
+}
+
+/** What operators look into, also from beside a running server. */
+export interface CallbackRecords {
+  /** Newest job first. */
+  listCallbacks(filter: CallbackFilter): Promise<CallbackSummary[]>
+
+  /** The callback of a job with all its attempts that are kept; null if there is none. */
+  findCallback(jobId: string): Promise<CallbackDetails | null>
+
+  /**
+   * Makes a callback due now, whether it was delivered, has failed or waits for its next attempt, with all the attempts
+   * of a new one. One that is under way is left alone; one whose job has expired is unknown.
+   */
+  replayCallback(jobId: string, expiry: Expiry): Promise<Replay>
+
+  /** The same for up to `limit` that had failed before now; returns how many there were. */
+  replayFailedCallbacks(limit: number, expiry: Expiry): Promise<number>
+}
+
+export type Replay = 'replayed' | 'under way' | 'unknown'
+
+/** Callbacks that were never tried wait apart from those that were, so that many retries hold up no new one. */
+export const LANES = ['first', 'retry'] as const
+export type CallbackLane = (typeof LANES)[number]
+
+export interface TakeCallbacks {
+  readonly node: string
+  readonly lane: CallbackLane
+  readonly limit: number
+  readonly nowMs: number
+  readonly leaseUntilMs: number
 }
 
 export interface DueCallback {
-  /** 1 for the first attempt. */
+  /** 1 for the first attempt, and one more for each later one: the fence of what is recorded. */
   readonly attempt: number
+  /** The same, but anew from a replay on, and without attempts that a stopping server cut off: place in the schedule. */
+  readonly tries: number
+  readonly account: string
   readonly callback: Callback
   /** The settled job. */
   readonly view: JobView
+  /** When it became owed: at the job's end, or by the last replay. */
+  readonly owedSinceMs: number
   readonly secrets: Secrets
+}
+
+export interface AttemptRecord {
+  readonly jobId: string
+  readonly attempt: CallbackAttempt
+  readonly next: CallbackNext
+  readonly nowMs: number
 }
 
 export type CallbackNext =
   | { readonly kind: 'delivered' }
-  | { readonly kind: 'given up' }
-  | { readonly kind: 'due'; readonly atMs: number }
+  /** For good. */
+  | { readonly kind: 'failed' }
+  /** `counts`: whether the attempt counts in the schedule. */
+  | { readonly kind: 'due'; readonly atMs: number; readonly counts: boolean }
+
+/** One attempt, as it is kept and shown. */
+export interface CallbackAttempt {
+  /** Missing numbers are attempts whose process ended before it could record them. */
+  readonly attempt: number
+  readonly atMs: number
+  readonly ms: number
+  /** Of the receiver's answer; null where none came. */
+  readonly status: number | null
+  /** Why no answer came; null where one did. */
+  readonly error: string | null
+  /** The first 1 KiB of the answer's body; null where none came. */
+  readonly answer: string | null
+}
+
+export interface PostponedCallback {
+  readonly jobId: string
+  readonly attempt: number
+  readonly dueAtMs: number
+}
+
+/** `owed`: waits for its first or next attempt, or is under way. `failed`: no further attempt is made by itself. */
+export const CALLBACK_STATES = ['owed', 'delivered', 'failed'] as const
+export type CallbackState = (typeof CALLBACK_STATES)[number]
+
+export interface CallbackFilter {
+  readonly state?: CallbackState
+  readonly account?: string
+  /** Jobs before this one only: the last of the page before. */
+  readonly beforeJobId?: string
+  readonly limit: number
+}
+
+export interface CallbackSummary {
+  readonly jobId: string
+  readonly account: string
+  readonly url: string
+  readonly state: CallbackState
+  /** Attempts so far, one under way included. */
+  readonly attempts: number
+  /** When the next attempt is due; null unless it is owed and not under way. */
+  readonly dueAtMs: number | null
+  /** When it was delivered or has failed; null while it is owed. */
+  readonly endedAtMs: number | null
+  /** The last attempt that was recorded. */
+  readonly last: CallbackAttempt | null
+}
+
+export interface CallbackDetails extends CallbackSummary {
+  readonly jobStatus: string
+  /** By name only: their values may be secrets of the receiver. */
+  readonly headerNames: readonly string[]
+  readonly payloadJson: string
+  readonly underWay: boolean
+  /** Oldest first; of very many the oldest are not kept (`MOST_KEPT`). */
+  readonly log: readonly CallbackAttempt[]
+}
+
+/** Each count stops at `COUNTED`. */
+export interface CallbackDepth {
+  readonly owed: number
+  readonly failed: number
+  /** When the earliest of them is due, or was; null where none is owed. */
+  readonly earliestDueMs: number | null
+}
+
+export const COUNTED = 10_000
+
+/** Characters of the attempts that are kept of one callback; beyond it the oldest go. */
+export const MOST_KEPT = 65_536

@@ -1,8 +1,7 @@
 /** Copies what one database holds into another that holds nothing. */
 import type { Batches, CopiedJob, CopySource, CopyTarget } from './copying.ts'
 import { DatabaseProblem } from './database-problem.ts'
-import { expiresAtMs } from './ended.ts'
-import type { Expiry } from './store.ts'
+import { type Expiry, expiresAtMs } from './ended.ts'
 
 export interface CopyCounts {
   accounts: number
@@ -14,7 +13,7 @@ export interface CopyCounts {
   /** Ended jobs that nobody can read any more: they stay behind. */
   expired: number
   callbacksOwed: number
-  /** Delivered, or given up. */
+  /** Delivered, or failed for good. */
   callbacksDone: number
   keptAnswers: number
   idempotencyKeys: number
@@ -97,12 +96,12 @@ function count(counts: CopyCounts, { state }: CopiedJob): void {
   }
   counts.ended += 1
   if (state.callback === null) return
-  if (state.callback.dueAtMs === null) counts.callbacksDone += 1
+  if (state.callback.due_at_ms === null) counts.callbacksDone += 1
   else counts.callbacksOwed += 1
 }
 
 function hasExpired({ state, cacheTtlS }: CopiedJob, { nowMs, retentionMs }: Expiry): boolean {
-  if (state.kind === 'waits' || (state.callback && state.callback.dueAtMs !== null)) return false
+  if (state.kind === 'waits' || (state.callback && state.callback.due_at_ms !== null)) return false
   return expiresAtMs(state.settledAtMs, cacheTtlS, retentionMs) <= nowMs
 }
 

@@ -2,7 +2,7 @@
  * What a copy takes from one database to another, in rows that are alike for every store, and who gives and takes them.
  * Conversations and outcomes stay the JSON text that they are stored as, so that nothing in them changes on the way.
  */
-import type { Expiry } from './store.ts'
+import type { Expiry } from './ended.ts'
 
 /** Holds its database for the copy alone, and sees it as it was at one moment. */
 export interface CopySource {
@@ -94,11 +94,27 @@ export interface CopiedOutcome {
   readonly callback: CopiedCallback | null
 }
 
-export interface CopiedCallback {
-  readonly attempt: number
-  /** Null once delivered or given up. */
-  readonly dueAtMs: number | null
-  readonly deliveredAtMs: number | null
+/** What the rows of callbacks hold alike in every store, beside whose they are. */
+export const CALLBACK_COLUMNS = [
+  'lane',
+  'attempt',
+  'tries',
+  'owed_since_ms',
+  'due_at_ms',
+  'delivered_at_ms',
+  'failed_at_ms',
+  'attempts',
+] as const
+
+export type CopiedCallback = Readonly<Record<(typeof CALLBACK_COLUMNS)[number], string | number | null>>
+
+/** For a select from `callbacks c`, under names of their own. */
+export const CALLBACK_SELECT = CALLBACK_COLUMNS.map((name) => `c.${name} as callback_${name}`).join(', ')
+
+/** From a row with what `CALLBACK_SELECT` says; null where there was none. */
+export function copiedCallback(row: Readonly<Record<string, unknown>>): CopiedCallback | null {
+  if (row.callback_lane === null) return null
+  return Object.fromEntries(CALLBACK_COLUMNS.map((name) => [name, row[`callback_${name}`]])) as CopiedCallback
 }
 
 export interface CopiedAnswer {

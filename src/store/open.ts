@@ -1,9 +1,9 @@
 /** Opens the store that a database address names: `sqlite:PATH` for one node, `postgres://…` for many. */
-import type { AccountStore } from './account-store.ts'
 import type { CopySource, CopyTarget, TargetOptions } from './copying.ts'
 import type { DatabaseCheck } from './database-check.ts'
 import type { Signals } from './node-store.ts'
-import { openSqliteAccounts } from './sqlite/account-file.ts'
+import type { OperatorStore } from './operator-store.ts'
+import { openSqliteForOperator } from './sqlite/operator-file.ts'
 import { openSqliteStore } from './sqlite/sqlite-store.ts'
 import type { Store } from './store.ts'
 
@@ -35,11 +35,11 @@ export async function openStore(url: string, options: OpenOptions): Promise<Stor
   return openPostgresStore({ url, ...options })
 }
 
-/** For commands: accounts and keys only, also beside a running server. Brings the schema up to date. */
-export async function openAccounts(url: string): Promise<AccountStore> {
-  if (!isPostgres(url)) return openSqliteAccounts(sqlitePath(url))
-  const { openPostgresAccounts } = await import('./postgres/account-database.ts')
-  return openPostgresAccounts(url)
+/** For commands, also beside a running server. Brings the schema up to date. */
+export async function openForOperator(url: string): Promise<OperatorStore> {
+  if (!isPostgres(url)) return openSqliteForOperator(sqlitePath(url))
+  const { openPostgresForOperator } = await import('./postgres/operator-database.ts')
+  return openPostgresForOperator(url)
 }
 
 /** Brings the schema up to date, and nothing else. Returns how many steps were taken. */
@@ -58,9 +58,9 @@ export async function checkDatabase(url: string): Promise<DatabaseCheck> {
     const { checkPostgres } = await import('./postgres/check.ts')
     return checkPostgres(url)
   }
-  const accounts = await openAccounts(url)
-  const some = await accounts.hasAccounts()
-  await accounts.close()
+  const store = await openForOperator(url)
+  const some = await store.hasAccounts()
+  await store.close()
   return { says: some ? `${url} opens` : `${url} opens, and has no account yet`, problems: [], warnings: [] }
 }
 

@@ -102,16 +102,13 @@ export async function populate(url: string, seed: number): Promise<Population> {
   }
   // What became of most callbacks; the rest have not been tried, or their attempt is under way.
   clock.ms = nowMs - 60_000
-  for (const { attempt, view } of await first.takeCallbacks(200, clock.ms, clock.ms + 30_000)) {
-    const next = oneOf(random, ['delivered', 'given up', 'due', null] as const)
-    if (next === null || view.id === owedForLong.id) continue
-    const atMs = clock.ms + random(HOUR_MS)
-    await first.recordCallback(
-      view.id,
-      attempt,
-      next === 'due' ? { kind: 'due', atMs } : { kind: next },
-      clock.ms,
-    )
+  const take = { node: 'first', lane: 'first', limit: 200, nowMs: clock.ms } as const
+  for (const { attempt, view } of await first.takeCallbacks({ ...take, leaseUntilMs: clock.ms + 30_000 })) {
+    const kind = oneOf(random, ['delivered', 'failed', 'due', null] as const)
+    if (kind === null || view.id === owedForLong.id) continue
+    const next = kind === 'due' ? { kind, atMs: clock.ms + random(HOUR_MS), counts: true } : { kind }
+    const made = { attempt, atMs: clock.ms, ms: 5, status: 503, error: null, answer: 'later' }
+    await first.recordCallback({ jobId: view.id, attempt: made, next, nowMs: clock.ms })
   }
   const idempotency = { key: 'a key', fingerprint: 'asked', untilMs: nowMs + HOUR_MS }
   const repeatable = jobOf('acme')
@@ -147,7 +144,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
 /** Somebody finds the node that held jobs dead: their deaths are counted. */
 async function reclaimFor(url: string, clock: { ms: number }): Promise<void> {
   const store = await openStore(url, options('finder', clock))
-  await store.reclaim('finder')
+  await store.reclaim('finder', clock.ms)
   await store.close()
 }
 

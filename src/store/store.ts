@@ -11,6 +11,7 @@
 import type { ClaimedJob, Job, Outcome, Status, Usage } from '../job/job.ts'
 import type { AccountStore } from './account-store.ts'
 import type { CallbackStore } from './callback-store.ts'
+import type { Expiry } from './ended.ts'
 import type { Claim, NodeStore } from './node-store.ts'
 
 export interface Store extends AccountStore, CallbackStore, NodeStore {
@@ -45,9 +46,9 @@ export interface Store extends AccountStore, CallbackStore, NodeStore {
 
   /**
    * Gives back every job held by a node that is dead, counting a death for each, and never one of this node's. Returns
-   * how many there were. Dead is who has no lease, or one that has ended.
+   * how many there were. Dead is who has no lease, or one that has ended. Callbacks that it held are due now.
    */
-  reclaim(node: string): Promise<number>
+  reclaim(node: string, nowMs: number): Promise<number>
 
   /** The answer kept for an identical job, or null. `fingerprint` already distinguishes accounts. */
   recall(fingerprint: string, nowMs: number): Promise<string | null>
@@ -123,12 +124,6 @@ export interface Settlement extends Claim {
 
 /** `stale`: another holder, or settled before. `gone`: there is no such job (any more). */
 export type Settled = 'settled' | 'stale' | 'gone'
-
-/** What decides at a given moment whether an ended job has expired. */
-export interface Expiry {
-  readonly nowMs: number
-  readonly retentionMs: number
-}
 
 /** A job as it is read (SPEC §2.5), its result and error as JSON text. */
 export interface JobRecord {

@@ -4,6 +4,13 @@ import type { Answered } from '../http/server.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import type { RunResult } from '../life/run.ts'
 import type { CallEvent, UpstreamState } from '../model/router.ts'
+import {
+  type CallbackAttempt,
+  type CallbackDepth,
+  type CallbackLane,
+  type CallbackNext,
+  COUNTED,
+} from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
 import { Count, Distribution } from './tally.ts'
 
@@ -14,6 +21,8 @@ const GROUP_SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 /** What is read at the moment of a scrape. */
 export interface Gauges {
   depth(): Promise<Depth>
+  callbackDepth(): Promise<CallbackDepth>
+  callbacksUnderWay(): Readonly<Record<CallbackLane, number>>
   running(): number
   waiters(): number
   upstreams(): readonly UpstreamState[]
@@ -46,9 +55,9 @@ export class Metrics {
     'upstream',
     'model',
   ])
-  readonly #callbacks = this.#counter('callback_attempts_total', 'Attempts to deliver a callback.', [
-    'result',
-  ])
+  readonly #attempts = this.#counter('callback_attempts_total', 'Attempts to deliver a callback.', ['result'])
+  readonly #attemptTime = this.#histogram('callback_attempt_seconds', 'Time of an attempt.', SLOW_S, [])
+  readonly #callbacks = this.#counter('callbacks_total', 'Callbacks that ended.', ['outcome'])
   readonly #commits = this.#histogram('commit_seconds', 'Time of a group commit.', FAST_S, [])
   readonly #groups = this.#histogram('commit_group_size', 'Writes in a group commit.', GROUP_SIZES, [])
 
@@ -60,6 +69,7 @@ export class Metrics {
   watch(gauges: Gauges): void {
     this.#watchQueue(gauges)
     this.#watchUpstreams(gauges)
+    this.#watchCallbacks(gauges)
     this.#gauge('jobs_running', 'Jobs in hand on this node.', gauges.running)
     this.#gauge('waiters', 'Single creates that wait on this node.', gauges.waiters)
   }
@@ -92,8 +102,11 @@ export class Metrics {
     this.#callTime.observe(ms / 1000, upstream, model)
   }
 
-  calledBack(result: string): void {
-    this.#callbacks.add(1, result)
+  calledBack({ status, error, ms }: CallbackAttempt, next: CallbackNext['kind']): void {
+    const result = next === 'delivered' ? next : error === null ? `answered ${status}` : 'no answer'
+    this.#attempts.add(1, result)
+    this.#attemptTime.observe(ms / 1000)
+    if (next !== 'due') this.#callbacks.add(1, next)
   }
 
   committed(size: number, ms: number): void {
@@ -138,6 +151,36 @@ export class Metrics {
     gauge('queue_oldest_age_seconds', 'Age of the oldest waiting job.', ({ oldestCreatedAtMs }) =>
       oldestCreatedAtMs === null ? 0 : Math.max(0, nowMs() - oldestCreatedAtMs) / 1000,
     )
+  }
+
+  #watchCallbacks({ callbackDepth, callbacksUnderWay, nowMs }: Gauges): void {
+    const registers = [this.#registry]
+    const gauge = (name: string, help: string, read: (depth: CallbackDepth) => number) =>
+      new Gauge({
+        name: `parley_${name}`,
+        help,
+        registers,
+        async collect() {
+          this.set(read(await callbackDepth()))
+        },
+      })
+    const upTo = `, counted up to ${COUNTED}.`
+    gauge('callbacks_owed', `Callbacks not delivered yet${upTo}`, ({ owed }) => owed)
+    gauge('callbacks_failed', `Callbacks that failed for good and are kept${upTo}`, ({ failed }) => failed)
+    gauge(
+      'callbacks_late_seconds',
+      'How long the callback that is due for longest has been so.',
+      ({ earliestDueMs }) => (earliestDueMs === null ? 0 : Math.max(0, nowMs() - earliestDueMs) / 1000),
+    )
+    new Gauge({
+      name: 'parley_callbacks_under_way',
+      help: 'Attempts under way on this node.',
+      labelNames: ['lane'],
+      registers,
+      collect() {
+        for (const [lane, count] of Object.entries(callbacksUnderWay())) this.set({ lane }, count)
+      },
+    })
   }
 
   #watchUpstreams(gauges: Gauges): void {

@@ -10,6 +10,7 @@ import { Courier } from '../work/courier.ts'
 
 export interface CallbackParts {
   readonly settings: Settings
+  readonly node: string
   readonly store: CallbackStore
   readonly clock: Clock
   readonly log: Log
@@ -22,22 +23,29 @@ export function addressRules({ callbacks }: Settings): AddressRules {
   return { allow: read.ok ? read.networks : [], httpsOnly: callbacks.https_only }
 }
 
-export function createCourier({ settings, store, clock, log, metrics }: CallbackParts): Courier {
-  const timeoutMs = settings.callbacks.timeout_seconds * 1000
+export function createCourier({ settings, store, node, clock, log, metrics }: CallbackParts): Courier {
+  const { concurrency, retry_concurrency, concurrency_per_origin, ...callbacks } = settings.callbacks
+  const timeoutMs = callbacks.timeout_seconds * 1000
   return new Courier({
     store,
+    node,
     poster: createPoster({ rules: addressRules(settings), timeoutMs, clock }),
     clock,
     random: Math.random,
     timeoutMs,
-    pausesS: settings.callbacks.retry_seconds,
-    onAttempt: ({ view, attempt }, result, next) => {
-      metrics.calledBack(next === 'due' ? 'failed' : next)
-      const status = result.kind === 'answered' ? result.status : null
-      const fields = { job_id: view.id, attempt, status, ms: Math.round(result.ms) }
-      if (next === 'delivered') log.debug(fields, 'callback delivered')
-      else log.warn(fields, next === 'due' ? 'callback failed; it is tried again' : 'callback given up')
+    pausesS: callbacks.retry_seconds,
+    places: { first: concurrency, retry: retry_concurrency },
+    placesPerOrigin: concurrency_per_origin,
+    events: {
+      attempted: ({ view, account }, attempt, next) => {
+        metrics.calledBack(attempt, next)
+        const { status, ms } = attempt
+        const fields = { job_id: view.id, account, attempt: attempt.attempt, status, ms }
+        if (next === 'delivered') log.debug(fields, 'callback delivered')
+        else
+          log.warn(fields, next === 'due' ? 'callback failed; it is tried again' : 'callback failed for good')
+      },
+      trouble: (error) => log.error(errorFields(error), 'callbacks are held up; they are tried again'),
     },
-    onTrouble: (error) => log.error(errorFields(error), 'callbacks are held up; they are tried again'),
   })
 }

@@ -1,40 +1,59 @@
 /** Drives callbacks on this node: takes those that are due, sends them, and records what came of it. */
 import type { Clock } from '../clock.ts'
-import { callbackRequest, nextAttempt } from '../life/call-back.ts'
+import { attemptOf, callbackRequest, keepsUp, nextAttempt, scheduleMs } from '../life/call-back.ts'
+import { persist } from '../life/persist.ts'
 import type { Poster, PostResult } from '../net/post.ts'
-import type { CallbackStore, DueCallback } from '../store/callback-store.ts'
+import type {
+  AttemptRecord,
+  CallbackAttempt,
+  CallbackLane,
+  CallbackNext,
+  CallbackStore,
+  DueCallback,
+  PostponedCallback,
+} from '../store/callback-store.ts'
+import { Destinations } from './destinations.ts'
+import { Lane, type Sent } from './lane.ts'
 
-/** Callbacks under way at once. */
-const CONCURRENCY = 128
 /** How often it looks for callbacks whose pause has ended. */
 const LOOK_MS = 1000
-/** Beyond an attempt's own deadline, before a taken callback is due again. */
+/** Beyond an attempt's own deadline, before a taken callback that is not in hand is taken anew. */
 const LEASE_SLACK_MS = 30_000
 /** On stopping, how long callbacks under way may take; what is cut off is sent again later. */
 const STOP_GRACE_MS = 5000
 
 export interface CourierOptions {
   readonly store: CallbackStore
+  readonly node: string
   readonly poster: Poster
   readonly clock: Clock
   readonly random: () => number
   readonly timeoutMs: number
   readonly pausesS: readonly number[]
-  readonly onAttempt: (due: DueCallback, result: PostResult, next: 'delivered' | 'given up' | 'due') => void
-  readonly onTrouble: (error: unknown) => void
+  /** Callbacks under way at once. */
+  readonly places: Readonly<Record<CallbackLane, number>>
+  readonly placesPerOrigin: number
+  readonly events: CourierEvents
+}
+
+export interface CourierEvents {
+  /** An attempt was made, or made no more; it is recorded. */
+  attempted(due: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']): void
+  trouble(error: unknown): void
 }
 
 export class Courier {
   readonly #options: CourierOptions
-  #underWay = 0
-  #taking = false
-  #again = false
-  #stopped = false
-  #onIdle: (() => void) | null = null
+  readonly #lanes: Readonly<Record<CallbackLane, Lane>>
+  /** The attempt under which each is this node's. */
+  readonly #inHand = new Map<string, number>()
+  #state: 'running' | 'stopping' | 'cut off' = 'running'
   #cancelLook: () => void = () => {}
 
   constructor(options: CourierOptions) {
     this.#options = options
+    const destinations = new Destinations(options.placesPerOrigin)
+    this.#lanes = { first: this.#lane('first', destinations), retry: this.#lane('retry', destinations) }
   }
 
   begin(): void {
@@ -43,69 +62,121 @@ export class Courier {
 
   /** A callback has become due. */
   wake(): void {
-    this.#again = true
-    if (!this.#taking && !this.#stopped) void this.#takeAll()
+    this.#lanes.first.wake()
+  }
+
+  /** Callbacks under way, and waiting here to be. */
+  get underWay(): Readonly<Record<CallbackLane, number>> {
+    return { first: this.#lanes.first.underWay, retry: this.#lanes.retry.underWay }
   }
 
   async stop(): Promise<void> {
-    this.#stopped = true
+    const { poster, clock, events } = this.#options
+    this.#state = 'stopping'
     this.#cancelLook()
-    const { poster, clock } = this.#options
-    if (this.#underWay > 0 || this.#taking) {
-      const cancel = clock.after(STOP_GRACE_MS, () => void poster.close())
-      await new Promise<void>((resolve) => {
-        this.#onIdle = resolve
-      })
-      cancel()
-    }
+    const cancel = clock.after(STOP_GRACE_MS, () => {
+      this.#state = 'cut off'
+      void poster.close()
+    })
+    const lanes = Object.values(this.#lanes)
+    // What could not be given back is this node's no longer once its lease has ended.
+    await Promise.all(lanes.map((lane) => lane.stop().catch(events.trouble)))
+    cancel()
     await poster.close()
   }
 
   #look(): void {
-    this.wake()
+    for (const lane of Object.values(this.#lanes)) lane.wake()
     this.#cancelLook = this.#options.clock.after(LOOK_MS, () => this.#look())
   }
 
-  async #takeAll(): Promise<void> {
-    const { store, clock, timeoutMs, onTrouble } = this.#options
-    this.#taking = true
-    try {
-      while (this.#again && this.#underWay < CONCURRENCY && !this.#stopped) {
-        this.#again = false
-        const nowMs = clock.nowMs()
-        const places = CONCURRENCY - this.#underWay
-        const due = await store.takeCallbacks(places, nowMs, nowMs + timeoutMs + LEASE_SLACK_MS)
-        if (due.length === places) this.#again = true
-        for (const one of due) void this.#deliver(one)
-      }
-    } catch (error) {
-      onTrouble(error)
-    } finally {
-      this.#taking = false
-      this.#idleIfSo()
-    }
+  #lane(name: CallbackLane, destinations: Destinations): Lane {
+    const { places, placesPerOrigin, clock, pausesS, events } = this.#options
+    const longestMs = scheduleMs(pausesS)
+    return new Lane({
+      places: places[name],
+      waitingEach: placesPerOrigin,
+      destinations,
+      clock,
+      take: (limit) => this.#take(name, limit),
+      deliver: (due, sent) => this.#deliver(due, sent),
+      postpone: (postponed) => this.#postpone(postponed),
+      isOverdue: ({ owedSinceMs }) => clock.nowMs() - owedSinceMs > longestMs,
+      end: (due) => this.#end(due),
+      onTrouble: events.trouble,
+    })
   }
 
-  /** Never rejects: a callback whose record could not be written is due again when its lease ends. */
-  async #deliver(due: DueCallback): Promise<void> {
-    const { store, poster, clock, random, pausesS, onAttempt, onTrouble } = this.#options
-    this.#underWay += 1
+  async #take(lane: CallbackLane, limit: number): Promise<DueCallback[]> {
+    const { store, node, clock, timeoutMs } = this.#options
+    const nowMs = clock.nowMs()
+    const leaseUntilMs = nowMs + timeoutMs + LEASE_SLACK_MS
+    const taken = await store.takeCallbacks({ node, lane, limit, nowMs, leaseUntilMs })
+    return taken.filter(({ view, attempt }) => {
+      // The clock has jumped, or it has waited here for long: it goes on, under the attempt that the store knows now.
+      const isNew = !this.#inHand.has(view.id)
+      this.#inHand.set(view.id, attempt)
+      return isNew
+    })
+  }
+
+  async #postpone(postponed: readonly PostponedCallback[]): Promise<void> {
+    const { store, node } = this.#options
+    const current = postponed.map((one) => ({ ...one, attempt: this.#attemptOf(one.jobId, one.attempt) }))
+    for (const { jobId } of postponed) this.#inHand.delete(jobId)
+    await store.postponeCallbacks(node, current)
+  }
+
+  async #deliver(due: DueCallback, sent: Sent): Promise<void> {
+    const { poster, clock, random, pausesS, events } = this.#options
     try {
-      const result = await poster.post(callbackRequest(due, clock.nowMs()))
+      const atMs = clock.nowMs()
+      const result = await poster.post(callbackRequest(due, atMs))
+      sent(this.#state === 'cut off' ? null : keepsUp(result), result.ms)
       const nowMs = clock.nowMs()
-      const next = nextAttempt(result, due.attempt, pausesS, random(), nowMs)
-      await store.recordCallback(due.view.id, due.attempt, next, nowMs)
-      onAttempt(due, result, next.kind)
+      const next = this.#wasCutOff(result)
+        ? ({ kind: 'due', atMs: nowMs, counts: false } as const)
+        : nextAttempt(result, due.tries, pausesS, random(), nowMs)
+      await this.#record(due, attemptOf(due.attempt, atMs, result), next)
     } catch (error) {
-      onTrouble(error)
+      // It is this node's until its lease ends, and is then taken anew.
+      events.trouble(error)
     } finally {
-      this.#underWay -= 1
-      this.#idleIfSo()
-      if (this.#again) this.wake()
+      this.#inHand.delete(due.view.id)
     }
   }
 
-  #idleIfSo(): void {
-    if (this.#underWay === 0 && !this.#taking) this.#onIdle?.()
+  /** By our own end, which says nothing of the receiver. */
+  #wasCutOff(result: PostResult): boolean {
+    return result.kind === 'failed' && this.#state === 'cut off'
+  }
+
+  async #end(due: DueCallback): Promise<void> {
+    const error = 'not tried again: the receiver fails, and more callbacks wait for it than can be tried'
+    const attempt = {
+      attempt: due.attempt,
+      atMs: this.#options.clock.nowMs(),
+      ms: 0,
+      status: null,
+      error,
+      answer: null,
+    }
+    await this.#record(due, attempt, { kind: 'failed' })
+    this.#inHand.delete(due.view.id)
+  }
+
+  async #record(due: DueCallback, made: CallbackAttempt, next: CallbackNext): Promise<void> {
+    const { store, clock, events } = this.#options
+    const recordOf = (): AttemptRecord => {
+      const attempt = { ...made, attempt: this.#attemptOf(due.view.id, made.attempt) }
+      return { jobId: due.view.id, attempt, next, nowMs: clock.nowMs() }
+    }
+    const goOn = () => this.#state !== 'cut off'
+    const recorded = await persist(() => store.recordCallback(recordOf()), clock, events.trouble, goOn)
+    if (recorded === true) events.attempted(due, made, next.kind)
+  }
+
+  #attemptOf(jobId: string, attempt: number): number {
+    return this.#inHand.get(jobId) ?? attempt
   }
 }

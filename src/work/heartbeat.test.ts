@@ -128,14 +128,14 @@ test('a job that others took is ended here', async (t) => {
   await pass(LEASE_MS / 2)
   assert.deepEqual(holder.lost, [])
   await store.renew('node-a', ENDED_MS)
-  assert.equal(await store.reclaim('node-b'), 1)
+  assert.equal(await store.reclaim('node-b', now.ms), 1)
   await pass(LEASE_MS / 2)
   assert.deepEqual([holder.lost, told], [[claim], ['lost 1']])
 
   // Also where its run has ended by then: that the lease had ended is worth knowing.
   holder.held = []
   await store.renew('node-a', ENDED_MS)
-  await store.reclaim('node-b')
+  await store.reclaim('node-b', now.ms)
   await pass(LEASE_MS / 2)
   assert.deepEqual(told, ['lost 1', 'lost 0'])
 })

@@ -133,8 +133,8 @@ export class Heartbeat {
   }
 
   async #reclaim(): Promise<void> {
-    const { store, holder, node, events } = this.#options
-    const reclaimed = await store.reclaim(node)
+    const { store, holder, node, clock, events } = this.#options
+    const reclaimed = await store.reclaim(node, clock.nowMs())
     if (reclaimed === 0) return
     events.reclaimed(reclaimed)
     holder.wake()

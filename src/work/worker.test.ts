@@ -273,7 +273,7 @@ test('jobs whose next death would be their last run one at a time, beside others
   await store.accept(acceptance(suspects))
   for (const dead of ['dead-1', 'dead-2']) {
     await store.claim(dead, 5, 0)
-    await store.reclaim(NODE)
+    await store.reclaim(NODE, 0)
   }
   const fresh = newJob()
   await store.accept(acceptance([fresh]))

@@ -6,8 +6,8 @@ import type { Clock } from '../clock.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import { Stop, type StopSignal } from '../job/stop.ts'
 import { type Hands, STORED, type Storing } from '../life/accept.ts'
+import { persist } from '../life/persist.ts'
 import { brokenRun, type RunResult } from '../life/run.ts'
-import { settleJob } from '../life/settle.ts'
 import type { Claim } from '../store/node-store.ts'
 import { type Settled, type Settlement, type Store, StoreUnavailable } from '../store/store.ts'
 
@@ -251,9 +251,8 @@ export class Worker implements Hands {
       return
     }
     await storing.stored
-    const settled = await settleJob(
-      store,
-      settlement,
+    const settled = await persist(
+      () => store.settle(settlement),
       clock,
       (error) => events.trouble(`settling job ${job.id} is tried again`, error),
       () => this.#state !== 'stopped',

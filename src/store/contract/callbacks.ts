@@ -1,42 +1,18 @@
 /** What every store promises of owed callbacks. */
 import assert from 'node:assert/strict'
-import type { Callback, Outcome } from '../../job/job.ts'
-import type { Store } from '../store.ts'
-import { acceptance, newJob, now, type On, settlement } from './fixtures.ts'
-
-const CALLBACK: Callback = {
-  url: 'https://example.com/hook',
-  headers: { 'x-caller': 'yes' },
-  payloadJson: '{"big":12345678901234567890}',
-}
-
-/** A settled job whose callback is owed. */
-async function owed(store: Store, over: { outcome?: Outcome } = {}): Promise<string> {
-  const job = newJob({ callback: CALLBACK })
-  await store.accept(acceptance([job], { handedOff: true }))
-  await store.settle(settlement({ jobId: job.id, attempt: 1 }, over))
-  return job.id
-}
-
-async function withAccount(store: Store): Promise<void> {
-  await store.createKey({
-    id: 'key_1',
-    hash: 'h1',
-    account: 'acme',
-    tier: 'user_max',
-    secret: 'whsec_1',
-    createdAtMs: now.ms,
-    expiresAtMs: null,
-  })
-}
+import type { Outcome } from '../../job/job.ts'
+import { CALLBACK, DELIVERED, dueAt, FAILED, owed, record, take, withAccount } from './callback-fixtures.ts'
+import { acceptance, DAY_MS, newJob, now, type On, settlement } from './fixtures.ts'
 
 export function callbackTests(on: On): void {
   on('settling a job with a callback makes it due, with all that is to be sent', async (store) => {
     await withAccount(store)
     const jobId = await owed(store)
-    assert.deepEqual(await store.takeCallbacks(10, now.ms, now.ms + 1000), [
+    assert.deepEqual(await take(store), [
       {
         attempt: 1,
+        tries: 1,
+        account: 'acme',
         callback: CALLBACK,
         view: {
           id: jobId,
@@ -45,6 +21,7 @@ export function callbackTests(on: On): void {
           contentJson: '"Hello back"',
           errorJson: null,
         },
+        owedSinceMs: now.ms,
         secrets: { current: 'whsec_1', previous: null },
       },
     ])
@@ -57,43 +34,126 @@ export function callbackTests(on: On): void {
     await store.settle(settlement({ jobId: plain.id, attempt: 1 }))
     const outcome: Outcome = { status: 'failed', error: { code: 'model_error', message: 'No.' } }
     const jobId = await owed(store, { outcome })
-    const due = await store.takeCallbacks(10, now.ms, now.ms + 1000)
     assert.deepEqual(
-      due.map(({ view }) => [view.id, view.status]),
+      (await take(store)).map(({ view }) => [view.id, view.status]),
       [[jobId, 'failed']],
     )
   })
 
-  on('a callback is taken by one only, and due again when its lease ends', async (store) => {
+  on('a job that is stored as it ended owes its callback too', async (store) => {
+    await withAccount(store)
+    const job = newJob({ callback: CALLBACK })
+    await store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }))
+    assert.equal((await take(store))[0]?.view.id, job.id)
+  })
+
+  on('a callback is taken by one only, and again by the same node when its lease ends', async (store) => {
     await withAccount(store)
     await owed(store)
     const leaseUntilMs = now.ms + 1000
-    const taken = await Promise.all([1, 2, 3].map(() => store.takeCallbacks(1, now.ms, leaseUntilMs)))
+    const taken = await Promise.all([1, 2, 3].map(() => take(store, { limit: 1, leaseUntilMs })))
     assert.equal(taken.flat().length, 1)
-    const again = await store.takeCallbacks(1, leaseUntilMs, leaseUntilMs + 1000)
-    assert.equal(again[0]?.attempt, 2)
+    const [again] = await take(store, { nowMs: leaseUntilMs })
+    assert.deepEqual([again?.attempt, again?.tries], [2, 2])
+  })
+
+  on('what a dead node had in hand is due at once', async (store, _t, place) => {
+    await withAccount(store)
+    await owed(store)
+    await take(store, { leaseUntilMs: now.ms + DAY_MS })
+    await store.close()
+    const next = await place.open()
+    await next.reclaim('node-b', now.ms)
+    const [again] = await take(next, { node: 'node-b' })
+    assert.equal(again?.attempt, 2)
+    await next.close()
   })
 
   on('what came of an attempt decides when it is due, and a stale attempt decides nothing', async (store) => {
     await withAccount(store)
     const jobId = await owed(store)
-    await store.takeCallbacks(1, now.ms, now.ms + 1000)
+    await take(store)
     const later = now.ms + 5000
-    assert.equal(await store.recordCallback(jobId, 1, { kind: 'due', atMs: later }, now.ms), true)
-    assert.deepEqual(await store.takeCallbacks(1, later - 1, later), [])
-    assert.equal((await store.takeCallbacks(1, later, later + 1000)).length, 1)
-    assert.equal(await store.recordCallback(jobId, 1, { kind: 'delivered' }, later), false)
-    assert.equal(await store.recordCallback(jobId, 2, { kind: 'delivered' }, later), true)
-    assert.equal(await store.recordCallback(jobId, 2, { kind: 'given up' }, later), false)
-    assert.deepEqual(await store.takeCallbacks(1, later + 1e9, later + 1e9), [])
+    assert.equal(await store.recordCallback(record(jobId, 1, dueAt(later))), true)
+    assert.deepEqual(await take(store, { lane: 'retry', nowMs: later - 1 }), [])
+    assert.equal((await take(store, { lane: 'retry', nowMs: later })).length, 1)
+    assert.equal(await store.recordCallback(record(jobId, 1, DELIVERED, later)), false)
+    assert.equal(await store.recordCallback(record(jobId, 2, DELIVERED, later)), true)
+    assert.equal(await store.recordCallback(record(jobId, 2, FAILED, later)), false)
+    for (const lane of ['first', 'retry'] as const) {
+      assert.deepEqual(await take(store, { lane, nowMs: later + 1e9 }), [])
+    }
+  })
+
+  on('many are recorded together, each by what came of it', async (store) => {
+    await withAccount(store)
+    const jobIds: string[] = []
+    for (let made = 0; made < 30; made++) jobIds.push(await owed(store))
+    await take(store, { limit: 100 })
+    const nexts = [DELIVERED, FAILED, dueAt(now.ms + 5000)]
+    const recorded = await Promise.all(
+      jobIds.map((jobId, index) =>
+        store.recordCallback(record(jobId, index < 3 ? 9 : 1, nexts[index % 3] ?? DELIVERED)),
+      ),
+    )
+    assert.deepEqual(recorded, [...Array(3).fill(false), ...Array(27).fill(true)])
+    const count = async (state: 'owed' | 'delivered' | 'failed') =>
+      (await store.listCallbacks({ state, limit: 100 })).length
+    assert.deepEqual([await count('delivered'), await count('failed'), await count('owed')], [9, 9, 12])
+  })
+
+  on('first attempts and later ones are taken apart', async (store) => {
+    await withAccount(store)
+    const tried = await owed(store)
+    await take(store)
+    await store.recordCallback(record(tried, 1, dueAt(now.ms)))
+    const untried = await owed(store)
+    assert.deepEqual(
+      (await take(store)).map(({ view }) => view.id),
+      [untried],
+    )
+    const [again] = await take(store, { lane: 'retry' })
+    assert.deepEqual([again?.view.id, again?.attempt, again?.tries], [tried, 2, 2])
+  })
+
+  on('an attempt that our own end cut off is kept and does not count', async (store) => {
+    await withAccount(store)
+    const jobId = await owed(store)
+    await take(store)
+    await store.recordCallback(record(jobId, 1, { kind: 'due', atMs: now.ms, counts: false }))
+    const [again] = await take(store, { lane: 'retry' })
+    assert.deepEqual([again?.attempt, again?.tries], [2, 1])
+  })
+
+  on('what is postponed was not tried, and comes back when it was said', async (store) => {
+    await withAccount(store)
+    const jobId = await owed(store)
+    await take(store)
+    const dueAtMs = now.ms + 700
+    await store.postponeCallbacks('node-b', [{ jobId, attempt: 1, dueAtMs: now.ms }])
+    assert.deepEqual(await take(store), [], 'another node postponed it')
+    await store.postponeCallbacks('node-a', [{ jobId, attempt: 1, dueAtMs }])
+    assert.equal(await store.recordCallback(record(jobId, 1, DELIVERED)), false)
+    assert.deepEqual(await take(store, { nowMs: dueAtMs - 1 }), [])
+    const [again] = await take(store, { nowMs: dueAtMs })
+    assert.deepEqual([again?.attempt, again?.tries], [1, 1])
   })
 
   on('the secrets are those in force when it is taken', async (store) => {
     await withAccount(store)
     await owed(store)
     await store.rotateSecret('acme', 'whsec_2', now.ms)
-    const [due] = await store.takeCallbacks(1, now.ms, now.ms + 1000)
+    const [due] = await take(store)
     const previous = { secret: 'whsec_1', rotatedAtMs: now.ms }
     assert.deepEqual(due?.secrets, { current: 'whsec_2', previous })
+  })
+
+  on('the depth counts what is owed and what has failed', async (store) => {
+    await withAccount(store)
+    assert.deepEqual(await store.callbackDepth(), { owed: 0, failed: 0, earliestDueMs: null })
+    const [one] = [await owed(store), await owed(store), await owed(store)]
+    await take(store, { limit: 3 })
+    await store.recordCallback(record(one, 1, FAILED))
+    assert.deepEqual(await store.callbackDepth(), { owed: 2, failed: 1, earliestDueMs: now.ms + 1000 })
   })
 }

@@ -76,7 +76,7 @@ export function claimTests(on: On): void {
   on('gives no more suspects than asked for, and others all the same', async (store) => {
     const old = [newJob(), newJob(), newJob()]
     await store.accept(acceptance(old, { node: 'dead', handedOff: true }))
-    await store.reclaim('node-a')
+    await store.reclaim('node-a', now.ms)
     const fresh = [newJob(), newJob()]
     await store.accept(acceptance(fresh))
     const none = await store.claim('node-a', 1, now.ms, { deaths: 1, limit: 0 })

@@ -29,7 +29,7 @@ export function returnTests(on: On): void {
     await store.accept(acceptance([theirs], { handedOff: true, node: 'node-b' }))
     await store.close()
     const next = await place.open()
-    assert.equal(await next.reclaim('node-a'), 1)
+    assert.equal(await next.reclaim('node-a', now.ms), 1)
     const claimed = await next.claim('node-a', 10, now.ms)
     assert.deepEqual(
       claimed.map(({ id, attempt, deaths }) => ({ id, attempt, deaths })),

@@ -126,7 +126,7 @@ class Crash implements Step {
     await real.store.close()
     real.store = await real.place.open()
     const lost = [...model.jobs.values()].filter(({ node }) => node !== null && node !== this.survivor)
-    assert.equal(await real.store.reclaim(this.survivor), lost.length)
+    assert.equal(await real.store.reclaim(this.survivor, START_MS), lost.length)
     for (const job of lost) Object.assign(job, { node: null, deaths: job.deaths + 1 })
   }
   toString = () => `crash(${this.survivor} goes on)`

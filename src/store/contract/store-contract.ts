@@ -5,6 +5,7 @@
 import { describe, type TestContext, test } from 'node:test'
 import { acceptTests } from './accepting.ts'
 import { accountTests } from './accounts.ts'
+import { callbackRecordTests } from './callback-records.ts'
 import { callbackTests } from './callbacks.ts'
 import { claimTests } from './claiming.ts'
 import { durabilityTests } from './durability.ts'
@@ -27,6 +28,7 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   describe(`${name}: read and recall`, () => readTests(on))
   describe(`${name}: expire`, () => expireTests(on))
   describe(`${name}: callbacks`, () => callbackTests(on))
+  describe(`${name}: records of callbacks`, () => callbackRecordTests(on))
   describe(`${name}: accounts`, () => accountTests(on))
   describe(`${name}: durability`, () => durabilityTests(makePlace))
   queueModel(name, makePlace)

@@ -1,5 +1,6 @@
 /** Accounts and keys in Postgres. */
 import type { TierName } from '../../config/settings.ts'
+import { readSecrets } from '../account-rows.ts'
 import type { AccountStore, KeyRecord, NewKey, NewKeyResult, Secrets } from '../account-store.ts'
 import type { Database, Row, Statement } from './database.ts'
 
@@ -51,19 +52,6 @@ export class PostgresAccounts implements AccountStore {
 
   async hasAccounts(): Promise<boolean> {
     return (await this.#database.query(HAS_ACCOUNTS)).length > 0
-  }
-
-  close(): Promise<void> {
-    return this.#database.close()
-  }
-}
-
-/** Of a row with the columns `secret`, `previous_secret` and `rotated_at_ms`. */
-export function readSecrets(row: Row): Secrets {
-  const { secret, previous_secret: previous, rotated_at_ms: rotated } = row
-  return {
-    current: String(secret),
-    previous: previous === null ? null : { secret: String(previous), rotatedAtMs: Number(rotated) },
   }
 }
 

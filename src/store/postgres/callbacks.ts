@@ -1,64 +1,134 @@
-/** Owed callbacks in Postgres. */
-import type { Callback } from '../../job/job.ts'
-import type { JobView } from '../../job/view.ts'
-import type { CallbackNext, DueCallback } from '../callback-store.ts'
-import { readSecrets } from './accounts.ts'
-import type { Database, Row } from './database.ts'
+/** Owed callbacks in Postgres. What is recorded together goes into one statement. */
+import { attemptLine, readDueCallback, recordCells } from '../callback-rows.ts'
+import {
+  type AttemptRecord,
+  type CallbackDepth,
+  COUNTED,
+  type DueCallback,
+  LANES,
+  MOST_KEPT,
+  type PostponedCallback,
+  type TakeCallbacks,
+} from '../callback-store.ts'
+import { GroupCommit } from '../group-commit.ts'
+import { unnest } from './columns.ts'
+import type { Database, Statement } from './database.ts'
+import { eachAlone } from './doubt.ts'
+import { IN_FLIGHT, MAX_GROUP } from './writing.ts'
 
-export async function takeCallbacks(
-  database: Database,
-  limit: number,
-  nowMs: number,
-  leaseUntilMs: number,
-): Promise<DueCallback[]> {
-  return (await database.query(TAKE, [limit, nowMs, leaseUntilMs])).map(dueCallback)
-}
+export class PostgresCallbacks {
+  readonly #database: Database
+  readonly #records: GroupCommit<AttemptRecord>
 
-export async function recordCallback(
-  database: Database,
-  jobId: string,
-  attempt: number,
-  next: CallbackNext,
-  nowMs: number,
-): Promise<boolean> {
-  const dueAtMs = next.kind === 'due' ? next.atMs : null
-  const deliveredAtMs = next.kind === 'delivered' ? nowMs : null
-  return (await database.query(RECORD, [jobId, attempt, dueAtMs, deliveredAtMs])).length > 0
-}
+  constructor(database: Database) {
+    this.#database = database
+    this.#records = new GroupCommit({
+      inFlight: IN_FLIGHT,
+      maxGroup: MAX_GROUP,
+      maxQueued: Number.POSITIVE_INFINITY,
+      commit: (group) => eachAlone(group, (some) => recordAll(database, some)),
+    })
+  }
 
-function dueCallback(row: Row): DueCallback {
-  return {
-    attempt: Number(row.attempt),
-    callback: JSON.parse(String(row.callback)) as Callback,
-    view: {
-      id: String(row.job_id),
-      status: String(row.status) as JobView['status'],
-      createdAtMs: Number(row.created_at_ms),
-      contentJson: row.content as string | null,
-      errorJson: row.error as string | null,
-    },
-    secrets: readSecrets(row),
+  async take({ node, lane, limit, nowMs, leaseUntilMs }: TakeCallbacks): Promise<DueCallback[]> {
+    const rows = await this.#database.query(TAKE, [node, LANES.indexOf(lane), limit, nowMs, leaseUntilMs])
+    return rows.map(readDueCallback)
+  }
+
+  record(record: AttemptRecord): Promise<boolean> {
+    return this.#records.submit(record)
+  }
+
+  async postpone(node: string, postponed: readonly PostponedCallback[]): Promise<void> {
+    await this.#database.query(POSTPONE, [
+      node,
+      postponed.map(({ jobId }) => jobId),
+      postponed.map(({ attempt }) => attempt),
+      postponed.map(({ dueAtMs }) => dueAtMs),
+    ])
+  }
+
+  async depth(): Promise<CallbackDepth> {
+    const [row] = await this.#database.query(DEPTH)
+    const earliest = row?.earliest_due_ms
+    return {
+      owed: Number(row?.owed),
+      failed: Number(row?.failed),
+      earliestDueMs: earliest == null ? null : Number(earliest),
+    }
+  }
+
+  drained(): Promise<void> {
+    return this.#records.drained()
   }
 }
 
-/** $1 limit, $2 now, $3 until when each is taken. */
+async function recordAll(database: Database, records: readonly AttemptRecord[]): Promise<boolean[]> {
+  const cells = records.map(recordCells)
+  const rows = await database.query(RECORD, [
+    records.map(({ jobId }) => jobId),
+    records.map(({ attempt }) => attempt.attempt),
+    records.map(({ attempt }) => attemptLine(attempt)),
+    cells.map(({ dueAtMs }) => dueAtMs),
+    cells.map(({ deliveredAtMs }) => deliveredAtMs),
+    cells.map(({ failedAtMs }) => failedAtMs),
+    cells.map(({ uncounted }) => uncounted),
+  ])
+  const recorded = new Set(rows.map(({ job_id, attempt }) => `${job_id} ${attempt}`))
+  return records.map(({ jobId, attempt }) => recorded.has(`${jobId} ${attempt.attempt}`))
+}
+
+/**
+ * $1 node, $2 lane, $3 limit, $4 now, $5 until when each is taken. What another node has in hand is its own until it is
+ * dead, whatever the clocks say.
+ */
 const TAKE = {
   name: 'take callbacks',
   text: `
   with due as (
-    select job_id from callbacks where due_at_ms <= $2::bigint
-    order by due_at_ms limit $1::bigint for update skip locked
+    select job_id from callbacks
+    where lane = $2::integer and due_at_ms <= $4::bigint and (node is null or node = $1)
+    order by due_at_ms limit $3::bigint for update skip locked
   ),
   taken as (
-    update callbacks c set attempt = c.attempt + 1, due_at_ms = $3::bigint from due where c.job_id = due.job_id
-    returning c.job_id, c.account, c.attempt
+    update callbacks c set attempt = c.attempt + 1, tries = c.tries + 1, node = $1, due_at_ms = $5::bigint
+    from due where c.job_id = due.job_id
+    returning c.job_id, c.account, c.attempt, c.tries, c.owed_since_ms
   )
-  select t.job_id, t.attempt, j.callback, j.created_at_ms, o.status, o.content, o.error,
+  select t.*, j.callback, j.created_at_ms, o.status, o.content, o.error,
     a.secret, a.previous_secret, a.rotated_at_ms
   from taken t join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id join accounts a on a.name = t.account`,
 }
 const RECORD = {
-  name: 'record callback',
-  text: `update callbacks set due_at_ms = $3::bigint, delivered_at_ms = $4::bigint
-    where job_id = $1 and attempt = $2 and due_at_ms is not null returning job_id`,
+  name: 'record callbacks',
+  text: `
+  update callbacks c set due_at_ms = r.due_at_ms, delivered_at_ms = r.delivered_at_ms, failed_at_ms = r.failed_at_ms,
+    node = null, tries = c.tries - r.uncounted,
+    lane = case when r.due_at_ms is null then c.lane else 1 end,
+    attempts = case when length(c.attempts) > ${MOST_KEPT}
+      then substr(c.attempts, position(E'\\n' in c.attempts) + 1) else c.attempts end || r.line
+  from ${unnest(['uuid', 'integer', 'text', 'bigint', 'bigint', 'bigint', 'integer'], 1)}
+    as r(job_id, attempt, line, due_at_ms, delivered_at_ms, failed_at_ms, uncounted)
+  where c.job_id = r.job_id and c.attempt = r.attempt and c.due_at_ms is not null
+  returning c.job_id, c.attempt`,
+}
+const POSTPONE: Statement = {
+  repeatable: true,
+  name: 'postpone callbacks',
+  text: `
+  update callbacks c set attempt = c.attempt - 1, tries = c.tries - 1, node = null, due_at_ms = p.due_at_ms
+  from unnest($2::uuid[], $3::integer[], $4::bigint[]) as p(job_id, attempt, due_at_ms)
+  where c.job_id = p.job_id and c.attempt = p.attempt and c.node = $1`,
+}
+const DEPTH: Statement = {
+  repeatable: true,
+  name: 'callback depth',
+  text: `
+  select
+    (select count(*) from (select 1 from callbacks where due_at_ms is not null limit ${COUNTED}) c) as owed,
+    (select count(*) from (select 1 from callbacks where failed_at_ms is not null limit ${COUNTED}) c) as failed,
+    (select min(due) from (
+      select min(due_at_ms) as due from callbacks where lane = 0 and due_at_ms is not null
+      union all select min(due_at_ms) from callbacks where lane = 1 and due_at_ms is not null
+    ) d) as earliest_due_ms`,
 }

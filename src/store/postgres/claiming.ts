@@ -32,8 +32,8 @@ export class Claiming {
     for (const { turn } of rows) this.#line.joined(Number(turn))
   }
 
-  async reclaim(node: string): Promise<number> {
-    const rows = await this.#database.query(RECLAIM, [node, this.#line.turn])
+  async reclaim(node: string, nowMs: number): Promise<number> {
+    const rows = await this.#database.query(RECLAIM, [node, this.#line.turn, Math.floor(nowMs)])
     for (const { turn } of rows) this.#line.joined(Number(turn))
     return rows.length
   }
@@ -76,6 +76,10 @@ export const CLAIM = {
   from taken t join first f on f.id = t.id join jobs j on j.id = t.id order by f.turn, f.id`,
 }
 
+/** $1 is this node, and never dead. */
+const heldByDead = (table: string) => `${table}.node is not null and ${table}.node <> $1
+    and (${table}.node in (select node from dead) or not exists (select 1 from nodes n where n.node = ${table}.node))`
+
 /** The turn of the head of the line, so that what goes back is first. $N the line's turn as the node knows it. */
 const head = (parameter: string) =>
   `coalesce((select turn from open_jobs where turn >= ${parameter}::bigint order by turn, id limit 1), ${parameter}::bigint)`
@@ -90,16 +94,20 @@ const GIVE_BACK: Statement = {
   where o.id = c.id and o.node = $1 and o.attempt = c.attempt returning o.turn`,
 }
 
-/** $1 node, $2 the line's turn. Jobs of a node without a lease are nobody's either: it lost it, wrote, and died. */
+/**
+ * $1 node, $2 the line's turn, $3 now. What belongs to a node without a lease is nobody's either: it lost it, wrote, and
+ * died.
+ */
 const RECLAIM: Statement = {
   repeatable: true,
   name: 'reclaim',
   text: `
   with dead as (
     delete from nodes where node <> $1 and lease_until < clock_timestamp() returning node
+  ),
+  callbacks_freed as (
+    update callbacks c set node = null, due_at_ms = least(c.due_at_ms, $3::bigint) where ${heldByDead('c')}
   )
-  update open_jobs o set node = null, deaths = o.deaths + 1, turn = ${head('$2')}
-  where o.node is not null and o.node <> $1
-    and (o.node in (select node from dead) or not exists (select 1 from nodes n where n.node = o.node))
+  update open_jobs o set node = null, deaths = o.deaths + 1, turn = ${head('$2')} where ${heldByDead('o')}
   returning o.turn`,
 }

@@ -4,12 +4,14 @@ import {
   BATCH_ROWS,
   BATCH_WEIGHT,
   type Batches,
+  CALLBACK_SELECT,
   type CopiedAccount,
   type CopiedAnswer,
   type CopiedIdempotencyKey,
   type CopiedJob,
   type CopiedKey,
   type CopySource,
+  copiedCallback,
 } from '../copying.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { CopyConnection } from './copy-connection.ts'
@@ -149,9 +151,7 @@ function stateOf(row: Row, turn: number): CopiedJob['state'] {
   }
   const { status, content, error, usage, receipt, settledAtMs } = row
   const outcome = { status, content, error, usage, receipt, settledAtMs }
-  const { callbackAttempt, dueAtMs, deliveredAtMs } = row
-  const callback = callbackAttempt === null ? null : { attempt: callbackAttempt, dueAtMs, deliveredAtMs }
-  return { kind: 'ended', ...outcome, callback } as CopiedJob['state']
+  return { kind: 'ended', ...outcome, callback: copiedCallback(row) } as CopiedJob['state']
 }
 
 const LEAST_ID = '00000000-0000-0000-0000-000000000000'
@@ -188,7 +188,7 @@ const JOBS = `
     j.created_at_ms as "createdAtMs", j.messages, j.response_format as "responseFormat", j.callback,
     coalesce(o.attempt, q.attempt) as attempt, q.turn, q.deaths,
     o.status, o.content, o.error, o.usage, o.receipt, o.settled_at_ms as "settledAtMs",
-    c.attempt as "callbackAttempt", c.due_at_ms as "dueAtMs", c.delivered_at_ms as "deliveredAtMs"
+    ${CALLBACK_SELECT}
   from weighed w join jobs j on j.id = w.id
     left join outcomes o on o.id = w.id
     left join open_jobs q on q.id = w.id

@@ -3,17 +3,18 @@
  * gives back.
  */
 import { jobIdMs } from '../../job/job-id.ts'
-import type {
-  CopiedAccount,
-  CopiedAnswer,
-  CopiedIdempotencyKey,
-  CopiedJob,
-  CopiedKey,
-  CopyTarget,
-  TargetOptions,
+import {
+  CALLBACK_COLUMNS,
+  type CopiedAccount,
+  type CopiedAnswer,
+  type CopiedIdempotencyKey,
+  type CopiedJob,
+  type CopiedKey,
+  type CopyTarget,
+  type TargetOptions,
 } from '../copying.ts'
+import type { Expiry } from '../ended.ts'
 import { notEmpty } from '../not-empty.ts'
-import type { Expiry } from '../store.ts'
 import { NEW_JOB_NAMES, NEW_JOB_TYPES, unnest } from './columns.ts'
 import { CopyConnection } from './copy-connection.ts'
 import { checkFitness } from './fitness.ts'
@@ -88,7 +89,7 @@ class PostgresTarget implements CopyTarget {
       }
       const { status, content, error, usage, receipt, settledAtMs, callback: owed } = state
       rows.ended.push([id, status, content, error, usage, receipt, NOBODY, attempt, settledAtMs])
-      if (owed) rows.owed.push([id, account, owed.attempt, owed.dueAtMs, owed.deliveredAtMs])
+      if (owed) rows.owed.push([id, account, ...CALLBACK_COLUMNS.map((name) => owed[name])])
     }
     await this.#insert(JOBS, rows.asked)
     await this.#insert(OPEN_JOBS, rows.waiting)
@@ -180,12 +181,17 @@ const OUTCOMES = insert(
   'id, status, content, error, usage, receipt, node, attempt, settled_at_ms',
   ['uuid', 'text', 'text', 'text', 'text', 'text', 'text', 'integer', 'bigint'],
 )
-const CALLBACKS = insert('callbacks', 'job_id, account, attempt, due_at_ms, delivered_at_ms', [
+const CALLBACKS = insert('callbacks', ['job_id', 'account', ...CALLBACK_COLUMNS].join(', '), [
   'uuid',
   'text',
   'integer',
+  'integer',
+  'integer',
   'bigint',
   'bigint',
+  'bigint',
+  'bigint',
+  'text',
 ])
 const IDEMPOTENCY = insert('idempotency', 'account, key, fingerprint, job_ids, until_ms', [
   'text',

@@ -1,7 +1,6 @@
 /** Deletes what has expired: whole partitions where that is sound, and the rest in small steps. */
 import { leastJobId } from '../../job/job-id.ts'
-import { expiresAtMs } from '../ended.ts'
-import type { Expiry } from '../store.ts'
+import { type Expiry, expiresAtMs } from '../ended.ts'
 import type { Database, Row, Statement } from './database.ts'
 import { ALLOW_BITMAPS, keepPartitions } from './partitions.ts'
 

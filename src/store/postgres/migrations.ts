@@ -97,11 +97,19 @@ create index idempotency_by_end on idempotency (until_ms);
 create table callbacks (
   job_id uuid primary key,
   account text not null,
-  attempt integer not null,
-  due_at_ms bigint,                 -- when the next attempt may be made; null once delivered or given up
-  delivered_at_ms bigint
+  lane integer not null default 0,  -- 0 until the first attempt has failed, then 1
+  attempt integer not null default 0, -- taken so often: the fence of what is recorded
+  tries integer not null default 0, -- place in the schedule of attempts
+  owed_since_ms bigint not null,
+  due_at_ms bigint,                 -- when the next attempt may be made; null once delivered or failed for good
+  node text,                        -- who has it in hand; null unless somebody does
+  delivered_at_ms bigint,
+  failed_at_ms bigint,
+  attempts text not null default '' -- a line of JSON each, oldest first
 );
-create index callbacks_due on callbacks (due_at_ms) where due_at_ms is not null;
+create index callbacks_due on callbacks (lane, due_at_ms) where due_at_ms is not null;
+create index callbacks_held on callbacks (node) where node is not null;
+create index callbacks_failed on callbacks (job_id) where failed_at_ms is not null;
 
 -- The nodes that live: a lease by the clock of this database, and the turn each has claimed last.
 create table nodes (

@@ -5,7 +5,7 @@ import pg from 'pg'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import { jobIdMaker } from '../../job/job-id.ts'
 import { acceptance, DAY_MS, expiry, newJob, settlement } from '../contract/fixtures.ts'
-import type { Expiry } from '../store.ts'
+import type { Expiry } from '../ended.ts'
 import { Database } from './database.ts'
 import { openNode } from './nodes-for-tests.ts'
 import { keepPartitions } from './partitions.ts'
@@ -101,8 +101,10 @@ test('a day whose callback is still owed stays', async (t) => {
     createdAtMs: 0,
     expiresAtMs: null,
   })
-  await store.takeCallbacks(1, later, later)
-  await store.recordCallback(job.id, 1, { kind: 'delivered' }, later)
+  const lane = 'first'
+  await store.takeCallbacks({ node: 'node-a', lane, limit: 1, nowMs: later, leaseUntilMs: later })
+  const attempt = { attempt: 1, atMs: later, ms: 1, status: 200, error: null, answer: '' }
+  await store.recordCallback({ jobId: job.id, attempt, next: { kind: 'delivered' }, nowMs: later })
   await keep(week(later))
   assert.ok(!(await spans()).includes(day(NOON_MS)))
 })

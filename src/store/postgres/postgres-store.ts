@@ -2,14 +2,24 @@
 import type { TierName } from '../../config/settings.ts'
 import type { ClaimedJob, Job } from '../../job/job.ts'
 import type { KeyRecord, NewKey, NewKeyResult, Secrets } from '../account-store.ts'
-import type { CallbackNext, DueCallback } from '../callback-store.ts'
+import type {
+  AttemptRecord,
+  CallbackDepth,
+  CallbackDetails,
+  CallbackFilter,
+  CallbackSummary,
+  DueCallback,
+  PostponedCallback,
+  Replay,
+  TakeCallbacks,
+} from '../callback-store.ts'
+import type { Expiry } from '../ended.ts'
 import type { Claim, Renewal, Signals } from '../node-store.ts'
 import type {
   Acceptance,
   Accepted,
   Depth,
   EndedJob,
-  Expiry,
   JobRecord,
   Settled,
   Settlement,
@@ -17,7 +27,8 @@ import type {
   Suspects,
 } from '../store.ts'
 import { PostgresAccounts } from './accounts.ts'
-import { recordCallback, takeCallbacks } from './callbacks.ts'
+import { PostgresCallbackRecords } from './callback-records.ts'
+import { PostgresCallbacks } from './callbacks.ts'
 import { Claiming } from './claiming.ts'
 import { Database, type Statement } from './database.ts'
 import { PostgresExpiry } from './expiry.ts'
@@ -73,6 +84,8 @@ class PostgresStore implements Store {
   readonly #notices: Notices
   readonly #writing: Writing
   readonly #reading: Reading
+  readonly #callbacks: PostgresCallbacks
+  readonly #records: PostgresCallbackRecords
   #closed: Promise<void> | null = null
 
   constructor(database: Database, options: PostgresStoreOptions) {
@@ -100,6 +113,8 @@ class PostgresStore implements Store {
       onJoined: () => this.#notices.jobJoined(this.#line.turn),
     })
     this.#reading = new Reading(database)
+    this.#callbacks = new PostgresCallbacks(database)
+    this.#records = new PostgresCallbackRecords(database)
   }
 
   async begin(): Promise<void> {
@@ -131,8 +146,8 @@ class PostgresStore implements Store {
     this.#notices.jobJoined(this.#line.turn)
   }
 
-  async reclaim(node: string): Promise<number> {
-    const reclaimed = await this.#claiming.reclaim(node)
+  async reclaim(node: string, nowMs: number): Promise<number> {
+    const reclaimed = await this.#claiming.reclaim(node, nowMs)
     if (reclaimed > 0) this.#notices.jobJoined(this.#line.turn)
     return reclaimed
   }
@@ -153,12 +168,36 @@ class PostgresStore implements Store {
     return this.#expiry.step(expiry)
   }
 
-  takeCallbacks(limit: number, nowMs: number, leaseUntilMs: number): Promise<DueCallback[]> {
-    return takeCallbacks(this.#database, limit, nowMs, leaseUntilMs)
+  takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]> {
+    return this.#callbacks.take(take)
   }
 
-  recordCallback(jobId: string, attempt: number, next: CallbackNext, nowMs: number): Promise<boolean> {
-    return recordCallback(this.#database, jobId, attempt, next, nowMs)
+  recordCallback(record: AttemptRecord): Promise<boolean> {
+    return this.#callbacks.record(record)
+  }
+
+  postponeCallbacks(node: string, postponed: readonly PostponedCallback[]): Promise<void> {
+    return this.#callbacks.postpone(node, postponed)
+  }
+
+  callbackDepth(): Promise<CallbackDepth> {
+    return this.#callbacks.depth()
+  }
+
+  listCallbacks(filter: CallbackFilter): Promise<CallbackSummary[]> {
+    return this.#records.listCallbacks(filter)
+  }
+
+  findCallback(jobId: string): Promise<CallbackDetails | null> {
+    return this.#records.findCallback(jobId)
+  }
+
+  replayCallback(jobId: string, expiry: Expiry): Promise<Replay> {
+    return this.#records.replayCallback(jobId, expiry)
+  }
+
+  replayFailedCallbacks(limit: number, expiry: Expiry): Promise<number> {
+    return this.#records.replayFailedCallbacks(limit, expiry)
   }
 
   depth(): Promise<Depth> {
@@ -215,7 +254,7 @@ class PostgresStore implements Store {
   }
 
   async #close(): Promise<void> {
-    await Promise.all([this.#writing.drained(), this.#reading.drained()])
+    await Promise.all([this.#writing.drained(), this.#reading.drained(), this.#callbacks.drained()])
     await this.#notices.close()
     await this.#database.close()
   }

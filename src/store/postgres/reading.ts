@@ -1,8 +1,8 @@
 /** Reads: jobs as their accounts may see them, answers kept for identical jobs, the length of the line. Many in one statement. */
 import { isJobId } from '../../job/job-id.ts'
-import { cacheHitOf, expiresAtMs } from '../ended.ts'
+import { cacheHitOf, type Expiry, expiresAtMs } from '../ended.ts'
 import { GroupCommit } from '../group-commit.ts'
-import type { Depth, EndedJob, Expiry, JobRecord } from '../store.ts'
+import type { Depth, EndedJob, JobRecord } from '../store.ts'
 import type { Database, Row, Statement } from './database.ts'
 import { eachAlone } from './doubt.ts'
 import { IN_FLIGHT, MAX_GROUP } from './writing.ts'

@@ -19,8 +19,8 @@ export const OWE_AND_KEEP = `
     select id, status, content, error, usage, receipt, $1::text, attempt, now_ms from s join freed using (id)
   ),
   owed as (
-    insert into callbacks (job_id, account, attempt, due_at_ms)
-    select id, account, 0, now_ms from s join freed using (id) where has_callback
+    insert into callbacks (job_id, account, owed_since_ms, due_at_ms)
+    select id, account, now_ms, now_ms from s join freed using (id) where has_callback
   ),
   kept as (
     insert into kept_answers (fingerprint, job_id, kept_at_ms, until_ms)

@@ -1,6 +1,7 @@
 /** Accounts and keys in SQLite. Synchronous: the storage thread and the command line both run it where they are. */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import type { TierName } from '../../config/settings.ts'
+import { readSecrets } from '../account-rows.ts'
 import type { KeyRecord, NewKey, NewKeyResult, Secrets } from '../account-store.ts'
 
 const KEY_COLUMNS = `k.id, k.account, a.tier, k.created_at_ms as "createdAtMs", k.expires_at_ms as "expiresAtMs",
@@ -57,13 +58,7 @@ export class SqliteAccounts {
     const row = this.#db
       .prepare('select secret, previous_secret, rotated_at_ms from accounts where name = ?')
       .get(account)
-    if (!row) return null
-    const previous = row.previous_secret
-    return {
-      current: String(row.secret),
-      previous:
-        previous === null ? null : { secret: String(previous), rotatedAtMs: Number(row.rotated_at_ms) },
-    }
+    return row ? readSecrets(row) : null
   }
 
   rotateSecret(account: string, secret: string, nowMs: number): boolean {

@@ -1,6 +1,14 @@
 /** Owed callbacks in SQLite. Synchronous, inside a transaction of the storage thread. */
 import type { DatabaseSync } from 'node:sqlite'
-import type { DueCallback } from '../callback-store.ts'
+import type { CallbackRow } from '../callback-rows.ts'
+import {
+  type CallbackDepth,
+  COUNTED,
+  LANES,
+  MOST_KEPT,
+  type PostponedCallback,
+  type TakeCallbacks,
+} from '../callback-store.ts'
 import type { Cell } from './wire.ts'
 
 export class SqliteCallbacks {
@@ -11,53 +19,84 @@ export class SqliteCallbacks {
   }
 
   /** Returns rows as `readDueCallback` takes them. */
-  take(limit: number, nowMs: number, leaseUntilMs: number): Cell[][] {
-    const rows = this.#statements.due.all(nowMs, limit) as unknown as Cell[][]
-    for (const row of rows) this.#statements.lease.run(leaseUntilMs, row.pop() ?? null)
+  take({ node, lane, limit, nowMs, leaseUntilMs }: TakeCallbacks): CallbackRow[] {
+    const rows = this.#statements.due.all(LANES.indexOf(lane), nowMs, limit)
+    for (const row of rows) this.#statements.lease.run(node, leaseUntilMs, row.seq ?? null)
     return rows
   }
 
-  record(jobId: string, attempt: number, dueAtMs: number | null, deliveredAtMs: number | null): boolean {
-    return this.#statements.record.run(dueAtMs, deliveredAtMs, jobId, attempt).changes > 0
+  record(
+    jobId: string,
+    attempt: number,
+    line: string,
+    dueAtMs: Cell,
+    deliveredAtMs: Cell,
+    failedAtMs: Cell,
+    uncounted: number,
+  ): boolean {
+    const cells = [dueAtMs, deliveredAtMs, failedAtMs, uncounted, line] as const
+    return this.#statements.record.run(...cells, jobId, attempt).changes > 0
+  }
+
+  postpone(node: string, postponed: readonly PostponedCallback[]): void {
+    for (const { jobId, attempt, dueAtMs } of postponed) {
+      this.#statements.postpone.run(dueAtMs, jobId, attempt, node)
+    }
+  }
+
+  /** Only one server uses the file, so whoever else still has one in hand is dead. */
+  reclaim(node: string, nowMs: number): void {
+    this.#statements.reclaim.run(nowMs, node)
+  }
+
+  depth(): CallbackDepth {
+    const row = this.#statements.depth.get() ?? {}
+    const earliest = row.earliest_due_ms
+    return {
+      owed: Number(row.owed),
+      failed: Number(row.failed),
+      earliestDueMs: earliest == null ? null : Number(earliest),
+    }
   }
 }
 
 function prepare(db: DatabaseSync) {
-  const due = db.prepare(
-    `select c.attempt + 1, r.callback, c.job_id, j.status, j.created_at_ms, o.content, o.error,
-       a.secret, a.previous_secret, a.rotated_at_ms, c.seq
-     from callbacks c indexed by callbacks_due
-     join requests r on r.seq = c.seq join outcomes o on o.seq = c.seq
-     join jobs j on j.id = c.job_id join accounts a on a.name = c.account
-     where c.due_at_ms <= ? order by c.due_at_ms limit ?`,
-  )
-  due.setReturnArrays(true)
   return {
-    due,
-    lease: db.prepare('update callbacks set attempt = attempt + 1, due_at_ms = ? where seq = ?'),
+    due: db.prepare(
+      `select c.seq, c.job_id, c.attempt + 1 as attempt, c.tries + 1 as tries, c.account, c.owed_since_ms,
+         r.callback, j.status, j.created_at_ms, o.content, o.error, a.secret, a.previous_secret, a.rotated_at_ms
+       from callbacks c indexed by callbacks_due
+       join requests r on r.seq = c.seq join outcomes o on o.seq = c.seq
+       join jobs j on j.id = c.job_id join accounts a on a.name = c.account
+       where c.lane = ? and c.due_at_ms <= ? order by c.due_at_ms limit ?`,
+    ),
+    lease: db.prepare(
+      'update callbacks set attempt = attempt + 1, tries = tries + 1, node = ?, due_at_ms = ? where seq = ?',
+    ),
     // The job is looked up by its id first: callbacks are kept by the job's row number.
     record: db.prepare(
-      `update callbacks set due_at_ms = ?, delivered_at_ms = ?
-       where seq = (select seq from jobs where id = ?) and attempt = ? and due_at_ms is not null`,
+      `update callbacks set due_at_ms = ?1, delivered_at_ms = ?2, failed_at_ms = ?3, node = null,
+         tries = tries - ?4, lane = case when ?1 is null then lane else 1 end,
+         attempts = case when length(attempts) > ${MOST_KEPT}
+           then substr(attempts, instr(attempts, char(10)) + 1) else attempts end || ?5
+       where seq = (select seq from jobs where id = ?6) and attempt = ?7 and due_at_ms is not null`,
     ),
-  }
-}
-
-export function readDueCallback(row: readonly Cell[]): DueCallback {
-  const [attempt, callback, id, status, created, content, error, secret, previous, rotated] = row
-  return {
-    attempt: Number(attempt),
-    callback: JSON.parse(String(callback)) as DueCallback['callback'],
-    view: {
-      id: String(id),
-      status: status as DueCallback['view']['status'],
-      createdAtMs: Number(created),
-      contentJson: content as string | null,
-      errorJson: error as string | null,
-    },
-    secrets: {
-      current: String(secret),
-      previous: previous == null ? null : { secret: String(previous), rotatedAtMs: Number(rotated) },
-    },
+    postpone: db.prepare(
+      `update callbacks set attempt = attempt - 1, tries = tries - 1, node = null, due_at_ms = ?
+       where seq = (select seq from jobs where id = ?) and attempt = ? and node = ?`,
+    ),
+    reclaim: db.prepare(
+      `update callbacks indexed by callbacks_due set node = null, due_at_ms = min(due_at_ms, ?)
+       where due_at_ms is not null and node is not null and node <> ?`,
+    ),
+    depth: db.prepare(
+      `select
+         (select count(*) from (select 1 from callbacks where due_at_ms is not null limit ${COUNTED})) as owed,
+         (select count(*) from (select 1 from callbacks where failed_at_ms is not null limit ${COUNTED})) as failed,
+         (select min(due) from (
+           select min(due_at_ms) as due from callbacks where lane = 0 and due_at_ms is not null
+           union all select min(due_at_ms) from callbacks where lane = 1 and due_at_ms is not null
+         )) as earliest_due_ms`,
+    ),
   }
 }

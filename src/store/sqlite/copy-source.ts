@@ -5,12 +5,14 @@ import {
   BATCH_ROWS,
   BATCH_WEIGHT,
   type Batches,
+  CALLBACK_SELECT,
   type CopiedAccount,
   type CopiedAnswer,
   type CopiedIdempotencyKey,
   type CopiedJob,
   type CopiedKey,
   type CopySource,
+  copiedCallback,
 } from '../copying.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { toldAsProblem } from './copy-problem.ts'
@@ -142,9 +144,7 @@ function stateOf(row: Row, turn: number): CopiedJob['state'] {
   }
   const { status, content, error, usage, receipt, settledAtMs } = row
   const outcome = { status, content, error, usage, receipt, settledAtMs }
-  const { callbackAttempt, dueAtMs, deliveredAtMs } = row
-  const callback = callbackAttempt === null ? null : { attempt: callbackAttempt, dueAtMs, deliveredAtMs }
-  return { kind: 'ended', ...outcome, callback } as CopiedJob['state']
+  return { kind: 'ended', ...outcome, callback: copiedCallback(row) } as CopiedJob['state']
 }
 
 const ACCOUNTS = `
@@ -160,7 +160,7 @@ const JOBS = `
     j.created_at_ms as createdAtMs, r.messages, r.response_format as responseFormat, r.callback,
     j.attempt, j.turn, j.deaths, j.status, o.content, o.error, o.usage, o.receipt,
     j.settled_at_ms as settledAtMs,
-    c.attempt as callbackAttempt, c.due_at_ms as dueAtMs, c.delivered_at_ms as deliveredAtMs
+    ${CALLBACK_SELECT}
   from jobs j cross join requests r on r.seq = j.seq
     left join outcomes o on o.seq = j.seq left join callbacks c on c.seq = j.seq
   order by j.id`

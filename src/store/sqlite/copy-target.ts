@@ -4,13 +4,14 @@
  * file next.
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
-import type {
-  CopiedAccount,
-  CopiedAnswer,
-  CopiedIdempotencyKey,
-  CopiedJob,
-  CopiedKey,
-  CopyTarget,
+import {
+  CALLBACK_COLUMNS,
+  type CopiedAccount,
+  type CopiedAnswer,
+  type CopiedIdempotencyKey,
+  type CopiedJob,
+  type CopiedKey,
+  type CopyTarget,
 } from '../copying.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { notEmpty } from '../not-empty.ts'
@@ -115,7 +116,7 @@ class SqliteTarget implements CopyTarget {
     if (state.kind === 'waits') return
     outcome.run(seq, state.content, state.error, state.usage, state.receipt)
     const owed = state.callback
-    if (owed) callback.run(seq, job.id, job.account, owed.attempt, owed.dueAtMs, owed.deliveredAtMs)
+    if (owed) callback.run(seq, job.id, job.account, ...CALLBACK_COLUMNS.map((name) => owed[name]))
   }
 
   async addKeptAnswers(answers: readonly CopiedAnswer[]): Promise<number> {
@@ -173,8 +174,8 @@ function prepare(db: DatabaseSync) {
     request: statement('insert into requests (seq, messages, response_format, callback) values (?, ?, ?, ?)'),
     outcome: statement('insert into outcomes (seq, content, error, usage, receipt) values (?, ?, ?, ?, ?)'),
     callback: statement(
-      `insert into callbacks (seq, job_id, account, attempt, due_at_ms, delivered_at_ms)
-       values (?, ?, ?, ?, ?, ?)`,
+      `insert into callbacks (seq, job_id, account, ${CALLBACK_COLUMNS.join(', ')})
+       values (?, ?, ?, ${CALLBACK_COLUMNS.map(() => '?').join(', ')})`,
     ),
     answer: statement(
       `insert into kept_answers (seq, fingerprint, until_ms)

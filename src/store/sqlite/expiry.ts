@@ -1,8 +1,7 @@
 /** Deletes what has expired, in steps so small that no write waits long behind one. */
 import type { DatabaseSync } from 'node:sqlite'
 import { leastJobId } from '../../job/job-id.ts'
-import { expiresAtMs } from '../ended.ts'
-import type { Expiry } from '../store.ts'
+import { type Expiry, expiresAtMs } from '../ended.ts'
 
 /** Rows that one step looks at, of each kind. */
 const STEP = 400

@@ -257,7 +257,7 @@ function prepare(db: DatabaseSync) {
     ),
     keepAnswer: db.prepare('insert into kept_answers (seq, fingerprint, until_ms) values (?, ?, ?)'),
     owe: db.prepare(
-      'insert into callbacks (seq, job_id, account, attempt, due_at_ms) values (?, ?, ?, 0, ?)',
+      'insert into callbacks (seq, job_id, account, owed_since_ms, due_at_ms) values (?1, ?2, ?3, ?4, ?4)',
     ),
     giveBack: db.prepare('update jobs set node = null, turn = ? where id = ? and node = ? and attempt = ?'),
     reclaim: db.prepare(

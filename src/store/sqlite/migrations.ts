@@ -85,11 +85,18 @@ create table callbacks (
   seq integer primary key,
   job_id text not null,
   account text not null,
-  attempt integer not null,
-  due_at_ms integer,                -- when the next attempt may be made; null once delivered or given up
-  delivered_at_ms integer
+  lane integer not null default 0,  -- 0 until the first attempt has failed, then 1
+  attempt integer not null default 0, -- taken so often: the fence of what is recorded
+  tries integer not null default 0, -- place in the schedule of attempts
+  owed_since_ms integer not null,
+  due_at_ms integer,                -- when the next attempt may be made; null once delivered or failed for good
+  node text,                        -- who has it in hand; null unless somebody does
+  delivered_at_ms integer,
+  failed_at_ms integer,
+  attempts text not null default '' -- a line of JSON each, oldest first
 ) strict;
-create index callbacks_due on callbacks (due_at_ms) where due_at_ms is not null;
+create index callbacks_due on callbacks (lane, due_at_ms) where due_at_ms is not null;
+create index callbacks_failed on callbacks (seq) where failed_at_ms is not null;
 
 -- Fair order between accounts: the turn last claimed, and the next turn of each account that has queued jobs.
 create table line (turn integer not null) strict;

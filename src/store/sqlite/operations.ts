@@ -2,7 +2,9 @@
  * The operations that cross to the storage thread, by name, as tuples: the one place that both sides are typed from.
  */
 import type { NewKey } from '../account-store.ts'
-import type { Expiry, Suspects } from '../store.ts'
+import type { CallbackFilter, PostponedCallback, TakeCallbacks } from '../callback-store.ts'
+import type { Expiry } from '../ended.ts'
+import type { Suspects } from '../store.ts'
 import type { Cell } from './wire.ts'
 
 export type Operation =
@@ -11,16 +13,16 @@ export type Operation =
   | readonly ['claim', node: string, limit: number, nowMs: number, Suspects | null]
   | readonly ['settle', ...claim: [string, string, number], ...ended: EndedCells, ...keep: KeepCells, number]
   | readonly ['giveBack', node: string, claims: Cell[]]
-  | readonly ['reclaim', node: string]
+  | readonly ['reclaim', node: string, nowMs: number]
   | readonly ['expire', Expiry]
-  | readonly ['takeCallbacks', limit: number, nowMs: number, leaseUntilMs: number]
-  | readonly [
-      'recordCallback',
-      jobId: string,
-      attempt: number,
-      dueAtMs: number | null,
-      deliveredAtMs: number | null,
-    ]
+  | readonly ['takeCallbacks', TakeCallbacks]
+  | readonly ['recordCallback', jobId: string, attempt: number, line: string, ...RecordCells]
+  | readonly ['postponeCallbacks', node: string, readonly PostponedCallback[]]
+  | readonly ['callbackDepth']
+  | readonly ['listCallbacks', CallbackFilter]
+  | readonly ['findCallback', jobId: string]
+  | readonly ['replayCallback', jobId: string, Expiry]
+  | readonly ['replayFailedCallbacks', limit: number, Expiry]
   | readonly ['probe', nowMs: number]
   | readonly ['createKey', NewKey]
   | readonly ['revokeKey', keyId: string, nowMs: number]
@@ -44,6 +46,12 @@ export type EndedCells = [
   error: string | null,
   usage: string,
   receipt: string,
+]
+export type RecordCells = [
+  dueAtMs: number | null,
+  deliveredAtMs: number | null,
+  failedAtMs: number | null,
+  uncounted: number,
 ]
 export type KeepCells = [fingerprint: string | null, untilMs: number]
 

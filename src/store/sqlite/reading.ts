@@ -1,7 +1,7 @@
 /** Reads in SQLite: a job as its account may see it, and the answers kept for identical jobs. */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
-import { cacheHitOf, expiresAtMs } from '../ended.ts'
-import type { EndedJob, Expiry, JobRecord } from '../store.ts'
+import { cacheHitOf, type Expiry, expiresAtMs } from '../ended.ts'
+import type { EndedJob, JobRecord } from '../store.ts'
 
 export class SqliteReading {
   readonly #job: StatementSync

@@ -3,8 +3,20 @@ import { Worker } from 'node:worker_threads'
 import type { TierName } from '../../config/settings.ts'
 import type { ClaimedJob, Job } from '../../job/job.ts'
 import type { KeyRecord, NewKey, NewKeyResult, Secrets } from '../account-store.ts'
-import type { CallbackNext, DueCallback } from '../callback-store.ts'
+import { attemptLine, type CallbackRow, readDueCallback, recordCells } from '../callback-rows.ts'
+import type {
+  AttemptRecord,
+  CallbackDepth,
+  CallbackDetails,
+  CallbackFilter,
+  CallbackSummary,
+  DueCallback,
+  PostponedCallback,
+  Replay,
+  TakeCallbacks,
+} from '../callback-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
+import type { Expiry } from '../ended.ts'
 import { GroupCommit, type OpResult } from '../group-commit.ts'
 import type { Claim, Renewal } from '../node-store.ts'
 import {
@@ -12,7 +24,6 @@ import {
   type Accepted,
   type Depth,
   type EndedJob,
-  type Expiry,
   type JobRecord,
   type Settled,
   type Settlement,
@@ -20,7 +31,6 @@ import {
   StoreUnavailable,
   type Suspects,
 } from '../store.ts'
-import { readDueCallback } from './callbacks.ts'
 import { KeptAnswers } from './kept-answers.ts'
 import type { EndedCells, KeepCells, Operation, Reply, Request, Result } from './operations.ts'
 import { type Cell, GONE, pushNewJob, readClaimedJob, STALE } from './wire.ts'
@@ -140,8 +150,8 @@ class SqliteStore implements Store {
     return this.#write(['giveBack', node, claims.flatMap(({ jobId, attempt }) => [jobId, attempt])])
   }
 
-  reclaim(node: string): Promise<number> {
-    return this.#write(['reclaim', node])
+  reclaim(node: string, nowMs: number): Promise<number> {
+    return this.#write(['reclaim', node, nowMs])
   }
 
   recall(fingerprint: string, nowMs: number): Promise<string | null> {
@@ -177,15 +187,40 @@ class SqliteStore implements Store {
     return this.#write(['expire', expiry])
   }
 
-  async takeCallbacks(limit: number, nowMs: number, leaseUntilMs: number): Promise<DueCallback[]> {
-    const rows = await this.#write<Cell[][]>(['takeCallbacks', limit, nowMs, leaseUntilMs])
-    return rows.map(readDueCallback)
+  async takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]> {
+    return (await this.#write<CallbackRow[]>(['takeCallbacks', take])).map(readDueCallback)
   }
 
-  recordCallback(jobId: string, attempt: number, next: CallbackNext, nowMs: number): Promise<boolean> {
-    const dueAtMs = next.kind === 'due' ? next.atMs : null
-    const deliveredAtMs = next.kind === 'delivered' ? nowMs : null
-    return this.#write(['recordCallback', jobId, attempt, dueAtMs, deliveredAtMs])
+  recordCallback(record: AttemptRecord): Promise<boolean> {
+    const { jobId, attempt } = record
+    const { dueAtMs, deliveredAtMs, failedAtMs, uncounted } = recordCells(record)
+    const line = attemptLine(attempt)
+    const cells = [dueAtMs, deliveredAtMs, failedAtMs, uncounted] as const
+    return this.#write(['recordCallback', jobId, attempt.attempt, line, ...cells])
+  }
+
+  postponeCallbacks(node: string, postponed: readonly PostponedCallback[]): Promise<void> {
+    return this.#write(['postponeCallbacks', node, postponed])
+  }
+
+  callbackDepth(): Promise<CallbackDepth> {
+    return this.#read(['callbackDepth'])
+  }
+
+  listCallbacks(filter: CallbackFilter): Promise<CallbackSummary[]> {
+    return this.#read(['listCallbacks', filter])
+  }
+
+  findCallback(jobId: string): Promise<CallbackDetails | null> {
+    return this.#read(['findCallback', jobId])
+  }
+
+  replayCallback(jobId: string, expiry: Expiry): Promise<Replay> {
+    return this.#write(['replayCallback', jobId, expiry])
+  }
+
+  replayFailedCallbacks(limit: number, expiry: Expiry): Promise<number> {
+    return this.#write(['replayFailedCallbacks', limit, expiry])
   }
 
   depth(): Promise<Depth> {

@@ -6,6 +6,7 @@ import type { DatabaseSync } from 'node:sqlite'
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { DatabaseProblem } from '../database-problem.ts'
 import { SqliteAccounts } from './accounts.ts'
+import { SqliteCallbackRecords } from './callback-records.ts'
 import { SqliteCallbacks } from './callbacks.ts'
 import { SqliteExpiry } from './expiry.ts'
 import { lockForServing, migrate, openFile } from './file.ts'
@@ -27,6 +28,7 @@ class StorageThread {
   readonly #reading: SqliteReading
   readonly #expiry: SqliteExpiry
   readonly #callbacks: SqliteCallbacks
+  readonly #records: SqliteCallbackRecords
 
   constructor(path: string) {
     // The lock first: while a copy fills the file it cannot even be opened.
@@ -38,6 +40,7 @@ class StorageThread {
     this.#reading = new SqliteReading(this.#db)
     this.#expiry = new SqliteExpiry(this.#db)
     this.#callbacks = new SqliteCallbacks(this.#db)
+    this.#records = new SqliteCallbackRecords(this.#db)
   }
 
   /** Answers requests that came while another was being answered: all their writes in one transaction. */
@@ -107,13 +110,10 @@ class StorageThread {
       case 'giveBack':
         return this.#jobs.giveBack(op[1], op[2])
       case 'reclaim':
+        this.#callbacks.reclaim(op[1], op[2])
         return this.#jobs.reclaim(op[1])
       case 'expire':
         return this.#expiry.step(op[1])
-      case 'takeCallbacks':
-        return this.#callbacks.take(op[1], op[2], op[3])
-      case 'recordCallback':
-        return this.#callbacks.record(op[1], op[2], op[3], op[4])
       case 'probe':
         return this.#jobs.probe(op[1])
       case 'recall':
@@ -128,6 +128,29 @@ class StorageThread {
         return this.#reading.keptAnswersAfter(op[1], op[2])
       case 'depth':
         return this.#jobs.depth()
+      default:
+        return this.#runOnCallbacks(op)
+    }
+  }
+
+  #runOnCallbacks(op: Operation): unknown {
+    switch (op[0]) {
+      case 'takeCallbacks':
+        return this.#callbacks.take(op[1])
+      case 'recordCallback':
+        return this.#callbacks.record(op[1], op[2], op[3], op[4], op[5], op[6], op[7])
+      case 'postponeCallbacks':
+        return this.#callbacks.postpone(op[1], op[2])
+      case 'callbackDepth':
+        return this.#callbacks.depth()
+      case 'listCallbacks':
+        return this.#records.list(op[1])
+      case 'findCallback':
+        return this.#records.find(op[1])
+      case 'replayCallback':
+        return this.#records.replay(op[1], op[2])
+      case 'replayFailedCallbacks':
+        return this.#records.replayFailed(op[1], op[2])
       default:
         return this.#runOnAccounts(op)
     }

@@ -1,12 +1,14 @@
-/** Accounts and keys straight from the file, for commands beside a running server: no lock, no thread. */
-import type { AccountStore } from '../account-store.ts'
+/** What operators do straight in the file, beside a running server: no lock, no thread. */
+import type { OperatorStore } from '../operator-store.ts'
 import { SqliteAccounts } from './accounts.ts'
+import { SqliteCallbackRecords } from './callback-records.ts'
 import { migrate, openFile } from './file.ts'
 
-export function openSqliteAccounts(path: string): AccountStore {
+export function openSqliteForOperator(path: string): OperatorStore {
   const db = openFile(path)
   migrate(db)
   const accounts = new SqliteAccounts(db)
+  const callbacks = new SqliteCallbackRecords(db)
   /** Each change is one short transaction, so that the server hardly waits for it. */
   const change = async <T>(work: () => T): Promise<T> => {
     db.exec('begin immediate')
@@ -28,6 +30,10 @@ export function openSqliteAccounts(path: string): AccountStore {
     secrets: async (account) => accounts.secrets(account),
     rotateSecret: (account, secret, nowMs) => change(() => accounts.rotateSecret(account, secret, nowMs)),
     hasAccounts: async () => accounts.hasAccounts(),
+    listCallbacks: async (filter) => callbacks.list(filter),
+    findCallback: async (jobId) => callbacks.find(jobId),
+    replayCallback: (jobId, expiry) => change(() => callbacks.replay(jobId, expiry)),
+    replayFailedCallbacks: (limit, expiry) => change(() => callbacks.replayFailed(limit, expiry)),
     close: async () => db.close(),
   }
 }

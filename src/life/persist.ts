@@ -1,28 +1,27 @@
 /**
- * Writes a run's outcome, once and for ever. A database that cannot take it now is tried until it can: the answer has
- * been paid for, and the job stays this node's meanwhile.
+ * Writes what must not be lost: an outcome that has been paid for, the record of a callback that was sent. A database that
+ * cannot take it now is tried until it can.
  */
 import type { Clock } from '../clock.ts'
-import { type Settled, type Settlement, type Store, StoreUnavailable } from '../store/store.ts'
+import { StoreUnavailable } from '../store/store.ts'
 
 const FIRST_PAUSE_MS = 100
 const LONGEST_PAUSE_MS = 5000
 
 /**
  * @param onTrouble told each time that the database refused
- * @param goOn asked before each further try; a process that is ending stops trying, and the job runs again later
+ * @param goOn asked before each further try; a process that is ending stops trying
  */
-export async function settleJob(
-  store: Pick<Store, 'settle'>,
-  settlement: Settlement,
+export async function persist<T>(
+  write: () => Promise<T>,
   clock: Clock,
   onTrouble: (error: StoreUnavailable) => void,
   goOn: () => boolean,
-): Promise<Settled | 'given up'> {
+): Promise<T | 'given up'> {
   let pauseMs = FIRST_PAUSE_MS
   for (;;) {
     try {
-      return await store.settle(settlement)
+      return await write()
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error
       onTrouble(error)

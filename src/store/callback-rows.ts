@@ -1,0 +1,84 @@
+/** What every store reads alike from its rows of callbacks. */
+import type { Callback } from '../job/job.ts'
+import type { JobView } from '../job/view.ts'
+import { readSecrets } from './account-rows.ts'
+import type {
+  AttemptRecord,
+  CallbackAttempt,
+  CallbackDetails,
+  CallbackState,
+  CallbackSummary,
+  DueCallback,
+} from './callback-store.ts'
+
+export type CallbackRow = Readonly<Record<string, unknown>>
+
+/** How an attempt is added to those before it: a line of JSON. */
+export function attemptLine(attempt: CallbackAttempt): string {
+  return `${JSON.stringify(attempt)}\n`
+}
+
+/** What recording an attempt changes, for stores of any kind. */
+export function recordCells({ next, nowMs }: AttemptRecord) {
+  return {
+    dueAtMs: next.kind === 'due' ? next.atMs : null,
+    deliveredAtMs: next.kind === 'delivered' ? nowMs : null,
+    failedAtMs: next.kind === 'failed' ? nowMs : null,
+    uncounted: next.kind === 'due' && !next.counts ? 1 : 0,
+  }
+}
+
+export function readDueCallback(row: CallbackRow): DueCallback {
+  return {
+    attempt: Number(row.attempt),
+    tries: Number(row.tries),
+    account: String(row.account),
+    callback: JSON.parse(String(row.callback)) as Callback,
+    view: {
+      id: String(row.job_id),
+      status: row.status as JobView['status'],
+      createdAtMs: Number(row.created_at_ms),
+      contentJson: row.content as string | null,
+      errorJson: row.error as string | null,
+    },
+    owedSinceMs: Number(row.owed_since_ms),
+    secrets: readSecrets(row),
+  }
+}
+
+export function readSummary(row: CallbackRow): CallbackSummary {
+  const underWay = row.node !== null
+  const owed = row.due_at_ms !== null
+  return {
+    jobId: String(row.job_id),
+    account: String(row.account),
+    url: (JSON.parse(String(row.callback)) as Callback).url,
+    state: stateOf(row),
+    attempts: Number(row.attempt),
+    dueAtMs: owed && !underWay ? Number(row.due_at_ms) : null,
+    endedAtMs: owed ? null : Number(row.delivered_at_ms ?? row.failed_at_ms),
+    last: readAttempts(row).at(-1) ?? null,
+  }
+}
+
+export function readDetails(row: CallbackRow): CallbackDetails {
+  const { headers, payloadJson } = JSON.parse(String(row.callback)) as Callback
+  return {
+    ...readSummary(row),
+    jobStatus: String(row.status),
+    headerNames: Object.keys(headers),
+    payloadJson,
+    underWay: row.node !== null,
+    log: readAttempts(row),
+  }
+}
+
+function stateOf(row: CallbackRow): CallbackState {
+  if (row.due_at_ms !== null) return 'owed'
+  return row.delivered_at_ms === null ? 'failed' : 'delivered'
+}
+
+function readAttempts(row: CallbackRow): CallbackAttempt[] {
+  const lines = String(row.attempts).split('\n')
+  return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as CallbackAttempt)
+}

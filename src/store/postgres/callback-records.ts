@@ -1,0 +1,93 @@
+/** What operators see and do of callbacks in Postgres. */
+import { isJobId } from '../../job/job-id.ts'
+import { readDetails, readSummary } from '../callback-rows.ts'
+import type {
+  CallbackDetails,
+  CallbackFilter,
+  CallbackRecords,
+  CallbackState,
+  CallbackSummary,
+  Replay,
+} from '../callback-store.ts'
+import type { Expiry } from '../ended.ts'
+import type { Database, Statement } from './database.ts'
+
+export class PostgresCallbackRecords implements CallbackRecords {
+  readonly #database: Database
+
+  constructor(database: Database) {
+    this.#database = database
+  }
+
+  async listCallbacks({ state, account, beforeJobId, limit }: CallbackFilter): Promise<CallbackSummary[]> {
+    const text = `${SELECT} where ${state ? IN_STATE[state] : 'true'} and ($1::text is null or c.account = $1)
+      and ($2::uuid is null or c.job_id < $2) order by c.job_id desc limit $3::bigint`
+    const before = beforeJobId !== undefined && isJobId(beforeJobId) ? beforeJobId : null
+    const statement: Statement = { repeatable: true, name: `list callbacks ${state ?? ''}`, text }
+    const rows = await this.#database.query(statement, [account ?? null, before, limit])
+    return rows.map(readSummary)
+  }
+
+  async findCallback(jobId: string): Promise<CallbackDetails | null> {
+    if (!isJobId(jobId)) return null
+    const [row] = await this.#database.query(FIND, [jobId])
+    return row ? readDetails(row) : null
+  }
+
+  async replayCallback(jobId: string, { nowMs, retentionMs }: Expiry): Promise<Replay> {
+    if (!isJobId(jobId)) return 'unknown'
+    const [row] = await this.#database.query(REPLAY, [nowMs, retentionMs, jobId])
+    if (!row) return 'unknown'
+    return row.replayed ? 'replayed' : 'under way'
+  }
+
+  async replayFailedCallbacks(limit: number, { nowMs, retentionMs }: Expiry): Promise<number> {
+    return (await this.#database.query(REPLAY_FAILED, [nowMs, retentionMs, limit])).length
+  }
+}
+
+const SELECT = `
+  select c.job_id, c.account, c.attempt, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms, c.node, c.attempts,
+    j.callback, o.status
+  from callbacks c join jobs j on j.id = c.job_id join outcomes o on o.id = c.job_id`
+
+const IN_STATE: Readonly<Record<CallbackState, string>> = {
+  owed: 'c.due_at_ms is not null',
+  delivered: 'c.delivered_at_ms is not null',
+  failed: 'c.failed_at_ms is not null',
+}
+
+const FIND: Statement = {
+  repeatable: true,
+  name: 'find callback',
+  text: `${SELECT} where c.job_id = $1::uuid`,
+}
+
+/** Whether the job is still readable, as `expiresAtMs` has it. $1 now, $2 retention. */
+const KEPT = 'o.settled_at_ms + greatest($2::bigint, j.cache_ttl_s * 1000) > $1::bigint'
+
+/** $1 now. Among the retries, so that many of them hold up no new one. */
+const ANEW = `due_at_ms = $1::bigint, owed_since_ms = $1::bigint, tries = 0, lane = 1, delivered_at_ms = null,
+  failed_at_ms = null`
+
+const REPLAY = {
+  name: 'replay callback',
+  text: `
+  with found as (
+    select c.job_id from callbacks c join jobs j on j.id = c.job_id join outcomes o on o.id = c.job_id
+    where c.job_id = $3::uuid and (c.due_at_ms is not null or ${KEPT})
+  ),
+  replayed as (
+    update callbacks c set ${ANEW} from found f where c.job_id = f.job_id and c.node is null returning 1
+  )
+  select exists (select 1 from replayed) as replayed from found`,
+}
+const REPLAY_FAILED = {
+  name: 'replay failed callbacks',
+  text: `
+  with found as (
+    select c.job_id from callbacks c join jobs j on j.id = c.job_id join outcomes o on o.id = c.job_id
+    where c.failed_at_ms < $1::bigint and ${KEPT} order by c.job_id limit $3::bigint
+  )
+  update callbacks c set ${ANEW} from found f where c.job_id = f.job_id and c.failed_at_ms is not null returning 1`,
+}

@@ -1,0 +1,31 @@
+/** What operators do straight in the database, beside running servers. */
+import type { OperatorStore } from '../operator-store.ts'
+import { PostgresAccounts } from './accounts.ts'
+import { PostgresCallbackRecords } from './callback-records.ts'
+import { Database } from './database.ts'
+import { migratePostgres } from './schema.ts'
+
+/** A command's statements are short, but its user may wait for a lock. */
+const COMMAND_MS = 30_000
+
+export async function openPostgresForOperator(url: string): Promise<OperatorStore> {
+  await migratePostgres(url)
+  const database = new Database({ url, connections: 1, prepare: false, statementMs: COMMAND_MS })
+  const accounts = new PostgresAccounts(database)
+  const callbacks = new PostgresCallbackRecords(database)
+  return {
+    createKey: (key) => accounts.createKey(key),
+    listKeys: () => accounts.listKeys(),
+    revokeKey: (keyId, nowMs) => accounts.revokeKey(keyId, nowMs),
+    findKey: (hash) => accounts.findKey(hash),
+    setTier: (account, tier) => accounts.setTier(account, tier),
+    secrets: (account) => accounts.secrets(account),
+    rotateSecret: (account, secret, nowMs) => accounts.rotateSecret(account, secret, nowMs),
+    hasAccounts: () => accounts.hasAccounts(),
+    listCallbacks: (filter) => callbacks.listCallbacks(filter),
+    findCallback: (jobId) => callbacks.findCallback(jobId),
+    replayCallback: (jobId, expiry) => callbacks.replayCallback(jobId, expiry),
+    replayFailedCallbacks: (limit, expiry) => callbacks.replayFailedCallbacks(limit, expiry),
+    close: () => database.close(),
+  }
+}

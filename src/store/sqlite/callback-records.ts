@@ -1,0 +1,89 @@
+/** What operators see and do of callbacks in a SQLite file. Synchronous; what it changes goes into a transaction. */
+import type { DatabaseSync } from 'node:sqlite'
+import { readDetails, readSummary } from '../callback-rows.ts'
+import type {
+  CallbackDetails,
+  CallbackFilter,
+  CallbackState,
+  CallbackSummary,
+  Replay,
+} from '../callback-store.ts'
+import type { Expiry } from '../ended.ts'
+
+export class SqliteCallbackRecords {
+  readonly #db: DatabaseSync
+
+  constructor(db: DatabaseSync) {
+    this.#db = db
+  }
+
+  list({ state, account, beforeJobId, limit }: CallbackFilter): CallbackSummary[] {
+    const conditions = ['true', ...(state ? [IN_STATE[state]] : [])]
+    const values: (string | number)[] = []
+    if (account !== undefined) {
+      conditions.push('c.account = ?')
+      values.push(account)
+    }
+    if (beforeJobId !== undefined) {
+      conditions.push('c.seq < (select seq from jobs where id = ?)')
+      values.push(beforeJobId)
+    }
+    // Row numbers are given in the order of acceptance, as ids are.
+    const sql = `${SELECT} where ${conditions.join(' and ')} order by c.seq desc limit ?`
+    return this.#db
+      .prepare(sql)
+      .all(...values, limit)
+      .map(readSummary)
+  }
+
+  find(jobId: string): CallbackDetails | null {
+    const row = this.#db.prepare(`${SELECT} where j.id = ?`).get(jobId)
+    return row ? readDetails(row) : null
+  }
+
+  replay(jobId: string, expiry: Expiry): Replay {
+    const { nowMs, retentionMs } = expiry
+    const row = this.#db
+      .prepare(
+        `select c.node from jobs j join callbacks c on c.seq = j.seq
+         where j.id = ?1 and (c.due_at_ms is not null or ${KEPT('?2', '?3')})`,
+      )
+      .get(jobId, nowMs, retentionMs)
+    if (!row) return 'unknown'
+    if (row.node !== null) return 'under way'
+    this.#db
+      .prepare(`update callbacks set ${ANEW} where seq = (select seq from jobs where id = ?2)`)
+      .run(nowMs, jobId)
+    return 'replayed'
+  }
+
+  replayFailed(limit: number, { nowMs, retentionMs }: Expiry): number {
+    const { changes } = this.#db
+      .prepare(
+        `update callbacks set ${ANEW} where seq in (
+           select c.seq from callbacks c indexed by callbacks_failed join jobs j on j.id = c.job_id
+           where c.failed_at_ms < ?1 and ${KEPT('?1', '?3')} order by c.seq limit ?2
+         )`,
+      )
+      .run(nowMs, limit, retentionMs)
+    return Number(changes)
+  }
+}
+
+const SELECT = `
+  select c.job_id, c.account, c.attempt, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms, c.node, c.attempts,
+    r.callback, j.status
+  from callbacks c join jobs j on j.id = c.job_id join requests r on r.seq = c.seq`
+
+const IN_STATE: Readonly<Record<CallbackState, string>> = {
+  owed: 'c.due_at_ms is not null',
+  delivered: 'c.delivered_at_ms is not null',
+  failed: 'c.failed_at_ms is not null',
+}
+
+/** Whether the job is still readable, as `expiresAtMs` has it. */
+const KEPT = (nowMs: string, retentionMs: string) =>
+  `j.settled_at_ms + max(${retentionMs}, j.cache_ttl_s * 1000) > ${nowMs}`
+
+/** ?1 now. Among the retries, so that many of them hold up no new one. */
+const ANEW = `due_at_ms = ?1, owed_since_ms = ?1, tries = 0, lane = 1, delivered_at_ms = null, failed_at_ms = null`
