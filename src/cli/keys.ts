@@ -4,6 +4,7 @@ import type { TierName } from '../config/settings.ts'
 import type { KeyRecord } from '../store/account-store.ts'
 import { CommandError } from './command-error.ts'
 import { say } from './say.ts'
+import { table } from './table.ts'
 import { withOperatorStore } from './with-operator-store.ts'
 
 export interface CreateKeyOptions {
@@ -76,16 +77,4 @@ function stateOf({ expiresAtMs, revokedAtMs }: KeyRecord, nowMs: number): string
 
 function day(ms: number): string {
   return new Date(ms).toISOString().slice(0, 10)
-}
-
-function table(rows: readonly (readonly string[])[]): string {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
-  return rows
-    .map((row) =>
-      row
-        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-        .join('  ')
-        .trimEnd(),
-    )
-    .join('\n')
 }

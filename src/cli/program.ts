@@ -2,10 +2,19 @@
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import { ConfigurationError } from '../config/load.ts'
 import { TIER_NAMES, type TierName } from '../config/settings.ts'
+import { CALLBACK_STATES } from '../store/callback-store.ts'
 import { DatabaseProblem } from '../store/database-problem.ts'
 import { VERSION } from '../version.ts'
 import { ROLES } from '../wiring/node.ts'
 import { rotateOrPrintSecret, setTier } from './accounts.ts'
+import {
+  type ListCallbacksOptions,
+  listCallbacks,
+  MOST_LISTED,
+  type ReplayOptions,
+  replayCallbacks,
+  showCallback,
+} from './callbacks.ts'
 import { check } from './check.ts'
 import { CommandError } from './command-error.ts'
 import { type CopyOptions, copy } from './copy.ts'
@@ -80,6 +89,10 @@ function build(exit: (code: number) => void): Command {
     .requiredOption('--to <database>', 'sqlite:PATH or postgres://…; it must hold nothing')
     .addOption(config())
     .action((options: CopyOptions) => copy(options))
+  addCallbacks(
+    program.command('callbacks').description('what became of callbacks, and sending them again'),
+    config,
+  )
   addKeys(program.command('keys').description('create, list and revoke API keys'), config)
   addAccounts(program.command('accounts').description('callback secrets and tiers'), config)
   return program
@@ -127,6 +140,47 @@ function addAccounts(accounts: Command, config: () => Option): void {
     .argument('<tier>', TIER_NAMES.join(', '), tierName)
     .addOption(config())
     .action((name: string, tier: TierName, options: { config?: string }) => setTier(name, tier, options))
+}
+
+function addCallbacks(callbacks: Command, config: () => Option): void {
+  callbacks
+    .command('list')
+    .description('callbacks, newest job first')
+    .option('--failed', 'only those that failed for good')
+    .addOption(
+      new Option('--state <state>', 'only those in this state')
+        .choices([...CALLBACK_STATES])
+        .conflicts('failed'),
+    )
+    .option('--account <name>', 'only those of this account')
+    .option('--before <job-id>', 'only those of jobs before this one')
+    .option('--limit <count>', 'how many at most', countOf, 50)
+    .option('--json', 'as a JSON array')
+    .addOption(config())
+    .action((options: ListCallbacksOptions) => listCallbacks(options))
+  callbacks
+    .command('show')
+    .description('one callback with each of its attempts')
+    .argument('<job-id>', 'whose callback')
+    .option('--json', 'as a JSON object')
+    .addOption(config())
+    .action((jobId: string, options: { json?: true; config?: string }) => showCallback(jobId, options))
+  callbacks
+    .command('replay')
+    .description('have a callback sent again now, with all its attempts before it')
+    .argument('[job-id]', 'whose callback, whatever its state')
+    .option('--all-failed', 'all that failed for good instead')
+    .option('--account <name>', 'of these, only those of this account')
+    .addOption(config())
+    .action((jobId: string | undefined, options: ReplayOptions) => replayCallbacks(jobId, options))
+}
+
+function countOf(text: string): number {
+  const count = Number(text)
+  if (!(Number.isInteger(count) && count > 0 && count <= MOST_LISTED)) {
+    throw new InvalidArgumentError(`It must be a whole number from 1 to ${MOST_LISTED}.`)
+  }
+  return count
 }
 
 function daysOf(text: string): number {

@@ -39,8 +39,13 @@ export interface CallbackRecords {
    */
   replayCallback(jobId: string, expiry: Expiry): Promise<Replay>
 
-  /** The same for up to `limit` that had failed before now; returns how many there were. */
-  replayFailedCallbacks(limit: number, expiry: Expiry): Promise<number>
+  /** The same for those that had failed before now; returns how many there were. */
+  replayFailedCallbacks(filter: FailedFilter, expiry: Expiry): Promise<number>
+}
+
+export interface FailedFilter {
+  readonly account?: string
+  readonly limit: number
 }
 
 export type Replay = 'replayed' | 'under way' | 'unknown'

@@ -11,7 +11,7 @@ const LEAST = 2
 /** Destinations that are remembered though nothing is under way to them. */
 const REMEMBERED = 10_000
 /** What an attempt is taken to last before one has ended. */
-const FIRST_GUESS_MS = 100
+const FIRST_GUESS_MS = 20
 /** Of the time that attempts take, what the last one counts. */
 const WEIGHT_OF_LAST = 0.2
 /** A callback that finds no place comes back within this; where the receiver fails, within the latter. */

@@ -13,6 +13,8 @@ import type { Destination, Destinations } from './destinations.ts'
 const MOST_TAKEN = 128
 /** Fewer are not worth a transaction of their own while others are under way. */
 const LEAST_TAKEN = 32
+/** How often it looks for those that it has postponed. */
+const LOOK_MS = 100
 /** Characters in hand, above which no more callbacks are taken. */
 const MOST_WEIGHT = 64 * 1024 * 1024
 
@@ -46,8 +48,10 @@ export class Lane {
   #due = true
   #taking = false
   #stopped = false
-  #comesBackMs = Number.POSITIVE_INFINITY
-  #cancelWake: () => void = () => {}
+  /** When the last of those that were postponed comes back. */
+  #comesBackMs = 0
+  #isLooking = false
+  #cancelLook: () => void = () => {}
   #onIdle: (() => void)[] = []
 
   constructor(options: LaneOptions) {
@@ -67,7 +71,7 @@ export class Lane {
   /** Takes no more; what waits here goes back into the store. Resolves when nothing is under way. */
   async stop(): Promise<void> {
     this.#stopped = true
-    this.#cancelWake()
+    this.#cancelLook()
     const nowMs = this.#options.clock.nowMs()
     const waiting = [...this.#waiting.values()].flat()
     this.#waiting.clear()
@@ -209,18 +213,19 @@ export class Lane {
   async #postpone(back: readonly PostponedCallback[]): Promise<void> {
     if (back.length === 0) return
     await this.#options.postpone(back)
-    if (!this.#stopped) this.#wakeAt(Math.min(...back.map(({ dueAtMs }) => dueAtMs)))
+    this.#comesBackMs = Math.max(this.#comesBackMs, ...back.map(({ dueAtMs }) => dueAtMs))
+    this.#lookAgain()
   }
 
-  /** The first of those that were postponed; the others are found by then, or by the next look. */
-  #wakeAt(atMs: number): void {
+  /** Often, for as long as something that was postponed is to come back. */
+  #lookAgain(): void {
     const { clock } = this.#options
-    if (atMs >= this.#comesBackMs && this.#comesBackMs > clock.nowMs()) return
-    this.#comesBackMs = atMs
-    this.#cancelWake()
-    this.#cancelWake = clock.after(Math.max(0, atMs - clock.nowMs()), () => {
-      this.#comesBackMs = Number.POSITIVE_INFINITY
+    if (this.#isLooking || this.#stopped || clock.nowMs() > this.#comesBackMs) return
+    this.#isLooking = true
+    this.#cancelLook = clock.after(LOOK_MS, () => {
+      this.#isLooking = false
       this.wake()
+      this.#lookAgain()
     })
   }
 

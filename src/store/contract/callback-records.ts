@@ -125,7 +125,7 @@ export function callbackRecordTests(on: On): void {
     assert.equal(await store.replayCallback('no id', expiry()), 'unknown')
     const expired = expiry(now.ms + 2 * DAY_MS)
     assert.equal(await store.replayCallback(jobId, expired), 'unknown')
-    assert.equal(await store.replayFailedCallbacks(10, expired), 0)
+    assert.equal(await store.replayFailedCallbacks({ limit: 10 }, expired), 0)
     assert.equal(await store.replayCallback(jobId, expiry(now.ms + 1)), 'replayed')
   })
 
@@ -136,7 +136,8 @@ export function callbackRecordTests(on: On): void {
     await take(store)
     for (const jobId of jobIds.slice(1)) await store.recordCallback(record(jobId, 1, FAILED))
     const later = now.ms + 1
-    const counts = [3, 3, 3].map((limit) => store.replayFailedCallbacks(limit, expiry(later)))
+    assert.equal(await store.replayFailedCallbacks({ account: 'other', limit: 9 }, expiry(later)), 0)
+    const counts = [3, 3, 3].map((limit) => store.replayFailedCallbacks({ limit }, expiry(later)))
     const replayed = await Promise.all(counts)
     assert.equal(
       replayed.reduce((total, count) => total + count),

@@ -7,6 +7,7 @@ import type {
   CallbackRecords,
   CallbackState,
   CallbackSummary,
+  FailedFilter,
   Replay,
 } from '../callback-store.ts'
 import type { Expiry } from '../ended.ts'
@@ -41,8 +42,12 @@ export class PostgresCallbackRecords implements CallbackRecords {
     return row.replayed ? 'replayed' : 'under way'
   }
 
-  async replayFailedCallbacks(limit: number, { nowMs, retentionMs }: Expiry): Promise<number> {
-    return (await this.#database.query(REPLAY_FAILED, [nowMs, retentionMs, limit])).length
+  async replayFailedCallbacks(
+    { account, limit }: FailedFilter,
+    { nowMs, retentionMs }: Expiry,
+  ): Promise<number> {
+    const values = [nowMs, retentionMs, limit, account ?? null]
+    return (await this.#database.query(REPLAY_FAILED, values)).length
   }
 }
 
@@ -87,7 +92,7 @@ const REPLAY_FAILED = {
   text: `
   with found as (
     select c.job_id from callbacks c join jobs j on j.id = c.job_id join outcomes o on o.id = c.job_id
-    where c.failed_at_ms < $1::bigint and ${KEPT} order by c.job_id limit $3::bigint
+    where c.failed_at_ms < $1::bigint and ${KEPT} and ($4::text is null or c.account = $4) order by c.job_id limit $3::bigint
   )
   update callbacks c set ${ANEW} from found f where c.job_id = f.job_id and c.failed_at_ms is not null returning 1`,
 }

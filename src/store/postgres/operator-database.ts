@@ -25,7 +25,7 @@ export async function openPostgresForOperator(url: string): Promise<OperatorStor
     listCallbacks: (filter) => callbacks.listCallbacks(filter),
     findCallback: (jobId) => callbacks.findCallback(jobId),
     replayCallback: (jobId, expiry) => callbacks.replayCallback(jobId, expiry),
-    replayFailedCallbacks: (limit, expiry) => callbacks.replayFailedCallbacks(limit, expiry),
+    replayFailedCallbacks: (filter, expiry) => callbacks.replayFailedCallbacks(filter, expiry),
     close: () => database.close(),
   }
 }

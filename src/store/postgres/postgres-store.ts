@@ -9,6 +9,7 @@ import type {
   CallbackFilter,
   CallbackSummary,
   DueCallback,
+  FailedFilter,
   PostponedCallback,
   Replay,
   TakeCallbacks,
@@ -196,8 +197,8 @@ class PostgresStore implements Store {
     return this.#records.replayCallback(jobId, expiry)
   }
 
-  replayFailedCallbacks(limit: number, expiry: Expiry): Promise<number> {
-    return this.#records.replayFailedCallbacks(limit, expiry)
+  replayFailedCallbacks(filter: FailedFilter, expiry: Expiry): Promise<number> {
+    return this.#records.replayFailedCallbacks(filter, expiry)
   }
 
   depth(): Promise<Depth> {

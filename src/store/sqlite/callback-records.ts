@@ -6,6 +6,7 @@ import type {
   CallbackFilter,
   CallbackState,
   CallbackSummary,
+  FailedFilter,
   Replay,
 } from '../callback-store.ts'
 import type { Expiry } from '../ended.ts'
@@ -57,15 +58,15 @@ export class SqliteCallbackRecords {
     return 'replayed'
   }
 
-  replayFailed(limit: number, { nowMs, retentionMs }: Expiry): number {
+  replayFailed({ account, limit }: FailedFilter, { nowMs, retentionMs }: Expiry): number {
     const { changes } = this.#db
       .prepare(
         `update callbacks set ${ANEW} where seq in (
            select c.seq from callbacks c indexed by callbacks_failed join jobs j on j.id = c.job_id
-           where c.failed_at_ms < ?1 and ${KEPT('?1', '?3')} order by c.seq limit ?2
+           where c.failed_at_ms < ?1 and ${KEPT('?1', '?3')} and (?4 is null or c.account = ?4) order by c.seq limit ?2
          )`,
       )
-      .run(nowMs, limit, retentionMs)
+      .run(nowMs, limit, retentionMs, account ?? null)
     return Number(changes)
   }
 }

@@ -2,7 +2,7 @@
  * The operations that cross to the storage thread, by name, as tuples: the one place that both sides are typed from.
  */
 import type { NewKey } from '../account-store.ts'
-import type { CallbackFilter, PostponedCallback, TakeCallbacks } from '../callback-store.ts'
+import type { CallbackFilter, FailedFilter, PostponedCallback, TakeCallbacks } from '../callback-store.ts'
 import type { Expiry } from '../ended.ts'
 import type { Suspects } from '../store.ts'
 import type { Cell } from './wire.ts'
@@ -22,7 +22,7 @@ export type Operation =
   | readonly ['listCallbacks', CallbackFilter]
   | readonly ['findCallback', jobId: string]
   | readonly ['replayCallback', jobId: string, Expiry]
-  | readonly ['replayFailedCallbacks', limit: number, Expiry]
+  | readonly ['replayFailedCallbacks', FailedFilter, Expiry]
   | readonly ['probe', nowMs: number]
   | readonly ['createKey', NewKey]
   | readonly ['revokeKey', keyId: string, nowMs: number]

@@ -33,7 +33,7 @@ export function openSqliteForOperator(path: string): OperatorStore {
     listCallbacks: async (filter) => callbacks.list(filter),
     findCallback: async (jobId) => callbacks.find(jobId),
     replayCallback: (jobId, expiry) => change(() => callbacks.replay(jobId, expiry)),
-    replayFailedCallbacks: (limit, expiry) => change(() => callbacks.replayFailed(limit, expiry)),
+    replayFailedCallbacks: (filter, expiry) => change(() => callbacks.replayFailed(filter, expiry)),
     close: async () => db.close(),
   }
 }

@@ -11,6 +11,7 @@ import type {
   CallbackFilter,
   CallbackSummary,
   DueCallback,
+  FailedFilter,
   PostponedCallback,
   Replay,
   TakeCallbacks,
@@ -219,8 +220,8 @@ class SqliteStore implements Store {
     return this.#write(['replayCallback', jobId, expiry])
   }
 
-  replayFailedCallbacks(limit: number, expiry: Expiry): Promise<number> {
-    return this.#write(['replayFailedCallbacks', limit, expiry])
+  replayFailedCallbacks(filter: FailedFilter, expiry: Expiry): Promise<number> {
+    return this.#write(['replayFailedCallbacks', filter, expiry])
   }
 
   depth(): Promise<Depth> {
