@@ -3,8 +3,10 @@
  * a picture of each.
  */
 import { parseArgs } from 'node:util'
+import { DEFAULTS } from '../src/config/settings.ts'
 import { backlog } from './benchmarks/backlog.ts'
 import { backlogPostgres } from './benchmarks/backlog-postgres.ts'
+import { callbacks, callbacksPostgres } from './benchmarks/callbacks.ts'
 import { drainBacklog } from './benchmarks/drain.ts'
 import { nodes } from './benchmarks/nodes.ts'
 import { sync } from './benchmarks/sync.ts'
@@ -13,7 +15,17 @@ import { waiters } from './benchmarks/waiters.ts'
 import { machine } from './harness/results.ts'
 import { say } from './harness/say.ts'
 
-const BENCHMARKS = [sync, backlog, waiters, drainBacklog, syncPostgres, backlogPostgres, nodes]
+const BENCHMARKS = [
+  sync,
+  backlog,
+  waiters,
+  drainBacklog,
+  callbacks,
+  syncPostgres,
+  backlogPostgres,
+  nodes,
+  callbacksPostgres,
+]
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -22,6 +34,8 @@ const { values, positionals } = parseArgs({
     seconds: { type: 'string', default: '4' },
     jobs: { type: 'string', default: '100000' },
     waiting: { type: 'string', default: '1000000' },
+    callbacks: { type: 'string', default: '30000' },
+    concurrency: { type: 'string', default: String(DEFAULTS.callbacks.concurrency) },
     large: { type: 'boolean', default: false },
     help: { type: 'boolean', short: 'h', default: false },
   },
@@ -31,8 +45,9 @@ async function main(): Promise<void> {
   const unknown = positionals.filter((name) => !BENCHMARKS.some((benchmark) => benchmark.name === name))
   if (values.help || unknown.length > 0) {
     if (unknown.length > 0) say(`There is no benchmark ${unknown.join(', ')}.`)
-    say('npm run bench [-- NAME …] [--rounds 5] [--seconds 4] [--jobs 100000] [--waiting 1000000] [--large]')
-    for (const { name, about } of BENCHMARKS) say(`  ${name.padEnd(16)} ${about}`)
+    say('npm run bench [-- NAME …] [--rounds 5] [--seconds 4] [--jobs 100000] [--waiting 1000000]')
+    say('              [--callbacks 30000] [--concurrency 512] [--large]')
+    for (const { name, about } of BENCHMARKS) say(`  ${name.padEnd(18)} ${about}`)
     process.exitCode = values.help ? 0 : 2
     return
   }
@@ -41,6 +56,8 @@ async function main(): Promise<void> {
     seconds: Number(values.seconds),
     jobs: Number(values.jobs),
     waiting: Number(values.waiting),
+    callbacks: Number(values.callbacks),
+    concurrency: Number(values.concurrency),
     large: values.large,
   }
   const { cores, cpu, node, system } = machine()

@@ -1,7 +1,7 @@
 /** One drain of a stored backlog: from the moment that the model answers until the last result is durable. */
-import { hold } from '../harness/gates.ts'
 import { type Rig, startRig } from '../harness/load-run.ts'
 import type { PostgresWork } from '../harness/postgres.ts'
+import { reaches } from '../harness/reaches.ts'
 import { type DrainOptions, type DrainSide, type DrainSideName, startDrainSide } from './drain-sides.ts'
 
 export interface Drained {
@@ -23,11 +23,17 @@ export async function drain(name: DrainSideName, options: Omit<DrainOptions, 'mo
   await rig.model.ask({ kind: 'hold', timed: false }, 'holding')
   const side = await startDrainSide(name, { ...options, modelPort: rig.modelPort })
   const model = (question: 'held' | 'answered') => countOf(rig, question)
-  await reaches(() => model('held'), Math.min(options.jobs, options.concurrency), BEGUN_WITHIN_MS, side)
+  await reaches(
+    () => model('held'),
+    Math.min(options.jobs, options.concurrency),
+    BEGUN_WITHIN_MS,
+    side.worker,
+    'jobs begun',
+  )
   const from = await reading(rig, side)
   rig.model.tell({ kind: 'release', overMs: 0 })
-  await reaches(() => model('answered'), options.jobs, ENDED_WITHIN_MS, side)
-  await reaches(() => side.ended(), options.jobs, ENDED_WITHIN_MS, side)
+  await reaches(() => model('answered'), options.jobs, ENDED_WITHIN_MS, side.worker, 'jobs answered')
+  await reaches(() => side.ended(), options.jobs, ENDED_WITHIN_MS, side.worker, 'jobs ended')
   const to = await reading(rig, side)
   await side.finish()
   await rig.stop()
@@ -68,19 +74,5 @@ function between(from: Reading, to: Reading, jobs: number): Drained {
     modelCpuUs: each(({ modelMs }) => modelMs) * 1000,
     walBytes: each(({ postgres }) => postgres.walBytes),
     commits: each(({ postgres }) => postgres.commits),
-  }
-}
-
-async function reaches(
-  count: () => Promise<number>,
-  goal: number,
-  withinMs: number,
-  { worker }: DrainSide,
-): Promise<void> {
-  const untilMs = performance.now() + withinMs
-  for (let now = await count(); now < goal; now = await count()) {
-    const asItShould = performance.now() < untilMs && !worker.hasEnded
-    hold(asItShould, `${worker.name} came to ${now} of ${goal} jobs; it printed:\n${worker.output}`)
-    await new Promise((resolve) => setTimeout(resolve, 20))
   }
 }

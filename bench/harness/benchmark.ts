@@ -7,6 +7,10 @@ export interface BenchOptions {
   readonly jobs: number
   /** The length of a long line of waiting jobs. */
   readonly waiting: number
+  /** Callbacks that are owed. */
+  readonly callbacks: number
+  /** Callbacks under way at once, of every side. */
+  readonly concurrency: number
   /** Also what takes long and much disk, such as ten million stored jobs. */
   readonly large: boolean
 }

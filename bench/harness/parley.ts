@@ -19,6 +19,8 @@ export interface ParleyOptions {
   readonly env?: Readonly<Record<string, string>>
   /** The address of a Postgres; the file of its home when absent. */
   readonly database?: string
+  /** Settings of callbacks, as the configuration has them. */
+  readonly callbacks?: object
   readonly role?: 'all' | 'api' | 'worker'
 }
 
@@ -111,7 +113,7 @@ export class Parley {
   }
 }
 
-function configuration({ modelPort, concurrency }: ParleyOptions): object {
+function configuration({ modelPort, concurrency, callbacks }: ParleyOptions): object {
   return {
     upstreams: {
       openai: {
@@ -121,6 +123,7 @@ function configuration({ modelPort, concurrency }: ParleyOptions): object {
       },
     },
     ...(concurrency !== undefined && { jobs: { concurrency } }),
+    ...(callbacks !== undefined && { callbacks }),
     // Reads are measured, not their limit.
     tiers: { user_max: { reads_per_minute: 1_000_000_000 } },
   }

@@ -36,6 +36,11 @@ export function batchBody(jobs: number, bytesEach: number): string {
 }
 
 function filled(bytes: number, make: (text: string) => string): string {
-  const missing = Math.max(0, bytes - make('').length)
-  return make(WORDS.repeat(Math.ceil(missing / WORDS.length)).slice(0, missing))
+  return make(words(bytes - make('').length))
+}
+
+/** A text of so many characters, each one byte. */
+export function words(count: number): string {
+  const length = Math.max(0, count)
+  return WORDS.repeat(Math.ceil(length / WORDS.length)).slice(0, length)
 }

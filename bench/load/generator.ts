@@ -4,6 +4,7 @@
  */
 import { Connection } from './connection.ts'
 import { markMaker } from './mark.ts'
+import { monotonicMs } from './monotonic.ts'
 import { onBench, tellBench } from './parent.ts'
 import { type Latencies, summarise } from './percentiles.ts'
 import { PreparedRequest, type RequestShape } from './request.ts'
@@ -173,7 +174,7 @@ async function hold({ target, connections: count }: Extract<Order, { kind: 'hold
       connection.send(
         request.bytes,
         ({ status, body }) => {
-          answeredAtMs.push([mark, Number(process.hrtime.bigint()) / 1e6])
+          answeredAtMs.push([mark, monotonicMs()])
           const failure = wrong(target, status, body, mark)
           if (failure !== null) failures.push(failure)
           resolve()

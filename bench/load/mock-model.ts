@@ -5,6 +5,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { MARK_BYTES, MARK_START } from './mark.ts'
+import { monotonicMs } from './monotonic.ts'
 import { onBench, settingsFromBench, tellBench } from './parent.ts'
 
 interface Settings {
@@ -67,10 +68,6 @@ function take(_request: IncomingMessage, response: ServerResponse, mark: Buffer)
   if (stalled) held.push(answer)
   else if (delayMs === 0) answer()
   else setTimeout(answer, delayMs)
-}
-
-function monotonicMs(): number {
-  return Number(process.hrtime.bigint()) / 1e6
 }
 
 function release(overMs: number): void {

@@ -1,0 +1,104 @@
+/** Who delivers callbacks that are owed: each holds all of them before it begins. */
+import { type CallbackHome, makeCallbackHome, type StoreName } from '../harness/callback-home.ts'
+import { type Child, startScript } from '../harness/child.ts'
+import { hold } from '../harness/gates.ts'
+import type { Worked } from '../harness/load-run.ts'
+import { startRedis } from '../harness/redis.ts'
+import { owedCallbacks } from '../load/owed-callbacks.ts'
+import type { CallbackSettings } from '../peers/callback-settings.ts'
+import { fillWithOwed } from './owed-store.ts'
+
+export type CallbacksSideName = 'parley' | 'bare' | 'bullmq'
+
+export interface CallbacksSideOptions extends CallbackSettings {
+  readonly store: StoreName
+  readonly modelPort: number
+}
+
+export interface CallbacksSide {
+  /** Begins to deliver; resolves with the process that does. */
+  begin(): Promise<Child>
+  /** Other processes whose CPU time is the database's. */
+  readonly servers: readonly Worked[]
+  /** Callbacks whose delivery is recorded; with us and with Redis, durably. */
+  delivered(): Promise<number>
+  /** Stops it; then checks that so many are recorded as delivered, and that it knows of all others that they are owed. */
+  finish(delivered: number): Promise<void>
+}
+
+export function startCallbacksSide(
+  name: CallbacksSideName,
+  options: CallbacksSideOptions,
+): Promise<CallbacksSide> {
+  switch (name) {
+    case 'parley':
+      return startParley(options)
+    case 'bare':
+      return startPeer('bare-callbacks.ts', options)
+    case 'bullmq':
+      return startBullmq(options)
+  }
+}
+
+async function startParley(options: CallbacksSideOptions): Promise<CallbacksSide> {
+  const { store, callbacks, modelPort, concurrency } = options
+  const there: CallbackHome = await makeCallbackHome(store)
+  there.home.key = await fillWithOwed(there.url, owedCallbacks(options))
+  let child: Child | null = null
+  return {
+    begin: async () => {
+      child = (await there.start({ modelPort, concurrency })).child
+      return child
+    },
+    servers: there.servers,
+    delivered: there.delivered,
+    finish: async (delivered) => {
+      await child?.stop()
+      await there.checkJobs([], callbacks)
+      const [recorded, owed] = [await there.delivered(), await there.owed()]
+      hold(
+        recorded === delivered,
+        `${delivered} callbacks arrived, and ${recorded} are recorded as delivered`,
+      )
+      hold(recorded + owed === callbacks, `${callbacks - recorded - owed} callbacks were given up`)
+      await there.remove()
+    },
+  }
+}
+
+async function startPeer(
+  script: string,
+  settings: CallbackSettings & { readonly redisPort?: number },
+): Promise<CallbacksSide> {
+  const { child } = await startScript(new URL(`../peers/${script}`, import.meta.url), {
+    name: script,
+    settings,
+  })
+  const count = async () => (await child.ask<{ count: number }>({ kind: 'delivered?' }, 'delivered')).count
+  return {
+    begin: async () => {
+      child.tell({ kind: 'go' })
+      return child
+    },
+    servers: [],
+    delivered: count,
+    finish: async (delivered) => {
+      const recorded = await count()
+      hold(recorded === delivered, `${delivered} callbacks arrived, and ${recorded} count as delivered`)
+      await child.stop()
+    },
+  }
+}
+
+async function startBullmq(options: CallbacksSideOptions): Promise<CallbacksSide> {
+  const redis = await startRedis(undefined)
+  const peer = await startPeer('bullmq-callbacks.ts', { ...options, redisPort: redis.port })
+  return {
+    ...peer,
+    servers: [redis.child],
+    finish: async (delivered) => {
+      await peer.finish(delivered)
+      await redis.stop()
+    },
+  }
+}

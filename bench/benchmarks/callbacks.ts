@@ -1,0 +1,139 @@
+/**
+ * Callbacks to 100 hosts that answer after 50 ms, with outcomes that are durable: how fast what is owed gets delivered, against
+ * a bare loop and BullMQ, and whether hosts that never answer delay the callbacks to the others.
+ */
+import { DEFAULTS } from '../../src/config/settings.ts'
+import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
+import type { StoreName } from '../harness/callback-home.ts'
+import { type Rig, startRig } from '../harness/load-run.ts'
+import { bullmqMissing } from '../harness/peers.ts'
+import { type Receivers, startReceivers } from '../harness/receivers.ts'
+import { interleaved } from '../harness/rounds.ts'
+import { say } from '../harness/say.ts'
+import { figure } from '../harness/table.ts'
+import {
+  type Delivery,
+  type DeliveryCondition,
+  keepCallbacks,
+  reportDeliveries,
+  reportSteady,
+  type SteadyRuns,
+} from './callbacks-report.ts'
+import { deliver } from './callbacks-run.ts'
+import type { CallbacksSideName } from './callbacks-sides.ts'
+import { steady } from './callbacks-steady.ts'
+
+const DELAY_MS = 50
+const BYTES = 1024
+const HOLES = 10
+/** As Parley has it by default. */
+const TIMEOUT_MS = DEFAULTS.callbacks.timeout_seconds * 1000
+/** Callbacks under a steady load, and for how many times `--seconds`: longer than the deadline of an attempt. */
+const PER_SECOND = 250
+const STEADY_TIMES = 5
+
+const CONDITIONS: Readonly<Record<StoreName, readonly DeliveryCondition[]>> = {
+  sqlite: [
+    { holes: 0, sides: ['parley', 'bare', 'bullmq'] },
+    // BullMQ would stand still: its places are all taken by the black holes, because it has no limit for each host.
+    { holes: HOLES, sides: ['parley', 'bare'] },
+  ],
+  postgres: [
+    { holes: 0, sides: ['parley', 'bare'] },
+    { holes: HOLES, sides: ['parley', 'bare'] },
+  ],
+}
+
+export const callbacks: Benchmark = {
+  name: 'callbacks',
+  about: 'callbacks to 100 hosts, some of them black holes, against a bare undici loop and BullMQ',
+  run: (options) => run('callbacks', 'sqlite', options),
+}
+
+export const callbacksPostgres: Benchmark = {
+  name: 'callbacks-postgres',
+  about: 'callbacks on Postgres to the same hosts, against the bare loop',
+  run: (options) => run('callbacks-postgres', 'postgres', options),
+}
+
+async function run(name: string, store: StoreName, options: BenchOptions): Promise<void> {
+  const missing = bullmqMissing()
+  const conditions = CONDITIONS[store].map(({ holes, sides }) => ({
+    holes,
+    sides: sides.filter((side) => side !== 'bullmq' || missing === null),
+  }))
+  if (store === 'sqlite') {
+    say(missing ? `BullMQ is left out; to measure it: ${missing.how}` : LEFT_OUT.bullmq)
+  }
+  say(LEFT_OUT.bare)
+  const rig = await startRig({})
+  const receivers = await startReceivers(DELAY_MS)
+  const deliveries: Delivery[] = []
+  for (const condition of conditions) {
+    deliveries.push(await measureDelivery(store, condition, rig, receivers, options))
+  }
+  const runs = await measureSteady(store, rig, receivers, options)
+  await receivers.child.stop()
+  await rig.stop()
+  say()
+  say(reportDeliveries(deliveries))
+  say()
+  say(reportSteady(runs))
+  keepCallbacks(name, deliveries, runs, options)
+}
+
+const LEFT_OUT = {
+  bullmq: 'BullMQ leaves out: the guard of addresses, a limit for each host, the job that it tells of',
+  bare: 'the bare loop leaves out: all storage, retries, the guard of addresses; its signatures are made before',
+} as const
+
+async function measureDelivery(
+  store: StoreName,
+  condition: DeliveryCondition,
+  rig: Rig,
+  receivers: Receivers,
+  options: BenchOptions,
+): Promise<Delivery> {
+  const { holes, sides } = condition
+  const runs = await interleaved<CallbacksSideName, Awaited<ReturnType<typeof deliver>>>(
+    sides,
+    options.rounds,
+    async (side) => {
+      const delivered = await deliver(side, receivers, {
+        store,
+        modelPort: rig.modelPort,
+        callbacks: options.callbacks,
+        bytes: BYTES,
+        concurrency: options.concurrency,
+        timeoutMs: TIMEOUT_MS,
+        holes,
+      })
+      say(`${side}, ${holes} black holes: ${figure(delivered.perSecond)} callbacks a second`)
+      return delivered
+    },
+  )
+  return { condition, runs }
+}
+
+async function measureSteady(
+  store: StoreName,
+  rig: Rig,
+  receivers: Receivers,
+  { rounds, seconds, concurrency }: BenchOptions,
+): Promise<SteadyRuns> {
+  return interleaved(['without', 'with'] as const, rounds, async (side) => {
+    const holes = side === 'with' ? HOLES : 0
+    const run = await steady(receivers, rig, {
+      store,
+      modelPort: rig.modelPort,
+      concurrency,
+      holes,
+      bytes: BYTES,
+      perSecond: PER_SECOND,
+      warmUpS: seconds,
+      measureS: seconds * STEADY_TIMES,
+    })
+    say(`${PER_SECOND} a second, ${holes} black holes: p99 ${figure(run.latencies.p99)} ms`)
+    return run
+  })
+}

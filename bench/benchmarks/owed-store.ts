@@ -1,0 +1,79 @@
+/** A store of ended jobs whose callbacks are owed, as the service itself would have left them. */
+import { issueKey } from '../../src/account/issue-key.ts'
+import type { Job } from '../../src/job/job.ts'
+import type { DueCallback } from '../../src/store/callback-store.ts'
+import { openStore } from '../../src/store/open.ts'
+import type { Settlement, Store } from '../../src/store/store.ts'
+import { ACCOUNT } from '../load/owed-callbacks.ts'
+
+const NODE = 'bench'
+/** As the settings have them. */
+const CONNECTIONS = 10
+const RETENTION_MS = 604_800_000
+/** Jobs on their way to the store at once. */
+const TOGETHER = 1000
+
+/** Makes the database at that address; returns a key to it. */
+export async function fillWithOwed(url: string, owed: readonly DueCallback[]): Promise<string> {
+  const store = await openStore(url, {
+    node: NODE,
+    connections: CONNECTIONS,
+    prepare: true,
+    statementMs: 60_000,
+    maxQueued: Number.POSITIVE_INFINITY,
+    retentionMs: RETENTION_MS,
+    nowMs: Date.now,
+    signals: { jobsWaiting: () => {}, settled: () => {} },
+    onNote: () => {},
+    onFatal: (error) => {
+      throw error
+    },
+  })
+  const issued = await issueKey(store, {
+    account: ACCOUNT,
+    tier: 'user_max',
+    expiresDays: null,
+    nowMs: Date.now(),
+  })
+  if (issued.kind !== 'issued') throw new Error(`the account is there already, of tier ${issued.tier}`)
+  for (let at = 0; at < owed.length; at += TOGETHER) {
+    await Promise.all(owed.slice(at, at + TOGETHER).map((one) => accept(store, one)))
+  }
+  await store.close()
+  return issued.key
+}
+
+function accept(store: Store, { callback, view }: DueCallback): Promise<void> {
+  const messages = [{ role: 'user', content: 'Tell me when you are done.' }] as const
+  const job: Job = {
+    id: view.id,
+    account: ACCOUNT,
+    tier: 'user_max',
+    model: 'gpt-5-mini',
+    messages,
+    messagesJson: JSON.stringify(messages),
+    responseFormat: { format: 'text' },
+    cacheTtlS: 300,
+    callback,
+    createdAtMs: view.createdAtMs,
+    inputTokens: 8,
+  }
+  const settlement: Settlement = {
+    jobId: view.id,
+    node: NODE,
+    attempt: 1,
+    outcome: { status: 'completed', contentJson: view.contentJson ?? 'null' },
+    usage: {
+      target: 'openai/bench',
+      input_tokens: 8,
+      output_tokens: 240,
+      calls: 1,
+      cache_hit: false,
+      repaired: false,
+    },
+    receiptJson: '{"form":"text","calls":[]}',
+    keep: null,
+    nowMs: Date.now(),
+  }
+  return store.acceptEnded(job, settlement)
+}

@@ -1,0 +1,53 @@
+/** Sends batches of jobs with callbacks at a steady pace, from the bench itself: they are few, and each is large. */
+import { Pool } from 'undici'
+import { jobBody } from './bodies.ts'
+import { markMaker } from './mark.ts'
+import { monotonicMs } from './monotonic.ts'
+import { HOSTS, urlOf } from './receiver-hosts.ts'
+import { MARK_PLACE } from './request.ts'
+
+export interface SteadyLoad {
+  /** Of Parley. */
+  readonly port: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly receiversPort: number
+  /** Of a job. */
+  readonly bytes: number
+  readonly batches: number
+  readonly jobsEach: number
+  /** From one batch to the next. */
+  readonly paceMs: number
+}
+
+const CONNECTIONS = 16
+
+/** Resolves with the ids of all jobs when all batches have been accepted. Callbacks go to each host in its turn. */
+export async function sendSteadily(load: SteadyLoad): Promise<string[]> {
+  const pool = new Pool(`http://127.0.0.1:${load.port}`, { connections: CONNECTIONS, pipelining: 1 })
+  const form = jobBody(load.bytes).slice(0, -1)
+  const nextMark = markMaker()
+  let order = 0
+  const job = () => {
+    const url = urlOf(order++ % HOSTS, load.receiversPort)
+    const callback = { callback_url: url, callback_payload: { sent_ms: monotonicMs() } }
+    return `${form.replace(MARK_PLACE, nextMark)},"callback":${JSON.stringify(callback)}}`
+  }
+  const send = async (): Promise<string[]> => {
+    const body = `[${Array.from({ length: load.jobsEach }, job).join(',')}]`
+    const path = '/api/v1/messages/batches'
+    const answer = await pool.request({ method: 'POST', path, headers: load.headers, body })
+    const text = await answer.body.text()
+    if (answer.statusCode !== 202) throw new Error(`a batch was answered with ${answer.statusCode} ${text}`)
+    return (JSON.parse(text) as { data: { job_ids: string[] } }).data.job_ids
+  }
+  const startMs = performance.now()
+  const accepted: Promise<string[]>[] = []
+  for (let batch = 0; batch < load.batches; batch++) {
+    const waitMs = startMs + batch * load.paceMs - performance.now()
+    if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs))
+    accepted.push(send())
+  }
+  const ids = (await Promise.all(accepted)).flat()
+  await pool.close()
+  return ids
+}

@@ -1,0 +1,46 @@
+/** Callbacks that are owed, evenly over the hosts and of a chosen size: the same for every side of a comparison. */
+import { randomBytes } from 'node:crypto'
+import { jobIdMaker } from '../../src/job/job-id.ts'
+import { callbackRequest } from '../../src/life/call-back.ts'
+import { makeSecret } from '../../src/net/signature.ts'
+import type { DueCallback } from '../../src/store/callback-store.ts'
+import { words } from './bodies.ts'
+import { HOSTS, urlOf } from './receiver-hosts.ts'
+
+/** Whose they all are. */
+export const ACCOUNT = 'bench'
+
+export interface OwedOptions {
+  readonly callbacks: number
+  /** Of a callback's body. */
+  readonly bytes: number
+  readonly receiversPort: number
+}
+
+/** Each host in its turn. */
+export function owedCallbacks({ callbacks, bytes, receiversPort }: OwedOptions): DueCallback[] {
+  const nowMs = Date.now()
+  const makeId = jobIdMaker(Date.now, (count) => randomBytes(count).toString('hex'))
+  const secrets = { current: makeSecret(), previous: null }
+  const owed = (index: number, text: string): DueCallback => ({
+    attempt: 1,
+    tries: 1,
+    account: ACCOUNT,
+    callback: {
+      url: urlOf(index % HOSTS, receiversPort),
+      headers: {},
+      payloadJson: `{"order":${10_000_000 + index}}`,
+    },
+    view: {
+      id: makeId(),
+      status: 'completed',
+      createdAtMs: nowMs,
+      contentJson: JSON.stringify(text),
+      errorJson: null,
+    },
+    owedSinceMs: nowMs,
+    secrets,
+  })
+  const answer = words(bytes - callbackRequest(owed(0, ''), nowMs).body.length)
+  return Array.from({ length: callbacks }, (_, index) => owed(index, answer))
+}

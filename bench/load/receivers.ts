@@ -1,0 +1,143 @@
+/**
+ * The receivers of callbacks, a process of its own: many hosts, each of which answers with 200 after a delay, or never if it
+ * is a black hole. By hand on sockets, because it shares the machine with what it measures. It counts how often each
+ * callback arrived, by its `webhook-id`, and how long after the moment that its payload names as `sent_ms`.
+ */
+import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { monotonicMs } from './monotonic.ts'
+import { onBench, settingsFromBench, tellBench } from './parent.ts'
+import { type Latencies, summarise } from './percentiles.ts'
+import { addressOf, blackHoles, HOSTS } from './receiver-hosts.ts'
+
+interface Settings {
+  readonly delayMs: number
+}
+
+export type ReceiversOrder =
+  /** Forgets what was, and measures the latency of what is sent from that moment on. */
+  | { readonly kind: 'expect'; readonly holes: number; readonly measureFromMs: number }
+  | { readonly kind: 'report?' }
+
+export interface ReceiversReport {
+  readonly kind: 'report'
+  /** Callbacks that came to hosts that answer: how many there were, and how often they came. */
+  readonly callbacks: number
+  readonly arrivals: number
+  /** When the first of them came, and the last that had not come before; NaN when none did. */
+  readonly firstAtMs: number
+  readonly lastAtMs: number
+  /** From `sent_ms` to the first arrival. */
+  readonly latencies: Latencies
+  /** How often a callback came to a black hole. */
+  readonly lost: number
+  /** Connections that were opened. */
+  readonly connections: number
+}
+
+const HEAD_END = '\r\n\r\n'
+const ANSWER =
+  'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 15\r\n\r\n{"status":"ok"}'
+const { delayMs } = settingsFromBench<Settings>()
+
+class Tally {
+  readonly holes: ReadonlySet<number>
+  readonly #measureFromMs: number
+  readonly #ids = new Set<string>()
+  readonly #latencies: number[] = []
+  #arrivals = 0
+  #firstAtMs = Number.NaN
+  #lastAtMs = Number.NaN
+  lost = 0
+  connections = 0
+
+  constructor(holes: number, measureFromMs: number) {
+    this.holes = blackHoles(holes)
+    this.#measureFromMs = measureFromMs
+  }
+
+  arrived(head: string, body: string): void {
+    const atMs = monotonicMs()
+    this.#arrivals += 1
+    const id = after(head, 'webhook-id: ')
+    if (id === null) throw new Error(`a callback came without its id:\n${head}`)
+    if (this.#ids.has(id)) return
+    this.#ids.add(id)
+    if (this.#ids.size === 1) this.#firstAtMs = atMs
+    this.#lastAtMs = atMs
+    const sentMs = Number.parseFloat(after(body, '"sent_ms":') ?? '')
+    if (sentMs >= this.#measureFromMs) this.#latencies.push(atMs - sentMs)
+  }
+
+  report(): ReceiversReport {
+    return {
+      kind: 'report',
+      callbacks: this.#ids.size,
+      arrivals: this.#arrivals,
+      firstAtMs: this.#firstAtMs,
+      lastAtMs: this.#lastAtMs,
+      latencies: summarise(this.#latencies),
+      lost: this.lost,
+      connections: this.connections,
+    }
+  }
+}
+
+/** What stands after the last such name, to the end of its line. */
+function after(text: string, name: string): string | null {
+  const at = text.lastIndexOf(name)
+  if (at < 0) return null
+  const end = text.indexOf('\r\n', at)
+  return text.slice(at + name.length, end < 0 ? undefined : end)
+}
+
+let tally = new Tally(0, 0)
+
+function receive(socket: Socket, host: number): void {
+  let received = ''
+  tally.connections += 1
+  socket.setNoDelay(true)
+  socket.setEncoding('latin1')
+  // Senders give up on black holes, and end as they like.
+  socket.on('error', () => {})
+  socket.on('data', (text: unknown) => {
+    received = received === '' ? String(text) : received + String(text)
+    const headEnd = received.indexOf(HEAD_END)
+    if (headEnd < 0) return
+    const head = received.slice(0, headEnd).toLowerCase()
+    const bodyStart = headEnd + HEAD_END.length
+    if (received.length - bodyStart < Number.parseInt(after(head, 'content-length: ') ?? '', 10)) return
+    const body = received.slice(bodyStart)
+    received = ''
+    if (tally.holes.has(host)) {
+      tally.lost += 1
+      return
+    }
+    tally.arrived(head, body)
+    setTimeout(() => {
+      if (socket.writable) socket.write(ANSWER, 'latin1')
+    }, delayMs)
+  })
+}
+
+function listen(host: number, port: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer((socket) => receive(socket, host))
+    server.once('error', reject)
+    server.listen({ port, host: addressOf(host), backlog: 1024 }, () =>
+      resolve((server.address() as AddressInfo).port),
+    )
+  })
+}
+
+onBench<ReceiversOrder>((order) => {
+  if (order.kind === 'expect') {
+    tally = new Tally(order.holes, order.measureFromMs)
+    tellBench({ kind: 'expecting' })
+  } else {
+    tellBench(tally.report())
+  }
+})
+
+const port = await listen(0, 0)
+for (let host = 1; host < HOSTS; host++) await listen(host, port)
+tellBench({ kind: 'ready', port })
