@@ -3,8 +3,9 @@ import { loadRetentionMs } from '../config/load.ts'
 import { databaseProblems } from '../config/settings-rules.ts'
 import { type CopyCounts, copyDatabase } from '../store/copy.ts'
 import { DatabaseProblem } from '../store/database-problem.ts'
-import { isPostgres, openCopySource, openCopyTarget, sqlitePath } from '../store/open.ts'
+import { openCopySource, openCopyTarget } from '../store/open.ts'
 import { CommandError } from './command-error.ts'
+import { databaseName } from './database-name.ts'
 import { Progress } from './progress.ts'
 import { say, sayError } from './say.ts'
 
@@ -24,7 +25,7 @@ export async function copy({ from, to, config }: CopyOptions): Promise<void> {
   const startedMs = performance.now()
   const counts = await copyBetween(from, to, { nowMs, retentionMs })
   const seconds = (performance.now() - startedMs) / 1000
-  say(`Copied ${nameOf(from)} to ${nameOf(to)} in ${seconds.toFixed(1)} s.\n`)
+  say(`Copied ${databaseName(from)} to ${databaseName(to)} in ${seconds.toFixed(1)} s.\n`)
   for (const line of summaryOf(counts, retentionMs)) say(line)
   say(
     `\nStart the servers with DATABASE_URL set to the new database, and none on the old one: its jobs would run twice.`,
@@ -55,15 +56,8 @@ async function about<T>(option: string, address: string, open: () => Promise<T>)
     return await open()
   } catch (error) {
     if (!(error instanceof DatabaseProblem)) throw error
-    throw new CommandError(`${option} ${nameOf(address)}: ${error.message}`)
+    throw new CommandError(`${option} ${databaseName(address)}: ${error.message}`)
   }
-}
-
-/** The address without user and password, and without options, which may hold one too. */
-function nameOf(address: string): string {
-  if (!isPostgres(address)) return `sqlite:${sqlitePath(address)}`
-  const { host, pathname } = new URL(address)
-  return `postgres://${host}${pathname}`
 }
 
 function summaryOf(counts: Readonly<CopyCounts>, retentionMs: number): string[] {

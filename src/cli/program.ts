@@ -19,6 +19,7 @@ import { check } from './check.ts'
 import { CommandError } from './command-error.ts'
 import { type CopyOptions, copy } from './copy.ts'
 import { createKey, listKeys, revokeKey } from './keys.ts'
+import { addListen } from './listen/options.ts'
 import { migrate } from './migrate.ts'
 import { say, sayError } from './say.ts'
 import { type ServeOptions, serve } from './serve.ts'
@@ -93,6 +94,7 @@ function build(exit: (code: number) => void): Command {
     program.command('callbacks').description('what became of callbacks, and sending them again'),
     config,
   )
+  addListen(program.command('listen'), config)
   addKeys(program.command('keys').description('create, list and revoke API keys'), config)
   addAccounts(program.command('accounts').description('callback secrets and tiers'), config)
   return program

@@ -8,9 +8,7 @@ import { VERSION } from '../version.ts'
 import type { Role } from '../wiring/node.ts'
 import { CommandError } from './command-error.ts'
 import { say } from './say.ts'
-
-/** How often a server that npm started looks whether npm is still there. */
-const PARENT_CHECK_MS = 500
+import { whenToldToStop } from './told-to-stop.ts'
 
 export interface ServeOptions {
   readonly config?: string
@@ -92,30 +90,14 @@ curl -s ${address}/api/v1/messages -H 'x-api-key: ${key}' -H 'content-type: appl
 `)
 }
 
-/** Resolves when the server has stopped, on SIGTERM, SIGINT, or when the npm that started it is gone. */
+/** Resolves when the server has stopped after it was told to. */
 function stopWhenTold(service: Service, log: Log): Promise<void> {
   return new Promise((resolve, reject) => {
-    const stop = (why: string) => {
+    whenToldToStop((why) => {
       log.info({ why }, 'stopping')
-      clearInterval(parentCheck)
       service.stop().then(resolve, reject)
-    }
-    // A signal that arrives again must not cut the stop short, so the handlers stay.
-    process.on('SIGTERM', () => stop('SIGTERM'))
-    process.on('SIGINT', () => stop('SIGINT'))
-    const parentCheck = watchParent(() => stop('npm, which started this server, has ended'))
+    })
   })
-}
-
-/** npm does not pass SIGTERM on to what it runs; without this, an orphan would keep the port. */
-function watchParent(onGone: () => void): NodeJS.Timeout | undefined {
-  if (!process.env.npm_lifecycle_event) return undefined
-  const parent = process.ppid
-  const timer = setInterval(() => {
-    if (process.ppid !== parent) onGone()
-  }, PARENT_CHECK_MS)
-  timer.unref()
-  return timer
 }
 
 /** A bug is logged and ends the process: what it has accepted is durable and runs at the next start. */

@@ -147,7 +147,7 @@ test('--help and --version end with 0', { timeout }, async (t) => {
   const place = await installation(t)
   const help = await place.parley(['--help'])
   assert.deepEqual([help.code, help.stderr], [0, ''])
-  for (const command of ['serve', 'check', 'migrate', 'copy', 'keys', 'accounts']) {
+  for (const command of ['serve', 'check', 'migrate', 'copy', 'listen', 'keys', 'accounts']) {
     assert.match(help.stdout, new RegExp(`^ +${command}\\b`, 'm'))
   }
   const create = await place.parley(['keys', 'create', '--help'])

@@ -1,0 +1,102 @@
+/** `parley listen`: a receiver of callbacks on one's own machine that verifies and prints what arrives, for development. */
+import type { Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { loadDatabaseUrl } from '../../config/load.ts'
+import { CommandError } from '../command-error.ts'
+import { say, sayError } from '../say.ts'
+import { whenToldToStop } from '../told-to-stop.ts'
+import { type Arrival, arrivalJson, arrivalText, shown, timeOf } from './arrival.ts'
+import { createReceiver } from './receive.ts'
+import { accountSecrets, givenSecret, type SecretSource } from './secrets.ts'
+import { isSecret, Verifier } from './verify.ts'
+
+/** Nobody else's business: what it prints are a caller's data. */
+const HOST = '127.0.0.1'
+const SECRET_VARIABLE = 'PARLEY_CALLBACK_SECRET'
+/** What --fail-first answers unless --status says otherwise. */
+const FAILING_STATUS = 500
+
+export interface ListenOptions {
+  readonly port: number
+  readonly secret?: string
+  readonly account: string
+  readonly status?: number
+  readonly retryAfter?: number
+  readonly failFirst?: number
+  readonly json?: true
+  readonly config?: string
+}
+
+/** Resolves when it has been told to stop. */
+export async function listen(options: ListenOptions): Promise<void> {
+  const { status, failFirst, retryAfter, json } = options
+  const verifier = await Verifier.of(secretSource(options))
+  const tell = json ? sayError : say
+  const server = createReceiver({
+    verifier,
+    failing: {
+      status: status ?? FAILING_STATUS,
+      first: failFirst ?? (status === undefined ? 0 : Number.POSITIVE_INFINITY),
+      retryAfterS: retryAfter ?? null,
+    },
+    onArrival: (arrival: Arrival) => say(json ? arrivalJson(arrival) : arrivalText(arrival)),
+    onRefusal: ({ status, why, method, path }) =>
+      tell(`${timeOf(Date.now())}  refused with ${status}: ${shown(`${method} ${path}`)}: ${shown(why)}`),
+  })
+  const url = await start(server, options.port)
+  tell(introduction(url, verifier))
+  await stopped(server)
+}
+
+function secretSource({ secret, account, config }: ListenOptions): SecretSource {
+  if (secret !== undefined) return givenSecret(secret, '--secret')
+  const fromEnvironment = process.env[SECRET_VARIABLE]
+  if (!fromEnvironment) return accountSecrets(loadDatabaseUrl(process.env, config), account)
+  if (!isSecret(fromEnvironment)) {
+    throw new CommandError(
+      `${SECRET_VARIABLE}: must be whsec_ and base64, as \`parley accounts secret NAME\` prints it`,
+    )
+  }
+  return givenSecret(fromEnvironment, SECRET_VARIABLE)
+}
+
+function introduction(url: string, { secrets: { secrets, says } }: Verifier): string {
+  const verifying = secrets.length > 0 ? `Verifying with ${says}.` : `not verified: ${says}.`
+  return `Parley listens for callbacks on ${url}
+
+Use it, with any path, as the callback_url of a batch element:
+  "callback": { "callback_url": "${url}/hook" }
+The server must allow loopback, in its parley.config.json:
+  "callbacks": { "allow_networks": ["127.0.0.0/8"] }
+${verifying}
+`
+}
+
+async function start(server: Server, port: number): Promise<string> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  server.once('error', reject)
+  server.listen(port, HOST, resolve)
+  try {
+    await promise
+  } catch (error) {
+    const { code, message } = error as Error & { code?: string }
+    throw new CommandError(
+      code === 'EADDRINUSE'
+        ? `Port ${port} on ${HOST} is taken. Stop what uses it, or choose another by --port (0 picks a free one).`
+        : `parley listen cannot listen on ${HOST}:${port}: ${message}`,
+    )
+  }
+  return `http://${HOST}:${(server.address() as AddressInfo).port}`
+}
+
+/** Resolves when nothing is left of the server: when told to stop, or when nobody reads what is printed any more. */
+function stopped(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    const stop = () => {
+      server.close(() => resolve())
+      server.closeAllConnections()
+    }
+    whenToldToStop(stop)
+    process.stdout.on('error', stop)
+  })
+}
