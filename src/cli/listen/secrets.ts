@@ -9,6 +9,8 @@ import { isPostgres, sqlitePath } from '../../store/open.ts'
 import { SqliteAccounts } from '../../store/sqlite/accounts.ts'
 import { databaseName } from '../database-name.ts'
 
+/** As long as the server signs with the secret before a rotation, a callback that it alone signed may be under way. */
+const ROTATION_MS = 86_400_000
 /** How long a look may wait for the database. */
 const LOOK_MS = 5000
 
@@ -45,7 +47,7 @@ export function accountSecrets(databaseUrl: string, account: string): SecretSour
       if (secrets === null)
         return none(`there is no account ${account} in ${database} (--account names another)`)
       const says = `the secret of account ${account} in ${database}`
-      return { secrets: [secrets.current, ...(secrets.previous ? [secrets.previous.secret] : [])], says }
+      return { secrets: inForce(secrets, Date.now()), says }
     } catch (error) {
       const { message, code } = error as Error & { code?: string }
       return none(`the database ${database} could not be read: ${message || code}`)
@@ -60,6 +62,10 @@ export function accountSecrets(databaseUrl: string, account: string): SecretSour
       return underWay
     },
   }
+}
+
+function inForce({ current, previous }: Secrets, nowMs: number): string[] {
+  return previous && nowMs < previous.rotatedAtMs + ROTATION_MS ? [current, previous.secret] : [current]
 }
 
 async function lookUp(databaseUrl: string, account: string): Promise<Secrets | null> {

@@ -1,0 +1,202 @@
+/** `parley listen` beside the real server, both as processes: what arrives is verified with the account's secret and printed. */
+import assert from 'node:assert/strict'
+import { existsSync } from 'node:fs'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import test, { type TestContext } from 'node:test'
+import pg from 'pg'
+import { freshDatabase } from '../postgres/database.ts'
+import type { Caller } from './caller.ts'
+import { post, signedCallback, startListener } from './listener.ts'
+import { installation } from './server-process.ts'
+
+const timeout = 60_000
+const settings = { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0, 0, 0, 0] } }
+
+/** A server that may call loopback, with an account besides `default`. */
+async function serverWith(t: TestContext, databaseUrl?: string) {
+  const place = await installation(t, { settings, ...(databaseUrl && { databaseUrl }) })
+  const made = await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_go'])
+  const server = await place.start()
+  return { place, caller: server.caller(made.stdout.trim()) }
+}
+
+/** Creates a job of one message with this callback; resolves with its id. */
+async function send(caller: Caller, url: string, content = 'Hello', payload: object = {}): Promise<string> {
+  const job = {
+    model: 'gpt-5-mini',
+    response_format: { format: 'text' },
+    messages: [{ role: 'user', content }],
+    callback: { callback_url: `${url}/hook?a=b`, callback_payload: payload },
+  }
+  const reply = await caller.send('/api/v1/messages/batches', [job])
+  assert.equal(reply.status, 202, reply.text)
+  return reply.body.data?.job_ids?.[0] ?? ''
+}
+
+test('a callback of the server is verified and printed for people', { timeout }, async (t) => {
+  const { place, caller } = await serverWith(t)
+  const { url, program } = await startListener(place, ['--account', 'ada'])
+  assert.match(program.stdout, /"callback_url": "http:\/\/127\.0\.0\.1:\d+\/hook"/)
+  assert.match(program.stdout, /"allow_networks": \["127\.0\.0\.0\/8"\]/)
+  assert.match(program.stdout, /^Verifying with the secret of account ada in sqlite:/m)
+  const id = await send(caller, url, `Hello ${'x'.repeat(1000)}`, { order: 'ü' })
+  const [said] = await program.line(/^\d\d:\d\d:\d\d {2}verified: job .*\n(?: {10}.*\n)+/m)
+  assert.match(said, new RegExp(`verified: job ${id} completed\n`))
+  assert.match(said, /^ +result +"This is a simulated .{150,250}… \(\d+ characters; --json shows all\)$/m)
+  assert.match(said, /^ +payload +\{"order":"ü"\}$/m)
+  assert.match(said, /^ +answered +200 to POST \/hook\?a=b$/m)
+  assert.ok(!/duplicate|why/.test(said), said)
+
+  const failed = await send(caller, url, '[[fail model_error]]')
+  await program.line(new RegExp(`verified: job ${failed} failed\n +error +\\{"code":"model_error"`))
+})
+
+test('--json prints each callback whole on a line of its own, numbers to the last digit', {
+  timeout,
+}, async (t) => {
+  const { place, caller } = await serverWith(t)
+  const { url, program } = await startListener(place, ['--account', 'ada', '--json'])
+  const before = Date.now() / 1000
+  const id = await send(caller, url)
+  const [line] = await program.line(/^\{.*\}\n/)
+  const { received_at, callback, ...about } = JSON.parse(line)
+  assert.ok(received_at >= before && received_at <= Date.now() / 1000)
+  assert.deepEqual(about, {
+    verified: true,
+    why: null,
+    webhook_id: id,
+    times: 1,
+    duplicate: false,
+    path: '/hook?a=b',
+    answered: 200,
+  })
+  assert.deepEqual([callback.job_id, callback.status], [id, 'completed'])
+  assert.match(callback.result.response_content, /simulated/)
+
+  const secret = (await place.parley(['accounts', 'secret', 'ada'])).stdout.trim()
+  const long = 'x'.repeat(5000)
+  const body = `{\r\n  "job_id": "a", "result": "${long}",\n "callback_payload": {"n": 12345678901234567890, "h": 1e400}\n}`
+  assert.equal(await post(url, signedCallback(secret, { body })), 200)
+  const [second] = await program.line(/^.*12345678901234567890, "h": 1e400.*\n/m)
+  assert.deepEqual([JSON.parse(second).verified, JSON.parse(second).callback.result], [true, long])
+  await post(url, { body: '[]', headers: { 'content-type': 'application/json' } })
+  await program.logged(/refused with 400/)
+  assert.equal(program.stdout.trim().split('\n').length, 2, 'what is no callback is not on standard output')
+})
+
+test('--fail-first has the server try again, which is told as a duplicate', { timeout }, async (t) => {
+  const { place, caller } = await serverWith(t)
+  const { url, program } = await startListener(place, ['--account', 'ada', '--json', '--fail-first', '2'])
+  const id = await send(caller, url)
+  await program.line(/(?:\{.*\}\n){3}/)
+  const lines = program.stdout.trim().split('\n')
+  assert.deepEqual(
+    lines.map((line) => {
+      const { webhook_id, verified, answered, times, duplicate } = JSON.parse(line)
+      return [webhook_id, verified, answered, times, duplicate]
+    }),
+    [
+      [id, true, 500, 1, false],
+      [id, true, 500, 2, true],
+      [id, true, 200, 3, true],
+    ],
+  )
+  const people = await startListener(place, ['--account', 'ada', '--status', '503', '--fail-first', '1'])
+  await send(caller, people.url)
+  await people.program.line(/duplicate +this webhook-id came once before\n(?: .*\n)* +answered +200/)
+  assert.match(people.program.stdout, /answered +503/)
+})
+
+test('while a secret is rotated the old and the new one verify', { timeout }, async (t) => {
+  const { place, caller } = await serverWith(t)
+  const old = (await place.parley(['accounts', 'secret', 'ada'])).stdout.trim()
+  const sinceBefore = await startListener(place, ['--account', 'ada'])
+  const rotated = (await place.parley(['accounts', 'secret', 'ada', '--rotate'])).stdout.trim()
+  assert.notEqual(rotated, old)
+  const others = await Promise.all([
+    startListener(place, ['--secret', old]),
+    startListener(place, [], { env: { PARLEY_CALLBACK_SECRET: rotated } }),
+  ])
+  for (const { url, program } of [sinceBefore, ...others]) {
+    const id = await send(caller, url)
+    await program.line(new RegExp(`  verified: job ${id}`))
+  }
+  // Of a rotation that it cannot have known, it learns when nothing fits.
+  const recent = (await place.parley(['accounts', 'secret', 'ada', '--rotate'])).stdout.trim()
+  const newest = (await place.parley(['accounts', 'secret', 'ada', '--rotate'])).stdout.trim()
+  const answers = [newest, recent, old].map((secret) => post(sinceBefore.url, signedCallback(secret)))
+  assert.deepEqual(await Promise.all(answers), [200, 200, 401])
+})
+
+test("another account's callback is not verified, and is told how it can be", { timeout }, async (t) => {
+  const { place, caller } = await serverWith(t)
+  await place.parley(['keys', 'create', '--account', 'default', '--tier', 'user_go'])
+  const { url, program } = await startListener(place)
+  await send(caller, url)
+  await program.line(
+    /NOT VERIFIED: job \S+ completed\n +why +no signature fits: it is not the secret of account default/,
+  )
+  await program.line(/answered +401/)
+})
+
+test('a database is not made by looking; one that is made later is found', { timeout }, async (t) => {
+  const place = await installation(t, { settings })
+  const { url, program } = await startListener(place)
+  assert.match(
+    program.stdout,
+    /^not verified: there is no database sqlite:.*--secret or PARLEY_CALLBACK_SECRET/m,
+  )
+  assert.equal(await post(url, signedCallback('whsec_AAAA')), 200)
+  await program.line(/NOT VERIFIED: job .*\n +why +there is no database/)
+  assert.deepEqual(await readdir(place.folder), ['parley.config.json'])
+
+  const server = await place.start()
+  const id = await send(server.caller(await server.firstKey()), url)
+  await program.line(new RegExp(`  verified: job ${id}`))
+})
+
+test('what is no database of ours, or has no such account, is left as it is', { timeout }, async (t) => {
+  const place = await installation(t)
+  const other = new DatabaseSync(place.database)
+  other.exec('create table theirs (a)')
+  other.close()
+  const before = await readFile(place.database)
+  const { program } = await startListener(place)
+  assert.match(program.stdout, /^not verified: the database sqlite:\S+ could not be read: no such table/m)
+  assert.deepEqual(await readFile(place.database), before)
+
+  const text = join(place.folder, 'text.db')
+  await writeFile(text, 'This is a text. '.repeat(100))
+  const onText = await startListener(place, [], { env: { DATABASE_URL: `sqlite:${text}` } })
+  assert.match(onText.program.stdout, /^not verified: the database sqlite:\S+text\.db could not be read/m)
+
+  const ours = await installation(t)
+  await ours.parley(['migrate'])
+  const accountless = await startListener(ours, ['--account', 'nobody'])
+  assert.match(accountless.program.stdout, /^not verified: there is no account nobody in sqlite:/m)
+  assert.ok(!existsSync(`${ours.database}.lock`), 'no server was started on it')
+})
+
+test('on Postgres the account is looked up likewise, and nothing is made', { timeout }, async (t) => {
+  const databaseUrl = await freshDatabase(t)
+  const empty = await installation(t, { databaseUrl })
+  const early = await startListener(empty)
+  assert.match(
+    early.program.stdout,
+    /^not verified: the database postgres:\S+ could not be read: .*accounts/m,
+  )
+  const client = new pg.Client(databaseUrl)
+  await client.connect()
+  const { rows } = await client.query(
+    'select 1 from pg_class where relnamespace = current_schema()::regnamespace',
+  )
+  await client.end()
+  assert.deepEqual(rows, [])
+
+  const { place, caller } = await serverWith(t, databaseUrl)
+  const { url, program } = await startListener(place, ['--account', 'ada'])
+  const id = await send(caller, url)
+  await program.line(new RegExp(`  verified: job ${id}`))
+})
