@@ -1,0 +1,266 @@
+/**
+ * The examples of docs/callbacks.md, run as they are printed there: each accepts what the server signs, and nothing else.
+ * Those for which a program is missing on this machine are skipped, and say so.
+ */
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { symlink, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import test, { type TestContext } from 'node:test'
+import { makeSecret } from '../../src/net/signature.ts'
+import { job, startParley, temporaryFolder } from '../parley.ts'
+import { CALLBACK_BODY, type Callback, post, signedCallback } from '../process/listener.ts'
+import { CLONE, type Installation, installation, type Program } from '../process/server-process.ts'
+import { startReceiver } from '../receiver.ts'
+
+const timeout = 60_000
+const PAGE = readFileSync(join(CLONE, 'docs/callbacks.md'), 'utf8')
+
+interface Block {
+  readonly language: string
+  readonly text: string
+}
+
+const blocks: readonly Block[] = [...PAGE.matchAll(/^```(\w*)\n(.*?)^```$/gms)].map(
+  ([, language = '', text = '']) => ({ language, text }),
+)
+
+/** The example files, by the name that their first comment gives them. */
+const files = new Map(
+  blocks.flatMap(({ text }) => {
+    const [, name] = /^(?:#!.*\n)?(?:\/\/|#) (\w+\.(?:ts|py|sh))\b/.exec(text) ?? []
+    return name ? [[name, text] as const] : []
+  }),
+)
+
+/** Why a test is skipped: its program is not here. */
+function missing(what: string, command: string, ...args: string[]): string | false {
+  return spawnSync(command, args).status === 0 ? false : `${what} is not installed on this machine`
+}
+const isNewEnough = 'import sys; sys.exit(sys.version_info < (3, 9))'
+const noPython = missing('python3 (3.9 or newer)', 'python3', '-c', isNewEnough)
+const noOpenssl = missing('openssl', 'openssl', 'version')
+
+const receivers: readonly { file: string; command: readonly string[]; skip: string | false }[] = [
+  { file: 'receiver.ts', command: [process.execPath, 'receiver.ts'], skip: false },
+  { file: 'inbox.ts', command: [process.execPath, 'inbox.ts'], skip: false },
+  { file: 'receiver.py', command: ['python3', 'receiver.py'], skip: noPython },
+]
+
+interface Examples {
+  readonly folder: string
+  readonly place: Installation
+}
+
+/** All files of the page in a folder, as a project of one's own would have them. */
+async function examples(t: TestContext): Promise<Examples> {
+  const folder = await temporaryFolder(t)
+  for (const [name, text] of files) await writeFile(join(folder, name), text)
+  await writeFile(join(folder, 'package.json'), '{ "type": "module" }')
+  await symlink(join(CLONE, 'node_modules'), join(folder, 'node_modules'))
+  return { folder, place: await installation(t) }
+}
+
+async function start({ folder, place }: Examples, command: readonly string[], secret: string) {
+  const program = place.spawn(command, { cwd: folder, env: { PARLEY_CALLBACK_SECRET: secret } })
+  const [, port] = await program.line(/^listening on .*\D(\d+)\D*\n/m)
+  return { url: `http://127.0.0.1:${port}/hook`, program }
+}
+
+const [secret, newer, other] = [makeSecret(), makeSecret(), makeSecret()]
+
+const changedBody = ({ body, headers }: Callback): Callback => ({ body: body.replace('ö', 'ø'), headers })
+const withHeader = (name: string, value: string, { body, headers }: Callback): Callback => ({
+  body,
+  headers: { ...headers, [name]: value },
+})
+const nowS = () => Math.floor(Date.now() / 1000)
+
+/** What a receiver who knows `secret` is sent, and whether it may accept it. */
+const cases: readonly { what: string; callback: () => Callback; accepted: boolean }[] = [
+  { what: 'the right one', callback: () => signedCallback(secret), accepted: true },
+  { what: 'a rotation from it', callback: () => signedCallback([newer, secret]), accepted: true },
+  { what: 'a rotation to it', callback: () => signedCallback([secret, newer]), accepted: true },
+  { what: 'one 4 minutes old', callback: () => signedCallback(secret, { ageS: 240 }), accepted: true },
+  { what: 'a changed byte', callback: () => changedBody(signedCallback(secret)), accepted: false },
+  { what: 'an old timestamp', callback: () => signedCallback(secret, { ageS: 310 }), accepted: false },
+  { what: 'a timestamp to come', callback: () => signedCallback(secret, { ageS: -330 }), accepted: false },
+  { what: 'a wrong secret', callback: () => signedCallback(other), accepted: false },
+  { what: 'two wrong secrets', callback: () => signedCallback([other, newer]), accepted: false },
+  {
+    what: 'an old one with a new timestamp',
+    callback: () => withHeader('webhook-timestamp', String(nowS()), signedCallback(secret, { ageS: 310 })),
+    accepted: false,
+  },
+  {
+    what: 'another id',
+    callback: () => withHeader('webhook-id', 'another', signedCallback(secret)),
+    accepted: false,
+  },
+  {
+    what: 'a timestamp that is no number',
+    callback: () => withHeader('webhook-timestamp', 'now', signedCallback(secret)),
+    accepted: false,
+  },
+  {
+    what: 'an empty signature',
+    callback: () => withHeader('webhook-signature', 'v1,', signedCallback(secret)),
+    accepted: false,
+  },
+  {
+    what: 'a signature of another version',
+    callback: () => {
+      const callback = signedCallback(secret)
+      const signature = callback.headers['webhook-signature'] ?? ''
+      return withHeader('webhook-signature', signature.replace('v1,', 'v2,'), callback)
+    },
+    accepted: false,
+  },
+]
+
+test('every example of the page is known here, and its JSON is JSON', () => {
+  assert.deepEqual([...files.keys()].sort(), [
+    'inbox.ts',
+    'receiver.py',
+    'receiver.ts',
+    'verify.sh',
+    'verify.ts',
+  ])
+  const named = new Set(files.values())
+  const left = blocks.filter(({ text }) => !named.has(text))
+  // Of the rest, commands to be typed and what is printed are no programs.
+  assert.deepEqual([...new Set(left.map(({ language }) => language))].sort(), ['json', 'sh', 'text'])
+  for (const { language, text } of left) if (language === 'json') JSON.parse(text)
+})
+
+test('the examples in TypeScript have no errors of type', { timeout }, async (t) => {
+  const { folder } = await examples(t)
+  const sources = [...files.keys()].filter((name) => name.endsWith('.ts'))
+  const options = '--noEmit --strict --target es2024 --module nodenext --types node --skipLibCheck'.split(' ')
+  const tsc = join(CLONE, 'node_modules/.bin/tsc')
+  const checked = spawnSync(process.execPath, [tsc, ...options, '--allowImportingTsExtensions', ...sources], {
+    cwd: folder,
+  })
+  assert.equal(checked.status, 0, String(checked.stdout))
+})
+
+for (const { file, command, skip } of receivers) {
+  test(`${file} accepts what was signed with its secret, and nothing else`, { timeout, skip }, async (t) => {
+    const { url } = await start(await examples(t), command, secret)
+    for (const { what, callback, accepted } of cases) {
+      await t.test(what, async () => assert.equal(await post(url, callback()), accepted ? 204 : 401))
+    }
+    await t.test('no headers', async () => {
+      const headers = { 'content-type': 'application/json' }
+      assert.equal(await post(url, { body: CALLBACK_BODY, headers }), 401)
+    })
+  })
+
+  test(`${file} does not start without a secret`, { timeout, skip }, async (t) => {
+    const { folder, place } = await examples(t)
+    const program = place.spawn(command, { cwd: folder, env: { PARLEY_CALLBACK_SECRET: '' } })
+    assert.equal((await program.exited).code, 1)
+  })
+
+  test(`${file} gets the server's callbacks, during a rotation too`, { timeout, skip }, async (t) => {
+    const { parley, key } = await server(t)
+    const old = (await parley.store.secrets('user_max'))?.current ?? ''
+    const place = await examples(t)
+    const before = await start(place, command, old)
+    await told(before.program, await create(parley, key, before.url))
+    await parley.store.rotateSecret('user_max', newer, Date.now())
+    await told(before.program, await create(parley, key, before.url))
+    const after = await start(place, command, newer)
+    await told(after.program, await create(parley, key, after.url))
+  })
+}
+
+async function server(t: TestContext) {
+  const parley = await startParley(t, {
+    settings: { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0] } },
+  })
+  return { parley, key: await parley.key() }
+}
+
+type Parley = Awaited<ReturnType<typeof startParley>>
+
+async function create(parley: Parley, key: string, url: string): Promise<string> {
+  const created = await parley.post(
+    '/api/v1/messages/batches',
+    [job({ callback: { callback_url: url } })],
+    key,
+  )
+  return created.body.data.job_ids[0]
+}
+
+function told(program: Program, jobId: string): Promise<unknown> {
+  return program.line(new RegExp(`${jobId} completed`))
+}
+
+test('inbox.ts works a callback off once, however often it comes', { timeout }, async (t) => {
+  const place = await examples(t)
+  const command = [process.execPath, 'inbox.ts']
+  const first = await start(place, command, secret)
+  const id = '0198c0de-0000-7000-8000-000000000002'
+  const body = CALLBACK_BODY.replace(/0198c0de[-0-9]+/, id)
+  for (const ageS of [60, 30, 0]) {
+    assert.equal(await post(first.url, signedCallback(secret, { id, ageS, body })), 204)
+  }
+  assert.equal(await post(first.url, signedCallback(secret)), 204)
+  await told(first.program, '0198c0de-0000-7000-8000-000000000001')
+  assert.equal(first.program.stdout.split(`work: ${id}`).length, 2, first.program.stdout)
+  first.program.kill('SIGKILL')
+  await first.program.exited
+
+  const second = await start(place, command, secret)
+  assert.equal(await post(second.url, signedCallback(secret, { id, body })), 204)
+  assert.equal(
+    await post(
+      second.url,
+      signedCallback(secret, { id: 'new', body: '{"job_id":"new","status":"completed"}' }),
+    ),
+    204,
+  )
+  await told(second.program, 'new')
+  assert.ok(!second.program.stdout.includes(id), second.program.stdout)
+})
+
+/** Runs verify.sh upon a saved callback. */
+async function runVerify({ folder, place }: Examples, { body, headers }: Callback, known: string) {
+  await writeFile(join(folder, 'body.json'), body)
+  const args = ['webhook-id', 'webhook-timestamp', 'webhook-signature'].map((name) => headers[name] ?? '')
+  const program = place.spawn(['sh', 'verify.sh', 'body.json', ...args], {
+    cwd: folder,
+    env: { PARLEY_CALLBACK_SECRET: known },
+  })
+  const { code } = await program.exited
+  return { code, said: program.stdout, complained: program.stderr }
+}
+
+test('verify.sh finds the same with openssl', { timeout, skip: noOpenssl }, async (t) => {
+  const place = await examples(t)
+  for (const { what, callback, accepted } of cases) {
+    await t.test(what, async () => {
+      const { code, said, complained } = await runVerify(place, callback(), secret)
+      assert.deepEqual([code, complained], [accepted ? 0 : 1, ''])
+      assert.match(said, accepted ? /^verified\n$/ : /^(no signature fits|the timestamp is .*)\n$/)
+    })
+  }
+  const { code, said } = await runVerify(place, signedCallback(secret), '')
+  assert.deepEqual([code, said], [2, 'PARLEY_CALLBACK_SECRET is empty\n'])
+})
+
+test('verify.sh verifies what the server sent', { timeout, skip: noOpenssl }, async (t) => {
+  const receiver = await startReceiver()
+  t.after(() => receiver.close())
+  const { parley, key } = await server(t)
+  await parley.store.rotateSecret('user_max', newer, Date.now())
+  await create(parley, key, receiver.url)
+  const [request] = await receiver.received(1)
+  assert.ok(request)
+  const callback = { body: request.body, headers: request.headers as Record<string, string> }
+  const place = await examples(t)
+  assert.equal((await runVerify(place, callback, newer)).said, 'verified\n')
+  assert.equal((await runVerify(place, callback, other)).said, 'no signature fits\n')
+})
