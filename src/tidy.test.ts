@@ -53,7 +53,16 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   work: ['job', 'life', 'net/post.ts', 'store/store.ts', 'store/callback-store.ts', 'store/node-store.ts'],
   http: ['account', 'job', 'life', 'store/store.ts', 'store/account-store.ts'],
-  telemetry: ['config/settings.ts', 'http/server.ts', 'job', 'life', 'model', 'store/store.ts'],
+  telemetry: [
+    'config/settings.ts',
+    'http/server.ts',
+    'job',
+    'life',
+    'model',
+    'store/store.ts',
+    'store/callback-store.ts',
+  ],
+  admin: ['job', 'store/callback-store.ts'],
 }
 const WIRING = ['wiring', 'service.ts', 'cli', 'main.ts']
 
