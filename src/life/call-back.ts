@@ -32,7 +32,8 @@ export function callbackRequest({ callback, view, secrets }: DueCallback, nowMs:
   }
 }
 
-function secretsInForce({ current, previous }: Secrets, nowMs: number): string[] {
+/** What a callback is signed with, the current one first. */
+export function secretsInForce({ current, previous }: Secrets, nowMs: number): string[] {
   return previous && nowMs < previous.rotatedAtMs + ROTATION_MS ? [current, previous.secret] : [current]
 }
 

@@ -9,6 +9,7 @@ import { after, before, test } from 'node:test'
 import { type Receiver, startReceiver } from '../../test/receiver.ts'
 import { checkCallbackUrl, isRefusedAddress, readNetworks } from './address-guard.ts'
 import { createPoster, type PostResult } from './post.ts'
+import { KEEP } from './poster-for-tests.ts'
 
 const IPV4 =
   '0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 168.63.129.16/32 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 ' +
@@ -180,6 +181,7 @@ let questions = 0
 const poster = createPoster({
   rules: { allow: [], httpsOnly: false },
   timeoutMs: 5000,
+  keep: KEEP,
   resolve: async () => {
     questions += 1
     return answers
@@ -274,7 +276,11 @@ test('no redirect is followed, though its target is open', async (t) => {
   assert.ok(read.ok)
   const seen = canary.connections()
   const receiver = await startReceiver()
-  const follower = createPoster({ rules: { allow: read.networks, httpsOnly: false }, timeoutMs: 5000 })
+  const follower = createPoster({
+    rules: { allow: read.networks, httpsOnly: false },
+    keep: KEEP,
+    timeoutMs: 5000,
+  })
   t.after(async () => {
     await follower.close()
     await receiver.close()

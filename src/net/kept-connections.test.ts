@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
-import { KEPT_AGE_MS, MAX_KEPT, MAX_KEPT_PER_ORIGIN } from './kept-connections.ts'
-import { startPoster } from './poster-for-tests.ts'
+import { KEPT_AGE_MS } from './kept-connections.ts'
+import { KEEP, startPoster } from './poster-for-tests.ts'
 
 const NAMED = { resolve: async () => ['127.0.0.1'] }
 
@@ -68,27 +68,27 @@ test('an old connection gives way to a new one', async (t) => {
 
 test('no more than so many connections to an origin are kept', async (t) => {
   const { receiver, post, openSockets } = await startPoster(t)
-  const count = MAX_KEPT_PER_ORIGIN + 5
+  const count = KEEP.perOrigin + 5
   receiver.script(...Array.from({ length: count }, () => ({ kind: 'stall' }) as const))
   const posts = Array.from({ length: count }, () => post())
   await receiver.received(count)
   assert.equal(receiver.open(), count)
   receiver.release()
   await Promise.all(posts)
-  assert.equal(openSockets(), MAX_KEPT_PER_ORIGIN)
+  assert.equal(openSockets(), KEEP.perOrigin)
 })
 
 test('no more than so many connections in all are kept: the origin unused for longest loses its own', async (t) => {
   const { receiver, post, openSockets } = await startPoster(t, NAMED)
   const to = (index: number) => post({ url: `http://hooks-${index}.example:${receiver.port}/` })
   await Promise.all([to(0), to(0)])
-  for (let index = 1; index < MAX_KEPT - 1; index += 1) await to(index)
+  for (let index = 1; index < KEEP.total - 1; index += 1) await to(index)
   await to(0)
-  assert.equal(receiver.connections(), MAX_KEPT)
-  await to(MAX_KEPT)
-  assert.equal(openSockets(), MAX_KEPT)
+  assert.equal(receiver.connections(), KEEP.total)
+  await to(KEEP.total)
+  assert.equal(openSockets(), KEEP.total)
   await to(0)
-  assert.equal(receiver.connections(), MAX_KEPT + 1, 'the first origin was used lately')
+  assert.equal(receiver.connections(), KEEP.total + 1, 'the first origin was used lately')
   await to(1)
-  assert.equal(receiver.connections(), MAX_KEPT + 2, 'the second had to go')
+  assert.equal(receiver.connections(), KEEP.total + 2, 'the second had to go')
 })

@@ -6,9 +6,11 @@ import type { Socket } from 'node:net'
 import { Client } from 'undici'
 import type { Clock } from '../clock.ts'
 
-/** Waiting connections in all, hence also the most origins that have one; the origin unused for longest loses its own. */
-export const MAX_KEPT = 256
-export const MAX_KEPT_PER_ORIGIN = 32
+export interface KeptLimits {
+  /** Waiting connections in all, hence also the most origins that have one; the origin unused for longest loses its own. */
+  readonly total: number
+  readonly perOrigin: number
+}
 
 /** How long a connection waits; a receiver that announces less gets less. */
 export const KEPT_IDLE_MS = 4000
@@ -49,7 +51,7 @@ export interface KeptConnections {
   close(): Promise<void>
 }
 
-export function createKeptConnections(clock: Clock): KeptConnections {
+export function createKeptConnections(clock: Clock, limits: KeptLimits): KeptConnections {
   /** By origin; the origin given to longest ago comes first. */
   const byOrigin = new Map<string, Connection[]>()
   let count = 0
@@ -96,7 +98,7 @@ export function createKeptConnections(clock: Clock): KeptConnections {
 
     give(connection) {
       const kept = byOrigin.get(connection.origin) ?? []
-      if (closed || !usable(connection) || kept.length >= MAX_KEPT_PER_ORIGIN) {
+      if (closed || !usable(connection) || kept.length >= limits.perOrigin) {
         void endConnection(connection)
         return
       }
@@ -105,7 +107,7 @@ export function createKeptConnections(clock: Clock): KeptConnections {
       byOrigin.set(connection.origin, kept)
       count += 1
       const oldest = byOrigin.values().next().value?.[0]
-      if (count > MAX_KEPT && oldest !== undefined) drop(oldest)
+      if (count > limits.total && oldest !== undefined) drop(oldest)
     },
 
     async close() {

@@ -12,6 +12,8 @@ assert.ok(loopback.ok)
 /** The addresses of IPv4's loopback may be called. */
 export const OPEN = { allow: loopback.networks, httpsOnly: false }
 
+export const KEEP = { total: 64, perOrigin: 8 }
+
 export interface Parts {
   readonly receiver: Receiver
   readonly poster: Poster
@@ -33,7 +35,7 @@ export async function startPoster(
     sockets.push(socket)
     return socket
   }
-  const poster = createPoster({ rules: OPEN, timeoutMs: 15_000, ...options, open })
+  const poster = createPoster({ rules: OPEN, timeoutMs: 15_000, keep: KEEP, ...options, open })
   t.after(async () => {
     await poster.close()
     await receiver.close()

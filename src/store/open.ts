@@ -1,9 +1,10 @@
 /** Opens the store that a database address names: `sqlite:PATH` for one node, `postgres://…` for many. */
+import type { Secrets } from './account-store.ts'
 import type { CopySource, CopyTarget, TargetOptions } from './copying.ts'
 import type { DatabaseCheck } from './database-check.ts'
 import type { Signals } from './node-store.ts'
 import type { OperatorStore } from './operator-store.ts'
-import { openSqliteForOperator } from './sqlite/operator-file.ts'
+import { lookUpSecretsInFile, openSqliteForOperator } from './sqlite/operator-file.ts'
 import { openSqliteStore } from './sqlite/sqlite-store.ts'
 import type { Store } from './store.ts'
 
@@ -40,6 +41,13 @@ export async function openForOperator(url: string): Promise<OperatorStore> {
   if (!isPostgres(url)) return openSqliteForOperator(sqlitePath(url))
   const { openPostgresForOperator } = await import('./postgres/operator-database.ts')
   return openPostgresForOperator(url)
+}
+
+/** An account's secrets, without changing anything: not even the schema is brought up to date. */
+export async function lookUpSecrets(url: string, account: string): Promise<Secrets | null> {
+  if (!isPostgres(url)) return lookUpSecretsInFile(sqlitePath(url), account)
+  const { lookUpSecretsInPostgres } = await import('./postgres/operator-database.ts')
+  return lookUpSecretsInPostgres(url, account)
 }
 
 /** Brings the schema up to date, and nothing else. Returns how many steps were taken. */

@@ -29,7 +29,12 @@ export function createCourier({ settings, store, node, clock, log, metrics }: Ca
   return new Courier({
     store,
     node,
-    poster: createPoster({ rules: addressRules(settings), timeoutMs, clock }),
+    poster: createPoster({
+      rules: addressRules(settings),
+      timeoutMs,
+      keep: { total: concurrency + retry_concurrency, perOrigin: concurrency_per_origin },
+      clock,
+    }),
     clock,
     random: Math.random,
     timeoutMs,

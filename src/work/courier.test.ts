@@ -8,7 +8,7 @@ import { FakeClock } from '../../test/fake-clock.ts'
 import { type ReceivedRequest, type ReceiverReply, startReceiver } from '../../test/receiver.ts'
 import { systemClock } from '../clock.ts'
 import { createPoster } from '../net/post.ts'
-import { OPEN } from '../net/poster-for-tests.ts'
+import { KEEP, OPEN } from '../net/poster-for-tests.ts'
 import { acceptance, newJob, settlement } from '../store/contract/fixtures.ts'
 import { openSqliteStore } from '../store/sqlite/sqlite-store.ts'
 import { type Store, StoreUnavailable } from '../store/store.ts'
@@ -48,7 +48,7 @@ async function start(t: TestContext, options: StartOptions = {}) {
   const courier = new Courier({
     store: wrap(store),
     node: 'node-a',
-    poster: createPoster({ rules: OPEN, timeoutMs: TIMEOUT_MS, clock }),
+    poster: createPoster({ rules: OPEN, timeoutMs: TIMEOUT_MS, keep: KEEP, clock }),
     clock,
     random: () => 0.5,
     timeoutMs: TIMEOUT_MS,

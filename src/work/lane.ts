@@ -217,15 +217,15 @@ export class Lane {
     this.#lookAgain()
   }
 
-  /** Often, for as long as something that was postponed is to come back. */
+  /** Once at least, and often for as long as something that was postponed is to come back. */
   #lookAgain(): void {
     const { clock } = this.#options
-    if (this.#isLooking || this.#stopped || clock.nowMs() > this.#comesBackMs) return
+    if (this.#isLooking || this.#stopped) return
     this.#isLooking = true
     this.#cancelLook = clock.after(LOOK_MS, () => {
       this.#isLooking = false
       this.wake()
-      this.#lookAgain()
+      if (clock.nowMs() <= this.#comesBackMs) this.#lookAgain()
     })
   }
 

@@ -3,16 +3,9 @@
  * the database. Looking changes nothing: it makes no database, and does not bring the schema of one up to date.
  */
 import { existsSync } from 'node:fs'
-import { DatabaseSync } from 'node:sqlite'
-import type { Secrets } from '../../store/account-store.ts'
-import { isPostgres, sqlitePath } from '../../store/open.ts'
-import { SqliteAccounts } from '../../store/sqlite/accounts.ts'
+import { secretsInForce } from '../../life/call-back.ts'
+import { isPostgres, lookUpSecrets, sqlitePath } from '../../store/open.ts'
 import { databaseName } from '../database-name.ts'
-
-/** As long as the server signs with the secret before a rotation, a callback that it alone signed may be under way. */
-const ROTATION_MS = 86_400_000
-/** How long a look may wait for the database. */
-const LOOK_MS = 5000
 
 /** With `secrets` of length 0 nothing can be verified; `says` is then why, and how to mend it. */
 export interface FoundSecrets {
@@ -43,11 +36,11 @@ export function accountSecrets(databaseUrl: string, account: string): SecretSour
       return none(`there is no database ${database}`)
     }
     try {
-      const secrets = await lookUp(databaseUrl, account)
+      const secrets = await lookUpSecrets(databaseUrl, account)
       if (secrets === null)
         return none(`there is no account ${account} in ${database} (--account names another)`)
       const says = `the secret of account ${account} in ${database}`
-      return { secrets: inForce(secrets, Date.now()), says }
+      return { secrets: secretsInForce(secrets, Date.now()), says }
     } catch (error) {
       const { message, code } = error as Error & { code?: string }
       return none(`the database ${database} could not be read: ${message || code}`)
@@ -61,32 +54,5 @@ export function accountSecrets(databaseUrl: string, account: string): SecretSour
       })
       return underWay
     },
-  }
-}
-
-function inForce({ current, previous }: Secrets, nowMs: number): string[] {
-  return previous && nowMs < previous.rotatedAtMs + ROTATION_MS ? [current, previous.secret] : [current]
-}
-
-async function lookUp(databaseUrl: string, account: string): Promise<Secrets | null> {
-  if (isPostgres(databaseUrl)) return lookUpInPostgres(databaseUrl, account)
-  const db = new DatabaseSync(sqlitePath(databaseUrl), { readOnly: true, timeout: LOOK_MS })
-  try {
-    return new SqliteAccounts(db).secrets(account)
-  } finally {
-    db.close()
-  }
-}
-
-async function lookUpInPostgres(url: string, account: string): Promise<Secrets | null> {
-  const [{ PostgresAccounts }, { Database }] = await Promise.all([
-    import('../../store/postgres/accounts.ts'),
-    import('../../store/postgres/database.ts'),
-  ])
-  const database = new Database({ url, connections: 1, prepare: false, statementMs: LOOK_MS })
-  try {
-    return await new PostgresAccounts(database).secrets(account)
-  } finally {
-    await database.close()
   }
 }

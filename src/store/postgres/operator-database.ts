@@ -1,4 +1,5 @@
 /** What operators do straight in the database, beside running servers. */
+import type { Secrets } from '../account-store.ts'
 import type { OperatorStore } from '../operator-store.ts'
 import { PostgresAccounts } from './accounts.ts'
 import { PostgresCallbackRecords } from './callback-records.ts'
@@ -7,6 +8,7 @@ import { migratePostgres } from './schema.ts'
 
 /** A command's statements are short, but its user may wait for a lock. */
 const COMMAND_MS = 30_000
+const LOOK_MS = 5000
 
 export async function openPostgresForOperator(url: string): Promise<OperatorStore> {
   await migratePostgres(url)
@@ -27,5 +29,14 @@ export async function openPostgresForOperator(url: string): Promise<OperatorStor
     replayCallback: (jobId, expiry) => callbacks.replayCallback(jobId, expiry),
     replayFailedCallbacks: (filter, expiry) => callbacks.replayFailedCallbacks(filter, expiry),
     close: () => database.close(),
+  }
+}
+
+export async function lookUpSecretsInPostgres(url: string, account: string): Promise<Secrets | null> {
+  const database = new Database({ url, connections: 1, prepare: false, statementMs: LOOK_MS })
+  try {
+    return await new PostgresAccounts(database).secrets(account)
+  } finally {
+    await database.close()
   }
 }

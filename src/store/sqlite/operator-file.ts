@@ -1,4 +1,6 @@
 /** What operators do straight in the file, beside a running server: no lock, no thread. */
+import { DatabaseSync } from 'node:sqlite'
+import type { Secrets } from '../account-store.ts'
 import type { OperatorStore } from '../operator-store.ts'
 import { SqliteAccounts } from './accounts.ts'
 import { SqliteCallbackRecords } from './callback-records.ts'
@@ -35,5 +37,17 @@ export function openSqliteForOperator(path: string): OperatorStore {
     replayCallback: (jobId, expiry) => change(() => callbacks.replay(jobId, expiry)),
     replayFailedCallbacks: (filter, expiry) => change(() => callbacks.replayFailed(filter, expiry)),
     close: async () => db.close(),
+  }
+}
+
+/** How long a look may wait for a writer. */
+const LOOK_MS = 5000
+
+export function lookUpSecretsInFile(path: string, account: string): Secrets | null {
+  const db = new DatabaseSync(path, { readOnly: true, timeout: LOOK_MS })
+  try {
+    return new SqliteAccounts(db).secrets(account)
+  } finally {
+    db.close()
   }
 }
