@@ -3,7 +3,7 @@ import { Worker } from 'node:worker_threads'
 import type { TierName } from '../../config/settings.ts'
 import type { ClaimedJob, Job } from '../../job/job.ts'
 import type { KeyRecord, NewKey, NewKeyResult, Secrets } from '../account-store.ts'
-import { attemptLine, type CallbackRow, readDueCallback, recordCells } from '../callback-rows.ts'
+import { attemptLine, recordCells } from '../callback-rows.ts'
 import type {
   AttemptRecord,
   CallbackDepth,
@@ -32,6 +32,7 @@ import {
   StoreUnavailable,
   type Suspects,
 } from '../store.ts'
+import { readTaken } from './callbacks.ts'
 import { KeptAnswers } from './kept-answers.ts'
 import type { EndedCells, KeepCells, Operation, Reply, Request, Result } from './operations.ts'
 import { type Cell, GONE, pushNewJob, readClaimedJob, STALE } from './wire.ts'
@@ -189,7 +190,7 @@ class SqliteStore implements Store {
   }
 
   async takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]> {
-    return (await this.#write<CallbackRow[]>(['takeCallbacks', take])).map(readDueCallback)
+    return (await this.#write<Cell[][]>(['takeCallbacks', take])).map(readTaken)
   }
 
   recordCallback(record: AttemptRecord): Promise<boolean> {
