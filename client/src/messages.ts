@@ -1,0 +1,145 @@
+/** Creates, reads and waits for jobs. */
+import { type AnswerSchema, answerSchemaOf, checked, toSend } from './answer-schema.ts'
+import { within } from './clock.ts'
+import { type BatchOptions, createBatch } from './create-batch.ts'
+import { JobFailedError, TimeoutError } from './errors.ts'
+import type { CallOptions, Exchange } from './exchange.ts'
+import { newIdempotencyKey } from './idempotency-key.ts'
+import type {
+  BatchJob,
+  CompletedJob,
+  CreatedJob,
+  EndedJob,
+  Job,
+  SchemaFormat,
+  SingleJob,
+  TextFormat,
+} from './job.ts'
+import type { KnownLimits } from './limits.ts'
+import { ReadBudget } from './read-budget.ts'
+import { type WaitAllOptions, type WaitOptions, type WaitParts, waitFor, waitForAll } from './wait.ts'
+
+/** How long a single create waits at the server if its job does not say. */
+const DEFAULT_TIMEOUT_S = 90
+
+export interface CreateOptions extends CallOptions {
+  /**
+   * The same job with the same key is created and paid once, however often this is called within 24 hours. A new key if
+   * absent, so that the tries of one call are one job; null sends none, and then the call is not tried again.
+   */
+  readonly idempotencyKey?: string | null | undefined
+}
+
+export interface CreateAndWaitOptions extends CreateOptions {
+  /** Seconds for all of it; without it the wait lasts until the job ends. */
+  readonly timeout?: number | undefined
+}
+
+export interface RetrieveOptions<T = unknown> extends CallOptions {
+  /** Checks the answer and makes it typed. */
+  readonly schema?: AnswerSchema<T> | undefined
+}
+
+export class Messages {
+  readonly #exchange: Exchange
+  readonly #limits: KnownLimits
+  readonly #budget: ReadBudget
+
+  constructor(exchange: Exchange, limits: KnownLimits) {
+    this.#exchange = exchange
+    this.#limits = limits
+    this.#budget = new ReadBudget(exchange.clock)
+  }
+
+  /**
+   * Creates a job and waits up to its `timeout` for the answer. Resolves with the job, `completed` or `failed`, or with its
+   * id and the status `timeout`: then it goes on, and `wait` waits for it.
+   */
+  create(job: SingleJob<TextFormat>, options?: CreateOptions): Promise<CreatedJob<string>>
+  create<T>(job: SingleJob<SchemaFormat<T>>, options?: CreateOptions): Promise<CreatedJob<T>>
+  create<T = unknown>(job: SingleJob, options?: CreateOptions): Promise<CreatedJob<T>>
+  async create(job: SingleJob, options: CreateOptions = {}): Promise<CreatedJob> {
+    const { idempotencyKey = newIdempotencyKey(), ...call } = options
+    const created = await this.#exchange.data<CreatedJob>({
+      ...call,
+      method: 'POST',
+      path: '/api/v1/messages',
+      body: JSON.stringify(toSend(job)),
+      idempotencyKey,
+      waits: job.timeout ?? DEFAULT_TIMEOUT_S,
+    })
+    return checked(created, answerSchemaOf(job.response_format))
+  }
+
+  /** The same, to the job's end, however long that takes. Throws `JobFailedError` for a job that failed. */
+  createAndWait(job: SingleJob<TextFormat>, options?: CreateAndWaitOptions): Promise<CompletedJob<string>>
+  createAndWait<T>(job: SingleJob<SchemaFormat<T>>, options?: CreateAndWaitOptions): Promise<CompletedJob<T>>
+  createAndWait<T = unknown>(job: SingleJob, options?: CreateAndWaitOptions): Promise<CompletedJob<T>>
+  async createAndWait(job: SingleJob, options: CreateAndWaitOptions = {}): Promise<CompletedJob> {
+    const { idempotencyKey = newIdempotencyKey(), timeout = Number.POSITIVE_INFINITY, ...call } = options
+    const tooLate = () => {
+      const message = `the job has not ended within ${timeout} s; it goes on, and the same call with this idempotencyKey waits for it again`
+      return new TimeoutError(message, { idempotencyKey: idempotencyKey ?? undefined })
+    }
+    return within(timeout, tooLate, this.#exchange.clock, options.signal, async (signal) => {
+      const created = await this.create(job, { ...call, signal, idempotencyKey })
+      if (created.status !== 'timeout') return completed(created)
+      const schema = answerSchemaOf(job.response_format)
+      return completed(await this.wait(created.job_id, { ...call, signal, schema }))
+    })
+  }
+
+  /**
+   * Creates any number of jobs, each of which may have a callback, and resolves with their ids in the order of the jobs. They
+   * go in batches as large as the tier allows. Throws `BatchError` when some were created and then something went wrong.
+   */
+  createBatch(jobs: readonly BatchJob[], options: BatchOptions = {}): Promise<string[]> {
+    return createBatch(jobs, options, this.#exchange, this.#limits)
+  }
+
+  /** Reads a job as it is now. */
+  async retrieve<T = unknown>(jobId: string, options: RetrieveOptions<T> = {}): Promise<Job<T>> {
+    const { schema, ...call } = options
+    const job = await this.#exchange.data<Job<T>>({
+      ...call,
+      method: 'GET',
+      path: `/api/v1/messages/${encodeURIComponent(jobId)}`,
+      onHeaders: (headers) => this.#budget.learnFrom(headers),
+    })
+    return checked(job, schema)
+  }
+
+  /** Waits for a job's end, completed or failed: `completed(job)` tells them apart. */
+  wait<T = unknown>(jobId: string, options: WaitOptions<T> = {}): Promise<EndedJob<T>> {
+    return waitFor(jobId, options, this.#waitParts(options))
+  }
+
+  /** Waits for many jobs within the tier's reads a minute. Resolves with the jobs in the order of the ids. */
+  async waitAll<T = unknown>(
+    jobIds: readonly string[],
+    options: WaitAllOptions<T> = {},
+  ): Promise<EndedJob<T>[]> {
+    const { limits, reads } = await this.#limits.me(callOptionsOf(options))
+    this.#budget.learn(limits.reads_per_minute, reads.remaining, reads.resets_in_seconds)
+    return waitForAll(jobIds, options, this.#waitParts(options))
+  }
+
+  #waitParts<T>(options: WaitOptions<T>): WaitParts<T> {
+    const call = { ...callOptionsOf(options), schema: options.schema, maxRetries: 0 }
+    return {
+      read: (jobId, signal) => this.retrieve(jobId, { ...call, signal }),
+      budget: this.#budget,
+      clock: this.#exchange.clock,
+    }
+  }
+}
+
+function callOptionsOf({ signal, maxRetries, requestTimeout, onAnswer }: CallOptions): CallOptions {
+  return { signal, maxRetries, requestTimeout, onAnswer }
+}
+
+/** The job, if it is completed; throws `JobFailedError` if it failed. */
+export function completed<T>(job: EndedJob<T>): CompletedJob<T> {
+  if (job.status === 'failed') throw new JobFailedError(job)
+  return job
+}
