@@ -30,10 +30,17 @@ export interface SchemaFormat<T = unknown> {
 /** The answer is JSON: any value, or one that satisfies the JSON Schema object. */
 export interface JsonFormat {
   readonly format: 'json'
-  readonly schema?: object
+  readonly schema?: JsonSchema
 }
 
-export type ResponseFormat = TextFormat | SchemaFormat | JsonFormat
+interface NotOfALibrary {
+  readonly '~standard'?: never
+}
+
+/** An object written on the spot, or of whatever type somebody describes JSON Schemas by. */
+export type JsonSchema = ({ readonly [keyword: string]: unknown } & NotOfALibrary) | (object & NotOfALibrary)
+
+export type ResponseFormat<T = unknown> = TextFormat | SchemaFormat<T> | JsonFormat
 
 export interface JobFields<F extends ResponseFormat = ResponseFormat> {
   readonly model: Model

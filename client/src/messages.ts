@@ -11,6 +11,7 @@ import type {
   CreatedJob,
   EndedJob,
   Job,
+  ResponseFormat,
   SchemaFormat,
   SingleJob,
   TextFormat,
@@ -57,7 +58,7 @@ export class Messages {
    */
   create(job: SingleJob<TextFormat>, options?: CreateOptions): Promise<CreatedJob<string>>
   create<T>(job: SingleJob<SchemaFormat<T>>, options?: CreateOptions): Promise<CreatedJob<T>>
-  create<T = unknown>(job: SingleJob, options?: CreateOptions): Promise<CreatedJob<T>>
+  create<T = unknown>(job: SingleJob<ResponseFormat<T>>, options?: CreateOptions): Promise<CreatedJob<T>>
   async create(job: SingleJob, options: CreateOptions = {}): Promise<CreatedJob> {
     const { idempotencyKey = newIdempotencyKey(), ...call } = options
     const created = await this.#exchange.data<CreatedJob>({
@@ -74,7 +75,10 @@ export class Messages {
   /** The same, to the job's end, however long that takes. Throws `JobFailedError` for a job that failed. */
   createAndWait(job: SingleJob<TextFormat>, options?: CreateAndWaitOptions): Promise<CompletedJob<string>>
   createAndWait<T>(job: SingleJob<SchemaFormat<T>>, options?: CreateAndWaitOptions): Promise<CompletedJob<T>>
-  createAndWait<T = unknown>(job: SingleJob, options?: CreateAndWaitOptions): Promise<CompletedJob<T>>
+  createAndWait<T = unknown>(
+    job: SingleJob<ResponseFormat<T>>,
+    options?: CreateAndWaitOptions,
+  ): Promise<CompletedJob<T>>
   async createAndWait(job: SingleJob, options: CreateAndWaitOptions = {}): Promise<CompletedJob> {
     const { idempotencyKey = newIdempotencyKey(), timeout = Number.POSITIVE_INFINITY, ...call } = options
     const tooLate = () => {

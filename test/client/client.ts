@@ -1,0 +1,65 @@
+/** Clients for tests: of a Parley, by themselves or through a network that fails, with time that passes at once. */
+import type { Clock } from '../../client/src/clock.ts'
+import { Parley as Client, type ParleyOptions } from '../../client/src/index.ts'
+import { type Lifetime, type Parley, startParley } from '../parley.ts'
+import { type FaultyProxy, startFaultyProxy } from './faulty-proxy.ts'
+
+/** Longer than anything that a client pauses for. */
+const NEVER_S = 1_000_000
+
+/** Pauses end at once, with the time moved on by them; time limits of requests are never reached. */
+export class HurriedClock implements Clock {
+  /** What was paused for, in milliseconds. */
+  readonly pauses: number[] = []
+  #ms = 0
+
+  nowMs(): number {
+    return this.#ms
+  }
+
+  steadyMs(): number {
+    return this.#ms
+  }
+
+  after(ms: number, act: () => void): () => void {
+    if (ms >= NEVER_S * 1000) return () => {}
+    const immediate = setImmediate(() => {
+      this.pauses.push(ms)
+      this.#ms += ms
+      act()
+    })
+    return () => clearImmediate(immediate)
+  }
+}
+
+export function clientOf(
+  { url }: { readonly url: string },
+  apiKey: string,
+  options: ParleyOptions = {},
+): Client {
+  return new Client({ baseUrl: url, apiKey, requestTimeout: NEVER_S, ...options })
+}
+
+export interface Faulty {
+  readonly client: Client
+  readonly proxy: FaultyProxy
+  readonly clock: HurriedClock
+}
+
+/** A client of this Parley by way of a network that fails when it is told to. */
+export async function faultyClient(
+  t: Lifetime,
+  parley: Parley,
+  key: string,
+  options: ParleyOptions = {},
+): Promise<Faulty> {
+  const proxy = await startFaultyProxy(t, parley.url)
+  const clock = new HurriedClock()
+  return { client: clientOf(proxy, key, { clock, ...options }), proxy, clock }
+}
+
+/** A Parley with the simulator, and a client of it. */
+export async function startWithClient(t: Lifetime, options: Parameters<typeof startParley>[1] = {}) {
+  const parley = await startParley(t, options)
+  return { parley, client: clientOf(parley, await parley.key()) }
+}

@@ -1,0 +1,120 @@
+/**
+ * What may stand between a client and the server, and fail: it passes requests on, and with each that a script names does
+ * something worse.
+ *
+ *     const proxy = await startFaultyProxy(t, parley.url)
+ *     proxy.script('reset after', { status: 503, headers: { 'retry-after': '2' } }) // then all is well
+ */
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Lifetime } from '../parley.ts'
+
+export type Fault =
+  | 'pass'
+  /** The server never hears of the request. */
+  | 'reset before'
+  /** The server has answered, but nobody hears of it. */
+  | 'reset after'
+  /** Half of the server's answer arrives. */
+  | 'cut the answer'
+  /** No answer, until the test ends. */
+  | 'silence'
+  /** An answer that the server has nothing to do with. */
+  | { readonly status: number; readonly headers?: Record<string, string>; readonly body?: string }
+
+export interface Passing {
+  readonly method: string
+  readonly path: string
+  readonly idempotencyKey: string | undefined
+  readonly body: string
+}
+
+export interface FaultyProxy {
+  readonly url: string
+  /** All requests so far, in the order in which they came. */
+  readonly requests: readonly Passing[]
+  /** One fault for each request to come. */
+  script(...faults: readonly Fault[]): void
+  /** Resolves once `count` requests in all have come. */
+  received(count: number): Promise<void>
+}
+
+export async function startFaultyProxy(t: Lifetime, target: string): Promise<FaultyProxy> {
+  const requests: Passing[] = []
+  const faults: Fault[] = []
+  const watchers = new Set<() => void>()
+  const server = createServer((request, response) => {
+    void readBody(request).then(async (body) => {
+      const { method = '', url = '', headers } = request
+      requests.push({ method, path: url, idempotencyKey: headers['idempotency-key']?.toString(), body })
+      for (const look of watchers) look()
+      await perform(faults.shift() ?? 'pass', request, response, body, target)
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.after(async () => {
+    const closed = new Promise((resolve) => server.close(resolve))
+    server.closeAllConnections()
+    await closed
+  })
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    requests,
+    script: (...more) => void faults.push(...more),
+    received: (count) =>
+      new Promise((resolve) => {
+        const look = () => {
+          if (requests.length < count) return
+          watchers.delete(look)
+          resolve()
+        }
+        watchers.add(look)
+        look()
+      }),
+  }
+}
+
+async function perform(
+  fault: Fault,
+  request: IncomingMessage,
+  response: ServerResponse,
+  body: string,
+  target: string,
+): Promise<void> {
+  if (fault === 'silence') return
+  if (fault === 'reset before') {
+    response.socket?.resetAndDestroy()
+    return
+  }
+  if (typeof fault === 'object') {
+    response.writeHead(fault.status, fault.headers ?? {}).end(fault.body ?? '')
+    return
+  }
+  const { method = '', url = '', headers } = request
+  const passed = ['content-type', 'x-api-key', 'idempotency-key'].flatMap((name): [string, string][] => {
+    const value = headers[name]
+    return typeof value === 'string' ? [[name, value]] : []
+  })
+  const answer = await fetch(target + url, { method, headers: passed, ...(method === 'POST' && { body }) })
+  const text = await answer.text()
+  if (fault === 'reset after') {
+    response.socket?.resetAndDestroy()
+    return
+  }
+  for (const [name, value] of answer.headers) {
+    if (!/^(connection|keep-alive|transfer-encoding|content-length)$/.test(name))
+      response.setHeader(name, value)
+  }
+  response.writeHead(answer.status, { 'content-length': Buffer.byteLength(text) })
+  if (fault === 'cut the answer') {
+    response.write(text.slice(0, text.length / 2), () => response.socket?.resetAndDestroy())
+    return
+  }
+  response.end(text)
+}
+
+async function readBody(request: IncomingMessage): Promise<string> {
+  const pieces: Buffer[] = []
+  for await (const piece of request) pieces.push(piece)
+  return Buffer.concat(pieces).toString()
+}
