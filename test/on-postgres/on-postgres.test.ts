@@ -10,7 +10,10 @@ import { onPostgres } from './on-postgres.ts'
 const HERE = dirname(fileURLToPath(import.meta.url))
 const ABOVE = dirname(HERE)
 
-const originals = found(['http/*.test.ts', 'hostile/*.test.ts', 'callbacks.test.ts'], ABOVE)
+const originals = found(
+  ['client/*.test.ts', 'http/*.test.ts', 'hostile/*.test.ts', 'callbacks.test.ts'],
+  ABOVE,
+)
 
 test('no test file is left without a twin', () => {
   assert.ok(originals.length > 10)
