@@ -1,0 +1,157 @@
+/** The client as its users get it: packed, installed in an empty folder without a network, used from JavaScript and TypeScript. */
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { mkdir, readdir, symlink, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { CLONE, type Ended, type Installation, installation } from './server-process.ts'
+
+const MODULES = join(CLONE, 'node_modules')
+const TSC = [process.execPath, join(MODULES, 'typescript/bin/tsc')]
+
+interface Project {
+  readonly place: Installation
+  /** What was packed, by its path. */
+  readonly packed: readonly string[]
+  path(name: string): string
+  write(name: string, text: string): Promise<void>
+  /** Runs a command in the project to its end, which must be a good one. */
+  run(command: readonly string[], env?: Record<string, string>): Promise<Ended>
+}
+
+async function installed(t: TestContext): Promise<Project> {
+  const place = await installation(t)
+  const folder = join(place.folder, 'project')
+  await mkdir(folder)
+  const run = async (command: readonly string[], env: Record<string, string> = {}, cwd = folder) => {
+    const program = place.spawn(command, { cwd, env })
+    const exit = await program.exited
+    const ended = { ...exit, stdout: program.stdout, stderr: program.stderr }
+    assert.equal(exit.code, 0, `${command.join(' ')}: ${ended.stdout}\n${ended.stderr}`)
+    return ended
+  }
+  const pack = ['npm', 'pack', '--workspace', 'client', '--pack-destination', place.folder, '--json']
+  const { stdout } = await run(pack, {}, CLONE)
+  const { filename, files } = packedIn(JSON.parse(stdout))
+  const path = (name: string) => join(folder, name)
+  const write = (name: string, text: string) => writeFile(path(name), text)
+  await write('package.json', '{ "private": true, "type": "module" }')
+  const cache = join(place.folder, 'empty-cache')
+  await run(['npm', 'install', '--offline', '--cache', cache, join(place.folder, filename)])
+  return { place, path, write, run, packed: files.map((file) => file.path) }
+}
+
+interface Packed {
+  readonly filename: string
+  readonly files: readonly { readonly path: string }[]
+}
+
+/** npm 12 tells of packages by their names, those before it one after the other. */
+function packedIn(said: Readonly<Record<string, Packed>> | readonly Packed[]): Packed {
+  const [only] = Object.values(said)
+  assert.ok(only)
+  return only
+}
+
+const JAVASCRIPT = `
+import { Parley, webhooks } from 'parley-client'
+const job = await new Parley().messages.createAndWait({
+  model: 'gpt-auto', response_format: { format: 'text' }, messages: [{ role: 'user', content: process.argv[2] }],
+})
+console.log(job.result.response_content, typeof webhooks.verify)
+`
+
+const COMMONJS = `
+const { Parley } = require('parley-client')
+new Parley().me().then(({ tier }) => console.log(tier))
+`
+
+const TYPESCRIPT = `
+import { type Callback, completed, jsonSchema, Parley, ParleyError, type StandardSchemaV1, webhooks } from 'parley-client'
+
+declare const River: StandardSchemaV1<{ km: string }, { km: number }>
+const parley: Parley = new Parley({ apiKey: 'prl_x' })
+const fields = { model: 'gpt-5', messages: [{ role: 'user', content: '' }] } as const
+const job = await parley.messages.createAndWait({ ...fields, response_format: { format: 'json', schema: River } })
+const km: number = job.result.response_content.km
+// @ts-expect-error: it is a number.
+const wrong: string = job.result.response_content.km
+const created = await parley.messages.create({ ...fields, response_format: { format: 'text' } })
+if (created.status === 'timeout') completed(await parley.messages.wait<string>(created.job_id)).result.response_content.trim()
+// @ts-expect-error: it may not have ended.
+created.result.response_content
+const byHand = jsonSchema<{ river: string }>({ type: 'object' })
+const typed = await parley.messages.createAndWait({ ...fields, response_format: { format: 'json', schema: byHand } })
+typed.result.response_content.river.trim()
+const callback: Callback<string> = await webhooks.verify<string>('', new Headers(), 'whsec_x')
+export const all: unknown[] = [km, wrong, callback, (error: unknown) => error instanceof ParleyError && error.retryAfter]
+`
+
+/** As strict as it gets, the package's own declarations included. */
+const STRICT = {
+  noEmit: true,
+  strict: true,
+  exactOptionalPropertyTypes: true,
+  skipLibCheck: false,
+  target: 'es2022',
+  types: [],
+}
+
+const RESOLUTIONS = [
+  { module: 'nodenext', lib: ['es2022', 'dom'] },
+  { module: 'node16', lib: ['es2022', 'dom'] },
+  { module: 'preserve', moduleResolution: 'bundler', lib: ['es2022', 'dom'] },
+  // A server's project, which has the types of Node in place of a browser's.
+  { module: 'nodenext', lib: ['es2022'], types: ['node'], typeRoots: [join(MODULES, '@types')] },
+]
+
+test('the packed client, in an empty folder', { timeout: 240_000 }, async (t) => {
+  const project = await installed(t)
+  const { place, path, write, run } = project
+  const server = await place.start()
+  const env = { PARLEY_URL: server.url, PARLEY_API_KEY: await server.firstKey() }
+
+  await t.test('holds what it needs and nothing else, and brings nothing along', async () => {
+    assert.ok(project.packed.includes('dist/index.js') && project.packed.includes('dist/index.d.ts'))
+    const others = project.packed.filter((name) => !/^dist\/[a-z-]+(\.d\.ts|\.js)$/.test(name))
+    assert.deepEqual(others.toSorted(), ['CHANGELOG.md', 'README.md', 'package.json'])
+    const modules = await readdir(path('node_modules'))
+    assert.deepEqual(
+      modules.filter((name) => !name.startsWith('.')),
+      ['parley-client'],
+    )
+  })
+
+  await t.test('runs from JavaScript, as a module and by require', async () => {
+    await write('use.mjs', JAVASCRIPT)
+    const { stdout } = await run([process.execPath, 'use.mjs', 'From a package'], env)
+    assert.match(stdout, /From a package.* function\n$/)
+    await write('use.cjs', COMMONJS)
+    assert.equal((await run([process.execPath, 'use.cjs'], env)).stdout, 'user_max\n')
+  })
+
+  await t.test('compiles from TypeScript, however modules are resolved', async () => {
+    await write('use.ts', TYPESCRIPT)
+    for (const resolution of RESOLUTIONS) {
+      const tsconfig = { compilerOptions: { ...STRICT, ...resolution }, files: ['use.ts'] }
+      await write('tsconfig.json', JSON.stringify(tsconfig))
+      await run([...TSC, '-p', '.'])
+    }
+  })
+
+  await t.test('has a README whose examples compile and run', async () => {
+    const readme = readFileSync(path('node_modules/parley-client/README.md'), 'utf8')
+    const examples = [...readme.matchAll(/```ts\n(.*?)```/gs)].map(([, code = '']) => code)
+    assert.ok(examples.length >= 6)
+    await symlink(join(MODULES, 'zod'), path('node_modules/zod'))
+    const names = examples.map((_, index) => `example-${index}.ts`)
+    for (const [index, name] of names.entries()) await write(name, examples[index] ?? '')
+    const node = { types: ['node'], typeRoots: [join(MODULES, '@types')], skipLibCheck: true }
+    const compilerOptions = { ...STRICT, ...node, module: 'nodenext', lib: ['es2022'] }
+    await write('tsconfig.json', JSON.stringify({ compilerOptions, files: names }))
+    await run([...TSC, '-p', '.'])
+    const ran = await Promise.all(names.map((name) => run([process.execPath, name], env)))
+    assert.match(ran[0]?.stdout ?? '', /Hello, Parley!/)
+    assert.match(ran.map(({ stderr }) => stderr).join(''), /model_error/)
+  })
+})
