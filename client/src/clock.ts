@@ -1,4 +1,6 @@
 /** Time, given to whatever waits, so that tests move it by hand; and what is made of it: pauses and deadlines. */
+import { onAbort } from './on-abort.ts'
+
 export interface Clock {
   /** Wall-clock milliseconds since 1970. */
   nowMs(): number
@@ -27,15 +29,14 @@ export function pause(ms: number, clock: Clock, signal: AbortSignal | undefined)
       reject(signal.reason)
       return
     }
-    const abort = () => {
-      cancel()
-      reject(signal?.reason)
-    }
     const cancel = clock.after(ms, () => {
-      signal?.removeEventListener('abort', abort)
+      deafen()
       resolve()
     })
-    signal?.addEventListener('abort', abort, { once: true })
+    const deafen = onAbort(signal, () => {
+      cancel()
+      reject(signal?.reason)
+    })
   })
 }
 
@@ -56,13 +57,12 @@ export async function within<T>(
     seconds === Number.POSITIVE_INFINITY
       ? () => {}
       : clock.after(seconds * 1000, () => controller.abort(tooLate()))
-  const abort = () => controller.abort(outer?.reason)
-  outer?.addEventListener('abort', abort, { once: true })
+  const deafen = onAbort(outer, () => controller.abort(outer?.reason))
   try {
     return await run(controller.signal)
   } finally {
     cancel()
-    outer?.removeEventListener('abort', abort)
+    deafen()
     controller.abort()
   }
 }

@@ -104,13 +104,18 @@ export class Messages {
   /** Reads a job as it is now. */
   async retrieve<T = unknown>(jobId: string, options: RetrieveOptions<T> = {}): Promise<Job<T>> {
     const { schema, ...call } = options
-    const job = await this.#exchange.data<Job<T>>({
-      ...call,
-      method: 'GET',
-      path: `/api/v1/messages/${encodeURIComponent(jobId)}`,
-      onHeaders: (headers) => this.#budget.learnFrom(headers),
-    })
-    return checked(job, schema)
+    const reading = this.#budget.begin()
+    try {
+      const job = await this.#exchange.data<Job<T>>({
+        ...call,
+        method: 'GET',
+        path: `/api/v1/messages/${encodeURIComponent(jobId)}`,
+        onHeaders: reading.learn,
+      })
+      return await checked(job, schema)
+    } finally {
+      reading.end()
+    }
   }
 
   /** Waits for a job's end, completed or failed: `completed(job)` tells them apart. */
@@ -123,8 +128,10 @@ export class Messages {
     jobIds: readonly string[],
     options: WaitAllOptions<T> = {},
   ): Promise<EndedJob<T>[]> {
+    if (jobIds.length === 0) return []
+    const sentMs = this.#exchange.clock.steadyMs()
     const { limits, reads } = await this.#limits.me(callOptionsOf(options))
-    this.#budget.learn(limits.reads_per_minute, reads.remaining, reads.resets_in_seconds)
+    this.#budget.learn(limits.reads_per_minute, reads.remaining, reads.resets_in_seconds, sentMs)
     return waitForAll(jobIds, options, this.#waitParts(options))
   }
 

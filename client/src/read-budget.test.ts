@@ -27,32 +27,64 @@ test('before the server has said what is left, nothing is held back', async () =
 test('what is left is spread over the rest of the minute', async () => {
   const clock = new FakeClock()
   const budget = new ReadBudget(clock)
-  budget.learn(60, 5, 10)
+  budget.learn(60, 5, 10, 0)
   assert.deepEqual(await turns(budget, clock, 5), [0, 2000, 4000, 6000, 8000])
 })
 
 test('when nothing is left, the next minute is waited for, and it is no longer than a minute', async () => {
   const clock = new FakeClock()
   const budget = new ReadBudget(clock)
-  budget.learn(3, 0, 30)
+  budget.learn(3, 0, 30, 0)
   assert.deepEqual(await turns(budget, clock, 4), [30_000, 50_000, 70_000, 90_000])
 })
+
+const said = (limit: number, remaining: number, reset: number) =>
+  new Headers({
+    'ratelimit-limit': `${limit}`,
+    'ratelimit-remaining': `${remaining}`,
+    'ratelimit-reset': `${reset}`,
+  })
 
 test('it learns from the headers of an answer, and from none that are not there', async () => {
   const clock = new FakeClock()
   const budget = new ReadBudget(clock)
-  budget.learnFrom(new Headers())
-  budget.learnFrom(new Headers({ 'ratelimit-limit': '60' }))
+  const reading = budget.begin()
+  reading.learn(new Headers())
+  reading.learn(new Headers({ 'ratelimit-limit': '60' }))
   assert.deepEqual(await turns(budget, clock, 2), [0, 0])
-  const headers = { 'ratelimit-limit': '60', 'ratelimit-remaining': '0', 'ratelimit-reset': '7' }
-  budget.learnFrom(new Headers(headers))
+  reading.learn(said(60, 0, 7))
+  reading.end()
   assert.deepEqual(await turns(budget, clock, 1), [7000])
+})
+
+test('reads that are under way are taken off what an answer says is left', async () => {
+  const clock = new FakeClock()
+  const budget = new ReadBudget(clock)
+  const [first, second, third] = [budget.begin(), budget.begin(), budget.begin()]
+  first.learn(said(60, 4, 10))
+  first.end()
+  assert.deepEqual(await turns(budget, clock, 2), [0, 5000])
+  second.end()
+  third.learn(said(60, 2, 20))
+  third.end()
+  assert.deepEqual(await turns(budget, clock, 2), [10_000, 17_500])
+})
+
+test('an answer to what was sent in the minute before says nothing of this one', async () => {
+  const clock = new FakeClock()
+  const budget = new ReadBudget(clock)
+  budget.learn(2, 0, 10, 0)
+  const late = budget.begin()
+  assert.deepEqual(await turns(budget, clock, 1), [10_000])
+  late.learn(said(2, 0, 1))
+  late.end()
+  assert.deepEqual(await turns(budget, clock, 2), [40_000, 70_000])
 })
 
 test('an abort ends the waiting', async () => {
   const clock = new FakeClock()
   const budget = new ReadBudget(clock)
-  budget.learn(3, 0, 30)
+  budget.learn(3, 0, 30, 0)
   const controller = new AbortController()
   const turn = budget.turn(controller.signal)
   controller.abort(new Error('enough'))
