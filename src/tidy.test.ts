@@ -8,27 +8,34 @@ import { settingsJsonSchema, settingsPage } from './config/document.ts'
 
 const SRC = dirname(fileURLToPath(import.meta.url))
 const ROOT = dirname(SRC)
+const CLIENT = join(ROOT, 'client/src')
 
 interface Source {
-  /** From `src/`, such as `job/job.ts`. */
+  /** From its folder of sources, such as `job/job.ts`. */
   readonly path: string
   readonly text: string
-  /** The files of the project that it imports, from `src/`. */
+  /** The files of the project that it imports, from the same folder. */
   readonly imports: readonly string[]
 }
 
-const sources: readonly Source[] = readdirSync(SRC, { recursive: true, encoding: 'utf8' })
-  .filter((path) => path.endsWith('.ts'))
-  .map((path) => {
-    const text = readFileSync(join(SRC, path), 'utf8')
-    const imports = [...text.matchAll(/(?:from|import|URL)\(? ?'(\.[^']+)'/g)].map((found) =>
-      relative(SRC, resolve(SRC, dirname(path), found[1] ?? '')),
-    )
-    return { path, text, imports }
-  })
+function sourcesIn(folder: string): readonly Source[] {
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith('.ts'))
+    .map((path) => {
+      const text = readFileSync(join(folder, path), 'utf8')
+      const imports = [...text.matchAll(/(?:from|import|URL)\(? ?'(\.[^']+)'/g)].map((found) =>
+        relative(folder, resolve(folder, dirname(path), found[1] ?? '')),
+      )
+      return { path, text, imports }
+    })
+}
+
+const sources = sourcesIn(SRC)
+const client = sourcesIn(CLIENT)
 const isTest = ({ path }: Source) =>
   /\.test\.ts$|^store\/contract\/|-for-tests\.ts$|generated-schemas/.test(path)
 const program = sources.filter((source) => !isTest(source))
+const clientProgram = client.filter((source) => !isTest(source))
 
 /** The folder of a path; a file in `src/` itself stands for itself. */
 const folderOf = (path: string) => path.split('/')[0] ?? path
@@ -87,8 +94,29 @@ test('every folder has its rule', () => {
   )
 })
 
+test('the client imports nothing but its own files: no dependency, nothing of the server, nothing of Node', () => {
+  const imported = /\b(?:from|import|require)\b ?\(? ?['"`]([^'"`]+)/g
+  const wrong = clientProgram.flatMap(({ path, text }) =>
+    [...withoutComments(text).matchAll(imported)]
+      .map(([, target = '']) => target)
+      .filter((target) => !/^\.\/[a-z-]+\.ts$/.test(target))
+      .map((target) => `${path} imports ${target}`),
+  )
+  assert.deepEqual(wrong, [])
+  const { dependencies, peerDependencies } = JSON.parse(readFileSync(join(CLIENT, '../package.json'), 'utf8'))
+  assert.deepEqual([dependencies, peerDependencies], [undefined, undefined])
+})
+
+function withoutComments(text: string): string {
+  return text.replace(/\/\*.*?\*\//gs, '').replace(/^\s*\/\/.*$/gm, '')
+}
+
 test('no file imports itself by way of others', () => {
-  const byPath = new Map(sources.map((source) => [source.path, source]))
+  for (const folder of [sources, client]) assertNoCircle(folder)
+})
+
+function assertNoCircle(folder: readonly Source[]): void {
+  const byPath = new Map(folder.map((source) => [source.path, source]))
   const done = new Set<string>()
   const visit = (path: string, trail: readonly string[]): void => {
     assert.ok(!trail.includes(path), `a circle: ${[...trail, path].join(' → ')}`)
@@ -96,16 +124,16 @@ test('no file imports itself by way of others', () => {
     for (const target of byPath.get(path)?.imports ?? []) visit(target, [...trail, path])
     done.add(path)
   }
-  for (const { path } of sources) visit(path, [])
-})
+  for (const { path } of folder) visit(path, [])
+}
 
 test('no file is left unused', () => {
-  const used = new Set(sources.flatMap(({ imports }) => imports))
-  const entries = ['main.ts', 'job/schema/measure.ts']
-  const unused = program
-    .filter(({ path }) => !used.has(path) && !entries.includes(path))
-    .map(({ path }) => path)
-  assert.deepEqual(unused, [])
+  const unused = (all: readonly Source[], ofProgram: readonly Source[], entries: readonly string[]) => {
+    const used = new Set(all.flatMap(({ imports }) => imports))
+    return ofProgram.map(({ path }) => path).filter((path) => !used.has(path) && !entries.includes(path))
+  }
+  assert.deepEqual(unused(sources, program, ['main.ts', 'job/schema/measure.ts']), [])
+  assert.deepEqual(unused(clientProgram, clientProgram, ['index.ts']), [])
 })
 
 test('SQL is in store/ only', () => {
@@ -126,7 +154,9 @@ test('the environment is read by commands, who hand it to config/load.ts', () =>
 })
 
 test('every file of the program says its job first', () => {
-  const wrong = program.filter(({ text }) => !text.replace(/^#!.*\n/, '').startsWith('/**'))
+  const wrong = [...program, ...clientProgram].filter(
+    ({ text }) => !text.replace(/^#!.*\n/, '').startsWith('/**'),
+  )
   assert.deepEqual(
     wrong.map(({ path }) => path),
     [],
@@ -134,7 +164,7 @@ test('every file of the program says its job first', () => {
 })
 
 test('names say what things are', () => {
-  const wrong = sources.filter(
+  const wrong = [...sources, ...client].filter(
     ({ path }) => /utils|helpers|manager|types\.ts/.test(path) || /[A-Z_]/.test(path),
   )
   assert.deepEqual(

@@ -64,6 +64,9 @@ export interface Call extends CallOptions {
   readonly onHeaders?: (headers: Headers) => void
 }
 
+/** Who is asked to stay away for longer than this, in seconds, is told so instead. */
+const LONGEST_RETRY_AFTER_S = 120
+
 export class Exchange {
   readonly clock: Clock
   readonly #parts: ExchangeParts
@@ -81,6 +84,7 @@ export class Exchange {
         return (await this.#once(call, attempt)) as D
       } catch (error) {
         if (attempt > maxRetries || !isSafeToRepeat(call) || !isTemporary(error)) throw error
+        if ((error.retryAfter ?? 0) > LONGEST_RETRY_AFTER_S) throw error
         await pause(backoffMs(attempt, error.retryAfter), this.clock, call.signal)
       }
     }

@@ -101,6 +101,20 @@ test('tries are maxRetries and one, ever further apart, and never before Retry-A
   assert.equal(proxy.requests.length, 6)
 })
 
+test('who is asked to stay away for more than two minutes is told so', async (t) => {
+  const { parley } = await startStage(t)
+  const { client, proxy, clock } = await faultyClient(t, parley, await parley.key())
+  const until = (seconds: number) => ({ status: 503, headers: { 'retry-after': String(seconds) } })
+  proxy.script(until(121), until(120))
+  await assert.rejects(client.me(), (error) => {
+    assert.ok(error instanceof ServiceUnavailableError)
+    assert.equal(error.retryAfter, 121)
+    return true
+  })
+  await client.me()
+  assert.deepEqual(clock.pauses, [120_000])
+})
+
 test('what will not pass is not tried again', async (t) => {
   const { parley } = await startStage(t)
   const { client, proxy } = await faultyClient(t, parley, await parley.key())
