@@ -88,6 +88,8 @@ test('one byte that differs is refused, wherever it is', async () => {
     wrong[index] = (right[index] ?? 0) ^ 1
     await refused(verify(BODY, { 'webhook-signature': `v1,${wrong.toString('base64')}` }), 'wrong signature')
   }
+  const longer = Buffer.concat([right, Buffer.of(0)]).toString('base64')
+  await refused(verify(BODY, { 'webhook-signature': `v1,${longer}` }), 'wrong signature')
   for (const other of [
     'v1,',
     'v1',

@@ -11,6 +11,7 @@ import {
   type SingleJob,
   type TextFormat,
 } from '../../client/src/index.ts'
+import { FakeClock } from '../fake-clock.ts'
 import { startStage, waitersAre } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
 import { clientOf, HurriedClock, startWithClient } from './client.ts'
@@ -58,6 +59,18 @@ test('a job that outlives the wait at the server: create says so, createAndWait 
   assert.equal((await awaited).result.response_content, 'echo: Second')
   const ended = await client.messages.wait(job.job_id)
   assert.deepEqual(ended.result, { response_content: 'echo: First' })
+})
+
+test('a single create has the time that the server waits, and that of any request on top', async (t) => {
+  const { parley, models } = await startStage(t, { script: () => reply.stall() })
+  const clock = new FakeClock()
+  const client = clientOf(parley, await parley.key(), { clock, requestTimeout: 20 })
+  const created = [client.messages.create({ ...ask('x'), timeout: 40 }), client.messages.create(ask('y'))]
+  await clock.timerSet((ms) => ms === 60_000)
+  await clock.timerSet((ms) => ms === 110_000)
+  await models.received(2)
+  models.release()
+  await Promise.all(created)
 })
 
 test('each refusal has its class, with status, details and request id', async (t) => {

@@ -1,8 +1,8 @@
 /** The client as its users get it: packed, installed in an empty folder without a network, used from JavaScript and TypeScript. */
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { mkdir, readdir, symlink, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { delimiter, join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { CLONE, type Ended, type Installation, installation } from './server-process.ts'
 
@@ -105,6 +105,18 @@ const RESOLUTIONS = [
   { module: 'nodenext', lib: ['es2022'], types: ['node'], typeRoots: [join(MODULES, '@types')] },
 ]
 
+/** The machine's own runtimes besides the one that runs the tests: its Node, and Bun and Deno where they are installed. */
+const RUNTIMES: readonly (readonly [name: string, ...options: string[]])[] = [
+  ['node'],
+  ['bun'],
+  ['deno', 'run', '--allow-net', '--allow-env', '--no-remote'],
+]
+
+function onThePath(name: string): string | undefined {
+  const folders = (process.env.PATH ?? '').split(delimiter).filter((path) => !path.includes('node_modules'))
+  return folders.map((folder) => join(folder, name)).find((path) => existsSync(path))
+}
+
 test('the packed client, in an empty folder', { timeout: 240_000 }, async (t) => {
   const project = await installed(t)
   const { place, path, write, run } = project
@@ -129,6 +141,14 @@ test('the packed client, in an empty folder', { timeout: 240_000 }, async (t) =>
     await write('use.cjs', COMMONJS)
     assert.equal((await run([process.execPath, 'use.cjs'], env)).stdout, 'user_max\n')
   })
+
+  for (const [name, ...options] of RUNTIMES) {
+    const runtime = onThePath(name)
+    await t.test(`runs on the ${name} of the machine`, { skip: runtime === undefined }, async () => {
+      const { stdout } = await run([runtime ?? name, ...options, 'use.mjs', `By ${name}`], env)
+      assert.match(stdout, new RegExp(`By ${name}.* function\n$`))
+    })
+  }
 
   await t.test('compiles from TypeScript, however modules are resolved', async () => {
     await write('use.ts', TYPESCRIPT)
