@@ -165,7 +165,7 @@ export type VerificationFailure =
   | 'wrong signature'
   | 'bad body'
 
-/** A callback that is not to be trusted; answer it with 400. */
+/** A callback that is not to be trusted; answer it with 401. */
 export class WebhookVerificationError extends ParleyError {
   override readonly name = 'WebhookVerificationError'
   readonly reason: VerificationFailure
