@@ -53,6 +53,8 @@ export interface ReceiverOptions {
   readonly reply?: (request: ReceivedRequest) => ReceiverReply
   /** The address to listen on: 127.0.0.1 if absent. */
   readonly host?: string
+  /** The port to listen on, for one that comes back where it was: any that is free if absent. */
+  readonly port?: number
   /** Key and certificate in PEM, to speak TLS. */
   readonly tls?: Pick<TlsOptions, 'key' | 'cert' | 'SNICallback'>
 }
@@ -118,7 +120,7 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
 
   const listening = Promise.withResolvers<void>()
   server.once('error', listening.reject)
-  server.listen(0, host, listening.resolve)
+  server.listen(options.port ?? 0, host, listening.resolve)
   await listening.promise
   const { port } = server.address() as AddressInfo
 

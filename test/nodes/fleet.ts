@@ -14,6 +14,7 @@ import pg from 'pg'
 import { freshRealDatabase } from '../postgres/database.ts'
 import type { Caller, Reply } from '../process/caller.ts'
 import {
+  type Ended,
   type Installation,
   installation,
   type ProgramOptions,
@@ -62,6 +63,11 @@ export class Fleet {
     this.#place = place
     this.databaseUrl = databaseUrl
     this.key = key
+  }
+
+  /** Runs `parley …` on the same database. */
+  parley(args: readonly string[]): Promise<Ended> {
+    return this.#place.parley(args)
   }
 
   async add(options: ProgramOptions = {}): Promise<Server> {
@@ -123,10 +129,10 @@ export class Fleet {
   }
 
   async revokeKey(): Promise<void> {
-    const [key] = JSON.parse((await this.#place.parley(['keys', 'list', '--json'])).stdout) as {
+    const [key] = JSON.parse((await this.parley(['keys', 'list', '--json'])).stdout) as {
       id: string
     }[]
-    const { code, stderr } = await this.#place.parley(['keys', 'revoke', key?.id ?? ''])
+    const { code, stderr } = await this.parley(['keys', 'revoke', key?.id ?? ''])
     assert.equal(code, 0, stderr)
   }
 

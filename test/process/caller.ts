@@ -40,9 +40,10 @@ export class Caller {
     return this.send('/api/v1/messages', { ...jobOf(content), ...over })
   }
 
-  /** A batch of one job a content. */
-  batch(contents: readonly string[]): Promise<Reply> {
-    return this.send('/api/v1/messages/batches', contents.map(jobOf))
+  /** A batch of one job a content; `over` gives fields of each. */
+  batch(contents: readonly string[], over: (content: string) => object = () => ({})): Promise<Reply> {
+    const jobs = contents.map((content) => ({ ...jobOf(content), ...over(content) }))
+    return this.send('/api/v1/messages/batches', jobs)
   }
 
   read(jobId: string): Promise<Reply> {

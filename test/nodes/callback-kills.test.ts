@@ -1,0 +1,56 @@
+/** P7 on a Postgres that several nodes share: a callback arrives at least once, though nodes are killed. */
+import test from 'node:test'
+import { startModelServer } from '../model-server.ts'
+import {
+  CALLBACK_SETTINGS,
+  CallbackRun,
+  JOBS_OF_A_BATCH,
+  LONG,
+  type SendBatch,
+} from '../process/callback-run.ts'
+import { type Fleet, startFleet } from './fleet.ts'
+
+const NODES = 3
+const KILLS = LONG ? 20 : 3
+const CALLBACKS = LONG ? 10_000 : 600
+const CALLERS = 2
+
+test(`${KILLS} kills among ${NODES} nodes, and receivers at their worst: all of ${CALLBACKS} callbacks arrive`, {
+  timeout: LONG ? 1_800_000 : 180_000,
+}, async (t) => {
+  const models = await startModelServer({ keep: false })
+  t.after(() => models.close())
+  const settings = { callbacks: CALLBACK_SETTINGS }
+  const fleet = await startFleet(t, { nodes: NODES, upstream: models.baseUrl, settings })
+  const callbacks = await CallbackRun.start(t)
+  await callbacks.secretFrom(() => fleet.parley(['accounts', 'secret', 'acme']))
+  const send: SendBatch = (contents, over) => fleet.ask((caller) => caller.batch(contents, over))
+
+  let over = false
+  const asking = Promise.all(
+    Array.from({ length: CALLERS }, async (_, index) => {
+      for (let asked = 0; !over; asked++) await callbacks.ask(`caller ${index}, request ${asked}`, send)
+    }),
+  )
+  try {
+    for (let kill = 0; kill < KILLS; kill++) {
+      const batches = callbacks.random.below((2 * CALLBACKS) / JOBS_OF_A_BATCH / KILLS)
+      await Promise.race([callbacks.moreBatches(1 + batches), asking])
+      await killOne(fleet, callbacks.random.below(NODES))
+      await fleet.add()
+    }
+  } finally {
+    over = true
+  }
+  await asking
+  await callbacks.askUntil(CALLBACKS, send)
+  await callbacks.end(fleet.caller(fleet.nodes[0]), KILLS)
+})
+
+/** While callers go on asking it. */
+async function killOne(fleet: Fleet, index: number): Promise<void> {
+  const victim = fleet.nodes[index]
+  if (!victim) throw new Error('there is no such node')
+  await victim.crash()
+  fleet.remove(victim)
+}

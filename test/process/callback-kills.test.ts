@@ -1,0 +1,40 @@
+/** P7: a callback arrives at least once, though its sender is killed at random moments and its receivers do their worst. */
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { startModelServer } from '../model-server.ts'
+import { CALLBACK_SETTINGS, CallbackRun, JOBS_OF_A_BATCH, LONG } from './callback-run.ts'
+import { CrashRun } from './crash-run.ts'
+import { installation } from './server-process.ts'
+
+const KILLS = LONG ? 20 : 3
+const CALLBACKS = LONG ? 10_000 : 600
+/** A request and its answer. */
+const EVENTS_OF_A_BATCH = 2
+
+test(`${KILLS} kills of the server, and receivers at their worst: all of ${CALLBACKS} callbacks arrive`, {
+  timeout: LONG ? 1_800_000 : 180_000,
+}, async (t) => {
+  const models = await startModelServer({ keep: false })
+  t.after(() => models.close())
+  const settings = { jobs: { max_attempts: 1000 }, callbacks: CALLBACK_SETTINGS }
+  const place = await installation(t, { upstream: models.baseUrl, settings })
+  const callbacks = await CallbackRun.start(t)
+  const eventsBetween = (CALLBACKS / JOBS_OF_A_BATCH / KILLS) * EVENTS_OF_A_BATCH
+  const run = new CrashRun({
+    place,
+    random: callbacks.random,
+    kills: KILLS,
+    callers: 2,
+    mostEvents: Math.round(2 * eventsBetween),
+    ask: async (caller, name) => {
+      await callbacks.secretFrom(() => place.parley(['accounts', 'secret', 'default']))
+      await callbacks.ask(name, (contents, over) => caller.batch(contents, over))
+    },
+    onCalm: () => {},
+  })
+  const { server, key } = await run.run()
+  const caller = server.caller(key)
+  await callbacks.askUntil(CALLBACKS, (contents, over) => caller.batch(contents, over))
+  await callbacks.end(caller, KILLS)
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+})

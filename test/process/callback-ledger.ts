@@ -1,0 +1,152 @@
+/**
+ * The callbacks that callers were promised, kept outside of the server, and what came of them at the receiver. What a
+ * callback has to say follows from the job's content.
+ */
+import assert from 'node:assert/strict'
+import type { TestContext } from 'node:test'
+import { Webhook } from 'standardwebhooks'
+import type { ReceivedRequest } from '../receiver.ts'
+import { type Caller, idsOf, type Reply } from './caller.ts'
+import type { Answered } from './faulty-receiver.ts'
+
+interface Watcher {
+  readonly holds: () => boolean
+  readonly resolve: () => void
+  readonly reject: (error: unknown) => void
+}
+
+export class CallbackLedger {
+  /** Requests at the receiver, with whatever came of them. */
+  requests = 0
+  /** Requests for a callback after one that was answered 2xx in full. */
+  duplicates = 0
+  readonly #accepted = new Map<string, string>()
+  /** The body that came, by the job's id; each further one is the same. */
+  readonly #bodies = new Map<string, string>()
+  readonly #answered = new Set<string>()
+  /** The accepted jobs whose callbacks have not been answered 2xx, by their ids. */
+  readonly #missing = new Set<string>()
+  readonly #answeredInFull = new Set<string>()
+  #webhook: Webhook | undefined
+  #batches = 0
+  #wrong: unknown
+  #watchers: Watcher[] = []
+
+  /** Before the first callback can come. */
+  verifyBy(secret: string): void {
+    this.#webhook ??= new Webhook(secret)
+  }
+
+  get size(): number {
+    return this.#accepted.size
+  }
+
+  /** Accepted jobs whose callbacks have not been answered 2xx. */
+  get missing(): number {
+    return this.#missing.size
+  }
+
+  /** Enters what the answer to a batch with callbacks promises. */
+  accepted(contents: readonly string[], reply: Reply): void {
+    assert.equal(reply.status, 202, reply.text)
+    const ids = idsOf(reply)
+    assert.equal(ids.length, contents.length)
+    for (const [index, id] of ids.entries()) {
+      this.#accepted.set(id, contents[index] ?? '')
+      if (!this.#answered.has(id)) this.#missing.add(id)
+    }
+    this.#batches += 1
+    this.#look()
+  }
+
+  /** A callback has come to the receiver, perhaps before the answer that promises it has come to the caller. */
+  came(request: ReceivedRequest, answered: Answered): void {
+    this.requests += 1
+    try {
+      const id = this.#verified(request)
+      if (this.#answeredInFull.has(id)) this.duplicates += 1
+      if (answered === 'whole') this.#answeredInFull.add(id)
+      if (answered !== 'no') {
+        this.#answered.add(id)
+        this.#missing.delete(id)
+      }
+    } catch (error) {
+      this.#wrong ??= error
+    }
+    this.#look()
+  }
+
+  /** Resolves when so many more batches have been accepted; rejects when a callback was wrong. */
+  moreBatches(count: number): Promise<void> {
+    const until = this.#batches + count
+    return this.#when(() => this.#batches >= until)
+  }
+
+  /** Resolves when no more callbacks than this are missing; rejects when one was wrong. */
+  missingAtMost(count: number): Promise<void> {
+    return this.#when(() => this.missing <= count)
+  }
+
+  /** Says at the end of the test which callbacks are missing then. */
+  sayMissing(t: TestContext): void {
+    t.signal.addEventListener('abort', () => {
+      if (this.missing === 0) return
+      t.diagnostic(`${this.missing} of ${this.size} are missing, such as ${[...this.#missing].slice(0, 5)}`)
+    })
+  }
+
+  /** That each callback said what a read of its job says, and the payload beside. */
+  async assertAsRead(caller: Caller): Promise<void> {
+    const left = this.#accepted.entries()
+    const readOn = async () => {
+      for (const [id, content] of left) {
+        const { data } = (await caller.ended(id)).body
+        const { callback_payload: payload, ...said } = JSON.parse(this.#bodies.get(id) ?? '')
+        assert.deepEqual(said, data)
+        assert.deepEqual(payload, payloadOf(content))
+      }
+    }
+    await Promise.all(Array.from({ length: 8 }, readOn))
+  }
+
+  /** The id of the job that a request is about, if all in it is right. */
+  #verified({ headers, body }: ReceivedRequest): string {
+    assert.ok(this.#webhook)
+    this.#webhook.verify(body, headers as Record<string, string>)
+    const { status, job_id: id, result, callback_payload: payload } = JSON.parse(body)
+    assert.equal(headers['webhook-id'], id)
+    assert.equal(status, 'completed', body)
+    assert.equal(result.response_content, `echo: ${payload.content}`)
+    assert.ok(body.endsWith(`,"callback_payload":${JSON.stringify(payloadOf(payload.content))}}`), body)
+    assert.equal(this.#bodies.get(id) ?? body, body, 'a callback that is sent again says the same')
+    this.#bodies.set(id, body)
+    return id
+  }
+
+  #when(holds: () => boolean): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#watchers.push({ holds, resolve, reject })
+      this.#look()
+    })
+  }
+
+  #look(): void {
+    this.#watchers = this.#watchers.filter(({ holds, resolve, reject }) => {
+      if (this.#wrong !== undefined) reject(this.#wrong)
+      else if (!holds()) return true
+      else resolve()
+      return false
+    })
+  }
+}
+
+/** What a job of this content is created with. */
+export function callbackTo(url: string): (content: string) => object {
+  return (content) => ({
+    callback: { callback_url: `${url}/hook`, callback_payload: payloadOf(content) },
+  })
+}
+
+function payloadOf(content: string): object {
+  return { content, größe: 9_007_199_254_740_991, list: [1.5, null, true, {}] }
+}

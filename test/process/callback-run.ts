@@ -1,0 +1,128 @@
+/** Callers whose jobs have callbacks, the receivers of these, and the account of what was promised and of what came. */
+import assert from 'node:assert/strict'
+import type { TestContext } from 'node:test'
+import { CallbackLedger, callbackTo } from './callback-ledger.ts'
+import type { Caller, Reply } from './caller.ts'
+import { type FaultyReceiver, startFaultyReceiver } from './faulty-receiver.ts'
+import { Random } from './random.ts'
+import type { Ended } from './server-process.ts'
+
+export const LONG = Boolean(process.env.PARLEY_LONG)
+/** More attempts than any callback needs, with short pauses between them. */
+export const CALLBACK_SETTINGS = {
+  allow_networks: ['127.0.0.0/8'],
+  timeout_seconds: 1,
+  retry_seconds: [0, 0.1, 0.2, ...Array.from({ length: 200 }, () => 0.4)],
+}
+const RECEIVERS = 4
+/** Callers wait while so many callbacks are missing, so that kills come while they flow, and not all before. */
+const MOST_MISSING = 100
+const MOST_IN_A_BATCH = 10
+/** On average. */
+export const JOBS_OF_A_BATCH = (1 + MOST_IN_A_BATCH) / 2
+/**
+ * Callbacks that come again after a 2xx are those whose sender died before it had stored that: so many of all; or in the
+ * short form, where that is a handful, as many at each kill as one receiver may have under way.
+ */
+const MOST_DUPLICATES = 0.02
+const UNDER_WAY = 32
+
+/** Sends a batch; null where no answer came, and so nothing was promised. */
+export type SendBatch = (
+  contents: readonly string[],
+  over: (content: string) => object,
+) => Promise<Reply | null>
+
+export class CallbackRun {
+  readonly random: Random
+  readonly #t: TestContext
+  readonly #ledger: CallbackLedger
+  readonly #receivers: readonly FaultyReceiver[]
+  #secret: Promise<void> | undefined
+
+  static async start(t: TestContext): Promise<CallbackRun> {
+    const random = new Random()
+    t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
+    const ledger = new CallbackLedger()
+    ledger.sayMissing(t)
+    const receivers = await Promise.all(
+      Array.from({ length: RECEIVERS }, () =>
+        startFaultyReceiver(random, (request, answered) => ledger.came(request, answered)),
+      ),
+    )
+    t.after(() => Promise.all(receivers.map((receiver) => receiver.down())))
+    return new CallbackRun(t, random, ledger, receivers)
+  }
+
+  private constructor(
+    t: TestContext,
+    random: Random,
+    ledger: CallbackLedger,
+    receivers: readonly FaultyReceiver[],
+  ) {
+    this.#t = t
+    this.random = random
+    this.#ledger = ledger
+    this.#receivers = receivers
+  }
+
+  /** Asks for what signatures are verified by, once, and before the first batch. */
+  secretFrom(ask: () => Promise<Ended>): Promise<void> {
+    this.#secret ??= ask().then(({ stdout, stderr }) => {
+      assert.match(stdout, /^whsec_/, stderr)
+      this.#ledger.verifyBy(stdout.trim())
+    })
+    return this.#secret
+  }
+
+  /** A batch of random size, to random receivers. Now and then one of these goes down before it, or comes back. */
+  async ask(name: string, send: SendBatch): Promise<void> {
+    for (const receiver of this.#receivers) await receiver.maybeTurn()
+    if (this.#ledger.missing > MOST_MISSING) {
+      await this.#up()
+      await this.#ledger.missingAtMost(MOST_MISSING)
+    }
+    const size = 1 + this.random.below(MOST_IN_A_BATCH)
+    const contents = Array.from({ length: size }, (_, index) => `${name}, job ${index}`)
+    const reply = await send(contents, (content) => callbackTo(this.#anyUrl())(content))
+    if (reply !== null) this.#ledger.accepted(contents, reply)
+  }
+
+  async askUntil(callbacks: number, send: SendBatch): Promise<void> {
+    for (let asked = 0; this.#ledger.size < callbacks; asked++) {
+      await this.ask(`at last, request ${asked}`, send)
+    }
+  }
+
+  /** Resolves when so many more batches have been accepted; rejects when a callback was wrong. */
+  moreBatches(count: number): Promise<void> {
+    return this.#ledger.moreBatches(count)
+  }
+
+  #anyUrl(): string {
+    return this.#receivers[this.random.below(RECEIVERS)]?.url ?? ''
+  }
+
+  async #up(): Promise<void> {
+    await Promise.all(this.#receivers.map((receiver) => receiver.up()))
+  }
+
+  /** With the receivers up, as bad as ever, every callback arrives; none was wrong, and few came again. */
+  async end(caller: Caller, kills: number): Promise<void> {
+    await this.#up()
+    const ledger = this.#ledger
+    const calmMs = performance.now()
+    await ledger.missingAtMost(0)
+    const tookS = (performance.now() - calmMs) / 1000
+    await ledger.assertAsRead(caller)
+    const again = `${ledger.duplicates} came again after a 2xx`
+    const outages = this.#receivers.reduce((sum, receiver) => sum + receiver.outages, 0)
+    const share = `${((100 * ledger.duplicates) / ledger.size).toFixed(2)}%`
+    this.#t.diagnostic(
+      `${ledger.size} callbacks accepted, 0 missing, ${again} (${share}); ${ledger.requests} requests, ` +
+        `${outages} outages of ${RECEIVERS} receivers; the last arrived ${tookS.toFixed(1)} s after the last batch`,
+    )
+    const most = Math.max(MOST_DUPLICATES * ledger.size, LONG ? 0 : kills * UNDER_WAY)
+    assert.ok(ledger.duplicates <= most, `${again}, of ${ledger.size}`)
+  }
+}

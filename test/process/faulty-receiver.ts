@@ -1,0 +1,126 @@
+/**
+ * A receiver of callbacks on a bad day: it answers as a seeded chance has it, well or in every way that receivers go wrong,
+ * and it can be down and come back on the same port.
+ *
+ * ```ts
+ * const receiver = await startFaultyReceiver(random, (request, answer) => …)
+ * await receiver.maybeTurn()   // now and then: down, and up again
+ * await receiver.up()
+ * ```
+ */
+import { type ReceivedRequest, type Receiver, type ReceiverReply, startReceiver } from '../receiver.ts'
+import type { Random } from './random.ts'
+
+/** What the sender can have seen of an answer; `whole` and `begun` are a 2xx. */
+export type Answered = 'whole' | 'begun' | 'no'
+
+interface Behaviour {
+  /** In a hundred requests. */
+  readonly share: number
+  readonly reply: ReceiverReply
+  readonly answered: Answered
+}
+
+const busy = (status: number): ReceiverReply => ({ kind: 'answer', status, headers: { 'retry-after': '1' } })
+
+const BEHAVIOURS: readonly Behaviour[] = [
+  { share: 60, reply: { kind: 'answer', body: 'thank you' }, answered: 'whole' },
+  { share: 10, reply: { kind: 'answer', status: 204 }, answered: 'whole' },
+  { share: 3, reply: { kind: 'reset', when: 'middle' }, answered: 'begun' },
+  { share: 1, reply: { kind: 'stall', afterHeaders: true }, answered: 'begun' },
+  { share: 1, reply: { kind: 'drip', everyMs: 50 }, answered: 'begun' },
+  { share: 5, reply: { kind: 'stall' }, answered: 'no' },
+  { share: 5, reply: { kind: 'reset', when: 'before' }, answered: 'no' },
+  { share: 2, reply: { kind: 'raw', text: 'HTTP/1.1 200 O' }, answered: 'no' },
+  { share: 5, reply: { kind: 'answer', status: 500, body: 'oh' }, answered: 'no' },
+  { share: 1, reply: { kind: 'answer', status: 302, headers: { location: '/elsewhere' } }, answered: 'no' },
+  { share: 1, reply: { kind: 'answer', status: 404 }, answered: 'no' },
+  { share: 3, reply: busy(503), answered: 'no' },
+  { share: 3, reply: busy(429), answered: 'no' },
+]
+
+/** One turn in so many takes it down, and one in so many brings it back. */
+const TURNS_UP = 60
+const TURNS_DOWN = 10
+
+export type OnRequest = (request: ReceivedRequest, answered: Answered) => void
+
+export async function startFaultyReceiver(random: Random, onRequest: OnRequest): Promise<FaultyReceiver> {
+  const reply = (request: ReceivedRequest) => {
+    const { reply, answered } = behaviour(random.below(100))
+    onRequest(request, answered)
+    return reply
+  }
+  const start = (port: number) => startReceiver({ port, reply })
+  return new FaultyReceiver(await start(0), start, random)
+}
+
+export class FaultyReceiver {
+  /** `http://127.0.0.1:PORT`, the same whether it is up or down. */
+  readonly url: string
+  /** How often it was down. */
+  outages = 0
+  readonly #port: number
+  readonly #start: (port: number) => Promise<Receiver>
+  readonly #random: Random
+  #receiver: Receiver | null
+  /** Turns come one after another. */
+  #turning: Promise<void> = Promise.resolve()
+
+  constructor(receiver: Receiver, start: (port: number) => Promise<Receiver>, random: Random) {
+    this.url = receiver.url
+    this.#port = receiver.port
+    this.#receiver = receiver
+    this.#start = start
+    this.#random = random
+  }
+
+  /** Goes down or comes back, if chance has it. */
+  async maybeTurn(): Promise<void> {
+    if (this.#receiver) {
+      if (this.#random.below(TURNS_UP) === 0) await this.down()
+    } else if (this.#random.below(TURNS_DOWN) === 0) await this.up()
+  }
+
+  /** Cuts off whatever is under way; whoever connects from now on is refused. */
+  down(): Promise<void> {
+    return this.#turn(async () => {
+      if (!this.#receiver) return
+      const ending = this.#receiver
+      this.#receiver = null
+      this.outages += 1
+      await ending.close()
+    })
+  }
+
+  up(): Promise<void> {
+    return this.#turn(async () => {
+      this.#receiver ??= await this.#startAgain()
+    })
+  }
+
+  #turn(turn: () => Promise<void>): Promise<void> {
+    this.#turning = this.#turning.then(turn)
+    return this.#turning
+  }
+
+  /** Meanwhile the system may have lent the port to somebody's outgoing connection. */
+  async #startAgain(): Promise<Receiver> {
+    for (;;) {
+      try {
+        return await this.#start(this.#port)
+      } catch (error) {
+        if ((error as { code?: string }).code !== 'EADDRINUSE') throw error
+      }
+    }
+  }
+}
+
+function behaviour(chance: number): Behaviour {
+  let left = chance
+  for (const one of BEHAVIOURS) {
+    left -= one.share
+    if (left < 0) return one
+  }
+  throw new Error('the shares of the behaviours are not a hundred')
+}
