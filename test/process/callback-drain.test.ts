@@ -1,0 +1,48 @@
+/** P7 and P8: SIGTERM while callbacks are under way at a receiver that does not answer. */
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { type ReceiverReply, startReceiver } from '../receiver.ts'
+import { callbackTo } from './callback-ledger.ts'
+import { idsOf } from './caller.ts'
+import { installation } from './server-process.ts'
+
+const timeout = 90_000
+const DRAIN_WITHIN_MS = 30_000
+/** Answered before, so that the receiver is trusted with all that stall. */
+const ANSWERED = 20
+const STALLED = 8
+
+test('SIGTERM with callbacks at a stalling receiver: it ends in time, and the next start delivers them', {
+  timeout,
+}, async (t) => {
+  let reply: ReceiverReply = { kind: 'answer' }
+  const receiver = await startReceiver({ reply: () => reply })
+  t.after(() => receiver.close())
+  // One attempt only: what the drain cuts off must not have been it. And no deadline of the callbacks' own.
+  const callbacks = { allow_networks: ['127.0.0.0/8'], retry_seconds: [0], timeout_seconds: 3600 }
+  const place = await installation(t, { settings: { callbacks } })
+  const server = await place.start()
+  const key = await server.firstKey()
+  const create = async (count: number) => {
+    const contents = Array.from({ length: count }, (_, index) => `job ${index}`)
+    return idsOf(await server.caller(key).batch(contents, callbackTo(receiver.url)))
+  }
+  await create(ANSWERED)
+  await receiver.received(ANSWERED)
+  reply = { kind: 'stall' }
+  const ids = await create(STALLED)
+  await receiver.received(ANSWERED + STALLED)
+
+  const toldAt = Date.now()
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+  const tookMs = Date.now() - toldAt
+  assert.ok(tookMs <= DRAIN_WITHIN_MS, `the drain took ${tookMs} ms`)
+
+  reply = { kind: 'answer' }
+  const next = await place.start()
+  const requests = await receiver.received(ANSWERED + 2 * STALLED)
+  const again = requests.slice(ANSWERED + STALLED).map(({ headers }) => headers['webhook-id'])
+  assert.deepEqual(again.sort(), [...ids].sort())
+  assert.deepEqual(await next.stop(), { code: 0, signal: null })
+  t.diagnostic(`${STALLED} callbacks cut off, drain ${tookMs} ms`)
+})
