@@ -1,0 +1,38 @@
+/**
+ * `npm run test:long`: every test in its long form, and a report of what was measured.
+ *
+ *     npm run test:long
+ *     npm run test:long -- --report /tmp/kills.md test/process/kills.test.ts
+ */
+import { spawn } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+
+const CLONE = fileURLToPath(new URL('../..', import.meta.url))
+/** For a file as for a test; those that need a bound of their own have it. */
+const TIMEOUT_MS = 2 * 3600_000
+
+const { values, positionals } = parseArgs({
+  options: { report: { type: 'string', default: 'test-report.md' } },
+  allowPositionals: true,
+})
+const files =
+  positionals.length > 0 ? positionals : ['src/**/*.test.ts', 'client/src/**/*.test.ts', 'test/**/*.test.ts']
+const child = spawn(
+  process.execPath,
+  [
+    '--test',
+    `--test-timeout=${TIMEOUT_MS}`,
+    '--test-global-setup=test/postgres/global-setup.ts',
+    '--test-reporter=spec',
+    '--test-reporter-destination=stdout',
+    '--test-reporter=./test/long/report.ts',
+    `--test-reporter-destination=${values.report}`,
+    ...files,
+  ],
+  { cwd: CLONE, stdio: 'inherit', env: { ...process.env, PARLEY_LONG: '1' } },
+)
+child.once('exit', (code) => {
+  process.stdout.write(`The report is in ${values.report}\n`)
+  process.exitCode = code ?? 1
+})
