@@ -5,14 +5,16 @@ import { sign } from '../net/signature.ts'
 import type { Secrets } from '../store/account-store.ts'
 import type { CallbackAttempt, CallbackNext, DueCallback } from '../store/callback-store.ts'
 
+const DAY_MS = 86_400_000
 /** How long the secret before a rotation signs beside the new one. */
-const ROTATION_MS = 86_400_000
+const ROTATION_MS = DAY_MS
 /** Each pause is up to this part shorter or longer, so that what failed together does not come back together. */
 const JITTER = 0.2
 const REQUEST_TIMEOUT = 408
 const TOO_MANY_REQUESTS = 429
 /** These say that the receiver will be back: its Retry-After counts. */
 const BUSY = [TOO_MANY_REQUESTS, 502, 503, 504]
+const OVERLOADED = [REQUEST_TIMEOUT, ...BUSY]
 const GONE = 410
 
 /** The signed POST of SPEC §6. The payload goes out as the text that it was stored as. */
@@ -60,19 +62,19 @@ export function nextAttempt(
   return { kind: 'due', atMs: Math.ceil(nowMs + Math.max(pauseMs, askedMs)), counts: true }
 }
 
-/** From the end of its job: by when every attempt of the schedule has been made, had each been made when it was due. */
-export function scheduleMs(pausesS: readonly number[]): number {
-  return pausesS.reduce((total, pauseS) => total + pauseS, 0) * 1000 * (1 + JITTER)
+/** After so long a callback would be over, had each attempt been made when it was due; never less than a day. */
+export function longestOwedMs(pausesS: readonly number[]): number {
+  const scheduleMs = pausesS.reduce((total, pauseS) => total + pauseS, 0) * 1000
+  return Math.max(DAY_MS, scheduleMs * (1 + JITTER))
 }
 
 /**
- * What a result says of the receiver: whether it keeps up with what it is sent. One that refuses a callback by a 404 does;
- * one that was not asked says nothing.
+ * What a result says of the receiver: whether it keeps up with what it is sent. One that refuses a callback by a 404 or
+ * breaks over it with a 500 does; one that was not asked says nothing.
  */
 export function keepsUp(result: PostResult): boolean | null {
   if (result.kind === 'refused') return null
-  if (result.kind === 'failed') return false
-  return result.status < 500 && result.status !== TOO_MANY_REQUESTS && result.status !== REQUEST_TIMEOUT
+  return result.kind === 'answered' && !OVERLOADED.includes(result.status)
 }
 
 /** What is kept of an attempt that began at `atMs`. */

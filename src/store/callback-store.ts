@@ -12,6 +12,9 @@ export interface CallbackStore extends CallbackRecords {
    */
   takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]>
 
+  /** The same for callbacks that were postponed, due or not: those that are still as the postponing left them. */
+  takePostponed(take: TakePostponed): Promise<DueCallback[]>
+
   /**
    * Records an attempt and what came of it. False, and nothing is changed, if the callback was taken again since or its
    * job has gone.
@@ -60,6 +63,18 @@ export interface TakeCallbacks {
   readonly limit: number
   readonly nowMs: number
   readonly leaseUntilMs: number
+}
+
+export interface TakePostponed {
+  readonly node: string
+  readonly postponed: readonly TakenBefore[]
+  readonly leaseUntilMs: number
+}
+
+/** A callback, and how many attempts of it there were: with one more it is not what it was. */
+export interface TakenBefore {
+  readonly jobId: string
+  readonly attempts: number
 }
 
 export interface DueCallback {

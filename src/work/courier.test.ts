@@ -15,6 +15,7 @@ import { type Store, StoreUnavailable } from '../store/store.ts'
 import { Courier } from './courier.ts'
 
 const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
 const TIMEOUT_MS = 15_000
 const STALL: ReceiverReply = { kind: 'stall' }
 
@@ -218,16 +219,66 @@ test('what found no place at a receiver comes back by itself', async (t) => {
 })
 
 test('a callback that has waited for longer than all its attempts ends, where its receiver fails', async (t) => {
-  const { courier, ended, owe, store } = await start(t, {
+  let requests = 0
+  const { courier, clock, receiver, ended, owe, store } = await start(t, {
     pausesS: [0, 5],
-    reply: () => ({ kind: 'answer', status: 500 }),
-    realTime: true,
+    reply: () => (++requests <= 2 ? { kind: 'answer', status: 503 } : STALL),
   })
-  for (let made = 0; made < 40; made++) await owe(1, 'acme', 7000)
+  for (let made = 0; made < 40; made++) await owe(1, 'acme', 2 * DAY_MS)
   courier.wake()
-  await ended.when(() => ended.count('failed') > 0)
+  // Two have failed, and two more hold all the places that the receiver has now.
+  await receiver.received(4)
+  clock.jump(HOUR_MS)
+  courier.begin()
+  await ended.when(() => ended.count('failed') === 36)
   const [jobId = '', , error] = ended.all.find(([, next]) => next === 'failed') ?? []
   assert.match(String(error), /^not tried again: the receiver fails/)
   const found = await store.findCallback(jobId)
   assert.deepEqual([found?.state, found?.log.length], ['failed', 1])
+})
+
+test('a receiver that is back gets what has waited for it, without delay', async (t) => {
+  let isDown = true
+  const { courier, ended, owe } = await start(t, {
+    reply: () => ({ kind: 'answer', status: isDown ? 503 : 200 }),
+    realTime: true,
+    pausesS: [0, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1],
+  })
+  for (let made = 0; made < 300; made++) await owe()
+  courier.begin()
+  await ended.when(() => ended.count('due') >= 20)
+  isDown = false
+  await ended.when(() => ended.count('delivered') === 300)
+  assert.equal(ended.count('failed'), 0)
+})
+
+test('an account whose receivers are slow leaves places for others', async (t) => {
+  const reply = (host: string) => (host.endsWith('.250') ? ({ kind: 'answer' } as const) : STALL)
+  const { courier, ended, owe, receiver } = await start(t, { first: 16, perOrigin: 16, reply })
+  // Proven first, so that nothing but the last places is kept from it.
+  for (let round = 0, sent = 0; round < 4; round++) {
+    for (let n = 0; n < 16; n++) await owe()
+    courier.wake()
+    await receiver.received(sent + 2)
+    while (ended.all.length < sent + 16) {
+      receiver.release()
+      await new Promise<void>((resolve) => setImmediate(resolve))
+    }
+    sent += 16
+  }
+  const before = receiver.requests.length
+  for (let n = 0; n < 40; n++) await owe()
+  courier.wake()
+  await receiver.received(before + 14)
+  const others = await Promise.all([owe(250, 'other'), owe(250, 'other')])
+  courier.begin()
+  const known = ended.all.length
+  await ended.when(() => ended.all.length >= known + 2)
+  assert.deepEqual(
+    ended.all
+      .slice(known)
+      .map(([jobId]) => jobId)
+      .sort(),
+    others.sort(),
+  )
 })

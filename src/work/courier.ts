@@ -1,6 +1,6 @@
 /** Drives callbacks on this node: takes those that are due, sends them, and records what came of it. */
 import type { Clock } from '../clock.ts'
-import { attemptOf, callbackRequest, keepsUp, nextAttempt, scheduleMs } from '../life/call-back.ts'
+import { attemptOf, callbackRequest, keepsUp, longestOwedMs, nextAttempt } from '../life/call-back.ts'
 import { persist } from '../life/persist.ts'
 import type { Poster, PostResult } from '../net/post.ts'
 import type {
@@ -11,6 +11,7 @@ import type {
   CallbackStore,
   DueCallback,
   PostponedCallback,
+  TakenBefore,
 } from '../store/callback-store.ts'
 import { Destinations } from './destinations.ts'
 import { Lane, type Sent } from './lane.ts'
@@ -86,19 +87,20 @@ export class Courier {
   }
 
   #look(): void {
-    for (const lane of Object.values(this.#lanes)) lane.wake()
+    for (const lane of Object.values(this.#lanes)) lane.look()
     this.#cancelLook = this.#options.clock.after(LOOK_MS, () => this.#look())
   }
 
   #lane(name: CallbackLane, destinations: Destinations): Lane {
     const { places, placesPerOrigin, clock, pausesS, events } = this.#options
-    const longestMs = scheduleMs(pausesS)
+    const longestMs = longestOwedMs(pausesS)
     return new Lane({
       places: places[name],
       waitingEach: placesPerOrigin,
       destinations,
       clock,
       take: (limit) => this.#take(name, limit),
+      takePostponed: (postponed) => this.#takePostponed(postponed),
       deliver: (due, sent) => this.#deliver(due, sent),
       postpone: (postponed) => this.#postpone(postponed),
       isOverdue: ({ owedSinceMs }) => clock.nowMs() - owedSinceMs > longestMs,
@@ -108,10 +110,24 @@ export class Courier {
   }
 
   async #take(lane: CallbackLane, limit: number): Promise<DueCallback[]> {
-    const { store, node, clock, timeoutMs } = this.#options
+    const { store, node, clock } = this.#options
     const nowMs = clock.nowMs()
-    const leaseUntilMs = nowMs + timeoutMs + LEASE_SLACK_MS
-    const taken = await store.takeCallbacks({ node, lane, limit, nowMs, leaseUntilMs })
+    const leaseUntilMs = this.#leaseUntil(nowMs)
+    return this.#new(await store.takeCallbacks({ node, lane, limit, nowMs, leaseUntilMs }))
+  }
+
+  async #takePostponed(postponed: readonly TakenBefore[]): Promise<DueCallback[]> {
+    const { store, node, clock } = this.#options
+    const leaseUntilMs = this.#leaseUntil(clock.nowMs())
+    return this.#new(await store.takePostponed({ node, postponed, leaseUntilMs }))
+  }
+
+  #leaseUntil(nowMs: number): number {
+    return nowMs + this.#options.timeoutMs + LEASE_SLACK_MS
+  }
+
+  /** Those that are not in hand already. */
+  #new(taken: readonly DueCallback[]): DueCallback[] {
     return taken.filter(({ view, attempt }) => {
       // The clock has jumped, or it has waited here for long: it goes on, under the attempt that the store knows now.
       const isNew = !this.#inHand.has(view.id)
@@ -132,7 +148,7 @@ export class Courier {
     try {
       const atMs = clock.nowMs()
       const result = await poster.post(callbackRequest(due, atMs))
-      sent(this.#state === 'cut off' ? null : keepsUp(result), result.ms)
+      sent(this.#state === 'cut off' ? null : keepsUp(result))
       const nowMs = clock.nowMs()
       const next = this.#wasCutOff(result)
         ? ({ kind: 'due', atMs: nowMs, counts: false } as const)

@@ -1,6 +1,6 @@
 /**
- * Where callbacks go, and how many may be under way there at once. A destination is one account's part of an origin
- * (scheme, host and port), so that what one account sends to a receiver that hangs does not hold up another's.
+ * Where callbacks go, and how many may be under way there. A destination is one account's part of an origin (scheme, host
+ * and port), so that what one account sends to a receiver that hangs does not hold up another's.
  *
  * How many is found out: each attempt that a receiver keeps up with allows one more, each that it does not halves it. So a
  * receiver that hangs holds few places, one that is overloaded is asked less, and one that is back is soon asked as before.
@@ -8,15 +8,10 @@
 
 /** What may be under way to a destination of which nothing is known, and always. */
 const LEAST = 2
+/** So many failures in a row are no accident. */
+const FAILING = 2
 /** Destinations that are remembered though nothing is under way to them. */
 const REMEMBERED = 10_000
-/** What an attempt is taken to last before one has ended. */
-const FIRST_GUESS_MS = 20
-/** Of the time that attempts take, what the last one counts. */
-const WEIGHT_OF_LAST = 0.2
-/** A callback that finds no place comes back within this; where the receiver fails, within the latter. */
-const LONGEST_WAIT_MS = 60_000
-const LONGEST_WAIT_FAILING_MS = 600_000
 
 export class Destinations {
   readonly #perOrigin: number
@@ -41,7 +36,7 @@ export class Destinations {
 
   hasRoom(destination: Destination): boolean {
     const inOrigin = this.#underWay.get(destination.origin) ?? 0
-    return destination.hasRoom && inOrigin < this.#perOrigin
+    return destination.room > 0 && inOrigin < this.#perOrigin
   }
 
   enter(destination: Destination): void {
@@ -50,9 +45,9 @@ export class Destinations {
   }
 
   /** @param keptUp null where the attempt said nothing of the receiver */
-  leave(destination: Destination, keptUp: boolean | null, ms: number): void {
+  leave(destination: Destination, keptUp: boolean | null): void {
     destination.underWay -= 1
-    if (keptUp !== null) destination.learn(keptUp, ms)
+    if (keptUp !== null) destination.learn(keptUp)
     const left = (this.#underWay.get(destination.origin) ?? 0) - 1
     if (left > 0) this.#underWay.set(destination.origin, left)
     else this.#underWay.delete(destination.origin)
@@ -75,10 +70,9 @@ export class Destination {
   underWay = 0
   readonly #most: number
   #limit = LEAST
-  /** Whether the last attempt was kept up with; null while none has ended. */
-  #keptUp: boolean | null = null
-  #averageMs = FIRST_GUESS_MS
-  #lastTurnMs = 0
+  #isKnown = false
+  /** In a row, up to now. */
+  #failures = 0
 
   constructor(account: string, origin: string, most: number) {
     this.account = account
@@ -86,35 +80,25 @@ export class Destination {
     this.#most = most
   }
 
-  get hasRoom(): boolean {
-    return this.underWay < this.#limit
+  /** How many more may go there, as far as this account is concerned. */
+  get room(): number {
+    return this.#limit - this.underWay
   }
 
   /** Whether it is known to answer. */
   get isProven(): boolean {
-    return this.#keptUp === true
+    return this.#isKnown && this.#failures === 0
   }
 
   get isFailing(): boolean {
-    return this.#keptUp === false
+    return this.#failures >= FAILING
   }
 
-  learn(keptUp: boolean, ms: number): void {
-    this.#keptUp = keptUp
+  learn(keptUp: boolean): void {
+    this.#isKnown = true
+    this.#failures = keptUp ? 0 : this.#failures + 1
     this.#limit = keptUp
       ? Math.min(this.#limit + 1, this.#most)
       : Math.max(LEAST, Math.floor(this.#limit / 2))
-    this.#averageMs += WEIGHT_OF_LAST * (ms - this.#averageMs)
-  }
-
-  /**
-   * When a callback that finds no place now is to come back: each about when those before it will have gone, so that a
-   * long line is looked through once rather than again and again.
-   */
-  turnMs(nowMs: number): number {
-    const longestMs = this.isFailing ? LONGEST_WAIT_FAILING_MS : LONGEST_WAIT_MS
-    const turnMs = Math.max(this.#lastTurnMs, nowMs + this.#averageMs) + this.#averageMs / this.#limit
-    this.#lastTurnMs = Math.min(turnMs, nowMs + longestMs)
-    return Math.ceil(this.#lastTurnMs)
   }
 }

@@ -1,22 +1,21 @@
 /**
  * A lane of callbacks: takes those that are due from the store while there are places, and sends each when its
- * destination has room. What finds no room waits here, or goes back into the store until its turn may have come.
- *
- * Destinations that are not known to answer may have half of the places together, and those of one account an eighth. So
- * however many receivers hang, and whoever made them hang, there are places for those that answer.
+ * destination has room. What finds no room waits here, or goes back into the store and is fetched when there is.
  */
 import type { Clock } from '../clock.ts'
-import type { DueCallback, PostponedCallback } from '../store/callback-store.ts'
+import type { DueCallback, PostponedCallback, TakenBefore } from '../store/callback-store.ts'
 import type { Destination, Destinations } from './destinations.ts'
+import { Places } from './places.ts'
+import { Postponed } from './postponed.ts'
 
 /** Callbacks taken at once. */
 const MOST_TAKEN = 128
 /** Fewer are not worth a transaction of their own while others are under way. */
 const LEAST_TAKEN = 32
-/** How often it looks for those that it has postponed. */
-const LOOK_MS = 100
 /** Characters in hand, above which no more callbacks are taken. */
 const MOST_WEIGHT = 64 * 1024 * 1024
+/** How often it looks whether there is room for those that it has postponed. */
+const LOOK_MS = 100
 
 export interface LaneOptions {
   readonly places: number
@@ -25,47 +24,56 @@ export interface LaneOptions {
   readonly destinations: Destinations
   readonly clock: Clock
   readonly take: (limit: number) => Promise<readonly DueCallback[]>
+  readonly takePostponed: (postponed: readonly TakenBefore[]) => Promise<readonly DueCallback[]>
   /** Sends it and records what came of it; `sent` is to be called in between. Never rejects. */
   readonly deliver: (due: DueCallback, sent: Sent) => Promise<void>
   readonly postpone: (postponed: readonly PostponedCallback[]) => Promise<void>
-  /** Whether it has waited for longer than all its attempts would have taken. */
+  /** Whether it is owed for longer than all its attempts would have taken. */
   readonly isOverdue: (due: DueCallback) => boolean
   /** Records that it has failed for good, without another attempt. */
   readonly end: (due: DueCallback) => Promise<void>
   readonly onTrouble: (error: unknown) => void
 }
 
-/** What an attempt said of its receiver, null for nothing, and how long it took. */
-export type Sent = (keptUp: boolean | null, ms: number) => void
+/** What an attempt said of its receiver; null for nothing. */
+export type Sent = (keptUp: boolean | null) => void
 
 export class Lane {
   readonly #options: LaneOptions
+  readonly #places: Places
   readonly #waiting = new Map<Destination, DueCallback[]>()
-  readonly #waitingOf = new Counts()
-  readonly #unprovenOf = new Counts()
-  #underWay = 0
+  readonly #postponed = new Postponed()
+  readonly #fetching = new Set<Destination>()
   #weight = 0
   #due = true
   #taking = false
   #stopped = false
-  /** When the last of those that were postponed comes back. */
-  #comesBackMs = 0
   #isLooking = false
   #cancelLook: () => void = () => {}
   #onIdle: (() => void)[] = []
 
   constructor(options: LaneOptions) {
     this.#options = options
+    this.#places = new Places(options.places, options.waitingEach, options.destinations)
   }
 
   get underWay(): number {
-    return this.#underWay
+    return this.#places.underWay
   }
 
-  /** Callbacks may have become due. */
+  /** A callback has become due. */
   wake(): void {
     this.#due = true
     this.#takeSoon(1)
+  }
+
+  /**
+   * Callbacks may have become due. Where one account has all places that it may have, its callbacks are put aside to find
+   * those of others, however many there are: each once, until there is room for it.
+   */
+  look(): void {
+    this.#due = true
+    if (this.#places.free > 0) void this.#takeAll(() => MOST_TAKEN)
   }
 
   /** Takes no more; what waits here goes back into the store. Resolves when nothing is under way. */
@@ -75,29 +83,29 @@ export class Lane {
     const nowMs = this.#options.clock.nowMs()
     const waiting = [...this.#waiting.values()].flat()
     this.#waiting.clear()
-    await this.#postpone(waiting.map((due) => postponed(due, nowMs)))
+    await this.#giveBack(waiting, nowMs)
     if (this.#isIdle) return
     await new Promise<void>((resolve) => this.#onIdle.push(resolve))
   }
 
   get #isIdle(): boolean {
-    return this.#underWay === 0 && !this.#taking
-  }
-
-  get #room(): number {
-    return this.#weight < MOST_WEIGHT ? this.#options.places - this.#underWay : 0
+    return this.#places.underWay === 0 && !this.#taking && this.#fetching.size === 0
   }
 
   #takeSoon(least: number): void {
-    if (this.#due && !this.#taking && !this.#stopped && this.#room >= least) void this.#takeAll()
+    if (this.#due && this.#places.common >= least) {
+      void this.#takeAll(() => Math.min(this.#places.common, MOST_TAKEN))
+    }
   }
 
-  async #takeAll(): Promise<void> {
+  /** @param most how many are to be taken next; none ends it */
+  async #takeAll(most: () => number): Promise<void> {
+    if (this.#taking || this.#stopped) return
     this.#taking = true
     try {
-      while (this.#due && this.#room > 0 && !this.#stopped) {
+      for (let limit = most(); this.#due && limit > 0 && !this.#stopped; limit = most()) {
+        if (this.#weight > MOST_WEIGHT) break
         this.#due = false
-        const limit = Math.min(this.#room, MOST_TAKEN)
         const taken = await this.#options.take(limit)
         if (taken.length === limit) this.#due = true
         await this.#sort(taken)
@@ -112,121 +120,113 @@ export class Lane {
   }
 
   async #sort(taken: readonly DueCallback[]): Promise<void> {
-    const { destinations, clock, isOverdue, end } = this.#options
+    const { destinations, clock, isOverdue, end, postpone } = this.#options
     const nowMs = clock.nowMs()
+    if (this.#stopped) return this.#giveBack(taken, nowMs)
     const back: PostponedCallback[] = []
     for (const due of taken) {
       const destination = destinations.of(due.account, due.callback.url)
-      if (this.#stopped) back.push(postponed(due, nowMs))
-      else if (this.#mayGo(destination)) this.#send(due, destination)
-      else if (this.#mayWait(destination)) this.#wait(due, destination)
+      if (this.#places.mayGo(destination)) this.#send(due, destination)
+      else if (this.#places.mayWait(destination)) this.#wait(due, destination)
       else if (destination.isFailing && isOverdue(due)) await end(due)
-      else back.push(postponed(due, destination.turnMs(nowMs)))
+      else back.push(this.#postponed.add(due, destination, nowMs))
     }
-    await this.#postpone(back)
-  }
-
-  #mayGo(destination: Destination): boolean {
-    if (this.#underWay >= this.#options.places || !this.#options.destinations.hasRoom(destination))
-      return false
-    if (destination.isProven) return true
-    const { places } = this.#options
-    const { account } = destination
-    return this.#unprovenOf.total < share(places, 2) && this.#unprovenOf.of(account) < share(places, 8)
-  }
-
-  /** Where there is a chance that it can go soon. */
-  #mayWait(destination: Destination): boolean {
-    const { places, waitingEach } = this.#options
-    return (
-      !destination.isFailing &&
-      (this.#waiting.get(destination)?.length ?? 0) < waitingEach &&
-      this.#waitingOf.total < share(places, 2) &&
-      this.#waitingOf.of(destination.account) < share(places, 4)
-    )
+    if (back.length > 0) await postpone(back)
+    this.#lookAgain()
   }
 
   #wait(due: DueCallback, destination: Destination): void {
     const waiting = this.#waiting.get(destination) ?? []
     waiting.push(due)
     this.#waiting.set(destination, waiting)
-    this.#waitingOf.add(destination.account, 1)
+    this.#places.wait(destination, 1)
     this.#weight += weightOf(due)
+  }
+
+  #send(due: DueCallback, destination: Destination): void {
+    const leave = this.#places.enter(destination)
+    this.#weight += weightOf(due)
+    const sent: Sent = (keptUp) => {
+      leave.destination(keptUp)
+      this.#sendWaiting()
+    }
+    const end = () => {
+      leave.place()
+      this.#weight -= weightOf(due)
+      this.#idleIfSo()
+      this.#sendWaiting()
+      this.#fetch(destination)
+      this.#takeSoon(Math.min(LEAST_TAKEN, this.#places.mostCommon))
+    }
+    void this.#options.deliver(due, sent).finally(end)
   }
 
   #sendWaiting(): void {
     for (const [destination, waiting] of this.#waiting) {
-      if (destination.isFailing) {
-        this.#giveUpWaiting(destination, waiting)
-        continue
-      }
       let sent = 0
       for (const due of waiting) {
-        if (!this.#mayGo(destination)) break
+        if (!this.#places.mayGo(destination)) break
         sent += 1
         this.#weight -= weightOf(due)
         this.#send(due, destination)
       }
-      if (sent === 0) continue
-      waiting.splice(0, sent)
-      this.#waitingOf.add(destination.account, -sent)
-      if (waiting.length === 0) this.#waiting.delete(destination)
+      this.#noLongerWaiting(destination, waiting, sent)
+      if (destination.isFailing && waiting.length > 0) this.#giveUpWaiting(destination, waiting)
     }
   }
 
   /** The receiver hangs or fails, so there is no telling how long they would wait. */
-  #giveUpWaiting(destination: Destination, waiting: readonly DueCallback[]): void {
-    this.#waiting.delete(destination)
-    this.#waitingOf.add(destination.account, -waiting.length)
+  #giveUpWaiting(destination: Destination, waiting: DueCallback[]): void {
+    const { clock, postpone, onTrouble } = this.#options
+    const nowMs = clock.nowMs()
+    const back = waiting.map((due) => this.#postponed.add(due, destination, nowMs))
     for (const due of waiting) this.#weight -= weightOf(due)
-    const nowMs = this.#options.clock.nowMs()
-    const back = waiting.map((due) => postponed(due, destination.turnMs(nowMs)))
-    this.#postpone(back).catch(this.#options.onTrouble)
-  }
-
-  #send(due: DueCallback, destination: Destination): void {
-    const { destinations, deliver } = this.#options
-    const unproven = destination.isProven ? 0 : 1
-    let left = false
-    const leave: Sent = (keptUp, ms) => {
-      if (left) return
-      left = true
-      destinations.leave(destination, keptUp, ms)
-      this.#unprovenOf.add(destination.account, -unproven)
-      this.#sendWaiting()
-    }
-    destinations.enter(destination)
-    this.#unprovenOf.add(destination.account, unproven)
-    this.#underWay += 1
-    this.#weight += weightOf(due)
-    const end = () => {
-      leave(null, 0)
-      this.#underWay -= 1
-      this.#weight -= weightOf(due)
-      this.#idleIfSo()
-      this.#sendWaiting()
-      this.#takeSoon(Math.min(LEAST_TAKEN, this.#options.places))
-    }
-    void deliver(due, leave).finally(end)
-  }
-
-  async #postpone(back: readonly PostponedCallback[]): Promise<void> {
-    if (back.length === 0) return
-    await this.#options.postpone(back)
-    this.#comesBackMs = Math.max(this.#comesBackMs, ...back.map(({ dueAtMs }) => dueAtMs))
+    this.#noLongerWaiting(destination, waiting, waiting.length)
+    postpone(back).catch(onTrouble)
     this.#lookAgain()
   }
 
-  /** Once at least, and often for as long as something that was postponed is to come back. */
+  #noLongerWaiting(destination: Destination, waiting: DueCallback[], count: number): void {
+    if (count === 0) return
+    waiting.splice(0, count)
+    this.#places.wait(destination, -count)
+    if (waiting.length === 0) this.#waiting.delete(destination)
+  }
+
+  /** Fetches what was postponed for want of room there, if there is some now. */
+  #fetch(destination: Destination): void {
+    const { takePostponed, onTrouble } = this.#options
+    if (this.#stopped || this.#fetching.has(destination) || this.#weight > MOST_WEIGHT) return
+    if (this.#waiting.has(destination) || !this.#places.mayGo(destination)) return
+    const postponed = this.#postponed.fetch(destination, this.#places.roomFor(destination))
+    if (postponed.length === 0) return
+    this.#fetching.add(destination)
+    takePostponed(postponed)
+      .then((taken) => this.#sort(taken))
+      .catch(onTrouble)
+      .finally(() => {
+        this.#fetching.delete(destination)
+        this.#idleIfSo()
+      })
+  }
+
+  /** As long as anything is postponed: room may have come by another destination of the same origin or account. */
   #lookAgain(): void {
     const { clock } = this.#options
-    if (this.#isLooking || this.#stopped) return
+    if (this.#isLooking || this.#stopped || this.#postponed.isEmpty) return
     this.#isLooking = true
     this.#cancelLook = clock.after(LOOK_MS, () => {
       this.#isLooking = false
-      this.wake()
-      if (clock.nowMs() <= this.#comesBackMs) this.#lookAgain()
+      for (const destination of [...this.#postponed.destinations]) this.#fetch(destination)
+      this.#lookAgain()
     })
+  }
+
+  /** Untried, due at once, for whoever takes them next. */
+  async #giveBack(callbacks: readonly DueCallback[], nowMs: number): Promise<void> {
+    if (callbacks.length === 0) return
+    const back = callbacks.map(({ view, attempt }) => ({ jobId: view.id, attempt, dueAtMs: nowMs }))
+    await this.#options.postpone(back)
   }
 
   #idleIfSo(): void {
@@ -234,33 +234,6 @@ export class Lane {
   }
 }
 
-/** How many there are, in all and of each account. */
-class Counts {
-  total = 0
-  readonly #of = new Map<string, number>()
-
-  of(account: string): number {
-    return this.#of.get(account) ?? 0
-  }
-
-  add(account: string, count: number): void {
-    if (count === 0) return
-    this.total += count
-    const now = this.of(account) + count
-    if (now === 0) this.#of.delete(account)
-    else this.#of.set(account, now)
-  }
-}
-
-/** A part of the places, one at least. */
-function share(places: number, parts: number): number {
-  return Math.max(1, Math.floor(places / parts))
-}
-
 function weightOf({ view, callback }: DueCallback): number {
   return (view.contentJson ?? view.errorJson ?? '').length + callback.payloadJson.length
-}
-
-function postponed({ view, attempt }: DueCallback, dueAtMs: number): PostponedCallback {
-  return { jobId: view.id, attempt, dueAtMs }
 }

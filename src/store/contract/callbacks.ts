@@ -139,6 +139,25 @@ export function callbackTests(on: On): void {
     assert.deepEqual([again?.attempt, again?.tries], [1, 1])
   })
 
+  on('what was postponed is taken before it is due, unless it was tried since', async (store) => {
+    await withAccount(store)
+    const [waits, tried] = [await owed(store), await owed(store)]
+    await take(store)
+    const postponed = [waits, tried].map((jobId) => ({ jobId, attempt: 1, dueAtMs: now.ms + 1000 }))
+    await store.postponeCallbacks('node-a', postponed)
+    const takeAgain = (node: string) =>
+      store.takePostponed({
+        node,
+        postponed: [waits, tried].map((jobId) => ({ jobId, attempts: 0 })),
+        leaseUntilMs: now.ms + 5000,
+      })
+    await take(store, { nowMs: now.ms + 1000, limit: 1, node: 'node-b' })
+    const [again, ...others] = await takeAgain('node-a')
+    assert.deepEqual([again?.attempt, again?.tries, others.length], [1, 1, 0])
+    assert.deepEqual(await takeAgain('node-a'), [])
+    assert.equal(await store.recordCallback(record(again?.view.id ?? '', 1, DELIVERED)), true)
+  })
+
   on('the secrets are those in force when it is taken', async (store) => {
     await withAccount(store)
     await owed(store)

@@ -9,6 +9,7 @@ import {
   MOST_KEPT,
   type PostponedCallback,
   type TakeCallbacks,
+  type TakePostponed,
 } from '../callback-store.ts'
 import { GroupCommit } from '../group-commit.ts'
 import { unnest } from './columns.ts'
@@ -32,6 +33,16 @@ export class PostgresCallbacks {
 
   async take({ node, lane, limit, nowMs, leaseUntilMs }: TakeCallbacks): Promise<DueCallback[]> {
     const rows = await this.#database.query(TAKE, [node, LANES.indexOf(lane), limit, nowMs, leaseUntilMs])
+    return rows.map(readDueCallback)
+  }
+
+  async takePostponed({ node, postponed, leaseUntilMs }: TakePostponed): Promise<DueCallback[]> {
+    const rows = await this.#database.query(TAKE_POSTPONED, [
+      node,
+      postponed.map(({ jobId }) => jobId),
+      postponed.map(({ attempts }) => attempts),
+      leaseUntilMs,
+    ])
     return rows.map(readDueCallback)
   }
 
@@ -78,6 +89,11 @@ async function recordAll(database: Database, records: readonly AttemptRecord[]):
   return records.map(({ jobId, attempt }) => recorded.has(`${jobId} ${attempt.attempt}`))
 }
 
+const SELECT_TAKEN = `
+  select t.*, j.callback, j.created_at_ms, o.status, o.content, o.error,
+    a.secret, a.previous_secret, a.rotated_at_ms
+  from taken t join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id join accounts a on a.name = t.account`
+
 /**
  * $1 node, $2 lane, $3 limit, $4 now, $5 until when each is taken. What another node has in hand is its own until it is
  * dead, whatever the clocks say.
@@ -95,9 +111,24 @@ const TAKE = {
     from due where c.job_id = due.job_id
     returning c.job_id, c.account, c.attempt, c.tries, c.owed_since_ms
   )
-  select t.*, j.callback, j.created_at_ms, o.status, o.content, o.error,
-    a.secret, a.previous_secret, a.rotated_at_ms
-  from taken t join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id join accounts a on a.name = t.account`,
+  ${SELECT_TAKEN}`,
+}
+/** $1 node, $2 ids, $3 attempts so far, $4 until when each is taken. In the order of ids, so that no two wait for each other. */
+const TAKE_POSTPONED = {
+  name: 'take postponed callbacks',
+  text: `
+  with found as (
+    select c.job_id from callbacks c
+    join unnest($2::uuid[], $3::integer[]) as p(job_id, attempts) on c.job_id = p.job_id and c.attempt = p.attempts
+    where c.due_at_ms is not null and c.node is null
+    order by c.job_id for update of c skip locked
+  ),
+  taken as (
+    update callbacks c set attempt = c.attempt + 1, tries = c.tries + 1, node = $1, due_at_ms = $4::bigint
+    from found where c.job_id = found.job_id
+    returning c.job_id, c.account, c.attempt, c.tries, c.owed_since_ms
+  )
+  ${SELECT_TAKEN}`,
 }
 const RECORD = {
   name: 'record callbacks',

@@ -13,6 +13,7 @@ import type {
   PostponedCallback,
   Replay,
   TakeCallbacks,
+  TakePostponed,
 } from '../callback-store.ts'
 import type { Expiry } from '../ended.ts'
 import type { Claim, Renewal, Signals } from '../node-store.ts'
@@ -171,6 +172,10 @@ class PostgresStore implements Store {
 
   takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]> {
     return this.#callbacks.take(take)
+  }
+
+  takePostponed(take: TakePostponed): Promise<DueCallback[]> {
+    return this.#callbacks.takePostponed(take)
   }
 
   recordCallback(record: AttemptRecord): Promise<boolean> {

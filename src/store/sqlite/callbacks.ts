@@ -9,6 +9,7 @@ import {
   MOST_KEPT,
   type PostponedCallback,
   type TakeCallbacks,
+  type TakePostponed,
 } from '../callback-store.ts'
 import type { Cell } from './wire.ts'
 
@@ -22,6 +23,16 @@ export class SqliteCallbacks {
   /** Returns rows as `readTaken` takes them. */
   take({ node, lane, limit, nowMs, leaseUntilMs }: TakeCallbacks): Cell[][] {
     const rows = this.#statements.due.all(LANES.indexOf(lane), nowMs, limit) as unknown as Cell[][]
+    for (const row of rows) this.#statements.lease.run(node, leaseUntilMs, row.pop() ?? null)
+    return rows
+  }
+
+  /** Returns rows as `readTaken` takes them. */
+  takePostponed({ node, postponed, leaseUntilMs }: TakePostponed): Cell[][] {
+    const rows = postponed.flatMap(({ jobId, attempts }) => {
+      const row = this.#statements.postponed.get(jobId, attempts) as unknown as Cell[] | undefined
+      return row ? [row] : []
+    })
     for (const row of rows) this.#statements.lease.run(node, leaseUntilMs, row.pop() ?? null)
     return rows
   }
@@ -85,15 +96,23 @@ export function readTaken(row: readonly Cell[]): DueCallback {
 }
 
 function prepare(db: DatabaseSync) {
+  const columns = `${Object.values(TAKEN).join(', ')}, c.seq`
   const due = db.prepare(
-    `select ${Object.values(TAKEN).join(', ')}, c.seq from callbacks c indexed by callbacks_due
+    `select ${columns} from callbacks c indexed by callbacks_due
        join requests r on r.seq = c.seq join outcomes o on o.seq = c.seq
        join jobs j on j.id = c.job_id join accounts a on a.name = c.account
        where c.lane = ? and c.due_at_ms <= ? order by c.due_at_ms limit ?`,
   )
+  const postponed = db.prepare(
+    `select ${columns} from jobs j join callbacks c on c.seq = j.seq
+     join requests r on r.seq = c.seq join outcomes o on o.seq = c.seq join accounts a on a.name = c.account
+     where j.id = ? and c.attempt = ? and c.due_at_ms is not null and c.node is null`,
+  )
   due.setReturnArrays(true)
+  postponed.setReturnArrays(true)
   return {
     due,
+    postponed,
     lease: db.prepare(
       'update callbacks set attempt = attempt + 1, tries = tries + 1, node = ?, due_at_ms = ? where seq = ?',
     ),

@@ -2,7 +2,13 @@
  * The operations that cross to the storage thread, by name, as tuples: the one place that both sides are typed from.
  */
 import type { NewKey } from '../account-store.ts'
-import type { CallbackFilter, FailedFilter, PostponedCallback, TakeCallbacks } from '../callback-store.ts'
+import type {
+  CallbackFilter,
+  FailedFilter,
+  PostponedCallback,
+  TakeCallbacks,
+  TakePostponed,
+} from '../callback-store.ts'
 import type { Expiry } from '../ended.ts'
 import type { Suspects } from '../store.ts'
 import type { Cell } from './wire.ts'
@@ -16,6 +22,7 @@ export type Operation =
   | readonly ['reclaim', node: string, nowMs: number]
   | readonly ['expire', Expiry]
   | readonly ['takeCallbacks', TakeCallbacks]
+  | readonly ['takePostponed', TakePostponed]
   | readonly ['recordCallback', jobId: string, attempt: number, line: string, ...RecordCells]
   | readonly ['postponeCallbacks', node: string, readonly PostponedCallback[]]
   | readonly ['callbackDepth']

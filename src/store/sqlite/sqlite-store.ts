@@ -15,6 +15,7 @@ import type {
   PostponedCallback,
   Replay,
   TakeCallbacks,
+  TakePostponed,
 } from '../callback-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import type { Expiry } from '../ended.ts'
@@ -191,6 +192,10 @@ class SqliteStore implements Store {
 
   async takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]> {
     return (await this.#write<Cell[][]>(['takeCallbacks', take])).map(readTaken)
+  }
+
+  async takePostponed(take: TakePostponed): Promise<DueCallback[]> {
+    return (await this.#write<Cell[][]>(['takePostponed', take])).map(readTaken)
   }
 
   recordCallback(record: AttemptRecord): Promise<boolean> {
