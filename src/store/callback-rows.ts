@@ -47,7 +47,6 @@ export function readDueCallback(row: CallbackRow): DueCallback {
 }
 
 export function readSummary(row: CallbackRow): CallbackSummary {
-  const underWay = row.node !== null
   const owed = row.due_at_ms !== null
   return {
     jobId: String(row.job_id),
@@ -55,7 +54,7 @@ export function readSummary(row: CallbackRow): CallbackSummary {
     url: (JSON.parse(String(row.callback)) as Callback).url,
     state: stateOf(row),
     attempts: Number(row.attempt),
-    dueAtMs: owed && !underWay ? Number(row.due_at_ms) : null,
+    dueAtMs: owed && !isUnderWay(row) ? Number(row.due_at_ms) : null,
     endedAtMs: owed ? null : Number(row.delivered_at_ms ?? row.failed_at_ms),
     last: readAttempts(row).at(-1) ?? null,
   }
@@ -68,9 +67,14 @@ export function readDetails(row: CallbackRow): CallbackDetails {
     jobStatus: String(row.status),
     headerNames: Object.keys(headers),
     payloadJson,
-    underWay: row.node !== null,
+    underWay: isUnderWay(row),
     log: readAttempts(row),
   }
+}
+
+/** SQLite knows no booleans. */
+function isUnderWay(row: CallbackRow): boolean {
+  return Boolean(row.under_way)
 }
 
 function stateOf(row: CallbackRow): CallbackState {

@@ -12,7 +12,7 @@ export interface CallbackStore extends CallbackRecords {
    */
   takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]>
 
-  /** The same for callbacks that were postponed, due or not: those that are still as the postponing left them. */
+  /** The same for callbacks that this node postponed, due or not: those that are still as that left them. */
   takePostponed(take: TakePostponed): Promise<DueCallback[]>
 
   /**
@@ -21,7 +21,10 @@ export interface CallbackStore extends CallbackRecords {
    */
   recordCallback(record: AttemptRecord): Promise<boolean>
 
-  /** Gives callbacks of this node back untried: their attempt is not counted, and they are due at the times given. */
+  /**
+   * Puts callbacks of this node aside untried: their attempt is not counted, they are due at the times given, and they stay
+   * this node's until it is dead.
+   */
   postponeCallbacks(node: string, postponed: readonly PostponedCallback[]): Promise<void>
 
   /** What is owed and what has failed, counted up to a bound; see `CallbackDepth`. */

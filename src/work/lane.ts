@@ -6,7 +6,7 @@ import type { Clock } from '../clock.ts'
 import type { DueCallback, PostponedCallback, TakenBefore } from '../store/callback-store.ts'
 import type { Destination, Destinations } from './destinations.ts'
 import { Places } from './places.ts'
-import { Postponed } from './postponed.ts'
+import { Postponed, postponed } from './postponed.ts'
 
 /** Callbacks taken at once. */
 const MOST_TAKEN = 128
@@ -120,18 +120,30 @@ export class Lane {
   }
 
   async #sort(taken: readonly DueCallback[]): Promise<void> {
-    const { destinations, clock, isOverdue, end, postpone } = this.#options
-    const nowMs = clock.nowMs()
-    if (this.#stopped) return this.#giveBack(taken, nowMs)
-    const back: PostponedCallback[] = []
+    const { destinations, clock, isOverdue, end } = this.#options
+    if (this.#stopped) return this.#giveBack(taken, clock.nowMs())
+    const back = new Map<Destination, DueCallback[]>()
     for (const due of taken) {
       const destination = destinations.of(due.account, due.callback.url)
       if (this.#places.mayGo(destination)) this.#send(due, destination)
       else if (this.#places.mayWait(destination)) this.#wait(due, destination)
       else if (destination.isFailing && isOverdue(due)) await end(due)
-      else back.push(this.#postponed.add(due, destination, nowMs))
+      else {
+        const others = back.get(destination) ?? []
+        others.push(due)
+        back.set(destination, others)
+      }
     }
-    if (back.length > 0) await postpone(back)
+    await this.#postpone(back)
+  }
+
+  async #postpone(back: ReadonlyMap<Destination, readonly DueCallback[]>): Promise<void> {
+    const nowMs = this.#options.clock.nowMs()
+    const all = [...back].flatMap(([destination, callbacks]) =>
+      callbacks.map((due) => postponed(due, destination, nowMs)),
+    )
+    if (all.length > 0) await this.#options.postpone(all)
+    for (const [destination, callbacks] of back) this.#postponed.add(callbacks, destination)
     this.#lookAgain()
   }
 
@@ -177,13 +189,10 @@ export class Lane {
 
   /** The receiver hangs or fails, so there is no telling how long they would wait. */
   #giveUpWaiting(destination: Destination, waiting: DueCallback[]): void {
-    const { clock, postpone, onTrouble } = this.#options
-    const nowMs = clock.nowMs()
-    const back = waiting.map((due) => this.#postponed.add(due, destination, nowMs))
+    const back = new Map([[destination, [...waiting]]])
     for (const due of waiting) this.#weight -= weightOf(due)
     this.#noLongerWaiting(destination, waiting, waiting.length)
-    postpone(back).catch(onTrouble)
-    this.#lookAgain()
+    this.#postpone(back).catch(this.#options.onTrouble)
   }
 
   #noLongerWaiting(destination: Destination, waiting: DueCallback[], count: number): void {
@@ -198,10 +207,10 @@ export class Lane {
     const { takePostponed, onTrouble } = this.#options
     if (this.#stopped || this.#fetching.has(destination) || this.#weight > MOST_WEIGHT) return
     if (this.#waiting.has(destination) || !this.#places.mayGo(destination)) return
-    const postponed = this.#postponed.fetch(destination, this.#places.roomFor(destination))
-    if (postponed.length === 0) return
+    const fetched = this.#postponed.fetch(destination, this.#places.roomFor(destination))
+    if (fetched.length === 0) return
     this.#fetching.add(destination)
-    takePostponed(postponed)
+    takePostponed(fetched)
       .then((taken) => this.#sort(taken))
       .catch(onTrouble)
       .finally(() => {

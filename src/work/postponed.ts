@@ -12,6 +12,12 @@ const COMES_BACK_MS = 60_000
 /** The same where the receiver fails, so that a long line for a dead one is not read again and again. */
 const COMES_BACK_FAILING_MS = 600_000
 
+/** What the store is to be told of one that finds no place now. */
+export function postponed(due: DueCallback, destination: Destination, nowMs: number): PostponedCallback {
+  const inMs = destination.isFailing ? COMES_BACK_FAILING_MS : COMES_BACK_MS
+  return { jobId: due.view.id, attempt: due.attempt, dueAtMs: nowMs + inMs }
+}
+
 export class Postponed {
   /** By job: the attempts there were. The one postponed for longest comes first. */
   readonly #of = new Map<Destination, Map<string, number>>()
@@ -25,17 +31,17 @@ export class Postponed {
     return this.#of.keys()
   }
 
-  /** What the store is to be told. */
-  add(due: DueCallback, destination: Destination, nowMs: number): PostponedCallback {
+  /** Once the store knows that they are postponed: before that they could not be fetched. */
+  add(callbacks: readonly DueCallback[], destination: Destination): void {
     const ids = this.#of.get(destination) ?? new Map<string, number>()
     const before = ids.size
-    if (before < MOST_REMEMBERED - this.#total) {
-      ids.set(due.view.id, due.attempt - 1)
-      this.#of.set(destination, ids)
-      this.#total += ids.size - before
+    for (const { view, attempt } of callbacks) {
+      const total = this.#total + ids.size - before
+      if (ids.size >= MOST_REMEMBERED - total) break
+      ids.set(view.id, attempt - 1)
     }
-    const inMs = destination.isFailing ? COMES_BACK_FAILING_MS : COMES_BACK_MS
-    return { jobId: due.view.id, attempt: due.attempt, dueAtMs: nowMs + inMs }
+    if (ids.size > 0) this.#of.set(destination, ids)
+    this.#total += ids.size - before
   }
 
   /** Removes up to `count`; empty if none is remembered. */

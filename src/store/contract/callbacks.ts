@@ -151,7 +151,7 @@ export function callbackTests(on: On): void {
         postponed: [waits, tried].map((jobId) => ({ jobId, attempts: 0 })),
         leaseUntilMs: now.ms + 5000,
       })
-    await take(store, { nowMs: now.ms + 1000, limit: 1, node: 'node-b' })
+    await take(store, { nowMs: now.ms + 1000, limit: 1 })
     const [again, ...others] = await takeAgain('node-a')
     assert.deepEqual([again?.attempt, again?.tries, others.length], [1, 1, 0])
     assert.deepEqual(await takeAgain('node-a'), [])

@@ -52,7 +52,7 @@ export class PostgresCallbackRecords implements CallbackRecords {
 }
 
 const SELECT = `
-  select c.job_id, c.account, c.attempt, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms, c.node, c.attempts,
+  select c.job_id, c.account, c.attempt, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms, c.under_way, c.attempts,
     j.callback, o.status
   from callbacks c join jobs j on j.id = c.job_id join outcomes o on o.id = c.job_id`
 
@@ -72,7 +72,7 @@ const FIND: Statement = {
 const KEPT = 'o.settled_at_ms + greatest($2::bigint, j.cache_ttl_s * 1000) > $1::bigint'
 
 /** $1 now. Among the retries, so that many of them hold up no new one. */
-const ANEW = `due_at_ms = $1::bigint, owed_since_ms = $1::bigint, tries = 0, lane = 1, delivered_at_ms = null,
+const ANEW = `node = null, due_at_ms = $1::bigint, owed_since_ms = $1::bigint, tries = 0, lane = 1, delivered_at_ms = null,
   failed_at_ms = null`
 
 const REPLAY = {
@@ -83,7 +83,7 @@ const REPLAY = {
     where c.job_id = $3::uuid and (c.due_at_ms is not null or ${KEPT})
   ),
   replayed as (
-    update callbacks c set ${ANEW} from found f where c.job_id = f.job_id and c.node is null returning 1
+    update callbacks c set ${ANEW} from found f where c.job_id = f.job_id and not c.under_way returning 1
   )
   select exists (select 1 from replayed) as replayed from found`,
 }

@@ -107,7 +107,7 @@ const TAKE = {
     order by due_at_ms limit $3::bigint for update skip locked
   ),
   taken as (
-    update callbacks c set attempt = c.attempt + 1, tries = c.tries + 1, node = $1, due_at_ms = $5::bigint
+    update callbacks c set attempt = c.attempt + 1, tries = c.tries + 1, node = $1, under_way = true, due_at_ms = $5::bigint
     from due where c.job_id = due.job_id
     returning c.job_id, c.account, c.attempt, c.tries, c.owed_since_ms
   )
@@ -120,11 +120,11 @@ const TAKE_POSTPONED = {
   with found as (
     select c.job_id from callbacks c
     join unnest($2::uuid[], $3::integer[]) as p(job_id, attempts) on c.job_id = p.job_id and c.attempt = p.attempts
-    where c.due_at_ms is not null and c.node is null
+    where c.due_at_ms is not null and not c.under_way and (c.node is null or c.node = $1)
     order by c.job_id for update of c skip locked
   ),
   taken as (
-    update callbacks c set attempt = c.attempt + 1, tries = c.tries + 1, node = $1, due_at_ms = $4::bigint
+    update callbacks c set attempt = c.attempt + 1, tries = c.tries + 1, node = $1, under_way = true, due_at_ms = $4::bigint
     from found where c.job_id = found.job_id
     returning c.job_id, c.account, c.attempt, c.tries, c.owed_since_ms
   )
@@ -134,7 +134,7 @@ const RECORD = {
   name: 'record callbacks',
   text: `
   update callbacks c set due_at_ms = r.due_at_ms, delivered_at_ms = r.delivered_at_ms, failed_at_ms = r.failed_at_ms,
-    node = null, tries = c.tries - r.uncounted,
+    node = null, under_way = false, tries = c.tries - r.uncounted,
     lane = case when r.due_at_ms is null then c.lane else 1 end,
     attempts = case when length(c.attempts) > ${MOST_KEPT}
       then substr(c.attempts, position(E'\\n' in c.attempts) + 1) else c.attempts end || r.line
@@ -147,7 +147,7 @@ const POSTPONE: Statement = {
   repeatable: true,
   name: 'postpone callbacks',
   text: `
-  update callbacks c set attempt = c.attempt - 1, tries = c.tries - 1, node = null, due_at_ms = p.due_at_ms
+  update callbacks c set attempt = c.attempt - 1, tries = c.tries - 1, under_way = false, due_at_ms = p.due_at_ms
   from unnest($2::uuid[], $3::integer[], $4::bigint[]) as p(job_id, attempt, due_at_ms)
   where c.job_id = p.job_id and c.attempt = p.attempt and c.node = $1`,
 }

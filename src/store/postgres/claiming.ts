@@ -77,7 +77,7 @@ export const CLAIM = {
 }
 
 /** $1 is this node, and never dead. */
-const heldByDead = (table: string) => `${table}.node is not null and ${table}.node <> $1
+const isDead = (table: string) => `${table}.node is not null and ${table}.node <> $1
     and (${table}.node in (select node from dead) or not exists (select 1 from nodes n where n.node = ${table}.node))`
 
 /** The turn of the head of the line, so that what goes back is first. $N the line's turn as the node knows it. */
@@ -95,19 +95,26 @@ const GIVE_BACK: Statement = {
 }
 
 /**
- * $1 node, $2 the line's turn, $3 now. What belongs to a node without a lease is nobody's either: it lost it, wrote, and
+ * $1 node, $2 the line's turn, $3 now. A node may have very many callbacks, so who has any is asked first. What belongs to a node without a lease is nobody's either: it lost it, wrote, and
  * died.
  */
 const RECLAIM: Statement = {
   repeatable: true,
   name: 'reclaim',
   text: `
-  with dead as (
+  with recursive dead as (
     delete from nodes where node <> $1 and lease_until < clock_timestamp() returning node
   ),
+  holders as (
+    (select node from callbacks where node is not null order by node limit 1)
+    union all
+    select (select c.node from callbacks c where c.node > h.node order by c.node limit 1)
+    from holders h where h.node is not null
+  ),
   callbacks_freed as (
-    update callbacks c set node = null, due_at_ms = least(c.due_at_ms, $3::bigint) where ${heldByDead('c')}
+    update callbacks c set node = null, under_way = false, due_at_ms = least(c.due_at_ms, $3::bigint)
+    where c.node in (select h.node from holders h where ${isDead('h')})
   )
-  update open_jobs o set node = null, deaths = o.deaths + 1, turn = ${head('$2')} where ${heldByDead('o')}
+  update open_jobs o set node = null, deaths = o.deaths + 1, turn = ${head('$2')} where ${isDead('o')}
   returning o.turn`,
 }

@@ -102,7 +102,8 @@ create table callbacks (
   tries integer not null default 0, -- place in the schedule of attempts
   owed_since_ms bigint not null,
   due_at_ms bigint,                 -- when the next attempt may be made; null once delivered or failed for good
-  node text,                        -- who has it in hand; null unless somebody does
+  node text,                        -- whose it is, to send or to wait for its turn; null unless it is somebody's
+  under_way boolean not null default false, -- whether an attempt is
   delivered_at_ms bigint,
   failed_at_ms bigint,
   attempts text not null default '' -- a line of JSON each, oldest first

@@ -46,12 +46,12 @@ export class SqliteCallbackRecords {
     const { nowMs, retentionMs } = expiry
     const row = this.#db
       .prepare(
-        `select c.node from jobs j join callbacks c on c.seq = j.seq
+        `select c.under_way from jobs j join callbacks c on c.seq = j.seq
          where j.id = ?1 and (c.due_at_ms is not null or ${KEPT('?2', '?3')})`,
       )
       .get(jobId, nowMs, retentionMs)
     if (!row) return 'unknown'
-    if (row.node !== null) return 'under way'
+    if (row.under_way) return 'under way'
     this.#db
       .prepare(`update callbacks set ${ANEW} where seq = (select seq from jobs where id = ?2)`)
       .run(nowMs, jobId)
@@ -72,7 +72,7 @@ export class SqliteCallbackRecords {
 }
 
 const SELECT = `
-  select c.job_id, c.account, c.attempt, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms, c.node, c.attempts,
+  select c.job_id, c.account, c.attempt, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms, c.under_way, c.attempts,
     r.callback, j.status
   from callbacks c join jobs j on j.id = c.job_id join requests r on r.seq = c.seq`
 
@@ -87,4 +87,4 @@ const KEPT = (nowMs: string, retentionMs: string) =>
   `j.settled_at_ms + max(${retentionMs}, j.cache_ttl_s * 1000) > ${nowMs}`
 
 /** ?1 now. Among the retries, so that many of them hold up no new one. */
-const ANEW = `due_at_ms = ?1, owed_since_ms = ?1, tries = 0, lane = 1, delivered_at_ms = null, failed_at_ms = null`
+const ANEW = `node = null, due_at_ms = ?1, owed_since_ms = ?1, tries = 0, lane = 1, delivered_at_ms = null, failed_at_ms = null`

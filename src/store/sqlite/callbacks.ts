@@ -106,7 +106,7 @@ function prepare(db: DatabaseSync) {
   const postponed = db.prepare(
     `select ${columns} from jobs j join callbacks c on c.seq = j.seq
      join requests r on r.seq = c.seq join outcomes o on o.seq = c.seq join accounts a on a.name = c.account
-     where j.id = ? and c.attempt = ? and c.due_at_ms is not null and c.node is null`,
+     where j.id = ? and c.attempt = ? and c.due_at_ms is not null and not c.under_way`,
   )
   due.setReturnArrays(true)
   postponed.setReturnArrays(true)
@@ -114,22 +114,23 @@ function prepare(db: DatabaseSync) {
     due,
     postponed,
     lease: db.prepare(
-      'update callbacks set attempt = attempt + 1, tries = tries + 1, node = ?, due_at_ms = ? where seq = ?',
+      `update callbacks set attempt = attempt + 1, tries = tries + 1, node = ?, under_way = 1, due_at_ms = ?
+       where seq = ?`,
     ),
     // The job is looked up by its id first: callbacks are kept by the job's row number.
     record: db.prepare(
-      `update callbacks set due_at_ms = ?1, delivered_at_ms = ?2, failed_at_ms = ?3, node = null,
+      `update callbacks set due_at_ms = ?1, delivered_at_ms = ?2, failed_at_ms = ?3, node = null, under_way = 0,
          tries = tries - ?4, lane = case when ?1 is null then lane else 1 end,
          attempts = case when length(attempts) > ${MOST_KEPT}
            then substr(attempts, instr(attempts, char(10)) + 1) else attempts end || ?5
        where seq = (select seq from jobs where id = ?6) and attempt = ?7 and due_at_ms is not null`,
     ),
     postpone: db.prepare(
-      `update callbacks set attempt = attempt - 1, tries = tries - 1, node = null, due_at_ms = ?
+      `update callbacks set attempt = attempt - 1, tries = tries - 1, under_way = 0, due_at_ms = ?
        where seq = (select seq from jobs where id = ?) and attempt = ? and node = ?`,
     ),
     reclaim: db.prepare(
-      `update callbacks indexed by callbacks_due set node = null, due_at_ms = min(due_at_ms, ?)
+      `update callbacks indexed by callbacks_due set node = null, under_way = 0, due_at_ms = min(due_at_ms, ?)
        where due_at_ms is not null and node is not null and node <> ?`,
     ),
     depth: db.prepare(

@@ -90,7 +90,8 @@ create table callbacks (
   tries integer not null default 0, -- place in the schedule of attempts
   owed_since_ms integer not null,
   due_at_ms integer,                -- when the next attempt may be made; null once delivered or failed for good
-  node text,                        -- who has it in hand; null unless somebody does
+  node text,                        -- whose it is, to send or to wait for its turn; null unless it is somebody's
+  under_way integer not null default 0, -- whether an attempt is
   delivered_at_ms integer,
   failed_at_ms integer,
   attempts text not null default '' -- a line of JSON each, oldest first
