@@ -14,7 +14,7 @@ const MOST_TAKEN = 128
 const LEAST_TAKEN = 32
 /** Characters in hand, above which no more callbacks are taken. */
 const MOST_WEIGHT = 64 * 1024 * 1024
-/** How often it looks whether there is room for those that it has postponed. */
+/** How often it looks whether there is room for those that wait or were postponed. */
 const LOOK_MS = 100
 
 export interface LaneOptions {
@@ -219,13 +219,18 @@ export class Lane {
       })
   }
 
-  /** As long as anything is postponed: room may have come by another destination of the same origin or account. */
+  /**
+   * As long as anything waits or is postponed: room may have come by the other lane, or by another destination of the same
+   * origin or account.
+   */
   #lookAgain(): void {
     const { clock } = this.#options
-    if (this.#isLooking || this.#stopped || this.#postponed.isEmpty) return
+    const isNeeded = this.#waiting.size > 0 || !this.#postponed.isEmpty
+    if (this.#isLooking || this.#stopped || !isNeeded) return
     this.#isLooking = true
     this.#cancelLook = clock.after(LOOK_MS, () => {
       this.#isLooking = false
+      this.#sendWaiting()
       for (const destination of [...this.#postponed.destinations]) this.#fetch(destination)
       this.#lookAgain()
     })
