@@ -17,7 +17,8 @@ import { createCourier } from './wiring/callbacks.ts'
 import { createHttp } from './wiring/http.ts'
 import { createWorker } from './wiring/jobs.ts'
 import { createRouter } from './wiring/models.ts'
-import { createElsewhere, createHeartbeat, NO_HANDS, type Role } from './wiring/node.ts'
+import { createElsewhere, createHeartbeat, NO_HANDS } from './wiring/node.ts'
+import type { Role } from './wiring/role.ts'
 import { Sweeper } from './work/sweeper.ts'
 
 /** On stopping, what connections have to end their request and read their answer once no job runs any more. */

@@ -13,7 +13,6 @@ import { say } from './say.ts'
 import { table } from './table.ts'
 import { withOperatorStore } from './with-operator-store.ts'
 
-export const MOST_LISTED = 10_000
 /** Replayed in one transaction, so that the server hardly waits for it. */
 const REPLAYED_AT_ONCE = 500
 /** Characters of an answer or an error in a line. */
@@ -62,6 +61,7 @@ export async function showCallback(
 export interface ReplayOptions {
   readonly allFailed?: true
   readonly account?: string
+  readonly json?: true
   readonly config?: string
 }
 
@@ -76,18 +76,19 @@ export async function replayCallbacks(jobId: string | undefined, options: Replay
   else await replayOne(jobId, options)
 }
 
-async function replayOne(jobId: string, { config }: ReplayOptions): Promise<void> {
+async function replayOne(jobId: string, { json, config }: ReplayOptions): Promise<void> {
   const expiry = { nowMs: Date.now(), retentionMs: loadRetentionMs(process.env, config) }
   const replay = await withOperatorStore(config, (store) => store.replayCallback(jobId, expiry))
   if (replay === 'unknown') throw noSuchCallback(jobId)
   if (replay === 'under way') {
     throw new CommandError(`The callback of job ${jobId} is being sent just now. Nothing was changed.`)
   }
+  if (json) return say(JSON.stringify({ replayed: 1 }, null, 2))
   say(`The callback of job ${jobId} is due now. A running server sends it within a second or so.`)
 }
 
 /** What fails again meanwhile is left alone: all of one moment are replayed. */
-async function replayAllFailed({ account, config }: ReplayOptions): Promise<void> {
+async function replayAllFailed({ account, json, config }: ReplayOptions): Promise<void> {
   const expiry = { nowMs: Date.now(), retentionMs: loadRetentionMs(process.env, config) }
   const filter = { limit: REPLAYED_AT_ONCE, ...(account !== undefined && { account }) }
   const replayed = await withOperatorStore(config, async (store) => {
@@ -95,6 +96,7 @@ async function replayAllFailed({ account, config }: ReplayOptions): Promise<void
     for (let some = -1; some !== 0; total += some) some = await store.replayFailedCallbacks(filter, expiry)
     return total
   })
+  if (json) return say(JSON.stringify({ replayed }, null, 2))
   if (replayed === 0) return say('No callback has failed. Nothing was changed.')
   say(
     `${replayed} ${replayed === 1 ? 'callback is' : 'callbacks are'} due now, with all their attempts before them.`,

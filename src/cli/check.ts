@@ -15,23 +15,31 @@ interface Finding {
 }
 
 /** Returns the exit code: 0 when everything is right. */
-export async function check(configFile: string | undefined): Promise<number> {
+export async function check({ json, config }: { json?: true; config?: string }): Promise<number> {
+  const findings = await allFindings(config)
+  if (json) say(JSON.stringify(findings.map(asJson), null, 2))
+  else for (const finding of findings) print(finding)
+  return findings.every(({ ok }) => ok) ? 0 : 1
+}
+
+async function allFindings(configFile: string | undefined): Promise<Finding[]> {
+  const about = 'configuration'
   let configuration: Configuration
   try {
     configuration = loadConfiguration(process.env, configFile)
   } catch (error) {
     if (!(error instanceof ConfigurationError)) throw error
-    for (const problem of error.message.split('\n'))
-      print({ ok: false, about: 'configuration', says: problem })
-    return 1
+    return error.message.split('\n').map((problem) => ({ ok: false, about, says: problem }))
   }
-  const findings = [
-    { ok: true, about: 'configuration', says: configuration.file ?? 'defaults and environment, no file' },
+  return [
+    { ok: true, about, says: configuration.file ?? 'defaults and environment, no file' },
     ...(await databaseFindings(configuration.settings.database)),
     ...(await checkUpstreams(configuration)),
   ]
-  for (const finding of findings) print(finding)
-  return findings.every(({ ok }) => ok) ? 0 : 1
+}
+
+function asJson({ ok, warns = false, about, says }: Finding) {
+  return { ok, warns, about, says }
 }
 
 function print({ ok, warns, about, says }: Finding): void {

@@ -12,10 +12,11 @@ import { say, sayError } from './say.ts'
 export interface CopyOptions {
   readonly from: string
   readonly to: string
+  readonly json?: true
   readonly config?: string
 }
 
-export async function copy({ from, to, config }: CopyOptions): Promise<void> {
+export async function copy({ from, to, json, config }: CopyOptions): Promise<void> {
   for (const [option, address] of [['--from', from] as const, ['--to', to] as const]) {
     const [problem] = databaseProblems(address)
     if (problem) throw new CommandError(problem.replace(/^database/, option))
@@ -24,6 +25,7 @@ export async function copy({ from, to, config }: CopyOptions): Promise<void> {
   const nowMs = Date.now()
   const startedMs = performance.now()
   const counts = await copyBetween(from, to, { nowMs, retentionMs })
+  if (json) return say(JSON.stringify(asJson(counts), null, 2))
   const seconds = (performance.now() - startedMs) / 1000
   say(`Copied ${databaseName(from)} to ${databaseName(to)} in ${seconds.toFixed(1)} s.\n`)
   for (const line of summaryOf(counts, retentionMs)) say(line)
@@ -76,4 +78,21 @@ function summaryOf(counts: Readonly<CopyCounts>, retentionMs: number): string[] 
     ['left behind', counts.expired, ` (ended jobs past jobs.retention_seconds, ${kept})`],
   ]
   return rows.map(([name, count, more]) => `${name.padEnd(16)} ${String(count).padStart(10)}${more}`)
+}
+
+function asJson(counts: Readonly<CopyCounts>): object {
+  const { accounts, keys, waiting, held, ended, expired } = counts
+  const { callbacksOwed, callbacksDone, keptAnswers, idempotencyKeys } = counts
+  return {
+    accounts,
+    keys,
+    waiting,
+    held,
+    ended,
+    expired,
+    callbacks_owed: callbacksOwed,
+    callbacks_done: callbacksDone,
+    kept_answers: keptAnswers,
+    idempotency_keys: idempotencyKeys,
+  }
 }

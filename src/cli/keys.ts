@@ -11,11 +11,12 @@ export interface CreateKeyOptions {
   readonly account: string
   readonly tier: TierName
   readonly expires?: number
+  readonly json?: true
   readonly config?: string
 }
 
 /** Prints the key and nothing else, so that a script can take it. */
-export async function createKey({ account, tier, expires, config }: CreateKeyOptions): Promise<void> {
+export async function createKey({ account, tier, expires, json, config }: CreateKeyOptions): Promise<void> {
   if (!ACCOUNT_NAME.test(account)) {
     throw new CommandError(
       '--account: letters, digits and . _ @ - only, 64 at most, a letter or digit first.',
@@ -28,7 +29,7 @@ export async function createKey({ account, tier, expires, config }: CreateKeyOpt
       `Account ${account} has tier ${issued.tier}. Use that tier, or move the account first: parley accounts tier ${account} ${tier}`,
     )
   }
-  say(issued.key)
+  say(json ? JSON.stringify({ account, tier, key: issued.key }, null, 2) : issued.key)
 }
 
 export async function listKeys({ json, config }: { json?: true; config?: string }): Promise<void> {
@@ -46,13 +47,17 @@ export async function listKeys({ json, config }: { json?: true; config?: string 
   say(table([['KEY ID', 'ACCOUNT', 'TIER', 'CREATED', 'STATE'], ...rows]))
 }
 
-export async function revokeKey(keyId: string, { config }: { config?: string }): Promise<void> {
+export async function revokeKey(
+  keyId: string,
+  { json, config }: { json?: true; config?: string },
+): Promise<void> {
   const result = await withOperatorStore(config, (accounts) => accounts.revokeKey(keyId, Date.now()))
   if (result === 'unknown') {
     throw new CommandError(
       `There is no key ${keyId}. \`parley keys list\` shows the ids; the key itself is none.`,
     )
   }
+  if (json) return say(JSON.stringify({ id: keyId, revoked_now: result === 'revoked' }, null, 2))
   say(result === 'revoked' ? `Key ${keyId} is revoked.` : `Key ${keyId} was revoked before.`)
 }
 

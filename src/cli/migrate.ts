@@ -3,7 +3,8 @@ import { loadDatabaseUrl } from '../config/load.ts'
 import { migrateDatabase } from '../store/open.ts'
 import { say } from './say.ts'
 
-export async function migrate(configFile: string | undefined): Promise<void> {
-  const steps = await migrateDatabase(loadDatabaseUrl(process.env, configFile))
+export async function migrate({ json, config }: { json?: true; config?: string }): Promise<void> {
+  const steps = await migrateDatabase(loadDatabaseUrl(process.env, config))
+  if (json) return say(JSON.stringify({ steps }, null, 2))
   say(steps === 0 ? 'The schema is up to date.' : `The schema is up to date; ${steps} step(s) were taken.`)
 }

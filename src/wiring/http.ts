@@ -26,7 +26,7 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import type { TokenCounter } from '../tokens/token-counter.ts'
 import { VERSION } from '../version.ts'
 import { addressRules } from './callbacks.ts'
-import type { Role } from './node.ts'
+import type { Role } from './role.ts'
 
 export interface HttpParts {
   readonly settings: Settings

@@ -9,10 +9,6 @@ import { Elsewhere } from '../work/elsewhere.ts'
 import { Heartbeat } from '../work/heartbeat.ts'
 import type { Worker } from '../work/worker.ts'
 
-/** What a node does: accept and answer, run jobs and deliver callbacks, or both. */
-export const ROLES = ['all', 'api', 'worker'] as const
-export type Role = (typeof ROLES)[number]
-
 export interface NodeParts {
   readonly store: Store
   readonly node: string

@@ -158,6 +158,52 @@ test('--help and --version end with 0', { timeout }, async (t) => {
   assert.match(version.stdout, /^\d+\.\d+\.\d+\n$/)
 })
 
+const COMMANDS =
+  'serve,check,migrate,copy,keys create,keys list,keys revoke,accounts secret,accounts tier,callbacks list,callbacks show,callbacks replay,listen'.split(
+    ',',
+  )
+
+test('every command has examples in its help', { timeout }, async (t) => {
+  const place = await installation(t)
+  for (const command of COMMANDS) {
+    const { code, stdout } = await place.parley([...command.split(' '), '--help'])
+    assert.equal(code, 0)
+    // Its name again, after that in the line of use.
+    assert.ok(stdout.split(`parley ${command}`).length > 2, `${command}: ${stdout}`)
+  }
+})
+
+test('--json prints what operators are told', { timeout }, async (t) => {
+  const place = await installation(t)
+  const said = async (...args: string[]) => {
+    const { code, stdout, stderr } = await place.parley([...args, '--json'])
+    assert.deepEqual([code, stderr], [0, ''], args.join(' '))
+    return JSON.parse(stdout)
+  }
+  assert.ok((await said('migrate')).steps > 0)
+  const { key, ...made } = await said('keys', 'create', '--account', 'ada', '--tier', 'user_go')
+  assert.match(key, /^prl_/)
+  assert.deepEqual(made, { account: 'ada', tier: 'user_go' })
+  assert.deepEqual(await said('accounts', 'tier', 'ada', 'user_pro'), { account: 'ada', tier: 'user_pro' })
+  assert.match((await said('accounts', 'secret', 'ada')).secret, /^whsec_/)
+  const [{ id } = { id: '' }] = await listed(place)
+  assert.deepEqual(await said('keys', 'revoke', id), { id, revoked_now: true })
+  assert.deepEqual(await said('keys', 'revoke', id), { id, revoked_now: false })
+  assert.deepEqual(await said('callbacks', 'replay', '--all-failed'), { replayed: 0 })
+  const findings = (await said('check')) as { ok: boolean; about: string }[]
+  assert.deepEqual(
+    findings.map(({ ok, about }) => [ok, about]),
+    [
+      [true, 'configuration'],
+      [true, 'database'],
+      [true, 'models'],
+    ],
+  )
+  const to = join(place.folder, 'copy.db')
+  const copied = await said('copy', '--from', `sqlite:${place.database}`, '--to', `sqlite:${to}`)
+  assert.deepEqual([copied.accounts, copied.keys, copied.waiting], [1, 1, 0])
+})
+
 const mistakes: readonly { args: string; env?: Record<string, string>; says: RegExp }[] = [
   { args: 'keys create --tier user_go', says: /--account/ },
   { args: 'keys create --account ada', says: /--tier/ },

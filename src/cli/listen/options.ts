@@ -1,6 +1,7 @@
 /** What `parley listen` takes. */
 import { type Command, InvalidArgumentError, type Option } from 'commander'
-import { type ListenOptions, listen } from './listen.ts'
+import { numberFrom } from '../number-option.ts'
+import type { ListenOptions } from './listen.ts'
 import { isSecret } from './verify.ts'
 
 const DEFAULT_PORT = 9000
@@ -46,18 +47,9 @@ export function addListen(command: Command, config: () => Option): void {
           'error: --retry-after needs --status or --fail-first: a callback that arrived is not retried',
         )
       }
+      const { listen } = await import('./listen.ts')
       await listen(options)
     })
-}
-
-function numberFrom(least: number, most: number): (text: string) => number {
-  return (text) => {
-    const number = Number(text)
-    if (!/^\d+$/.test(text) || number < least || number > most) {
-      throw new InvalidArgumentError(`It must be a whole number from ${least} to ${most}.`)
-    }
-    return number
-  }
 }
 
 function secretOf(text: string): string {

@@ -1,0 +1,12 @@
+/** Whole numbers among the options, refused with the range they must be in. */
+import { InvalidArgumentError } from 'commander'
+
+export function numberFrom(least: number, most: number): (text: string) => number {
+  return (text) => {
+    const number = Number(text)
+    if (!/^\d+$/.test(text) || number < least || number > most) {
+      throw new InvalidArgumentError(`It must be a whole number from ${least} to ${most}.`)
+    }
+    return number
+  }
+}
