@@ -94,6 +94,16 @@ test('every folder has its rule', () => {
   )
 })
 
+test('commands speak to servers through what the client offers, and nothing else of the program does', () => {
+  const wrong = program.flatMap(({ path, imports }) =>
+    imports
+      .filter((target) => target.startsWith('../client/'))
+      .filter((target) => folderOf(path) !== 'cli' || target !== '../client/src/index.ts')
+      .map((target) => `${path} imports ${target}`),
+  )
+  assert.deepEqual(wrong, [])
+})
+
 test('the client imports nothing but its own files: no dependency, nothing of the server, nothing of Node', () => {
   const imported = /\b(?:from|import|require)\b ?\(? ?['"`]([^'"`]+)/g
   const wrong = clientProgram.flatMap(({ path, text }) =>

@@ -1,9 +1,14 @@
 /** The command line: runs what it is given, and tells what went wrong in a few words. */
 import { Command, CommanderError } from 'commander'
 import { VERSION } from '../version.ts'
+import { addJob, addSend } from './call/options.ts'
 import { CommandError } from './command-error.ts'
 import { addOperatorCommands } from './operator-commands.ts'
 import { say, sayError } from './say.ts'
+
+const HELP = `
+Start a server with \`parley serve\`; send to one with \`parley send Hello\`, with PARLEY_URL and PARLEY_API_KEY set.
+\`parley COMMAND --help\` has examples.`
 
 /** Runs the arguments; resolves with the exit code. Errors of use and of configuration are told in a few words. */
 export async function runCommandLine(args: readonly string[]): Promise<number> {
@@ -37,11 +42,16 @@ function build(exit: (code: number) => void): Command {
       'Runs AI message jobs: the answer in the same response, by polling, or by a signed callback.',
     )
     .version(VERSION)
+    .addHelpText('after', HELP)
     .exitOverride()
     .configureOutput({
       writeOut: (text) => say(text.trimEnd()),
       writeErr: (text) => sayError(text.trimEnd()),
     })
+  program.commandsGroup('Asking a server:')
+  addSend(program.command('send'), exit)
+  addJob(program.command('job'), exit)
+  program.commandsGroup('Running one:')
   addOperatorCommands(program, exit)
   return program
 }

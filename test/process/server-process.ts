@@ -196,6 +196,12 @@ export class Program {
     this.#child.kill(signal)
   }
 
+  /** The whole of its standard input. */
+  write(text: string): void {
+    // It may have ended without reading it.
+    this.#child.stdin?.on('error', () => {}).end(text)
+  }
+
   /** The process and all that it started. Nothing is left to kill where all of them have ended. */
   killGroup(): void {
     if (this.#ended || this.#child.pid === undefined) return

@@ -1,0 +1,53 @@
+/** What a job came to, as it is printed: the answer on standard output, everything else on standard error. */
+import type { EndedJob, Job } from '../../../client/src/index.ts'
+import { printable } from '../printable.ts'
+import { say, sayError } from '../say.ts'
+import { EXIT } from './exit-code.ts'
+
+/** What a terminal would act upon instead of showing it, line ends and tabs apart. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it is about
+const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g
+
+/** Returns the exit code. */
+export function printJob(job: Job, json: boolean): number {
+  if (json) printJson(job)
+  if (job.status !== 'completed' && job.status !== 'failed') {
+    if (!json) sayError(`Job ${job.job_id} is ${job.status}. --wait waits for its end.`)
+    return EXIT.open
+  }
+  return json ? exitCodeOf(job) : printEnded(job)
+}
+
+/** As one line where a program reads it. */
+export function printJson(value: unknown): void {
+  say(process.stdout.isTTY ? shown(JSON.stringify(value, null, 2)) : JSON.stringify(value))
+}
+
+function printEnded(job: EndedJob): number {
+  if (job.status === 'failed') {
+    const { code, message, errors = [] } = job.error
+    sayError(`Job ${job.job_id} failed: ${code}: ${printable(message)}`)
+    for (const rule of errors) sayError(`  ${printable(rule)}`)
+  } else {
+    printContent(job.result.response_content)
+  }
+  return exitCodeOf(job)
+}
+
+/** Text as it is, with a line end after it; anything else as JSON. */
+function printContent(content: unknown): void {
+  if (typeof content !== 'string') {
+    printJson(content)
+    return
+  }
+  const text = process.stdout.isTTY ? shown(content) : content
+  process.stdout.write(text.endsWith('\n') ? text : `${text}\n`)
+}
+
+function exitCodeOf({ status }: EndedJob): number {
+  return status === 'completed' ? EXIT.completed : EXIT.failed
+}
+
+function shown(text: string): string {
+  return text.replace(CONTROLS, (control) => `\\u{${control.codePointAt(0)?.toString(16)}}`)
+}

@@ -1,0 +1,28 @@
+/** The client that the commands call a server with. */
+import { Parley } from '../../../client/src/index.ts'
+import { parseExactly } from '../../http/body.ts'
+import { CommandError } from '../command-error.ts'
+import { EXIT } from './exit-code.ts'
+import type { ServerOptions } from './server-options.ts'
+import { toldError } from './told-error.ts'
+
+export function connect({ url, key }: ServerOptions): Parley {
+  const apiKey = key ?? process.env.PARLEY_API_KEY
+  if (!apiKey) {
+    throw new CommandError(
+      'There is no API key. Set PARLEY_API_KEY, or give --key; `parley keys create` makes one where the server runs.',
+      EXIT.refused,
+    )
+  }
+  // Answers are printed with the numbers that the model wrote, to the last digit.
+  const parseJson = (text: string) => parseExactly(Buffer.from(text))
+  try {
+    return new Parley({ baseUrl: serverUrl(url), apiKey, parseJson })
+  } catch (error) {
+    throw toldError(error)
+  }
+}
+
+export function serverUrl(given: string | undefined): string {
+  return given ?? (process.env.PARLEY_URL || 'http://127.0.0.1:8080')
+}

@@ -1,0 +1,108 @@
+/**
+ * `parley send`, `job` and `batch` as processes, against a server as a process.
+ *
+ * ```ts
+ * const { place, ask } = await startAsking(t)
+ * const ended = await ask(['send', 'Hello'])
+ * const program = place.spawn(command(['batch', 'jobs.jsonl']), { env: env })   // to be ended on the way
+ * ```
+ */
+import { writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+import {
+  type Ended,
+  type Installation,
+  type InstallationOptions,
+  installation,
+  MAIN,
+  type Program,
+  type Server,
+} from './server-process.ts'
+
+export interface Asking {
+  readonly place: Installation
+  readonly server: Server
+  readonly key: string
+  /** Runs `parley …` to its end, with address and key in its environment. */
+  ask(args: readonly string[], options?: AskOptions): Promise<Ended>
+  /** The same, to be watched and ended on the way. */
+  begin(args: readonly string[], options?: AskOptions): Program
+  /** Writes a file into the folder that commands run in. */
+  write(name: string, text: string): Promise<string>
+}
+
+export interface AskOptions {
+  readonly env?: Readonly<Record<string, string | undefined>>
+  readonly stdin?: string
+}
+
+/** A server on a port that stays its own when it is started again: `server.url` has it. */
+export async function startAsking(t: TestContext, options: InstallationOptions = {}): Promise<Asking> {
+  const place = await installation(t, options)
+  const server = await place.start({ env: { PORT: String(await freePort()) } })
+  const key = await server.firstKey()
+  const begin = (args: readonly string[], { env, stdin }: AskOptions = {}) => {
+    const program = place.spawn([process.execPath, MAIN, ...args], {
+      env: { PARLEY_URL: server.url, PARLEY_API_KEY: key, ...env },
+    })
+    program.write(stdin ?? '')
+    return program
+  }
+  return {
+    place,
+    server,
+    key,
+    begin,
+    async ask(args, asked) {
+      const program = begin(args, asked)
+      const exit = await program.exited
+      return { ...exit, stdout: program.stdout, stderr: program.stderr }
+    },
+    async write(name, text) {
+      const file = join(place.folder, name)
+      await writeFile(file, text)
+      return file
+    },
+  }
+}
+
+/** The server again, where it was. */
+export function startAgain({ place, server }: Asking): Promise<Server> {
+  return place.start({ env: { PORT: new URL(server.url).port } })
+}
+
+async function freePort(): Promise<number> {
+  const holder = createServer()
+  await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve))
+  const { port } = holder.address() as { port: number }
+  await new Promise((resolve) => holder.close(resolve))
+  return port
+}
+
+/** A line of a batch file. */
+export function jobLine(content: string, more: object = {}): string {
+  return JSON.stringify({
+    model: 'gpt-5-mini',
+    response_format: { format: 'text' },
+    messages: [{ role: 'user', content }],
+    ...more,
+  })
+}
+
+export interface ResultRow {
+  readonly line: number
+  readonly custom_id?: string
+  readonly job_id: string | null
+  readonly status: string
+  readonly result: { readonly response_content: unknown } | null
+  readonly error: { readonly code: string; readonly message: string } | null
+}
+
+export function rowsOf(text: string): readonly ResultRow[] {
+  return text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as ResultRow)
+}

@@ -1,0 +1,56 @@
+/** `parley job`: a job now, or at its end, on both stores. */
+import assert from 'node:assert/strict'
+import test, { type TestContext } from 'node:test'
+import { reply, startModelServer } from '../model-server.ts'
+import { freshDatabase } from '../postgres/database.ts'
+import { startAsking } from './asking.ts'
+
+const timeout = 60_000
+const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
+
+async function asksForJobs(t: TestContext, databaseUrl?: string): Promise<void> {
+  const models = await startModelServer({
+    script: ({ body }) => (/wait/.test(JSON.stringify(body)) ? reply.stall() : undefined),
+  })
+  t.after(() => models.close())
+  const { ask, begin, server, key } = await startAsking(t, {
+    upstream: models.baseUrl,
+    ...(databaseUrl !== undefined && { databaseUrl }),
+  })
+  const created = await server.caller(key).batch(['wait for me', 'Hello'])
+  const [slow = '', quick = ''] = created.body.data?.job_ids ?? []
+
+  const answer = await ask(['job', quick, '--wait'])
+  assert.deepEqual([answer.code, answer.stdout, answer.stderr], [0, 'echo: Hello\n', ''])
+  const whole = JSON.parse((await ask(['job', quick, '--json'])).stdout) as Record<string, unknown>
+  assert.deepEqual(Object.keys(whole), ['status', 'job_id', 'created_at', 'result', 'error'])
+
+  const open = await ask(['job', slow, '--json'])
+  assert.equal(open.code, 5)
+  assert.match(JSON.parse(open.stdout).status, /pending|assigned/)
+  const tooLong = await ask(['job', slow, '--wait', '--timeout', '1'])
+  assert.deepEqual([tooLong.code, tooLong.stdout], [5, ''])
+  assert.match(tooLong.stderr, /has not ended within 1 s; it goes on/)
+
+  const stopped = begin(['job', slow, '--wait'])
+  await models.received(1)
+  stopped.kill('SIGTERM')
+  // It may be told before it has begun to listen for it.
+  const { code, signal } = await stopped.exited
+  assert.ok(code === 143 || signal === 'SIGTERM', `${code} ${signal}`)
+  await models.received(2)
+  models.release()
+  assert.equal((await ask(['job', slow, '--wait'])).stdout, 'echo: wait for me\n')
+
+  const none = await ask(['job', NO_JOB])
+  assert.deepEqual([none.code, none.stdout], [1, ''])
+  assert.match(none.stderr, /does not exist or has expired/)
+  const misused = await ask(['job', slow, '--timeout', '5'])
+  assert.deepEqual([misused.code, misused.stderr], [1, '--timeout belongs to --wait.\n'])
+}
+
+test('a job is shown, waited for and left alone (SQLite)', { timeout }, (t) => asksForJobs(t))
+
+test('a job is shown, waited for and left alone (Postgres)', { timeout }, async (t) =>
+  asksForJobs(t, await freshDatabase(t)),
+)
