@@ -1,6 +1,7 @@
 /** The command line: runs what it is given, and tells what went wrong in a few words. */
 import { Command, CommanderError } from 'commander'
 import { VERSION } from '../version.ts'
+import { addBatch } from './batch/options.ts'
 import { addJob, addSend } from './call/options.ts'
 import { CommandError } from './command-error.ts'
 import { addOperatorCommands } from './operator-commands.ts'
@@ -51,6 +52,7 @@ function build(exit: (code: number) => void): Command {
   program.commandsGroup('Asking a server:')
   addSend(program.command('send'), exit)
   addJob(program.command('job'), exit)
+  addBatch(program.command('batch'), exit)
   program.commandsGroup('Running one:')
   addOperatorCommands(program, exit)
   return program

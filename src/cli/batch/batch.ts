@@ -1,0 +1,171 @@
+/**
+ * `parley batch`: thousands of jobs from a file of JSON lines, and their results in the same order. A run that ended early
+ * is gone on with when the same command is run again.
+ */
+import type { Me, Parley } from '../../../client/src/index.ts'
+import { printJson } from '../call/answer.ts'
+import { connect, serverUrl } from '../call/connection.ts'
+import { EXIT } from '../call/exit-code.ts'
+import { interruptible } from '../call/interruptible.ts'
+import type { ServerOptions } from '../call/server-options.ts'
+import { toldError } from '../call/told-error.ts'
+import { CommandError } from '../command-error.ts'
+import { printable } from '../printable.ts'
+import { readInput } from '../read-input.ts'
+import { sayError } from '../say.ts'
+import type { Format } from './formats.ts'
+import { type Input, readJobs, sha256 } from './input.ts'
+import type { Journal, RunHeader } from './journal.ts'
+import { lockRun } from './lock.ts'
+import { startReport } from './report.ts'
+import { rowsOf, writeResults } from './results.ts'
+import type { RowStatus } from './row.ts'
+import { BatchRun } from './run.ts'
+import { type TakenJournal, takeJournal } from './take-journal.ts'
+
+/** Invalid lines that are told one by one. */
+const TOLD = 20
+
+export interface BatchOptions extends ServerOptions {
+  readonly out?: string
+  readonly format: Format
+  readonly model?: ReadonlyMap<string, string>
+  readonly drop?: readonly string[]
+  readonly concurrency: number
+  readonly skipInvalid?: true
+  readonly restart?: true
+  readonly sendAgain?: true
+  readonly json?: true
+}
+
+interface Run {
+  readonly parley: Parley
+  readonly me: Me
+  readonly journal: Journal
+  readonly input: Input
+  readonly out: string
+  readonly options: BatchOptions
+}
+
+/** Resolves with the exit code. */
+export async function batch(file: string, options: BatchOptions): Promise<number> {
+  const parley = connect(options)
+  const out = options.out ?? resultsOf(file)
+  const base = out === '-' ? resultsOf(file) : out
+  const bytes = await readInput(file)
+  const unlock = lockRun(base)
+  try {
+    const me = await asTold(parley.me())
+    const header: RunHeader = {
+      url: serverUrl(options.url).replace(/\/+$/, ''),
+      account: me.account,
+      input_sha256: sha256(bytes),
+      reading: JSON.stringify([[...(options.model ?? [])], options.drop ?? []]),
+    }
+    const journal = takeJournal(`${base}.journal`, out, header, options.restart === true)
+    try {
+      const input = await readInputOf(file, bytes, me, journal, options)
+      return await runToEnd({ parley, me, journal: journal.begun(), input, out, options })
+    } finally {
+      journal.close()
+    }
+  } finally {
+    unlock()
+  }
+}
+
+function resultsOf(file: string): string {
+  if (file === '-')
+    throw new CommandError('Standard input has no name to put the results beside: give --out FILE.')
+  return `${file}.results.jsonl`
+}
+
+async function readInputOf(
+  file: string,
+  bytes: Buffer,
+  me: Me,
+  journal: TakenJournal,
+  { model = new Map(), drop = [], format, skipInvalid }: BatchOptions,
+): Promise<Input> {
+  const input = await readJobs(bytes, {
+    me,
+    models: model,
+    drop,
+    needsCustomId: format === 'openai',
+    wasSent: (index) => journal.wasSent(index),
+  })
+  const name = file === '-' ? 'standard input' : file
+  if (input.lines.length === 0) throw new CommandError(`There are no jobs in ${name}.`)
+  const { invalid } = input
+  if (invalid.length === 0) return input
+  for (const { number, problem } of invalid.slice(0, TOLD))
+    sayError(`${name}:${number}: ${printable(problem)}`)
+  if (invalid.length > TOLD) sayError(`… and ${invalid.length - TOLD} more`)
+  if (skipInvalid) return input
+  const lines = invalid.length === 1 ? '1 line is' : `${invalid.length} lines are`
+  throw new CommandError(
+    `${lines} invalid, of ${input.lines.length}. Nothing was sent; --skip-invalid sends the others.`,
+  )
+}
+
+async function runToEnd({ parley, me, journal, input, out, options }: Run): Promise<number> {
+  const { lines, jobs, invalid } = input
+  const standing = () => ({
+    ended: journal.ended + invalid.length,
+    failed: journal.ended - journal.counts.completed + invalid.length,
+  })
+  if (journal.hasBegun) {
+    sayError(
+      `Going on where the last run ended: ${journal.ended} of ${lines.length} lines have their result.`,
+    )
+  }
+  const report = startReport(lines.length, standing())
+  const run = new BatchRun({
+    parley,
+    me,
+    journal,
+    jobs,
+    concurrency: options.concurrency,
+    skipInvalid: options.skipInvalid === true,
+    sendAgain: options.sendAgain === true,
+    onChange: () => report.show(standing()),
+  })
+  const howToGoOn = () =>
+    `${standing().ended} of ${lines.length} lines have their result. Run the same command again to go on; nothing is paid twice.`
+  try {
+    await interruptible(
+      (signal) => run.run(signal),
+      () => `Stopped. ${howToGoOn()}`,
+    )
+  } catch (error) {
+    report.end()
+    if (!(error instanceof CommandError) || error.message.startsWith('Stopped.')) throw error
+    throw new CommandError(`${error.message}\n${howToGoOn()}`, error.exitCode)
+  }
+  report.end()
+  await writeResults(out, rowsOf(input, journal, options.format))
+  const counts = { ...journal.counts, invalid: journal.counts.invalid + invalid.length }
+  journal.remove()
+  return conclude(counts, lines.length, out, options)
+}
+
+function conclude(
+  counts: Readonly<Record<RowStatus, number>>,
+  lines: number,
+  out: string,
+  { json }: BatchOptions,
+): number {
+  const told = Object.entries(counts).filter(([status, count]) => status === 'completed' || count > 0)
+  const says = told.map(([status, count]) => `${count} ${status}`).join(', ')
+  sayError(`${lines} ${lines === 1 ? 'line' : 'lines'}: ${says}.${out === '-' ? '' : ` Results: ${out}`}`)
+  if (json) printJson({ lines, ...counts, out: out === '-' ? null : out })
+  return counts.completed === lines ? EXIT.completed : EXIT.failed
+}
+
+async function asTold<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work
+  } catch (error) {
+    throw toldError(error)
+  }
+}

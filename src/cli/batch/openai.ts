@@ -1,0 +1,135 @@
+/** OpenAI's batch files: what of their lines a job of Parley can say, and results in the shape of theirs. */
+import type { BatchJob, Message, ResponseFormat } from '../../../client/src/index.ts'
+import type { Row } from './row.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+const URL_PATH = '/v1/chat/completions'
+const ROLES = ['system', 'developer', 'assistant', 'user']
+const LINE_FIELDS = ['custom_id', 'method', 'url', 'body']
+const MESSAGE_FIELDS = ['role', 'content']
+
+/** Fields of a body that no answer depends on, at least with these values. */
+const WITHOUT_EFFECT: Readonly<Record<string, (value: unknown) => boolean>> = {
+  metadata: () => true,
+  n: (value) => value === 1,
+  prompt_cache_key: () => true,
+  safety_identifier: () => true,
+  service_tier: () => true,
+  store: () => true,
+  stream: (value) => value === false,
+  user: () => true,
+}
+
+export function isOpenAiLine(line: Fields): boolean {
+  return 'body' in line && ('url' in line || 'method' in line)
+}
+
+/** What no job can say of it, as a field and the reason; null if there is nothing. `drop`: fields of the body that are left out. */
+export function openAiProblem(line: Fields, drop: readonly string[]): string | null {
+  if (typeof line.custom_id !== 'string') return 'custom_id: must be a string'
+  if (line.method !== 'POST') return 'method: must be POST'
+  if (line.url !== URL_PATH) return `url: must be ${URL_PATH}; Parley has no other of OpenAI's endpoints`
+  const unknown = Object.keys(line).find((name) => !LINE_FIELDS.includes(name))
+  if (unknown !== undefined) return `${unknown}: is not a known field here`
+  const { body } = line
+  if (!isFields(body)) return 'body: must be an object'
+  return bodyProblem(body, drop) ?? messagesProblem(body.messages) ?? formatProblem(body.response_format)
+}
+
+function bodyProblem(body: Fields, drop: readonly string[]): string | null {
+  const cannot = Object.entries(body).find(
+    ([name, value]) =>
+      !['model', 'messages', 'response_format', ...drop].includes(name) &&
+      value !== null &&
+      !WITHOUT_EFFECT[name]?.(value),
+  )
+  if (!cannot) return null
+  return `body.${cannot[0]}: a job has no such field; --drop ${cannot[0]} leaves it out`
+}
+
+function messagesProblem(messages: unknown): string | null {
+  if (!Array.isArray(messages)) return 'body.messages: must be an array'
+  for (const [index, message] of messages.entries()) {
+    const field = `body.messages[${index}]`
+    if (!isFields(message)) return `${field}: must be an object`
+    if (!ROLES.includes(String(message.role))) {
+      return `${field}.role: must be one of ${ROLES.join(', ')}`
+    }
+    if (typeof message.content !== 'string') return `${field}.content: must be a string`
+    const unknown = Object.entries(message).find(
+      ([name, value]) => !MESSAGE_FIELDS.includes(name) && value !== null,
+    )
+    if (unknown) return `${field}.${unknown[0]}: a message has no such field`
+  }
+  return null
+}
+
+function formatProblem(format: unknown): string | null {
+  if (format === undefined || format === null) return null
+  const type = isFields(format) ? format.type : undefined
+  if (type === 'text' || type === 'json_object') return null
+  if (type !== 'json_schema') {
+    return 'body.response_format.type: must be one of text, json_object, json_schema'
+  }
+  const { json_schema } = format as Fields
+  if (isFields(json_schema) && isFields(json_schema.schema)) return null
+  return 'body.response_format.json_schema.schema: must be an object'
+}
+
+/** Of a line without problem. */
+export function openAiJob({ body }: Fields): BatchJob {
+  const { model, messages, response_format } = body as Fields
+  return {
+    model: model as string,
+    messages: (messages as Message[]).map(({ role, content }) => ({ role, content })),
+    response_format: formatOf(response_format as Fields | null | undefined),
+  }
+}
+
+function formatOf(format: Fields | null | undefined): ResponseFormat {
+  if (format?.type === 'json_object') return { format: 'json' }
+  if (format?.type !== 'json_schema') return { format: 'text' }
+  const { schema, description } = format.json_schema as { schema: Fields; description?: unknown }
+  const described = typeof description === 'string' && !('description' in schema)
+  return { format: 'json', schema: described ? { ...schema, description } : schema }
+}
+
+/** A line of OpenAI's output file. Tokens are not in a job's result, so `usage` is absent. */
+export function openAiRow({ custom_id, job_id, result, error }: Row, job: OpenAiContext): object {
+  const id = `batch_req_${job_id ?? `line_${job.line}`}`
+  if (result === null) {
+    const { code, message } = error ?? { code: 'unknown', message: 'The job has no result.' }
+    return { id, custom_id: custom_id ?? null, response: null, error: { code, message } }
+  }
+  const { response_content: content } = result
+  const message = {
+    role: 'assistant',
+    content: typeof content === 'string' && job.format === 'text' ? content : JSON.stringify(content),
+    refusal: null,
+  }
+  const body = {
+    id: `chatcmpl-${job_id}`,
+    object: 'chat.completion',
+    created: job.createdAtS,
+    model: job.model,
+    choices: [{ index: 0, message, logprobs: null, finish_reason: 'stop' }],
+  }
+  return {
+    id,
+    custom_id: custom_id ?? null,
+    response: { status_code: 200, request_id: job_id, body },
+    error: null,
+  }
+}
+
+export interface OpenAiContext {
+  readonly line: number
+  readonly model: string
+  readonly format: 'text' | 'json'
+  readonly createdAtS: number | null
+}
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

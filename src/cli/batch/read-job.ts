@@ -1,0 +1,57 @@
+/** From a line of the input to the job that it asks for: an object of Parley's own, or a line of an OpenAI batch file. */
+import type { BatchJob } from '../../../client/src/index.ts'
+import { parseExactly } from '../../http/body.ts'
+import type { Line } from './lines.ts'
+import { isOpenAiLine, openAiJob, openAiProblem } from './openai.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+export interface Reading {
+  /** What the line's model is called here; `*` stands for every other. */
+  readonly models: ReadonlyMap<string, string>
+  /** Fields of OpenAI's bodies that are left out. */
+  readonly drop: readonly string[]
+}
+
+export type ReadLine =
+  | {
+      readonly ok: true
+      readonly customId: string | undefined
+      readonly openAi: boolean
+      readonly job: unknown
+    }
+  | { readonly ok: false; readonly customId: string | undefined; readonly problem: string }
+
+/** The job is not checked yet. */
+export function readLine({ bytes }: Line, reading: Reading): ReadLine {
+  let value: unknown
+  try {
+    value = JSON.parse(bytes.toString('utf8'))
+  } catch (error) {
+    return { ok: false, customId: undefined, problem: `is not JSON: ${(error as Error).message}` }
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    return { ok: false, customId: undefined, problem: 'must be an object' }
+  }
+  const fields = value as Fields
+  const customId = typeof fields.custom_id === 'string' ? fields.custom_id : undefined
+  if (fields.custom_id !== undefined && customId === undefined) {
+    return { ok: false, customId, problem: 'custom_id: must be a string' }
+  }
+  const openAi = isOpenAiLine(fields)
+  const problem = openAi ? openAiProblem(fields, reading.drop) : null
+  if (problem !== null) return { ok: false, customId, problem }
+  return { ok: true, customId, openAi, job: jobOf(fields, reading) }
+}
+
+/** To be sent, with every digit of its numbers. Of a line that was found valid. */
+export function readExactly({ bytes }: Line, reading: Reading): BatchJob {
+  return jobOf(parseExactly(bytes) as Fields, reading) as BatchJob
+}
+
+function jobOf(fields: Fields, { models }: Reading): unknown {
+  const { custom_id, ...own } = fields
+  const job: Fields = isOpenAiLine(fields) ? { ...openAiJob(fields) } : own
+  const model = models.get(String(job.model)) ?? models.get('*')
+  return model === undefined ? job : { ...job, model }
+}

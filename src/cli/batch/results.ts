@@ -1,0 +1,88 @@
+/** Writes the results of a run in the order of its input, whole or not at all. */
+import { type FileHandle, open, rename, rm } from 'node:fs/promises'
+import { parseExactly } from '../../http/body.ts'
+import { CommandError } from '../command-error.ts'
+import type { Format } from './formats.ts'
+import type { Input } from './input.ts'
+import type { Journal } from './journal.ts'
+import { type OpenAiContext, openAiRow } from './openai.ts'
+import { invalidRow, type Row } from './row.ts'
+import { syncFolderOf } from './sync-folder.ts'
+
+/** Rows that are written at once. */
+const ROWS = 500
+const NOTHING_LOST = 'Nothing is lost: run the same command again.'
+
+/** @param out a file, or `-` for standard output */
+export async function writeResults(out: string, rows: Iterable<string>): Promise<void> {
+  if (out === '-') {
+    await eachPiece(rows, writeOut)
+    return
+  }
+  const part = `${out}.part`
+  let file: FileHandle | undefined
+  try {
+    file = await open(part, 'w')
+    const opened = file
+    await eachPiece(rows, (text) => opened.appendFile(text))
+    await file.sync()
+    await file.close()
+    await rename(part, out)
+    syncFolderOf(out)
+  } catch (error) {
+    await file?.close().catch(() => {})
+    await rm(part, { force: true })
+    throw new CommandError(`${out} cannot be written: ${(error as Error).message}. ${NOTHING_LOST}`)
+  }
+}
+
+async function eachPiece(rows: Iterable<string>, write: (text: string) => Promise<unknown>): Promise<void> {
+  let piece: string[] = []
+  for (const row of rows) {
+    piece.push(`${row}\n`)
+    if (piece.length < ROWS) continue
+    await write(piece.join(''))
+    piece = []
+  }
+  await write(piece.join(''))
+}
+
+function writeOut(text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    // What is to be done about it is done by whoever hears of the write.
+    if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', () => {})
+    process.stdout.write(text, (error) => {
+      if (error) reject(new CommandError(`Standard output was closed: ${error.message}. ${NOTHING_LOST}`))
+      else resolve()
+    })
+  })
+}
+
+/** A line of JSON for each line of the input. */
+export function* rowsOf(
+  { lines, jobs, invalid }: Input,
+  journal: Journal,
+  format: Format,
+): Generator<string> {
+  const problems = new Map(invalid.map((line) => [line.index, line]))
+  const toSend = new Map(jobs.map((job) => [job.index, job]))
+  for (const { index, number } of lines) {
+    const problem = problems.get(index)
+    const kept = problem
+      ? { text: JSON.stringify(invalidRow(problem, problem.problem)), createdAtS: null }
+      : journal.row(index)
+    if (!kept) throw new Error(`line ${number} has no result`)
+    if (format === 'parley') {
+      yield kept.text
+      continue
+    }
+    const job = toSend.get(index)?.job()
+    const context: OpenAiContext = {
+      line: number,
+      model: job?.model ?? '',
+      format: job?.response_format.format ?? 'text',
+      createdAtS: kept.createdAtS,
+    }
+    yield JSON.stringify(openAiRow(parseExactly(Buffer.from(kept.text)) as Row, context))
+  }
+}

@@ -1,0 +1,254 @@
+/** `parley batch` cut off and gone on with: killed, interrupted, run beside itself, through restarts of the server. */
+import assert from 'node:assert/strict'
+import { existsSync } from 'node:fs'
+import { appendFile, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import test, { type TestContext } from 'node:test'
+import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'
+import { freshDatabase } from '../postgres/database.ts'
+import { type Asking, jobLine, rowsOf, startAgain, startAsking } from './asking.ts'
+import { Random } from './random.ts'
+import { jobsByContent } from './rows.ts'
+import type { Program } from './server-process.ts'
+
+const timeout = 120_000
+const OUT = 'jobs.jsonl.results.jsonl'
+const JOURNAL = `${OUT}.journal`
+
+const linesOf = (count: number) => Array.from({ length: count }, (_, index) => jobLine(`job ${index}`))
+
+/** A model server that counts what it is asked. */
+async function startCounting(
+  t: TestContext,
+): Promise<{ models: ModelServerForTests; calls: Map<string, number> }> {
+  const calls = new Map<string, number>()
+  const models = await startModelServer({
+    keep: false,
+    script: ({ body }) => {
+      const content = String(body.messages.at(-1)?.content)
+      calls.set(content, (calls.get(content) ?? 0) + 1)
+      return undefined
+    },
+  })
+  t.after(() => models.close())
+  return { models, calls }
+}
+
+async function assertResults({ place }: Asking, count: number): Promise<void> {
+  const rows = rowsOf(await readFile(join(place.folder, OUT), 'utf8'))
+  assert.deepEqual(
+    rows.map(({ line, status, result }) => [line, status, result?.response_content]),
+    Array.from({ length: count }, (_, index) => [index + 1, 'completed', `echo: job ${index}`]),
+  )
+  assert.equal(new Set(rows.map(({ job_id }) => job_id)).size, count)
+  assert.ok(!existsSync(join(place.folder, JOURNAL)), 'a finished run leaves no journal')
+}
+
+async function killedTwice(t: TestContext, count: number, databaseUrl?: string): Promise<void> {
+  const random = new Random()
+  t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
+  const { models, calls } = await startCounting(t)
+  const asking = await startAsking(t, {
+    upstream: models.baseUrl,
+    ...(databaseUrl !== undefined && { databaseUrl }),
+  })
+  await asking.write('jobs.jsonl', linesOf(count).join('\n'))
+  for (let kill = 0, called = 0; kill < 2; kill++) {
+    // More than were at the server at the last kill, which go on there.
+    called += 250 + random.below(count * 0.15)
+    const program = asking.begin(['batch', 'jobs.jsonl', '--concurrency', '200'])
+    await models.received(called)
+    // A little further on, since each is the end of something.
+    for (let turns = random.below(200); turns > 0; turns--)
+      await new Promise((resolve) => setImmediate(resolve))
+    program.kill('SIGKILL')
+    const { signal } = await program.exited
+    assert.equal(signal, 'SIGKILL', `it had ended before: ${program.stderr}`)
+    assert.ok(!existsSync(join(asking.place.folder, OUT)), 'there are no results before all are there')
+    t.diagnostic(`killed after ${calls.size} calls`)
+    called = calls.size
+  }
+  const ended = await asking.ask(['batch', 'jobs.jsonl'])
+  assert.equal(ended.code, 0, ended.stderr)
+  assert.match(ended.stderr, /^Going on where the last run ended: \d+ of \d+ lines have their result\.\n/)
+  await assertResults(asking, count)
+  assert.equal(calls.size, count)
+  assert.deepEqual(
+    [...calls].filter(([, times]) => times !== 1),
+    [],
+    'each job is run once',
+  )
+}
+
+test(
+  '5,000 lines, killed twice on the way: 5,000 results in order, each job run once (SQLite)',
+  { timeout },
+  (t) => killedTwice(t, 5000),
+)
+
+test('1,500 lines, killed twice on the way (Postgres)', { timeout }, async (t) =>
+  killedTwice(t, 1500, await freshDatabase(t)),
+)
+
+test('a batch that arrived unheard of is found again by its key', { timeout }, async (t) => {
+  const models = await startModelServer({ script: () => reply.stall() })
+  t.after(() => models.close())
+  const asking = await startAsking(t, { upstream: models.baseUrl })
+  await asking.write('jobs.jsonl', linesOf(60).join('\n'))
+  const program = asking.begin(['batch', 'jobs.jsonl'])
+  await models.received(60)
+  program.kill('SIGKILL')
+  await program.exited
+  // As if the answers to both batches had come after the crash, and a crash had cut the last line off.
+  const file = join(asking.place.folder, JOURNAL)
+  const journal = await readFile(file, 'utf8')
+  const kept = journal.split('\n').filter((line) => !line.startsWith('{"sent"') && line !== '')
+  await writeFile(file, `${kept.join('\n')}\n{"sent":[0,1`)
+  models.script = () => undefined
+  models.release()
+  const ended = await asking.ask(['batch', 'jobs.jsonl'])
+  assert.equal(ended.code, 0, ended.stderr)
+  await assertResults(asking, 60)
+  await asking.server.stop()
+  assert.equal(jobsByContent(asking.place.database).size, 60)
+  assert.deepEqual(
+    [...jobsByContent(asking.place.database).values()].filter((jobs) => jobs !== 1),
+    [],
+  )
+  assert.equal(models.requests.length, 60)
+})
+
+test('Ctrl-C stops at once, says how to go on, and nothing is run twice', { timeout }, async (t) => {
+  const { models, calls } = await startCounting(t)
+  const asking = await startAsking(t, { upstream: models.baseUrl })
+  await asking.write('jobs.jsonl', linesOf(400).join('\n'))
+  const program = asking.begin(['batch', 'jobs.jsonl', '--concurrency', '60'])
+  await models.received(120)
+  program.kill('SIGINT')
+  assert.deepEqual(await program.exited, { code: 130, signal: null })
+  assert.match(
+    program.stderr,
+    /^Stopped\. \d+ of 400 lines have their result\. Run the same command again to go on; nothing is paid twice\.$/m,
+  )
+  assert.ok(calls.size < 400, 'what was not sent is not run')
+
+  const changed = async (args: readonly string[], says: RegExp) => {
+    const refused = await asking.ask(['batch', 'jobs.jsonl', ...args])
+    assert.equal(refused.code, 1, refused.stderr)
+    assert.match(refused.stderr, says)
+  }
+  await changed(['--model', 'gpt-5'], /--model or --drop has changed since.*--restart begins anew/)
+  await changed(['--url', asking.server.url.replace('127.0.0.1', 'localhost')], /the server has changed/)
+  await appendFile(join(asking.place.folder, 'jobs.jsonl'), '\n')
+  await changed([], /the input has changed since/)
+  await asking.write('jobs.jsonl', linesOf(400).join('\n'))
+
+  const ended = await asking.ask(['batch', 'jobs.jsonl', '--concurrency', '60'])
+  assert.equal(ended.code, 0, ended.stderr)
+  await assertResults(asking, 400)
+  assert.deepEqual(
+    [...calls.values()].filter((times) => times !== 1),
+    [],
+  )
+})
+
+test('--concurrency bounds the jobs at the server, and a second run of the same is refused', {
+  timeout,
+}, async (t) => {
+  const models = await startModelServer({ script: () => reply.stall() })
+  t.after(() => models.close())
+  const asking = await startAsking(t, { upstream: models.baseUrl })
+  await asking.write('jobs.jsonl', linesOf(100).join('\n'))
+  const program = asking.begin(['batch', 'jobs.jsonl', '--concurrency', '40'])
+  await models.received(30)
+  const second = await asking.ask(['batch', 'jobs.jsonl'])
+  assert.equal(second.code, 1)
+  assert.match(second.stderr, /Another parley batch is at work on this run/)
+  // The next batch of 30 would be more than 40.
+  assert.equal(models.requests.length, 30)
+  models.script = () => undefined
+  models.release()
+  assert.deepEqual(await program.exited, { code: 0, signal: null })
+  assert.ok(models.mostRunning() <= 40)
+  await assertResults(asking, 100)
+})
+
+test('--restart forgets the unfinished run and replaces results', { timeout }, async (t) => {
+  const { models, calls } = await startCounting(t)
+  const asking = await startAsking(t, { upstream: models.baseUrl, settings: { cache: { enabled: false } } })
+  await asking.write('jobs.jsonl', linesOf(20).join('\n'))
+  assert.equal((await asking.ask(['batch', 'jobs.jsonl'])).code, 0)
+  const again = await asking.ask(['batch', 'jobs.jsonl', '--restart'])
+  assert.equal(again.code, 0, again.stderr)
+  await assertResults(asking, 20)
+  assert.deepEqual([...new Set(calls.values())], [2])
+})
+
+test('a server that is killed and started again meanwhile loses nothing', { timeout }, async (t) => {
+  const { models } = await startCounting(t)
+  const asking = await startAsking(t, { upstream: models.baseUrl, settings: { jobs: { concurrency: 8 } } })
+  await asking.write('jobs.jsonl', linesOf(600).join('\n'))
+  const program: Program = asking.begin(['batch', 'jobs.jsonl', '--concurrency', '150'])
+  await models.received(100)
+  await asking.server.crash()
+  const next = await startAgain(asking)
+  await models.received(300)
+  await next.stop()
+  const last = await startAgain(asking)
+  assert.deepEqual(await program.exited, { code: 0, signal: null }, program.stderr)
+  await assertResults(asking, 600)
+  await last.stop()
+  const jobs = jobsByContent(asking.place.database)
+  assert.equal(jobs.size, 600)
+  assert.deepEqual(
+    [...jobs.values()].filter((count) => count !== 1),
+    [],
+    'no job is made twice',
+  )
+})
+
+test('jobs that the server does not have any more are told as expired', { timeout }, async (t) => {
+  const models = await startModelServer({ script: () => reply.stall() })
+  t.after(() => models.close())
+  const asking = await startAsking(t, { upstream: models.baseUrl })
+  await asking.write('jobs.jsonl', linesOf(3).join('\n'))
+  const program = asking.begin(['batch', 'jobs.jsonl'])
+  await models.received(3)
+  program.kill('SIGINT')
+  await program.exited
+  const file = join(asking.place.folder, JOURNAL)
+  const journal = await readFile(file, 'utf8')
+  const [, gone = ''] = /"job_ids":\["([^"]+)"/.exec(journal) ?? []
+  await writeFile(file, journal.replace(gone, '01890a5d-ac96-774b-bcce-b302099a8057'))
+  models.script = () => undefined
+  models.release()
+  const ended = await asking.ask(['batch', 'jobs.jsonl', '--json'])
+  assert.equal(ended.code, 2, ended.stderr)
+  const { completed, expired } = JSON.parse(ended.stdout) as Record<string, number>
+  assert.deepEqual([completed, expired], [2, 1])
+})
+
+test('a batch of unknown outcome is not sent again when the server has forgotten its key', {
+  timeout,
+}, async (t) => {
+  const { models } = await startCounting(t)
+  const asking = await startAsking(t, { upstream: models.baseUrl })
+  await asking.write('jobs.jsonl', linesOf(3).join('\n'))
+  models.script = () => reply.stall()
+  const program = asking.begin(['batch', 'jobs.jsonl'])
+  await models.received(3)
+  program.kill('SIGINT')
+  await program.exited
+  const file = join(asking.place.folder, JOURNAL)
+  const [first, sending] = (await readFile(file, 'utf8')).split('\n')
+  const long = Math.floor(Date.now() / 1000) - 86_500
+  await writeFile(file, `${first}\n${sending?.replace(/"at":\d+/, `"at":${long}`)}\n`)
+  models.script = () => undefined
+  models.release()
+  const refused = await asking.ask(['batch', 'jobs.jsonl'])
+  assert.equal(refused.code, 1)
+  assert.match(refused.stderr, /Lines 1 to 3 were sent on .*24 hours only\. --send-again sends them again/)
+  const ended = await asking.ask(['batch', 'jobs.jsonl', '--send-again'])
+  assert.equal(ended.code, 0, ended.stderr)
+  await assertResults(asking, 3)
+})
