@@ -4,6 +4,7 @@ import { VERSION } from '../version.ts'
 import { addBatch } from './batch/options.ts'
 import { addJob, addSend } from './call/options.ts'
 import { CommandError } from './command-error.ts'
+import { addCompletion } from './completion/completion.ts'
 import { addOperatorCommands } from './operator-commands.ts'
 import { say, sayError } from './say.ts'
 
@@ -55,5 +56,7 @@ function build(exit: (code: number) => void): Command {
   addBatch(program.command('batch'), exit)
   program.commandsGroup('Running one:')
   addOperatorCommands(program, exit)
+  program.commandsGroup('Besides:').helpCommand('help [command]')
+  addCompletion(program.command('completion'), program)
   return program
 }

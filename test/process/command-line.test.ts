@@ -147,7 +147,18 @@ test('--help and --version end with 0', { timeout }, async (t) => {
   const place = await installation(t)
   const help = await place.parley(['--help'])
   assert.deepEqual([help.code, help.stderr], [0, ''])
-  for (const command of ['serve', 'check', 'migrate', 'copy', 'listen', 'keys', 'accounts']) {
+  for (const command of [
+    'send',
+    'job',
+    'batch',
+    'serve',
+    'check',
+    'migrate',
+    'copy',
+    'listen',
+    'keys',
+    'accounts',
+  ]) {
     assert.match(help.stdout, new RegExp(`^ +${command}\\b`, 'm'))
   }
   const create = await place.parley(['keys', 'create', '--help'])
@@ -159,7 +170,7 @@ test('--help and --version end with 0', { timeout }, async (t) => {
 })
 
 const COMMANDS =
-  'serve,check,migrate,copy,keys create,keys list,keys revoke,accounts secret,accounts tier,callbacks list,callbacks show,callbacks replay,listen'.split(
+  'send,job,batch,serve,check,migrate,copy,keys create,keys list,keys revoke,accounts secret,accounts tier,callbacks list,callbacks show,callbacks replay,listen,completion'.split(
     ',',
   )
 

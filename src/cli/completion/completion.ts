@@ -1,0 +1,24 @@
+/** `parley completion`: a script that makes a shell complete the commands, their options and their values. */
+import { Argument, type Command } from 'commander'
+import { say } from '../say.ts'
+import { bashScript } from './bash.ts'
+import { fishScript } from './fish.ts'
+import { completedCommands } from './tree.ts'
+import { zshScript } from './zsh.ts'
+
+const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript }
+type Shell = keyof typeof SCRIPTS
+
+const HELP = `
+Examples:
+  source <(parley completion bash)            in ~/.bashrc
+  source <(parley completion zsh)             in ~/.zshrc, after compinit
+  parley completion fish > ~/.config/fish/completions/parley.fish`
+
+export function addCompletion(command: Command, program: Command): void {
+  command
+    .description('print a script that completes parley in a shell')
+    .addArgument(new Argument('<shell>', 'which shell').choices(Object.keys(SCRIPTS)))
+    .addHelpText('after', HELP)
+    .action((shell: Shell) => say(SCRIPTS[shell](completedCommands(program)).trimEnd()))
+}
