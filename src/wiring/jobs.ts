@@ -53,7 +53,7 @@ export function createWorker(parts: JobParts): Worker {
         if (settled === 'gone') waiters.vanished(job.id)
         if (settled !== 'settled') return
         waiters.settled(viewOf(job, result), result.usage.cache_hit)
-        if (job.callback) courier.wake()
+        if (job.callback) courier.wake(job.account, job.id)
         metrics.settled(job, result, runMs)
         logSettled(log, job, result, runMs)
       },

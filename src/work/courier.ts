@@ -61,9 +61,9 @@ export class Courier {
     this.#look()
   }
 
-  /** A callback has become due. */
-  wake(): void {
-    this.#lanes.first.wake()
+  /** A job has ended that owes a callback. */
+  wake(account: string, jobId: string): void {
+    this.#lanes.first.wake(account, jobId)
   }
 
   /** Callbacks under way, and waiting here to be. */

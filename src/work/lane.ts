@@ -14,6 +14,8 @@ const MOST_TAKEN = 128
 const LEAST_TAKEN = 32
 /** Characters in hand, above which no more callbacks are taken. */
 const MOST_WEIGHT = 64 * 1024 * 1024
+/** Callbacks that one look puts aside at most: each is a write more. */
+const MOST_PUT_ASIDE = 2048
 /** How often it looks whether there is room for those that wait or were postponed. */
 const LOOK_MS = 100
 
@@ -49,6 +51,10 @@ export class Lane {
   #taking = false
   #stopped = false
   #isLooking = false
+  /** Attempts that have ended since the last look. */
+  #ended = 0
+  #overtaking: TakenBefore[] = []
+  #isOvertaking = false
   #cancelLook: () => void = () => {}
   #onIdle: (() => void)[] = []
 
@@ -61,19 +67,31 @@ export class Lane {
     return this.#places.underWay
   }
 
-  /** A callback has become due. */
-  wake(): void {
+  /** A callback has become due. If it may have a place that those before it may not, it is fetched at once. */
+  wake(account: string, jobId: string): void {
     this.#due = true
     this.#takeSoon(1)
+    if (this.#places.common > 0 || !this.#places.mayHaveLast(account)) return
+    this.#overtaking.push({ jobId, attempts: 0 })
+    void this.#overtake()
   }
 
   /**
-   * Callbacks may have become due. Where one account has all places that it may have, its callbacks are put aside to find
-   * those of others, however many there are: each once, until there is room for it.
+   * Callbacks may have become due. Where accounts have all places that they may have, and these are slow to be free again,
+   * callbacks are put aside to find those of others behind them.
    */
   look(): void {
     this.#due = true
-    if (this.#places.free > 0) void this.#takeAll(() => MOST_TAKEN)
+    this.#takeSoon(1)
+    const isStuck = this.#places.common <= 0 && this.#ended < this.#places.all
+    this.#ended = 0
+    if (!isStuck) return
+    let left = MOST_PUT_ASIDE
+    void this.#takeAll(() => {
+      const most = Math.min(left, MOST_TAKEN)
+      left -= most
+      return this.#places.free > 0 ? most : 0
+    })
   }
 
   /** Takes no more; what waits here goes back into the store. Resolves when nothing is under way. */
@@ -89,7 +107,8 @@ export class Lane {
   }
 
   get #isIdle(): boolean {
-    return this.#places.underWay === 0 && !this.#taking && this.#fetching.size === 0
+    const isTaking = this.#taking || this.#isOvertaking || this.#fetching.size > 0
+    return this.#places.underWay === 0 && !isTaking
   }
 
   #takeSoon(least: number): void {
@@ -164,6 +183,7 @@ export class Lane {
     }
     const end = () => {
       leave.place()
+      this.#ended += 1
       this.#weight -= weightOf(due)
       this.#idleIfSo()
       this.#sendWaiting()
@@ -234,6 +254,23 @@ export class Lane {
       for (const destination of [...this.#postponed.destinations]) this.#fetch(destination)
       this.#lookAgain()
     })
+  }
+
+  /** Those that came meanwhile go together. */
+  async #overtake(): Promise<void> {
+    if (this.#isOvertaking) return
+    this.#isOvertaking = true
+    try {
+      while (this.#overtaking.length > 0 && !this.#stopped) {
+        await this.#sort(await this.#options.takePostponed(this.#overtaking.splice(0, MOST_TAKEN)))
+      }
+    } catch (error) {
+      // They are taken in their turn.
+      this.#options.onTrouble(error)
+    } finally {
+      this.#isOvertaking = false
+      this.#idleIfSo()
+    }
   }
 
   /** Untried, due at once, for whoever takes them next. */

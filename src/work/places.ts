@@ -8,6 +8,9 @@
  */
 import type { Destination, Destinations } from './destinations.ts'
 
+/** Callbacks that may wait for a destination that is not known to answer: it may keep them waiting for long. */
+const WAITING_UNPROVEN = 2
+
 export class Places {
   readonly all: number
   underWay = 0
@@ -28,9 +31,9 @@ export class Places {
     return this.all - this.underWay
   }
 
-  /** Free places that any account may have. */
+  /** Free places that any account may have; none while so many wait for places of theirs that more would wait too. */
   get common(): number {
-    return this.mostCommon - this.underWay
+    return this.#waitingOf.total < this.#share(8) ? this.mostCommon - this.underWay : 0
   }
 
   get mostCommon(): number {
@@ -40,16 +43,22 @@ export class Places {
   mayGo(destination: Destination): boolean {
     const { account } = destination
     if (this.free === 0 || !this.#destinations.hasRoom(destination)) return false
-    if (this.common <= 0 && this.#of.of(account) >= this.#share(8)) return false
+    if (this.underWay >= this.mostCommon && !this.mayHaveLast(account)) return false
     if (destination.isProven) return true
     return this.#unprovenOf.total < this.#share(2) && this.#unprovenOf.of(account) < this.#share(8)
+  }
+
+  /** Whether the account has so few places that the last ones are for it. */
+  mayHaveLast(account: string): boolean {
+    return this.#of.of(account) < this.#share(8)
   }
 
   /** Where there is a chance that it can go soon. */
   mayWait(destination: Destination): boolean {
     return (
       !destination.isFailing &&
-      (this.#waitingFor.get(destination) ?? 0) < this.#waitingEach &&
+      (this.#waitingFor.get(destination) ?? 0) <
+        (destination.isProven ? this.#waitingEach : WAITING_UNPROVEN) &&
       this.#waitingOf.total < this.#share(2) &&
       this.#waitingOf.of(destination.account) < this.#share(4)
     )
