@@ -87,6 +87,8 @@ export interface CallRecord {
   readonly target: string
   readonly kind: Reply['kind']
   readonly status: number | null
+  /** When it began, Unix time in milliseconds. */
+  readonly at_ms: number
   readonly ms: number
   /** The instruction that was added to the caller's messages, where one was. */
   readonly instruction?: string

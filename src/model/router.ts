@@ -190,11 +190,12 @@ export class ModelRouter implements Router {
       // What it was when we queued says little of what it is now.
       pass = target.breaker.admit() ?? (forced ? 'forced' : null)
       if (pass === null) return 'skipped'
-      const startedAt = this.#clock.steadyMs()
+      const [startedAt, atMs] = [this.#clock.steadyMs(), this.#clock.nowMs()]
       const reply = await server.ask(target.model, question.prompt, course.signal)
       fared = faredWith(reply)
       if (reply.kind === 'trouble') waitMs = boundedWait(reply.retryAfterMs)
-      this.#record(course, target, question.prompt.form, reply, this.#clock.steadyMs() - startedAt)
+      const ms = this.#clock.steadyMs() - startedAt
+      this.#record(course, target, question.prompt.form, reply, atMs, ms)
       return reply
     } finally {
       if (pass !== null) target.breaker.handBack(pass, fared, waitMs)
@@ -202,10 +203,10 @@ export class ModelRouter implements Router {
     }
   }
 
-  #record(course: Course, target: Target, form: AnswerForm, reply: Reply, ms: number): void {
+  #record(course: Course, target: Target, form: AnswerForm, reply: Reply, atMs: number, ms: number): void {
     const status = reply.kind === 'answer' ? 200 : reply.status
     const instruction = target.upstream.server.instructionFor(form)
-    const call = { target: target.name, kind: reply.kind, status, ms }
+    const call = { target: target.name, kind: reply.kind, status, at_ms: atMs, ms }
     course.calls.push(instruction === null ? call : { ...call, instruction })
     course.input += reply.tokens?.input ?? 0
     course.output += reply.tokens?.output ?? 0

@@ -10,6 +10,12 @@ export interface AccountStore {
   /** Every key, oldest first, revoked and expired ones included. */
   listKeys(): Promise<KeyRecord[]>
 
+  /** Newest first. */
+  searchKeys(search: KeySearch): Promise<KeyRecord[]>
+
+  /** By name. */
+  listAccounts(page: AccountPage): Promise<AccountRecord[]>
+
   /** Ends a key for good. A second call changes nothing. */
   revokeKey(keyId: string, nowMs: number): Promise<'revoked' | 'revoked before' | 'unknown'>
 
@@ -53,6 +59,31 @@ export interface KeyRecord {
   readonly createdAtMs: number
   readonly expiresAtMs: number | null
   readonly revokedAtMs: number | null
+}
+
+export interface KeySearch {
+  readonly account?: string
+  /** Keys made before this one only: the last of the page before. */
+  readonly beforeKeyId?: string
+  readonly limit: number
+}
+
+export interface AccountPage {
+  /** Accounts after this name only: the last of the page before. */
+  readonly after?: string
+  readonly limit: number
+  /** Decides which keys have expired. */
+  readonly nowMs: number
+}
+
+export interface AccountRecord {
+  readonly name: string
+  readonly tier: TierName
+  /** All of its keys, and those that are neither revoked nor expired. */
+  readonly keys: number
+  readonly activeKeys: number
+  /** When the signing secret was rotated last; null where it never was. */
+  readonly rotatedAtMs: number | null
 }
 
 export interface Secrets {

@@ -12,9 +12,10 @@ import type { ClaimedJob, Job, Outcome, Status, Usage } from '../job/job.ts'
 import type { AccountStore } from './account-store.ts'
 import type { CallbackStore } from './callback-store.ts'
 import type { Expiry } from './ended.ts'
+import type { JobRecords } from './job-records.ts'
 import type { Claim, NodeStore } from './node-store.ts'
 
-export interface Store extends AccountStore, CallbackStore, NodeStore {
+export interface Store extends AccountStore, CallbackStore, JobRecords, NodeStore {
   /**
    * Stores all jobs of the acceptance, or none. With an idempotency key that is remembered for the account, stores
    * nothing and answers with the earlier request's jobs (`repeated`), or with `conflict` if that was another request. A

@@ -45,6 +45,7 @@ export class Accepting {
         this.#database,
         first.node,
         acceptances.flatMap(({ jobs }) => jobs),
+        first.nowMs,
         mode,
       )
   }
@@ -65,23 +66,29 @@ export class Accepting {
         const [found] = await queries.query(COUNT_JOBS, [jobIds])
         if (Number(found?.count) === jobIds.length) return { kind: 'repeated', jobIds }
       }
-      await this.#insert(queries, node, jobs, 'first')
+      await this.#insert(queries, node, jobs, nowMs, 'first')
       const { key, fingerprint, untilMs } = idempotency
       await queries.query(REMEMBER_KEY, [account, key, fingerprint, JSON.stringify(ids), untilMs])
       return { kind: 'accepted' }
     })
   }
 
-  async #insert(queries: Queries, node: string, jobs: readonly NewJob[], mode: Mode): Promise<void> {
+  async #insert(
+    queries: Queries,
+    node: string,
+    jobs: readonly NewJob[],
+    nowMs: number,
+    mode: Mode,
+  ): Promise<void> {
     const columns = newJobColumns(jobs.map(({ job }) => job))
     const origins = jobs.map(({ awaited }) => (awaited ? node : null))
     if (jobs.every(({ handedOff }) => handedOff)) {
-      await queries.query(ACCEPT_HELD[mode], [node, ...columns, origins])
+      await queries.query(ACCEPT_HELD[mode], [node, ...columns, origins, Math.floor(nowMs)])
       return
     }
     const handedOff = jobs.map((job) => job.handedOff)
     const steps = jobs.map(({ step }) => step)
-    const values = [node, ...columns, origins, handedOff, steps, this.#line.turn]
+    const values = [node, ...columns, origins, handedOff, steps, this.#line.turn, Math.floor(nowMs)]
     const [placed] = await queries.query(ACCEPT[mode], values)
     if (placed?.turn != null) this.#line.joined(Number(placed.turn))
   }
@@ -107,19 +114,20 @@ const modes = (name: string, text: (onConflict: string) => string): Readonly<Rec
 const insertJobs = (onConflict: string) =>
   `stored as (insert into jobs (${NEW_JOB_NAMES}) select ${NEW_JOB_NAMES} from n ${onConflict} returning id)`
 
-/** $1 node, then the columns of jobs, then origins. */
+/** $1 node, then the columns of jobs, then origins, then now. */
 const ACCEPT_HELD = modes(
   'accept held',
   (onConflict) => `
   with n as (select * from ${unnest([...NEW_JOB_TYPES, 'text'], JOBS_FROM)} as n(${NEW_JOB_NAMES}, origin)),
   ${insertJobs(onConflict)}
-  insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, origin)
-  select id, account, callback is not null, null, $1::text, 1, 0, origin from n join stored using (id)`,
+  insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin)
+  select id, account, callback is not null, null, $1::text, 1, 0, $${AFTER_JOBS + 1}::bigint, origin
+  from n join stored using (id)`,
 )
 
 const TURN = `$${AFTER_JOBS + 3}::bigint`
 
-/** $1 node, then the columns of jobs, then origins, whether handed off, steps, and the line's turn as the node knows it. */
+/** $1 node, then the columns of jobs, then origins, whether handed off, steps, the line's turn as the node knows it, now. */
 const ACCEPT = modes(
   'accept',
   (onConflict) => `
@@ -141,9 +149,10 @@ const ACCEPT = modes(
     ) as turn from queued q group by account
   ),
   placed as (
-    insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, origin)
+    insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin)
     select n.id, n.account, n.callback is not null, b.turn + q.ahead,
-      case when handed_off then $1::text end, case when handed_off then 1 else 0 end, 0, origin
+      case when handed_off then $1::text end, case when handed_off then 1 else 0 end, 0,
+      case when handed_off then $${AFTER_JOBS + 4}::bigint end, origin
     from n join stored using (id) left join queued q using (id) left join begins b on b.account = q.account
     returning turn
   )
@@ -158,7 +167,8 @@ const ACCEPT_ENDED = modes(
   ${insertJobs(onConflict)},
   s as (select * from ${unnest(SETTLEMENT_TYPES, AFTER_JOBS)} as s(${SETTLEMENT_NAMES})),
   freed as (
-    select id, account, callback is not null as has_callback from n join stored using (id)
+    select id, account, callback is not null as has_callback, 0 as deaths, created_at_ms as claimed_at_ms
+    from n join stored using (id)
   ),
   ${OWE_AND_KEEP}
   select 1`,

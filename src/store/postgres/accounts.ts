@@ -1,7 +1,16 @@
 /** Accounts and keys in Postgres. */
 import type { TierName } from '../../config/settings.ts'
 import { readSecrets } from '../account-rows.ts'
-import type { AccountStore, KeyRecord, NewKey, NewKeyResult, Secrets } from '../account-store.ts'
+import type {
+  AccountPage,
+  AccountRecord,
+  AccountStore,
+  KeyRecord,
+  KeySearch,
+  NewKey,
+  NewKeyResult,
+  Secrets,
+} from '../account-store.ts'
 import type { Database, Row, Statement } from './database.ts'
 
 export class PostgresAccounts implements AccountStore {
@@ -24,6 +33,22 @@ export class PostgresAccounts implements AccountStore {
 
   async listKeys(): Promise<KeyRecord[]> {
     return (await this.#database.query(LIST_KEYS)).map(keyRecord)
+  }
+
+  async searchKeys({ account, beforeKeyId, limit }: KeySearch): Promise<KeyRecord[]> {
+    const values = [account ?? null, beforeKeyId ?? null, limit]
+    return (await this.#database.query(SEARCH_KEYS, values)).map(keyRecord)
+  }
+
+  async listAccounts({ after, limit, nowMs }: AccountPage): Promise<AccountRecord[]> {
+    const rows = await this.#database.query(LIST_ACCOUNTS, [after ?? '', limit, Math.floor(nowMs)])
+    return rows.map((row) => ({
+      name: String(row.name),
+      tier: String(row.tier) as TierName,
+      keys: Number(row.keys),
+      activeKeys: Number(row.active_keys),
+      rotatedAtMs: row.rotated_at_ms as number | null,
+    }))
   }
 
   async revokeKey(keyId: string, nowMs: number): Promise<'revoked' | 'revoked before' | 'unknown'> {
@@ -83,6 +108,26 @@ const LIST_KEYS: Statement = {
   repeatable: true,
   name: 'list keys',
   text: `${KEYS} order by k.created_at_ms, k.id`,
+}
+/** $1 account, $2 the key to begin before, $3 limit. */
+const SEARCH_KEYS: Statement = {
+  repeatable: true,
+  name: 'search keys',
+  text: `${KEYS} where ($1::text is null or k.account = $1)
+    and ($2::text is null or (k.created_at_ms, k.id) < (select created_at_ms, id from keys where id = $2))
+    order by k.created_at_ms desc, k.id desc limit $3::bigint`,
+}
+const LIST_ACCOUNTS: Statement = {
+  repeatable: true,
+  name: 'list accounts',
+  text: `
+  select a.name, a.tier, a.rotated_at_ms, k.keys, k.active_keys
+  from (select * from accounts where name > $1 order by name limit $2::bigint) a
+  cross join lateral (
+    select count(*) as keys,
+      count(*) filter (where revoked_at_ms is null and coalesce(expires_at_ms > $3::bigint, true)) as active_keys
+    from keys where account = a.name
+  ) k order by a.name`,
 }
 const FIND_KEY: Statement = { repeatable: true, name: 'find key by hash', text: `${KEYS} where k.hash = $1` }
 const REVOKE_KEY = {

@@ -15,10 +15,10 @@ export class Claiming {
     this.#line = line
   }
 
-  async claim(node: string, limit: number, suspects: Suspects | null): Promise<ClaimedJob[]> {
+  async claim(node: string, limit: number, nowMs: number, suspects: Suspects | null): Promise<ClaimedJob[]> {
     const walk = this.#line.begin(performance.now())
     const some = suspects ? Math.min(limit, suspects.limit) : 0
-    const values = [node, walk.fromTurn, limit, suspects?.deaths ?? NO_DEATHS, some]
+    const values = [node, walk.fromTurn, limit, suspects?.deaths ?? NO_DEATHS, some, Math.floor(nowMs)]
     const rows = await this.#database.query(CLAIM, values)
     const turns = rows.filter(({ deaths }) => deaths === 0).map(({ turn }) => Number(turn))
     this.#line.end(walk, turns.length === 0 ? null : Math.max(...turns), performance.now())
@@ -43,7 +43,7 @@ export class Claiming {
 const NO_DEATHS = 2_147_483_647
 
 /**
- * $1 node, $2 the turn to begin at, $3 limit, $4 deaths that make a suspect, $5 how many suspects. Jobs that were held at a
+ * $1 node, $2 the turn to begin at, $3 limit, $4 deaths that make a suspect, $5 how many suspects, $6 now. Jobs that were held at a
  * death are few and have an index of their own, so that one that was passed over is not left behind the walk.
  *
  * Written so that the planner cannot mistake how few rows there are: each limit is a plain number (a tenth of the table is
@@ -69,7 +69,7 @@ export const CLAIM = {
     select * from suspects union all select * from died union all select * from others limit $3::bigint
   ),
   taken as (
-    update open_jobs set turn = null, node = $1, attempt = attempt + 1
+    update open_jobs set turn = null, node = $1, attempt = attempt + 1, claimed_at_ms = $6::bigint
     where id = any (array (select id from first)) returning id, attempt, deaths
   )
   select j.*, t.attempt, t.deaths, f.turn

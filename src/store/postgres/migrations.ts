@@ -23,6 +23,8 @@ create table keys (
   expires_at_ms bigint,
   revoked_at_ms bigint
 );
+create index keys_by_age on keys (created_at_ms, id);
+create index keys_by_account on keys (account, created_at_ms, id);
 
 create table jobs (
   id uuid primary key,
@@ -47,6 +49,8 @@ create table outcomes (
   receipt text not null,
   node text not null,               -- who settled it, under which attempt: so that a settlement whose answer was lost
   attempt integer not null,         -- can be told from another's
+  deaths integer not null default 0,
+  claimed_at_ms bigint,
   settled_at_ms bigint not null
 ) partition by range (id);
 create index on outcomes using brin (settled_at_ms);
@@ -60,6 +64,7 @@ create table open_jobs (
   node text,                        -- who holds it; null unless somebody does
   attempt integer not null,         -- claims so far: the fence of all later writes
   deaths integer not null,          -- claims that ended with the death of their node
+  claimed_at_ms bigint,             -- when it was claimed last
   origin text                       -- the node where a caller waits for it; null where none does
 ) with (
   fillfactor = 80,
@@ -71,6 +76,8 @@ create index open_jobs_in_line on open_jobs (turn, id) where turn is not null;
 create index open_jobs_by_account on open_jobs (account, turn) where turn is not null;
 -- Waiting jobs that were held when a node died: few, and found without walking the line.
 create index open_jobs_that_died on open_jobs (turn, id) where turn is not null and deaths > 0;
+-- Jobs that were given back and wait again: few, and none in a life without troubles.
+create index open_jobs_returned on open_jobs (id) where turn is not null and attempt > 0;
 create index open_jobs_held on open_jobs (node) where node is not null;
 
 -- Which outcomes answer identical jobs.

@@ -1,7 +1,15 @@
 /** The store on Postgres, as one of many nodes holds it: groups what arrives together into statements of many rows. */
 import type { TierName } from '../../config/settings.ts'
 import type { ClaimedJob, Job } from '../../job/job.ts'
-import type { KeyRecord, NewKey, NewKeyResult, Secrets } from '../account-store.ts'
+import type {
+  AccountPage,
+  AccountRecord,
+  KeyRecord,
+  KeySearch,
+  NewKey,
+  NewKeyResult,
+  Secrets,
+} from '../account-store.ts'
 import type {
   AttemptRecord,
   CallbackDepth,
@@ -16,6 +24,7 @@ import type {
   TakePostponed,
 } from '../callback-store.ts'
 import type { Expiry } from '../ended.ts'
+import type { JobContent, JobDetails, JobPage, JobSearch } from '../job-records.ts'
 import type { Claim, Renewal, Signals } from '../node-store.ts'
 import type {
   Acceptance,
@@ -35,6 +44,7 @@ import { Claiming } from './claiming.ts'
 import { Database, type Statement } from './database.ts'
 import { PostgresExpiry } from './expiry.ts'
 import { checkFitness } from './fitness.ts'
+import { PostgresJobRecords } from './job-records.ts'
 import { Line } from './line.ts'
 import { leave, renew, shareTurn } from './nodes.ts'
 import { Notices } from './notices.ts'
@@ -88,6 +98,7 @@ class PostgresStore implements Store {
   readonly #reading: Reading
   readonly #callbacks: PostgresCallbacks
   readonly #records: PostgresCallbackRecords
+  readonly #jobs: PostgresJobRecords
   #closed: Promise<void> | null = null
 
   constructor(database: Database, options: PostgresStoreOptions) {
@@ -117,6 +128,7 @@ class PostgresStore implements Store {
     this.#reading = new Reading(database)
     this.#callbacks = new PostgresCallbacks(database)
     this.#records = new PostgresCallbackRecords(database)
+    this.#jobs = new PostgresJobRecords(database)
   }
 
   async begin(): Promise<void> {
@@ -131,8 +143,8 @@ class PostgresStore implements Store {
     return this.#writing.acceptEnded(job, settlement)
   }
 
-  claim(node: string, limit: number, _nowMs: number, suspects?: Suspects): Promise<ClaimedJob[]> {
-    return this.#claiming.claim(node, limit, suspects ?? null)
+  claim(node: string, limit: number, nowMs: number, suspects?: Suspects): Promise<ClaimedJob[]> {
+    return this.#claiming.claim(node, limit, nowMs, suspects ?? null)
   }
 
   async settle(settlement: Settlement): Promise<Settled> {
@@ -206,6 +218,18 @@ class PostgresStore implements Store {
     return this.#records.replayFailedCallbacks(filter, expiry)
   }
 
+  searchJobs(search: JobSearch): Promise<JobPage> {
+    return this.#jobs.searchJobs(search)
+  }
+
+  findJob(jobId: string, expiry: Expiry): Promise<JobDetails | null> {
+    return this.#jobs.findJob(jobId, expiry)
+  }
+
+  jobContent(jobId: string, expiry: Expiry): Promise<JobContent | null> {
+    return this.#jobs.jobContent(jobId, expiry)
+  }
+
   depth(): Promise<Depth> {
     return readDepth(this.#database)
   }
@@ -228,6 +252,14 @@ class PostgresStore implements Store {
 
   listKeys(): Promise<KeyRecord[]> {
     return this.#accounts.listKeys()
+  }
+
+  searchKeys(search: KeySearch): Promise<KeyRecord[]> {
+    return this.#accounts.searchKeys(search)
+  }
+
+  listAccounts(page: AccountPage): Promise<AccountRecord[]> {
+    return this.#accounts.listAccounts(page)
   }
 
   revokeKey(keyId: string, nowMs: number): Promise<'revoked' | 'revoked before' | 'unknown'> {

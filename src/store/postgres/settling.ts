@@ -10,13 +10,15 @@ export interface SettledJob {
 }
 
 /**
- * With `freed` (id, account, has_callback) and `s` (the settlements): the outcomes, the callbacks that are owed, and the
+ * With `freed` (id, account, has_callback, deaths, claimed_at_ms) and `s` (the settlements): the outcomes, the callbacks that are owed, and the
  * answers that are kept.
  */
 export const OWE_AND_KEEP = `
   written as (
-    insert into outcomes (id, status, content, error, usage, receipt, node, attempt, settled_at_ms)
-    select id, status, content, error, usage, receipt, $1::text, attempt, now_ms from s join freed using (id)
+    insert into outcomes (id, status, content, error, usage, receipt, node, attempt, deaths, claimed_at_ms,
+      settled_at_ms)
+    select id, status, content, error, usage, receipt, $1::text, attempt, deaths, claimed_at_ms, now_ms
+    from s join freed using (id)
   ),
   owed as (
     insert into callbacks (job_id, account, owed_since_ms, due_at_ms)
@@ -65,7 +67,7 @@ const SETTLE = {
     delete from open_jobs o
     where o.id = any ($2::uuid[]) and o.node is not distinct from $1
       and ((o.id, o.attempt) in (select id, attempt from s)) is true
-    returning o.id, o.account, o.has_callback, o.origin
+    returning o.id, o.account, o.has_callback, o.deaths, o.claimed_at_ms, o.origin
   ),
   ${OWE_AND_KEEP}
   select s.id, f.id is not null as freed, f.origin,

@@ -2,7 +2,15 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import type { TierName } from '../../config/settings.ts'
 import { readSecrets } from '../account-rows.ts'
-import type { KeyRecord, NewKey, NewKeyResult, Secrets } from '../account-store.ts'
+import type {
+  AccountPage,
+  AccountRecord,
+  KeyRecord,
+  KeySearch,
+  NewKey,
+  NewKeyResult,
+  Secrets,
+} from '../account-store.ts'
 
 const KEY_COLUMNS = `k.id, k.account, a.tier, k.created_at_ms as "createdAtMs", k.expires_at_ms as "expiresAtMs",
   k.revoked_at_ms as "revokedAtMs" from keys k join accounts a on a.name = k.account`
@@ -35,6 +43,36 @@ export class SqliteAccounts {
   listKeys(): KeyRecord[] {
     const rows = this.#db.prepare(`select ${KEY_COLUMNS} order by k.created_at_ms, k.id`).all()
     return rows.map((row) => ({ ...row }) as unknown as KeyRecord)
+  }
+
+  searchKeys({ account, beforeKeyId, limit }: KeySearch): KeyRecord[] {
+    const conditions = ['true']
+    const values: (string | number)[] = []
+    if (account !== undefined) {
+      conditions.push('k.account = ?')
+      values.push(account)
+    }
+    if (beforeKeyId !== undefined) {
+      conditions.push('(k.created_at_ms, k.id) < (select created_at_ms, id from keys where id = ?)')
+      values.push(beforeKeyId)
+    }
+    const sql = `select ${KEY_COLUMNS} where ${conditions.join(' and ')}
+      order by k.created_at_ms desc, k.id desc limit ?`
+    const rows = this.#db.prepare(sql).all(...values, limit)
+    return rows.map((row) => ({ ...row }) as unknown as KeyRecord)
+  }
+
+  listAccounts({ after, limit, nowMs }: AccountPage): AccountRecord[] {
+    const rows = this.#db
+      .prepare(
+        `select a.name, a.tier, a.rotated_at_ms as "rotatedAtMs",
+           (select count(*) from keys k where k.account = a.name) as keys,
+           (select count(*) from keys k where k.account = a.name and k.revoked_at_ms is null
+             and coalesce(k.expires_at_ms > ?1, true)) as "activeKeys"
+         from accounts a where a.name > ?2 order by a.name limit ?3`,
+      )
+      .all(nowMs, after ?? '', limit)
+    return rows.map((row) => ({ ...row }) as unknown as AccountRecord)
   }
 
   revokeKey(keyId: string, nowMs: number): 'revoked' | 'revoked before' | 'unknown' {

@@ -22,6 +22,8 @@ create table keys (
   expires_at_ms integer,
   revoked_at_ms integer
 ) without rowid, strict;
+create index keys_by_age on keys (created_at_ms, id);
+create index keys_by_account on keys (account, created_at_ms, id);
 
 create table jobs (
   id text primary key,
@@ -46,6 +48,8 @@ create index jobs_in_line on jobs (turn, id) where turn is not null;
 create index jobs_by_age on jobs (id) where turn is not null;
 -- Waiting jobs that were held when a node died: few, and found without walking the line.
 create index jobs_that_died on jobs (turn, id) where turn is not null and deaths > 0;
+-- Jobs that were given back and wait again: few, and none in a life without troubles.
+create index jobs_returned on jobs (id) where turn is not null and attempt > 0;
 create index jobs_held on jobs (node) where node is not null;
 
 create table requests (

@@ -1,7 +1,7 @@
 /**
  * The operations that cross to the storage thread, by name, as tuples: the one place that both sides are typed from.
  */
-import type { NewKey } from '../account-store.ts'
+import type { AccountPage, KeySearch, NewKey } from '../account-store.ts'
 import type {
   CallbackFilter,
   FailedFilter,
@@ -10,6 +10,7 @@ import type {
   TakePostponed,
 } from '../callback-store.ts'
 import type { Expiry } from '../ended.ts'
+import type { Slice } from '../job-search.ts'
 import type { Suspects } from '../store.ts'
 import type { Cell } from './wire.ts'
 
@@ -30,6 +31,9 @@ export type Operation =
   | readonly ['findCallback', jobId: string]
   | readonly ['replayCallback', jobId: string, Expiry]
   | readonly ['replayFailedCallbacks', FailedFilter, Expiry]
+  | readonly ['lookAtJobs', Slice]
+  | readonly ['findJob', jobId: string, Expiry]
+  | readonly ['jobContent', jobId: string, Expiry]
   | readonly ['probe', nowMs: number]
   | readonly ['createKey', NewKey]
   | readonly ['revokeKey', keyId: string, nowMs: number]
@@ -43,6 +47,8 @@ export type Operation =
   | readonly ['depth']
   | readonly ['findKey', hash: string]
   | readonly ['listKeys']
+  | readonly ['searchKeys', KeySearch]
+  | readonly ['listAccounts', AccountPage]
   | readonly ['secrets', account: string]
   | readonly ['hasAccounts']
 

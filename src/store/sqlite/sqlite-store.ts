@@ -2,7 +2,15 @@
 import { Worker } from 'node:worker_threads'
 import type { TierName } from '../../config/settings.ts'
 import type { ClaimedJob, Job } from '../../job/job.ts'
-import type { KeyRecord, NewKey, NewKeyResult, Secrets } from '../account-store.ts'
+import type {
+  AccountPage,
+  AccountRecord,
+  KeyRecord,
+  KeySearch,
+  NewKey,
+  NewKeyResult,
+  Secrets,
+} from '../account-store.ts'
 import { attemptLine, recordCells } from '../callback-rows.ts'
 import type {
   AttemptRecord,
@@ -20,6 +28,8 @@ import type {
 import { DatabaseProblem } from '../database-problem.ts'
 import type { Expiry } from '../ended.ts'
 import { GroupCommit, type OpResult } from '../group-commit.ts'
+import type { JobContent, JobDetails, JobPage, JobSearch } from '../job-records.ts'
+import { searchInSlices } from '../job-search.ts'
 import type { Claim, Renewal } from '../node-store.ts'
 import {
   type Acceptance,
@@ -34,6 +44,7 @@ import {
   type Suspects,
 } from '../store.ts'
 import { readTaken } from './callbacks.ts'
+import { SLICE_ROWS } from './job-records.ts'
 import { KeptAnswers } from './kept-answers.ts'
 import type { EndedCells, KeepCells, Operation, Reply, Request, Result } from './operations.ts'
 import { type Cell, GONE, pushNewJob, readClaimedJob, STALE } from './wire.ts'
@@ -230,6 +241,18 @@ class SqliteStore implements Store {
     return this.#write(['replayFailedCallbacks', filter, expiry])
   }
 
+  searchJobs(search: JobSearch): Promise<JobPage> {
+    return searchInSlices(search, SLICE_ROWS, (slice) => this.#read(['lookAtJobs', slice]))
+  }
+
+  findJob(jobId: string, expiry: Expiry): Promise<JobDetails | null> {
+    return this.#read(['findJob', jobId, expiry])
+  }
+
+  jobContent(jobId: string, expiry: Expiry): Promise<JobContent | null> {
+    return this.#read(['jobContent', jobId, expiry])
+  }
+
   depth(): Promise<Depth> {
     return this.#read(['depth'])
   }
@@ -244,6 +267,14 @@ class SqliteStore implements Store {
 
   listKeys(): Promise<KeyRecord[]> {
     return this.#read(['listKeys'])
+  }
+
+  searchKeys(search: KeySearch): Promise<KeyRecord[]> {
+    return this.#read(['searchKeys', search])
+  }
+
+  listAccounts(page: AccountPage): Promise<AccountRecord[]> {
+    return this.#read(['listAccounts', page])
   }
 
   revokeKey(keyId: string, nowMs: number): Promise<'revoked' | 'revoked before' | 'unknown'> {

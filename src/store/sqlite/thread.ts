@@ -10,6 +10,7 @@ import { SqliteCallbackRecords } from './callback-records.ts'
 import { SqliteCallbacks } from './callbacks.ts'
 import { SqliteExpiry } from './expiry.ts'
 import { lockForServing, migrate, openFile } from './file.ts'
+import { SqliteJobRecords } from './job-records.ts'
 import { SqliteJobs } from './jobs.ts'
 import type { Operation, Reply, Request, Result } from './operations.ts'
 import { SqliteReading } from './reading.ts'
@@ -29,6 +30,7 @@ class StorageThread {
   readonly #expiry: SqliteExpiry
   readonly #callbacks: SqliteCallbacks
   readonly #records: SqliteCallbackRecords
+  readonly #jobRecords: SqliteJobRecords
 
   constructor(path: string) {
     // The lock first: while a copy fills the file it cannot even be opened.
@@ -41,6 +43,7 @@ class StorageThread {
     this.#expiry = new SqliteExpiry(this.#db)
     this.#callbacks = new SqliteCallbacks(this.#db)
     this.#records = new SqliteCallbackRecords(this.#db)
+    this.#jobRecords = new SqliteJobRecords(this.#db)
   }
 
   /** Answers requests that came while another was being answered: all their writes in one transaction. */
@@ -129,11 +132,11 @@ class StorageThread {
       case 'depth':
         return this.#jobs.depth()
       default:
-        return this.#runOnCallbacks(op)
+        return this.#runOnRecords(op)
     }
   }
 
-  #runOnCallbacks(op: Operation): unknown {
+  #runOnRecords(op: Operation): unknown {
     switch (op[0]) {
       case 'takeCallbacks':
         return this.#callbacks.take(op[1])
@@ -153,6 +156,12 @@ class StorageThread {
         return this.#records.replay(op[1], op[2])
       case 'replayFailedCallbacks':
         return this.#records.replayFailed(op[1], op[2])
+      case 'lookAtJobs':
+        return this.#jobRecords.look(op[1])
+      case 'findJob':
+        return this.#jobRecords.find(op[1], op[2])
+      case 'jobContent':
+        return this.#jobRecords.content(op[1], op[2])
       default:
         return this.#runOnAccounts(op)
     }
@@ -172,6 +181,10 @@ class StorageThread {
         return this.#accounts.findKey(op[1])
       case 'listKeys':
         return this.#accounts.listKeys()
+      case 'searchKeys':
+        return this.#accounts.searchKeys(op[1])
+      case 'listAccounts':
+        return this.#accounts.listAccounts(op[1])
       case 'secrets':
         return this.#accounts.secrets(op[1])
       case 'hasAccounts':

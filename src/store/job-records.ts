@@ -1,0 +1,77 @@
+/** What operators look into of jobs, whoever's they are. A job that has expired is not shown, though it may still be stored. */
+import type { Status, Usage } from '../job/job.ts'
+import type { CallbackState } from './callback-store.ts'
+import type { Expiry } from './ended.ts'
+
+export interface JobRecords {
+  /**
+   * Newest first. Its cost is bounded however many jobs there are: a search that finds little looks at `MOST_SEARCHED` jobs
+   * and says where to go on (`JobPage`). Nothing else waits for it for more than a few milliseconds at a time.
+   */
+  searchJobs(search: JobSearch): Promise<JobPage>
+
+  findJob(jobId: string, expiry: Expiry): Promise<JobDetails | null>
+
+  /** What was asked and what came of it; null if there is no such job. */
+  jobContent(jobId: string, expiry: Expiry): Promise<JobContent | null>
+}
+
+export interface JobSearch {
+  readonly account?: string
+  readonly status?: Status
+  readonly model?: string
+  /** Created then or later. */
+  readonly fromMs?: number
+  /** Created before then. */
+  readonly toMs?: number
+  /** Jobs before this one only. */
+  readonly beforeJobId?: string
+  readonly limit: number
+  readonly expiry: Expiry
+}
+
+export interface JobPage {
+  readonly jobs: readonly JobSummary[]
+  /** False where the search stopped at its bound before it knew whether there are more. */
+  readonly complete: boolean
+  /** What to give as `beforeJobId` to go on; null at the end. */
+  readonly next: string | null
+}
+
+/** Jobs that one search looks at, at most. */
+export const MOST_SEARCHED = 20_000
+
+export interface JobSummary {
+  readonly id: string
+  readonly account: string
+  readonly tier: string
+  readonly model: string
+  readonly status: Status
+  readonly createdAtMs: number
+  /** When it was claimed last; null where it never was, or where that is not known any more. */
+  readonly claimedAtMs: number | null
+  readonly settledAtMs: number | null
+  /** Claims so far. */
+  readonly attempts: number
+  readonly errorCode: string | null
+  /** Null until it has ended. */
+  readonly usage: Usage | null
+  /** Null where none was asked for, and until the job has ended. */
+  readonly callback: CallbackState | null
+}
+
+export interface JobDetails extends JobSummary {
+  readonly format: 'text' | 'json' | 'json with schema'
+  readonly deaths: number
+  /** JSON text; null until it has ended. */
+  readonly receiptJson: string | null
+}
+
+/** JSON texts, as they are stored. */
+export interface JobContent {
+  readonly messagesJson: string
+  readonly responseFormatJson: string
+  readonly contentJson: string | null
+  readonly errorJson: string | null
+  readonly receiptJson: string | null
+}

@@ -1,0 +1,120 @@
+/** What operators see of jobs in Postgres. */
+import type { Status } from '../../job/job.ts'
+import { isJobId } from '../../job/job-id.ts'
+import type { Expiry } from '../ended.ts'
+import type { JobContent, JobDetails, JobPage, JobRecords, JobSearch } from '../job-records.ts'
+import {
+  ERROR_HEAD,
+  hasExpired,
+  type Looked,
+  readJobContent,
+  readJobDetails,
+  type Slice,
+  searchInSlices,
+} from '../job-search.ts'
+import type { Database, Row, Statement } from './database.ts'
+
+/** Jobs in a slice, a statement each. */
+const SLICE_ROWS = 2000
+
+export class PostgresJobRecords implements JobRecords {
+  readonly #database: Database
+
+  constructor(database: Database) {
+    this.#database = database
+  }
+
+  searchJobs(search: JobSearch): Promise<JobPage> {
+    return searchInSlices(search, SLICE_ROWS, (slice) => this.#look(slice))
+  }
+
+  async findJob(jobId: string, expiry: Expiry): Promise<JobDetails | null> {
+    const row = await this.#one(FIND, jobId, expiry)
+    return row && readJobDetails(row)
+  }
+
+  async jobContent(jobId: string, expiry: Expiry): Promise<JobContent | null> {
+    const row = await this.#one(CONTENT, jobId, expiry)
+    return row && readJobContent(row)
+  }
+
+  async #look({ account, status, model, fromId, beforeId }: Slice): Promise<Looked> {
+    const values = [beforeId, fromId, account, model, status]
+    const rows = await this.#database.query(status ? LOOK[status] : LOOK.any, values)
+    const [first] = rows
+    return {
+      looked: Number(first?.looked),
+      lastId: first?.last_id == null ? null : String(first.last_id),
+      rows: rows.filter(({ id }) => id !== null),
+    }
+  }
+
+  async #one(statement: Statement, jobId: string, expiry: Expiry): Promise<Row | null> {
+    if (!isJobId(jobId)) return null
+    const [row] = await this.#database.query(statement, [jobId])
+    return row && !hasExpired(row, expiry) ? row : null
+  }
+}
+
+/**
+ * Each job's rows are looked up one by one: joined as sets, the planner might read all outcomes to find those of a few
+ * jobs, since it takes a slice for a part of the table.
+ */
+const ROWS_OF = (id: string) => `
+  left join lateral (select * from outcomes where id = ${id} limit 1) o on true
+  left join lateral (select * from open_jobs where id = ${id} limit 1) q on true
+  left join lateral (select * from callbacks where job_id = ${id} limit 1) c on true`
+
+const STATUS = `coalesce(o.status, case when q.attempt > 0 then 'assigned' else 'pending' end)`
+
+const SUMMARY = `j.id, j.account, j.tier, j.model, ${STATUS} as status, j.created_at_ms, j.cache_ttl_s,
+  coalesce(o.claimed_at_ms, q.claimed_at_ms) as claimed_at_ms, o.settled_at_ms, coalesce(o.attempt, q.attempt, 0) as attempt,
+  o.usage, left(o.error, ${ERROR_HEAD}) as error_head, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms`
+
+const RANGE = 'id < $1::uuid and id >= $2::uuid'
+
+/** Jobs that have not ended are found where no others are. */
+const SOURCES: Readonly<Record<'any' | 'pending' | 'assigned', string>> = {
+  any: `select id from jobs where ${RANGE}`,
+  pending: `select id from open_jobs where turn is not null and ${RANGE}`,
+  assigned: `select id from open_jobs where node is not null and ${RANGE}
+    union all select id from open_jobs where turn is not null and attempt > 0 and ${RANGE}`,
+}
+
+/** $1 before which id, $2 from which on, $3 account, $4 model, $5 status. A row without an id says only what was looked at. */
+const look = (source: keyof typeof SOURCES): Statement => ({
+  repeatable: true,
+  name: `look at ${source} jobs`,
+  text: `
+  with looked as materialized (${SOURCES[source]} order by id desc limit ${SLICE_ROWS}),
+  wanted as (
+    select ${SUMMARY} from looked l
+    cross join lateral (
+      select id, account, tier, model, created_at_ms, cache_ttl_s from jobs
+      where id = l.id and ($3::text is null or account = $3) and ($4::text is null or model = $4) limit 1
+    ) j ${ROWS_OF('l.id')}
+    where $5::text is null or ${STATUS} = $5
+  )
+  select (select count(*) from looked) as looked, (select id from looked order by id limit 1) as last_id, w.*
+  from (select 1) one left join wanted w on true order by w.id desc`,
+})
+const LOOK: Readonly<Record<Status | 'any', Statement>> = {
+  any: look('any'),
+  pending: look('pending'),
+  assigned: look('assigned'),
+  completed: look('any'),
+  failed: look('any'),
+}
+
+const FIND: Statement = {
+  repeatable: true,
+  name: 'find job',
+  text: `select ${SUMMARY}, coalesce(o.deaths, q.deaths, 0) as deaths, j.response_format, o.receipt
+    from jobs j ${ROWS_OF('j.id')} where j.id = $1::uuid`,
+}
+const CONTENT: Statement = {
+  repeatable: true,
+  name: 'job content',
+  text: `select j.cache_ttl_s, o.settled_at_ms, c.due_at_ms, j.messages, j.response_format, o.content, o.error, o.receipt
+    from jobs j ${ROWS_OF('j.id')} where j.id = $1::uuid`,
+}
