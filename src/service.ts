@@ -1,5 +1,6 @@
 /** Makes every part from the configuration, connects them, and starts and stops them in order. */
 import { randomBytes } from 'node:crypto'
+import { adminToken } from './admin/token.ts'
 import { type Clock, systemClock } from './clock.ts'
 import type { Configuration } from './config/load.ts'
 import type { Settings } from './config/settings.ts'
@@ -7,12 +8,14 @@ import { Waiters } from './http/waiters.ts'
 import { Tiers, turnStep } from './job/tier.ts'
 import { Acceptor, LINGER_MS } from './life/accept.ts'
 import type { Signals } from './store/node-store.ts'
-import { openStore } from './store/open.ts'
+import { isPostgres, openStore, sqlitePath } from './store/open.ts'
 import type { Store } from './store/store.ts'
 import { errorFields, type Log } from './telemetry/log.ts'
-import { Metrics } from './telemetry/metrics.ts'
+import { type Gauges, Metrics } from './telemetry/metrics.ts'
+import { Points } from './telemetry/points.ts'
 import { isTracing, tracedRouter, tracedStore } from './telemetry/traces.ts'
 import { TokenCounter } from './tokens/token-counter.ts'
+import { createAdmin } from './wiring/admin.ts'
 import { createCourier } from './wiring/callbacks.ts'
 import { createHttp } from './wiring/http.ts'
 import { createWorker } from './wiring/jobs.ts'
@@ -37,6 +40,8 @@ export interface ServiceOptions {
 
 export interface Service {
   readonly store: Store
+  /** Where the admin token is kept; null where it was given, or none could be kept. */
+  readonly adminTokenFile: string | null
   /** Begins to listen; resolves with the address, such as `http://127.0.0.1:8080`. */
   listen(): Promise<string>
   /**
@@ -106,12 +111,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const acceptor = new Acceptor({ store, hands, node, clock, stepOf, linger })
   let stopping = false
   const isStopping = () => stopping
-  const http = { settings, role, store, acceptor, waiters, tiers, tokens, clock, log, metrics, isStopping }
-  const app = await createHttp(http)
-  const sweeper = new Sweeper(store, clock, settings.jobs.retention_seconds * 1000, (error) =>
-    log.warn(errorFields(error), 'deleting what has expired failed; it is tried again'),
-  )
-  metrics.watch({
+  const gauges: Gauges = {
     depth: () => store.depth(),
     callbackDepth: () => store.callbackDepth(),
     callbacksUnderWay: () => courier.underWay,
@@ -119,7 +119,19 @@ async function connect(parts: OpenedParts): Promise<Service> {
     waiters: () => waiters.count,
     upstreams: () => models.state(),
     nowMs: () => clock.nowMs(),
-  })
+  }
+  const points = new Points({ metrics, gauges, clock })
+  const { token, file: adminTokenFile, note } = adminToken(configuration.adminToken, databaseFile(settings))
+  if (note !== null) log.warn({}, note)
+  const onReplay = () => courier.wake()
+  const about = { configuration, token, node, role, store, clock, gauges, points, onReplay, log }
+  const http = { settings, role, store, acceptor, waiters, tiers, tokens, clock, log, metrics, isStopping }
+  const app = await createHttp({ ...http, admin: createAdmin(about) })
+  const sweeper = new Sweeper(store, clock, settings.jobs.retention_seconds * 1000, (error) =>
+    log.warn(errorFields(error), 'deleting what has expired failed; it is tried again'),
+  )
+  metrics.watch(gauges)
+  points.begin()
   if (role !== 'api') {
     await heartbeat.begin()
     ear.jobsWaiting = () => worker.wake()
@@ -138,6 +150,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     sweeper.stop()
     elsewhere.stop()
     waiters.stop()
+    points.stop()
     const closed = app.close()
     await worker.drain(settings.jobs.drain_seconds * 1000)
     // Closing ends the time-outs of requests too, so a client that never ends its own would keep the server for ever.
@@ -152,6 +165,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   let stopped: Promise<void> | null = null
   return {
     store,
+    adminTokenFile,
     listen: () => app.listen({ host: settings.host, port: settings.port }),
     stop: () => {
       stopped ??= stopAll()
@@ -163,6 +177,11 @@ async function connect(parts: OpenedParts): Promise<Service> {
 /** Real time, whatever the clock says: it is about the pace of the machine. */
 function lingerBriefly(act: () => void): void {
   setTimeout(act, LINGER_MS)
+}
+
+/** Null where it is no file. */
+function databaseFile({ database }: Settings): string | null {
+  return isPostgres(database) ? null : sqlitePath(database)
 }
 
 function tiersOf({ tiers }: Settings): Tiers {

@@ -49,6 +49,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   model: ['job', 'config/settings.ts'],
   store: ['job', 'config/settings.ts'],
   account: ['config/settings.ts', 'net/signature.ts', 'store/account-store.ts'],
+  admin: ['store'],
   life: [
     'job',
     'model/model.ts',
@@ -59,8 +60,22 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/callback-store.ts',
   ],
   work: ['job', 'life', 'net/post.ts', 'store/store.ts', 'store/callback-store.ts', 'store/node-store.ts'],
-  http: ['account', 'job', 'life', 'store/store.ts', 'store/account-store.ts'],
+  http: [
+    'account',
+    'admin',
+    'config/settings.ts',
+    'job',
+    'life',
+    'net/signature.ts',
+    'store/store.ts',
+    'store/account-store.ts',
+    'store/callback-store.ts',
+    'store/ended.ts',
+    'store/job-records.ts',
+    'store/operator-store.ts',
+  ],
   telemetry: [
+    'admin/point.ts',
     'config/settings.ts',
     'http/server.ts',
     'job',
@@ -69,7 +84,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/store.ts',
     'store/callback-store.ts',
   ],
-  admin: ['job', 'store/callback-store.ts'],
 }
 const WIRING = ['wiring', 'service.ts', 'cli', 'main.ts']
 

@@ -20,6 +20,9 @@ import type { Store } from '../src/store/store.ts'
 import type { Fields, Log } from '../src/telemetry/log.ts'
 import { databaseUrl } from './place.ts'
 
+/** Opens the admin API of each of them. */
+export const ADMIN_TOKEN = 'admin-token-for-tests'
+
 export interface ParleyOptions {
   /** What the configuration file says. */
   readonly settings?: Readonly<Record<string, unknown>>
@@ -86,6 +89,7 @@ export async function startParley(t: Lifetime, options: ParleyOptions = {}): Pro
   const env: Environment = {
     DATABASE_URL: database,
     PORT: '0',
+    PARLEY_ADMIN_TOKEN: ADMIN_TOKEN,
     ...(options.upstream && { OPENAI_BASE_URL: options.upstream }),
     ...(options.upstreamKey && { OPENAI_API_KEY: options.upstreamKey }),
   }

@@ -5,6 +5,7 @@ import type { AccountStore } from '../store/account-store.ts'
 import { hashKey, makeKey, makeKeyId } from './key.ts'
 
 const DAY_MS = 86_400_000
+export const ACCOUNT_RULE = 'letters, digits and . _ @ - only, 64 at most, a letter or digit first'
 export const ACCOUNT_NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/
 
 export interface IssueRequest {
@@ -23,7 +24,7 @@ export type Issued =
 export async function issueKey(store: AccountStore, request: IssueRequest): Promise<Issued> {
   const key = makeKey()
   const keyId = makeKeyId()
-  const { account, tier, expiresDays, nowMs } = request
+  const { account, tier, nowMs } = request
   const result = await store.createKey({
     id: keyId,
     hash: hashKey(key),
@@ -31,7 +32,12 @@ export async function issueKey(store: AccountStore, request: IssueRequest): Prom
     tier,
     secret: makeSecret(),
     createdAtMs: nowMs,
-    expiresAtMs: expiresDays === null ? null : nowMs + Math.round(expiresDays * DAY_MS),
+    expiresAtMs: keyEndMs(request),
   })
   return result.kind === 'created' ? { kind: 'issued', key, keyId } : result
+}
+
+/** When a key that is made now ends by itself; null for never. */
+export function keyEndMs({ expiresDays, nowMs }: IssueRequest): number | null {
+  return expiresDays === null ? null : nowMs + Math.round(expiresDays * DAY_MS)
 }

@@ -1,5 +1,6 @@
 /** `parley keys`: create, list, revoke. They work while a server runs on the same database. */
-import { ACCOUNT_NAME, issueKey } from '../account/issue-key.ts'
+import { ACCOUNT_NAME, ACCOUNT_RULE, issueKey } from '../account/issue-key.ts'
+import { keyView } from '../admin/account-view.ts'
 import type { TierName } from '../config/settings.ts'
 import type { KeyRecord } from '../store/account-store.ts'
 import { CommandError } from './command-error.ts'
@@ -18,9 +19,7 @@ export interface CreateKeyOptions {
 /** Prints the key and nothing else, so that a script can take it. */
 export async function createKey({ account, tier, expires, json, config }: CreateKeyOptions): Promise<void> {
   if (!ACCOUNT_NAME.test(account)) {
-    throw new CommandError(
-      '--account: letters, digits and . _ @ - only, 64 at most, a letter or digit first.',
-    )
+    throw new CommandError(`--account: ${ACCOUNT_RULE}.`)
   }
   const request = { account, tier, expiresDays: expires ?? null, nowMs: Date.now() }
   const issued = await withOperatorStore(config, (accounts) => issueKey(accounts, request))
@@ -34,7 +33,7 @@ export async function createKey({ account, tier, expires, json, config }: Create
 
 export async function listKeys({ json, config }: { json?: true; config?: string }): Promise<void> {
   const keys = await withOperatorStore(config, (accounts) => accounts.listKeys())
-  if (json) return say(JSON.stringify(keys.map(asJson), null, 2))
+  if (json) return say(JSON.stringify(keys.map(keyView), null, 2))
   if (keys.length === 0)
     return say('There are no keys. Make one: parley keys create --account NAME --tier TIER')
   const rows = keys.map((key) => [
@@ -59,19 +58,6 @@ export async function revokeKey(
   }
   if (json) return say(JSON.stringify({ id: keyId, revoked_now: result === 'revoked' }, null, 2))
   say(result === 'revoked' ? `Key ${keyId} is revoked.` : `Key ${keyId} was revoked before.`)
-}
-
-/** Times in Unix seconds, as everywhere in the interface. */
-function asJson({ id, account, tier, createdAtMs, expiresAtMs, revokedAtMs }: KeyRecord) {
-  const seconds = (ms: number | null) => (ms === null ? null : Math.floor(ms / 1000))
-  return {
-    id,
-    account,
-    tier,
-    created_at: seconds(createdAtMs),
-    expires_at: seconds(expiresAtMs),
-    revoked_at: seconds(revokedAtMs),
-  }
 }
 
 function stateOf({ expiresAtMs, revokedAtMs }: KeyRecord, nowMs: number): string {

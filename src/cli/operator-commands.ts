@@ -1,5 +1,6 @@
 /** The commands for whoever runs a server: what each takes. What it does is in a file of its own, loaded when it is called. */
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander'
+import { MOST_DAYS } from '../account/key-days.ts'
 import { TIER_NAMES, type TierName } from '../config/settings.ts'
 import { CALLBACK_STATES } from '../store/callback-store.ts'
 import { ROLES } from '../wiring/role.ts'
@@ -10,8 +11,6 @@ import { addListen } from './listen/options.ts'
 import { numberFrom } from './number-option.ts'
 import type { ServeOptions } from './serve.ts'
 
-/** How far off a key may end: a hundred years. */
-const MOST_DAYS = 36_500
 const MOST_LISTED = 10_000
 
 interface ConfigOption {

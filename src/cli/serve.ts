@@ -41,6 +41,7 @@ export async function serve({ config, role }: ServeOptions): Promise<number> {
       'No model is configured: the built-in simulator answers. Set OPENAI_API_KEY, or see docs/settings.md.',
     )
   }
+  if (service.adminTokenFile !== null) say(`The admin token is in ${service.adminTokenFile}`)
   if (first !== null) sayFirstKey(first, address)
   await stopped
   log.flush()

@@ -33,6 +33,7 @@ editor, begin the file with \`"$schema": "./node_modules/parley/parley.schema.js
 | \`OPENAI_API_KEY\` | the key of the upstream \`openai\` | none |
 | \`OPENAI_BASE_URL\` | its address; with it alone, no key is sent | \`https://api.openai.com/v1\` |
 | \`OPENAI_MODEL\` | the one model of the upstream \`openai\` that every public name there stands for | each name stands for itself |
+| \`PARLEY_ADMIN_TOKEN\` | opens the admin API and the dashboard; nodes on one Postgres are given the same | made at the first start and kept, readable by its owner only, in \`DATABASE-FILE.admin-token\`; on a Postgres in \`./data/parley.admin-token\`, for this node alone |
 | \`LOG_LEVEL\` | \`fatal\`, \`error\`, \`warn\`, \`info\`, \`debug\`, \`trace\`, \`silent\` | \`info\` |
 
 Without an upstream in the file and without any \`OPENAI_\` variable, the built-in simulator answers.

@@ -22,6 +22,8 @@ export interface Configuration {
   /** True when no model is configured, and the built-in simulator answers. */
   readonly simulated: boolean
   readonly logLevel: LogLevel
+  /** PARLEY_ADMIN_TOKEN; null where it is not set. */
+  readonly adminToken: string | null
   /** The file that was read, if any. */
   readonly file: string | null
 }
@@ -36,6 +38,8 @@ export class ConfigurationError extends Error {
 
 const DEFAULT_FILE = 'parley.config.json'
 const OPENAI = 'openai'
+/** What can be sent in a header. */
+const ADMIN_TOKEN = /^[\x21-\x7e]{1,512}$/
 
 /**
  * @param file the `--config` option; beats PARLEY_CONFIG
@@ -52,8 +56,11 @@ export function loadConfiguration(env: Environment, file?: string): Configuratio
   const logLevel = env.LOG_LEVEL || 'info'
   if (!LOG_LEVELS.includes(logLevel as LogLevel))
     problems.push(`LOG_LEVEL: must be one of ${LOG_LEVELS.join(', ')}`)
+  const adminToken = env.PARLEY_ADMIN_TOKEN || null
+  if (adminToken !== null && !ADMIN_TOKEN.test(adminToken))
+    problems.push('PARLEY_ADMIN_TOKEN: must be 1 to 512 visible ASCII characters')
   if (problems.length > 0) throw new ConfigurationError(problems)
-  return { settings, apiKeys, simulated, logLevel: logLevel as LogLevel, file: path }
+  return { settings, apiKeys, simulated, logLevel: logLevel as LogLevel, adminToken, file: path }
 }
 
 /** The database alone, for commands that need nothing else to be right. */

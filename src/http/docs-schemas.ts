@@ -90,6 +90,7 @@ const REASONS: Readonly<Record<number, string>> = {
   401: 'The API key is missing or invalid.',
   403: 'The tier does not allow this.',
   404: 'The job does not exist or has expired.',
+  409: 'Not possible in this state.',
   413: 'The body is too large.',
   415: 'The body is not declared as application/json.',
   429: 'Rate limit exceeded; see Retry-After.',

@@ -15,7 +15,10 @@ export async function documentRoutes(app: FastifyInstance, version: string): Pro
       openapi: '3.1.0',
       info: { title: 'Parley', description: ABOUT, version },
       components: {
-        securitySchemes: { apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key' } },
+        securitySchemes: {
+          apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key' },
+          adminToken: { type: 'http', scheme: 'bearer', description: 'The admin token of the server.' },
+        },
       },
     },
   })

@@ -24,6 +24,44 @@ const INVALID = 'Invalid parameters.'
 export const keyRequired = () =>
   new Refused(401, 'API key is required.', 'Supply a valid API key in the x-api-key header.')
 
+/** The same for a missing admin token and a wrong one. */
+export const tokenRequired = () =>
+  new Refused(401, 'Admin token is required.', 'Supply the admin token as Authorization: Bearer TOKEN.')
+
+export const tooManyWrongTokens = (retryAfterS: number) =>
+  new Refused(
+    429,
+    'Too many wrong admin tokens.',
+    `Nothing from this address is looked at for ${retryAfterS} s.`,
+    retryAfterS,
+  )
+
+export const tooManyListeners = () =>
+  new Refused(503, 'Too many event streams are open here.', 'Close others, or ask another node.', 10)
+
+export const noSuchCallback = () =>
+  new Refused(
+    404,
+    'Callback not found.',
+    'The job does not exist, has expired, has not ended yet, or was created without a callback.',
+  )
+
+export const callbackUnderWay = () =>
+  new Refused(409, 'The callback is being sent just now.', 'Look at what comes of it before it is replayed.')
+
+export const noSuchAccount = () =>
+  new Refused(404, 'Account not found.', 'A key for a new account makes the account.')
+
+export const noSuchKey = () =>
+  new Refused(404, 'Key not found.', 'Give the id that the list of keys shows; the key itself is none.')
+
+export const otherTier = (account: string, tier: string) =>
+  new Refused(
+    409,
+    'The account has another tier.',
+    `tier: account ${account} has ${tier}. Use that, or move the account first.`,
+  )
+
 /** The same for an id that is malformed, unknown, expired, or another account's: nobody learns which ids exist. */
 export const noSuchJob = () =>
   new Refused(404, 'Job not found.', 'The job does not exist or has expired; check the job id.')

@@ -15,6 +15,8 @@ declare module 'fastify' {
     public?: boolean
     /** Counts against the tier's reads a minute. */
     limitReads?: boolean
+    /** False where no other origin's page is let in, whatever `cors.origins` says. */
+    cors?: false
     /** Keeps the body's bytes for a second look. */
     keepBytes?: boolean
   }

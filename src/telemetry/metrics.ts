@@ -12,6 +12,8 @@ import {
   COUNTED,
 } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
+import { type Happened, happened } from './happened.ts'
+import { Percentiles } from './percentiles.ts'
 import { Count, Distribution } from './tally.ts'
 
 const FAST_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5]
@@ -40,6 +42,8 @@ export class Metrics {
   readonly #jobs = this.#counter('jobs_total', 'Jobs that ended.', ['model', 'outcome'])
   readonly #wait = this.#histogram('job_wait_seconds', 'From acceptance to the start of a run.', SLOW_S, [])
   readonly #run = this.#histogram('job_run_seconds', 'Time of a run.', SLOW_S, ['model'])
+  readonly #waits = new Percentiles()
+  readonly #runs = new Percentiles()
   readonly #cacheHits = this.#counter('cache_hits_total', 'Jobs answered from a kept answer.', ['model'])
   readonly #repairs = this.#counter('repairs_total', 'Answers that had to be repaired.', ['model'])
   readonly #tokens = this.#counter('tokens_total', 'Tokens as upstreams counted them.', [
@@ -78,18 +82,35 @@ export class Metrics {
     return { type: this.#registry.contentType, text: await this.#registry.metrics() }
   }
 
+  /** What has happened since the last call: for one who asks. */
+  happened(): Happened {
+    return happened({
+      jobs: this.#jobs.grown(),
+      tokens: this.#tokens.grown(),
+      cacheHits: this.#cacheHits.grown(),
+      calls: this.#calls.grown(),
+      attempts: this.#attempts.grown(),
+      callbacks: this.#callbacks.grown(),
+      waits: this.#waits.take(),
+      runs: this.#runs.take(),
+    })
+  }
+
   answered({ method, route, status, ms }: Answered): void {
     this.#requests.add(1, method, route, String(status))
     this.#requestTime.observe(ms / 1000, route)
   }
 
   started(job: ClaimedJob, nowMs: number): void {
-    this.#wait.observe(Math.max(0, nowMs - job.createdAtMs) / 1000)
+    const ms = Math.max(0, nowMs - job.createdAtMs)
+    this.#wait.observe(ms / 1000)
+    this.#waits.add(ms)
   }
 
   settled({ model }: ClaimedJob, { outcome, usage, receipt }: RunResult, runMs: number): void {
     this.#jobs.add(1, model, outcome.status === 'completed' ? 'completed' : outcome.error.code)
     this.#run.observe(runMs / 1000, model)
+    this.#runs.add(runMs)
     if (usage.cache_hit) this.#cacheHits.add(1, model)
     if (receipt.repair) this.#repairs.add(1, model)
     if (usage.input_tokens > 0) this.#tokens.add(usage.input_tokens, model, 'input')

@@ -5,7 +5,7 @@
  */
 import type { Metric, MetricObject, Registry } from 'prom-client'
 
-type Labels = Readonly<Record<string, string>>
+export type Labels = Readonly<Record<string, string>>
 
 interface Value {
   readonly labels: Labels
@@ -48,6 +48,10 @@ abstract class Tally<Entry> {
     return { name, help, type, values, aggregator: 'sum' } as unknown as MetricObject
   }
 
+  protected get entries(): readonly { readonly labels: Labels; readonly entry: Entry }[] {
+    return this.#entries
+  }
+
   /** Called by the registry when it is emptied. */
   reset(): void {
     this.#root = newBranch()
@@ -80,18 +84,33 @@ abstract class Tally<Entry> {
   }
 }
 
-export class Count extends Tally<{ total: number }> {
+interface Total {
+  total: number
+  /** What `grown` has told of. */
+  told: number
+}
+
+export class Count extends Tally<Total> {
   protected readonly type = 'counter'
 
   add(amount: number, ...labels: string[]): void {
     this.entryOf(labels).total += amount
   }
 
-  protected make() {
-    return { total: 0 }
+  /** What was counted since the last call, by labels: for one who asks. */
+  grown(): { readonly labels: Labels; readonly amount: number }[] {
+    return this.entries.flatMap(({ labels, entry }) => {
+      const amount = entry.total - entry.told
+      entry.told = entry.total
+      return amount > 0 ? [{ labels, amount }] : []
+    })
   }
 
-  protected valuesOf(labels: Labels, { total }: { total: number }): Value[] {
+  protected make(): Total {
+    return { total: 0, told: 0 }
+  }
+
+  protected valuesOf(labels: Labels, { total }: Total): Value[] {
     return [{ labels, value: total }]
   }
 }

@@ -3,6 +3,8 @@ import { randomBytes } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import type { Clock } from '../clock.ts'
 import type { ModelSettings, Settings } from '../config/settings.ts'
+import type { AdminRoutes } from '../http/admin/admin-parts.ts'
+import { adminRoutes } from '../http/admin/admin-routes.ts'
 import { batchRoutes } from '../http/batches.ts'
 import { Callers } from '../http/callers.ts'
 import { Creation } from '../http/creation.ts'
@@ -39,6 +41,7 @@ export interface HttpParts {
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
+  readonly admin: AdminRoutes
   readonly isStopping: () => boolean
 }
 
@@ -97,6 +100,7 @@ async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> 
       batchBodyBytes,
     })
   }
+  await adminRoutes(app, parts.admin)
   healthRoutes(app, {
     ready: async () => {
       if (isStopping()) throw new Error('the server is stopping')

@@ -1,0 +1,110 @@
+/** A job as operators are shown it. Times are Unix seconds, with fractions. */
+import type { CallbackDetails } from '../store/callback-store.ts'
+import type { JobContent, JobDetails, JobSummary } from '../store/job-records.ts'
+import { type CallbackDetailsView, callbackDetailsView } from './callback-view.ts'
+
+export interface JobSummaryView {
+  readonly job_id: string
+  readonly account: string
+  readonly tier: string
+  readonly model: string
+  readonly status: JobSummary['status']
+  readonly created_at: number
+  readonly claimed_at: number | null
+  readonly settled_at: number | null
+  readonly attempts: number
+  readonly error_code: string | null
+  readonly target: string | null
+  readonly input_tokens: number | null
+  readonly output_tokens: number | null
+  readonly cache_hit: boolean
+  readonly callback: JobSummary['callback']
+}
+
+export interface TimelineEntry {
+  readonly at: number
+  readonly what: 'accepted' | 'assigned' | 'call' | 'settled' | 'callback'
+  readonly detail: string | null
+}
+
+export interface JobDetailsView extends Omit<JobSummaryView, 'callback'> {
+  readonly response_format: JobDetails['format']
+  readonly deaths: number
+  readonly timeline: readonly TimelineEntry[]
+  readonly callback: CallbackDetailsView | null
+}
+
+export function jobSummaryView(job: JobSummary): JobSummaryView {
+  const { usage } = job
+  return {
+    job_id: job.id,
+    account: job.account,
+    tier: job.tier,
+    model: job.model,
+    status: job.status,
+    created_at: job.createdAtMs / 1000,
+    claimed_at: seconds(job.claimedAtMs),
+    settled_at: seconds(job.settledAtMs),
+    attempts: job.attempts,
+    error_code: job.errorCode,
+    target: usage?.target ?? null,
+    input_tokens: usage?.input_tokens ?? null,
+    output_tokens: usage?.output_tokens ?? null,
+    cache_hit: usage?.cache_hit ?? false,
+    callback: job.callback,
+  }
+}
+
+export function jobDetailsView(job: JobDetails, callback: CallbackDetails | null): JobDetailsView {
+  return {
+    ...jobSummaryView(job),
+    response_format: job.format,
+    deaths: job.deaths,
+    timeline: timelineOf(job, callback),
+    callback: callback && callbackDetailsView(callback),
+  }
+}
+
+/** As JSON text: what is stored as such is handed on unparsed, so that no number in it suffers. */
+export function jobContentJson(content: JobContent): string {
+  const { messagesJson, responseFormatJson, contentJson, errorJson, receiptJson } = content
+  const result = contentJson === null ? 'null' : `{"response_content":${contentJson}}`
+  return `{"messages":${messagesJson},"response_format":${responseFormatJson},"result":${result},"error":${errorJson ?? 'null'},"receipt":${receiptJson ?? 'null'}}`
+}
+
+/** What of a stored receipt is told here. Receipts of earlier versions may lack the time of a call. */
+interface StoredCall {
+  readonly target: string
+  readonly kind: string
+  readonly status: number | null
+  readonly at_ms?: number
+  readonly ms: number
+}
+
+function timelineOf(job: JobDetails, callback: CallbackDetails | null): TimelineEntry[] {
+  const entries: TimelineEntry[] = [{ at: job.createdAtMs / 1000, what: 'accepted', detail: null }]
+  const add = (atMs: number, what: TimelineEntry['what'], detail: string) =>
+    entries.push({ at: atMs / 1000, what, detail })
+  if (job.claimedAtMs !== null) add(job.claimedAtMs, 'assigned', `attempt ${job.attempts}`)
+  for (const { at_ms, target, kind, status, ms } of callsOf(job)) {
+    const answer = status === null ? 'no answer' : String(status)
+    if (at_ms !== undefined) add(at_ms, 'call', `${target}: ${kind}, ${answer}, ${Math.round(ms)} ms`)
+  }
+  if (job.settledAtMs !== null) {
+    const code = job.errorCode === null ? '' : `: ${job.errorCode}`
+    add(job.settledAtMs, 'settled', `${job.status}${code}${job.usage?.cache_hit ? ' (kept answer)' : ''}`)
+  }
+  for (const { atMs, attempt, status, error, ms } of callback?.log ?? []) {
+    add(atMs, 'callback', `attempt ${attempt}: ${status ?? error}, ${Math.round(ms)} ms`)
+  }
+  return entries.sort((one, other) => one.at - other.at)
+}
+
+function callsOf({ receiptJson }: JobDetails): readonly StoredCall[] {
+  if (receiptJson === null) return []
+  return (JSON.parse(receiptJson) as { calls?: readonly StoredCall[] }).calls ?? []
+}
+
+function seconds(ms: number | null): number | null {
+  return ms === null ? null : ms / 1000
+}

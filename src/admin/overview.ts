@@ -1,0 +1,33 @@
+/** What a node and its database are doing now. Times are Unix seconds. */
+
+export interface Overview {
+  readonly now: number
+  readonly version: string
+  readonly node: string
+  readonly role: string
+  readonly simulated: boolean
+  readonly started_at: number
+  readonly jobs: {
+    readonly waiting: number
+    readonly assigned: number
+    readonly oldest_age_seconds: number
+    readonly running: number
+    readonly waiters: number
+  }
+  readonly callbacks: {
+    readonly owed: number
+    readonly failed: number
+    readonly late_seconds: number
+    readonly under_way: Readonly<Record<string, number>>
+  }
+  readonly upstreams: readonly UpstreamView[]
+}
+
+export interface UpstreamView {
+  readonly name: string
+  readonly running: number
+  readonly waiting: number
+  readonly max_concurrency: number
+  /** When the first of its targets is tried again; null unless all of them are skipped. */
+  readonly skipped_until: number | null
+}

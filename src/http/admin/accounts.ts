@@ -1,0 +1,138 @@
+/** Accounts: their tiers, and the secrets that sign their callbacks. */
+import type { FastifyInstance } from 'fastify'
+import Type, { type Static } from 'typebox'
+import { accountView } from '../../admin/account-view.ts'
+import { makeSecret } from '../../net/signature.ts'
+import { success } from '../docs-schemas.ts'
+import { sendData } from '../envelope.ts'
+import { noSuchAccount } from '../refusals.ts'
+import type { AdminParts } from './admin-parts.ts'
+import {
+  adminErrors,
+  count,
+  LIMIT,
+  limit,
+  more,
+  nameParam,
+  strict,
+  tierName,
+  unixTimeOrNull,
+} from './shapes.ts'
+
+const filter = Type.Object(
+  { after: Type.Optional(Type.String({ description: 'Only accounts after this name.' })), limit },
+  strict,
+)
+
+const page = Type.Object({
+  accounts: Type.Array(
+    Type.Object({
+      name: Type.String(),
+      tier: Type.String(),
+      keys: count,
+      active_keys: Type.Integer({ description: 'Neither revoked nor expired.' }),
+      secret_rotated_at: unixTimeOrNull('When its signing secret was rotated last'),
+    }),
+    { description: 'By name.' },
+  ),
+  more,
+})
+
+const newTier = Type.Object({ tier: tierName }, strict)
+const rotation = Type.Object(
+  {
+    rotate: Type.Optional(
+      Type.Boolean({
+        description: 'Makes a new secret first; the one before signs beside it for 24 hours.',
+      }),
+    ),
+  },
+  strict,
+)
+
+type NameParam = { Params: { name: string } }
+
+export function accountRoutes(app: FastifyInstance, parts: AdminParts): void {
+  const { store, clock } = parts
+  app.get<{ Querystring: Static<typeof filter> }>(
+    '/accounts',
+    {
+      schema: {
+        summary: 'Accounts, by name',
+        querystring: filter,
+        response: { 200: success('A page of accounts.', page), ...adminErrors(400) },
+      },
+    },
+    async ({ query }, reply) => {
+      const most = query.limit ?? LIMIT.default
+      const { after } = query
+      const found = await store.listAccounts({
+        ...(after !== undefined && { after }),
+        limit: most + 1,
+        nowMs: clock.nowMs(),
+      })
+      const data = { accounts: found.slice(0, most).map(accountView), more: found.length > most }
+      return sendData(reply, 200, `${data.accounts.length} accounts.`, JSON.stringify(data))
+    },
+  )
+  tierRoute(app, parts)
+  secretRoute(app, parts)
+}
+
+function tierRoute(app: FastifyInstance, { store, noteAct }: AdminParts): void {
+  app.post<NameParam & { Body: Static<typeof newTier> }>(
+    '/accounts/:name/tier',
+    {
+      schema: {
+        summary: 'Move an account to another tier',
+        params: nameParam,
+        body: newTier,
+        response: {
+          200: success('It has the tier.', Type.Object({ name: Type.String(), tier: tierName })),
+          ...adminErrors(400, 404, 413, 415),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { name } = request.params
+      const { tier } = request.body
+      if (!(await store.setTier(name, tier))) throw noSuchAccount()
+      noteAct(request, 'set the tier of an account', { account: name, tier })
+      const message = `The account has tier ${tier}; every node knows within seconds.`
+      return sendData(reply, 200, message, JSON.stringify({ name, tier }))
+    },
+  )
+}
+
+function secretRoute(app: FastifyInstance, { store, clock, noteAct }: AdminParts): void {
+  app.post<NameParam & { Body: Static<typeof rotation> }>(
+    '/accounts/:name/secret',
+    {
+      preValidation: (request, _reply, done) => {
+        request.body ??= {}
+        done()
+      },
+      schema: {
+        summary: "Show the secret that signs an account's callbacks, or rotate it; each look is logged",
+        params: nameParam,
+        body: rotation,
+        response: {
+          200: success('The secret.', Type.Object({ secret: Type.String() })),
+          ...adminErrors(400, 404, 413, 415),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { name } = request.params
+      const { rotate = false } = request.body
+      if (rotate) await store.rotateSecret(name, makeSecret(), clock.nowMs())
+      const secrets = await store.secrets(name)
+      if (!secrets) throw noSuchAccount()
+      noteAct(request, rotate ? 'rotate a secret' : 'look at a secret', { account: name })
+      const message = rotate
+        ? 'This is the new secret; the one before signs beside it for 24 hours.'
+        : 'This is the secret.'
+      return sendData(reply, 200, message, JSON.stringify({ secret: secrets.current }))
+    },
+  )
+}

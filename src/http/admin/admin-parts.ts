@@ -1,0 +1,35 @@
+/** What the routes of the admin API are made from. */
+import type { FastifyRequest } from 'fastify'
+import type { Overview } from '../../admin/overview.ts'
+import type { PointFeed } from '../../admin/point.ts'
+import type { Clock } from '../../clock.ts'
+import type { Expiry } from '../../store/ended.ts'
+import type { OperatorStore } from '../../store/operator-store.ts'
+
+export interface AdminRoutes {
+  /** Null where the admin API is closed: every request is refused. */
+  readonly token: string | null
+  readonly store: OperatorStore
+  readonly clock: Clock
+  readonly expiry: () => Expiry
+  readonly points: PointFeed
+  readonly overview: () => Promise<Overview>
+  /** JSON text, without any secret. */
+  readonly settingsJson: string
+  /** Callbacks have become due. */
+  readonly onReplay: () => void
+  /** Told of each write and each look at contents, for the log. Its details hold no contents and no secret. */
+  readonly onAct: (act: AdminAct) => void
+}
+
+export interface AdminAct {
+  readonly what: string
+  readonly details: Readonly<Record<string, unknown>>
+  readonly requestId: string
+  readonly from: string
+}
+
+/** What the routes of each subject are given. */
+export interface AdminParts extends AdminRoutes {
+  readonly noteAct: (request: FastifyRequest, what: string, details: AdminAct['details']) => void
+}

@@ -1,0 +1,142 @@
+/** What became of callbacks, and sending them again. */
+import type { FastifyInstance } from 'fastify'
+import Type, { type Static } from 'typebox'
+import { callbackDetailsView, callbackView } from '../../admin/callback-view.ts'
+import { isJobId } from '../../job/job-id.ts'
+import { success } from '../docs-schemas.ts'
+import { sendData } from '../envelope.ts'
+import { callbackUnderWay, invalid, noSuchCallback } from '../refusals.ts'
+import type { AdminParts } from './admin-parts.ts'
+import {
+  adminErrors,
+  callback,
+  callbackDetails,
+  callbackState,
+  count,
+  jobIdParam,
+  LIMIT,
+  limit,
+  more,
+  strict,
+} from './shapes.ts'
+
+/** Replayed in one transaction, so that nothing else waits for long. */
+const REPLAYED_AT_ONCE = 500
+
+const filter = Type.Object(
+  {
+    state: Type.Optional(callbackState),
+    account: Type.Optional(Type.String()),
+    before: Type.Optional(Type.String({ description: 'Only those of jobs before this id.' })),
+    limit,
+  },
+  strict,
+)
+
+const page = Type.Object({
+  callbacks: Type.Array(Type.Object(callback), { description: 'Newest job first.' }),
+  more,
+})
+
+const failedFilter = Type.Object({ account: Type.Optional(Type.String()) }, strict)
+
+type JobParam = { Params: { jobId: string } }
+
+export function adminCallbackRoutes(app: FastifyInstance, parts: AdminParts): void {
+  const { store } = parts
+  app.get<{ Querystring: Static<typeof filter> }>(
+    '/callbacks',
+    {
+      schema: {
+        summary: 'Callbacks, newest job first',
+        querystring: filter,
+        response: { 200: success('A page of callbacks.', page), ...adminErrors(400) },
+      },
+    },
+    async ({ query }, reply) => {
+      const { state, account, before } = query
+      if (before !== undefined && !isJobId(before)) throw invalid('before: must be a job id')
+      const most = query.limit ?? LIMIT.default
+      const found = await store.listCallbacks({
+        ...(state !== undefined && { state }),
+        ...(account !== undefined && { account }),
+        ...(before !== undefined && { beforeJobId: before }),
+        limit: most + 1,
+      })
+      const data = { callbacks: found.slice(0, most).map(callbackView), more: found.length > most }
+      return sendData(reply, 200, `${data.callbacks.length} callbacks.`, JSON.stringify(data))
+    },
+  )
+  app.get<JobParam>(
+    '/callbacks/:jobId',
+    {
+      schema: {
+        summary: 'A callback with each of its attempts',
+        params: jobIdParam,
+        response: { 200: success('The callback.', callbackDetails), ...adminErrors(404) },
+      },
+    },
+    async (request, reply) => {
+      const found = await store.findCallback(request.params.jobId)
+      if (!found) throw noSuchCallback()
+      request.jobIds = [found.jobId]
+      return sendData(reply, 200, 'The callback.', JSON.stringify(callbackDetailsView(found)))
+    },
+  )
+  replayRoutes(app, parts)
+}
+
+function replayRoutes(app: FastifyInstance, { store, expiry, onReplay, noteAct }: AdminParts): void {
+  app.post<JobParam>(
+    '/callbacks/:jobId/replay',
+    {
+      schema: {
+        summary: 'Have a callback sent again now, whatever its state',
+        params: jobIdParam,
+        response: {
+          200: success('It is due now.', Type.Object({ replayed: Type.Literal(true) })),
+          ...adminErrors(400, 404, 409, 413, 415),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { jobId } = request.params
+      const replay = await store.replayCallback(jobId, expiry())
+      if (replay === 'unknown') throw noSuchCallback()
+      if (replay === 'under way') throw callbackUnderWay()
+      request.jobIds = [jobId]
+      noteAct(request, 'replay a callback', { job_id: jobId })
+      onReplay()
+      return sendData(reply, 200, 'The callback is due now.', '{"replayed":true}')
+    },
+  )
+  app.post<{ Body: Static<typeof failedFilter> }>(
+    '/callbacks/replay-failed',
+    {
+      preValidation: (request, _reply, done) => {
+        request.body ??= {}
+        done()
+      },
+      schema: {
+        summary: 'Have all callbacks that failed for good sent again',
+        body: failedFilter,
+        response: {
+          200: success('They are due now.', Type.Object({ replayed: count })),
+          ...adminErrors(400, 413, 415),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { account } = request.body
+      const now = expiry()
+      let replayed = 0
+      for (let some = REPLAYED_AT_ONCE; some === REPLAYED_AT_ONCE; replayed += some) {
+        const which = { limit: REPLAYED_AT_ONCE, ...(account !== undefined && { account }) }
+        some = await store.replayFailedCallbacks(which, now)
+        if (some > 0) onReplay()
+      }
+      noteAct(request, 'replay failed callbacks', { account, callbacks: replayed })
+      return sendData(reply, 200, `${replayed} callbacks are due now.`, JSON.stringify({ replayed }))
+    },
+  )
+}

@@ -1,0 +1,57 @@
+/** Points as server-sent events. Each listener is given the same bytes; one that does not read is let go. */
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import Type from 'typebox'
+import type { PointFeed } from '../../admin/point.ts'
+import { tooManyListeners } from '../refusals.ts'
+import type { AdminParts } from './admin-parts.ts'
+import { adminErrors } from './shapes.ts'
+
+/** Bytes that a listener may be behind, beside what the machine keeps for it: some minutes of points. */
+export const MOST_BEHIND = 65_536
+
+export function eventRoute(app: FastifyInstance, { points }: AdminParts): void {
+  app.get(
+    '/events',
+    {
+      // A HEAD would wait for an answer without an end.
+      exposeHeadRoute: false,
+      schema: {
+        summary: 'Points as they are made, as server-sent events',
+        description:
+          'An event `point` every 2 seconds, its data a point as in the overview. Lines that begin with a colon keep the connection alive.',
+        response: {
+          200: {
+            description: 'Events without an end.',
+            content: { 'text/event-stream': { schema: Type.String() } },
+          },
+          ...adminErrors(),
+        },
+      },
+    },
+    (_request, reply) => {
+      stream(reply, points)
+    },
+  )
+}
+
+function stream(reply: FastifyReply, points: PointFeed): void {
+  const { raw } = reply
+  const leave = points.listen({
+    send: (event) => {
+      if (raw.writableLength > MOST_BEHIND) raw.destroy()
+      else raw.write(event)
+    },
+    end: () => raw.end(),
+  })
+  if (!leave) throw tooManyListeners()
+  raw.on('close', leave)
+  reply.hijack()
+  raw.writeHead(200, {
+    ...(reply.getHeaders() as Record<string, string>),
+    'content-type': 'text/event-stream; charset=utf-8',
+    // Proxies in front hold back answers to make them larger; nginx does not when told so.
+    'x-accel-buffering': 'no',
+    connection: 'close',
+  })
+  raw.write(': points follow\n\n')
+}

@@ -1,0 +1,162 @@
+/** Jobs of all accounts: searched, looked into, and, on demand and on record, read. */
+import type { FastifyInstance } from 'fastify'
+import Type, { type Static } from 'typebox'
+import { jobContentJson, jobDetailsView, jobSummaryView } from '../../admin/job-view.ts'
+import { isJobId } from '../../job/job-id.ts'
+import { MOST_SEARCHED } from '../../store/job-records.ts'
+import { success } from '../docs-schemas.ts'
+import { sendData } from '../envelope.ts'
+import { invalid, noSuchJob } from '../refusals.ts'
+import type { AdminParts } from './admin-parts.ts'
+import {
+  adminErrors,
+  callbackDetails,
+  callbackState,
+  count,
+  jobIdParam,
+  LIMIT,
+  limit,
+  more,
+  orNull,
+  strict,
+  unixTime,
+  unixTimeOrNull,
+} from './shapes.ts'
+
+const status = Type.Enum(['pending', 'assigned', 'completed', 'failed'])
+
+const search = Type.Object(
+  {
+    account: Type.Optional(Type.String()),
+    status: Type.Optional(status),
+    model: Type.Optional(Type.String({ description: 'The public model name.' })),
+    from: Type.Optional(
+      Type.Number({ minimum: 0, description: 'Created at this Unix time (seconds) or later.' }),
+    ),
+    to: Type.Optional(Type.Number({ minimum: 0, description: 'Created before this Unix time (seconds).' })),
+    before: Type.Optional(
+      Type.String({ description: 'Only jobs before this id: `next` of the page before.' }),
+    ),
+    limit,
+  },
+  strict,
+)
+
+const summary = {
+  job_id: Type.String(),
+  account: Type.String(),
+  tier: Type.String(),
+  model: Type.String(),
+  status,
+  created_at: unixTime('When it was accepted'),
+  claimed_at: unixTimeOrNull('When a node claimed it last'),
+  settled_at: unixTimeOrNull('When it ended'),
+  attempts: count,
+  error_code: orNull(Type.String()),
+  target: orNull(Type.String()),
+  input_tokens: orNull(count),
+  output_tokens: orNull(count),
+  cache_hit: Type.Boolean(),
+}
+
+const page = Type.Object({
+  jobs: Type.Array(Type.Object({ ...summary, callback: orNull(callbackState) }), {
+    description: 'Newest first.',
+  }),
+  more,
+  complete: Type.Boolean({
+    description: `False where the search stopped after ${MOST_SEARCHED} jobs; go on with \`next\`.`,
+  }),
+  next: Type.Union([Type.String(), Type.Null()], { description: 'What to give as `before` to go on.' }),
+})
+
+const details = Type.Object({
+  ...summary,
+  response_format: Type.Enum(['text', 'json', 'json with schema']),
+  deaths: Type.Integer({ description: 'Processes that died while they held it.' }),
+  timeline: Type.Array(
+    Type.Object({
+      at: unixTime('When'),
+      what: Type.Enum(['accepted', 'assigned', 'call', 'settled', 'callback']),
+      detail: orNull(Type.String()),
+    }),
+  ),
+  callback: orNull(callbackDetails),
+})
+
+const content = Type.Object({
+  messages: Type.Array(Type.Unknown()),
+  response_format: Type.Unknown(),
+  result: Type.Union([Type.Object({ response_content: Type.Unknown() }), Type.Null()]),
+  error: Type.Unknown(),
+  receipt: Type.Unknown({ description: 'What was really sent upstream, and what came back.' }),
+})
+
+type JobParam = { Params: { jobId: string } }
+
+export function jobRecordRoutes(app: FastifyInstance, { store, expiry, noteAct }: AdminParts): void {
+  app.get<{ Querystring: Static<typeof search> }>(
+    '/jobs',
+    {
+      schema: {
+        summary: 'Search jobs',
+        description: `Newest first. One search looks at ${MOST_SEARCHED} jobs at most, and says where it stopped.`,
+        querystring: search,
+        response: { 200: success('A page of jobs.', page), ...adminErrors(400) },
+      },
+    },
+    async ({ query }, reply) => {
+      const { account, status, model, from, to, before } = query
+      if (before !== undefined && !isJobId(before)) throw invalid('before: must be a job id')
+      const found = await store.searchJobs({
+        ...(account !== undefined && { account }),
+        ...(status !== undefined && { status }),
+        ...(model !== undefined && { model }),
+        ...(from !== undefined && { fromMs: from * 1000 }),
+        ...(to !== undefined && { toMs: to * 1000 }),
+        ...(before !== undefined && { beforeJobId: before }),
+        limit: query.limit ?? LIMIT.default,
+        expiry: expiry(),
+      })
+      const { jobs, complete, next } = found
+      const data = { jobs: jobs.map(jobSummaryView), more: next !== null, complete, next }
+      return sendData(reply, 200, `${jobs.length} jobs.`, JSON.stringify(data))
+    },
+  )
+  app.get<JobParam>(
+    '/jobs/:jobId',
+    {
+      schema: {
+        summary: 'A job, without its contents',
+        params: jobIdParam,
+        response: { 200: success('The job.', details), ...adminErrors(404) },
+      },
+    },
+    async (request, reply) => {
+      const { jobId } = request.params
+      const found = isJobId(jobId) ? await store.findJob(jobId, expiry()) : null
+      if (!found) throw noSuchJob()
+      request.jobIds = [jobId]
+      const callback = found.callback === null ? null : await store.findCallback(jobId)
+      return sendData(reply, 200, 'The job.', JSON.stringify(jobDetailsView(found, callback)))
+    },
+  )
+  app.get<JobParam>(
+    '/jobs/:jobId/content',
+    {
+      schema: {
+        summary: 'The contents of a job; each look is logged',
+        params: jobIdParam,
+        response: { 200: success('The contents.', content), ...adminErrors(404) },
+      },
+    },
+    async (request, reply) => {
+      const { jobId } = request.params
+      const found = isJobId(jobId) ? await store.jobContent(jobId, expiry()) : null
+      if (!found) throw noSuchJob()
+      request.jobIds = [jobId]
+      noteAct(request, 'look at contents', { job_id: jobId })
+      return sendData(reply, 200, 'The contents of the job.', jobContentJson(found))
+    },
+  )
+}

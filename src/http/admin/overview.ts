@@ -1,0 +1,81 @@
+/** What the node and its database are doing now, with the points of the last minutes. */
+import type { FastifyInstance } from 'fastify'
+import Type from 'typebox'
+import { success } from '../docs-schemas.ts'
+import { sendData } from '../envelope.ts'
+import type { AdminParts } from './admin-parts.ts'
+import { adminErrors, count, orNull, unixTime, unixTimeOrNull } from './shapes.ts'
+
+const percentiles = Type.Object({
+  p50: orNull(Type.Number()),
+  p95: orNull(Type.Number()),
+  p99: orNull(Type.Number()),
+})
+
+export const point = Type.Object({
+  at: unixTime('When it was made'),
+  seconds: Type.Number({ description: 'What the counts are for.' }),
+  jobs: Type.Record(Type.String(), count, { description: 'Jobs that ended on this node, by outcome.' }),
+  waiting: orNull(count),
+  assigned: orNull(count),
+  oldest_age_seconds: orNull(Type.Number()),
+  running: count,
+  wait_ms: percentiles,
+  run_ms: percentiles,
+  tokens: Type.Record(Type.String(), Type.Object({ input: count, output: count })),
+  cache_hits: count,
+  calls: Type.Record(Type.String(), Type.Object({ ok: count, trouble: count })),
+  callbacks: Type.Object({ delivered: count, failed_attempts: count, failed: count }),
+  callbacks_owed: orNull(count),
+})
+
+const overview = Type.Object({
+  now: unixTime('The time of this node'),
+  version: Type.String(),
+  node: Type.String(),
+  role: Type.String(),
+  simulated: Type.Boolean(),
+  started_at: unixTime('When this node started'),
+  jobs: Type.Object({
+    waiting: count,
+    assigned: count,
+    oldest_age_seconds: Type.Number(),
+    running: count,
+    waiters: count,
+  }),
+  callbacks: Type.Object({
+    owed: count,
+    failed: count,
+    late_seconds: Type.Number(),
+    under_way: Type.Object({ first: count, retry: count }),
+  }),
+  upstreams: Type.Array(
+    Type.Object({
+      name: Type.String(),
+      running: count,
+      waiting: count,
+      max_concurrency: count,
+      skipped_until: unixTimeOrNull('Until when all its targets are skipped'),
+    }),
+  ),
+  points: Type.Array(point, { description: 'The last 15 minutes, oldest first, every 2 seconds.' }),
+})
+
+export function overviewRoute(app: FastifyInstance, { overview: read, points }: AdminParts): void {
+  app.get(
+    '/overview',
+    {
+      schema: {
+        summary: 'What is going on now',
+        description:
+          'Waiting and assigned jobs, and callbacks, are those of the whole database; all else is of this node.',
+        response: { 200: success('Now, and the last minutes.', overview), ...adminErrors() },
+      },
+    },
+    async (_request, reply) => {
+      const now = JSON.stringify(await read())
+      const data = `${now.slice(0, -1)},"points":[${points.kept.join(',')}]}`
+      return sendData(reply, 200, 'This is going on.', data)
+    },
+  )
+}

@@ -1,0 +1,80 @@
+/** The shapes that several routes of the admin API share, for validation and for the OpenAPI document. */
+import Type, { type TSchema } from 'typebox'
+import { TIER_NAMES } from '../../config/settings.ts'
+import { CALLBACK_STATES } from '../../store/callback-store.ts'
+import { errors } from '../docs-schemas.ts'
+
+export const strict = { additionalProperties: false } as const
+
+export const orNull = (schema: TSchema) => Type.Union([schema, Type.Null()])
+
+export const unixTime = (description: string) => Type.Number({ description: `${description} (Unix seconds)` })
+export const unixTimeOrNull = (description: string) =>
+  Type.Union([Type.Number(), Type.Null()], { description: `${description} (Unix seconds)` })
+
+export const count = Type.Integer({ minimum: 0 })
+export const tierName = Type.Enum([...TIER_NAMES])
+export const callbackState = Type.Enum([...CALLBACK_STATES])
+
+/** Rows of an answer. */
+export const LIMIT = { most: 200, default: 50 } as const
+
+export const limit = Type.Optional(
+  Type.Integer({
+    minimum: 1,
+    maximum: LIMIT.most,
+    default: LIMIT.default,
+    description: 'How many at most.',
+  }),
+)
+
+export const more = Type.Boolean({ description: 'Whether there are more after these.' })
+
+export const jobIdParam = Type.Object({ jobId: Type.String({ description: 'The job identifier.' }) })
+export const nameParam = Type.Object({ name: Type.String({ description: 'The account.' }) })
+
+export const attempt = Type.Object({
+  attempt: count,
+  at: unixTime('When it began'),
+  ms: Type.Number(),
+  status: orNull(Type.Integer()),
+  error: orNull(Type.String()),
+  answer: Type.Union([Type.String(), Type.Null()], { description: 'The first 1 KiB of the answer.' }),
+})
+
+export const callback = {
+  job_id: Type.String(),
+  account: Type.String(),
+  url: Type.String(),
+  state: callbackState,
+  attempts: count,
+  next_attempt_at: unixTimeOrNull('When the next attempt is due'),
+  ended_at: unixTimeOrNull('When it was delivered or failed for good'),
+  last_attempt: orNull(attempt),
+}
+
+export const callbackDetails = Type.Object({
+  ...callback,
+  job_status: Type.String(),
+  under_way: Type.Boolean(),
+  header_names: Type.Array(Type.String(), { description: 'Without their values, which may be secret.' }),
+  callback_payload: Type.String({ description: 'JSON text.' }),
+  log: Type.Array(attempt),
+})
+
+/** Documents these statuses, and those that every route of the admin API can give. */
+export function adminErrors(...statuses: number[]): Record<number, object> {
+  const documented = errors(401, 429, 500, 503, ...statuses)
+  const because = {
+    401: 'The admin token is missing or wrong.',
+    404: 'There is none.',
+    409: 'It is not in a state for this; see details.',
+    429: 'Too many wrong tokens from this address; see Retry-After.',
+    503: 'Temporarily unavailable; see Retry-After.',
+  }
+  for (const [status, description] of Object.entries(because)) {
+    const given = documented[Number(status)]
+    if (given) documented[Number(status)] = { ...given, description }
+  }
+  return documented
+}
