@@ -58,4 +58,35 @@ export function accountTests(on: On): void {
     assert.equal(await store.rotateSecret('nobody', 'whsec_3', 7), false)
     assert.equal(await store.secrets('nobody'), null)
   })
+
+  on('lists accounts by name, with how many keys they have and how many of these work', async (store) => {
+    const nowMs = START_MS + 1000
+    await store.createKey(key({ account: 'b' }))
+    await store.createKey(key({ id: 'key_2', hash: 'h2', account: 'b', expiresAtMs: nowMs }))
+    await store.createKey(key({ id: 'key_3', hash: 'h3', account: 'b', expiresAtMs: nowMs + 1 }))
+    await store.createKey(key({ id: 'key_4', hash: 'h4', account: 'a', tier: 'user_free' }))
+    await store.revokeKey('key_4', nowMs)
+    await store.rotateSecret('b', 'whsec_2', 7)
+    const a = { name: 'a', tier: 'user_free', keys: 1, activeKeys: 0, rotatedAtMs: null }
+    const b = { name: 'b', tier: 'user_go', keys: 3, activeKeys: 2, rotatedAtMs: 7 }
+    assert.deepEqual(await store.listAccounts({ limit: 10, nowMs }), [a, b])
+    assert.deepEqual(await store.listAccounts({ limit: 1, nowMs }), [a])
+    assert.deepEqual(await store.listAccounts({ after: 'a', limit: 10, nowMs }), [b])
+    assert.deepEqual(await store.listAccounts({ after: 'b', limit: 10, nowMs }), [])
+  })
+
+  on('finds keys newest first, a page at a time', async (store) => {
+    for (const [at, account] of ['acme', 'other', 'acme'].entries()) {
+      await store.createKey(key({ id: `key_${9 - at}`, hash: `h${at}`, account, createdAtMs: START_MS + at }))
+    }
+    // Made in the same moment as the last: ids decide.
+    await store.createKey(key({ id: 'key_6', hash: 'h6', createdAtMs: START_MS + 2 }))
+    const found = async (over: { account?: string; beforeKeyId?: string; limit?: number } = {}) =>
+      (await store.searchKeys({ limit: 10, ...over })).map(({ id }) => id)
+    assert.deepEqual(await found(), ['key_7', 'key_6', 'key_8', 'key_9'])
+    assert.deepEqual(await found({ account: 'acme' }), ['key_7', 'key_6', 'key_9'])
+    assert.deepEqual(await found({ account: 'acme', beforeKeyId: 'key_7' }), ['key_6', 'key_9'])
+    assert.deepEqual(await found({ beforeKeyId: 'key_6', limit: 1 }), ['key_8'])
+    assert.deepEqual(await found({ beforeKeyId: 'key_none' }), [])
+  })
 }

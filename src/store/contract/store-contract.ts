@@ -13,6 +13,7 @@ import { expireTests } from './expiring.ts'
 import { now, type On, type Place, START_MS } from './fixtures.ts'
 import { returnTests } from './giving-back.ts'
 import { holdTests } from './holding.ts'
+import { jobRecordTests } from './job-records.ts'
 import { queueModel } from './queue-model.ts'
 import { readTests } from './reading.ts'
 import { settleTests } from './settling.ts'
@@ -29,6 +30,7 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   describe(`${name}: expire`, () => expireTests(on))
   describe(`${name}: callbacks`, () => callbackTests(on))
   describe(`${name}: records of callbacks`, () => callbackRecordTests(on))
+  describe(`${name}: records of jobs`, () => jobRecordTests(on))
   describe(`${name}: accounts`, () => accountTests(on))
   describe(`${name}: durability`, () => durabilityTests(makePlace))
   queueModel(name, makePlace)
