@@ -123,8 +123,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const points = new Points({ metrics, gauges, clock })
   const { token, file: adminTokenFile, note } = adminToken(configuration.adminToken, databaseFile(settings))
   if (note !== null) log.warn({}, note)
-  const onReplay = () => courier.wake()
-  const about = { configuration, token, node, role, store, clock, gauges, points, onReplay, log }
+  const about = { configuration, token, node, role, store, clock, gauges, points, log }
   const http = { settings, role, store, acceptor, waiters, tiers, tokens, clock, log, metrics, isStopping }
   const app = await createHttp({ ...http, admin: createAdmin(about) })
   const sweeper = new Sweeper(store, clock, settings.jobs.retention_seconds * 1000, (error) =>

@@ -20,12 +20,11 @@ export interface AdminApiParts {
   readonly clock: Clock
   readonly gauges: Gauges
   readonly points: Points
-  readonly onReplay: () => void
   readonly log: Log
 }
 
 export function createAdmin(parts: AdminApiParts): AdminRoutes {
-  const { configuration, token, store, clock, points, onReplay, log } = parts
+  const { configuration, token, store, clock, points, log } = parts
   const { settings } = configuration
   const startedAt = clock.nowMs() / 1000
   return {
@@ -33,7 +32,6 @@ export function createAdmin(parts: AdminApiParts): AdminRoutes {
     store,
     clock,
     points,
-    onReplay,
     expiry: () => ({ nowMs: clock.nowMs(), retentionMs: settings.jobs.retention_seconds * 1000 }),
     overview: () => overviewOf(parts, startedAt),
     settingsJson: JSON.stringify({
@@ -41,6 +39,8 @@ export function createAdmin(parts: AdminApiParts): AdminRoutes {
       file: configuration.file,
       database: maskedDatabase(settings.database),
     }),
+    onDropped: (requestId) =>
+      log.info({ request_id: requestId }, 'an event stream that nobody read is closed'),
     onAct: ({ what, details, requestId, from }) =>
       log.info({ what, ...details, request_id: requestId, from }, 'admin'),
   }

@@ -11,7 +11,7 @@ const HERE = dirname(fileURLToPath(import.meta.url))
 const ABOVE = dirname(HERE)
 
 const originals = found(
-  ['client/*.test.ts', 'http/*.test.ts', 'hostile/*.test.ts', 'callbacks.test.ts'],
+  ['client/*.test.ts', 'http/**/*.test.ts', 'hostile/*.test.ts', 'callbacks.test.ts'],
   ABOVE,
 )
 

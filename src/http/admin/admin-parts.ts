@@ -16,10 +16,10 @@ export interface AdminRoutes {
   readonly overview: () => Promise<Overview>
   /** JSON text, without any secret. */
   readonly settingsJson: string
-  /** Callbacks have become due. */
-  readonly onReplay: () => void
   /** Told of each write and each look at contents, for the log. Its details hold no contents and no secret. */
   readonly onAct: (act: AdminAct) => void
+  /** Who listened to the points by this request did not read them, and was let go. */
+  readonly onDropped: (requestId: string) => void
 }
 
 export interface AdminAct {

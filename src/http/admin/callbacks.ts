@@ -86,7 +86,7 @@ export function adminCallbackRoutes(app: FastifyInstance, parts: AdminParts): vo
   replayRoutes(app, parts)
 }
 
-function replayRoutes(app: FastifyInstance, { store, expiry, onReplay, noteAct }: AdminParts): void {
+function replayRoutes(app: FastifyInstance, { store, expiry, noteAct }: AdminParts): void {
   app.post<JobParam>(
     '/callbacks/:jobId/replay',
     {
@@ -106,7 +106,6 @@ function replayRoutes(app: FastifyInstance, { store, expiry, onReplay, noteAct }
       if (replay === 'under way') throw callbackUnderWay()
       request.jobIds = [jobId]
       noteAct(request, 'replay a callback', { job_id: jobId })
-      onReplay()
       return sendData(reply, 200, 'The callback is due now.', '{"replayed":true}')
     },
   )
@@ -133,7 +132,6 @@ function replayRoutes(app: FastifyInstance, { store, expiry, onReplay, noteAct }
       for (let some = REPLAYED_AT_ONCE; some === REPLAYED_AT_ONCE; replayed += some) {
         const which = { limit: REPLAYED_AT_ONCE, ...(account !== undefined && { account }) }
         some = await store.replayFailedCallbacks(which, now)
-        if (some > 0) onReplay()
       }
       noteAct(request, 'replay failed callbacks', { account, callbacks: replayed })
       return sendData(reply, 200, `${replayed} callbacks are due now.`, JSON.stringify({ replayed }))

@@ -1,5 +1,6 @@
 /** Points as server-sent events. Each listener is given the same bytes; one that does not read is let go. */
-import type { FastifyInstance, FastifyReply } from 'fastify'
+import { Readable } from 'node:stream'
+import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
 import type { PointFeed } from '../../admin/point.ts'
 import { tooManyListeners } from '../refusals.ts'
@@ -9,7 +10,7 @@ import { adminErrors } from './shapes.ts'
 /** Bytes that a listener may be behind, beside what the machine keeps for it: some minutes of points. */
 export const MOST_BEHIND = 65_536
 
-export function eventRoute(app: FastifyInstance, { points }: AdminParts): void {
+export function eventRoute(app: FastifyInstance, { points, onDropped }: AdminParts): void {
   app.get(
     '/events',
     {
@@ -28,30 +29,30 @@ export function eventRoute(app: FastifyInstance, { points }: AdminParts): void {
         },
       },
     },
-    (_request, reply) => {
-      stream(reply, points)
-    },
+    (request, reply) =>
+      reply
+        .header('content-type', 'text/event-stream; charset=utf-8')
+        // Proxies in front hold back answers to make them larger; nginx does not when told so.
+        .header('x-accel-buffering', 'no')
+        .header('connection', 'close')
+        .send(streamOf(points, () => onDropped(request.id))),
   )
 }
 
-function stream(reply: FastifyReply, points: PointFeed): void {
-  const { raw } = reply
+function streamOf(points: PointFeed, onDropped: () => void): Readable {
+  const stream = new Readable({ read: () => {} })
   const leave = points.listen({
     send: (event) => {
-      if (raw.writableLength > MOST_BEHIND) raw.destroy()
-      else raw.write(event)
+      if (stream.readableLength <= MOST_BEHIND) stream.push(event)
+      else {
+        stream.destroy()
+        onDropped()
+      }
     },
-    end: () => raw.end(),
+    end: () => stream.push(null),
   })
   if (!leave) throw tooManyListeners()
-  raw.on('close', leave)
-  reply.hijack()
-  raw.writeHead(200, {
-    ...(reply.getHeaders() as Record<string, string>),
-    'content-type': 'text/event-stream; charset=utf-8',
-    // Proxies in front hold back answers to make them larger; nginx does not when told so.
-    'x-accel-buffering': 'no',
-    connection: 'close',
-  })
-  raw.write(': points follow\n\n')
+  stream.on('close', leave)
+  stream.push(': points follow\n\n')
+  return stream
 }

@@ -1,0 +1,75 @@
+/**
+ * The admin API as the dashboard calls it. Every answer is checked against the OpenAPI document.
+ *
+ *     const admin = await adminOf(parley)
+ *     const data = granted(await admin.get('/overview'), 200)
+ */
+import assert from 'node:assert/strict'
+import { Check } from 'typebox/schema'
+import { ADMIN_TOKEN, type Answer, type Parley } from '../../parley.ts'
+
+export const BASE = '/admin/api'
+
+export interface Admin {
+  get(path: string): Promise<Answer>
+  /** Without a body where none is given. */
+  post(path: string, body?: unknown): Promise<Answer>
+}
+
+interface Response {
+  readonly content?: Readonly<Record<string, { readonly schema: Answer['body'] }>>
+}
+
+export interface AdminRoute {
+  readonly method: string
+  /** Such as `/admin/api/jobs/{jobId}`. */
+  readonly path: string
+  readonly responses: Readonly<Record<string, Response>>
+  readonly body: boolean
+}
+
+export async function adminRoutesOf(parley: Parley): Promise<AdminRoute[]> {
+  const { paths } = (await parley.get('/openapi.json')).body
+  return Object.entries<Answer['body']>(paths).flatMap(([path, methods]) =>
+    path.startsWith(BASE)
+      ? Object.entries<Answer['body']>(methods).map(([method, { responses, requestBody }]) => ({
+          method: method.toUpperCase(),
+          path,
+          responses,
+          body: requestBody !== undefined,
+        }))
+      : [],
+  )
+}
+
+export async function adminOf(parley: Parley): Promise<Admin> {
+  const routes = await adminRoutesOf(parley)
+  const send = async (method: string, path: string, body?: unknown): Promise<Answer> => {
+    const answer = await parley.request(BASE + path, {
+      method,
+      headers: {
+        authorization: `Bearer ${ADMIN_TOKEN}`,
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+      },
+      ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+    })
+    documented(routes, method, path, answer)
+    return answer
+  }
+  return { get: (path) => send('GET', path), post: (path, body) => send('POST', path, body) }
+}
+
+function documented(routes: readonly AdminRoute[], method: string, path: string, answer: Answer): void {
+  const parts = (BASE + path).split('?', 1)[0]?.split('/') ?? []
+  const fits = (route: AdminRoute) => {
+    const own = route.path.split('/')
+    const alike = own.every((part, at) => part === parts[at] || (part.startsWith('{') && parts[at] !== ''))
+    return route.method === method && own.length === parts.length && alike
+  }
+  // The one that names most of the path.
+  const [route] = routes.filter(fits).sort((a, b) => a.path.split('{').length - b.path.split('{').length)
+  assert.ok(route, `${method} ${path} is not documented`)
+  const schema = route.responses[answer.status]?.content?.['application/json']?.schema
+  assert.ok(schema, `${method} ${path} does not document ${answer.status}: ${answer.text}`)
+  assert.ok(Check(schema, answer.body), `${method} ${path} ${answer.status}: ${answer.text}`)
+}
