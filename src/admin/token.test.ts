@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict'
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { adminToken } from './token.ts'
+
+const noModes = process.platform === 'win32' && 'this system has no modes of files'
+
+function databaseIn(t: TestContext): string {
+  const folder = mkdtempSync(join(tmpdir(), 'parley-token-'))
+  t.after(() => rmSync(folder, { recursive: true, force: true }))
+  return join(folder, 'parley.db')
+}
+
+test('a token is made once, beside the database, and read by its owner only', { skip: noModes }, (t) => {
+  const database = databaseIn(t)
+  const made = adminToken(null, database)
+  assert.match(made.token ?? '', /^padm_[\w-]{43}$/)
+  assert.deepEqual([made.file, made.note], [`${database}.admin-token`, null])
+  assert.equal(statSync(made.file ?? '').mode & 0o777, 0o600)
+  assert.deepEqual(adminToken(null, database), made)
+  assert.deepEqual(readdirSync(join(database, '..')), ['parley.db.admin-token'], 'no draft is left')
+  assert.notEqual(adminToken(null, databaseIn(t)).token, made.token)
+})
+
+test('a given token is taken, and none is made', (t) => {
+  const database = databaseIn(t)
+  assert.deepEqual(adminToken('given', database), { token: 'given', file: null, note: null })
+  assert.deepEqual(readdirSync(join(database, '..')), [])
+})
+
+test('a file that others could read is closed to them, and the operator told', { skip: noModes }, (t) => {
+  const database = databaseIn(t)
+  const { file, token } = adminToken(null, database)
+  chmodSync(file ?? '', 0o644)
+  const again = adminToken(null, database)
+  assert.equal(again.token, token)
+  assert.match(again.note ?? '', /could be read by others/)
+  assert.equal(statSync(file ?? '').mode & 0o777, 0o600)
+  assert.equal(adminToken(null, database).note, null)
+})
+
+test('without a token that can be kept or read the admin API is closed, and nothing else', (t) => {
+  const database = databaseIn(t)
+  writeFileSync(`${database}.admin-token`, 'short')
+  const unreadable = adminToken(null, database)
+  assert.deepEqual([unreadable.token, unreadable.file], [null, null])
+  assert.match(unreadable.note ?? '', /holds no token that Parley made; remove it/)
+  assert.equal(readFileSync(`${database}.admin-token`, 'utf8'), 'short')
+  const missing = adminToken(null, join(database, 'no', 'folder', 'parley.db'))
+  assert.equal(missing.token, null)
+  assert.match(missing.note ?? '', /no token can be kept .*set PARLEY_ADMIN_TOKEN/)
+})
+
+test('a Postgres has it in the working directory', (t) => {
+  const folder = join(databaseIn(t), '..', 'work')
+  mkdirSync(folder)
+  const before = process.cwd()
+  t.after(() => process.chdir(before))
+  process.chdir(folder)
+  const { file, token } = adminToken(null, null)
+  assert.ok(file?.endsWith(join('data', 'parley.admin-token')), file ?? 'none')
+  assert.deepEqual(adminToken(null, null).token, token)
+})

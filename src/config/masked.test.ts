@@ -1,0 +1,27 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { maskedDatabase, maskedSettings } from './masked.ts'
+import { DEFAULTS, UPSTREAM_DEFAULTS } from './settings.ts'
+
+test('a database’s password is not shown, wherever it stands', () => {
+  const shown: Record<string, string> = {
+    'sqlite:./data/parley.db': 'sqlite:./data/parley.db',
+    'postgres://parley:s3cret@db:5432/parley': 'postgres://parley:***@db:5432/parley',
+    'postgres://parley@db/parley?sslmode=require&password=s3cret':
+      'postgres://parley@db/parley?sslmode=require&password=***',
+    'postgresql:///parley?host=/run/pg&user=me&sslkey=/k&PASSWORD=s3cret':
+      'postgresql:///parley?host=/run/pg&user=me&sslkey=***&PASSWORD=***',
+    'postgres://p%40rley:s3%3Acret@db/parley': 'postgres://p%40rley:***@db/parley',
+  }
+  for (const [given, masked] of Object.entries(shown)) {
+    assert.equal(maskedDatabase(given).replaceAll('%2F', '/'), masked)
+  }
+})
+
+test('of a model server’s address neither user, password nor key is shown, and the rest is as it was', () => {
+  const base_url = 'https://sk-s3cret:s3cret@models.example.com/v1?code=7&api_key=s3cret&api_key=s3cret'
+  const settings = { ...DEFAULTS, upstreams: { own: { ...UPSTREAM_DEFAULTS, base_url } } }
+  const { upstreams, ...rest } = maskedSettings(settings)
+  assert.equal(upstreams.own?.base_url, 'https://***:***@models.example.com/v1?code=7&api_key=***')
+  assert.deepEqual({ ...rest, upstreams: settings.upstreams }, settings)
+})
