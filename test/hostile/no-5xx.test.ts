@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import fc from 'fast-check'
-import { type Answer, job, type Parley, startParley } from '../parley.ts'
+import { ADMIN_TOKEN, type Answer, job, type Parley, startParley } from '../parley.ts'
 
 /** `PARLEY_LONG=1` sends the full hundred thousand. */
 const RUNS = process.env.PARLEY_LONG ? 20_000 : 1000
@@ -152,6 +152,60 @@ test('any path, method and headers', async (t) => {
     const headers = { ...Object.fromEntries(given), ...(withKey && { 'x-api-key': key }) }
     const body = how === 'GET' ? null : '{"a":1}'
     assertOneShape(await parley.request(where, { method: how, headers, body }), `${how} ${where}`)
+  })
+})
+
+test('any query, path, body and headers on the admin API', async (t) => {
+  const { parley } = await start(t)
+  const segment = fc.oneof(fc.webSegment(), fc.string({ unit: 'binary' }).map(encodeURIComponentSafely))
+  const field = fc.constantFrom(
+    ...['account', 'status', 'state', 'model', 'from', 'to', 'before', 'after', 'limit', 'tier', 'rotate'],
+    ...['expires_days', '__proto__', 'constructor', ''],
+  )
+  const word = fc.oneof(
+    segment,
+    fc.constantFrom(
+      '1',
+      '-1',
+      '1e9',
+      '200',
+      '999999999999999',
+      '0.5',
+      'pending',
+      'owed',
+      '%00',
+      '%zz',
+      'NaN',
+    ),
+    fc.constantFrom('01a1fe6b-3756-7000-b3fd-321f8e1ec5aa', '00000000-0000-0000-0000-000000000000'),
+  )
+  const query = fc.array(fc.tuple(field, word), { maxLength: 4 })
+  const path = fc.oneof(
+    fc.constantFrom('overview', 'jobs', 'callbacks', 'accounts', 'keys', 'settings', 'nothing', ''),
+    fc.constantFrom('callbacks/replay-failed', 'accounts/user_max/tier', 'accounts/user_max/secret'),
+    segment.map((id) => `jobs/${id}`),
+    segment.map((id) => `jobs/${id}/content`),
+    segment.map((id) => `callbacks/${id}`),
+    segment.map((id) => `callbacks/${id}/replay`),
+    segment.map((name) => `accounts/${name}/tier`),
+    segment.map((name) => `accounts/${name}/secret`),
+    segment.map((id) => `keys/${id}/revoke`),
+  )
+  const fields = fc.array(fc.tuple(field, fc.oneof(value, fc.constantFrom('user_max', 'acme', true, 1))), {
+    maxLength: 4,
+  })
+  const body = fc.oneof(
+    value,
+    fields.map((entries) => Object.fromEntries(entries)),
+  )
+  const post = fc.oneof(fc.constant(null), body)
+  await forMany(fc.tuple(path, query, post), async ([where, asked, given]) => {
+    const search = asked.map(([name, text]) => `${name}=${text}`).join('&')
+    const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' }
+    const address = `/admin/api/${where}?${search}`
+    const text = given === null ? null : (JSON.stringify(given) ?? 'null')
+    const init = text === null ? { headers } : { headers, method: 'POST', body: text }
+    assertOneShape(await parley.request(address, init), `${address} ${text}`)
   })
 })
 

@@ -2,8 +2,9 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
+import { hashKey } from '../../src/account/key.ts'
 import { reply, startModelServer } from '../model-server.ts'
-import { type Answer, job, startParley } from '../parley.ts'
+import { ADMIN_TOKEN, type Answer, job, startParley } from '../parley.ts'
 
 const ROUNDS = process.env.PARLEY_LONG ? 150 : 3
 
@@ -26,7 +27,7 @@ test('canaries are found in no log line, error answer, metric or list of keys', 
   t.after(() => model.close())
   const parley = await startParley(t, { upstream: model.baseUrl, upstreamKey })
   const key = await parley.key()
-  canaries.push(key)
+  canaries.push(key, ADMIN_TOKEN)
 
   const seen: Answer[] = []
   const send = async (path: string, body: unknown, apiKey: string, headers: Record<string, string> = {}) => {
@@ -53,7 +54,28 @@ test('canaries are found in no log line, error answer, metric or list of keys', 
     })
     await send(`/api/v1/messages?x=${canary('query')}`, job({ messages: messages() }), key)
     seen.push(await parley.get(`/nowhere?token=${canary('query')}`, key))
+    const wrong = { authorization: `Bearer ${canary('wrongtoken')}` }
+    seen.push(await parley.get(`/admin/api/jobs?account=${canary('query')}`, undefined, wrong))
   }
+  const asAdmin = { authorization: `Bearer ${ADMIN_TOKEN}` }
+  const admin = async (path: string) => {
+    const answer = await parley.get(`/admin/api/${path}`, undefined, asAdmin)
+    assert.equal(answer.status, 200, answer.text)
+    return answer
+  }
+  const { jobs } = (await admin('jobs?limit=200')).body.data
+  assert.ok(jobs.length > ROUNDS)
+  const pages: Answer[] = []
+  const contents: Answer[] = []
+  for (const { job_id } of jobs.slice(0, 200)) {
+    pages.push(await admin(`jobs/${job_id}`))
+    contents.push(await admin(`jobs/${job_id}/content`))
+  }
+  for (const path of ['overview', 'jobs', 'accounts', 'keys', 'settings']) pages.push(await admin(path))
+  const callbacks = await admin('callbacks')
+  const made = await parley.post('/admin/api/keys', { account: 'other', tier: 'user_go' }, undefined, asAdmin)
+  const shown = await parley.post('/admin/api/accounts/other/secret', { rotate: true }, undefined, asAdmin)
+  canaries.push(made.body.data.key, shown.body.data.secret)
   const errors = seen.filter(({ status }) => status >= 400)
   assert.ok(errors.length >= ROUNDS * 3)
   const metrics = await parley.get('/metrics')
@@ -62,6 +84,10 @@ test('canaries are found in no log line, error answer, metric or list of keys', 
     errors: errors.map(({ text }) => text).join('\n'),
     metrics: metrics.text,
     keys: JSON.stringify(await parley.store.listKeys()),
+    // Where contents are not asked for there are none. A callback's payload and its receiver's answer are shown on its page.
+    admin: [...pages, callbacks]
+      .map(({ text }) => text.replace(/"callback_payload":"[^}]*}"/g, ''))
+      .join('\n'),
   }
   assert.ok(parley.log.length > ROUNDS * 7)
   for (const [place, text] of Object.entries(places)) {
@@ -69,6 +95,14 @@ test('canaries are found in no log line, error answer, metric or list of keys', 
     const found = [...canaries, 'CANARY'].filter((one) => text.includes(one))
     assert.deepEqual(found, [], `in the ${place}`)
   }
+  // Contents are shown to those who ask for them; what opens something is not among them.
+  const opens = [upstreamKey, key, ADMIN_TOKEN, hashKey(key), hashKey(made.body.data.key)]
+  const everything = [...pages, ...contents, callbacks].map(({ text }) => text).join('\n')
+  assert.deepEqual(
+    opens.filter((one) => everything.includes(one)),
+    [],
+  )
+  assert.ok(contents.some(({ text }) => text.includes('CANARYprompt')))
   // The upstream's key is in no answer at all, not even in a failed job's own words of the upstream.
   assert.ok(!seen.some(({ text }) => text.includes(upstreamKey)))
 })

@@ -54,25 +54,52 @@ test('/openapi.json is an OpenAPI 3.1 document', () => {
   assert.match(answer.headers.get('content-type') ?? '', /^application\/json/)
   assert.match(document.openapi, /^3\.1\./)
   assert.equal(document.info.title, 'Parley')
-  const { apiKey } = document.components.securitySchemes
+  const { apiKey, adminToken } = document.components.securitySchemes
   assert.deepEqual(apiKey, { type: 'apiKey', in: 'header', name: 'x-api-key' })
+  assert.deepEqual([adminToken.type, adminToken.scheme], ['http', 'bearer'])
 })
 
 test('/openapi.json documents every route, its key and its statuses', () => {
-  const routes: Record<string, readonly [statuses: readonly number[], wantsKey: boolean]> = {
-    'post /api/v1/messages': [[200, 202, 400, 401, 403, 413, 415, 500, 503], true],
-    'post /api/v1/messages/batches': [[202, 400, 401, 403, 413, 415, 500, 503], true],
-    'get /api/v1/messages/{jobId}': [[200, 401, 404, 429, 500, 503], true],
-    'get /api/v1/me': [[200, 401, 500, 503], true],
-    'get /healthz': [[200], false],
-    'get /readyz': [[200, 503], false],
-    'get /metrics': [[200], false],
+  const always = [200, 401, 429, 500, 503]
+  const written = [...always, 400, 413, 415]
+  const byToken = (statuses: readonly number[]) => [statuses.toSorted((a, b) => a - b), 'adminToken'] as const
+  const admin = {
+    'get /admin/api/overview': byToken(always),
+    'get /admin/api/events': byToken(always),
+    'get /admin/api/jobs': byToken([...always, 400]),
+    'get /admin/api/jobs/{jobId}': byToken([...always, 404]),
+    'get /admin/api/jobs/{jobId}/content': byToken([...always, 404]),
+    'get /admin/api/callbacks': byToken([...always, 400]),
+    'get /admin/api/callbacks/{jobId}': byToken([...always, 404]),
+    'post /admin/api/callbacks/{jobId}/replay': byToken([...written, 404, 409]),
+    'post /admin/api/callbacks/replay-failed': byToken(written),
+    'get /admin/api/accounts': byToken([...always, 400]),
+    'post /admin/api/accounts/{name}/tier': byToken([...written, 404]),
+    'post /admin/api/accounts/{name}/secret': byToken([...written, 404]),
+    'get /admin/api/keys': byToken([...always, 400]),
+    'post /admin/api/keys': byToken([...written.filter((status) => status !== 200), 201, 409]),
+    'post /admin/api/keys/{keyId}/revoke': byToken([...written, 404]),
+    'get /admin/api/settings': byToken(always),
+  }
+  const routes: Record<
+    string,
+    readonly [statuses: readonly number[], wants: 'apiKey' | 'adminToken' | null]
+  > = {
+    'post /api/v1/messages': [[200, 202, 400, 401, 403, 413, 415, 500, 503], 'apiKey'],
+    'post /api/v1/messages/batches': [[202, 400, 401, 403, 413, 415, 500, 503], 'apiKey'],
+    'get /api/v1/messages/{jobId}': [[200, 401, 404, 429, 500, 503], 'apiKey'],
+    'get /api/v1/me': [[200, 401, 500, 503], 'apiKey'],
+    'get /healthz': [[200], null],
+    'get /readyz': [[200, 503], null],
+    'get /metrics': [[200], null],
+    ...admin,
   }
   const found = Object.entries<Record<string, Operation>>(document.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, { responses, security, summary }]) => {
       assert.ok(summary, path)
       const statuses = Object.keys(responses).map(Number)
-      return [`${method} ${path}`, [statuses.toSorted((a, b) => a - b), security !== undefined]]
+      const [wants = null] = Object.keys(security?.[0] ?? {})
+      return [`${method} ${path}`, [statuses.toSorted((a, b) => a - b), wants]]
     }),
   )
   assert.deepEqual(Object.fromEntries(found), routes)

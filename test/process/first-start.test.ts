@@ -1,6 +1,7 @@
 /** What happens between `npm start` and the first answer, and what does not happen again. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
+import { readFile, stat } from 'node:fs/promises'
 import test from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
 import type { Body } from './caller.ts'
@@ -32,6 +33,31 @@ test('the first start makes an account and prints its key; the second prints non
   await second.stop()
   assert.ok(!second.program.stdout.includes('prl_'), second.program.stdout)
   assert.ok(!second.program.stdout.includes('curl'))
+})
+
+test('the first start makes an admin token that its owner alone can read, and the second takes it again', {
+  timeout,
+}, async (t) => {
+  const place = await installation(t)
+  const first = await place.start()
+  const [, file = ''] = await first.program.line(/^The admin token is in (.+)$/m)
+  assert.equal(file, `${place.database}.admin-token`)
+  const token = (await readFile(file, 'utf8')).trim()
+  if (process.platform !== 'win32') assert.equal((await stat(file)).mode & 0o777, 0o600)
+  const look = async (url: string, given: string) =>
+    (await fetch(`${url}/admin/api/overview`, { headers: { authorization: `Bearer ${given}` } })).status
+  assert.deepEqual([await look(first.url, token), await look(first.url, `${token}x`)], [200, 401])
+  await first.stop()
+  const second = await place.start()
+  assert.equal(await look(second.url, token), 200)
+  await second.stop()
+  const third = await place.start({ env: { PARLEY_ADMIN_TOKEN: 'of-my-own' } })
+  assert.deepEqual([await look(third.url, token), await look(third.url, 'of-my-own')], [401, 200])
+  await third.stop()
+  for (const { program } of [first, second, third]) {
+    for (const secret of [token, 'of-my-own']) assert.ok(!(program.stdout + program.stderr).includes(secret))
+  }
+  assert.ok(!third.program.stdout.includes('admin token'), 'it says nothing of a file that it does not use')
 })
 
 test('at LOG_LEVEL silent it still says where it listens and what the key is, and logs nothing', {
