@@ -71,7 +71,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/account-store.ts',
     'store/callback-store.ts',
     'store/ended.ts',
-    'store/job-records.ts',
+    'store/slices.ts',
     'store/operator-store.ts',
   ],
   telemetry: [

@@ -6,10 +6,28 @@ import type {
   AttemptRecord,
   CallbackAttempt,
   CallbackDetails,
+  CallbackFilter,
+  CallbackSlice,
   CallbackState,
   CallbackSummary,
   DueCallback,
 } from './callback-store.ts'
+import { AFTER_ALL, type Looked, type Page, walkInSlices } from './slices.ts'
+
+export function searchCallbacksInSlices(
+  { state, account, beforeJobId = AFTER_ALL, limit }: CallbackFilter,
+  rows: number,
+  look: (slice: CallbackSlice) => Promise<Looked<CallbackSummary>>,
+): Promise<Page<CallbackSummary>> {
+  return walkInSlices<CallbackSummary>({
+    limit,
+    rows,
+    beforeId: beforeJobId,
+    idOf: ({ jobId }) => jobId,
+    look: (beforeId) =>
+      look({ state: state ?? null, account: account ?? null, beforeId, rows, enough: limit + 1 }),
+  })
+}
 
 export type CallbackRow = Readonly<Record<string, unknown>>
 

@@ -3,6 +3,7 @@ import type { Callback } from '../job/job.ts'
 import type { JobView } from '../job/view.ts'
 import type { Secrets } from './account-store.ts'
 import type { Expiry } from './ended.ts'
+import type { Page } from './slices.ts'
 
 export interface CallbackStore extends CallbackRecords {
   /**
@@ -33,8 +34,11 @@ export interface CallbackStore extends CallbackRecords {
 
 /** What operators look into, also from beside a running server. */
 export interface CallbackRecords {
-  /** Newest job first. */
+  /** Newest job first, whatever it costs: for a process that keeps nobody waiting. */
   listCallbacks(filter: CallbackFilter): Promise<CallbackSummary[]>
+
+  /** The same, at a cost that is bounded as that of `JobRecords.searchJobs` is. */
+  searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>>
 
   /** The callback of a job with all its attempts that are kept; null if there is none. */
   findCallback(jobId: string): Promise<CallbackDetails | null>
@@ -138,6 +142,16 @@ export interface CallbackFilter {
   /** Jobs before this one only: the last of the page before. */
   readonly beforeJobId?: string
   readonly limit: number
+}
+
+/** Some callbacks in the order of their jobs, and which of them are wanted. */
+export interface CallbackSlice {
+  readonly state: CallbackState | null
+  readonly account: string | null
+  readonly beforeId: string
+  readonly rows: number
+  /** More than are wanted of one slice. */
+  readonly enough: number
 }
 
 export interface CallbackSummary {

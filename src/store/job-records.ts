@@ -5,7 +5,7 @@ import type { Expiry } from './ended.ts'
 
 export interface JobRecords {
   /**
-   * Newest first. Its cost is bounded however many jobs there are: a search that finds little looks at `MOST_SEARCHED` jobs
+   * Newest first. Its cost is bounded however many jobs there are: a search that finds little looks at `MOST_SEARCHED` of them
    * and says where to go on (`JobPage`). Nothing else waits for it for more than a few milliseconds at a time.
    */
   searchJobs(search: JobSearch): Promise<JobPage>
@@ -37,9 +37,6 @@ export interface JobPage {
   /** What to give as `beforeJobId` to go on; null at the end. */
   readonly next: string | null
 }
-
-/** Jobs that one search looks at, at most. */
-export const MOST_SEARCHED = 20_000
 
 export interface JobSummary {
   readonly id: string

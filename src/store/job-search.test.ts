@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { MOST_SEARCHED } from './job-records.ts'
-import { type Looked, type Slice, searchInSlices } from './job-search.ts'
+import { type LookedAtJobs, type Slice, searchInSlices } from './job-search.ts'
+import { MOST_SEARCHED } from './slices.ts'
 
 const expiry = { nowMs: 0, retentionMs: 1 }
 
 /** Ids that fall from one slice to the next, of which none is wanted. */
-function nothingAmong(rows: number): { slices: Slice[]; look: (slice: Slice) => Promise<Looked> } {
+function nothingAmong(rows: number): { slices: Slice[]; look: (slice: Slice) => Promise<LookedAtJobs> } {
   const slices: Slice[] = []
   let left = rows
   return {
@@ -15,7 +15,7 @@ function nothingAmong(rows: number): { slices: Slice[]; look: (slice: Slice) => 
       slices.push(slice)
       const looked = Math.min(slice.rows, left)
       left -= looked
-      return { looked, lastId: looked === 0 ? null : `id ${left}`, rows: [] }
+      return { looked, lastId: looked === 0 ? null : `id ${left}`, found: [] }
     },
   }
 }

@@ -3,14 +3,8 @@ import type { ResponseFormat, Status, Usage } from '../job/job.ts'
 import { leastJobId } from '../job/job-id.ts'
 import type { CallbackState } from './callback-store.ts'
 import { type Expiry, expiresAtMs } from './ended.ts'
-import {
-  type JobContent,
-  type JobDetails,
-  type JobPage,
-  type JobSearch,
-  type JobSummary,
-  MOST_SEARCHED,
-} from './job-records.ts'
+import type { JobContent, JobDetails, JobPage, JobSearch, JobSummary } from './job-records.ts'
+import { AFTER_ALL, BEFORE_ALL, type Looked, walkInSlices } from './slices.ts'
 
 export type JobRow = Readonly<Record<string, unknown>>
 
@@ -27,39 +21,27 @@ export interface Slice {
   readonly rows: number
 }
 
-export interface Looked {
-  readonly looked: number
-  /** The last job that was looked at; null where there was none. */
-  readonly lastId: string | null
-  /** Those that are wanted, newest first. */
-  readonly rows: readonly JobRow[]
-}
-
-const AFTER_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
-const BEFORE_ALL = '00000000-0000-0000-0000-000000000000'
+export type LookedAtJobs = Looked<JobRow>
 
 /** @param rows jobs to look at in a slice; it depends on what a row costs, and who waits meanwhile */
 export async function searchInSlices(
   search: JobSearch,
   rows: number,
-  look: (slice: Slice) => Promise<Looked>,
+  look: (slice: Slice) => Promise<LookedAtJobs>,
 ): Promise<JobPage> {
   const { account = null, status = null, model = null, limit, expiry } = search
   const fromId = search.fromMs === undefined ? BEFORE_ALL : leastJobId(search.fromMs)
-  const jobs: JobSummary[] = []
-  let beforeId = upperBound(search)
-  for (let looked = 0; looked < MOST_SEARCHED; ) {
-    const slice = await look({ account, status, model, fromId, beforeId, rows })
-    jobs.push(...slice.rows.filter((row) => !hasExpired(row, expiry)).map(readJobSummary))
-    if (jobs.length > limit) {
-      const page = jobs.slice(0, limit)
-      return { jobs: page, complete: true, next: page.at(-1)?.id ?? null }
-    }
-    if (slice.looked < rows || slice.lastId === null) return { jobs, complete: true, next: null }
-    looked += slice.looked
-    beforeId = slice.lastId
-  }
-  return { jobs, complete: false, next: beforeId }
+  const { found, complete, next } = await walkInSlices<JobSummary>({
+    limit,
+    rows,
+    beforeId: upperBound(search),
+    idOf: ({ id }) => id,
+    look: async (beforeId) => {
+      const slice = await look({ account, status, model, fromId, beforeId, rows })
+      return { ...slice, found: slice.found.filter((row) => !hasExpired(row, expiry)).map(readJobSummary) }
+    },
+  })
+  return { jobs: found, complete, next }
 }
 
 function upperBound({ toMs, beforeJobId }: JobSearch): string {

@@ -16,7 +16,7 @@ import {
   jobIdParam,
   LIMIT,
   limit,
-  more,
+  paging,
   strict,
 } from './shapes.ts'
 
@@ -27,7 +27,9 @@ const filter = Type.Object(
   {
     state: Type.Optional(callbackState),
     account: Type.Optional(Type.String()),
-    before: Type.Optional(Type.String({ description: 'Only those of jobs before this id.' })),
+    before: Type.Optional(
+      Type.String({ description: 'Only those of jobs before this id: `next` of the page before.' }),
+    ),
     limit,
   },
   strict,
@@ -35,7 +37,7 @@ const filter = Type.Object(
 
 const page = Type.Object({
   callbacks: Type.Array(Type.Object(callback), { description: 'Newest job first.' }),
-  more,
+  ...paging,
 })
 
 const failedFilter = Type.Object({ account: Type.Optional(Type.String()) }, strict)
@@ -56,14 +58,13 @@ export function adminCallbackRoutes(app: FastifyInstance, parts: AdminParts): vo
     async ({ query }, reply) => {
       const { state, account, before } = query
       if (before !== undefined && !isJobId(before)) throw invalid('before: must be a job id')
-      const most = query.limit ?? LIMIT.default
-      const found = await store.listCallbacks({
+      const { found, complete, next } = await store.searchCallbacks({
         ...(state !== undefined && { state }),
         ...(account !== undefined && { account }),
         ...(before !== undefined && { beforeJobId: before }),
-        limit: most + 1,
+        limit: query.limit ?? LIMIT.default,
       })
-      const data = { callbacks: found.slice(0, most).map(callbackView), more: found.length > most }
+      const data = { callbacks: found.map(callbackView), more: next !== null, complete, next }
       return sendData(reply, 200, `${data.callbacks.length} callbacks.`, JSON.stringify(data))
     },
   )

@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
 import { jobContentJson, jobDetailsView, jobSummaryView } from '../../admin/job-view.ts'
 import { isJobId } from '../../job/job-id.ts'
-import { MOST_SEARCHED } from '../../store/job-records.ts'
+import { MOST_SEARCHED } from '../../store/slices.ts'
 import { success } from '../docs-schemas.ts'
 import { sendData } from '../envelope.ts'
 import { invalid, noSuchJob } from '../refusals.ts'
@@ -16,8 +16,8 @@ import {
   jobIdParam,
   LIMIT,
   limit,
-  more,
   orNull,
+  paging,
   strict,
   unixTime,
   unixTimeOrNull,
@@ -63,11 +63,7 @@ const page = Type.Object({
   jobs: Type.Array(Type.Object({ ...summary, callback: orNull(callbackState) }), {
     description: 'Newest first.',
   }),
-  more,
-  complete: Type.Boolean({
-    description: `False where the search stopped after ${MOST_SEARCHED} jobs; go on with \`next\`.`,
-  }),
-  next: Type.Union([Type.String(), Type.Null()], { description: 'What to give as `before` to go on.' }),
+  ...paging,
 })
 
 const details = Type.Object({

@@ -2,6 +2,7 @@
 import Type, { type TSchema } from 'typebox'
 import { TIER_NAMES } from '../../config/settings.ts'
 import { CALLBACK_STATES } from '../../store/callback-store.ts'
+import { MOST_SEARCHED } from '../../store/slices.ts'
 import { errors } from '../docs-schemas.ts'
 
 export const strict = { additionalProperties: false } as const
@@ -29,6 +30,15 @@ export const limit = Type.Optional(
 )
 
 export const more = Type.Boolean({ description: 'Whether there are more after these.' })
+
+/** Of a search whose cost is bounded. */
+export const paging = {
+  more,
+  complete: Type.Boolean({
+    description: `False where the search stopped after looking at ${MOST_SEARCHED}; go on with \`next\`.`,
+  }),
+  next: Type.Union([Type.String(), Type.Null()], { description: 'What to give as `before` to go on.' }),
+}
 
 export const jobIdParam = Type.Object({ jobId: Type.String({ description: 'The job identifier.' }) })
 export const nameParam = Type.Object({ name: Type.String({ description: 'The account.' }) })

@@ -1,6 +1,7 @@
 /** What every store promises operators of callbacks: that they find them, and may have them sent again. */
 import assert from 'node:assert/strict'
-import { MOST_KEPT } from '../callback-store.ts'
+import { type CallbackFilter, type CallbackSummary, MOST_KEPT } from '../callback-store.ts'
+import type { Page } from '../slices.ts'
 import {
   attemptMade,
   CALLBACK,
@@ -12,7 +13,7 @@ import {
   take,
   withAccount,
 } from './callback-fixtures.ts'
-import { DAY_MS, expiry, newJob, now, type On } from './fixtures.ts'
+import { acceptance, DAY_MS, expiry, newJob, now, type On, settlement } from './fixtures.ts'
 
 export function callbackRecordTests(on: On): void {
   on('a callback is found with all its attempts', async (store) => {
@@ -66,11 +67,12 @@ export function callbackRecordTests(on: On): void {
   on('callbacks are listed newest first, by state and account, a page at a time', async (store) => {
     await withAccount(store)
     const [first, second, third] = [await owed(store), await owed(store), await owed(store)]
-    const ids = async (filter: {
-      state?: 'owed' | 'delivered' | 'failed'
-      account?: string
-      beforeJobId?: string
-    }) => (await store.listCallbacks({ limit: 10, ...filter })).map(({ jobId }) => jobId)
+    const ids = async (filter: Partial<CallbackFilter>) => {
+      const listed = await store.listCallbacks({ limit: 10, ...filter })
+      const searched = await store.searchCallbacks({ limit: 10, ...filter })
+      assert.deepEqual(searched, { found: listed, complete: true, next: null })
+      return listed.map(({ jobId }) => jobId)
+    }
     assert.deepEqual(await ids({}), [third, second, first])
     assert.deepEqual(await ids({ beforeJobId: third }), [second, first])
     assert.deepEqual(await ids({ account: 'other' }), [])
@@ -93,6 +95,32 @@ export function callbackRecordTests(on: On): void {
       endedAtMs: now.ms,
       last: attemptMade(1),
     })
+  })
+
+  on('a search for callbacks goes on where the page before ended', async (store) => {
+    await withAccount(store)
+    const jobs = Array.from({ length: 2100 }, (_, at) =>
+      newJob({ callback: CALLBACK, account: at % 300 === 0 ? 'rare' : 'acme' }),
+    )
+    await store.accept(acceptance(jobs, { handedOff: true }))
+    await Promise.all(jobs.map(({ id }) => store.settle(settlement({ jobId: id, attempt: 1 }))))
+    const rare = jobs.filter(({ account }) => account === 'rare').map(({ id }) => id)
+    const seen: string[] = []
+    let next: string | null = null
+    do {
+      const page: Page<CallbackSummary> = await store.searchCallbacks({
+        account: 'rare',
+        state: 'owed',
+        limit: 3,
+        ...(next !== null && { beforeJobId: next }),
+      })
+      assert.equal(page.complete, true)
+      seen.push(...page.found.map(({ jobId }) => jobId))
+      next = page.next
+    } while (next !== null)
+    assert.deepEqual(seen, rare.toReversed())
+    const failed = await store.searchCallbacks({ state: 'failed', limit: 3 })
+    assert.deepEqual(failed, { found: [], complete: true, next: null })
   })
 
   on('a replay makes a callback due now, with all its attempts before it', async (store) => {

@@ -1,6 +1,7 @@
 /** What every store promises operators who look into jobs. */
 import assert from 'node:assert/strict'
 import type { Callback, Outcome, Status } from '../../job/job.ts'
+import { jobIdMs } from '../../job/job-id.ts'
 import type { JobSearch } from '../job-records.ts'
 import type { Store } from '../store.ts'
 import { withAccount } from './callback-fixtures.ts'
@@ -19,7 +20,8 @@ export function jobRecordTests(on: On): void {
 
   on('jobs are found newest first, by whose they are, model and time', async (store) => {
     const old = newJob({ account: 'other' })
-    now.ms += 60_000
+    // Ids only grow, also from one test to the next, and may be ahead of the time that a test begins at.
+    now.ms = jobIdMs(old.id) + 60_000
     const [second, third] = [newJob({ model: 'gpt-5' }), newJob()]
     await store.accept(acceptance([old]))
     await store.accept(acceptance([second, third]))

@@ -1,17 +1,22 @@
 /** What operators see and do of callbacks in Postgres. */
 import { isJobId } from '../../job/job-id.ts'
-import { readDetails, readSummary } from '../callback-rows.ts'
+import { readDetails, readSummary, searchCallbacksInSlices } from '../callback-rows.ts'
 import type {
   CallbackDetails,
   CallbackFilter,
   CallbackRecords,
+  CallbackSlice,
   CallbackState,
   CallbackSummary,
   FailedFilter,
   Replay,
 } from '../callback-store.ts'
 import type { Expiry } from '../ended.ts'
+import type { Looked, Page } from '../slices.ts'
 import type { Database, Statement } from './database.ts'
+
+/** Callbacks in a slice, a statement each. */
+const SLICE_ROWS = 2000
 
 export class PostgresCallbackRecords implements CallbackRecords {
   readonly #database: Database
@@ -27,6 +32,20 @@ export class PostgresCallbackRecords implements CallbackRecords {
     const statement: Statement = { repeatable: true, name: `list callbacks ${state ?? ''}`, text }
     const rows = await this.#database.query(statement, [account ?? null, before, limit])
     return rows.map(readSummary)
+  }
+
+  searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>> {
+    return searchCallbacksInSlices(filter, SLICE_ROWS, (slice) => this.#look(slice))
+  }
+
+  async #look({ state, account, beforeId, enough }: CallbackSlice): Promise<Looked<CallbackSummary>> {
+    const rows = await this.#database.query(LOOK[state ?? 'any'], [beforeId, account, enough])
+    const [first] = rows
+    return {
+      looked: Number(first?.looked),
+      lastId: first?.last_id == null ? null : String(first.last_id),
+      found: rows.filter(({ job_id }) => job_id !== null).map(readSummary),
+    }
   }
 
   async findCallback(jobId: string): Promise<CallbackDetails | null> {
@@ -60,6 +79,39 @@ const IN_STATE: Readonly<Record<CallbackState, string>> = {
   owed: 'c.due_at_ms is not null',
   delivered: 'c.delivered_at_ms is not null',
   failed: 'c.failed_at_ms is not null',
+}
+
+/**
+ * $1 before which job, $2 account, $3 how many are enough. Rows are looked up one by one, as those of jobs are
+ * (job-records.ts); one without a job's id says only what was looked at.
+ */
+const look = (state: CallbackState | 'any'): Statement => ({
+  repeatable: true,
+  name: `look at ${state} callbacks`,
+  text: `
+  with looked as materialized (
+    select job_id from callbacks where job_id < $1::uuid ${state === 'failed' ? 'and failed_at_ms is not null' : ''}
+    order by job_id desc limit ${SLICE_ROWS}
+  ),
+  wanted as (
+    select c.*, j.callback, o.status from looked l
+    cross join lateral (
+      select job_id, account, attempt, due_at_ms, delivered_at_ms, failed_at_ms, node, attempts from callbacks c
+      where job_id = l.job_id and ($2::text is null or account = $2) and ${state === 'any' ? 'true' : IN_STATE[state]}
+      limit 1
+    ) c
+    cross join lateral (select callback from jobs where id = l.job_id limit 1) j
+    cross join lateral (select status from outcomes where id = l.job_id limit 1) o
+    order by l.job_id desc limit $3::bigint
+  )
+  select (select count(*) from looked) as looked, (select job_id from looked order by job_id limit 1) as last_id, w.*
+  from (select 1) one left join wanted w on true order by w.job_id desc`,
+})
+const LOOK: Readonly<Record<CallbackState | 'any', Statement>> = {
+  any: look('any'),
+  owed: look('owed'),
+  delivered: look('delivered'),
+  failed: look('failed'),
 }
 
 const FIND: Statement = {

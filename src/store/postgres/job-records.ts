@@ -6,7 +6,7 @@ import type { JobContent, JobDetails, JobPage, JobRecords, JobSearch } from '../
 import {
   ERROR_HEAD,
   hasExpired,
-  type Looked,
+  type LookedAtJobs,
   readJobContent,
   readJobDetails,
   type Slice,
@@ -38,14 +38,14 @@ export class PostgresJobRecords implements JobRecords {
     return row && readJobContent(row)
   }
 
-  async #look({ account, status, model, fromId, beforeId }: Slice): Promise<Looked> {
+  async #look({ account, status, model, fromId, beforeId }: Slice): Promise<LookedAtJobs> {
     const values = [beforeId, fromId, account, model, status]
     const rows = await this.#database.query(status ? LOOK[status] : LOOK.any, values)
     const [first] = rows
     return {
       looked: Number(first?.looked),
       lastId: first?.last_id == null ? null : String(first.last_id),
-      rows: rows.filter(({ id }) => id !== null),
+      found: rows.filter(({ id }) => id !== null),
     }
   }
 

@@ -29,6 +29,7 @@ export async function openPostgresForOperator(url: string): Promise<OperatorStor
     rotateSecret: (account, secret, nowMs) => accounts.rotateSecret(account, secret, nowMs),
     hasAccounts: () => accounts.hasAccounts(),
     listCallbacks: (filter) => callbacks.listCallbacks(filter),
+    searchCallbacks: (filter) => callbacks.searchCallbacks(filter),
     findCallback: (jobId) => callbacks.findCallback(jobId),
     replayCallback: (jobId, expiry) => callbacks.replayCallback(jobId, expiry),
     replayFailedCallbacks: (filter, expiry) => callbacks.replayFailedCallbacks(filter, expiry),

@@ -26,6 +26,7 @@ import type {
 import type { Expiry } from '../ended.ts'
 import type { JobContent, JobDetails, JobPage, JobSearch } from '../job-records.ts'
 import type { Claim, Renewal, Signals } from '../node-store.ts'
+import type { Page } from '../slices.ts'
 import type {
   Acceptance,
   Accepted,
@@ -204,6 +205,10 @@ class PostgresStore implements Store {
 
   listCallbacks(filter: CallbackFilter): Promise<CallbackSummary[]> {
     return this.#records.listCallbacks(filter)
+  }
+
+  searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>> {
+    return this.#records.searchCallbacks(filter)
   }
 
   findCallback(jobId: string): Promise<CallbackDetails | null> {

@@ -4,12 +4,14 @@ import { readDetails, readSummary } from '../callback-rows.ts'
 import type {
   CallbackDetails,
   CallbackFilter,
+  CallbackSlice,
   CallbackState,
   CallbackSummary,
   FailedFilter,
   Replay,
 } from '../callback-store.ts'
 import type { Expiry } from '../ended.ts'
+import { AFTER_ALL, type Looked } from '../slices.ts'
 
 export class SqliteCallbackRecords {
   readonly #db: DatabaseSync
@@ -35,6 +37,36 @@ export class SqliteCallbackRecords {
       .prepare(sql)
       .all(...values, limit)
       .map(readSummary)
+  }
+
+  look({ state, account, beforeId, rows, enough }: CallbackSlice): Looked<CallbackSummary> {
+    const nothing = { looked: 0, lastId: null, found: [] }
+    const before = beforeId === AFTER_ALL ? Number.MAX_SAFE_INTEGER : this.#seqOf(beforeId)
+    if (before === null) return nothing
+    const which =
+      state === 'failed' ? 'indexed by callbacks_failed where failed_at_ms is not null and' : 'where'
+    const bound = this.#db
+      .prepare(
+        `select count(*) as looked, min(seq) as last from
+           (select seq from callbacks ${which} seq < ? order by seq desc limit ?)`,
+      )
+      .get(before, rows)
+    const looked = Number(bound?.looked)
+    if (looked === 0) return nothing
+    const last = Number(bound?.last)
+    const found = this.#db
+      .prepare(
+        `${SELECT} where c.seq >= ?1 and c.seq < ?2 and (?3 is null or c.account = ?3)
+           and ${state ? IN_STATE[state] : 'true'} order by c.seq desc limit ?4`,
+      )
+      .all(last, before, account, enough)
+    const lastId = this.#db.prepare('select job_id from callbacks where seq = ?').get(last)?.job_id
+    return { looked, lastId: String(lastId), found: found.map(readSummary) }
+  }
+
+  #seqOf(jobId: string): number | null {
+    const row = this.#db.prepare('select seq from jobs where id = ?').get(jobId)
+    return row ? Number(row.seq) : null
   }
 
   find(jobId: string): CallbackDetails | null {

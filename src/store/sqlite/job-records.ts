@@ -6,7 +6,7 @@ import type { JobContent, JobDetails } from '../job-records.ts'
 import {
   ERROR_HEAD,
   hasExpired,
-  type Looked,
+  type LookedAtJobs,
   readJobContent,
   readJobDetails,
   type Slice,
@@ -22,14 +22,14 @@ export class SqliteJobRecords {
     this.#db = db
   }
 
-  look({ account, status, model, fromId, beforeId, rows }: Slice): Looked {
+  look({ account, status, model, fromId, beforeId, rows }: Slice): LookedAtJobs {
     const source = `${sourceOf(status)} order by id desc limit ?3`
     const bounds = [beforeId, fromId, rows] as const
     const bound = this.#db
       .prepare(`select count(*) as looked, min(id) as lastId from (${source})`)
       .get(...bounds)
     const looked = Number(bound?.looked)
-    if (looked === 0) return { looked, lastId: null, rows: [] }
+    if (looked === 0) return { looked, lastId: null, found: [] }
     const wanted = this.#db
       .prepare(
         `select ${SUMMARY} from (${source}) s cross join jobs j on j.id = s.id
@@ -38,7 +38,7 @@ export class SqliteJobRecords {
          order by s.id desc`,
       )
       .all(...bounds, account, model, status)
-    return { looked, lastId: String(bound?.lastId), rows: wanted.map((row) => ({ ...row })) }
+    return { looked, lastId: String(bound?.lastId), found: wanted.map((row) => ({ ...row })) }
   }
 
   find(jobId: string, expiry: Expiry): JobDetails | null {

@@ -4,6 +4,7 @@
 import type { AccountPage, KeySearch, NewKey } from '../account-store.ts'
 import type {
   CallbackFilter,
+  CallbackSlice,
   FailedFilter,
   PostponedCallback,
   TakeCallbacks,
@@ -28,6 +29,7 @@ export type Operation =
   | readonly ['postponeCallbacks', node: string, readonly PostponedCallback[]]
   | readonly ['callbackDepth']
   | readonly ['listCallbacks', CallbackFilter]
+  | readonly ['lookAtCallbacks', CallbackSlice]
   | readonly ['findCallback', jobId: string]
   | readonly ['replayCallback', jobId: string, Expiry]
   | readonly ['replayFailedCallbacks', FailedFilter, Expiry]

@@ -1,6 +1,7 @@
 /** What operators do straight in the file, beside a running server: no lock, no thread. */
 import { DatabaseSync } from 'node:sqlite'
 import type { Secrets } from '../account-store.ts'
+import { searchCallbacksInSlices } from '../callback-rows.ts'
 import { searchInSlices } from '../job-search.ts'
 import type { OperatorStore } from '../operator-store.ts'
 import { SqliteAccounts } from './accounts.ts'
@@ -38,6 +39,8 @@ export function openSqliteForOperator(path: string): OperatorStore {
     rotateSecret: (account, secret, nowMs) => change(() => accounts.rotateSecret(account, secret, nowMs)),
     hasAccounts: async () => accounts.hasAccounts(),
     listCallbacks: async (filter) => callbacks.list(filter),
+    searchCallbacks: (filter) =>
+      searchCallbacksInSlices(filter, SLICE_ROWS, async (slice) => callbacks.look(slice)),
     findCallback: async (jobId) => callbacks.find(jobId),
     replayCallback: (jobId, expiry) => change(() => callbacks.replay(jobId, expiry)),
     replayFailedCallbacks: (filter, expiry) => change(() => callbacks.replayFailed(filter, expiry)),

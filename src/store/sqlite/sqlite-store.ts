@@ -11,7 +11,7 @@ import type {
   NewKeyResult,
   Secrets,
 } from '../account-store.ts'
-import { attemptLine, recordCells } from '../callback-rows.ts'
+import { attemptLine, recordCells, searchCallbacksInSlices } from '../callback-rows.ts'
 import type {
   AttemptRecord,
   CallbackDepth,
@@ -31,6 +31,7 @@ import { GroupCommit, type OpResult } from '../group-commit.ts'
 import type { JobContent, JobDetails, JobPage, JobSearch } from '../job-records.ts'
 import { searchInSlices } from '../job-search.ts'
 import type { Claim, Renewal } from '../node-store.ts'
+import type { Page } from '../slices.ts'
 import {
   type Acceptance,
   type Accepted,
@@ -227,6 +228,10 @@ class SqliteStore implements Store {
 
   listCallbacks(filter: CallbackFilter): Promise<CallbackSummary[]> {
     return this.#read(['listCallbacks', filter])
+  }
+
+  searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>> {
+    return searchCallbacksInSlices(filter, SLICE_ROWS, (slice) => this.#read(['lookAtCallbacks', slice]))
   }
 
   findCallback(jobId: string): Promise<CallbackDetails | null> {

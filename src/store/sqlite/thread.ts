@@ -150,6 +150,8 @@ class StorageThread {
         return this.#callbacks.depth()
       case 'listCallbacks':
         return this.#records.list(op[1])
+      case 'lookAtCallbacks':
+        return this.#records.look(op[1])
       case 'findCallback':
         return this.#records.find(op[1])
       case 'replayCallback':

@@ -54,7 +54,7 @@ test('503 and 500 are answered in the one shape', async (t) => {
     const refuse = () => Promise.reject(error)
     const { store } = parley
     const broken = { depth: refuse, searchJobs: refuse, listAccounts: refuse, searchKeys: refuse }
-    Object.assign(store, { ...broken, listCallbacks: refuse })
+    Object.assign(store, { ...broken, searchCallbacks: refuse })
     for (const path of ['/overview', '/jobs', '/accounts', '/keys', '/callbacks']) {
       refused(await admin.get(path), status)
     }
