@@ -435,8 +435,8 @@ function rowsOf(path: string, only = { turn: 0, nowMs: 0, retentionMs: 0 }): Rec
     jobs: all(
       path,
       `select j.id, j.account, j.tier, j.model, j.status, case when j.node is null then j.turn else ${turn} end as turn,
-         j.attempt, case when j.settled_at_ms is null then j.deaths end as deaths, j.cache_ttl_s, j.input_tokens,
-         j.has_callback, j.created_at_ms, j.settled_at_ms, r.messages, r.response_format, r.callback,
+         j.attempt, j.deaths, case when j.settled_at_ms is null then null else j.claimed_at_ms end as claimed_at_ms,
+         j.cache_ttl_s, j.input_tokens, j.has_callback, j.created_at_ms, j.settled_at_ms, r.messages, r.response_format, r.callback,
          o.content, o.error, o.usage, o.receipt,
          c.job_id, c.account as owed_to, c.attempt as callback_attempt, c.due_at_ms, c.delivered_at_ms
        from jobs j join requests r using (seq) left join outcomes o using (seq) left join callbacks c using (seq)

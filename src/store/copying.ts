@@ -90,6 +90,8 @@ export interface CopiedOutcome {
   readonly error: string | null
   readonly usage: string
   readonly receipt: string
+  readonly deaths: number
+  readonly claimedAtMs: number | null
   readonly settledAtMs: number
   readonly callback: CopiedCallback | null
 }

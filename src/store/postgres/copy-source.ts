@@ -149,8 +149,8 @@ function stateOf(row: Row, turn: number): CopiedJob['state'] {
     const wasHeld = row.turn === null
     return { kind: 'waits', turn: wasHeld ? turn : Number(row.turn), deaths: Number(row.deaths), wasHeld }
   }
-  const { status, content, error, usage, receipt, settledAtMs } = row
-  const outcome = { status, content, error, usage, receipt, settledAtMs }
+  const { status, content, error, usage, receipt, deaths, claimedAtMs, settledAtMs } = row
+  const outcome = { status, content, error, usage, receipt, deaths, claimedAtMs, settledAtMs }
   return { kind: 'ended', ...outcome, callback: copiedCallback(row) } as CopiedJob['state']
 }
 
@@ -186,8 +186,8 @@ const JOBS = `
   )
   select j.id, j.account, j.tier, j.model, j.cache_ttl_s as "cacheTtlS", j.input_tokens as "inputTokens",
     j.created_at_ms as "createdAtMs", j.messages, j.response_format as "responseFormat", j.callback,
-    coalesce(o.attempt, q.attempt) as attempt, q.turn, q.deaths,
-    o.status, o.content, o.error, o.usage, o.receipt, o.settled_at_ms as "settledAtMs",
+    coalesce(o.attempt, q.attempt) as attempt, q.turn, coalesce(o.deaths, q.deaths) as deaths,
+    o.status, o.content, o.error, o.usage, o.receipt, o.claimed_at_ms as "claimedAtMs", o.settled_at_ms as "settledAtMs",
     ${CALLBACK_SELECT}
   from weighed w join jobs j on j.id = w.id
     left join outcomes o on o.id = w.id

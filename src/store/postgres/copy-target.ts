@@ -87,8 +87,30 @@ class PostgresTarget implements CopyTarget {
         rows.waiting.push([id, account, callback !== null, state.turn, attempt, state.deaths])
         continue
       }
-      const { status, content, error, usage, receipt, settledAtMs, callback: owed } = state
-      rows.ended.push([id, status, content, error, usage, receipt, NOBODY, attempt, settledAtMs])
+      const {
+        status,
+        content,
+        error,
+        usage,
+        receipt,
+        deaths,
+        claimedAtMs,
+        settledAtMs,
+        callback: owed,
+      } = state
+      const ended = [
+        status,
+        content,
+        error,
+        usage,
+        receipt,
+        NOBODY,
+        attempt,
+        deaths,
+        claimedAtMs,
+        settledAtMs,
+      ]
+      rows.ended.push([id, ...ended])
       if (owed) rows.owed.push([id, account, ...CALLBACK_COLUMNS.map((name) => owed[name])])
     }
     await this.#insert(JOBS, rows.asked)
@@ -178,8 +200,8 @@ const OPEN_JOBS = insert('open_jobs', 'id, account, has_callback, turn, attempt,
 ])
 const OUTCOMES = insert(
   'outcomes',
-  'id, status, content, error, usage, receipt, node, attempt, settled_at_ms',
-  ['uuid', 'text', 'text', 'text', 'text', 'text', 'text', 'integer', 'bigint'],
+  'id, status, content, error, usage, receipt, node, attempt, deaths, claimed_at_ms, settled_at_ms',
+  ['uuid', 'text', 'text', 'text', 'text', 'text', 'text', 'integer', 'integer', 'bigint', 'bigint'],
 )
 const CALLBACKS = insert('callbacks', ['job_id', 'account', ...CALLBACK_COLUMNS].join(', '), [
   'uuid',

@@ -142,8 +142,8 @@ function stateOf(row: Row, turn: number): CopiedJob['state'] {
     const wasHeld = row.turn === null
     return { kind: 'waits', turn: wasHeld ? turn : Number(row.turn), deaths: Number(row.deaths), wasHeld }
   }
-  const { status, content, error, usage, receipt, settledAtMs } = row
-  const outcome = { status, content, error, usage, receipt, settledAtMs }
+  const { status, content, error, usage, receipt, deaths, claimedAtMs, settledAtMs } = row
+  const outcome = { status, content, error, usage, receipt, deaths, claimedAtMs, settledAtMs }
   return { kind: 'ended', ...outcome, callback: copiedCallback(row) } as CopiedJob['state']
 }
 
@@ -159,7 +159,7 @@ const JOBS = `
   select j.id, j.account, j.tier, j.model, j.cache_ttl_s as cacheTtlS, j.input_tokens as inputTokens,
     j.created_at_ms as createdAtMs, r.messages, r.response_format as responseFormat, r.callback,
     j.attempt, j.turn, j.deaths, j.status, o.content, o.error, o.usage, o.receipt,
-    j.settled_at_ms as settledAtMs,
+    j.claimed_at_ms as claimedAtMs, j.settled_at_ms as settledAtMs,
     ${CALLBACK_SELECT}
   from jobs j cross join requests r on r.seq = j.seq
     left join outcomes o on o.seq = j.seq left join callbacks c on c.seq = j.seq

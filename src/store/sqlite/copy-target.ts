@@ -93,9 +93,10 @@ class SqliteTarget implements CopyTarget {
             status: job.attempt > 0 ? 'assigned' : 'pending',
             turn: state.turn,
             deaths: state.deaths,
+            claimedAtMs: null,
             settledAtMs: null,
           }
-        : { status: state.status, turn: null, deaths: 0, settledAtMs: state.settledAtMs }
+        : { ...state, turn: null }
     insert.run(
       job.id,
       seq,
@@ -110,6 +111,7 @@ class SqliteTarget implements CopyTarget {
       job.inputTokens,
       job.callback === null ? 0 : 1,
       job.createdAtMs,
+      place.claimedAtMs,
       place.settledAtMs,
     )
     request.run(seq, job.messages, job.responseFormat, job.callback)
@@ -168,8 +170,8 @@ function prepare(db: DatabaseSync) {
     ),
     job: statement(
       `insert into jobs (id, seq, account, tier, model, status, turn, attempt, deaths, cache_ttl_s,
-         input_tokens, has_callback, created_at_ms, settled_at_ms)
-       values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+         input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms)
+       values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     ),
     request: statement('insert into requests (seq, messages, response_format, callback) values (?, ?, ?, ?)'),
     outcome: statement('insert into outcomes (seq, content, error, usage, receipt) values (?, ?, ?, ?, ?)'),
