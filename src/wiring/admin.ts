@@ -9,7 +9,7 @@ import type { Log } from '../telemetry/log.ts'
 import type { Gauges } from '../telemetry/metrics.ts'
 import { ageSeconds, type Points } from '../telemetry/points.ts'
 import { VERSION } from '../version.ts'
-import type { Role } from './node.ts'
+import type { Role } from './role.ts'
 
 export interface AdminApiParts {
   readonly configuration: Configuration
