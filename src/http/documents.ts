@@ -1,7 +1,9 @@
 /** The OpenAPI document, made from the routes themselves, and a page to read it. */
+
+import { createHash } from 'node:crypto'
 import swagger from '@fastify/swagger'
 import apiReference from '@scalar/fastify-api-reference'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply } from 'fastify'
 import './request-context.ts'
 
 const ABOUT = `Runs AI message jobs: send a conversation, and get the answer in the same response, by polling, or by a signed callback.
@@ -24,6 +26,11 @@ export async function documentRoutes(app: FastifyInstance, version: string): Pro
   })
   app.get('/openapi.json', { config: { public: true }, schema: { hide: true } }, () => app.swagger())
   await app.register((scope, _options, done) => {
+    scope.addHook('onSend', (_request, reply, payload, next) => {
+      if (typeof payload === 'string' && isHtml(reply))
+        reply.header('content-security-policy', policyFor(payload))
+      next(null, payload)
+    })
     scope.addHook('onRoute', (route) => {
       route.config = { ...route.config, public: true }
       route.schema = { ...route.schema, hide: true }
@@ -36,8 +43,37 @@ export async function documentRoutes(app: FastifyInstance, version: string): Pro
         telemetry: false,
         hideClientButton: true,
         persistAuth: false,
+        pageTitle: 'Parley: the interface',
+        authentication: { preferredSecurityScheme: 'apiKey' },
+        // What would leave for its maker's own services.
+        agent: { disabled: true },
+        mcp: { disabled: true },
+        showDeveloperTools: 'never',
       },
     })
     done()
   })
+}
+
+function isHtml(reply: FastifyReply): boolean {
+  return String(reply.getHeader('content-type')).startsWith('text/html')
+}
+
+/** The page begins with a script in itself, which is let run by its hash; it makes its styles as it goes. */
+function policyFor(html: string): string {
+  const inline = [...html.matchAll(/<script(?![^>]*\bsrc=)[^>]*>([\s\S]*?)<\/script>/g)]
+  const hashes = inline.map(
+    ([, script = '']) => `'sha256-${createHash('sha256').update(script).digest('base64')}'`,
+  )
+  return [
+    "default-src 'none'",
+    `script-src 'self' ${hashes.join(' ')}`,
+    "style-src 'self' 'unsafe-inline'",
+    "connect-src 'self'",
+    "img-src 'self' data:",
+    "font-src 'self' data:",
+    "frame-ancestors 'none'",
+    "base-uri 'none'",
+    "form-action 'none'",
+  ].join('; ')
 }
