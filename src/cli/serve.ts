@@ -88,6 +88,8 @@ This is the first start. The account \`default\` (tier user_max) has this API ke
 Try it:
 
 curl -s ${address}/api/v1/messages -H 'x-api-key: ${key}' -H 'content-type: application/json' -d '${JSON.stringify(body)}'
+
+Watch it at ${address}/dashboard, opened by the admin token.
 `)
 }
 

@@ -8,6 +8,7 @@ import { adminRoutes } from '../http/admin/admin-routes.ts'
 import { batchRoutes } from '../http/batches.ts'
 import { Callers } from '../http/callers.ts'
 import { Creation } from '../http/creation.ts'
+import { dashboardRoutes } from '../http/dashboard.ts'
 import { documentRoutes } from '../http/documents.ts'
 import { healthRoutes } from '../http/health.ts'
 import { limitReads } from '../http/limit-reads.ts'
@@ -101,6 +102,7 @@ async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> 
     })
   }
   await adminRoutes(app, parts.admin)
+  dashboardRoutes(app)
   healthRoutes(app, {
     ready: async () => {
       if (isStopping()) throw new Error('the server is stopping')

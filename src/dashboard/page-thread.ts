@@ -1,0 +1,5 @@
+/** Makes the dashboard's page in a thread of its own, so that no request waits for it; see page.ts. */
+import { parentPort, workerData } from 'node:worker_threads'
+import { makePage } from './page-files.ts'
+
+parentPort?.postMessage(makePage(workerData as string))

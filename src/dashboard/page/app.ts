@@ -1,0 +1,81 @@
+/** The frame around every page: who is signed in, the ways to go, whether the figures are live. */
+import { html } from 'htm/preact'
+import { useEffect, useState } from 'preact/hooks'
+import { AccountsPage } from './accounts/accounts-page.ts'
+import { CallbackPage } from './callbacks/callback-page.ts'
+import { CallbacksPage } from './callbacks/callbacks-page.ts'
+import { JobPage } from './jobs/job-page.ts'
+import { JobsPage } from './jobs/jobs-page.ts'
+import { beginLive } from './live.ts'
+import { OverviewPage } from './overview/overview-page.ts'
+import { Announcements } from './parts/announce.ts'
+import { Icon, type IconName } from './parts/icon.ts'
+import { LiveState } from './parts/live-state.ts'
+import { Logo } from './parts/logo.ts'
+import { PageTitle } from './parts/page-title.ts'
+import { Empty } from './parts/state-of.ts'
+import { ThemeSwitch } from './parts/theme-switch.ts'
+import { PlaygroundPage } from './playground/playground-page.ts'
+import { address, HOME, type Place, usePlace } from './router.ts'
+import { adminToken, onSessionChange, signOut } from './session.ts'
+import { SettingsPage } from './settings-page.ts'
+import { SignIn } from './sign-in.ts'
+
+const WAYS: readonly (readonly [part: string, name: string, icon: IconName])[] = [
+  ['', 'Overview', 'overview'],
+  ['jobs', 'Jobs', 'jobs'],
+  ['callbacks', 'Callbacks', 'callbacks'],
+  ['accounts', 'Accounts', 'accounts'],
+  ['settings', 'Settings', 'settings'],
+  ['playground', 'Playground', 'playground'],
+]
+
+export function App() {
+  const [isIn, setIsIn] = useState(adminToken() !== null)
+  useEffect(() => onSessionChange(() => setIsIn(adminToken() !== null)), [])
+  return isIn ? html`<${Frame} />` : html`<${SignIn} />`
+}
+
+function Frame() {
+  const place = usePlace()
+  useEffect(beginLive, [])
+  const here = place.parts[0] ?? ''
+  return html`<a class="skip" href="#main">Skip to the content</a>
+    <header class="top">
+      <a class="home" href=${HOME} aria-label="Parley, overview"><${Logo} /></a>
+      <${LiveState} />
+      <div class="top-actions">
+        <${ThemeSwitch} />
+        <button type="button" class="icon-button" onClick=${() => signOut()} aria-label="Sign out" title="Sign out"><${Icon} name="leave" /></button>
+      </div>
+    </header>
+    <nav class="ways" aria-label="Pages">
+      <ul>
+        ${WAYS.map(
+          ([part, name, icon]) => html`<li key=${part}>
+          <a href=${part === '' ? HOME : address([part])} aria-current=${part === here ? 'page' : undefined}><${Icon} name=${icon} />${name}</a>
+        </li>`,
+        )}
+        <li class="ways-last"><a href="/docs" target="_blank" rel="noreferrer"><${Icon} name="document" />Interface<span class="visually-hidden"> (opens a new tab)</span></a></li>
+      </ul>
+    </nav>
+    <main id="main" tabindex="-1"><${Page} key=${place.parts.join('/')} place=${place} /></main>
+    <${Announcements} />`
+}
+
+function Page({ place: { parts } }: { readonly place: Place }) {
+  const [name = '', id, ...more] = parts
+  if (more.length === 0) {
+    if (name === 'jobs') return id === undefined ? html`<${JobsPage} />` : html`<${JobPage} id=${id} />`
+    if (name === 'callbacks')
+      return id === undefined ? html`<${CallbacksPage} />` : html`<${CallbackPage} id=${id} />`
+    if (id === undefined) {
+      if (name === '') return html`<${OverviewPage} />`
+      if (name === 'accounts') return html`<${AccountsPage} />`
+      if (name === 'settings') return html`<${SettingsPage} />`
+      if (name === 'playground') return html`<${PlaygroundPage} />`
+    }
+  }
+  return html`<${PageTitle} title="Not found" />
+    <${Empty} title="There is no such page"><p><a href=${HOME}>Overview</a></p><//>`
+}

@@ -1,0 +1,54 @@
+/** A callback with each of its attempts. */
+import { html } from 'htm/preact'
+import type { CallbackAttempt, CallbackDetails } from '../contract.ts'
+import { dateAndTime, duration, pretty } from '../format.ts'
+import { Badge } from '../parts/badge.ts'
+import { CodeBlock } from '../parts/code-block.ts'
+import { Facts } from '../parts/facts.ts'
+import { Time } from '../parts/time.ts'
+
+export function Attempts({ callback }: { readonly callback: CallbackDetails }) {
+  const { url, header_names, callback_payload, next_attempt_at, ended_at, log } = callback
+  const facts = [
+    ['Address', html`<span class="mono breaks">${url}</span>`],
+    ['Attempts', String(callback.attempts)],
+    ['Next attempt', callback.under_way ? 'under way' : html`<${Time} at=${next_attempt_at} />`],
+    ['Ended', html`<${Time} at=${ended_at} />`],
+    ['Headers', header_names.length === 0 ? 'none of the caller’s' : header_names.join(', ')],
+  ]
+  return html`<${Facts} facts=${facts} />
+    <details><summary>callback_payload</summary><${CodeBlock} text=${pretty(callback_payload)} what="the payload" /></details>
+    ${log.length === 0 ? html`<p class="muted">It has not been tried yet.</p>` : html`<${Log} log=${log} />`}`
+}
+
+function Log({ log }: { readonly log: readonly CallbackAttempt[] }) {
+  return html`<table>
+    <caption class="visually-hidden">Attempts, oldest first</caption>
+    <thead>
+      <tr>
+        <th scope="col" class="number">No.</th>
+        <th scope="col">When</th>
+        <th scope="col">Result</th>
+        <th scope="col" class="number">Took</th>
+        <th scope="col" class="wide">Answer</th>
+      </tr>
+    </thead>
+    <tbody>
+      ${log.map(
+        (one) => html`<tr key=${one.attempt}>
+        <th scope="row" class="number">${one.attempt}</th>
+        <td>${dateAndTime(one.at)}</td>
+        <td>${resultOf(one)}</td>
+        <td class="number">${duration(one.ms)}</td>
+        <td class="wide">${one.answer ? html`<code class="excerpt">${one.answer}</code>` : html`<span class="muted">–</span>`}</td>
+      </tr>`,
+      )}
+    </tbody>
+  </table>`
+}
+
+function resultOf({ status, error }: CallbackAttempt) {
+  if (status === null) return html`<${Badge} state="failed" word="no answer" /> <span>${error}</span>`
+  const isGood = status >= 200 && status < 300
+  return html`<${Badge} state=${isGood ? 'delivered' : 'failed'} word=${`HTTP ${status}`} />`
+}

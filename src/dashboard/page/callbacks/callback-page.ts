@@ -1,0 +1,35 @@
+/** One callback with its attempts. */
+import { html } from 'htm/preact'
+import type { CallbackDetails } from '../contract.ts'
+import { Badge } from '../parts/badge.ts'
+import { CopyButton } from '../parts/copy-button.ts'
+import { Icon } from '../parts/icon.ts'
+import { PageTitle } from '../parts/page-title.ts'
+import { Panel } from '../parts/panel.ts'
+import { Empty, StateOf } from '../parts/state-of.ts'
+import { useReloadOnChange, useResource } from '../resource.ts'
+import { address } from '../router.ts'
+import { Attempts } from './attempts.ts'
+import { ReplayButton } from './replay.ts'
+
+export function CallbackPage({ id }: { readonly id: string }) {
+  const callback = useResource<CallbackDetails>(`/callbacks/${encodeURIComponent(id)}`)
+  const { data } = callback
+  useReloadOnChange(callback.reload, data?.state === 'owed', 1500)
+  return html`<p class="way-back"><a href=${address(['callbacks'])}><${Icon} name="back" />Callbacks</a></p>
+    <${PageTitle} title="Callback" tab=${`Callback ${id.slice(0, 8)}`}>
+      ${data && html`<${Badge} state=${data.under_way ? 'under way' : data.state} />`}
+    <//>
+    <p class="id-line">of job <a class="mono breaks" href=${address(['jobs', id])}>${id}</a><${CopyButton} text=${id} what="the job id" small /></p>
+    ${
+      callback.error?.status === 404
+        ? html`<${Empty} title="There is no such callback"><p>The job has none, or it has expired.</p><//>`
+        : html`<${StateOf} of=${callback} what="the callback" />`
+    }
+    ${
+      data &&
+      html`<${Panel} title="Delivery" wide actions=${html`<${ReplayButton} callback=${data} onReplayed=${callback.reload} />`}>
+        <${Attempts} callback=${data} />
+      <//>`
+    }`
+}

@@ -1,0 +1,73 @@
+/** One job: what it is, what happened to it, and on demand what was said. */
+import { html } from 'htm/preact'
+import { Attempts } from '../callbacks/attempts.ts'
+import { ReplayButton } from '../callbacks/replay.ts'
+import type { JobDetails } from '../contract.ts'
+import { count, dateAndTime, duration } from '../format.ts'
+import { Badge } from '../parts/badge.ts'
+import { CopyButton } from '../parts/copy-button.ts'
+import { Facts } from '../parts/facts.ts'
+import { Icon } from '../parts/icon.ts'
+import { PageTitle } from '../parts/page-title.ts'
+import { Panel } from '../parts/panel.ts'
+import { Empty, StateOf } from '../parts/state-of.ts'
+import { useReloadOnChange, useResource } from '../resource.ts'
+import { address } from '../router.ts'
+import { Content } from './content.ts'
+import { Timeline } from './timeline.ts'
+
+export function JobPage({ id }: { readonly id: string }) {
+  const job = useResource<JobDetails>(`/jobs/${encodeURIComponent(id)}`)
+  const { data } = job
+  const isOpen = data !== null && (data.settled_at === null || data.callback?.state === 'owed')
+  useReloadOnChange(job.reload, isOpen, 1500)
+  return html`<p class="way-back"><a href=${address(['jobs'])}><${Icon} name="back" />Jobs</a></p>
+    <${PageTitle} title="Job" tab=${`Job ${id.slice(0, 8)}`}>
+      ${data && html`<${Badge} state=${data.status} />`}
+    <//>
+    <p class="id-line"><code>${id}</code><${CopyButton} text=${id} what="the job id" small /></p>
+    ${
+      job.error?.status === 404
+        ? html`<${Empty} title="There is no such job"><p>It never was, or it has expired. <a href=${address(['jobs'])}>All jobs</a></p><//>`
+        : html`<${StateOf} of=${job} what="the job" />`
+    }
+    ${data && html`<${Details} job=${data} onChange=${job.reload} />`}`
+}
+
+function Details({ job, onChange }: { readonly job: JobDetails; readonly onChange: () => void }) {
+  const { callback } = job
+  return html`<${Facts} facts=${factsOf(job)} />
+    <div class="columns">
+      <${Panel} title="Timeline"><${Timeline} entries=${job.timeline} /><//>
+      <${Content} job=${job} />
+    </div>
+    ${
+      callback &&
+      html`<${Panel} title="Callback" wide
+        actions=${html`<${Badge} state=${callback.under_way ? 'under way' : callback.state} /><${ReplayButton} callback=${callback} onReplayed=${onChange} />`}>
+        <${Attempts} callback=${callback} />
+      <//>`
+    }`
+}
+
+function factsOf(job: JobDetails) {
+  const { created_at, claimed_at, settled_at, input_tokens, output_tokens } = job
+  const link = html`<a href=${address(['jobs'], { account: job.account })}>${job.account}</a>`
+  return [
+    ['Account', html`${link} <span class="muted">${job.tier}</span>`],
+    ['Model', job.model],
+    ['Answered by', job.cache_hit ? 'kept answer (cache hit), no model was called' : (job.target ?? '–')],
+    ['Answer format', job.response_format],
+    ['Created', dateAndTime(created_at)],
+    ['Waited', claimed_at === null ? '–' : duration((claimed_at - created_at) * 1000)],
+    ['Ran', settled_at === null || claimed_at === null ? '–' : duration((settled_at - claimed_at) * 1000)],
+    ['Tokens', input_tokens === null ? '–' : `${count(input_tokens)} in, ${count(output_tokens ?? 0)} out`],
+    [
+      'Claims',
+      html`${job.attempts}${job.deaths > 0 ? html` <span class="muted">(its node died ${job.deaths} times)</span>` : ''}`,
+    ],
+    ...(job.error_code === null
+      ? []
+      : [['Failed with', html`<span class="code-word">${job.error_code}</span>`]]),
+  ]
+}

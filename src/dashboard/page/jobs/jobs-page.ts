@@ -1,0 +1,97 @@
+/** Jobs, newest first, found by id, account, status, model and time. The filters are in the address. */
+import { html } from 'htm/preact'
+import { useMemo } from 'preact/hooks'
+import type { JobList, JobSummary } from '../contract.ts'
+import { count, duration, shortId } from '../format.ts'
+import { Badge } from '../parts/badge.ts'
+import { PageTitle } from '../parts/page-title.ts'
+import { PagesOf, SearchStopped } from '../parts/pages-of.ts'
+import { Empty, StateOf } from '../parts/state-of.ts'
+import { Time } from '../parts/time.ts'
+import { useReloadOnChange, useResource } from '../resource.ts'
+import { address, navigate, usePlace } from '../router.ts'
+import { Filters, filtersIn, isFiltered, sinceOf } from './filters.ts'
+
+const PAGE = '50'
+
+export function JobsPage() {
+  const { query } = usePlace()
+  const filters = filtersIn(query)
+  const before = query.get('before') ?? ''
+  // Taken once for each choice of filters: a moving start would read the list anew with every rendering.
+  const since = useMemo(() => sinceOf(filters.time), [filters.time])
+  const asked = new URLSearchParams({ limit: PAGE })
+  for (const name of ['account', 'status', 'model'] as const)
+    if (filters[name]) asked.set(name, filters[name])
+  if (since !== null) asked.set('from', String(since))
+  if (before) asked.set('before', before)
+  const jobs = useResource<JobList>(`/jobs?${asked}`)
+  useReloadOnChange(jobs.reload, before === '')
+  const { data } = jobs
+  const older = () => {
+    if (data?.next) navigate(address(['jobs'], { ...filters, before: data.next }))
+  }
+  return html`<${PageTitle} title="Jobs" />
+    <${Filters} filters=${filters} />
+    ${jobs.error || !data ? html`<${StateOf} of=${jobs} what="the jobs" />` : null}
+    ${data && data.jobs.length > 0 && html`<${JobTable} jobs=${data.jobs} />`}
+    ${
+      data?.jobs.length === 0 &&
+      html`<${Empty} title=${isFiltered(filters) ? 'No job fits' : 'There are no jobs yet'}>
+        ${
+          isFiltered(filters)
+            ? html`<p>Widen the filters, or <a href=${address(['jobs'])}>show all</a>.</p>`
+            : html`<p>Send one from the <a href=${address(['playground'])}>playground</a>.</p>`
+        }
+      <//>`
+    }
+    ${data?.complete === false && html`<${SearchStopped} />`}
+    ${
+      data &&
+      html`<${PagesOf} isFirst=${before === ''} more=${data.more} onOlder=${older}
+      onNewest=${() => navigate(address(['jobs'], { ...filters }))} />`
+    }`
+}
+
+function JobTable({ jobs }: { readonly jobs: readonly JobSummary[] }) {
+  return html`<table class="list">
+    <caption class="visually-hidden">Jobs, newest first</caption>
+    <thead>
+      <tr>
+        <th scope="col">Job</th>
+        <th scope="col">Status</th>
+        <th scope="col" class="wide">Account</th>
+        <th scope="col" class="wide">Model</th>
+        <th scope="col" class="wide">Answered by</th>
+        <th scope="col" class="number wide">Tokens</th>
+        <th scope="col" class="number wide">Took</th>
+        <th scope="col" class="wide">Callback</th>
+        <th scope="col" class="number">Created</th>
+      </tr>
+    </thead>
+    <tbody>${jobs.map((job) => html`<${Row} key=${job.job_id} job=${job} />`)}</tbody>
+  </table>`
+}
+
+function Row({ job }: { readonly job: JobSummary }) {
+  const { job_id, status, error_code, account, model, target, cache_hit, created_at, settled_at } = job
+  return html`<tr>
+    <th scope="row">
+      <a class="mono" href=${address(['jobs', job_id])} title=${job_id}>${shortId(job_id)}</a>
+      <span class="narrow-only muted">${account} · ${model}</span>
+    </th>
+    <td><${Badge} state=${status} />${error_code && html` <span class="code-word">${error_code}</span>`}</td>
+    <td class="wide">${account}</td>
+    <td class="wide">${model}</td>
+    <td class="wide">${cache_hit ? 'cache' : (target ?? html`<span class="muted">–</span>`)}</td>
+    <td class="number wide">${tokensOf(job)}</td>
+    <td class="number wide">${settled_at === null ? '–' : duration((settled_at - created_at) * 1000)}</td>
+    <td class="wide">${job.callback ? html`<${Badge} state=${job.callback} />` : html`<span class="muted">–</span>`}</td>
+    <td class="number"><${Time} at=${created_at} /></td>
+  </tr>`
+}
+
+function tokensOf({ input_tokens, output_tokens }: JobSummary): string {
+  if (input_tokens === null && output_tokens === null) return '–'
+  return `${count(input_tokens ?? 0)} + ${count(output_tokens ?? 0)}`
+}

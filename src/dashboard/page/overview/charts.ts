@@ -1,0 +1,91 @@
+/** The charts of the overview. */
+import { html } from 'htm/preact'
+import { useMemo } from 'preact/hooks'
+import type { Point } from '../contract.ts'
+import { count, duration, figure } from '../format.ts'
+import { Chart } from '../parts/chart.ts'
+import type { Series } from '../parts/series.ts'
+import { type Buckets, bucketsOf, highestOf, namesOf, percentilesOf, ratesOf } from './buckets.ts'
+
+export interface ChartsProps {
+  readonly points: readonly Point[]
+  readonly now: number
+  /** Seconds that the charts show. */
+  readonly span: number
+}
+
+/** Steps of a chart: enough for its shape, few enough for bars. */
+const STEPS = 75
+const PALETTE = ['--c1', '--c2', '--c4', '--c5', '--c6', '--c3']
+const TROUBLE = ['--bad', '--c2', '--c6', '--c5', '--c4']
+
+export function Charts({ points, now, span }: ChartsProps) {
+  const drawn = useMemo(() => {
+    const buckets = bucketsOf(points, now, span, span / STEPS)
+    return {
+      times: buckets.times,
+      outcomes: outcomesOf(buckets, points),
+      depth: [
+        { label: 'waiting', color: '--c2', values: highestOf(buckets, ({ waiting }) => waiting) },
+        { label: 'assigned', color: '--c1', values: highestOf(buckets, ({ assigned }) => assigned) },
+      ],
+      age: [
+        {
+          label: 'oldest waiting',
+          color: '--c2',
+          values: highestOf(buckets, ({ oldest_age_seconds: age }) => (age === null ? null : age * 1000)),
+        },
+      ],
+      wait: percentilesOf(buckets, ({ wait_ms }) => wait_ms),
+      run: percentilesOf(buckets, ({ run_ms }) => run_ms),
+      tokens: tokensOf(buckets, points),
+      callbacks: [
+        {
+          label: 'delivered',
+          color: '--good',
+          values: ratesOf(buckets, ({ callbacks }) => callbacks.delivered),
+        },
+        {
+          label: 'failed attempts',
+          color: '--c2',
+          values: ratesOf(buckets, ({ callbacks }) => callbacks.failed_attempts),
+        },
+        { label: 'given up', color: '--bad', values: ratesOf(buckets, ({ callbacks }) => callbacks.failed) },
+      ],
+      owed: [
+        { label: 'owed', color: '--c1', values: highestOf(buckets, ({ callbacks_owed }) => callbacks_owed) },
+      ],
+    }
+  }, [points, now, span])
+  const { times } = drawn
+  return html`<section class="charts" aria-label="Charts">
+    <${Chart} title="Jobs by outcome" unit="a minute" kind="stack" times=${times} series=${drawn.outcomes} format=${figure} />
+    <${Chart} title="In line" unit="jobs" kind="lines" times=${times} series=${drawn.depth} format=${count} />
+    <${Chart} title="Age of the oldest" unit="waiting" kind="lines" times=${times} series=${drawn.age} format=${duration} />
+    <${Chart} title="Wait" unit="until a worker has the job" kind="lines" times=${times} series=${drawn.wait} format=${duration} />
+    <${Chart} title="Run" unit="until it is settled" kind="lines" times=${times} series=${drawn.run} format=${duration} />
+    <${Chart} title="Tokens by model" unit="a minute" kind="stack" times=${times} series=${drawn.tokens} format=${count} />
+    <${Chart} title="Callbacks" unit="a minute" kind="stack" times=${times} series=${drawn.callbacks} format=${figure} />
+    <${Chart} title="Callbacks owed" unit="" kind="lines" times=${times} series=${drawn.owed} format=${count} />
+  </section>`
+}
+
+function outcomesOf(buckets: Buckets, points: readonly Point[]): Series[] {
+  const codes = namesOf(points, ({ jobs }) => jobs).filter((name) => name !== 'completed')
+  return [
+    { label: 'completed', color: '--good', values: ratesOf(buckets, ({ jobs }) => jobs.completed ?? 0) },
+    ...codes.map((code, index) => ({
+      label: code,
+      color: TROUBLE[index % TROUBLE.length] ?? '--bad',
+      values: ratesOf(buckets, ({ jobs }) => jobs[code] ?? 0),
+    })),
+  ]
+}
+
+function tokensOf(buckets: Buckets, points: readonly Point[]): Series[] {
+  return namesOf(points, ({ tokens }) => tokens).map((model, index) => ({
+    label: model,
+    color: PALETTE[index % PALETTE.length] ?? '--c1',
+    values: ratesOf(buckets, ({ tokens }) => (tokens[model]?.input ?? 0) + (tokens[model]?.output ?? 0)),
+  }))
+}

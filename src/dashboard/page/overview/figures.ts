@@ -1,0 +1,101 @@
+/** The numbers of this moment, each a way to what is behind it. */
+import { html } from 'htm/preact'
+import type { Overview, Point } from '../contract.ts'
+import { count, duration, figure } from '../format.ts'
+import { address } from '../router.ts'
+import { sum, total } from './buckets.ts'
+
+export interface FiguresProps {
+  readonly overview: Overview
+  readonly points: readonly Point[]
+}
+
+interface Figure {
+  readonly name: string
+  readonly value: string
+  readonly note: string
+  readonly href?: string
+  readonly tone?: 'bad' | 'busy'
+}
+
+export function Figures(props: FiguresProps) {
+  return html`<ul class="figures" aria-label="Now">
+    ${figuresOf(props).map(
+      ({
+        name,
+        value,
+        note,
+        href,
+        tone,
+      }) => html`<li key=${name} class=${tone ? `figure is-${tone}` : 'figure'}>
+        <span class="figure-name">${href ? html`<a href=${href}>${name}</a>` : name}</span>
+        <span class="figure-value">${value}</span>
+        <span class="figure-note">${note}</span>
+      </li>`,
+    )}
+  </ul>`
+}
+
+function figuresOf({ overview, points }: FiguresProps): readonly Figure[] {
+  const last = points.at(-1)
+  const minute = points.filter(({ at }) => at > (last?.at ?? 0) - 60)
+  const ended = sum(points, ({ jobs }) => total(jobs))
+  const completed = sum(points, ({ jobs }) => jobs.completed ?? 0)
+  const failed = ended - completed
+  const endedMinute = sum(minute, ({ jobs }) => total(jobs))
+  const waiting = last?.waiting ?? overview.jobs.waiting
+  const oldest = last?.oldest_age_seconds ?? overview.jobs.oldest_age_seconds
+  const running = last?.running ?? overview.jobs.running
+  const assigned = last?.assigned ?? overview.jobs.assigned
+  const owed = last?.callbacks_owed ?? overview.callbacks.owed
+  const { failed: failedCallbacks, late_seconds: late } = overview.callbacks
+  const tokens = sum(minute, (point) =>
+    Object.values(point.tokens).reduce((n, { input, output }) => n + input + output, 0),
+  )
+  const slow = minute.map(({ run_ms }) => run_ms.p95).filter((ms) => ms !== null)
+  return [
+    { name: 'Ended', value: count(endedMinute), note: 'jobs in the last minute', href: address(['jobs']) },
+    {
+      name: 'Failed',
+      value: count(failed),
+      note:
+        ended === 0
+          ? 'in 15 minutes'
+          : `of ${count(ended)} in 15 minutes (${figure((failed / ended) * 100)}%)`,
+      href: address(['jobs'], { status: 'failed' }),
+      ...(failed > 0 && { tone: 'bad' as const }),
+    },
+    {
+      name: 'Waiting',
+      value: count(waiting),
+      note: waiting === 0 ? 'none waits' : `the oldest for ${duration(oldest * 1000)}`,
+      href: address(['jobs'], { status: 'pending' }),
+    },
+    {
+      name: 'Running here',
+      value: count(running),
+      // The line is looked at less often than what runs here.
+      note: `${count(Math.max(assigned, running))} assigned in all`,
+      href: address(['jobs'], { status: 'assigned' }),
+    },
+    {
+      name: 'Run time',
+      value: slow.length === 0 ? '–' : duration(Math.max(...slow)),
+      note: 'p95, last minute',
+    },
+    { name: 'Tokens', value: count(tokens), note: 'in the last minute' },
+    {
+      name: 'Callbacks owed',
+      value: count(owed),
+      note: late === 0 ? 'none is late' : `the latest by ${duration(late * 1000)}`,
+      href: address(['callbacks'], { state: 'owed' }),
+    },
+    {
+      name: 'Callbacks failed',
+      value: count(failedCallbacks),
+      note: failedCallbacks > 0 ? 'can be replayed' : 'none',
+      href: address(['callbacks'], { state: 'failed' }),
+      ...(failedCallbacks > 0 && { tone: 'bad' as const }),
+    },
+  ]
+}

@@ -1,0 +1,69 @@
+/** The first page: what the server does now, and did in the last minutes. */
+import { html } from 'htm/preact'
+import { useState } from 'preact/hooks'
+import type { Overview } from '../contract.ts'
+import { duration } from '../format.ts'
+import { serverNow, useLive } from '../live.ts'
+import { PageTitle } from '../parts/page-title.ts'
+import { Empty } from '../parts/state-of.ts'
+import { address } from '../router.ts'
+import { total } from './buckets.ts'
+import { Charts } from './charts.ts'
+import { Figures } from './figures.ts'
+import { Upstreams } from './upstreams.ts'
+
+const SPANS = [
+  [5 * 60, '5 min'],
+  [15 * 60, '15 min'],
+] as const
+
+export function OverviewPage() {
+  const { overview, points, connection } = useLive()
+  const [span, setSpan] = useState<number>(SPANS[1][0])
+  if (!overview) {
+    return html`<${PageTitle} title="Overview" />
+      <p class=${connection === 'reconnecting' ? 'fault' : 'loading'} aria-busy="true">
+        ${connection === 'reconnecting' ? 'The server does not answer; it is asked again.' : 'Reading the figures…'}
+      </p>`
+  }
+  const now = points.at(-1)?.at ?? overview.now
+  const shown = points.filter(({ at }) => at > now - span)
+  const isQuiet = isFirstRun(overview) && points.every(({ jobs }) => total(jobs) === 0)
+  return html`<${PageTitle} title="Overview">
+      <div class="segments" role="group" aria-label="Time shown">
+        ${SPANS.map(
+          ([
+            seconds,
+            words,
+          ]) => html`<button type="button" key=${seconds} aria-pressed=${seconds === span ? 'true' : 'false'}
+            onClick=${() => setSpan(seconds)}>${words}</button>`,
+        )}
+      </div>
+    <//>
+    <${AboutNode} overview=${overview} />
+    ${
+      isQuiet &&
+      html`<${Empty} title="No job has run here yet">
+        <p>Write a message in the <a href=${address(['playground'])}>playground</a> and watch it go through, or send one with
+        your own key: <a href="/docs" target="_blank" rel="noreferrer">the interface</a> has three routes.</p>
+      <//>`
+    }
+    <${Figures} overview=${overview} points=${points} />
+    <${Charts} points=${shown} now=${now} span=${span} />
+    <${Upstreams} upstreams=${overview.upstreams} points=${shown} simulated=${overview.simulated} />`
+}
+
+/** Nothing in line, nothing owed: an empty database, or a calm one; its points decide. */
+function isFirstRun({ jobs, callbacks }: Overview): boolean {
+  return jobs.waiting + jobs.assigned + callbacks.owed + callbacks.failed === 0
+}
+
+function AboutNode({ overview }: { readonly overview: Overview }) {
+  const { version, node, role, simulated, started_at } = overview
+  return html`<p class="about-node">
+    <span>Version ${version}</span>
+    <span>node <code>${node}</code>${role === 'all' ? '' : ` (${role})`}</span>
+    <span>up ${duration((serverNow() - started_at) * 1000)}</span>
+    ${simulated && html`<span class="badge busy">the built-in simulator answers</span>`}
+  </p>`
+}

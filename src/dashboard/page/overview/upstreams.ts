@@ -1,0 +1,64 @@
+/** The health of the model servers: whether each is asked, how busy it is, what its calls came to. */
+import { html } from 'htm/preact'
+import type { Point, Upstream } from '../contract.ts'
+import { count, figure, timeOfDay } from '../format.ts'
+import { serverNow } from '../live.ts'
+import { Badge } from '../parts/badge.ts'
+import { Panel } from '../parts/panel.ts'
+import { sum } from './buckets.ts'
+
+/** It stands in for every upstream, under a name of its own. */
+const SIMULATOR = 'simulator'
+
+export interface UpstreamsProps {
+  readonly upstreams: readonly Upstream[]
+  readonly points: readonly Point[]
+  readonly simulated: boolean
+}
+
+export function Upstreams({ upstreams, points, simulated }: UpstreamsProps) {
+  return html`<${Panel} title="Upstreams" wide>
+    ${simulated && html`<p class="hint">No model is configured, so the built-in simulator answers every job.</p>`}
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">Name</th>
+          <th scope="col">State</th>
+          <th scope="col" class="number">Calls under way</th>
+          <th scope="col" class="number wide">Waiting for a place</th>
+          <th scope="col" class="number">Calls</th>
+          <th scope="col" class="number">Troubled</th>
+        </tr>
+      </thead>
+      <tbody>
+        ${upstreams.map((upstream) => html`<${Row} key=${upstream.name} upstream=${upstream} points=${points} name=${simulated ? SIMULATOR : upstream.name} />`)}
+        ${upstreams.length === 0 && html`<tr><td colspan="6" class="muted">None is in use on this node.</td></tr>`}
+      </tbody>
+    </table>
+  <//>`
+}
+
+interface RowProps {
+  readonly upstream: Upstream
+  readonly points: readonly Point[]
+  /** What its calls are counted under. */
+  readonly name: string
+}
+
+function Row({ upstream, points, name }: RowProps) {
+  const { running, waiting, max_concurrency, skipped_until } = upstream
+  const ok = sum(points, ({ calls }) => calls[name]?.ok ?? 0)
+  const trouble = sum(points, ({ calls }) => calls[name]?.trouble ?? 0)
+  const calls = ok + trouble
+  const isSkipped = skipped_until !== null && skipped_until > serverNow()
+  return html`<tr>
+    <th scope="row">${name}</th>
+    <td>
+      ${isSkipped ? html`<${Badge} state="skipped" word=${`skipped until ${timeOfDay(skipped_until)}`} />` : html`<${Badge} state="healthy" />`}
+    </td>
+    <td class="number">${count(running)} <span class="muted">of ${count(max_concurrency)}</span></td>
+    <td class="number wide">${count(waiting)}</td>
+    <td class="number">${count(calls)}</td>
+    <td class="number">${calls === 0 ? '–' : `${count(trouble)} (${figure((trouble / calls) * 100)}%)`}</td>
+  </tr>`
+}

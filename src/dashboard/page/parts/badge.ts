@@ -1,0 +1,23 @@
+/** A state in a word and a colour; the word alone says it all. */
+import { html } from 'htm/preact'
+
+const TONES: Readonly<Record<string, string>> = {
+  completed: 'good',
+  delivered: 'good',
+  active: 'good',
+  healthy: 'good',
+  live: 'good',
+  failed: 'bad',
+  skipped: 'bad',
+  revoked: 'bad',
+  assigned: 'busy',
+  owed: 'busy',
+  'under way': 'busy',
+  busy: 'busy',
+  expired: 'quiet',
+  pending: 'quiet',
+}
+
+export function Badge({ state, word = state }: { readonly state: string; readonly word?: string }) {
+  return html`<span class=${`badge ${TONES[state] ?? 'quiet'}`}>${word}</span>`
+}

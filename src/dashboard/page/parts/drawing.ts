@@ -1,0 +1,60 @@
+/** How uPlot is to draw a chart: its axes, colours and shapes. */
+import uPlot from 'uplot'
+import { type ChartProps, dataOf } from './series.ts'
+
+export interface Drawing extends Pick<ChartProps, 'times' | 'series' | 'kind' | 'format'> {
+  readonly element: HTMLElement
+  readonly onHover: (index: number | null) => void
+}
+
+const FONT = '11px system-ui, sans-serif'
+
+export function drawing({ element, times, series, kind, format, onHover }: Drawing): uPlot {
+  const style = getComputedStyle(document.documentElement)
+  const colorOf = (name: string) => style.getPropertyValue(name).trim()
+  const axis = {
+    stroke: colorOf('--muted'),
+    font: FONT,
+    grid: { stroke: colorOf('--line'), width: 1 },
+    ticks: { show: false },
+  }
+  const drawn = series.map(({ label, color }) =>
+    kind === 'lines' ? lineOf(label, colorOf(color)) : barOf(label, colorOf(color)),
+  )
+  return new uPlot(
+    {
+      width: element.clientWidth,
+      height: element.clientHeight,
+      padding: [8, 6, 0, 0],
+      legend: { show: false },
+      cursor: { y: false, drag: { x: false, y: false }, points: { show: kind === 'lines' } },
+      scales: { x: { time: true }, y: { range: (_plot, _least, most) => [0, Math.max(most * 1.1, 1)] } },
+      axes: [
+        {
+          ...axis,
+          grid: { show: false },
+          size: 24,
+          space: 70,
+          values: (_plot, splits) => splits.map(minuteOf),
+        },
+        { ...axis, size: 52, space: 34, values: (_plot, splits) => splits.map((value) => format(value)) },
+      ],
+      series: [{}, ...(kind === 'stack' ? drawn.reverse() : drawn)],
+      hooks: { setCursor: [({ cursor }) => onHover(cursor.idx ?? null)] },
+    },
+    dataOf(times, series, kind),
+    element,
+  )
+}
+
+function lineOf(label: string, stroke: string): uPlot.Series {
+  return { label, stroke, width: 1.75, spanGaps: false, points: { size: 4, fill: stroke } }
+}
+
+function barOf(label: string, fill: string): uPlot.Series {
+  const paths = uPlot.paths.bars?.({ size: [0.72, 14], radius: 0.15 })
+  return { label, fill, stroke: fill, width: 0, points: { show: false }, ...(paths && { paths }) }
+}
+
+const minute = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' })
+const minuteOf = (seconds: number): string => minute.format(seconds * 1000)

@@ -1,0 +1,26 @@
+/** A page's heading. Focus moves to it when somebody came by a link, so that screen readers begin with the new page. */
+import { html } from 'htm/preact'
+import type { ComponentChildren } from 'preact'
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
+import { hasNavigated } from '../router.ts'
+
+export interface PageTitleProps {
+  readonly title: string
+  /** For the tab, where the heading alone says too little. */
+  readonly tab?: string
+  readonly children?: ComponentChildren
+}
+
+export function PageTitle({ title, tab = title, children }: PageTitleProps) {
+  const heading = useRef<HTMLHeadingElement>(null)
+  useLayoutEffect(() => {
+    if (hasNavigated()) heading.current?.focus({ preventScroll: true })
+  }, [])
+  useEffect(() => {
+    document.title = `${tab} · Parley`
+  }, [tab])
+  return html`<header class="page-title">
+    <h1 ref=${heading} tabindex="-1">${title}</h1>
+    <div class="page-actions">${children}</div>
+  </header>`
+}

@@ -1,0 +1,100 @@
+/** What is being written in the playground, and the requests that it makes. It is kept as long as the tab. */
+import type { Message, Role } from '../contract.ts'
+
+export interface DraftMessage extends Message {
+  /** Stays with the message while it moves, so that its field keeps the focus. */
+  readonly id: number
+}
+
+export interface Draft {
+  readonly model: string
+  readonly messages: readonly DraftMessage[]
+  readonly format: 'text' | 'json'
+  /** As typed; empty for any JSON. */
+  readonly schema: string
+  readonly mode: 'single' | 'batch'
+  /** In a batch without variants: how often the job is sent. */
+  readonly copies: number
+  /** In a batch: a line for each job, put in for INPUT. */
+  readonly variants: string
+  readonly callbackUrl: string
+}
+
+/** Where a variant's line goes. */
+export const INPUT = '{{input}}'
+
+export interface JobBody {
+  readonly model: string
+  readonly response_format: { readonly format: 'text' | 'json'; readonly schema?: unknown }
+  readonly messages: readonly Message[]
+  readonly callback?: { readonly callback_url: string }
+}
+
+let lastId = 0
+export function message(role: Role, content: string): DraftMessage {
+  lastId += 1
+  return { id: lastId, role, content }
+}
+
+export function firstDraft(): Draft {
+  return {
+    model: 'gpt-auto',
+    messages: [message('user', 'Hello, Parley!')],
+    format: 'text',
+    schema: '',
+    mode: 'single',
+    copies: 3,
+    variants: '',
+    callbackUrl: '',
+  }
+}
+
+const STORED = 'parley.playground-draft'
+
+export function storedDraft(): Draft {
+  try {
+    const stored = JSON.parse(sessionStorage.getItem(STORED) ?? 'null') as Draft | null
+    if (!stored) return firstDraft()
+    return { ...stored, messages: stored.messages.map(({ role, content }) => message(role, content)) }
+  } catch {
+    return firstDraft()
+  }
+}
+
+export function storeDraft(draft: Draft): void {
+  sessionStorage.setItem(STORED, JSON.stringify(draft))
+}
+
+/** The job creation object; a schema that is no JSON is left out, and the editor says so. */
+export function jobOf(draft: Draft, input: string | null = null): JobBody {
+  const { model, messages, format, schema } = draft
+  const parsed = format === 'json' && schema.trim() !== '' ? parsedOr(schema) : undefined
+  return {
+    model,
+    response_format: { format, ...(parsed !== undefined && { schema: parsed }) },
+    messages: messages.map(({ role, content }) => ({
+      role,
+      content: input === null ? content : content.replaceAll(INPUT, () => input),
+    })),
+  }
+}
+
+export function batchOf(draft: Draft): JobBody[] {
+  const url = draft.callbackUrl.trim()
+  const callback = url === '' ? {} : { callback: { callback_url: url } }
+  const lines = variantsOf(draft)
+  const inputs = lines.length > 0 ? lines : Array<null>(draft.copies).fill(null)
+  return inputs.map((input) => ({ ...jobOf(draft, input), ...callback }))
+}
+
+export function variantsOf({ variants }: Draft): string[] {
+  return variants.split('\n').filter((line) => line.trim() !== '')
+}
+
+function parsedOr(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,176 @@
+/** The playground: write a conversation, send it as a program would, and watch what becomes of it. */
+import { html } from 'htm/preact'
+import { useEffect, useRef, useState } from 'preact/hooks'
+import type { SettingsInForce } from '../contract.ts'
+import { duration } from '../format.ts'
+import { useLive } from '../live.ts'
+import { announce } from '../parts/announce.ts'
+import { Select } from '../parts/field.ts'
+import { PageTitle } from '../parts/page-title.ts'
+import { Panel } from '../parts/panel.ts'
+import { useResource } from '../resource.ts'
+import { BatchFields } from './batch-fields.ts'
+import { type PlaygroundCaller, usePlaygroundCaller } from './caller.ts'
+import { CodePanel } from './code-panel.ts'
+import { batchOf, type Draft, type DraftMessage, jobOf, storeDraft, storedDraft } from './draft.ts'
+import { draftOf, EXAMPLES } from './examples.ts'
+import { KeyPanel } from './key-panel.ts'
+import { MessageEditor } from './message-editor.ts'
+import { Outcome } from './outcome.ts'
+import { checkSchema } from './schema-check.ts'
+import { SchemaEditor } from './schema-editor.ts'
+import { type Watching, watchBatch, watchSingle } from './watch.ts'
+
+/** A batch of a caller that is not known yet. */
+const MOST_IN_BATCH = 30
+
+export function PlaygroundPage() {
+  const caller = usePlaygroundCaller()
+  const [draft, setDraft] = useState(storedDraft)
+  const [watching, setWatching] = useState<Watching | null>(null)
+  const run = useRef<AbortController | null>(null)
+  const change = (part: Partial<Draft>) => {
+    const next = { ...draft, ...part }
+    setDraft(next)
+    storeDraft(next)
+  }
+  const stop = () => {
+    run.current?.abort()
+    run.current = null
+    if (watching) setWatching({ ...watching, ended: true })
+  }
+  useEffect(() => () => run.current?.abort(), [])
+  const send = () => {
+    const { key, me } = caller
+    if (key === null || me === null) return announce('First choose an API key to call with.', true)
+    run.current?.abort()
+    const controller = new AbortController()
+    run.current = controller
+    const onChange = (now: Watching) => {
+      setWatching(now)
+      if (now.ended) announce(summaryOf(now), now.refusal !== null, false)
+    }
+    const options = { key, me, signal: controller.signal, onChange }
+    void (draft.mode === 'single' ? watchSingle(jobOf(draft), options) : watchBatch(batchOf(draft), options))
+  }
+  const isRunning = watching !== null && !watching.ended
+  return html`<${PageTitle} title="Playground"><${Examples} draft=${draft} onChange=${change} /><//>
+    ${caller.key === null ? html`<${KeyPanel} caller=${caller} />` : html`<${WhoseKey} caller=${caller} />`}
+    <div class="playground">
+      <div class="stack">
+        <${Editor} draft=${draft} onChange=${change} caller=${caller} onSend=${send} isRunning=${isRunning} />
+      </div>
+      <div class="stack">
+        <${Outcome} watching=${watching} onStop=${stop} />
+        <${CodePanel} draft=${draft} />
+      </div>
+    </div>`
+}
+
+function summaryOf({ jobs, refusal, ms }: Watching): string {
+  if (refusal) return refusal.words
+  const [job] = jobs
+  if (jobs.length === 1 && job) return `The job is ${job.status}, after ${duration(ms)}.`
+  const failed = jobs.filter(({ status }) => status === 'failed').length
+  return `All ${jobs.length} jobs have ended, ${failed === 0 ? 'none failed' : `${failed} failed`}.`
+}
+
+interface EditorProps {
+  readonly draft: Draft
+  readonly onChange: (part: Partial<Draft>) => void
+  readonly caller: PlaygroundCaller
+  readonly onSend: () => void
+  readonly isRunning: boolean
+}
+
+function Editor({ draft, onChange, caller, onSend, isRunning }: EditorProps) {
+  const models = useModels(caller)
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return
+    event.preventDefault()
+    onSend()
+  }
+  const onSubmit = (event: Event) => {
+    event.preventDefault()
+    onSend()
+  }
+  const isBroken = draft.format === 'json' && checkSchema(draft.schema).words.startsWith('No JSON')
+  return html`<form onSubmit=${onSubmit} onKeyDown=${onKeyDown} class="stack">
+    <${Panel} title="Messages">
+      <${MessageEditor} messages=${draft.messages} onChange=${(messages: readonly DraftMessage[]) => onChange({ messages })} />
+    <//>
+    <${Panel} title="Request">
+      <div class="stack">
+        <${Select} label="Model" value=${draft.model} options=${models} onChange=${(model: string) => onChange({ model })} />
+        <${Choice} label="Answer" value=${draft.format} options=${['text', 'json']} onChange=${(format: Draft['format']) => onChange({ format })} />
+        ${draft.format === 'json' && html`<${SchemaEditor} schema=${draft.schema} onChange=${(schema: string) => onChange({ schema })} />`}
+        <${Choice} label="Send" value=${draft.mode} options=${['single', 'batch']} onChange=${(mode: Draft['mode']) => onChange({ mode })} />
+        ${draft.mode === 'batch' && html`<${BatchFields} draft=${draft} onChange=${onChange} most=${caller.me?.limits.max_batch_jobs ?? MOST_IN_BATCH} />`}
+        <div class="send-line">
+          <button type="submit" class="button primary" disabled=${isBroken || isRunning}>${isRunning ? 'Running…' : 'Send'}</button>
+          <span class="hint">${isBroken ? 'The schema is no JSON yet.' : 'or Ctrl + Enter'}</span>
+        </div>
+      </div>
+    <//>
+  </form>`
+}
+
+/** Those of the server, with what the key may not use told. */
+function useModels({ me }: PlaygroundCaller): readonly (readonly [string, string])[] {
+  const settings = useResource<SettingsInForce>('/settings')
+  const known = Object.keys((settings.data?.settings.models as object | undefined) ?? {})
+  const all = known.length > 0 ? known : (me?.models ?? ['gpt-auto'])
+  return all.map((model) => [
+    model,
+    me && !me.models.includes(model) ? `${model} (not with ${me.tier})` : model,
+  ])
+}
+
+interface ChoiceProps<T extends string> {
+  readonly label: string
+  readonly value: T
+  readonly options: readonly T[]
+  readonly onChange: (value: T) => void
+}
+
+function Choice<T extends string>({ label, value, options, onChange }: ChoiceProps<T>) {
+  return html`<fieldset class="choice">
+    <legend>${label}</legend>
+    <div class="segments">
+      ${options.map(
+        (one) => html`<label key=${one}>
+        <input type="radio" name=${label} value=${one} checked=${one === value} onChange=${() => onChange(one)} /><span>${one}</span>
+      </label>`,
+      )}
+    </div>
+  </fieldset>`
+}
+
+function Examples({
+  draft,
+  onChange,
+}: {
+  readonly draft: Draft
+  readonly onChange: (part: Partial<Draft>) => void
+}) {
+  const { overview } = useLive()
+  const shown = EXAMPLES.filter(({ simulated }) => !simulated || overview?.simulated)
+  const choose = (event: Event) => {
+    const select = event.target as HTMLSelectElement
+    const example = shown.find(({ name }) => name === select.value)
+    if (example) onChange(draftOf(example, draft.model))
+    // Back to its own words, so that the same example can be chosen again.
+    select.value = ''
+  }
+  return html`<select aria-label="Fill in an example" onChange=${choose}>
+    <option value="">Examples…</option>
+    ${shown.map(({ name }) => html`<option key=${name} value=${name}>${name}</option>`)}
+  </select>`
+}
+
+function WhoseKey({ caller: { me, forget } }: { readonly caller: PlaygroundCaller }) {
+  return html`<p class="about-node">
+    ${me ? html`<span>A key of <strong>${me.account}</strong></span><span>${me.tier}</span>` : html`<span>Looking at the key…</span>`}
+    <button type="button" class="quiet-button" onClick=${forget}>Another key</button>
+  </p>`
+}

@@ -1,0 +1,210 @@
+/** Sends what was written and watches its jobs to their end, by the same calls that any program would make. */
+import { type ApiError, admin, callWithKey, type Envelope } from '../api.ts'
+import type { JobError, JobList, Status } from '../contract.ts'
+import { serverNow } from '../live.ts'
+import { apiError } from '../resource.ts'
+import type { Me } from './caller.ts'
+import type { JobBody } from './draft.ts'
+
+export interface WatchedJob {
+  /** Null until it is known: a single create tells its job's id with the answer. */
+  readonly jobId: string | null
+  /** `sent` until a status is known. */
+  readonly status: Status | 'sent'
+  /** When each status was first seen, in milliseconds from the sending. */
+  readonly seen: Readonly<Partial<Record<Status, number>>>
+  readonly content: unknown
+  readonly error: JobError | null
+  readonly cacheHit: boolean
+}
+
+export interface Watching {
+  readonly jobs: readonly WatchedJob[]
+  /** Why it was refused, or why watching ended early. */
+  readonly refusal: ApiError | null
+  readonly ended: boolean
+  readonly ms: number
+}
+
+export interface WatchOptions {
+  readonly key: string
+  readonly me: Me
+  readonly signal: AbortSignal
+  readonly onChange: (watching: Watching) => void
+}
+
+interface Read {
+  readonly status: Status | 'timeout'
+  readonly job_id: string
+  readonly result?: { readonly response_content: unknown } | null
+  readonly error?: JobError | null
+}
+
+const SENT: WatchedJob = {
+  jobId: null,
+  status: 'sent',
+  seen: {},
+  content: null,
+  error: null,
+  cacheHit: false,
+}
+const LEAST_PAUSE_MS = 300
+/** A quick answer needs no look for its job. */
+const FIRST_LOOK_MS = 250
+const WAIT_S = 120
+
+/** One run of the playground: its jobs as they are known, told at every change. */
+class Run {
+  readonly options: WatchOptions
+  readonly #startMs = performance.now()
+  #jobs: WatchedJob[]
+
+  constructor(options: WatchOptions, count: number) {
+    this.options = options
+    this.#jobs = Array.from({ length: count }, () => SENT)
+  }
+
+  get jobs(): readonly WatchedJob[] {
+    return this.#jobs
+  }
+
+  get ms(): number {
+    return performance.now() - this.#startMs
+  }
+
+  note(index: number, change: Partial<WatchedJob>): void {
+    this.#jobs = this.#jobs.map((job, at) => (at === index ? seenAt({ ...job, ...change }, this.ms) : job))
+    this.tell(false)
+  }
+
+  tell(ended: boolean, refusal: ApiError | null = null): void {
+    if (this.options.signal.aborted) return
+    this.options.onChange({ jobs: this.#jobs, refusal, ended, ms: this.ms })
+  }
+
+  read(jobId: string): Promise<Envelope<Read>> {
+    const { key, signal } = this.options
+    return callWithKey<Read>(`/api/v1/messages/${jobId}`, key, { signal })
+  }
+}
+
+export async function watchSingle(body: JobBody, options: WatchOptions): Promise<void> {
+  const run = new Run(options, 1)
+  run.tell(false)
+  await ending(run, async () => {
+    const answered = new AbortController()
+    const looking = lookForJob(run, body.model, AbortSignal.any([options.signal, answered.signal]))
+    const { key, signal } = options
+    try {
+      const path = '/api/v1/messages'
+      const answer = await callWithKey<Read>(path, key, { body: { ...body, timeout: WAIT_S }, signal })
+      const { data, headers } = answer
+      run.note(0, { jobId: data.job_id, cacheHit: headers.get('x-cache') === 'hit' })
+      if (data.status === 'timeout') {
+        answered.abort()
+        await follow(run, [data.job_id])
+      } else run.note(0, stateOf(data))
+    } finally {
+      answered.abort()
+      await looking
+    }
+  })
+}
+
+export async function watchBatch(bodies: readonly JobBody[], options: WatchOptions): Promise<void> {
+  const run = new Run(options, bodies.length)
+  run.tell(false)
+  await ending(run, async () => {
+    const { key, signal } = options
+    const path = '/api/v1/messages/batches'
+    const { data } = await callWithKey<{ job_ids: string[] }>(path, key, { body: bodies, signal })
+    for (const [index, jobId] of data.job_ids.entries()) run.note(index, { jobId, status: 'pending' })
+    await follow(run, data.job_ids)
+  })
+}
+
+async function ending(run: Run, work: () => Promise<void>): Promise<void> {
+  try {
+    await work()
+    run.tell(true)
+  } catch (error) {
+    run.tell(true, apiError(error))
+  }
+}
+
+/** Reads every job until all have ended, within half of what the tier may read. */
+async function follow(run: Run, jobIds: readonly string[]): Promise<void> {
+  const { me, signal } = run.options
+  const readsMs = 60_000 / (me.limits.reads_per_minute / 2)
+  for (;;) {
+    for (const [index, jobId] of jobIds.entries()) {
+      if (!isOpen(run.jobs[index])) continue
+      const { data } = await run.read(jobId)
+      run.note(index, stateOf(data))
+    }
+    const open = run.jobs.filter(isOpen).length
+    if (open === 0) return
+    await pause(Math.max(LEAST_PAUSE_MS, open * readsMs), signal)
+    signal.throwIfAborted()
+  }
+}
+
+/**
+ * Finds the job of a single create that is still being answered, by the admin API. Where several came at once nobody can
+ * tell which it is, and none is taken.
+ */
+async function lookForJob(run: Run, model: string, signal: AbortSignal): Promise<void> {
+  const { account } = run.options.me
+  const from = String(Math.floor(serverNow()) - 1)
+  const search = new URLSearchParams({ account, model, from, limit: '5' })
+  const known = new Set<string>()
+  try {
+    const before = await admin<JobList>(`/jobs?${search}`, { signal })
+    await pause(FIRST_LOOK_MS, signal)
+    for (const { job_id, settled_at } of before.jobs) if (settled_at !== null) known.add(job_id)
+    let jobId: string | undefined
+    while (!signal.aborted) {
+      if (jobId === undefined) {
+        const { jobs } = await admin<JobList>(`/jobs?${search}`, { signal })
+        const candidates = jobs.filter(({ job_id }) => !known.has(job_id))
+        if (candidates.length === 1) jobId = candidates[0]?.job_id
+      }
+      if (jobId !== undefined) {
+        const { data } = await run.read(jobId)
+        if (signal.aborted) return
+        if (data.status === 'pending' || data.status === 'assigned')
+          run.note(0, { jobId, status: data.status })
+      }
+      await pause(LEAST_PAUSE_MS, signal)
+    }
+  } catch {
+    // Only a look: the answer tells the id in any case.
+  }
+}
+
+function stateOf({ status, result, error }: Read): Partial<WatchedJob> {
+  return {
+    status: status === 'timeout' ? 'assigned' : status,
+    content: result?.response_content ?? null,
+    error: error ?? null,
+  }
+}
+
+function seenAt(job: WatchedJob, ms: number): WatchedJob {
+  if (job.status === 'sent' || job.seen[job.status] !== undefined) return job
+  return { ...job, seen: { ...job.seen, [job.status]: ms } }
+}
+
+function isOpen(job: WatchedJob | undefined): boolean {
+  return job !== undefined && job.status !== 'completed' && job.status !== 'failed'
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms)
+    signal.addEventListener('abort', () => {
+      clearTimeout(timer)
+      resolve()
+    })
+  })
+}

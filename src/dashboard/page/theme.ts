@@ -1,0 +1,35 @@
+/** Light or dark: as the system says, until somebody switches. */
+export type Theme = 'system' | 'light' | 'dark'
+
+const STORED = 'parley.theme'
+const dark = matchMedia('(prefers-color-scheme: dark)')
+const listeners = new Set<() => void>()
+
+export function theme(): Theme {
+  const stored = localStorage.getItem(STORED)
+  return stored === 'light' || stored === 'dark' ? stored : 'system'
+}
+
+export const isDark = (): boolean => (theme() === 'system' ? dark.matches : theme() === 'dark')
+
+export function setTheme(next: Theme): void {
+  if (next === 'system') localStorage.removeItem(STORED)
+  else localStorage.setItem(STORED, next)
+  apply()
+}
+
+export function beginTheme(): void {
+  dark.addEventListener('change', apply)
+  apply()
+}
+
+/** For what is painted, not styled: charts take their colours anew. */
+export function onThemeChange(listener: () => void): () => void {
+  listeners.add(listener)
+  return () => void listeners.delete(listener)
+}
+
+function apply(): void {
+  document.documentElement.dataset.theme = isDark() ? 'dark' : 'light'
+  for (const listener of listeners) listener()
+}
