@@ -1,0 +1,117 @@
+/** A Parley in the middle of a quarter of an hour's work, for pictures: many jobs, some that fail, some callbacks that do. */
+import { type Lifetime, type Parley, startParley } from '../parley.ts'
+import { startReceiver } from '../receiver.ts'
+import { fastClock } from './fast-clock.ts'
+
+/** So many times faster than real, so that a picture of 15 minutes takes less than one. */
+const TIMES = 20
+const ROUND_MS = 250
+
+export interface BusyParley {
+  readonly parley: Parley
+  /** A job that has a bit of everything: a repair, a callback that failed. */
+  readonly job: string
+  /** Ends the load. */
+  stop(): void
+}
+
+const TOPICS = [
+  'Name a river.',
+  'What is a tide?',
+  'Translate “harbour” into Dutch.',
+  'Summarise the minutes.',
+]
+const SCHEMA = {
+  type: 'object',
+  properties: { river: { type: 'string' }, km: { type: 'number' } },
+  required: ['river', 'km'],
+  additionalProperties: false,
+}
+
+/** @param ms real time that the load has run before this resolves */
+export async function startBusyParley(t: Lifetime, ms: number): Promise<BusyParley> {
+  const receiver = await startReceiver({
+    reply: ({ path }) =>
+      path.startsWith('/broken')
+        ? { kind: 'answer', status: 503, body: 'down for repair' }
+        : { kind: 'answer' },
+  })
+  const parley = await startParley(t, {
+    clock: fastClock(TIMES),
+    settings: {
+      jobs: { concurrency: 12 },
+      callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0, 30] },
+    },
+  })
+  t.after(() => receiver.close())
+  const keys = [
+    await parley.key('user_max', 'acme'),
+    await parley.key('user_pro', 'harbour-tools'),
+    await parley.key('user_free', 'trial-42'),
+  ]
+  const random = seeded(7)
+  const pick = <T>(from: readonly T[]): T => from[Math.floor(random() * from.length)] as T
+  const element = () => {
+    const chance = random()
+    const directive =
+      chance < 0.03
+        ? '[[fail model_error]] '
+        : chance < 0.05
+          ? '[[fail timeout]] '
+          : chance < 0.06
+            ? '[[fail content_policy_violation]] '
+            : ''
+    const delay = `[[delay ${(0.5 + random() ** 3 * 14).toFixed(1)}s]] `
+    const withSchema = random() < 0.3
+    return {
+      model: pick(['gpt-auto', 'gpt-5-mini', 'gpt-5-mini']),
+      response_format: withSchema ? { format: 'json', schema: SCHEMA } : { format: 'text' },
+      messages: [
+        { role: 'system', content: 'Answer briefly.' },
+        { role: 'user', content: `${directive}${delay}${pick(TOPICS)} (${Math.floor(random() * 1e6)})` },
+      ],
+      ...(random() < 0.35 && {
+        callback: { callback_url: `${receiver.url}/${random() < 0.04 ? 'broken' : 'jobs'}` },
+      }),
+    }
+  }
+  let round = 0
+  const send = () => {
+    round += 1
+    // A wave, with a burst now and then that has to wait in line.
+    const count = Math.round(1 + (1 + Math.sin(round / 14)) * 2 * random() + (round % 60 < 2 ? 24 : 0))
+    for (let left = count; left > 0; left -= 2) {
+      const jobs = Array.from({ length: Math.min(2, left) }, element)
+      void parley.post('/api/v1/messages/batches', jobs, pick(keys))
+    }
+  }
+  send()
+  const timer = setInterval(send, ROUND_MS)
+  t.after(() => clearInterval(timer))
+  await new Promise((resolve) => setTimeout(resolve, ms))
+  const told = {
+    model: 'gpt-5-mini',
+    response_format: { format: 'json', schema: SCHEMA },
+    messages: [
+      { role: 'system', content: 'You know rivers.' },
+      { role: 'developer', content: 'Lengths in kilometres.' },
+      { role: 'user', content: '[[bad-json once]] Name a river and its length.' },
+    ],
+    callback: { callback_url: `${receiver.url}/broken`, callback_payload: { order: 7 } },
+  }
+  const { body } = await parley.post('/api/v1/messages/batches', [told], keys[0])
+  if (!body.success) throw new Error(JSON.stringify(body))
+  const job = body.data.job_ids[0] as string
+  await parley.ended(job, keys[0] as string)
+  await new Promise((resolve) => setTimeout(resolve, (40_000 / TIMES) * 1.3))
+  return { parley, job, stop: () => clearInterval(timer) }
+}
+
+/** The same load every time. */
+function seeded(state: number): () => number {
+  let seed = state
+  return () => {
+    seed = (seed * 1_664_525 + 1_013_904_223) % 4_294_967_296
+    return seed / 4_294_967_296
+  }
+}

@@ -1,0 +1,102 @@
+/**
+ * A headless Chromium out of the npm package `@sparticuz/chromium`: nothing is downloaded and nothing need be installed. It
+ * is unpacked once for each user and version, into the folder for temporary files.
+ */
+import { randomBytes } from 'node:crypto'
+import { existsSync, readFileSync } from 'node:fs'
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises'
+import { tmpdir, userInfo } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { inflate } from '@sparticuz/chromium'
+import { type Browser, chromium } from 'playwright-core'
+
+const PACKED = join(dirname(fileURLToPath(import.meta.resolve('@sparticuz/chromium'))), '../bin')
+
+/** The sandbox wants rights that neither root in a container nor every user has; only our own pages are shown. */
+const ARGUMENTS = [
+  '--no-sandbox',
+  '--no-zygote',
+  '--disable-gpu',
+  '--disable-dev-shm-usage',
+  '--font-render-hinting=none',
+  '--no-pings',
+]
+
+/** To be closed by who asked for it. */
+export async function launchChromium(): Promise<Browser> {
+  const home = await unpacked()
+  const launch = (env: Record<string, string>) =>
+    chromium.launch({
+      executablePath: join(home, 'chromium'),
+      args: ARGUMENTS,
+      // The fonts of the package, so that pages look alike wherever they are shown.
+      env: { ...definedOf(process.env), FONTCONFIG_PATH: join(home, 'fonts'), ...env },
+    })
+  try {
+    return await launch({})
+  } catch (error) {
+    // A bare system lacks libraries that Chromium needs; the package has them too.
+    if (!String(error).includes('shared libraries')) throw error
+    return await launch({ LD_LIBRARY_PATH: join(home, 'al2023/lib') })
+  }
+}
+
+/** Several test files may unpack at once: each into a folder of its own, and the first to be done gives it the name. */
+async function unpacked(): Promise<string> {
+  const home = join(tmpdir(), `parley-chromium-${version()}-${userInfo().uid}`)
+  if (existsSync(home)) return home
+  const own = `${home}-${randomBytes(6).toString('hex')}`
+  await mkdir(own, { mode: 0o700 })
+  try {
+    await inflateInto(own)
+    await writeFile(join(own, 'fonts/fonts.conf'), fontsAt(home))
+    await rename(own, home)
+  } catch (error) {
+    await rm(own, { recursive: true, force: true })
+    if (!existsSync(home)) throw error
+  }
+  return home
+}
+
+/** The package unpacks to wherever temporary files go. */
+async function inflateInto(folder: string): Promise<void> {
+  const before = process.env.TMPDIR
+  process.env.TMPDIR = folder
+  try {
+    await Promise.all(
+      ['chromium.br', 'fonts.tar.br', 'al2023.tar.br'].map((file) => inflate(join(PACKED, file))),
+    )
+  } finally {
+    if (before === undefined) delete process.env.TMPDIR
+    else process.env.TMPDIR = before
+  }
+}
+
+/** Those of the package first, so that pages look alike on most machines; others where it has none, as for code. */
+function fontsAt(home: string): string {
+  const families = ['sans-serif', 'system-ui', 'ui-sans-serif'].map(
+    (family) =>
+      `<alias binding="same"><family>${family}</family><prefer><family>Open Sans</family></prefer></alias>`,
+  )
+  return `<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
+<fontconfig>
+<dir>${home}/fonts</dir>
+<dir>/usr/share/fonts</dir>
+<cachedir>${home}/fontconfig</cachedir>
+${families.join('\n')}
+</fontconfig>
+`
+}
+
+function version(): string {
+  const file = join(PACKED, '../package.json')
+  return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version
+}
+
+function definedOf(env: NodeJS.ProcessEnv): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(env).filter((entry): entry is [string, string] => entry[1] !== undefined),
+  )
+}

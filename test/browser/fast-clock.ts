@@ -1,0 +1,13 @@
+/** A clock that runs a whole number of times as fast as the machine's, to have a quarter of an hour in a minute. */
+import { type Clock, systemClock } from '../../src/clock.ts'
+
+export function fastClock(times: number): Clock {
+  const beganMs = systemClock.nowMs()
+  const steadyBeganMs = systemClock.steadyMs()
+  const passedMs = () => (systemClock.steadyMs() - steadyBeganMs) * times
+  return {
+    nowMs: () => Math.round(beganMs + passedMs()),
+    steadyMs: () => steadyBeganMs + passedMs(),
+    after: (ms, act) => systemClock.after(ms / times, act),
+  }
+}

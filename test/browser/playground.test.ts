@@ -1,0 +1,146 @@
+/** The playground's whole way, with the simulator. */
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import test, { after } from 'node:test'
+import { promisify } from 'node:util'
+import type { Page } from 'playwright-core'
+import { startParley } from '../parley.ts'
+import { openBrowser, visit } from './visit.ts'
+
+const parley = await startParley({ after })
+const browser = await openBrowser({ after })
+const run = promisify(execFile)
+
+async function enter(
+  t: Parameters<typeof visit>[0],
+  options: Parameters<typeof visit>[4] = {},
+): Promise<Page> {
+  const page = await visit(t, browser, parley, '/dashboard/playground', options)
+  await page.getByRole('button', { name: 'Make a key for a day' }).click()
+  await page.getByText('A key of').waitFor()
+  return page
+}
+
+const send = (page: Page) => page.getByRole('button', { name: 'Send' }).click()
+const here = (page: Page, status: string) => page.locator(`.step.is-here.is-${status}`)
+
+test('messages in four roles are added, ordered, removed, sent, watched and answered', async (t) => {
+  const page = await enter(t)
+  for (const [index, role] of ['system', 'developer', 'assistant', 'user'].entries()) {
+    if (index > 0) await page.getByRole('button', { name: 'Add a message' }).click()
+    await page.getByLabel(`Role of message ${index + 1}`).selectOption(role)
+    await page.getByLabel(`Text of message ${index + 1}`).fill(`I am ${role}`)
+  }
+  await page.getByRole('button', { name: 'Move message 3 up' }).click()
+  await page.getByRole('button', { name: 'Remove message 3' }).click()
+  await page.getByLabel('Text of message 3').fill('[[delay 1s]] I am user')
+  await page.getByLabel('Model').selectOption('gpt-5.2')
+  await send(page)
+  await here(page, 'assigned').waitFor()
+  await here(page, 'completed').waitFor()
+  await page
+    .getByRole('region', { name: 'the answer' })
+    .getByText('the last message was: "I am user"')
+    .waitFor()
+
+  await page.getByRole('link', { name: 'Timeline and receipt' }).click()
+  await page.getByRole('button', { name: /Show contents/ }).click()
+  const roles = page.locator('.conversation .role')
+  await roles.first().waitFor()
+  assert.deepEqual(await roles.allTextContents(), ['system', 'assistant', 'user'])
+  await page.goBack()
+  assert.equal(await page.getByLabel('Text of message 1').inputValue(), 'I am system')
+})
+
+test('a schema is checked as it is typed by the rules of the server, and its answer has that form', async (t) => {
+  const page = await enter(t, { expected: /400/ })
+  await page.getByText('json', { exact: true }).click()
+  const schema = page.getByRole('textbox', { name: 'Schema' })
+  await schema.fill('{ "type": "object",')
+  await page.locator('.verdict').getByText('No JSON yet').waitFor()
+  assert.ok(await page.getByRole('button', { name: 'Send' }).isDisabled())
+  const faulty = { type: 'object', patternProperties: {} }
+  await schema.fill(JSON.stringify(faulty))
+  const verdict = page.locator('.verdict.is-fault')
+  await verdict.getByText('response_format.schema.patternProperties').waitFor()
+  await send(page)
+  const alert = page.locator('.fault').filter({ hasText: 'Invalid parameters.' })
+  await alert.waitFor()
+  // The server says the same, with a colon after the field.
+  const [said, foreseen] = [await alert.textContent(), await verdict.textContent()]
+  assert.equal(said?.replace('Invalid parameters.', '').replace(': ', ' '), foreseen)
+  await page.getByLabel('Fill in an example').selectOption('JSON with a schema')
+  await page.getByText('The schema is fine, and strict').first().waitFor()
+  await send(page)
+  await page.getByRole('region', { name: 'the answer' }).getByText('"simulated river"').waitFor()
+})
+
+test('a failure and a forbidden model are shown for what they are', async (t) => {
+  const page = await visit(t, browser, parley, '/dashboard/playground', { expected: /40[13]/ })
+  await page.getByLabel('or paste one').fill('prl_wrong')
+  await page.getByRole('button', { name: 'Use it' }).click()
+  await page.getByText('The server does not take this key.').waitFor()
+  await page.getByLabel('or paste one').fill(await parley.key('user_free', 'trial'))
+  await page.getByRole('button', { name: 'Use it' }).click()
+  await page.getByText('A key of').waitFor()
+  await page.getByLabel('Fill in an example').selectOption('A failure')
+  await send(page)
+  await here(page, 'failed').waitFor()
+  await page.locator('.outcome').getByText('model_error').waitFor()
+  await page.getByLabel('Model').selectOption('gpt-5')
+  await send(page)
+  await page.getByText('Insufficient permissions: tier user_free may not use model gpt-5.').first().waitFor()
+})
+
+test('a batch of variants is watched to the end of each', async (t) => {
+  const page = await enter(t)
+  await page.getByLabel('Fill in an example').selectOption('A batch of variants')
+  await send(page)
+  await page.getByRole('heading', { name: 'Answers (3 of 3)' }).waitFor()
+  const answers = await page.getByRole('region', { name: 'the answer' }).allTextContents()
+  assert.deepEqual(
+    answers.map((text) => /The capital of (\w+)/.exec(text)?.[1]),
+    ['France', 'Japan', 'Peru'],
+  )
+})
+
+test('the programs do the same', async (t) => {
+  const page = await enter(t)
+  const text = `It's "quoted", $HOME and \\ and {{input}} – 日本 🚣`
+  await page.getByLabel('Text of message 1').fill(text)
+  const PARLEY_API_KEY = String(await page.evaluate("sessionStorage.getItem('parley.playground-key')"))
+  const program = async (language: string) => {
+    await page.getByRole('tab', { name: language }).click()
+    const shown = await page.getByRole('region', { name: `the ${language} program` }).textContent()
+    await page.getByRole('button', { name: `Copy the ${language} program` }).click()
+    assert.equal(await page.evaluate('navigator.clipboard.readText()'), shown)
+    assert.ok(!shown?.includes(PARLEY_API_KEY))
+    return shown ?? ''
+  }
+  const env = { ...process.env, PARLEY_API_KEY, PYTHONIOENCODING: 'utf8' }
+  const said = `This is a simulated answer; the last message was: "${text}"`
+  // The client is not built here; its source is what would be packed.
+  const client = new URL('../../client/src/index.ts', import.meta.url).href
+  const typescript = (await program('TypeScript')).replace("'parley-client'", JSON.stringify(client))
+  const inNode = await run(process.execPath, ['--input-type=module-typescript', '-e', typescript], { env })
+  assert.equal(inNode.stdout.trimEnd(), said)
+  const shell = await program('curl')
+  if (await isThere('curl')) {
+    const { stdout } = await run('sh', ['-c', shell], { env })
+    assert.equal(JSON.parse(stdout).data.result.response_content, said)
+  } else t.diagnostic('curl is not on this machine')
+  const python = await program('Python')
+  if (await isThere('python3')) {
+    const { stdout } = await run('python3', ['-c', python], { env })
+    assert.equal(stdout.trimEnd(), said)
+  } else t.diagnostic('python3 is not on this machine')
+})
+
+async function isThere(command: string): Promise<boolean> {
+  try {
+    await run(command, ['--version'])
+    return true
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,133 @@
+/**
+ * `npm run screenshots [FOLDER]`: pictures of every page, wide and narrow, light and dark, to be looked at. With `--docs`
+ * the few that the README shows are written to docs/pictures.
+ */
+import { mkdir } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import type { Browser, Page } from 'playwright-core'
+import { type BusyParley, startBusyParley } from './busy-parley.ts'
+import { openBrowser, visit } from './visit.ts'
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { docs: { type: 'boolean', default: false }, load: { type: 'string', default: '46' } },
+})
+const folder = positionals[0] ?? join(tmpdir(), 'parley-screenshots')
+const PICTURES = fileURLToPath(new URL('../../docs/pictures', import.meta.url))
+
+const ends: (() => unknown)[] = []
+const lifetime = { after: (end: () => unknown) => void ends.unshift(end) }
+
+interface Shot {
+  readonly name: string
+  readonly path: (busy: BusyParley) => string
+  readonly signedIn?: boolean
+  readonly prepare?: (page: Page) => Promise<unknown>
+}
+
+const SHOTS: readonly Shot[] = [
+  { name: 'sign-in', path: () => '/dashboard', signedIn: false, prepare: wrongToken },
+  { name: 'overview', path: () => '/dashboard', prepare: (page) => page.waitForSelector('.plot-box canvas') },
+  { name: 'jobs', path: () => '/dashboard/jobs', prepare: (page) => page.waitForSelector('tbody tr') },
+  { name: 'job', path: ({ job }) => `/dashboard/jobs/${job}`, prepare: showContents },
+  {
+    name: 'callbacks',
+    path: () => '/dashboard/callbacks',
+    prepare: (page) => page.waitForSelector('tbody tr'),
+  },
+  {
+    name: 'callback',
+    path: ({ job }) => `/dashboard/callbacks/${job}`,
+    prepare: (page) => page.waitForSelector('tbody tr'),
+  },
+  {
+    name: 'accounts',
+    path: () => '/dashboard/accounts',
+    prepare: (page) => page.waitForSelector('tbody tr'),
+  },
+  { name: 'new-key', path: () => '/dashboard/accounts', prepare: makeKey },
+  {
+    name: 'settings',
+    path: () => '/dashboard/settings',
+    prepare: (page) => page.waitForSelector('tbody tr'),
+  },
+  { name: 'playground', path: () => '/dashboard/playground', prepare: play },
+  { name: 'docs', path: () => '/docs', prepare: (page) => page.waitForLoadState('networkidle') },
+]
+
+async function wrongToken(page: Page) {
+  await page.getByLabel('Admin token').fill('wrong')
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByRole('alert').waitFor()
+}
+
+async function showContents(page: Page) {
+  await page.getByRole('button', { name: /Show contents/ }).click()
+  await page.getByRole('heading', { name: 'Repair' }).waitFor()
+}
+
+async function makeKey(page: Page) {
+  await page.getByRole('button', { name: 'Create a key…' }).click()
+  await page.getByRole('dialog').getByLabel('Account').fill('newcomer')
+  await page.getByRole('button', { name: 'Create', exact: true }).click()
+  await page.getByText('This is the only time').waitFor()
+}
+
+async function play(page: Page) {
+  await page.getByRole('button', { name: 'Make a key for a day' }).click()
+  await page.getByText('A key of').waitFor()
+  await page.getByLabel('Fill in an example').selectOption('JSON with a schema')
+  await page.getByRole('button', { name: 'Send' }).click()
+  await page.getByRole('link', { name: 'Timeline and receipt' }).waitFor()
+  await page.locator('.step.is-here.is-completed').waitFor()
+}
+
+async function take(
+  browser: Browser,
+  busy: BusyParley,
+  shot: Shot,
+  width: number,
+  theme: 'light' | 'dark',
+  path: string,
+) {
+  const own: (() => unknown)[] = []
+  const { signedIn = true } = shot
+  const height = width < 500 ? 844 : 860
+  const page = await visit({ after: (end) => void own.push(end) }, browser, busy.parley, shot.path(busy), {
+    width,
+    height,
+    theme,
+    signedIn,
+    expected: /401/,
+  })
+  await shot.prepare?.(page)
+  await page.evaluate('scrollTo(0, 0)')
+  await page.screenshot({ path, fullPage: !path.startsWith(PICTURES) && shot.name !== 'docs' })
+  for (const end of own) await end()
+}
+
+try {
+  await mkdir(folder, { recursive: true })
+  const browser = await openBrowser(lifetime)
+  const busy = await startBusyParley(lifetime, Number(values.load) * 1000)
+  if (values.docs) {
+    await mkdir(PICTURES, { recursive: true })
+    for (const shot of SHOTS.filter(({ name }) => ['overview', 'job', 'playground'].includes(name))) {
+      await take(browser, busy, shot, 1280, 'light', join(PICTURES, `${shot.name}.png`))
+    }
+  } else {
+    for (const shot of SHOTS) {
+      for (const width of [1280, 390]) {
+        for (const theme of ['light', 'dark'] as const) {
+          await take(browser, busy, shot, width, theme, join(folder, `${shot.name}-${width}-${theme}.png`))
+        }
+      }
+    }
+    process.stdout.write(`${folder}\n`)
+  }
+} finally {
+  for (const end of ends) await end()
+}

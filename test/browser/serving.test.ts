@@ -1,0 +1,56 @@
+/** How the dashboard's page is served: what a browser is told of it, and that all it names is there. */
+import assert from 'node:assert/strict'
+import test, { after } from 'node:test'
+import { startParley } from '../parley.ts'
+
+const parley = await startParley({ after })
+const page = await parley.get('/dashboard')
+
+test('/dashboard is a page that anybody may load', () => {
+  assert.equal(page.status, 200)
+  assert.match(page.headers.get('content-type') ?? '', /^text\/html/)
+  assert.equal(
+    page.headers.get('content-security-policy'),
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+  )
+  assert.equal(page.headers.get('x-content-type-options'), 'nosniff')
+})
+
+test('it holds no script or style in itself, and nothing from elsewhere', () => {
+  assert.doesNotMatch(page.text, /<style|\sstyle=|\son\w+=/)
+  for (const [, attributes] of page.text.matchAll(/<script([^>]*)>/g))
+    assert.match(`${attributes}`, / src="\//)
+  const addresses = [...page.text.matchAll(/(?:src|href)="([^"]+)"/g)].map((found) => `${found[1]}`)
+  for (const address of addresses) assert.match(address, /^(?:\/dashboard\/files\/|data:image\/svg)/)
+})
+
+test('every file it names is there, may be kept for ever, and comes smaller to who can unpack it', async () => {
+  const addresses = [...page.text.matchAll(/"(\/dashboard\/files\/[^"]+)"/g)].map((found) => `${found[1]}`)
+  assert.ok(addresses.length > 20)
+  for (const address of addresses) {
+    const [plain, small] = await Promise.all([
+      parley.get(address, undefined, { 'accept-encoding': 'identity' }),
+      parley.get(address, undefined, { 'accept-encoding': 'gzip' }),
+    ])
+    assert.equal(plain.status, 200, address)
+    assert.match(plain.headers.get('content-type') ?? '', /^text\/(javascript|css)/)
+    assert.match(plain.headers.get('cache-control') ?? '', /immutable/)
+    assert.equal(small.headers.get('content-encoding'), 'gzip')
+    assert.equal(small.text, plain.text)
+    for (const [, name] of plain.text.matchAll(/^import .* from '([^']+)'/gm))
+      assert.match(`${name}`, /^\.+\//)
+  }
+})
+
+test('a page that did not change is not sent again', async () => {
+  const etag = page.headers.get('etag') ?? ''
+  assert.equal((await parley.get('/dashboard', undefined, { 'if-none-match': etag })).status, 304)
+  assert.equal((await parley.get('/dashboard', undefined, { 'if-none-match': '"other"' })).status, 200)
+})
+
+test('every address below it is the same page; files that are not there are not found', async () => {
+  assert.equal((await parley.get('/dashboard/jobs/some-id')).text, page.text)
+  const [file = ''] = /\/dashboard\/files\/[^"]+/.exec(page.text) ?? []
+  assert.equal((await parley.get(file.replace(/[^/]+$/, 'none.js'))).status, 404)
+  assert.equal((await parley.get(file.replace(/files\/[^/]+/, 'files/old'))).status, 404)
+})
