@@ -6,6 +6,8 @@ import Type, { type Static } from 'typebox'
 
 const strict = { additionalProperties: false } as const
 
+export const MODEL_NAME = '^[A-Za-z0-9_.:/-]{1,64}$'
+
 /** A host name or address, in a log and in a URL. */
 const host = Type.String({ minLength: 1, description: 'Address to listen on.' })
 
@@ -126,7 +128,7 @@ export const settingsSchema = Type.Object(
       strict,
     ),
     upstreams: Type.Record(Type.String({ pattern: '^[A-Za-z0-9_.-]{1,64}$' }), upstream, strict),
-    models: Type.Record(Type.String({ pattern: '^[A-Za-z0-9_.:/-]{1,64}$' }), model, strict),
+    models: Type.Record(Type.String({ pattern: MODEL_NAME }), model, strict),
     tiers: Type.Object({ user_free: tier, user_go: tier, user_pro: tier, user_max: tier }, strict),
     jobs: Type.Object(
       {

@@ -49,9 +49,13 @@ export function jobIdMaker(nowMs: () => number, randomHex: (bytes: number) => st
   }
 }
 
+/** The last moment that an identifier has room for, in the year 10889. */
+const LAST_MS = 2 ** 48 - 1
+
 /** The least identifier of a moment: every job created before it has a lesser one. */
 export function leastJobId(atMs: number): string {
-  return `${timeDigits(Math.max(0, Math.floor(atMs)))}-7000-8000-000000000000`
+  const ms = Math.min(Math.max(0, Math.floor(atMs)), LAST_MS)
+  return `${timeDigits(ms)}-7000-8000-000000000000`
 }
 
 /** The first two groups of digits. */

@@ -1,6 +1,7 @@
 /** Accounts: their tiers, and the secrets that sign their callbacks. */
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
+import { ACCOUNT_NAME } from '../../account/issue-key.ts'
 import { accountView } from '../../admin/account-view.ts'
 import { makeSecret } from '../../net/signature.ts'
 import { success } from '../docs-schemas.ts'
@@ -20,7 +21,12 @@ import {
 } from './shapes.ts'
 
 const filter = Type.Object(
-  { after: Type.Optional(Type.String({ description: 'Only accounts after this name.' })), limit },
+  {
+    after: Type.Optional(
+      Type.String({ pattern: ACCOUNT_NAME.source, description: 'Only those after this name.' }),
+    ),
+    limit,
+  },
   strict,
 )
 
@@ -96,7 +102,7 @@ function tierRoute(app: FastifyInstance, { store, noteAct }: AdminParts): void {
     async (request, reply) => {
       const { name } = request.params
       const { tier } = request.body
-      if (!(await store.setTier(name, tier))) throw noSuchAccount()
+      if (!ACCOUNT_NAME.test(name) || !(await store.setTier(name, tier))) throw noSuchAccount()
       noteAct(request, 'set the tier of an account', { account: name, tier })
       const message = `The account has tier ${tier}; every node knows within seconds.`
       return sendData(reply, 200, message, JSON.stringify({ name, tier }))
@@ -125,6 +131,7 @@ function secretRoute(app: FastifyInstance, { store, clock, noteAct }: AdminParts
     async (request, reply) => {
       const { name } = request.params
       const { rotate = false } = request.body
+      if (!ACCOUNT_NAME.test(name)) throw noSuchAccount()
       if (rotate) await store.rotateSecret(name, makeSecret(), clock.nowMs())
       const secrets = await store.secrets(name)
       if (!secrets) throw noSuchAccount()

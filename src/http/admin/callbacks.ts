@@ -8,6 +8,7 @@ import { sendData } from '../envelope.ts'
 import { callbackUnderWay, invalid, noSuchCallback } from '../refusals.ts'
 import type { AdminParts } from './admin-parts.ts'
 import {
+  accountName,
   adminErrors,
   callback,
   callbackDetails,
@@ -26,7 +27,7 @@ const REPLAYED_AT_ONCE = 500
 const filter = Type.Object(
   {
     state: Type.Optional(callbackState),
-    account: Type.Optional(Type.String()),
+    account: Type.Optional(accountName),
     before: Type.Optional(
       Type.String({ description: 'Only those of jobs before this id: `next` of the page before.' }),
     ),
@@ -40,7 +41,7 @@ const page = Type.Object({
   ...paging,
 })
 
-const failedFilter = Type.Object({ account: Type.Optional(Type.String()) }, strict)
+const failedFilter = Type.Object({ account: Type.Optional(accountName) }, strict)
 
 type JobParam = { Params: { jobId: string } }
 

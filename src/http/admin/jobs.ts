@@ -9,6 +9,7 @@ import { sendData } from '../envelope.ts'
 import { invalid, noSuchJob } from '../refusals.ts'
 import type { AdminParts } from './admin-parts.ts'
 import {
+  accountName,
   adminErrors,
   callbackDetails,
   callbackState,
@@ -16,6 +17,7 @@ import {
   jobIdParam,
   LIMIT,
   limit,
+  modelName,
   orNull,
   paging,
   strict,
@@ -27,9 +29,9 @@ const status = Type.Enum(['pending', 'assigned', 'completed', 'failed'])
 
 const search = Type.Object(
   {
-    account: Type.Optional(Type.String()),
+    account: Type.Optional(accountName),
     status: Type.Optional(status),
-    model: Type.Optional(Type.String({ description: 'The public model name.' })),
+    model: Type.Optional(modelName),
     from: Type.Optional(
       Type.Number({ minimum: 0, description: 'Created at this Unix time (seconds) or later.' }),
     ),

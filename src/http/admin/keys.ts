@@ -8,12 +8,27 @@ import { success } from '../docs-schemas.ts'
 import { sendData } from '../envelope.ts'
 import { invalid, noSuchKey, otherTier } from '../refusals.ts'
 import type { AdminParts } from './admin-parts.ts'
-import { adminErrors, LIMIT, limit, more, strict, tierName, unixTime, unixTimeOrNull } from './shapes.ts'
+import {
+  accountName,
+  adminErrors,
+  LIMIT,
+  limit,
+  more,
+  strict,
+  tierName,
+  unixTime,
+  unixTimeOrNull,
+} from './shapes.ts'
+
+/** As `makeKeyId` makes them, and earlier or later ones may look. */
+const KEY_ID = /^\w{1,64}$/
 
 const filter = Type.Object(
   {
-    account: Type.Optional(Type.String()),
-    before: Type.Optional(Type.String({ description: 'Only keys made before the one with this id.' })),
+    account: Type.Optional(accountName),
+    before: Type.Optional(
+      Type.String({ pattern: KEY_ID.source, description: 'Only keys made before the one with this id.' }),
+    ),
     limit,
   },
   strict,
@@ -118,7 +133,7 @@ function revokeRoute(app: FastifyInstance, { store, clock, noteAct }: AdminParts
     },
     async (request, reply) => {
       const { keyId } = request.params
-      const result = await store.revokeKey(keyId, clock.nowMs())
+      const result = KEY_ID.test(keyId) ? await store.revokeKey(keyId, clock.nowMs()) : 'unknown'
       if (result === 'unknown') throw noSuchKey()
       noteAct(request, 'revoke a key', { key_id: keyId })
       const message =

@@ -1,6 +1,7 @@
 /** The shapes that several routes of the admin API share, for validation and for the OpenAPI document. */
 import Type, { type TSchema } from 'typebox'
-import { TIER_NAMES } from '../../config/settings.ts'
+import { ACCOUNT_NAME } from '../../account/issue-key.ts'
+import { MODEL_NAME, TIER_NAMES } from '../../config/settings.ts'
 import { CALLBACK_STATES } from '../../store/callback-store.ts'
 import { MOST_SEARCHED } from '../../store/slices.ts'
 import { errors } from '../docs-schemas.ts'
@@ -16,6 +17,10 @@ export const unixTimeOrNull = (description: string) =>
 export const count = Type.Integer({ minimum: 0 })
 export const tierName = Type.Enum([...TIER_NAMES])
 export const callbackState = Type.Enum([...CALLBACK_STATES])
+
+/** Names as they can be; others, such as one with a NUL, would not even be taken by every database. */
+export const accountName = Type.String({ pattern: ACCOUNT_NAME.source, description: 'Of an account.' })
+export const modelName = Type.String({ pattern: MODEL_NAME, description: 'A public model name.' })
 
 /** Rows of an answer. */
 export const LIMIT = { most: 200, default: 50 } as const

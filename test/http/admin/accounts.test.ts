@@ -75,6 +75,19 @@ test('what is wrong with a new key is said by field', async () => {
   assert.match(taken.details ?? '', /account acme has user_go/)
   assert.equal(refused(await admin.post('/keys', '{'), 400).message, 'The body is not valid JSON.')
   refused(await admin.post('/keys/key_none/revoke'), 404)
+  // No database keeps these, and one would not even be asked for them.
+  refused(await admin.post('/keys/%00/revoke'), 404)
+  refused(await admin.post('/accounts/%00/secret'), 404)
+  refused(await admin.post('/accounts/%00/tier', { tier: 'user_go' }), 404)
+  invalid(await admin.post('/callbacks/replay-failed', { account: '\u0000' }), /^account: must match pattern/)
+  for (const path of [
+    '/accounts?after=%00',
+    '/keys?account=%00',
+    '/keys?before=%00',
+    '/callbacks?account=%00',
+  ]) {
+    invalid(await admin.get(path), /must match pattern/)
+  }
 })
 
 test('accounts are listed by name, moved to another tier, and their keys follow', async () => {

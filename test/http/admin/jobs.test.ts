@@ -86,6 +86,9 @@ test('a search that asks for what there cannot be is refused by name', async (t)
   invalid(await admin.get('/jobs?before=x'), 'before: must be a job id')
   invalid(await admin.get('/jobs?from=yesterday'), 'from: must be a number')
   invalid(await admin.get('/jobs?colour=red'), 'colour: is not a known field here')
+  invalid(await admin.get('/jobs?account=%00'), /^account: must match pattern/)
+  invalid(await admin.get('/jobs?model=%00'), /^model: must match pattern/)
+  assert.deepEqual(idsOf(await admin.get('/jobs?from=999999999999999&to=999999999999999')), [])
   for (const path of ['/jobs/x', `/jobs/${randomUUID()}`, `/jobs/${randomUUID()}/content`]) {
     assert.equal(refused(await admin.get(path), 404).message, 'Job not found.')
   }
