@@ -167,6 +167,7 @@ export class Courier {
     return result.kind === 'failed' && this.#state === 'cut off'
   }
 
+  /** Never rejects. */
   async #end(due: DueCallback): Promise<void> {
     const error = 'not tried again: the receiver fails, and more callbacks wait for it than can be tried'
     const attempt = {
@@ -177,8 +178,13 @@ export class Courier {
       error,
       answer: null,
     }
-    await this.#record(due, attempt, { kind: 'failed' })
-    this.#inHand.delete(due.view.id)
+    try {
+      await this.#record(due, attempt, { kind: 'failed' })
+    } catch (error) {
+      this.#options.events.trouble(error)
+    } finally {
+      this.#inHand.delete(due.view.id)
+    }
   }
 
   async #record(due: DueCallback, made: CallbackAttempt, next: CallbackNext): Promise<void> {

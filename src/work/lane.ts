@@ -1,6 +1,6 @@
 /**
  * A lane of callbacks: takes those that are due from the store while there are places, and sends each when its
- * destination has room. What finds no room waits here, or goes back into the store and is fetched when there is.
+ * destination has room. What finds no room waits here, or is put aside in the store and fetched when there is.
  */
 import type { Clock } from '../clock.ts'
 import type { DueCallback, PostponedCallback, TakenBefore } from '../store/callback-store.ts'
@@ -32,7 +32,7 @@ export interface LaneOptions {
   readonly postpone: (postponed: readonly PostponedCallback[]) => Promise<void>
   /** Whether it is owed for longer than all its attempts would have taken. */
   readonly isOverdue: (due: DueCallback) => boolean
-  /** Records that it has failed for good, without another attempt. */
+  /** Records that it has failed for good, without another attempt. Never rejects. */
   readonly end: (due: DueCallback) => Promise<void>
   readonly onTrouble: (error: unknown) => void
 }
