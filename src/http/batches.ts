@@ -5,6 +5,7 @@ import { type BatchElement, batchElement } from '../job/request.ts'
 import type { Element } from '../life/admit.ts'
 import { parseExactly } from './body.ts'
 import type { Creation } from './creation.ts'
+import { exampleBodies } from './docs-examples.ts'
 import { answers, errors, idempotencyHeader } from './docs-schemas.ts'
 import { sendData } from './envelope.ts'
 import { batchTooLong, invalid } from './refusals.ts'
@@ -28,7 +29,7 @@ export function batchRoutes(app: FastifyInstance, { creation, bodyBytes }: Batch
         tags: ['Jobs'],
         security: [{ apiKey: [] }],
         headers: idempotencyHeader,
-        body: Type.Array(batchElement),
+        body: Type.Array(batchElement, { examples: exampleBodies.batches }),
         response: { 202: answers.jobIds, ...errors(400, 401, 403, 413, 415, 500, 503) },
       },
     },

@@ -1,5 +1,6 @@
 /** The shapes of answers, for the OpenAPI document (SPEC §2.5, §2.6, §7). Answers are made elsewhere, as text. */
 import Type, { type TSchema } from 'typebox'
+import { exampleAnswers } from './docs-examples.ts'
 
 const error = Type.Object({
   success: Type.Literal(false),
@@ -7,10 +8,16 @@ const error = Type.Object({
   details: Type.Optional(Type.String({ description: 'Which field or rule, and the remedy.' })),
 })
 
-/** @param headers what the answer carries besides the standard headers */
-export function success(description: string, data: TSchema, headers: Record<string, TSchema> = {}) {
+interface More {
+  /** What the answer carries besides the standard headers. */
+  readonly headers?: Record<string, TSchema>
+  /** Whole bodies. */
+  readonly examples?: readonly object[]
+}
+
+export function success(description: string, data: TSchema, { headers = {}, examples = [] }: More = {}) {
   const body = Type.Object({ success: Type.Literal(true), message: Type.String(), data })
-  return { ...body, description, headers }
+  return { ...body, description, headers, ...(examples.length > 0 && { examples }) }
 }
 
 const header = (description: string) => Type.String({ description })
@@ -71,16 +78,19 @@ const jobResult = Type.Object({
 
 export const answers = {
   ended: success('The job ended within the wait: completed or failed.', jobResult, {
-    'x-cache': header('`hit` when the answer of an identical earlier job was used.'),
+    headers: { 'x-cache': header('`hit` when the answer of an identical earlier job was used.') },
+    examples: exampleAnswers.ended,
   }),
-  read: success('The job.', jobResult, RATE_HEADERS),
+  read: success('The job.', jobResult, { headers: RATE_HEADERS, examples: exampleAnswers.read }),
   timedOut: success(
     'The job is created and still being processed; read it by its id.',
     Type.Object({ status: Type.Literal('timeout'), job_id: jobId }),
+    { examples: exampleAnswers.timedOut },
   ),
   jobIds: success(
     'All jobs are enqueued; one id for each, in order.',
     Type.Object({ job_ids: Type.Array(jobId) }),
+    { examples: exampleAnswers.jobIds },
   ),
   error,
 } as const

@@ -23,6 +23,11 @@ export async function documentRoutes(app: FastifyInstance, version: string): Pro
         },
       },
     },
+    transformObject: (documented) => {
+      if (!('openapiObject' in documented)) return documented.swaggerObject
+      sayWhichBodiesAreNeeded(documented.openapiObject.paths ?? {})
+      return documented.openapiObject
+    },
   })
   app.get('/openapi.json', { config: { public: true }, schema: { hide: true } }, () => app.swagger())
   await app.register((scope, _options, done) => {
@@ -53,6 +58,21 @@ export async function documentRoutes(app: FastifyInstance, version: string): Pro
     })
     done()
   })
+}
+
+interface Body {
+  required?: boolean
+  readonly content: Readonly<Record<string, { readonly schema?: object }>>
+}
+
+/** The plugin calls every body required; an object of which no field is required may be left out here. */
+function sayWhichBodiesAreNeeded(paths: Readonly<Record<string, object | undefined>>): void {
+  for (const methods of Object.values(paths)) {
+    for (const { requestBody } of Object.values<{ requestBody?: Body }>({ ...methods })) {
+      const schema = requestBody?.content['application/json']?.schema
+      if (requestBody && schema && 'properties' in schema) requestBody.required = 'required' in schema
+    }
+  }
 }
 
 function isHtml(reply: FastifyReply): boolean {

@@ -8,6 +8,7 @@ import { type JobView, jobViewJson } from '../job/view.ts'
 import type { Element } from '../life/admit.ts'
 import type { Store } from '../store/store.ts'
 import type { Creation } from './creation.ts'
+import { exampleBodies } from './docs-examples.ts'
 import { answers, errors, idempotencyHeader } from './docs-schemas.ts'
 import { sendData } from './envelope.ts'
 import { noSuchJob } from './refusals.ts'
@@ -34,7 +35,7 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
         tags: ['Jobs'],
         security: [{ apiKey: [] }],
         headers: idempotencyHeader,
-        body: singleCreate,
+        body: { ...singleCreate, examples: exampleBodies.singles },
         response: {
           200: answers.ended,
           202: answers.timedOut,

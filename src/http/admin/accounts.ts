@@ -4,6 +4,7 @@ import Type, { type Static } from 'typebox'
 import { ACCOUNT_NAME } from '../../account/issue-key.ts'
 import { accountView } from '../../admin/account-view.ts'
 import { makeSecret } from '../../net/signature.ts'
+import { exampleBodies } from '../docs-examples.ts'
 import { success } from '../docs-schemas.ts'
 import { sendData } from '../envelope.ts'
 import { noSuchAccount } from '../refusals.ts'
@@ -92,7 +93,7 @@ function tierRoute(app: FastifyInstance, { store, noteAct }: AdminParts): void {
       schema: {
         summary: 'Move an account to another tier',
         params: nameParam,
-        body: newTier,
+        body: { ...newTier, examples: exampleBodies.tiers },
         response: {
           200: success('It has the tier.', Type.Object({ name: Type.String(), tier: tierName })),
           ...adminErrors(400, 404, 413, 415),
@@ -115,13 +116,13 @@ function secretRoute(app: FastifyInstance, { store, clock, noteAct }: AdminParts
     '/accounts/:name/secret',
     {
       preValidation: (request, _reply, done) => {
-        request.body ??= {}
+        if (request.body === undefined) request.body = {}
         done()
       },
       schema: {
         summary: "Show the secret that signs an account's callbacks, or rotate it; each look is logged",
         params: nameParam,
-        body: rotation,
+        body: { ...rotation, examples: exampleBodies.rotations },
         response: {
           200: success('The secret.', Type.Object({ secret: Type.String() })),
           ...adminErrors(400, 404, 413, 415),

@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
 import { callbackDetailsView, callbackView } from '../../admin/callback-view.ts'
 import { isJobId } from '../../job/job-id.ts'
+import { exampleBodies } from '../docs-examples.ts'
 import { success } from '../docs-schemas.ts'
 import { sendData } from '../envelope.ts'
 import { callbackUnderWay, invalid, noSuchCallback } from '../refusals.ts'
@@ -115,12 +116,12 @@ function replayRoutes(app: FastifyInstance, { store, expiry, noteAct }: AdminPar
     '/callbacks/replay-failed',
     {
       preValidation: (request, _reply, done) => {
-        request.body ??= {}
+        if (request.body === undefined) request.body = {}
         done()
       },
       schema: {
         summary: 'Have all callbacks that failed for good sent again',
-        body: failedFilter,
+        body: { ...failedFilter, examples: exampleBodies.replays },
         response: {
           200: success('They are due now.', Type.Object({ replayed: count })),
           ...adminErrors(400, 413, 415),

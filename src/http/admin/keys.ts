@@ -4,6 +4,7 @@ import Type, { type Static } from 'typebox'
 import { ACCOUNT_NAME, ACCOUNT_RULE, issueKey, keyEndMs } from '../../account/issue-key.ts'
 import { MOST_DAYS } from '../../account/key-days.ts'
 import { keyView, secondsOf } from '../../admin/account-view.ts'
+import { exampleBodies } from '../docs-examples.ts'
 import { success } from '../docs-schemas.ts'
 import { sendData } from '../envelope.ts'
 import { invalid, noSuchKey, otherTier } from '../refusals.ts'
@@ -100,7 +101,7 @@ function issueRoute(app: FastifyInstance, { store, clock, noteAct }: AdminParts)
     {
       schema: {
         summary: 'Make a key, and its account if that is new',
-        body: newKey,
+        body: { ...newKey, examples: exampleBodies.keys },
         response: { 201: success('The key.', issued), ...adminErrors(400, 409, 413, 415) },
       },
     },

@@ -1,0 +1,85 @@
+/** `/openapi.json` as a list of what it promises, and whether an answer keeps it. */
+import assert from 'node:assert/strict'
+import { Check } from 'typebox/schema'
+import type { Answer, Parley } from '../../parley.ts'
+
+type Schema = Answer['body']
+
+interface Media {
+  readonly schema: Schema
+  readonly example?: unknown
+  readonly examples?: Readonly<Record<string, { readonly value: unknown }>>
+}
+
+export interface Parameter {
+  readonly name: string
+  readonly in: 'path' | 'query' | 'header'
+  readonly required: boolean
+  readonly schema: Schema
+}
+
+export interface Route {
+  /** Such as `POST /admin/api/keys/{keyId}/revoke`. */
+  readonly name: string
+  readonly method: 'GET' | 'POST'
+  readonly path: string
+  readonly wants: 'apiKey' | 'adminToken' | null
+  readonly parameters: readonly Parameter[]
+  readonly body: { readonly schema: Schema; readonly required: boolean; readonly examples: unknown[] } | null
+  /** By status. */
+  readonly responses: Readonly<Record<string, { readonly content?: Readonly<Record<string, Media>> }>>
+}
+
+export async function documentedRoutes(parley: Parley): Promise<readonly Route[]> {
+  const { paths } = (await parley.get('/openapi.json')).body
+  return Object.entries<Schema>(paths).flatMap(([path, methods]) =>
+    Object.entries<Schema>(methods).map(([lower, { security, parameters, requestBody, responses }]) => {
+      const method = lower.toUpperCase() as Route['method']
+      const media = requestBody?.content['application/json']
+      const [wants = null] = Object.keys(security?.[0] ?? {}) as ('apiKey' | 'adminToken')[]
+      const body = media && {
+        schema: media.schema,
+        required: requestBody.required === true,
+        examples: examplesOf(media),
+      }
+      return {
+        name: `${method} ${path}`,
+        method,
+        path,
+        wants,
+        parameters: parameters ?? [],
+        body: body ?? null,
+        responses,
+      }
+    }),
+  )
+}
+
+export function examplesOf({ example, examples }: Media): unknown[] {
+  const several = Object.values(examples ?? {}).map(({ value }) => value)
+  return example === undefined ? several : [example, ...several]
+}
+
+/** Asserts that the route documents the status, and that the body has its shape and nothing that is not documented. */
+export function conforms(
+  { name, responses }: Route,
+  about: string,
+  { status, headers, body, text }: Answer,
+): void {
+  const told = `${name}, ${about}, ${status}: ${text.slice(0, 300)}`
+  const response = responses[status]
+  assert.ok(response, `the status is not documented: ${told}`)
+  const type = (headers.get('content-type') ?? '').split(';', 1)[0] ?? ''
+  const media = response.content?.[type]
+  assert.ok(media, `${type} is not documented: ${told}`)
+  assert.ok(Check(closed(media.schema), type === 'application/json' ? body : text), `another shape: ${told}`)
+}
+
+/** The schema with no room for fields that it does not name. */
+export function closed(schema: Schema): Schema {
+  if (typeof schema !== 'object' || schema === null) return schema
+  if (Array.isArray(schema)) return schema.map(closed)
+  const inner = Object.fromEntries(Object.entries(schema).map(([name, value]) => [name, closed(value)]))
+  const open = inner.properties !== undefined && inner.additionalProperties === undefined
+  return open ? { ...inner, additionalProperties: false } : inner
+}
