@@ -10,11 +10,12 @@ import type { FastifyInstance } from 'fastify'
 import { Check } from 'typebox/schema'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
-import { ADMIN_TOKEN, type Answer, job } from '../parley.ts'
+import { ADMIN_TOKEN, job } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
 import { granted } from './expect.ts'
 import { conforms, documentedRoutes, examplesOf, type Route } from './openapi/document.ts'
 import { mistakes, variations, wrongTexts } from './openapi/requests.ts'
+import { walkerOf } from './openapi/walker.ts'
 import { startStage, UNLIMITED_READS } from './stage.ts'
 
 const VARIATIONS = 3
@@ -54,16 +55,6 @@ const { parley, models, clock } = await startStage(
 const routes = await documentedRoutes(parley)
 const key = await parley.key()
 const free = await parley.key('user_free')
-const seen = new Set<string>()
-
-interface Sent {
-  readonly about: string
-  readonly body?: unknown
-  readonly query?: string
-  /** In place of those that exist. */
-  readonly parameters?: Readonly<Record<string, string>>
-  readonly headers?: Readonly<Record<string, string>>
-}
 
 /** What stands in paths: a job whose callback failed, a key to revoke, an account. */
 const parameters: Record<string, string> = {
@@ -86,50 +77,7 @@ async function keyId(): Promise<string> {
   return found?.id ?? ''
 }
 
-/** Sends it with what opens the route, and holds the answer against the document. */
-async function send(route: Route, { about, body, query = '', headers, ...sent }: Sent): Promise<Answer> {
-  const values = { ...parameters, ...sent.parameters }
-  const path = route.path.replaceAll(/\{(\w+)\}/g, (_all, name) => encodeURIComponent(values[name] ?? ''))
-  const opens = { apiKey: { 'x-api-key': key }, adminToken: { authorization: `Bearer ${ADMIN_TOKEN}` } }
-  const response = await fetch(`${parley.url}${path}${query}`, {
-    method: route.method,
-    headers: {
-      ...(route.wants && opens[route.wants]),
-      ...(body !== undefined && { 'content-type': 'application/json' }),
-      ...headers,
-    },
-    ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
-  })
-  const text = await textOf(response)
-  const isJson = response.headers.get('content-type')?.startsWith('application/json')
-  const answer = {
-    status: response.status,
-    headers: response.headers,
-    text,
-    body: isJson ? JSON.parse(text) : undefined,
-  }
-  conforms(route, about, answer)
-  seen.add(`${route.name} ${answer.status}`)
-  return answer
-}
-
-/** Of a stream without an end, what comes first. */
-async function textOf(response: Response): Promise<string> {
-  if (!response.headers.get('content-type')?.startsWith('text/event-stream')) return response.text()
-  const reader = response.body?.getReader()
-  const first = await reader?.read()
-  await reader?.cancel()
-  return new TextDecoder().decode(first?.value)
-}
-
-/** The same, and the status is one of these. */
-async function expectOf(route: Route, statuses: readonly number[], sent: Sent): Promise<Answer> {
-  const answer = await send(route, sent)
-  const told = `${route.name}, ${sent.about}: ${answer.status} ${answer.text} for ${JSON.stringify(sent).slice(0, 500)}`
-  assert.ok(statuses.includes(answer.status), told)
-  return answer
-}
-
+const { seen, expectOf } = walkerOf(parley, key, parameters)
 const posts = routes.filter(({ method }) => method === 'POST')
 const ofPath = (path: string, method = 'POST'): Route => {
   const found = routes.find((route) => route.path === path && route.method === method)
@@ -160,14 +108,15 @@ test('every route under /api and /admin/api is in the document, and no other', (
 })
 
 test('every route with a body has examples, and every example has the shape beside it', () => {
-  for (const { name, body, responses } of routes) {
+  for (const route of routes) {
+    const { name, body, responses } = route
     if (body) assert.ok(body.examples.length > 0, `${name} has no example`)
     for (const example of body?.examples ?? []) assert.ok(Check(body?.schema, example), name)
     for (const [status, { content = {} }] of Object.entries(responses)) {
       const media = content['application/json']
       for (const body of media ? examplesOf(media) : []) {
         const headers = new Headers({ 'content-type': 'application/json' })
-        conforms(ofName(name), 'an example', {
+        conforms(route, 'an example', {
           status: Number(status),
           headers,
           body,
@@ -177,8 +126,6 @@ test('every route with a body has examples, and every example has the shape besi
     }
   }
 })
-
-const ofName = (name: string): Route => routes.find((route) => route.name === name) as Route
 
 test('what the document gives as right is taken', async () => {
   models.script = () => reply.text('{"river":"Lena","km":4294}')

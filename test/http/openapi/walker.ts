@@ -1,0 +1,71 @@
+/** Sends requests to documented routes, and holds every answer against the document. */
+import assert from 'node:assert/strict'
+import { ADMIN_TOKEN, type Answer, type Parley } from '../../parley.ts'
+import { conforms, type Route } from './document.ts'
+
+export interface Sent {
+  readonly about: string
+  readonly body?: unknown
+  readonly query?: string
+  /** In place of those that exist. */
+  readonly parameters?: Readonly<Record<string, string>>
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+export interface Walker {
+  /** Such as `GET /healthz 200`: what was answered so far. */
+  readonly seen: ReadonlySet<string>
+  /** Fails unless the answer is as documented and its status one of these. */
+  expectOf(route: Route, statuses: readonly number[], sent: Sent): Promise<Answer>
+}
+
+/** @param parameters what stands in paths unless the request says otherwise */
+export function walkerOf(parley: Parley, key: string, parameters: Readonly<Record<string, string>>): Walker {
+  const seen = new Set<string>()
+
+  /** Sends it with what opens the route, and holds the answer against the document. */
+  async function send(route: Route, { about, body, query = '', headers, ...sent }: Sent): Promise<Answer> {
+    const values = { ...parameters, ...sent.parameters }
+    const path = route.path.replaceAll(/\{(\w+)\}/g, (_all, name) => encodeURIComponent(values[name] ?? ''))
+    const opens = { apiKey: { 'x-api-key': key }, adminToken: { authorization: `Bearer ${ADMIN_TOKEN}` } }
+    const response = await fetch(`${parley.url}${path}${query}`, {
+      method: route.method,
+      headers: {
+        ...(route.wants && opens[route.wants]),
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+    })
+    const text = await textOf(response)
+    const isJson = response.headers.get('content-type')?.startsWith('application/json')
+    const answer = {
+      status: response.status,
+      headers: response.headers,
+      text,
+      body: isJson ? JSON.parse(text) : undefined,
+    }
+    conforms(route, about, answer)
+    seen.add(`${route.name} ${answer.status}`)
+    return answer
+  }
+
+  /** The same, and the status is one of these. */
+  async function expectOf(route: Route, statuses: readonly number[], sent: Sent): Promise<Answer> {
+    const answer = await send(route, sent)
+    const told = `${route.name}, ${sent.about}: ${answer.status} ${answer.text} for ${JSON.stringify(sent).slice(0, 500)}`
+    assert.ok(statuses.includes(answer.status), told)
+    return answer
+  }
+
+  return { seen, expectOf }
+}
+
+/** Of a stream without an end, what comes first. */
+async function textOf(response: Response): Promise<string> {
+  if (!response.headers.get('content-type')?.startsWith('text/event-stream')) return response.text()
+  const reader = response.body?.getReader()
+  const first = await reader?.read()
+  await reader?.cancel()
+  return new TextDecoder().decode(first?.value)
+}
