@@ -8,7 +8,7 @@ import type { UpstreamSettings } from '../config/settings.ts'
 import type { StopSignal } from '../job/stop.ts'
 import { type Ended, type ExchangeLimits, exchange } from './exchange.ts'
 import { Gate } from './gate.ts'
-import type { AnswerForm, ModelServer, Prompt, Reply } from './model.ts'
+import type { AnswerForm, Manner, ModelServer, Prompt, Reply } from './model.ts'
 import {
   type Mask,
   maskFor,
@@ -17,7 +17,7 @@ import {
   readRetryAfter,
   trouble,
 } from './read-completion.ts'
-import { addedInstruction, requestBody } from './request-body.ts'
+import { manner, requestBody } from './request-body.ts'
 
 /** An answer of more bytes is not read to its end: the longest that models give are a tenth of this. */
 export const MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -77,8 +77,8 @@ export class ChatCompletions implements ModelServer {
     })
   }
 
-  instructionFor(form: AnswerForm): string | null {
-    return addedInstruction(form, this.#settings.structured_output)
+  mannerFor(form: AnswerForm): Manner {
+    return manner(form, this.#settings)
   }
 
   ask(model: string, prompt: Prompt, signal: StopSignal): Promise<Reply> {

@@ -76,22 +76,36 @@ export interface ModelServer {
    * @param signal ends the exchange at once when stopped
    */
   ask(model: string, prompt: Prompt, signal: StopSignal): Promise<Reply>
-  /** What `ask` adds to the messages where the server cannot be held to the form of the answer; null where nothing. */
-  instructionFor(form: AnswerForm): string | null
+  /** How `ask` asks for an answer of that form. */
+  mannerFor(form: AnswerForm): Manner
   /** Closes the connections. Exchanges under way end as aborted trouble. */
   close(): Promise<void>
 }
 
+/** How a server was asked: what was made of the caller's messages and of the form that the answer is to have. */
+export interface Manner {
+  /** Whether `developer` messages were sent as what they are, or as `system`. */
+  readonly roles: 'native' | 'developer_as_system'
+  /** What was to make the answer JSON; absent where text was asked for. */
+  readonly json_mode?: JsonMode
+  /** The instruction that was added to the caller's messages, where one was. */
+  readonly instruction?: string
+}
+
+/**
+ * The schema by itself, strict or not; any object, with the schema in an instruction; an instruction alone. The
+ * simulator makes what is `simulated` of the schema, and asks nobody.
+ */
+export type JsonMode = 'json_schema_strict' | 'json_schema' | 'json_object' | 'instruction' | 'simulated'
+
 /** One exchange as the router saw it, in the order made: kept for the job's receipt. */
-export interface CallRecord {
+export interface CallRecord extends Manner {
   readonly target: string
   readonly kind: Reply['kind']
   readonly status: number | null
   /** When it began, Unix time in milliseconds. */
   readonly at_ms: number
   readonly ms: number
-  /** The instruction that was added to the caller's messages, where one was. */
-  readonly instruction?: string
 }
 
 /** The router's answer: the last reply, which target gave it, and every call that was made on the way. */

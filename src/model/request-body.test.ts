@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import type { SchemaObject } from '../job/job.ts'
 import type { AnswerForm, Prompt } from './model.ts'
-import { addedInstruction, type Dialect, requestBody, SCHEMA_NAME } from './request-body.ts'
+import { addedInstruction, type Dialect, manner, requestBody, SCHEMA_NAME } from './request-body.ts'
 
 const object: SchemaObject = { type: 'object', properties: { age: { type: 'integer' } } }
 const list: SchemaObject = { type: 'array', items: { type: 'string' } }
@@ -80,4 +80,30 @@ describe('the form of the answer', () => {
     assert.equal(body.response_format, undefined)
     assert.ok(body.messages[0]?.content.includes(JSON.stringify(object)))
   })
+})
+
+describe('how a server is asked, for the receipt', () => {
+  const json: AnswerForm = { kind: 'json' }
+  const schema = (schema: SchemaObject, strict = false): AnswerForm => ({ kind: 'schema', schema, strict })
+  const cases = [
+    [{ kind: 'text' }, 'json_schema', undefined],
+    [{ kind: 'text' }, 'none', undefined],
+    [json, 'json_schema', 'instruction'],
+    [json, 'json_object', 'instruction'],
+    [schema(object, true), 'json_schema', 'json_schema_strict'],
+    [schema(object), 'json_schema', 'json_schema'],
+    [schema(object, true), 'json_object', 'json_object'],
+    [schema(list, true), 'json_object', 'instruction'],
+    [schema(object, true), 'none', 'instruction'],
+  ] as const
+  for (const [form, offered, mode] of cases) {
+    it(`${form.kind} at a server that offers ${offered}: ${mode ?? 'nothing of JSON'}`, () => {
+      const instruction = addedInstruction(form, offered)
+      assert.deepEqual(manner(form, { roles: 'developer_as_system', structured_output: offered }), {
+        roles: 'developer_as_system',
+        ...(mode && { json_mode: mode }),
+        ...(instruction !== null && { instruction }),
+      })
+    })
+  }
 })

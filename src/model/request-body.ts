@@ -10,7 +10,7 @@ import type {
 } from 'openai/resources/chat/completions'
 import type { UpstreamSettings } from '../config/settings.ts'
 import type { Message } from '../job/job.ts'
-import type { AnswerForm, Prompt } from './model.ts'
+import type { AnswerForm, JsonMode, Manner, Prompt } from './model.ts'
 
 /** What a server understands. */
 export type Dialect = Pick<UpstreamSettings, 'roles' | 'structured_output'>
@@ -34,6 +34,14 @@ export function requestBody(model: string, prompt: Prompt, dialect: Dialect): st
   const format = wireFormat(prompt.form, dialect.structured_output)
   const body: Body = format === null ? { model, messages } : { model, messages, response_format: format }
   return JSON.stringify(body)
+}
+
+/** What `requestBody` makes of the roles and of the form. */
+export function manner(form: AnswerForm, { roles, structured_output }: Dialect): Manner {
+  if (form.kind === 'text') return { roles }
+  const asked = { roles, json_mode: jsonMode(form, structured_output) }
+  const instruction = addedInstruction(form, structured_output)
+  return instruction === null ? asked : { ...asked, instruction }
 }
 
 /**
@@ -65,12 +73,26 @@ function developerAsSystem(message: Message): Message {
 
 function wireFormat(form: AnswerForm, offered: Dialect['structured_output']): WireFormat | null {
   if (form.kind !== 'schema') return null
-  if (offered === 'json_schema') {
-    return {
-      type: 'json_schema',
-      json_schema: { name: SCHEMA_NAME, schema: form.schema, strict: form.strict },
-    }
+  switch (jsonMode(form, offered)) {
+    case 'json_schema_strict':
+    case 'json_schema':
+      return {
+        type: 'json_schema',
+        json_schema: { name: SCHEMA_NAME, schema: form.schema, strict: form.strict },
+      }
+    case 'json_object':
+      return { type: 'json_object' }
+    case 'instruction':
+      return null
   }
+}
+
+function jsonMode(
+  form: Exclude<AnswerForm, { kind: 'text' }>,
+  offered: Dialect['structured_output'],
+): Exclude<JsonMode, 'simulated'> {
+  if (form.kind === 'json') return 'instruction'
+  if (offered === 'json_schema') return form.strict ? 'json_schema_strict' : 'json_schema'
   // `json_object` makes every answer an object, and so would make an answer to any other schema wrong.
-  return offered === 'json_object' && form.schema.type === 'object' ? { type: 'json_object' } : null
+  return offered === 'json_object' && form.schema.type === 'object' ? 'json_object' : 'instruction'
 }

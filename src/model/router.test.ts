@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it, type TestContext } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { type ModelServerForTests, reply, type Script, startModelServer } from '../../test/model-server.ts'
-import { type ModelSettings, UPSTREAM_DEFAULTS } from '../config/settings.ts'
+import { type ModelSettings, UPSTREAM_DEFAULTS, type UpstreamSettings } from '../config/settings.ts'
 import { Stop } from '../job/stop.ts'
 import { FAILURES_TO_SKIP, FIRST_SKIP_MS } from './breaker.ts'
 import { ChatCompletions } from './chat-completions.ts'
@@ -37,6 +37,8 @@ interface SceneOptions {
   readonly models?: Record<string, ModelSettings>
   readonly random?: () => number
   readonly maxConcurrency?: number
+  /** By upstream, beside the defaults. */
+  readonly settings?: Readonly<Record<string, Partial<UpstreamSettings>>>
 }
 
 /** Two upstreams, `a` and `b`; `one` is had at a, `two` at a and then b. */
@@ -52,7 +54,12 @@ async function scene(t: TestContext, options: SceneOptions = {}): Promise<Scene>
       name,
       apiKey: null,
       clock,
-      settings: { ...UPSTREAM_DEFAULTS, base_url: baseUrl, max_concurrency: maxConcurrency },
+      settings: {
+        ...UPSTREAM_DEFAULTS,
+        base_url: baseUrl,
+        max_concurrency: maxConcurrency,
+        ...options.settings?.[name],
+      },
     })
   const router = new ModelRouter({
     upstreams: new Map([
@@ -93,6 +100,39 @@ async function passPauses(clock: FakeClock, count: number): Promise<number[]> {
 }
 
 const failing: Script = () => reply.status(503)
+
+describe('the record of a call', () => {
+  it('says how that server was asked, of each server that was', async (t) => {
+    const settings = { roles: 'developer_as_system', structured_output: 'none' } as const
+    const { router } = await scene(t, { a: failing, settings: { a: settings } })
+    const form = { kind: 'schema', schema: { type: 'object' }, strict: false } as const
+    const { prompt } = question('two')
+    const routed = await router.ask(question('two', { prompt: { ...prompt, form } }), never)
+    const [first, second] = routed.calls
+    assert.ok(first && second)
+    const { instruction, ...rest } = first
+    assert.match(instruction ?? '', /JSON Schema/)
+    assert.deepEqual(rest, {
+      target: 'a/m',
+      kind: 'trouble',
+      status: 503,
+      at_ms: rest.at_ms,
+      ms: 0,
+      roles: 'developer_as_system',
+      json_mode: 'instruction',
+    })
+    assert.deepEqual(
+      [second.roles, second.json_mode, second.instruction],
+      ['native', 'json_schema', undefined],
+    )
+  })
+
+  it('says nothing of JSON where text is asked for', async (t) => {
+    const { router } = await scene(t)
+    const [call] = (await router.ask(question('one'), never)).calls
+    assert.deepEqual(call && Object.keys(call), ['target', 'kind', 'status', 'at_ms', 'ms', 'roles'])
+  })
+})
 
 describe('targets', () => {
   it('the first that answers is the last that is asked', async (t) => {

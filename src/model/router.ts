@@ -205,9 +205,8 @@ export class ModelRouter implements Router {
 
   #record(course: Course, target: Target, form: AnswerForm, reply: Reply, atMs: number, ms: number): void {
     const status = reply.kind === 'answer' ? 200 : reply.status
-    const instruction = target.upstream.server.instructionFor(form)
-    const call = { target: target.name, kind: reply.kind, status, at_ms: atMs, ms }
-    course.calls.push(instruction === null ? call : { ...call, instruction })
+    const manner = target.upstream.server.mannerFor(form)
+    course.calls.push({ target: target.name, kind: reply.kind, status, at_ms: atMs, ms, ...manner })
     course.input += reply.tokens?.input ?? 0
     course.output += reply.tokens?.output ?? 0
     this.#onCall?.({

@@ -53,6 +53,12 @@ describe('the simulator', () => {
     assert.deepEqual(said, { simulated: true, last_message: 'Hi "there"' })
   })
 
+  it('says for the receipt that its JSON is simulated, and that roles stay', () => {
+    const simulator = new Simulator(new FakeClock())
+    assert.deepEqual(simulator.mannerFor(text), { roles: 'native' })
+    assert.deepEqual(simulator.mannerFor({ kind: 'json' }), { roles: 'native', json_mode: 'simulated' })
+  })
+
   it('makes an instance for a schema', async () => {
     const schema: SchemaObject = {
       type: 'object',

@@ -12,7 +12,7 @@ import type { Message } from '../job/job.ts'
 import { makeInstance } from '../job/schema/make-instance.ts'
 import { readSchema } from '../job/schema/read-schema.ts'
 import { Stop, type StopSignal } from '../job/stop.ts'
-import type { AnswerForm, ModelServer, Prompt, Reply, TokenCount } from './model.ts'
+import type { AnswerForm, Manner, ModelServer, Prompt, Reply, TokenCount } from './model.ts'
 import { pause } from './pause.ts'
 import { trouble } from './read-completion.ts'
 
@@ -41,8 +41,8 @@ export class Simulator implements ModelServer {
     this.#clock = clock
   }
 
-  instructionFor(): null {
-    return null
+  mannerFor(form: AnswerForm): Manner {
+    return form.kind === 'text' ? { roles: 'native' } : { roles: 'native', json_mode: 'simulated' }
   }
 
   async ask(_model: string, prompt: Prompt, signal: StopSignal): Promise<Reply> {

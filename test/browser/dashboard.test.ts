@@ -108,10 +108,50 @@ test('a job shows its timeline, and its contents only when asked, which is logge
   await page.getByRole('button', { name: /Show contents .*logged/ }).click()
   await page.getByText('secret words').waitFor()
   await page.getByRole('heading', { name: 'Repair' }).waitFor()
-  for (const words of ['strict: it meets', 'kept, in the caller', 'the answer is not JSON']) {
+  for (const words of [
+    'which meets the strict rules',
+    'kept, in the caller',
+    'the simulator makes JSON by itself',
+    'the answer is not JSON',
+  ]) {
     await page.getByText(words).first().waitFor()
   }
   assert.equal(looks(), 1)
+})
+
+test('the receipt tells how each server was asked, and what an earlier version did not record', async (t) => {
+  const messages = [{ role: 'developer', content: 'Be brief.' }, ...say('a number')]
+  const { body } = await parley.post(
+    '/api/v1/messages',
+    job({ messages, response_format: { format: 'json' } }),
+    key,
+  )
+  const page = await visit(t, browser, parley, `/dashboard/jobs/${body.data.job_id}`)
+  const call = { kind: 'answer', status: 200, at_ms: 0, ms: 1 }
+  const told = async (...calls: readonly Record<string, string>[]) => {
+    await page.route('**/content', async (route) => {
+      const response = await route.fetch()
+      const answer = await response.json()
+      answer.data.receipt.calls = calls.map((one) => ({ ...call, ...one }))
+      await route.fulfill({ response, json: answer })
+    })
+    await page.getByRole('button', { name: /Show contents/ }).click()
+    const panel = page
+      .locator('section')
+      .filter({ has: page.getByRole('heading', { name: 'Receipt', exact: true }) })
+    const text = (await panel.textContent()) ?? ''
+    await page.getByRole('button', { name: 'Hide contents' }).click()
+    await page.unroute('**/content')
+    return text
+  }
+  const mapped = { target: 'a/m', roles: 'developer_as_system', json_mode: 'json_object' }
+  const one = await told(mapped, mapped)
+  assert.match(one, /developer, user – developer was sent as system, in the caller's order/)
+  assert.match(one, /json_object: any object/)
+  const two = await told(mapped, { target: 'b/n', roles: 'native', json_mode: 'instruction' })
+  assert.match(two, /a\/m: developer, user – developer was sent.*; b\/n: developer, user – kept/)
+  assert.match(two, /a\/m: json_object.*; b\/n: an instruction alone/)
+  assert.equal((await told({ target: 'a/m' })).match(/not recorded/g)?.length, 2)
 })
 
 test('an unknown job and an unknown page say so', async (t) => {

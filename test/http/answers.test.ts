@@ -257,4 +257,6 @@ test('what was really sent is recorded with the job: calls, instruction, repair'
     receipt.calls.map(({ instruction }: { instruction: string }) => instruction),
     sent,
   )
+  for (const { roles, json_mode } of receipt.calls)
+    assert.deepEqual([roles, json_mode], ['native', 'instruction'])
 })

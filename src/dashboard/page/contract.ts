@@ -146,8 +146,14 @@ export interface ReceiptCall {
   readonly kind: 'answer' | 'refused' | 'trouble'
   readonly status: number | null
   readonly ms: number
+  /** This and the next are not in the receipts of earlier versions. */
+  readonly roles?: 'native' | 'developer_as_system'
+  /** Absent also where text was asked for. */
+  readonly json_mode?: JsonMode
   readonly instruction?: string
 }
+
+export type JsonMode = 'json_schema_strict' | 'json_schema' | 'json_object' | 'instruction' | 'simulated'
 
 export interface CallbackAttempt {
   readonly attempt: number

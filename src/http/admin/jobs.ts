@@ -87,7 +87,10 @@ const content = Type.Object({
   response_format: Type.Unknown(),
   result: Type.Union([Type.Object({ response_content: Type.Unknown() }), Type.Null()]),
   error: Type.Unknown(),
-  receipt: Type.Unknown({ description: 'What was really sent upstream, and what came back.' }),
+  receipt: Type.Unknown({
+    description:
+      'What was really sent upstream, and what came back. Each of its `calls` has the `target`, what came of it, the `roles` (`native` or `developer_as_system`), the `json_mode` where JSON was asked for (`json_schema_strict`, `json_schema`, `json_object`, `instruction` or `simulated`), and an `instruction` that was added. Calls of earlier versions lack `roles` and `json_mode`.',
+  }),
 })
 
 type JobParam = { Params: { jobId: string } }

@@ -131,7 +131,9 @@ test('the contents are handed on as they are stored, and each look is logged wit
   assert.deepEqual(data.response_format, { format: 'json' })
   assert.ok(answer.text.includes(`"result":{"response_content":${raw}}`), answer.text)
   assert.deepEqual([data.error, data.receipt.form, data.receipt.calls.length], [null, 'json', 1])
-  assert.match(data.receipt.calls[0].instruction, /JSON/)
+  const [{ roles, json_mode, instruction }] = data.receipt.calls
+  assert.deepEqual([roles, json_mode], ['native', 'instruction'])
+  assert.match(instruction, /JSON/)
   const [line, ...others] = acts(parley)
   assert.deepEqual(others, [])
   assert.deepEqual(line, {

@@ -1,17 +1,10 @@
 /** What was really sent to models for a job, and what came back, in words. */
 import { html } from 'htm/preact'
-import type {
-  JobContent,
-  JobDetails,
-  ReceiptCall,
-  Receipt as ReceiptData,
-  SettingsInForce,
-} from '../contract.ts'
+import type { JobContent, JobDetails, JsonMode, ReceiptCall, Receipt as ReceiptData } from '../contract.ts'
 import { duration } from '../format.ts'
 import { Badge } from '../parts/badge.ts'
 import { CodeBlock } from '../parts/code-block.ts'
 import { Facts } from '../parts/facts.ts'
-import { useResource } from '../resource.ts'
 
 export interface ReceiptProps {
   readonly content: JobContent
@@ -19,56 +12,64 @@ export interface ReceiptProps {
 }
 
 export function Receipt({ content, job }: ReceiptProps) {
-  const settings = useResource<SettingsInForce>('/settings')
   const { receipt } = content
   if (!receipt) return html`<p class="muted">There is none until the job has ended.</p>`
   if (job.cache_hit) {
     return html`<p>The answer of an identical earlier job was used (<code>message_cache_ttl</code>); nothing was sent upstream.</p>`
   }
-  const upstreams = settings.data?.settings.upstreams as Upstreams | undefined
-  return html`<${Facts} facts=${factsOf(receipt, content, job, upstreams)} />
+  if (receipt.calls.length === 0) return html`<p>No model was called.</p>`
+  return html`<${Facts} facts=${factsOf(receipt, content, job)} />
     <h3>Calls, in the order made</h3>
-    ${receipt.calls.length === 0 ? html`<p class="muted">No model was called.</p>` : html`<${Calls} calls=${receipt.calls} />`}
+    <${Calls} calls=${receipt.calls} />
     ${receipt.repair && html`<${Repair} repair=${receipt.repair} job=${job} />`}`
 }
 
-type Upstreams = Readonly<Record<string, { readonly roles?: string; readonly structured_output?: string }>>
-
 const FORMS = {
   text: 'text: no form was asked of the model',
-  json: 'any JSON value, asked for by an instruction',
+  json: 'any JSON value',
   schema: 'JSON with the schema',
 } as const
 
-function factsOf(
-  receipt: ReceiptData,
-  content: JobContent,
-  job: JobDetails,
-  upstreams: Upstreams | undefined,
-) {
-  const upstream = upstreams?.[(job.target ?? receipt.calls.at(-1)?.target ?? '').split('/')[0] ?? '']
-  const schemaMode =
-    receipt.form !== 'schema'
-      ? FORMS[receipt.form]
-      : receipt.strict
-        ? `${FORMS.schema}, strict: it meets the strict rules`
-        : `${FORMS.schema}, not strict: not every property is required, or others are allowed`
+const JSON_MODES: Readonly<Record<JsonMode, string>> = {
+  json_schema_strict: 'json_schema, strict: the server was given the schema to hold the model to',
+  json_schema: 'json_schema, not strict: the server was given the schema as a guide',
+  json_object: 'json_object: any object, with the schema in an instruction',
+  instruction: 'an instruction alone',
+  simulated: 'nothing: the simulator makes JSON by itself',
+}
+
+const NOT_RECORDED = 'not recorded: the job ran on an earlier version'
+
+function factsOf(receipt: ReceiptData, content: JobContent, job: JobDetails) {
+  const { form, strict, calls } = receipt
+  const strictness = strict
+    ? ', which meets the strict rules'
+    : ', which does not meet the strict rules: not every property is required, or others are allowed'
   return [
     ['Target chosen', job.target ?? 'none gave an answer'],
-    ['Roles', rolesOf(content, upstream?.roles)],
-    ['Answer form', schemaMode],
-    ...(upstream?.structured_output && receipt.form === 'schema'
-      ? [['Held to it by', `${upstream.structured_output} (the upstream's setting now)`]]
-      : []),
+    ['Roles', wordsOf(calls, ({ roles }) => roles && rolesOf(content, roles))],
+    ['Answer form', form === 'schema' ? FORMS.schema + strictness : FORMS[form]],
+    ...(form === 'text'
+      ? []
+      : [['Held to it by', wordsOf(calls, ({ json_mode }) => json_mode && JSON_MODES[json_mode])]]),
   ]
 }
 
-function rolesOf({ messages }: JobContent, mode: string | undefined): string {
+/** What is said of the calls, once where it is the same of all. */
+function wordsOf(calls: readonly ReceiptCall[], say: (call: ReceiptCall) => string | undefined): string {
+  const said = new Map<string, Set<string>>()
+  for (const call of calls) {
+    const words = say(call) ?? NOT_RECORDED
+    said.set(words, (said.get(words) ?? new Set()).add(call.target))
+  }
+  if (said.size === 1) return [...said.keys()].join()
+  return [...said].map(([words, targets]) => `${[...targets].join(', ')}: ${words}`).join('; ')
+}
+
+function rolesOf({ messages }: JobContent, mode: NonNullable<ReceiptCall['roles']>): string {
   const order = messages.map(({ role }) => role).join(', ')
-  const hasDeveloper = messages.some(({ role }) => role === 'developer')
-  if (mode === 'developer_as_system' && hasDeveloper)
-    return `${order} – developer is sent as system (the upstream's setting now)`
-  return `${order} – kept, in the caller's order`
+  const isMapped = mode === 'developer_as_system' && messages.some(({ role }) => role === 'developer')
+  return `${order} – ${isMapped ? 'developer was sent as system' : 'kept'}, in the caller's order`
 }
 
 function Calls({ calls }: { readonly calls: readonly ReceiptCall[] }) {
