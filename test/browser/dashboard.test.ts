@@ -154,6 +154,15 @@ test('the receipt tells how each server was asked, and what an earlier version d
   assert.equal((await told({ target: 'a/m' })).match(/not recorded/g)?.length, 2)
 })
 
+test('a browser whose language no standard knows is shown charts all the same', async (t) => {
+  const page = await visit(t, browser, parley, '/dashboard/settings')
+  await page.addInitScript(
+    "Object.defineProperty(Navigator.prototype, 'language', { get: () => 'en-US@posix' })",
+  )
+  await page.goto('/dashboard')
+  await page.locator('.uplot').first().waitFor()
+})
+
 test('an unknown job and an unknown page say so', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/jobs/none', { expected: /404/ })
   await page.getByText('There is no such job').waitFor()

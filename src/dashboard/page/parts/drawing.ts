@@ -1,4 +1,5 @@
 /** How uPlot is to draw a chart: its axes, colours and shapes. */
+import './language.ts'
 import uPlot from 'uplot'
 import { type ChartProps, dataOf } from './series.ts'
 
