@@ -66,7 +66,7 @@ export class Courier {
     this.#lanes.first.wake(account, jobId)
   }
 
-  /** Callbacks under way, and waiting here to be. */
+  /** Attempts under way. */
   get underWay(): Readonly<Record<CallbackLane, number>> {
     return { first: this.#lanes.first.underWay, retry: this.#lanes.retry.underWay }
   }

@@ -1,5 +1,5 @@
 /**
- * Callbacks that found no place at their destination and went back into the store: remembered here by their ids, so that
+ * Callbacks that found no place at their destination and were put aside in the store: remembered here by their ids, so that
  * they can be fetched as soon as there is room. What is forgotten comes back by itself, when its time in the store is over.
  */
 import type { DueCallback, PostponedCallback, TakenBefore } from '../store/callback-store.ts'
@@ -7,7 +7,7 @@ import type { Destination } from './destinations.ts'
 
 /** Remembered in all; a destination may have as many as are left for others. */
 const MOST_REMEMBERED = 100_000
-/** When they come back by themselves: here after they were forgotten, or at another node after the end of this one. */
+/** When they come back by themselves, where they were forgotten here. */
 const COMES_BACK_MS = 60_000
 /** The same where the receiver fails, so that a long line for a dead one is not read again and again. */
 const COMES_BACK_FAILING_MS = 600_000

@@ -123,6 +123,19 @@ export function callbackRecordTests(on: On): void {
     assert.deepEqual(failed, { found: [], complete: true, next: null })
   })
 
+  on('one that is under way has no next attempt yet, found one by one or in a search', async (store) => {
+    await withAccount(store)
+    const jobId = await owed(store)
+    const dueAt = async () => {
+      const { found } = await store.searchCallbacks({ limit: 5 })
+      const listed = await store.listCallbacks({ limit: 5 })
+      return [...found, ...listed, await store.findCallback(jobId)].map((callback) => callback?.dueAtMs)
+    }
+    assert.deepEqual(await dueAt(), Array(3).fill(now.ms))
+    await take(store)
+    assert.deepEqual(await dueAt(), Array(3).fill(null))
+  })
+
   on('a replay makes a callback due now, with all its attempts before it', async (store) => {
     await withAccount(store)
     const [failed, delivered, waiting] = [await owed(store), await owed(store), await owed(store)]

@@ -96,7 +96,7 @@ const look = (state: CallbackState | 'any'): Statement => ({
   wanted as (
     select c.*, j.callback, o.status from looked l
     cross join lateral (
-      select job_id, account, attempt, due_at_ms, delivered_at_ms, failed_at_ms, node, attempts from callbacks c
+      select job_id, account, attempt, due_at_ms, delivered_at_ms, failed_at_ms, under_way, attempts from callbacks c
       where job_id = l.job_id and ($2::text is null or account = $2) and ${state === 'any' ? 'true' : IN_STATE[state]}
       limit 1
     ) c
