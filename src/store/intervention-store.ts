@@ -6,7 +6,8 @@
 export interface InterventionStore {
   /**
    * Ends a job that has not ended, whoever holds it: it has failed with `cancelled`, its callback is owed, and its usage is
-   * counted. The node that runs it or waits for it is told by `takeCancelled`; what it writes later changes nothing.
+   * counted. The node that runs it or waits for it is told by `takeCancelled`, from when on
+   * `depth` knows it too; what that node writes later changes nothing.
    */
   cancelJob(jobId: string, nowMs: number): Promise<Cancelled>
 

@@ -79,6 +79,7 @@ export function deleteTests(on: On): void {
     }
     const cancel = { account: 'acme', running: false, beforeJobId: 'ffffffff-ffff-ffff-ffff-ffffffffffff' }
     while ((await store.cancelJobs({ ...cancel, limit: 400, nowMs: now.ms })) === 400);
+    while ((await store.takeCancelled('node-a')).length > 0);
     assert.deepEqual(await deleteAll(store, 'acme'), { deleted: 1500, open: 0 })
     assert.equal((await store.depth()).waiting, 3000)
   })

@@ -1,6 +1,7 @@
 /** Reads a whole SQLite file for a copy, as it was at one moment, while no server uses it. */
 import { existsSync } from 'node:fs'
 import type { DatabaseSync } from 'node:sqlite'
+import type { Act } from '../audit-store.ts'
 import {
   BATCH_ROWS,
   BATCH_WEIGHT,
@@ -15,6 +16,7 @@ import {
   copiedCallback,
 } from '../copying.ts'
 import { DatabaseProblem } from '../database-problem.ts'
+import type { UsageRecord } from '../usage-store.ts'
 import { toldAsProblem } from './copy-problem.ts'
 import { lockForCopying, migrate, openFile } from './file.ts'
 
@@ -70,6 +72,14 @@ class SqliteSource implements CopySource {
 
   idempotencyKeys(nowMs: number): Batches<CopiedIdempotencyKey> {
     return this.#batches(IDEMPOTENCY, [nowMs], (row) => row as unknown as CopiedIdempotencyKey)
+  }
+
+  usage(): Batches<UsageRecord> {
+    return this.#batches(USAGE, [], (row) => row as unknown as UsageRecord)
+  }
+
+  acts(): Batches<Act> {
+    return this.#batches(ACTS, [], (row) => row as unknown as Act)
   }
 
   async close(): Promise<void> {
@@ -149,6 +159,7 @@ function stateOf(row: Row, turn: number): CopiedJob['state'] {
 
 const ACCOUNTS = `
   select a.name, a.tier, a.secret, a.previous_secret as previousSecret, a.rotated_at_ms as rotatedAtMs,
+    a.suspended_at_ms as suspendedAtMs, a.cap_jobs as capJobs, a.cap_tokens as capTokens,
     t.next_turn as nextTurn
   from accounts a left join turns t on t.account = a.name and t.next_turn > ? order by a.name`
 const KEYS = `
@@ -171,3 +182,9 @@ const KEPT = `
 const IDEMPOTENCY = `
   select account, key, fingerprint, job_ids as jobIds, until_ms as untilMs
   from idempotency where until_ms > ? order by account, key`
+const USAGE = `
+  select account, month, model, jobs, failed_jobs as failedJobs, cache_hits as cacheHits, calls,
+    input_tokens as inputTokens, output_tokens as outputTokens
+  from usage order by account, month, model`
+const ACTS = `
+  select id, at_ms as atMs, who, what, account, target, details as detailsJson, outcome from audit order by id`

@@ -76,6 +76,17 @@ export function migrate(db: DatabaseSync): number {
 }
 
 /**
+ * Has what was deleted leave the disk: writes the file anew, without the pages that were freed, and empties the write-ahead
+ * log, in which it still stands. Outside of any transaction; throws where another process will not let go of the file.
+ */
+export function scrub(db: DatabaseSync): void {
+  // The copy that is made meanwhile is as large as the file, too large for memory perhaps.
+  db.exec('pragma temp_store = file; vacuum; pragma temp_store = memory')
+  const row = db.prepare('pragma wal_checkpoint(truncate)').get()
+  if (row?.busy !== 0) throw new Error('another process reads the database, so its log could not be emptied')
+}
+
+/**
  * Takes the lock that keeps a second server off the file: an exclusive transaction on a small sibling database, since
  * Node has no flock. The lock ends with the process, however that ends. Keep the handle referenced: a collected handle
  * would let go of it.
