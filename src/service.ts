@@ -20,7 +20,7 @@ import { createCourier } from './wiring/callbacks.ts'
 import { createHttp } from './wiring/http.ts'
 import { createWorker } from './wiring/jobs.ts'
 import { createRouter } from './wiring/models.ts'
-import { createElsewhere, createHeartbeat, NO_HANDS } from './wiring/node.ts'
+import { createCancellations, createElsewhere, createHeartbeat, NO_HANDS } from './wiring/node.ts'
 import type { Role } from './wiring/role.ts'
 import { Sweeper } from './work/sweeper.ts'
 
@@ -106,6 +106,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const worker = createWorker({ store, router, node, clock, settings, tiers, waiters, courier, log, metrics })
   const heartbeat = createHeartbeat({ store, node, clock, settings, worker, waiters, log })
   const elsewhere = createElsewhere({ store, node, clock, settings, worker, waiters, log })
+  const cancellations = createCancellations({ store, node, clock, settings, worker, waiters, log }, elsewhere)
   const stepOf = (tier: string) => turnStep(tiers.of(tier))
   const hands = role === 'api' ? NO_HANDS : worker
   const acceptor = new Acceptor({ store, hands, node, clock, stepOf, linger })
@@ -123,7 +124,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const points = new Points({ metrics, gauges, clock })
   const { token, file: adminTokenFile, note } = adminToken(configuration.adminToken, databaseFile(settings))
   if (note !== null) log.warn({}, note)
-  const about = { configuration, token, node, role, store, clock, gauges, points, log }
+  const about = { configuration, token, node, role, store, clock, gauges, points, cancellations, log }
   const http = { settings, role, store, acceptor, waiters, tiers, tokens, clock, log, metrics, isStopping }
   const app = await createHttp({ ...http, admin: createAdmin(about) })
   const sweeper = new Sweeper(store, clock, settings.jobs.retention_seconds * 1000, (error) =>
@@ -141,6 +142,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     ear.settled = (jobIds) => void elsewhere.settled(jobIds)
     elsewhere.begin()
   }
+  cancellations.begin()
   sweeper.begin()
   log.info({ node, role }, 'serving')
 
@@ -148,6 +150,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     stopping = true
     sweeper.stop()
     elsewhere.stop()
+    cancellations.stop()
     waiters.stop()
     points.stop()
     const closed = app.close()
@@ -192,6 +195,8 @@ function tiersOf({ tiers }: Settings): Tiers {
       readsPerMinute: tier.reads_per_minute,
       maxInputTokens: tier.max_input_tokens,
       weight: tier.weight,
+      maxMonthlyJobs: tier.max_monthly_jobs,
+      maxMonthlyTokens: tier.max_monthly_tokens,
     })),
   )
 }

@@ -51,7 +51,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   model: ['job', 'config/settings.ts'],
   store: ['job', 'config/settings.ts'],
   account: ['config/settings.ts', 'net/signature.ts', 'store/account-store.ts'],
-  admin: ['store'],
+  admin: ['job', 'store'],
   life: [
     'job',
     'model/model.ts',
@@ -60,6 +60,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/store.ts',
     'store/account-store.ts',
     'store/callback-store.ts',
+    'store/usage-store.ts',
   ],
   work: ['job', 'life', 'net/post.ts', 'store/store.ts', 'store/callback-store.ts', 'store/node-store.ts'],
   http: [
@@ -76,6 +77,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/ended.ts',
     'store/slices.ts',
     'store/operator-store.ts',
+    'store/usage-store.ts',
   ],
   telemetry: [
     'admin/point.ts',

@@ -3,6 +3,7 @@
  * not here is an internal error.
  */
 import type { Refusal } from '../life/admit.ts'
+import type { CapReached } from '../life/caps.ts'
 
 export class Refused extends Error {
   readonly status: number
@@ -92,6 +93,13 @@ const TIER_WORDS: Readonly<Record<string, string>> = {
   user_max: 'max user (user_max)',
 }
 
+export const accountSuspended = (account: string) =>
+  new Refused(
+    403,
+    `Account ${account} is suspended: it can read its jobs, but create none.`,
+    'The operators of the service can let it in again.',
+  )
+
 export const tooManyReads = (limit: number, retryAfterS: number) =>
   new Refused(
     429,
@@ -125,6 +133,8 @@ export function refusalOf(refusal: Refusal): Refused {
         403,
         `Insufficient permissions: tier ${refusal.tier} may not use model ${refusal.model}.`,
       )
+    case 'monthly cap':
+      return capReached(refusal)
     case 'too many tokens': {
       const { tier, limit, tokens, exact } = refusal
       const count = exact ? `${tokens}` : `at least ${tokens}`
@@ -134,4 +144,13 @@ export function refusalOf(refusal: Refusal): Refused {
       )
     }
   }
+}
+
+function capReached({ unit, cap, used, resetsAtMs }: CapReached): Refused {
+  const resets = new Date(resetsAtMs).toISOString().replace('.000Z', 'Z')
+  return new Refused(
+    403,
+    `Monthly cap reached: ${cap.of} allows ${cap.limit} ${unit} a month, and ${used} are used. It resets at ${resets}.`,
+    unit === 'jobs' ? 'Jobs that wait or run count; a batch is refused as a whole.' : undefined,
+  )
 }

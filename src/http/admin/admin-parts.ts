@@ -1,5 +1,6 @@
 /** What the routes of the admin API are made from. */
 import type { FastifyRequest } from 'fastify'
+import type { Audit } from '../../admin/audit.ts'
 import type { Overview } from '../../admin/overview.ts'
 import type { PointFeed } from '../../admin/point.ts'
 import type { Clock } from '../../clock.ts'
@@ -13,6 +14,9 @@ export interface AdminRoutes {
   readonly clock: Clock
   readonly expiry: () => Expiry
   readonly points: PointFeed
+  readonly audit: Audit
+  /** Resolves when this node has taken note of all jobs that were cancelled until now. */
+  readonly onCancelled: () => Promise<void>
   readonly overview: () => Promise<Overview>
   /** JSON text, without any secret. */
   readonly settingsJson: string
