@@ -3,6 +3,7 @@ import pg from 'pg'
 import { isJobId } from '../../job/job-id.ts'
 import type { Deleted, DeletedJobs } from '../intervention-store.ts'
 import { connectionSettings, type Database, type Queries, type Row, type Statement } from './database.ts'
+import { meaningOf } from './errors.ts'
 import { ALLOW_BITMAPS, LONGEST_TTL_MS } from './partitions.ts'
 import { LOCK_USAGE } from './usage.ts'
 
@@ -61,13 +62,18 @@ export function deleteAccount(database: Database, account: string): Promise<bool
   })
 }
 
-/** On a connection of its own: it is no part of a transaction, and takes as long as it takes. */
+/**
+ * On a connection of its own: it is no part of a transaction, and takes as long as it takes. Tables that the role does not
+ * own are left to autovacuum.
+ */
 export async function scrub(url: string): Promise<void> {
   const client = new pg.Client(connectionSettings(url, null))
   client.on('error', () => {})
   try {
     await client.connect()
     await client.query(`vacuum ${DELETED_FROM.join(', ')}`)
+  } catch (error) {
+    throw meaningOf(error)
   } finally {
     await client.end()
   }
