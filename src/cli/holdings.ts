@@ -1,0 +1,35 @@
+/** What a backup holds, as it is told. */
+import type { Holdings } from '../store/backup.ts'
+
+export function holdingsLines(holdings: Holdings): string[] {
+  const { accounts, keys, jobs, callbacksOwed, newestJobAtMs } = holdings
+  const rows: [string, number][] = [
+    ['accounts', accounts],
+    ['keys', keys],
+    ...Object.entries(jobs).map(([status, count]): [string, number] => [`jobs ${status}`, count]),
+    ['callbacks owed', callbacksOwed],
+  ]
+  const lines = rows.map(([name, count]) => `${name.padEnd(16)} ${String(count).padStart(10)}`)
+  return newestJobAtMs === null ? lines : [...lines, `${'newest job'.padEnd(16)} ${timeOf(newestJobAtMs)}`]
+}
+
+export function holdingsAsJson(holdings: Holdings): object {
+  const { bytes, schema, accounts, keys, jobs, callbacksOwed, newestJobAtMs } = holdings
+  return {
+    bytes,
+    schema,
+    accounts,
+    keys,
+    jobs,
+    callbacks_owed: callbacksOwed,
+    newest_job_at: newestJobAtMs === null ? null : timeOf(newestJobAtMs),
+  }
+}
+
+export function megabytes(bytes: number): string {
+  return (bytes / 1e6).toFixed(1)
+}
+
+function timeOf(ms: number): string {
+  return new Date(ms).toISOString()
+}
