@@ -36,6 +36,7 @@ export async function takeSnapshot(
   const progress = setInterval(() => onProgress(sizeOf(file)), PROGRESS_MS)
   try {
     const result = await inThread(from, file)
+    signal.throwIfAborted()
     if ('problem' in result) throw new DatabaseProblem(result.problem)
     sync(file)
     const putInPlace = () => {
