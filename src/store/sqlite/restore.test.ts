@@ -95,12 +95,12 @@ test('what is no whole backup of a known schema replaces nothing', async (t) => 
   writeFileSync(at('holed.db'), holed)
   copyFileSync(backup, at('newer.db'))
   alter(at('newer.db'), 'pragma user_version = 1000')
-  // A row that an index does not know: no statement stumbles over it.
-  copyFileSync(backup, at('index.db'))
+  // Rows that break their table's rule: no statement stumbles over them.
+  copyFileSync(backup, at('rule.db'))
   alter(
-    at('index.db'),
+    at('rule.db'),
     `pragma writable_schema = on;
-     update sqlite_schema set sql = 'create index jobs_held on jobs (node) where node is null' where name = 'jobs_held'`,
+     update sqlite_schema set sql = replace(sql, 'callback text', 'callback text not null') where name = 'requests'`,
   )
   const place = at('parley.db')
   const old = leaveLog(place)
@@ -110,16 +110,20 @@ test('what is no whole backup of a known schema replaces nothing', async (t) => 
     'parley.db': /is the database itself/,
     'half.db': /is damaged: /,
     'holed.db': /is damaged: /,
-    'index.db': /is damaged: /,
+    'rule.db': /is damaged: NULL value in requests\.callback/,
     'text.db': /no database of Parley's/,
     'newer.db': /newer Parley \(schema 1000/,
   }
   for (const [name, says] of Object.entries(mistakes)) {
-    await assert.rejects(restoreDatabase(`sqlite:${place}`, at(name), given({ force: true })), (error) => {
-      assert.ok(error instanceof DatabaseProblem, `${name}: ${error}`)
-      assert.match(error.message, says, name)
-      return true
-    })
+    await assert.rejects(
+      restoreDatabase(`sqlite:${place}`, at(name), given({ force: true })),
+      (error) => {
+        assert.ok(error instanceof DatabaseProblem, `${name}: ${error}`)
+        assert.match(error.message, says, name)
+        return true
+      },
+      name,
+    )
   }
   assert.deepEqual(readdirSync(folder).sort(), there)
   assert.deepEqual(contentsOf(place), old)
