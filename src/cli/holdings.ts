@@ -10,7 +10,9 @@ export function holdingsLines(holdings: Holdings): string[] {
     ['callbacks owed', callbacksOwed],
   ]
   const lines = rows.map(([name, count]) => `${name.padEnd(16)} ${String(count).padStart(10)}`)
-  return newestJobAtMs === null ? lines : [...lines, `${'newest job'.padEnd(16)} ${timeOf(newestJobAtMs)}`]
+  return newestJobAtMs === null
+    ? lines
+    : [...lines, `${'newest job'.padEnd(16)} ${new Date(newestJobAtMs).toISOString()}`]
 }
 
 export function holdingsAsJson(holdings: Holdings): object {
@@ -22,14 +24,10 @@ export function holdingsAsJson(holdings: Holdings): object {
     keys,
     jobs,
     callbacks_owed: callbacksOwed,
-    newest_job_at: newestJobAtMs === null ? null : timeOf(newestJobAtMs),
+    newest_job_at: newestJobAtMs === null ? null : Math.floor(newestJobAtMs / 1000),
   }
 }
 
 export function megabytes(bytes: number): string {
   return (bytes / 1e6).toFixed(1)
-}
-
-function timeOf(ms: number): string {
-  return new Date(ms).toISOString()
 }

@@ -17,7 +17,7 @@ const timeout = LONG ? 3600_000 : 120_000
 const BACKUPS = LONG ? 10 : 2
 const CALLERS = LONG ? 16 : 6
 /** Before the first backup, so that one takes a while. */
-const JOBS = LONG ? 200_000 : 1000
+const JOBS = LONG ? 30_000 : 1000
 const HELD = 12
 
 interface Backup {
