@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { chmodSync, copyFileSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, copyFileSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { before, type TestContext, test } from 'node:test'
@@ -51,15 +51,22 @@ test('an empty database is replaced without --force', async (t) => {
   assert.deepEqual(contentsOf(place), contentsOf(backup))
 })
 
-test('a log that a lost database left behind does not get into the restored one', async (t) => {
-  const { folder, backup } = await backupForTest(t)
-  const place = join(folder, 'parley.db')
-  leaveLog(place)
-  writeFileSync(place, '')
-  await assert.rejects(restoreDatabase(`sqlite:${place}`, backup, given()), /--force/)
-  await restoreDatabase(`sqlite:${place}`, backup, given({ force: true }))
-  assert.deepEqual(contentsOf(place), contentsOf(backup))
-})
+for (const [lost, lose] of [
+  ['empty', (path: string) => writeFileSync(path, '')],
+  ['missing', (path: string) => rmSync(path)],
+] as const) {
+  test(`the log of a database that is ${lost} does not get into the restored one`, async (t) => {
+    const { folder, backup } = await backupForTest(t)
+    const place = join(folder, 'parley.db')
+    leaveLog(place)
+    lose(place)
+    const log = readFileSync(`${place}-wal`)
+    await assert.rejects(restoreDatabase(`sqlite:${place}`, backup, given()), /--force/)
+    const { keptAside } = await restoreDatabase(`sqlite:${place}`, backup, given({ force: true }))
+    assert.deepEqual(contentsOf(place), contentsOf(backup))
+    assert.ok(readFileSync(`${keptAside}-wal`).equals(log))
+  })
+}
 
 test('the copy of a data folder is restored with what is in its log', async (t) => {
   const folder = await folderForTest(t)

@@ -41,8 +41,7 @@ export async function restoreFile(backup: string, path: string, options: Restore
 
 /** What cannot be read may hold anything. */
 function holdsSomething(path: string): boolean {
-  const there = statSync(path, { throwIfNoEntry: false })
-  if (!there || there.size === 0) return there !== undefined && existsSync(`${path}-wal`)
+  if (sizeOf(path) === 0) return sizeOf(`${path}-wal`) > 0
   try {
     const db = openToLook(path)
     try {
@@ -53,6 +52,10 @@ function holdsSomething(path: string): boolean {
   } catch {
     return true
   }
+}
+
+function sizeOf(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.size ?? 0
 }
 
 /** A backup is often restored by root, for a server that is somebody else. */
@@ -68,10 +71,9 @@ function giveToOwnerOf(path: string, made: readonly string[]): void {
  */
 function putAside(path: string, nowMs: number): string | null {
   const aside = `${path}.replaced-${new Date(nowMs).toISOString().replaceAll(':', '-')}`
-  for (const end of ['-wal', '-journal', '-shm']) {
-    if (existsSync(path + end)) renameSync(path + end, aside + end)
-  }
-  if (!existsSync(path)) return null
+  const logs = ['-wal', '-journal', '-shm'].filter((end) => existsSync(path + end))
+  for (const end of logs) renameSync(path + end, aside + end)
+  if (!existsSync(path)) return logs.length > 0 ? aside : null
   try {
     linkSync(path, aside)
   } catch {
