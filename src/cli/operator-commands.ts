@@ -4,6 +4,7 @@ import { MOST_DAYS } from '../account/key-days.ts'
 import { TIER_NAMES, type TierName } from '../config/settings.ts'
 import { CALLBACK_STATES } from '../store/callback-store.ts'
 import { ROLES } from '../wiring/role.ts'
+import type { BackupOptions } from './backup.ts'
 import type { ListCallbacksOptions, ReplayOptions } from './callbacks.ts'
 import type { CopyOptions } from './copy.ts'
 import type { CreateKeyOptions } from './keys.ts'
@@ -21,6 +22,7 @@ type Plain = ConfigOption & { readonly json?: true }
 export function addOperatorCommands(program: Command, exit: (code: number) => void): void {
   addServe(program, exit)
   addDatabase(program)
+  addBackup(program)
   addKeys(program.command('keys').description('create, list and revoke API keys'))
   addAccounts(program.command('accounts').description('callback secrets and tiers'))
   addCallbacks(program.command('callbacks').description('what became of callbacks, and sending them again'))
@@ -76,6 +78,40 @@ function addDatabase(program: Command): void {
     .addOption(config())
     .addHelpText('after', examples('parley copy --from sqlite:./data/parley.db --to postgres://db/parley'))
     .action(async (options: CopyOptions) => (await import('./copy.ts')).copy(options))
+}
+
+function addBackup(program: Command): void {
+  program
+    .command('backup')
+    .description('copy the whole database into one file, also beside a running server')
+    .argument('<file>', 'where to; its folder must exist')
+    .option('--force', 'replace the file if it is there')
+    .option('--json', 'print what it holds as a JSON object')
+    .addOption(config())
+    .addHelpText(
+      'after',
+      examples('parley backup /backups/parley.db', 'parley backup /backups/parley-$(date +%F).db --json'),
+    )
+    .action(async (file: string, options: BackupOptions) =>
+      (await import('./backup.ts')).backUp(file, options),
+    )
+  program
+    .command('restore')
+    .description("put a backup in the database's place; no server may be using that")
+    .argument('<file>', 'what `parley backup` wrote')
+    .option('--force', 'also in the place of a database that holds something, which is kept beside it')
+    .option('--json', 'print what it holds as a JSON object')
+    .addOption(config())
+    .addHelpText(
+      'after',
+      examples(
+        'parley restore /backups/parley.db',
+        'DATABASE_URL=sqlite:/tmp/try/parley.db parley restore /backups/parley.db',
+      ),
+    )
+    .action(async (file: string, options: BackupOptions) =>
+      (await import('./restore.ts')).restore(file, options),
+    )
 }
 
 function addKeys(keys: Command): void {
