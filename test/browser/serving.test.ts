@@ -42,6 +42,13 @@ test('every file it names is there, may be kept for ever, and comes smaller to w
   }
 })
 
+test('of the server it holds what is fit for browsers, and of the admin API no more than types', () => {
+  const folders = [...page.text.matchAll(/"\/dashboard\/files\/[^/"]+\/([^/"]+)\/[^"]+"/g)].map(
+    (found) => found[1],
+  )
+  assert.deepEqual([...new Set(folders)].sort(), ['dashboard', 'job', 'lib'])
+})
+
 test('a page that did not change is not sent again', async () => {
   const etag = page.headers.get('etag') ?? ''
   assert.equal((await parley.get('/dashboard', undefined, { 'if-none-match': etag })).status, 304)
