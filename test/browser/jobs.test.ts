@@ -66,6 +66,17 @@ test('a job shows its timeline, and its contents only when asked, which is logge
   assert.equal(looks(), 1)
 })
 
+test('nobody is said to have answered a job that failed', async (t) => {
+  const messages = say('[[fail model_error]]')
+  const { body } = await parley.post('/api/v1/messages/batches', [job({ messages })], key)
+  const [id] = body.data.job_ids
+  await parley.ended(id, key)
+  const page = await visit(t, browser, parley, `/dashboard/jobs/${id}`)
+  await page.getByText('Failed with').waitFor()
+  assert.equal(await page.getByText('Answered by').count(), 0)
+  await page.getByText('Asked last').waitFor()
+})
+
 test('the receipt tells how each server was asked, and what an earlier version did not record', async (t) => {
   const messages = [{ role: 'developer', content: 'Be brief.' }, ...say('a number')]
   const { body } = await parley.post(
