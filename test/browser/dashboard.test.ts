@@ -40,6 +40,32 @@ test('a browser whose language no standard knows is shown charts all the same', 
   await page.locator('.uplot').first().waitFor()
 })
 
+test('a time at the end of a chart is shown whole', async (t) => {
+  const page = await visit(t, browser, parley, '/dashboard/settings', { expected: /ERR_FAILED/ })
+  await page.route('**/admin/api/events', (route) => route.abort())
+  await page.route('**/admin/api/overview', async (route) => {
+    const response = await route.fetch()
+    const answer = await response.json()
+    const fullMinutes = Math.floor(answer.data.now / 300) * 300 + 1
+    const by = fullMinutes - answer.data.now
+    const points = answer.data.points.map((point: { at: number }) => ({ ...point, at: point.at + by }))
+    await route.fulfill({ response, json: { ...answer, data: { ...answer.data, now: fullMinutes, points } } })
+  })
+  await page.addInitScript(() => {
+    const real = CanvasRenderingContext2D.prototype.fillText
+    CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...rest) {
+      real.call(this, text, x, y, ...rest)
+      const end = x + (this.textAlign === 'center' ? this.measureText(text).width / 2 : 0)
+      if (end > this.canvas.width) document.documentElement.dataset.cut = text
+      if (/^\d\d:\d[05]$/.test(text) && end > this.canvas.width * 0.95)
+        document.documentElement.dataset.atEnd = text
+    }
+  })
+  await page.goto('/dashboard')
+  await page.waitForFunction(() => document.documentElement.dataset.atEnd !== undefined)
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.cut), undefined)
+})
+
 test('an unknown job and an unknown page say so', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/jobs/none', { expected: /404/ })
   await page.getByText('There is no such job').waitFor()
