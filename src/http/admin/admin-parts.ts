@@ -1,7 +1,7 @@
 /** What the routes of the admin API are made from. */
 import type { FastifyRequest } from 'fastify'
 import type { Overview } from '../../admin/overview.ts'
-import type { PointFeed } from '../../admin/point.ts'
+import type { PointFeed } from '../../admin/point-feed.ts'
 import type { Clock } from '../../clock.ts'
 import type { Expiry } from '../../store/ended.ts'
 import type { OperatorStore } from '../../store/operator-store.ts'

@@ -28,7 +28,6 @@ export async function openPostgresForOperator(url: string): Promise<OperatorStor
     secrets: (account) => accounts.secrets(account),
     rotateSecret: (account, secret, nowMs) => accounts.rotateSecret(account, secret, nowMs),
     hasAccounts: () => accounts.hasAccounts(),
-    listCallbacks: (filter) => callbacks.listCallbacks(filter),
     searchCallbacks: (filter) => callbacks.searchCallbacks(filter),
     findCallback: (jobId) => callbacks.findCallback(jobId),
     replayCallback: (jobId, expiry) => callbacks.replayCallback(jobId, expiry),

@@ -203,10 +203,6 @@ class PostgresStore implements Store {
     return this.#callbacks.depth()
   }
 
-  listCallbacks(filter: CallbackFilter): Promise<CallbackSummary[]> {
-    return this.#records.listCallbacks(filter)
-  }
-
   searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>> {
     return this.#records.searchCallbacks(filter)
   }

@@ -3,7 +3,6 @@
  */
 import type { AccountPage, KeySearch, NewKey } from '../account-store.ts'
 import type {
-  CallbackFilter,
   CallbackSlice,
   FailedFilter,
   PostponedCallback,
@@ -28,7 +27,6 @@ export type Operation =
   | readonly ['recordCallback', jobId: string, attempt: number, line: string, ...RecordCells]
   | readonly ['postponeCallbacks', node: string, readonly PostponedCallback[]]
   | readonly ['callbackDepth']
-  | readonly ['listCallbacks', CallbackFilter]
   | readonly ['lookAtCallbacks', CallbackSlice]
   | readonly ['findCallback', jobId: string]
   | readonly ['replayCallback', jobId: string, Expiry]

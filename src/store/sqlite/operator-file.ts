@@ -38,7 +38,6 @@ export function openSqliteForOperator(path: string): OperatorStore {
     secrets: async (account) => accounts.secrets(account),
     rotateSecret: (account, secret, nowMs) => change(() => accounts.rotateSecret(account, secret, nowMs)),
     hasAccounts: async () => accounts.hasAccounts(),
-    listCallbacks: async (filter) => callbacks.list(filter),
     searchCallbacks: (filter) =>
       searchCallbacksInSlices(filter, SLICE_ROWS, async (slice) => callbacks.look(slice)),
     findCallback: async (jobId) => callbacks.find(jobId),

@@ -226,10 +226,6 @@ class SqliteStore implements Store {
     return this.#read(['callbackDepth'])
   }
 
-  listCallbacks(filter: CallbackFilter): Promise<CallbackSummary[]> {
-    return this.#read(['listCallbacks', filter])
-  }
-
   searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>> {
     return searchCallbacksInSlices(filter, SLICE_ROWS, (slice) => this.#read(['lookAtCallbacks', slice]))
   }

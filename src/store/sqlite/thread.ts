@@ -148,8 +148,6 @@ class StorageThread {
         return this.#callbacks.postpone(op[1], op[2])
       case 'callbackDepth':
         return this.#callbacks.depth()
-      case 'listCallbacks':
-        return this.#records.list(op[1])
       case 'lookAtCallbacks':
         return this.#records.look(op[1])
       case 'findCallback':
