@@ -1,12 +1,15 @@
 /** `parley callbacks`: what became of callbacks, and sending them again. Works beside a running server. */
 import { callbackDetailsView, callbackView } from '../admin/callback-view.ts'
 import { loadRetentionMs } from '../config/load.ts'
+import { isJobId } from '../job/job-id.ts'
 import type {
   CallbackAttempt,
   CallbackDetails,
+  CallbackFilter,
   CallbackState,
   CallbackSummary,
 } from '../store/callback-store.ts'
+import type { Page } from '../store/slices.ts'
 import { CommandError } from './command-error.ts'
 import { printable } from './printable.ts'
 import { say } from './say.ts'
@@ -32,21 +35,38 @@ export interface ListCallbacksOptions {
 export async function listCallbacks(options: ListCallbacksOptions): Promise<void> {
   const { failed, account, before, limit, json, config } = options
   const state = failed ? 'failed' : options.state
+  if (before !== undefined && !isJobId(before)) {
+    throw new CommandError('--before: must be the id of a job, as the list before ended with.')
+  }
   const filter = {
     limit,
     ...(state && { state }),
     ...(account !== undefined && { account }),
     ...(before !== undefined && { beforeJobId: before }),
   }
-  const callbacks = await withOperatorStore(config, (store) => store.listCallbacks(filter))
+  const { found: callbacks, next } = await withOperatorStore(config, (store) =>
+    searchedInFull(filter, (part) => store.searchCallbacks(part)),
+  )
   if (json) return say(JSON.stringify(callbacks.map(callbackView), null, 2))
   if (callbacks.length === 0)
     return say(
       state ? `No callback ${state === 'failed' ? 'has' : 'is'} ${state}.` : 'There are no callbacks.',
     )
   say(table([['JOB ID', 'ACCOUNT', 'STATE', 'ATTEMPTS', 'LAST ANSWER', 'RECEIVER'], ...callbacks.map(rowOf)]))
-  const last = callbacks.at(-1)
-  if (last && callbacks.length === limit) say(`More: add --before ${last.jobId}`)
+  if (next !== null) say(`More: add --before ${next}`)
+}
+
+type Search = (filter: CallbackFilter) => Promise<Page<CallbackSummary>>
+
+/** Goes on where a search stopped at its bound: nobody waits for this process but who called it. */
+export async function searchedInFull(filter: CallbackFilter, search: Search): Promise<Page<CallbackSummary>> {
+  const found: CallbackSummary[] = []
+  for (let from = filter; ; ) {
+    const page = await search({ ...from, limit: filter.limit - found.length })
+    found.push(...page.found)
+    if (page.complete || page.next === null || found.length === filter.limit) return { ...page, found }
+    from = { ...filter, beforeJobId: page.next }
+  }
 }
 
 export async function showCallback(

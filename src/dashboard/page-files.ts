@@ -38,6 +38,21 @@ const LIBRARIES: Readonly<Record<string, string>> = {
   uplot: 'uplot/dist/uPlot.esm.js',
 }
 
+/** What `style.css` is put together from: of rules that are as strong as each other the later one holds. */
+const STYLES = [
+  'colours',
+  'frame',
+  'controls',
+  'panels',
+  'tables',
+  'states',
+  'overview',
+  'jobs',
+  'playground',
+  'dialogs',
+  'narrow',
+]
+
 /** `import … from 'x'`, `import 'x'` and `export … from 'x'` where a statement may begin, minified or not. */
 const IMPORT =
   /((?:^|[;\n}])\s*(?:import\s*(?:[\w$*\s{},]+?\s*from\s*)?|export\s*(?:\*(?:\s*as\s+\w+)?|\{[^}]*\})\s*from\s*))(['"])([^'"\n]+)\2/g
@@ -47,7 +62,7 @@ export function makePage(base: string): Page {
   const scripts = modulesFrom(resolve(ROOT, `dashboard/page/main${ENDING}`))
   const styles: readonly Made[] = [
     { path: 'lib/uplot.css', type: STYLE, text: readFileSync(installed('uplot/dist/uPlot.min.css'), 'utf8') },
-    { path: 'style.css', type: STYLE, text: readFileSync(resolve(ROOT, 'dashboard/page/style.css'), 'utf8') },
+    { path: 'style.css', type: STYLE, text: STYLES.map(styleOf).join('\n') },
   ]
   const made = [...scripts, ...styles]
   const hash = hashOf(made)
@@ -56,6 +71,10 @@ export function makePage(base: string): Page {
     return { path, type, body, gzipped: gzipSync(body) }
   })
   return { hash, html: documentOf(`${base}/${hash}`, scripts, styles), files }
+}
+
+function styleOf(name: string): string {
+  return readFileSync(resolve(ROOT, `dashboard/page/styles/${name}.css`), 'utf8')
 }
 
 interface Made {

@@ -25,6 +25,8 @@ interface Shot {
   readonly name: string
   readonly path: (busy: BusyParley) => string
   readonly signedIn?: boolean
+  /** Of the window, for docs/pictures: to its last panel where that is what the picture is there for. */
+  readonly docsHeight?: number
   readonly prepare?: (page: Page) => Promise<unknown>
 }
 
@@ -32,7 +34,7 @@ const SHOTS: readonly Shot[] = [
   { name: 'sign-in', path: () => '/dashboard', signedIn: false, prepare: wrongToken },
   { name: 'overview', path: () => '/dashboard', prepare: (page) => page.waitForSelector('.plot-box canvas') },
   { name: 'jobs', path: () => '/dashboard/jobs', prepare: (page) => page.waitForSelector('tbody tr') },
-  { name: 'job', path: ({ job }) => `/dashboard/jobs/${job}`, prepare: showContents },
+  { name: 'job', path: ({ job }) => `/dashboard/jobs/${job}`, docsHeight: 1262, prepare: showContents },
   {
     name: 'callbacks',
     path: () => '/dashboard/callbacks',
@@ -94,8 +96,9 @@ async function take(
   path: string,
 ) {
   const own: (() => unknown)[] = []
-  const { signedIn = true } = shot
-  const height = width < 500 ? 844 : 860
+  const { signedIn = true, docsHeight = 860 } = shot
+  const forDocs = path.startsWith(PICTURES)
+  const height = width < 500 ? 844 : forDocs ? docsHeight : 860
   const page = await visit({ after: (end) => void own.push(end) }, browser, busy.parley, shot.path(busy), {
     width,
     height,
@@ -105,7 +108,7 @@ async function take(
   })
   await shot.prepare?.(page)
   await page.evaluate('scrollTo(0, 0)')
-  await page.screenshot({ path, fullPage: !path.startsWith(PICTURES) && shot.name !== 'docs' })
+  await page.screenshot({ path, fullPage: !forDocs && shot.name !== 'docs' })
   for (const end of own) await end()
 }
 

@@ -4,19 +4,16 @@
  */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import { subscribe } from 'node:diagnostics_channel'
 import test, { after } from 'node:test'
-import type { FastifyInstance } from 'fastify'
 import { Check } from 'typebox/schema'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
 import { ADMIN_TOKEN, job } from '../parley.ts'
-import { startReceiver } from '../receiver.ts'
 import { granted } from './expect.ts'
 import { conforms, documentedRoutes, examplesOf, type Route } from './openapi/document.ts'
 import { mistakes, variations, wrongTexts } from './openapi/requests.ts'
+import { startWalked } from './openapi/walked.ts'
 import { walkerOf } from './openapi/walker.ts'
-import { startStage, UNLIMITED_READS } from './stage.ts'
 
 const VARIATIONS = 3
 const WRONG_TOKENS = 10
@@ -31,51 +28,9 @@ const NOT_PROVOKED: Readonly<Record<string, string>> = {
   'GET /admin/api/events 503': 'wants 500 open streams, which admin/events.test.ts opens',
 }
 
-const served: { method: string; url: string }[] = []
-subscribe('fastify.initialization', (message) => {
-  const { fastify } = message as { fastify: FastifyInstance }
-  fastify.addHook('onRoute', ({ method, url }) => {
-    for (const one of [method].flat()) served.push({ method: one, url })
-  })
-})
-
-const receiver = await startReceiver()
-after(() => receiver.close())
-const { parley, models, clock } = await startStage(
-  { after },
-  {
-    settings: {
-      trust_proxy: true,
-      limits: { body_bytes: 10_000, batch_body_bytes: 10_000 },
-      tiers: { ...UNLIMITED_READS, user_go: { reads_per_minute: 1 } },
-      callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0] },
-    },
-  },
-)
+const { parley, models, clock, receiver, served, key, parameters } = await startWalked({ after })
 const routes = await documentedRoutes(parley)
-const key = await parley.key()
 const free = await parley.key('user_free')
-
-/** What stands in paths: a job whose callback failed, a key to revoke, an account. */
-const parameters: Record<string, string> = {
-  jobId: await failedCallback(),
-  keyId: await keyId(),
-  name: 'to-be-moved',
-}
-
-async function failedCallback(): Promise<string> {
-  receiver.script({ kind: 'answer', status: 410, body: 'gone' })
-  const callback = { callback_url: receiver.url, callback_headers: { a: 'b' }, callback_payload: { n: 1 } }
-  const created = await parley.post('/api/v1/messages/batches', [job({ callback })], key)
-  const [id] = granted(created, 202).job_ids
-  for (;;) if ((await parley.store.findCallback(id))?.state === 'failed') return id
-}
-
-async function keyId(): Promise<string> {
-  await parley.key('user_pro', 'to-be-moved')
-  const [found] = await parley.store.searchKeys({ account: 'to-be-moved', limit: 1 })
-  return found?.id ?? ''
-}
 
 const { seen, expectOf } = walkerOf(parley, key, parameters)
 const posts = routes.filter(({ method }) => method === 'POST')

@@ -2,7 +2,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Audit } from '../../admin/audit.ts'
 import type { Overview } from '../../admin/overview.ts'
-import type { PointFeed } from '../../admin/point.ts'
+import type { PointFeed } from '../../admin/point-feed.ts'
 import type { Clock } from '../../clock.ts'
 import type { Expiry } from '../../store/ended.ts'
 import type { OperatorStore } from '../../store/operator-store.ts'

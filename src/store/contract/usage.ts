@@ -78,6 +78,19 @@ export function usageTests(on: On): void {
     )
   })
 
+  on('goes on counting whatever a model server claims', async (store) => {
+    const huge = { ...USAGE, input_tokens: Number.MAX_SAFE_INTEGER, output_tokens: Number.MAX_SAFE_INTEGER }
+    // Past what 64 bits hold, some at a time: a store refuses what it cannot keep up with.
+    for (let round = 0; round < 11; round++) {
+      await Promise.all(Array.from({ length: 100 }, () => ended(store, { usage: huge })))
+    }
+    await ended(store)
+    const [sum] = await store.listUsage({ limit: 10 })
+    assert.equal(sum?.jobs, 1101)
+    assert.ok((sum?.inputTokens ?? 0) >= Number.MAX_SAFE_INTEGER)
+    assert.ok((await store.used('acme', '2026-01')).tokens >= Number.MAX_SAFE_INTEGER)
+  })
+
   on('is found newest month first, by account and by month, a page at a time', async (store) => {
     await ended(store)
     now.ms = Date.UTC(2026, 1, 1) - 1

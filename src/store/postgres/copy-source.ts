@@ -1,6 +1,7 @@
 /** Reads a whole Postgres for a copy, as it was at one moment, while no server uses it. */
 import pg from 'pg'
 import type { Act } from '../audit-store.ts'
+import { copiedJob } from '../copied-job.ts'
 import {
   BATCH_ROWS,
   BATCH_WEIGHT,
@@ -12,7 +13,6 @@ import {
   type CopiedJob,
   type CopiedKey,
   type CopySource,
-  copiedCallback,
 } from '../copying.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import type { UsageRecord } from '../usage-store.ts'
@@ -80,7 +80,7 @@ class PostgresSource implements CopySource {
   }
 
   jobs(): Batches<CopiedJob> {
-    const read = (row: Row) => jobOf(row, this.turn)
+    const read = (row: Row) => copiedJob(row, this.turn)
     return this.#batches(JOBS, [LEAST_ID], (row) => [row.id], read, [BATCH_WEIGHT])
   }
 
@@ -126,44 +126,6 @@ class PostgresSource implements CopySource {
 
 function readAs<T>(row: Row): T {
   return row as T
-}
-
-function jobOf(row: Row, turn: number): CopiedJob {
-  const {
-    id,
-    account,
-    tier,
-    model,
-    cacheTtlS,
-    inputTokens,
-    createdAtMs,
-    messages,
-    responseFormat,
-    callback,
-  } = row as unknown as CopiedJob
-  const asked = {
-    id,
-    account,
-    tier,
-    model,
-    cacheTtlS,
-    inputTokens,
-    createdAtMs,
-    messages,
-    responseFormat,
-    callback,
-  }
-  return { ...asked, attempt: Number(row.attempt), state: stateOf(row, turn) }
-}
-
-function stateOf(row: Row, turn: number): CopiedJob['state'] {
-  if (row.status === null) {
-    const wasHeld = row.turn === null
-    return { kind: 'waits', turn: wasHeld ? turn : Number(row.turn), deaths: Number(row.deaths), wasHeld }
-  }
-  const { status, content, error, usage, receipt, deaths, claimedAtMs, settledAtMs } = row
-  const outcome = { status, content, error, usage, receipt, deaths, claimedAtMs, settledAtMs }
-  return { kind: 'ended', ...outcome, callback: copiedCallback(row) } as CopiedJob['state']
 }
 
 const LEAST_ID = '00000000-0000-0000-0000-000000000000'

@@ -54,7 +54,6 @@ export class PostgresOperations implements OperatorStore {
   endAct = (actId: string, outcome: string) => this.#audit.endAct(actId, outcome)
   listActs = (search: ActSearch) => this.#audit.listActs(search)
 
-  listCallbacks = (filter: CallbackFilter) => this.#callbacks.listCallbacks(filter)
   searchCallbacks = (filter: CallbackFilter) => this.#callbacks.searchCallbacks(filter)
   findCallback = (jobId: string) => this.#callbacks.findCallback(jobId)
   replayCallback = (jobId: string, expiry: Expiry) => this.#callbacks.replayCallback(jobId, expiry)

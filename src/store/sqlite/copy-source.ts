@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs'
 import type { DatabaseSync } from 'node:sqlite'
 import type { Act } from '../audit-store.ts'
+import { copiedJob } from '../copied-job.ts'
 import {
   BATCH_ROWS,
   BATCH_WEIGHT,
@@ -13,7 +14,6 @@ import {
   type CopiedJob,
   type CopiedKey,
   type CopySource,
-  copiedCallback,
 } from '../copying.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import type { UsageRecord } from '../usage-store.ts'
@@ -63,7 +63,7 @@ class SqliteSource implements CopySource {
   }
 
   jobs(): Batches<CopiedJob> {
-    return this.#batches(JOBS, [], (row) => jobOf(row, this.turn), weightOf)
+    return this.#batches(JOBS, [], (row) => copiedJob(row, this.turn), weightOf)
   }
 
   keptAnswers(nowMs: number): Batches<CopiedAnswer> {
@@ -117,44 +117,6 @@ const TEXTS = ['messages', 'responseFormat', 'callback', 'content', 'error', 're
 
 function weightOf(row: Row): number {
   return TEXTS.reduce((total, name) => total + String(row[name] ?? '').length, 0)
-}
-
-function jobOf(row: Row, turn: number): CopiedJob {
-  const {
-    id,
-    account,
-    tier,
-    model,
-    cacheTtlS,
-    inputTokens,
-    createdAtMs,
-    messages,
-    responseFormat,
-    callback,
-  } = row as unknown as CopiedJob
-  const asked = {
-    id,
-    account,
-    tier,
-    model,
-    cacheTtlS,
-    inputTokens,
-    createdAtMs,
-    messages,
-    responseFormat,
-    callback,
-  }
-  return { ...asked, attempt: Number(row.attempt), state: stateOf(row, turn) }
-}
-
-function stateOf(row: Row, turn: number): CopiedJob['state'] {
-  if (row.settledAtMs === null) {
-    const wasHeld = row.turn === null
-    return { kind: 'waits', turn: wasHeld ? turn : Number(row.turn), deaths: Number(row.deaths), wasHeld }
-  }
-  const { status, content, error, usage, receipt, deaths, claimedAtMs, settledAtMs } = row
-  const outcome = { status, content, error, usage, receipt, deaths, claimedAtMs, settledAtMs }
-  return { kind: 'ended', ...outcome, callback: copiedCallback(row) } as CopiedJob['state']
 }
 
 const ACCOUNTS = `

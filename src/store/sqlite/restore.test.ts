@@ -163,7 +163,7 @@ function leaveLog(path: string): ReturnType<typeof contentsOf> {
   const living = `${path}.living`
   migrateFile(living)
   const db = new DatabaseSync(living)
-  db.exec(`insert into accounts values ('old', 'user_go', 's', null, null)`)
+  db.exec(`insert into accounts (name, tier, secret) values ('old', 'user_go', 's')`)
   for (const end of ['', '-wal', '-shm']) copyFileSync(living + end, path + end)
   const contents = contentsOf(living)
   db.exec('pragma journal_mode = delete')

@@ -24,6 +24,9 @@ export interface EndedUse {
 
 type Sums = { -readonly [Name in keyof UsageRecord]: UsageRecord[Name] }
 
+/** Where a sum of tokens stops: a model server may claim what it likes, and no job must fail to settle for it. */
+const MOST = Number.MAX_SAFE_INTEGER
+
 const COLUMNS = `account, month, model, jobs, failed_jobs as failedJobs, cache_hits as cacheHits, calls,
   input_tokens as inputTokens, output_tokens as outputTokens`
 
@@ -41,10 +44,11 @@ export class SqliteUsage {
        values (?, ?, ?, ?, ?, ?, ?, ?, ?)
        on conflict do update set jobs = jobs + excluded.jobs, failed_jobs = failed_jobs + excluded.failed_jobs,
          cache_hits = cache_hits + excluded.cache_hits, calls = calls + excluded.calls,
-         input_tokens = input_tokens + excluded.input_tokens, output_tokens = output_tokens + excluded.output_tokens`,
+         input_tokens = min(input_tokens + excluded.input_tokens, ${MOST}),
+         output_tokens = min(output_tokens + excluded.output_tokens, ${MOST})`,
     )
     this.#used = db.prepare(
-      `select coalesce(sum(jobs), 0) as jobs, coalesce(sum(input_tokens + output_tokens), 0) as tokens
+      `select coalesce(sum(jobs), 0) as jobs, total(input_tokens + output_tokens) as tokens
        from usage where account = ? and month = ?`,
     )
     this.#open = db.prepare(
@@ -63,8 +67,8 @@ export class SqliteUsage {
     if (failed) sums.failedJobs += 1
     if (usage.cache_hit) sums.cacheHits += 1
     sums.calls += usage.calls
-    sums.inputTokens += usage.input_tokens
-    sums.outputTokens += usage.output_tokens
+    sums.inputTokens = Math.min(sums.inputTokens + usage.input_tokens, MOST)
+    sums.outputTokens = Math.min(sums.outputTokens + usage.output_tokens, MOST)
   }
 
   /** Writes what was counted: the last thing in a transaction. */

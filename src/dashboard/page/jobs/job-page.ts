@@ -56,7 +56,10 @@ function factsOf(job: JobDetails) {
   return [
     ['Account', html`${link} <span class="muted">${job.tier}</span>`],
     ['Model', job.model],
-    ['Answered by', job.cache_hit ? 'kept answer (cache hit), no model was called' : (job.target ?? '–')],
+    [
+      job.status === 'failed' ? 'Asked last' : 'Answered by',
+      job.cache_hit ? 'kept answer (cache hit), no model was called' : (job.target ?? '–'),
+    ],
     ['Answer format', job.response_format],
     ['Created', dateAndTime(created_at)],
     ['Waited', claimed_at === null ? '–' : duration((claimed_at - created_at) * 1000)],
