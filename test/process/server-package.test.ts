@@ -70,6 +70,7 @@ function holdsWhatItNeeds({ paths }: Packed): void {
     'CHANGELOG.md',
     'LICENSE',
     'README.md',
+    'deploy/parley.service',
     'dist/src/dashboard/page/style.css',
     'package.json',
     'parley.schema.json',
