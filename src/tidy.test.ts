@@ -166,6 +166,15 @@ test('no file is left unused', () => {
   assert.deepEqual(unused(clientProgram, clientProgram, ['index.ts']), [])
 })
 
+test('modules that are found by their address have the ending that they have in the package', () => {
+  const wrong = program.filter(({ text }) => /\bnew URL\(\s*['"`]\.[^'"`]*\.ts['"`]/.test(text))
+  assert.deepEqual(
+    wrong.map(({ path }) => path),
+    [],
+    'use moduleURL of module-url.ts',
+  )
+})
+
 test('SQL is in store/ only', () => {
   const sql = /\b(select .+ from|insert into|update \w+ set|delete from) /
   const wrong = program.filter(({ path, text }) => folderOf(path) !== 'store' && sql.test(text))
