@@ -2,6 +2,7 @@
 import { Worker } from 'node:worker_threads'
 import type { TierName } from '../../config/settings.ts'
 import type { ClaimedJob, Job } from '../../job/job.ts'
+import { moduleURL } from '../../module-url.ts'
 import type {
   AccountPage,
   AccountRecord,
@@ -68,7 +69,7 @@ export interface SqliteStoreOptions {
 
 /** Opens the file and starts its thread. Rejects with a `DatabaseProblem` for what the operator must mend. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
-  const thread = new Worker(new URL('./thread.ts', import.meta.url), { workerData: { path: options.path } })
+  const thread = new Worker(moduleURL('./thread.ts', import.meta.url), { workerData: { path: options.path } })
   await new Promise<void>((resolve, reject) => {
     thread.once('error', reject)
     thread.once('message', (message: 'ready' | { notReady: string; mend: boolean }) => {
