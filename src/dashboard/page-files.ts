@@ -8,6 +8,7 @@ import { stripTypeScriptTypes } from 'node:module'
 import { dirname, relative, resolve, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
+import { moduleURL } from '../module-url.ts'
 
 export interface PageFile {
   /** Below the address of the files, such as `dashboard/page/main.js`. */
@@ -59,7 +60,7 @@ const IMPORT =
 
 /** @param base the address under which hash and paths follow, such as `/dashboard/files` */
 export function makePage(base: string): Page {
-  const scripts = modulesFrom(resolve(ROOT, `dashboard/page/main${ENDING}`))
+  const scripts = modulesFrom(fileURLToPath(moduleURL('./page/main.ts', import.meta.url)))
   const styles: readonly Made[] = [
     { path: 'lib/uplot.css', type: STYLE, text: readFileSync(installed('uplot/dist/uPlot.min.css'), 'utf8') },
     { path: 'style.css', type: STYLE, text: STYLES.map(styleOf).join('\n') },
@@ -82,9 +83,6 @@ interface Made {
   readonly type: string
   readonly text: string
 }
-
-/** `.ts` where the source runs as it is, `.js` where it was built. */
-const ENDING = import.meta.url.endsWith('.ts') ? '.ts' : '.js'
 
 /** The module and all that it imports, in the order found. */
 function modulesFrom(entry: string): Made[] {

@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import { closeSync, fsyncSync, openSync, renameSync, rmSync, statSync } from 'node:fs'
 import { Worker } from 'node:worker_threads'
+import { moduleURL } from '../../module-url.ts'
 import type { Holdings, WriteOptions } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { syncFolderOf } from '../sync-folder.ts'
@@ -62,7 +63,7 @@ function makePrivate(file: string): void {
 }
 
 function inThread(from: string, to: string): Promise<SnapshotResult> {
-  const thread = new Worker(new URL('./snapshot-thread.ts', import.meta.url), { workerData: { from, to } })
+  const thread = new Worker(moduleURL('./snapshot-thread.ts', import.meta.url), { workerData: { from, to } })
   return new Promise((resolve, reject) => {
     thread.once('message', resolve)
     thread.once('error', reject)

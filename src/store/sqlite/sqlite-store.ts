@@ -1,6 +1,7 @@
 /** The store on SQLite, as the rest of the program holds it: groups operations and sends them to the storage thread. */
 import { Worker } from 'node:worker_threads'
 import type { ClaimedJob, Job } from '../../job/job.ts'
+import { moduleURL } from '../../module-url.ts'
 import { attemptLine, recordCells, searchCallbacksInSlices } from '../callback-rows.ts'
 import type {
   AttemptRecord,
@@ -56,7 +57,7 @@ export interface SqliteStoreOptions {
 
 /** Opens the file and starts its thread. Rejects with a `DatabaseProblem` for what the operator must mend. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
-  const thread = new Worker(new URL('./thread.ts', import.meta.url), { workerData: { path: options.path } })
+  const thread = new Worker(moduleURL('./thread.ts', import.meta.url), { workerData: { path: options.path } })
   await new Promise<void>((resolve, reject) => {
     thread.once('error', reject)
     thread.once('message', (message: 'ready' | { notReady: string; mend: boolean }) => {
