@@ -47,7 +47,11 @@ async function askFor(name: string): Promise<void> {
   sayError(`This deletes account ${name} with its keys, jobs, secrets and usage, for good.`)
   const lines = createInterface({ input: process.stdin, output: process.stderr })
   try {
-    const typed = await lines.question('Type its name to go on: ')
+    const typed = await new Promise<string>((resolve) => {
+      // Ctrl-C and Ctrl-D end the lines without an answer.
+      lines.once('close', () => resolve(''))
+      void lines.question('Type its name to go on: ').then(resolve)
+    })
     if (typed.trim() !== name) throw new CommandError(`That is not ${name}. Nothing was changed.`)
   } finally {
     lines.close()
