@@ -155,6 +155,8 @@ test('--help and --version end with 0', { timeout }, async (t) => {
     'check',
     'migrate',
     'copy',
+    'backup',
+    'restore',
     'listen',
     'keys',
     'accounts',
@@ -174,7 +176,7 @@ test('--help and --version end with 0', { timeout }, async (t) => {
 })
 
 const COMMANDS = [
-  'send,job,batch,serve,check,migrate,copy,scrub,keys create,keys list,keys revoke',
+  'send,job,batch,serve,check,migrate,copy,backup,restore,scrub,keys create,keys list,keys revoke',
   'accounts list,accounts secret,accounts tier,accounts suspend,accounts resume,accounts cap,accounts delete',
   'jobs cancel,jobs delete,callbacks list,callbacks show,callbacks replay,listen,usage,audit,completion',
 ].flatMap((names) => names.split(','))
@@ -218,6 +220,16 @@ test('--json prints what operators are told', { timeout }, async (t) => {
   const to = join(place.folder, 'copy.db')
   const copied = await said('copy', '--from', `sqlite:${place.database}`, '--to', `sqlite:${to}`)
   assert.deepEqual([copied.accounts, copied.keys, copied.waiting], [1, 1, 0])
+  const file = join(place.folder, 'backup.db')
+  const jobs = { pending: 0, assigned: 0, completed: 0, failed: 0 }
+  const { seconds, bytes, schema, ...backup } = await said('backup', file)
+  assert.ok(seconds > 0 && bytes > 0 && schema > 0)
+  const holds = { file, accounts: 1, keys: 1, jobs, callbacks_owed: 0, newest_job_at: null }
+  assert.deepEqual(backup, holds)
+  const { kept_aside, schema_steps, ...restored } = await said('restore', file, '--force')
+  assert.match(kept_aside, /parley\.db\.replaced-\d{4}-/)
+  assert.equal(schema_steps, 0)
+  assert.deepEqual({ ...restored, seconds }, { ...holds, seconds, bytes, schema })
 })
 
 const mistakes: readonly { args: string; env?: Record<string, string>; says: RegExp }[] = [

@@ -61,11 +61,14 @@ both(
     models.script = () => reply.stall()
     const waiting = caller.single('stalls')
     await models.received(1)
-    // Who waits does not know the id yet.
+    // Who waits does not know the id yet, and the call begins before the job is stored.
     const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
-    const open = await fetch(`${url}/admin/api/jobs?status=assigned`, { headers })
-    const { data } = (await open.json()) as { data: { jobs: readonly { job_id: string }[] } }
-    const jobId = data.jobs[0]?.job_id ?? ''
+    let jobId: string | undefined
+    while (jobId === undefined) {
+      const open = await fetch(`${url}/admin/api/jobs?status=assigned`, { headers })
+      const { data } = (await open.json()) as { data: { jobs: readonly { job_id: string }[] } }
+      jobId = data.jobs[0]?.job_id
+    }
     await run(place, 'jobs', 'cancel', jobId)
     const endedMs = Date.now()
     assert.equal(await models.requests[0]?.ended, 'cut')

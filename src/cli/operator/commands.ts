@@ -7,11 +7,12 @@ import { addJobs } from './jobs.ts'
 import { addKeys } from './keys.ts'
 import { config } from './parts.ts'
 import { addRecords } from './records.ts'
-import { addDatabase, addServe } from './serving.ts'
+import { addBackup, addDatabase, addServe } from './serving.ts'
 
 export function addOperatorCommands(program: Command, exit: (code: number) => void): void {
   addServe(program, exit)
   addDatabase(program)
+  addBackup(program)
   addKeys(program.command('keys').description('create, list and revoke API keys'))
   addAccounts(
     program

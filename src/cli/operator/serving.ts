@@ -1,6 +1,7 @@
 /** What `parley serve` and the commands that see to its database take. */
 import { type Command, Option } from 'commander'
 import { ROLES } from '../../wiring/role.ts'
+import type { BackupOptions } from '../backup.ts'
 import type { CopyOptions } from '../copy.ts'
 import type { ServeOptions } from '../serve.ts'
 import { config, examples, type Plain, SCRUB_HELP } from './parts.ts'
@@ -58,4 +59,38 @@ export function addDatabase(program: Command): void {
     .addHelpText('after', SCRUB_HELP)
     .addHelpText('after', examples('parley jobs delete 019a5d3e-… --no-scrub && parley scrub'))
     .action(async (options: Plain) => (await import('../scrub.ts')).scrub(options))
+}
+
+export function addBackup(program: Command): void {
+  program
+    .command('backup')
+    .description('copy the whole database into one file, also beside a running server')
+    .argument('<file>', 'where to; its folder must exist')
+    .option('--force', 'replace the file if it is there')
+    .option('--json', 'print what it holds as a JSON object')
+    .addOption(config())
+    .addHelpText(
+      'after',
+      examples('parley backup /backups/parley.db', 'parley backup /backups/parley-$(date +%F).db --json'),
+    )
+    .action(async (file: string, options: BackupOptions) =>
+      (await import('../backup.ts')).backUp(file, options),
+    )
+  program
+    .command('restore')
+    .description("put a backup in the database's place; no server may be using that")
+    .argument('<file>', 'what `parley backup` wrote')
+    .option('--force', 'also in the place of a database that holds something, which is kept beside it')
+    .option('--json', 'print what it holds as a JSON object')
+    .addOption(config())
+    .addHelpText(
+      'after',
+      examples(
+        'parley restore /backups/parley.db',
+        'DATABASE_URL=sqlite:/tmp/try/parley.db parley restore /backups/parley.db',
+      ),
+    )
+    .action(async (file: string, options: BackupOptions) =>
+      (await import('../restore.ts')).restore(file, options),
+    )
 }
