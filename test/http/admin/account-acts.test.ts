@@ -61,7 +61,8 @@ test('an account’s caps are set as a whole, and are in force', async (t) => {
   clock.advance(KNOWN_MS)
   const reached = refused(await parley.post(MESSAGES, job(), key), 403)
   assert.match(reached.message, /^Monthly cap reached: account acme allows 1 jobs/)
-  granted(await set('tier', 'tier'), 200)
+  const ofTier = { max_monthly_jobs: 'tier', max_monthly_tokens: 'tier' }
+  assert.deepEqual(granted(await set('tier', 'tier'), 200), { name: 'acme', ...ofTier })
   clock.advance(KNOWN_MS)
   granted(await parley.post(MESSAGES, job(), key), 200)
 

@@ -27,7 +27,7 @@ test('usage is what the jobs used, by month, account and model, a page at a time
   await parley.post(MESSAGES, says('Wrong'), key)
   models.script = () => undefined
   await parley.post(MESSAGES, says('Hello', { model: 'gpt-5' }), other)
-  clock.advance(31 * 86_400_000)
+  clock.jump(31 * 86_400_000)
   await parley.post(MESSAGES, says('Hello'), key)
   const mini = { account: 'acme', month: '2026-02', model: 'gpt-5-mini' }
   const once = { jobs: 1, failed_jobs: 0, cache_hits: 0, calls: 1, input_tokens: 5, output_tokens: 11 }
