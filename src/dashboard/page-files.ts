@@ -29,6 +29,9 @@ const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 const SCRIPT = 'text/javascript; charset=utf-8'
 const STYLE = 'text/css; charset=utf-8'
 
+/** The page's own, in the order in which they count. */
+const STYLES = ['style.css', 'operations.css']
+
 /** What the modules import by name, and the file that is served for it. */
 const LIBRARIES: Readonly<Record<string, string>> = {
   preact: 'preact',
@@ -47,7 +50,11 @@ export function makePage(base: string): Page {
   const scripts = modulesFrom(resolve(ROOT, `dashboard/page/main${ENDING}`))
   const styles: readonly Made[] = [
     { path: 'lib/uplot.css', type: STYLE, text: readFileSync(installed('uplot/dist/uPlot.min.css'), 'utf8') },
-    { path: 'style.css', type: STYLE, text: readFileSync(resolve(ROOT, 'dashboard/page/style.css'), 'utf8') },
+    ...STYLES.map((name) => ({
+      path: name,
+      type: STYLE,
+      text: readFileSync(resolve(ROOT, 'dashboard/page', name), 'utf8'),
+    })),
   ]
   const made = [...scripts, ...styles]
   const hash = hashOf(made)

@@ -1,4 +1,5 @@
 /** What the admin API answers with, under `data` (all under `/admin/api`). Times are Unix seconds. */
+import type { Caps } from './contract-operations.ts'
 
 export type Counts = Readonly<Record<string, number>>
 
@@ -191,12 +192,14 @@ export interface CallbackList {
   readonly next: string | null
 }
 
-export interface Account {
+export interface Account extends Caps {
   readonly name: string
   readonly tier: string
   readonly keys: number
   readonly active_keys: number
   readonly secret_rotated_at: number | null
+  /** Since when it may create no jobs; null where it may. */
+  readonly suspended_at: number | null
 }
 
 export interface Key {
