@@ -51,7 +51,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   model: ['job', 'config/settings.ts'],
   store: ['job', 'config/settings.ts'],
   account: ['config/settings.ts', 'net/signature.ts', 'store/account-store.ts'],
-  admin: ['job', 'store'],
+  admin: ['account/issue-key.ts', 'config/settings.ts', 'job', 'store'],
   life: [
     'job',
     'model/model.ts',

@@ -2,12 +2,15 @@
 import type { Clock } from '../clock.ts'
 import type { AuditStore, NewAct } from '../store/audit-store.ts'
 
-/** What somebody is about to do. Details hold no contents and no secret. */
-export interface Intended extends Pick<NewAct, 'who' | 'what'> {
-  readonly account?: string
+/** What somebody is about to do: the same whether by the admin API or by a command (acts/). Details hold no contents and no secret. */
+export interface Intended<T> extends Pick<NewAct, 'what'> {
+  readonly account?: string | null
   /** The job or key. */
   readonly target?: string
   readonly details?: Readonly<Record<string, unknown>>
+  readonly work: () => Promise<T>
+  /** What came of it, in a few words. */
+  readonly told: (result: T) => string
 }
 
 const LONGEST_OUTCOME = 500
@@ -23,23 +26,29 @@ export class Audit {
     this.#makeId = makeId
   }
 
-  /**
-   * Does what was intended. Where it cannot be noted it is not done, and this rejects.
-   * @param told what came of it, in a few words
-   */
-  async act<T>(intended: Intended, work: () => Promise<T>, told: (result: T) => string): Promise<T> {
-    const { who, what, account = null, target = null, details = {} } = intended
+  /** Does what was intended. Where it cannot be noted it is not done, and this rejects. */
+  async act<T>(who: string, intended: Intended<T>): Promise<T> {
+    const { what, account = null, target = null, details = {}, work, told } = intended
     const id = this.#makeId()
     const detailsJson = JSON.stringify(details)
     await this.#store.noteAct({ id, atMs: this.#clock.nowMs(), who, what, account, target, detailsJson })
+    let result: T
     try {
-      const result = await work()
-      await this.#store.endAct(id, told(result))
-      return result
+      result = await work()
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error)
-      await this.#store.endAct(id, `failed: ${why}`.slice(0, LONGEST_OUTCOME))
+      await this.#end(id, `failed: ${messageOf(error)}`)
       throw error
     }
+    await this.#end(id, told(result))
+    return result
   }
+
+  /** What was done is done: where its outcome cannot be noted the entry stays without one. */
+  async #end(id: string, outcome: string): Promise<void> {
+    await this.#store.endAct(id, outcome.slice(0, LONGEST_OUTCOME)).catch(() => {})
+  }
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
 }

@@ -2,6 +2,7 @@
 import type { Clock } from '../clock.ts'
 import type { OperatorStore } from '../store/operator-store.ts'
 import { AFTER_ALL, BEFORE_ALL } from '../store/slices.ts'
+import { messageOf } from './audit.ts'
 
 /** Jobs cancelled in one transaction, so that nothing else waits for long. */
 const CANCELLED_AT_ONCE = 250
@@ -32,6 +33,34 @@ export async function cancelAll(
   }
 }
 
+/** Suspends the account, and cancels what it has and what came in before every node knew; null if there is no such account. */
+export async function suspendAndCancel(
+  store: Pick<OperatorStore, 'suspend' | 'cancelJobs'>,
+  clock: Clock,
+  account: string,
+): Promise<number | null> {
+  if (!(await store.suspend(account, clock.nowMs()))) return null
+  const cancelled = await cancelAll(store, clock, { account, running: true })
+  await untilKnown(clock)
+  return cancelled + (await cancelAll(store, clock, { account, running: true }))
+}
+
+function untilKnown(clock: Clock): Promise<void> {
+  return new Promise((resolve) => {
+    clock.after(KNOWN_MS, resolve)
+  })
+}
+
+/** Has what was deleted leave the disk; null, or why that was not possible now. */
+export async function scrubOrWhyNot(store: Pick<OperatorStore, 'scrub'>): Promise<string | null> {
+  try {
+    await store.scrub()
+    return null
+  } catch (error) {
+    return messageOf(error)
+  }
+}
+
 export interface DeleteAccount {
   readonly account: string
   /** Whether what was deleted is made to leave the disk, too. */
@@ -47,7 +76,13 @@ export interface DeletionProgress {
 }
 
 export type AccountDeleted =
-  | { readonly kind: 'deleted'; readonly cancelled: number; readonly jobs: number }
+  | {
+      readonly kind: 'deleted'
+      readonly cancelled: number
+      readonly jobs: number
+      /** Why it was not scrubbed, where it was to be. */
+      readonly notScrubbed: string | null
+    }
   | { readonly kind: 'unknown' }
   /** New jobs of the account kept coming in. What was deleted stays so; it may be tried again. */
   | { readonly kind: 'still used'; readonly cancelled: number; readonly jobs: number }
@@ -65,19 +100,17 @@ export async function deleteAccount(
   const done = { cancelled: 0, jobs: 0 }
   const tell = (step: DeletionProgress['step']) =>
     onProgress({ step, cancelled: done.cancelled, deleted: done.jobs })
-  const untilKnown = () => {
+  const wait = () => {
     tell('waiting')
-    return new Promise<void>((resolve) => {
-      clock.after(KNOWN_MS, resolve)
-    })
+    return untilKnown(clock)
   }
-  await untilKnown()
+  await wait()
   for (let pass = 0; pass < PASSES; pass++) {
     tell('cancelling')
     const cancelled = await cancelAll(store, clock, { account, running: true })
     done.cancelled += cancelled
     // Who waits for one is answered, and its run has ended: a job that vanished would be created again.
-    if (cancelled > 0) await untilKnown()
+    if (cancelled > 0) await wait()
     tell('deleting')
     const { deleted, open } = await deleteJobs(store, account, (some) => {
       done.jobs += some
@@ -85,11 +118,8 @@ export async function deleteAccount(
     })
     if (deleted > 0 || open > 0) continue
     await store.deleteAccount(account)
-    if (scrub) {
-      tell('scrubbing')
-      await store.scrub()
-    }
-    return { kind: 'deleted', ...done }
+    if (scrub) tell('scrubbing')
+    return { kind: 'deleted', ...done, notScrubbed: scrub ? await scrubOrWhyNot(store) : null }
   }
   return { kind: 'still used', ...done }
 }

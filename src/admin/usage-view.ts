@@ -25,3 +25,9 @@ export function sumOf(records: readonly UsageSums[]): UsageSums {
     outputTokens: total(({ outputTokens }) => outputTokens),
   }
 }
+
+/** With whose it is, when, and of which model. */
+export function usageRecordView(record: UsageRecord) {
+  const { account, month, model } = record
+  return { account, month, model, ...usageView(record) }
+}

@@ -67,6 +67,31 @@ export const otherTier = (account: string, tier: string) =>
 export const noSuchJob = () =>
   new Refused(404, 'Job not found.', 'The job does not exist or has expired; check the job id.')
 
+export const jobEnded = () =>
+  new Refused(
+    409,
+    'The job has ended.',
+    'It completed or failed before it could be cancelled; nothing was changed.',
+  )
+
+export const jobNotEnded = () =>
+  new Refused(409, 'The job has not ended.', 'Only a job that has ended can be deleted: cancel it first.')
+
+export const accountStillUsed = (jobs: number) =>
+  new Refused(
+    409,
+    'The account is still used.',
+    `New jobs of it kept coming in, so it is suspended and not deleted; ${jobs} of its jobs are. Revoke its keys, and try again.`,
+  )
+
+/** Not 503, which would be tried again, and what is deleted is not found a second time. */
+export const notScrubbed = (why: string) =>
+  new Refused(
+    409,
+    'It is deleted, but not scrubbed from the disk.',
+    `${why}. Nothing can read it through Parley any more; run \`parley scrub\` later to have it leave the disk, too.`,
+  )
+
 export const noSuchRoute = (method: string, path: string) =>
   new Refused(404, 'Not found.', `There is no ${method} ${path}; see /docs for the routes.`)
 

@@ -55,8 +55,11 @@ export function createAdmin(parts: AdminApiParts): AdminRoutes {
     }),
     onDropped: (requestId) =>
       log.info({ request_id: requestId }, 'an event stream that nobody read is closed'),
-    onAct: ({ what, details, requestId, from }) =>
-      log.info({ what, ...details, request_id: requestId, from }, 'admin'),
+    onAct: ({ what, details, requestId, from, operator }) =>
+      log.info(
+        { what, ...details, request_id: requestId, from, ...(operator !== null && { operator }) },
+        'admin',
+      ),
   }
 }
 

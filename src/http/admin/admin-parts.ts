@@ -1,6 +1,6 @@
 /** What the routes of the admin API are made from. */
 import type { FastifyRequest } from 'fastify'
-import type { Audit } from '../../admin/audit.ts'
+import type { Audit, Intended } from '../../admin/audit.ts'
 import type { Overview } from '../../admin/overview.ts'
 import type { PointFeed } from '../../admin/point.ts'
 import type { Clock } from '../../clock.ts'
@@ -31,9 +31,13 @@ export interface AdminAct {
   readonly details: Readonly<Record<string, unknown>>
   readonly requestId: string
   readonly from: string
+  /** Who sent it, where the request says. */
+  readonly operator: string | null
 }
 
 /** What the routes of each subject are given. */
 export interface AdminParts extends AdminRoutes {
+  /** Does what was intended, on record: see `Audit`. Throws a refusal where who sends it is no name. */
+  readonly act: <T>(request: FastifyRequest, intended: Intended<T>) => Promise<T>
   readonly noteAct: (request: FastifyRequest, what: string, details: AdminAct['details']) => void
 }
