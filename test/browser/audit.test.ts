@@ -66,7 +66,7 @@ test('acts are shown newest first, by account, with what they were done to; refu
   await page.getByRole('heading', { name: 'Job', level: 1 }).waitFor()
   await page.getByText(id).first().waitFor()
   await page.goBack()
-  await page.getByLabel('Account').fill('bob')
+  await page.getByLabel('Account', { exact: true }).fill('bob')
   await page.getByRole('button', { name: 'Search' }).click()
   await page.waitForURL(/account=bob/)
   await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 1)

@@ -69,12 +69,12 @@ test('filters stand in the address: one month, one account', async (t) => {
   await page.getByLabel('Month').selectOption(earlier)
   await page.waitForURL(new RegExp(`month=${earlier}`))
   await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 2)
-  await page.getByLabel('Account').fill('bob')
+  await page.getByLabel('Account', { exact: true }).fill('bob')
   await page.getByRole('button', { name: 'Search' }).click()
   await page.getByText('Nothing was used').waitFor()
   await page.goBack()
   await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 2)
-  assert.equal(await page.getByLabel('Account').inputValue(), '')
+  assert.equal(await page.getByLabel('Account', { exact: true }).inputValue(), '')
 })
 
 test('the bars show tokens or jobs of the newest month, by account or model, in words too', async (t) => {

@@ -36,8 +36,8 @@ export function SignIn() {
     <form onSubmit=${onSubmit} novalidate>
       <${Logo} />
       <h1>Sign in</h1>
-      <${TextField} label="Admin token" type="password" value=${token} onInput=${setToken} error=${error} autofocus autocomplete="off" spellcheck="false" />
-      <${TextField} label="Your name (optional)" value=${name} onInput=${setName} error=${nameError} autocomplete="off" spellcheck="false"
+      <${TextField} label="Admin token" type="password" value=${token} onInput=${setToken} error=${error} autofocus autocomplete="off" spellcheck=${false} />
+      <${TextField} label="Your name (optional)" value=${name} onInput=${setName} error=${nameError} autocomplete="off" spellcheck=${false}
         hint="The audit log says who did what by it." />
       <button type="submit" class="button primary" disabled=${busy}>${busy ? 'Checking…' : 'Sign in'}</button>
       <details>

@@ -73,7 +73,7 @@ function DeleteDialog({ name, isUnderWay, error, onDelete, onClose }: DeleteDial
           callbacks, its keys, secrets and usage go. <strong>Nothing brings them back.</strong> Callbacks that are owed are not sent.</p>
         <p>What stays: the audit log, which names the account and its jobs, what the server wrote to its log, and backups.</p>
         <${TextField} label="The account's name, to confirm" value=${typed} onInput=${setTyped} disabled=${isUnderWay} autofocus
-          autocomplete="off" spellcheck="false" error=${error} />
+          autocomplete="off" spellcheck=${false} error=${error} />
         <${Scrub} value=${scrub} onChange=${setScrub} disabled=${isUnderWay} />
         <div role="status">${isUnderWay && html`<${UnderWay} />`}</div>
       </div>

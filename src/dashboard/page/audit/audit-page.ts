@@ -33,7 +33,7 @@ export function AuditPage() {
       <button type="button" class="button" disabled=${loading} onClick=${reload}>Read again</button>
     <//>
     <form role="search" aria-label="Acts about an account" class="filters" onSubmit=${onSubmit}>
-      <${TextField} label="Account" value=${typed} onInput=${setTyped} placeholder="any" spellcheck="false" autocomplete="off" />
+      <${TextField} label="Account" value=${typed} onInput=${setTyped} placeholder="any" spellcheck=${false} autocomplete="off" />
       <button type="submit" class="button">Search</button>
     </form>
     ${error || !data ? html`<${StateOf} of=${acts} what="the audit log" />` : null}

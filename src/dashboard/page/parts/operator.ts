@@ -37,7 +37,7 @@ function NameDialog({ name, onClose }: { readonly name: string; readonly onClose
   return html`<${Dialog} title="Your name" onClose=${onClose}>
     <form onSubmit=${onSubmit} novalidate>
       <div class="dialog-text">
-        <${TextField} label="Name" value=${typed} onInput=${setTyped} error=${error} autofocus autocomplete="off" spellcheck="false"
+        <${TextField} label="Name" value=${typed} onInput=${setTyped} error=${error} autofocus autocomplete="off" spellcheck=${false}
           hint="All who have the admin token may do the same; the audit log tells them apart by this name and their address. Nobody checks it. This tab keeps it." />
       </div>
       <div class="dialog-actions">

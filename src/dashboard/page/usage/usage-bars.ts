@@ -64,7 +64,7 @@ export function UsageBars({ month }: { readonly month: Group<UsageRow> }) {
         <span class="bar-track" aria-hidden="true">
           ${measure.parts.map(({ label, color, of }) => html`<span key=${label} class=${`bar-part ${color}`} style=${{ width: `${(of(sums) / most) * 100}%` }}></span>`)}
         </span>
-        <span class="bar-value">${exact(lengthOf(measure, sums))}</span>
+        ${' '}<span class="bar-value">${exact(lengthOf(measure, sums))}</span>
       </li>`,
       )}
     </ul>

@@ -68,7 +68,7 @@ function Filters({ filters }: { readonly filters: UsageFilters }) {
   }
   return html`<form class="filters" role="search" aria-label="Usage" onSubmit=${onSubmit}>
     <${Select} label="Month" value=${filters.month} options=${[['', 'all'], ...monthsAnd(filters.month)]} onChange=${(month: string) => set({ month })} />
-    <${TextField} label="Account" value=${account} onInput=${setAccount} placeholder="any" spellcheck="false" autocomplete="off" />
+    <${TextField} label="Account" value=${account} onInput=${setAccount} placeholder="any" spellcheck=${false} autocomplete="off" />
     <button type="submit" class="button">Search</button>
   </form>`
 }
