@@ -107,7 +107,7 @@ test('caps are a number, no end, or those of the tier; what is no number is refu
   assert.deepEqual(await caps(), { monthlyJobs: 0, monthlyTokens: 'none' })
   await page.reload()
   assert.equal(await page.getByLabel('Jobs a month, at most').inputValue(), '0')
-  await page.getByLabel('Jobs a month', { exact: true }).selectOption('as its tier says')
+  await page.getByLabel('Jobs a month', { exact: true }).selectOption('as its tier says: 1,000')
   await set()
   await page.getByRole('status').getByText('The caps of capped are set').waitFor()
   assert.deepEqual(await caps(), { monthlyJobs: null, monthlyTokens: 'none' })

@@ -3,7 +3,7 @@ import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { useAction } from '../action.ts'
 import { admin } from '../api.ts'
-import type { Account } from '../contract.ts'
+import type { Account, SettingsInForce } from '../contract.ts'
 import type { Cap, Caps, UsageList } from '../contract-operations.ts'
 import { exact } from '../format.ts'
 import { serverNow } from '../live.ts'
@@ -20,11 +20,7 @@ interface Draft {
   readonly number: string
 }
 
-const KINDS: readonly (readonly [Kind, string])[] = [
-  ['tier', 'as its tier says'],
-  ['number', 'a number'],
-  ['none', 'no end'],
-]
+type CapName = keyof Caps
 
 export interface CapsPanelProps {
   readonly account: Account
@@ -32,7 +28,9 @@ export interface CapsPanelProps {
 }
 
 export function CapsPanel({ account, onChange }: CapsPanelProps) {
-  const { name, max_monthly_jobs, max_monthly_tokens } = account
+  const { name, tier, max_monthly_jobs, max_monthly_tokens } = account
+  const settings = useResource<SettingsInForce>('/settings')
+  const ofTier = (cap: CapName) => tierCap(settings.data, tier, cap)
   const [jobs, setJobs] = useState(draftOf(max_monthly_jobs))
   const [tokens, setTokens] = useState(draftOf(max_monthly_tokens))
   const [tried, setTried] = useState(false)
@@ -49,8 +47,8 @@ export function CapsPanel({ account, onChange }: CapsPanelProps) {
   return html`<${Panel} title="Monthly caps">
     <${Used} name=${name} />
     <form class="stack" onSubmit=${onSubmit} novalidate>
-      <${CapField} label="Jobs a month" draft=${jobs} onChange=${setJobs} error=${tried ? problemOf(jobs) : null} />
-      <${CapField} label="Tokens a month" draft=${tokens} onChange=${setTokens} error=${tried ? problemOf(tokens) : null} />
+      <${CapField} label="Jobs a month" ofTier=${ofTier('max_monthly_jobs')} draft=${jobs} onChange=${setJobs} error=${tried ? problemOf(jobs) : null} />
+      <${CapField} label="Tokens a month" ofTier=${ofTier('max_monthly_tokens')} draft=${tokens} onChange=${setTokens} error=${tried ? problemOf(tokens) : null} />
       <div><button type="submit" class="button" disabled=${save.busy}>Set the caps</button></div>
     </form>
   <//>`
@@ -58,14 +56,21 @@ export function CapsPanel({ account, onChange }: CapsPanelProps) {
 
 interface CapFieldProps {
   readonly label: string
+  /** What the tier says, in words; null where that is not known. */
+  readonly ofTier: string | null
   readonly draft: Draft
   readonly onChange: (draft: Draft) => void
   readonly error: string | null
 }
 
-function CapField({ label, draft, onChange, error }: CapFieldProps) {
+function CapField({ label, ofTier, draft, onChange, error }: CapFieldProps) {
+  const kinds: readonly (readonly [Kind, string])[] = [
+    ['tier', ofTier === null ? 'as its tier says' : `as its tier says: ${ofTier}`],
+    ['number', 'a number'],
+    ['none', 'no end'],
+  ]
   return html`<div class="cap">
-    <${Select} label=${label} value=${draft.kind} options=${KINDS} onChange=${(kind: Kind) => onChange({ ...draft, kind })} />
+    <${Select} label=${label} value=${draft.kind} options=${kinds} onChange=${(kind: Kind) => onChange({ ...draft, kind })} />
     ${
       draft.kind === 'number' &&
       html`<${TextField} label=${`${label}, at most`} value=${draft.number} inputmode="numeric" autocomplete="off" error=${error}
@@ -84,6 +89,16 @@ function Used({ name }: { readonly name: string }) {
     data &&
     `In this one, ${exact(jobs)} jobs have ended and ${exact(input_tokens + output_tokens)} tokens were used.`
   }</p>`
+}
+
+/** By the settings of the node that the page came from. */
+function tierCap(data: SettingsInForce | null, tier: string, cap: CapName): string | null {
+  const tiers = data?.settings.tiers as
+    | Readonly<Record<string, Partial<Record<CapName, number | null>>>>
+    | undefined
+  const found = tiers?.[tier]?.[cap]
+  if (found === undefined) return null
+  return found === null ? 'no end' : exact(found)
 }
 
 function draftOf(cap: Cap): Draft {
