@@ -35,7 +35,7 @@ export function UsagePage() {
       html`<${Empty} title=${isFiltered ? 'Nothing was used' : 'Nothing has been used yet'}>
         ${
           isFiltered
-            ? html`<p>Not by this account in this month. <a href=${address(['usage'])}>Show all</a></p>`
+            ? html`<p>Widen the filters, or <a href=${address(['usage'])}>show all</a>.</p>`
             : html`<p>A job is counted when it ends.</p>`
         }
       <//>`
