@@ -1,6 +1,8 @@
 /** `parley callbacks`: what became of callbacks, and sending them again. Works beside a running server. */
+import { replayFailedCallbacks, replayCallback as replayingCallback } from '../admin/acts/jobs.ts'
 import { callbackDetailsView, callbackView } from '../admin/callback-view.ts'
 import { loadRetentionMs } from '../config/load.ts'
+import { isJobId } from '../job/job-id.ts'
 import type {
   CallbackAttempt,
   CallbackDetails,
@@ -11,10 +13,8 @@ import { CommandError } from './command-error.ts'
 import { printable } from './printable.ts'
 import { say } from './say.ts'
 import { table } from './table.ts'
-import { withOperatorStore } from './with-operator-store.ts'
+import { onRecord, withOperatorStore } from './with-operator-store.ts'
 
-/** Replayed in one transaction, so that the server hardly waits for it. */
-const REPLAYED_AT_ONCE = 500
 /** Characters of an answer or an error in a line. */
 const SHOWN = 60
 const SHOWN_ALONE = 300
@@ -78,7 +78,9 @@ export async function replayCallbacks(jobId: string | undefined, options: Replay
 
 async function replayOne(jobId: string, { json, config }: ReplayOptions): Promise<void> {
   const expiry = { nowMs: Date.now(), retentionMs: loadRetentionMs(process.env, config) }
-  const replay = await withOperatorStore(config, (store) => store.replayCallback(jobId, expiry))
+  const replay = isJobId(jobId)
+    ? await onRecord(config, (store) => replayingCallback(store, jobId, expiry))
+    : 'unknown'
   if (replay === 'unknown') throw noSuchCallback(jobId)
   if (replay === 'under way') {
     throw new CommandError(`The callback of job ${jobId} is being sent just now. Nothing was changed.`)
@@ -87,15 +89,9 @@ async function replayOne(jobId: string, { json, config }: ReplayOptions): Promis
   say(`The callback of job ${jobId} is due now. A running server sends it within a second or so.`)
 }
 
-/** What fails again meanwhile is left alone: all of one moment are replayed. */
 async function replayAllFailed({ account, json, config }: ReplayOptions): Promise<void> {
   const expiry = { nowMs: Date.now(), retentionMs: loadRetentionMs(process.env, config) }
-  const filter = { limit: REPLAYED_AT_ONCE, ...(account !== undefined && { account }) }
-  const replayed = await withOperatorStore(config, async (store) => {
-    let total = 0
-    for (let some = -1; some !== 0; total += some) some = await store.replayFailedCallbacks(filter, expiry)
-    return total
-  })
+  const replayed = await onRecord(config, (store) => replayFailedCallbacks(store, account, expiry))
   if (json) return say(JSON.stringify({ replayed }, null, 2))
   if (replayed === 0) return say('No callback has failed. Nothing was changed.')
   say(

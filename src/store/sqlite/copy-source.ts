@@ -18,7 +18,7 @@ import {
 import { DatabaseProblem } from '../database-problem.ts'
 import type { UsageRecord } from '../usage-store.ts'
 import { toldAsProblem } from './copy-problem.ts'
-import { lockForCopying, migrate, openFile } from './file.ts'
+import { lockForCopying, migrate, openFile, schemaOf } from './file.ts'
 
 type Row = Readonly<Record<string, unknown>>
 
@@ -29,7 +29,7 @@ export function openSqliteSource(path: string): CopySource {
   let db: DatabaseSync | undefined
   try {
     db = openFile(path)
-    if (Number(db.prepare('pragma user_version').get()?.user_version) === 0) {
+    if (schemaOf(db) === 0) {
       throw new DatabaseProblem(`${path} is no database of Parley's.`)
     }
     migrate(db)

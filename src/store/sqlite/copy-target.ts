@@ -19,6 +19,7 @@ import { notEmpty } from '../not-empty.ts'
 import type { UsageRecord } from '../usage-store.ts'
 import { toldAsProblem } from './copy-problem.ts'
 import { lockForCopying, migrate, openFile } from './file.ts'
+import { holdsAnything } from './holdings.ts'
 
 export function openSqliteTarget(path: string): CopyTarget {
   // The lock first: while another copy fills the file it cannot even be opened.
@@ -27,24 +28,17 @@ export function openSqliteTarget(path: string): CopyTarget {
   try {
     db = openFile(path)
     migrate(db)
-    refuseUnlessEmpty(db, path)
+    if (holdsAnything(db)) throw notEmpty(path)
     leaveWriteAheadLog(db, path)
     // Durable even if the power fails just after the commit: the journal's removal is, too.
     db.exec('pragma synchronous = extra; begin exclusive')
-    refuseUnlessEmpty(db, path)
+    if (holdsAnything(db)) throw notEmpty(path)
     return new SqliteTarget(db, lock)
   } catch (error) {
     db?.close()
     lock.close()
     throw error
   }
-}
-
-function refuseUnlessEmpty(db: DatabaseSync, path: string): void {
-  const row = db.prepare(
-    'select exists (select 1 from accounts) as accounts, exists (select 1 from jobs) as jobs',
-  )
-  if (Object.values(row.get() ?? {}).includes(1)) throw notEmpty(path)
 }
 
 function leaveWriteAheadLog(db: DatabaseSync, path: string): void {

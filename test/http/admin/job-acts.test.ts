@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto'
 import test from 'node:test'
 import { reply } from '../../model-server.ts'
 import { job } from '../../parley.ts'
+import { jobsStored, openDatabase } from '../database.ts'
 import { enqueued, failed, granted, invalid, refused } from '../expect.ts'
 import { type StageOptions, startStage } from '../stage.ts'
 import { adminOf } from './admin.ts'
@@ -21,8 +22,8 @@ test('a running job is cancelled: its call is cut off and its waiting caller ans
   const { parley, models, admin, key } = await start(t, { script: () => reply.stall() })
   const waiting = parley.post(MESSAGES, job(), key)
   await models.received(1)
-  const { jobs } = granted(await admin.get('/jobs?status=assigned'), 200)
-  const [{ job_id: id }] = jobs
+  // Its call begins before it is stored.
+  const [id = ''] = await jobsStored(t, await openDatabase(t, parley), 1)
   assert.deepEqual(granted(await admin.post(`/jobs/${id}/cancel`), 200), { cancelled: true })
   assert.deepEqual(failed(await waiting), CANCELLED)
   assert.equal(await models.requests[0]?.ended, 'cut')
