@@ -1,6 +1,6 @@
 /** Who did what, newest first. */
 import { html } from 'htm/preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useLayoutEffect, useState } from 'preact/hooks'
 import type { ActList } from '../contract-operations.ts'
 import { TextField } from '../parts/field.ts'
 import { PageTitle } from '../parts/page-title.ts'
@@ -17,8 +17,8 @@ export function AuditPage() {
   const account = query.get('account') ?? ''
   const before = query.get('before') ?? ''
   const [typed, setTyped] = useState(account)
-  // The back button brings earlier filters.
-  useEffect(() => setTyped(account), [account])
+  // The back button brings earlier filters; set before anybody can type, so that nothing typed is lost.
+  useLayoutEffect(() => setTyped(account), [account])
   const asked = new URLSearchParams({ limit: PAGE, ...(account && { account }), ...(before && { before }) })
   const acts = useResource<ActList>(`/audit?${asked}`)
   const { data, error, loading, reload } = acts

@@ -1,6 +1,6 @@
 /** What accounts have used: by month, account and model. The filters are in the address. */
 import { html } from 'htm/preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useLayoutEffect, useState } from 'preact/hooks'
 import { serverNow } from '../live.ts'
 import { Select, TextField } from '../parts/field.ts'
 import { PageTitle } from '../parts/page-title.ts'
@@ -58,8 +58,8 @@ export function UsagePage() {
 
 function Filters({ filters }: { readonly filters: UsageFilters }) {
   const [account, setAccount] = useState(filters.account)
-  // The back button brings earlier filters.
-  useEffect(() => setAccount(filters.account), [filters.account])
+  // The back button brings earlier filters; set before anybody can type, so that nothing typed is lost.
+  useLayoutEffect(() => setAccount(filters.account), [filters.account])
   const set = (change: Partial<UsageFilters>) =>
     navigate(address(['usage'], { ...filters, account: account.trim(), ...change }))
   const onSubmit = (event: Event) => {
