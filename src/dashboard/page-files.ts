@@ -52,6 +52,7 @@ const STYLES = [
   'playground',
   'dialogs',
   'narrow',
+  'operations',
 ]
 
 /** `import … from 'x'`, `import 'x'` and `export … from 'x'` where a statement may begin, minified or not. */

@@ -25,7 +25,10 @@ export interface AccountStore {
   /** Moves an account to a tier; false if there is no such account. Jobs already accepted keep their tier. */
   setTier(account: string, tier: TierName): Promise<boolean>
 
-  /** Stops new jobs of the account since then, or lets them in again (null); false if there is no such account. */
+  /**
+   * Stops new jobs of the account since then, or lets them in again (null); false if there is no such account. One that is
+   * suspended already stays so since when it was.
+   */
   suspend(account: string, sinceMs: number | null): Promise<boolean>
 
   /** Gives the account caps of its own; false if there is no such account. */

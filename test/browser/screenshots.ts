@@ -1,6 +1,6 @@
 /**
- * `npm run screenshots [FOLDER]`: pictures of every page, wide and narrow, light and dark, to be looked at. With `--docs`
- * the few that the README shows are written to docs/pictures.
+ * `npm run screenshots [FOLDER]`: pictures of every page, wide and narrow, light and dark, to be looked at; `--only a,b` takes
+ * those of some. With `--docs` the few that the documents show are written to docs/pictures.
  */
 import { mkdir } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -13,7 +13,11 @@ import { openBrowser, visit } from './visit.ts'
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { docs: { type: 'boolean', default: false }, load: { type: 'string', default: '46' } },
+  options: {
+    docs: { type: 'boolean', default: false },
+    load: { type: 'string', default: '46' },
+    only: { type: 'string' },
+  },
 })
 const folder = positionals[0] ?? join(tmpdir(), 'parley-screenshots')
 const PICTURES = fileURLToPath(new URL('../../docs/pictures', import.meta.url))
@@ -35,6 +39,7 @@ const SHOTS: readonly Shot[] = [
   { name: 'overview', path: () => '/dashboard', prepare: (page) => page.waitForSelector('.plot-box canvas') },
   { name: 'jobs', path: () => '/dashboard/jobs', prepare: (page) => page.waitForSelector('tbody tr') },
   { name: 'job', path: ({ job }) => `/dashboard/jobs/${job}`, docsHeight: 1262, prepare: showContents },
+  { name: 'delete-job', path: ({ job }) => `/dashboard/jobs/${job}`, prepare: press('Delete the job…') },
   {
     name: 'callbacks',
     path: () => '/dashboard/callbacks',
@@ -50,6 +55,20 @@ const SHOTS: readonly Shot[] = [
     path: () => '/dashboard/accounts',
     prepare: (page) => page.waitForSelector('tbody tr'),
   },
+  {
+    name: 'account',
+    path: () => '/dashboard/accounts/harbour-tools',
+    prepare: (page) => page.waitForSelector('tbody tr'),
+  },
+  {
+    name: 'suspended',
+    path: () => '/dashboard/accounts/trial-42',
+    prepare: (page) => page.waitForSelector('tbody tr'),
+  },
+  { name: 'cancel-jobs', path: () => '/dashboard/accounts/trial-42', prepare: press('Cancel jobs…') },
+  { name: 'delete-account', path: () => '/dashboard/accounts/trial-42', prepare: deleteAccount },
+  { name: 'usage', path: () => '/dashboard/usage', prepare: (page) => page.waitForSelector('tbody tr') },
+  { name: 'audit', path: () => '/dashboard/audit', prepare: (page) => page.waitForSelector('tbody tr') },
   { name: 'new-key', path: () => '/dashboard/accounts', prepare: makeKey },
   {
     name: 'settings',
@@ -60,10 +79,23 @@ const SHOTS: readonly Shot[] = [
   { name: 'docs', path: () => '/docs', prepare: (page) => page.waitForLoadState('networkidle') },
 ]
 
+const IN_DOCS = ['overview', 'job', 'usage', 'playground']
+const only = values.only?.split(',')
+const chosen = SHOTS.filter(({ name }) => only?.includes(name) ?? true)
+
 async function wrongToken(page: Page) {
   await page.getByLabel('Admin token').fill('wrong')
   await page.getByRole('button', { name: 'Sign in' }).click()
   await page.getByRole('alert').waitFor()
+}
+
+function press(name: string) {
+  return (page: Page) => page.getByRole('button', { name }).click()
+}
+
+async function deleteAccount(page: Page) {
+  await page.getByRole('button', { name: 'Delete the account…' }).click()
+  await page.getByLabel(/name, to confirm/).fill('trial-42')
 }
 
 async function showContents(page: Page) {
@@ -118,11 +150,11 @@ try {
   const busy = await startBusyParley(lifetime, Number(values.load) * 1000)
   if (values.docs) {
     await mkdir(PICTURES, { recursive: true })
-    for (const shot of SHOTS.filter(({ name }) => ['overview', 'job', 'playground'].includes(name))) {
+    for (const shot of chosen.filter(({ name }) => IN_DOCS.includes(name))) {
       await take(browser, busy, shot, 1280, 'light', join(PICTURES, `${shot.name}.png`))
     }
   } else {
-    for (const shot of SHOTS) {
+    for (const shot of chosen) {
       for (const width of [1280, 390]) {
         for (const theme of ['light', 'dark'] as const) {
           await take(browser, busy, shot, width, theme, join(folder, `${shot.name}-${width}-${theme}.png`))

@@ -6,6 +6,7 @@ import type { CallbackView as CallbackSummary } from '../../admin/callback-view.
 import type { JobSummaryView as JobSummary } from '../../admin/job-view.ts'
 import type { Overview as Now } from '../../admin/overview.ts'
 import type { Point } from '../../admin/point.ts'
+import type { Caps } from './contract-operations.ts'
 
 export type {
   AttemptView as CallbackAttempt,
@@ -87,12 +88,14 @@ export interface CallbackList {
   readonly next: string | null
 }
 
-export interface Account {
+export interface Account extends Caps {
   readonly name: string
   readonly tier: string
   readonly keys: number
   readonly active_keys: number
   readonly secret_rotated_at: number | null
+  /** Since when it may create no jobs; null where it may. */
+  readonly suspended_at: number | null
 }
 
 export interface Key {

@@ -95,6 +95,7 @@ export function accountTests(on: On): void {
   on('suspends an account, with all its keys, and lets it in again', async (store) => {
     await store.createKey(key())
     assert.equal(await store.suspend('acme', 8), true)
+    assert.equal(await store.suspend('acme', 9), true)
     assert.equal((await store.findKey('h1'))?.suspendedAtMs, 8)
     await store.createKey(key({ id: 'key_2', hash: 'h2' }))
     assert.equal((await store.findKey('h2'))?.suspendedAtMs, 8)

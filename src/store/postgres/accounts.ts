@@ -140,7 +140,9 @@ const SET_TIER: Statement = {
 const SUSPEND: Statement = {
   repeatable: true,
   name: 'suspend',
-  text: 'update accounts set suspended_at_ms = $2 where name = $1 returning name',
+  text: `update accounts set suspended_at_ms =
+      case when $2::bigint is null then null else coalesce(suspended_at_ms, $2) end
+    where name = $1 returning name`,
 }
 const SET_CAPS: Statement = {
   repeatable: true,

@@ -94,7 +94,8 @@ export class SqliteAccounts {
   }
 
   suspend(account: string, sinceMs: number | null): boolean {
-    const sql = 'update accounts set suspended_at_ms = ? where name = ?'
+    const since = 'case when ?1 is null then null else coalesce(suspended_at_ms, ?1) end'
+    const sql = `update accounts set suspended_at_ms = ${since} where name = ?2`
     return this.#db.prepare(sql).run(sinceMs, account).changes > 0
   }
 
