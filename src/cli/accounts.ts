@@ -80,19 +80,19 @@ export async function suspend(
   { cancel, json, config }: { cancel?: true; json?: true; config?: string },
 ): Promise<void> {
   known(name)
-  const suspendedAt = secondsOf(Date.now())
-  const cancelled = cancel
+  const done = cancel
     ? await onRecord(config, (store, clock) => suspendAccountAndCancel(store, clock, name))
-    : (await onRecord(config, (store, clock) => suspendAccount(store, name, clock.nowMs()))) && 0
-  if (cancelled === null || cancelled === false) throw noSuchAccount(name)
+    : await onRecord(config, (store, clock) => suspendAccount(store, name, clock.nowMs()))
+  if (!done) throw noSuchAccount(name)
+  const cancelled = 'cancelled' in done ? done.cancelled : null
   if (json) {
-    const view = { name, suspended_at: suspendedAt, ...(cancel && { cancelled }) }
+    const view = { name, suspended_at: secondsOf(done.sinceMs), ...(cancelled !== null && { cancelled }) }
     return say(JSON.stringify(view, null, 2))
   }
   say(
     `Account ${name} is suspended: a running server lets it create no job within seconds. It may still read.`,
   )
-  if (cancel) say(`${cancelled} of its jobs are cancelled.`)
+  if (cancelled !== null) say(`${cancelled} of its jobs are cancelled.`)
 }
 
 export async function resume(

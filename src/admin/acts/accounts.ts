@@ -7,6 +7,7 @@ import type { OperatorStore } from '../../store/operator-store.ts'
 import { capsView } from '../account-view.ts'
 import type { Intended } from '../audit.ts'
 import { type AccountDeleted, type DeleteAccount, deleteAccount, suspendAndCancel } from '../interventions.ts'
+import { findAccount } from './find-account.ts'
 
 const NO_SUCH_ACCOUNT = 'refused: there is no such account'
 
@@ -66,16 +67,19 @@ export function showSecret(
   }
 }
 
-/** Whether there is such an account. */
+/** Since when it is suspended now, which may be from before; null if there is no such account. */
 export function suspendAccount(
   store: OperatorStore,
   account: string,
   sinceMs: number | null,
-): Intended<boolean> {
+): Intended<{ readonly sinceMs: number | null } | null> {
   return {
     what: sinceMs === null ? 'resume an account' : 'suspend an account',
     account,
-    work: () => store.suspend(account, sinceMs),
+    work: async () => {
+      if (!(await store.suspend(account, sinceMs))) return null
+      return { sinceMs: await suspendedSince(store, account) }
+    },
     told: (known) => {
       if (!known) return NO_SUCH_ACCOUNT
       return sinceMs === null ? 'resumed' : 'suspended'
@@ -83,19 +87,26 @@ export function suspendAccount(
   }
 }
 
-/** How many jobs were cancelled; null if there is no such account. */
+/** The same, and how many jobs were cancelled. */
 export function suspendAccountAndCancel(
   store: OperatorStore,
   clock: Clock,
   account: string,
-): Intended<number | null> {
+): Intended<{ readonly sinceMs: number | null; readonly cancelled: number } | null> {
   return {
     what: 'suspend an account',
     account,
     details: { cancel: true },
-    work: () => suspendAndCancel(store, clock, account),
-    told: (jobs) => (jobs === null ? NO_SUCH_ACCOUNT : `suspended, ${jobs} cancelled`),
+    work: async () => {
+      const cancelled = await suspendAndCancel(store, clock, account)
+      return cancelled === null ? null : { sinceMs: await suspendedSince(store, account), cancelled }
+    },
+    told: (done) => (done === null ? NO_SUCH_ACCOUNT : `suspended, ${done.cancelled} cancelled`),
   }
+}
+
+async function suspendedSince(store: OperatorStore, account: string): Promise<number | null> {
+  return (await findAccount(store, account))?.suspendedAtMs ?? null
 }
 
 export function setCaps(store: OperatorStore, account: string, caps: OwnCaps): Intended<boolean> {

@@ -54,10 +54,11 @@ function suspendRoute(app: FastifyInstance, parts: AdminParts, verb: 'suspend' |
       const { name } = request.params
       const sinceMs = suspends ? clock.nowMs() : null
       if (!ACCOUNT_NAME.test(name)) throw noSuchAccount()
-      if (!(await act(request, suspendAccount(store, name, sinceMs)))) throw noSuchAccount()
+      const suspended = await act(request, suspendAccount(store, name, sinceMs))
+      if (!suspended) throw noSuchAccount()
       noteAct(request, `${verb} an account`, { account: name })
       const message = `The account is ${verb}${suspends ? 'ed' : 'd'}; every node knows within seconds.`
-      const data = { name, suspended_at: secondsOf(sinceMs) }
+      const data = { name, suspended_at: secondsOf(suspended.sinceMs) }
       return sendData(reply, 200, message, JSON.stringify(data))
     },
   )
