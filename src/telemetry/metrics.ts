@@ -54,6 +54,7 @@ export class Metrics {
     collectDefaultMetrics({ register: this.#registry })
     // There from the start: a count that appears as 1 has not grown, to Prometheus.
     for (const count of [this.#reclaimed, this.#leasesLost]) count.add(0)
+    this.#callbacks.add(0, 'failed')
   }
 
   /** Adds what is read from the running parts at each scrape. */

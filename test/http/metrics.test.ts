@@ -37,6 +37,7 @@ test('/metrics: what runs here, whether it is ready, how much room it has, and t
     parley_waiter_places: 9,
     parley_jobs_reclaimed_total: 0,
     parley_leases_lost_total: 0,
+    'parley_callbacks_total{outcome="failed"}': 0,
   }
   assert.deepEqual(Object.fromEntries(Object.keys(expected).map((name) => [name, found.get(name)])), expected)
   const limit = found.get('parley_heap_limit_bytes') ?? 0
