@@ -48,6 +48,7 @@ export function createHeartbeat({
         metrics.leaseLost()
         log.warn({ jobs }, 'the lease of this node had ended: its jobs run elsewhere')
       },
+      gone: (jobs) => log.debug({ jobs }, 'jobs that are not held here any more were let go'),
       trouble: (message, error) => log.warn(errorFields(error), message),
     },
   })
