@@ -23,7 +23,7 @@ import { createCourier } from './wiring/callbacks.ts'
 import { createHttp } from './wiring/http.ts'
 import { createWorker } from './wiring/jobs.ts'
 import { createRouter } from './wiring/models.ts'
-import { createElsewhere, createHeartbeat, NO_HANDS } from './wiring/node.ts'
+import { createCancellations, createElsewhere, createHeartbeat, NO_HANDS } from './wiring/node.ts'
 import type { Role } from './wiring/role.ts'
 import { Sweeper } from './work/sweeper.ts'
 
@@ -109,6 +109,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const worker = createWorker({ store, router, node, clock, settings, tiers, waiters, courier, log, metrics })
   const heartbeat = createHeartbeat({ store, node, clock, settings, worker, waiters, log, metrics })
   const elsewhere = createElsewhere({ store, node, clock, settings, worker, waiters, log })
+  const cancellations = createCancellations({ store, node, clock, settings, worker, waiters, log }, elsewhere)
   const stepOf = (tier: string) => turnStep(tiers.of(tier))
   const hands = role === 'api' ? NO_HANDS : worker
   const acceptor = new Acceptor({ store, hands, node, clock, stepOf, linger })
@@ -135,7 +136,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const points = new Points({ metrics, gauges, clock })
   const { token, file: adminTokenFile, note } = adminToken(configuration.adminToken, file)
   if (note !== null) log.warn({}, note)
-  const about = { configuration, token, node, role, store, clock, gauges, points, log }
+  const about = { configuration, token, node, role, store, clock, gauges, points, cancellations, log }
   const http = {
     settings,
     role,
@@ -166,6 +167,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     ear.settled = (jobIds) => void elsewhere.settled(jobIds)
     elsewhere.begin()
   }
+  cancellations.begin()
   sweeper.begin()
   log.info({ node, role }, 'serving')
 
@@ -173,6 +175,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     stopping = true
     sweeper.stop()
     elsewhere.stop()
+    cancellations.stop()
     waiters.stop()
     points.stop()
     const closed = app.close()
@@ -217,6 +220,8 @@ function tiersOf({ tiers }: Settings): Tiers {
       readsPerMinute: tier.reads_per_minute,
       maxInputTokens: tier.max_input_tokens,
       weight: tier.weight,
+      maxMonthlyJobs: tier.max_monthly_jobs,
+      maxMonthlyTokens: tier.max_monthly_tokens,
     })),
   )
 }

@@ -111,6 +111,7 @@ export class Line {
       jobId: id,
       node: NODE,
       attempt,
+      model: 'gpt-5-mini',
       outcome: { status: 'completed', contentJson: '"An answer."' },
       usage: {
         target: 'openai/bench',

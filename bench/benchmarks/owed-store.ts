@@ -62,6 +62,7 @@ function accept(store: Store, { callback, view }: DueCallback): Promise<void> {
     jobId: view.id,
     node: NODE,
     attempt: 1,
+    model: 'gpt-5-mini',
     outcome: { status: 'completed', contentJson: view.contentJson ?? 'null' },
     usage: {
       target: 'openai/bench',

@@ -1,8 +1,29 @@
 /** Accounts and keys as operators are shown them. Times are Unix seconds. */
-import type { AccountRecord, KeyRecord } from '../store/account-store.ts'
+import type { AccountRecord, KeyRecord, OwnCap, OwnCaps } from '../store/account-store.ts'
 
-export function accountView({ name, tier, keys, activeKeys, rotatedAtMs }: AccountRecord) {
-  return { name, tier, keys, active_keys: activeKeys, secret_rotated_at: secondsOf(rotatedAtMs) }
+export function accountView(record: AccountRecord) {
+  const { name, tier, keys, activeKeys, rotatedAtMs, suspendedAtMs, caps } = record
+  return {
+    name,
+    tier,
+    keys,
+    active_keys: activeKeys,
+    secret_rotated_at: secondsOf(rotatedAtMs),
+    suspended_at: secondsOf(suspendedAtMs),
+    ...capsView(caps),
+  }
+}
+
+/** A cap as people write it; `tier` where the tier's applies. */
+export type CapText = number | 'none' | 'tier'
+
+export function capsView({ monthlyJobs, monthlyTokens }: OwnCaps) {
+  const textOf = (cap: OwnCap): CapText => cap ?? 'tier'
+  return { max_monthly_jobs: textOf(monthlyJobs), max_monthly_tokens: textOf(monthlyTokens) }
+}
+
+export function readCap(text: CapText): OwnCap {
+  return text === 'tier' ? null : text
 }
 
 export function keyView({ id, account, tier, createdAtMs, expiresAtMs, revokedAtMs }: KeyRecord) {

@@ -1,4 +1,4 @@
-/** What happened on a node in a short while, as the dashboard draws it, and who is told. Times are Unix seconds. */
+/** What happened on a node in a short while, as the dashboard draws it. Times are Unix seconds. */
 
 export interface Point {
   readonly at: number
@@ -31,19 +31,4 @@ export interface PercentilesView {
   readonly p50: number | null
   readonly p95: number | null
   readonly p99: number | null
-}
-
-/** Points as they come. */
-export interface PointFeed {
-  /** The points of the last minutes, oldest first, each as JSON text. */
-  readonly kept: readonly string[]
-  /** Returns what ends it; null where too many listen already, or the server is stopping. */
-  listen(listener: PointListener): (() => void) | null
-}
-
-export interface PointListener {
-  /** Given each point as a server-sent event: the same bytes for all. */
-  send(event: Buffer): void
-  /** The server is stopping. */
-  end(): void
 }

@@ -1,20 +1,22 @@
 /** `parley callbacks`: what became of callbacks, and sending them again. Works beside a running server. */
+import { replayFailedCallbacks, replayCallback as replayingCallback } from '../admin/acts/jobs.ts'
 import { callbackDetailsView, callbackView } from '../admin/callback-view.ts'
 import { loadRetentionMs } from '../config/load.ts'
+import { isJobId } from '../job/job-id.ts'
 import type {
   CallbackAttempt,
   CallbackDetails,
+  CallbackFilter,
   CallbackState,
   CallbackSummary,
 } from '../store/callback-store.ts'
+import type { Page } from '../store/slices.ts'
 import { CommandError } from './command-error.ts'
 import { printable } from './printable.ts'
 import { say } from './say.ts'
 import { table } from './table.ts'
-import { withOperatorStore } from './with-operator-store.ts'
+import { onRecord, withOperatorStore } from './with-operator-store.ts'
 
-/** Replayed in one transaction, so that the server hardly waits for it. */
-const REPLAYED_AT_ONCE = 500
 /** Characters of an answer or an error in a line. */
 const SHOWN = 60
 const SHOWN_ALONE = 300
@@ -32,21 +34,38 @@ export interface ListCallbacksOptions {
 export async function listCallbacks(options: ListCallbacksOptions): Promise<void> {
   const { failed, account, before, limit, json, config } = options
   const state = failed ? 'failed' : options.state
+  if (before !== undefined && !isJobId(before)) {
+    throw new CommandError('--before: must be the id of a job, as the list before ended with.')
+  }
   const filter = {
     limit,
     ...(state && { state }),
     ...(account !== undefined && { account }),
     ...(before !== undefined && { beforeJobId: before }),
   }
-  const callbacks = await withOperatorStore(config, (store) => store.listCallbacks(filter))
+  const { found: callbacks, next } = await withOperatorStore(config, (store) =>
+    searchedInFull(filter, (part) => store.searchCallbacks(part)),
+  )
   if (json) return say(JSON.stringify(callbacks.map(callbackView), null, 2))
   if (callbacks.length === 0)
     return say(
       state ? `No callback ${state === 'failed' ? 'has' : 'is'} ${state}.` : 'There are no callbacks.',
     )
   say(table([['JOB ID', 'ACCOUNT', 'STATE', 'ATTEMPTS', 'LAST ANSWER', 'RECEIVER'], ...callbacks.map(rowOf)]))
-  const last = callbacks.at(-1)
-  if (last && callbacks.length === limit) say(`More: add --before ${last.jobId}`)
+  if (next !== null) say(`More: add --before ${next}`)
+}
+
+type Search = (filter: CallbackFilter) => Promise<Page<CallbackSummary>>
+
+/** Goes on where a search stopped at its bound: nobody waits for this process but who called it. */
+export async function searchedInFull(filter: CallbackFilter, search: Search): Promise<Page<CallbackSummary>> {
+  const found: CallbackSummary[] = []
+  for (let from = filter; ; ) {
+    const page = await search({ ...from, limit: filter.limit - found.length })
+    found.push(...page.found)
+    if (page.complete || page.next === null || found.length === filter.limit) return { ...page, found }
+    from = { ...filter, beforeJobId: page.next }
+  }
 }
 
 export async function showCallback(
@@ -78,7 +97,9 @@ export async function replayCallbacks(jobId: string | undefined, options: Replay
 
 async function replayOne(jobId: string, { json, config }: ReplayOptions): Promise<void> {
   const expiry = { nowMs: Date.now(), retentionMs: loadRetentionMs(process.env, config) }
-  const replay = await withOperatorStore(config, (store) => store.replayCallback(jobId, expiry))
+  const replay = isJobId(jobId)
+    ? await onRecord(config, (store) => replayingCallback(store, jobId, expiry))
+    : 'unknown'
   if (replay === 'unknown') throw noSuchCallback(jobId)
   if (replay === 'under way') {
     throw new CommandError(`The callback of job ${jobId} is being sent just now. Nothing was changed.`)
@@ -87,15 +108,9 @@ async function replayOne(jobId: string, { json, config }: ReplayOptions): Promis
   say(`The callback of job ${jobId} is due now. A running server sends it within a second or so.`)
 }
 
-/** What fails again meanwhile is left alone: all of one moment are replayed. */
 async function replayAllFailed({ account, json, config }: ReplayOptions): Promise<void> {
   const expiry = { nowMs: Date.now(), retentionMs: loadRetentionMs(process.env, config) }
-  const filter = { limit: REPLAYED_AT_ONCE, ...(account !== undefined && { account }) }
-  const replayed = await withOperatorStore(config, async (store) => {
-    let total = 0
-    for (let some = -1; some !== 0; total += some) some = await store.replayFailedCallbacks(filter, expiry)
-    return total
-  })
+  const replayed = await onRecord(config, (store) => replayFailedCallbacks(store, account, expiry))
   if (json) return say(JSON.stringify({ replayed }, null, 2))
   if (replayed === 0) return say('No callback has failed. Nothing was changed.')
   say(

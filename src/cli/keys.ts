@@ -1,12 +1,16 @@
 /** `parley keys`: create, list, revoke. They work while a server runs on the same database. */
-import { ACCOUNT_NAME, ACCOUNT_RULE, issueKey } from '../account/issue-key.ts'
+import { ACCOUNT_NAME, ACCOUNT_RULE } from '../account/issue-key.ts'
 import { keyView } from '../admin/account-view.ts'
+import { makeKey, revokeKey as revokingKey } from '../admin/acts/accounts.ts'
 import type { TierName } from '../config/settings.ts'
 import type { KeyRecord } from '../store/account-store.ts'
 import { CommandError } from './command-error.ts'
 import { say } from './say.ts'
 import { table } from './table.ts'
-import { withOperatorStore } from './with-operator-store.ts'
+import { onRecord, withOperatorStore } from './with-operator-store.ts'
+
+/** What an id may look like; anything else is not even noted. */
+const KEY_ID = /^\w{1,64}$/
 
 export interface CreateKeyOptions {
   readonly account: string
@@ -22,7 +26,7 @@ export async function createKey({ account, tier, expires, json, config }: Create
     throw new CommandError(`--account: ${ACCOUNT_RULE}.`)
   }
   const request = { account, tier, expiresDays: expires ?? null, nowMs: Date.now() }
-  const issued = await withOperatorStore(config, (accounts) => issueKey(accounts, request))
+  const issued = await onRecord(config, (store) => makeKey(store, request))
   if (issued.kind === 'other tier') {
     throw new CommandError(
       `Account ${account} has tier ${issued.tier}. Use that tier, or move the account first: parley accounts tier ${account} ${tier}`,
@@ -50,7 +54,9 @@ export async function revokeKey(
   keyId: string,
   { json, config }: { json?: true; config?: string },
 ): Promise<void> {
-  const result = await withOperatorStore(config, (accounts) => accounts.revokeKey(keyId, Date.now()))
+  const result = KEY_ID.test(keyId)
+    ? await onRecord(config, (store, clock) => revokingKey(store, clock, keyId))
+    : 'unknown'
   if (result === 'unknown') {
     throw new CommandError(
       `There is no key ${keyId}. \`parley keys list\` shows the ids; the key itself is none.`,

@@ -5,7 +5,7 @@ import { addBatch } from './batch/options.ts'
 import { addJob, addSend } from './call/options.ts'
 import { CommandError } from './command-error.ts'
 import { addCompletion } from './completion/completion.ts'
-import { addOperatorCommands } from './operator-commands.ts'
+import { addOperatorCommands } from './operator/commands.ts'
 import { say, sayError } from './say.ts'
 
 const HELP = `

@@ -12,13 +12,13 @@ export class Progress {
     this.#out = out
   }
 
-  show(jobs: number): void {
+  show(count: number, unit = 'jobs'): void {
     const nowMs = performance.now()
     if (!this.#out.isTTY || nowMs < this.#shownMs + EVERY_MS) return
     this.#shownMs = nowMs
     this.#shown = true
-    const rate = Math.round(jobs / ((nowMs - this.#startedMs) / 1000))
-    this.#out.write(`\r${jobs} jobs, ${rate} a second\x1b[K`)
+    const rate = Math.round(count / ((nowMs - this.#startedMs) / 1000))
+    this.#out.write(`\r${count} ${unit}, ${rate} a second\x1b[K`)
   }
 
   /** Leaves the line empty for what is said next. */

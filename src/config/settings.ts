@@ -74,6 +74,11 @@ const upstream = Type.Object(
   { ...strict, description: 'An OpenAI-compatible model server.' },
 )
 
+const cap = (description: string) =>
+  Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
+    description: `${description} null for no end; an account can have its own (\`parley accounts cap\`).`,
+  })
+
 const tier = Type.Object(
   {
     models: Type.Union([Type.Literal('all'), Type.Array(Type.String({ minLength: 1 }))], {
@@ -83,6 +88,10 @@ const tier = Type.Object(
     reads_per_minute: Type.Integer({ minimum: 1, description: 'Reads a minute, per key and node.' }),
     max_input_tokens: Type.Integer({ minimum: 1, description: 'Input tokens of one job.' }),
     weight: Type.Number({ exclusiveMinimum: 0, description: 'Share of the workers when jobs wait.' }),
+    max_monthly_jobs: cap('Jobs of one account in a calendar month (UTC); more are refused with 403.'),
+    max_monthly_tokens: cap(
+      'Input and output tokens of one account in a calendar month (UTC), as model servers count them; when they are used up, new jobs are refused with 403.',
+    ),
   },
   {
     ...strict,
@@ -252,6 +261,8 @@ export const DEFAULTS: Settings = {
       reads_per_minute: 300,
       max_input_tokens: 16_000,
       weight: 1,
+      max_monthly_jobs: null,
+      max_monthly_tokens: null,
     },
     user_go: {
       models: 'all',
@@ -259,6 +270,8 @@ export const DEFAULTS: Settings = {
       reads_per_minute: 600,
       max_input_tokens: 64_000,
       weight: 2,
+      max_monthly_jobs: null,
+      max_monthly_tokens: null,
     },
     user_pro: {
       models: 'all',
@@ -266,6 +279,8 @@ export const DEFAULTS: Settings = {
       reads_per_minute: 1200,
       max_input_tokens: 128_000,
       weight: 4,
+      max_monthly_jobs: null,
+      max_monthly_tokens: null,
     },
     user_max: {
       models: 'all',
@@ -273,6 +288,8 @@ export const DEFAULTS: Settings = {
       reads_per_minute: 3000,
       max_input_tokens: 256_000,
       weight: 8,
+      max_monthly_jobs: null,
+      max_monthly_tokens: null,
     },
   },
   jobs: {

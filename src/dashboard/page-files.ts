@@ -8,6 +8,7 @@ import { stripTypeScriptTypes } from 'node:module'
 import { dirname, relative, resolve, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
+import { moduleURL } from '../module-url.ts'
 
 export interface PageFile {
   /** Below the address of the files, such as `dashboard/page/main.js`. */
@@ -38,16 +39,32 @@ const LIBRARIES: Readonly<Record<string, string>> = {
   uplot: 'uplot/dist/uPlot.esm.js',
 }
 
+/** What `style.css` is put together from: of rules that are as strong as each other the later one holds. */
+const STYLES = [
+  'colours',
+  'frame',
+  'controls',
+  'panels',
+  'tables',
+  'states',
+  'overview',
+  'jobs',
+  'playground',
+  'dialogs',
+  'narrow',
+  'operations',
+]
+
 /** `import … from 'x'`, `import 'x'` and `export … from 'x'` where a statement may begin, minified or not. */
 const IMPORT =
   /((?:^|[;\n}])\s*(?:import\s*(?:[\w$*\s{},]+?\s*from\s*)?|export\s*(?:\*(?:\s*as\s+\w+)?|\{[^}]*\})\s*from\s*))(['"])([^'"\n]+)\2/g
 
 /** @param base the address under which hash and paths follow, such as `/dashboard/files` */
 export function makePage(base: string): Page {
-  const scripts = modulesFrom(resolve(ROOT, `dashboard/page/main${ENDING}`))
+  const scripts = modulesFrom(fileURLToPath(moduleURL('./page/main.ts', import.meta.url)))
   const styles: readonly Made[] = [
     { path: 'lib/uplot.css', type: STYLE, text: readFileSync(installed('uplot/dist/uPlot.min.css'), 'utf8') },
-    { path: 'style.css', type: STYLE, text: readFileSync(resolve(ROOT, 'dashboard/page/style.css'), 'utf8') },
+    { path: 'style.css', type: STYLE, text: STYLES.map(styleOf).join('\n') },
   ]
   const made = [...scripts, ...styles]
   const hash = hashOf(made)
@@ -58,14 +75,15 @@ export function makePage(base: string): Page {
   return { hash, html: documentOf(`${base}/${hash}`, scripts, styles), files }
 }
 
+function styleOf(name: string): string {
+  return readFileSync(resolve(ROOT, `dashboard/page/styles/${name}.css`), 'utf8')
+}
+
 interface Made {
   readonly path: string
   readonly type: string
   readonly text: string
 }
-
-/** `.ts` where the source runs as it is, `.js` where it was built. */
-const ENDING = import.meta.url.endsWith('.ts') ? '.ts' : '.js'
 
 /** The module and all that it imports, in the order found. */
 function modulesFrom(entry: string): Made[] {

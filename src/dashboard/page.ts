@@ -1,5 +1,6 @@
 /** The dashboard's page, made when it is first asked for. */
 import { Worker } from 'node:worker_threads'
+import { moduleURL } from '../module-url.ts'
 import type { Page } from './page-files.ts'
 
 export type { Page, PageFile } from './page-files.ts'
@@ -22,7 +23,7 @@ export function pageMaker(base: string): () => Promise<Page> {
 function makeInThread(base: string): Promise<Page> {
   return new Promise((resolve, reject) => {
     // Stripping types is said to be experimental at each start; that is for us to know, not for who reads the log.
-    const worker = new Worker(new URL('./page-thread.ts', import.meta.url), {
+    const worker = new Worker(moduleURL('./page-thread.ts', import.meta.url), {
       workerData: base,
       execArgv: ['--disable-warning=ExperimentalWarning'],
     })

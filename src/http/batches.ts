@@ -37,7 +37,7 @@ export function batchRoutes(app: FastifyInstance, { creation, bodyBytes }: Batch
       const elements = elementsOf(request)
       const idempotency = creation.idempotencyOf(request, elements)
       const jobs = await creation.admit(elements, request.caller, false)
-      const accepted = await creation.accept(jobs, idempotency, false)
+      const accepted = await creation.accept(jobs, request.caller, { idempotency, awaited: false })
       const ids = accepted.kind === 'repeated' ? accepted.jobIds : jobs.map(({ id }) => id)
       request.jobIds = ids
       const message = ids.length === 1 ? '1 job is enqueued.' : `${ids.length} jobs are enqueued.`

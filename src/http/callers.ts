@@ -5,6 +5,7 @@
 import { hashKey, isWellFormedKey } from '../account/key.ts'
 import type { Clock } from '../clock.ts'
 import type { Tier, Tiers } from '../job/tier.ts'
+import { type Caps, capsOf } from '../life/caps.ts'
 import type { AccountStore, KeyRecord } from '../store/account-store.ts'
 
 const FRESH_MS = 2000
@@ -15,6 +16,10 @@ export interface Caller {
   readonly account: string
   readonly keyId: string
   readonly tier: Tier
+  /** Whether the account may create no jobs. It may still read. */
+  readonly suspended: boolean
+  /** Null where nothing is capped. */
+  readonly caps: Caps | null
 }
 
 interface Known {
@@ -63,6 +68,9 @@ export class Callers {
   #callerOf(record: KeyRecord | null): Caller | null {
     if (!record || record.revokedAtMs !== null) return null
     if (record.expiresAtMs !== null && record.expiresAtMs <= this.#clock.nowMs()) return null
-    return { account: record.account, keyId: record.id, tier: this.#tiers.of(record.tier) }
+    const { account, id: keyId } = record
+    const tier = this.#tiers.of(record.tier)
+    const suspended = record.suspendedAtMs !== null
+    return { account, keyId, tier, suspended, caps: capsOf(account, tier, record.caps) }
   }
 }

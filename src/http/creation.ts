@@ -3,11 +3,12 @@ import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
 import { requestFingerprint } from '../job/fingerprint.ts'
 import type { Job } from '../job/job.ts'
-import type { Acceptor } from '../life/accept.ts'
+import type { AcceptOptions, Acceptor } from '../life/accept.ts'
 import { type Admission, type AdmissionRules, admit, type Element } from '../life/admit.ts'
+import type { Caps, CapWatch } from '../life/caps.ts'
 import type { Accepted, Idempotency } from '../store/store.ts'
 import type { Caller } from './callers.ts'
-import { invalid, keyUsedBefore, refusalOf } from './refusals.ts'
+import { accountSuspended, invalid, keyUsedBefore, refusalOf } from './refusals.ts'
 
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
 
@@ -16,22 +17,45 @@ export class Creation {
   readonly #rules: AdmissionRules
   readonly #clock: Clock
   readonly #rememberMs: number
+  readonly #capWatch: CapWatch
 
-  constructor(acceptor: Acceptor, rules: AdmissionRules, clock: Clock, rememberMs: number) {
+  constructor(
+    acceptor: Acceptor,
+    rules: AdmissionRules,
+    capWatch: CapWatch,
+    clock: Clock,
+    rememberMs: number,
+  ) {
+    this.#capWatch = capWatch
     this.#acceptor = acceptor
     this.#rules = rules
     this.#clock = clock
     this.#rememberMs = rememberMs
   }
 
-  /** Throws the refusal of the element that breaks a rule first. */
+  /** Throws the refusal of the element that breaks a rule first; to a suspended account, of all. */
   admit(elements: readonly Element[], caller: Caller, single: boolean): Promise<readonly Job[]> {
+    if (caller.suspended) return Promise.reject(accountSuspended(caller.account))
     return admit(elements, caller, this.#rules, single).then(jobsOf)
   }
 
-  /** Throws the refusal of an idempotency key that was used with another request. */
-  accept(jobs: readonly Job[], idempotency: Idempotency | null, awaited: boolean): Promise<NoConflict> {
-    return this.#acceptor.accept(jobs, { idempotency, awaited }).then(withoutConflict)
+  /** Throws the refusal of an idempotency key that was used with another request, or of a cap that is reached. */
+  accept(jobs: readonly Job[], { account, caps }: Caller, options: AcceptOptions): Promise<NoConflict> {
+    if (caps) return this.#acceptWithin(caps, account, jobs, options)
+    return this.#acceptor.accept(jobs, options).then(withoutConflict)
+  }
+
+  async #acceptWithin(caps: Caps, account: string, jobs: readonly Job[], options: AcceptOptions) {
+    const reserved = await this.#capWatch.reserve(account, caps, jobs.length)
+    if (reserved.kind === 'monthly cap') throw refusalOf(reserved)
+    let stored = false
+    try {
+      const accepted = await this.#acceptor.accept(jobs, options)
+      stored = accepted.kind === 'accepted'
+      return withoutConflict(accepted)
+    } finally {
+      reserved.end(stored)
+    }
   }
 
   /** What the Idempotency-Key header asks for; null without one. */

@@ -48,6 +48,11 @@ export const exampleBodies = {
     { account: 'acme', tier: 'user_pro', expires_days: 90 },
   ],
   replays: [{}, { account: 'acme' }],
+  cancels: [{}, { running: true }],
+  caps: [
+    { max_monthly_jobs: 10_000, max_monthly_tokens: 'tier' },
+    { max_monthly_jobs: 'none', max_monthly_tokens: 5_000_000 },
+  ],
 } as const
 
 const success = (message: string, data: object) => ({ success: true, message, data })

@@ -121,3 +121,15 @@ export function errors(...statuses: number[]): Record<number, object> {
     ]),
   )
 }
+
+const sum = (description: string) => Type.Integer({ minimum: 0, description })
+
+/** What was used, as every answer that tells of it has it. */
+export const usageSums = {
+  jobs: sum('Jobs that ended, failed ones included.'),
+  failed_jobs: sum('Those of them that failed.'),
+  cache_hits: sum('Those of them that a kept answer ended, without a call.'),
+  calls: sum('Calls to model servers.'),
+  input_tokens: sum('As the model servers counted them.'),
+  output_tokens: sum('As the model servers counted them.'),
+}

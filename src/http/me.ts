@@ -1,15 +1,21 @@
 /** What the caller may do, and what is left of it. */
 import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
+import { sumOf, usageView } from '../admin/usage-view.ts'
+import type { Clock } from '../clock.ts'
+import { monthEndsMs, monthOf } from '../job/month.ts'
 import { CACHE_TTL_S, TIMEOUT_S } from '../job/request.ts'
 import { tierAllows } from '../job/tier.ts'
-import { errors, success } from './docs-schemas.ts'
+import type { UsageStore } from '../store/usage-store.ts'
+import { errors, success, usageSums } from './docs-schemas.ts'
 import { sendData } from './envelope.ts'
 import type { ReadWindows } from './read-limit.ts'
 
 export interface MeRoute {
   readonly models: readonly string[]
   readonly windows: ReadWindows
+  readonly store: Pick<UsageStore, 'listUsage'>
+  readonly clock: Pick<Clock, 'nowMs'>
   readonly retentionSeconds: number
   readonly bodyBytes: number
   readonly batchBodyBytes: number
@@ -17,6 +23,9 @@ export interface MeRoute {
 
 const integer = Type.Integer()
 const range = Type.Object({ least: integer, most: integer, default: integer })
+
+const monthlyCap = (unit: string) =>
+  Type.Union([integer, Type.Null()], { description: `${unit} a month; null for no end.` })
 
 const me = Type.Object({
   account: Type.String(),
@@ -27,6 +36,8 @@ const me = Type.Object({
     max_batch_jobs: integer,
     reads_per_minute: integer,
     max_input_tokens: integer,
+    max_monthly_jobs: monthlyCap('Jobs, open ones included,'),
+    max_monthly_tokens: monthlyCap('Input and output tokens'),
     body_bytes: integer,
     batch_body_bytes: integer,
     message_cache_ttl: range,
@@ -37,7 +48,17 @@ const me = Type.Object({
     resets_in_seconds: integer,
   }),
   retention_seconds: Type.Number({ description: 'How long an ended job stays readable.' }),
+  suspended: Type.Boolean({ description: 'Whether the account may read its jobs, but create none.' }),
+  usage: Type.Object({
+    month: Type.String({ description: 'The current month, in UTC.' }),
+    resets_at: Type.Integer({ description: 'Unix time of the end of the month.' }),
+    ...usageSums,
+    models: Type.Array(Type.Object({ model: Type.String(), ...usageSums })),
+  }),
 })
+
+/** Models of one account in a month: public names, of which there are a few. */
+const MOST_MODELS = 1000
 
 export function meRoute(app: FastifyInstance, options: MeRoute): void {
   app.get(
@@ -53,8 +74,11 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
         },
       },
     },
-    (request, reply) => {
-      const { account, keyId, tier } = request.caller
+    async (request, reply) => {
+      const { account, keyId, tier, suspended, caps } = request.caller
+      const nowMs = options.clock.nowMs()
+      const month = monthOf(nowMs)
+      const used = await options.store.listUsage({ account, month, limit: MOST_MODELS })
       const { reads, leftMs } = options.windows.peek(keyId)
       const data = {
         account,
@@ -65,6 +89,8 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
           max_batch_jobs: tier.maxBatchJobs,
           reads_per_minute: tier.readsPerMinute,
           max_input_tokens: tier.maxInputTokens,
+          max_monthly_jobs: caps?.jobs?.limit ?? null,
+          max_monthly_tokens: caps?.tokens?.limit ?? null,
           body_bytes: options.bodyBytes,
           batch_body_bytes: options.batchBodyBytes,
           message_cache_ttl: CACHE_TTL_S,
@@ -75,6 +101,13 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
           resets_in_seconds: Math.ceil(leftMs / 1000),
         },
         retention_seconds: options.retentionSeconds,
+        suspended,
+        usage: {
+          month,
+          resets_at: monthEndsMs(nowMs) / 1000,
+          ...usageView(sumOf(used)),
+          models: used.map((record) => ({ model: record.model, ...usageView(record) })),
+        },
       }
       return sendData(reply, 200, 'This is what the key may do.', JSON.stringify(data))
     },

@@ -100,7 +100,7 @@ async function create(
   if (!job) throw new Error('admission lost the job')
   const wait = waiters.wait(job.id, timeoutMsOf(request))
   try {
-    const accepted = await creation.accept([job], idempotency, wait !== null)
+    const accepted = await creation.accept([job], request.caller, { idempotency, awaited: wait !== null })
     if (accepted.kind === 'accepted') return { jobId: job.id, wait, repeated: false }
     wait?.leave()
     return { jobId: accepted.jobIds[0] ?? job.id, wait: null, repeated: true }
@@ -144,7 +144,8 @@ async function createAgain(
   const elements = elementsOf(request)
   const [job] = await creation.admit(elements, request.caller, true)
   if (!job) throw new Error('admission lost the job')
-  const accepted = await creation.accept([job], creation.idempotencyOf(request, elements), false)
+  const idempotency = creation.idempotencyOf(request, elements)
+  const accepted = await creation.accept([job], request.caller, { idempotency, awaited: false })
   const [jobId = job.id] = accepted.kind === 'repeated' ? accepted.jobIds : []
   request.jobIds = [jobId]
   return jobId

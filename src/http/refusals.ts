@@ -3,6 +3,7 @@
  * not here is an internal error.
  */
 import type { Refusal } from '../life/admit.ts'
+import type { CapReached } from '../life/caps.ts'
 
 export class Refused extends Error {
   readonly status: number
@@ -66,6 +67,31 @@ export const otherTier = (account: string, tier: string) =>
 export const noSuchJob = () =>
   new Refused(404, 'Job not found.', 'The job does not exist or has expired; check the job id.')
 
+export const jobEnded = () =>
+  new Refused(
+    409,
+    'The job has ended.',
+    'It completed or failed before it could be cancelled; nothing was changed.',
+  )
+
+export const jobNotEnded = () =>
+  new Refused(409, 'The job has not ended.', 'Only a job that has ended can be deleted: cancel it first.')
+
+export const accountStillUsed = (jobs: number) =>
+  new Refused(
+    409,
+    'The account is still used.',
+    `New jobs of it kept coming in, so it is suspended and not deleted; ${jobs} of its jobs are. Revoke its keys, and try again.`,
+  )
+
+/** Not 503, which would be tried again, and what is deleted is not found a second time. */
+export const notScrubbed = (why: string) =>
+  new Refused(
+    409,
+    'It is deleted, but not scrubbed from the disk.',
+    `${why}. Nothing can read it through Parley any more; run \`parley scrub\` later to have it leave the disk, too.`,
+  )
+
 export const noSuchRoute = (method: string, path: string) =>
   new Refused(404, 'Not found.', `There is no ${method} ${path}; see /docs for the routes.`)
 
@@ -91,6 +117,13 @@ const TIER_WORDS: Readonly<Record<string, string>> = {
   user_pro: 'pro user (user_pro)',
   user_max: 'max user (user_max)',
 }
+
+export const accountSuspended = (account: string) =>
+  new Refused(
+    403,
+    `Account ${account} is suspended: it can read its jobs, but create none.`,
+    'The operators of the service can let it in again.',
+  )
 
 export const tooManyReads = (limit: number, retryAfterS: number) =>
   new Refused(
@@ -125,6 +158,8 @@ export function refusalOf(refusal: Refusal): Refused {
         403,
         `Insufficient permissions: tier ${refusal.tier} may not use model ${refusal.model}.`,
       )
+    case 'monthly cap':
+      return capReached(refusal)
     case 'too many tokens': {
       const { tier, limit, tokens, exact } = refusal
       const count = exact ? `${tokens}` : `at least ${tokens}`
@@ -134,4 +169,13 @@ export function refusalOf(refusal: Refusal): Refused {
       )
     }
   }
+}
+
+function capReached({ unit, cap, used, resetsAtMs }: CapReached): Refused {
+  const resets = new Date(resetsAtMs).toISOString().replace('.000Z', 'Z')
+  return new Refused(
+    403,
+    `Monthly cap reached: ${cap.of} allows ${cap.limit} ${unit} a month, and ${used} are used. It resets at ${resets}.`,
+    unit === 'jobs' ? 'Jobs that wait or run count; a batch is refused as a whole.' : undefined,
+  )
 }

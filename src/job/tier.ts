@@ -9,6 +9,9 @@ export interface Tier {
   readonly maxInputTokens: number
   /** Share of the workers when jobs wait. */
   readonly weight: number
+  /** Jobs, and input and output tokens, of an account in a month; null for no end. */
+  readonly maxMonthlyJobs: number | null
+  readonly maxMonthlyTokens: number | null
 }
 
 /** For the jobs and accounts of a tier that there no longer is: the least of everything. */
@@ -19,6 +22,8 @@ const NO_TIER: Tier = {
   readsPerMinute: 1,
   maxInputTokens: 1,
   weight: 1,
+  maxMonthlyJobs: null,
+  maxMonthlyTokens: null,
 }
 
 export class Tiers {

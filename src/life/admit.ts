@@ -13,6 +13,7 @@ import {
   type SingleCreate,
 } from '../job/request.ts'
 import { type Tier, tierAllows } from '../job/tier.ts'
+import type { CapReached } from './caps.ts'
 
 export type Refusal =
   /** `element` is the index in a batch, null for a single create. */
@@ -31,6 +32,7 @@ export type Refusal =
       /** False where counting stopped early: there are at least so many. */
       readonly exact: boolean
     }
+  | CapReached
 
 export type Admission =
   | { readonly ok: true; readonly jobs: readonly Job[] }

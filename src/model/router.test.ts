@@ -1,105 +1,18 @@
+/** Asking targets: in their order, in rounds, within limits, until it is called off. */
 import assert from 'node:assert/strict'
-import { describe, it, type TestContext } from 'node:test'
-import { FakeClock } from '../../test/fake-clock.ts'
-import { type ModelServerForTests, reply, type Script, startModelServer } from '../../test/model-server.ts'
-import { type ModelSettings, UPSTREAM_DEFAULTS, type UpstreamSettings } from '../config/settings.ts'
+import { describe, it } from 'node:test'
+import { reply } from '../../test/model-server.ts'
 import { Stop } from '../job/stop.ts'
-import { FAILURES_TO_SKIP, FIRST_SKIP_MS } from './breaker.ts'
-import { ChatCompletions } from './chat-completions.ts'
-import type { Question } from './model.ts'
+import { BACKOFF_FACTOR, FIRST_BACKOFF_MS, JITTER, LONGEST_RETRY_AFTER_MS, ROUNDS } from './router.ts'
 import {
-  BACKOFF_FACTOR,
-  type CallEvent,
-  FIRST_BACKOFF_MS,
-  JITTER,
-  LONGEST_RETRY_AFTER_MS,
-  ModelRouter,
-  ROUNDS,
-} from './router.ts'
-
-const never = new Stop()
-const CALL_TIMEOUT_MS = UPSTREAM_DEFAULTS.call_timeout_seconds * 1000
-
-/** The waits of the router, and not the deadlines of calls. */
-const isPause = (ms: number) => ms !== CALL_TIMEOUT_MS
-
-interface Scene {
-  readonly router: ModelRouter
-  readonly clock: FakeClock
-  readonly events: CallEvent[]
-  readonly a: ModelServerForTests
-  readonly b: ModelServerForTests
-}
-
-interface SceneOptions {
-  readonly a?: Script
-  readonly b?: Script
-  readonly models?: Record<string, ModelSettings>
-  readonly random?: () => number
-  readonly maxConcurrency?: number
-  /** By upstream, beside the defaults. */
-  readonly settings?: Readonly<Record<string, Partial<UpstreamSettings>>>
-}
-
-/** Two upstreams, `a` and `b`; `one` is had at a, `two` at a and then b. */
-async function scene(t: TestContext, options: SceneOptions = {}): Promise<Scene> {
-  const clock = new FakeClock()
-  const events: CallEvent[] = []
-  const maxConcurrency = options.maxConcurrency ?? 16
-  const [a, b] = await Promise.all([startModelServer(), startModelServer()])
-  if (options.a !== undefined) a.script = options.a
-  if (options.b !== undefined) b.script = options.b
-  const server = (name: string, { baseUrl }: ModelServerForTests) =>
-    new ChatCompletions({
-      name,
-      apiKey: null,
-      clock,
-      settings: {
-        ...UPSTREAM_DEFAULTS,
-        base_url: baseUrl,
-        max_concurrency: maxConcurrency,
-        ...options.settings?.[name],
-      },
-    })
-  const router = new ModelRouter({
-    upstreams: new Map([
-      ['a', { server: server('a', a), maxConcurrency }],
-      ['b', { server: server('b', b), maxConcurrency }],
-    ]),
-    models: options.models ?? {
-      one: { targets: [{ upstream: 'a', model: 'm' }] },
-      two: {
-        targets: [
-          { upstream: 'a', model: 'm' },
-          { upstream: 'b', model: 'n' },
-        ],
-      },
-    },
-    clock,
-    random: options.random ?? (() => 0.5),
-    onCall: (call) => events.push(call),
-  })
-  t.after(() => Promise.all([router.close(), a.close(), b.close()]))
-  return { router, clock, events, a, b }
-}
-
-function question(model: string, rest: Partial<Question> = {}): Question {
-  const prompt = { messages: [{ role: 'user', content: 'Hi' }], form: { kind: 'text' } } as const
-  return { model, allowed: () => true, inputTokens: 10, prompt, ...rest }
-}
-
-/** Lets each pause of the router pass; returns how long they were. */
-async function passPauses(clock: FakeClock, count: number): Promise<number[]> {
-  const pauses: number[] = []
-  for (let n = 0; n < count; n++) {
-    const ms = await clock.timerSet(isPause)
-    pauses.push(ms)
-    clock.advance(ms)
-  }
-  return pauses
-}
-
-const failing: Script = () => reply.status(503)
+  CALL_TIMEOUT_MS,
+  failing,
+  isPause,
+  never,
+  passPauses,
+  question,
+  scene,
+} from './router-scene-for-tests.ts'
 
 describe('the record of a call', () => {
   it('says how that server was asked, of each server that was', async (t) => {
@@ -292,125 +205,6 @@ describe('rounds', () => {
   })
 })
 
-describe('skipping', () => {
-  const breakIt = async ({ router }: Scene, model: string) => {
-    for (let n = 0; n < FAILURES_TO_SKIP; n++) await router.ask(question(model), never)
-  }
-
-  it('a target that keeps failing is skipped for a while, then probed and used again', async (t) => {
-    const here = await scene(t, { a: failing })
-    const { router, clock, a } = here
-    await breakIt(here, 'two')
-    assert.equal(a.requests.length, FAILURES_TO_SKIP)
-    const state = router.state().find(({ name }) => name === 'a')
-    assert.equal(state?.skippedUntilMs, clock.nowMs() + FIRST_SKIP_MS)
-    assert.deepEqual(state?.targets, [
-      { model: 'm', failuresInRow: FAILURES_TO_SKIP, skippedUntilMs: clock.nowMs() + FIRST_SKIP_MS },
-    ])
-    const routed = await router.ask(question('two'), never)
-    assert.deepEqual(
-      routed.calls.map(({ target }) => target),
-      ['b/n'],
-    )
-    a.script = () => undefined
-    clock.advance(FIRST_SKIP_MS)
-    assert.equal((await router.ask(question('two'), never)).target, 'a/m')
-    assert.equal((await router.ask(question('two'), never)).target, 'a/m')
-    assert.equal(router.state()[0]?.skippedUntilMs, null)
-  })
-
-  it('while one call probes, the others go elsewhere', async (t) => {
-    const here = await scene(t, { a: failing })
-    const { router, clock, a } = here
-    await breakIt(here, 'two')
-    clock.advance(FIRST_SKIP_MS)
-    a.script = () => reply.stall()
-    const probe = router.ask(question('two'), never)
-    await a.received(FAILURES_TO_SKIP + 1)
-    assert.equal((await router.ask(question('two'), never)).target, 'b/n')
-    a.release()
-    assert.equal((await probe).target, 'a/m')
-  })
-
-  it('when all are skipped they are tried nevertheless', async (t) => {
-    const here = await scene(t, { a: failing, b: failing })
-    const { router, clock, a, b } = here
-    for (let n = 0; n < 2; n++) {
-      const asked = router.ask(question('two'), never)
-      await passPauses(clock, ROUNDS - 1)
-      await asked
-    }
-    assert.ok(router.state().every(({ skippedUntilMs }) => skippedUntilMs !== null))
-    b.script = () => undefined
-    const before = a.requests.length
-    const routed = await router.ask(question('two'), never)
-    assert.equal(routed.target, 'b/n')
-    assert.equal(a.requests.length, before + 1)
-  })
-
-  it('calls that we ended say nothing about the target', async (t) => {
-    const { router, a } = await scene(t, { a: () => reply.stall() })
-    for (let n = 1; n <= FAILURES_TO_SKIP + 1; n++) {
-      const stop = new Stop()
-      const asked = router.ask(question('one'), stop)
-      await a.received(n)
-      stop.now('give back')
-      await asked
-    }
-    assert.equal(router.state()[0]?.targets[0]?.failuresInRow, 0)
-  })
-
-  it('an upstream counts as skipped when all its targets are', async (t) => {
-    const target = (model: string) => ({
-      targets: [
-        { upstream: 'a', model },
-        { upstream: 'b', model },
-      ],
-    })
-    const models = { x: target('x'), y: target('y') }
-    const here = await scene(t, { models, a: failing })
-    await breakIt(here, 'x')
-    const skippedUntil = () => here.router.state()[0]?.skippedUntilMs
-    assert.equal(skippedUntil(), null)
-    const first = here.clock.nowMs() + FIRST_SKIP_MS
-    here.clock.advance(1000)
-    await breakIt(here, 'y')
-    assert.equal(skippedUntil(), first)
-  })
-
-  it('nobody waits at the gate of a target that is skipped', async (t) => {
-    const { router, clock, a } = await scene(t, {
-      a: (_request, index) => (index < FAILURES_TO_SKIP ? reply.stall(reply.status(503)) : reply.stall()),
-      maxConcurrency: FAILURES_TO_SKIP,
-    })
-    const first = Array.from({ length: FAILURES_TO_SKIP }, () => router.ask(question('two'), never))
-    await a.received(FAILURES_TO_SKIP)
-    a.release()
-    await Promise.all(first)
-    // All places at a are taken by those who can go nowhere else.
-    const alone = Array.from({ length: FAILURES_TO_SKIP }, () => router.ask(question('one'), never))
-    await a.received(2 * FAILURES_TO_SKIP)
-    assert.equal((await router.ask(question('two'), never)).target, 'b/n')
-    a.release()
-    await Promise.all(alone)
-    assert.deepEqual(clock.pending(), [])
-  })
-
-  it('whoever waited at the gate of a target that broke meanwhile goes on to the next', async (t) => {
-    const { router, a, b } = await scene(t, { a: () => reply.stall(reply.status(503)), maxConcurrency: 1 })
-    const all = FAILURES_TO_SKIP + 7
-    const asked = Array.from({ length: all }, () => router.ask(question('two'), never))
-    await a.received(1)
-    assert.equal(router.state()[0]?.waiting, all - 1)
-    a.script = failing
-    a.release()
-    const routed = await Promise.all(asked)
-    assert.ok(routed.every(({ target }) => target === 'b/n'))
-    assert.equal(a.requests.length, FAILURES_TO_SKIP)
-    assert.equal(b.requests.length, all)
-  })
-})
-
 describe('the limit of calls', () => {
   it('holds, first come first served, and the state shows it', async (t) => {
     const { router, a } = await scene(t, { a: () => reply.stall(), maxConcurrency: 2 })
@@ -457,66 +251,5 @@ describe('the signal', () => {
     assert.match(ended.reply.kind === 'trouble' ? ended.reply.message : '', /answers 503/)
     assert.deepEqual(clock.pending(), [])
     assert.equal(router.state()[0]?.running, 0)
-  })
-})
-
-describe('gpt-auto', () => {
-  const models: Record<string, ModelSettings> = {
-    small: { targets: [{ upstream: 'a', model: 'small' }] },
-    middle: { targets: [{ upstream: 'a', model: 'middle' }] },
-    large: { targets: [{ upstream: 'b', model: 'large' }] },
-    'gpt-auto': {
-      auto: [
-        { model: 'small', up_to_tokens: 100 },
-        { model: 'middle', up_to_tokens: 1000 },
-        { model: 'large' },
-      ],
-    },
-  }
-  const cases: [number, string[], string | null][] = [
-    [100, ['small', 'middle', 'large'], 'a/small'],
-    [101, ['small', 'middle', 'large'], 'a/middle'],
-    [1001, ['small', 'middle', 'large'], 'b/large'],
-    [50, ['middle', 'large'], 'a/middle'],
-    [5000, ['small', 'middle'], 'a/middle'],
-    [5000, ['small'], 'a/small'],
-    [50, [], null],
-  ]
-  for (const [inputTokens, allowed, expected] of cases) {
-    it(`${inputTokens} tokens, allowed ${allowed.join(', ') || 'nothing'}: ${expected}`, async (t) => {
-      const { router } = await scene(t, { models })
-      const routed = await router.ask(
-        question('gpt-auto', { inputTokens, allowed: (model) => allowed.includes(model) }),
-        never,
-      )
-      assert.equal(routed.target, expected)
-      assert.equal(routed.reply.kind, expected === null ? 'trouble' : 'answer')
-    })
-  }
-
-  it('falls to the next candidate where one fails in a way worth retrying', async (t) => {
-    const { router } = await scene(t, { models, a: failing })
-    const routed = await router.ask(question('gpt-auto'), never)
-    assert.deepEqual(
-      routed.calls.map(({ target }) => target),
-      ['a/small', 'a/middle', 'b/large'],
-    )
-    assert.equal(routed.target, 'b/large')
-  })
-
-  it('and not where it fails otherwise', async (t) => {
-    const { router } = await scene(t, { models, a: () => reply.status(400) })
-    assert.equal((await router.ask(question('gpt-auto'), never)).calls.length, 1)
-  })
-
-  it('a candidate without targets is a mistake found at the start', async () => {
-    const wrong = { auto: { auto: [{ model: 'nowhere' }] } }
-    const make = () =>
-      new ModelRouter({ upstreams: new Map(), models: wrong, clock: new FakeClock(), random: () => 0 })
-    assert.throws(make, /nowhere/)
-    const models = { m: { targets: [{ upstream: 'none', model: 'm' }] } }
-    const other = () =>
-      new ModelRouter({ upstreams: new Map(), models, clock: new FakeClock(), random: () => 0 })
-    assert.throws(other, /no upstream none/)
   })
 })

@@ -26,7 +26,10 @@ export interface AddressRules {
   readonly httpsOnly: boolean
 }
 
-/** Longer URLs are refused: many servers take no longer request line. */
+/**
+ * URLs that are longer in their normal form are refused: many servers take no longer request line. As it is written a URL
+ * is shorter (job/request.ts), but a character may become nine.
+ */
 export const MAX_URL_LENGTH = 8192
 
 /** DNS carries no longer name, and no longer part of one. */
@@ -90,7 +93,6 @@ export function checkCallbackUrl(
   rules: AddressRules,
 ): { readonly ok: true; readonly url: string } | { readonly ok: false; readonly rule: string } {
   const refuse = (rule: string) => ({ ok: false, rule }) as const
-  if (text.length > MAX_URL_LENGTH) return refuse(`must be at most ${MAX_URL_LENGTH} characters long`)
   const url = URL.parse(text)
   if (url === null || (url.protocol !== 'https:' && url.protocol !== 'http:')) {
     return refuse(rules.httpsOnly ? 'must be an absolute https URL' : 'must be an absolute http or https URL')
@@ -102,6 +104,9 @@ export function checkCallbackUrl(
     return refuse('must not hold a user name or a password; callback_headers can carry credentials')
   }
   if (url.hostname.endsWith('.')) url.hostname = url.hostname.slice(0, -1)
+  if (url.href.length > MAX_URL_LENGTH) {
+    return refuse(`must be at most ${MAX_URL_LENGTH} characters long once it is encoded`)
+  }
   const rule = hostRule(hostOf(url), rules.allow)
   return rule === null ? { ok: true, url: url.href } : refuse(rule)
 }

@@ -25,6 +25,15 @@ export interface AccountStore {
   /** Moves an account to a tier; false if there is no such account. Jobs already accepted keep their tier. */
   setTier(account: string, tier: TierName): Promise<boolean>
 
+  /**
+   * Stops new jobs of the account since then, or lets them in again (null); false if there is no such account. One that is
+   * suspended already stays so since when it was.
+   */
+  suspend(account: string, sinceMs: number | null): Promise<boolean>
+
+  /** Gives the account caps of its own; false if there is no such account. */
+  setCaps(account: string, caps: OwnCaps): Promise<boolean>
+
   /** The secrets that sign the account's callbacks; null if there is no such account. */
   secrets(account: string): Promise<Secrets | null>
 
@@ -33,6 +42,15 @@ export interface AccountStore {
 
   /** Whether there is any account at all: the first start makes one. */
   hasAccounts(): Promise<boolean>
+}
+
+/** How much an account may use in a month: a number, `none` for no end, or null where its tier says. */
+export type OwnCap = number | 'none' | null
+
+export interface OwnCaps {
+  readonly monthlyJobs: OwnCap
+  /** Input and output together. */
+  readonly monthlyTokens: OwnCap
 }
 
 export interface NewKey {
@@ -59,6 +77,9 @@ export interface KeyRecord {
   readonly createdAtMs: number
   readonly expiresAtMs: number | null
   readonly revokedAtMs: number | null
+  /** Of its account: since when it may create no jobs; null where it may. */
+  readonly suspendedAtMs: number | null
+  readonly caps: OwnCaps
 }
 
 export interface KeySearch {
@@ -84,6 +105,9 @@ export interface AccountRecord {
   readonly activeKeys: number
   /** When the signing secret was rotated last; null where it never was. */
   readonly rotatedAtMs: number | null
+  /** Since when it may create no jobs; null where it may. */
+  readonly suspendedAtMs: number | null
+  readonly caps: OwnCaps
 }
 
 export interface Secrets {

@@ -34,10 +34,7 @@ export interface CallbackStore extends CallbackRecords {
 
 /** What operators look into, also from beside a running server. */
 export interface CallbackRecords {
-  /** Newest job first, whatever it costs: for a process that keeps nobody waiting. */
-  listCallbacks(filter: CallbackFilter): Promise<CallbackSummary[]>
-
-  /** The same, at a cost that is bounded as that of `JobRecords.searchJobs` is. */
+  /** Newest job first, at a cost that is bounded as that of `JobRecords.searchJobs` is. */
   searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>>
 
   /** The callback of a job with all its attempts that are kept; null if there is none. */

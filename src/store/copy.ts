@@ -17,6 +17,10 @@ export interface CopyCounts {
   callbacksDone: number
   keptAnswers: number
   idempotencyKeys: number
+  /** Sums of an account, a month and a model. */
+  usage: number
+  /** Entries of the audit log. */
+  acts: number
 }
 
 /**
@@ -60,6 +64,14 @@ export async function copyDatabase(
       await target.addIdempotencyKeys(keys)
       counts.idempotencyKeys += keys.length
     })
+    await each('usage', source.usage(), async (usage) => {
+      await target.addUsage(usage)
+      counts.usage += usage.length
+    })
+    await each('the audit log', source.acts(), async (acts) => {
+      await target.addActs(acts)
+      counts.acts += acts.length
+    })
     kind = 'the end'
     await target.commit(source.turn)
   } catch (error) {
@@ -85,6 +97,8 @@ function noCounts(): CopyCounts {
     callbacksDone: 0,
     keptAnswers: 0,
     idempotencyKeys: 0,
+    usage: 0,
+    acts: 0,
   }
 }
 

@@ -2,7 +2,9 @@
  * What a copy takes from one database to another, in rows that are alike for every store, and who gives and takes them.
  * Conversations and outcomes stay the JSON text that they are stored as, so that nothing in them changes on the way.
  */
+import type { Act } from './audit-store.ts'
 import type { Expiry } from './ended.ts'
+import type { UsageRecord } from './usage-store.ts'
 
 /** Holds its database for the copy alone, and sees it as it was at one moment. */
 export interface CopySource {
@@ -14,6 +16,9 @@ export interface CopySource {
   jobs(): Batches<CopiedJob>
   keptAnswers(nowMs: number): Batches<CopiedAnswer>
   idempotencyKeys(nowMs: number): Batches<CopiedIdempotencyKey>
+  usage(): Batches<UsageRecord>
+  /** Oldest first. */
+  acts(): Batches<Act>
   close(): Promise<void>
 }
 
@@ -25,6 +30,8 @@ export interface CopyTarget {
   /** Those of jobs that were added; returns how many there were. */
   addKeptAnswers(answers: readonly CopiedAnswer[]): Promise<number>
   addIdempotencyKeys(keys: readonly CopiedIdempotencyKey[]): Promise<void>
+  addUsage(usage: readonly UsageRecord[]): Promise<void>
+  addActs(acts: readonly Act[]): Promise<void>
   /** Makes all that was added durable. */
   commit(turn: number): Promise<void>
   /** Lets go of the database. Without a commit it is as it was before. */
@@ -47,6 +54,10 @@ export interface CopiedAccount {
   readonly secret: string
   readonly previousSecret: string | null
   readonly rotatedAtMs: number | null
+  readonly suspendedAtMs: number | null
+  /** As stored (account-rows.ts). */
+  readonly capJobs: number | null
+  readonly capTokens: number | null
   /** The least turn of its next job that must wait; null where the line alone decides. */
   readonly nextTurn: number | null
 }

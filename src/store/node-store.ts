@@ -21,6 +21,12 @@ export interface NodeStore {
 
   /** Ends the lease of a node that has nothing in hand any more. */
   leave(node: string): Promise<void>
+
+  /**
+   * Jobs that were cancelled since the last call, of those that the node held or that a caller waits for there: all or
+   * some of them, and none is told twice. `attempt` is that of the last claim, 0 where there was none.
+   */
+  takeCancelled(node: string): Promise<Claim[]>
 }
 
 export interface Renewal {

@@ -1,5 +1,6 @@
 /** Opens the store that a database address names: `sqlite:PATH` for one node, `postgres://…` for many. */
 import type { Secrets } from './account-store.ts'
+import type { Holdings, Restored, RestoreOptions, WriteOptions } from './backup.ts'
 import type { CopySource, CopyTarget, TargetOptions } from './copying.ts'
 import type { DatabaseCheck } from './database-check.ts'
 import type { Signals } from './node-store.ts'
@@ -90,6 +91,22 @@ export async function openCopyTarget(url: string, options: TargetOptions): Promi
   }
   const { openSqliteTarget } = await import('./sqlite/copy-target.ts')
   return openSqliteTarget(sqlitePath(url))
+}
+
+/** Into a file, beside running servers. Of SQLite only: a Postgres has tools of its own for it. */
+export async function backUpDatabase(url: string, target: string, options: WriteOptions): Promise<Holdings> {
+  const { backUpFile } = await import('./sqlite/backup.ts')
+  return backUpFile(sqlitePath(url), target, options)
+}
+
+/** Puts a backup in the database's place. Rejects with a `DatabaseProblem` where a server uses it. */
+export async function restoreDatabase(
+  url: string,
+  backup: string,
+  options: RestoreOptions,
+): Promise<Restored> {
+  const { restoreFile } = await import('./sqlite/restore.ts')
+  return restoreFile(backup, sqlitePath(url), options)
 }
 
 export function isPostgres(url: string): boolean {

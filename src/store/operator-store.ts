@@ -1,8 +1,17 @@
 /** What an operator may do from beside running servers: the part of a store that commands open. */
 import type { AccountStore } from './account-store.ts'
+import type { AuditStore } from './audit-store.ts'
 import type { CallbackRecords } from './callback-store.ts'
+import type { InterventionStore } from './intervention-store.ts'
 import type { JobRecords } from './job-records.ts'
+import type { UsageStore } from './usage-store.ts'
 
-export interface OperatorStore extends AccountStore, CallbackRecords, JobRecords {
+export interface OperatorStore
+  extends AccountStore,
+    AuditStore,
+    CallbackRecords,
+    InterventionStore,
+    JobRecords,
+    UsageStore {
   close(): Promise<void>
 }

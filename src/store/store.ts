@@ -10,12 +10,22 @@
  */
 import type { ClaimedJob, Job, Outcome, Status, Usage } from '../job/job.ts'
 import type { AccountStore } from './account-store.ts'
+import type { AuditStore } from './audit-store.ts'
 import type { CallbackStore } from './callback-store.ts'
 import type { Expiry } from './ended.ts'
+import type { InterventionStore } from './intervention-store.ts'
 import type { JobRecords } from './job-records.ts'
 import type { Claim, NodeStore } from './node-store.ts'
+import type { UsageStore } from './usage-store.ts'
 
-export interface Store extends AccountStore, CallbackStore, JobRecords, NodeStore {
+export interface Store
+  extends AccountStore,
+    AuditStore,
+    CallbackStore,
+    InterventionStore,
+    JobRecords,
+    NodeStore,
+    UsageStore {
   /**
    * Stores all jobs of the acceptance, or none. With an idempotency key that is remembered for the account, stores
    * nothing and answers with the earlier request's jobs (`repeated`), or with `conflict` if that was another request. A
@@ -114,6 +124,8 @@ export type Accepted =
 
 export interface Settlement extends Claim {
   readonly node: string
+  /** The public name that was asked for: usage is summed by it. */
+  readonly model: string
   readonly outcome: Outcome
   readonly usage: Usage
   /** What was really sent upstream and came back, as JSON text. */

@@ -2,7 +2,8 @@
  * Makes a point every two seconds from what the metrics count already, keeps those of the last minutes, and tells who
  * listens: a point is written once, however many there are.
  */
-import type { Point, PointFeed, PointListener } from '../admin/point.ts'
+import type { Point } from '../admin/point.ts'
+import type { PointFeed, PointListener } from '../admin/point-feed.ts'
 import type { Clock } from '../clock.ts'
 import type { CallbackDepth } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'

@@ -2,6 +2,7 @@
 import { Worker } from 'node:worker_threads'
 import { framingTokens } from '../job/input-size.ts'
 import type { Message } from '../job/job.ts'
+import { moduleURL } from '../module-url.ts'
 import type { CountReply, CountRequest } from './token-thread.ts'
 
 export class TokenCounter {
@@ -30,7 +31,7 @@ export class TokenCounter {
 
   #started(): Worker {
     if (this.#thread) return this.#thread
-    const thread = new Worker(new URL('./token-thread.ts', import.meta.url))
+    const thread = new Worker(moduleURL('./token-thread.ts', import.meta.url))
     // A process that has nothing else to do may end.
     thread.unref()
     thread.on('message', ({ id, tokens }: CountReply) => {

@@ -1,14 +1,18 @@
 /** Makes what the admin API tells of: the node, its parts and its settings. */
+import { randomBytes } from 'node:crypto'
+import { Audit } from '../admin/audit.ts'
 import type { Overview } from '../admin/overview.ts'
 import type { Clock } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import { maskedDatabase, maskedSettings } from '../config/masked.ts'
 import type { AdminRoutes } from '../http/admin/admin-parts.ts'
+import { jobIdMaker } from '../job/job-id.ts'
 import type { Store } from '../store/store.ts'
 import type { Gauges } from '../telemetry/gauges.ts'
 import type { Log } from '../telemetry/log.ts'
 import { ageSeconds, type Points } from '../telemetry/points.ts'
 import { VERSION } from '../version.ts'
+import type { Cancellations } from '../work/cancellations.ts'
 import type { Role } from './role.ts'
 
 export interface AdminApiParts {
@@ -20,11 +24,12 @@ export interface AdminApiParts {
   readonly clock: Clock
   readonly gauges: Gauges
   readonly points: Points
+  readonly cancellations: Cancellations
   readonly log: Log
 }
 
 export function createAdmin(parts: AdminApiParts): AdminRoutes {
-  const { configuration, token, store, clock, points, log } = parts
+  const { configuration, token, store, clock, points, cancellations, log } = parts
   const { settings } = configuration
   const startedAt = clock.nowMs() / 1000
   return {
@@ -32,6 +37,15 @@ export function createAdmin(parts: AdminApiParts): AdminRoutes {
     store,
     clock,
     points,
+    audit: new Audit(
+      store,
+      clock,
+      jobIdMaker(
+        () => clock.nowMs(),
+        (bytes) => randomBytes(bytes).toString('hex'),
+      ),
+    ),
+    onCancelled: () => cancellations.look(),
     expiry: () => ({ nowMs: clock.nowMs(), retentionMs: settings.jobs.retention_seconds * 1000 }),
     overview: () => overviewOf(parts, startedAt),
     settingsJson: JSON.stringify({
@@ -41,8 +55,11 @@ export function createAdmin(parts: AdminApiParts): AdminRoutes {
     }),
     onDropped: (requestId) =>
       log.info({ request_id: requestId }, 'an event stream that nobody read is closed'),
-    onAct: ({ what, details, requestId, from }) =>
-      log.info({ what, ...details, request_id: requestId, from }, 'admin'),
+    onAct: ({ what, details, requestId, from, operator }) =>
+      log.info(
+        { what, ...details, request_id: requestId, from, ...(operator !== null && { operator }) },
+        'admin',
+      ),
   }
 }
 

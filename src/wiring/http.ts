@@ -21,6 +21,7 @@ import { jobIdMaker } from '../job/job-id.ts'
 import type { Tiers } from '../job/tier.ts'
 import type { Acceptor } from '../life/accept.ts'
 import type { AdmissionRules } from '../life/admit.ts'
+import { CapWatch } from '../life/caps.ts'
 import { checkCallbackUrl } from '../net/address-guard.ts'
 import { checkCallbackHeaders } from '../net/callback-headers.ts'
 import type { Store } from '../store/store.ts'
@@ -88,7 +89,13 @@ async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> 
   const retentionMs = retentionSeconds * 1000
   // A key is not remembered for longer than its jobs.
   const rememberMs = Math.min(idempotency_seconds * 1000, retentionMs)
-  const creation = new Creation(acceptor, admissionRules(parts), clock, rememberMs)
+  const creation = new Creation(
+    acceptor,
+    admissionRules(parts),
+    new CapWatch(store, clock),
+    clock,
+    rememberMs,
+  )
   const windows = new ReadWindows(clock)
   await documentRoutes(app, VERSION)
   await limitReads(app, windows)
@@ -98,6 +105,8 @@ async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> 
     meRoute(app, {
       models: Object.keys(settings.models),
       windows,
+      store,
+      clock,
       retentionSeconds,
       bodyBytes,
       batchBodyBytes,

@@ -6,6 +6,7 @@ import type { Hands } from '../life/accept.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { Cancellations } from '../work/cancellations.ts'
 import { Elsewhere } from '../work/elsewhere.ts'
 import { Heartbeat } from '../work/heartbeat.ts'
 import type { Worker } from '../work/worker.ts'
@@ -62,6 +63,21 @@ export function createElsewhere({ store, clock, worker, waiters, log }: NodePart
     onEnded: ({ cacheHit, ...view }) => waiters.settled(view, cacheHit),
     onTrouble: (error) =>
       log.warn(errorFields(error), 'looking for jobs that other nodes run failed; it is tried again'),
+  })
+}
+
+export function createCancellations(
+  { store, node, clock, worker, log }: NodeParts,
+  elsewhere: Elsewhere,
+): Cancellations {
+  return new Cancellations({
+    store,
+    node,
+    clock,
+    onCancelled: (claim) => worker.lose(claim),
+    onEnded: (jobIds) => elsewhere.settled(jobIds),
+    onTrouble: (error) =>
+      log.error(errorFields(error), 'looking for cancelled jobs failed; it is tried again'),
   })
 }
 

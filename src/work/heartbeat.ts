@@ -23,7 +23,7 @@ export interface Holder {
 }
 
 export interface HeartbeatOptions {
-  readonly store: NodeStore & Pick<Store, 'reclaim' | 'giveBack'>
+  readonly store: Omit<NodeStore, 'takeCancelled'> & Pick<Store, 'reclaim' | 'giveBack'>
   readonly holder: Holder
   readonly node: string
   readonly clock: Clock

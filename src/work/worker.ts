@@ -266,6 +266,7 @@ export class Worker implements Hands {
       jobId: job.id,
       node,
       attempt: job.attempt,
+      model: job.model,
       outcome,
       usage,
       receiptJson: JSON.stringify(receipt),

@@ -22,7 +22,15 @@ const messages = [{ role: 'user', content: `[[bad-json]] ${'W'.repeat(300)}` }]
 const wide = job({ messages, response_format: { format: 'json' }, callback })
 const { body } = await parley.post('/api/v1/messages/batches', [wide, job()], key)
 await receiver.received(1)
-const [jobId] = body.data.job_ids
+const [jobId, settledId] = body.data.job_ids
+// Something in the audit log, and an account that is stopped.
+const stopped = await parley.key('user_free', 'stopped')
+await parley.post('/admin/api/accounts/stopped/suspend', {}, stopped, {
+  authorization: `Bearer ${ADMIN_TOKEN}`,
+})
+await parley.post(`/admin/api/accounts/${account}/tier`, { tier: 'user_max' }, key, {
+  authorization: `Bearer ${ADMIN_TOKEN}`,
+})
 
 const rows = (page: Page) => page.locator('tbody tr').first().waitFor()
 interface Look {
@@ -36,17 +44,37 @@ const LOOKS: readonly Look[] = [
   { name: 'overview', path: '', prepare: rows },
   { name: 'jobs', path: '/jobs', prepare: rows },
   { name: 'job', path: `/jobs/${jobId}`, prepare: showContents },
+  { name: 'delete a job', path: `/jobs/${settledId}`, prepare: press('Delete the job…') },
   { name: 'callbacks', path: '/callbacks', prepare: rows },
   { name: 'callback', path: `/callbacks/${jobId}`, prepare: rows },
   { name: 'accounts', path: '/accounts', prepare: rows },
   {
     name: 'new key',
     path: '/accounts',
-    prepare: (page) => page.getByRole('button', { name: 'Create a key…' }).click(),
+    prepare: press('Create a key…'),
   },
+  { name: 'account', path: `/accounts/${account}`, prepare: rows },
+  {
+    name: 'suspended account',
+    path: '/accounts/stopped',
+    prepare: (page) => page.getByText('suspended since').waitFor(),
+  },
+  { name: 'suspend', path: `/accounts/${account}`, prepare: press('Suspend…') },
+  { name: 'cancel jobs', path: `/accounts/${account}`, prepare: press('Cancel jobs…') },
+  { name: 'delete an account', path: `/accounts/${account}`, prepare: press('Delete the account…') },
+  { name: 'usage', path: '/usage', prepare: rows },
+  { name: 'audit log', path: '/audit', prepare: rows },
+  { name: 'your name', path: '/audit', prepare: press('Say who you are, for the audit log') },
   { name: 'settings', path: '/settings', prepare: rows },
   { name: 'playground', path: '/playground', prepare: play },
 ]
+
+function press(name: string) {
+  return async (page: Page) => {
+    await page.getByRole('button', { name }).click()
+    await page.getByRole('dialog').waitFor()
+  }
+}
 
 async function showContents(page: Page) {
   await page.getByRole('button', { name: /Show contents/ }).click()

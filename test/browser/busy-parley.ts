@@ -1,5 +1,5 @@
 /** A Parley in the middle of a quarter of an hour's work, for pictures: many jobs, some that fail, some callbacks that do. */
-import { type Lifetime, type Parley, startParley } from '../parley.ts'
+import { ADMIN_TOKEN, type Lifetime, type Parley, startParley } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
 import { fastClock } from './fast-clock.ts'
 
@@ -103,8 +103,24 @@ export async function startBusyParley(t: Lifetime, ms: number): Promise<BusyParl
   if (!body.success) throw new Error(JSON.stringify(body))
   const job = body.data.job_ids[0] as string
   await parley.ended(job, keys[0] as string)
+  await stepIn(parley, job)
   await new Promise((resolve) => setTimeout(resolve, (40_000 / TIMES) * 1.3))
   return { parley, job, stop: () => clearInterval(timer) }
+}
+
+/** What two operators did, for the audit log; one of the steps is refused. */
+async function stepIn(parley: Parley, job: string): Promise<void> {
+  const steps = [
+    ['alice', '/accounts/harbour-tools/caps', { max_monthly_jobs: 20_000, max_monthly_tokens: 'tier' }],
+    ['alice', '/accounts/acme/tier', { tier: 'user_max' }],
+    ['bo', `/jobs/${job}/cancel`, {}],
+    ['bo', '/accounts/trial-42/cancel-jobs', { running: true }],
+    ['bo', '/accounts/trial-42/suspend', {}],
+  ] as const
+  for (const [name, path, body] of steps) {
+    const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, 'x-parley-operator': name }
+    await parley.post(`/admin/api${path}`, body, undefined, headers)
+  }
 }
 
 /** The same load every time. */

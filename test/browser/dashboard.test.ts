@@ -1,26 +1,11 @@
-/** The dashboard as operators use it: signing in, watching, searching, replaying, keys. */
+/** The dashboard's frame: signing in, pages that are not there, settings, colours; and /docs beside it. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
-import { ADMIN_TOKEN, job, startParley } from '../parley.ts'
-import { startReceiver } from '../receiver.ts'
+import { ADMIN_TOKEN, startParley } from '../parley.ts'
 import { openBrowser, visit } from './visit.ts'
 
-const receiver = await startReceiver()
-const parley = await startParley(
-  { after },
-  { settings: { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0] } } },
-)
-after(() => receiver.close())
+const parley = await startParley({ after }, { settings: { callbacks: { allow_networks: ['127.0.0.0/8'] } } })
 const browser = await openBrowser({ after })
-const key = await parley.key('user_max', 'acme')
-const say = (content: string) => [{ role: 'user', content }]
-
-test('an empty server says so, and points to the playground', async (t) => {
-  const page = await visit(t, browser, parley, '/dashboard')
-  await page.getByText('No job has run here yet').waitFor()
-  await page.getByRole('main').getByRole('link', { name: 'playground' }).click()
-  await page.getByRole('heading', { name: 'Playground', level: 1 }).waitFor()
-})
 
 test('a wrong token is refused in words, the right one opens; signing out closes', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/settings', { signedIn: false, expected: /401/ })
@@ -46,114 +31,6 @@ test('a token that is taken no more leads back to signing in, and says why', asy
   await page.getByText('not accepted any more').waitFor()
 })
 
-test('the overview lives by events, and comes back after a lost connection', async (t) => {
-  const page = await visit(t, browser, parley, '/dashboard/jobs', { expected: /ERR_FAILED/ })
-  let isCut = true
-  await page.route('**/admin/api/events', (route) => (isCut ? route.abort() : route.continue()))
-  await page.goto('/dashboard')
-  await page.getByText('Reconnecting', { exact: true }).waitFor()
-  isCut = false
-  await page.getByText('Live', { exact: true }).waitFor()
-  await parley.post('/api/v1/messages', job({ messages: say('count me') }), key)
-  const ended = page.locator('.figure').filter({ hasText: 'Ended' }).locator('.figure-value')
-  await page.waitForFunction((figure) => figure?.textContent !== '0', await ended.elementHandle())
-  const outcomes = page.getByRole('figure', { name: /Jobs by outcome/ })
-  await outcomes.getByRole('button', { name: 'Jobs by outcome as a table' }).click()
-  await outcomes.getByRole('columnheader', { name: 'completed' }).waitFor()
-})
-
-test('jobs are found by filters that stand in the address, and the back button goes back', async (t) => {
-  await parley.post('/api/v1/messages', job({ messages: say('[[fail timeout]]') }), key)
-  await parley.post('/api/v1/messages', job({ model: 'gpt-auto', messages: say('fine') }), key)
-  const page = await visit(t, browser, parley, '/dashboard/jobs')
-  const rows = page.locator('tbody tr')
-  await rows.first().waitFor()
-  const all = await rows.count()
-  await page.getByLabel('Status').selectOption('failed')
-  await page.waitForURL(/status=failed/)
-  await page.getByText('timeout', { exact: true }).waitFor()
-  assert.equal(await rows.count(), 1)
-  await page.getByLabel('Model').selectOption('gpt-auto')
-  await page.getByText('No job fits').waitFor()
-  await page.goBack()
-  await page.getByText('timeout', { exact: true }).waitFor()
-  await page.goBack()
-  await page.waitForFunction((count) => document.querySelectorAll('tbody tr').length === count, all)
-  await page.getByLabel('Account').fill('nobody')
-  await page.getByRole('button', { name: 'Search' }).click()
-  await page.getByText('No job fits').waitFor()
-})
-
-test('a job shows its timeline, and its contents only when asked, which is logged', async (t) => {
-  const schema = {
-    type: 'object',
-    properties: { n: { type: 'integer' } },
-    required: ['n'],
-    additionalProperties: false,
-  }
-  const { body } = await parley.post(
-    '/api/v1/messages',
-    job({ messages: say('[[bad-json once]] secret words'), response_format: { format: 'json', schema } }),
-    key,
-  )
-  const id = body.data.job_id
-  const page = await visit(t, browser, parley, '/dashboard/jobs')
-  await page.getByLabel('Job id').fill(id)
-  await page.keyboard.press('Enter')
-  await page.getByText('Settled', { exact: true }).waitFor()
-  assert.equal(await page.locator('.timeline li').count(), 5)
-  assert.doesNotMatch((await page.textContent('main')) ?? '', /secret words/)
-  const looks = () => parley.log.filter(({ what }) => what === 'look at contents').length
-  assert.equal(looks(), 0)
-  await page.getByRole('button', { name: /Show contents .*logged/ }).click()
-  await page.getByText('secret words').waitFor()
-  await page.getByRole('heading', { name: 'Repair' }).waitFor()
-  for (const words of [
-    'which meets the strict rules',
-    'kept, in the caller',
-    'the simulator makes JSON by itself',
-    'the answer is not JSON',
-  ]) {
-    await page.getByText(words).first().waitFor()
-  }
-  assert.equal(looks(), 1)
-})
-
-test('the receipt tells how each server was asked, and what an earlier version did not record', async (t) => {
-  const messages = [{ role: 'developer', content: 'Be brief.' }, ...say('a number')]
-  const { body } = await parley.post(
-    '/api/v1/messages',
-    job({ messages, response_format: { format: 'json' } }),
-    key,
-  )
-  const page = await visit(t, browser, parley, `/dashboard/jobs/${body.data.job_id}`)
-  const call = { kind: 'answer', status: 200, at_ms: 0, ms: 1 }
-  const told = async (...calls: readonly Record<string, string>[]) => {
-    await page.route('**/content', async (route) => {
-      const response = await route.fetch()
-      const answer = await response.json()
-      answer.data.receipt.calls = calls.map((one) => ({ ...call, ...one }))
-      await route.fulfill({ response, json: answer })
-    })
-    await page.getByRole('button', { name: /Show contents/ }).click()
-    const panel = page
-      .locator('section')
-      .filter({ has: page.getByRole('heading', { name: 'Receipt', exact: true }) })
-    const text = (await panel.textContent()) ?? ''
-    await page.getByRole('button', { name: 'Hide contents' }).click()
-    await page.unroute('**/content')
-    return text
-  }
-  const mapped = { target: 'a/m', roles: 'developer_as_system', json_mode: 'json_object' }
-  const one = await told(mapped, mapped)
-  assert.match(one, /developer, user – developer was sent as system, in the caller's order/)
-  assert.match(one, /json_object: any object/)
-  const two = await told(mapped, { target: 'b/n', roles: 'native', json_mode: 'instruction' })
-  assert.match(two, /a\/m: developer, user – developer was sent.*; b\/n: developer, user – kept/)
-  assert.match(two, /a\/m: json_object.*; b\/n: an instruction alone/)
-  assert.equal((await told({ target: 'a/m' })).match(/not recorded/g)?.length, 2)
-})
-
 test('a browser whose language no standard knows is shown charts all the same', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/settings')
   await page.addInitScript(
@@ -163,6 +40,32 @@ test('a browser whose language no standard knows is shown charts all the same', 
   await page.locator('.uplot').first().waitFor()
 })
 
+test('a time at the end of a chart is shown whole', async (t) => {
+  const page = await visit(t, browser, parley, '/dashboard/settings', { expected: /ERR_FAILED/ })
+  await page.route('**/admin/api/events', (route) => route.abort())
+  await page.route('**/admin/api/overview', async (route) => {
+    const response = await route.fetch()
+    const answer = await response.json()
+    const fullMinutes = Math.floor(answer.data.now / 300) * 300 + 1
+    const by = fullMinutes - answer.data.now
+    const points = answer.data.points.map((point: { at: number }) => ({ ...point, at: point.at + by }))
+    await route.fulfill({ response, json: { ...answer, data: { ...answer.data, now: fullMinutes, points } } })
+  })
+  await page.addInitScript(() => {
+    const real = CanvasRenderingContext2D.prototype.fillText
+    CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...rest) {
+      real.call(this, text, x, y, ...rest)
+      const end = x + (this.textAlign === 'center' ? this.measureText(text).width / 2 : 0)
+      if (end > this.canvas.width) document.documentElement.dataset.cut = text
+      if (/^\d\d:\d[05]$/.test(text) && end > this.canvas.width * 0.95)
+        document.documentElement.dataset.atEnd = text
+    }
+  })
+  await page.goto('/dashboard')
+  await page.waitForFunction(() => document.documentElement.dataset.atEnd !== undefined)
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.cut), undefined)
+})
+
 test('an unknown job and an unknown page say so', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/jobs/none', { expected: /404/ })
   await page.getByText('There is no such job').waitFor()
@@ -170,67 +73,24 @@ test('an unknown job and an unknown page say so', async (t) => {
   await page.getByText('There is no such page').waitFor()
 })
 
-test('a failed callback is shown with its attempts and replayed; so are all', async (t) => {
-  receiver.script(
-    ...Array.from({ length: 3 }, () => ({ kind: 'answer', status: 500, body: 'not today' }) as const),
-  )
-  const callback = { callback_url: receiver.url, callback_payload: { order: 7 } }
-  const jobs = ['one', 'two', 'three'].map((words) => job({ messages: say(words), callback }))
-  const { body } = await parley.post('/api/v1/messages/batches', jobs, key)
-  const [first] = body.data.job_ids
-  await receiver.received(3)
-  const page = await visit(t, browser, parley, '/dashboard/callbacks')
-  await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 3)
-  await page.goto(`/dashboard/callbacks/${first}`)
-  await page.getByText('not today').waitFor()
-  await page.getByRole('button', { name: /Replay the callback/ }).click()
-  await receiver.received(4)
-  await page.getByText('HTTP 200').waitFor()
-  await page.getByRole('link', { name: 'Callbacks', exact: true }).last().click()
-  await page.getByRole('button', { name: 'Replay all failed…' }).click()
-  await page.getByRole('dialog').getByRole('button', { name: 'Replay all' }).click()
-  await page.getByText('2 callbacks are due again.').waitFor()
-  await receiver.received(6)
-  await page.getByText('No callback has failed').waitFor()
-  await page.getByRole('link', { name: 'delivered' }).click()
-  await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 3)
-})
-
-test('a key is made, shown once, works, and is revoked; tiers and secrets change', async (t) => {
-  const page = await visit(t, browser, parley, '/dashboard/accounts', { expected: /400/ })
-  await page.getByRole('button', { name: 'Create a key…' }).click()
-  const dialog = page.getByRole('dialog')
-  await dialog.getByLabel('Account').fill('not a name!')
-  await dialog.getByRole('button', { name: 'Create' }).click()
-  await dialog.getByRole('alert').waitFor()
-  await dialog.getByLabel('Account').fill('newcomer')
-  await dialog.getByLabel('Tier').selectOption('user_go')
-  await dialog.getByRole('button', { name: 'Create' }).click()
-  const made = (await dialog.locator('[data-key]').textContent()) ?? ''
-  assert.match(made, /^prl_\w{38}$/)
-  await dialog.getByRole('button', { name: 'Copy the key' }).click()
-  assert.equal(await page.evaluate('navigator.clipboard.readText()'), made)
-  await dialog.getByRole('button', { name: 'I have it' }).click()
-  assert.equal((await parley.get('/api/v1/me', made)).body.data.tier, 'user_go')
-  assert.doesNotMatch(await page.content(), /prl_/)
-
-  await page.getByLabel('Tier of newcomer').selectOption('user_pro')
-  await page.getByText('newcomer has the tier user_pro now').waitFor()
-  await page.getByRole('button', { name: 'Signing secret of newcomer' }).click()
-  await dialog.getByRole('button', { name: 'Show (logged)' }).click()
-  const secret = await dialog.locator('code').textContent()
-  await dialog.getByRole('button', { name: 'Rotate…' }).click()
-  await dialog.getByRole('button', { name: 'Rotate now' }).click()
-  await page.waitForFunction((old) => document.querySelector('dialog code')?.textContent !== old, secret)
-  await dialog.getByRole('button', { name: 'Close' }).click()
-
-  await page.getByRole('link', { name: 'newcomer', exact: true }).click()
-  await page.getByRole('heading', { name: 'Keys of newcomer' }).waitFor()
-  await page.getByRole('button', { name: /^Revoke key_/ }).click()
-  await dialog.getByRole('button', { name: 'Revoke' }).click()
-  await page.getByText('revoked', { exact: true }).waitFor()
-  const keys = await parley.store.listKeys()
-  assert.ok(keys.find(({ account }) => account === 'newcomer')?.revokedAtMs)
+test('on a narrow screen the names of settings break between their words only', async (t) => {
+  const page = await visit(t, browser, parley, '/dashboard/settings', { width: 390 })
+  const name = page.getByRole('rowheader', { name: 'prepared_statements' }).locator('code')
+  await name.waitFor()
+  const lines = await name.evaluate((code) => {
+    const byTop = new Map<number, string>()
+    const range = document.createRange()
+    for (const text of code.childNodes) {
+      for (let at = 0; at < (text.textContent ?? '').length; at += 1) {
+        range.setStart(text, at)
+        range.setEnd(text, at + 1)
+        const { top } = range.getBoundingClientRect()
+        byTop.set(top, (byTop.get(top) ?? '') + range.toString())
+      }
+    }
+    return [...byTop.values()]
+  })
+  assert.deepEqual(lines, ['prepared_', 'statements'])
 })
 
 test('the settings in force are shown, without secrets', async (t) => {

@@ -1,15 +1,12 @@
 /** The playground's whole way, with the simulator. */
 import assert from 'node:assert/strict'
-import { execFile } from 'node:child_process'
 import test, { after } from 'node:test'
-import { promisify } from 'node:util'
 import type { Page } from 'playwright-core'
 import { startParley } from '../parley.ts'
 import { openBrowser, visit } from './visit.ts'
 
 const parley = await startParley({ after })
 const browser = await openBrowser({ after })
-const run = promisify(execFile)
 
 async function enter(
   t: Parameters<typeof visit>[0],
@@ -103,44 +100,3 @@ test('a batch of variants is watched to the end of each', async (t) => {
     ['France', 'Japan', 'Peru'],
   )
 })
-
-test('the programs do the same', async (t) => {
-  const page = await enter(t)
-  const text = `It's "quoted", $HOME and \\ and {{input}} – 日本 🚣`
-  await page.getByLabel('Text of message 1').fill(text)
-  const PARLEY_API_KEY = String(await page.evaluate("sessionStorage.getItem('parley.playground-key')"))
-  const program = async (language: string) => {
-    await page.getByRole('tab', { name: language }).click()
-    const shown = await page.getByRole('region', { name: `the ${language} program` }).textContent()
-    await page.getByRole('button', { name: `Copy the ${language} program` }).click()
-    assert.equal(await page.evaluate('navigator.clipboard.readText()'), shown)
-    assert.ok(!shown?.includes(PARLEY_API_KEY))
-    return shown ?? ''
-  }
-  const env = { ...process.env, PARLEY_API_KEY, PYTHONIOENCODING: 'utf8' }
-  const said = `This is a simulated answer; the last message was: "${text}"`
-  // The client is not built here; its source is what would be packed.
-  const client = new URL('../../client/src/index.ts', import.meta.url).href
-  const typescript = (await program('TypeScript')).replace("'parley-client'", JSON.stringify(client))
-  const inNode = await run(process.execPath, ['--input-type=module-typescript', '-e', typescript], { env })
-  assert.equal(inNode.stdout.trimEnd(), said)
-  const shell = await program('curl')
-  if (await isThere('curl')) {
-    const { stdout } = await run('sh', ['-c', shell], { env })
-    assert.equal(JSON.parse(stdout).data.result.response_content, said)
-  } else t.diagnostic('curl is not on this machine')
-  const python = await program('Python')
-  if (await isThere('python3')) {
-    const { stdout } = await run('python3', ['-c', python], { env })
-    assert.equal(stdout.trimEnd(), said)
-  } else t.diagnostic('python3 is not on this machine')
-})
-
-async function isThere(command: string): Promise<boolean> {
-  try {
-    await run(command, ['--version'])
-    return true
-  } catch {
-    return false
-  }
-}

@@ -1,6 +1,6 @@
 /**
- * `npm run screenshots [FOLDER]`: pictures of every page, wide and narrow, light and dark, to be looked at. With `--docs`
- * the few that the README shows are written to docs/pictures.
+ * `npm run screenshots [FOLDER]`: pictures of every page, wide and narrow, light and dark, to be looked at; `--only a,b` takes
+ * those of some. With `--docs` the few that the documents show are written to docs/pictures.
  */
 import { mkdir } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -13,7 +13,11 @@ import { openBrowser, visit } from './visit.ts'
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { docs: { type: 'boolean', default: false }, load: { type: 'string', default: '46' } },
+  options: {
+    docs: { type: 'boolean', default: false },
+    load: { type: 'string', default: '46' },
+    only: { type: 'string' },
+  },
 })
 const folder = positionals[0] ?? join(tmpdir(), 'parley-screenshots')
 const PICTURES = fileURLToPath(new URL('../../docs/pictures', import.meta.url))
@@ -25,6 +29,8 @@ interface Shot {
   readonly name: string
   readonly path: (busy: BusyParley) => string
   readonly signedIn?: boolean
+  /** Of the window, for docs/pictures: to its last panel where that is what the picture is there for. */
+  readonly docsHeight?: number
   readonly prepare?: (page: Page) => Promise<unknown>
 }
 
@@ -32,7 +38,8 @@ const SHOTS: readonly Shot[] = [
   { name: 'sign-in', path: () => '/dashboard', signedIn: false, prepare: wrongToken },
   { name: 'overview', path: () => '/dashboard', prepare: (page) => page.waitForSelector('.plot-box canvas') },
   { name: 'jobs', path: () => '/dashboard/jobs', prepare: (page) => page.waitForSelector('tbody tr') },
-  { name: 'job', path: ({ job }) => `/dashboard/jobs/${job}`, prepare: showContents },
+  { name: 'job', path: ({ job }) => `/dashboard/jobs/${job}`, docsHeight: 1262, prepare: showContents },
+  { name: 'delete-job', path: ({ job }) => `/dashboard/jobs/${job}`, prepare: press('Delete the job…') },
   {
     name: 'callbacks',
     path: () => '/dashboard/callbacks',
@@ -48,6 +55,20 @@ const SHOTS: readonly Shot[] = [
     path: () => '/dashboard/accounts',
     prepare: (page) => page.waitForSelector('tbody tr'),
   },
+  {
+    name: 'account',
+    path: () => '/dashboard/accounts/harbour-tools',
+    prepare: (page) => page.waitForSelector('tbody tr'),
+  },
+  {
+    name: 'suspended',
+    path: () => '/dashboard/accounts/trial-42',
+    prepare: (page) => page.waitForSelector('tbody tr'),
+  },
+  { name: 'cancel-jobs', path: () => '/dashboard/accounts/trial-42', prepare: press('Cancel jobs…') },
+  { name: 'delete-account', path: () => '/dashboard/accounts/trial-42', prepare: deleteAccount },
+  { name: 'usage', path: () => '/dashboard/usage', prepare: (page) => page.waitForSelector('tbody tr') },
+  { name: 'audit', path: () => '/dashboard/audit', prepare: (page) => page.waitForSelector('tbody tr') },
   { name: 'new-key', path: () => '/dashboard/accounts', prepare: makeKey },
   {
     name: 'settings',
@@ -58,10 +79,23 @@ const SHOTS: readonly Shot[] = [
   { name: 'docs', path: () => '/docs', prepare: (page) => page.waitForLoadState('networkidle') },
 ]
 
+const IN_DOCS = ['overview', 'job', 'usage', 'playground']
+const only = values.only?.split(',')
+const chosen = SHOTS.filter(({ name }) => only?.includes(name) ?? true)
+
 async function wrongToken(page: Page) {
   await page.getByLabel('Admin token').fill('wrong')
   await page.getByRole('button', { name: 'Sign in' }).click()
   await page.getByRole('alert').waitFor()
+}
+
+function press(name: string) {
+  return (page: Page) => page.getByRole('button', { name }).click()
+}
+
+async function deleteAccount(page: Page) {
+  await page.getByRole('button', { name: 'Delete the account…' }).click()
+  await page.getByLabel(/name, to confirm/).fill('trial-42')
 }
 
 async function showContents(page: Page) {
@@ -94,8 +128,9 @@ async function take(
   path: string,
 ) {
   const own: (() => unknown)[] = []
-  const { signedIn = true } = shot
-  const height = width < 500 ? 844 : 860
+  const { signedIn = true, docsHeight = 860 } = shot
+  const forDocs = path.startsWith(PICTURES)
+  const height = width < 500 ? 844 : forDocs ? docsHeight : 860
   const page = await visit({ after: (end) => void own.push(end) }, browser, busy.parley, shot.path(busy), {
     width,
     height,
@@ -105,7 +140,7 @@ async function take(
   })
   await shot.prepare?.(page)
   await page.evaluate('scrollTo(0, 0)')
-  await page.screenshot({ path, fullPage: !path.startsWith(PICTURES) && shot.name !== 'docs' })
+  await page.screenshot({ path, fullPage: !forDocs && shot.name !== 'docs' })
   for (const end of own) await end()
 }
 
@@ -115,11 +150,11 @@ try {
   const busy = await startBusyParley(lifetime, Number(values.load) * 1000)
   if (values.docs) {
     await mkdir(PICTURES, { recursive: true })
-    for (const shot of SHOTS.filter(({ name }) => ['overview', 'job', 'playground'].includes(name))) {
+    for (const shot of chosen.filter(({ name }) => IN_DOCS.includes(name))) {
       await take(browser, busy, shot, 1280, 'light', join(PICTURES, `${shot.name}.png`))
     }
   } else {
-    for (const shot of SHOTS) {
+    for (const shot of chosen) {
       for (const width of [1280, 390]) {
         for (const theme of ['light', 'dark'] as const) {
           await take(browser, busy, shot, width, theme, join(folder, `${shot.name}-${width}-${theme}.png`))

@@ -1,5 +1,6 @@
 /** How the dashboard's page is served: what a browser is told of it, and that all it names is there. */
 import assert from 'node:assert/strict'
+import { readdirSync, readFileSync } from 'node:fs'
 import test, { after } from 'node:test'
 import { startParley } from '../parley.ts'
 
@@ -40,6 +41,21 @@ test('every file it names is there, may be kept for ever, and comes smaller to w
     for (const [, name] of plain.text.matchAll(/^import .* from '([^']+)'/gm))
       assert.match(`${name}`, /^\.+\//)
   }
+})
+
+test('of the server it holds what is fit for browsers, and of the admin API no more than types', () => {
+  const folders = [...page.text.matchAll(/"\/dashboard\/files\/[^/"]+\/([^/"]+)\/[^"]+"/g)].map(
+    (found) => found[1],
+  )
+  assert.deepEqual([...new Set(folders)].sort(), ['dashboard', 'job', 'lib'])
+})
+
+test('every style sheet of the source is in the one that is served', async () => {
+  const [, address = ''] = /"([^"]+\/style\.css)"/.exec(page.text) ?? []
+  const { text } = await parley.get(address)
+  const folder = new URL('../../src/dashboard/page/styles/', import.meta.url)
+  for (const name of readdirSync(folder))
+    assert.ok(text.includes(readFileSync(new URL(name, folder), 'utf8')), name)
 })
 
 test('a page that did not change is not sent again', async () => {

@@ -160,6 +160,7 @@ test('any query, path, body and headers on the admin API', async (t) => {
   const segment = fc.oneof(fc.webSegment(), fc.string({ unit: 'binary' }).map(encodeURIComponentSafely))
   const field = fc.constantFrom(
     ...['account', 'status', 'state', 'model', 'from', 'to', 'before', 'after', 'limit', 'tier', 'rotate'],
+    ...['month', 'scrub', 'running', 'max_monthly_jobs', 'max_monthly_tokens'],
     ...['expires_days', '__proto__', 'constructor', ''],
   )
   const word = fc.oneof(
@@ -173,6 +174,9 @@ test('any query, path, body and headers on the admin API', async (t) => {
       '0.5',
       'pending',
       'owed',
+      '2026-01',
+      '2026-01/acme/gpt-5',
+      'true',
       '%00',
       '%zz',
       'NaN',
@@ -181,7 +185,20 @@ test('any query, path, body and headers on the admin API', async (t) => {
   )
   const query = fc.array(fc.tuple(field, word), { maxLength: 4 })
   const path = fc.oneof(
-    fc.constantFrom('overview', 'jobs', 'callbacks', 'accounts', 'keys', 'settings', 'nothing', ''),
+    fc.constantFrom(
+      'overview',
+      'jobs',
+      'callbacks',
+      'accounts',
+      'keys',
+      'settings',
+      'usage',
+      'audit',
+      'nothing',
+      '',
+    ),
+    fc.constantFrom('suspend', 'resume', 'caps', 'cancel-jobs').map((act) => `accounts/user_max/${act}`),
+    segment.map((id) => `jobs/${id}/cancel`),
     fc.constantFrom('callbacks/replay-failed', 'accounts/user_max/tier', 'accounts/user_max/secret'),
     segment.map((id) => `jobs/${id}`),
     segment.map((id) => `jobs/${id}/content`),
@@ -199,12 +216,13 @@ test('any query, path, body and headers on the admin API', async (t) => {
     fields.map((entries) => Object.fromEntries(entries)),
   )
   const post = fc.oneof(fc.constant(null), body)
-  await forMany(fc.tuple(path, query, post), async ([where, asked, given]) => {
+  await forMany(fc.tuple(path, query, post, fc.boolean()), async ([where, asked, given, deletes]) => {
     const search = asked.map(([name, text]) => `${name}=${text}`).join('&')
     const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' }
     const address = `/admin/api/${where}?${search}`
     const text = given === null ? null : (JSON.stringify(given) ?? 'null')
-    const init = text === null ? { headers } : { headers, method: 'POST', body: text }
+    const method = deletes ? 'DELETE' : 'POST'
+    const init = text === null ? { headers } : { headers, method, body: text }
     assertOneShape(await parley.request(address, init), `${address} ${text}`)
   })
 })

@@ -4,19 +4,17 @@
  */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import { subscribe } from 'node:diagnostics_channel'
 import test, { after } from 'node:test'
-import type { FastifyInstance } from 'fastify'
 import { Check } from 'typebox/schema'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
 import { ADMIN_TOKEN, job } from '../parley.ts'
-import { startReceiver } from '../receiver.ts'
 import { granted } from './expect.ts'
 import { conforms, documentedRoutes, examplesOf, type Route } from './openapi/document.ts'
 import { mistakes, variations, wrongTexts } from './openapi/requests.ts'
+import { takenAway } from './openapi/taken-away.ts'
+import { startWalked } from './openapi/walked.ts'
 import { walkerOf } from './openapi/walker.ts'
-import { startStage, UNLIMITED_READS } from './stage.ts'
 
 const VARIATIONS = 3
 const WRONG_TOKENS = 10
@@ -31,54 +29,13 @@ const NOT_PROVOKED: Readonly<Record<string, string>> = {
   'GET /admin/api/events 503': 'wants 500 open streams, which admin/events.test.ts opens',
 }
 
-const served: { method: string; url: string }[] = []
-subscribe('fastify.initialization', (message) => {
-  const { fastify } = message as { fastify: FastifyInstance }
-  fastify.addHook('onRoute', ({ method, url }) => {
-    for (const one of [method].flat()) served.push({ method: one, url })
-  })
-})
-
-const receiver = await startReceiver()
-after(() => receiver.close())
-const { parley, models, clock } = await startStage(
-  { after },
-  {
-    settings: {
-      trust_proxy: true,
-      limits: { body_bytes: 10_000, batch_body_bytes: 10_000 },
-      tiers: { ...UNLIMITED_READS, user_go: { reads_per_minute: 1 } },
-      callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0] },
-    },
-  },
-)
+const { parley, models, clock, receiver, served, key, parameters } = await startWalked({ after })
 const routes = await documentedRoutes(parley)
-const key = await parley.key()
 const free = await parley.key('user_free')
-
-/** What stands in paths: a job whose callback failed, a key to revoke, an account. */
-const parameters: Record<string, string> = {
-  jobId: await failedCallback(),
-  keyId: await keyId(),
-  name: 'to-be-moved',
-}
-
-async function failedCallback(): Promise<string> {
-  receiver.script({ kind: 'answer', status: 410, body: 'gone' })
-  const callback = { callback_url: receiver.url, callback_headers: { a: 'b' }, callback_payload: { n: 1 } }
-  const created = await parley.post('/api/v1/messages/batches', [job({ callback })], key)
-  const [id] = granted(created, 202).job_ids
-  for (;;) if ((await parley.store.findCallback(id))?.state === 'failed') return id
-}
-
-async function keyId(): Promise<string> {
-  await parley.key('user_pro', 'to-be-moved')
-  const [found] = await parley.store.searchKeys({ account: 'to-be-moved', limit: 1 })
-  return found?.id ?? ''
-}
 
 const { seen, expectOf } = walkerOf(parley, key, parameters)
 const posts = routes.filter(({ method }) => method === 'POST')
+const writes = routes.filter(({ method }) => method !== 'GET')
 const ofPath = (path: string, method = 'POST'): Route => {
   const found = routes.find((route) => route.path === path && route.method === method)
   assert.ok(found, path)
@@ -94,7 +51,12 @@ const unknownOf: Readonly<Record<string, readonly string[]>> = {
   keyId: ['x', `key_${randomUUID()}`, '%00'],
   name: ['nobody', 'ü', 'x'.repeat(500)],
 }
+const WRONG_HEADERS: Readonly<Record<string, string>> = {
+  'idempotency-key': 'x y',
+  'x-parley-operator': 'x'.repeat(65),
+}
 const SUCCESSES = [200, 201, 202]
+const { done, openJob, endedJob } = takenAway({ parley, models, clock }, key, expectOf)
 
 test('every route under /api and /admin/api is in the document, and no other', () => {
   const documented = routes.map(({ method, path }) => `${method} ${path.replaceAll(/\{(\w+)\}/g, ':$1')}`)
@@ -131,7 +93,7 @@ test('what the document gives as right is taken', async () => {
   models.script = () => reply.text('{"river":"Lena","km":4294}')
   for (const route of routes) {
     const bodies = route.body ? examplesFor(route) : [undefined]
-    for (const body of bodies) await expectOf(route, SUCCESSES, { about: 'an example', body })
+    for (const body of bodies) await done(route, SUCCESSES, { about: 'an example', body })
     if (route.body && !route.body.required) await expectOf(route, SUCCESSES, { about: 'no body' })
     if (route.method === 'GET') await expectOf(route, [200], { about: 'again' })
   }
@@ -149,7 +111,7 @@ test('every value that a schema allows is answered as documented', async () => {
       if (place !== 'query') continue
       for (const value of schema.enum ?? [schema.minimum ?? 'x', schema.maximum ?? 'ü']) {
         const query = `?${new URLSearchParams({ [name]: String(value) })}`
-        await expectOf(route, [200, 400], { about: query, query })
+        await done(route, [200, 400], { about: query, query })
       }
     }
   }
@@ -157,7 +119,7 @@ test('every value that a schema allows is answered as documented', async () => {
 
 test('400 for each thing that a schema does not allow', async () => {
   let count = 0
-  for (const route of posts) {
+  for (const route of writes) {
     for (const { about, body } of mistakes(route.body?.schema ?? {}, examplesFor(route))) {
       await expectOf(route, [400], { about, body: JSON.stringify(body) })
       count += 1
@@ -182,7 +144,8 @@ test('400 for each thing that a schema does not allow', async () => {
     if (queries.length > 0) await expectOf(route, [400], { about: 'a query unknown', query: '?unknown=1' })
     for (const { name } of route.parameters.filter((one) => one.in === 'header')) {
       const [body] = examplesFor(route)
-      await expectOf(route, [400], { about: name, body, headers: { [name]: 'x y' } })
+      const headers = { [name]: WRONG_HEADERS[name] ?? assert.fail(`no wrong ${name}`) }
+      await expectOf(route, [400], { about: name, body, headers })
     }
   }
 })
@@ -238,6 +201,15 @@ test('409 where the state does not allow it', async () => {
     key,
   )
   const [jobId] = granted(created, 202).job_ids
+  const ended = { parameters: { jobId: await endedJob() } }
+  await expectOf(ofPath('/admin/api/jobs/{jobId}/cancel'), [409], { about: 'ended', ...ended })
+  const open = { parameters: { jobId: await openJob() } }
+  await expectOf(ofPath('/admin/api/jobs/{jobId}', 'DELETE'), [409], { about: 'open', ...open })
+  models.release()
+  const { deleteJobsOf } = parley.store
+  parley.store.deleteJobsOf = async () => ({ deleted: 1, open: 0, next: null })
+  await done(ofPath('/admin/api/accounts/{name}', 'DELETE'), [409], { about: 'still used' })
+  parley.store.deleteJobsOf = deleteJobsOf
   const replay = ofPath('/admin/api/callbacks/{jobId}/replay')
   for (let status = 0; status !== 409; ) {
     const answer = await expectOf(replay, [200, 404, 409], { about: 'a replay', parameters: { jobId } })
@@ -249,7 +221,7 @@ test('409 where the state does not allow it', async () => {
 })
 
 test('413 and 415 for bodies that are too long, or no JSON by their type', async () => {
-  for (const route of posts) {
+  for (const route of writes) {
     await expectOf(route, [413], { about: 'long', body: LONG_BODY })
     const headers = { 'content-type': 'text/plain' }
     await expectOf(route, [415], { about: 'of another type', body: '{}', headers })
@@ -288,7 +260,7 @@ test('500 for a bug, and 503 while the database refuses', async () => {
   const asked =
     'accept read findKey ping depth callbackDepth searchJobs findJob jobContent searchCallbacks findCallback'
   const written =
-    'replayCallback replayFailedCallbacks listAccounts setTier rotateSecret secrets searchKeys createKey revokeKey'
+    'replayCallback replayFailedCallbacks listAccounts setTier rotateSecret secrets searchKeys createKey revokeKey noteAct listUsage listActs'
   const broken = new Map<string, unknown>()
   const store = parley.store as unknown as Record<string, unknown>
   for (const [status, error] of [

@@ -28,6 +28,8 @@ test('/api/v1/me: the tier, its models and limits, what is left of the reads, an
       max_batch_jobs: 2,
       reads_per_minute: 5,
       max_input_tokens: 16_000,
+      max_monthly_jobs: null,
+      max_monthly_tokens: null,
       body_bytes: 2_097_152,
       batch_body_bytes: 10_485_760,
       message_cache_ttl: { least: 180, most: 3600, default: 300 },
@@ -35,6 +37,18 @@ test('/api/v1/me: the tier, its models and limits, what is left of the reads, an
     },
     reads: { remaining: 5, resets_in_seconds: 60 },
     retention_seconds: 604_800,
+    suspended: false,
+    usage: {
+      month: '2026-01',
+      resets_at: Date.UTC(2026, 1) / 1000,
+      jobs: 0,
+      failed_jobs: 0,
+      cache_hits: 0,
+      calls: 0,
+      input_tokens: 0,
+      output_tokens: 0,
+      models: [],
+    },
   }
   assert.deepEqual(granted(await parley.get('/api/v1/me', key), 200), expected)
   for (let read = 0; read < 7; read++) await parley.get(`${MESSAGES}/${randomUUID()}`, key)

@@ -11,7 +11,14 @@ const HERE = dirname(fileURLToPath(import.meta.url))
 const ABOVE = dirname(HERE)
 
 const originals = found(
-  ['client/*.test.ts', 'http/**/*.test.ts', 'hostile/*.test.ts', 'callbacks.test.ts'],
+  [
+    'client/*.test.ts',
+    'http/**/*.test.ts',
+    'hostile/*.test.ts',
+    'callbacks.test.ts',
+    // Of the dashboard, which costs seconds a file, the pages that show and change what is stored.
+    'browser/{live,jobs,stepping-in}.test.ts',
+  ],
   ABOVE,
 )
 

@@ -4,7 +4,7 @@ import { existsSync, readdirSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import test from 'node:test'
-import { type Received, reply, startModelServer } from '../model-server.ts'
+import { reply, startModelServer } from '../model-server.ts'
 import { startReceiver } from '../receiver.ts'
 import { jobLine, rowsOf, startAsking } from './asking.ts'
 import { startReadGate } from './read-gate.ts'
@@ -177,138 +177,6 @@ test('numbers in payloads and schemas are sent as they were written', { timeout 
   assert.equal(ended.code, 0, ended.stderr)
   const [post] = await receiver.received(1)
   assert.match(String(post?.body), /"order":12345678901234567890/)
-})
-
-test('OpenAI batch files are read, and results written as theirs', { timeout }, async (t) => {
-  const script = ({ body }: Received) => (body.response_format ? reply.text('{"river": "Amur"}') : undefined)
-  const models = await startModelServer({ script })
-  t.after(() => models.close())
-  const { ask, write, place } = await startAsking(t, { upstream: models.baseUrl })
-  const schema = {
-    type: 'object',
-    properties: { river: { type: 'string' } },
-    required: ['river'],
-    additionalProperties: false,
-  }
-  const line = (custom_id: string, body: object) =>
-    JSON.stringify({
-      custom_id,
-      method: 'POST',
-      url: '/v1/chat/completions',
-      body: {
-        model: 'gpt-4o-mini',
-        messages: [
-          { role: 'system', content: 'Hi.' },
-          { role: 'user', content: 'A river?' },
-        ],
-        ...body,
-      },
-    })
-  await write(
-    'openai.jsonl',
-    [
-      line('a', { max_tokens: 100, temperature: 0, n: 1, stream: false, user: 'me' }),
-      line('b', {
-        response_format: {
-          type: 'json_schema',
-          json_schema: { name: 'river', strict: true, schema, description: 'a river' },
-        },
-      }),
-      line('c', { messages: [{ role: 'user', content: '[[x]]' }], response_format: { type: 'text' } }),
-    ].join('\n'),
-  )
-  const refused = await ask(['batch', 'openai.jsonl', '--model', 'gpt-4o-mini=gpt-5-mini'])
-  assert.equal(refused.code, 1)
-  assert.match(
-    refused.stderr,
-    /openai\.jsonl:1: body\.max_tokens: a job has no such field; --drop max_tokens leaves it out/,
-  )
-  const ended = await ask([
-    'batch',
-    'openai.jsonl',
-    '--model',
-    'gpt-4o-mini=gpt-5-mini',
-    '--drop',
-    'max_tokens,temperature',
-    '--format',
-    'openai',
-  ])
-  assert.equal(ended.code, 0, ended.stderr)
-  const asked = models.requests.find(({ body }) => body.response_format)?.body
-  assert.equal(asked?.model, 'gpt-5-mini')
-  assert.match(JSON.stringify(asked?.response_format), /"description":"a river"/)
-  const rows = (await readFile(join(place.folder, 'openai.jsonl.results.jsonl'), 'utf8'))
-    .trim()
-    .split('\n')
-    .map((text) => JSON.parse(text))
-  assert.deepEqual(
-    rows.map(({ custom_id, error }) => [custom_id, error]),
-    [
-      ['a', null],
-      ['b', null],
-      ['c', null],
-    ],
-  )
-  const { status_code, request_id, body } = rows[1].response
-  assert.equal(status_code, 200)
-  const { created, ...completion } = body
-  assert.ok(Math.abs(created - Date.now() / 1000) < 60)
-  assert.deepEqual(completion, {
-    id: `chatcmpl-${request_id}`,
-    object: 'chat.completion',
-    model: 'gpt-5-mini',
-    choices: [
-      {
-        index: 0,
-        message: { role: 'assistant', content: '{"river":"Amur"}', refusal: null },
-        logprobs: null,
-        finish_reason: 'stop',
-      },
-    ],
-  })
-  assert.equal(rows[0].response.body.choices[0].message.content, 'echo: A river?')
-})
-
-test('what an OpenAI line cannot be here is refused by its line', { timeout }, async (t) => {
-  const { ask, write } = await startAsking(t)
-  const body = { model: 'gpt-5', messages: [{ role: 'user', content: 'x' }] }
-  let lines = 0
-  const line = (over: object, bodyOver: object = {}) =>
-    JSON.stringify({
-      custom_id: `id ${++lines}`,
-      method: 'POST',
-      url: '/v1/chat/completions',
-      body: { ...body, ...bodyOver },
-      ...over,
-    })
-  const wrong: readonly (readonly [line: string, says: RegExp])[] = [
-    [line({ custom_id: undefined }), /custom_id: must be a string/],
-    [line({ url: '/v1/embeddings' }), /url: must be \/v1\/chat\/completions/],
-    [line({ method: 'GET' }), /method: must be POST/],
-    [line({}, { tools: [] }), /body\.tools: a job has no such field/],
-    [line({}, { stream: true }), /body\.stream: a job has no such field/],
-    [
-      line({}, { messages: [{ role: 'user', content: [{ type: 'text', text: 'x' }] }] }),
-      /body\.messages\[0\]\.content: must be a string/,
-    ],
-    [line({}, { messages: [{ role: 'tool', content: 'x' }] }), /body\.messages\[0\]\.role: must be one of/],
-    [
-      line({}, { messages: [{ role: 'user', content: 'x', name: 'bob' }] }),
-      /body\.messages\[0\]\.name: a message has no such field/,
-    ],
-    [line({}, { response_format: { type: 'grammar' } }), /body\.response_format\.type: must be one of/],
-    [line({}, { model: 'gpt-4o' }), /model: gpt-4o is none that/],
-    [line({ custom_id: 'b' }), /^$/],
-    [line({ custom_id: 'b' }), /custom_id: is that of line 11, too/],
-    [jobLine('without an id'), /custom_id: is required with --format openai/],
-  ]
-  await write('openai.jsonl', wrong.map(([text]) => text).join('\n'))
-  const { code, stderr } = await ask(['batch', 'openai.jsonl', '--format', 'openai'])
-  assert.equal(code, 1)
-  for (const [place, [, says]] of wrong.entries()) {
-    const told = stderr.split('\n').find((text) => text.startsWith(`openai.jsonl:${place + 1}: `))
-    assert.match(told ?? '', says, `line ${place + 1}`)
-  }
 })
 
 test('reads are spread so that the limit is not met, and a limit met anyway is waited out', {

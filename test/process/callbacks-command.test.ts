@@ -122,6 +122,7 @@ test('mistakes are told in a sentence, and change nothing', { timeout }, async (
     [/--account goes with --all-failed/, 'replay', NO_JOB, '--account', 'ada'],
     [/whole number from 1 to 10000/, 'list', '--limit', '0'],
     [/cannot be used with/, 'list', '--failed', '--state', 'owed'],
+    [/--before: must be the id of a job/, 'list', '--before', 'nonsense'],
   ]
   for (const [said, ...args] of wrong) {
     const { code, stdout, stderr } = await callbacks(place, ...args)

@@ -59,11 +59,15 @@ export class Caller {
     }
   }
 
-  async send(path: string, body?: unknown): Promise<Reply> {
+  async send(path: string, body?: unknown, headers: Readonly<Record<string, string>> = {}): Promise<Reply> {
     const answer = await request(this.#url + path, {
       dispatcher: this.#agent,
       method: body === undefined ? 'GET' : 'POST',
-      headers: { 'x-api-key': this.#key, ...(body !== undefined && { 'content-type': 'application/json' }) },
+      headers: {
+        'x-api-key': this.#key,
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+        ...headers,
+      },
       ...(body !== undefined && { body: JSON.stringify(body) }),
     })
     const text = await answer.body.text()
@@ -85,7 +89,7 @@ export function idsOf({ body }: Reply): readonly string[] {
   return many ?? (one === undefined ? [] : [one])
 }
 
-function jobOf(content: string) {
+export function jobOf(content: string) {
   return {
     model: 'gpt-5-mini',
     response_format: { format: 'text' },

@@ -1,9 +1,10 @@
 /** The client as its users get it: packed, installed in an empty folder without a network, used from JavaScript and TypeScript. */
 import assert from 'node:assert/strict'
-import { existsSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { mkdir, readdir, symlink, writeFile } from 'node:fs/promises'
-import { delimiter, join } from 'node:path'
+import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { onThePath, pack, succeed } from './packages.ts'
 import { CLONE, type Ended, type Installation, installation } from './server-process.ts'
 
 const MODULES = join(CLONE, 'node_modules')
@@ -23,34 +24,15 @@ async function installed(t: TestContext): Promise<Project> {
   const place = await installation(t)
   const folder = join(place.folder, 'project')
   await mkdir(folder)
-  const run = async (command: readonly string[], env: Record<string, string> = {}, cwd = folder) => {
-    const program = place.spawn(command, { cwd, env })
-    const exit = await program.exited
-    const ended = { ...exit, stdout: program.stdout, stderr: program.stderr }
-    assert.equal(exit.code, 0, `${command.join(' ')}: ${ended.stdout}\n${ended.stderr}`)
-    return ended
-  }
-  const pack = ['npm', 'pack', '--workspace', 'client', '--pack-destination', place.folder, '--json']
-  const { stdout } = await run(pack, {}, CLONE)
-  const { filename, files } = packedIn(JSON.parse(stdout))
+  const run = (command: readonly string[], env: Record<string, string> = {}) =>
+    succeed(place, command, { cwd: folder, env })
+  const { file, paths } = await pack(place, ['--workspace', 'client'], CLONE)
   const path = (name: string) => join(folder, name)
   const write = (name: string, text: string) => writeFile(path(name), text)
   await write('package.json', '{ "private": true, "type": "module" }')
   const cache = join(place.folder, 'empty-cache')
-  await run(['npm', 'install', '--offline', '--cache', cache, join(place.folder, filename)])
-  return { place, path, write, run, packed: files.map((file) => file.path) }
-}
-
-interface Packed {
-  readonly filename: string
-  readonly files: readonly { readonly path: string }[]
-}
-
-/** npm 12 tells of packages by their names, those before it one after the other. */
-function packedIn(said: Readonly<Record<string, Packed>> | readonly Packed[]): Packed {
-  const [only] = Object.values(said)
-  assert.ok(only)
-  return only
+  await run(['npm', 'install', '--offline', '--cache', cache, file])
+  return { place, path, write, run, packed: paths }
 }
 
 const JAVASCRIPT = `
@@ -111,11 +93,6 @@ const RUNTIMES: readonly (readonly [name: string, ...options: string[]])[] = [
   ['bun'],
   ['deno', 'run', '--allow-net', '--allow-env', '--no-remote'],
 ]
-
-function onThePath(name: string): string | undefined {
-  const folders = (process.env.PATH ?? '').split(delimiter).filter((path) => !path.includes('node_modules'))
-  return folders.map((folder) => join(folder, name)).find((path) => existsSync(path))
-}
 
 test('the packed client, in an empty folder', { timeout: 240_000 }, async (t) => {
   const project = await installed(t)

@@ -155,9 +155,15 @@ test('--help and --version end with 0', { timeout }, async (t) => {
     'check',
     'migrate',
     'copy',
+    'backup',
+    'restore',
     'listen',
     'keys',
     'accounts',
+    'jobs',
+    'usage',
+    'audit',
+    'scrub',
   ]) {
     assert.match(help.stdout, new RegExp(`^ +${command}\\b`, 'm'))
   }
@@ -169,10 +175,11 @@ test('--help and --version end with 0', { timeout }, async (t) => {
   assert.match(version.stdout, /^\d+\.\d+\.\d+\n$/)
 })
 
-const COMMANDS =
-  'send,job,batch,serve,check,migrate,copy,keys create,keys list,keys revoke,accounts secret,accounts tier,callbacks list,callbacks show,callbacks replay,listen,completion'.split(
-    ',',
-  )
+const COMMANDS = [
+  'send,job,batch,serve,check,migrate,copy,backup,restore,scrub,keys create,keys list,keys revoke',
+  'accounts list,accounts secret,accounts tier,accounts suspend,accounts resume,accounts cap,accounts delete',
+  'jobs cancel,jobs delete,callbacks list,callbacks show,callbacks replay,listen,usage,audit,completion',
+].flatMap((names) => names.split(','))
 
 test('every command has examples in its help', { timeout }, async (t) => {
   const place = await installation(t)
@@ -213,6 +220,16 @@ test('--json prints what operators are told', { timeout }, async (t) => {
   const to = join(place.folder, 'copy.db')
   const copied = await said('copy', '--from', `sqlite:${place.database}`, '--to', `sqlite:${to}`)
   assert.deepEqual([copied.accounts, copied.keys, copied.waiting], [1, 1, 0])
+  const file = join(place.folder, 'backup.db')
+  const jobs = { pending: 0, assigned: 0, completed: 0, failed: 0 }
+  const { seconds, bytes, schema, ...backup } = await said('backup', file)
+  assert.ok(seconds > 0 && bytes > 0 && schema > 0)
+  const holds = { file, accounts: 1, keys: 1, jobs, callbacks_owed: 0, newest_job_at: null }
+  assert.deepEqual(backup, holds)
+  const { kept_aside, schema_steps, ...restored } = await said('restore', file, '--force')
+  assert.match(kept_aside, /parley\.db\.replaced-\d{4}-/)
+  assert.equal(schema_steps, 0)
+  assert.deepEqual({ ...restored, seconds }, { ...holds, seconds, bytes, schema })
 })
 
 const mistakes: readonly { args: string; env?: Record<string, string>; says: RegExp }[] = [
@@ -229,6 +246,30 @@ const mistakes: readonly { args: string; env?: Record<string, string>; says: Reg
   { args: 'accounts secret nobody --rotate', says: /parley keys create --account nobody/ },
   { args: 'accounts tier nobody user_go', says: /parley keys create --account nobody/ },
   { args: 'accounts tier eve gold', says: /user_free, user_go, user_pro, user_max/ },
+  { args: 'accounts suspend nobody', says: /parley accounts list/ },
+  { args: 'accounts resume nobody', says: /parley accounts list/ },
+  { args: 'accounts delete nobody --yes', says: /parley accounts list/ },
+  { args: 'accounts delete eve', says: /no terminal to ask on\. Add --yes to delete account eve/ },
+  { args: 'accounts cap eve', says: /--jobs N\|none\|tier/ },
+  { args: 'accounts cap eve --jobs -1', says: /whole number from 0, none or tier/ },
+  { args: 'accounts cap eve --tokens some', says: /whole number from 0, none or tier/ },
+  { args: 'accounts cap nobody --jobs 1', says: /parley accounts list/ },
+  { args: 'jobs cancel', says: /either the id of one job, or --account NAME/ },
+  { args: `jobs cancel ${NO_JOB} --account eve`, says: /either the id of one job, or --account NAME/ },
+  { args: `jobs cancel ${NO_JOB} --running`, says: /--running goes with --account/ },
+  { args: `jobs cancel ${NO_JOB}`, says: /There is no job .*expired/ },
+  { args: 'jobs cancel nonsense', says: /There is no job nonsense/ },
+  { args: 'jobs cancel --account nobody', says: /parley accounts list/ },
+  { args: `jobs delete ${NO_JOB}`, says: /There is no job .*expired/ },
+  { args: 'usage --month 2026-13', says: /must be a month, as YYYY-MM/ },
+  { args: 'usage --csv --json', says: /cannot be used with/ },
+  { args: 'audit --before nonsense', says: /--before: must be the id of an act/ },
+  { args: 'audit --limit 0', says: /whole number from 1 to 10000/ },
+  {
+    args: 'accounts suspend eve',
+    env: { PARLEY_OPERATOR: 'x'.repeat(65) },
+    says: /PARLEY_OPERATOR: must be 1 to 64/,
+  },
   { args: 'servve', says: /unknown command 'servve'\n\(Did you mean serve\?\)/ },
   { args: 'serve --config none.json', says: /none\.json: there is no such configuration file/ },
   { args: 'keys list --config none.json', says: /none\.json: there is no such configuration file/ },

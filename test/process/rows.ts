@@ -16,6 +16,28 @@ export function jobsByStatus(file: string): Readonly<Record<string, number>> {
   return Object.fromEntries(found.map(({ status, jobs }) => [String(status), Number(jobs)]))
 }
 
+/** The public model name of each completed job, and the text that it was answered with. */
+export function outcomes(file: string): { model: string; content: string }[] {
+  const sql = "select model, content from jobs join outcomes using (seq) where status = 'completed'"
+  return rows(file, sql).map(({ model, content }) => ({
+    model: String(model),
+    content: JSON.parse(String(content)) as string,
+  }))
+}
+
+/** What was used, by model. */
+export function usageSums(file: string): Readonly<Record<string, Readonly<Record<string, number>>>> {
+  const found = rows(
+    file,
+    `select model, sum(jobs) as jobs, sum(failed_jobs) as failed, sum(calls) as calls,
+       sum(input_tokens) as input, sum(output_tokens) as output
+     from usage group by model order by model`,
+  )
+  return Object.fromEntries(
+    found.map(({ model, ...sums }) => [String(model), { ...sums } as Record<string, number>]),
+  )
+}
+
 function rows(file: string, sql: string): Record<string, unknown>[] {
   const db = new DatabaseSync(file)
   try {

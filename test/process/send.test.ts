@@ -32,6 +32,7 @@ test('the text comes from arguments, a file or standard input, and the answer go
   assert.equal((await ask(['send', '--file', 'question.txt'])).stdout, 'echo: Which\nriver? \n')
   assert.equal((await ask(['send'], { stdin: 'größer 😀\n' })).stdout, 'echo: größer 😀\n')
   assert.equal((await ask(['send', '--file', '-'], { stdin: 'piped' })).stdout, 'echo: piped\n')
+  assert.equal((await ask(['send', '-'], { stdin: 'piped, too' })).stdout, 'echo: piped, too\n')
 
   const json = await ask(['send', '--json', 'Hello'])
   const { job_id, created_at, ...rest } = JSON.parse(json.stdout) as Record<string, unknown>

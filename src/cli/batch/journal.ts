@@ -13,9 +13,9 @@ import {
   unlinkSync,
   writeSync,
 } from 'node:fs'
+import { syncFolderOf } from '../../store/sync-folder.ts'
 import { CommandError } from '../command-error.ts'
 import type { Row, RowStatus } from './row.ts'
-import { syncFolderOf } from './sync-folder.ts'
 
 /** What must be the same for a run to be gone on with. */
 export interface RunHeader {

@@ -1,13 +1,13 @@
 /** Writes the results of a run in the order of its input, whole or not at all. */
 import { type FileHandle, open, rename, rm } from 'node:fs/promises'
 import { parseExactly } from '../../http/body.ts'
+import { syncFolderOf } from '../../store/sync-folder.ts'
 import { CommandError } from '../command-error.ts'
 import type { Format } from './formats.ts'
 import type { Input } from './input.ts'
 import type { Journal } from './journal.ts'
 import { type OpenAiContext, openAiRow } from './openai.ts'
 import { invalidRow, type Row } from './row.ts'
-import { syncFolderOf } from './sync-folder.ts'
 
 /** Rows that are written at once. */
 const ROWS = 500

@@ -34,7 +34,10 @@ export function addSend(command: Command, exit: (code: number) => void): void {
   addServerOptions(
     command
       .description('send one message to a server, and print its answer')
-      .argument('[text...]', 'what to say; without it --file or standard input is read')
+      .argument(
+        '[text...]',
+        'what to say, or - for standard input; without it --file or standard input is read',
+      )
       .option('--file <file>', 'read the text from a file; - is standard input')
       .option('--model <model>', 'which model answers', DEFAULT_MODEL)
       .option('--system <text>', 'a system message in front')

@@ -79,8 +79,9 @@ async function textOf(words: readonly string[], { file }: SendOptions): Promise<
   if (words.length > 0 && file !== undefined) {
     throw new CommandError('Give the text either as arguments or by --file, not both.')
   }
-  if (words.length > 0) return words.join(' ')
-  if (file === undefined && process.stdin.isTTY) {
+  const isStandardInput = words.length === 1 && words[0] === '-'
+  if (words.length > 0 && !isStandardInput) return words.join(' ')
+  if (file === undefined && !isStandardInput && process.stdin.isTTY) {
     throw new CommandError('There is nothing to send. Give a text, --file FILE, or standard input.')
   }
   return (await readInput(file ?? '-')).toString('utf8')

@@ -1,6 +1,6 @@
 /** Requests to the server the page came from: to the admin API, and for the playground to the public interface. */
 import { parseExactly } from './format.ts'
-import { adminToken, signOut } from './session.ts'
+import { adminToken, operatorName, signOut } from './session.ts'
 
 /** An answer other than success, or none at all (`status` 0). Its message is for people. */
 export class ApiError extends Error {
@@ -20,6 +20,8 @@ export class ApiError extends Error {
 }
 
 export interface Ask {
+  /** POST with a body and GET without one, unless it says otherwise. */
+  readonly method?: 'POST' | 'DELETE'
   readonly body?: unknown
   readonly signal?: AbortSignal
 }
@@ -33,7 +35,7 @@ export interface Envelope<T> {
 /** The `data` of an admin route, such as `/overview`. An answer of 401 signs out. */
 export async function admin<T>(path: string, ask: Ask = {}): Promise<T> {
   try {
-    const { data } = await call<T>(`/admin/api${path}`, ask, bearer())
+    const { data } = await call<T>(`/admin/api${path}`, ask, credentials())
     return data
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) {
@@ -56,7 +58,7 @@ export async function tokenIsRight(token: string): Promise<boolean> {
 
 /** The stream of events; its reader is the caller's. */
 export async function openEvents(signal: AbortSignal): Promise<ReadableStream<Uint8Array>> {
-  const response = await send('/admin/api/events', { headers: bearer(), signal })
+  const response = await send('/admin/api/events', { headers: credentials(), signal })
   if (!response.ok || !response.body) throw await errorOf(response)
   return response.body
 }
@@ -69,8 +71,9 @@ export function callWithKey<T>(path: string, key: string, ask: Ask = {}): Promis
 async function call<T>(path: string, ask: Ask, headers: Record<string, string>): Promise<Envelope<T>> {
   const { body, signal = null } = ask
   const sends = body !== undefined
+  const { method = sends ? 'POST' : 'GET' } = ask
   const response = await send(path, {
-    method: sends ? 'POST' : 'GET',
+    method,
     headers: sends ? { ...headers, 'content-type': 'application/json' } : headers,
     signal,
     ...(sends && { body: JSON.stringify(body) }),
@@ -98,7 +101,17 @@ async function errorOf(response: Response): Promise<ApiError> {
   }
 }
 
-function bearer(): Record<string, string> {
+/** Who asks: by what right, and by what name the audit log knows them. */
+function credentials(): Record<string, string> {
   const token = adminToken()
-  return token === null ? {} : { authorization: `Bearer ${token}` }
+  const name = operatorName()
+  return {
+    ...(token !== null && { authorization: `Bearer ${token}` }),
+    ...(name !== null && { 'x-parley-operator': bytesOf(name) }),
+  }
+}
+
+/** A header takes bytes, a character each: those of UTF-8 carry names of any writing. */
+function bytesOf(text: string): string {
+  return String.fromCharCode(...new TextEncoder().encode(text))
 }

@@ -1,7 +1,9 @@
 /** The frame around every page: who is signed in, the ways to go, whether the figures are live. */
 import { html } from 'htm/preact'
 import { useEffect, useState } from 'preact/hooks'
+import { AccountPage } from './accounts/account-page.ts'
 import { AccountsPage } from './accounts/accounts-page.ts'
+import { AuditPage } from './audit/audit-page.ts'
 import { CallbackPage } from './callbacks/callback-page.ts'
 import { CallbacksPage } from './callbacks/callbacks-page.ts'
 import { JobPage } from './jobs/job-page.ts'
@@ -12,6 +14,7 @@ import { Announcements } from './parts/announce.ts'
 import { Icon, type IconName } from './parts/icon.ts'
 import { LiveState } from './parts/live-state.ts'
 import { Logo } from './parts/logo.ts'
+import { Operator } from './parts/operator.ts'
 import { PageTitle } from './parts/page-title.ts'
 import { Empty } from './parts/state-of.ts'
 import { ThemeSwitch } from './parts/theme-switch.ts'
@@ -20,12 +23,15 @@ import { address, HOME, type Place, usePlace } from './router.ts'
 import { adminToken, onSessionChange, signOut } from './session.ts'
 import { SettingsPage } from './settings-page.ts'
 import { SignIn } from './sign-in.ts'
+import { UsagePage } from './usage/usage-page.ts'
 
 const WAYS: readonly (readonly [part: string, name: string, icon: IconName])[] = [
   ['', 'Overview', 'overview'],
   ['jobs', 'Jobs', 'jobs'],
   ['callbacks', 'Callbacks', 'callbacks'],
   ['accounts', 'Accounts', 'accounts'],
+  ['usage', 'Usage', 'usage'],
+  ['audit', 'Audit', 'audit'],
   ['settings', 'Settings', 'settings'],
   ['playground', 'Playground', 'playground'],
 ]
@@ -45,6 +51,7 @@ function Frame() {
       <a class="home" href=${HOME} aria-label="Parley, overview"><${Logo} /></a>
       <${LiveState} />
       <div class="top-actions">
+        <${Operator} />
         <${ThemeSwitch} />
         <button type="button" class="icon-button" onClick=${() => signOut()} aria-label="Sign out" title="Sign out"><${Icon} name="leave" /></button>
       </div>
@@ -69,9 +76,12 @@ function Page({ place: { parts } }: { readonly place: Place }) {
     if (name === 'jobs') return id === undefined ? html`<${JobsPage} />` : html`<${JobPage} id=${id} />`
     if (name === 'callbacks')
       return id === undefined ? html`<${CallbacksPage} />` : html`<${CallbackPage} id=${id} />`
+    if (name === 'accounts')
+      return id === undefined ? html`<${AccountsPage} />` : html`<${AccountPage} name=${id} />`
     if (id === undefined) {
       if (name === '') return html`<${OverviewPage} />`
-      if (name === 'accounts') return html`<${AccountsPage} />`
+      if (name === 'usage') return html`<${UsagePage} />`
+      if (name === 'audit') return html`<${AuditPage} />`
       if (name === 'settings') return html`<${SettingsPage} />`
       if (name === 'playground') return html`<${PlaygroundPage} />`
     }

@@ -1,91 +1,29 @@
-/** What the admin API answers with, under `data` (all under `/admin/api`). Times are Unix seconds. */
+/**
+ * What the admin API answers with, under `data` (all under `/admin/api`). Times are Unix seconds. Of the server's own words
+ * for it only types are taken: they are gone before a browser is sent this.
+ */
+import type { CallbackView as CallbackSummary } from '../../admin/callback-view.ts'
+import type { JobSummaryView as JobSummary } from '../../admin/job-view.ts'
+import type { Overview as Now } from '../../admin/overview.ts'
+import type { Point } from '../../admin/point.ts'
+import type { Caps } from './contract-operations.ts'
 
-export type Counts = Readonly<Record<string, number>>
+export type {
+  AttemptView as CallbackAttempt,
+  CallbackDetailsView as CallbackDetails,
+} from '../../admin/callback-view.ts'
+export type { JobDetailsView as JobDetails, TimelineEntry } from '../../admin/job-view.ts'
+export type { UpstreamView as Upstream } from '../../admin/overview.ts'
+export type { PercentilesView as Percentiles } from '../../admin/point.ts'
+export type { CallbackSummary, JobSummary, Point }
 
-export interface Percentiles {
-  readonly p50: number | null
-  readonly p95: number | null
-  readonly p99: number | null
-}
-
-/** What happened on the node since the point before; depths are as of `at`. */
-export interface Point {
-  readonly at: number
-  readonly seconds: number
-  /** By outcome: `completed`, or the code of the failure. */
-  readonly jobs: Counts
-  /** This and the next two, and `callbacks_owed`: null while the database does not answer. */
-  readonly waiting: number | null
-  readonly assigned: number | null
-  /** 0 where none waits. */
-  readonly oldest_age_seconds: number | null
-  readonly running: number
-  readonly wait_ms: Percentiles
-  readonly run_ms: Percentiles
-  readonly tokens: Readonly<Record<string, { readonly input: number; readonly output: number }>>
-  readonly cache_hits: number
-  readonly calls: Readonly<Record<string, { readonly ok: number; readonly trouble: number }>>
-  readonly callbacks: {
-    readonly delivered: number
-    readonly failed_attempts: number
-    readonly failed: number
-  }
-  readonly callbacks_owed: number | null
-}
-
-export interface Upstream {
-  readonly name: string
-  readonly running: number
-  readonly waiting: number
-  readonly max_concurrency: number
-  /** Until when it is skipped because it kept failing; null where it is asked. */
-  readonly skipped_until: number | null
-}
-
-export interface Overview {
-  readonly now: number
-  readonly version: string
-  readonly node: string
-  readonly role: string
-  readonly simulated: boolean
-  readonly started_at: number
-  readonly jobs: {
-    readonly waiting: number
-    readonly assigned: number
-    readonly oldest_age_seconds: number
-    readonly running: number
-    readonly waiters: number
-  }
-  readonly callbacks: {
-    readonly owed: number
-    readonly failed: number
-    readonly late_seconds: number
-    readonly under_way: { readonly first: number; readonly retry: number }
-  }
-  readonly upstreams: readonly Upstream[]
+/** With the last minutes, oldest first. */
+export interface Overview extends Now {
   readonly points: readonly Point[]
 }
 
 export type Status = 'pending' | 'assigned' | 'completed' | 'failed'
 export type CallbackState = 'owed' | 'delivered' | 'failed'
-
-export interface JobSummary {
-  readonly job_id: string
-  readonly account: string
-  readonly tier: string
-  readonly model: string
-  readonly status: Status
-  readonly created_at: number
-  readonly claimed_at: number | null
-  readonly settled_at: number | null
-  readonly attempts: number
-  readonly error_code: string | null
-  readonly target: string | null
-  readonly input_tokens: number | null
-  readonly output_tokens: number | null
-  readonly cache_hit: boolean
-  readonly callback: CallbackState | null
-}
 
 export interface JobList {
   readonly jobs: readonly JobSummary[]
@@ -94,19 +32,6 @@ export interface JobList {
   readonly complete: boolean
   /** What to give as `before` to go on. */
   readonly next: string | null
-}
-
-export interface TimelineEntry {
-  readonly at: number
-  readonly what: 'accepted' | 'assigned' | 'call' | 'settled' | 'callback'
-  readonly detail: string | null
-}
-
-export interface JobDetails extends Omit<JobSummary, 'callback'> {
-  readonly response_format: 'text' | 'json' | 'json with schema'
-  readonly deaths: number
-  readonly timeline: readonly TimelineEntry[]
-  readonly callback: CallbackDetails | null
 }
 
 export type Role = 'system' | 'developer' | 'assistant' | 'user'
@@ -155,34 +80,6 @@ export interface ReceiptCall {
 
 export type JsonMode = 'json_schema_strict' | 'json_schema' | 'json_object' | 'instruction' | 'simulated'
 
-export interface CallbackAttempt {
-  readonly attempt: number
-  readonly at: number
-  readonly ms: number
-  readonly status: number | null
-  readonly error: string | null
-  readonly answer: string | null
-}
-
-export interface CallbackSummary {
-  readonly job_id: string
-  readonly account: string
-  readonly url: string
-  readonly state: CallbackState
-  readonly attempts: number
-  readonly next_attempt_at: number | null
-  readonly ended_at: number | null
-  readonly last_attempt: CallbackAttempt | null
-}
-
-export interface CallbackDetails extends CallbackSummary {
-  readonly job_status: string
-  readonly under_way: boolean
-  readonly header_names: readonly string[]
-  readonly callback_payload: string
-  readonly log: readonly CallbackAttempt[]
-}
-
 export interface CallbackList {
   readonly callbacks: readonly CallbackSummary[]
   readonly more: boolean
@@ -191,12 +88,14 @@ export interface CallbackList {
   readonly next: string | null
 }
 
-export interface Account {
+export interface Account extends Caps {
   readonly name: string
   readonly tier: string
   readonly keys: number
   readonly active_keys: number
   readonly secret_rotated_at: number | null
+  /** Since when it may create no jobs; null where it may. */
+  readonly suspended_at: number | null
 }
 
 export interface Key {

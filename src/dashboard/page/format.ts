@@ -20,6 +20,9 @@ export function count(value: number | null): string {
   return Math.abs(value) < 100_000 ? whole.format(value) : short.format(value)
 }
 
+/** Every digit: for what is counted out. */
+export const exact = (value: number): string => whole.format(value)
+
 /** A rate or a mean: as many digits as mean something. */
 export function figure(value: number): string {
   if (value >= 100) return count(value)

@@ -1,21 +1,42 @@
-/** Who is signed in: the admin token, and the playground's API key. Both live as long as the tab. */
+/** Who is signed in: the admin token, the operator's name, and the playground's API key. All live as long as the tab. */
 
 const TOKEN = 'parley.admin-token'
+const OPERATOR = 'parley.operator'
 const KEY = 'parley.playground-key'
+
+const LONGEST_NAME = 64
+/** What would move a cursor, turn the writing or end a line. */
+const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u
 
 let notice: string | null = null
 const listeners = new Set<() => void>()
 
 export const adminToken = (): string | null => sessionStorage.getItem(TOKEN)
+/** As the audit log is to have it; null where nobody said. */
+export const operatorName = (): string | null => sessionStorage.getItem(OPERATOR)
 export const playgroundKey = (): string | null => sessionStorage.getItem(KEY)
 
 /** Why the sign-in page is shown again; null at first. */
 export const signInNotice = (): string | null => notice
 
-export function signIn(token: string): void {
+/** @param name as for `setOperatorName` */
+export function signIn(token: string, name: string): void {
   notice = null
   sessionStorage.setItem(TOKEN, token)
+  setOperatorName(name)
+}
+
+/** @param name empty for none */
+export function setOperatorName(name: string): void {
+  if (name === '') sessionStorage.removeItem(OPERATOR)
+  else sessionStorage.setItem(OPERATOR, name)
   tell()
+}
+
+/** What is wrong with a name; null where nothing is. */
+export function operatorNameProblem(name: string): string | null {
+  if ([...name].length > LONGEST_NAME) return `A name has at most ${LONGEST_NAME} characters.`
+  return CONTROLS.test(name) ? 'A name has no control characters.' : null
 }
 
 /** @param why shown where the token is asked for */

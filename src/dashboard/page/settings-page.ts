@@ -40,10 +40,15 @@ function Values({ entries }: { readonly entries: Entries }) {
   return html`<table class="settings-table">
     <thead class="visually-hidden"><tr><th scope="col">Setting</th><th scope="col">Value</th></tr></thead>
     <tbody>
-      ${entries.map(([path, value]) => html`<tr key=${path}><th scope="row"><code class="breaks">${path}</code></th><td><code class="breaks">${textOf(value)}</code></td></tr>`)}
+      ${entries.map(([path, value]) => html`<tr key=${path}><th scope="row"><code class="breaks">${breakable(path)}</code></th><td><code class="breaks">${textOf(value)}</code></td></tr>`)}
       ${entries.length === 0 && html`<tr><td colspan="2" class="muted">None.</td></tr>`}
     </tbody>
   </table>`
+}
+
+/** May be broken after a dot or an underscore, so that narrow screens do not break words. */
+function breakable(path: string) {
+  return path.split(/(?<=[._])/).map((part) => html`<wbr />${part}`)
 }
 
 /** Nested names joined by dots, as the documentation writes them. */

@@ -1,14 +1,16 @@
-/** Asks for the admin token. It is tried before it is kept, and kept only as long as the tab. */
+/** Asks for the admin token and, if one likes, a name. The token is tried before it is kept, and kept only as long as the tab. */
 import { html } from 'htm/preact'
 import { useEffect, useState } from 'preact/hooks'
 import { tokenIsRight } from './api.ts'
 import { TextField } from './parts/field.ts'
 import { Logo } from './parts/logo.ts'
 import { apiError } from './resource.ts'
-import { signIn, signInNotice } from './session.ts'
+import { operatorNameProblem, signIn, signInNotice } from './session.ts'
 
 export function SignIn() {
   const [token, setToken] = useState('')
+  const [name, setName] = useState('')
+  const [nameError, setNameError] = useState<string | null>(null)
   const [error, setError] = useState(signInNotice())
   const [busy, setBusy] = useState(false)
   useEffect(() => {
@@ -18,9 +20,12 @@ export function SignIn() {
     event.preventDefault()
     const given = token.trim()
     if (given === '') return setError('Paste the admin token.')
+    const fault = operatorNameProblem(name.trim())
+    setNameError(fault)
+    if (fault !== null) return
     setBusy(true)
     try {
-      if (await tokenIsRight(given)) return signIn(given)
+      if (await tokenIsRight(given)) return signIn(given, name.trim())
       setError('This is not the admin token of this server.')
     } catch (problem) {
       setError(apiError(problem).words)
@@ -31,7 +36,9 @@ export function SignIn() {
     <form onSubmit=${onSubmit} novalidate>
       <${Logo} />
       <h1>Sign in</h1>
-      <${TextField} label="Admin token" type="password" value=${token} onInput=${setToken} error=${error} autofocus autocomplete="off" spellcheck="false" />
+      <${TextField} label="Admin token" type="password" value=${token} onInput=${setToken} error=${error} autofocus autocomplete="off" spellcheck=${false} />
+      <${TextField} label="Your name (optional)" value=${name} onInput=${setName} error=${nameError} autocomplete="off" spellcheck=${false}
+        hint="The audit log says who did what by it." />
       <button type="submit" class="button primary" disabled=${busy}>${busy ? 'Checking…' : 'Sign in'}</button>
       <details>
         <summary>Where is it?</summary>

@@ -3,14 +3,17 @@ import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
 import { ACCOUNT_NAME } from '../../account/issue-key.ts'
 import { accountView } from '../../admin/account-view.ts'
+import { setTier, showSecret } from '../../admin/acts/accounts.ts'
 import { makeSecret } from '../../net/signature.ts'
 import { exampleBodies } from '../docs-examples.ts'
 import { success } from '../docs-schemas.ts'
 import { sendData } from '../envelope.ts'
 import { noSuchAccount } from '../refusals.ts'
 import type { AdminParts } from './admin-parts.ts'
+import { operatorHeader } from './operator.ts'
 import {
   adminErrors,
+  caps,
   count,
   LIMIT,
   limit,
@@ -39,6 +42,8 @@ const page = Type.Object({
       keys: count,
       active_keys: Type.Integer({ description: 'Neither revoked nor expired.' }),
       secret_rotated_at: unixTimeOrNull('When its signing secret was rotated last'),
+      suspended_at: unixTimeOrNull('Since when it may create no jobs'),
+      ...caps,
     }),
     { description: 'By name.' },
   ),
@@ -86,12 +91,13 @@ export function accountRoutes(app: FastifyInstance, parts: AdminParts): void {
   secretRoute(app, parts)
 }
 
-function tierRoute(app: FastifyInstance, { store, noteAct }: AdminParts): void {
+function tierRoute(app: FastifyInstance, { store, act, noteAct }: AdminParts): void {
   app.post<NameParam & { Body: Static<typeof newTier> }>(
     '/accounts/:name/tier',
     {
       schema: {
         summary: 'Move an account to another tier',
+        headers: operatorHeader,
         params: nameParam,
         body: { ...newTier, examples: exampleBodies.tiers },
         response: {
@@ -103,7 +109,8 @@ function tierRoute(app: FastifyInstance, { store, noteAct }: AdminParts): void {
     async (request, reply) => {
       const { name } = request.params
       const { tier } = request.body
-      if (!ACCOUNT_NAME.test(name) || !(await store.setTier(name, tier))) throw noSuchAccount()
+      if (!ACCOUNT_NAME.test(name)) throw noSuchAccount()
+      if (!(await act(request, setTier(store, name, tier)))) throw noSuchAccount()
       noteAct(request, 'set the tier of an account', { account: name, tier })
       const message = `The account has tier ${tier}; every node knows within seconds.`
       return sendData(reply, 200, message, JSON.stringify({ name, tier }))
@@ -111,7 +118,7 @@ function tierRoute(app: FastifyInstance, { store, noteAct }: AdminParts): void {
   )
 }
 
-function secretRoute(app: FastifyInstance, { store, clock, noteAct }: AdminParts): void {
+function secretRoute(app: FastifyInstance, { store, clock, act, noteAct }: AdminParts): void {
   app.post<NameParam & { Body: Static<typeof rotation> }>(
     '/accounts/:name/secret',
     {
@@ -121,6 +128,7 @@ function secretRoute(app: FastifyInstance, { store, clock, noteAct }: AdminParts
       },
       schema: {
         summary: "Show the secret that signs an account's callbacks, or rotate it; each look is logged",
+        headers: operatorHeader,
         params: nameParam,
         body: { ...rotation, examples: exampleBodies.rotations },
         response: {
@@ -133,8 +141,7 @@ function secretRoute(app: FastifyInstance, { store, clock, noteAct }: AdminParts
       const { name } = request.params
       const { rotate = false } = request.body
       if (!ACCOUNT_NAME.test(name)) throw noSuchAccount()
-      if (rotate) await store.rotateSecret(name, makeSecret(), clock.nowMs())
-      const secrets = await store.secrets(name)
+      const secrets = await act(request, showSecret(store, clock, name, rotate ? makeSecret() : null))
       if (!secrets) throw noSuchAccount()
       noteAct(request, rotate ? 'rotate a secret' : 'look at a secret', { account: name })
       const message = rotate

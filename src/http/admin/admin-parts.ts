@@ -1,7 +1,8 @@
 /** What the routes of the admin API are made from. */
 import type { FastifyRequest } from 'fastify'
+import type { Audit, Intended } from '../../admin/audit.ts'
 import type { Overview } from '../../admin/overview.ts'
-import type { PointFeed } from '../../admin/point.ts'
+import type { PointFeed } from '../../admin/point-feed.ts'
 import type { Clock } from '../../clock.ts'
 import type { Expiry } from '../../store/ended.ts'
 import type { OperatorStore } from '../../store/operator-store.ts'
@@ -13,6 +14,9 @@ export interface AdminRoutes {
   readonly clock: Clock
   readonly expiry: () => Expiry
   readonly points: PointFeed
+  readonly audit: Audit
+  /** Resolves when this node has taken note of all jobs that were cancelled until now. */
+  readonly onCancelled: () => Promise<void>
   readonly overview: () => Promise<Overview>
   /** JSON text, without any secret. */
   readonly settingsJson: string
@@ -27,9 +31,13 @@ export interface AdminAct {
   readonly details: Readonly<Record<string, unknown>>
   readonly requestId: string
   readonly from: string
+  /** Who sent it, where the request says. */
+  readonly operator: string | null
 }
 
 /** What the routes of each subject are given. */
 export interface AdminParts extends AdminRoutes {
+  /** Does what was intended, on record: see `Audit`. Throws a refusal where who sends it is no name. */
+  readonly act: <T>(request: FastifyRequest, intended: Intended<T>) => Promise<T>
   readonly noteAct: (request: FastifyRequest, what: string, details: AdminAct['details']) => void
 }

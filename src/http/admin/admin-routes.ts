@@ -1,15 +1,20 @@
 /** The admin API, which the dashboard is built on: one token for all of it, no callers, nothing kept by anybody between. */
 import type { FastifyInstance } from 'fastify'
+import { accountActRoutes } from './account-acts.ts'
 import { accountRoutes } from './accounts.ts'
 import type { AdminParts, AdminRoutes } from './admin-parts.ts'
+import { auditRoute } from './audit-log.ts'
 import { adminCallbackRoutes } from './callbacks.ts'
 import { eventRoute } from './events.ts'
 import { AdminGuard } from './guard.ts'
+import { jobActRoutes } from './job-acts.ts'
 import { jobRecordRoutes } from './jobs.ts'
 import { keyRoutes } from './keys.ts'
+import { operatorOf, whoIs } from './operator.ts'
 import { overviewRoute } from './overview.ts'
 import { readQueryNumbers } from './query-numbers.ts'
 import { settingsRoute } from './settings.ts'
+import { usageRoute } from './usage.ts'
 
 const BASE = '/admin/api'
 
@@ -17,7 +22,11 @@ export async function adminRoutes(app: FastifyInstance, options: AdminRoutes): P
   const guard = new AdminGuard(options.token, options.clock)
   const parts: AdminParts = {
     ...options,
-    noteAct: ({ id, ip }, what, details) => options.onAct({ what, details, requestId: id, from: ip }),
+    act: async (request, intended) => options.audit.act(whoIs(request), intended),
+    noteAct: (request, what, details) => {
+      const { id, ip } = request
+      options.onAct({ what, details, requestId: id, from: ip, operator: operatorOf(request) })
+    },
   }
   await app.register(
     (scope, _options, done) => {
@@ -39,9 +48,13 @@ export async function adminRoutes(app: FastifyInstance, options: AdminRoutes): P
       overviewRoute(scope, parts)
       eventRoute(scope, parts)
       jobRecordRoutes(scope, parts)
+      jobActRoutes(scope, parts)
       adminCallbackRoutes(scope, parts)
       accountRoutes(scope, parts)
+      accountActRoutes(scope, parts)
       keyRoutes(scope, parts)
+      usageRoute(scope, parts)
+      auditRoute(scope, parts)
       settingsRoute(scope, parts)
       done()
     },

@@ -1,6 +1,7 @@
 /** What became of callbacks, and sending them again. */
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
+import { replayCallback, replayFailedCallbacks } from '../../admin/acts/jobs.ts'
 import { callbackDetailsView, callbackView } from '../../admin/callback-view.ts'
 import { isJobId } from '../../job/job-id.ts'
 import { exampleBodies } from '../docs-examples.ts'
@@ -8,6 +9,7 @@ import { success } from '../docs-schemas.ts'
 import { sendData } from '../envelope.ts'
 import { callbackUnderWay, invalid, noSuchCallback } from '../refusals.ts'
 import type { AdminParts } from './admin-parts.ts'
+import { operatorHeader } from './operator.ts'
 import {
   accountName,
   adminErrors,
@@ -21,9 +23,6 @@ import {
   paging,
   strict,
 } from './shapes.ts'
-
-/** Replayed in one transaction, so that nothing else waits for long. */
-const REPLAYED_AT_ONCE = 500
 
 const filter = Type.Object(
   {
@@ -89,12 +88,13 @@ export function adminCallbackRoutes(app: FastifyInstance, parts: AdminParts): vo
   replayRoutes(app, parts)
 }
 
-function replayRoutes(app: FastifyInstance, { store, expiry, noteAct }: AdminParts): void {
+function replayRoutes(app: FastifyInstance, { store, expiry, act, noteAct }: AdminParts): void {
   app.post<JobParam>(
     '/callbacks/:jobId/replay',
     {
       schema: {
         summary: 'Have a callback sent again now, whatever its state',
+        headers: operatorHeader,
         params: jobIdParam,
         response: {
           200: success('It is due now.', Type.Object({ replayed: Type.Literal(true) })),
@@ -104,7 +104,8 @@ function replayRoutes(app: FastifyInstance, { store, expiry, noteAct }: AdminPar
     },
     async (request, reply) => {
       const { jobId } = request.params
-      const replay = await store.replayCallback(jobId, expiry())
+      if (!isJobId(jobId)) throw noSuchCallback()
+      const replay = await act(request, await replayCallback(store, jobId, expiry()))
       if (replay === 'unknown') throw noSuchCallback()
       if (replay === 'under way') throw callbackUnderWay()
       request.jobIds = [jobId]
@@ -121,6 +122,7 @@ function replayRoutes(app: FastifyInstance, { store, expiry, noteAct }: AdminPar
       },
       schema: {
         summary: 'Have all callbacks that failed for good sent again',
+        headers: operatorHeader,
         body: { ...failedFilter, examples: exampleBodies.replays },
         response: {
           200: success('They are due now.', Type.Object({ replayed: count })),
@@ -130,12 +132,7 @@ function replayRoutes(app: FastifyInstance, { store, expiry, noteAct }: AdminPar
     },
     async (request, reply) => {
       const { account } = request.body
-      const now = expiry()
-      let replayed = 0
-      for (let some = REPLAYED_AT_ONCE; some === REPLAYED_AT_ONCE; replayed += some) {
-        const which = { limit: REPLAYED_AT_ONCE, ...(account !== undefined && { account }) }
-        some = await store.replayFailedCallbacks(which, now)
-      }
+      const replayed = await act(request, replayFailedCallbacks(store, account, expiry()))
       noteAct(request, 'replay failed callbacks', { account, callbacks: replayed })
       return sendData(reply, 200, `${replayed} callbacks are due now.`, JSON.stringify({ replayed }))
     },

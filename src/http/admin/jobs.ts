@@ -1,6 +1,7 @@
 /** Jobs of all accounts: searched, looked into, and, on demand and on record, read. */
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
+import { lookAtContents } from '../../admin/acts/jobs.ts'
 import { jobContentJson, jobDetailsView, jobSummaryView } from '../../admin/job-view.ts'
 import { isJobId } from '../../job/job-id.ts'
 import { MOST_SEARCHED } from '../../store/slices.ts'
@@ -8,6 +9,7 @@ import { success } from '../docs-schemas.ts'
 import { sendData } from '../envelope.ts'
 import { invalid, noSuchJob } from '../refusals.ts'
 import type { AdminParts } from './admin-parts.ts'
+import { operatorHeader } from './operator.ts'
 import {
   accountName,
   adminErrors,
@@ -95,7 +97,7 @@ const content = Type.Object({
 
 type JobParam = { Params: { jobId: string } }
 
-export function jobRecordRoutes(app: FastifyInstance, { store, expiry, noteAct }: AdminParts): void {
+export function jobRecordRoutes(app: FastifyInstance, { store, expiry, act, noteAct }: AdminParts): void {
   app.get<{ Querystring: Static<typeof search> }>(
     '/jobs',
     {
@@ -147,13 +149,14 @@ export function jobRecordRoutes(app: FastifyInstance, { store, expiry, noteAct }
     {
       schema: {
         summary: 'The contents of a job; each look is logged',
+        headers: operatorHeader,
         params: jobIdParam,
-        response: { 200: success('The contents.', content), ...adminErrors(404) },
+        response: { 200: success('The contents.', content), ...adminErrors(400, 404) },
       },
     },
     async (request, reply) => {
       const { jobId } = request.params
-      const found = isJobId(jobId) ? await store.jobContent(jobId, expiry()) : null
+      const found = isJobId(jobId) ? await act(request, await lookAtContents(store, jobId, expiry())) : null
       if (!found) throw noSuchJob()
       request.jobIds = [jobId]
       noteAct(request, 'look at contents', { job_id: jobId })

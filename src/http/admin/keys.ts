@@ -1,14 +1,16 @@
 /** Keys of all accounts: listed, made, and ended. */
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
-import { ACCOUNT_NAME, ACCOUNT_RULE, issueKey, keyEndMs } from '../../account/issue-key.ts'
+import { ACCOUNT_NAME, ACCOUNT_RULE, keyEndMs } from '../../account/issue-key.ts'
 import { MOST_DAYS } from '../../account/key-days.ts'
 import { keyView, secondsOf } from '../../admin/account-view.ts'
+import { makeKey, revokeKey } from '../../admin/acts/accounts.ts'
 import { exampleBodies } from '../docs-examples.ts'
 import { success } from '../docs-schemas.ts'
 import { sendData } from '../envelope.ts'
 import { invalid, noSuchKey, otherTier } from '../refusals.ts'
 import type { AdminParts } from './admin-parts.ts'
+import { operatorHeader } from './operator.ts'
 import {
   accountName,
   adminErrors,
@@ -95,12 +97,13 @@ export function keyRoutes(app: FastifyInstance, parts: AdminParts): void {
   revokeRoute(app, parts)
 }
 
-function issueRoute(app: FastifyInstance, { store, clock, noteAct }: AdminParts): void {
+function issueRoute(app: FastifyInstance, { store, clock, act, noteAct }: AdminParts): void {
   app.post<{ Body: Static<typeof newKey> }>(
     '/keys',
     {
       schema: {
         summary: 'Make a key, and its account if that is new',
+        headers: operatorHeader,
         body: { ...newKey, examples: exampleBodies.keys },
         response: { 201: success('The key.', issued), ...adminErrors(400, 409, 413, 415) },
       },
@@ -109,7 +112,7 @@ function issueRoute(app: FastifyInstance, { store, clock, noteAct }: AdminParts)
       const { account, tier, expires_days: expiresDays = null } = request.body
       if (!ACCOUNT_NAME.test(account)) throw invalid(`account: ${ACCOUNT_RULE}`)
       const wanted = { account, tier, expiresDays, nowMs: clock.nowMs() }
-      const made = await issueKey(store, wanted)
+      const made = await act(request, makeKey(store, wanted))
       if (made.kind === 'other tier') throw otherTier(account, made.tier)
       noteAct(request, 'make a key', { key_id: made.keyId, account, tier })
       const expiresAt = secondsOf(keyEndMs(wanted))
@@ -119,12 +122,13 @@ function issueRoute(app: FastifyInstance, { store, clock, noteAct }: AdminParts)
   )
 }
 
-function revokeRoute(app: FastifyInstance, { store, clock, noteAct }: AdminParts): void {
+function revokeRoute(app: FastifyInstance, { store, clock, act, noteAct }: AdminParts): void {
   app.post<{ Params: { keyId: string } }>(
     '/keys/:keyId/revoke',
     {
       schema: {
         summary: 'End a key for good',
+        headers: operatorHeader,
         params: Type.Object({ keyId: Type.String({ description: 'Its id; the key itself is none.' }) }),
         response: {
           200: success('It is revoked.', Type.Object({ id: Type.String(), revoked: Type.Literal(true) })),
@@ -134,7 +138,7 @@ function revokeRoute(app: FastifyInstance, { store, clock, noteAct }: AdminParts
     },
     async (request, reply) => {
       const { keyId } = request.params
-      const result = KEY_ID.test(keyId) ? await store.revokeKey(keyId, clock.nowMs()) : 'unknown'
+      const result = KEY_ID.test(keyId) ? await act(request, revokeKey(store, clock, keyId)) : 'unknown'
       if (result === 'unknown') throw noSuchKey()
       noteAct(request, 'revoke a key', { key_id: keyId })
       const message =

@@ -36,17 +36,42 @@ export const limit = Type.Optional(
 
 export const more = Type.Boolean({ description: 'Whether there are more after these.' })
 
+export const next = (parameter: string) =>
+  Type.Union([Type.String(), Type.Null()], { description: `What to give as \`${parameter}\` to go on.` })
+
 /** Of a search whose cost is bounded. */
 export const paging = {
   more,
   complete: Type.Boolean({
     description: `False where the search stopped after looking at ${MOST_SEARCHED}; go on with \`next\`.`,
   }),
-  next: Type.Union([Type.String(), Type.Null()], { description: 'What to give as `before` to go on.' }),
+  next: next('before'),
 }
 
 export const jobIdParam = Type.Object({ jobId: Type.String({ description: 'The job identifier.' }) })
 export const nameParam = Type.Object({ name: Type.String({ description: 'The account.' }) })
+
+const cap = (description: string) =>
+  Type.Union([Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), Type.Enum(['none', 'tier'])], {
+    description: `${description}; \`tier\` where the tier's cap applies.`,
+  })
+
+export const caps = {
+  max_monthly_jobs: cap('Jobs in a calendar month (UTC)'),
+  max_monthly_tokens: cap('Input and output tokens in a calendar month (UTC)'),
+}
+
+export const scrubQuery = Type.Object(
+  {
+    scrub: Type.Optional(
+      Type.Enum(['true', 'false'], {
+        description:
+          'Whether what is deleted is made to leave the disk, too; `true` if absent. On SQLite the file is written anew, and nothing else is written meanwhile.',
+      }),
+    ),
+  },
+  strict,
+)
 
 export const attempt = Type.Object({
   attempt: count,

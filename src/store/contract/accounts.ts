@@ -3,6 +3,8 @@ import assert from 'node:assert/strict'
 import type { NewKey } from '../account-store.ts'
 import { type On, START_MS } from './fixtures.ts'
 
+const STANDING = { suspendedAtMs: null, caps: { monthlyJobs: null, monthlyTokens: null } }
+
 export function accountTests(on: On): void {
   const key = (over: Partial<NewKey> = {}): NewKey => ({
     id: 'key_1',
@@ -22,7 +24,7 @@ export function accountTests(on: On): void {
       kind: 'created',
     })
     assert.equal(await store.hasAccounts(), true)
-    const common = { account: 'acme', tier: 'user_go', createdAtMs: START_MS, revokedAtMs: null }
+    const common = { account: 'acme', tier: 'user_go', createdAtMs: START_MS, revokedAtMs: null, ...STANDING }
     assert.deepEqual(await store.findKey('h2'), { id: 'key_2', ...common, expiresAtMs: 9 })
     assert.equal(await store.findKey('h3'), null)
     assert.deepEqual(
@@ -67,8 +69,8 @@ export function accountTests(on: On): void {
     await store.createKey(key({ id: 'key_4', hash: 'h4', account: 'a', tier: 'user_free' }))
     await store.revokeKey('key_4', nowMs)
     await store.rotateSecret('b', 'whsec_2', 7)
-    const a = { name: 'a', tier: 'user_free', keys: 1, activeKeys: 0, rotatedAtMs: null }
-    const b = { name: 'b', tier: 'user_go', keys: 3, activeKeys: 2, rotatedAtMs: 7 }
+    const a = { name: 'a', tier: 'user_free', keys: 1, activeKeys: 0, rotatedAtMs: null, ...STANDING }
+    const b = { name: 'b', tier: 'user_go', keys: 3, activeKeys: 2, rotatedAtMs: 7, ...STANDING }
     assert.deepEqual(await store.listAccounts({ limit: 10, nowMs }), [a, b])
     assert.deepEqual(await store.listAccounts({ limit: 1, nowMs }), [a])
     assert.deepEqual(await store.listAccounts({ after: 'a', limit: 10, nowMs }), [b])
@@ -88,5 +90,33 @@ export function accountTests(on: On): void {
     assert.deepEqual(await found({ account: 'acme', beforeKeyId: 'key_7' }), ['key_6', 'key_9'])
     assert.deepEqual(await found({ beforeKeyId: 'key_6', limit: 1 }), ['key_8'])
     assert.deepEqual(await found({ beforeKeyId: 'key_none' }), [])
+  })
+
+  on('suspends an account, with all its keys, and lets it in again', async (store) => {
+    await store.createKey(key())
+    assert.equal(await store.suspend('acme', 8), true)
+    assert.equal(await store.suspend('acme', 9), true)
+    assert.equal((await store.findKey('h1'))?.suspendedAtMs, 8)
+    await store.createKey(key({ id: 'key_2', hash: 'h2' }))
+    assert.equal((await store.findKey('h2'))?.suspendedAtMs, 8)
+    assert.equal((await store.listAccounts({ limit: 1, nowMs: START_MS }))[0]?.suspendedAtMs, 8)
+    assert.equal(await store.suspend('acme', null), true)
+    assert.equal((await store.findKey('h1'))?.suspendedAtMs, null)
+    assert.equal(await store.suspend('nobody', 8), false)
+  })
+
+  on('gives an account caps of its own', async (store) => {
+    await store.createKey(key())
+    for (const caps of [
+      { monthlyJobs: 1000, monthlyTokens: 2 ** 40 },
+      { monthlyJobs: 0, monthlyTokens: 'none' },
+      { monthlyJobs: 'none', monthlyTokens: null },
+    ] as const) {
+      assert.equal(await store.setCaps('acme', caps), true)
+      assert.deepEqual((await store.findKey('h1'))?.caps, caps)
+      assert.deepEqual((await store.searchKeys({ limit: 1 }))[0]?.caps, caps)
+      assert.deepEqual((await store.listAccounts({ limit: 1, nowMs: START_MS }))[0]?.caps, caps)
+    }
+    assert.equal(await store.setCaps('nobody', { monthlyJobs: 1, monthlyTokens: 1 }), false)
   })
 }

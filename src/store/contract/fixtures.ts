@@ -56,7 +56,7 @@ export function acceptance(
   } satisfies Acceptance
 }
 
-const USAGE: Usage = {
+export const USAGE: Usage = {
   target: 'openai/gpt-5-mini',
   input_tokens: 3,
   output_tokens: 5,
@@ -72,6 +72,7 @@ export function settlement(claim: Claim, over: Partial<Settlement> = {}): Settle
     node: 'node-a',
     jobId: claim.jobId,
     attempt: claim.attempt,
+    model: 'gpt-5-mini',
     outcome: COMPLETED,
     usage: USAGE,
     receiptJson: '{}',

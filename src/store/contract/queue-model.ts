@@ -1,6 +1,6 @@
 /**
- * The queue against its model: random histories of accept, claim, settle, give back and crash, each step compared with a
- * few lines that keep the same promises in memory. A failure prints the seed and the shortest history that shows it.
+ * The queue against its model: random histories of accept, claim, settle, give back, cancel, delete and crash, each step
+ * compared with a few lines that keep the same promises in memory. A failure prints the seed and the shortest history that shows it.
  */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
@@ -12,7 +12,7 @@ import { acceptance, COMPLETED, newJob, type Place, START_MS, settlement } from 
 type Held = Claim & { readonly node: string }
 
 interface ModelJob {
-  status: 'pending' | 'assigned' | 'completed'
+  status: 'pending' | 'assigned' | 'completed' | 'failed'
   node: string | null
   attempt: number
   deaths: number
@@ -22,7 +22,11 @@ interface Model {
   readonly jobs: Map<string, ModelJob>
   /** Every claim that was ever made: also those that have become stale. */
   readonly claims: Held[]
+  /** Jobs that have ended, deleted ones included. */
+  ended: number
 }
+
+const hasEnded = ({ status }: ModelJob) => status === 'completed' || status === 'failed'
 
 interface Real {
   store: Store
@@ -73,14 +77,12 @@ class ClaimSome implements Step {
   }
   check = () => true
   async run(model: Model, real: Real) {
-    const waiting = [...model.jobs.values()].filter(
-      ({ status, node }) => status !== 'completed' && node === null,
-    )
+    const waiting = [...model.jobs.values()].filter((job) => !hasEnded(job) && job.node === null)
     const claimed = await real.store.claim(this.node, this.limit, START_MS)
     assert.equal(claimed.length, Math.min(this.limit, waiting.length))
     for (const { id, attempt, deaths } of claimed) {
       const job = model.jobs.get(id)
-      assert.ok(job && job.node === null && job.status !== 'completed', 'a job is claimed once')
+      assert.ok(job && job.node === null && !hasEnded(job), 'a job is claimed once')
       assert.deepEqual([attempt, deaths], [job.attempt + 1, job.deaths])
       Object.assign(job, { status: 'assigned', node: this.node, attempt })
       model.claims.push({ jobId: id, attempt, node: this.node })
@@ -100,17 +102,48 @@ class UseClaim implements Step {
   check = ({ claims }: Readonly<Model>) => claims.length > 0
   async run(model: Model, real: Real) {
     const claim = model.claims[this.pick % model.claims.length]
-    const job = claim && model.jobs.get(claim.jobId)
-    assert.ok(claim && job)
-    const fresh = job.status === 'assigned' && job.node === claim.node && job.attempt === claim.attempt
+    assert.ok(claim)
+    const job = model.jobs.get(claim.jobId)
+    const fresh = job?.status === 'assigned' && job.node === claim.node && job.attempt === claim.attempt
     if (this.how === 'settle') {
       const settled = await real.store.settle(settlement(claim, { node: claim.node, outcome: COMPLETED }))
-      assert.equal(settled, fresh ? 'settled' : 'stale')
-      if (fresh) Object.assign(job, { status: 'completed', node: null })
+      assert.equal(settled, fresh ? 'settled' : job ? 'stale' : 'gone')
+      if (!fresh) return
+      Object.assign(job, { status: 'completed', node: null })
+      model.ended += 1
     } else {
       await real.store.giveBack(claim.node, [claim])
       if (fresh) job.node = null
     }
+  }
+  toString = () => `${this.how}(${this.pick})`
+}
+
+/** An operator ends a job before its time, or deletes one: whatever its state. */
+class StepIn implements Step {
+  readonly pick: number
+  readonly how: 'cancel' | 'delete'
+  constructor(pick: number, how: 'cancel' | 'delete') {
+    this.pick = pick
+    this.how = how
+  }
+  check = ({ jobs }: Readonly<Model>) => jobs.size > 0
+  async run(model: Model, real: Real) {
+    const [id, job] = [...model.jobs][this.pick % model.jobs.size] ?? []
+    assert.ok(id !== undefined && job)
+    const ended = hasEnded(job)
+    if (this.how === 'delete') {
+      assert.equal(await real.store.deleteJob(id), ended ? 'deleted' : 'not ended')
+      if (ended) model.jobs.delete(id)
+      return
+    }
+    assert.equal(await real.store.cancelJob(id, START_MS), ended ? 'ended before' : 'cancelled')
+    if (ended) return
+    const told = []
+    for (const node of NODES) told.push(...(await real.store.takeCancelled(node)))
+    if (job.node !== null) assert.deepEqual(told, [{ jobId: id, attempt: job.attempt }])
+    Object.assign(job, { status: 'failed', node: null })
+    model.ended += 1
   }
   toString = () => `${this.how}(${this.pick})`
 }
@@ -137,8 +170,13 @@ class Look implements Step {
   async run(model: Model, real: Real) {
     const jobs = [...model.jobs]
     const { waiting, assigned } = await real.store.depth()
-    assert.equal(waiting, jobs.filter(([, job]) => job.node === null && job.status !== 'completed').length)
+    assert.equal(waiting, jobs.filter(([, job]) => job.node === null && !hasEnded(job)).length)
     assert.equal(assigned, jobs.filter(([, job]) => job.node !== null).length)
+    const used = await real.store.listUsage({ limit: 10 })
+    assert.equal(
+      used.reduce((sum, record) => sum + record.jobs, 0),
+      model.ended,
+    )
     const at = { nowMs: START_MS, retentionMs: 1000 }
     for (const [id, job] of jobs.slice(-5)) {
       const views = await Promise.all(['one', 'two'].map((account) => real.store.read(account, id, at)))
@@ -164,6 +202,9 @@ const claims = fc
 const uses = fc
   .tuple(fc.nat(200), fc.constantFrom('settle' as const, 'settle' as const, 'give back' as const))
   .map(([pick, how]) => new UseClaim(pick, how))
+const stepsIn = fc
+  .tuple(fc.nat(200), fc.constantFrom('cancel' as const, 'cancel' as const, 'delete' as const))
+  .map(([pick, how]) => new StepIn(pick, how))
 const crashes = fc.constantFrom(...NODES).map((node) => new Crash(node))
 const looks = fc.constant(new Look())
 const steps = [
@@ -178,6 +219,8 @@ const steps = [
   uses,
   uses,
   uses,
+  stepsIn,
+  stepsIn,
   crashes,
   looks,
 ]
@@ -193,7 +236,7 @@ export function queueModel(name: string, makePlace: (t: TestContext) => Promise<
         const place = await makePlace(t)
         const real: Real = { store: await place.open(), place }
         try {
-          await fc.asyncModelRun(() => ({ model: { jobs: new Map(), claims: [] }, real }), commands)
+          await fc.asyncModelRun(() => ({ model: { jobs: new Map(), claims: [], ended: 0 }, real }), commands)
         } finally {
           await real.store.close()
         }

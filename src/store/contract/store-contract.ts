@@ -5,9 +5,12 @@
 import { describe, type TestContext, test } from 'node:test'
 import { acceptTests } from './accepting.ts'
 import { accountTests } from './accounts.ts'
+import { auditTests } from './audit.ts'
 import { callbackRecordTests } from './callback-records.ts'
 import { callbackTests } from './callbacks.ts'
+import { cancelTests } from './cancelling.ts'
 import { claimTests } from './claiming.ts'
+import { deleteTests } from './deleting.ts'
 import { durabilityTests } from './durability.ts'
 import { expireTests } from './expiring.ts'
 import { now, type On, type Place, START_MS } from './fixtures.ts'
@@ -18,6 +21,7 @@ import { queueModel } from './queue-model.ts'
 import { readTests } from './reading.ts'
 import { settleTests } from './settling.ts'
 import { shareTests } from './sharing.ts'
+import { usageTests } from './usage.ts'
 
 export function storeContract(name: string, makePlace: MakePlace): void {
   const on = onEmptyStore(makePlace)
@@ -32,6 +36,10 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   describe(`${name}: records of callbacks`, () => callbackRecordTests(on))
   describe(`${name}: records of jobs`, () => jobRecordTests(on))
   describe(`${name}: accounts`, () => accountTests(on))
+  describe(`${name}: usage`, () => usageTests(on))
+  describe(`${name}: cancel`, () => cancelTests(on))
+  describe(`${name}: delete`, () => deleteTests(on))
+  describe(`${name}: audit`, () => auditTests(on))
   describe(`${name}: durability`, () => durabilityTests(makePlace))
   queueModel(name, makePlace)
 }

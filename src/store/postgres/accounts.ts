@@ -1,6 +1,6 @@
 /** Accounts and keys in Postgres. */
 import type { TierName } from '../../config/settings.ts'
-import { readSecrets } from '../account-rows.ts'
+import { capColumns, readSecrets, STANDING_COLUMNS, withStanding } from '../account-rows.ts'
 import type {
   AccountPage,
   AccountRecord,
@@ -9,9 +9,10 @@ import type {
   KeySearch,
   NewKey,
   NewKeyResult,
+  OwnCaps,
   Secrets,
 } from '../account-store.ts'
-import type { Database, Row, Statement } from './database.ts'
+import type { Database, Statement } from './database.ts'
 
 export class PostgresAccounts implements AccountStore {
   readonly #database: Database
@@ -22,8 +23,7 @@ export class PostgresAccounts implements AccountStore {
 
   createKey(key: NewKey): Promise<NewKeyResult> {
     return this.#database.transaction(async ({ query }) => {
-      await query(MAKE_ACCOUNT, [key.account, key.tier, key.secret])
-      const [account] = await query(TIER_OF, [key.account])
+      const [account] = await query(MAKE_ACCOUNT, [key.account, key.tier, key.secret])
       const tier = String(account?.tier) as TierName
       if (tier !== key.tier) return { kind: 'other tier', tier }
       await query(MAKE_KEY, [key.id, key.account, key.hash, key.createdAtMs, key.expiresAtMs])
@@ -32,23 +32,17 @@ export class PostgresAccounts implements AccountStore {
   }
 
   async listKeys(): Promise<KeyRecord[]> {
-    return (await this.#database.query(LIST_KEYS)).map(keyRecord)
+    return (await this.#database.query(LIST_KEYS)).map(withStanding<KeyRecord>)
   }
 
   async searchKeys({ account, beforeKeyId, limit }: KeySearch): Promise<KeyRecord[]> {
     const values = [account ?? null, beforeKeyId ?? null, limit]
-    return (await this.#database.query(SEARCH_KEYS, values)).map(keyRecord)
+    return (await this.#database.query(SEARCH_KEYS, values)).map(withStanding<KeyRecord>)
   }
 
   async listAccounts({ after, limit, nowMs }: AccountPage): Promise<AccountRecord[]> {
     const rows = await this.#database.query(LIST_ACCOUNTS, [after ?? '', limit, Math.floor(nowMs)])
-    return rows.map((row) => ({
-      name: String(row.name),
-      tier: String(row.tier) as TierName,
-      keys: Number(row.keys),
-      activeKeys: Number(row.active_keys),
-      rotatedAtMs: row.rotated_at_ms as number | null,
-    }))
+    return rows.map(withStanding<AccountRecord>)
   }
 
   async revokeKey(keyId: string, nowMs: number): Promise<'revoked' | 'revoked before' | 'unknown'> {
@@ -59,11 +53,19 @@ export class PostgresAccounts implements AccountStore {
 
   async findKey(hash: string): Promise<KeyRecord | null> {
     const [row] = await this.#database.query(FIND_KEY, [hash])
-    return row ? keyRecord(row) : null
+    return row ? withStanding<KeyRecord>(row) : null
   }
 
   async setTier(account: string, tier: TierName): Promise<boolean> {
     return (await this.#database.query(SET_TIER, [account, tier])).length > 0
+  }
+
+  async suspend(account: string, sinceMs: number | null): Promise<boolean> {
+    return (await this.#database.query(SUSPEND, [account, sinceMs])).length > 0
+  }
+
+  async setCaps(account: string, caps: OwnCaps): Promise<boolean> {
+    return (await this.#database.query(SET_CAPS, [account, ...capColumns(caps)])).length > 0
   }
 
   async secrets(account: string): Promise<Secrets | null> {
@@ -80,26 +82,19 @@ export class PostgresAccounts implements AccountStore {
   }
 }
 
-function keyRecord(row: Row): KeyRecord {
-  return {
-    id: String(row.id),
-    account: String(row.account),
-    tier: String(row.tier) as TierName,
-    createdAtMs: Number(row.created_at_ms),
-    expiresAtMs: row.expires_at_ms as number | null,
-    revokedAtMs: row.revoked_at_ms as number | null,
-  }
-}
-
-const KEYS = `select k.id, k.account, a.tier, k.created_at_ms, k.expires_at_ms, k.revoked_at_ms
+const KEYS = `select k.id, k.account, a.tier, k.created_at_ms as "createdAtMs", k.expires_at_ms as "expiresAtMs",
+  k.revoked_at_ms as "revokedAtMs", ${STANDING_COLUMNS}
   from keys k join accounts a on a.name = k.account`
 
+/**
+ * One that exists is locked until the key is stored, so that its tier stays and it is not deleted meanwhile; one that is
+ * being deleted is waited for, and made anew.
+ */
 const MAKE_ACCOUNT = {
   name: 'make account',
-  text: 'insert into accounts (name, tier, secret) values ($1, $2, $3) on conflict (name) do nothing',
+  text: `insert into accounts as a (name, tier, secret) values ($1, $2, $3)
+    on conflict (name) do update set tier = a.tier returning tier`,
 }
-/** The lock keeps the tier as it is until the key is stored. */
-const TIER_OF = { name: 'tier of', text: 'select tier from accounts where name = $1 for share' }
 const MAKE_KEY = {
   name: 'make key',
   text: 'insert into keys (id, account, hash, created_at_ms, expires_at_ms) values ($1, $2, $3, $4, $5)',
@@ -121,11 +116,11 @@ const LIST_ACCOUNTS: Statement = {
   repeatable: true,
   name: 'list accounts',
   text: `
-  select a.name, a.tier, a.rotated_at_ms, k.keys, k.active_keys
+  select a.name, a.tier, a.rotated_at_ms as "rotatedAtMs", k.keys, k."activeKeys", ${STANDING_COLUMNS}
   from (select * from accounts where name > $1 order by name limit $2::bigint) a
   cross join lateral (
     select count(*) as keys,
-      count(*) filter (where revoked_at_ms is null and coalesce(expires_at_ms > $3::bigint, true)) as active_keys
+      count(*) filter (where revoked_at_ms is null and coalesce(expires_at_ms > $3::bigint, true)) as "activeKeys"
     from keys where account = a.name
   ) k order by a.name`,
 }
@@ -141,6 +136,18 @@ const SET_TIER: Statement = {
   repeatable: true,
   name: 'set tier',
   text: 'update accounts set tier = $2 where name = $1 returning name',
+}
+const SUSPEND: Statement = {
+  repeatable: true,
+  name: 'suspend',
+  text: `update accounts set suspended_at_ms =
+      case when $2::bigint is null then null else coalesce(suspended_at_ms, $2) end
+    where name = $1 returning name`,
+}
+const SET_CAPS: Statement = {
+  repeatable: true,
+  name: 'set caps',
+  text: 'update accounts set cap_jobs = $2, cap_tokens = $3 where name = $1 returning name',
 }
 const SECRETS: Statement = {
   repeatable: true,

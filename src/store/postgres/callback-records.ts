@@ -25,15 +25,6 @@ export class PostgresCallbackRecords implements CallbackRecords {
     this.#database = database
   }
 
-  async listCallbacks({ state, account, beforeJobId, limit }: CallbackFilter): Promise<CallbackSummary[]> {
-    const text = `${SELECT} where ${state ? IN_STATE[state] : 'true'} and ($1::text is null or c.account = $1)
-      and ($2::uuid is null or c.job_id < $2) order by c.job_id desc limit $3::bigint`
-    const before = beforeJobId !== undefined && isJobId(beforeJobId) ? beforeJobId : null
-    const statement: Statement = { repeatable: true, name: `list callbacks ${state ?? ''}`, text }
-    const rows = await this.#database.query(statement, [account ?? null, before, limit])
-    return rows.map(readSummary)
-  }
-
   searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>> {
     return searchCallbacksInSlices(filter, SLICE_ROWS, (slice) => this.#look(slice))
   }

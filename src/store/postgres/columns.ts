@@ -1,5 +1,6 @@
 /** Jobs and outcomes as columns: arrays that one statement takes apart with `unnest`, however many rows there are. */
 import type { Callback, ClaimedJob, Job, Message, ResponseFormat } from '../../job/job.ts'
+import { monthOf } from '../../job/month.ts'
 import type { Settlement } from '../store.ts'
 import type { Row } from './database.ts'
 
@@ -49,9 +50,15 @@ export const SETTLEMENT_TYPES = [
   'text',
   'bigint',
   'bigint',
+  'text',
+  'text',
+  'bigint',
+  'bigint',
+  'bigint',
+  'boolean',
 ] as const
-export const SETTLEMENT_NAMES =
-  'id, attempt, status, content, error, usage, receipt, fingerprint, until_ms, now_ms'
+export const SETTLEMENT_NAMES = `id, attempt, status, content, error, usage, receipt, fingerprint, until_ms, now_ms,
+  model, month, calls, input_tokens, output_tokens, cache_hit`
 
 export function settlementColumns(settlements: readonly Settlement[]): unknown[][] {
   return [
@@ -65,6 +72,12 @@ export function settlementColumns(settlements: readonly Settlement[]): unknown[]
     settlements.map(({ keep }) => keep?.fingerprint ?? null),
     settlements.map(({ keep }) => Math.ceil(keep?.untilMs ?? 0)),
     settlements.map(({ nowMs }) => nowMs),
+    settlements.map(({ model }) => model),
+    settlements.map(({ nowMs }) => monthOf(nowMs)),
+    settlements.map(({ usage }) => usage.calls),
+    settlements.map(({ usage }) => usage.input_tokens),
+    settlements.map(({ usage }) => usage.output_tokens),
+    settlements.map(({ usage }) => usage.cache_hit),
   ]
 }
 

@@ -1,5 +1,7 @@
 /** Reads a whole Postgres for a copy, as it was at one moment, while no server uses it. */
 import pg from 'pg'
+import type { Act } from '../audit-store.ts'
+import { copiedJob } from '../copied-job.ts'
 import {
   BATCH_ROWS,
   BATCH_WEIGHT,
@@ -11,12 +13,14 @@ import {
   type CopiedJob,
   type CopiedKey,
   type CopySource,
-  copiedCallback,
 } from '../copying.ts'
 import { DatabaseProblem } from '../database-problem.ts'
+import type { UsageRecord } from '../usage-store.ts'
+import { ACT_COLUMNS } from './audit.ts'
 import { CopyConnection } from './copy-connection.ts'
 import { connectionSettings, type Row } from './database.ts'
 import { migratePostgres } from './schema.ts'
+import { sumsOfUsage, usageRecord } from './usage.ts'
 
 export async function openPostgresSource(url: string): Promise<CopySource> {
   await refuseUnlessParleys(url)
@@ -76,7 +80,7 @@ class PostgresSource implements CopySource {
   }
 
   jobs(): Batches<CopiedJob> {
-    const read = (row: Row) => jobOf(row, this.turn)
+    const read = (row: Row) => copiedJob(row, this.turn)
     return this.#batches(JOBS, [LEAST_ID], (row) => [row.id], read, [BATCH_WEIGHT])
   }
 
@@ -88,6 +92,14 @@ class PostgresSource implements CopySource {
   idempotencyKeys(nowMs: number): Batches<CopiedIdempotencyKey> {
     const key = (row: Row) => [row.account, row.key]
     return this.#batches(IDEMPOTENCY, ['', ''], key, readAs<CopiedIdempotencyKey>, [nowMs])
+  }
+
+  usage(): Batches<UsageRecord> {
+    return this.#batches(USAGE, ['', '', ''], (row) => [row.account, row.month, row.model], usageRecord)
+  }
+
+  acts(): Batches<Act> {
+    return this.#batches(ACTS, [LEAST_ID], (row) => [row.id], readAs<Act>)
   }
 
   close(): Promise<void> {
@@ -116,44 +128,6 @@ function readAs<T>(row: Row): T {
   return row as T
 }
 
-function jobOf(row: Row, turn: number): CopiedJob {
-  const {
-    id,
-    account,
-    tier,
-    model,
-    cacheTtlS,
-    inputTokens,
-    createdAtMs,
-    messages,
-    responseFormat,
-    callback,
-  } = row as unknown as CopiedJob
-  const asked = {
-    id,
-    account,
-    tier,
-    model,
-    cacheTtlS,
-    inputTokens,
-    createdAtMs,
-    messages,
-    responseFormat,
-    callback,
-  }
-  return { ...asked, attempt: Number(row.attempt), state: stateOf(row, turn) }
-}
-
-function stateOf(row: Row, turn: number): CopiedJob['state'] {
-  if (row.status === null) {
-    const wasHeld = row.turn === null
-    return { kind: 'waits', turn: wasHeld ? turn : Number(row.turn), deaths: Number(row.deaths), wasHeld }
-  }
-  const { status, content, error, usage, receipt, deaths, claimedAtMs, settledAtMs } = row
-  const outcome = { status, content, error, usage, receipt, deaths, claimedAtMs, settledAtMs }
-  return { kind: 'ended', ...outcome, callback: copiedCallback(row) } as CopiedJob['state']
-}
-
 const LEAST_ID = '00000000-0000-0000-0000-000000000000'
 
 /** What joins the line stands behind what was claimed last, and not before its head (accepting.ts). */
@@ -165,6 +139,7 @@ const TURN = `
 /** The account's next job follows its last one; how far behind, only its tier would say. */
 const ACCOUNTS = `
   select name, tier, secret, previous_secret as "previousSecret", rotated_at_ms as "rotatedAtMs",
+    suspended_at_ms as "suspendedAtMs", cap_jobs as "capJobs", cap_tokens as "capTokens",
     (select o.turn + 1 from open_jobs o where o.account = name and o.turn is not null
       order by o.turn desc limit 1) as "nextTurn"
   from accounts where name > $1 order by name limit $2`
@@ -202,3 +177,6 @@ const KEPT = `
 const IDEMPOTENCY = `
   select account, key, fingerprint, job_ids as "jobIds", until_ms as "untilMs"
   from idempotency where (account, key) > ($1, $2) and until_ms > $4::bigint order by account, key limit $3`
+/** What is not folded yet, too. */
+const USAGE = `${sumsOfUsage('(account, month, model) > ($1, $2, $3)')} order by account, month, model limit $4`
+const ACTS = `select ${ACT_COLUMNS} from audit where id > $1::uuid order by id limit $2`

@@ -3,6 +3,7 @@
  * gives back.
  */
 import { jobIdMs } from '../../job/job-id.ts'
+import type { Act } from '../audit-store.ts'
 import {
   CALLBACK_COLUMNS,
   type CopiedAccount,
@@ -15,8 +16,20 @@ import {
 } from '../copying.ts'
 import type { Expiry } from '../ended.ts'
 import { notEmpty } from '../not-empty.ts'
-import { NEW_JOB_NAMES, NEW_JOB_TYPES, unnest } from './columns.ts'
+import type { UsageRecord } from '../usage-store.ts'
 import { CopyConnection } from './copy-connection.ts'
+import {
+  ACCOUNTS,
+  ACTS,
+  CALLBACKS,
+  IDEMPOTENCY,
+  JOBS,
+  KEPT,
+  KEYS,
+  OPEN_JOBS,
+  OUTCOMES,
+  USAGE,
+} from './copy-inserts.ts'
 import { checkFitness } from './fitness.ts'
 import { partitionsFor } from './partitions.ts'
 import { migratePostgres } from './schema.ts'
@@ -43,6 +56,8 @@ export async function openPostgresTarget(
 
 /** Who is named for settlements made elsewhere; no node has that name. */
 const NOBODY = 'copied'
+/** Usage comes as sums. */
+const COUNTED = true
 
 class PostgresTarget implements CopyTarget {
   readonly #connection: CopyConnection
@@ -57,7 +72,10 @@ class PostgresTarget implements CopyTarget {
   addAccounts(accounts: readonly CopiedAccount[]): Promise<void> {
     return this.#insert(
       ACCOUNTS,
-      accounts.map((a) => [a.name, a.tier, a.secret, a.previousSecret, a.rotatedAtMs]),
+      accounts.map((a) => [
+        ...[a.name, a.tier, a.secret, a.previousSecret, a.rotatedAtMs],
+        ...[a.suspendedAtMs, a.capJobs, a.capTokens],
+      ]),
     )
   }
 
@@ -109,6 +127,7 @@ class PostgresTarget implements CopyTarget {
         deaths,
         claimedAtMs,
         settledAtMs,
+        COUNTED,
       ]
       rows.ended.push([id, ...ended])
       if (owed) rows.owed.push([id, account, ...CALLBACK_COLUMNS.map((name) => owed[name])])
@@ -132,11 +151,28 @@ class PostgresTarget implements CopyTarget {
     )
   }
 
+  addUsage(usage: readonly UsageRecord[]): Promise<void> {
+    return this.#insert(
+      USAGE,
+      usage.map((u) => [
+        ...[u.account, u.month, u.model],
+        ...[u.jobs, u.failedJobs, u.cacheHits, u.calls, u.inputTokens, u.outputTokens],
+      ]),
+    )
+  }
+
+  addActs(acts: readonly Act[]): Promise<void> {
+    return this.#insert(
+      ACTS,
+      acts.map((a) => [a.id, a.atMs, a.who, a.what, a.account, a.target, a.detailsJson, a.outcome]),
+    )
+  }
+
   /** The line begins at its head, wherever that is, so there is no turn to store. */
   async commit(): Promise<void> {
     // Plans made from the statistics of empty tables would be poor until they are gathered by themselves.
     await this.#connection.run(
-      'analyze accounts, keys, jobs, outcomes, open_jobs, callbacks, kept_answers, idempotency',
+      'analyze accounts, keys, jobs, outcomes, open_jobs, callbacks, kept_answers, idempotency, usage, audit',
     )
     await this.#connection.run('commit')
   }
@@ -170,60 +206,5 @@ function columnsOf(rows: readonly unknown[][]): unknown[][] {
   return (rows[0] ?? []).map((_, column) => rows.map((row) => row[column]))
 }
 
-function insert(table: string, names: string, types: readonly string[]): string {
-  return `insert into ${table} (${names}) select * from ${unnest(types, 1)}`
-}
-
-const ACCOUNTS = insert('accounts', 'name, tier, secret, previous_secret, rotated_at_ms', [
-  'text',
-  'text',
-  'text',
-  'text',
-  'bigint',
-])
-const KEYS = insert('keys', 'id, account, hash, created_at_ms, expires_at_ms, revoked_at_ms', [
-  'text',
-  'text',
-  'text',
-  'bigint',
-  'bigint',
-  'bigint',
-])
-const JOBS = insert('jobs', NEW_JOB_NAMES, NEW_JOB_TYPES)
-const OPEN_JOBS = insert('open_jobs', 'id, account, has_callback, turn, attempt, deaths', [
-  'uuid',
-  'text',
-  'boolean',
-  'bigint',
-  'integer',
-  'integer',
-])
-const OUTCOMES = insert(
-  'outcomes',
-  'id, status, content, error, usage, receipt, node, attempt, deaths, claimed_at_ms, settled_at_ms',
-  ['uuid', 'text', 'text', 'text', 'text', 'text', 'text', 'integer', 'integer', 'bigint', 'bigint'],
-)
-const CALLBACKS = insert('callbacks', ['job_id', 'account', ...CALLBACK_COLUMNS].join(', '), [
-  'uuid',
-  'text',
-  'integer',
-  'integer',
-  'integer',
-  'bigint',
-  'bigint',
-  'bigint',
-  'bigint',
-  'text',
-])
-const IDEMPOTENCY = insert('idempotency', 'account, key, fingerprint, job_ids, until_ms', [
-  'text',
-  'text',
-  'text',
-  'text',
-  'bigint',
-])
-const KEPT = `
-  insert into kept_answers (fingerprint, job_id, kept_at_ms, until_ms)
-  select k.* from ${unnest(['text', 'uuid', 'bigint', 'bigint'], 1)} as k(fingerprint, job_id, kept_at_ms, until_ms)
-  where exists (select 1 from outcomes o where o.id = k.job_id) returning 1`
-const HOLDS_ANYTHING = 'select exists (select 1 from accounts) or exists (select 1 from jobs) as anything'
+const HOLDS_ANYTHING = `
+  select exists (select 1 from accounts) or exists (select 1 from jobs) or exists (select 1 from usage) as anything`

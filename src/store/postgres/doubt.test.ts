@@ -55,6 +55,7 @@ test('so is a job that was stored with its outcome', async (t) => {
   const job = newJob()
   await cut('accept ended', () => store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 })))
   assert.equal((await store.read('acme', job.id, expiry()))?.status, 'completed')
+  assert.equal((await store.listUsage({ limit: 1 }))[0]?.jobs, 1)
 })
 
 test('a settlement whose answer was cut off counts as settled when it is tried again, and only then', async (t) => {
@@ -68,6 +69,15 @@ test('a settlement whose answer was cut off counts as settled when it is tried a
   )
   assert.equal(await store.settle(mine), 'settled')
   assert.equal(await store.settle(mine), 'stale')
+  assert.equal((await store.listUsage({ limit: 1 }))[0]?.jobs, 1)
+})
+
+test('a folding of usage whose answer was cut off is not done twice', async (t) => {
+  const { store, cut } = await start(t)
+  const job = newJob()
+  await store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }))
+  await cut('fold usage', () => store.expire(expiry()))
+  assert.equal((await store.listUsage({ limit: 1 }))[0]?.jobs, 1)
 })
 
 test('jobs of a claim whose answer was cut off are among what the node holds, and can be given back', async (t) => {

@@ -1,8 +1,10 @@
-/** Deletes what has expired: whole partitions where that is sound, and the rest in small steps. */
+/** Deletes what has expired: whole partitions where that is sound, and the rest in small steps; and folds usage. */
 import { leastJobId } from '../../job/job-id.ts'
 import { type Expiry, expiresAtMs } from '../ended.ts'
+import { forgetCancelled } from './cancelling.ts'
 import type { Database, Row, Statement } from './database.ts'
 import { ALLOW_BITMAPS, keepPartitions } from './partitions.ts'
+import { foldUsage } from './usage.ts'
 
 /** Rows that one step looks at, of each kind. */
 const STEP = 400
@@ -28,6 +30,8 @@ export class PostgresExpiry {
     })
     const keys = await this.#database.query(DELETE_KEYS, [expiry.nowMs, STEP])
     const jobs = await this.#walkJobs(expiry)
+    await forgetCancelled(this.#database, expiry.nowMs)
+    if (await foldUsage(this.#database)) return true
     return answers.length >= STEP || keys.length >= STEP || jobs >= STEP
   }
 

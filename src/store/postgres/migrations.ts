@@ -131,4 +131,106 @@ create table probe (at_ms bigint not null);
 insert into probe values (0);
 `
 
-export const MIGRATIONS: readonly string[] = [first]
+/**
+ * Caps, suspension, usage, cancelled jobs, the audit log. Nodes of the first version go on running on it: nothing that they
+ * write or read is taken away.
+ */
+const interventions = `
+alter table accounts
+  add column suspended_at_ms bigint,
+  add column cap_jobs bigint,       -- null where the tier says, -1 for none
+  add column cap_tokens bigint;
+
+-- What ended, summed for ever. Settling writes only deltas, each statement rows of its own, so that no two nodes ever
+-- wait for each other over the sum of an account; expiry folds them into the sums. What was used is both together.
+create table usage (
+  account text not null,
+  month text not null,
+  model text not null,
+  jobs bigint not null,
+  failed_jobs bigint not null,
+  cache_hits bigint not null,
+  calls bigint not null,
+  input_tokens numeric not null,   -- no sum overflows, whatever a model server counts
+  output_tokens numeric not null,
+  primary key (account, month, model)
+);
+create table usage_deltas (
+  account text not null,
+  month text not null,
+  model text not null,
+  jobs bigint not null,
+  failed_jobs bigint not null,
+  cache_hits bigint not null,
+  calls bigint not null,
+  input_tokens numeric not null,   -- no sum overflows, whatever a model server counts
+  output_tokens numeric not null
+) with (
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_vacuum_cost_delay = 0
+);
+create index usage_deltas_by_account on usage_deltas (account);
+
+-- Cancelled jobs that a node has not been told of yet: one that it held, or that a caller waits for there.
+create table cancelled_jobs (
+  node text not null,
+  job_id uuid not null,
+  attempt integer not null,         -- that of the last claim, 0 where there was none
+  at_ms bigint not null,
+  primary key (node, job_id)
+);
+
+create table audit (
+  id uuid primary key,
+  at_ms bigint not null,
+  who text not null,
+  what text not null,
+  account text,
+  target text,
+  details text not null,
+  outcome text                      -- null until the act has ended
+);
+create index audit_by_account on audit (account, id);
+`
+
+/**
+ * Who counts an outcome. Nodes since this step say that they did (true). Those of the first version do not name the
+ * column, and the trigger counts for them (false). What was there before is counted by the next step (null). A step by
+ * itself, for its lock on `outcomes` is the only one in the way of running nodes, and holding two at once could deadlock.
+ * Once no node of the first version can run any more, a later step may drop the trigger, its function and the column.
+ */
+const countForFirstVersion = `
+alter table outcomes add column counted boolean;
+alter table outcomes alter column counted set default false;
+create function count_outcome() returns trigger language plpgsql as $$
+begin
+  insert into usage_deltas
+    (account, month, model, jobs, failed_jobs, cache_hits, calls, input_tokens, output_tokens)
+  select j.account, ${monthAt('new.settled_at_ms')}, j.model, 1, (new.status = 'failed')::integer,
+    (new.usage::json ->> 'cache_hit')::boolean::integer, (new.usage::json ->> 'calls')::bigint,
+    (new.usage::json ->> 'input_tokens')::numeric, (new.usage::json ->> 'output_tokens')::numeric
+  from jobs j where j.id = new.id;
+  return null;
+end $$;
+create trigger count_outcome after insert on outcomes
+  for each row when (not new.counted) execute function count_outcome();
+`
+
+/** Reads all outcomes once, and their jobs, and holds nobody up meanwhile: it locks no rows but its own. */
+const countWhatWasThere = `
+set local enable_seqscan = on;
+insert into usage (account, month, model, jobs, failed_jobs, cache_hits, calls, input_tokens, output_tokens)
+select j.account, ${monthAt('o.settled_at_ms')}, j.model, count(*), count(*) filter (where o.status = 'failed'),
+  count(*) filter (where (o.usage::json ->> 'cache_hit')::boolean), sum((o.usage::json ->> 'calls')::bigint),
+  sum((o.usage::json ->> 'input_tokens')::numeric), sum((o.usage::json ->> 'output_tokens')::numeric)
+from outcomes o join jobs j on j.id = o.id
+where o.counted is null
+group by 1, 2, 3;
+`
+
+/** As `job/month.ts` has it. */
+function monthAt(ms: string): string {
+  return `to_char(to_timestamp(${ms} / 1000.0) at time zone 'UTC', 'YYYY-MM')`
+}
+
+export const MIGRATIONS: readonly string[] = [first, interventions, countForFirstVersion, countWhatWasThere]

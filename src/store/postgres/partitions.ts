@@ -14,7 +14,7 @@ const AHEAD = 3
 /** Partitions that a copy makes at most: each takes about ten of the locks that one transaction may hold. */
 const MOST = 300
 /** SPEC §2.1: no answer is kept for longer, whatever its job's retention. */
-const LONGEST_TTL_MS = HOUR_MS
+export const LONGEST_TTL_MS = HOUR_MS
 /** A drop waits for no long query, and holds nobody up while it waits: it is tried again at the next round. */
 const LOCK_MS = 200
 

@@ -1,32 +1,15 @@
 /** The store on Postgres, as one of many nodes holds it: groups what arrives together into statements of many rows. */
-import type { TierName } from '../../config/settings.ts'
 import type { ClaimedJob, Job } from '../../job/job.ts'
-import type {
-  AccountPage,
-  AccountRecord,
-  KeyRecord,
-  KeySearch,
-  NewKey,
-  NewKeyResult,
-  Secrets,
-} from '../account-store.ts'
 import type {
   AttemptRecord,
   CallbackDepth,
-  CallbackDetails,
-  CallbackFilter,
-  CallbackSummary,
   DueCallback,
-  FailedFilter,
   PostponedCallback,
-  Replay,
   TakeCallbacks,
   TakePostponed,
 } from '../callback-store.ts'
 import type { Expiry } from '../ended.ts'
-import type { JobContent, JobDetails, JobPage, JobSearch } from '../job-records.ts'
 import type { Claim, Renewal, Signals } from '../node-store.ts'
-import type { Page } from '../slices.ts'
 import type {
   Acceptance,
   Accepted,
@@ -38,17 +21,16 @@ import type {
   Store,
   Suspects,
 } from '../store.ts'
-import { PostgresAccounts } from './accounts.ts'
-import { PostgresCallbackRecords } from './callback-records.ts'
 import { PostgresCallbacks } from './callbacks.ts'
+import { takeCancelled } from './cancelling.ts'
 import { Claiming } from './claiming.ts'
 import { Database, type Statement } from './database.ts'
 import { PostgresExpiry } from './expiry.ts'
 import { checkFitness } from './fitness.ts'
-import { PostgresJobRecords } from './job-records.ts'
 import { Line } from './line.ts'
 import { leave, renew, shareTurn } from './nodes.ts'
 import { Notices } from './notices.ts'
+import { PostgresOperations } from './operations.ts'
 import { keepPartitions } from './partitions.ts'
 import { Reading, readDepth, readEnded } from './reading.ts'
 import { migratePostgres } from './schema.ts'
@@ -86,27 +68,24 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   }
 }
 
-class PostgresStore implements Store {
+class PostgresStore extends PostgresOperations implements Store {
   readonly shared = true
   readonly #database: Database
   readonly #options: PostgresStoreOptions
   readonly #line = new Line()
-  readonly #accounts: PostgresAccounts
   readonly #claiming: Claiming
   readonly #expiry: PostgresExpiry
   readonly #notices: Notices
   readonly #writing: Writing
   readonly #reading: Reading
   readonly #callbacks: PostgresCallbacks
-  readonly #records: PostgresCallbackRecords
-  readonly #jobs: PostgresJobRecords
   #closed: Promise<void> | null = null
 
   constructor(database: Database, options: PostgresStoreOptions) {
     const { maxQueued, onCommit, node, url, statementMs, signals, onNote } = options
+    super(database, url)
     this.#database = database
     this.#options = options
-    this.#accounts = new PostgresAccounts(database)
     this.#claiming = new Claiming(database, this.#line)
     this.#expiry = new PostgresExpiry(database)
     this.#notices = new Notices({
@@ -128,8 +107,6 @@ class PostgresStore implements Store {
     })
     this.#reading = new Reading(database)
     this.#callbacks = new PostgresCallbacks(database)
-    this.#records = new PostgresCallbackRecords(database)
-    this.#jobs = new PostgresJobRecords(database)
   }
 
   async begin(): Promise<void> {
@@ -203,38 +180,6 @@ class PostgresStore implements Store {
     return this.#callbacks.depth()
   }
 
-  listCallbacks(filter: CallbackFilter): Promise<CallbackSummary[]> {
-    return this.#records.listCallbacks(filter)
-  }
-
-  searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>> {
-    return this.#records.searchCallbacks(filter)
-  }
-
-  findCallback(jobId: string): Promise<CallbackDetails | null> {
-    return this.#records.findCallback(jobId)
-  }
-
-  replayCallback(jobId: string, expiry: Expiry): Promise<Replay> {
-    return this.#records.replayCallback(jobId, expiry)
-  }
-
-  replayFailedCallbacks(filter: FailedFilter, expiry: Expiry): Promise<number> {
-    return this.#records.replayFailedCallbacks(filter, expiry)
-  }
-
-  searchJobs(search: JobSearch): Promise<JobPage> {
-    return this.#jobs.searchJobs(search)
-  }
-
-  findJob(jobId: string, expiry: Expiry): Promise<JobDetails | null> {
-    return this.#jobs.findJob(jobId, expiry)
-  }
-
-  jobContent(jobId: string, expiry: Expiry): Promise<JobContent | null> {
-    return this.#jobs.jobContent(jobId, expiry)
-  }
-
   depth(): Promise<Depth> {
     return readDepth(this.#database)
   }
@@ -251,47 +196,11 @@ class PostgresStore implements Store {
     return leave(this.#database, node)
   }
 
-  createKey(key: NewKey): Promise<NewKeyResult> {
-    return this.#accounts.createKey(key)
+  takeCancelled(node: string): Promise<Claim[]> {
+    return takeCancelled(this.#database, node)
   }
 
-  listKeys(): Promise<KeyRecord[]> {
-    return this.#accounts.listKeys()
-  }
-
-  searchKeys(search: KeySearch): Promise<KeyRecord[]> {
-    return this.#accounts.searchKeys(search)
-  }
-
-  listAccounts(page: AccountPage): Promise<AccountRecord[]> {
-    return this.#accounts.listAccounts(page)
-  }
-
-  revokeKey(keyId: string, nowMs: number): Promise<'revoked' | 'revoked before' | 'unknown'> {
-    return this.#accounts.revokeKey(keyId, nowMs)
-  }
-
-  findKey(hash: string): Promise<KeyRecord | null> {
-    return this.#accounts.findKey(hash)
-  }
-
-  setTier(account: string, tier: TierName): Promise<boolean> {
-    return this.#accounts.setTier(account, tier)
-  }
-
-  secrets(account: string): Promise<Secrets | null> {
-    return this.#accounts.secrets(account)
-  }
-
-  rotateSecret(account: string, secret: string, nowMs: number): Promise<boolean> {
-    return this.#accounts.rotateSecret(account, secret, nowMs)
-  }
-
-  hasAccounts(): Promise<boolean> {
-    return this.#accounts.hasAccounts()
-  }
-
-  close(): Promise<void> {
+  override close(): Promise<void> {
     this.#closed ??= this.#close()
     return this.#closed
   }

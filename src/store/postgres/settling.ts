@@ -2,6 +2,7 @@
 import type { Settled, Settlement } from '../store.ts'
 import { SETTLEMENT_NAMES, SETTLEMENT_TYPES, settlementColumns, unnest } from './columns.ts'
 import type { Database, Row } from './database.ts'
+import { USAGE_COLUMNS } from './usage.ts'
 
 /** A settled job, and the node where a caller waits for it. */
 export interface SettledJob {
@@ -10,14 +11,14 @@ export interface SettledJob {
 }
 
 /**
- * With `freed` (id, account, has_callback, deaths, claimed_at_ms) and `s` (the settlements): the outcomes, the callbacks that are owed, and the
- * answers that are kept.
+ * With `freed` (id, account, has_callback, deaths, claimed_at_ms) and `s` (the settlements): the outcomes, the callbacks that are owed, the
+ * answers that are kept, and the usage, a row of its own for each sum, so that no other statement is waited for.
  */
 export const OWE_AND_KEEP = `
   written as (
     insert into outcomes (id, status, content, error, usage, receipt, node, attempt, deaths, claimed_at_ms,
-      settled_at_ms)
-    select id, status, content, error, usage, receipt, $1::text, attempt, deaths, claimed_at_ms, now_ms
+      settled_at_ms, counted)
+    select id, status, content, error, usage, receipt, $1::text, attempt, deaths, claimed_at_ms, now_ms, true
     from s join freed using (id)
   ),
   owed as (
@@ -27,6 +28,12 @@ export const OWE_AND_KEEP = `
   kept as (
     insert into kept_answers (fingerprint, job_id, kept_at_ms, until_ms)
     select fingerprint, id, now_ms, until_ms from s join freed using (id) where fingerprint is not null
+  ),
+  counted as (
+    insert into usage_deltas (${USAGE_COLUMNS})
+    select account, month, model, count(*), count(*) filter (where status = 'failed'),
+      count(*) filter (where cache_hit), sum(calls), sum(input_tokens), sum(output_tokens)
+    from s join freed using (id) group by account, month, model
   )`
 
 /**

@@ -1,7 +1,7 @@
 /** Accounts and keys in SQLite. Synchronous: the storage thread and the command line both run it where they are. */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import type { TierName } from '../../config/settings.ts'
-import { readSecrets } from '../account-rows.ts'
+import { capColumns, readSecrets, STANDING_COLUMNS, withStanding } from '../account-rows.ts'
 import type {
   AccountPage,
   AccountRecord,
@@ -9,11 +9,12 @@ import type {
   KeySearch,
   NewKey,
   NewKeyResult,
+  OwnCaps,
   Secrets,
 } from '../account-store.ts'
 
 const KEY_COLUMNS = `k.id, k.account, a.tier, k.created_at_ms as "createdAtMs", k.expires_at_ms as "expiresAtMs",
-  k.revoked_at_ms as "revokedAtMs" from keys k join accounts a on a.name = k.account`
+  k.revoked_at_ms as "revokedAtMs", ${STANDING_COLUMNS} from keys k join accounts a on a.name = k.account`
 
 export class SqliteAccounts {
   readonly #db: DatabaseSync
@@ -42,7 +43,7 @@ export class SqliteAccounts {
 
   listKeys(): KeyRecord[] {
     const rows = this.#db.prepare(`select ${KEY_COLUMNS} order by k.created_at_ms, k.id`).all()
-    return rows.map((row) => ({ ...row }) as unknown as KeyRecord)
+    return rows.map(withStanding<KeyRecord>)
   }
 
   searchKeys({ account, beforeKeyId, limit }: KeySearch): KeyRecord[] {
@@ -59,20 +60,20 @@ export class SqliteAccounts {
     const sql = `select ${KEY_COLUMNS} where ${conditions.join(' and ')}
       order by k.created_at_ms desc, k.id desc limit ?`
     const rows = this.#db.prepare(sql).all(...values, limit)
-    return rows.map((row) => ({ ...row }) as unknown as KeyRecord)
+    return rows.map(withStanding<KeyRecord>)
   }
 
   listAccounts({ after, limit, nowMs }: AccountPage): AccountRecord[] {
     const rows = this.#db
       .prepare(
-        `select a.name, a.tier, a.rotated_at_ms as "rotatedAtMs",
+        `select a.name, a.tier, a.rotated_at_ms as "rotatedAtMs", ${STANDING_COLUMNS},
            (select count(*) from keys k where k.account = a.name) as keys,
            (select count(*) from keys k where k.account = a.name and k.revoked_at_ms is null
              and coalesce(k.expires_at_ms > ?1, true)) as "activeKeys"
          from accounts a where a.name > ?2 order by a.name limit ?3`,
       )
       .all(nowMs, after ?? '', limit)
-    return rows.map((row) => ({ ...row }) as unknown as AccountRecord)
+    return rows.map(withStanding<AccountRecord>)
   }
 
   revokeKey(keyId: string, nowMs: number): 'revoked' | 'revoked before' | 'unknown' {
@@ -85,11 +86,22 @@ export class SqliteAccounts {
 
   findKey(hash: string): KeyRecord | null {
     const row = this.#findKey.get(hash)
-    return row ? ({ ...row } as unknown as KeyRecord) : null
+    return row ? withStanding<KeyRecord>(row) : null
   }
 
   setTier(account: string, tier: TierName): boolean {
     return this.#db.prepare('update accounts set tier = ? where name = ?').run(tier, account).changes > 0
+  }
+
+  suspend(account: string, sinceMs: number | null): boolean {
+    const since = 'case when ?1 is null then null else coalesce(suspended_at_ms, ?1) end'
+    const sql = `update accounts set suspended_at_ms = ${since} where name = ?2`
+    return this.#db.prepare(sql).run(sinceMs, account).changes > 0
+  }
+
+  setCaps(account: string, caps: OwnCaps): boolean {
+    const sql = 'update accounts set cap_jobs = ?, cap_tokens = ? where name = ?'
+    return this.#db.prepare(sql).run(...capColumns(caps), account).changes > 0
   }
 
   secrets(account: string): Secrets | null {

@@ -3,7 +3,6 @@ import type { DatabaseSync } from 'node:sqlite'
 import { readDetails, readSummary } from '../callback-rows.ts'
 import type {
   CallbackDetails,
-  CallbackFilter,
   CallbackSlice,
   CallbackState,
   CallbackSummary,
@@ -20,25 +19,7 @@ export class SqliteCallbackRecords {
     this.#db = db
   }
 
-  list({ state, account, beforeJobId, limit }: CallbackFilter): CallbackSummary[] {
-    const conditions = ['true', ...(state ? [IN_STATE[state]] : [])]
-    const values: (string | number)[] = []
-    if (account !== undefined) {
-      conditions.push('c.account = ?')
-      values.push(account)
-    }
-    if (beforeJobId !== undefined) {
-      conditions.push('c.seq < (select seq from jobs where id = ?)')
-      values.push(beforeJobId)
-    }
-    // Row numbers are given in the order of acceptance, as ids are.
-    const sql = `${SELECT} where ${conditions.join(' and ')} order by c.seq desc limit ?`
-    return this.#db
-      .prepare(sql)
-      .all(...values, limit)
-      .map(readSummary)
-  }
-
+  /** Row numbers are given in the order of acceptance, as ids are. */
   look({ state, account, beforeId, rows, enough }: CallbackSlice): Looked<CallbackSummary> {
     const nothing = { looked: 0, lastId: null, found: [] }
     const before = beforeId === AFTER_ALL ? Number.MAX_SAFE_INTEGER : this.#seqOf(beforeId)

@@ -1,6 +1,8 @@
 /** Reads a whole SQLite file for a copy, as it was at one moment, while no server uses it. */
 import { existsSync } from 'node:fs'
 import type { DatabaseSync } from 'node:sqlite'
+import type { Act } from '../audit-store.ts'
+import { copiedJob } from '../copied-job.ts'
 import {
   BATCH_ROWS,
   BATCH_WEIGHT,
@@ -12,11 +14,11 @@ import {
   type CopiedJob,
   type CopiedKey,
   type CopySource,
-  copiedCallback,
 } from '../copying.ts'
 import { DatabaseProblem } from '../database-problem.ts'
+import type { UsageRecord } from '../usage-store.ts'
 import { toldAsProblem } from './copy-problem.ts'
-import { lockForCopying, migrate, openFile } from './file.ts'
+import { lockForCopying, migrate, openFile, schemaOf } from './file.ts'
 
 type Row = Readonly<Record<string, unknown>>
 
@@ -27,7 +29,7 @@ export function openSqliteSource(path: string): CopySource {
   let db: DatabaseSync | undefined
   try {
     db = openFile(path)
-    if (Number(db.prepare('pragma user_version').get()?.user_version) === 0) {
+    if (schemaOf(db) === 0) {
       throw new DatabaseProblem(`${path} is no database of Parley's.`)
     }
     migrate(db)
@@ -61,7 +63,7 @@ class SqliteSource implements CopySource {
   }
 
   jobs(): Batches<CopiedJob> {
-    return this.#batches(JOBS, [], (row) => jobOf(row, this.turn), weightOf)
+    return this.#batches(JOBS, [], (row) => copiedJob(row, this.turn), weightOf)
   }
 
   keptAnswers(nowMs: number): Batches<CopiedAnswer> {
@@ -70,6 +72,14 @@ class SqliteSource implements CopySource {
 
   idempotencyKeys(nowMs: number): Batches<CopiedIdempotencyKey> {
     return this.#batches(IDEMPOTENCY, [nowMs], (row) => row as unknown as CopiedIdempotencyKey)
+  }
+
+  usage(): Batches<UsageRecord> {
+    return this.#batches(USAGE, [], (row) => row as unknown as UsageRecord)
+  }
+
+  acts(): Batches<Act> {
+    return this.#batches(ACTS, [], (row) => row as unknown as Act)
   }
 
   async close(): Promise<void> {
@@ -109,46 +119,9 @@ function weightOf(row: Row): number {
   return TEXTS.reduce((total, name) => total + String(row[name] ?? '').length, 0)
 }
 
-function jobOf(row: Row, turn: number): CopiedJob {
-  const {
-    id,
-    account,
-    tier,
-    model,
-    cacheTtlS,
-    inputTokens,
-    createdAtMs,
-    messages,
-    responseFormat,
-    callback,
-  } = row as unknown as CopiedJob
-  const asked = {
-    id,
-    account,
-    tier,
-    model,
-    cacheTtlS,
-    inputTokens,
-    createdAtMs,
-    messages,
-    responseFormat,
-    callback,
-  }
-  return { ...asked, attempt: Number(row.attempt), state: stateOf(row, turn) }
-}
-
-function stateOf(row: Row, turn: number): CopiedJob['state'] {
-  if (row.settledAtMs === null) {
-    const wasHeld = row.turn === null
-    return { kind: 'waits', turn: wasHeld ? turn : Number(row.turn), deaths: Number(row.deaths), wasHeld }
-  }
-  const { status, content, error, usage, receipt, deaths, claimedAtMs, settledAtMs } = row
-  const outcome = { status, content, error, usage, receipt, deaths, claimedAtMs, settledAtMs }
-  return { kind: 'ended', ...outcome, callback: copiedCallback(row) } as CopiedJob['state']
-}
-
 const ACCOUNTS = `
   select a.name, a.tier, a.secret, a.previous_secret as previousSecret, a.rotated_at_ms as rotatedAtMs,
+    a.suspended_at_ms as suspendedAtMs, a.cap_jobs as capJobs, a.cap_tokens as capTokens,
     t.next_turn as nextTurn
   from accounts a left join turns t on t.account = a.name and t.next_turn > ? order by a.name`
 const KEYS = `
@@ -171,3 +144,9 @@ const KEPT = `
 const IDEMPOTENCY = `
   select account, key, fingerprint, job_ids as jobIds, until_ms as untilMs
   from idempotency where until_ms > ? order by account, key`
+const USAGE = `
+  select account, month, model, jobs, failed_jobs as failedJobs, cache_hits as cacheHits, calls,
+    input_tokens as inputTokens, output_tokens as outputTokens
+  from usage order by account, month, model`
+const ACTS = `
+  select id, at_ms as atMs, who, what, account, target, details as detailsJson, outcome from audit order by id`

@@ -4,6 +4,7 @@
  * file next.
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
+import type { Act } from '../audit-store.ts'
 import {
   CALLBACK_COLUMNS,
   type CopiedAccount,
@@ -15,8 +16,10 @@ import {
 } from '../copying.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { notEmpty } from '../not-empty.ts'
+import type { UsageRecord } from '../usage-store.ts'
 import { toldAsProblem } from './copy-problem.ts'
 import { lockForCopying, migrate, openFile } from './file.ts'
+import { holdsAnything } from './holdings.ts'
 
 export function openSqliteTarget(path: string): CopyTarget {
   // The lock first: while another copy fills the file it cannot even be opened.
@@ -25,24 +28,17 @@ export function openSqliteTarget(path: string): CopyTarget {
   try {
     db = openFile(path)
     migrate(db)
-    refuseUnlessEmpty(db, path)
+    if (holdsAnything(db)) throw notEmpty(path)
     leaveWriteAheadLog(db, path)
     // Durable even if the power fails just after the commit: the journal's removal is, too.
     db.exec('pragma synchronous = extra; begin exclusive')
-    refuseUnlessEmpty(db, path)
+    if (holdsAnything(db)) throw notEmpty(path)
     return new SqliteTarget(db, lock)
   } catch (error) {
     db?.close()
     lock.close()
     throw error
   }
-}
-
-function refuseUnlessEmpty(db: DatabaseSync, path: string): void {
-  const row = db.prepare(
-    'select exists (select 1 from accounts) as accounts, exists (select 1 from jobs) as jobs',
-  )
-  if (Object.values(row.get() ?? {}).includes(1)) throw notEmpty(path)
 }
 
 function leaveWriteAheadLog(db: DatabaseSync, path: string): void {
@@ -68,7 +64,8 @@ class SqliteTarget implements CopyTarget {
   addAccounts(accounts: readonly CopiedAccount[]): Promise<void> {
     const { account, nextTurn } = this.#statements
     return each(accounts, (a) => {
-      account.run(a.name, a.tier, a.secret, a.previousSecret, a.rotatedAtMs)
+      const standing = [a.suspendedAtMs, a.capJobs, a.capTokens] as const
+      account.run(a.name, a.tier, a.secret, a.previousSecret, a.rotatedAtMs, ...standing)
       if (a.nextTurn !== null) nextTurn.run(a.name, a.nextTurn)
     })
   }
@@ -136,6 +133,20 @@ class SqliteTarget implements CopyTarget {
     })
   }
 
+  addUsage(usage: readonly UsageRecord[]): Promise<void> {
+    return each(usage, (u) => {
+      const sums = [u.jobs, u.failedJobs, u.cacheHits, u.calls, u.inputTokens, u.outputTokens] as const
+      this.#statements.usage.run(u.account, u.month, u.model, ...sums)
+    })
+  }
+
+  addActs(acts: readonly Act[]): Promise<void> {
+    return each(acts, (a) => {
+      const { act } = this.#statements
+      act.run(a.id, a.atMs, a.who, a.what, a.account, a.target, a.detailsJson, a.outcome)
+    })
+  }
+
   async commit(turn: number): Promise<void> {
     toldAsProblem(() => {
       this.#statements.turn.run(turn)
@@ -161,7 +172,8 @@ function prepare(db: DatabaseSync) {
   const statement = (text: string): StatementSync => db.prepare(text)
   return {
     account: statement(
-      'insert into accounts (name, tier, secret, previous_secret, rotated_at_ms) values (?, ?, ?, ?, ?)',
+      `insert into accounts (name, tier, secret, previous_secret, rotated_at_ms, suspended_at_ms, cap_jobs, cap_tokens)
+       values (?, ?, ?, ?, ?, ?, ?, ?)`,
     ),
     nextTurn: statement('insert or replace into turns (account, next_turn) values (?, ?)'),
     key: statement(
@@ -185,6 +197,13 @@ function prepare(db: DatabaseSync) {
     ),
     idempotency: statement(
       'insert into idempotency (account, key, fingerprint, job_ids, until_ms) values (?, ?, ?, ?, ?)',
+    ),
+    usage: statement(
+      `insert into usage (account, month, model, jobs, failed_jobs, cache_hits, calls, input_tokens, output_tokens)
+       values (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    ),
+    act: statement(
+      'insert into audit (id, at_ms, who, what, account, target, details, outcome) values (?, ?, ?, ?, ?, ?, ?, ?)',
     ),
     turn: statement('update line set turn = ?'),
   }

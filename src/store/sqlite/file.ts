@@ -59,13 +59,8 @@ export function migrateFile(path: string): number {
 export function migrate(db: DatabaseSync): number {
   db.exec('begin immediate')
   try {
-    const row = db.prepare('pragma user_version').get()
-    const have = Number(row?.user_version)
-    if (have > MIGRATIONS.length) {
-      throw new DatabaseProblem(
-        `The database was written by a newer Parley (schema ${have}, this one knows ${MIGRATIONS.length}). Start that version, or a newer one.`,
-      )
-    }
+    const have = schemaOf(db)
+    if (have > MIGRATIONS.length) throw newerSchema(have)
     for (const step of MIGRATIONS.slice(have)) db.exec(step)
     db.exec(`pragma user_version = ${MIGRATIONS.length}; commit`)
     return MIGRATIONS.length - have
@@ -73,6 +68,28 @@ export function migrate(db: DatabaseSync): number {
     db.exec('rollback')
     throw error
   }
+}
+
+/** How many steps made the file's schema: 0 for a new file. */
+export function schemaOf(db: DatabaseSync): number {
+  return Number(db.prepare('pragma user_version').get()?.user_version)
+}
+
+export function newerSchema(schema: number): DatabaseProblem {
+  return new DatabaseProblem(
+    `The database was written by a newer Parley (schema ${schema}, this one knows ${MIGRATIONS.length}). Start that version, or a newer one.`,
+  )
+}
+
+/**
+ * Has what was deleted leave the disk: writes the file anew, without the pages that were freed, and empties the write-ahead
+ * log, in which it still stands. Outside of any transaction; throws where another process will not let go of the file.
+ */
+export function scrub(db: DatabaseSync): void {
+  // The copy that is made meanwhile is as large as the file, too large for memory perhaps.
+  db.exec('pragma temp_store = file; vacuum; pragma temp_store = memory')
+  const row = db.prepare('pragma wal_checkpoint(truncate)').get()
+  if (row?.busy !== 0) throw new Error('another process reads the database, so its log could not be emptied')
 }
 
 /**
@@ -92,6 +109,14 @@ export function lockForCopying(path: string): DatabaseSync {
   return lock(
     path,
     `A Parley server, or another copy, is using ${path}. Stop it first: at SIGTERM a server ends or gives back what it runs.`,
+  )
+}
+
+/** The same lock, for a backup that takes the file's place. */
+export function lockForRestoring(path: string): DatabaseSync {
+  return lock(
+    path,
+    `A Parley server, or a copy, is using ${path}. Stop it first, so that it writes nothing more into what is replaced.`,
   )
 }
 

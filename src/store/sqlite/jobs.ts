@@ -8,6 +8,7 @@
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import type { Accepted, Depth, Suspects } from '../store.ts'
+import type { SqliteUsage } from './usage.ts'
 import { type Cell, CLAIMED_COLUMNS, GONE, NEW_JOB_COLUMNS, STALE } from './wire.ts'
 
 /** How a job ended, as columns. */
@@ -27,6 +28,7 @@ interface Keep {
 export class SqliteJobs {
   readonly #statements: ReturnType<typeof prepare>
   readonly #db: DatabaseSync
+  readonly #usage: SqliteUsage
   #nextSeq = 1
   /** The turn claimed last. */
   #turn = 0
@@ -34,13 +36,14 @@ export class SqliteJobs {
   #waiting = 0
   #assigned = 0
 
-  constructor(db: DatabaseSync) {
+  constructor(db: DatabaseSync, usage: SqliteUsage) {
     this.#db = db
+    this.#usage = usage
     this.#statements = prepare(db)
     this.recount()
   }
 
-  /** Reads again what is kept in memory about the tables; needed after a rollback. */
+  /** Reads again what is kept in memory about the tables: after a rollback, or where others have ended jobs. */
   recount(): void {
     const one = (sql: string) => Number(Object.values(this.#db.prepare(sql).get() ?? { none: 0 })[0] ?? 0)
     // A kept answer may outlive its job's other rows by a little, and its row number must not be given again.
@@ -153,8 +156,10 @@ export class SqliteJobs {
     const job = s.settle.get(ended.status, nowMs, jobId, node, attempt)
     if (!job) return s.exists.get(jobId) ? STALE : GONE
     const seq = Number(job.seq)
+    const account = String(job.account)
     this.#end(seq, ended, keep)
-    if (job.has_callback) s.owe.run(seq, jobId, String(job.account), nowMs)
+    this.#count(account, String(job.model), ended, nowMs)
+    if (job.has_callback) s.owe.run(seq, jobId, account, nowMs)
     this.#assigned -= 1
     return seq
   }
@@ -174,6 +179,7 @@ export class SqliteJobs {
     s.insertJob.run(id, seq, account, tier, model, ended.status, null, null, 1, ttl, tokens, owing, ...times)
     s.insertRequest.run(seq, messages, format, callback)
     this.#end(seq, ended, keep)
+    this.#count(String(account), String(model), ended, nowMs)
     if (owing) s.owe.run(seq, id, account, nowMs)
     return seq
   }
@@ -181,6 +187,10 @@ export class SqliteJobs {
   #end(seq: number, { content, error, usage, receipt }: Ended, keep: Keep | null): void {
     this.#statements.insertOutcome.run(seq, content, error, usage, receipt)
     if (keep) this.#statements.keepAnswer.run(seq, keep.fingerprint, keep.untilMs)
+  }
+
+  #count(account: string, model: string, { status, usage: usageJson }: Ended, nowMs: number): void {
+    this.#usage.note({ account, model, failed: status === 'failed', usageJson, nowMs })
   }
 
   giveBack(node: string, claims: readonly Cell[]): void {
@@ -249,7 +259,7 @@ function prepare(db: DatabaseSync) {
     ),
     settle: db.prepare(
       `update jobs set status = ?, settled_at_ms = ?, node = null
-       where id = ? and node = ? and attempt = ? and status = 'assigned' returning seq, has_callback, account`,
+       where id = ? and node = ? and attempt = ? and status = 'assigned' returning seq, has_callback, account, model`,
     ),
     exists: db.prepare('select 1 from jobs where id = ?'),
     insertOutcome: db.prepare(

@@ -113,4 +113,48 @@ create table probe (at_ms integer not null) strict;
 insert into probe values (0);
 `
 
-export const MIGRATIONS: readonly string[] = [first]
+/** Usage, caps, suspended accounts, cancelled jobs and the audit log. What was settled before counts as usage, too. */
+const second = `
+alter table accounts add column suspended_at_ms integer;
+alter table accounts add column cap_jobs integer;
+alter table accounts add column cap_tokens integer;
+
+create index jobs_waiting_by_account on jobs (account, id) where turn is not null;
+
+-- Written at the end of the transaction that settles.
+create table usage (
+  account text not null,
+  month text not null,              -- in UTC, such as 2026-11
+  model text not null,
+  jobs integer not null,
+  failed_jobs integer not null,
+  cache_hits integer not null,
+  calls integer not null,
+  input_tokens integer not null,
+  output_tokens integer not null,
+  primary key (account, month, model)
+) without rowid, strict;
+insert into usage
+select j.account, strftime('%Y-%m', j.settled_at_ms / 1000, 'unixepoch'), j.model, count(*), sum(j.status = 'failed'),
+  sum(o.usage ->> 'cache_hit'), sum(o.usage ->> 'calls'), sum(o.usage ->> 'input_tokens'), sum(o.usage ->> 'output_tokens')
+from jobs j join outcomes o on o.seq = j.seq
+where j.settled_at_ms is not null
+group by 1, 2, 3;
+
+-- Until the server has taken note of them, wherever they were cancelled.
+create table cancelled_jobs (job_id text primary key, attempt integer not null) without rowid, strict;
+
+create table audit (
+  id text primary key,
+  at_ms integer not null,
+  who text not null,
+  what text not null,
+  account text,
+  target text,
+  details text not null,
+  outcome text                      -- null while it is under way
+) without rowid, strict;
+create index audit_by_account on audit (account, id);
+`
+
+export const MIGRATIONS: readonly string[] = [first, second]

@@ -1,18 +1,11 @@
 /**
  * The operations that cross to the storage thread, by name, as tuples: the one place that both sides are typed from.
  */
-import type { AccountPage, KeySearch, NewKey } from '../account-store.ts'
-import type {
-  CallbackFilter,
-  CallbackSlice,
-  FailedFilter,
-  PostponedCallback,
-  TakeCallbacks,
-  TakePostponed,
-} from '../callback-store.ts'
+import type { CallbackSlice, PostponedCallback, TakeCallbacks, TakePostponed } from '../callback-store.ts'
 import type { Expiry } from '../ended.ts'
 import type { Slice } from '../job-search.ts'
 import type { Suspects } from '../store.ts'
+import type { DirectOperation } from './direct.ts'
 import type { Cell } from './wire.ts'
 
 export type Operation =
@@ -28,31 +21,18 @@ export type Operation =
   | readonly ['recordCallback', jobId: string, attempt: number, line: string, ...RecordCells]
   | readonly ['postponeCallbacks', node: string, readonly PostponedCallback[]]
   | readonly ['callbackDepth']
-  | readonly ['listCallbacks', CallbackFilter]
   | readonly ['lookAtCallbacks', CallbackSlice]
-  | readonly ['findCallback', jobId: string]
-  | readonly ['replayCallback', jobId: string, Expiry]
-  | readonly ['replayFailedCallbacks', FailedFilter, Expiry]
   | readonly ['lookAtJobs', Slice]
-  | readonly ['findJob', jobId: string, Expiry]
-  | readonly ['jobContent', jobId: string, Expiry]
   | readonly ['probe', nowMs: number]
-  | readonly ['createKey', NewKey]
-  | readonly ['revokeKey', keyId: string, nowMs: number]
-  | readonly ['setTier', account: string, tier: NewKey['tier']]
-  | readonly ['rotateSecret', account: string, secret: string, nowMs: number]
+  | readonly ['takeCancelled']
+  | readonly ['scrub']
   | readonly ['recall', seq: number, fingerprint: string, nowMs: number]
   | readonly ['read', account: string, jobId: string, Expiry]
   | readonly ['readEnded', jobIds: readonly string[]]
   | readonly ['held', node: string]
   | readonly ['keptAnswersAfter', seq: number, limit: number]
   | readonly ['depth']
-  | readonly ['findKey', hash: string]
-  | readonly ['listKeys']
-  | readonly ['searchKeys', KeySearch]
-  | readonly ['listAccounts', AccountPage]
-  | readonly ['secrets', account: string]
-  | readonly ['hasAccounts']
+  | DirectOperation
 
 export type IdempotencyCells = { key: string; fingerprint: string; untilMs: number }
 export type EndedCells = [

@@ -1,34 +1,22 @@
 /** The store on SQLite, as the rest of the program holds it: groups operations and sends them to the storage thread. */
 import { Worker } from 'node:worker_threads'
-import type { TierName } from '../../config/settings.ts'
 import type { ClaimedJob, Job } from '../../job/job.ts'
-import type {
-  AccountPage,
-  AccountRecord,
-  KeyRecord,
-  KeySearch,
-  NewKey,
-  NewKeyResult,
-  Secrets,
-} from '../account-store.ts'
+import { moduleURL } from '../../module-url.ts'
 import { attemptLine, recordCells, searchCallbacksInSlices } from '../callback-rows.ts'
 import type {
   AttemptRecord,
   CallbackDepth,
-  CallbackDetails,
   CallbackFilter,
   CallbackSummary,
   DueCallback,
-  FailedFilter,
   PostponedCallback,
-  Replay,
   TakeCallbacks,
   TakePostponed,
 } from '../callback-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import type { Expiry } from '../ended.ts'
 import { GroupCommit, type OpResult } from '../group-commit.ts'
-import type { JobContent, JobDetails, JobPage, JobSearch } from '../job-records.ts'
+import type { JobPage, JobSearch } from '../job-records.ts'
 import { searchInSlices } from '../job-search.ts'
 import type { Claim, Renewal } from '../node-store.ts'
 import type { Page } from '../slices.ts'
@@ -45,6 +33,7 @@ import {
   type Suspects,
 } from '../store.ts'
 import { readTaken } from './callbacks.ts'
+import { type DirectName, directBy } from './direct.ts'
 import { SLICE_ROWS } from './job-records.ts'
 import { KeptAnswers } from './kept-answers.ts'
 import type { EndedCells, KeepCells, Operation, Reply, Request, Result } from './operations.ts'
@@ -68,7 +57,7 @@ export interface SqliteStoreOptions {
 
 /** Opens the file and starts its thread. Rejects with a `DatabaseProblem` for what the operator must mend. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
-  const thread = new Worker(new URL('./thread.ts', import.meta.url), { workerData: { path: options.path } })
+  const thread = new Worker(moduleURL('./thread.ts', import.meta.url), { workerData: { path: options.path } })
   await new Promise<void>((resolve, reject) => {
     thread.once('error', reject)
     thread.once('message', (message: 'ready' | { notReady: string; mend: boolean }) => {
@@ -77,10 +66,11 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
       reject(message.mend ? new DatabaseProblem(message.notReady) : new Error(message.notReady))
     })
   })
-  return new SqliteStore(thread, options)
+  const store = new SqliteStore(thread, options)
+  return Object.assign(store, store.direct())
 }
 
-class SqliteStore implements Store {
+class SqliteStore implements Omit<Store, DirectName> {
   readonly shared = false
   readonly #thread: Worker
   readonly #writes: GroupCommit<Operation>
@@ -127,6 +117,14 @@ class SqliteStore implements Store {
     thread.on('exit', () => fatal(new Error('the storage thread has ended')))
     this.#keptRead = this.#readKeptAnswers()
     this.#keptRead.catch(onFatal)
+  }
+
+  /** The methods that cross to the thread as they are. */
+  direct(): Pick<Store, DirectName> {
+    return directBy(
+      (operation) => this.#read(operation),
+      (operation) => this.#write(operation),
+    )
   }
 
   accept({ node, jobs, idempotency, nowMs }: Acceptance): Promise<Accepted> {
@@ -193,6 +191,15 @@ class SqliteStore implements Store {
     return { kept: true, held: held.map(([jobId, attempt]) => ({ jobId, attempt })) }
   }
 
+  takeCancelled(): Promise<Claim[]> {
+    return this.#write(['takeCancelled'])
+  }
+
+  /** A read as far as the thread is concerned: it runs outside of any transaction. */
+  scrub(): Promise<void> {
+    return this.#read(['scrub'])
+  }
+
   /** The lock ends with the process. */
   leave(): Promise<void> {
     return Promise.resolve()
@@ -226,36 +233,12 @@ class SqliteStore implements Store {
     return this.#read(['callbackDepth'])
   }
 
-  listCallbacks(filter: CallbackFilter): Promise<CallbackSummary[]> {
-    return this.#read(['listCallbacks', filter])
-  }
-
   searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>> {
     return searchCallbacksInSlices(filter, SLICE_ROWS, (slice) => this.#read(['lookAtCallbacks', slice]))
   }
 
-  findCallback(jobId: string): Promise<CallbackDetails | null> {
-    return this.#read(['findCallback', jobId])
-  }
-
-  replayCallback(jobId: string, expiry: Expiry): Promise<Replay> {
-    return this.#write(['replayCallback', jobId, expiry])
-  }
-
-  replayFailedCallbacks(filter: FailedFilter, expiry: Expiry): Promise<number> {
-    return this.#write(['replayFailedCallbacks', filter, expiry])
-  }
-
   searchJobs(search: JobSearch): Promise<JobPage> {
     return searchInSlices(search, SLICE_ROWS, (slice) => this.#read(['lookAtJobs', slice]))
-  }
-
-  findJob(jobId: string, expiry: Expiry): Promise<JobDetails | null> {
-    return this.#read(['findJob', jobId, expiry])
-  }
-
-  jobContent(jobId: string, expiry: Expiry): Promise<JobContent | null> {
-    return this.#read(['jobContent', jobId, expiry])
   }
 
   depth(): Promise<Depth> {
@@ -264,46 +247,6 @@ class SqliteStore implements Store {
 
   ping(): Promise<void> {
     return this.#write(['probe', this.#nowMs()], true)
-  }
-
-  createKey(key: NewKey): Promise<NewKeyResult> {
-    return this.#write(['createKey', key])
-  }
-
-  listKeys(): Promise<KeyRecord[]> {
-    return this.#read(['listKeys'])
-  }
-
-  searchKeys(search: KeySearch): Promise<KeyRecord[]> {
-    return this.#read(['searchKeys', search])
-  }
-
-  listAccounts(page: AccountPage): Promise<AccountRecord[]> {
-    return this.#read(['listAccounts', page])
-  }
-
-  revokeKey(keyId: string, nowMs: number): Promise<'revoked' | 'revoked before' | 'unknown'> {
-    return this.#write(['revokeKey', keyId, nowMs])
-  }
-
-  findKey(hash: string): Promise<KeyRecord | null> {
-    return this.#read(['findKey', hash])
-  }
-
-  setTier(account: string, tier: TierName): Promise<boolean> {
-    return this.#write(['setTier', account, tier])
-  }
-
-  secrets(account: string): Promise<Secrets | null> {
-    return this.#read(['secrets', account])
-  }
-
-  rotateSecret(account: string, secret: string, nowMs: number): Promise<boolean> {
-    return this.#write(['rotateSecret', account, secret, nowMs])
-  }
-
-  hasAccounts(): Promise<boolean> {
-    return this.#read(['hasAccounts'])
   }
 
   close(): Promise<void> {

@@ -5,15 +5,18 @@
 import type { DatabaseSync } from 'node:sqlite'
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { DatabaseProblem } from '../database-problem.ts'
-import { SqliteAccounts } from './accounts.ts'
+import type { Claim } from '../node-store.ts'
 import { SqliteCallbackRecords } from './callback-records.ts'
 import { SqliteCallbacks } from './callbacks.ts'
+import { type Direct, type DirectOperation, directOn } from './direct.ts'
 import { SqliteExpiry } from './expiry.ts'
-import { lockForServing, migrate, openFile } from './file.ts'
+import { lockForServing, migrate, openFile, scrub } from './file.ts'
+import { SqliteInterventions } from './interventions.ts'
 import { SqliteJobRecords } from './job-records.ts'
 import { SqliteJobs } from './jobs.ts'
 import type { Operation, Reply, Request, Result } from './operations.ts'
 import { SqliteReading } from './reading.ts'
+import { SqliteUsage } from './usage.ts'
 
 /** SQLite's primary result codes that may pass: busy, locked, no memory, read-only, I/O, full, cannot open. */
 const PASSING_CODES: readonly number[] = [5, 6, 7, 8, 10, 13, 14]
@@ -24,8 +27,10 @@ class StorageThread {
   readonly #db: DatabaseSync
   /** Never read, but it must stay referenced: the lock goes when the handle is collected. */
   readonly lock: DatabaseSync
+  readonly #usage: SqliteUsage
   readonly #jobs: SqliteJobs
-  readonly #accounts: SqliteAccounts
+  readonly #direct: Direct
+  readonly #interventions: SqliteInterventions
   readonly #reading: SqliteReading
   readonly #expiry: SqliteExpiry
   readonly #callbacks: SqliteCallbacks
@@ -37,8 +42,10 @@ class StorageThread {
     this.lock = lockForServing(path)
     this.#db = openFile(path)
     migrate(this.#db)
-    this.#jobs = new SqliteJobs(this.#db)
-    this.#accounts = new SqliteAccounts(this.#db)
+    this.#usage = new SqliteUsage(this.#db)
+    this.#jobs = new SqliteJobs(this.#db, this.#usage)
+    this.#direct = directOn(this.#db, this.#usage)
+    this.#interventions = new SqliteInterventions(this.#db, this.#usage)
     this.#reading = new SqliteReading(this.#db)
     this.#expiry = new SqliteExpiry(this.#db)
     this.#callbacks = new SqliteCallbacks(this.#db)
@@ -68,6 +75,7 @@ class StorageThread {
     try {
       this.#db.exec('begin immediate')
       const results = ops.map((op) => ({ value: this.#run(op) }))
+      this.#usage.flush()
       this.#db.exec('commit')
       return results
     } catch (error) {
@@ -81,7 +89,15 @@ class StorageThread {
   #rollBack(): void {
     // SQLite has already rolled back by itself after some errors, such as a full disk.
     if (this.#db.isTransaction) this.#db.exec('rollback')
+    this.#usage.forget()
     this.#jobs.recount()
+  }
+
+  #takeCancelled(): Claim[] {
+    const taken = this.#interventions.takeCancelled()
+    // They were in line or held until then, whoever took them out, a command beside this server perhaps.
+    if (taken.length > 0) this.#jobs.recount()
+    return taken
   }
 
   #alone(op: Operation): Result {
@@ -148,52 +164,23 @@ class StorageThread {
         return this.#callbacks.postpone(op[1], op[2])
       case 'callbackDepth':
         return this.#callbacks.depth()
-      case 'listCallbacks':
-        return this.#records.list(op[1])
       case 'lookAtCallbacks':
         return this.#records.look(op[1])
-      case 'findCallback':
-        return this.#records.find(op[1])
-      case 'replayCallback':
-        return this.#records.replay(op[1], op[2])
-      case 'replayFailedCallbacks':
-        return this.#records.replayFailed(op[1], op[2])
       case 'lookAtJobs':
         return this.#jobRecords.look(op[1])
-      case 'findJob':
-        return this.#jobRecords.find(op[1], op[2])
-      case 'jobContent':
-        return this.#jobRecords.content(op[1], op[2])
+      case 'takeCancelled':
+        return this.#takeCancelled()
+      case 'scrub':
+        return scrub(this.#db)
       default:
-        return this.#runOnAccounts(op)
+        return this.#runDirect(op as DirectOperation)
     }
   }
 
-  #runOnAccounts(op: Operation): unknown {
-    switch (op[0]) {
-      case 'createKey':
-        return this.#accounts.createKey(op[1])
-      case 'revokeKey':
-        return this.#accounts.revokeKey(op[1], op[2])
-      case 'setTier':
-        return this.#accounts.setTier(op[1], op[2])
-      case 'rotateSecret':
-        return this.#accounts.rotateSecret(op[1], op[2], op[3])
-      case 'findKey':
-        return this.#accounts.findKey(op[1])
-      case 'listKeys':
-        return this.#accounts.listKeys()
-      case 'searchKeys':
-        return this.#accounts.searchKeys(op[1])
-      case 'listAccounts':
-        return this.#accounts.listAccounts(op[1])
-      case 'secrets':
-        return this.#accounts.secrets(op[1])
-      case 'hasAccounts':
-        return this.#accounts.hasAccounts()
-      default:
-        throw new Error(`the storage thread knows no operation ${op[0]}`)
-    }
+  #runDirect([name, ...args]: DirectOperation): unknown {
+    const method = this.#direct[name] as ((...args: readonly unknown[]) => unknown) | undefined
+    if (!method) throw new Error(`the storage thread knows no operation ${name}`)
+    return method(...args)
   }
 }
 

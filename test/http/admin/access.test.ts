@@ -34,7 +34,10 @@ function call({ method, path, body }: AdminRoute, headers: Record<string, string
 test('every route of the contract is there', () => {
   const found = routes.map(({ method, path }) => `${method} ${path.slice(BASE.length)}`).sort()
   assert.deepEqual(found, [
+    'DELETE /accounts/{name}',
+    'DELETE /jobs/{jobId}',
     'GET /accounts',
+    'GET /audit',
     'GET /callbacks',
     'GET /callbacks/{jobId}',
     'GET /events',
@@ -44,10 +47,16 @@ test('every route of the contract is there', () => {
     'GET /keys',
     'GET /overview',
     'GET /settings',
+    'GET /usage',
+    'POST /accounts/{name}/cancel-jobs',
+    'POST /accounts/{name}/caps',
+    'POST /accounts/{name}/resume',
     'POST /accounts/{name}/secret',
+    'POST /accounts/{name}/suspend',
     'POST /accounts/{name}/tier',
     'POST /callbacks/replay-failed',
     'POST /callbacks/{jobId}/replay',
+    'POST /jobs/{jobId}/cancel',
     'POST /keys',
     'POST /keys/{keyId}/revoke',
   ])

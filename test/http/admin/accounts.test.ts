@@ -93,7 +93,16 @@ test('what is wrong with a new key is said by field', async () => {
 test('accounts are listed by name, moved to another tier, and their keys follow', async () => {
   const { accounts } = granted(await admin.get('/accounts'), 200)
   const named = accounts.find(({ name }: { name: string }) => name === 'acme')
-  const acme = { name: 'acme', tier: 'user_go', keys: 1, active_keys: 0, secret_rotated_at: null }
+  const acme = {
+    name: 'acme',
+    tier: 'user_go',
+    keys: 1,
+    active_keys: 0,
+    secret_rotated_at: null,
+    suspended_at: null,
+    max_monthly_jobs: 'tier',
+    max_monthly_tokens: 'tier',
+  }
   assert.deepEqual(named, acme)
   const page = granted(await admin.get('/accounts?limit=1&after=acme'), 200)
   assert.deepEqual([page.accounts[0].name, page.more], ['many', true])

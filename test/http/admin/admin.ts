@@ -13,7 +13,8 @@ export const BASE = '/admin/api'
 export interface Admin {
   get(path: string): Promise<Answer>
   /** Without a body where none is given. */
-  post(path: string, body?: unknown): Promise<Answer>
+  post(path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>
+  delete(path: string): Promise<Answer>
 }
 
 interface Response {
@@ -44,10 +45,16 @@ export async function adminRoutesOf(parley: Parley): Promise<AdminRoute[]> {
 
 export async function adminOf(parley: Parley): Promise<Admin> {
   const routes = await adminRoutesOf(parley)
-  const send = async (method: string, path: string, body?: unknown): Promise<Answer> => {
+  const send = async (
+    method: string,
+    path: string,
+    body?: unknown,
+    headers: Record<string, string> = {},
+  ): Promise<Answer> => {
     const answer = await parley.request(BASE + path, {
       method,
       headers: {
+        ...headers,
         authorization: `Bearer ${ADMIN_TOKEN}`,
         ...(body !== undefined && { 'content-type': 'application/json' }),
       },
@@ -56,7 +63,11 @@ export async function adminOf(parley: Parley): Promise<Admin> {
     documented(routes, method, path, answer)
     return answer
   }
-  return { get: (path) => send('GET', path), post: (path, body) => send('POST', path, body) }
+  return {
+    get: (path) => send('GET', path),
+    post: (path, body, headers) => send('POST', path, body, headers),
+    delete: (path) => send('DELETE', path),
+  }
 }
 
 function documented(routes: readonly AdminRoute[], method: string, path: string, answer: Answer): void {

@@ -21,7 +21,7 @@ export interface Parameter {
 export interface Route {
   /** Such as `POST /admin/api/keys/{keyId}/revoke`. */
   readonly name: string
-  readonly method: 'GET' | 'POST'
+  readonly method: 'GET' | 'POST' | 'DELETE'
   readonly path: string
   readonly wants: 'apiKey' | 'adminToken' | null
   readonly parameters: readonly Parameter[]

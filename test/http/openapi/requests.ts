@@ -76,6 +76,7 @@ function made(schema: Schema, count: number): unknown[] {
 
 function valid(schema: Schema): fc.Arbitrary<unknown> {
   const { type, minimum, exclusiveMinimum, maximum } = schema
+  if (schema.anyOf) return fc.oneof(...schema.anyOf.map(valid))
   if (schema.enum) return fc.constantFrom(...schema.enum)
   switch (type) {
     case 'string':
@@ -126,12 +127,18 @@ const OF_TYPES: Readonly<Record<string, unknown>> = {
   null: null,
 }
 
+function typesOf({ anyOf, enum: allowed, type }: Schema): string[] {
+  if (anyOf) return anyOf.flatMap(typesOf)
+  return allowed ? ['string'] : [type]
+}
+
 function wrong(schema: Schema, value: unknown): [about: string, value: unknown][] {
   const { type, minimum, exclusiveMinimum, maximum, minLength, maxLength } = schema
-  const types = schema.enum ? ['string'] : type === 'integer' ? ['integer'] : [type]
+  const types = typesOf(schema)
   const others = Object.entries(OF_TYPES).filter(([name]) => !types.includes(name))
   const found: [string, unknown][] = others.map(([name, other]) => [`is ${name}`, other])
-  if (schema.enum) found.push(['is none of the values', 'none-of-these'])
+  const allowed = schema.enum ?? schema.anyOf?.some((one: Schema) => one.enum)
+  if (allowed) found.push(['is none of the values', 'none-of-these'])
   if (minimum !== undefined) found.push(['is too small', minimum - 0.5])
   if (exclusiveMinimum !== undefined) found.push(['is too small', exclusiveMinimum])
   if (maximum !== undefined) found.push(['is too large', maximum + 0.5])

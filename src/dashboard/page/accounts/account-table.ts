@@ -1,14 +1,11 @@
-/** The accounts, with what can be done to each: its tier, its callback signing secret. */
+/** The accounts, with what is done to them most: the tier set, the signing secret shown. The rest is on each one's page. */
 import { html } from 'htm/preact'
-import { useState } from 'preact/hooks'
-import { admin } from '../api.ts'
-import { type Account, TIERS } from '../contract.ts'
-import { announce } from '../parts/announce.ts'
-import { Select } from '../parts/field.ts'
+import type { Account } from '../contract.ts'
+import { Badge } from '../parts/badge.ts'
 import { Time } from '../parts/time.ts'
-import { apiError } from '../resource.ts'
 import { address } from '../router.ts'
-import { SecretDialog } from './secret.ts'
+import { SecretButton } from './secret.ts'
+import { TierSelect } from './tier.ts'
 
 export interface AccountTableProps {
   readonly accounts: readonly Account[]
@@ -16,21 +13,12 @@ export interface AccountTableProps {
 }
 
 export function AccountTable({ accounts, onChange }: AccountTableProps) {
-  const [secretOf, setSecretOf] = useState<string | null>(null)
-  const setTier = async (name: string, tier: string) => {
-    try {
-      await admin(`/accounts/${encodeURIComponent(name)}/tier`, { body: { tier } })
-      announce(`The account ${name} has the tier ${tier} now.`)
-    } catch (error) {
-      announce(apiError(error).words, true)
-    }
-    onChange()
-  }
   return html`<table class="list">
       <caption class="visually-hidden">Accounts</caption>
       <thead>
         <tr>
           <th scope="col">Account</th>
+          <th scope="col" class="wide">State</th>
           <th scope="col">Tier</th>
           <th scope="col" class="number wide">Keys</th>
           <th scope="col" class="wide">Secret rotated</th>
@@ -39,19 +27,25 @@ export function AccountTable({ accounts, onChange }: AccountTableProps) {
       </thead>
       <tbody>
         ${accounts.map(
-          ({ name, tier, keys, active_keys, secret_rotated_at }) => html`<tr key=${name}>
-          <th scope="row"><a class="breaks" href=${address(['accounts'], { account: name })}>${name}</a></th>
-          <td><${Select} label=${`Tier of ${name}`} hideLabel value=${tier} options=${TIERS.map((one) => [one, one])}
-            onChange=${(to: string) => void setTier(name, to)} /></td>
+          ({ name, tier, keys, active_keys, secret_rotated_at, suspended_at }) => html`<tr key=${name}>
+          <th scope="row">
+            <a class="breaks" href=${address(['accounts', name])}>${name}</a>
+            ${suspended_at !== null && html`<span class="narrow-only"><${Badge} state="suspended" /></span>`}
+          </th>
+          <td class="wide">${
+            suspended_at === null
+              ? html`<${Badge} state="active" />`
+              : html`<${Badge} state="suspended" /> <span class="muted"><${Time} at=${suspended_at} /></span>`
+          }</td>
+          <td><${TierSelect} name=${name} tier=${tier} onChange=${onChange} /></td>
           <td class="number wide">${active_keys} <span class="muted">of ${keys}</span></td>
           <td class="wide">${secret_rotated_at === null ? html`<span class="muted">never</span>` : html`<${Time} at=${secret_rotated_at} />`}</td>
           <td class="actions">
             <a class="button wide" href=${address(['jobs'], { account: name })} aria-label=${`Jobs of ${name}`}>Jobs</a>
-            <button type="button" class="button" aria-label=${`Signing secret of ${name}`} onClick=${() => setSecretOf(name)}>Secret…</button>
+            <${SecretButton} account=${name} onChange=${onChange} />
           </td>
         </tr>`,
         )}
       </tbody>
-    </table>
-    ${secretOf !== null && html`<${SecretDialog} account=${secretOf} onChange=${onChange} onClose=${() => setSecretOf(null)} />`}`
+    </table>`
 }

@@ -66,7 +66,7 @@ function Form({ accounts, account, onKey, onClose }: FormProps) {
   return html`<${Dialog} title="Create a key" onClose=${onClose}>
     <form onSubmit=${onSubmit}>
       <div class="dialog-text stack">
-        <${TextField} label="Account" value=${name} onInput=${setName} list=${listId} required autofocus spellcheck="false" autocomplete="off"
+        <${TextField} label="Account" value=${name} onInput=${setName} list=${listId} required autofocus spellcheck=${false} autocomplete="off"
           hint="Jobs belong to the account. A new name makes a new account." error=${error?.words} />
         <datalist id=${listId}>${accounts.map((one) => html`<option key=${one.name} value=${one.name} />`)}</datalist>
         ${

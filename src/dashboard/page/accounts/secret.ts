@@ -7,13 +7,22 @@ import { CopyButton } from '../parts/copy-button.ts'
 import { Dialog } from '../parts/dialog.ts'
 import { apiError } from '../resource.ts'
 
-export interface SecretDialogProps {
+export interface SecretButtonProps {
   readonly account: string
   readonly onChange: () => void
+}
+
+export function SecretButton({ account, onChange }: SecretButtonProps) {
+  const [isShown, setIsShown] = useState(false)
+  return html`<button type="button" class="button" aria-label=${`Signing secret of ${account}`} onClick=${() => setIsShown(true)}>Secret…</button>
+    ${isShown && html`<${SecretDialog} account=${account} onChange=${onChange} onClose=${() => setIsShown(false)} />`}`
+}
+
+interface SecretDialogProps extends SecretButtonProps {
   readonly onClose: () => void
 }
 
-export function SecretDialog({ account, onChange, onClose }: SecretDialogProps) {
+function SecretDialog({ account, onChange, onClose }: SecretDialogProps) {
   const [secret, setSecret] = useState<string | null>(null)
   const [error, setError] = useState<string | null>(null)
   const [busy, setBusy] = useState(false)

@@ -20,7 +20,7 @@ export function CallbackPage({ id }: { readonly id: string }) {
     <${PageTitle} title="Callback" tab=${`Callback ${id.slice(0, 8)}`}>
       ${data && html`<${Badge} state=${data.under_way ? 'under way' : data.state} />`}
     <//>
-    <p class="id-line">of job <a class="mono breaks" href=${address(['jobs', id])}>${id}</a><${CopyButton} text=${id} what="the job id" small /></p>
+    <p class="id-line">of job <a class="mono breaks" href=${address(['jobs', id])}>${id}</a><${CopyButton} text=${id} what="the job id" small /></p>
     ${
       callback.error?.status === 404
         ? html`<${Empty} title="There is no such callback"><p>The job has none, or it has expired.</p><//>`

@@ -46,7 +46,7 @@ export function CallbacksPage() {
         )}
       </nav>
       <form role="search" aria-label="Callbacks of an account" class="inline-form" onSubmit=${onSubmit}>
-        <${TextField} label="Account" value=${typed} onInput=${setTyped} placeholder="any" spellcheck="false" autocomplete="off" />
+        <${TextField} label="Account" value=${typed} onInput=${setTyped} placeholder="any" spellcheck=${false} autocomplete="off" />
         <button type="submit" class="button">Search</button>
       </form>
     </div>

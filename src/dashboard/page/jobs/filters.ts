@@ -1,6 +1,6 @@
 /** The filters of the jobs, kept in the address so that a search can be linked to. */
 import { html } from 'htm/preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useLayoutEffect, useState } from 'preact/hooks'
 import { type SettingsInForce, STATUSES } from '../contract.ts'
 import { serverNow } from '../live.ts'
 import { Select, TextField } from '../parts/field.ts'
@@ -36,8 +36,8 @@ export function Filters({ filters }: { readonly filters: JobFilters }) {
   const settings = useResource<SettingsInForce>('/settings')
   const [id, setId] = useState('')
   const [account, setAccount] = useState(filters.account)
-  // The back button brings earlier filters.
-  useEffect(() => setAccount(filters.account), [filters.account])
+  // The back button brings earlier filters; before the next key is pressed, or it would be wiped.
+  useLayoutEffect(() => setAccount(filters.account), [filters.account])
   const set = (change: Partial<JobFilters>) => {
     navigate(address(['jobs'], { ...filters, ...change }))
   }
@@ -48,8 +48,8 @@ export function Filters({ filters }: { readonly filters: JobFilters }) {
     else set({ account: account.trim() })
   }
   return html`<form class="filters" role="search" aria-label="Jobs" onSubmit=${onSubmit}>
-    <${TextField} label="Job id" value=${id} onInput=${setId} placeholder="019a…" spellcheck="false" autocomplete="off" />
-    <${TextField} label="Account" value=${account} onInput=${setAccount} placeholder="any" spellcheck="false" autocomplete="off" />
+    <${TextField} label="Job id" value=${id} onInput=${setId} placeholder="019a…" spellcheck=${false} autocomplete="off" />
+    <${TextField} label="Account" value=${account} onInput=${setAccount} placeholder="any" spellcheck=${false} autocomplete="off" />
     <${Select} label="Status" value=${filters.status} options=${[ANY, ...STATUSES.map((status) => [status, status] as const)]}
       onChange=${(status: string) => set({ status, account: account.trim() })} />
     <${Select} label="Model" value=${filters.model} options=${[ANY, ...modelsAnd(filters.model, models)]}

@@ -14,24 +14,34 @@ import { Empty, StateOf } from '../parts/state-of.ts'
 import { useReloadOnChange, useResource } from '../resource.ts'
 import { address } from '../router.ts'
 import { Content } from './content.ts'
+import { CancelJob, DeleteJob } from './job-actions.ts'
 import { Timeline } from './timeline.ts'
 
 export function JobPage({ id }: { readonly id: string }) {
   const job = useResource<JobDetails>(`/jobs/${encodeURIComponent(id)}`)
-  const { data } = job
+  // What was read before it was deleted, or had expired, is shown no longer.
+  const isGone = job.error?.status === 404
+  const data = isGone ? null : job.data
   const isOpen = data !== null && (data.settled_at === null || data.callback?.state === 'owed')
   useReloadOnChange(job.reload, isOpen, 1500)
   return html`<p class="way-back"><a href=${address(['jobs'])}><${Icon} name="back" />Jobs</a></p>
     <${PageTitle} title="Job" tab=${`Job ${id.slice(0, 8)}`}>
-      ${data && html`<${Badge} state=${data.status} />`}
+      ${data && html`<${Badge} state=${data.status} /><${Steps} job=${data} onChange=${job.reload} />`}
     <//>
     <p class="id-line"><code>${id}</code><${CopyButton} text=${id} what="the job id" small /></p>
     ${
-      job.error?.status === 404
-        ? html`<${Empty} title="There is no such job"><p>It never was, or it has expired. <a href=${address(['jobs'])}>All jobs</a></p><//>`
+      isGone
+        ? html`<${Empty} title="There is no such job"><p>It never was, it has expired, or it was deleted. <a href=${address(['jobs'])}>All jobs</a></p><//>`
         : html`<${StateOf} of=${job} what="the job" />`
     }
     ${data && html`<${Details} job=${data} onChange=${job.reload} />`}`
+}
+
+/** What can be done to it: an open job is ended, one that has ended is deleted. */
+function Steps({ job, onChange }: { readonly job: JobDetails; readonly onChange: () => void }) {
+  return job.settled_at === null
+    ? html`<${CancelJob} job=${job} onChange=${onChange} />`
+    : html`<${DeleteJob} job=${job} onChange=${onChange} />`
 }
 
 function Details({ job, onChange }: { readonly job: JobDetails; readonly onChange: () => void }) {
@@ -52,11 +62,14 @@ function Details({ job, onChange }: { readonly job: JobDetails; readonly onChang
 
 function factsOf(job: JobDetails) {
   const { created_at, claimed_at, settled_at, input_tokens, output_tokens } = job
-  const link = html`<a href=${address(['jobs'], { account: job.account })}>${job.account}</a>`
+  const link = html`<a href=${address(['accounts', job.account])}>${job.account}</a>`
   return [
     ['Account', html`${link} <span class="muted">${job.tier}</span>`],
     ['Model', job.model],
-    ['Answered by', job.cache_hit ? 'kept answer (cache hit), no model was called' : (job.target ?? '–')],
+    [
+      job.status === 'failed' ? 'Asked last' : 'Answered by',
+      job.cache_hit ? 'kept answer (cache hit), no model was called' : (job.target ?? '–'),
+    ],
     ['Answer format', job.response_format],
     ['Created', dateAndTime(created_at)],
     ['Waited', claimed_at === null ? '–' : duration((claimed_at - created_at) * 1000)],

@@ -10,6 +10,7 @@ const TONES: Readonly<Record<string, string>> = {
   failed: 'bad',
   skipped: 'bad',
   revoked: 'bad',
+  suspended: 'bad',
   assigned: 'busy',
   owed: 'busy',
   'under way': 'busy',

@@ -33,17 +33,27 @@ export interface ConfirmProps {
   readonly children: ComponentChildren
   /** The word on the button that does it. */
   readonly action: string
+  /** The word on the button that does nothing, where *Cancel* could be misread. */
+  readonly back?: string
   readonly danger?: boolean
   readonly busy?: boolean
   readonly onConfirm: () => void
   readonly onClose: () => void
 }
 
-export function Confirm({ title, children, action, danger = false, busy = false, ...on }: ConfirmProps) {
+export function Confirm({
+  title,
+  children,
+  action,
+  back = 'Cancel',
+  danger = false,
+  busy = false,
+  ...on
+}: ConfirmProps) {
   return html`<${Dialog} title=${title} onClose=${on.onClose}>
     <div class="dialog-text">${children}</div>
     <div class="dialog-actions">
-      <button type="button" class="button" onClick=${on.onClose}>Cancel</button>
+      <button type="button" class="button" onClick=${on.onClose}>${back}</button>
       <button type="button" class=${danger ? 'button danger' : 'button primary'} disabled=${busy} onClick=${on.onConfirm}>
         ${action}
       </button>

@@ -26,7 +26,8 @@ export function drawing({ element, times, series, kind, format, onHover }: Drawi
     {
       width: element.clientWidth,
       height: element.clientHeight,
-      padding: [8, 6, 0, 0],
+      // Half of a time's width on the right, for the one at the end.
+      padding: [8, 18, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { show: kind === 'lines' } },
       scales: { x: { time: true }, y: { range: (_plot, _least, most) => [0, Math.max(most * 1.1, 1)] } },

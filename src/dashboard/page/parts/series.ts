@@ -3,7 +3,7 @@ import type uPlot from 'uplot'
 
 export interface Series {
   readonly label: string
-  /** The name of a custom property in style.css, such as `--good`. */
+  /** The name of a custom property in styles/colours.css, such as `--good`. */
   readonly color: string
   /** One for each time; null where there is none. */
   readonly values: readonly (number | null)[]

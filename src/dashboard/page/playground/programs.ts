@@ -8,15 +8,23 @@ export type Language = (typeof LANGUAGES)[number]
 /** @param origin where the server is, such as `http://127.0.0.1:8080` */
 export function programFor(language: Language, draft: Draft, origin: string): string {
   const single = draft.mode === 'single'
+  const isJson = draft.format === 'json'
   switch (language) {
     case 'curl':
       return single ? curl(origin, '/api/v1/messages', jobOf(draft)) : curlBatch(origin, batchOf(draft))
     case 'TypeScript':
-      return single ? typescript(origin, jobOf(draft)) : typescriptBatch(origin, batchOf(draft))
+      return single
+        ? typescript(origin, jobOf(draft), isJson)
+        : typescriptBatch(origin, batchOf(draft), isJson)
     case 'Python':
-      return single ? python(origin, jobOf(draft)) : pythonBatch(origin, batchOf(draft))
+      return single ? python(origin, jobOf(draft), isJson) : pythonBatch(origin, batchOf(draft), isJson)
   }
 }
+
+/** What prints a JSON answer whole, and as JSON: a language's own words for it would cut what lies deep, or be no JSON. */
+const inTypescript = (value: string, isJson: boolean) => (isJson ? `JSON.stringify(${value})` : value)
+const inPython = (value: string, isJson: boolean) =>
+  isJson ? `json.dumps(${value}, ensure_ascii=False)` : value
 
 /** The body comes from a here-document, so nothing in it needs a shell's quotes. */
 function curl(origin: string, path: string, body: unknown): string {
@@ -35,22 +43,22 @@ function curlBatch(origin: string, bodies: readonly JobBody[]): string {
 `
 }
 
-function typescript(origin: string, body: JobBody): string {
+function typescript(origin: string, body: JobBody, isJson: boolean): string {
   return `import { Parley } from 'parley-client'
 
 const parley = new Parley({ baseUrl: '${origin}' }) // the key: PARLEY_API_KEY
 const job = await parley.messages.createAndWait(${literal(body, TYPESCRIPT)})
-console.log(job.result.response_content)
+console.log(${inTypescript('job.result.response_content', isJson)})
 `
 }
 
-function typescriptBatch(origin: string, bodies: readonly JobBody[]): string {
+function typescriptBatch(origin: string, bodies: readonly JobBody[], isJson: boolean): string {
   return `import { Parley } from 'parley-client'
 
 const parley = new Parley({ baseUrl: '${origin}' }) // the key: PARLEY_API_KEY
 const ids = await parley.messages.createBatch(${literal(bodies, TYPESCRIPT)})
 for (const job of await parley.messages.waitAll(ids)) {
-  console.log(job.job_id, job.status, job.result?.response_content ?? job.error)
+  console.log(job.job_id, job.status, ${inTypescript('job.result ? job.result.response_content : job.error', isJson)})
 }
 `
 }
@@ -72,20 +80,22 @@ def ended(job_id):
         time.sleep(1)
 `
 
-function python(origin: string, body: JobBody): string {
+const PYTHON_ANSWER = 'job["error"] or job["result"]["response_content"]'
+
+function python(origin: string, body: JobBody, isJson: boolean): string {
   return `${PYTHON_HEAD(origin)}
 job = call("/api/v1/messages", ${literal(body, PYTHON)})
 if job["status"] == "timeout":
     job = ended(job["job_id"])
-print(job["error"] or job["result"]["response_content"])
+print(${inPython(PYTHON_ANSWER, isJson)})
 `
 }
 
-function pythonBatch(origin: string, bodies: readonly JobBody[]): string {
+function pythonBatch(origin: string, bodies: readonly JobBody[], isJson: boolean): string {
   return `${PYTHON_HEAD(origin)}
 batch = call("/api/v1/messages/batches", ${literal(bodies, PYTHON)})
 for job_id in batch["job_ids"]:
     job = ended(job_id)
-    print(job_id, job["error"] or job["result"]["response_content"])
+    print(job_id, ${inPython(PYTHON_ANSWER, isJson)})
 `
 }

@@ -1,0 +1,33 @@
+/** What was used, as callers and operators are shown it. */
+import type { UsageKey, UsageRecord } from '../store/usage-store.ts'
+
+export type UsageSums = Omit<UsageRecord, keyof UsageKey>
+
+export function usageView({ jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens }: UsageSums) {
+  return {
+    jobs,
+    failed_jobs: failedJobs,
+    cache_hits: cacheHits,
+    calls,
+    input_tokens: inputTokens,
+    output_tokens: outputTokens,
+  }
+}
+
+export function sumOf(records: readonly UsageSums[]): UsageSums {
+  const total = (read: (sums: UsageSums) => number) => records.reduce((sum, record) => sum + read(record), 0)
+  return {
+    jobs: total(({ jobs }) => jobs),
+    failedJobs: total(({ failedJobs }) => failedJobs),
+    cacheHits: total(({ cacheHits }) => cacheHits),
+    calls: total(({ calls }) => calls),
+    inputTokens: total(({ inputTokens }) => inputTokens),
+    outputTokens: total(({ outputTokens }) => outputTokens),
+  }
+}
+
+/** With whose it is, when, and of which model. */
+export function usageRecordView(record: UsageRecord) {
+  const { account, month, model } = record
+  return { account, month, model, ...usageView(record) }
+}

@@ -1,0 +1,77 @@
+/** One account: its state, what it may use and has used, its keys, and all that can be done to it. */
+import { html } from 'htm/preact'
+import type { Account } from '../contract.ts'
+import { dateAndTime } from '../format.ts'
+import { Badge } from '../parts/badge.ts'
+import { Facts } from '../parts/facts.ts'
+import { Icon } from '../parts/icon.ts'
+import { PageTitle } from '../parts/page-title.ts'
+import { Panel } from '../parts/panel.ts'
+import { Empty, StateOf } from '../parts/state-of.ts'
+import { Time } from '../parts/time.ts'
+import { address } from '../router.ts'
+import { AccountKeys } from './account-keys.ts'
+import { CapsPanel } from './caps.ts'
+import { DeleteAccount } from './delete-account.ts'
+import { useAccount } from './one-account.ts'
+import { SecretButton } from './secret.ts'
+import { SteppingIn } from './stepping-in.ts'
+import { TierSelect } from './tier.ts'
+
+export function AccountPage({ name }: { readonly name: string }) {
+  const { account, error, reload } = useAccount(name)
+  return html`<p class="way-back"><a href=${address(['accounts'])}><${Icon} name="back" />Accounts</a></p>
+    <${PageTitle} title=${name} tab=${`Account ${name}`}>
+      ${account && html`<${Badge} state=${account.suspended_at === null ? 'active' : 'suspended'} />`}
+      <a class="button" href=${address(['jobs'], { account: name })}>Jobs</a>
+      <a class="button" href=${address(['usage'], { account: name })}>Usage</a>
+      <a class="button" href=${address(['audit'], { account: name })}>Audit log</a>
+    <//>
+    ${
+      account === null
+        ? html`<${Empty} title="There is no such account"><p>It never was, or it was deleted; the audit log tells.
+          <a href=${address(['accounts'])}>All accounts</a></p><//>`
+        : html`<${StateOf} of=${{ data: account ?? null, error, loading: account === undefined, reload }} what="the account" />`
+    }
+    ${account && html`<${Details} account=${account} onChange=${reload} />`}`
+}
+
+interface DetailsProps {
+  readonly account: Account
+  readonly onChange: () => void
+}
+
+function Details({ account, onChange }: DetailsProps) {
+  return html`<${Facts} facts=${factsOf(account, onChange)} />
+    <div class="columns halves">
+      <${SteppingIn} account=${account} onChange=${onChange} />
+      <${CapsPanel} account=${account} onChange=${onChange} />
+    </div>
+    <${AccountKeys} account=${account} onChange=${onChange} />
+    <${Panel} title="Delete the account" wide>
+      <div class="step-line">
+        <p>Its jobs with all that was said, its keys, secrets and usage go for good.</p>
+        <${DeleteAccount} name=${account.name} onEnd=${onChange} />
+      </div>
+    <//>`
+}
+
+function factsOf(
+  { name, tier, keys, active_keys, secret_rotated_at, suspended_at }: Account,
+  onChange: () => void,
+) {
+  const state =
+    suspended_at === null
+      ? 'active'
+      : html`suspended since <time datetime=${new Date(suspended_at * 1000).toISOString()}>${dateAndTime(suspended_at)}</time>`
+  return [
+    ['State', state],
+    ['Tier', html`<${TierSelect} name=${name} tier=${tier} onChange=${onChange} />`],
+    ['Keys', html`${active_keys} active <span class="muted">of ${keys}</span>`],
+    [
+      'Signing secret',
+      html`${secret_rotated_at === null ? 'never rotated' : html`rotated <${Time} at=${secret_rotated_at} />`}
+        ${' '}<${SecretButton} account=${name} onChange=${onChange} />`,
+    ],
+  ]
+}

@@ -1,0 +1,45 @@
+/** Adding up what was used, and the names of months. */
+import type { UsageRow, UsageSums } from '../contract-operations.ts'
+
+const monthAndYear = new Intl.DateTimeFormat('en-GB', { month: 'long', year: 'numeric', timeZone: 'UTC' })
+
+export function sumOf(rows: readonly UsageSums[]): UsageSums {
+  const total = (read: (row: UsageSums) => number) => rows.reduce((sum, row) => sum + read(row), 0)
+  return {
+    jobs: total(({ jobs }) => jobs),
+    failed_jobs: total(({ failed_jobs }) => failed_jobs),
+    cache_hits: total(({ cache_hits }) => cache_hits),
+    calls: total(({ calls }) => calls),
+    input_tokens: total(({ input_tokens }) => input_tokens),
+    output_tokens: total(({ output_tokens }) => output_tokens),
+  }
+}
+
+export interface Group<T> {
+  readonly name: string
+  readonly rows: readonly T[]
+  readonly sums: UsageSums
+}
+
+/** In the order in which the names come. */
+export function groupsBy(rows: readonly UsageRow[], nameOf: (row: UsageRow) => string): Group<UsageRow>[] {
+  const groups = Map.groupBy(rows, nameOf)
+  return [...groups].map(([name, of]) => ({ name, rows: of, sums: sumOf(of) }))
+}
+
+/** The month of a moment in seconds, in UTC, such as `2026-11`. */
+export const monthAt = (seconds: number): string => new Date(seconds * 1000).toISOString().slice(0, 7)
+
+/** Such as `November 2026`; what is no month as it is. */
+export function monthName(month: string): string {
+  const atMs = Date.parse(`${month}-01T00:00:00Z`)
+  return Number.isNaN(atMs) ? month : monthAndYear.format(atMs)
+}
+
+/** This month and those before it, newest first. */
+export function monthsUpTo(seconds: number, howMany: number): string[] {
+  const now = new Date(seconds * 1000)
+  return Array.from({ length: howMany }, (_, back) =>
+    new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - back)).toISOString().slice(0, 7),
+  )
+}

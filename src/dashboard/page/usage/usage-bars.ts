@@ -1,0 +1,90 @@
+/** One month as bars: tokens or jobs, by account or model. Each bar's name and value stand beside it in words. */
+import { html } from 'htm/preact'
+import { useId, useState } from 'preact/hooks'
+import type { UsageRow, UsageSums } from '../contract-operations.ts'
+import { exact } from '../format.ts'
+import { Segments } from '../parts/segments.ts'
+import { type Group, groupsBy, monthName, sumOf } from './sums.ts'
+
+/** What is measured: the two parts of a bar. */
+interface Measure {
+  readonly name: string
+  readonly parts: readonly {
+    readonly label: string
+    readonly color: string
+    readonly of: (sums: UsageSums) => number
+  }[]
+}
+
+const TOKENS: Measure = {
+  name: 'Tokens',
+  parts: [
+    { label: 'input', color: 'c1', of: ({ input_tokens }) => input_tokens },
+    { label: 'output', color: 'c4', of: ({ output_tokens }) => output_tokens },
+  ],
+}
+const JOBS: Measure = {
+  name: 'Jobs',
+  parts: [
+    { label: 'completed', color: 'good', of: ({ jobs, failed_jobs }) => jobs - failed_jobs },
+    { label: 'failed', color: 'bad', of: ({ failed_jobs }) => failed_jobs },
+  ],
+}
+const MEASURES = { tokens: TOKENS, jobs: JOBS } as const
+const WAYS = { account: (row: UsageRow) => row.account, model: (row: UsageRow) => row.model } as const
+
+/** Bars; what is less than these is one together. */
+const BARS = 10
+
+export function UsageBars({ month }: { readonly month: Group<UsageRow> }) {
+  const id = useId()
+  const [what, setWhat] = useState<keyof typeof MEASURES>('tokens')
+  const [by, setBy] = useState<keyof typeof WAYS>('account')
+  const measure = MEASURES[what]
+  const bars = longest(groupsBy(month.rows, WAYS[by]), measure)
+  const most = Math.max(1, ...bars.map(({ sums }) => lengthOf(measure, sums)))
+  return html`<figure class="chart bars" aria-labelledby=${id}>
+    <figcaption class="chart-head">
+      <h2 id=${id}>${measure.name} by ${by} <span class="muted">${monthName(month.name)}</span></h2>
+      <div class="bars-ways">
+        <${Segments} label="What the bars show" value=${what} options=${[['tokens', 'Tokens'], ['jobs', 'Jobs']]} onChange=${setWhat} />
+        <${Segments} label="What each bar is" value=${by} options=${[['account', 'By account'], ['model', 'By model']]} onChange=${setBy} />
+      </div>
+    </figcaption>
+    <ul class="legend">
+      ${measure.parts.map(
+        ({ label, color, of }) => html`<li key=${label}><span class=${`swatch ${color}`}></span>${label}
+        <span class="legend-value">${exact(of(month.sums))}</span></li>`,
+      )}
+    </ul>
+    <ul class="bar-list">
+      ${bars.map(
+        ({ name, sums }) => html`<li key=${name}>
+        <span class="bar-name breaks">${name}</span>
+        <span class="bar-track" aria-hidden="true">
+          ${measure.parts.map(({ label, color, of }) => html`<span key=${label} class=${`bar-part ${color}`} style=${{ width: `${(of(sums) / most) * 100}%` }}></span>`)}
+        </span>
+        ${' '}<span class="bar-value">${exact(lengthOf(measure, sums))}</span>
+      </li>`,
+      )}
+    </ul>
+  </figure>`
+}
+
+function lengthOf({ parts }: Measure, sums: UsageSums): number {
+  return parts.reduce((total, { of }) => total + of(sums), 0)
+}
+
+/** Longest first. */
+function longest(
+  groups: readonly Group<UsageRow>[],
+  measure: Measure,
+): Pick<Group<UsageRow>, 'name' | 'sums'>[] {
+  const sorted = groups.toSorted((one, other) => lengthOf(measure, other.sums) - lengthOf(measure, one.sums))
+  if (sorted.length <= BARS) return sorted
+  const rest = sorted.slice(BARS - 1)
+  return [
+    ...sorted.slice(0, BARS - 1),
+    { name: `${rest.length} others`, sums: sumOf(rest.map(({ sums }) => sums)) },
+  ]
+}

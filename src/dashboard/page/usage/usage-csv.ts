@@ -1,0 +1,45 @@
+/** Usage as a file for spreadsheets, made in the page of what it shows. */
+import { html } from 'htm/preact'
+import type { UsageRow } from '../contract-operations.ts'
+import { Icon } from '../parts/icon.ts'
+import type { UsageFilters } from './read-usage.ts'
+
+const COLUMNS = [
+  'month',
+  'account',
+  'model',
+  'jobs',
+  'failed_jobs',
+  'cache_hits',
+  'calls',
+  'input_tokens',
+  'output_tokens',
+] as const
+
+export function csvOf(rows: readonly UsageRow[]): string {
+  const lines = rows.map((row) => COLUMNS.map((name) => cell(row[name])))
+  return [COLUMNS, ...lines].map((cells) => `${cells.join(',')}\r\n`).join('')
+}
+
+export interface CsvButtonProps {
+  readonly rows: readonly UsageRow[]
+  readonly filters: UsageFilters
+}
+
+export function CsvButton({ rows, filters: { account, month } }: CsvButtonProps) {
+  const onClick = () => {
+    const url = URL.createObjectURL(new Blob([csvOf(rows)], { type: 'text/csv;charset=utf-8' }))
+    const link = document.createElement('a')
+    link.href = url
+    link.download = `${['parley-usage', month, account].filter((part) => part !== '').join('-')}.csv`
+    link.click()
+    // The download has begun when the click returns, and holds what it needs.
+    URL.revokeObjectURL(url)
+  }
+  return html`<button type="button" class="button" disabled=${rows.length === 0} onClick=${onClick}><${Icon} name="down" />Download as CSV</button>`
+}
+
+function cell(value: string | number): string {
+  const text = String(value)
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+}

@@ -1,0 +1,80 @@
+/** What accounts have used, by month and model. */
+import type { FastifyInstance } from 'fastify'
+import Type, { type Static } from 'typebox'
+import { ACCOUNT_NAME } from '../../account/issue-key.ts'
+import { usageRecordView } from '../../admin/usage-view.ts'
+import { MODEL_NAME } from '../../config/settings.ts'
+import { isMonth } from '../../job/month.ts'
+import type { UsageKey } from '../../store/usage-store.ts'
+import { success, usageSums } from '../docs-schemas.ts'
+import { sendData } from '../envelope.ts'
+import { invalid } from '../refusals.ts'
+import type { AdminParts } from './admin-parts.ts'
+import { accountName, adminErrors, LIMIT, limit, more, next, strict } from './shapes.ts'
+
+const filter = Type.Object(
+  {
+    account: Type.Optional(accountName),
+    month: Type.Optional(Type.String({ description: 'A month in UTC, as YYYY-MM.' })),
+    after: Type.Optional(Type.String({ description: '`next` of the page before.' })),
+    limit,
+  },
+  strict,
+)
+
+const page = Type.Object({
+  usage: Type.Array(
+    Type.Object({
+      account: Type.String(),
+      month: Type.String({ description: 'In UTC, as YYYY-MM.' }),
+      model: Type.String({ description: 'The public name that callers asked for.' }),
+      ...usageSums,
+    }),
+    { description: 'Newest month first, then by account and model.' },
+  ),
+  more,
+  next: next('after'),
+})
+
+export function usageRoute(app: FastifyInstance, { store }: AdminParts): void {
+  app.get<{ Querystring: Static<typeof filter> }>(
+    '/usage',
+    {
+      schema: {
+        summary: 'What accounts have used, by month and model',
+        querystring: filter,
+        response: { 200: success('A page of sums.', page), ...adminErrors(400) },
+      },
+    },
+    async ({ query }, reply) => {
+      const { account, month, after } = query
+      if (month !== undefined && !isMonth(month)) throw invalid('month: must be YYYY-MM')
+      const most = query.limit ?? LIMIT.default
+      const found = await store.listUsage({
+        ...(account !== undefined && { account }),
+        ...(month !== undefined && { month }),
+        ...(after !== undefined && { after: readKey(after) }),
+        limit: most + 1,
+      })
+      const usage = found.slice(0, most)
+      const last = usage.at(-1)
+      const hasMore = found.length > most
+      const data = {
+        usage: usage.map(usageRecordView),
+        more: hasMore,
+        next: hasMore && last ? `${last.month}/${last.account}/${last.model}` : null,
+      }
+      return sendData(reply, 200, `${usage.length} sums.`, JSON.stringify(data))
+    },
+  )
+}
+
+const KEY = /^([^/]*)\/([^/]*)\/(.*)$/
+const MODEL = new RegExp(MODEL_NAME)
+
+/** A model's name may hold slashes, so it is the last. */
+function readKey(text: string): UsageKey {
+  const [, month = '', account = '', model = ''] = KEY.exec(text) ?? []
+  if (isMonth(month) && ACCOUNT_NAME.test(account) && MODEL.test(model)) return { month, account, model }
+  throw invalid('after: must be the `next` of a page')
+}

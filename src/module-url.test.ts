@@ -1,0 +1,12 @@
+/** The modules that threads start with are found beside the sources, and beside what was built from them. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { moduleURL } from './module-url.ts'
+
+test('a module is looked for in the form that the asking one has', () => {
+  assert.equal(moduleURL('./thread.ts', 'file:///a/src/store/x.ts').href, 'file:///a/src/store/thread.ts')
+  assert.equal(
+    moduleURL('../b/thread.ts', 'file:///a/dist/src/c/x.js').href,
+    'file:///a/dist/src/b/thread.js',
+  )
+})

@@ -1,0 +1,20 @@
+/**
+ * The Node that Parley runs on: `engines` of package.json, held to by the program itself because npm only warns. It is
+ * the first thing that runs, on whatever Node there is, so it imports nothing and is written in plain JavaScript.
+ */
+
+/** The first good one of each line: older ones read text from SQLite only up to a NUL, or carry SQLite below 3.51.3. */
+const FIRST_GOOD: readonly (readonly [major: number, minor: number])[] = [
+  [24, 16],
+  [26, 1],
+]
+
+/** What to say on a Node that Parley does not run on; null on one that it runs on. */
+export function nodeProblem(version: string): string | null {
+  const [major = 0, minor = 0] = version.split('.').map(Number)
+  const line = FIRST_GOOD.find(([good]) => good === major)
+  const good = line ? minor >= line[1] : FIRST_GOOD.every(([known]) => major > known)
+  if (good) return null
+  const wanted = FIRST_GOOD.map((first) => first.join('.')).join(', ')
+  return `Parley needs Node ${wanted} or newer; this is ${version}.`
+}

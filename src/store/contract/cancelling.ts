@@ -1,0 +1,126 @@
+/** What every store promises of cancelling: an end like any other, whoever holds the job. */
+import assert from 'node:assert/strict'
+import { acceptance, claimOf, expiry, ids, newJob, now, type On, settlement } from './fixtures.ts'
+
+const AFTER_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
+
+export function cancelTests(on: On): void {
+  const all = (over: { account?: string; running?: boolean; beforeJobId?: string; limit?: number } = {}) => ({
+    account: 'acme',
+    running: false,
+    beforeJobId: AFTER_ALL,
+    limit: 100,
+    nowMs: now.ms,
+    ...over,
+  })
+
+  on(
+    'ends a job that waits: it has failed, is claimed by nobody, and its callback is owed',
+    async (store) => {
+      const callback = { url: 'https://example.com/', headers: {}, payloadJson: '{}' }
+      const [job, next] = [newJob({ callback }), newJob()]
+      await store.createKey({
+        id: 'key_1',
+        hash: 'h1',
+        account: 'acme',
+        tier: 'user_max',
+        secret: 'whsec_1',
+        createdAtMs: now.ms,
+        expiresAtMs: null,
+      })
+      await store.accept(acceptance([job, next]))
+      assert.equal(await store.cancelJob(job.id, now.ms), 'cancelled')
+      const read = await store.read('acme', job.id, expiry())
+      assert.equal(read?.status, 'failed')
+      assert.equal(JSON.parse(read?.errorJson ?? '').code, 'cancelled')
+      assert.deepEqual(ids(await store.claim('node-a', 5, now.ms)), [next.id])
+      const take = {
+        node: 'node-a',
+        lane: 'first',
+        limit: 5,
+        nowMs: now.ms,
+        leaseUntilMs: now.ms + 1000,
+      } as const
+      const owed = await store.takeCallbacks(take)
+      assert.deepEqual(
+        owed.map(({ view }) => [view.id, view.status]),
+        [[job.id, 'failed']],
+      )
+      const found = await store.findJob(job.id, expiry())
+      assert.deepEqual([found?.errorCode, found?.usage?.calls, found?.settledAtMs], ['cancelled', 0, now.ms])
+    },
+  )
+
+  on('ends a job that runs: its node is told once, and what it writes changes nothing', async (store) => {
+    const job = newJob()
+    await store.accept(acceptance([job], { handedOff: true }))
+    const claim = { jobId: job.id, attempt: 1 }
+    assert.equal(await store.cancelJob(job.id, now.ms), 'cancelled')
+    assert.deepEqual(await store.takeCancelled('node-a'), [claim])
+    assert.deepEqual(await store.takeCancelled('node-a'), [])
+    assert.equal(await store.settle(settlement(claim)), 'stale')
+    await store.giveBack('node-a', [claim])
+    assert.deepEqual(await store.claim('node-a', 5, now.ms), [])
+    assert.equal((await store.read('acme', job.id, expiry()))?.status, 'failed')
+    assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
+  })
+
+  on('tells the node where a caller waits of a job that waited', async (store) => {
+    const job = newJob()
+    await store.accept(acceptance([job], { awaited: true }))
+    await store.cancelJob(job.id, now.ms)
+    assert.deepEqual(await store.takeCancelled('node-a'), [{ jobId: job.id, attempt: 0 }])
+    assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
+  })
+
+  on('ends a job that was given back, and leaves alone what has ended or never was', async (store) => {
+    const [returned, done] = [newJob(), newJob()]
+    await store.accept(acceptance([returned, done]))
+    const claimed = await store.claim('node-a', 2, now.ms)
+    const [first, second] = claimed.map(claimOf)
+    assert.ok(first && second)
+    await store.giveBack('node-a', [first])
+    await store.settle(settlement(second))
+    assert.equal(await store.cancelJob(returned.id, now.ms), 'cancelled')
+    assert.equal(await store.cancelJob(returned.id, now.ms), 'ended before')
+    assert.equal(await store.cancelJob(done.id, now.ms), 'ended before')
+    assert.equal((await store.read('acme', done.id, expiry()))?.status, 'completed')
+    assert.equal(await store.cancelJob(newJob().id, now.ms), 'unknown')
+    assert.deepEqual(await store.claim('node-a', 5, now.ms), [])
+  })
+
+  on('ends the waiting jobs of one account, some at a time', async (store) => {
+    const mine = Array.from({ length: 5 }, () => newJob())
+    const others = [newJob({ account: 'other' }), newJob({ account: 'other' })]
+    const running = newJob()
+    await store.accept(acceptance([...mine, ...others]))
+    await store.accept(acceptance([running], { handedOff: true }))
+    assert.equal(await store.cancelJobs(all({ limit: 3 })), 3)
+    assert.equal(await store.cancelJobs(all({ limit: 3 })), 2)
+    assert.equal(await store.cancelJobs(all({ limit: 3 })), 0)
+    assert.equal((await store.read('acme', running.id, expiry()))?.status, 'assigned')
+    assert.deepEqual(ids(await store.claim('node-a', 9, now.ms)).sort(), ids(others).sort())
+    const usage = await store.listUsage({ limit: 10 })
+    assert.deepEqual(
+      usage.map(({ account, jobs, failedJobs }) => [account, jobs, failedJobs]),
+      [['acme', 5, 5]],
+    )
+  })
+
+  on('ends those that run too where that is wanted, and none that came later', async (store) => {
+    const [waiting, running, held] = [newJob(), newJob(), newJob({ account: 'other' })]
+    await store.accept(acceptance([waiting]))
+    await store.accept(acceptance([running, held], { handedOff: true }))
+    now.ms += 10
+    const later = newJob()
+    await store.accept(acceptance([later]))
+    assert.equal(await store.cancelJobs(all({ running: true, beforeJobId: later.id })), 2)
+    const told = await store.takeCancelled('node-a')
+    assert.deepEqual(
+      told.filter(({ attempt }) => attempt > 0),
+      [{ jobId: running.id, attempt: 1 }],
+    )
+    assert.deepEqual(ids(await store.claim('node-a', 9, now.ms)), [later.id])
+    assert.equal((await store.read('other', held.id, expiry()))?.status, 'assigned')
+  })
+}

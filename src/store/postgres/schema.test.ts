@@ -1,0 +1,146 @@
+/** Bringing the schema up to date beside nodes of the first version, which go on working. */
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import pg from 'pg'
+import { freshDatabase } from '../../../test/postgres/database.ts'
+import { expiry, newJob, now, settlement, USAGE } from '../contract/fixtures.ts'
+import { DatabaseProblem } from '../database-problem.ts'
+import type { Settlement } from '../store.ts'
+import { FirstVersionNode } from './first-version-for-tests.ts'
+import { MIGRATIONS } from './migrations.ts'
+import { openNode } from './nodes-for-tests.ts'
+import { migratePostgres } from './schema.ts'
+
+const AFTER_FIRST = MIGRATIONS.length - 1
+
+async function start(t: TestContext) {
+  const url = await freshDatabase(t)
+  const old = await FirstVersionNode.start(url, 'old')
+  t.after(() => old.stop())
+  return { url, old }
+}
+
+/** Jobs of the first version, from their acceptance to their end. */
+async function endSome(old: FirstVersionNode) {
+  const settle = async (model: string, over: Partial<Settlement> = {}) => {
+    const jobs = [newJob({ model }), newJob({ model, account: 'other' })]
+    await old.accept(jobs)
+    const all = jobs.map(({ id }) => settlement({ jobId: id, attempt: 1 }, { node: 'old', ...over }))
+    assert.deepEqual(await old.settle(all), [true, true])
+    // A repetition after an unknown outcome changes nothing.
+    assert.deepEqual(await old.settle(all), [false, false])
+  }
+  await settle('gpt-5')
+  await settle('gpt-5', { usage: { ...USAGE, calls: 0, input_tokens: 0, output_tokens: 0, cache_hit: true } })
+  await settle('gpt-5', { outcome: { status: 'failed', error: { code: 'timeout', message: 'No.' } } })
+  const february = Date.UTC(2026, 1, 1)
+  await settle('gpt-5', { nowMs: february - 1 })
+  await settle('gpt-5', { nowMs: february })
+  const job = newJob({ model: 'gpt-5-mini' })
+  await old.acceptEnded([job], [settlement({ jobId: job.id, attempt: 1 }, { node: 'old' })])
+}
+
+/** What `endSome` used, so many times over. */
+function usageOfSome(times: number) {
+  const one = { jobs: 1, failedJobs: 0, cacheHits: 0, calls: 1, inputTokens: 3, outputTokens: 5 }
+  const january = { jobs: 4, failedJobs: 1, cacheHits: 1, calls: 3, inputTokens: 9, outputTokens: 15 }
+  const multiplied = (sums: object) =>
+    Object.fromEntries(Object.entries(sums).map(([name, count]) => [name, count * times]))
+  return [
+    { account: 'acme', month: '2026-02', model: 'gpt-5', ...multiplied(one) },
+    { account: 'other', month: '2026-02', model: 'gpt-5', ...multiplied(one) },
+    { account: 'acme', month: '2026-01', model: 'gpt-5', ...multiplied(january) },
+    { account: 'acme', month: '2026-01', model: 'gpt-5-mini', ...multiplied(one) },
+    { account: 'other', month: '2026-01', model: 'gpt-5', ...multiplied(january) },
+  ]
+}
+
+test('what ended before the step and after it counts once, whichever version settles', async (t) => {
+  const { url, old } = await start(t)
+  await endSome(old)
+  const { store } = await openNode(url)
+  t.after(() => store.close())
+  assert.deepEqual(await store.listUsage({ limit: 10 }), usageOfSome(1))
+  // On the same connection: its statements were prepared before.
+  await endSome(old)
+  assert.deepEqual(await store.listUsage({ limit: 10 }), usageOfSome(2))
+  while (await store.expire(expiry()));
+  assert.deepEqual(await store.listUsage({ limit: 10 }), usageOfSome(2))
+
+  // Either version ends what the other accepted.
+  const [mine, its] = [newJob({ account: 'both' }), newJob({ account: 'both' })]
+  await old.accept([mine])
+  assert.equal(await store.settle(settlement({ jobId: mine.id, attempt: 1 }, { node: 'old' })), 'settled')
+  const handOff = { job: its, handedOff: false, step: 1000, awaited: false }
+  await store.accept({ node: 'new', jobs: [handOff], idempotency: null, nowMs: now.ms })
+  assert.deepEqual(await old.claim(5, now.ms), [its.id])
+  assert.deepEqual(await old.settle([settlement({ jobId: its.id, attempt: 1 }, { node: 'old' })]), [true])
+  const [sum] = await store.listUsage({ account: 'both', limit: 10 })
+  assert.deepEqual([sum?.jobs, sum?.calls, sum?.inputTokens], [2, 2, 6])
+})
+
+test('what lands in partitions that an old node makes later counts, too, and they go as a whole', async (t) => {
+  const { url, old } = await start(t)
+  await migratePostgres(url)
+  const { store } = await openNode(url)
+  t.after(() => store.close())
+  await old.makePartitions(
+    'late',
+    '00000000-0000-0000-0000-000000000000',
+    '00000000-0001-0000-0000-000000000000',
+  )
+  const job = newJob({ id: '00000000-0000-7000-8000-000000000001' })
+  await old.acceptEnded([job], [settlement({ jobId: job.id, attempt: 1 }, { node: 'old' })])
+  const [sum] = await store.listUsage({ limit: 10 })
+  assert.equal(sum?.jobs, 1)
+  await old.dropPartitions('late')
+  assert.deepEqual(await store.listUsage({ limit: 10 }), [sum])
+})
+
+test('nodes that start at the same time take each step once', async (t) => {
+  const { url, old } = await start(t)
+  await endSome(old)
+  const taken = await Promise.all(Array.from({ length: 4 }, () => migratePostgres(url)))
+  assert.equal(
+    taken.reduce((a, b) => a + b),
+    AFTER_FIRST,
+  )
+  const { store } = await openNode(url)
+  t.after(() => store.close())
+  assert.deepEqual(await store.listUsage({ limit: 10 }), usageOfSome(1))
+})
+
+test('an upgrade that was cut off between its steps goes on, and counts nothing twice', async (t) => {
+  const { url, old } = await start(t)
+  await endSome(old)
+  const first = new pg.Client(url)
+  await first.connect()
+  for (const step of MIGRATIONS.slice(1, 3)) await first.query(step)
+  await first.query('insert into schema_version values (3)')
+  await first.end()
+  await endSome(old)
+  assert.equal(await migratePostgres(url), MIGRATIONS.length - 3)
+  const { store } = await openNode(url)
+  t.after(() => store.close())
+  assert.deepEqual(await store.listUsage({ limit: 10 }), usageOfSome(2))
+})
+
+test('a table that another program holds for long is not waited for, and the next start goes on', async (t) => {
+  const { url, old } = await start(t)
+  const backup = new pg.Client(url)
+  await backup.connect()
+  t.after(() => backup.end())
+  await backup.query('begin; lock table outcomes in access share mode')
+  await assert.rejects(migratePostgres(url, { lockMs: 20, tries: 2, pauseMs: 1 }), (error) => {
+    assert.ok(error instanceof DatabaseProblem)
+    assert.match(error.message, /could not be locked.*pg_dump.*start again/)
+    return true
+  })
+  await endSome(old)
+  await backup.query('rollback')
+  // The step before was kept.
+  assert.equal(await migratePostgres(url), AFTER_FIRST - 1)
+  const { store } = await openNode(url)
+  t.after(() => store.close())
+  assert.deepEqual(await store.listUsage({ limit: 10 }), usageOfSome(1))
+})

@@ -1,0 +1,144 @@
+import assert from 'node:assert/strict'
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { test } from 'node:test'
+import { DatabaseProblem } from '../database-problem.ts'
+import { backUpDatabase, openStore } from '../open.ts'
+import { options, populate } from '../population-for-tests.ts'
+import { contentsOf, folderForTest, quietly } from './backup-for-tests.ts'
+import { migrateFile } from './file.ts'
+
+test('a backup is one private file with every row, and what is only in the write-ahead log', async (t) => {
+  const folder = await folderForTest(t)
+  const [file, target] = [join(folder, 'parley.db'), join(folder, 'copy.db')]
+  const { nowMs } = await populate(`sqlite:${file}`, 1)
+  const store = await openStore(`sqlite:${file}`, options('now', { ms: nowMs }))
+  t.after(() => store.close())
+  const key = { id: 'key_late', hash: 'late', account: 'late', tier: 'user_go', secret: 's' } as const
+  await store.createKey({ ...key, createdAtMs: nowMs, expiresAtMs: null })
+  const claimed = await store.claim('now', 3, nowMs)
+  assert.ok(claimed.length === 3 && statSync(`${file}-wal`).size > 0)
+
+  const seen: number[] = []
+  const holdings = await backUpDatabase(
+    `sqlite:${file}`,
+    target,
+    quietly({ onProgress: (b) => seen.push(b) }),
+  )
+  assert.deepEqual(contentsOf(target), contentsOf(file))
+  assert.equal(statSync(target).mode & 0o777, 0o600)
+  assert.deepEqual(
+    readdirSync(folder).filter((name) => name.startsWith('copy')),
+    ['copy.db'],
+  )
+
+  const rows = contentsOf(file) as Record<string, Record<string, unknown>[]>
+  const jobs = Object.groupBy(rows.jobs ?? [], ({ status }) => String(status))
+  assert.deepEqual(
+    holdings.jobs,
+    Object.fromEntries(['pending', 'assigned', 'completed', 'failed'].map((s) => [s, jobs[s]?.length ?? 0])),
+  )
+  assert.deepEqual([holdings.accounts, holdings.keys], [4, 7])
+  assert.equal(holdings.callbacksOwed, rows.callbacks?.filter((row) => row.due_at_ms !== null).length)
+  assert.equal(holdings.newestJobAtMs, Math.max(...(rows.jobs ?? []).map((row) => Number(row.created_at_ms))))
+  assert.equal(holdings.bytes, statSync(target).size)
+  assert.equal(holdings.schemaSteps, 0)
+  for (const count of [...Object.values(holdings.jobs), holdings.callbacksOwed]) assert.ok(count > 0)
+})
+
+test('what is deleted is not in a backup, though the file still holds its bytes', async (t) => {
+  const folder = await folderForTest(t)
+  const [file, target] = [join(folder, 'parley.db'), join(folder, 'copy.db')]
+  migrateFile(file)
+  const db = new DatabaseSync(file)
+  t.after(() => db.close())
+  const secret = 'an expired conversation '.repeat(5000)
+  db.prepare('insert into requests values (1, ?, ?, null)').run(secret, 'text')
+  db.exec('delete from requests; pragma wal_checkpoint(truncate)')
+  assert.ok(readFileSync(file).includes('an expired conversation'))
+  await backUpDatabase(`sqlite:${file}`, target, quietly())
+  assert.ok(!readFileSync(target).includes('an expired conversation'))
+})
+
+test('a backup that cannot be made says why, and leaves nothing behind', async (t) => {
+  const folder = await folderForTest(t)
+  const at = (name: string) => join(folder, name)
+  migrateFile(at('parley.db'))
+  mkdirSync(at('folder'))
+  symlinkSync(at('folder'), at('other-way'))
+  symlinkSync(at('parley.db'), at('link.db'))
+  writeFileSync(at('there'), 'precious')
+  writeFileSync(at('text.db'), 'no database at all')
+  writeFileSync(at('empty.db'), '')
+  const newer = new DatabaseSync(at('newer.db'))
+  newer.exec('pragma user_version = 1000')
+  newer.close()
+  const foreign = new DatabaseSync(at('foreign.db'))
+  foreign.exec('create table t (a); pragma user_version = 1')
+  foreign.close()
+  const before = readdirSync(folder).sort()
+  const mistakes: readonly [from: string, to: string, force: boolean, says: RegExp][] = [
+    ['parley.db', 'none/copy.db', true, /There is no folder .*none\. Make it first/],
+    ['parley.db', 'folder', true, /is a folder\. Name a file in it/],
+    ['parley.db', 'link.db', true, /no ordinary file/],
+    ['parley.db', 'parley.db', true, /belongs to the database itself/],
+    ['link.db', 'parley.db-wal', true, /belongs to the database itself/],
+    ['parley.db', 'there', false, /is there already\. .*--force/],
+    ['none.db', 'copy.db', true, /There is no database .*none\.db/],
+    ['text.db', 'there', true, /no database of Parley's/],
+    ['empty.db', 'there', true, /no database of Parley's/],
+    ['foreign.db', 'there', true, /no database of Parley's/],
+    ['newer.db', 'there', true, /newer Parley \(schema 1000/],
+  ]
+  for (const [from, to, force, says] of mistakes) {
+    await assert.rejects(backUpDatabase(`sqlite:${at(from)}`, at(to), quietly({ force })), (error) => {
+      assert.ok(error instanceof DatabaseProblem, String(error))
+      assert.match(error.message, says)
+      return true
+    })
+  }
+  assert.deepEqual(readdirSync(folder).sort(), before)
+  assert.equal(readFileSync(at('there'), 'utf8'), 'precious')
+  await backUpDatabase(`sqlite:${at('parley.db')}`, at('there'), quietly({ force: true }))
+  assert.deepEqual(contentsOf(at('there')), contentsOf(at('parley.db')))
+})
+
+test('a damaged database is told, and replaces no good backup', async (t) => {
+  const folder = await folderForTest(t)
+  const [file, target] = [join(folder, 'parley.db'), join(folder, 'copy.db')]
+  await populate(`sqlite:${file}`, 1)
+  await backUpDatabase(`sqlite:${file}`, target, quietly())
+  const good = readFileSync(target)
+  const bytes = readFileSync(file)
+  bytes.fill(0xa5, 4096 * 3, 4096 * 40)
+  writeFileSync(file, bytes)
+  await assert.rejects(backUpDatabase(`sqlite:${file}`, target, quietly({ force: true })), /is damaged: /)
+  assert.ok(readFileSync(target).equals(good))
+})
+
+test('an interrupted backup leaves nothing behind', async (t) => {
+  const folder = await folderForTest(t)
+  const [file, target] = [join(folder, 'parley.db'), join(folder, 'copy.db')]
+  migrateFile(file)
+  const controller = new AbortController()
+  const backup = backUpDatabase(`sqlite:${file}`, target, quietly({ signal: controller.signal }))
+  // By now the file under its temporary name is there.
+  await new Promise((resolve) => setImmediate(resolve))
+  assert.equal(readdirSync(folder).filter((name) => name.endsWith('.partial')).length, 1)
+  controller.abort()
+  await assert.rejects(backup)
+  assert.ok(!existsSync(target))
+  assert.deepEqual(
+    readdirSync(folder).filter((name) => name.startsWith('copy')),
+    [],
+  )
+})

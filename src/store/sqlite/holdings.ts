@@ -1,0 +1,62 @@
+/** Looks into a database file without changing it: whether it is one of Parley's, whole, and what it holds. */
+import { statSync } from 'node:fs'
+import { DatabaseSync } from 'node:sqlite'
+import type { Holdings } from '../backup.ts'
+import { DatabaseProblem } from '../database-problem.ts'
+import { newerSchema, schemaOf } from './file.ts'
+import { MIGRATIONS } from './migrations.ts'
+
+/** How long a look may wait for a writer. */
+const BUSY_TIMEOUT_MS = 5000
+
+/** The caller closes it. Throws a `DatabaseProblem` for what is no database of Parley's, or of a newer one. */
+export function openToLook(path: string): DatabaseSync {
+  const db = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS })
+  try {
+    const schema = schemaOf(db)
+    if (schema === 0) throw new DatabaseProblem(`${path} is no database of Parley's.`)
+    if (schema > MIGRATIONS.length) throw newerSchema(schema)
+    // Another program's database may have a number, too.
+    const tables = db.prepare(
+      `select count(*) as found from sqlite_schema where type = 'table' and name in ('accounts', 'keys', 'jobs')`,
+    )
+    if (Number(tables.get()?.found) !== 3) throw new DatabaseProblem(`${path} is no database of Parley's.`)
+    return db
+  } catch (error) {
+    db.close()
+    throw error
+  }
+}
+
+/** What is wrong with the file, in SQLite's words; null where nothing is. Reads all of it. */
+export function faultOf(db: DatabaseSync): string | null {
+  const [row] = db.prepare('pragma integrity_check(1)').all()
+  const says = String(row?.integrity_check)
+  return says === 'ok' ? null : says
+}
+
+/** Of any schema that this version knows. */
+export function holdingsOf(db: DatabaseSync, path: string): Holdings {
+  const numberOf = (sql: string) => Number(db.prepare(sql).get()?.number)
+  const byStatus = db.prepare('select status, count(*) as jobs from jobs group by status').all()
+  const jobs = { pending: 0, assigned: 0, completed: 0, failed: 0 }
+  const newest = db.prepare('select created_at_ms from jobs order by id desc limit 1').get()
+  const schema = schemaOf(db)
+  return {
+    bytes: statSync(path).size,
+    schema,
+    schemaSteps: MIGRATIONS.length - schema,
+    accounts: numberOf('select count(*) as number from accounts'),
+    keys: numberOf('select count(*) as number from keys'),
+    jobs: { ...jobs, ...Object.fromEntries(byStatus.map((row) => [row.status, Number(row.jobs)])) },
+    callbacksOwed: numberOf('select count(*) as number from callbacks where due_at_ms is not null'),
+    newestJobAtMs: newest ? Number(newest.created_at_ms) : null,
+  }
+}
+
+export function holdsAnything(db: DatabaseSync): boolean {
+  const row = db.prepare(
+    'select exists (select 1 from accounts) as accounts, exists (select 1 from jobs) as jobs',
+  )
+  return Object.values(row.get() ?? {}).includes(1)
+}

@@ -1,0 +1,184 @@
+import assert from 'node:assert/strict'
+import { chmodSync, copyFileSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { before, type TestContext, test } from 'node:test'
+import type { RestoreOptions } from '../backup.ts'
+import { DatabaseProblem } from '../database-problem.ts'
+import { backUpDatabase, openStore, restoreDatabase } from '../open.ts'
+import { options, populate } from '../population-for-tests.ts'
+import { contentsOf, folderForTest, quietly } from './backup-for-tests.ts'
+import { lockForServing, migrateFile } from './file.ts'
+
+const NOW_MS = Date.UTC(2026, 0, 2, 3, 4, 5, 6)
+const ASIDE = 'parley.db.replaced-2026-01-02T03-04-05.006Z'
+
+test('a backup restored into a folder that is not there serves', async (t) => {
+  const { folder, backup } = await backupForTest(t)
+  const place = join(folder, 'new', 'folder', 'parley.db')
+  const { holdings, keptAside } = await restoreDatabase(`sqlite:${place}`, backup, given())
+  assert.equal(keptAside, null)
+  assert.deepEqual(contentsOf(place), contentsOf(backup))
+  assert.equal(statSync(place).mode & 0o777, 0o600)
+  assert.deepEqual(readdirSync(join(folder, 'new', 'folder')).sort(), ['parley.db', 'parley.db.lock'])
+
+  const store = await openStore(`sqlite:${place}`, options('next', { ms: NOW_MS }))
+  const again = await store.reclaim('next', NOW_MS)
+  assert.equal(again, holdings.jobs.assigned - returned(backup), 'what was in hand waits again')
+  const waiting = holdings.jobs.pending + holdings.jobs.assigned
+  assert.equal((await store.claim('next', 10_000, NOW_MS)).length, waiting)
+  await store.close()
+})
+
+test('a database that holds something is replaced by --force only, and kept with its log', async (t) => {
+  const { folder, backup } = await backupForTest(t)
+  const place = join(folder, 'parley.db')
+  const old = leaveLog(place)
+  await assert.rejects(restoreDatabase(`sqlite:${place}`, backup, given()), /holds accounts or jobs.*--force/)
+  assert.deepEqual(contentsOf(place), old)
+
+  const { keptAside } = await restoreDatabase(`sqlite:${place}`, backup, given({ force: true }))
+  assert.equal(keptAside, join(folder, ASIDE))
+  assert.deepEqual(contentsOf(place), contentsOf(backup), 'nothing of the old log has got into it')
+  assert.deepEqual(contentsOf(join(folder, ASIDE)), old)
+})
+
+test('an empty database is replaced without --force', async (t) => {
+  const { folder, backup } = await backupForTest(t)
+  const place = join(folder, 'parley.db')
+  migrateFile(place)
+  await restoreDatabase(`sqlite:${place}`, backup, given())
+  assert.deepEqual(contentsOf(place), contentsOf(backup))
+})
+
+for (const [lost, lose] of [
+  ['empty', (path: string) => writeFileSync(path, '')],
+  ['missing', (path: string) => rmSync(path)],
+] as const) {
+  test(`the log of a database that is ${lost} does not get into the restored one`, async (t) => {
+    const { folder, backup } = await backupForTest(t)
+    const place = join(folder, 'parley.db')
+    leaveLog(place)
+    lose(place)
+    const log = readFileSync(`${place}-wal`)
+    await assert.rejects(restoreDatabase(`sqlite:${place}`, backup, given()), /--force/)
+    const { keptAside } = await restoreDatabase(`sqlite:${place}`, backup, given({ force: true }))
+    assert.deepEqual(contentsOf(place), contentsOf(backup))
+    assert.ok(readFileSync(`${keptAside}-wal`).equals(log))
+  })
+}
+
+test('the copy of a data folder is restored with what is in its log', async (t) => {
+  const folder = await folderForTest(t)
+  const copied = join(folder, 'copied.db')
+  const all = leaveLog(copied)
+  const place = join(folder, 'parley.db')
+  await restoreDatabase(`sqlite:${place}`, copied, given())
+  assert.deepEqual(contentsOf(place), all)
+})
+
+test('nothing is replaced while a server runs', async (t) => {
+  const { folder, backup } = await backupForTest(t)
+  const place = join(folder, 'parley.db')
+  const lock = lockForServing(place)
+  t.after(() => lock.close())
+  await assert.rejects(
+    restoreDatabase(`sqlite:${place}`, backup, given({ force: true })),
+    /A Parley server, or a copy, is using .*parley\.db\. Stop it first/,
+  )
+})
+
+test('what is no whole backup of a known schema replaces nothing', async (t) => {
+  const { folder, backup } = await backupForTest(t)
+  const at = (name: string) => join(folder, name)
+  const bytes = readFileSync(backup)
+  writeFileSync(at('half.db'), bytes.subarray(0, bytes.length / 2))
+  writeFileSync(
+    at('text.db'),
+    'no database at all, though it is long enough to be looked at twice'.repeat(99),
+  )
+  const holed = Buffer.from(bytes)
+  holed.fill(0xa5, 4096 * 30, 4096 * 34)
+  writeFileSync(at('holed.db'), holed)
+  copyFileSync(backup, at('newer.db'))
+  alter(at('newer.db'), 'pragma user_version = 1000')
+  // Rows that break their table's rule: no statement stumbles over them.
+  copyFileSync(backup, at('rule.db'))
+  alter(
+    at('rule.db'),
+    `pragma writable_schema = on;
+     update sqlite_schema set sql = replace(sql, 'callback text', 'callback text not null') where name = 'requests'`,
+  )
+  const place = at('parley.db')
+  const old = leaveLog(place)
+  const there = readdirSync(folder).concat('parley.db.lock').sort()
+  const mistakes = {
+    'none.db': /There is no file .*none\.db/,
+    'parley.db': /is the database itself/,
+    'half.db': /is damaged: /,
+    'holed.db': /is damaged: /,
+    'rule.db': /is damaged: NULL value in requests\.callback/,
+    'text.db': /no database of Parley's/,
+    'newer.db': /newer Parley \(schema 1000/,
+  }
+  for (const [name, says] of Object.entries(mistakes)) {
+    await assert.rejects(
+      restoreDatabase(`sqlite:${place}`, at(name), given({ force: true })),
+      (error) => {
+        assert.ok(error instanceof DatabaseProblem, `${name}: ${error}`)
+        assert.match(error.message, says, name)
+        return true
+      },
+      name,
+    )
+  }
+  assert.deepEqual(readdirSync(folder).sort(), there)
+  assert.deepEqual(contentsOf(place), old)
+})
+
+let made: Buffer
+before(async (t) => {
+  const folder = await folderForTest(t as TestContext)
+  const [file, target] = [join(folder, 'parley.db'), join(folder, 'backup.db')]
+  await populate(`sqlite:${file}`, 1)
+  await backUpDatabase(`sqlite:${file}`, target, quietly())
+  made = readFileSync(target)
+})
+
+async function backupForTest(t: TestContext): Promise<{ folder: string; backup: string }> {
+  const folder = await folderForTest(t)
+  const backup = join(folder, 'backup.db')
+  writeFileSync(backup, made)
+  // As one comes back from elsewhere.
+  chmodSync(backup, 0o644)
+  return { folder, backup }
+}
+
+function given(over: Partial<RestoreOptions> = {}): RestoreOptions {
+  return { ...quietly(), nowMs: NOW_MS, ...over }
+}
+
+/** A database as a killed server leaves it, whose last rows are in its write-ahead log only. Returns its contents. */
+function leaveLog(path: string): ReturnType<typeof contentsOf> {
+  const living = `${path}.living`
+  migrateFile(living)
+  const db = new DatabaseSync(living)
+  db.exec(`insert into accounts (name, tier, secret) values ('old', 'user_go', 's')`)
+  for (const end of ['', '-wal', '-shm']) copyFileSync(living + end, path + end)
+  const contents = contentsOf(living)
+  db.exec('pragma journal_mode = delete')
+  db.close()
+  return contents
+}
+
+function alter(file: string, sql: string): void {
+  const db = new DatabaseSync(file, { defensive: false })
+  db.exec(sql)
+  db.close()
+}
+
+/** Jobs that read as assigned, though nobody holds them: they were given back, or their node died. */
+function returned(file: string): number {
+  const rows = contentsOf(file).jobs as { status: string; node: string | null }[]
+  return rows.filter(({ status, node }) => status === 'assigned' && node === null).length
+}

@@ -1,0 +1,82 @@
+/**
+ * Takes a snapshot of a database file, which a server may be using: a single file, complete and checked, that holds what
+ * was committed before it began. Under a name of its own until it is put in its place.
+ */
+import { randomBytes } from 'node:crypto'
+import { closeSync, fsyncSync, openSync, renameSync, rmSync, statSync } from 'node:fs'
+import { Worker } from 'node:worker_threads'
+import { moduleURL } from '../../module-url.ts'
+import type { Holdings, WriteOptions } from '../backup.ts'
+import { DatabaseProblem } from '../database-problem.ts'
+import { syncFolderOf } from '../sync-folder.ts'
+import type { SnapshotResult } from './snapshot-thread.ts'
+
+const PROGRESS_MS = 500
+
+export interface Snapshot {
+  readonly holdings: Holdings
+  /** Where it is, beside the place that it is for. */
+  readonly file: string
+  /** Durably, and at once for whoever looks. */
+  putInPlace(): void
+  remove(): void
+}
+
+/** Rejects with a `DatabaseProblem` for what the operator must mend, and leaves nothing behind then. */
+export async function takeSnapshot(
+  from: string,
+  place: string,
+  { signal, onProgress }: WriteOptions,
+): Promise<Snapshot> {
+  const file = `${place}.${randomBytes(4).toString('hex')}.partial`
+  const remove = () => {
+    for (const path of [file, `${file}-journal`]) rmSync(path, { force: true })
+  }
+  makePrivate(file)
+  signal.addEventListener('abort', remove)
+  const progress = setInterval(() => onProgress(sizeOf(file)), PROGRESS_MS)
+  try {
+    const result = await inThread(from, file)
+    signal.throwIfAborted()
+    if ('problem' in result) throw new DatabaseProblem(result.problem)
+    sync(file)
+    const putInPlace = () => {
+      renameSync(file, place)
+      syncFolderOf(place)
+    }
+    return { holdings: result.holdings, file, putInPlace, remove }
+  } catch (error) {
+    remove()
+    throw error
+  } finally {
+    clearInterval(progress)
+  }
+}
+
+/** Before anything is in it: it will hold conversations and signing secrets. */
+function makePrivate(file: string): void {
+  try {
+    closeSync(openSync(file, 'wx', 0o600))
+  } catch (error) {
+    throw new DatabaseProblem(`${file} cannot be made: ${(error as Error).message}.`, { cause: error })
+  }
+}
+
+function inThread(from: string, to: string): Promise<SnapshotResult> {
+  const thread = new Worker(moduleURL('./snapshot-thread.ts', import.meta.url), { workerData: { from, to } })
+  return new Promise((resolve, reject) => {
+    thread.once('message', resolve)
+    thread.once('error', reject)
+    thread.once('exit', () => reject(new Error('the thread of the snapshot has ended without a word')))
+  })
+}
+
+function sync(file: string): void {
+  const fd = openSync(file, 'r+')
+  fsyncSync(fd)
+  closeSync(fd)
+}
+
+function sizeOf(file: string): number {
+  return statSync(file, { throwIfNoEntry: false })?.size ?? 0
+}

@@ -1,0 +1,52 @@
+/**
+ * What accounts have used, summed by account, month and model. It is written by the transaction that settles a job, so
+ * that no job is missing and none counts twice, whatever dies when. The sums outlive their jobs.
+ */
+
+export interface UsageStore {
+  /** Newest month first, then by account and model. */
+  listUsage(search: UsageSearch): Promise<UsageRecord[]>
+
+  /** What counts against the account's caps in that month; bounded in cost however many jobs wait. */
+  used(account: string, month: string): Promise<Used>
+}
+
+export interface UsageSearch {
+  readonly account?: string
+  /** As `job/month.ts` writes it. */
+  readonly month?: string
+  /** The last of the page before. */
+  readonly after?: UsageKey
+  readonly limit: number
+}
+
+export interface UsageKey {
+  readonly account: string
+  readonly month: string
+  /** The public name that callers asked for. */
+  readonly model: string
+}
+
+export interface UsageRecord extends UsageKey {
+  /** Jobs that ended in that month, failed ones included. */
+  readonly jobs: number
+  readonly failedJobs: number
+  /** Jobs answered by a kept answer: they cost nothing. */
+  readonly cacheHits: number
+  /** Calls to model servers, failed ones included. */
+  readonly calls: number
+  /** As the model servers counted them, over all calls. */
+  readonly inputTokens: number
+  readonly outputTokens: number
+}
+
+export interface Used {
+  /** Jobs that ended in that month. */
+  readonly jobs: number
+  /** Jobs that wait or run; counted up to `MOST_OPEN_COUNTED`. */
+  readonly openJobs: number
+  /** Input and output of the jobs that ended. */
+  readonly tokens: number
+}
+
+export const MOST_OPEN_COUNTED = 100_000

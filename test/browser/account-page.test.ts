@@ -1,0 +1,140 @@
+/** An account's page: suspending, cancelling its jobs, caps, and deleting it with all it has. */
+import assert from 'node:assert/strict'
+import test, { after } from 'node:test'
+import type { Page } from 'playwright-core'
+import { reply, startModelServer } from '../model-server.ts'
+import { job, startParley } from '../parley.ts'
+import { openBrowser, visit } from './visit.ts'
+
+const server = await startModelServer({ script: () => reply.stall() })
+after(() => server.close())
+const settings = { jobs: { concurrency: 1 }, tiers: { user_max: { max_monthly_jobs: 1000 } } }
+const parley = await startParley({ after }, { upstream: server.baseUrl, settings })
+const browser = await openBrowser({ after })
+
+const create = (key: string, count = 1) =>
+  parley.post(
+    '/api/v1/messages/batches',
+    Array.from({ length: count }, () => job()),
+    key,
+  )
+
+async function accountOf(name: string) {
+  const accounts = await parley.store.listAccounts({ limit: 1000, nowMs: Date.now() })
+  return accounts.find((one) => one.name === name)
+}
+
+/** Asks the server until it answers so: nodes hear of changes within seconds. */
+async function until(status: number, ask: () => Promise<{ status: number }>): Promise<void> {
+  while ((await ask()).status !== status);
+}
+
+async function confirm(page: Page, action: string) {
+  await page.getByRole('dialog').getByRole('button', { name: action }).click()
+  await page.getByRole('dialog').waitFor({ state: 'detached' })
+}
+
+test('an account is found by its link, and one that is not there is not', async (t) => {
+  await parley.key('user_pro', 'a')
+  await parley.key('user_go', 'acme')
+  const page = await visit(t, browser, parley, '/dashboard/accounts')
+  await page.getByRole('link', { name: 'acme', exact: true }).click()
+  await page.getByRole('heading', { name: 'acme', level: 1 }).waitFor()
+  assert.equal(await page.getByLabel('Tier of acme').inputValue(), 'user_go')
+  await page.goto('/dashboard/accounts/a')
+  await page.getByLabel('Tier of a').waitFor()
+  await page.goto('/dashboard/accounts/nobody')
+  await page.getByText('There is no such account').waitFor()
+})
+
+test('an account is suspended and let in again', async (t) => {
+  const key = await parley.key('user_max', 'stopped')
+  const page = await visit(t, browser, parley, '/dashboard/accounts/stopped')
+  await page.getByRole('button', { name: 'Suspend…' }).click()
+  await page.getByRole('dialog').getByText('refused with 403').waitFor()
+  await confirm(page, 'Suspend')
+  await page.getByText('suspended since').waitFor()
+  await until(403, () => create(key))
+  assert.equal((await parley.get('/api/v1/me', key)).body.data.suspended, true)
+  await page.goto('/dashboard/accounts')
+  const row = page.getByRole('row').filter({ has: page.getByRole('link', { name: 'stopped', exact: true }) })
+  await row.locator('td .badge', { hasText: 'suspended' }).waitFor()
+  await page.goBack()
+  await page.getByRole('button', { name: 'Resume' }).click()
+  await page.getByRole('button', { name: 'Suspend…' }).waitFor()
+  assert.equal((await accountOf('stopped'))?.suspendedAtMs, null)
+})
+
+test('its jobs are cancelled: those that wait, and those that run where asked to', async (t) => {
+  const key = await parley.key('user_max', 'busy')
+  const before = server.requests.length
+  const { body } = await create(key, 3)
+  await server.received(before + 1)
+  const page = await visit(t, browser, parley, '/dashboard/accounts/busy')
+  await page.getByRole('button', { name: 'Cancel jobs…' }).click()
+  await confirm(page, 'Cancel the jobs')
+  await page.getByRole('status').getByText('2 jobs are cancelled.').waitFor()
+  assert.equal(
+    (await parley.get(`/api/v1/messages/${body.data.job_ids[0]}`, key)).body.data.status,
+    'assigned',
+  )
+  await page.getByRole('button', { name: 'Cancel jobs…' }).click()
+  await page.getByLabel(/Those that run, too/).check()
+  await confirm(page, 'Cancel the jobs')
+  await page.getByRole('status').getByText('1 job is cancelled.').waitFor()
+  for (const id of body.data.job_ids) {
+    assert.equal((await parley.ended(id, key)).body.data.error.code, 'cancelled')
+  }
+  assert.equal(await server.requests[before]?.ended, 'cut')
+})
+
+test('caps are a number, no end, or those of the tier; what is no number is refused in words', async (t) => {
+  await parley.key('user_max', 'capped')
+  const page = await visit(t, browser, parley, '/dashboard/accounts/capped')
+  const caps = async () => (await accountOf('capped'))?.caps
+  const set = async () => {
+    await page.getByRole('button', { name: 'Set the caps' }).click()
+  }
+  await page.getByLabel('Jobs a month', { exact: true }).selectOption('a number')
+  await page.getByLabel('Jobs a month, at most').fill('many')
+  await set()
+  await page.getByRole('alert').getByText('Give a whole number, 0 or more.').waitFor()
+  assert.deepEqual(await caps(), { monthlyJobs: null, monthlyTokens: null })
+  await page.getByLabel('Jobs a month, at most').fill('0')
+  await page.getByLabel('Tokens a month', { exact: true }).selectOption('no end')
+  await set()
+  await page.getByRole('status').getByText('The caps of capped are set').waitFor()
+  assert.deepEqual(await caps(), { monthlyJobs: 0, monthlyTokens: 'none' })
+  await page.reload()
+  assert.equal(await page.getByLabel('Jobs a month, at most').inputValue(), '0')
+  await page.getByLabel('Jobs a month', { exact: true }).selectOption('as its tier says: 1,000')
+  await set()
+  await page.getByRole('status').getByText('The caps of capped are set').waitFor()
+  assert.deepEqual(await caps(), { monthlyJobs: null, monthlyTokens: 'none' })
+})
+
+test('an account is deleted by who types its name, and the page says that it is under way', async (t) => {
+  const key = await parley.key('user_max', 'leaving')
+  const before = server.requests.length
+  const { body } = await create(key, 2)
+  await server.received(before + 1)
+  const page = await visit(t, browser, parley, '/dashboard/accounts/leaving')
+  await page.getByRole('button', { name: 'Delete the account…' }).click()
+  const dialog = page.getByRole('dialog', { name: 'Delete leaving?' })
+  const action = dialog.getByRole('button', { name: 'Delete for good' })
+  await dialog.getByLabel(/name, to confirm/).fill('leavin')
+  assert.equal(await action.isDisabled(), true)
+  await dialog.getByLabel(/name, to confirm/).press('Enter')
+  await dialog.getByLabel(/name, to confirm/).fill('leaving')
+  await action.click()
+  await dialog.getByRole('status').getByText('It is being deleted.').waitFor()
+  await page
+    .getByRole('status')
+    .getByText('leaving is deleted, with 2 jobs, 2 of them cancelled before.')
+    .waitFor()
+  await page.getByRole('heading', { name: 'Accounts and keys' }).waitFor()
+  assert.equal(await accountOf('leaving'), undefined)
+  assert.deepEqual(await parley.store.listUsage({ account: 'leaving', limit: 10 }), [])
+  assert.equal(await server.requests[before]?.ended, 'cut')
+  await until(401, () => parley.get(`/api/v1/messages/${body.data.job_ids[0]}`, key))
+})

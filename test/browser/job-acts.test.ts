@@ -1,0 +1,81 @@
+/** Stepping in at one job from its page: ending it before its time, and deleting it. */
+import assert from 'node:assert/strict'
+import test, { after } from 'node:test'
+import { reply, startModelServer } from '../model-server.ts'
+import { job, startParley } from '../parley.ts'
+import { openBrowser, visit } from './visit.ts'
+
+const server = await startModelServer({ script: () => reply.stall() })
+after(() => server.close())
+const parley = await startParley(
+  { after },
+  { upstream: server.baseUrl, settings: { jobs: { concurrency: 1 } } },
+)
+const browser = await openBrowser({ after })
+const key = await parley.key('user_max', 'acme')
+
+async function createBatch(...words: readonly string[]): Promise<string[]> {
+  const jobs = words.map((content) => job({ messages: [{ role: 'user', content }] }))
+  const { body } = await parley.post('/api/v1/messages/batches', jobs, key)
+  return body.data.job_ids
+}
+
+test('a job that runs is cancelled: the call is cut off, and the page shows what became of it', async (t) => {
+  const [running = '', waiting = ''] = await createBatch('runs', 'waits')
+  await server.received(1)
+  const page = await visit(t, browser, parley, `/dashboard/jobs/${running}`)
+  await page.getByText('assigned', { exact: true }).waitFor()
+  assert.equal(await page.getByRole('button', { name: 'Delete the job…' }).count(), 0)
+  await page.getByRole('button', { name: 'Cancel the job…' }).click()
+  const dialog = page.getByRole('dialog', { name: 'Cancel this job?' })
+  await dialog.getByText('cut off').waitFor()
+  await dialog.getByRole('button', { name: 'Leave it' }).click()
+  assert.equal((await parley.get(`/api/v1/messages/${running}`, key)).body.data.status, 'assigned')
+  await page.getByRole('button', { name: 'Cancel the job…' }).click()
+  await dialog.getByRole('button', { name: 'Cancel the job' }).click()
+  await page.locator('.badge', { hasText: 'failed' }).waitFor()
+  await page.locator('.facts').getByText('cancelled', { exact: true }).waitFor()
+  await page.getByRole('status').getByText('The job is cancelled.').waitFor()
+  assert.equal(await server.requests[0]?.ended, 'cut')
+  const { data } = (await parley.get(`/api/v1/messages/${running}`, key)).body
+  assert.deepEqual([data.status, data.error.code], ['failed', 'cancelled'])
+
+  // The worker is free for the one that waited; that one is cancelled while it is shown, too.
+  await server.received(2)
+  await page.goto(`/dashboard/jobs/${waiting}`)
+  await page.getByRole('button', { name: 'Cancel the job…' }).click()
+  await dialog.getByRole('button', { name: 'Cancel the job' }).click()
+  await page.getByRole('button', { name: 'Delete the job…' }).waitFor()
+})
+
+test('a job that ended meanwhile is not cancelled, and the page says so and shows how it ended', async (t) => {
+  const [id = ''] = await createBatch('ends meanwhile')
+  await server.received(3)
+  const page = await visit(t, browser, parley, `/dashboard/jobs/${id}`, { expected: /409/ })
+  // So that the page knows nothing of the end before it asks.
+  await page.route('**/admin/api/events', (route) => route.fulfill({ status: 200, body: '' }))
+  await page.reload()
+  await page.getByRole('button', { name: 'Cancel the job…' }).click()
+  server.release()
+  await parley.ended(id, key)
+  await page.getByRole('dialog').getByRole('button', { name: 'Cancel the job' }).click()
+  await page.getByRole('status').locator('.is-error').waitFor()
+  await page.locator('.badge', { hasText: 'completed' }).waitFor()
+})
+
+test('a job that has ended is deleted, and whoever looks for it is told so', async (t) => {
+  server.script = () => reply.echo()
+  const [id = ''] = await createBatch('to be forgotten')
+  await parley.ended(id, key)
+  const page = await visit(t, browser, parley, `/dashboard/jobs/${id}`, { expected: /404/ })
+  assert.equal(await page.getByRole('button', { name: 'Cancel the job…' }).count(), 0)
+  await page.getByRole('button', { name: 'Delete the job…' }).click()
+  const dialog = page.getByRole('dialog', { name: 'Delete this job?' })
+  assert.equal(await dialog.getByLabel('Have it leave the disk at once').isChecked(), true)
+  await dialog.getByRole('button', { name: 'Delete the job' }).click()
+  await page.getByRole('status').getByText('The job is deleted.').waitFor()
+  await page.getByRole('heading', { name: 'Jobs', level: 1 }).waitFor()
+  assert.equal((await parley.get(`/api/v1/messages/${id}`, key)).status, 404)
+  await page.goto(`/dashboard/jobs/${id}`)
+  await page.getByText('There is no such job').waitFor()
+})

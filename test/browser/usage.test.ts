@@ -1,0 +1,137 @@
+/** The usage page: months, accounts and models with their totals, a picture of one month, and a file of what is shown. */
+import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
+import test, { after } from 'node:test'
+import type { Page } from 'playwright-core'
+import { systemClock } from '../../src/clock.ts'
+import { monthOf } from '../../src/job/month.ts'
+import { reply, startModelServer } from '../model-server.ts'
+import { job, startParley } from '../parley.ts'
+import { openBrowser, visit } from './visit.ts'
+
+const DAY_MS = 86_400_000
+const server = await startModelServer({ script: () => reply.echo() })
+after(() => server.close())
+/** A clock that can be put back by days. */
+const back = { days: 40 }
+const clock = { ...systemClock, nowMs: () => systemClock.nowMs() - back.days * DAY_MS }
+const parley = await startParley({ after }, { upstream: server.baseUrl, clock })
+const browser = await openBrowser({ after })
+const acme = await parley.key('user_max', 'acme')
+const bob = await parley.key('user_max', 'bob')
+
+const earlier = monthOf(clock.nowMs())
+await run(acme, 'gpt-5-mini', 'before')
+back.days = 0
+const now = monthOf(clock.nowMs())
+await run(acme, 'gpt-5-mini', 'four')
+await run(acme, 'gpt-5-mini', 'seven77')
+await run(bob, 'gpt-auto', 'eleven11111')
+server.script = () => reply.status(400)
+await run(bob, 'gpt-5-mini', 'fails')
+server.script = () => reply.echo()
+
+async function run(key: string, model: string, content: string): Promise<void> {
+  const one = job({ model, messages: [{ role: 'user', content }] })
+  assert.equal((await parley.post('/api/v1/messages', one, key)).status, 200)
+}
+
+const rowsOf = async (page: Page) => {
+  await page.locator('tbody tr').first().waitFor()
+  return page
+    .locator('tbody tr')
+    .evaluateAll((rows) =>
+      rows.map((row) => [...row.children].map((cell) => cell.textContent?.trim().replace(/\s+/g, ' '))),
+    )
+}
+
+test('each month has its totals, newest first, and each account and model its row', async (t) => {
+  const page = await visit(t, browser, parley, '/dashboard/usage')
+  const rows = await rowsOf(page)
+  const stored = await parley.store.listUsage({ limit: 10 })
+  assert.equal(stored.length, 4)
+  const sum = (read: (one: (typeof stored)[number]) => number) =>
+    String(stored.filter(({ month }) => month === now).reduce((all, one) => all + read(one), 0))
+  const [total, first] = rows
+  assert.equal(rows.length, 6)
+  assert.match(total?.[0] ?? '', /total$/)
+  assert.deepEqual(total?.slice(2, 4), ['4', '1'])
+  assert.deepEqual(total?.slice(6), [
+    sum(({ inputTokens }) => inputTokens),
+    sum(({ outputTokens }) => outputTokens),
+  ])
+  assert.match(first?.[0] ?? '', /^acme/)
+  assert.deepEqual(first?.slice(1, 4), ['gpt-5-mini', '2', '0'])
+})
+
+test('filters stand in the address: one month, one account', async (t) => {
+  const page = await visit(t, browser, parley, '/dashboard/usage')
+  await page.getByLabel('Month').selectOption(earlier)
+  await page.waitForURL(new RegExp(`month=${earlier}`))
+  await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 2)
+  await page.getByLabel('Account', { exact: true }).fill('bob')
+  await page.getByRole('button', { name: 'Search' }).click()
+  await page.getByText('Nothing was used').waitFor()
+  await page.goBack()
+  await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 2)
+  assert.equal(await page.getByLabel('Account', { exact: true }).inputValue(), '')
+})
+
+test('the bars show tokens or jobs of the newest month, by account or model, in words too', async (t) => {
+  const page = await visit(t, browser, parley, '/dashboard/usage')
+  const figure = page.getByRole('figure')
+  const bars = () =>
+    figure
+      .locator('.bar-list li')
+      .evaluateAll((all) => all.map((one) => one.textContent?.replace(/\s+/g, ' ').trim()))
+  await figure.getByText('Tokens by account').waitFor()
+  assert.match((await bars())[0] ?? '', /^(acme|bob) \d+$/)
+  await figure.getByRole('button', { name: 'Jobs' }).click()
+  await figure.getByRole('button', { name: 'By model' }).click()
+  await figure.getByText('Jobs by model').waitFor()
+  assert.deepEqual(await bars(), ['gpt-5-mini 3', 'gpt-auto 1'])
+  const widths = await figure
+    .locator('.bar-track')
+    .evaluateAll((tracks) =>
+      tracks.map((track) =>
+        [...track.children].map((part) => part.getBoundingClientRect().width / track.clientWidth),
+      ),
+    )
+  assert.deepEqual(
+    widths.map((parts) => parts.map((part) => Math.round(part * 3))),
+    [
+      [2, 1],
+      [1, 0],
+    ],
+  )
+})
+
+test('what is shown comes as a file', async (t) => {
+  const page = await visit(t, browser, parley, `/dashboard/usage?account=bob&month=${now}`)
+  await rowsOf(page)
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('button', { name: 'Download as CSV' }).click(),
+  ])
+  assert.equal(download.suggestedFilename(), `parley-usage-${now}-bob.csv`)
+  const lines = (await readFile(await download.path(), 'utf8')).split('\r\n')
+  assert.equal(lines[0], 'month,account,model,jobs,failed_jobs,cache_hits,calls,input_tokens,output_tokens')
+  const stored = await parley.store.listUsage({ account: 'bob', month: now, limit: 10 })
+  assert.deepEqual(
+    lines.slice(1, -1),
+    stored.map((one) =>
+      [
+        now,
+        'bob',
+        one.model,
+        one.jobs,
+        one.failedJobs,
+        one.cacheHits,
+        one.calls,
+        one.inputTokens,
+        one.outputTokens,
+      ].join(','),
+    ),
+  )
+  assert.equal(lines.length, 4)
+})

@@ -1,0 +1,182 @@
+/**
+ * What is given to containers and to systemd, held against the program: a variable, a path or a limit that is renamed there and not
+ * here fails. There is no container in these tests; docs/install.md says what was tried by hand.
+ */
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { parse } from 'yaml'
+import { loadConfiguration } from '../src/config/load.ts'
+import { DEFAULTS, type Environment } from '../src/config/settings.ts'
+import { CLONE, installation } from './process/server-process.ts'
+
+const read = (name: string) => readFileSync(join(CLONE, name), 'utf8')
+const manifest = JSON.parse(read('package.json')) as { bin: { parley: string }; engines: { node: string } }
+
+interface Instruction {
+  readonly name: string
+  readonly text: string
+}
+
+/** The Dockerfile's instructions, continued lines put together. */
+const image: readonly Instruction[] = read('Dockerfile')
+  .replaceAll(/\\\n\s*/g, '')
+  .split('\n')
+  .filter((line) => /^[A-Z]+ /.test(line))
+  .map((line) => ({ name: line.split(' ', 1)[0] ?? '', text: line.slice(line.indexOf(' ') + 1) }))
+
+function instruction(name: string): string {
+  const found = image.findLast((one) => one.name === name)
+  assert.ok(found, `the Dockerfile has no ${name}`)
+  return found.text
+}
+
+const imageEnvironment = Object.fromEntries(
+  instruction('ENV')
+    .split(' ')
+    .map((pair) => pair.split('=', 2) as [string, string]),
+)
+
+interface Service {
+  readonly environment: Readonly<Record<string, string>>
+  readonly stop_grace_period: string
+  readonly ports: readonly string[]
+  readonly volumes?: readonly string[]
+}
+const compose = parse(read('compose.yaml')) as {
+  services: { parley: Service; postgres: Service }
+  volumes: Record<string, null>
+}
+
+/** What compose makes of `${NAME:-default}` and `${NAME:?why}`. */
+function interpolated(text: string, given: Environment): string {
+  return text.replaceAll(/\$\{(\w+)(?::([-?])([^}]*))?\}/g, (_whole, name: string, kind, rest = '') => {
+    const value = given[name]
+    if (value) return value
+    assert.equal(kind, '-', `${name}: ${rest}`)
+    return rest
+  })
+}
+
+/** The settings that an environment makes. Each of its variables must be one that the program asks for. */
+function configured(env: Environment) {
+  const asked = new Set<PropertyKey>()
+  const watched = new Proxy(env, {
+    get: (target, name) => {
+      asked.add(name)
+      return Reflect.get(target, name)
+    },
+  })
+  const configuration = loadConfiguration(watched)
+  assert.deepEqual(
+    Object.keys(env).filter((name) => !asked.has(name)),
+    [],
+    'variables that the program does not know',
+  )
+  return configuration
+}
+
+/** `A=b` on lines of their own, the `#` of one that is only shown taken away. */
+function assignments(text: string): Record<string, string> {
+  return Object.fromEntries(
+    [...text.matchAll(/^(?:# )?([A-Z_]+)=(.*)$/gm)].map(([, name = '', value = '']) => [name, value]),
+  )
+}
+
+test('the image starts what the package does, where its variables say', () => {
+  const { settings } = configured(imageEnvironment)
+  assert.deepEqual([settings.host, String(settings.port)], ['0.0.0.0', instruction('EXPOSE')])
+  const [, ...args] = JSON.parse(instruction('ENTRYPOINT')) as string[]
+  assert.equal(args.at(-1), `/opt/parley/${manifest.bin.parley}`)
+  assert.ok(
+    image.some(({ text }) => text.includes(`ln -s /opt/parley/${manifest.bin.parley} /usr/local/bin/parley`)),
+  )
+  assert.equal(instruction('USER'), 'node')
+  assert.equal(DEFAULTS.database, 'sqlite:./data/parley.db')
+  assert.equal(instruction('VOLUME'), `${instruction('WORKDIR')}/data`)
+  const [, major = ''] = /^node:(\d+)-/.exec(instruction('FROM')) ?? []
+  assert.match(manifest.engines.node, new RegExp(`>=${major}\\.`))
+})
+
+test('all that the image is built from is there, and let in by .dockerignore', () => {
+  const [all, ...letIn] = read('.dockerignore')
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('#'))
+  assert.equal(all, '*')
+  const copied = image
+    .filter(({ name, text }) => name === 'COPY' && !text.startsWith('--from'))
+    .flatMap(({ text }) => text.split(' ').slice(0, -1))
+  assert.ok(copied.length >= 7)
+  for (const path of copied) {
+    assert.ok(existsSync(join(CLONE, path)), path)
+    assert.ok(letIn.includes(`!${path}`), `.dockerignore leaves out ${path}`)
+  }
+})
+
+test("the image's health check says 0 of a server that lives and 1 of none", {
+  timeout: 60_000,
+}, async (t) => {
+  const [, command = ''] = /CMD (\[.*\])$/.exec(instruction('HEALTHCHECK')) ?? []
+  const [node, ...args] = JSON.parse(command) as string[]
+  assert.equal(node, 'node')
+  const place = await installation(t)
+  const server = await place.start()
+  const env = { PORT: new URL(server.url).port }
+  const check = () => place.spawn([process.execPath, ...args], { env }).exited
+  assert.equal((await check()).code, 0)
+  await server.stop()
+  assert.equal((await check()).code, 1)
+})
+
+test('compose gives Parley its Postgres, a token and a port, and time to stop', () => {
+  const { parley, postgres } = compose.services
+  const given = { POSTGRES_PASSWORD: 'c0ffee', PARLEY_ADMIN_TOKEN: 'token', OPENAI_API_KEY: 'sk-x' }
+  const environment = Object.fromEntries(
+    Object.entries(parley.environment).map(([name, value]) => [name, interpolated(value, given)]),
+  )
+  const { settings, adminToken, apiKeys, simulated } = configured(environment)
+  const { POSTGRES_USER: user, POSTGRES_DB: database } = postgres.environment
+  assert.equal(settings.database, `postgres://${user}:c0ffee@postgres/${database}`)
+  assert.deepEqual([adminToken, apiKeys.get('openai'), simulated], ['token', 'sk-x', false])
+  assert.throws(() => interpolated(parley.environment.DATABASE_URL ?? '', {}), /POSTGRES_PASSWORD/)
+  assert.equal(parley.ports[0]?.split(':').at(-1), instruction('EXPOSE'))
+  assert.ok(Number.parseInt(parley.stop_grace_period, 10) > DEFAULTS.jobs.drain_seconds)
+  assert.deepEqual(
+    postgres.volumes?.map((volume) => volume.split(':', 1)[0]),
+    Object.keys(compose.volumes),
+  )
+  const mounted = `${instruction('WORKDIR')}/parley.config.json`
+  assert.ok(read('compose.yaml').includes(`./parley.config.json:${mounted}:ro`))
+})
+
+test('the unit starts a command that there is, in time and with options that Node takes', () => {
+  const unit = new Map(
+    [...read('deploy/parley.service').matchAll(/^(\w+)=(.*)$/gm)].map(([, name = '', value = '']) => [
+      name,
+      value,
+    ]),
+  )
+  assert.equal(unit.get('ExecStart'), '/usr/local/bin/parley serve')
+  assert.equal(unit.get('WorkingDirectory'), `/var/lib/${unit.get('StateDirectory')}`)
+  assert.ok(Number(unit.get('TimeoutStopSec')) > DEFAULTS.jobs.drain_seconds)
+  assert.equal(unit.get('MemoryDenyWriteExecute'), undefined, 'V8 needs it')
+  const [, options = ''] = /^NODE_OPTIONS=(.*)$/.exec(unit.get('Environment') ?? '') ?? []
+  assert.ok(options.includes('--max-semi-space-size'))
+  const node = spawnSync(process.execPath, ['--version'], { env: { NODE_OPTIONS: options } })
+  assert.equal(node.status, 0, String(node.stderr))
+})
+
+test('the files of variables that docs/install.md shows are ones that the program reads', () => {
+  const page = read('docs/install.md')
+  const [, systemd = ''] = /```ini\n# \/etc\/parley\/parley\.env\n(.*?)```/s.exec(page) ?? []
+  const shown = assignments(systemd)
+  assert.ok(Object.keys(shown).length >= 4)
+  const { PARLEY_CONFIG: file, ...others } = shown
+  assert.equal(file, '/etc/parley/parley.config.json')
+  configured(others)
+  const [, dotEnv = ''] = /```ini\n# \.env\n(.*?)```/s.exec(page) ?? []
+  const used = JSON.stringify(compose)
+  for (const name of Object.keys(assignments(dotEnv))) assert.ok(used.includes(`\${${name}:`), name)
+})

@@ -1,0 +1,63 @@
+/** Routes that take something away, which is made for each of their requests. */
+import { reply } from '../../model-server.ts'
+import { job } from '../../parley.ts'
+import { granted } from '../expect.ts'
+import type { Stage } from '../stage.ts'
+import type { Route } from './document.ts'
+import type { Sent, Walker } from './walker.ts'
+
+/** How long the deletion of an account waits until every node knows. */
+const DELETION_WAITS_MS = 3000
+
+export function takenAway(
+  { parley, models, clock }: Pick<Stage, 'parley' | 'models' | 'clock'>,
+  key: string,
+  expectOf: Walker['expectOf'],
+) {
+  let made = 0
+
+  /** One whose call stalls. */
+  async function openJob(): Promise<string> {
+    const { script } = models
+    models.script = () => reply.stall()
+    const asked = models.requests.length
+    made += 1
+    const messages = [{ role: 'user', content: `stalls ${made}` }]
+    const created = await parley.post('/api/v1/messages/batches', [job({ messages })], key)
+    await models.received(asked + 1)
+    models.script = script
+    return granted(created, 202).job_ids[0]
+  }
+
+  async function endedJob(): Promise<string> {
+    return granted(await parley.post('/api/v1/messages', job(), key), 200).job_id
+  }
+
+  async function newAccount(): Promise<string> {
+    made += 1
+    await parley.key('user_go', `to-be-deleted-${made}`)
+    return `to-be-deleted-${made}`
+  }
+
+  const makers: Readonly<Record<string, () => Promise<Record<string, string>>>> = {
+    'POST /admin/api/jobs/{jobId}/cancel': async () => ({ jobId: await openJob() }),
+    'DELETE /admin/api/jobs/{jobId}': async () => ({ jobId: await endedJob() }),
+    'DELETE /admin/api/accounts/{name}': async () => ({ name: await newAccount() }),
+  }
+
+  /** As `expectOf`, on something that is there to be taken away, and with the time that it takes. */
+  async function done(route: Route, statuses: readonly number[], sent: Sent): Promise<void> {
+    const parameters = await makers[route.name]?.()
+    let isDone = false
+    const answered = expectOf(route, statuses, { ...sent, ...(parameters && { parameters }) }).finally(() => {
+      isDone = true
+    })
+    while (parameters?.name !== undefined && !isDone) {
+      await Promise.race([answered, clock.timerSet((ms) => ms === DELETION_WAITS_MS)])
+      if (!isDone) clock.advance(DELETION_WAITS_MS)
+    }
+    await answered
+  }
+
+  return { done, openJob, endedJob }
+}

@@ -1,0 +1,57 @@
+/** The Parley that is walked, with something behind every path, and the routes that it really serves. */
+import { subscribe } from 'node:diagnostics_channel'
+import type { FastifyInstance } from 'fastify'
+import { job, type Lifetime, type Parley } from '../../parley.ts'
+import { type Receiver, startReceiver } from '../../receiver.ts'
+import { granted } from '../expect.ts'
+import { type Stage, startStage, UNLIMITED_READS } from '../stage.ts'
+
+export interface Walked extends Stage {
+  readonly receiver: Receiver
+  readonly served: readonly { readonly method: string; readonly url: string }[]
+  readonly key: string
+  /** What stands in paths: a job whose callback failed, a key to revoke, an account. */
+  readonly parameters: Record<string, string>
+}
+
+export async function startWalked(t: Lifetime): Promise<Walked> {
+  const served: { method: string; url: string }[] = []
+  subscribe('fastify.initialization', (message) => {
+    const { fastify } = message as { fastify: FastifyInstance }
+    fastify.addHook('onRoute', ({ method, url }) => {
+      for (const one of [method].flat()) served.push({ method: one, url })
+    })
+  })
+  const receiver = await startReceiver()
+  t.after(() => receiver.close())
+  const stage = await startStage(t, {
+    settings: {
+      trust_proxy: true,
+      limits: { body_bytes: 10_000, batch_body_bytes: 10_000 },
+      tiers: { ...UNLIMITED_READS, user_go: { reads_per_minute: 1 } },
+      callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0] },
+    },
+  })
+  const { parley } = stage
+  const key = await parley.key()
+  const parameters = {
+    jobId: await failedCallback(parley, key, receiver),
+    keyId: await keyId(parley),
+    name: 'to-be-moved',
+  }
+  return { ...stage, receiver, served, key, parameters }
+}
+
+async function failedCallback(parley: Parley, key: string, receiver: Receiver): Promise<string> {
+  receiver.script({ kind: 'answer', status: 410, body: 'gone' })
+  const callback = { callback_url: receiver.url, callback_headers: { a: 'b' }, callback_payload: { n: 1 } }
+  const created = await parley.post('/api/v1/messages/batches', [job({ callback })], key)
+  const [id] = granted(created, 202).job_ids
+  for (;;) if ((await parley.store.findCallback(id))?.state === 'failed') return id
+}
+
+async function keyId(parley: Parley): Promise<string> {
+  await parley.key('user_pro', 'to-be-moved')
+  const [found] = await parley.store.searchKeys({ account: 'to-be-moved', limit: 1 })
+  return found?.id ?? ''
+}

@@ -1,0 +1,164 @@
+/**
+ * `parley backup` under load, and what a server started on the restored file knows: every job that was acknowledged before
+ * the backup began. `PARLEY_LONG=1` makes it a large database and ten backups.
+ */
+import assert from 'node:assert/strict'
+import { mkdirSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import test, { type TestContext } from 'node:test'
+import { reply as modelReply, startModelServer } from '../model-server.ts'
+import { BackupLoad } from './backup-load.ts'
+import type { Caller } from './caller.ts'
+import { jobsByStatus } from './rows.ts'
+import { type Installation, installation, MAIN, type Program } from './server-process.ts'
+
+const LONG = Boolean(process.env.PARLEY_LONG)
+const timeout = LONG ? 3600_000 : 120_000
+const BACKUPS = LONG ? 10 : 2
+const CALLERS = LONG ? 16 : 6
+/** Before the first backup, so that one takes a while. */
+const JOBS = LONG ? 30_000 : 1000
+const HELD = 12
+
+interface Backup {
+  readonly file: string
+  readonly says: Readonly<Record<string, unknown>> & { readonly jobs: Readonly<Record<string, number>> }
+  /** Acknowledged before it began. */
+  readonly before: readonly string[]
+  readonly fromMs: number
+  readonly toMs: number
+}
+
+test(`${BACKUPS} backups under load: each holds all that was acknowledged before it began, and serves`, {
+  timeout,
+}, async (t) => {
+  const models = await startModelServer({ keep: false })
+  t.after(() => models.close())
+  let holding = true
+  models.script = ({ text }) => (holding && text.includes('hold this') ? modelReply.stall() : undefined)
+  const settings = { jobs: { concurrency: 24 } }
+  const place = await installation(t, { upstream: models.baseUrl, settings })
+  const server = await place.start()
+  const key = await server.firstKey()
+  const load = new BackupLoad()
+  // Jobs in hand at each backup, until the server is killed.
+  load.acknowledge(await server.caller(key).batch(Array(HELD).fill('hold this')))
+  load.start(Array.from({ length: CALLERS }, () => server.caller(key)))
+  await load.reached(JOBS)
+  const folder = join(place.folder, 'backups')
+  mkdirSync(folder)
+
+  await leavesNothing(place, folder, 'SIGKILL')
+  await leavesNothing(place, folder, 'SIGTERM')
+  const backups: Backup[] = []
+  for (let count = 0; count < BACKUPS; count++) {
+    const backup = await backUp(place, join(folder, `${count}.db`), load)
+    backups.push(backup)
+    await load.reached(load.ids.length + 100)
+  }
+  const inUse = await place.parley(['restore', join(folder, '0.db'), '--force'])
+  assert.deepEqual([inUse.code, inUse.stdout], [1, ''])
+  assert.match(inUse.stderr, /^A Parley server, or a copy, is using .*parley\.db\. Stop it first/)
+  await load.stop()
+  holding = false
+  models.release()
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+
+  for (const backup of backups) await serves(t, backup, models.baseUrl, key, load.ids)
+  tellFigures(t, load, backups)
+})
+
+/** An interrupted backup: nothing under the name that was asked for; and nothing at all where it could clean up. */
+async function leavesNothing(
+  place: Installation,
+  folder: string,
+  signal: 'SIGKILL' | 'SIGTERM',
+): Promise<void> {
+  const before = readdirSync(folder)
+  const program = place.spawn([process.execPath, MAIN, 'backup', join(folder, 'interrupted.db')])
+  await partial(folder, program)
+  program.kill(signal)
+  assert.deepEqual(await program.exited, { code: null, signal })
+  const left = readdirSync(folder).filter((name) => !before.includes(name))
+  const temporary = (name: string) => /^interrupted\.db\.[0-9a-f]{8}\.partial(-journal)?$/.test(name)
+  assert.deepEqual(signal === 'SIGTERM' ? left : left.filter((name) => !temporary(name)), [])
+}
+
+/** Resolves when the program writes a backup that was not there. */
+async function partial(folder: string, program: Program): Promise<void> {
+  const before = readdirSync(folder).length
+  while (readdirSync(folder).length === before) {
+    assert.equal(program.stdout + program.stderr, '')
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+}
+
+async function backUp(place: Installation, file: string, load: BackupLoad): Promise<Backup> {
+  const [before, fromMs] = [[...load.ids], performance.now()]
+  const { code, stdout, stderr } = await place.parley(['backup', file, '--json'])
+  assert.deepEqual([code, stderr], [0, ''])
+  const says = JSON.parse(stdout)
+  assert.ok(says.jobs.assigned >= HELD, stdout)
+  return { file, says, before, fromMs, toMs: performance.now() }
+}
+
+async function serves(
+  t: TestContext,
+  { file, says, before }: Backup,
+  upstream: string,
+  key: string,
+  all: readonly string[],
+): Promise<void> {
+  const place = await installation(t, { upstream })
+  const restored = await place.parley(['restore', file, '--json'])
+  assert.deepEqual([restored.code, restored.stderr], [0, ''])
+  const { file: _file, seconds: _seconds, kept_aside, schema_steps, ...holds } = JSON.parse(restored.stdout)
+  const { file: _itsFile, seconds: _itsSeconds, ...held } = says
+  assert.deepEqual([holds, kept_aside, schema_steps], [held, null, 0])
+  const jobs = Object.values(says.jobs).reduce((sum, count) => sum + count, 0)
+  assert.ok(jobs >= before.length)
+
+  const server = await place.start()
+  const caller = server.caller(key)
+  const asked = new Set([...before, ...all.slice(-100)])
+  const known = await allEnded(caller, asked)
+  assert.deepEqual(
+    before.filter((id) => !known.has(id)),
+    [],
+    'acknowledged before the backup began, and not in it',
+  )
+  assert.ok(known.size <= jobs && known.size < asked.size, 'what was accepted later gives 404')
+  assert.equal((await caller.single('And on it runs.')).status, 200)
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+  const { completed, ...others } = jobsByStatus(place.database)
+  assert.deepEqual([completed, others], [jobs + 1, {}])
+}
+
+/** Reads every id; returns those that are there, once they have ended. */
+async function allEnded(caller: Caller, ids: Iterable<string>): Promise<ReadonlySet<string>> {
+  const known = new Set<string>()
+  const left = new Set(ids).values()
+  const readOn = async () => {
+    for (const id of left) {
+      const { status, text } = await caller.read(id)
+      if (status === 404) continue
+      assert.equal(status, 200, text)
+      assert.equal((await caller.ended(id)).body.data?.status, 'completed')
+      known.add(id)
+    }
+  }
+  await Promise.all(Array.from({ length: 8 }, readOn))
+  return known
+}
+
+function tellFigures(t: TestContext, load: BackupLoad, backups: readonly Backup[]): void {
+  const first = backups[0]?.fromMs ?? 0
+  const during = (atMs: number) => backups.some(({ fromMs, toMs }) => atMs >= fromMs && atMs < toMs)
+  const ms = (value: number | null) => (value === null ? 'none' : `${value.toFixed(1)} ms`)
+  const took = backups.map(({ says }) => Number(says.seconds).toFixed(2)).join(', ')
+  const megabytes = backups.map(({ says }) => (Number(says.bytes) / 1e6).toFixed(0)).join(', ')
+  t.diagnostic(`${load.ids.length} jobs acknowledged; backups of ${megabytes} MB took ${took} s`)
+  t.diagnostic(
+    `p99 of single creates: ${ms(load.p99Ms((atMs) => atMs < first))} before, ${ms(load.p99Ms(during))} during backups`,
+  )
+}

@@ -1,0 +1,82 @@
+/** What is deleted is gone: not a word of it stands in the database file, its log, or anything else in its folder. */
+import assert from 'node:assert/strict'
+import { readdir, readFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import test from 'node:test'
+import { reply, startModelServer } from '../model-server.ts'
+import { jobOf } from './caller.ts'
+import { installation } from './server-process.ts'
+
+const MARK = 'c4n4ry'
+const OTHER = 'neighb0ur'
+
+test('nothing of a deleted account is found in the file or its log after the command has run', {
+  timeout: 60_000,
+}, async (t) => {
+  const models = await startModelServer({
+    script: ({ text }) => (text.includes('stalls') ? reply.stall() : undefined),
+    keep: false,
+  })
+  t.after(() => models.close())
+  const place = await installation(t, { upstream: models.baseUrl })
+  const server = await place.start()
+  const keyOf = async (account: string) => {
+    const args = ['keys', 'create', '--account', account, '--tier', 'user_max']
+    return (await place.parley(args)).stdout.trim()
+  }
+  const [mine, theirs] = [server.caller(await keyOf(MARK)), server.caller(await keyOf(OTHER))]
+  const secret = (await place.parley(['accounts', 'secret', MARK])).stdout.trim()
+  // Conversations long enough for pages of their own, and short ones that share pages with others'.
+  const padding = `${MARK} `.repeat(2000)
+  const callback = {
+    callback_url: 'https://127.0.0.1.example.invalid/',
+    callback_headers: { 'x-mark': `${MARK} header` },
+    callback_payload: { mark: `${MARK} payload` },
+  }
+  for (let round = 0; round < 10; round++) {
+    const over = (content: string) => (content.includes('back') ? { callback } : {})
+    const contents = Array.from({ length: 10 }, (_, index) => `${MARK} ${round} ${index} back`)
+    const [short, others] = await Promise.all([
+      mine.batch([...contents, padding], over),
+      theirs.batch(Array.from({ length: 10 }, (_, index) => `${OTHER} ${round} ${index}`)),
+    ])
+    assert.deepEqual([short.status, others.status], [202, 202])
+    for (const id of [...(short.body.data?.job_ids ?? []), ...(others.body.data?.job_ids ?? [])]) {
+      const caller = short.body.data?.job_ids?.includes(id) ? mine : theirs
+      assert.equal((await caller.ended(id)).body.data?.status, 'completed')
+    }
+  }
+  await mine.send('/api/v1/messages/batches', [jobOf(`${MARK} keyed`)], {
+    'idempotency-key': `${MARK}-key`,
+  })
+  await mine.batch([`${MARK} stalls`])
+  assert.ok((await found(place.database, MARK)).length > 0, 'the search finds nothing even before')
+
+  const deleted = await place.parley(['accounts', 'delete', MARK, '--yes', '--json'])
+  assert.equal(deleted.code, 0, deleted.stderr)
+  const counts = JSON.parse(deleted.stdout)
+  assert.equal(counts.deleted, true)
+  assert.equal(counts.jobs, 112)
+  assert.equal(counts.cancelled, 1)
+  // Who was deleted, when and by whom stays in the audit log, by name; nothing else may.
+  const words = [`${MARK} `, `${MARK}-key`, `"${MARK}`, secret, `echo: ${MARK}`]
+  for (const word of words) assert.deepEqual(await found(place.database, word), [], word)
+  assert.equal((await mine.read('019a0000-0000-7000-8000-000000000000')).status, 401)
+
+  const still = await theirs.batch([`${OTHER} goes on`])
+  const [id = ''] = still.body.data?.job_ids ?? []
+  assert.equal((await theirs.ended(id)).body.data?.status, 'completed')
+  assert.ok((await found(place.database, OTHER)).length > 0)
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+  for (const word of words) assert.deepEqual(await found(place.database, word), [], word)
+})
+
+/** The files of the database's folder that hold the bytes. */
+async function found(database: string, word: string): Promise<string[]> {
+  const folder = dirname(database)
+  const names: string[] = []
+  for (const name of await readdir(folder)) {
+    if ((await readFile(join(folder, name))).includes(word)) names.push(name)
+  }
+  return names
+}

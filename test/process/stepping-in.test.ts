@@ -1,0 +1,215 @@
+/** Stepping in by commands beside a running server: what they change, it knows in time, and callers see it. */
+import assert from 'node:assert/strict'
+import test, { type TestContext } from 'node:test'
+import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'
+import { freshDatabase } from '../postgres/database.ts'
+import { type Caller, idsOf, type Reply } from './caller.ts'
+import { type Ended, type Installation, installation } from './server-process.ts'
+
+const timeout = 60_000
+const ADMIN_TOKEN = 'admin-token-for-tests'
+/** What a command changed, a running server knows by then. */
+const KNOWN_WITHIN_MS = 5000
+/** By then the call of a cancelled job has ended. */
+const ENDED_WITHIN_MS = 1000
+
+interface Place {
+  readonly place: Installation
+  readonly models: ModelServerForTests
+  readonly caller: Caller
+  readonly url: string
+}
+
+/** A server with an account `acme`. */
+async function start(t: TestContext, databaseUrl?: string): Promise<Place> {
+  const models = await startModelServer()
+  t.after(() => models.close())
+  const place = await installation(t, { upstream: models.baseUrl, ...(databaseUrl && { databaseUrl }) })
+  const server = await place.start({ env: { PARLEY_ADMIN_TOKEN: ADMIN_TOKEN } })
+  const made = await place.parley(['keys', 'create', '--account', 'acme', '--tier', 'user_max'])
+  return { place, models, caller: server.caller(made.stdout.trim()), url: server.url }
+}
+
+const run = async (place: Installation, ...args: string[]): Promise<Ended> => {
+  const ended = await place.parley(args)
+  assert.equal(ended.code, 0, `${args.join(' ')}: ${ended.stderr}`)
+  return ended
+}
+
+const json = async (place: Installation, ...args: string[]) =>
+  JSON.parse((await run(place, ...args, '--json')).stdout)
+
+async function within(ask: () => Promise<Reply>, accept: (reply: Reply) => boolean): Promise<Reply> {
+  const deadline = Date.now() + KNOWN_WITHIN_MS
+  for (;;) {
+    const answer = await ask()
+    if (accept(answer)) return answer
+    assert.ok(Date.now() < deadline, `still ${answer.status} after ${KNOWN_WITHIN_MS} ms: ${answer.text}`)
+  }
+}
+
+/** On both databases. */
+function both(name: string, work: (t: TestContext, databaseUrl?: string) => Promise<void>): void {
+  test(`${name} (SQLite)`, { timeout }, (t) => work(t))
+  test(`${name} (Postgres)`, { timeout }, async (t) => work(t, await freshDatabase(t)))
+}
+
+both(
+  'a running job ends within a second of `parley jobs cancel`, and its waiting caller is answered',
+  async (t, databaseUrl) => {
+    const { place, models, caller, url } = await start(t, databaseUrl)
+    models.script = () => reply.stall()
+    const waiting = caller.single('stalls')
+    await models.received(1)
+    // Who waits does not know the id yet, and the call begins before the job is stored.
+    const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
+    let jobId: string | undefined
+    while (jobId === undefined) {
+      const open = await fetch(`${url}/admin/api/jobs?status=assigned`, { headers })
+      const { data } = (await open.json()) as { data: { jobs: readonly { job_id: string }[] } }
+      jobId = data.jobs[0]?.job_id
+    }
+    await run(place, 'jobs', 'cancel', jobId)
+    const endedMs = Date.now()
+    assert.equal(await models.requests[0]?.ended, 'cut')
+    const answer = await waiting
+    const tookMs = Date.now() - endedMs
+    assert.ok(tookMs < ENDED_WITHIN_MS, `${tookMs} ms`)
+    assert.deepEqual([answer.status, answer.body.data?.error?.code], [200, 'cancelled'])
+    const read = await caller.read(jobId)
+    assert.deepEqual([read.body.data?.status, read.body.data?.error?.code], ['failed', 'cancelled'])
+    const [act] = await json(place, 'audit', '--limit', '1')
+    const { what, account, target, outcome } = act
+    assert.deepEqual([what, account, target, outcome], ['cancel a job', 'acme', jobId, 'cancelled'])
+    assert.match(act.who, /^[^@]+@\S+ \(command line\)$/)
+    const again = await place.parley(['jobs', 'cancel', jobId])
+    assert.deepEqual([again.code, again.stdout], [1, ''])
+    assert.match(again.stderr, /has ended\. Nothing was changed/)
+  },
+)
+
+both(
+  'a suspended account creates nothing within seconds, reads on, and is resumed',
+  async (t, databaseUrl) => {
+    const { place, models, caller } = await start(t, databaseUrl)
+    const done = await caller.single('first')
+    models.script = () => reply.stall()
+    const open = idsOf(await caller.batch(['a', 'b']))
+    await models.received(3)
+    const suspended = await json(place, 'accounts', 'suspend', 'acme', '--cancel')
+    assert.equal(suspended.cancelled, 2)
+    assert.ok(Math.abs(suspended.suspended_at - Date.now() / 1000) < 60)
+    models.script = () => undefined
+    const refused = await caller.single('second')
+    assert.match(refused.body.message, /acme is suspended/)
+    assert.equal(refused.status, 403)
+    for (const id of open) assert.equal((await caller.read(id)).body.data?.error?.code, 'cancelled')
+    assert.equal((await caller.read(done.body.data?.job_id ?? '')).body.data?.status, 'completed')
+    const [acme] = await json(place, 'accounts', 'list')
+    assert.equal(acme.suspended_at, suspended.suspended_at)
+    await run(place, 'accounts', 'resume', 'acme')
+    await within(
+      () => caller.single('third'),
+      ({ status }) => status === 200,
+    )
+  },
+)
+
+both('caps that a command sets are in force within seconds', async (t, databaseUrl) => {
+  const { place, caller } = await start(t, databaseUrl)
+  await caller.single('first')
+  const capped = await json(place, 'accounts', 'cap', 'acme', '--jobs', '1')
+  assert.deepEqual(capped, { name: 'acme', max_monthly_jobs: 1, max_monthly_tokens: 'tier' })
+  const reached = await within(
+    () => caller.single('second'),
+    ({ status }) => status === 403,
+  )
+  assert.match(reached.body.message, /^Monthly cap reached: account acme allows 1 jobs/)
+  const freed = await json(place, 'accounts', 'cap', 'acme', '--jobs', 'none', '--tokens', '1')
+  assert.deepEqual(freed, { name: 'acme', max_monthly_jobs: 'none', max_monthly_tokens: 1 })
+  const tokens = await within(
+    () => caller.single('third'),
+    ({ body }) => /tokens a month/.test(body.message),
+  )
+  assert.equal(tokens.status, 403)
+  const kept = await json(place, 'accounts', 'cap', 'acme', '--tokens', 'tier')
+  assert.deepEqual(kept, { name: 'acme', max_monthly_jobs: 'none', max_monthly_tokens: 'tier' })
+})
+
+both('usage is what the jobs used, in every form', async (t, databaseUrl) => {
+  const { place, models, caller } = await start(t, databaseUrl)
+  const texts = ['one', 'three', 'seven']
+  for (const text of texts) await caller.single(text)
+  await caller.single('one')
+  models.script = () => reply.status(400)
+  await caller.single('fails', { model: 'gpt-5' })
+  // The model server counts characters, and echoes.
+  const input = texts.join('').length
+  const output = texts.map((text) => `echo: ${text}`).join('').length
+  const month = new Date().toISOString().slice(0, 7)
+  const sums = { failed_jobs: 0, cache_hits: 1, calls: 3, input_tokens: input, output_tokens: output }
+  const none = { cache_hits: 0, calls: 1, input_tokens: 0, output_tokens: 0 }
+  assert.deepEqual(await json(place, 'usage', '--account', 'acme', '--month', month), [
+    { account: 'acme', month, model: 'gpt-5', jobs: 1, failed_jobs: 1, ...none },
+    { account: 'acme', month, model: 'gpt-5-mini', jobs: 4, ...sums },
+  ])
+  const { stdout: csv } = await run(place, 'usage', '--csv')
+  assert.equal(
+    csv,
+    `month,account,model,jobs,failed_jobs,cache_hits,calls,input_tokens,output_tokens
+${month},acme,gpt-5,1,1,0,1,0,0
+${month},acme,gpt-5-mini,4,0,1,3,${input},${output}
+`,
+  )
+  const { stdout: shown } = await run(place, 'usage')
+  assert.match(shown, new RegExp(`\n${month} +all +5 +1 +1 +4 +${input} +${output}\n$`))
+  assert.equal((await run(place, 'usage', '--month', '1999-01')).stdout, 'Nothing was used.\n')
+})
+
+both(
+  'an account is deleted for good while the server goes on; the audit log says by whom',
+  async (t, databaseUrl) => {
+    const { place, models, caller } = await start(t, databaseUrl)
+    await caller.single('first')
+    models.script = () => reply.stall()
+    await caller.batch(['stalls'])
+    await models.received(2)
+    const env = { PARLEY_OPERATOR: 'alice' }
+    const ended = await place.parley(['accounts', 'delete', 'acme', '--yes', '--json'], { env })
+    assert.equal(ended.code, 0, ended.stderr)
+    assert.deepEqual(JSON.parse(ended.stdout), { deleted: true, jobs: 2, cancelled: 1, scrubbed: true })
+    assert.match(ended.stderr, /^Waiting until every node knows …\nCancelling its jobs …\n/)
+    assert.equal(await models.requests[1]?.ended, 'cut')
+    await within(
+      () => caller.send('/api/v1/me'),
+      ({ status }) => status === 401,
+    )
+    assert.deepEqual(await json(place, 'usage'), [])
+    const names = (await json(place, 'accounts', 'list')).map(({ name }: { name: string }) => name)
+    assert.deepEqual(names, ['default'])
+    const [act] = await json(place, 'audit', '--account', 'acme')
+    assert.match(act.who, /^alice@\S+ \(command line\)$/)
+    assert.deepEqual([act.what, act.details], ['delete an account', { scrub: true }])
+    const { stdout: shown } = await run(place, 'audit', '--limit', '1')
+    assert.match(
+      shown,
+      /^WHEN +WHO +WHAT .*\n.*alice@.*delete an account.*\nMore: add --before [0-9a-f-]{36}\n$/,
+    )
+  },
+)
+
+both('a job is deleted once it has ended', async (t, databaseUrl) => {
+  const { place, models, caller } = await start(t, databaseUrl)
+  models.script = () => reply.stall()
+  const [id = ''] = idsOf(await caller.batch(['stalls']))
+  await models.received(1)
+  const open = await place.parley(['jobs', 'delete', id])
+  assert.deepEqual([open.code, open.stdout], [1, ''])
+  assert.match(open.stderr, new RegExp(`parley jobs cancel ${id}`))
+  assert.deepEqual(await json(place, 'jobs', 'cancel', '--account', 'acme'), { cancelled: 0 })
+  assert.deepEqual(await json(place, 'jobs', 'cancel', '--account', 'acme', '--running'), { cancelled: 1 })
+  const { stdout } = await run(place, 'jobs', 'delete', id, '--no-scrub')
+  assert.match(stdout, /is deleted\. What it held stays in free pages .*`parley scrub`/)
+  assert.equal((await caller.read(id)).status, 404)
+  assert.deepEqual(await json(place, 'scrub'), { scrubbed: true })
+})

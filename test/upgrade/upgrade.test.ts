@@ -1,0 +1,113 @@
+/**
+ * A database of the first release, as it was when its server was killed, under this program: everything can be read, what
+ * waited or ran runs, and what had ended counts as usage. The databases were made by that release and are never edited.
+ */
+import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
+import { DatabaseSync } from 'node:sqlite'
+import test, { type TestContext } from 'node:test'
+import pg from 'pg'
+import { openForOperator } from '../../src/store/open.ts'
+import { startModelServer } from '../model-server.ts'
+import { freshDatabase } from '../postgres/database.ts'
+import { type Installation, installation } from '../process/server-process.ts'
+
+const KEY = 'prl_z0Mgda1rYkcIkhhhXb73qPloAwyJPaJo0ryqdr'
+const KEY_OF_SMALL = 'prl_vXOHRxjc3yOkB1Yyt51YEBDcSmZvxDQD4CYN4q'
+const ENDED = {
+  completed: '01a1feff-f685-7000-9bb1-81ba3b5a79cc',
+  json: '01a1feff-f6b1-7000-80eb-5b76f919b495',
+  failed: '01a1feff-f6b9-7000-9657-55516b20b762',
+  ofSmall: '01a1feff-f6bf-7000-a8e2-a0943578a928',
+  delivered: '01a1feff-f6d9-7000-822a-d02463342de3',
+  undelivered: '01a1feff-f6d9-7001-9b5c-21d2352adbaf',
+}
+/** Two that the server held, and two that waited. */
+const OPEN = {
+  '01a1feff-f737-7000-8733-94a352dc4180': 'held: stalls 1',
+  '01a1feff-f737-7001-96aa-cf4d0fccb8f8': 'held: stalls 2',
+  '01a1feff-f737-7002-a4ff-e2bfea06c397': 'waits 1',
+  '01a1feff-f737-7003-91f3-2c315b3b90e0': 'waits 2',
+}
+/** In seconds; a hundred years, so that the jobs of the first release can still be read. */
+const RETENTION = 3_155_760_000
+
+const file = (store: string) => readFile(new URL(`./first-schema.${store}.sql`, import.meta.url), 'utf8')
+
+test('a SQLite file of the first release', { timeout: 60_000 }, async (t) => {
+  const { place, upstream } = await placeOf(t)
+  const db = new DatabaseSync(place.database)
+  db.exec(await file('sqlite'))
+  db.close()
+  await upgrade(t, place, `sqlite:${place.database}`, upstream)
+})
+
+test('a Postgres database of the first release', { timeout: 60_000 }, async (t) => {
+  const url = await freshDatabase(t)
+  const { place, upstream } = await placeOf(t, url)
+  const client = new pg.Client(url)
+  await client.connect()
+  await client.query(await file('postgres'))
+  await client.end()
+  await upgrade(t, place, url, upstream)
+})
+
+async function placeOf(t: TestContext, databaseUrl?: string) {
+  const models = await startModelServer()
+  t.after(() => models.close())
+  const settings = { jobs: { retention_seconds: RETENTION } }
+  const place = await installation(t, {
+    upstream: models.baseUrl,
+    settings,
+    ...(databaseUrl !== undefined && { databaseUrl }),
+  })
+  return { place, upstream: models }
+}
+
+async function upgrade(
+  t: TestContext,
+  place: Installation,
+  database: string,
+  upstream: Awaited<ReturnType<typeof startModelServer>>,
+): Promise<void> {
+  const migrated = await place.parley(['migrate', '--json'])
+  assert.equal(migrated.code, 0, migrated.stderr)
+  assert.ok(JSON.parse(migrated.stdout).steps > 0, migrated.stdout)
+  const store = await openForOperator(database)
+  t.after(() => store.close())
+  const sums = { month: '2026-11', model: 'gpt-5-mini', cacheHits: 0 }
+  assert.deepEqual(await store.listUsage({ limit: 10 }), [
+    { account: 'acme', ...sums, jobs: 5, failedJobs: 2, calls: 6, inputTokens: 466, outputTokens: 280 },
+    { account: 'small', ...sums, jobs: 1, failedJobs: 0, calls: 1, inputTokens: 20, outputTokens: 26 },
+  ])
+  const server = await place.start()
+  const [acme, small] = [server.caller(KEY), server.caller(KEY_OF_SMALL)]
+  const read = async (id: string) => (await acme.read(id)).body.data
+  assert.equal(
+    (await read(ENDED.completed))?.result?.response_content,
+    'echo: Grüße aus der ersten Fassung 🙂',
+  )
+  assert.equal((await read(ENDED.failed))?.error?.code, 'model_error')
+  assert.equal((await read(ENDED.json))?.error?.code, 'validation_error')
+  for (const id of [ENDED.delivered, ENDED.undelivered]) assert.equal((await read(id))?.status, 'completed')
+  assert.equal((await acme.read(ENDED.ofSmall)).status, 404)
+  assert.equal((await small.read(ENDED.ofSmall)).body.data?.status, 'completed')
+  for (const [id, content] of Object.entries(OPEN)) {
+    assert.equal((await acme.ended(id)).body.data?.result?.response_content, `echo: ${content}`)
+  }
+  assert.equal(upstream.requests.length, 4)
+  const used = await store.listUsage({ account: 'acme', limit: 10 })
+  assert.equal(
+    used.reduce((sum, { jobs }) => sum + jobs, 0),
+    9,
+  )
+  const callbacks = await store.searchCallbacks({ limit: 10 })
+  assert.deepEqual(
+    callbacks.found.map(({ jobId, state, attempts }) => [jobId, state, attempts]),
+    [
+      [ENDED.undelivered, 'owed', 1],
+      [ENDED.delivered, 'delivered', 1],
+    ],
+  )
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+}
