@@ -10,11 +10,14 @@ import { Acceptor, LINGER_MS } from './life/accept.ts'
 import type { Signals } from './store/node-store.ts'
 import { isPostgres, openStore, sqlitePath } from './store/open.ts'
 import type { Store } from './store/store.ts'
+import { diskOf } from './telemetry/disk.ts'
+import type { Gauges } from './telemetry/gauges.ts'
 import { errorFields, type Log } from './telemetry/log.ts'
-import { type Gauges, Metrics } from './telemetry/metrics.ts'
+import { Metrics } from './telemetry/metrics.ts'
 import { Points } from './telemetry/points.ts'
 import { isTracing, tracedRouter, tracedStore } from './telemetry/traces.ts'
 import { TokenCounter } from './tokens/token-counter.ts'
+import { VERSION } from './version.ts'
 import { createAdmin } from './wiring/admin.ts'
 import { createCourier } from './wiring/callbacks.ts'
 import { createHttp } from './wiring/http.ts'
@@ -104,7 +107,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const tokens = new TokenCounter()
   const courier = createCourier({ settings, store, node, clock, log, metrics })
   const worker = createWorker({ store, router, node, clock, settings, tiers, waiters, courier, log, metrics })
-  const heartbeat = createHeartbeat({ store, node, clock, settings, worker, waiters, log })
+  const heartbeat = createHeartbeat({ store, node, clock, settings, worker, waiters, log, metrics })
   const elsewhere = createElsewhere({ store, node, clock, settings, worker, waiters, log })
   const cancellations = createCancellations({ store, node, clock, settings, worker, waiters, log }, elsewhere)
   const stepOf = (tier: string) => turnStep(tiers.of(tier))
@@ -112,20 +115,42 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const acceptor = new Acceptor({ store, hands, node, clock, stepOf, linger })
   let stopping = false
   const isStopping = () => stopping
+  const ready = async () => {
+    if (stopping) throw new Error('the server is stopping')
+    await store.ping()
+  }
+  const file = databaseFile(settings)
   const gauges: Gauges = {
+    ready,
     depth: () => store.depth(),
     callbackDepth: () => store.callbackDepth(),
     callbacksUnderWay: () => courier.underWay,
     running: () => worker.running,
     waiters: () => waiters.count,
     upstreams: () => models.state(),
-    nowMs: () => clock.nowMs(),
+    disk: async () => (file === null ? null : diskOf(file)),
+    places: { jobs: settings.jobs.concurrency, waiters: settings.sync.max_waiters },
+    about: { version: VERSION, role, store: file === null ? 'postgres' : 'sqlite' },
+    clock,
   }
   const points = new Points({ metrics, gauges, clock })
-  const { token, file: adminTokenFile, note } = adminToken(configuration.adminToken, databaseFile(settings))
+  const { token, file: adminTokenFile, note } = adminToken(configuration.adminToken, file)
   if (note !== null) log.warn({}, note)
   const about = { configuration, token, node, role, store, clock, gauges, points, cancellations, log }
-  const http = { settings, role, store, acceptor, waiters, tiers, tokens, clock, log, metrics, isStopping }
+  const http = {
+    settings,
+    role,
+    store,
+    acceptor,
+    waiters,
+    tiers,
+    tokens,
+    clock,
+    log,
+    metrics,
+    ready,
+    isStopping,
+  }
   const app = await createHttp({ ...http, admin: createAdmin(about) })
   const sweeper = new Sweeper(store, clock, settings.jobs.retention_seconds * 1000, (error) =>
     log.warn(errorFields(error), 'deleting what has expired failed; it is tried again'),

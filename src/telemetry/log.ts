@@ -5,6 +5,7 @@
 import { pino } from 'pino'
 import type { LogLevel } from '../config/settings.ts'
 import { StoreUnavailable } from '../store/store.ts'
+import { LogWriter } from './log-writer.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
 
@@ -17,34 +18,23 @@ export interface Log {
   flush(): void
 }
 
-/** Lines are gathered up to this many bytes, since a system call a line would cost more than the line. */
-const BUFFER_BYTES = 65_536
-/** The library's bound on one write; it must not be below the buffer. */
-const WRITE_BYTES = 131_072
-const FLUSH_MS = 200
-
 export function createLog(level: LogLevel): Log {
-  const destination = pino.destination({
-    dest: 2,
-    sync: false,
-    minLength: BUFFER_BYTES,
-    maxWrite: WRITE_BYTES,
-    periodicFlush: FLUSH_MS,
-  })
-  const logger = pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, destination)
+  const writer = new LogWriter(2, lostLine)
+  const logger = pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, writer)
   return {
     error: (fields, message) => logger.error(fields, message),
     warn: (fields, message) => logger.warn(fields, message),
     info: (fields, message) => logger.info(fields, message),
     debug: (fields, message) => logger.debug(fields, message),
-    flush: () => {
-      try {
-        destination.flushSync()
-      } catch {
-        // Nothing was ever written, or standard error is gone; either way nothing is left to save.
-      }
-    },
+    flush: () => writer.flush(),
   }
+}
+
+/** As the library writes a warning. */
+function lostLine(lines: number): string {
+  const time = new Date().toISOString()
+  const msg = 'the log could not be written for a while; lines are missing here'
+  return `${JSON.stringify({ level: pino.levels.values.warn, time, lines, msg })}\n`
 }
 
 /** An error's name and message; its stack goes along only where it may be a bug of ours. */

@@ -1,17 +1,11 @@
 /** What Parley measures of itself, in the Prometheus text format. Names are stable: dashboards and alerts rely on them. */
-import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
+import { collectDefaultMetrics, Registry } from 'prom-client'
 import type { Answered } from '../http/server.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import type { RunResult } from '../life/run.ts'
-import type { CallEvent, UpstreamState } from '../model/router.ts'
-import {
-  type CallbackAttempt,
-  type CallbackDepth,
-  type CallbackLane,
-  type CallbackNext,
-  COUNTED,
-} from '../store/callback-store.ts'
-import type { Depth } from '../store/store.ts'
+import type { CallEvent } from '../model/router.ts'
+import type { CallbackAttempt, CallbackNext } from '../store/callback-store.ts'
+import { type Gauges, watch } from './gauges.ts'
 import { type Happened, happened } from './happened.ts'
 import { Percentiles } from './percentiles.ts'
 import { Count, Distribution } from './tally.ts'
@@ -19,17 +13,6 @@ import { Count, Distribution } from './tally.ts'
 const FAST_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5]
 const SLOW_S = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
 const GROUP_SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
-
-/** What is read at the moment of a scrape. */
-export interface Gauges {
-  depth(): Promise<Depth>
-  callbackDepth(): Promise<CallbackDepth>
-  callbacksUnderWay(): Readonly<Record<CallbackLane, number>>
-  running(): number
-  waiters(): number
-  upstreams(): readonly UpstreamState[]
-  nowMs(): number
-}
 
 export class Metrics {
   readonly #registry = new Registry()
@@ -62,20 +45,21 @@ export class Metrics {
   readonly #attempts = this.#counter('callback_attempts_total', 'Attempts to deliver a callback.', ['result'])
   readonly #attemptTime = this.#histogram('callback_attempt_seconds', 'Time of an attempt.', SLOW_S, [])
   readonly #callbacks = this.#counter('callbacks_total', 'Callbacks that ended.', ['outcome'])
+  readonly #reclaimed = this.#counter('jobs_reclaimed_total', 'Jobs of ended processes that run again.', [])
+  readonly #leasesLost = this.#counter('leases_lost_total', 'Times that this node found its lease ended.', [])
   readonly #commits = this.#histogram('commit_seconds', 'Time of a group commit.', FAST_S, [])
   readonly #groups = this.#histogram('commit_group_size', 'Writes in a group commit.', GROUP_SIZES, [])
 
   constructor() {
     collectDefaultMetrics({ register: this.#registry })
+    // There from the start: a count that appears as 1 has not grown, to Prometheus.
+    for (const count of [this.#reclaimed, this.#leasesLost]) count.add(0)
+    this.#callbacks.add(0, 'failed')
   }
 
   /** Adds what is read from the running parts at each scrape. */
   watch(gauges: Gauges): void {
-    this.#watchQueue(gauges)
-    this.#watchUpstreams(gauges)
-    this.#watchCallbacks(gauges)
-    this.#gauge('jobs_running', 'Jobs in hand on this node.', gauges.running)
-    this.#gauge('waiters', 'Single creates that wait on this node.', gauges.waiters)
+    watch(this.#registry, gauges)
   }
 
   async text(): Promise<{ type: string; text: string }> {
@@ -130,6 +114,14 @@ export class Metrics {
     if (next !== 'due') this.#callbacks.add(1, next)
   }
 
+  reclaimed(jobs: number): void {
+    this.#reclaimed.add(jobs)
+  }
+
+  leaseLost(): void {
+    this.#leasesLost.add(1)
+  }
+
   committed(size: number, ms: number): void {
     this.#commits.observe(ms / 1000)
     this.#groups.observe(size)
@@ -141,94 +133,5 @@ export class Metrics {
 
   #histogram(name: string, help: string, bounds: readonly number[], labelNames: readonly string[]) {
     return new Distribution(this.#registry, `parley_${name}`, help, bounds, labelNames)
-  }
-
-  #gauge(name: string, help: string, read: () => number): void {
-    const registers = [this.#registry]
-    new Gauge({
-      name: `parley_${name}`,
-      help,
-      registers,
-      collect() {
-        this.set(read())
-      },
-    })
-  }
-
-  #watchQueue({ depth, nowMs }: Gauges): void {
-    const registers = [this.#registry]
-    /** Each reads for itself: gauges are collected side by side, so none may count on another's turn. */
-    const gauge = (name: string, help: string, read: (depth: Depth) => number) =>
-      new Gauge({
-        name: `parley_${name}`,
-        help,
-        registers,
-        async collect() {
-          this.set(read(await depth()))
-        },
-      })
-    gauge('queue_jobs', 'Jobs that wait to be claimed.', ({ waiting }) => waiting)
-    gauge('jobs_assigned', 'Jobs that a node holds.', ({ assigned }) => assigned)
-    gauge('queue_oldest_age_seconds', 'Age of the oldest waiting job.', ({ oldestCreatedAtMs }) =>
-      oldestCreatedAtMs === null ? 0 : Math.max(0, nowMs() - oldestCreatedAtMs) / 1000,
-    )
-  }
-
-  #watchCallbacks({ callbackDepth, callbacksUnderWay, nowMs }: Gauges): void {
-    const registers = [this.#registry]
-    const gauge = (name: string, help: string, read: (depth: CallbackDepth) => number) =>
-      new Gauge({
-        name: `parley_${name}`,
-        help,
-        registers,
-        async collect() {
-          this.set(read(await callbackDepth()))
-        },
-      })
-    const upTo = `, counted up to ${COUNTED}.`
-    gauge('callbacks_owed', `Callbacks not delivered yet${upTo}`, ({ owed }) => owed)
-    gauge('callbacks_failed', `Callbacks that failed for good and are kept${upTo}`, ({ failed }) => failed)
-    gauge(
-      'callbacks_late_seconds',
-      'How long the callback that is due for longest has been so.',
-      ({ earliestDueMs }) => (earliestDueMs === null ? 0 : Math.max(0, nowMs() - earliestDueMs) / 1000),
-    )
-    new Gauge({
-      name: 'parley_callbacks_under_way',
-      help: 'Attempts under way on this node.',
-      labelNames: ['lane'],
-      registers,
-      collect() {
-        for (const [lane, count] of Object.entries(callbacksUnderWay())) this.set({ lane }, count)
-      },
-    })
-  }
-
-  #watchUpstreams(gauges: Gauges): void {
-    const registers = [this.#registry]
-    new Gauge({
-      name: 'parley_upstream_calls',
-      help: 'Calls under way, waiting for a place, and places in all.',
-      labelNames: ['upstream', 'state'],
-      registers,
-      collect() {
-        for (const { name: upstream, running, waiting, maxConcurrency } of gauges.upstreams()) {
-          this.set({ upstream, state: 'running' }, running)
-          this.set({ upstream, state: 'waiting' }, waiting)
-          this.set({ upstream, state: 'places' }, maxConcurrency)
-        }
-      },
-    })
-    new Gauge({
-      name: 'parley_upstream_skipped',
-      help: '1 while every target of the upstream is skipped because it keeps failing.',
-      labelNames: ['upstream'],
-      registers,
-      collect() {
-        for (const { name: upstream, skippedUntilMs } of gauges.upstreams()) {
-          this.set({ upstream }, skippedUntilMs === null ? 0 : 1)
-        }
-      },
-    })
   }
 }

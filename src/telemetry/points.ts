@@ -7,7 +7,8 @@ import type { PointFeed, PointListener } from '../admin/point-feed.ts'
 import type { Clock } from '../clock.ts'
 import type { CallbackDepth } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
-import type { Gauges, Metrics } from './metrics.ts'
+import type { Gauges } from './gauges.ts'
+import type { Metrics } from './metrics.ts'
 
 export const POINT_MS = 2000
 /** A quarter of an hour. */

@@ -44,6 +44,8 @@ export interface HttpParts {
   readonly log: Log
   readonly metrics: Metrics
   readonly admin: AdminRoutes
+  /** Rejects when a job could not be accepted now. */
+  readonly ready: () => Promise<void>
   readonly isStopping: () => boolean
 }
 
@@ -81,7 +83,7 @@ function logAnswer(
 }
 
 async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> {
-  const { settings, store, acceptor, waiters, clock, metrics, isStopping } = parts
+  const { settings, store, acceptor, waiters, clock, metrics } = parts
   const { body_bytes: bodyBytes, batch_body_bytes: batchBodyBytes, idempotency_seconds } = settings.limits
   const retentionSeconds = settings.jobs.retention_seconds
   const retentionMs = retentionSeconds * 1000
@@ -113,10 +115,7 @@ async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> 
   await adminRoutes(app, parts.admin)
   dashboardRoutes(app)
   healthRoutes(app, {
-    ready: async () => {
-      if (isStopping()) throw new Error('the server is stopping')
-      await store.ping()
-    },
+    ready: parts.ready,
     metrics: () => metrics.text(),
   })
 }

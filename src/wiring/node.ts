@@ -5,6 +5,7 @@ import type { Waiters } from '../http/waiters.ts'
 import type { Hands } from '../life/accept.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
 import { Cancellations } from '../work/cancellations.ts'
 import { Elsewhere } from '../work/elsewhere.ts'
 import { Heartbeat } from '../work/heartbeat.ts'
@@ -20,7 +21,19 @@ export interface NodeParts {
   readonly log: Log
 }
 
-export function createHeartbeat({ store, node, clock, settings, worker, log }: NodeParts): Heartbeat {
+export interface HeartbeatParts extends NodeParts {
+  readonly metrics: Pick<Metrics, 'reclaimed' | 'leaseLost'>
+}
+
+export function createHeartbeat({
+  store,
+  node,
+  clock,
+  settings,
+  worker,
+  log,
+  metrics,
+}: HeartbeatParts): Heartbeat {
   return new Heartbeat({
     store,
     node,
@@ -28,8 +41,15 @@ export function createHeartbeat({ store, node, clock, settings, worker, log }: N
     holder: worker,
     leaseMs: settings.jobs.lease_seconds * 1000,
     events: {
-      reclaimed: (jobs) => log.info({ jobs }, 'jobs of a process that ended run again'),
-      lost: (jobs) => log.warn({ jobs }, 'the lease of this node had ended: its jobs run elsewhere'),
+      reclaimed: (jobs) => {
+        metrics.reclaimed(jobs)
+        log.info({ jobs }, 'jobs of a process that ended run again')
+      },
+      lost: (jobs) => {
+        metrics.leaseLost()
+        log.warn({ jobs }, 'the lease of this node had ended: its jobs run elsewhere')
+      },
+      gone: (jobs) => log.debug({ jobs }, 'jobs that are not held here any more were let go'),
       trouble: (message, error) => log.warn(errorFields(error), message),
     },
   })

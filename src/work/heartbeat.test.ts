@@ -50,6 +50,7 @@ async function start(t: TestContext, isDown = () => false) {
     events: {
       reclaimed: (jobs) => told.push(`reclaimed ${jobs}`),
       lost: (jobs) => told.push(`lost ${jobs}`),
+      gone: (jobs) => told.push(`gone ${jobs}`),
       trouble: (message) => told.push(message),
     },
   })
@@ -117,6 +118,18 @@ test('a clock that jumps by an hour either way changes nothing', async (t) => {
   }
   assert.deepEqual(told, [])
   assert.equal((await store.renew('node-a', LEASE_MS)).kept, true)
+})
+
+test('a job that the database has no more as ours is let go, and the lease is not called lost', async (t) => {
+  const { store, holder, told, pass } = await start(t)
+  const job = newJob()
+  const claim = { jobId: job.id, attempt: 1 }
+  await store.accept(acceptance([job], { handedOff: true }))
+  await store.giveBack('node-a', [claim])
+  // As between the end of a job and this node's hearing that it is stored.
+  holder.held = [claim]
+  await pass(LEASE_MS / 2)
+  assert.deepEqual([holder.lost, told], [[claim], ['gone 1']])
 })
 
 test('a job that others took is ended here', async (t) => {

@@ -34,8 +34,10 @@ export interface HeartbeatOptions {
 export interface HeartbeatEvents {
   /** So many jobs of dead nodes run again. */
   reclaimed(jobs: number): void
-  /** The lease had ended and others have taken its jobs; so many runs of them were ended here. */
+  /** The lease had ended and others may have taken its jobs; so many runs of them were ended here. */
   lost(jobs: number): void
+  /** So many jobs were in hand though the database has them no more as ours; most have just been settled. */
+  gone(jobs: number): void
   trouble(message: string, error: unknown): void
 }
 
@@ -105,7 +107,8 @@ export class Heartbeat {
     const first = this.#renewedMs === Number.NEGATIVE_INFINITY
     this.#renewedMs = askedMs
     const lost = this.#endLost(inHand, held)
-    if (lost > 0 || !(kept || first)) this.#options.events.lost(lost)
+    if (!(kept || first)) this.#options.events.lost(lost)
+    else if (lost > 0) this.#options.events.gone(lost)
     await this.#returnStrays(held)
   }
 

@@ -77,7 +77,7 @@ test('a node that was stopped past its lease writes nothing of what it held, and
   const ids = body.data?.job_ids ?? []
   await models.received(contents.length)
   const node = await nodeName(paused)
-  await fleet.add()
+  const other = await fleet.add()
   paused.kill('SIGSTOP')
   // The other node has taken all of them, called for each, and settles them while the first still sleeps.
   await models.received(2 * contents.length)
@@ -89,6 +89,8 @@ test('a node that was stopped past its lease writes nothing of what it held, and
   paused.kill('SIGCONT')
   // It hears its own late answers, may write none of them, and finds that its lease had ended.
   await paused.program.logged(/the lease of this node had ended/)
+  assert.equal(await counted(paused, 'leases_lost_total'), 1)
+  assert.equal(await counted(other, 'jobs_reclaimed_total'), contents.length)
   models.script = () => undefined
   const { status, body: later } = await fleet.caller(paused).single('after the pause')
   assert.equal(status, 200)
@@ -157,4 +159,10 @@ test('a key revoked by the command line is refused by every node within 5 second
 async function nodeName({ program }: Server): Promise<string> {
   const [, node = ''] = await program.logged(/"node":"(\w+)"/)
   return node
+}
+
+/** What a scrape of the node says of this count. */
+async function counted({ url }: Server, name: string): Promise<number> {
+  const text = await (await fetch(`${url}/metrics`)).text()
+  return Number(new RegExp(`^parley_${name} (\\d+)$`, 'm').exec(text)?.[1])
 }

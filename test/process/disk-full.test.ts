@@ -90,3 +90,14 @@ function assertUnavailable({ headers, body, text }: Reply): void {
   assert.equal(typeof body.message, 'string')
   assert.ok(Number(headers['retry-after']) >= 1, `Retry-After: ${headers['retry-after']}`)
 }
+
+test('a start on a full disk says what to mend', { timeout, skip }, async (t) => {
+  const place = await installation(t)
+  const program = place.spawn(['sh', '-c', `ulimit -S -f 32; exec "${process.execPath}" "${MAIN}" serve`])
+  assert.deepEqual(await program.exited, { code: 1, signal: null })
+  assert.match(
+    program.stderr,
+    /^The database .*parley\.db cannot be used: .*\. See to free disk and to the rights/m,
+  )
+  assert.doesNotMatch(program.stderr, /\n {4}at /)
+})

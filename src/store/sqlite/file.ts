@@ -65,7 +65,8 @@ export function migrate(db: DatabaseSync): number {
     db.exec(`pragma user_version = ${MIGRATIONS.length}; commit`)
     return MIGRATIONS.length - have
   } catch (error) {
-    db.exec('rollback')
+    // SQLite has already rolled back by itself after some errors, such as a full disk.
+    if (db.isTransaction) db.exec('rollback')
     throw error
   }
 }

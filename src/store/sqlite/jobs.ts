@@ -20,6 +20,14 @@ export interface Ended {
   readonly receipt: string
 }
 
+/** What is kept in memory about the tables: counting them would take as long as the line is. */
+export interface Kept {
+  readonly nextSeq: number
+  readonly turn: number
+  readonly waiting: number
+  readonly assigned: number
+}
+
 interface Keep {
   readonly fingerprint: string
   readonly untilMs: number
@@ -43,7 +51,26 @@ export class SqliteJobs {
     this.recount()
   }
 
-  /** Reads again what is kept in memory about the tables: after a rollback, or where others have ended jobs. */
+  /** Takes back what was kept in memory of a transaction that was rolled back. */
+  restore({ nextSeq, turn, waiting, assigned }: Kept): void {
+    this.#nextSeq = nextSeq
+    this.#turn = turn
+    this.#waiting = waiting
+    this.#assigned = assigned
+    this.#nextTurns.clear()
+  }
+
+  /** What is kept in memory about the tables, for `restore`. */
+  kept(): Kept {
+    return {
+      nextSeq: this.#nextSeq,
+      turn: this.#turn,
+      waiting: this.#waiting,
+      assigned: this.#assigned,
+    }
+  }
+
+  /** Reads it anew from the tables: at the start, and where others have ended jobs. */
   recount(): void {
     const one = (sql: string) => Number(Object.values(this.#db.prepare(sql).get() ?? { none: 0 })[0] ?? 0)
     // A kept answer may outlive its job's other rows by a little, and its row number must not be given again.

@@ -13,13 +13,15 @@ import { SqliteExpiry } from './expiry.ts'
 import { lockForServing, migrate, openFile, scrub } from './file.ts'
 import { SqliteInterventions } from './interventions.ts'
 import { SqliteJobRecords } from './job-records.ts'
-import { SqliteJobs } from './jobs.ts'
+import { type Kept, SqliteJobs } from './jobs.ts'
 import type { Operation, Reply, Request, Result } from './operations.ts'
 import { SqliteReading } from './reading.ts'
 import { SqliteUsage } from './usage.ts'
 
 /** SQLite's primary result codes that may pass: busy, locked, no memory, read-only, I/O, full, cannot open. */
 const PASSING_CODES: readonly number[] = [5, 6, 7, 8, 10, 13, 14]
+
+const REMEDY = 'See to free disk and to the rights on the file, and start again.'
 
 const MESSAGES_AT_ONCE = 16
 
@@ -72,6 +74,7 @@ class StorageThread {
 
   #commit(ops: readonly Operation[]): Result[] {
     if (ops.length === 0) return []
+    const before = this.#jobs.kept()
     try {
       this.#db.exec('begin immediate')
       const results = ops.map((op) => ({ value: this.#run(op) }))
@@ -79,18 +82,18 @@ class StorageThread {
       this.#db.exec('commit')
       return results
     } catch (error) {
-      this.#rollBack()
+      this.#rollBack(before)
       if (ops.length === 1) return [failure(error)]
       // One operation may be at fault, or the group may be too large for what is left of the disk: each on its own.
       return ops.map((op) => this.#commit([op])[0] ?? failure(error))
     }
   }
 
-  #rollBack(): void {
+  #rollBack(before: Kept): void {
     // SQLite has already rolled back by itself after some errors, such as a full disk.
     if (this.#db.isTransaction) this.#db.exec('rollback')
     this.#usage.forget()
-    this.#jobs.recount()
+    this.#jobs.restore(before)
   }
 
   #takeCancelled(): Claim[] {
@@ -185,9 +188,12 @@ class StorageThread {
 }
 
 function failure(error: unknown): Result {
-  const failed = error instanceof Error ? error.message : String(error)
+  return { failed: error instanceof Error ? error.message : String(error), unavailable: mayPass(error) }
+}
+
+function mayPass(error: unknown): boolean {
   const code = error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : 0
-  return { failed, unavailable: PASSING_CODES.includes(code) }
+  return PASSING_CODES.includes(code)
 }
 
 type Message = Request | 'close'
@@ -207,8 +213,10 @@ function serve(port: MessagePort): void {
   try {
     thread = new StorageThread(String(workerData.path))
   } catch (error) {
-    const mend = error instanceof DatabaseProblem
-    port.postMessage({ notReady: error instanceof Error ? error.message : String(error), mend })
+    const why = error instanceof Error ? error.message : String(error)
+    const passing = mayPass(error)
+    const notReady = passing ? `The database ${workerData.path} cannot be used: ${why}. ${REMEDY}` : why
+    port.postMessage({ notReady, mend: passing || error instanceof DatabaseProblem })
     return
   }
   port.on('message', (first: Message) => {

@@ -1,0 +1,58 @@
+/** That a log survives what it is written to: a pipe that nobody reads for a while, and a full disk. */
+import assert from 'node:assert/strict'
+import { spawn, spawnSync } from 'node:child_process'
+import { closeSync, constants, existsSync, openSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import test from 'node:test'
+import { temporaryFolder } from '../../test/parley.ts'
+import { LogWriter, MOST_KEPT } from './log-writer.ts'
+
+const lostLine = (lines: number) => `${lines} lost\n`
+const numbered = (count: number) =>
+  Array.from({ length: count }, (_, index) => `line ${index} ${'é'.repeat(990)}\n`)
+
+test('lines arrive whole and in order', async (t) => {
+  const path = join(await temporaryFolder(t), 'log')
+  const fd = openSync(path, 'w')
+  t.after(() => closeSync(fd))
+  const writer = new LogWriter(fd, lostLine)
+  const lines = numbered(50)
+  for (const line of lines) writer.write(line)
+  writer.flush()
+  assert.equal(readFileSync(path, 'utf8'), lines.join(''))
+})
+
+test('what a full pipe does not take is kept up to a limit, and lost lines are told of', async (t) => {
+  const path = join(await temporaryFolder(t), 'pipe')
+  if (spawnSync('mkfifo', [path]).status !== 0) return t.skip('this system has no mkfifo')
+  const fd = openSync(path, constants.O_RDWR | constants.O_NONBLOCK)
+  t.after(() => closeSync(fd))
+  const writer = new LogWriter(fd, lostLine)
+  const lines = numbered(MOST_KEPT / 1000 + 500)
+  for (const line of lines) writer.write(line)
+  const reader = spawn('cat', [path])
+  t.after(() => reader.kill())
+  let text = ''
+  let after = 0
+  for await (const part of reader.stdout.setEncoding('utf8')) {
+    text += part
+    // A line for which there is room again tells of those for which there was none.
+    if (after === 0) writer.write('afterwards\n')
+    after += 1
+    if (/afterwards\n$/.test(text) && /\d+ lost\n/.test(text)) break
+  }
+  const [kept = '', lost, rest] = text.split(/^(\d+) lost\n/m)
+  assert.equal(kept + lines.slice(lines.length - Number(lost)).join(''), lines.join(''))
+  assert.ok(Number(lost) > 0)
+  assert.equal(rest, 'afterwards\n')
+})
+
+test('a full disk neither throws nor holds up the end', {
+  skip: existsSync('/dev/full') ? false : 'this system has no /dev/full',
+}, (t) => {
+  const fd = openSync('/dev/full', 'w')
+  t.after(() => closeSync(fd))
+  const writer = new LogWriter(fd, lostLine)
+  for (const line of numbered(200)) writer.write(line)
+  writer.flush()
+})

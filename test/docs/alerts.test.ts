@@ -1,0 +1,66 @@
+/** Alerts and the page that says what to do about them go together; and where promtool is there, it takes the rules. */
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import test from 'node:test'
+import { parse } from 'yaml'
+import { CLONE } from '../process/server-process.ts'
+
+interface Rule {
+  readonly alert: string
+  readonly expr: string
+  readonly labels: { readonly severity: string }
+  readonly annotations: Readonly<Record<string, string>>
+}
+
+const RULES = 'deploy/prometheus-alerts.yml'
+const TESTS = 'deploy/prometheus-alerts.test.yml'
+const text = (path: string) => readFileSync(join(CLONE, path), 'utf8')
+const { groups } = parse(text(RULES)) as { groups: { rules: Rule[] }[] }
+const rules = groups.flatMap((group) => group.rules)
+const page = text('docs/bad-days.md')
+const headings = [...page.matchAll(/^### (.*)$/gm)].map(([, heading = '']) => heading)
+
+test('each alert has its place on the page, in the same order, with its severity, and leads there', () => {
+  assert.deepEqual(
+    headings.filter((heading) => heading.startsWith('Parley')),
+    rules.map(({ alert }) => alert),
+  )
+  for (const { alert, labels, annotations } of rules) {
+    assert.match(page, new RegExp(`^### ${alert}\\n\\n${labels.severity} · `, 'm'))
+    assert.equal(annotations.runbook_url, `docs/bad-days.md#${alert.toLowerCase()}`)
+    assert.ok(annotations.summary && annotations.description, alert)
+  }
+})
+
+test('each way from one place of the page to another leads somewhere', () => {
+  const places = new Set([...page.matchAll(/^##+ (.*)$/gm)].map(([, heading = '']) => placeOf(heading)))
+  for (const [, place = ''] of page.matchAll(/\]\(#([^)]+)\)/g)) assert.ok(places.has(place), place)
+})
+
+test('each alert is made to fire by a test of the rules', () => {
+  const tests = text(TESTS)
+  for (const { alert } of rules) assert.ok(tests.includes(`alertname="${alert}"`), alert)
+})
+
+const hasPromtool = spawnSync('promtool', ['--version']).status === 0
+
+test('promtool takes the rules and their tests', {
+  skip: hasPromtool ? false : 'promtool is not there',
+}, () => {
+  for (const args of [
+    ['check', 'rules', RULES],
+    ['test', 'rules', TESTS],
+  ]) {
+    const { status, stdout, stderr } = spawnSync('promtool', args, { cwd: CLONE, encoding: 'utf8' })
+    assert.equal(status, 0, stdout + stderr)
+  }
+})
+
+function placeOf(heading: string): string {
+  return heading
+    .toLowerCase()
+    .replaceAll(/[^\w\s-]/g, '')
+    .replaceAll(' ', '-')
+}
