@@ -7,6 +7,7 @@ import { DEFAULTS } from '../src/config/settings.ts'
 import { backlog } from './benchmarks/backlog.ts'
 import { backlogPostgres } from './benchmarks/backlog-postgres.ts'
 import { callbacks, callbacksPostgres } from './benchmarks/callbacks.ts'
+import { dashboards } from './benchmarks/dashboards.ts'
 import { drainBacklog } from './benchmarks/drain.ts'
 import { nodes } from './benchmarks/nodes.ts'
 import { sync } from './benchmarks/sync.ts'
@@ -21,6 +22,7 @@ const BENCHMARKS = [
   waiters,
   drainBacklog,
   callbacks,
+  dashboards,
   syncPostgres,
   backlogPostgres,
   nodes,

@@ -144,6 +144,19 @@ interface Range {
   readonly default: number
 }
 
+/** What was used in a month. */
+export interface Usage {
+  /** Jobs that ended, failed ones included. */
+  readonly jobs: number
+  readonly failed_jobs: number
+  /** Jobs that a kept answer ended, without a call. */
+  readonly cache_hits: number
+  /** Calls to model servers. */
+  readonly calls: number
+  readonly input_tokens: number
+  readonly output_tokens: number
+}
+
 /** What the key may do, and what is left of it. */
 export interface Me {
   readonly account: string
@@ -155,6 +168,10 @@ export interface Me {
     readonly max_batch_jobs: number
     readonly reads_per_minute: number
     readonly max_input_tokens: number
+    /** Of the account in a calendar month (UTC), jobs that wait or run included; null for no end. */
+    readonly max_monthly_jobs: number | null
+    /** Input and output together; null for no end. */
+    readonly max_monthly_tokens: number | null
     readonly body_bytes: number
     readonly batch_body_bytes: number
     readonly message_cache_ttl: Range
@@ -164,4 +181,12 @@ export interface Me {
   readonly reads: { readonly remaining: number; readonly resets_in_seconds: number }
   /** How long an ended job stays readable. */
   readonly retention_seconds: number
+  /** Whether the account may read its jobs, but create none. */
+  readonly suspended: boolean
+  /** Of the account in the current month, in UTC; `resets_at` is its end, in Unix seconds. */
+  readonly usage: Usage & {
+    readonly month: string
+    readonly resets_at: number
+    readonly models: readonly (Usage & { readonly model: string })[]
+  }
 }

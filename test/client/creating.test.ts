@@ -5,6 +5,7 @@ import {
   AuthenticationError,
   InvalidRequestError,
   JobFailedError,
+  type Me,
   NotFoundError,
   ParleyError,
   PermissionError,
@@ -115,7 +116,12 @@ test('an answer that came from the cache can be told by its headers', async (t) 
 
 test('me tells what the key may do', async (t) => {
   const { client } = await startWithClient(t)
-  const { tier, limits } = await client.me()
+  await client.messages.create(ask('Hello'))
+  const { tier, limits, usage, suspended } = await client.me()
   assert.equal(tier, 'user_max')
   assert.equal(limits.max_batch_jobs, 30)
+  assert.deepEqual([limits.max_monthly_jobs, suspended, usage.jobs], [null, false, 1])
+  assert.deepEqual(usage.models, [{ model: ask('').model, ...sumsOf(usage) }])
 })
+
+const sumsOf = ({ month: _month, resets_at: _resets, models: _models, ...sums }: Me['usage']) => sums

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import test from 'node:test'
 import { StoreUnavailable } from '../../../src/store/store.ts'
+import { VERSION } from '../../../src/version.ts'
 import { reply, startModelServer } from '../../model-server.ts'
 import { job, startParley } from '../../parley.ts'
 import { granted, refused } from '../expect.ts'
@@ -25,7 +26,7 @@ test('the overview shows what runs and waits, and the points so far', async (t) 
   const { points, node, upstreams, ...data } = granted(await admin.get('/overview'), 200)
   assert.deepEqual(data, {
     now: startedAt + 2,
-    version: '0.1.0',
+    version: VERSION,
     role: 'all',
     simulated: false,
     started_at: startedAt,
