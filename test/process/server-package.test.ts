@@ -73,7 +73,11 @@ function holdsWhatItNeeds({ paths }: Packed): void {
     'CHANGELOG.md',
     'LICENSE',
     'README.md',
+    'deploy/Caddyfile',
+    'deploy/grafana-dashboard.json',
+    'deploy/nginx.conf',
     'deploy/parley.service',
+    'deploy/prometheus-alerts.yml',
     'package.json',
     'parley.schema.json',
   ])
