@@ -7,7 +7,8 @@
  * - **message**: one turn of the conversation, `{ role, content }`.
  * - **batch**: several jobs created by one request, all or none of them.
  * - **account**: who owns jobs; it has a **tier** and any number of **keys**.
- * - **tier**: what an account may do: models, batch size, reads a minute, input tokens, share of the workers.
+ * - **tier**: what an account may do: models, batch size, reads a minute, input tokens, share of the workers, caps.
+ * - **cap**: what an account may use in a month, in jobs or in tokens; **usage**: what it has used.
  * - **status**: `pending` (waiting for a worker), `assigned` (a worker has it), then finally `completed` or `failed`.
  * - **accept**: to store a job durably; only then is its identifier promised to the caller.
  * - **claim**: a **node** (one running Parley process) takes a job; the claim's **attempt** number fences later writes.
@@ -15,6 +16,8 @@
  * - **run**: to answer a job once: cache, model, check. A run has one **outcome**.
  * - **settle**: to store the outcome, once and for ever, together with the callback that is owed.
  * - **give back**: to return a claimed job to the line without an outcome (a draining node, a dead node).
+ * - **cancel**: an operator settles a job before its time, whoever holds it: it has failed with `cancelled`.
+ * - **scrub**: to have what was deleted leave the disk, too.
  * - **callback**: the POST that tells a caller's own server of an outcome.
  * - **upstream**: a configured model server; a **target** is an upstream plus the name the model has there.
  */
@@ -116,4 +119,14 @@ export interface Usage {
   readonly cache_hit: boolean
   /** Whether the model was shown its errors and asked once more. */
   readonly repaired: boolean
+}
+
+/** Of a job that ended without a call to a model server. */
+export const NO_USAGE: Usage = {
+  target: null,
+  input_tokens: 0,
+  output_tokens: 0,
+  calls: 0,
+  cache_hit: false,
+  repaired: false,
 }

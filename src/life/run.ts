@@ -5,7 +5,15 @@
 import type { Clock } from '../clock.ts'
 import { answerSchemaOf, readAnswer } from '../job/answer.ts'
 import { jobFingerprint } from '../job/fingerprint.ts'
-import type { ClaimedJob, JobError, Message, Outcome, ResponseFormat, Usage } from '../job/job.ts'
+import {
+  type ClaimedJob,
+  type JobError,
+  type Message,
+  NO_USAGE,
+  type Outcome,
+  type ResponseFormat,
+  type Usage,
+} from '../job/job.ts'
 import { meetsStrictRules } from '../job/schema/strict-rules.ts'
 import type { StopSignal } from '../job/stop.ts'
 import type { AnswerForm, CallRecord, Reply, Routed, Router } from '../model/model.ts'
@@ -56,15 +64,6 @@ export async function runJob(
   const answer = readAnswer(first.text, job.responseFormat)
   if (answer.ok) return run.end(answer.contentJson)
   return await run.repair(first.text, answer.errors)
-}
-
-const NO_USAGE: Usage = {
-  target: null,
-  input_tokens: 0,
-  output_tokens: 0,
-  calls: 0,
-  cache_hit: false,
-  repaired: false,
 }
 
 /** The result of a run that ended in an error of Parley's own. */

@@ -2,6 +2,7 @@
  * How operators step in: end jobs before their time, and delete what was stored. Each method is one short transaction, so
  * that servers beside it hardly wait; what takes many is walked by the caller (admin/interventions.ts).
  */
+import { NO_USAGE } from '../job/job.ts'
 
 export interface InterventionStore {
   /**
@@ -56,12 +57,5 @@ export const CANCELLED_ERROR_JSON = JSON.stringify({
   code: 'cancelled',
   message: 'An operator of the service cancelled the job.',
 })
-export const CANCELLED_USAGE_JSON = JSON.stringify({
-  target: null,
-  input_tokens: 0,
-  output_tokens: 0,
-  calls: 0,
-  cache_hit: false,
-  repaired: false,
-})
+export const CANCELLED_USAGE_JSON = JSON.stringify(NO_USAGE)
 export const CANCELLED_RECEIPT_JSON = JSON.stringify({ form: 'text', calls: [] })
