@@ -8,7 +8,7 @@ export async function scrub({ json, config }: { json?: true; config?: string }):
   const why = await onRecord(config, (store) => scrubbing(store))
   if (why !== null) throw new CommandError(`The database is not scrubbed: ${why}. ${HOW_TO_GO_ON}`)
   if (json) return say(JSON.stringify({ scrubbed: true }, null, 2))
-  say('What was deleted has left the disk.')
+  say(SCRUBBED)
 }
 
 /** @param what such as `Job X` */
@@ -19,9 +19,12 @@ export function notScrubbed(what: string, why: string): CommandError {
 /** What is said of something that was deleted, in the end. */
 export function scrubWords(scrub: boolean): string {
   return scrub
-    ? 'It has left the disk.'
+    ? SCRUBBED
     : 'What it held stays in free pages of the disk until they are written again; `parley scrub` makes it leave.'
 }
 
+/** True of both stores: which it was, the reader knows. */
+const SCRUBBED =
+  'The database is scrubbed: a SQLite file is free of what was deleted, a Postgres writes over it in its own time.'
 const HOW_TO_GO_ON =
   'Let what reads the database come to its end (a backup, a copy, an open query), see to free disk, and run `parley scrub`.'

@@ -17,7 +17,7 @@
  * - **settle**: to store the outcome, once and for ever, together with the callback that is owed.
  * - **give back**: to return a claimed job to the line without an outcome (a draining node, a dead node).
  * - **cancel**: an operator settles a job before its time, whoever holds it: it has failed with `cancelled`.
- * - **scrub**: to have what was deleted leave the disk, too.
+ * - **scrub**: to have what was deleted leave the disk, too, as far as the database can.
  * - **callback**: the POST that tells a caller's own server of an outcome.
  * - **upstream**: a configured model server; a **target** is an upstream plus the name the model has there.
  */

@@ -30,7 +30,13 @@ test('where somebody reads, a deletion says that the disk is not scrubbed, and h
 
   reader.exec('rollback')
   const scrubbed = await place.parley(['scrub'])
-  assert.deepEqual([scrubbed.code, scrubbed.stdout], [0, 'What was deleted has left the disk.\n'])
+  assert.deepEqual(
+    [scrubbed.code, scrubbed.stdout],
+    [
+      0,
+      'The database is scrubbed: a SQLite file is free of what was deleted, a Postgres writes over it in its own time.\n',
+    ],
+  )
   const acts = JSON.parse((await place.parley(['audit', '--json'])).stdout) as { outcome: string }[]
   assert.equal(acts[0]?.outcome, 'scrubbed')
   assert.match(acts[1]?.outcome ?? '', /^failed: another process reads/)

@@ -22,7 +22,7 @@ export function noScrub(): Option {
 }
 
 export const SCRUB_HELP = `
-The scrub makes what was deleted leave the disk. On SQLite it writes the whole file anew: it needs as much free disk as the
+The scrub makes what was deleted leave the disk as far as the database can. On SQLite it writes the whole file anew: it needs as much free disk as the
 file has beside it, and as much again for temporary files (SQLITE_TMPDIR, else TMPDIR, else /var/tmp). Writes wait meanwhile;
 a server beside it answers 503 to creates when that takes longer than 5 s. On Postgres it vacuums the tables. Backups and log files stay as they are, and so does what the audit log says: that it was deleted, and by whom.`
 

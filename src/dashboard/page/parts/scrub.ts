@@ -15,6 +15,6 @@ export function Scrub({ value, onChange, disabled = false }: ScrubProps) {
       onChange=${(event: Event) => onChange((event.target as HTMLInputElement).checked)} />
       <span>Have it leave the disk at once</span></label>
     <p class="hint" id=${id}>Otherwise the database writes over its place in time. On SQLite this writes the whole file anew, and nothing else
-      is stored meanwhile. Backups are not touched either way.</p>
+      is stored meanwhile; a Postgres is vacuumed, and writes over the blocks of the disk in its own time. Backups are not touched either way.</p>
   </div>`
 }
