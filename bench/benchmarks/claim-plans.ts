@@ -5,7 +5,7 @@
  */
 
 import pg from 'pg'
-import { CLAIM } from '../../src/store/postgres/claiming.ts'
+import { CLAIM } from '../../src/store/postgres/claim.ts'
 import { connectionSettings } from '../../src/store/postgres/database.ts'
 import type { Postgres } from '../harness/postgres.ts'
 

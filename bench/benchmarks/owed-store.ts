@@ -1,5 +1,5 @@
 /** A store of ended jobs whose callbacks are owed, as the service itself would have left them. */
-import { issueKey } from '../../src/account/issue-key.ts'
+import { issueKey } from '../../src/accounts/issue-key.ts'
 import type { Job } from '../../src/job/job.ts'
 import type { DueCallback } from '../../src/store/callback-store.ts'
 import { openStore } from '../../src/store/open.ts'

@@ -5,7 +5,7 @@
  * It keeps nothing, tries nothing again and guards no address; bodies and signatures are made beforehand.
  */
 import { Pool } from 'undici'
-import { callbackRequest } from '../../src/life/call-back.ts'
+import { callbackRequest } from '../../src/callbacks/callback-request.ts'
 import { owedCallbacks } from '../load/owed-callbacks.ts'
 import { onBench, settingsFromBench, tellBench } from '../load/parent.ts'
 import type { CallbackOrder, CallbackSettings } from './callback-settings.ts'

@@ -6,7 +6,7 @@
  */
 import { Agent } from 'undici'
 import { DEFAULTS } from '../../src/config/settings.ts'
-import { callbackRequest } from '../../src/life/call-back.ts'
+import { callbackRequest } from '../../src/callbacks/callback-request.ts'
 import type { DueCallback } from '../../src/store/callback-store.ts'
 import { owedCallbacks } from '../load/owed-callbacks.ts'
 import { onBench, settingsFromBench, tellBench } from '../load/parent.ts'

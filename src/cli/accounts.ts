@@ -1,5 +1,5 @@
 /** `parley accounts`: the secret that signs callbacks, the tier, caps, and whether it may create jobs. */
-import { ACCOUNT_NAME } from '../account/issue-key.ts'
+import { ACCOUNT_NAME } from '../accounts/issue-key.ts'
 import { accountView, type CapText, capsView, readCap, secondsOf } from '../admin/account-view.ts'
 import {
   setCaps,
@@ -7,14 +7,14 @@ import {
   showSecret,
   suspendAccount,
   suspendAccountAndCancel,
-} from '../admin/acts/accounts.ts'
-import { findAccount } from '../admin/acts/find-account.ts'
+} from '../admin/actions/accounts.ts'
+import { findAccount } from '../admin/actions/find-account.ts'
 import type { TierName } from '../config/settings.ts'
 import { makeSecret } from '../net/signature.ts'
 import type { AccountRecord } from '../store/account-store.ts'
 import { CommandError } from './command-error.ts'
 import { noSuchAccount } from './no-such-account.ts'
-import { say } from './say.ts'
+import { say } from './output.ts'
 import { table } from './table.ts'
 import { onRecord, withOperatorStore } from './with-operator-store.ts'
 

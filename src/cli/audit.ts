@@ -1,10 +1,10 @@
 /** `parley audit`: who did what, newest first. */
-import { actView } from '../admin/act-view.ts'
+import { actView } from '../admin/audit-view.ts'
 import { isJobId } from '../job/job-id.ts'
 import type { Act } from '../store/audit-store.ts'
 import { CommandError } from './command-error.ts'
 import { printable } from './printable.ts'
-import { say } from './say.ts'
+import { say } from './output.ts'
 import { table } from './table.ts'
 import { withOperatorStore } from './with-operator-store.ts'
 

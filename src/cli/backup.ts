@@ -3,9 +3,9 @@ import { loadDatabaseUrl } from '../config/load.ts'
 import { backUpDatabase, isPostgres } from '../store/open.ts'
 import { CommandError } from './command-error.ts'
 import { databaseName } from './database-name.ts'
-import { holdingsAsJson, holdingsLines, megabytes } from './holdings.ts'
+import { holdingsAsJson, holdingsLines, megabytes } from './database-summary.ts'
 import { dumpCommand } from './postgres-tools.ts'
-import { say } from './say.ts'
+import { say } from './output.ts'
 import { writing } from './writing.ts'
 
 export interface BackupOptions {

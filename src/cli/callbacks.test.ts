@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import type { CallbackFilter, CallbackSummary } from '../store/callback-store.ts'
-import { MOST_SEARCHED, type Page, walkInSlices } from '../store/slices.ts'
+import { MOST_SEARCHED, type Page, walkInSlices } from '../store/pagination.ts'
 import { searchedInFull } from './callbacks.ts'
 
 const ROWS = 2000

@@ -1,5 +1,5 @@
 /** `parley callbacks`: what became of callbacks, and sending them again. Works beside a running server. */
-import { replayFailedCallbacks, replayCallback as replayingCallback } from '../admin/acts/jobs.ts'
+import { replayFailedCallbacks, replayCallback as replayingCallback } from '../admin/actions/jobs.ts'
 import { callbackDetailsView, callbackView } from '../admin/callback-view.ts'
 import { loadRetentionMs } from '../config/load.ts'
 import { isJobId } from '../job/job-id.ts'
@@ -10,10 +10,10 @@ import type {
   CallbackState,
   CallbackSummary,
 } from '../store/callback-store.ts'
-import type { Page } from '../store/slices.ts'
+import type { Page } from '../store/pagination.ts'
 import { CommandError } from './command-error.ts'
 import { printable } from './printable.ts'
-import { say } from './say.ts'
+import { say } from './output.ts'
 import { table } from './table.ts'
 import { onRecord, withOperatorStore } from './with-operator-store.ts'
 

@@ -2,7 +2,7 @@
 import { request } from 'undici'
 import { type Configuration, ConfigurationError, loadConfiguration } from '../config/load.ts'
 import { checkDatabase } from '../store/open.ts'
-import { say } from './say.ts'
+import { say } from './output.ts'
 
 const CONNECT_MS = 5000
 

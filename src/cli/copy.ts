@@ -1,13 +1,13 @@
 /** `parley copy`: takes everything that still matters from one database into another, empty one. */
 import { loadRetentionMs } from '../config/load.ts'
 import { databaseProblems } from '../config/settings-rules.ts'
-import { type CopyCounts, copyDatabase } from '../store/copy.ts'
+import { type CopyCounts, copyDatabase } from '../store/transfer.ts'
 import { DatabaseProblem } from '../store/database-problem.ts'
 import { openCopySource, openCopyTarget } from '../store/open.ts'
 import { CommandError } from './command-error.ts'
 import { databaseName } from './database-name.ts'
 import { Progress } from './progress.ts'
-import { say, sayError } from './say.ts'
+import { say, sayError } from './output.ts'
 
 export interface CopyOptions {
   readonly from: string

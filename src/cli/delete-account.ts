@@ -1,12 +1,12 @@
 /** `parley accounts delete`: asks for the account's name, and deletes all of it. */
 import { createInterface } from 'node:readline/promises'
-import { ACCOUNT_NAME } from '../account/issue-key.ts'
-import { deleteWholeAccount } from '../admin/acts/accounts.ts'
-import { findAccount } from '../admin/acts/find-account.ts'
-import type { DeletionProgress } from '../admin/interventions.ts'
+import { ACCOUNT_NAME } from '../accounts/issue-key.ts'
+import { deleteWholeAccount } from '../admin/actions/accounts.ts'
+import { findAccount } from '../admin/actions/find-account.ts'
+import type { DeletionProgress } from '../admin/bulk-actions.ts'
 import { CommandError } from './command-error.ts'
 import { noSuchAccount } from './no-such-account.ts'
-import { say, sayError } from './say.ts'
+import { say, sayError } from './output.ts'
 import { notScrubbed, scrubWords } from './scrub.ts'
 import { onRecord, withOperatorStore } from './with-operator-store.ts'
 

@@ -1,11 +1,11 @@
 /** `parley jobs`: cancelling and deleting, beside running servers. */
-import { ACCOUNT_NAME } from '../account/issue-key.ts'
-import { cancelJob, cancelJobsOf, deleteJob as deletingJob } from '../admin/acts/jobs.ts'
+import { ACCOUNT_NAME } from '../accounts/issue-key.ts'
+import { cancelJob, cancelJobsOf, deleteJob as deletingJob } from '../admin/actions/jobs.ts'
 import { loadRetentionMs } from '../config/load.ts'
 import { isJobId } from '../job/job-id.ts'
 import { CommandError } from './command-error.ts'
 import { noSuchAccount } from './no-such-account.ts'
-import { say } from './say.ts'
+import { say } from './output.ts'
 import { notScrubbed, scrubWords } from './scrub.ts'
 import { onRecord } from './with-operator-store.ts'
 

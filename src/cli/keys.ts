@@ -1,11 +1,11 @@
 /** `parley keys`: create, list, revoke. They work while a server runs on the same database. */
-import { ACCOUNT_NAME, ACCOUNT_RULE } from '../account/issue-key.ts'
+import { ACCOUNT_NAME, ACCOUNT_RULE } from '../accounts/issue-key.ts'
 import { keyView } from '../admin/account-view.ts'
-import { makeKey, revokeKey as revokingKey } from '../admin/acts/accounts.ts'
+import { makeKey, revokeKey as revokingKey } from '../admin/actions/accounts.ts'
 import type { TierName } from '../config/settings.ts'
 import type { KeyRecord } from '../store/account-store.ts'
 import { CommandError } from './command-error.ts'
-import { say } from './say.ts'
+import { say } from './output.ts'
 import { table } from './table.ts'
 import { onRecord, withOperatorStore } from './with-operator-store.ts'
 

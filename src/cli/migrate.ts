@@ -1,7 +1,7 @@
 /** `parley migrate`: brings the schema up to date without starting a server. */
 import { loadDatabaseUrl } from '../config/load.ts'
 import { migrateDatabase } from '../store/open.ts'
-import { say } from './say.ts'
+import { say } from './output.ts'
 
 export async function migrate({ json, config }: { json?: true; config?: string }): Promise<void> {
   const steps = await migrateDatabase(loadDatabaseUrl(process.env, config))

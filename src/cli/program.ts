@@ -6,7 +6,7 @@ import { addJob, addSend } from './call/options.ts'
 import { CommandError } from './command-error.ts'
 import { addCompletion } from './completion/completion.ts'
 import { addOperatorCommands } from './operator/commands.ts'
-import { say, sayError } from './say.ts'
+import { say, sayError } from './output.ts'
 
 const HELP = `
 Start a server with \`parley serve\`; send to one with \`parley send Hello\`, with PARLEY_URL and PARLEY_API_KEY set.

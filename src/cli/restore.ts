@@ -5,9 +5,9 @@ import { isPostgres, restoreDatabase } from '../store/open.ts'
 import type { BackupOptions } from './backup.ts'
 import { CommandError } from './command-error.ts'
 import { databaseName } from './database-name.ts'
-import { holdingsAsJson, holdingsLines } from './holdings.ts'
+import { holdingsAsJson, holdingsLines } from './database-summary.ts'
 import { restoreCommand } from './postgres-tools.ts'
-import { say } from './say.ts'
+import { say } from './output.ts'
 import { writing } from './writing.ts'
 
 export async function restore(file: string, { force, json, config }: BackupOptions): Promise<void> {

@@ -1,7 +1,7 @@
 /** `parley scrub`: has what was deleted leave the disk. */
-import { scrub as scrubbing } from '../admin/acts/jobs.ts'
+import { scrub as scrubbing } from '../admin/actions/jobs.ts'
 import { CommandError } from './command-error.ts'
-import { say } from './say.ts'
+import { say } from './output.ts'
 import { onRecord } from './with-operator-store.ts'
 
 export async function scrub({ json, config }: { json?: true; config?: string }): Promise<void> {

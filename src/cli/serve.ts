@@ -1,14 +1,14 @@
 /** `parley serve`: starts the server, says where it listens, and stops it in order when it is told to. */
-import { issueKey } from '../account/issue-key.ts'
+import { issueKey } from '../accounts/issue-key.ts'
 import { type Configuration, loadConfiguration } from '../config/load.ts'
-import { createService, type Service } from '../service.ts'
+import { createService, type Service } from '../app/service.ts'
 import { isPostgres } from '../store/open.ts'
 import { createLog, errorFields, type Log } from '../telemetry/log.ts'
 import { VERSION } from '../version.ts'
-import type { Role } from '../wiring/role.ts'
+import type { Role } from '../app/role.ts'
 import { CommandError } from './command-error.ts'
-import { say } from './say.ts'
-import { whenToldToStop } from './told-to-stop.ts'
+import { say } from './output.ts'
+import { whenToldToStop } from './shutdown-signals.ts'
 
 export interface ServeOptions {
   readonly config?: string

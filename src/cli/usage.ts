@@ -1,7 +1,7 @@
 /** `parley usage`: what accounts have used, as a table, as JSON, or as CSV for a bill. */
 import { sumOf, usageRecordView } from '../admin/usage-view.ts'
 import type { UsageRecord } from '../store/usage-store.ts'
-import { say } from './say.ts'
+import { say } from './output.ts'
 import { table } from './table.ts'
 import { withOperatorStore } from './with-operator-store.ts'
 

@@ -1,7 +1,7 @@
 /** Writes a large file for a command: with its progress, and so that an interrupt leaves nothing behind. */
 import type { WriteOptions } from '../store/backup.ts'
 import { Progress } from './progress.ts'
-import { whenToldToStop } from './told-to-stop.ts'
+import { whenToldToStop } from './shutdown-signals.ts'
 
 type Given = Pick<WriteOptions, 'signal' | 'onProgress'>
 

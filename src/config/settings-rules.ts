@@ -1,5 +1,5 @@
 /** What must hold between settings, which their table alone cannot say. */
-import { readNetworks } from '../net/address-guard.ts'
+import { readNetworks } from '../net/ssrf-guard.ts'
 import type { Environment, Settings } from './settings.ts'
 
 export interface Findings {

@@ -2,13 +2,13 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import Type from 'typebox'
 import { type BatchElement, batchElement } from '../job/request.ts'
-import type { Element } from '../life/admit.ts'
+import type { Element } from '../queue/admission.ts'
 import { parseExactly } from './body.ts'
-import type { Creation } from './creation.ts'
-import { exampleBodies } from './docs-examples.ts'
-import { answers, errors, idempotencyHeader } from './docs-schemas.ts'
+import type { Creation } from './create-jobs.ts'
+import { exampleBodies } from './openapi/examples.ts'
+import { answers, errors, idempotencyHeader } from './openapi/schemas.ts'
 import { sendData } from './envelope.ts'
-import { batchTooLong, invalid } from './refusals.ts'
+import { batchTooLong, invalid } from './errors.ts'
 
 export interface BatchRoutes {
   readonly creation: Creation

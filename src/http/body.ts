@@ -3,7 +3,7 @@
  * to the last digit.
  */
 import { isUtf8 } from 'node:buffer'
-import { notJson } from './refusals.ts'
+import { notJson } from './errors.ts'
 
 const BRACE = 0x7b
 const BRACKET = 0x5b

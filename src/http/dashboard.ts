@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type PageFile, pageMaker } from '../dashboard/page.ts'
-import { noSuchRoute } from './refusals.ts'
+import { noSuchRoute } from './errors.ts'
 import './request-context.ts'
 
 const HOME = '/dashboard'

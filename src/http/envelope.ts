@@ -1,6 +1,6 @@
 /** The response envelope (SPEC §2.6), as JSON text. */
 import type { FastifyReply } from 'fastify'
-import type { Refused } from './refusals.ts'
+import type { Refused } from './errors.ts'
 
 export const JSON_TYPE = 'application/json; charset=utf-8'
 

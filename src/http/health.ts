@@ -1,9 +1,9 @@
 /** For those who watch: whether the process lives, whether it can accept a job, and its metrics. */
 import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
-import { errors, success } from './docs-schemas.ts'
+import { errors, success } from './openapi/schemas.ts'
 import { sendData, sendRefusal } from './envelope.ts'
-import { unavailable } from './refusals.ts'
+import { unavailable } from './errors.ts'
 
 export interface HealthRoutes {
   /** Rejects when a job could not be accepted now. */

@@ -7,9 +7,9 @@ import { monthEndsMs, monthOf } from '../job/month.ts'
 import { CACHE_TTL_S, TIMEOUT_S } from '../job/request.ts'
 import { tierAllows } from '../job/tier.ts'
 import type { UsageStore } from '../store/usage-store.ts'
-import { errors, success, usageSums } from './docs-schemas.ts'
+import { errors, success, usageSums } from './openapi/schemas.ts'
 import { sendData } from './envelope.ts'
-import type { ReadWindows } from './read-limit.ts'
+import type { ReadWindows } from './rate-limit-windows.ts'
 
 export interface MeRoute {
   readonly models: readonly string[]

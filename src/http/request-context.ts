@@ -1,5 +1,5 @@
 /** What a request carries besides what Fastify gives it. */
-import type { Caller } from './callers.ts'
+import type { Caller } from './authentication.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {

@@ -6,7 +6,7 @@ import cors from '@fastify/cors'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { StoreUnavailable } from '../store/store.ts'
 import { parseBody } from './body.ts'
-import type { Callers } from './callers.ts'
+import type { Callers } from './authentication.ts'
 import { JSON_TYPE, sendRefusal } from './envelope.ts'
 import { fieldError } from './field-errors.ts'
 import {
@@ -20,7 +20,7 @@ import {
   Refused,
   tooLarge,
   unavailable,
-} from './refusals.ts'
+} from './errors.ts'
 import './request-context.ts'
 
 export interface ServerOptions {

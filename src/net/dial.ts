@@ -5,7 +5,7 @@
 import { isIP, connect as netConnect, type Socket } from 'node:net'
 import { connect as tlsConnect } from 'node:tls'
 import type { Clock } from '../clock.ts'
-import { type AddressRules, hostOf, isRefusedAddress, localhostAddresses } from './address-guard.ts'
+import { type AddressRules, hostOf, isRefusedAddress, localhostAddresses } from './ssrf-guard.ts'
 import { asError, codeOf, startDeadline, until } from './deadline.ts'
 import type { ResolveName } from './resolve-name.ts'
 

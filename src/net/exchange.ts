@@ -5,7 +5,7 @@
 import { errors } from 'undici'
 import type { Clock } from '../clock.ts'
 import { asError, codeOf } from './deadline.ts'
-import { type Connection, endConnection, GONE } from './kept-connections.ts'
+import { type Connection, endConnection, GONE } from './connection-pool.ts'
 
 /** What is sent. */
 export interface OutgoingPost {

@@ -7,9 +7,9 @@ import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import { after, before, test } from 'node:test'
 import { type Receiver, startReceiver } from '../../test/receiver.ts'
-import { checkCallbackUrl, isRefusedAddress, readNetworks } from './address-guard.ts'
+import { checkCallbackUrl, isRefusedAddress, readNetworks } from './ssrf-guard.ts'
 import { createPoster, type PostResult } from './post.ts'
-import { KEEP } from './poster-for-tests.ts'
+import { KEEP } from '../../test/support/poster.ts'
 
 const IPV4 =
   '0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 168.63.129.16/32 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 ' +

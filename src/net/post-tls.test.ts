@@ -9,7 +9,7 @@ import { after, before, test } from 'node:test'
 import { getCACertificates, setDefaultCACertificates, type TlsOptions } from 'node:tls'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { CONNECT_MS } from './post.ts'
-import { startPoster } from './poster-for-tests.ts'
+import { startPoster } from '../../test/support/poster.ts'
 
 interface Certificate {
   readonly key: string

@@ -3,11 +3,11 @@
  * Nothing is followed, decompressed or retried here; whether an answer is a success is for the courier to say.
  */
 import { type Clock, systemClock } from '../clock.ts'
-import { type AddressRules, checkCallbackUrl } from './address-guard.ts'
+import { type AddressRules, checkCallbackUrl } from './ssrf-guard.ts'
 import { asError, type Deadline, startDeadline } from './deadline.ts'
 import { dial, type OpenSocket, openSocket } from './dial.ts'
 import { type Answer, exchange, type OutgoingPost } from './exchange.ts'
-import { type Connection, createKeptConnections, type KeptLimits } from './kept-connections.ts'
+import { type Connection, createKeptConnections, type KeptLimits } from './connection-pool.ts'
 import { createResolver, type ResolveName } from './resolve-name.ts'
 
 export interface PosterOptions {

@@ -12,7 +12,7 @@ import type {
   CallbackSummary,
   DueCallback,
 } from './callback-store.ts'
-import { AFTER_ALL, type Looked, type Page, walkInSlices } from './slices.ts'
+import { AFTER_ALL, type Looked, type Page, walkInSlices } from './pagination.ts'
 
 export function searchCallbacksInSlices(
   { state, account, beforeJobId = AFTER_ALL, limit }: CallbackFilter,

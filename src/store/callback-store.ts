@@ -2,8 +2,8 @@
 import type { Callback } from '../job/job.ts'
 import type { JobView } from '../job/view.ts'
 import type { Secrets } from './account-store.ts'
-import type { Expiry } from './ended.ts'
-import type { Page } from './slices.ts'
+import type { Expiry } from './expiry.ts'
+import type { Page } from './pagination.ts'
 
 export interface CallbackStore extends CallbackRecords {
   /**

@@ -1,7 +1,7 @@
 /** What operators look into of jobs, whoever's they are. A job that has expired is not shown, though it may still be stored. */
 import type { Status, Usage } from '../job/job.ts'
 import type { CallbackState } from './callback-store.ts'
-import type { Expiry } from './ended.ts'
+import type { Expiry } from './expiry.ts'
 
 export interface JobRecords {
   /**

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type LookedAtJobs, type Slice, searchInSlices } from './job-search.ts'
-import { MOST_SEARCHED } from './slices.ts'
+import { MOST_SEARCHED } from './pagination.ts'
 
 const expiry = { nowMs: 0, retentionMs: 1 }
 

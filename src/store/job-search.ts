@@ -2,9 +2,9 @@
 import type { ResponseFormat, Status, Usage } from '../job/job.ts'
 import { leastJobId } from '../job/job-id.ts'
 import type { CallbackState } from './callback-store.ts'
-import { type Expiry, expiresAtMs } from './ended.ts'
+import { type Expiry, expiresAtMs } from './expiry.ts'
 import type { JobContent, JobDetails, JobPage, JobSearch, JobSummary } from './job-records.ts'
-import { AFTER_ALL, BEFORE_ALL, type Looked, walkInSlices } from './slices.ts'
+import { AFTER_ALL, BEFORE_ALL, type Looked, walkInSlices } from './pagination.ts'
 
 export type JobRow = Readonly<Record<string, unknown>>
 

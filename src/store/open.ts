@@ -1,7 +1,7 @@
 /** Opens the store that a database address names: `sqlite:PATH` for one node, `postgres://…` for many. */
 import type { Secrets } from './account-store.ts'
 import type { Holdings, Restored, RestoreOptions, WriteOptions } from './backup.ts'
-import type { CopySource, CopyTarget, TargetOptions } from './copying.ts'
+import type { CopySource, CopyTarget, TargetOptions } from './transfer-contract.ts'
 import type { DatabaseCheck } from './database-check.ts'
 import type { Signals } from './node-store.ts'
 import type { OperatorStore } from './operator-store.ts'
@@ -76,20 +76,20 @@ export async function checkDatabase(url: string): Promise<DatabaseCheck> {
 /** For a copy: what it reads, held for it alone. Rejects with a `DatabaseProblem` where a server uses it. */
 export async function openCopySource(url: string): Promise<CopySource> {
   if (isPostgres(url)) {
-    const { openPostgresSource } = await import('./postgres/copy-source.ts')
+    const { openPostgresSource } = await import('./postgres/transfer-source.ts')
     return openPostgresSource(url)
   }
-  const { openSqliteSource } = await import('./sqlite/copy-source.ts')
+  const { openSqliteSource } = await import('./sqlite/transfer-source.ts')
   return openSqliteSource(sqlitePath(url))
 }
 
 /** For a copy: what it fills, with its schema up to date. Rejects with a `DatabaseProblem` unless it is empty and unused. */
 export async function openCopyTarget(url: string, options: TargetOptions): Promise<CopyTarget> {
   if (isPostgres(url)) {
-    const { openPostgresTarget } = await import('./postgres/copy-target.ts')
+    const { openPostgresTarget } = await import('./postgres/transfer-target.ts')
     return openPostgresTarget(url, options)
   }
-  const { openSqliteTarget } = await import('./sqlite/copy-target.ts')
+  const { openSqliteTarget } = await import('./sqlite/transfer-target.ts')
   return openSqliteTarget(sqlitePath(url))
 }
 

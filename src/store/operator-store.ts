@@ -2,7 +2,7 @@
 import type { AccountStore } from './account-store.ts'
 import type { AuditStore } from './audit-store.ts'
 import type { CallbackRecords } from './callback-store.ts'
-import type { InterventionStore } from './intervention-store.ts'
+import type { InterventionStore } from './admin-action-store.ts'
 import type { JobRecords } from './job-records.ts'
 import type { UsageStore } from './usage-store.ts'
 

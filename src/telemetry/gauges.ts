@@ -5,11 +5,11 @@
 import { getHeapStatistics } from 'node:v8'
 import { Gauge, type Registry } from 'prom-client'
 import type { Clock } from '../clock.ts'
-import type { UpstreamState } from '../model/router.ts'
+import type { UpstreamState } from '../upstreams/router.ts'
 import { type CallbackDepth, type CallbackLane, COUNTED } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
 import type { Disk } from './disk.ts'
-import { promptly } from './promptly.ts'
+import { promptly } from './with-timeout.ts'
 
 export interface Gauges {
   /** Rejects when a job could not be accepted now. */

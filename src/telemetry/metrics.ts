@@ -2,13 +2,13 @@
 import { collectDefaultMetrics, Registry } from 'prom-client'
 import type { Answered } from '../http/server.ts'
 import type { ClaimedJob } from '../job/job.ts'
-import type { RunResult } from '../life/run.ts'
-import type { CallEvent } from '../model/router.ts'
+import type { RunResult } from '../queue/execute.ts'
+import type { CallEvent } from '../upstreams/router.ts'
 import type { CallbackAttempt, CallbackNext } from '../store/callback-store.ts'
 import { type Gauges, watch } from './gauges.ts'
-import { type Happened, happened } from './happened.ts'
+import { type Happened, happened } from './sample-deltas.ts'
 import { Percentiles } from './percentiles.ts'
-import { Count, Distribution } from './tally.ts'
+import { Count, Distribution } from './counters.ts'
 
 const FAST_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5]
 const SLOW_S = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]

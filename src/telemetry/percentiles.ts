@@ -1,5 +1,5 @@
 /** Percentiles of times, to within a tenth: a count for each eighth of a doubling, which costs a logarithm a time. */
-import type { PercentilesView } from '../admin/point.ts'
+import type { PercentilesView } from '../admin/metric-sample.ts'
 
 const LEAST_MS = 0.1
 const STEPS_A_DOUBLING = 8

@@ -5,8 +5,8 @@
 import { ProxyTracerProvider, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import type { ClaimedJob, Job } from '../job/job.ts'
 import type { StopSignal } from '../job/stop.ts'
-import type { RunResult } from '../life/run.ts'
-import type { Router } from '../model/model.ts'
+import type { RunResult } from '../queue/execute.ts'
+import type { Router } from '../upstreams/model-server.ts'
 import type { Acceptance, Settlement, Store } from '../store/store.ts'
 
 type Run = (job: ClaimedJob, signal: StopSignal) => Promise<RunResult | null>

@@ -19,7 +19,7 @@ const TESTS = 'deploy/prometheus-alerts.test.yml'
 const text = (path: string) => readFileSync(join(CLONE, path), 'utf8')
 const { groups } = parse(text(RULES)) as { groups: { rules: Rule[] }[] }
 const rules = groups.flatMap((group) => group.rules)
-const page = text('docs/bad-days.md')
+const page = text('docs/runbook.md')
 const headings = [...page.matchAll(/^### (.*)$/gm)].map(([, heading = '']) => heading)
 
 test('each alert has its place on the page, in the same order, with its severity, and leads there', () => {
@@ -29,7 +29,7 @@ test('each alert has its place on the page, in the same order, with its severity
   )
   for (const { alert, labels, annotations } of rules) {
     assert.match(page, new RegExp(`^### ${alert}\\n\\n${labels.severity} · `, 'm'))
-    assert.equal(annotations.runbook_url, `docs/bad-days.md#${alert.toLowerCase()}`)
+    assert.equal(annotations.runbook_url, `docs/runbook.md#${alert.toLowerCase()}`)
     assert.ok(annotations.summary && annotations.description, alert)
   }
 })

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
-import { hashKey } from '../../src/account/key.ts'
+import { hashKey } from '../../src/accounts/key.ts'
 import { reply, startModelServer } from '../model-server.ts'
 import { ADMIN_TOKEN, type Answer, job, startParley } from '../parley.ts'
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { StoreUnavailable } from '../../src/store/store.ts'
-import { PROMPT_MS } from '../../src/telemetry/promptly.ts'
+import { PROMPT_MS } from '../../src/telemetry/with-timeout.ts'
 import { VERSION } from '../../src/version.ts'
 import type { Parley } from '../parley.ts'
 import { startStage } from './stage.ts'

@@ -4,7 +4,7 @@ import type { Me } from '../../../client/src/index.ts'
 import { fieldError } from '../../http/field-errors.ts'
 import { tokensAtMost } from '../../job/input-size.ts'
 import { type BatchElement, batchElement, problemWith } from '../../job/request.ts'
-import { readSchema } from '../../job/schema/read-schema.ts'
+import { readSchema } from '../../json-schema/read-schema.ts'
 import { checkCallbackHeaders } from '../../net/callback-headers.ts'
 import { TokenCounter } from '../../tokens/token-counter.ts'
 

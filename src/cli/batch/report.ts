@@ -1,6 +1,6 @@
 /** How far a run is, on standard error: a bar on a terminal, a line now and then elsewhere. */
 import { SingleBar } from 'cli-progress'
-import { sayError } from '../say.ts'
+import { sayError } from '../output.ts'
 
 /** How often there is a line where there is no terminal. */
 const LINE_EVERY_MS = 10_000

@@ -13,7 +13,7 @@ import {
 } from '../../../client/src/index.ts'
 import { EXIT } from '../call/exit-code.ts'
 import { CommandError } from '../command-error.ts'
-import { Changes } from './changes.ts'
+import { Changes } from './change-notifier.ts'
 import type { Journal } from './journal.ts'
 import { endedRow, expiredRow, invalidRow } from './row.ts'
 

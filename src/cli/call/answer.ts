@@ -1,7 +1,7 @@
 /** What a job came to, as it is printed: the answer on standard output, everything else on standard error. */
 import type { EndedJob, Job } from '../../../client/src/index.ts'
 import { printable } from '../printable.ts'
-import { say, sayError } from '../say.ts'
+import { say, sayError } from '../output.ts'
 import { EXIT } from './exit-code.ts'
 
 /** What a terminal would act upon instead of showing it, line ends and tabs apart. */

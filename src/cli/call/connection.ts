@@ -4,7 +4,7 @@ import { parseExactly } from '../../http/body.ts'
 import { CommandError } from '../command-error.ts'
 import { EXIT } from './exit-code.ts'
 import type { ServerOptions } from './server-options.ts'
-import { toldError } from './told-error.ts'
+import { toldError } from './client-errors.ts'
 
 export function connect({ url, key }: ServerOptions): Parley {
   const apiKey = key ?? process.env.PARLEY_API_KEY

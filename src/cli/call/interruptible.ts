@@ -1,8 +1,8 @@
 /** Work that SIGINT or SIGTERM ends: its signal aborts, and the command ends with the code that shells expect. */
 import { CommandError } from '../command-error.ts'
-import { whenToldToStop } from '../told-to-stop.ts'
+import { whenToldToStop } from '../shutdown-signals.ts'
 import { EXIT } from './exit-code.ts'
-import { toldError } from './told-error.ts'
+import { toldError } from './client-errors.ts'
 
 /** Errors of the client come as `CommandError`. `says` is what people are told when it was interrupted. */
 export async function interruptible<T>(

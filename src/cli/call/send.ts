@@ -1,10 +1,10 @@
 /** `parley send`: one conversation to the server, and its answer. */
 import type { CreatedJob, Parley, ResponseFormat, SingleJob } from '../../../client/src/index.ts'
 import { parseExactly } from '../../http/body.ts'
-import { readSchema } from '../../job/schema/read-schema.ts'
+import { readSchema } from '../../json-schema/read-schema.ts'
 import { CommandError } from '../command-error.ts'
 import { readInput } from '../read-input.ts'
-import { say, sayError } from '../say.ts'
+import { say, sayError } from '../output.ts'
 import { printJob, printJson } from './answer.ts'
 import { connect } from './connection.ts'
 import { EXIT } from './exit-code.ts'

@@ -1,6 +1,6 @@
 /** `parley completion`: a script that makes a shell complete the commands, their options and their values. */
 import { Argument, type Command } from 'commander'
-import { say } from '../say.ts'
+import { say } from '../output.ts'
 import { bashScript } from './bash.ts'
 import { fishScript } from './fish.ts'
 import { completedCommands } from './tree.ts'

@@ -3,7 +3,7 @@
  * the database. Looking changes nothing: it makes no database, and does not bring the schema of one up to date.
  */
 import { existsSync } from 'node:fs'
-import { secretsInForce } from '../../life/call-back.ts'
+import { secretsInForce } from '../../callbacks/callback-request.ts'
 import { isPostgres, lookUpSecrets, sqlitePath } from '../../store/open.ts'
 import { databaseName } from '../database-name.ts'
 

@@ -1,6 +1,6 @@
 /** What `parley keys` takes. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { MOST_DAYS } from '../../account/key-days.ts'
+import { MOST_DAYS } from '../../accounts/key-lifetime.ts'
 import { TIER_NAMES } from '../../config/settings.ts'
 import type { CreateKeyOptions } from '../keys.ts'
 import { config, examples, type Plain } from './parts.ts'

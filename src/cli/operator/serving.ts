@@ -1,6 +1,6 @@
 /** What `parley serve` and the commands that see to its database take. */
 import { type Command, Option } from 'commander'
-import { ROLES } from '../../wiring/role.ts'
+import { ROLES } from '../../app/role.ts'
 import type { BackupOptions } from '../backup.ts'
 import type { CopyOptions } from '../copy.ts'
 import type { ServeOptions } from '../serve.ts'

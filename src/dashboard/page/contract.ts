@@ -5,7 +5,7 @@
 import type { CallbackView as CallbackSummary } from '../../admin/callback-view.ts'
 import type { JobSummaryView as JobSummary } from '../../admin/job-view.ts'
 import type { Overview as Now } from '../../admin/overview.ts'
-import type { Point } from '../../admin/point.ts'
+import type { Point } from '../../admin/metric-sample.ts'
 import type { Caps } from './contract-operations.ts'
 
 export type {
@@ -14,7 +14,7 @@ export type {
 } from '../../admin/callback-view.ts'
 export type { JobDetailsView as JobDetails, TimelineEntry } from '../../admin/job-view.ts'
 export type { UpstreamView as Upstream } from '../../admin/overview.ts'
-export type { PercentilesView as Percentiles } from '../../admin/point.ts'
+export type { PercentilesView as Percentiles } from '../../admin/metric-sample.ts'
 export type { CallbackSummary, JobSummary, Point }
 
 /** With the last minutes, oldest first. */

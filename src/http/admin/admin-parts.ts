@@ -2,9 +2,9 @@
 import type { FastifyRequest } from 'fastify'
 import type { Audit, Intended } from '../../admin/audit.ts'
 import type { Overview } from '../../admin/overview.ts'
-import type { PointFeed } from '../../admin/point-feed.ts'
+import type { PointFeed } from '../../admin/metric-feed.ts'
 import type { Clock } from '../../clock.ts'
-import type { Expiry } from '../../store/ended.ts'
+import type { Expiry } from '../../store/expiry.ts'
 import type { OperatorStore } from '../../store/operator-store.ts'
 
 export interface AdminRoutes {

@@ -1,11 +1,11 @@
 /** The audit log: who did what. */
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
-import { actView } from '../../admin/act-view.ts'
+import { actView } from '../../admin/audit-view.ts'
 import { isJobId } from '../../job/job-id.ts'
-import { success } from '../docs-schemas.ts'
+import { success } from '../openapi/schemas.ts'
 import { sendData } from '../envelope.ts'
-import { invalid } from '../refusals.ts'
+import { invalid } from '../errors.ts'
 import type { AdminParts } from './admin-parts.ts'
 import { accountName, adminErrors, LIMIT, limit, more, next, orNull, strict, unixTime } from './shapes.ts'
 

@@ -1,13 +1,13 @@
 /** What became of callbacks, and sending them again. */
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
-import { replayCallback, replayFailedCallbacks } from '../../admin/acts/jobs.ts'
+import { replayCallback, replayFailedCallbacks } from '../../admin/actions/jobs.ts'
 import { callbackDetailsView, callbackView } from '../../admin/callback-view.ts'
 import { isJobId } from '../../job/job-id.ts'
-import { exampleBodies } from '../docs-examples.ts'
-import { success } from '../docs-schemas.ts'
+import { exampleBodies } from '../openapi/examples.ts'
+import { success } from '../openapi/schemas.ts'
 import { sendData } from '../envelope.ts'
-import { callbackUnderWay, invalid, noSuchCallback } from '../refusals.ts'
+import { callbackUnderWay, invalid, noSuchCallback } from '../errors.ts'
 import type { AdminParts } from './admin-parts.ts'
 import { operatorHeader } from './operator.ts'
 import {

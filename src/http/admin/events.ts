@@ -2,8 +2,8 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
-import type { PointFeed } from '../../admin/point-feed.ts'
-import { tooManyListeners } from '../refusals.ts'
+import type { PointFeed } from '../../admin/metric-feed.ts'
+import { tooManyListeners } from '../errors.ts'
 import type { AdminParts } from './admin-parts.ts'
 import { adminErrors } from './shapes.ts'
 

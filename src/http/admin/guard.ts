@@ -1,8 +1,8 @@
 /** Lets in who has the admin token: compared in constant time, and no address may guess for long. */
 import { hash, timingSafeEqual } from 'node:crypto'
 import type { Clock } from '../../clock.ts'
-import { type Refused, tokenRequired, tooManyWrongTokens } from '../refusals.ts'
-import { WrongTokens } from './wrong-tokens.ts'
+import { type Refused, tokenRequired, tooManyWrongTokens } from '../errors.ts'
+import { WrongTokens } from './token-guesses.ts'
 
 export class AdminGuard {
   /** Of the token, so that texts of every length compare alike; null lets nobody in. */

@@ -1,13 +1,13 @@
 /** Jobs of all accounts: searched, looked into, and, on demand and on record, read. */
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
-import { lookAtContents } from '../../admin/acts/jobs.ts'
+import { lookAtContents } from '../../admin/actions/jobs.ts'
 import { jobContentJson, jobDetailsView, jobSummaryView } from '../../admin/job-view.ts'
 import { isJobId } from '../../job/job-id.ts'
-import { MOST_SEARCHED } from '../../store/slices.ts'
-import { success } from '../docs-schemas.ts'
+import { MOST_SEARCHED } from '../../store/pagination.ts'
+import { success } from '../openapi/schemas.ts'
 import { sendData } from '../envelope.ts'
-import { invalid, noSuchJob } from '../refusals.ts'
+import { invalid, noSuchJob } from '../errors.ts'
 import type { AdminParts } from './admin-parts.ts'
 import { operatorHeader } from './operator.ts'
 import {

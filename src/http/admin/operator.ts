@@ -1,7 +1,7 @@
 /** Who sends an admin request, as far as it says: the token is one for all. */
 import type { FastifyRequest } from 'fastify'
 import Type from 'typebox'
-import { invalid } from '../refusals.ts'
+import { invalid } from '../errors.ts'
 
 const HEADER = 'x-parley-operator'
 const MOST_CHARACTERS = 64

@@ -1,10 +1,10 @@
 /** The shapes that several routes of the admin API share, for validation and for the OpenAPI document. */
 import Type, { type TSchema } from 'typebox'
-import { ACCOUNT_NAME } from '../../account/issue-key.ts'
+import { ACCOUNT_NAME } from '../../accounts/issue-key.ts'
 import { MODEL_NAME, TIER_NAMES } from '../../config/settings.ts'
 import { CALLBACK_STATES } from '../../store/callback-store.ts'
-import { MOST_SEARCHED } from '../../store/slices.ts'
-import { errors } from '../docs-schemas.ts'
+import { MOST_SEARCHED } from '../../store/pagination.ts'
+import { errors } from '../openapi/schemas.ts'
 
 export const strict = { additionalProperties: false } as const
 

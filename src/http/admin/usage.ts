@@ -1,14 +1,14 @@
 /** What accounts have used, by month and model. */
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
-import { ACCOUNT_NAME } from '../../account/issue-key.ts'
+import { ACCOUNT_NAME } from '../../accounts/issue-key.ts'
 import { usageRecordView } from '../../admin/usage-view.ts'
 import { MODEL_NAME } from '../../config/settings.ts'
 import { isMonth } from '../../job/month.ts'
 import type { UsageKey } from '../../store/usage-store.ts'
-import { success, usageSums } from '../docs-schemas.ts'
+import { success, usageSums } from '../openapi/schemas.ts'
 import { sendData } from '../envelope.ts'
-import { invalid } from '../refusals.ts'
+import { invalid } from '../errors.ts'
 import type { AdminParts } from './admin-parts.ts'
 import { accountName, adminErrors, LIMIT, limit, more, next, strict } from './shapes.ts'
 

@@ -11,8 +11,8 @@ import type {
   FailedFilter,
   Replay,
 } from '../callback-store.ts'
-import type { Expiry } from '../ended.ts'
-import type { Looked, Page } from '../slices.ts'
+import type { Expiry } from '../expiry.ts'
+import type { Looked, Page } from '../pagination.ts'
 import type { Database, Statement } from './database.ts'
 
 /** Callbacks in a slice, a statement each. */

@@ -14,8 +14,8 @@ import {
 import { GroupCommit } from '../group-commit.ts'
 import { unnest } from './columns.ts'
 import type { Database, Statement } from './database.ts'
-import { eachAlone } from './doubt.ts'
-import { IN_FLIGHT, MAX_GROUP } from './writing.ts'
+import { eachAlone } from './unknown-commit.ts'
+import { IN_FLIGHT, MAX_GROUP } from './write.ts'
 
 export class PostgresCallbacks {
   readonly #database: Database

@@ -1,7 +1,7 @@
 /** What operators see of jobs in Postgres. */
 import type { Status } from '../../job/job.ts'
 import { isJobId } from '../../job/job-id.ts'
-import type { Expiry } from '../ended.ts'
+import type { Expiry } from '../expiry.ts'
 import type { JobContent, JobDetails, JobPage, JobRecords, JobSearch } from '../job-records.ts'
 import {
   ERROR_HEAD,

@@ -4,10 +4,10 @@ import { type TestContext, test } from 'node:test'
 import pg from 'pg'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import { jobIdMaker } from '../../job/job-id.ts'
-import { acceptance, DAY_MS, expiry, newJob, settlement } from '../contract/fixtures.ts'
-import type { Expiry } from '../ended.ts'
+import { acceptance, DAY_MS, expiry, newJob, settlement } from '../../../test/store-contract/fixtures.ts'
+import type { Expiry } from '../expiry.ts'
 import { Database } from './database.ts'
-import { openNode } from './nodes-for-tests.ts'
+import { openNode } from '../../../test/support/postgres-nodes.ts'
 import { keepPartitions } from './partitions.ts'
 
 const NOON_MS = Date.UTC(2026, 5, 1, 12)

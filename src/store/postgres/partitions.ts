@@ -4,7 +4,7 @@
  * fits in none, because a clock jumped, is in the default partition, from which expiry deletes row by row.
  */
 import { leastJobId } from '../../job/job-id.ts'
-import type { Expiry } from '../ended.ts'
+import type { Expiry } from '../expiry.ts'
 import type { Database, Queries } from './database.ts'
 
 const HOUR_MS = 3_600_000

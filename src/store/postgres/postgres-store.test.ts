@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import type { TestContext } from 'node:test'
 import { freshDatabase } from '../../../test/postgres/database.ts'
-import type { Place } from '../contract/fixtures.ts'
-import { sharedStoreContract, storeContract } from '../contract/store-contract.ts'
+import type { Place } from '../../../test/store-contract/fixtures.ts'
+import { sharedStoreContract, storeContract } from '../../../test/store-contract/store-contract.ts'
 import { openPostgresStore } from './postgres-store.ts'
 
 async function inSchema(t: TestContext): Promise<Place> {

@@ -8,7 +8,7 @@ import type {
   TakeCallbacks,
   TakePostponed,
 } from '../callback-store.ts'
-import type { Expiry } from '../ended.ts'
+import type { Expiry } from '../expiry.ts'
 import type { Claim, Renewal, Signals } from '../node-store.ts'
 import type {
   Acceptance,
@@ -22,19 +22,19 @@ import type {
   Suspects,
 } from '../store.ts'
 import { PostgresCallbacks } from './callbacks.ts'
-import { takeCancelled } from './cancelling.ts'
-import { Claiming } from './claiming.ts'
+import { takeCancelled } from './cancel.ts'
+import { Claiming } from './claim.ts'
 import { Database, type Statement } from './database.ts'
-import { PostgresExpiry } from './expiry.ts'
+import { PostgresExpiry } from './expire.ts'
 import { checkFitness } from './fitness.ts'
-import { Line } from './line.ts'
+import { Line } from './queue-head.ts'
 import { leave, renew, shareTurn } from './nodes.ts'
-import { Notices } from './notices.ts'
+import { Notices } from './notifications.ts'
 import { PostgresOperations } from './operations.ts'
 import { keepPartitions } from './partitions.ts'
-import { Reading, readDepth, readEnded } from './reading.ts'
+import { Reading, readDepth, readEnded } from './read.ts'
 import { migratePostgres } from './schema.ts'
-import { Writing } from './writing.ts'
+import { Writing } from './write.ts'
 
 export interface PostgresStoreOptions {
   readonly url: string

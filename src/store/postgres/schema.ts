@@ -2,7 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
 import { DatabaseProblem } from '../database-problem.ts'
-import { COPY_LOCK } from './copy-lock.ts'
+import { COPY_LOCK } from './transfer-lock.ts'
 import { connectionSettings } from './database.ts'
 import { MIGRATIONS } from './migrations.ts'
 

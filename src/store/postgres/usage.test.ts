@@ -3,8 +3,8 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
 import { freshDatabase } from '../../../test/postgres/database.ts'
-import { acceptance, expiry, newJob, now, settlement } from '../contract/fixtures.ts'
-import { openNode } from './nodes-for-tests.ts'
+import { acceptance, expiry, newJob, now, settlement } from '../../../test/store-contract/fixtures.ts'
+import { openNode } from '../../../test/support/postgres-nodes.ts'
 
 async function start(t: TestContext) {
   const url = await freshDatabase(t)

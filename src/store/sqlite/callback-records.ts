@@ -9,8 +9,8 @@ import type {
   FailedFilter,
   Replay,
 } from '../callback-store.ts'
-import type { Expiry } from '../ended.ts'
-import { AFTER_ALL, type Looked } from '../slices.ts'
+import type { Expiry } from '../expiry.ts'
+import { AFTER_ALL, type Looked } from '../pagination.ts'
 
 export class SqliteCallbackRecords {
   readonly #db: DatabaseSync

@@ -7,7 +7,7 @@ import type { Store } from '../store.ts'
 import { SqliteAccounts } from './accounts.ts'
 import { SqliteAudit } from './audit.ts'
 import { SqliteCallbackRecords } from './callback-records.ts'
-import { SqliteInterventions } from './interventions.ts'
+import { SqliteInterventions } from './admin-actions.ts'
 import { SqliteJobRecords } from './job-records.ts'
 import type { SqliteUsage } from './usage.ts'
 

@@ -1,7 +1,7 @@
 /** What operators see of jobs in a SQLite file. Synchronous, and no call of it holds the thread for long. */
 import type { DatabaseSync } from 'node:sqlite'
 import type { Status } from '../../job/job.ts'
-import type { Expiry } from '../ended.ts'
+import type { Expiry } from '../expiry.ts'
 import type { JobContent, JobDetails } from '../job-records.ts'
 import {
   ERROR_HEAD,

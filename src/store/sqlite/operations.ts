@@ -2,7 +2,7 @@
  * The operations that cross to the storage thread, by name, as tuples: the one place that both sides are typed from.
  */
 import type { CallbackSlice, PostponedCallback, TakeCallbacks, TakePostponed } from '../callback-store.ts'
-import type { Expiry } from '../ended.ts'
+import type { Expiry } from '../expiry.ts'
 import type { Slice } from '../job-search.ts'
 import type { Suspects } from '../store.ts'
 import type { DirectOperation } from './direct.ts'

@@ -6,8 +6,8 @@ import { before, type TestContext, test } from 'node:test'
 import type { RestoreOptions } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { backUpDatabase, openStore, restoreDatabase } from '../open.ts'
-import { options, populate } from '../population-for-tests.ts'
-import { contentsOf, folderForTest, quietly } from './backup-for-tests.ts'
+import { options, populate } from '../../../test/support/population.ts'
+import { contentsOf, folderForTest, quietly } from '../../../test/support/backup.ts'
 import { lockForServing, migrateFile } from './file.ts'
 
 const NOW_MS = Date.UTC(2026, 0, 2, 3, 4, 5, 6)

@@ -4,7 +4,7 @@ import { dirname } from 'node:path'
 import type { Restored, RestoreOptions } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { lockForRestoring } from './file.ts'
-import { holdsAnything, openToLook } from './holdings.ts'
+import { holdsAnything, openToLook } from './database-summary.ts'
 import { takeSnapshot } from './snapshot.ts'
 
 /**

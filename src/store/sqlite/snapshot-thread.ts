@@ -6,7 +6,7 @@ import { dirname } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
 import type { Holdings } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
-import { faultOf, holdingsOf, openToLook } from './holdings.ts'
+import { faultOf, holdingsOf, openToLook } from './database-summary.ts'
 
 export type SnapshotResult = { readonly holdings: Holdings } | { readonly problem: string }
 

@@ -2,8 +2,8 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
-import { type Place, START_MS } from '../contract/fixtures.ts'
-import { storeContract } from '../contract/store-contract.ts'
+import { type Place, START_MS } from '../../../test/store-contract/fixtures.ts'
+import { storeContract } from '../../../test/store-contract/store-contract.ts'
 import { openSqliteStore } from './sqlite-store.ts'
 
 async function onDisk(t: TestContext): Promise<Place> {

@@ -14,12 +14,12 @@ import type {
   TakePostponed,
 } from '../callback-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
-import type { Expiry } from '../ended.ts'
+import type { Expiry } from '../expiry.ts'
 import { GroupCommit, type OpResult } from '../group-commit.ts'
 import type { JobPage, JobSearch } from '../job-records.ts'
 import { searchInSlices } from '../job-search.ts'
 import type { Claim, Renewal } from '../node-store.ts'
-import type { Page } from '../slices.ts'
+import type { Page } from '../pagination.ts'
 import {
   type Acceptance,
   type Accepted,
@@ -35,7 +35,7 @@ import {
 import { readTaken } from './callbacks.ts'
 import { type DirectName, directBy } from './direct.ts'
 import { SLICE_ROWS } from './job-records.ts'
-import { KeptAnswers } from './kept-answers.ts'
+import { KeptAnswers } from './response-cache.ts'
 import type { EndedCells, KeepCells, Operation, Reply, Request, Result } from './operations.ts'
 import { type Cell, GONE, pushNewJob, readClaimedJob, STALE } from './wire.ts'
 

@@ -15,7 +15,7 @@ import { CapsPanel } from './caps.ts'
 import { DeleteAccount } from './delete-account.ts'
 import { useAccount } from './one-account.ts'
 import { SecretButton } from './secret.ts'
-import { SteppingIn } from './stepping-in.ts'
+import { SteppingIn } from './moderation.ts'
 import { TierSelect } from './tier.ts'
 
 export function AccountPage({ name }: { readonly name: string }) {

@@ -1,7 +1,7 @@
 /** What the server will say of a schema: read here by the very code that reads it there. */
 
-import { readSchema } from '../../../job/schema/read-schema.ts'
-import { meetsStrictRules } from '../../../job/schema/strict-rules.ts'
+import { readSchema } from '../../../json-schema/read-schema.ts'
+import { meetsStrictRules } from '../../../json-schema/strict-rules.ts'
 
 export interface SchemaVerdict {
   readonly kind: 'none' | 'fault' | 'good'

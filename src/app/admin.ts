@@ -1,0 +1,100 @@
+/** Makes what the admin API tells of: the node, its parts and its settings. */
+import { randomBytes } from 'node:crypto'
+import { Audit } from '../admin/audit.ts'
+import type { Overview } from '../admin/overview.ts'
+import type { Clock } from '../clock.ts'
+import type { Configuration } from '../config/load.ts'
+import { maskedDatabase, maskedSettings } from '../config/masked.ts'
+import type { AdminRoutes } from '../http/admin/admin-parts.ts'
+import { jobIdMaker } from '../job/job-id.ts'
+import type { Store } from '../store/store.ts'
+import type { Gauges } from '../telemetry/gauges.ts'
+import type { Log } from '../telemetry/log.ts'
+import { ageSeconds, type Points } from '../telemetry/metric-samples.ts'
+import { VERSION } from '../version.ts'
+import type { Cancellations } from '../queue/cancellation.ts'
+import type { Role } from './role.ts'
+
+export interface AdminApiParts {
+  readonly configuration: Configuration
+  readonly token: string | null
+  readonly node: string
+  readonly role: Role
+  readonly store: Store
+  readonly clock: Clock
+  readonly gauges: Gauges
+  readonly points: Points
+  readonly cancellations: Cancellations
+  readonly log: Log
+}
+
+export function createAdmin(parts: AdminApiParts): AdminRoutes {
+  const { configuration, token, store, clock, points, cancellations, log } = parts
+  const { settings } = configuration
+  const startedAt = clock.nowMs() / 1000
+  return {
+    token,
+    store,
+    clock,
+    points,
+    audit: new Audit(
+      store,
+      clock,
+      jobIdMaker(
+        () => clock.nowMs(),
+        (bytes) => randomBytes(bytes).toString('hex'),
+      ),
+    ),
+    onCancelled: () => cancellations.look(),
+    expiry: () => ({ nowMs: clock.nowMs(), retentionMs: settings.jobs.retention_seconds * 1000 }),
+    overview: () => overviewOf(parts, startedAt),
+    settingsJson: JSON.stringify({
+      settings: maskedSettings(settings),
+      file: configuration.file,
+      database: maskedDatabase(settings.database),
+    }),
+    onDropped: (requestId) =>
+      log.info({ request_id: requestId }, 'an event stream that nobody read is closed'),
+    onAct: ({ what, details, requestId, from, operator }) =>
+      log.info(
+        { what, ...details, request_id: requestId, from, ...(operator !== null && { operator }) },
+        'admin',
+      ),
+  }
+}
+
+async function overviewOf(
+  { configuration, node, role, clock, gauges }: AdminApiParts,
+  startedAt: number,
+): Promise<Overview> {
+  const [depth, callbacks] = await Promise.all([gauges.depth(), gauges.callbackDepth()])
+  const nowMs = clock.nowMs()
+  return {
+    now: nowMs / 1000,
+    version: VERSION,
+    node,
+    role,
+    simulated: configuration.simulated,
+    started_at: startedAt,
+    jobs: {
+      waiting: depth.waiting,
+      assigned: depth.assigned,
+      oldest_age_seconds: ageSeconds(depth.oldestCreatedAtMs, nowMs),
+      running: gauges.running(),
+      waiters: gauges.waiters(),
+    },
+    callbacks: {
+      owed: callbacks.owed,
+      failed: callbacks.failed,
+      late_seconds: ageSeconds(callbacks.earliestDueMs, nowMs),
+      under_way: gauges.callbacksUnderWay(),
+    },
+    upstreams: gauges.upstreams().map(({ name, running, waiting, maxConcurrency, skippedUntilMs }) => ({
+      name,
+      running,
+      waiting,
+      max_concurrency: maxConcurrency,
+      skipped_until: skippedUntilMs === null ? null : skippedUntilMs / 1000,
+    })),
+  }
+}

@@ -1,0 +1,56 @@
+/** Makes what delivers callbacks, with the rules for where they may go. */
+import type { Clock } from '../clock.ts'
+import type { Settings } from '../config/settings.ts'
+import { type AddressRules, readNetworks } from '../net/ssrf-guard.ts'
+import { createPoster } from '../net/post.ts'
+import type { CallbackStore } from '../store/callback-store.ts'
+import { errorFields, type Log } from '../telemetry/log.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { Courier } from '../callbacks/dispatcher.ts'
+
+export interface CallbackParts {
+  readonly settings: Settings
+  readonly node: string
+  readonly store: CallbackStore
+  readonly clock: Clock
+  readonly log: Log
+  readonly metrics: Metrics
+}
+
+/** The list of networks was checked with the configuration. */
+export function addressRules({ callbacks }: Settings): AddressRules {
+  const read = readNetworks(callbacks.allow_networks)
+  return { allow: read.ok ? read.networks : [], httpsOnly: callbacks.https_only }
+}
+
+export function createCourier({ settings, store, node, clock, log, metrics }: CallbackParts): Courier {
+  const { concurrency, retry_concurrency, concurrency_per_origin, ...callbacks } = settings.callbacks
+  const timeoutMs = callbacks.timeout_seconds * 1000
+  return new Courier({
+    store,
+    node,
+    poster: createPoster({
+      rules: addressRules(settings),
+      timeoutMs,
+      keep: { total: concurrency + retry_concurrency, perOrigin: concurrency_per_origin },
+      clock,
+    }),
+    clock,
+    random: Math.random,
+    timeoutMs,
+    pausesS: callbacks.retry_seconds,
+    places: { first: concurrency, retry: retry_concurrency },
+    placesPerOrigin: concurrency_per_origin,
+    events: {
+      attempted: ({ view, account }, attempt, next) => {
+        metrics.calledBack(attempt, next)
+        const { status, ms } = attempt
+        const fields = { job_id: view.id, account, attempt: attempt.attempt, status, ms }
+        if (next === 'delivered') log.debug(fields, 'callback delivered')
+        else
+          log.warn(fields, next === 'due' ? 'callback failed; it is tried again' : 'callback failed for good')
+      },
+      trouble: (error) => log.error(errorFields(error), 'callbacks are held up; they are tried again'),
+    },
+  })
+}

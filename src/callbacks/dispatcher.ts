@@ -1,0 +1,204 @@
+/** Drives callbacks on this node: takes those that are due, sends them, and records what came of it. */
+import type { Clock } from '../clock.ts'
+import { attemptOf, callbackRequest, keepsUp, longestOwedMs, nextAttempt } from './callback-request.ts'
+import { persist } from '../queue/retry-write.ts'
+import type { Poster, PostResult } from '../net/post.ts'
+import type {
+  AttemptRecord,
+  CallbackAttempt,
+  CallbackLane,
+  CallbackNext,
+  CallbackStore,
+  DueCallback,
+  PostponedCallback,
+  TakenBefore,
+} from '../store/callback-store.ts'
+import { Destinations } from './receivers.ts'
+import { Lane, type Sent } from './delivery-queue.ts'
+
+/** How often it looks for callbacks whose pause has ended. */
+const LOOK_MS = 1000
+/** Beyond an attempt's own deadline, before a taken callback that is not in hand is taken anew. */
+const LEASE_SLACK_MS = 30_000
+/** On stopping, how long callbacks under way may take; what is cut off is sent again later. */
+const STOP_GRACE_MS = 5000
+
+export interface CourierOptions {
+  readonly store: CallbackStore
+  readonly node: string
+  readonly poster: Poster
+  readonly clock: Clock
+  readonly random: () => number
+  readonly timeoutMs: number
+  readonly pausesS: readonly number[]
+  /** Callbacks under way at once. */
+  readonly places: Readonly<Record<CallbackLane, number>>
+  readonly placesPerOrigin: number
+  readonly events: CourierEvents
+}
+
+export interface CourierEvents {
+  /** An attempt was made, or made no more; it is recorded. */
+  attempted(due: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']): void
+  trouble(error: unknown): void
+}
+
+export class Courier {
+  readonly #options: CourierOptions
+  readonly #lanes: Readonly<Record<CallbackLane, Lane>>
+  /** The attempt under which each is this node's. */
+  readonly #inHand = new Map<string, number>()
+  #state: 'running' | 'stopping' | 'cut off' = 'running'
+  #cancelLook: () => void = () => {}
+
+  constructor(options: CourierOptions) {
+    this.#options = options
+    const destinations = new Destinations(options.placesPerOrigin)
+    this.#lanes = { first: this.#lane('first', destinations), retry: this.#lane('retry', destinations) }
+  }
+
+  begin(): void {
+    this.#look()
+  }
+
+  /** A job has ended that owes a callback. */
+  wake(account: string, jobId: string): void {
+    this.#lanes.first.wake(account, jobId)
+  }
+
+  /** Attempts under way. */
+  get underWay(): Readonly<Record<CallbackLane, number>> {
+    return { first: this.#lanes.first.underWay, retry: this.#lanes.retry.underWay }
+  }
+
+  async stop(): Promise<void> {
+    const { poster, clock, events } = this.#options
+    this.#state = 'stopping'
+    this.#cancelLook()
+    const cancel = clock.after(STOP_GRACE_MS, () => {
+      this.#state = 'cut off'
+      void poster.close()
+    })
+    const lanes = Object.values(this.#lanes)
+    // What could not be given back is this node's no longer once its lease has ended.
+    await Promise.all(lanes.map((lane) => lane.stop().catch(events.trouble)))
+    cancel()
+    await poster.close()
+  }
+
+  #look(): void {
+    for (const lane of Object.values(this.#lanes)) lane.look()
+    this.#cancelLook = this.#options.clock.after(LOOK_MS, () => this.#look())
+  }
+
+  #lane(name: CallbackLane, destinations: Destinations): Lane {
+    const { places, placesPerOrigin, clock, pausesS, events } = this.#options
+    const longestMs = longestOwedMs(pausesS)
+    return new Lane({
+      places: places[name],
+      waitingEach: placesPerOrigin,
+      destinations,
+      clock,
+      take: (limit) => this.#take(name, limit),
+      takePostponed: (postponed) => this.#takePostponed(postponed),
+      deliver: (due, sent) => this.#deliver(due, sent),
+      postpone: (postponed) => this.#postpone(postponed),
+      isOverdue: ({ owedSinceMs }) => clock.nowMs() - owedSinceMs > longestMs,
+      end: (due) => this.#end(due),
+      onTrouble: events.trouble,
+    })
+  }
+
+  async #take(lane: CallbackLane, limit: number): Promise<DueCallback[]> {
+    const { store, node, clock } = this.#options
+    const nowMs = clock.nowMs()
+    const leaseUntilMs = this.#leaseUntil(nowMs)
+    return this.#new(await store.takeCallbacks({ node, lane, limit, nowMs, leaseUntilMs }))
+  }
+
+  async #takePostponed(postponed: readonly TakenBefore[]): Promise<DueCallback[]> {
+    const { store, node, clock } = this.#options
+    const leaseUntilMs = this.#leaseUntil(clock.nowMs())
+    return this.#new(await store.takePostponed({ node, postponed, leaseUntilMs }))
+  }
+
+  #leaseUntil(nowMs: number): number {
+    return nowMs + this.#options.timeoutMs + LEASE_SLACK_MS
+  }
+
+  /** Those that are not in hand already. */
+  #new(taken: readonly DueCallback[]): DueCallback[] {
+    return taken.filter(({ view, attempt }) => {
+      // The clock has jumped, or it has waited here for long: it goes on, under the attempt that the store knows now.
+      const isNew = !this.#inHand.has(view.id)
+      this.#inHand.set(view.id, attempt)
+      return isNew
+    })
+  }
+
+  async #postpone(postponed: readonly PostponedCallback[]): Promise<void> {
+    const { store, node } = this.#options
+    const current = postponed.map((one) => ({ ...one, attempt: this.#attemptOf(one.jobId, one.attempt) }))
+    for (const { jobId } of postponed) this.#inHand.delete(jobId)
+    await store.postponeCallbacks(node, current)
+  }
+
+  async #deliver(due: DueCallback, sent: Sent): Promise<void> {
+    const { poster, clock, random, pausesS, events } = this.#options
+    try {
+      const atMs = clock.nowMs()
+      const result = await poster.post(callbackRequest(due, atMs))
+      sent(this.#state === 'cut off' ? null : keepsUp(result))
+      const nowMs = clock.nowMs()
+      const next = this.#wasCutOff(result)
+        ? ({ kind: 'due', atMs: nowMs, counts: false } as const)
+        : nextAttempt(result, due.tries, pausesS, random(), nowMs)
+      await this.#record(due, attemptOf(due.attempt, atMs, result), next)
+    } catch (error) {
+      // It is this node's until its lease ends, and is then taken anew.
+      events.trouble(error)
+    } finally {
+      this.#inHand.delete(due.view.id)
+    }
+  }
+
+  /** By our own end, which says nothing of the receiver. */
+  #wasCutOff(result: PostResult): boolean {
+    return result.kind === 'failed' && this.#state === 'cut off'
+  }
+
+  /** Never rejects. */
+  async #end(due: DueCallback): Promise<void> {
+    const error = 'not tried again: the receiver fails, and more callbacks wait for it than can be tried'
+    const attempt = {
+      attempt: due.attempt,
+      atMs: this.#options.clock.nowMs(),
+      ms: 0,
+      status: null,
+      error,
+      answer: null,
+    }
+    try {
+      await this.#record(due, attempt, { kind: 'failed' })
+    } catch (error) {
+      this.#options.events.trouble(error)
+    } finally {
+      this.#inHand.delete(due.view.id)
+    }
+  }
+
+  async #record(due: DueCallback, made: CallbackAttempt, next: CallbackNext): Promise<void> {
+    const { store, clock, events } = this.#options
+    const recordOf = (): AttemptRecord => {
+      const attempt = { ...made, attempt: this.#attemptOf(due.view.id, made.attempt) }
+      return { jobId: due.view.id, attempt, next, nowMs: clock.nowMs() }
+    }
+    const goOn = () => this.#state !== 'cut off'
+    const recorded = await persist(() => store.recordCallback(recordOf()), clock, events.trouble, goOn)
+    if (recorded === true) events.attempted(due, made, next.kind)
+  }
+
+  #attemptOf(jobId: string, attempt: number): number {
+    return this.#inHand.get(jobId) ?? attempt
+  }
+}

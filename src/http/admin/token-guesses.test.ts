@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { FakeClock } from '../../../test/fake-clock.ts'
+import { WINDOW_MS, WRONG_TOKENS, WrongTokens } from './token-guesses.ts'
+
+function limited(one: string, other: string): boolean {
+  const wrong = new WrongTokens(new FakeClock())
+  for (let sent = 0; sent < WRONG_TOKENS; sent++) wrong.count(one)
+  return wrong.waitMs(other) > 0
+}
+
+test('who sent too many waits until a minute after the first has passed', () => {
+  const clock = new FakeClock()
+  const wrong = new WrongTokens(clock)
+  wrong.count('192.0.2.1')
+  clock.advance(1000)
+  for (let sent = 1; sent < WRONG_TOKENS; sent++) {
+    assert.equal(wrong.waitMs('192.0.2.1'), 0)
+    wrong.count('192.0.2.1')
+  }
+  assert.equal(wrong.waitMs('192.0.2.1'), WINDOW_MS - 1000)
+  clock.advance(WINDOW_MS - 1000)
+  assert.equal(wrong.waitMs('192.0.2.1'), 0)
+})
+
+test('addresses of one host are one, and others are not', () => {
+  assert.ok(limited('192.0.2.1', '::ffff:192.0.2.1'))
+  assert.ok(!limited('192.0.2.1', '192.0.2.2'))
+  assert.ok(limited('2001:db8::1', '2001:db8:0:0:ffff:ffff:ffff:ffff'))
+  assert.ok(limited('2001:db8:1:2::', '2001:db8:1:2:3:4:5:6'))
+  assert.ok(!limited('2001:db8::1', '2001:db8:0:1::1'))
+  assert.ok(!limited('::1', '1::'))
+})
+
+test('however many addresses there are, only so many are remembered', () => {
+  const wrong = new WrongTokens(new FakeClock())
+  const tooMany = (address: string) => {
+    for (let sent = 0; sent < WRONG_TOKENS; sent++) wrong.count(address)
+  }
+  tooMany('192.0.2.1')
+  tooMany('192.0.2.2')
+  for (let one = 0; one < 9_999; one++) wrong.count(`address ${one}`)
+  assert.equal(wrong.waitMs('192.0.2.1'), 0, 'the oldest is forgotten')
+  assert.ok(wrong.waitMs('192.0.2.2') > 0)
+})

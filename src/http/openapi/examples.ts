@@ -1,0 +1,95 @@
+/** Examples for the OpenAPI document: the requests are accepted as they stand, and each answer has the shape beside it. */
+import type { BatchElement, SingleCreate } from '../../job/request.ts'
+
+const JOB_ID = '019a5d3e-8f43-7000-9a1c-2f54b7a1c0de'
+const CREATED_AT = 1795232758
+
+const text: SingleCreate = {
+  model: 'gpt-auto',
+  response_format: { format: 'text' },
+  messages: [{ role: 'user', content: 'Hello, Parley!' }],
+}
+
+const json: SingleCreate = {
+  model: 'gpt-5-mini',
+  message_cache_ttl: 600,
+  response_format: {
+    format: 'json',
+    schema: {
+      type: 'object',
+      properties: { river: { type: 'string' }, km: { type: 'number' } },
+      required: ['river', 'km'],
+      additionalProperties: false,
+    },
+  },
+  messages: [
+    { role: 'system', content: 'Answer with rivers of Asia only.' },
+    { role: 'user', content: 'Name a river, and its length.' },
+  ],
+}
+
+const withCallback: BatchElement = {
+  ...json,
+  callback: {
+    callback_url: 'https://app.example.com/hooks/parley',
+    callback_headers: { 'x-team': 'maps' },
+    callback_payload: { order: 7 },
+  },
+}
+
+/** Bodies of requests. */
+export const exampleBodies = {
+  singles: [text, { ...json, timeout: 60 }],
+  batches: [[text, withCallback]],
+  tiers: [{ tier: 'user_pro' }],
+  rotations: [{}, { rotate: true }],
+  keys: [
+    { account: 'acme', tier: 'user_pro' },
+    { account: 'acme', tier: 'user_pro', expires_days: 90 },
+  ],
+  replays: [{}, { account: 'acme' }],
+  cancels: [{}, { running: true }],
+  caps: [
+    { max_monthly_jobs: 10_000, max_monthly_tokens: 'tier' },
+    { max_monthly_jobs: 'none', max_monthly_tokens: 5_000_000 },
+  ],
+} as const
+
+const success = (message: string, data: object) => ({ success: true, message, data })
+
+const completed = success('The job is completed.', {
+  status: 'completed',
+  job_id: JOB_ID,
+  created_at: CREATED_AT,
+  result: { response_content: { river: 'Lena', km: 4294 } },
+  error: null,
+})
+
+const failed = success('The job has failed.', {
+  status: 'failed',
+  job_id: JOB_ID,
+  created_at: CREATED_AT,
+  result: null,
+  error: { code: 'content_policy_violation', message: 'The model refused to answer.' },
+})
+
+const assigned = success('The job is being processed.', {
+  status: 'assigned',
+  job_id: JOB_ID,
+  created_at: CREATED_AT,
+  result: null,
+  error: null,
+})
+
+/** Bodies of answers. */
+export const exampleAnswers = {
+  ended: [completed, failed],
+  read: [completed, failed, assigned],
+  timedOut: [
+    success('The job is created and still being processed; read it by its id.', {
+      status: 'timeout',
+      job_id: JOB_ID,
+    }),
+  ],
+  jobIds: [success('2 jobs are enqueued.', { job_ids: [JOB_ID, '019a5d3e-8f43-7001-9a1c-2f54b7a1c0de'] })],
+} as const

@@ -1,0 +1,135 @@
+/** The shapes of answers, for the OpenAPI document (SPEC §2.5, §2.6, §7). Answers are made elsewhere, as text. */
+import Type, { type TSchema } from 'typebox'
+import { exampleAnswers } from './examples.ts'
+
+const error = Type.Object({
+  success: Type.Literal(false),
+  message: Type.String(),
+  details: Type.Optional(Type.String({ description: 'Which field or rule, and the remedy.' })),
+})
+
+interface More {
+  /** What the answer carries besides the standard headers. */
+  readonly headers?: Record<string, TSchema>
+  /** Whole bodies. */
+  readonly examples?: readonly object[]
+}
+
+export function success(description: string, data: TSchema, { headers = {}, examples = [] }: More = {}) {
+  const body = Type.Object({ success: Type.Literal(true), message: Type.String(), data })
+  return { ...body, description, headers, ...(examples.length > 0 && { examples }) }
+}
+
+const header = (description: string) => Type.String({ description })
+const RATE_HEADERS = {
+  'ratelimit-limit': header('Reads a minute.'),
+  'ratelimit-remaining': header('Reads left in the current minute.'),
+  'ratelimit-reset': header('Seconds until the next minute begins.'),
+}
+const RETRY_AFTER = { 'retry-after': header('Seconds after which to try again.') }
+
+/** The request header of both creates that makes them safe to repeat. */
+export const idempotencyHeader = Type.Object({
+  'idempotency-key': Type.Optional(
+    Type.String({
+      description:
+        '1 to 255 visible ASCII characters. The same key with the same body gives the same job ids for 24 hours; with another body, 400.',
+    }),
+  ),
+})
+
+const result = Type.Union([Type.Object({ response_content: Type.Unknown() }), Type.Null()], {
+  description: 'Present when completed: a string for format text, any JSON value for format json.',
+})
+
+const jobError = Type.Union(
+  [
+    Type.Object(
+      {
+        code: Type.Enum([
+          'timeout',
+          'content_policy_violation',
+          'model_error',
+          'validation_error',
+          'cancelled',
+        ]),
+        message: Type.String(),
+        upstream_status: Type.Optional(Type.Integer()),
+        upstream_message: Type.Optional(Type.String()),
+        errors: Type.Optional(Type.Array(Type.String())),
+        raw_text: Type.Optional(Type.String()),
+      },
+      { description: 'Why the job failed.' },
+    ),
+    Type.Null(),
+  ],
+  { description: 'Present when failed.' },
+)
+
+const jobId = Type.String({ format: 'uuid' })
+
+const jobResult = Type.Object({
+  status: Type.Enum(['pending', 'assigned', 'completed', 'failed']),
+  job_id: jobId,
+  created_at: Type.Integer({ description: 'Unix time in seconds.' }),
+  result,
+  error: jobError,
+})
+
+export const answers = {
+  ended: success('The job ended within the wait: completed or failed.', jobResult, {
+    headers: { 'x-cache': header('`hit` when the answer of an identical earlier job was used.') },
+    examples: exampleAnswers.ended,
+  }),
+  read: success('The job.', jobResult, { headers: RATE_HEADERS, examples: exampleAnswers.read }),
+  timedOut: success(
+    'The job is created and still being processed; read it by its id.',
+    Type.Object({ status: Type.Literal('timeout'), job_id: jobId }),
+    { examples: exampleAnswers.timedOut },
+  ),
+  jobIds: success(
+    'All jobs are enqueued; one id for each, in order.',
+    Type.Object({ job_ids: Type.Array(jobId) }),
+    { examples: exampleAnswers.jobIds },
+  ),
+  error,
+} as const
+
+const REASONS: Readonly<Record<number, string>> = {
+  400: 'Invalid parameters.',
+  401: 'The API key is missing or invalid.',
+  403: 'The tier does not allow this.',
+  404: 'The job does not exist or has expired.',
+  409: 'Not possible in this state.',
+  413: 'The body is too large.',
+  415: 'The body is not declared as application/json.',
+  429: 'Rate limit exceeded; see Retry-After.',
+  500: 'Internal server error.',
+  503: 'Temporarily unavailable; nothing was created; see Retry-After.',
+}
+
+/** Documents these statuses as errors of the one shape. */
+export function errors(...statuses: number[]): Record<number, object> {
+  return Object.fromEntries(
+    statuses.map((status) => [
+      status,
+      {
+        ...error,
+        description: REASONS[status] ?? 'Error.',
+        headers: status === 429 ? { ...RATE_HEADERS, ...RETRY_AFTER } : status === 503 ? RETRY_AFTER : {},
+      },
+    ]),
+  )
+}
+
+const sum = (description: string) => Type.Integer({ minimum: 0, description })
+
+/** What was used, as every answer that tells of it has it. */
+export const usageSums = {
+  jobs: sum('Jobs that ended, failed ones included.'),
+  failed_jobs: sum('Those of them that failed.'),
+  cache_hits: sum('Those of them that a kept answer ended, without a call.'),
+  calls: sum('Calls to model servers.'),
+  input_tokens: sum('As the model servers counted them.'),
+  output_tokens: sum('As the model servers counted them.'),
+}

@@ -1,0 +1,217 @@
+/** The worker: what it runs, when, and how it ends. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { acceptance, newJob } from '../../test/store-contract/fixtures.ts'
+import { type Store, StoreUnavailable } from '../store/store.ts'
+import { NODE, start, status } from '../../test/support/start-worker.ts'
+
+test('runs what was waiting before it began', async (t) => {
+  const { store, worker, runs, settled } = await start(t)
+  const job = newJob()
+  await store.accept(acceptance([job]))
+  worker.wake()
+  const [run] = await runs.atLeast(1)
+  assert.equal(run?.job.id, job.id)
+  run?.end()
+  await settled.atLeast(1)
+  assert.equal(await status(store, job), 'completed')
+})
+
+test('runs an accepted job itself when it has room, and lets the rest wait in line', async (t) => {
+  const { store, worker, accept, runs, settled } = await start(t, 2)
+  worker.wake()
+  await runsNothingWaits(store)
+  const jobs = [newJob(), newJob(), newJob()]
+  await accept(...jobs)
+  const first = await runs.atLeast(2)
+  assert.deepEqual(
+    first.map(({ job }) => job.attempt),
+    [1, 1],
+  )
+  assert.equal((await store.depth()).waiting, 1)
+  first[0]?.end()
+  const all = await runs.atLeast(3)
+  assert.equal(all[2]?.job.id, jobs[2]?.id)
+  for (const run of all) run.end()
+  await settled.atLeast(3)
+  assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
+})
+
+/** Lets the first claim of the worker come back empty. */
+async function runsNothingWaits(store: Store): Promise<void> {
+  await store.ping()
+  await store.ping()
+}
+
+test('calls the model before the acceptance is durable, and says nothing of a job that was not stored', async (t) => {
+  let refuse = false
+  const failing = (store: Store): Store => {
+    const accept: Store['accept'] = (one) =>
+      refuse ? Promise.reject(new StoreUnavailable('disk full')) : store.accept(one)
+    return new Proxy(store, {
+      get: (target, name) => (name === 'accept' ? accept : bound(target, name)),
+    })
+  }
+  const { store, worker, acceptor, runs, settled, troubles } = await start(t, 2, failing)
+  worker.wake()
+  await runsNothingWaits(store)
+  refuse = true
+  const job = newJob()
+  await assert.rejects(acceptor.accept([job], { idempotency: null, awaited: true }), StoreUnavailable)
+  const [run] = await runs.atLeast(1)
+  assert.equal(run?.signal.reason, 'lost')
+  await worker.drain(0)
+  assert.deepEqual([settled.all, troubles.all], [[], []])
+  assert.equal(await status(store, job), null)
+})
+
+test('a run that ends before its job was sent makes it one write, already ended', async (t) => {
+  const calls: string[] = []
+  const watched = (store: Store): Store =>
+    new Proxy(store, {
+      get: (target, name) => {
+        if (['accept', 'acceptEnded', 'settle'].includes(String(name))) calls.push(String(name))
+        return bound(target, name)
+      },
+    })
+  const { store, worker, acceptor, runs, settled, sends } = await start(t, 2, watched, true)
+  worker.wake()
+  await runsNothingWaits(store)
+  const job = newJob({ callback: { url: 'https://example.com/', headers: {}, payloadJson: '{}' } })
+  const accepted = acceptor.accept([job], { idempotency: null, awaited: true })
+  const [run] = await runs.atLeast(1)
+  assert.equal(await status(store, job), null)
+  run?.end('"quick"')
+  assert.deepEqual(await accepted, { kind: 'accepted' })
+  await settled.atLeast(1)
+  assert.deepEqual(calls, ['acceptEnded'])
+  assert.equal(await status(store, job), 'completed')
+  assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
+  sends[0]?.()
+  await store.ping()
+  assert.deepEqual(calls, ['acceptEnded'])
+})
+
+test('a run that takes longer finds its job stored, and settles it', async (t) => {
+  const { store, worker, acceptor, runs, settled, sends } = await start(t, 2, (store) => store, true)
+  worker.wake()
+  await runsNothingWaits(store)
+  const jobs = [newJob(), newJob()]
+  const accepted = jobs.map((job) => acceptor.accept([job], { idempotency: null, awaited: true }))
+  const running = await runs.atLeast(2)
+  assert.equal(sends.length, 1)
+  sends[0]?.()
+  await Promise.all(accepted)
+  for (const job of jobs) assert.equal(await status(store, job), 'assigned')
+  for (const run of running) run.end()
+  await settled.atLeast(2)
+  for (const job of jobs) assert.equal(await status(store, job), 'completed')
+})
+
+function bound(target: object, name: string | symbol): unknown {
+  const member: unknown = Reflect.get(target, name)
+  return typeof member === 'function' ? member.bind(target) : member
+}
+
+test('the deadline ends a run', async (t) => {
+  const { worker, accept, clock, runs } = await start(t)
+  worker.wake()
+  await accept(newJob())
+  const [run] = await runs.atLeast(1)
+  clock.advance(599_999)
+  assert.equal(run?.signal.reason, null)
+  clock.advance(1)
+  assert.equal(run?.signal.reason, 'deadline')
+  run?.end()
+})
+
+test('a bug in a run fails the job instead of leaving it for ever', async (t) => {
+  const { store, worker, accept, runs, settled, troubles } = await start(t)
+  worker.wake()
+  const job = newJob()
+  await accept(job)
+  const [run] = await runs.atLeast(1)
+  run?.throwUp()
+  await settled.atLeast(1)
+  assert.equal(await status(store, job), 'failed')
+  assert.equal(troubles.all.length, 1)
+})
+
+test('a database that refuses an outcome is asked again until it takes it', async (t) => {
+  let refusals = 2
+  const failing = (store: Store): Store => {
+    const settle: Store['settle'] = (one) =>
+      refusals-- > 0 ? Promise.reject(new StoreUnavailable('disk full')) : store.settle(one)
+    return new Proxy(store, { get: (target, name) => (name === 'settle' ? settle : bound(target, name)) })
+  }
+  const { store, worker, accept, clock, runs, settled, troubles } = await start(t, 2, failing)
+  worker.wake()
+  const job = newJob()
+  await accept(job)
+  const [run] = await runs.atLeast(1)
+  run?.end()
+  await troubles.atLeast(1)
+  await clock.timerSet((ms) => ms === 100)
+  clock.advance(100)
+  await clock.timerSet((ms) => ms === 200)
+  clock.advance(200)
+  await settled.atLeast(1)
+  assert.equal(await status(store, job), 'completed')
+})
+
+test('jobs whose next death would be their last run one at a time, beside others', async (t) => {
+  const { store, worker, runs, settled } = await start(t, 8)
+  const suspects = [newJob(), newJob(), newJob()]
+  await store.accept(acceptance(suspects))
+  for (const dead of ['dead-1', 'dead-2']) {
+    await store.claim(dead, 5, 0)
+    await store.reclaim(NODE, 0)
+  }
+  const fresh = newJob()
+  await store.accept(acceptance([fresh]))
+  worker.wake()
+  const ran = await runs.atLeast(2)
+  await runsNothingWaits(store)
+  assert.deepEqual(ran.map(({ job }) => job.id).sort(), [suspects[0]?.id, fresh.id].sort())
+  for (let ended = 0; ended < suspects.length; ended++) {
+    const suspect = ran.filter(({ job }) => job.deaths === 2)[ended]
+    suspect?.end()
+    await settled.atLeast(ended + 1)
+    if (ended + 1 < suspects.length) await runs.atLeast(ended + 3)
+  }
+  assert.equal(runs.all.length, 4)
+  runs.all.find(({ job }) => job.id === fresh.id)?.end()
+  await settled.atLeast(4)
+})
+
+test('draining lets runs end, claims no more, and gives back what does not end in time', async (t) => {
+  const { store, worker, accept, clock, runs, settled } = await start(t, 2)
+  worker.wake()
+  const [quick, slow, waiting] = [newJob(), newJob(), newJob()]
+  await accept(quick, slow, waiting)
+  const [first] = await runs.atLeast(2)
+  const drained = worker.drain(20_000)
+  first?.end()
+  await settled.atLeast(1)
+  clock.advance(20_000)
+  await drained
+  assert.equal(runs.all.length, 2)
+  assert.equal(await status(store, quick), 'completed')
+  assert.equal(await status(store, slow), 'assigned')
+  assert.equal(await status(store, waiting), 'pending')
+
+  const claimed = await store.claim('node-b', 5, clock.nowMs())
+  assert.deepEqual(
+    claimed.map(({ id, attempt, deaths }) => [id, attempt, deaths]),
+    [
+      [slow.id, 2, 0],
+      [waiting.id, 1, 0],
+    ],
+  )
+})
+
+test('draining with nothing in hand ends at once, also the second time', async (t) => {
+  const { worker } = await start(t)
+  worker.wake()
+  await Promise.all([worker.drain(20_000), worker.drain(20_000)])
+})

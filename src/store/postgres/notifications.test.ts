@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import pg from 'pg'
+import { startCuttingProxy } from '../../../test/nodes/cutting-proxy.ts'
+import { freshDatabase } from '../../../test/postgres/database.ts'
+import { acceptance, newJob, now, settlement } from '../../../test/store-contract/fixtures.ts'
+import { openNode } from '../../../test/support/postgres-nodes.ts'
+
+async function twoNodes(t: TestContext) {
+  const url = await freshDatabase(t)
+  const [one, other] = [await openNode(url), await openNode(url)]
+  t.after(() => Promise.all([one.store.close(), other.store.close()]))
+  return { url, one, other }
+}
+
+test('a job that joins the line at one node is told to the other', async (t) => {
+  const { one, other } = await twoNodes(t)
+  const told = other.jobsWaiting(1)
+  await one.store.accept(acceptance([newJob()], { node: one.name }))
+  await told
+  assert.equal((await other.store.claim(other.name, 5, now.ms)).length, 1)
+})
+
+test('a node is told of a job that another settles and that a caller waits for', async (t) => {
+  const { one, other } = await twoNodes(t)
+  const [awaited, unawaited] = [newJob(), newJob()]
+  await one.store.accept(acceptance([unawaited], { node: one.name }))
+  await one.store.accept(acceptance([awaited], { node: one.name, awaited: true }))
+  for (const { id, attempt } of await other.store.claim(other.name, 5, now.ms)) {
+    await other.store.settle(settlement({ jobId: id, attempt }, { node: other.name }))
+  }
+  assert.deepEqual(await one.settled(1), [awaited.id])
+  assert.equal((await one.store.readEnded([awaited.id]))[0]?.status, 'completed')
+})
+
+test('more settled jobs than one notice holds arrive in several', async (t) => {
+  const { one, other } = await twoNodes(t)
+  const jobs = Array.from({ length: 450 }, () => newJob())
+  await one.store.accept(acceptance(jobs, { node: one.name, awaited: true }))
+  for (const { id, attempt } of await other.store.claim(other.name, 1000, now.ms)) {
+    void other.store.settle(settlement({ jobId: id, attempt }, { node: other.name }))
+  }
+  assert.deepEqual(new Set(await one.settled(jobs.length)), new Set(jobs.map(({ id }) => id)))
+})
+
+test('with notices lost, the line is looked at every second; they come back by themselves', async (t) => {
+  const { url, one, other } = await twoNodes(t)
+  const client = new pg.Client(url)
+  await client.connect()
+  const listening = [one, other].map(({ name }) => `listen "parley_node_${name}"`)
+  const ended = await client.query(
+    'select pg_terminate_backend(pid) from pg_stat_activity where query = any($1)',
+    [listening],
+  )
+  assert.equal(ended.rowCount, 2)
+  await client.end()
+  await one.store.accept(acceptance([newJob()], { node: one.name }))
+  await other.jobsWaiting(1)
+  assert.equal((await other.store.claim(other.name, 5, now.ms)).length, 1)
+  // Connected again, a notice passes.
+  await one.jobsWaiting(2)
+  await one.store.accept(acceptance([newJob()], { node: one.name, awaited: true }))
+  for (const { id, attempt } of await other.store.claim(other.name, 5, now.ms)) {
+    await other.store.settle(settlement({ jobId: id, attempt }, { node: other.name }))
+  }
+  assert.equal((await one.settled(1)).length, 1)
+})
+
+test('however often a node tried to come back, it listens on one connection', async (t) => {
+  const direct = await freshDatabase(t)
+  const proxy = await startCuttingProxy(direct)
+  const { store, name, jobsWaiting } = await openNode(proxy.url)
+  t.after(async () => {
+    await store.close()
+    await proxy.close()
+  })
+  proxy.shut()
+  // Each look asks the pool, and each try of the listener is one more: three seconds' worth of both.
+  await jobsWaiting(3)
+  assert.ok(proxy.turnedAway() > 3)
+  proxy.open()
+  await jobsWaiting(3)
+  const client = new pg.Client(direct)
+  await client.connect()
+  const { rows } = await client.query('select 1 from pg_stat_activity where query = $1', [
+    `listen "parley_node_${name}"`,
+  ])
+  await client.end()
+  assert.equal(rows.length, 1)
+})

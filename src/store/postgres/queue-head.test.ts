@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Line } from './queue-head.ts'
+
+/** A line whose next walk over the whole of it is far off. */
+function walked(): Line {
+  const line = new Line()
+  line.end(line.begin(0), null, 0)
+  return line
+}
+
+test('a walk begins at the turn claimed last', () => {
+  const line = walked()
+  line.end(line.begin(1), 5000, 1)
+  assert.deepEqual([line.begin(2).fromTurn, line.turn], [5000, 5000])
+})
+
+test('a job that joined before that is not passed over, also when it joined during the walk', () => {
+  const line = walked()
+  line.end(line.begin(1), 5000, 1)
+  line.joined(3000)
+  const walk = line.begin(2)
+  assert.equal(walk.fromTurn, 3000)
+  line.joined(2000)
+  line.end(walk, 6000, 2)
+  assert.equal(line.begin(3).fromTurn, 2000)
+})
+
+test('a walk that claimed nothing moves nothing', () => {
+  const line = walked()
+  line.end(line.begin(1), 5000, 1)
+  line.end(line.begin(2), null, 2)
+  assert.equal(line.begin(3).fromTurn, 5000)
+})
+
+test('every second the whole line is walked, and less often where that takes long', () => {
+  const line = walked()
+  line.end(line.begin(1), 5000, 1)
+  const whole = line.begin(1000)
+  assert.deepEqual([whole.fromTurn, whole.whole], [0, true])
+  line.end(whole, null, 1100)
+  assert.equal(line.begin(3099).whole, false)
+  assert.equal(line.begin(3100).whole, true)
+})
+
+test('what joins gets no lesser turn than any node has claimed', () => {
+  const line = walked()
+  line.reached(7000)
+  assert.equal(line.turn, 7000)
+  line.reached(6000)
+  assert.equal(line.turn, 7000)
+})

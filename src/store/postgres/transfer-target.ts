@@ -1,0 +1,210 @@
+/**
+ * Fills an empty Postgres in one transaction: rows that were never committed cost nothing but their place, which vacuum
+ * gives back.
+ */
+import { jobIdMs } from '../../job/job-id.ts'
+import type { Act } from '../audit-store.ts'
+import {
+  CALLBACK_COLUMNS,
+  type CopiedAccount,
+  type CopiedAnswer,
+  type CopiedIdempotencyKey,
+  type CopiedJob,
+  type CopiedKey,
+  type CopyTarget,
+  type TargetOptions,
+} from '../transfer-contract.ts'
+import type { Expiry } from '../expiry.ts'
+import { notEmpty } from '../not-empty.ts'
+import type { UsageRecord } from '../usage-store.ts'
+import { CopyConnection } from './transfer-connection.ts'
+import {
+  ACCOUNTS,
+  ACTS,
+  CALLBACKS,
+  IDEMPOTENCY,
+  JOBS,
+  KEPT,
+  KEYS,
+  OPEN_JOBS,
+  OUTCOMES,
+  USAGE,
+} from './transfer-inserts.ts'
+import { checkFitness } from './fitness.ts'
+import { partitionsFor } from './partitions.ts'
+import { migratePostgres } from './schema.ts'
+
+export async function openPostgresTarget(
+  url: string,
+  { expiry, onNote }: TargetOptions,
+): Promise<CopyTarget> {
+  await migratePostgres(url)
+  const connection = await CopyConnection.begin(url, {
+    mode: 'isolation level read committed',
+    lockTables: 'lock table nodes, accounts, jobs in share row exclusive mode',
+  })
+  try {
+    await checkFitness(connection, onNote)
+    const [row] = await connection.run(HOLDS_ANYTHING)
+    if (row?.anything) throw notEmpty('This database')
+    return new PostgresTarget(connection, expiry)
+  } catch (error) {
+    await connection.close()
+    throw error
+  }
+}
+
+/** Who is named for settlements made elsewhere; no node has that name. */
+const NOBODY = 'copied'
+/** Usage comes as sums. */
+const COUNTED = true
+
+class PostgresTarget implements CopyTarget {
+  readonly #connection: CopyConnection
+  readonly #expiry: Expiry
+
+  constructor(connection: CopyConnection, expiry: Expiry) {
+    this.#connection = connection
+    this.#expiry = expiry
+  }
+
+  /** Where an account's next job stands is no row here: it follows the account's waiting jobs. */
+  addAccounts(accounts: readonly CopiedAccount[]): Promise<void> {
+    return this.#insert(
+      ACCOUNTS,
+      accounts.map((a) => [
+        ...[a.name, a.tier, a.secret, a.previousSecret, a.rotatedAtMs],
+        ...[a.suspendedAtMs, a.capJobs, a.capTokens],
+      ]),
+    )
+  }
+
+  addKeys(keys: readonly CopiedKey[]): Promise<void> {
+    return this.#insert(
+      KEYS,
+      keys.map((k) => [k.id, k.account, k.hash, k.createdAtMs, k.expiresAtMs, k.revokedAtMs]),
+    )
+  }
+
+  async addJobs(jobs: readonly CopiedJob[]): Promise<void> {
+    await partitionsFor(
+      this.#connection,
+      jobs.map(({ id }) => jobIdMs(id)),
+      this.#expiry,
+    )
+    const rows: Record<'asked' | 'waiting' | 'ended' | 'owed', unknown[][]> = {
+      asked: [],
+      waiting: [],
+      ended: [],
+      owed: [],
+    }
+    for (const job of jobs) {
+      const { id, account, attempt, callback, state } = job
+      rows.asked.push(askedOf(job))
+      if (state.kind === 'waits') {
+        rows.waiting.push([id, account, callback !== null, state.turn, attempt, state.deaths])
+        continue
+      }
+      const {
+        status,
+        content,
+        error,
+        usage,
+        receipt,
+        deaths,
+        claimedAtMs,
+        settledAtMs,
+        callback: owed,
+      } = state
+      const ended = [
+        status,
+        content,
+        error,
+        usage,
+        receipt,
+        NOBODY,
+        attempt,
+        deaths,
+        claimedAtMs,
+        settledAtMs,
+        COUNTED,
+      ]
+      rows.ended.push([id, ...ended])
+      if (owed) rows.owed.push([id, account, ...CALLBACK_COLUMNS.map((name) => owed[name])])
+    }
+    await this.#insert(JOBS, rows.asked)
+    await this.#insert(OPEN_JOBS, rows.waiting)
+    await this.#insert(OUTCOMES, rows.ended)
+    await this.#insert(CALLBACKS, rows.owed)
+  }
+
+  async addKeptAnswers(answers: readonly CopiedAnswer[]): Promise<number> {
+    const rows = answers.map((a) => [a.fingerprint, a.jobId, a.keptAtMs, a.untilMs])
+    const added = await this.#connection.run(KEPT, columnsOf(rows))
+    return added.length
+  }
+
+  addIdempotencyKeys(keys: readonly CopiedIdempotencyKey[]): Promise<void> {
+    return this.#insert(
+      IDEMPOTENCY,
+      keys.map((k) => [k.account, k.key, k.fingerprint, k.jobIds, k.untilMs]),
+    )
+  }
+
+  addUsage(usage: readonly UsageRecord[]): Promise<void> {
+    return this.#insert(
+      USAGE,
+      usage.map((u) => [
+        ...[u.account, u.month, u.model],
+        ...[u.jobs, u.failedJobs, u.cacheHits, u.calls, u.inputTokens, u.outputTokens],
+      ]),
+    )
+  }
+
+  addActs(acts: readonly Act[]): Promise<void> {
+    return this.#insert(
+      ACTS,
+      acts.map((a) => [a.id, a.atMs, a.who, a.what, a.account, a.target, a.detailsJson, a.outcome]),
+    )
+  }
+
+  /** The line begins at its head, wherever that is, so there is no turn to store. */
+  async commit(): Promise<void> {
+    // Plans made from the statistics of empty tables would be poor until they are gathered by themselves.
+    await this.#connection.run(
+      'analyze accounts, keys, jobs, outcomes, open_jobs, callbacks, kept_answers, idempotency, usage, audit',
+    )
+    await this.#connection.run('commit')
+  }
+
+  close(): Promise<void> {
+    return this.#connection.close()
+  }
+
+  async #insert(statement: string, rows: readonly unknown[][]): Promise<void> {
+    if (rows.length > 0) await this.#connection.run(statement, columnsOf(rows))
+  }
+}
+
+function askedOf(job: CopiedJob): unknown[] {
+  const { id, account, tier, model, cacheTtlS, inputTokens, createdAtMs, messages, responseFormat } = job
+  return [
+    id,
+    account,
+    tier,
+    model,
+    cacheTtlS,
+    inputTokens,
+    createdAtMs,
+    messages,
+    responseFormat,
+    job.callback,
+  ]
+}
+
+function columnsOf(rows: readonly unknown[][]): unknown[][] {
+  return (rows[0] ?? []).map((_, column) => rows.map((row) => row[column]))
+}
+
+const HOLDS_ANYTHING = `
+  select exists (select 1 from accounts) or exists (select 1 from jobs) or exists (select 1 from usage) as anything`

@@ -1,0 +1,59 @@
+/** A copy from one Postgres into another takes usage that is not folded yet, the audit log, and what operators set. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { freshDatabase } from '../../../test/postgres/database.ts'
+import { acceptance, expiry, newJob, now, settlement, USAGE } from '../../../test/store-contract/fixtures.ts'
+import { copyDatabase } from '../transfer.ts'
+import { openPostgresSource } from './transfer-source.ts'
+import { openPostgresTarget } from './transfer-target.ts'
+import { openNode } from '../../../test/support/postgres-nodes.ts'
+
+test('usage arrives once, folded or not, and so do acts, caps and suspensions', async (t) => {
+  const [from, to] = [await freshDatabase(t), await freshDatabase(t)]
+  const { store } = await openNode(from)
+  const key = {
+    id: 'key_1',
+    hash: 'h1',
+    account: 'acme',
+    tier: 'user_max',
+    secret: 's',
+    createdAtMs: now.ms,
+    expiresAtMs: null,
+  } as const
+  await store.createKey(key)
+  await store.setCaps('acme', { monthlyJobs: 7, monthlyTokens: 'none' })
+  await store.suspend('acme', 8)
+  const act = { who: 'root', what: 'set caps', account: 'acme', target: null, detailsJson: '{}' }
+  await store.noteAct({ id: newJob().id, atMs: now.ms, ...act })
+  const end = async (model: string) => {
+    const job = newJob({ model })
+    await store.accept(acceptance([job], { handedOff: true }))
+    const usage = { ...USAGE, input_tokens: 2 ** 40 }
+    await store.settle(settlement({ jobId: job.id, attempt: 1 }, { model, usage }))
+  }
+  await end('gpt-5')
+  await end('gpt-5-mini')
+  await store.expire(expiry())
+  await end('gpt-5')
+  const waiting = newJob()
+  await store.accept(acceptance([waiting]))
+  await store.cancelJob(waiting.id, now.ms)
+  const seen = async (at: typeof store) => ({
+    usage: await at.listUsage({ limit: 10 }),
+    used: await at.used('acme', '2026-01'),
+    acts: await at.listActs({ limit: 10 }),
+    key: await at.findKey('h1'),
+  })
+  const there = await seen(store)
+  await store.close()
+
+  const source = await openPostgresSource(from)
+  const target = await openPostgresTarget(to, { expiry: expiry(), onNote: () => {} })
+  const counts = await copyDatabase(source, target, expiry(), () => {})
+  await Promise.all([source.close(), target.close()])
+  assert.deepEqual([counts.usage, counts.acts], [2, 1])
+
+  const { store: copy } = await openNode(to)
+  t.after(() => copy.close())
+  assert.deepEqual(await seen(copy), there)
+})

@@ -1,0 +1,104 @@
+/** Statements whose answer is cut off: what the database did is found out, and done once. */
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import { startCuttingProxy } from '../../../test/nodes/cutting-proxy.ts'
+import { freshDatabase } from '../../../test/postgres/database.ts'
+import { acceptance, claimOf, expiry, ids, newJob, now, settlement } from '../../../test/store-contract/fixtures.ts'
+import { StoreUnavailable } from '../store.ts'
+import { openNode } from '../../../test/support/postgres-nodes.ts'
+
+async function start(t: TestContext) {
+  const proxy = await startCuttingProxy(await freshDatabase(t))
+  const { store, name } = await openNode(proxy.url)
+  t.after(async () => {
+    await store.close()
+    await proxy.close()
+  })
+  /** Cuts off the answer to the statement of that name. */
+  const cut = async <T>(statement: string, act: () => Promise<T>): Promise<T> => {
+    const before = proxy.cuts()
+    proxy.cutAtNextAnswer(statement)
+    try {
+      return await act()
+    } finally {
+      assert.equal(proxy.cuts(), before + 1, 'no answer was cut off')
+    }
+  }
+  return { store, name, cut }
+}
+
+test('an acceptance whose answer was cut off is accepted, once', async (t) => {
+  const { store, cut } = await start(t)
+  const [waiting, held] = [newJob(), newJob()]
+  assert.deepEqual(await cut('accept', () => store.accept(acceptance([waiting]))), { kind: 'accepted' })
+  assert.deepEqual(await cut('accept held', () => store.accept(acceptance([held], { handedOff: true }))), {
+    kind: 'accepted',
+  })
+  assert.deepEqual(ids(await store.claim('node-a', 5, now.ms)), [waiting.id])
+  assert.deepEqual(await store.depth(), { waiting: 0, assigned: 2, oldestCreatedAtMs: null })
+})
+
+test('so is one with an idempotency key, and it repeats from then on', async (t) => {
+  const { store, cut } = await start(t)
+  const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1000 }
+  const job = newJob()
+  assert.deepEqual(await cut('commit', () => store.accept(acceptance([job], { idempotency }))), {
+    kind: 'accepted',
+  })
+  const repeated = await store.accept(acceptance([newJob()], { idempotency }))
+  assert.deepEqual(repeated, { kind: 'repeated', jobIds: [job.id] })
+  assert.equal((await store.depth()).waiting, 1)
+})
+
+test('so is a job that was stored with its outcome', async (t) => {
+  const { store, cut } = await start(t)
+  const job = newJob()
+  await cut('accept ended', () => store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 })))
+  assert.equal((await store.read('acme', job.id, expiry()))?.status, 'completed')
+  assert.equal((await store.listUsage({ limit: 1 }))[0]?.jobs, 1)
+})
+
+test('a settlement whose answer was cut off counts as settled when it is tried again, and only then', async (t) => {
+  const { store, cut } = await start(t)
+  const job = newJob()
+  await store.accept(acceptance([job], { handedOff: true }))
+  const mine = settlement({ jobId: job.id, attempt: 1 })
+  await assert.rejects(
+    cut('settle', () => store.settle(mine)),
+    StoreUnavailable,
+  )
+  assert.equal(await store.settle(mine), 'settled')
+  assert.equal(await store.settle(mine), 'stale')
+  assert.equal((await store.listUsage({ limit: 1 }))[0]?.jobs, 1)
+})
+
+test('a folding of usage whose answer was cut off is not done twice', async (t) => {
+  const { store, cut } = await start(t)
+  const job = newJob()
+  await store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }))
+  await cut('fold usage', () => store.expire(expiry()))
+  assert.equal((await store.listUsage({ limit: 1 }))[0]?.jobs, 1)
+})
+
+test('jobs of a claim whose answer was cut off are among what the node holds, and can be given back', async (t) => {
+  const { store, cut } = await start(t)
+  const job = newJob()
+  await store.accept(acceptance([job]))
+  await assert.rejects(
+    cut('claim', () => store.claim('node-a', 5, now.ms)),
+    StoreUnavailable,
+  )
+  const { held } = await store.renew('node-a', 60_000)
+  assert.deepEqual(held, [{ jobId: job.id, attempt: 1 }])
+  await store.giveBack('node-a', held)
+  const [again] = await store.claim('node-a', 5, now.ms)
+  assert.ok(again)
+  assert.deepEqual([claimOf(again), again.deaths], [{ jobId: job.id, attempt: 2 }, 0])
+})
+
+test('a read whose answer was cut off is read again', async (t) => {
+  const { store, cut } = await start(t)
+  const job = newJob()
+  await store.accept(acceptance([job]))
+  assert.equal((await cut('read', () => store.read('acme', job.id, expiry())))?.status, 'pending')
+})

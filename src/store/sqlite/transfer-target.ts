@@ -1,0 +1,210 @@
+/**
+ * Fills an empty SQLite file in one transaction. It is kept by a rollback journal: that holds only the few pages there were
+ * before, where a write-ahead log would hold all that is copied. A copy that is killed is rolled back by whoever opens the
+ * file next.
+ */
+import type { DatabaseSync, StatementSync } from 'node:sqlite'
+import type { Act } from '../audit-store.ts'
+import {
+  CALLBACK_COLUMNS,
+  type CopiedAccount,
+  type CopiedAnswer,
+  type CopiedIdempotencyKey,
+  type CopiedJob,
+  type CopiedKey,
+  type CopyTarget,
+} from '../transfer-contract.ts'
+import { DatabaseProblem } from '../database-problem.ts'
+import { notEmpty } from '../not-empty.ts'
+import type { UsageRecord } from '../usage-store.ts'
+import { toldAsProblem } from './transfer-problem.ts'
+import { lockForCopying, migrate, openFile } from './file.ts'
+import { holdsAnything } from './database-summary.ts'
+
+export function openSqliteTarget(path: string): CopyTarget {
+  // The lock first: while another copy fills the file it cannot even be opened.
+  const lock = lockForCopying(path)
+  let db: DatabaseSync | undefined
+  try {
+    db = openFile(path)
+    migrate(db)
+    if (holdsAnything(db)) throw notEmpty(path)
+    leaveWriteAheadLog(db, path)
+    // Durable even if the power fails just after the commit: the journal's removal is, too.
+    db.exec('pragma synchronous = extra; begin exclusive')
+    if (holdsAnything(db)) throw notEmpty(path)
+    return new SqliteTarget(db, lock)
+  } catch (error) {
+    db?.close()
+    lock.close()
+    throw error
+  }
+}
+
+function leaveWriteAheadLog(db: DatabaseSync, path: string): void {
+  try {
+    db.exec('pragma journal_mode = delete')
+  } catch (error) {
+    throw new DatabaseProblem(`Another program has ${path} open. End it first.`, { cause: error })
+  }
+}
+
+class SqliteTarget implements CopyTarget {
+  readonly #db: DatabaseSync
+  readonly #lock: DatabaseSync
+  readonly #statements: ReturnType<typeof prepare>
+  #seq = 0
+
+  constructor(db: DatabaseSync, lock: DatabaseSync) {
+    this.#db = db
+    this.#lock = lock
+    this.#statements = prepare(db)
+  }
+
+  addAccounts(accounts: readonly CopiedAccount[]): Promise<void> {
+    const { account, nextTurn } = this.#statements
+    return each(accounts, (a) => {
+      const standing = [a.suspendedAtMs, a.capJobs, a.capTokens] as const
+      account.run(a.name, a.tier, a.secret, a.previousSecret, a.rotatedAtMs, ...standing)
+      if (a.nextTurn !== null) nextTurn.run(a.name, a.nextTurn)
+    })
+  }
+
+  addKeys(keys: readonly CopiedKey[]): Promise<void> {
+    const { key } = this.#statements
+    return each(keys, (k) => {
+      key.run(k.id, k.account, k.hash, k.createdAtMs, k.expiresAtMs, k.revokedAtMs)
+    })
+  }
+
+  addJobs(jobs: readonly CopiedJob[]): Promise<void> {
+    return each(jobs, (job) => this.#addJob(job, ++this.#seq))
+  }
+
+  #addJob(job: CopiedJob, seq: number): void {
+    const { job: insert, request, outcome, callback } = this.#statements
+    const { state } = job
+    const place =
+      state.kind === 'waits'
+        ? {
+            status: job.attempt > 0 ? 'assigned' : 'pending',
+            turn: state.turn,
+            deaths: state.deaths,
+            claimedAtMs: null,
+            settledAtMs: null,
+          }
+        : { ...state, turn: null }
+    insert.run(
+      job.id,
+      seq,
+      job.account,
+      job.tier,
+      job.model,
+      place.status,
+      place.turn,
+      job.attempt,
+      place.deaths,
+      job.cacheTtlS,
+      job.inputTokens,
+      job.callback === null ? 0 : 1,
+      job.createdAtMs,
+      place.claimedAtMs,
+      place.settledAtMs,
+    )
+    request.run(seq, job.messages, job.responseFormat, job.callback)
+    if (state.kind === 'waits') return
+    outcome.run(seq, state.content, state.error, state.usage, state.receipt)
+    const owed = state.callback
+    if (owed) callback.run(seq, job.id, job.account, ...CALLBACK_COLUMNS.map((name) => owed[name]))
+  }
+
+  async addKeptAnswers(answers: readonly CopiedAnswer[]): Promise<number> {
+    let added = 0
+    await each(answers, ({ jobId, fingerprint, untilMs }) => {
+      added += Number(this.#statements.answer.run(fingerprint, untilMs, jobId).changes)
+    })
+    return added
+  }
+
+  addIdempotencyKeys(keys: readonly CopiedIdempotencyKey[]): Promise<void> {
+    const { idempotency } = this.#statements
+    return each(keys, (k) => {
+      idempotency.run(k.account, k.key, k.fingerprint, k.jobIds, k.untilMs)
+    })
+  }
+
+  addUsage(usage: readonly UsageRecord[]): Promise<void> {
+    return each(usage, (u) => {
+      const sums = [u.jobs, u.failedJobs, u.cacheHits, u.calls, u.inputTokens, u.outputTokens] as const
+      this.#statements.usage.run(u.account, u.month, u.model, ...sums)
+    })
+  }
+
+  addActs(acts: readonly Act[]): Promise<void> {
+    return each(acts, (a) => {
+      const { act } = this.#statements
+      act.run(a.id, a.atMs, a.who, a.what, a.account, a.target, a.detailsJson, a.outcome)
+    })
+  }
+
+  async commit(turn: number): Promise<void> {
+    toldAsProblem(() => {
+      this.#statements.turn.run(turn)
+      this.#db.exec('commit')
+    })
+  }
+
+  async close(): Promise<void> {
+    if (this.#db.isTransaction) this.#db.exec('rollback')
+    this.#db.exec('pragma journal_mode = wal')
+    this.#db.close()
+    this.#lock.close()
+  }
+}
+
+async function each<T>(rows: readonly T[], add: (row: T) => void): Promise<void> {
+  toldAsProblem(() => {
+    for (const row of rows) add(row)
+  })
+}
+
+function prepare(db: DatabaseSync) {
+  const statement = (text: string): StatementSync => db.prepare(text)
+  return {
+    account: statement(
+      `insert into accounts (name, tier, secret, previous_secret, rotated_at_ms, suspended_at_ms, cap_jobs, cap_tokens)
+       values (?, ?, ?, ?, ?, ?, ?, ?)`,
+    ),
+    nextTurn: statement('insert or replace into turns (account, next_turn) values (?, ?)'),
+    key: statement(
+      `insert into keys (id, account, hash, created_at_ms, expires_at_ms, revoked_at_ms)
+       values (?, ?, ?, ?, ?, ?)`,
+    ),
+    job: statement(
+      `insert into jobs (id, seq, account, tier, model, status, turn, attempt, deaths, cache_ttl_s,
+         input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms)
+       values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    ),
+    request: statement('insert into requests (seq, messages, response_format, callback) values (?, ?, ?, ?)'),
+    outcome: statement('insert into outcomes (seq, content, error, usage, receipt) values (?, ?, ?, ?, ?)'),
+    callback: statement(
+      `insert into callbacks (seq, job_id, account, ${CALLBACK_COLUMNS.join(', ')})
+       values (?, ?, ?, ${CALLBACK_COLUMNS.map(() => '?').join(', ')})`,
+    ),
+    answer: statement(
+      `insert into kept_answers (seq, fingerprint, until_ms)
+       select seq, ?, ? from jobs where id = ? and settled_at_ms is not null`,
+    ),
+    idempotency: statement(
+      'insert into idempotency (account, key, fingerprint, job_ids, until_ms) values (?, ?, ?, ?, ?)',
+    ),
+    usage: statement(
+      `insert into usage (account, month, model, jobs, failed_jobs, cache_hits, calls, input_tokens, output_tokens)
+       values (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    ),
+    act: statement(
+      'insert into audit (id, at_ms, who, what, account, target, details, outcome) values (?, ?, ?, ?, ?, ?, ?, ?)',
+    ),
+    turn: statement('update line set turn = ?'),
+  }
+}

@@ -1,0 +1,215 @@
+/** What a copy takes along, between stores of every kind. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { freshDatabase } from '../../test/postgres/database.ts'
+import { type DueCallback, LANES } from './callback-store.ts'
+import { acceptance, newJob } from '../../test/store-contract/fixtures.ts'
+import { all, change, connect, copyAll, expected, newFile, populated, rowsOf } from '../../test/support/transfer.ts'
+import { openCopySource, openStore } from './open.ts'
+import { options } from '../../test/support/population.ts'
+
+test('everything that matters goes from SQLite to Postgres and back unchanged', async (t) => {
+  const { file, population } = await populated(t)
+  const [middle, end] = [await freshDatabase(t), await newFile(t)]
+  const there = await copyAll(`sqlite:${file}`, middle, population)
+  const back = await copyAll(middle, `sqlite:${end}`, population)
+  const [original, copied] = [rowsOf(file, expected(file, population)), rowsOf(end)]
+  for (const [table, rows] of Object.entries(original)) assert.deepEqual(copied[table], rows, table)
+  // Each kind is among them, or the comparison would say little.
+  for (const [name, count] of Object.entries(there)) assert.ok(count > 0, `${name}: ${count}`)
+  assert.equal(there.expired, population.expired.length)
+  assert.deepEqual(back, { ...there, held: 0, expired: 0 })
+})
+
+test('SQLite to SQLite keeps the turns of accounts, too', async (t) => {
+  const { file, population } = await populated(t)
+  const end = await newFile(t)
+  await copyAll(`sqlite:${file}`, `sqlite:${end}`, population)
+  const before = rowsOf(file, expected(file, population))
+  const turns = 'select account, next_turn from turns where next_turn > (select turn from line) order by 1'
+  const [had, has] = [file, end].map((path) => all(path, turns))
+  assert.deepEqual([rowsOf(end), has], [before, had])
+  assert.ok(had && had.length > 0)
+})
+
+test('Postgres to Postgres', async (t) => {
+  const { file, population } = await populated(t)
+  const [first, second, end] = [await freshDatabase(t), await freshDatabase(t), await newFile(t)]
+  await copyAll(`sqlite:${file}`, first, population)
+  await copyAll(first, second, population)
+  await copyAll(second, `sqlite:${end}`, population)
+  assert.deepEqual(rowsOf(end), rowsOf(file, expected(file, population)))
+})
+
+test('the copy serves: the fair order, fences, kept answers, idempotency keys and callbacks', async (t) => {
+  const { file, population } = await populated(t)
+  const clock = { ms: population.nowMs }
+  const url = await freshDatabase(t)
+  await copyAll(`sqlite:${file}`, url, population)
+  const inLine = all(
+    file,
+    `select id, attempt + 1 as attempt, deaths from jobs where settled_at_ms is null
+     order by coalesce(turn, (select turn from line)), id`,
+  )
+  const store = await openStore(url, options('new', clock))
+  t.after(() => store.close())
+
+  assert.equal((await store.findKey('hash of key_acme_a'))?.account, 'acme')
+  assert.notEqual(await store.recall(population.keptFingerprint, clock.ms), null)
+  const { jobId, ...idempotency } = population.idempotencyKey
+  const repeated = await store.accept(acceptance([newJob()], { idempotency, nowMs: clock.ms }))
+  assert.deepEqual(repeated, { kind: 'repeated', jobIds: [jobId] })
+  const claimed = await store.claim('new', 10_000, clock.ms)
+  const order = claimed.map(({ id, attempt, deaths }) => ({ id, attempt, deaths }))
+  assert.deepEqual(order, inLine)
+  // What a server had in hand is nobody's any more.
+  await store.reclaim('new', clock.ms)
+  const due = all(
+    file,
+    'select job_id from callbacks where due_at_ms <= ? or node is not null order by job_id',
+    clock.ms,
+  )
+  const taken: DueCallback[] = []
+  for (const lane of LANES) {
+    const take = { node: 'new', lane, limit: 10_000, nowMs: clock.ms, leaseUntilMs: clock.ms + 1000 }
+    taken.push(...(await store.takeCallbacks(take)))
+  }
+  assert.deepEqual(
+    taken.map(({ view }) => view.id).sort(),
+    due.map((row) => row.job_id),
+  )
+})
+
+test('a held job waits and reads assigned, with no death counted; a new job waits behind what was begun', async (t) => {
+  const { file, population } = await populated(t)
+  const clock = { ms: population.nowMs }
+  const held = all(
+    file,
+    'select id, account, attempt + 1 as attempt, deaths from jobs where node is not null',
+  )
+  const [{ waiting = 0, begun = 0 } = {}] = all(
+    file,
+    'select count(*) as waiting, sum(attempt > 0) as begun from jobs where settled_at_ms is null',
+  )
+  assert.ok(held.length > 0 && Number(begun) > held.length)
+  const [middle, end] = [await freshDatabase(t), `sqlite:${await newFile(t)}`]
+  await copyAll(`sqlite:${file}`, middle, population)
+  await copyAll(middle, end, population)
+  for (const url of [middle, end]) {
+    const store = await openStore(url, options('new', clock))
+    t.after(() => store.close())
+    const depth = await store.depth()
+    assert.deepEqual([depth.waiting, depth.assigned], [waiting, 0])
+    for (const { id, account } of held) {
+      const expiry = { nowMs: clock.ms, retentionMs: population.retentionMs }
+      assert.equal((await store.read(String(account), String(id), expiry))?.status, 'assigned')
+    }
+    const late = newJob({ id: 'ffffffff-0000-7000-8000-000000000000', account: 'newcomer' })
+    await store.accept(acceptance([late], { node: 'new' }))
+    const line = await store.claim('new', Number(waiting) + 1, clock.ms)
+    const isHeld = new Set(held.map(({ id }) => id))
+    assert.deepEqual(
+      line
+        .filter(({ id }) => isHeld.has(id))
+        .map(({ id, account, attempt, deaths }) => ({ id, account, attempt, deaths })),
+      held,
+    )
+    const place = line.findIndex(({ id }) => id === late.id)
+    assert.ok(
+      place >= Number(begun) && place < Number(waiting),
+      `place ${place} of ${waiting}, ${begun} begun`,
+    )
+  }
+})
+
+test('what has expired stays behind; a shorter retention leaves more', async (t) => {
+  const { file, population } = await populated(t)
+  const end = await newFile(t)
+  const day = { ...population, retentionMs: 86_400_000 }
+  const { expired, ended } = await copyAll(`sqlite:${file}`, `sqlite:${end}`, day)
+  assert.ok(expired > 500 && ended > 0, `${expired} expired, ${ended} ended`)
+  const ids = new Set(all(end, 'select id from jobs').map(({ id }) => id))
+  assert.ok(population.expired.every((id) => !ids.has(id)))
+  const orphans = `select seq from kept_answers where seq not in (select seq from jobs)
+    union all select seq from callbacks where seq not in (select seq from jobs)`
+  assert.deepEqual(all(end, orphans), [])
+})
+
+test('jobs arrive in partitions, which go as a whole when they have expired', async (t) => {
+  const { file, population } = await populated(t)
+  for (const retentionMs of [population.retentionMs, 36 * 3_600_000]) {
+    const url = await freshDatabase(t)
+    await copyAll(`sqlite:${file}`, url, { ...population, retentionMs })
+    const client = await connect(t, url)
+    const count = async (sql: string) =>
+      Number((await client.query(`select count(*) as n from ${sql}`)).rows[0].n)
+    const partitions = `pg_inherits where inhparent = 'jobs'::regclass`
+    assert.deepEqual([await count('jobs_default'), await count('outcomes_default')], [0, 0])
+    const [made, open] = [await count(partitions), await count('open_jobs')]
+    assert.ok(made > 7 && (await count('jobs')) > open, `${made} partitions`)
+    const clock = { ms: population.nowMs + 30 * 86_400_000 }
+    await client.query('update callbacks set due_at_ms = null')
+    const store = await openStore(url, { ...options('later', clock), retentionMs })
+    await store.close()
+    const left = await count(partitions)
+    assert.ok(left < made && (await count('jobs')) >= open, `${left} of ${made} partitions`)
+  }
+})
+
+test('a job from long ago or from the future goes to the default partition', async (t) => {
+  const { file, population } = await populated(t)
+  const [oldest, newest] = ['00000000-0000-7000-8000-000000000000', 'ffffffff-0000-7000-8000-000000000000']
+  change(
+    file,
+    `update jobs set id = '${oldest}' where id = (select min(id) from jobs where settled_at_ms is null)`,
+  )
+  change(
+    file,
+    `update jobs set id = '${newest}' where id = (select max(id) from jobs where settled_at_ms is null)`,
+  )
+  const url = await freshDatabase(t)
+  await copyAll(`sqlite:${file}`, url, population)
+  const { rows } = await (await connect(t, url)).query('select id from jobs_default order by id')
+  assert.deepEqual(
+    rows.map(({ id }) => id),
+    [oldest, newest],
+  )
+})
+
+test('large texts come in small batches', async (t) => {
+  const file = await newFile(t)
+  const clock = { ms: Date.now() }
+  const store = await openStore(`sqlite:${file}`, options('one', clock))
+  const key = {
+    id: 'k',
+    hash: 'h',
+    account: 'acme',
+    tier: 'user_max',
+    secret: 's',
+    expiresAtMs: null,
+  } as const
+  await store.createKey({ ...key, createdAtMs: clock.ms })
+  await store.close()
+  const id = (n: number) => `01890a5d-ac96-7${String(n).padStart(3, '0')}-8000-000000000000`
+  for (let n = 0; n < 40; n++) {
+    change(
+      file,
+      `insert into jobs values ('${id(n)}', ${n}, 'acme', 'user_max', 'm', 'pending', ${n}, null, 0, 0, 0, 0, 0, 1, null, null)`,
+    )
+    change(file, `insert into requests values (${n}, '${'x'.repeat(1024 * 1024)}', '{}', null)`)
+  }
+  const expiry = { nowMs: clock.ms, retentionMs: 1000 }
+  const url = await freshDatabase(t)
+  await copyAll(`sqlite:${file}`, url, expiry)
+  for (const address of [`sqlite:${file}`, url]) {
+    const source = await openCopySource(address)
+    const sizes: number[] = []
+    for await (const batch of source.jobs()) sizes.push(batch.length)
+    await source.close()
+    assert.equal(
+      sizes.reduce((a, b) => a + b),
+      40,
+    )
+    assert.ok(Math.max(...sizes) <= 5, `batches of ${sizes}`)
+  }
+})

@@ -1,0 +1,127 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
+import { FakeClock } from '../../test/fake-clock.ts'
+import type { Point } from '../admin/metric-sample.ts'
+import type { PointListener } from '../admin/metric-feed.ts'
+import type { CallbackDepth } from '../store/callback-store.ts'
+import type { Depth } from '../store/store.ts'
+import { Metrics } from './metrics.ts'
+import { MOST_LISTENERS, POINT_MS, POINTS_KEPT, Points } from './metric-samples.ts'
+
+const CALLBACKS: CallbackDepth = { owed: 5, failed: 0, earliestDueMs: null }
+
+function start() {
+  const clock = new FakeClock()
+  const metrics = new Metrics()
+  const database = {
+    asked: 0,
+    answer: async (): Promise<Depth> => ({
+      waiting: 7,
+      assigned: 2,
+      oldestCreatedAtMs: clock.nowMs() - 3000,
+    }),
+  }
+  const gauges = {
+    depth: () => {
+      database.asked += 1
+      return database.answer()
+    },
+    callbackDepth: async () => CALLBACKS,
+    running: () => 2,
+  }
+  const points = new Points({ metrics, gauges, clock })
+  points.begin()
+  const next = async (): Promise<Point> => {
+    await setImmediate()
+    await setImmediate()
+    clock.advance(POINT_MS)
+    return JSON.parse(points.kept.at(-1) ?? '') as Point
+  }
+  return { clock, metrics, points, next, database }
+}
+
+const listener = (over: Partial<PointListener> = {}): PointListener => ({
+  send: () => {},
+  end: () => {},
+  ...over,
+})
+
+test('a point has what was counted since the one before', async () => {
+  const { metrics, next } = start()
+  metrics.called({ upstream: 'a', model: 'm', kind: 'answer', status: 200, aborted: false, ms: 1 })
+  metrics.called({ upstream: 'a', model: 'm', kind: 'refused', status: 200, aborted: false, ms: 1 })
+  metrics.called({ upstream: 'b', model: 'm', kind: 'trouble', status: null, aborted: false, ms: 1 })
+  metrics.called({ upstream: 'b', model: 'm', kind: 'trouble', status: null, aborted: true, ms: 1 })
+  const attempt = { attempt: 1, atMs: 0, ms: 1, status: 500, error: null, answer: null }
+  metrics.calledBack(attempt, 'due')
+  metrics.calledBack(attempt, 'failed')
+  metrics.calledBack({ ...attempt, status: 200 }, 'delivered')
+  const first = await next()
+  assert.deepEqual(first.calls, { a: { ok: 2, trouble: 0 }, b: { ok: 0, trouble: 1 } })
+  assert.deepEqual(first.callbacks, { delivered: 1, failed_attempts: 2, failed: 1 })
+  assert.deepEqual([first.waiting, first.assigned, first.callbacks_owed, first.running], [7, 2, 5, 2])
+  const second = await next()
+  assert.deepEqual([second.calls, second.seconds], [{}, 2])
+  assert.deepEqual(second.callbacks, { delivered: 0, failed_attempts: 0, failed: 0 })
+})
+
+test('the points of a quarter of an hour are kept', async () => {
+  const { points, next } = start()
+  for (let made = 0; made < POINTS_KEPT + 5; made++) await next()
+  assert.equal(points.kept.length, POINTS_KEPT)
+  const [first, last] = [points.kept[0], points.kept.at(-1)].map((text) => JSON.parse(text ?? '') as Point)
+  assert.equal((last?.at ?? 0) - (first?.at ?? 0), ((POINTS_KEPT - 1) * POINT_MS) / 1000)
+})
+
+test('the database is asked rarely while nobody listens, and not twice at once', async () => {
+  const { points, next, database } = start()
+  for (let made = 0; made < 10; made++) await next()
+  assert.equal(database.asked, 3)
+  points.listen(listener())
+  for (let made = 0; made < 10; made++) await next()
+  assert.equal(database.asked, 13)
+  database.answer = () => new Promise(() => {})
+  for (let made = 0; made < 10; made++) await next()
+  assert.equal(database.asked, 14)
+})
+
+test('a database that does not answer keeps no point from being made, and what it said grows stale', async () => {
+  const { points, next, database } = start()
+  points.listen(listener())
+  assert.equal((await next()).waiting, 7)
+  database.answer = () => Promise.reject(new Error('gone'))
+  assert.equal((await next()).waiting, 7)
+  for (let made = 0; made < 15; made++) await next()
+  const stale = await next()
+  assert.deepEqual(
+    [stale.waiting, stale.oldest_age_seconds, stale.callbacks_owed, stale.running],
+    [null, null, null, 2],
+  )
+})
+
+test('a point is written once for all who listen, of whom there is an end', async () => {
+  const { points, next } = start()
+  const events: Buffer[] = []
+  const leaves = Array.from({ length: MOST_LISTENERS }, () =>
+    points.listen(listener({ send: (event) => events.push(event) })),
+  )
+  assert.equal(points.listen(listener()), null)
+  await next()
+  assert.equal(events.length, MOST_LISTENERS)
+  assert.equal(new Set(events).size, 1)
+  assert.equal(events[0]?.toString(), `event: point\ndata: ${points.kept[0]}\n\n`)
+  for (const leave of leaves) leave?.()
+  await next()
+  assert.equal(events.length, MOST_LISTENERS)
+})
+
+test('a stop lets all go, makes no further point, and takes no new listener', async () => {
+  const { clock, points, next } = start()
+  let ended = 0
+  points.listen(listener({ end: () => ended++ }))
+  await next()
+  await setImmediate()
+  points.stop()
+  assert.deepEqual([ended, clock.pending(), points.listen(listener())], [1, [], null])
+})

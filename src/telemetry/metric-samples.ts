@@ -1,0 +1,129 @@
+/**
+ * Makes a point every two seconds from what the metrics count already, keeps those of the last minutes, and tells who
+ * listens: a point is written once, however many there are.
+ */
+import type { Point } from '../admin/metric-sample.ts'
+import type { PointFeed, PointListener } from '../admin/metric-feed.ts'
+import type { Clock } from '../clock.ts'
+import type { CallbackDepth } from '../store/callback-store.ts'
+import type { Depth } from '../store/store.ts'
+import type { Gauges } from './gauges.ts'
+import type { Metrics } from './metrics.ts'
+
+export const POINT_MS = 2000
+/** A quarter of an hour. */
+export const POINTS_KEPT = 450
+export const MOST_LISTENERS = 500
+/** How often the database is asked while nobody listens, in points. */
+const UNHEARD_EVERY = 5
+/** What the database said longer ago is not repeated. */
+const STALE_MS = 30_000
+
+export interface PointsParts {
+  readonly metrics: Pick<Metrics, 'happened'>
+  readonly gauges: Pick<Gauges, 'depth' | 'callbackDepth' | 'running'>
+  readonly clock: Clock
+}
+
+interface Seen {
+  readonly depth: Depth
+  readonly callbacks: CallbackDepth
+  readonly steadyMs: number
+}
+
+export class Points implements PointFeed {
+  readonly #parts: PointsParts
+  readonly #kept: string[] = []
+  readonly #listeners = new Set<PointListener>()
+  #seen: Seen | null = null
+  #looking = false
+  #made = 0
+  #lastMs = 0
+  #stopped = false
+  #cancel: () => void = () => {}
+
+  constructor(parts: PointsParts) {
+    this.#parts = parts
+  }
+
+  get kept(): readonly string[] {
+    return this.#kept
+  }
+
+  begin(): void {
+    this.#lastMs = this.#parts.clock.steadyMs()
+    this.#look()
+    this.#arm()
+  }
+
+  listen(listener: PointListener): (() => void) | null {
+    if (this.#stopped || this.#listeners.size >= MOST_LISTENERS) return null
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  /** Lets every listener go. */
+  stop(): void {
+    this.#stopped = true
+    this.#cancel()
+    for (const listener of this.#listeners) listener.end()
+    this.#listeners.clear()
+  }
+
+  #arm(): void {
+    if (!this.#stopped) this.#cancel = this.#parts.clock.after(POINT_MS, () => this.#tick())
+  }
+
+  #tick(): void {
+    const text = JSON.stringify(this.#point())
+    if (this.#kept.push(text) > POINTS_KEPT) this.#kept.shift()
+    if (this.#listeners.size > 0) {
+      const event = Buffer.from(`event: point\ndata: ${text}\n\n`)
+      for (const listener of this.#listeners) listener.send(event)
+    }
+    this.#made += 1
+    if (this.#listeners.size > 0 || this.#made % UNHEARD_EVERY === 0) this.#look()
+    // After other work had its turn: a clock that is far ahead makes one point, not all that it passed.
+    setImmediate(() => this.#arm())
+  }
+
+  #point(): Point {
+    const { metrics, gauges, clock } = this.#parts
+    const nowMs = clock.nowMs()
+    const steadyMs = clock.steadyMs()
+    const seconds = (steadyMs - this.#lastMs) / 1000
+    this.#lastMs = steadyMs
+    const seen = this.#seen && steadyMs - this.#seen.steadyMs < STALE_MS ? this.#seen : null
+    return {
+      at: nowMs / 1000,
+      seconds,
+      ...metrics.happened(),
+      waiting: seen?.depth.waiting ?? null,
+      assigned: seen?.depth.assigned ?? null,
+      oldest_age_seconds: seen && ageSeconds(seen.depth.oldestCreatedAtMs, nowMs),
+      running: gauges.running(),
+      callbacks_owed: seen?.callbacks.owed ?? null,
+    }
+  }
+
+  /** Not waited for: a database that is slow to answer must not keep the points from being made. */
+  #look(): void {
+    if (this.#looking) return
+    this.#looking = true
+    const { gauges, clock } = this.#parts
+    Promise.all([gauges.depth(), gauges.callbackDepth()])
+      .then(([depth, callbacks]) => {
+        this.#seen = { depth, callbacks, steadyMs: clock.steadyMs() }
+      })
+      // What it said before grows stale.
+      .catch(() => {})
+      .finally(() => {
+        this.#looking = false
+      })
+  }
+}
+
+/** Zero where nothing waits. */
+export function ageSeconds(sinceMs: number | null, nowMs: number): number {
+  return sinceMs === null ? 0 : Math.max(0, nowMs - sinceMs) / 1000
+}

@@ -1,0 +1,178 @@
+/** Calls to OpenAI-compatible servers: what is sent, and what refusals and failing statuses come to. */
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { FakeClock } from '../../test/fake-clock.ts'
+import { reply, type Script, startModelServer } from '../../test/model-server.ts'
+import { UPSTREAM_DEFAULTS } from '../config/settings.ts'
+import type { Message } from '../job/job.ts'
+import { ChatCompletions } from './openai-client.ts'
+import { bench, isTrouble, KEY, never, prompt, troubleOf } from '../../test/support/openai-client.ts'
+
+describe('a call', () => {
+  it('posts to chat/completions with the key, and not streamed', async (t) => {
+    const { server, client } = await bench(t)
+    const got = await client.ask('gpt-5', prompt('Hello'), never)
+    assert.deepEqual(got, { kind: 'answer', text: 'echo: Hello', tokens: { input: 5, output: 11 } })
+    const request = server.requests[0]
+    assert.equal(request?.method, 'POST')
+    assert.equal(request?.path, '/v1/chat/completions')
+    assert.equal(request?.headers.authorization, `Bearer ${KEY}`)
+    assert.equal(request?.headers['content-type'], 'application/json')
+    assert.deepEqual(request?.body, { model: 'gpt-5', messages: [{ role: 'user', content: 'Hello' }] })
+  })
+
+  it('sends no Authorization without a key, and keeps the query of the base address', async (t) => {
+    const server = await startModelServer()
+    const settings = { ...UPSTREAM_DEFAULTS, base_url: `${server.baseUrl}/?api-version=7` }
+    const client = new ChatCompletions({ name: 'u', apiKey: null, clock: new FakeClock(), settings })
+    t.after(async () => {
+      await client.close()
+      await server.close()
+    })
+    await client.ask('m', prompt(), never)
+    assert.equal(server.requests[0]?.headers.authorization, undefined)
+    assert.equal(server.requests[0]?.path, '/v1/chat/completions?api-version=7')
+  })
+
+  it('sends all four roles in any order, as the caller gave them', async (t) => {
+    const { server, client } = await bench(t)
+    const messages: Message[] = [
+      { role: 'user', content: 'one' },
+      { role: 'assistant', content: '' },
+      { role: 'developer', content: 'three' },
+      { role: 'system', content: 'four \u{1F600} \ud800 "\n' },
+      { role: 'user', content: 'five' },
+      { role: 'developer', content: 'six' },
+    ]
+    await client.ask('m', { messages, form: { kind: 'text' } }, never)
+    assert.deepEqual(server.requests[0]?.body.messages, messages)
+  })
+
+  it('sends developer as system where the server does not know developer', async (t) => {
+    const { server, client } = await bench(t, { settings: { roles: 'developer_as_system' } })
+    const messages: Message[] = [
+      { role: 'developer', content: 'a' },
+      { role: 'user', content: 'b' },
+      { role: 'system', content: 'c' },
+    ]
+    await client.ask('m', { messages, form: { kind: 'text' } }, never)
+    assert.deepEqual(server.requests[0]?.body.messages, [
+      { role: 'system', content: 'a' },
+      { role: 'user', content: 'b' },
+      { role: 'system', content: 'c' },
+    ])
+  })
+
+  it('uses as many connections as it may have calls, each for one call at a time', async (t) => {
+    const { server, client } = await bench(t, {
+      script: () => reply.stall(),
+      settings: { max_concurrency: 8 },
+    })
+    const asked = Array.from({ length: 8 }, (_, n) => client.ask('m', prompt(String(n)), never))
+    await server.received(8)
+    assert.equal(server.connections(), 8)
+    server.release()
+    await Promise.all(asked)
+    server.script = () => reply.echo()
+    for (let n = 0; n < 8; n++) await client.ask('m', prompt(), never)
+    assert.equal(server.connections(), 8)
+  })
+
+  it('refuses a key that a header cannot carry', () => {
+    const settings = { ...UPSTREAM_DEFAULTS, base_url: 'http://127.0.0.1:1/v1' }
+    const make = () => new ChatCompletions({ name: 'u', apiKey: 'a\nb', clock: new FakeClock(), settings })
+    assert.throws(make, /key of upstream u/)
+  })
+})
+
+describe('a refusal', () => {
+  const cases: [string, Script, string, number][] = [
+    ['message.refusal', () => reply.refusal('No, never.'), 'No, never.', 200],
+    ['finish_reason content_filter', () => reply.contentFilter('half'), 'filter', 200],
+    ...['content_filter', 'content_policy_violation'].map((code): [string, Script, string, number] => [
+      `an error coded ${code}`,
+      () => reply.status(400, { body: { error: { message: 'Not this.', code } } }),
+      'Not this.',
+      400,
+    ]),
+  ]
+  for (const [name, script, words, status] of cases) {
+    it(`comes from ${name}`, async (t) => {
+      const { client } = await bench(t, { script })
+      const got = await client.ask('m', prompt(), never)
+      assert.equal(got.kind, 'refused')
+      if (got.kind === 'refused') {
+        assert.match(got.message, new RegExp(words))
+        assert.equal(got.status, status)
+      }
+    })
+  }
+
+  it('counts the tokens it cost', async (t) => {
+    const { client } = await bench(t, { script: () => reply.refusal('1234') })
+    const got = await client.ask('m', prompt('12345'), never)
+    assert.deepEqual(got.kind === 'refused' && got.tokens, { input: 5, output: 4 })
+  })
+})
+
+describe('a failing status', () => {
+  for (const status of [408, 409, 429, 500, 502, 503, 529]) {
+    it(`${status} is worth retrying`, async (t) => {
+      const got = await troubleOf(t, () => reply.status(status))
+      assert.deepEqual(got, {
+        kind: 'trouble',
+        retryable: true,
+        retryAfterMs: null,
+        status,
+        message: `It answers ${status}.`,
+        aborted: false,
+        timedOut: false,
+      })
+    })
+  }
+  for (const status of [301, 400, 401, 403, 404, 413, 422]) {
+    it(`${status} is not`, async (t) => {
+      const got = await troubleOf(t, () => reply.status(status))
+      assert.equal(got.retryable, false)
+      assert.equal(got.status, status)
+    })
+  }
+
+  it('tells how long to wait, in seconds, as a date or in milliseconds', async (t) => {
+    const { server, client, clock } = await bench(t)
+    const waitOf = async (headers: Record<string, string>) => {
+      server.script = () => reply.status(429, { headers })
+      const got = await client.ask('m', prompt(), never)
+      isTrouble(got)
+      return got.retryAfterMs
+    }
+    assert.equal(await waitOf({ 'retry-after': '7' }), 7000)
+    assert.equal(await waitOf({ 'retry-after': '0.5' }), 500)
+    assert.equal(await waitOf({ 'retry-after': new Date(clock.nowMs() + 30_000).toUTCString() }), 30_000)
+    assert.equal(await waitOf({ 'retry-after': new Date(clock.nowMs() - 30_000).toUTCString() }), 0)
+    assert.equal(await waitOf({ 'retry-after': '7', 'retry-after-ms': '1234' }), 1234)
+    assert.equal(await waitOf({ 'retry-after': 'soon' }), null)
+    assert.equal(await waitOf({}), null)
+  })
+
+  it('never shows the key, even where the server echoes it', async (t) => {
+    const echo: Script = (request) =>
+      reply.status(401, {
+        body: { error: { message: `Bad ${KEY} in Authorization: ${request.headers.authorization}!` } },
+      })
+    const got = await troubleOf(t, echo)
+    assert.ok(!got.message.includes('0123456789'), got.message)
+    assert.match(got.message, /^Bad \*\*\* in Authorization/)
+  })
+
+  it('drops an error body that is too long to explain anything', async (t) => {
+    const { server, client } = await bench(t, {
+      script: () => reply.status(500, { body: 'x'.repeat(10_000_000) }),
+    })
+    const got = await client.ask('m', prompt(), never)
+    isTrouble(got)
+    assert.equal(got.message, 'The model server answered 500.')
+    assert.equal(got.retryable, true)
+    assert.equal(await server.requests[0]?.ended, 'cut')
+  })
+})

@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import type { SchemaObject } from '../job/job.ts'
+import type { AnswerForm, Prompt } from './model-server.ts'
+import { addedInstruction, type Dialect, manner, requestBody, SCHEMA_NAME } from './request-body.ts'
+
+const object: SchemaObject = { type: 'object', properties: { age: { type: 'integer' } } }
+const list: SchemaObject = { type: 'array', items: { type: 'string' } }
+
+interface Sent {
+  readonly model: string
+  readonly messages: readonly { readonly role: string; readonly content: string }[]
+  readonly response_format?: unknown
+}
+
+function sent(form: AnswerForm, offered: Dialect['structured_output']): Sent {
+  const prompt: Prompt = {
+    messages: [
+      { role: 'user', content: 'u' },
+      { role: 'system', content: 's' },
+    ],
+    form,
+  }
+  return JSON.parse(requestBody('m', prompt, { roles: 'native', structured_output: offered })) as Sent
+}
+
+const callers = [
+  { role: 'user', content: 'u' },
+  { role: 'system', content: 's' },
+]
+
+describe('the form of the answer', () => {
+  it('text: nothing is added', () => {
+    for (const offered of ['json_schema', 'json_object', 'none'] as const) {
+      assert.deepEqual(sent({ kind: 'text' }, offered), { model: 'm', messages: callers })
+    }
+  })
+
+  it('json: one instruction and no response_format, whatever the server offers', () => {
+    for (const offered of ['json_schema', 'json_object', 'none'] as const) {
+      const body = sent({ kind: 'json' }, offered)
+      assert.equal(body.response_format, undefined)
+      const instruction = addedInstruction({ kind: 'json' }, offered)
+      assert.match(instruction ?? '', /JSON/)
+      assert.deepEqual(body.messages, [{ role: 'system', content: instruction }, ...callers])
+    }
+  })
+
+  for (const strict of [true, false]) {
+    it(`schema, json_schema: sent as it is, strict ${strict}`, () => {
+      const form: AnswerForm = { kind: 'schema', schema: object, strict }
+      const body = sent(form, 'json_schema')
+      assert.deepEqual(body.response_format, {
+        type: 'json_schema',
+        json_schema: { name: SCHEMA_NAME, schema: object, strict },
+      })
+      assert.deepEqual(body.messages, callers)
+      assert.equal(addedInstruction(form, 'json_schema'), null)
+    })
+  }
+
+  it('schema, json_object: the schema goes into an instruction', () => {
+    const form: AnswerForm = { kind: 'schema', schema: object, strict: true }
+    const body = sent(form, 'json_object')
+    assert.deepEqual(body.response_format, { type: 'json_object' })
+    assert.equal(body.messages[0]?.role, 'system')
+    assert.ok(body.messages[0]?.content.includes(JSON.stringify(object)))
+    assert.equal(body.messages[0]?.content, addedInstruction(form, 'json_object'))
+    assert.deepEqual(body.messages.slice(1), callers)
+  })
+
+  it('schema of no object, json_object: no response_format, which would force an object', () => {
+    const body = sent({ kind: 'schema', schema: list, strict: false }, 'json_object')
+    assert.equal(body.response_format, undefined)
+    assert.ok(body.messages[0]?.content.includes(JSON.stringify(list)))
+  })
+
+  it('schema, none: an instruction alone', () => {
+    const body = sent({ kind: 'schema', schema: object, strict: true }, 'none')
+    assert.equal(body.response_format, undefined)
+    assert.ok(body.messages[0]?.content.includes(JSON.stringify(object)))
+  })
+})
+
+describe('how a server is asked, for the receipt', () => {
+  const json: AnswerForm = { kind: 'json' }
+  const schema = (schema: SchemaObject, strict = false): AnswerForm => ({ kind: 'schema', schema, strict })
+  const cases = [
+    [{ kind: 'text' }, 'json_schema', undefined],
+    [{ kind: 'text' }, 'none', undefined],
+    [json, 'json_schema', 'instruction'],
+    [json, 'json_object', 'instruction'],
+    [schema(object, true), 'json_schema', 'json_schema_strict'],
+    [schema(object), 'json_schema', 'json_schema'],
+    [schema(object, true), 'json_object', 'json_object'],
+    [schema(list, true), 'json_object', 'instruction'],
+    [schema(object, true), 'none', 'instruction'],
+  ] as const
+  for (const [form, offered, mode] of cases) {
+    it(`${form.kind} at a server that offers ${offered}: ${mode ?? 'nothing of JSON'}`, () => {
+      const instruction = addedInstruction(form, offered)
+      assert.deepEqual(manner(form, { roles: 'developer_as_system', structured_output: offered }), {
+        roles: 'developer_as_system',
+        ...(mode && { json_mode: mode }),
+        ...(instruction !== null && { instruction }),
+      })
+    })
+  }
+})

@@ -1,0 +1,255 @@
+/** Asking targets: in their order, in rounds, within limits, until it is called off. */
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { reply } from '../../test/model-server.ts'
+import { Stop } from '../job/stop.ts'
+import { BACKOFF_FACTOR, FIRST_BACKOFF_MS, JITTER, LONGEST_RETRY_AFTER_MS, ROUNDS } from './router.ts'
+import {
+  CALL_TIMEOUT_MS,
+  failing,
+  isPause,
+  never,
+  passPauses,
+  question,
+  scene,
+} from '../../test/support/router-scene.ts'
+
+describe('the record of a call', () => {
+  it('says how that server was asked, of each server that was', async (t) => {
+    const settings = { roles: 'developer_as_system', structured_output: 'none' } as const
+    const { router } = await scene(t, { a: failing, settings: { a: settings } })
+    const form = { kind: 'schema', schema: { type: 'object' }, strict: false } as const
+    const { prompt } = question('two')
+    const routed = await router.ask(question('two', { prompt: { ...prompt, form } }), never)
+    const [first, second] = routed.calls
+    assert.ok(first && second)
+    const { instruction, ...rest } = first
+    assert.match(instruction ?? '', /JSON Schema/)
+    assert.deepEqual(rest, {
+      target: 'a/m',
+      kind: 'trouble',
+      status: 503,
+      at_ms: rest.at_ms,
+      ms: 0,
+      roles: 'developer_as_system',
+      json_mode: 'instruction',
+    })
+    assert.deepEqual(
+      [second.roles, second.json_mode, second.instruction],
+      ['native', 'json_schema', undefined],
+    )
+  })
+
+  it('says nothing of JSON where text is asked for', async (t) => {
+    const { router } = await scene(t)
+    const [call] = (await router.ask(question('one'), never)).calls
+    assert.deepEqual(call && Object.keys(call), ['target', 'kind', 'status', 'at_ms', 'ms', 'roles'])
+  })
+})
+
+describe('targets', () => {
+  it('the first that answers is the last that is asked', async (t) => {
+    const { router, a, b } = await scene(t)
+    const routed = await router.ask(question('two'), never)
+    assert.deepEqual(routed.reply, { kind: 'answer', text: 'echo: Hi', tokens: { input: 2, output: 8 } })
+    assert.equal(routed.target, 'a/m')
+    assert.equal(a.requests[0]?.body.model, 'm')
+    assert.equal(b.requests.length, 0)
+  })
+
+  for (const status of [408, 409, 429, 500, 503]) {
+    it(`${status} moves on at once`, async (t) => {
+      const { router, b } = await scene(t, { a: () => reply.status(status) })
+      const routed = await router.ask(question('two'), never)
+      assert.equal(routed.reply.kind, 'answer')
+      assert.equal(routed.target, 'b/n')
+      assert.equal(b.requests[0]?.body.model, 'n')
+      assert.deepEqual(
+        routed.calls.map((call) => [call.target, call.kind, call.status]),
+        [
+          ['a/m', 'trouble', status],
+          ['b/n', 'answer', 200],
+        ],
+      )
+    })
+  }
+
+  for (const [name, script] of [
+    ['a reset', () => reply.reset()],
+    ['a reset in the middle of an answer', () => reply.resetMidBody()],
+  ] as const) {
+    it(`${name} moves on at once`, async (t) => {
+      const { router } = await scene(t, { a: script })
+      assert.equal((await router.ask(question('two'), never)).target, 'b/n')
+    })
+  }
+
+  it('a call that stalls moves on at its deadline', async (t) => {
+    const { router, clock, a } = await scene(t, { a: () => reply.stall() })
+    const asked = router.ask(question('two'), never)
+    await a.received(1)
+    clock.advance(CALL_TIMEOUT_MS)
+    assert.equal((await asked).target, 'b/n')
+  })
+
+  for (const [name, script, kind] of [
+    ['400', () => reply.status(400), 'trouble'],
+    ['401', () => reply.status(401), 'trouble'],
+    ['404', () => reply.status(404), 'trouble'],
+    ['a 200 that is no chat completion', () => reply.notACompletion(), 'trouble'],
+    ['a refusal', () => reply.refusal(), 'refused'],
+  ] as const) {
+    it(`${name} ends the question`, async (t) => {
+      const { router, b } = await scene(t, { a: script })
+      const routed = await router.ask(question('two'), never)
+      assert.equal(routed.reply.kind, kind)
+      assert.equal(routed.target, 'a/m')
+      assert.equal(routed.calls.length, 1)
+      assert.equal(b.requests.length, 0)
+    })
+  }
+
+  it('a model that is nowhere to be had is trouble, not a bug', async (t) => {
+    const { router } = await scene(t)
+    const routed = await router.ask(question('gone'), never)
+    assert.equal(routed.reply.kind === 'trouble' && routed.reply.retryable, false)
+    assert.equal(routed.target, null)
+    assert.deepEqual(routed.calls, [])
+  })
+
+  it('sums the tokens of all calls, and tells of each', async (t) => {
+    const { router, events } = await scene(t, {
+      a: () =>
+        reply.notACompletion({
+          choices: [{ message: {} }],
+          usage: { prompt_tokens: 7, completion_tokens: 1 },
+        }),
+    })
+    const routed = await router.ask(question('one'), never)
+    assert.deepEqual(routed.tokens, { input: 7, output: 1 })
+    assert.deepEqual(events, [
+      { upstream: 'a', model: 'm', kind: 'trouble', status: 200, aborted: false, ms: 0 },
+    ])
+  })
+})
+
+describe('rounds', () => {
+  it('are three at most, with growing pauses between them; then the last trouble is the reply', async (t) => {
+    const { router, clock, a, b } = await scene(t, { a: failing, b: () => reply.status(500) })
+    const asked = router.ask(question('two'), never)
+    assert.deepEqual(await passPauses(clock, ROUNDS - 1), [
+      FIRST_BACKOFF_MS,
+      FIRST_BACKOFF_MS * BACKOFF_FACTOR,
+    ])
+    const routed = await asked
+    assert.equal(routed.reply.kind === 'trouble' && routed.reply.status, 500)
+    assert.equal(routed.target, 'b/n')
+    assert.deepEqual(
+      routed.calls.map((call) => call.target),
+      ['a/m', 'b/n', 'a/m', 'b/n', 'a/m', 'b/n'],
+    )
+    assert.deepEqual([a.requests.length, b.requests.length], [ROUNDS, ROUNDS])
+    assert.deepEqual(clock.pending(), [])
+  })
+
+  it('a later round may succeed', async (t) => {
+    const { router, clock } = await scene(t, {
+      a: (_request, index) => (index < 2 ? reply.status(503) : undefined),
+    })
+    const asked = router.ask(question('one'), never)
+    await passPauses(clock, 2)
+    assert.equal((await asked).reply.kind, 'answer')
+  })
+
+  it('pause with jitter', async (t) => {
+    for (const [random, factor] of [
+      [0, 1 - JITTER],
+      [0.999_999_999, 1 + JITTER],
+    ] as const) {
+      const { router, clock } = await scene(t, { a: failing, random: () => random })
+      const asked = router.ask(question('one'), never)
+      const [first = 0] = await passPauses(clock, ROUNDS - 1)
+      assert.ok(Math.abs(first - FIRST_BACKOFF_MS * factor) < 0.01, String(first))
+      await asked
+    }
+  })
+
+  it('honour Retry-After: never sooner, a little later by jitter, and bounded', async (t) => {
+    const waits: Record<string, number> = { '7': 7_000, '86400': LONGEST_RETRY_AFTER_MS }
+    for (const [seconds, least] of Object.entries(waits)) {
+      const headers = { 'retry-after': seconds }
+      const { router, clock, a } = await scene(t, {
+        a: (_request, index) => (index === 0 ? reply.status(429, { headers }) : undefined),
+      })
+      const asked = router.ask(question('one'), never)
+      const wait = await clock.timerSet(isPause)
+      assert.ok(wait >= least && wait <= least * (1 + JITTER), String(wait))
+      clock.advance(wait - 1)
+      assert.equal(a.requests.length, 1)
+      clock.advance(1)
+      assert.equal((await asked).reply.kind, 'answer')
+    }
+  })
+
+  it('begin again when the first target is willing, and skip the one that is not yet', async (t) => {
+    const patience = (seconds: string) => reply.status(429, { headers: { 'retry-after': seconds } })
+    const { router, clock, a } = await scene(t, {
+      a: () => patience('50'),
+      b: (_request, index) => (index === 0 ? patience('4') : undefined),
+      random: () => 0,
+    })
+    const asked = router.ask(question('two'), never)
+    assert.deepEqual(await passPauses(clock, 1), [4_000])
+    assert.equal((await asked).target, 'b/n')
+    assert.equal(a.requests.length, 1)
+  })
+})
+
+describe('the limit of calls', () => {
+  it('holds, first come first served, and the state shows it', async (t) => {
+    const { router, a } = await scene(t, { a: () => reply.stall(), maxConcurrency: 2 })
+    const ask = (content: string) =>
+      router.ask(
+        question('one', { prompt: { messages: [{ role: 'user', content }], form: { kind: 'text' } } }),
+        never,
+      )
+    const asked = ['0', '1', '2', '3'].map(ask)
+    await a.received(2)
+    const { running, waiting, maxConcurrency } = router.state()[0] ?? {}
+    assert.deepEqual({ running, waiting, maxConcurrency }, { running: 2, waiting: 2, maxConcurrency: 2 })
+    a.script = () => undefined
+    a.release()
+    await Promise.all(asked)
+    assert.deepEqual(a.requests.map(({ body }) => body.messages[0]?.content).slice(2), ['2', '3'])
+    assert.equal(a.mostRunning(), 2)
+    assert.equal(router.state()[0]?.running, 0)
+  })
+})
+
+describe('the signal', () => {
+  it('ends a call, a wait at the gate and a pause at once', async (t) => {
+    const { router, clock, a } = await scene(t, { a: () => reply.stall(), maxConcurrency: 1 })
+    const stops = [new Stop(), new Stop()]
+    const [calling, waiting] = stops.map((signal) => router.ask(question('one'), signal))
+    await a.received(1)
+    stops[1]?.now('give back')
+    const gone = await waiting
+    assert.equal(gone?.reply.kind === 'trouble' && gone.reply.aborted, true)
+    assert.deepEqual(gone?.calls, [])
+    stops[0]?.now('give back')
+    const cut = await calling
+    assert.equal(cut?.reply.kind === 'trouble' && cut.reply.aborted, true)
+    assert.equal(cut?.calls.length, 1)
+
+    a.script = failing
+    const last = new Stop()
+    const pausing = router.ask(question('one'), last)
+    await clock.timerSet(isPause)
+    last.now('give back')
+    const ended = await pausing
+    assert.equal(ended.reply.kind === 'trouble' && ended.reply.aborted, true)
+    assert.match(ended.reply.kind === 'trouble' ? ended.reply.message : '', /answers 503/)
+    assert.deepEqual(clock.pending(), [])
+    assert.equal(router.state()[0]?.running, 0)
+  })
+})

@@ -1,0 +1,180 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { FakeClock } from '../../test/fake-clock.ts'
+import type { Message, SchemaObject } from '../job/job.ts'
+import { checkAnswer } from '../json-schema/check-answer.ts'
+import { readSchema } from '../json-schema/read-schema.ts'
+import { Stop } from '../job/stop.ts'
+import type { AnswerForm, Reply } from './model-server.ts'
+import { BAD_JSON, ECHOED_CHARACTERS, LONGEST_DELAY_MS, Simulator } from './simulator.ts'
+
+const never = new Stop()
+const text: AnswerForm = { kind: 'text' }
+
+function user(content: string): Message {
+  return { role: 'user', content }
+}
+
+async function ask(messages: readonly Message[], form = text): Promise<Reply> {
+  const clock = new FakeClock()
+  const reply = await new Simulator(clock).ask('gpt-5', { messages, form }, never)
+  assert.deepEqual(clock.pending(), [])
+  return reply
+}
+
+function textOf(reply: Reply): string {
+  assert.equal(reply.kind, 'answer')
+  return reply.kind === 'answer' ? reply.text : ''
+}
+
+describe('the simulator', () => {
+  it('echoes the last user message in a sentence that says it is simulated', async () => {
+    const said = textOf(
+      await ask([user('first'), user('How are you?'), { role: 'system', content: 'later' }]),
+    )
+    assert.equal(said, 'This is a simulated answer; the last message was: "How are you?"')
+  })
+
+  it('counts tokens plausibly', async () => {
+    const reply = await ask([user('x'.repeat(400))])
+    assert.ok(reply.kind === 'answer')
+    assert.equal(reply.tokens.input, 104)
+    assert.equal(reply.tokens.output, Math.ceil(reply.text.length / 4))
+  })
+
+  it('cuts a long echo, never through a character', async () => {
+    const said = textOf(await ask([user(`a${'\u{1F600}'.repeat(ECHOED_CHARACTERS)}`)]))
+    assert.ok(said.length < ECHOED_CHARACTERS + 100)
+    assert.ok(said.isWellFormed() && !said.includes('\uFFFD'))
+  })
+
+  it('gives an object for json without a schema', async () => {
+    const said: unknown = JSON.parse(textOf(await ask([user('Hi "there"')], { kind: 'json' })))
+    assert.deepEqual(said, { simulated: true, last_message: 'Hi "there"' })
+  })
+
+  it('says for the receipt that its JSON is simulated, and that roles stay', () => {
+    const simulator = new Simulator(new FakeClock())
+    assert.deepEqual(simulator.mannerFor(text), { roles: 'native' })
+    assert.deepEqual(simulator.mannerFor({ kind: 'json' }), { roles: 'native', json_mode: 'simulated' })
+  })
+
+  it('makes an instance for a schema', async () => {
+    const schema: SchemaObject = {
+      type: 'object',
+      properties: {
+        name: { type: 'string', minLength: 2 },
+        age: { type: 'integer', minimum: 18 },
+        tags: { type: 'array', items: { enum: ['a', 'b'] }, minItems: 2 },
+      },
+      required: ['name', 'age', 'tags'],
+      additionalProperties: false,
+    }
+    const said: unknown = JSON.parse(
+      textOf(await ask([user('Hi')], { kind: 'schema', schema, strict: true })),
+    )
+    const read = readSchema(schema)
+    assert.ok(read.ok)
+    assert.deepEqual(checkAnswer(read.schema, said), { ok: true })
+  })
+
+  it('says so where a schema has no instance', async () => {
+    const schema: SchemaObject = { type: 'integer', minimum: 2, maximum: 1 }
+    const reply = await ask([user('Hi')], { kind: 'schema', schema, strict: false })
+    assert.equal(reply.kind === 'trouble' && reply.retryable, false)
+  })
+})
+
+describe('a directive', () => {
+  it('[[fail model_error]] fails, once', async () => {
+    const reply = await ask([user('please [[fail model_error]] now')])
+    assert.equal(reply.kind === 'trouble' && !reply.retryable && !reply.timedOut, true)
+  })
+
+  it('[[fail content_policy_violation]] refuses', async () => {
+    assert.equal((await ask([user('[[fail content_policy_violation]]')])).kind, 'refused')
+  })
+
+  it('[[fail timeout]] is a call whose deadline passed, without the wait', async () => {
+    const reply = await ask([user('[[fail timeout]]')])
+    assert.equal(reply.kind === 'trouble' && reply.timedOut && !reply.retryable, true)
+  })
+
+  it('[[bad-json]] is bad, and still after a repair request', async () => {
+    const first = await ask([user('[[bad-json]] x')], { kind: 'json' })
+    assert.equal(textOf(first), BAD_JSON)
+    assert.throws(() => JSON.parse(BAD_JSON))
+    const repair: Message[] = [
+      user('[[bad-json]] x'),
+      { role: 'assistant', content: BAD_JSON },
+      user('Repair it.'),
+    ]
+    assert.equal(textOf(await ask(repair, { kind: 'json' })), BAD_JSON)
+  })
+
+  it('[[bad-json once]] is repaired when the model is shown what it said', async () => {
+    const first = [user('[[bad-json once]] x')]
+    assert.equal(textOf(await ask(first, { kind: 'json' })), BAD_JSON)
+    for (const shown of [
+      [{ role: 'assistant', content: BAD_JSON } as const, user('Repair it.')],
+      [user(`You said: ${BAD_JSON} Repair it.`)],
+    ]) {
+      JSON.parse(textOf(await ask([...first, ...shown], { kind: 'json' })))
+    }
+  })
+
+  it('counts only in user messages, and the last with one counts', async () => {
+    const system: Message = { role: 'system', content: '[[fail model_error]]' }
+    assert.equal((await ask([system, user('Hi')])).kind, 'answer')
+    const said = [user('[[fail model_error]]'), user('[[fail content_policy_violation]]'), user('Hi')]
+    assert.equal((await ask(said)).kind, 'refused')
+  })
+
+  it('is not repeated in the echo, and what only looks like one is', async () => {
+    assert.match(
+      textOf(await ask([user('[[bad-json once]][[delay 0s]] Hi [[fail nonsense]]')], text)),
+      /no JSON/,
+    )
+    assert.match(textOf(await ask([user('[[delay 0s]] Hi [[nonsense]]')])), /: "Hi \[\[nonsense\]\]"$/)
+  })
+})
+
+describe('a delay', () => {
+  for (const [directive, ms] of [
+    ['[[delay 2s]]', 2000],
+    ['[[delay 0.5s]]', 500],
+    ['[[delay 250ms]]', 250],
+    ['[[delay 999999999s]]', LONGEST_DELAY_MS],
+  ] as const) {
+    it(`${directive} waits ${ms} ms on the clock`, async () => {
+      const clock = new FakeClock()
+      const asked = new Simulator(clock).ask('m', { messages: [user(directive)], form: text }, never)
+      assert.deepEqual(clock.pending(), [ms])
+      clock.advance(ms)
+      assert.equal((await asked).kind, 'answer')
+    })
+  }
+
+  it('goes before a failure in the same message', async () => {
+    const clock = new FakeClock()
+    const messages = [user('[[fail timeout]] [[delay 2s]]')]
+    const asked = new Simulator(clock).ask('m', { messages, form: text }, never)
+    clock.advance(2000)
+    assert.equal((await asked).kind, 'trouble')
+  })
+
+  it('is ended by the signal, and by closing', async () => {
+    const clock = new FakeClock()
+    const simulator = new Simulator(clock)
+    const stop = new Stop()
+    const prompt = { messages: [user('[[delay 60s]]')], form: text }
+    const [first, second] = [simulator.ask('m', prompt, stop), simulator.ask('m', prompt, never)]
+    stop.now('give back')
+    const gone = await first
+    assert.equal(gone.kind === 'trouble' && gone.aborted, true)
+    await simulator.close()
+    const closed = await second
+    assert.equal(closed.kind === 'trouble' && closed.aborted, true)
+    assert.deepEqual(clock.pending(), [])
+  })
+})

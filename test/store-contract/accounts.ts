@@ -1,0 +1,122 @@
+/** What every store promises of accounts and keys. */
+import assert from 'node:assert/strict'
+import type { NewKey } from '../../src/store/account-store.ts'
+import { type On, START_MS } from './fixtures.ts'
+
+const STANDING = { suspendedAtMs: null, caps: { monthlyJobs: null, monthlyTokens: null } }
+
+export function accountTests(on: On): void {
+  const key = (over: Partial<NewKey> = {}): NewKey => ({
+    id: 'key_1',
+    hash: 'h1',
+    account: 'acme',
+    tier: 'user_go',
+    secret: 'whsec_1',
+    createdAtMs: START_MS,
+    expiresAtMs: null,
+    ...over,
+  })
+
+  on('makes an account with its first key, and finds keys by their hash', async (store) => {
+    assert.equal(await store.hasAccounts(), false)
+    assert.deepEqual(await store.createKey(key()), { kind: 'created' })
+    assert.deepEqual(await store.createKey(key({ id: 'key_2', hash: 'h2', expiresAtMs: 9 })), {
+      kind: 'created',
+    })
+    assert.equal(await store.hasAccounts(), true)
+    const common = { account: 'acme', tier: 'user_go', createdAtMs: START_MS, revokedAtMs: null, ...STANDING }
+    assert.deepEqual(await store.findKey('h2'), { id: 'key_2', ...common, expiresAtMs: 9 })
+    assert.equal(await store.findKey('h3'), null)
+    assert.deepEqual(
+      (await store.listKeys()).map(({ id }) => id),
+      ['key_1', 'key_2'],
+    )
+  })
+
+  on('does not change the tier of an account by a new key', async (store) => {
+    await store.createKey(key())
+    const other = await store.createKey(key({ id: 'key_2', hash: 'h2', tier: 'user_max' }))
+    assert.deepEqual(other, { kind: 'other tier', tier: 'user_go' })
+    assert.equal((await store.listKeys()).length, 1)
+    assert.equal(await store.setTier('acme', 'user_max'), true)
+    assert.equal((await store.findKey('h1'))?.tier, 'user_max')
+    assert.equal(await store.setTier('nobody', 'user_max'), false)
+  })
+
+  on('revokes a key once', async (store) => {
+    await store.createKey(key())
+    assert.equal(await store.revokeKey('key_1', 5), 'revoked')
+    assert.equal(await store.revokeKey('key_1', 6), 'revoked before')
+    assert.equal(await store.revokeKey('key_9', 6), 'unknown')
+    assert.equal((await store.findKey('h1'))?.revokedAtMs, 5)
+  })
+
+  on('rotates the signing secret and keeps the one before', async (store) => {
+    await store.createKey(key())
+    assert.deepEqual(await store.secrets('acme'), { current: 'whsec_1', previous: null })
+    assert.equal(await store.rotateSecret('acme', 'whsec_2', 7), true)
+    const previous = { secret: 'whsec_1', rotatedAtMs: 7 }
+    assert.deepEqual(await store.secrets('acme'), { current: 'whsec_2', previous })
+    assert.equal(await store.rotateSecret('nobody', 'whsec_3', 7), false)
+    assert.equal(await store.secrets('nobody'), null)
+  })
+
+  on('lists accounts by name, with how many keys they have and how many of these work', async (store) => {
+    const nowMs = START_MS + 1000
+    await store.createKey(key({ account: 'b' }))
+    await store.createKey(key({ id: 'key_2', hash: 'h2', account: 'b', expiresAtMs: nowMs }))
+    await store.createKey(key({ id: 'key_3', hash: 'h3', account: 'b', expiresAtMs: nowMs + 1 }))
+    await store.createKey(key({ id: 'key_4', hash: 'h4', account: 'a', tier: 'user_free' }))
+    await store.revokeKey('key_4', nowMs)
+    await store.rotateSecret('b', 'whsec_2', 7)
+    const a = { name: 'a', tier: 'user_free', keys: 1, activeKeys: 0, rotatedAtMs: null, ...STANDING }
+    const b = { name: 'b', tier: 'user_go', keys: 3, activeKeys: 2, rotatedAtMs: 7, ...STANDING }
+    assert.deepEqual(await store.listAccounts({ limit: 10, nowMs }), [a, b])
+    assert.deepEqual(await store.listAccounts({ limit: 1, nowMs }), [a])
+    assert.deepEqual(await store.listAccounts({ after: 'a', limit: 10, nowMs }), [b])
+    assert.deepEqual(await store.listAccounts({ after: 'b', limit: 10, nowMs }), [])
+  })
+
+  on('finds keys newest first, a page at a time', async (store) => {
+    for (const [at, account] of ['acme', 'other', 'acme'].entries()) {
+      await store.createKey(key({ id: `key_${9 - at}`, hash: `h${at}`, account, createdAtMs: START_MS + at }))
+    }
+    // Made in the same moment as the last: ids decide.
+    await store.createKey(key({ id: 'key_6', hash: 'h6', createdAtMs: START_MS + 2 }))
+    const found = async (over: { account?: string; beforeKeyId?: string; limit?: number } = {}) =>
+      (await store.searchKeys({ limit: 10, ...over })).map(({ id }) => id)
+    assert.deepEqual(await found(), ['key_7', 'key_6', 'key_8', 'key_9'])
+    assert.deepEqual(await found({ account: 'acme' }), ['key_7', 'key_6', 'key_9'])
+    assert.deepEqual(await found({ account: 'acme', beforeKeyId: 'key_7' }), ['key_6', 'key_9'])
+    assert.deepEqual(await found({ beforeKeyId: 'key_6', limit: 1 }), ['key_8'])
+    assert.deepEqual(await found({ beforeKeyId: 'key_none' }), [])
+  })
+
+  on('suspends an account, with all its keys, and lets it in again', async (store) => {
+    await store.createKey(key())
+    assert.equal(await store.suspend('acme', 8), true)
+    assert.equal(await store.suspend('acme', 9), true)
+    assert.equal((await store.findKey('h1'))?.suspendedAtMs, 8)
+    await store.createKey(key({ id: 'key_2', hash: 'h2' }))
+    assert.equal((await store.findKey('h2'))?.suspendedAtMs, 8)
+    assert.equal((await store.listAccounts({ limit: 1, nowMs: START_MS }))[0]?.suspendedAtMs, 8)
+    assert.equal(await store.suspend('acme', null), true)
+    assert.equal((await store.findKey('h1'))?.suspendedAtMs, null)
+    assert.equal(await store.suspend('nobody', 8), false)
+  })
+
+  on('gives an account caps of its own', async (store) => {
+    await store.createKey(key())
+    for (const caps of [
+      { monthlyJobs: 1000, monthlyTokens: 2 ** 40 },
+      { monthlyJobs: 0, monthlyTokens: 'none' },
+      { monthlyJobs: 'none', monthlyTokens: null },
+    ] as const) {
+      assert.equal(await store.setCaps('acme', caps), true)
+      assert.deepEqual((await store.findKey('h1'))?.caps, caps)
+      assert.deepEqual((await store.searchKeys({ limit: 1 }))[0]?.caps, caps)
+      assert.deepEqual((await store.listAccounts({ limit: 1, nowMs: START_MS }))[0]?.caps, caps)
+    }
+    assert.equal(await store.setCaps('nobody', { monthlyJobs: 1, monthlyTokens: 1 }), false)
+  })
+}

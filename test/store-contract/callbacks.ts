@@ -1,0 +1,178 @@
+/** What every store promises of owed callbacks. */
+import assert from 'node:assert/strict'
+import type { Outcome } from '../../src/job/job.ts'
+import { CALLBACK, DELIVERED, dueAt, FAILED, owed, record, take, withAccount } from './callback-fixtures.ts'
+import { acceptance, DAY_MS, newJob, now, type On, settlement } from './fixtures.ts'
+
+export function callbackTests(on: On): void {
+  on('settling a job with a callback makes it due, with all that is to be sent', async (store) => {
+    await withAccount(store)
+    const jobId = await owed(store)
+    assert.deepEqual(await take(store), [
+      {
+        attempt: 1,
+        tries: 1,
+        account: 'acme',
+        callback: CALLBACK,
+        view: {
+          id: jobId,
+          status: 'completed',
+          createdAtMs: now.ms,
+          contentJson: '"Hello back"',
+          errorJson: null,
+        },
+        owedSinceMs: now.ms,
+        secrets: { current: 'whsec_1', previous: null },
+      },
+    ])
+  })
+
+  on('a failed job owes its callback too, and a job without one owes nothing', async (store) => {
+    await withAccount(store)
+    const plain = newJob()
+    await store.accept(acceptance([plain], { handedOff: true }))
+    await store.settle(settlement({ jobId: plain.id, attempt: 1 }))
+    const outcome: Outcome = { status: 'failed', error: { code: 'model_error', message: 'No.' } }
+    const jobId = await owed(store, { outcome })
+    assert.deepEqual(
+      (await take(store)).map(({ view }) => [view.id, view.status]),
+      [[jobId, 'failed']],
+    )
+  })
+
+  on('a job that is stored as it ended owes its callback too', async (store) => {
+    await withAccount(store)
+    const job = newJob({ callback: CALLBACK })
+    await store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }))
+    assert.equal((await take(store))[0]?.view.id, job.id)
+  })
+
+  on('a callback is taken by one only, and again by the same node when its lease ends', async (store) => {
+    await withAccount(store)
+    await owed(store)
+    const leaseUntilMs = now.ms + 1000
+    const taken = await Promise.all([1, 2, 3].map(() => take(store, { limit: 1, leaseUntilMs })))
+    assert.equal(taken.flat().length, 1)
+    const [again] = await take(store, { nowMs: leaseUntilMs })
+    assert.deepEqual([again?.attempt, again?.tries], [2, 2])
+  })
+
+  on('what a dead node had in hand is due at once', async (store, _t, place) => {
+    await withAccount(store)
+    await owed(store)
+    await take(store, { leaseUntilMs: now.ms + DAY_MS })
+    await store.close()
+    const next = await place.open()
+    await next.reclaim('node-b', now.ms)
+    const [again] = await take(next, { node: 'node-b' })
+    assert.equal(again?.attempt, 2)
+    await next.close()
+  })
+
+  on('what came of an attempt decides when it is due, and a stale attempt decides nothing', async (store) => {
+    await withAccount(store)
+    const jobId = await owed(store)
+    await take(store)
+    const later = now.ms + 5000
+    assert.equal(await store.recordCallback(record(jobId, 1, dueAt(later))), true)
+    assert.deepEqual(await take(store, { lane: 'retry', nowMs: later - 1 }), [])
+    assert.equal((await take(store, { lane: 'retry', nowMs: later })).length, 1)
+    assert.equal(await store.recordCallback(record(jobId, 1, DELIVERED, later)), false)
+    assert.equal(await store.recordCallback(record(jobId, 2, DELIVERED, later)), true)
+    assert.equal(await store.recordCallback(record(jobId, 2, FAILED, later)), false)
+    for (const lane of ['first', 'retry'] as const) {
+      assert.deepEqual(await take(store, { lane, nowMs: later + 1e9 }), [])
+    }
+  })
+
+  on('many are recorded together, each by what came of it', async (store) => {
+    await withAccount(store)
+    const jobIds: string[] = []
+    for (let made = 0; made < 30; made++) jobIds.push(await owed(store))
+    await take(store, { limit: 100 })
+    const nexts = [DELIVERED, FAILED, dueAt(now.ms + 5000)]
+    const recorded = await Promise.all(
+      jobIds.map((jobId, index) =>
+        store.recordCallback(record(jobId, index < 3 ? 9 : 1, nexts[index % 3] ?? DELIVERED)),
+      ),
+    )
+    assert.deepEqual(recorded, [...Array(3).fill(false), ...Array(27).fill(true)])
+    const count = async (state: 'owed' | 'delivered' | 'failed') =>
+      (await store.searchCallbacks({ state, limit: 100 })).found.length
+    assert.deepEqual([await count('delivered'), await count('failed'), await count('owed')], [9, 9, 12])
+  })
+
+  on('first attempts and later ones are taken apart', async (store) => {
+    await withAccount(store)
+    const tried = await owed(store)
+    await take(store)
+    await store.recordCallback(record(tried, 1, dueAt(now.ms)))
+    const untried = await owed(store)
+    assert.deepEqual(
+      (await take(store)).map(({ view }) => view.id),
+      [untried],
+    )
+    const [again] = await take(store, { lane: 'retry' })
+    assert.deepEqual([again?.view.id, again?.attempt, again?.tries], [tried, 2, 2])
+  })
+
+  on('an attempt that our own end cut off is kept and does not count', async (store) => {
+    await withAccount(store)
+    const jobId = await owed(store)
+    await take(store)
+    await store.recordCallback(record(jobId, 1, { kind: 'due', atMs: now.ms, counts: false }))
+    const [again] = await take(store, { lane: 'retry' })
+    assert.deepEqual([again?.attempt, again?.tries], [2, 1])
+  })
+
+  on('what is postponed was not tried, and comes back when it was said', async (store) => {
+    await withAccount(store)
+    const jobId = await owed(store)
+    await take(store)
+    const dueAtMs = now.ms + 700
+    await store.postponeCallbacks('node-b', [{ jobId, attempt: 1, dueAtMs: now.ms }])
+    assert.deepEqual(await take(store), [], 'another node postponed it')
+    await store.postponeCallbacks('node-a', [{ jobId, attempt: 1, dueAtMs }])
+    assert.equal(await store.recordCallback(record(jobId, 1, DELIVERED)), false)
+    assert.deepEqual(await take(store, { nowMs: dueAtMs - 1 }), [])
+    const [again] = await take(store, { nowMs: dueAtMs })
+    assert.deepEqual([again?.attempt, again?.tries], [1, 1])
+  })
+
+  on('what was postponed is taken before it is due, unless it was tried since', async (store) => {
+    await withAccount(store)
+    const [waits, tried] = [await owed(store), await owed(store)]
+    await take(store)
+    const postponed = [waits, tried].map((jobId) => ({ jobId, attempt: 1, dueAtMs: now.ms + 1000 }))
+    await store.postponeCallbacks('node-a', postponed)
+    const takeAgain = (node: string) =>
+      store.takePostponed({
+        node,
+        postponed: [waits, tried].map((jobId) => ({ jobId, attempts: 0 })),
+        leaseUntilMs: now.ms + 5000,
+      })
+    await take(store, { nowMs: now.ms + 1000, limit: 1 })
+    const [again, ...others] = await takeAgain('node-a')
+    assert.deepEqual([again?.attempt, again?.tries, others.length], [1, 1, 0])
+    assert.deepEqual(await takeAgain('node-a'), [])
+    assert.equal(await store.recordCallback(record(again?.view.id ?? '', 1, DELIVERED)), true)
+  })
+
+  on('the secrets are those in force when it is taken', async (store) => {
+    await withAccount(store)
+    await owed(store)
+    await store.rotateSecret('acme', 'whsec_2', now.ms)
+    const [due] = await take(store)
+    const previous = { secret: 'whsec_1', rotatedAtMs: now.ms }
+    assert.deepEqual(due?.secrets, { current: 'whsec_2', previous })
+  })
+
+  on('the depth counts what is owed and what has failed', async (store) => {
+    await withAccount(store)
+    assert.deepEqual(await store.callbackDepth(), { owed: 0, failed: 0, earliestDueMs: null })
+    const [one] = [await owed(store), await owed(store), await owed(store)]
+    await take(store, { limit: 3 })
+    await store.recordCallback(record(one, 1, FAILED))
+    assert.deepEqual(await store.callbackDepth(), { owed: 2, failed: 1, earliestDueMs: now.ms + 1000 })
+  })
+}

@@ -1,0 +1,118 @@
+/** What every store promises of deleting: it is as if the job, or the account, had never been. */
+import assert from 'node:assert/strict'
+import type { Store } from '../../src/store/store.ts'
+import { acceptance, expiry, newJob, now, type On, settlement } from './fixtures.ts'
+
+const BEFORE_ALL = '00000000-0000-0000-0000-000000000000'
+
+export function deleteTests(on: On): void {
+  const callback = { url: 'https://example.com/', headers: {}, payloadJson: '{}' }
+  const keep = { fingerprint: 'f'.repeat(22), untilMs: 0 }
+  const ended = async (store: Store, account = 'acme') => {
+    const job = newJob({ account, callback })
+    await store.accept(acceptance([job], { handedOff: true }))
+    const kept = { ...keep, untilMs: now.ms + 300_000 }
+    await store.settle(settlement({ jobId: job.id, attempt: 1 }, { keep: kept }))
+    return job
+  }
+  const makeKey = (store: Store, account: string) =>
+    store.createKey({
+      id: `key_${account}`,
+      hash: `hash ${account}`,
+      account,
+      tier: 'user_max',
+      secret: `whsec_${account}`,
+      createdAtMs: now.ms,
+      expiresAtMs: null,
+    })
+  /** Deletes all, as whoever deletes an account does. */
+  const deleteAll = async (store: Store, account: string) => {
+    const sums = { deleted: 0, open: 0 }
+    for (let after: string | null = BEFORE_ALL; after !== null; ) {
+      const some = await store.deleteJobsOf(account, after)
+      sums.deleted += some.deleted
+      sums.open += some.open
+      after = some.next
+    }
+    return sums
+  }
+
+  on('deletes an ended job with its kept answer and its callback, and leaves its usage', async (store) => {
+    await makeKey(store, 'acme')
+    const job = await ended(store)
+    assert.equal(await store.deleteJob(job.id), 'deleted')
+    assert.equal(await store.read('acme', job.id, expiry()), null)
+    assert.equal(await store.findJob(job.id, expiry()), null)
+    assert.equal(await store.recall(keep.fingerprint, now.ms), null)
+    assert.equal(await store.findCallback(job.id), null)
+    assert.equal((await store.callbackDepth()).owed, 0)
+    assert.equal(await store.deleteJob(job.id), 'unknown')
+    assert.equal((await store.listUsage({ limit: 10 }))[0]?.jobs, 1)
+  })
+
+  on('does not delete a job that waits or runs', async (store) => {
+    const [waiting, running] = [newJob(), newJob()]
+    await store.accept(acceptance([waiting]))
+    await store.accept(acceptance([running], { handedOff: true }))
+    assert.equal(await store.deleteJob(waiting.id), 'not ended')
+    assert.equal(await store.deleteJob(running.id), 'not ended')
+    assert.equal((await store.read('acme', waiting.id, expiry()))?.status, 'pending')
+  })
+
+  on('deletes the ended jobs of one account only', async (store) => {
+    for (const account of ['acme', 'other']) await makeKey(store, account)
+    const mine = [await ended(store), await ended(store), await ended(store)]
+    const other = await ended(store, 'other')
+    const open = newJob()
+    await store.accept(acceptance([open]))
+    assert.deepEqual(await deleteAll(store, 'acme'), { deleted: 3, open: 1 })
+    for (const job of mine) assert.equal(await store.findJob(job.id, expiry()), null)
+    assert.equal((await store.read('other', other.id, expiry()))?.status, 'completed')
+    assert.equal((await store.read('acme', open.id, expiry()))?.status, 'pending')
+    assert.deepEqual(await deleteAll(store, 'nobody'), { deleted: 0, open: 0 })
+  })
+
+  on('walks more jobs than one step takes', async (store) => {
+    const jobs = Array.from({ length: 4500 }, (_, at) => newJob({ account: at % 3 === 0 ? 'acme' : 'other' }))
+    for (let from = 0; from < jobs.length; from += 500) {
+      await store.accept(acceptance(jobs.slice(from, from + 500)))
+    }
+    const cancel = { account: 'acme', running: false, beforeJobId: 'ffffffff-ffff-ffff-ffff-ffffffffffff' }
+    while ((await store.cancelJobs({ ...cancel, limit: 400, nowMs: now.ms })) === 400);
+    while ((await store.takeCancelled('node-a')).length > 0);
+    assert.deepEqual(await deleteAll(store, 'acme'), { deleted: 1500, open: 0 })
+    assert.equal((await store.depth()).waiting, 3000)
+  })
+
+  on('deletes an account with its keys, its usage and the keys of its requests', async (store) => {
+    for (const account of ['acme', 'other']) await makeKey(store, account)
+    const job = newJob()
+    const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1000 }
+    await store.accept(acceptance([job], { idempotency, handedOff: true }))
+    await store.settle(settlement({ jobId: job.id, attempt: 1 }))
+    await ended(store, 'other')
+    await deleteAll(store, 'acme')
+    assert.equal(await store.deleteAccount('acme'), true)
+    assert.equal(await store.deleteAccount('acme'), false)
+    assert.equal(await store.findKey('hash acme'), null)
+    assert.equal(await store.secrets('acme'), null)
+    assert.deepEqual(
+      (await store.listUsage({ limit: 10 })).map(({ account }) => account),
+      ['other'],
+    )
+    assert.ok(await store.findKey('hash other'))
+    // The same key of a request is new again.
+    const again = await store.accept(
+      acceptance([newJob()], { idempotency: { ...idempotency, fingerprint: 'g' } }),
+    )
+    assert.equal(again.kind, 'accepted')
+  })
+
+  on('scrubs while it goes on serving', async (store) => {
+    await makeKey(store, 'acme')
+    const job = await ended(store)
+    await store.deleteJob(job.id)
+    await Promise.all([store.scrub(), store.accept(acceptance([newJob()]))])
+    assert.equal((await store.depth()).waiting, 1)
+  })
+}

@@ -1,0 +1,87 @@
+/** What the tests of the contract share: jobs, acceptances and settlements to vary, and the moment they happen in. */
+import { randomBytes } from 'node:crypto'
+import type { TestContext } from 'node:test'
+import type { ClaimedJob, Job, Outcome, Usage } from '../../src/job/job.ts'
+import { jobIdMaker } from '../../src/job/job-id.ts'
+import type { Claim } from '../../src/store/node-store.ts'
+import type { Acceptance, Settlement, Store } from '../../src/store/store.ts'
+
+/** Where the stores of one test live: `open` may be called again after a close, and finds what was stored. */
+export interface Place {
+  open(): Promise<Store>
+}
+
+/** Declares a test on an empty store, which is closed after it. */
+export type On = (title: string, work: (store: Store, t: TestContext, place: Place) => Promise<void>) => void
+
+export const START_MS = Date.UTC(2026, 0, 2, 3, 4, 5)
+export const DAY_MS = 86_400_000
+
+/** The moment that the stores are told; a test may move it on. */
+export const now = { ms: START_MS }
+const makeId = jobIdMaker(
+  () => now.ms,
+  (bytes) => randomBytes(bytes).toString('hex'),
+)
+
+export function newJob(over: Partial<Omit<Job, 'messagesJson'>> = {}): Job {
+  const { messages = [{ role: 'user', content: 'Hello' }] } = over
+  return {
+    id: makeId(),
+    account: 'acme',
+    tier: 'user_max',
+    model: 'gpt-5-mini',
+    messages,
+    messagesJson: JSON.stringify(messages),
+    responseFormat: { format: 'text' },
+    cacheTtlS: 300,
+    callback: null,
+    createdAtMs: now.ms,
+    inputTokens: 12,
+    ...over,
+  }
+}
+
+export function acceptance(
+  jobs: readonly Job[],
+  over: Partial<Acceptance> & { handedOff?: boolean; step?: number; awaited?: boolean } = {},
+) {
+  const { handedOff = false, step = 1000, awaited = false, ...rest } = over
+  return {
+    node: 'node-a',
+    jobs: jobs.map((job) => ({ job, handedOff, step, awaited })),
+    idempotency: null,
+    nowMs: now.ms,
+    ...rest,
+  } satisfies Acceptance
+}
+
+export const USAGE: Usage = {
+  target: 'openai/gpt-5-mini',
+  input_tokens: 3,
+  output_tokens: 5,
+  calls: 1,
+  cache_hit: false,
+  repaired: false,
+}
+
+export const COMPLETED: Outcome = { status: 'completed', contentJson: '"Hello back"' }
+
+export function settlement(claim: Claim, over: Partial<Settlement> = {}): Settlement {
+  return {
+    node: 'node-a',
+    jobId: claim.jobId,
+    attempt: claim.attempt,
+    model: 'gpt-5-mini',
+    outcome: COMPLETED,
+    usage: USAGE,
+    receiptJson: '{}',
+    keep: null,
+    nowMs: now.ms,
+    ...over,
+  }
+}
+
+export const claimOf = ({ id, attempt }: ClaimedJob): Claim => ({ jobId: id, attempt })
+export const expiry = (atMs = now.ms, retentionMs = DAY_MS) => ({ nowMs: atMs, retentionMs })
+export const ids = (jobs: readonly Job[]) => jobs.map(({ id }) => id)

@@ -1,0 +1,247 @@
+/**
+ * The queue against its model: random histories of accept, claim, settle, give back, cancel, delete and crash, each step
+ * compared with a few lines that keep the same promises in memory. A failure prints the seed and the shortest history that shows it.
+ */
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import fc from 'fast-check'
+import type { Claim } from '../../src/store/node-store.ts'
+import type { Store } from '../../src/store/store.ts'
+import { acceptance, COMPLETED, newJob, type Place, START_MS, settlement } from './fixtures.ts'
+
+type Held = Claim & { readonly node: string }
+
+interface ModelJob {
+  status: 'pending' | 'assigned' | 'completed' | 'failed'
+  node: string | null
+  attempt: number
+  deaths: number
+}
+
+interface Model {
+  readonly jobs: Map<string, ModelJob>
+  /** Every claim that was ever made: also those that have become stale. */
+  readonly claims: Held[]
+  /** Jobs that have ended, deleted ones included. */
+  ended: number
+}
+
+const hasEnded = ({ status }: ModelJob) => status === 'completed' || status === 'failed'
+
+interface Real {
+  store: Store
+  readonly place: Place
+}
+
+type Step = fc.AsyncCommand<Model, Real>
+
+const NODES = ['node-a', 'node-b']
+
+/** `accounts` of the test are two, so that the order between accounts is in play. */
+class Accept implements Step {
+  readonly count: number
+  readonly account: string
+  readonly handedOff: boolean
+  readonly node: string
+  constructor(count: number, account: string, handedOff: boolean, node: string) {
+    this.count = count
+    this.account = account
+    this.handedOff = handedOff
+    this.node = node
+  }
+  check = () => true
+  async run(model: Model, real: Real) {
+    const jobs = Array.from({ length: this.count }, () => newJob({ account: this.account }))
+    const { node, handedOff } = this
+    assert.deepEqual(await real.store.accept(acceptance(jobs, { node, handedOff })), { kind: 'accepted' })
+    for (const { id } of jobs) {
+      const attempt = handedOff ? 1 : 0
+      model.jobs.set(id, {
+        status: handedOff ? 'assigned' : 'pending',
+        node: handedOff ? node : null,
+        attempt,
+        deaths: 0,
+      })
+      if (handedOff) model.claims.push({ jobId: id, attempt, node })
+    }
+  }
+  toString = () => `accept(${this.count}, ${this.account}, ${this.handedOff ? this.node : 'queued'})`
+}
+
+class ClaimSome implements Step {
+  readonly node: string
+  readonly limit: number
+  constructor(node: string, limit: number) {
+    this.node = node
+    this.limit = limit
+  }
+  check = () => true
+  async run(model: Model, real: Real) {
+    const waiting = [...model.jobs.values()].filter((job) => !hasEnded(job) && job.node === null)
+    const claimed = await real.store.claim(this.node, this.limit, START_MS)
+    assert.equal(claimed.length, Math.min(this.limit, waiting.length))
+    for (const { id, attempt, deaths } of claimed) {
+      const job = model.jobs.get(id)
+      assert.ok(job && job.node === null && !hasEnded(job), 'a job is claimed once')
+      assert.deepEqual([attempt, deaths], [job.attempt + 1, job.deaths])
+      Object.assign(job, { status: 'assigned', node: this.node, attempt })
+      model.claims.push({ jobId: id, attempt, node: this.node })
+    }
+  }
+  toString = () => `claim(${this.node}, ${this.limit})`
+}
+
+/** Settles or gives back some claim that was ever made, fresh or stale. */
+class UseClaim implements Step {
+  readonly pick: number
+  readonly how: 'settle' | 'give back'
+  constructor(pick: number, how: 'settle' | 'give back') {
+    this.pick = pick
+    this.how = how
+  }
+  check = ({ claims }: Readonly<Model>) => claims.length > 0
+  async run(model: Model, real: Real) {
+    const claim = model.claims[this.pick % model.claims.length]
+    assert.ok(claim)
+    const job = model.jobs.get(claim.jobId)
+    const fresh = job?.status === 'assigned' && job.node === claim.node && job.attempt === claim.attempt
+    if (this.how === 'settle') {
+      const settled = await real.store.settle(settlement(claim, { node: claim.node, outcome: COMPLETED }))
+      assert.equal(settled, fresh ? 'settled' : job ? 'stale' : 'gone')
+      if (!fresh) return
+      Object.assign(job, { status: 'completed', node: null })
+      model.ended += 1
+    } else {
+      await real.store.giveBack(claim.node, [claim])
+      if (fresh) job.node = null
+    }
+  }
+  toString = () => `${this.how}(${this.pick})`
+}
+
+/** An operator ends a job before its time, or deletes one: whatever its state. */
+class StepIn implements Step {
+  readonly pick: number
+  readonly how: 'cancel' | 'delete'
+  constructor(pick: number, how: 'cancel' | 'delete') {
+    this.pick = pick
+    this.how = how
+  }
+  check = ({ jobs }: Readonly<Model>) => jobs.size > 0
+  async run(model: Model, real: Real) {
+    const [id, job] = [...model.jobs][this.pick % model.jobs.size] ?? []
+    assert.ok(id !== undefined && job)
+    const ended = hasEnded(job)
+    if (this.how === 'delete') {
+      assert.equal(await real.store.deleteJob(id), ended ? 'deleted' : 'not ended')
+      if (ended) model.jobs.delete(id)
+      return
+    }
+    assert.equal(await real.store.cancelJob(id, START_MS), ended ? 'ended before' : 'cancelled')
+    if (ended) return
+    const told = []
+    for (const node of NODES) told.push(...(await real.store.takeCancelled(node)))
+    if (job.node !== null) assert.deepEqual(told, [{ jobId: id, attempt: job.attempt }])
+    Object.assign(job, { status: 'failed', node: null })
+    model.ended += 1
+  }
+  toString = () => `${this.how}(${this.pick})`
+}
+
+/** All processes die; a new one opens the store and takes back what the others held. */
+class Crash implements Step {
+  readonly survivor: string
+  constructor(survivor: string) {
+    this.survivor = survivor
+  }
+  check = () => true
+  async run(model: Model, real: Real) {
+    await real.store.close()
+    real.store = await real.place.open()
+    const lost = [...model.jobs.values()].filter(({ node }) => node !== null && node !== this.survivor)
+    assert.equal(await real.store.reclaim(this.survivor, START_MS), lost.length)
+    for (const job of lost) Object.assign(job, { node: null, deaths: job.deaths + 1 })
+  }
+  toString = () => `crash(${this.survivor} goes on)`
+}
+
+class Look implements Step {
+  check = () => true
+  async run(model: Model, real: Real) {
+    const jobs = [...model.jobs]
+    const { waiting, assigned } = await real.store.depth()
+    assert.equal(waiting, jobs.filter(([, job]) => job.node === null && !hasEnded(job)).length)
+    assert.equal(assigned, jobs.filter(([, job]) => job.node !== null).length)
+    const used = await real.store.listUsage({ limit: 10 })
+    assert.equal(
+      used.reduce((sum, record) => sum + record.jobs, 0),
+      model.ended,
+    )
+    const at = { nowMs: START_MS, retentionMs: 1000 }
+    for (const [id, job] of jobs.slice(-5)) {
+      const views = await Promise.all(['one', 'two'].map((account) => real.store.read(account, id, at)))
+      const statuses = views.flatMap((view) => view?.status ?? [])
+      assert.deepEqual(statuses, [job.status])
+    }
+  }
+  toString = () => 'look'
+}
+
+/** How often each kind of step is taken, by how often it stands here: opening a store anew takes its time. */
+const accepts = fc
+  .tuple(
+    fc.integer({ min: 1, max: 5 }),
+    fc.constantFrom('one', 'two'),
+    fc.boolean(),
+    fc.constantFrom(...NODES),
+  )
+  .map(([count, account, handedOff, node]) => new Accept(count, account, handedOff, node))
+const claims = fc
+  .tuple(fc.constantFrom(...NODES), fc.integer({ min: 1, max: 4 }))
+  .map(([node, limit]) => new ClaimSome(node, limit))
+const uses = fc
+  .tuple(fc.nat(200), fc.constantFrom('settle' as const, 'settle' as const, 'give back' as const))
+  .map(([pick, how]) => new UseClaim(pick, how))
+const stepsIn = fc
+  .tuple(fc.nat(200), fc.constantFrom('cancel' as const, 'cancel' as const, 'delete' as const))
+  .map(([pick, how]) => new StepIn(pick, how))
+const crashes = fc.constantFrom(...NODES).map((node) => new Crash(node))
+const looks = fc.constant(new Look())
+const steps = [
+  accepts,
+  accepts,
+  accepts,
+  claims,
+  claims,
+  claims,
+  claims,
+  uses,
+  uses,
+  uses,
+  uses,
+  stepsIn,
+  stepsIn,
+  crashes,
+  looks,
+]
+
+/** `PARLEY_LONG=1` runs the full number of histories. */
+const long = Boolean(process.env.PARLEY_LONG)
+
+export function queueModel(name: string, makePlace: (t: TestContext) => Promise<Place>): void {
+  test(`${name}: the queue keeps its promises through random histories`, async (t) => {
+    const histories = fc.asyncProperty(
+      fc.commands(steps, { maxCommands: long ? 100 : 40, size: 'max' }),
+      async (commands) => {
+        const place = await makePlace(t)
+        const real: Real = { store: await place.open(), place }
+        try {
+          await fc.asyncModelRun(() => ({ model: { jobs: new Map(), claims: [], ended: 0 }, real }), commands)
+        } finally {
+          await real.store.close()
+        }
+      },
+    )
+    await fc.assert(histories, { numRuns: long ? 500 : 15, endOnFailure: !long })
+  })
+}

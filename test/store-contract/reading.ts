@@ -1,0 +1,37 @@
+/** What every store promises of read and recall. */
+import assert from 'node:assert/strict'
+import type { Outcome } from '../../src/job/job.ts'
+import { acceptance, expiry, newJob, now, type On, settlement } from './fixtures.ts'
+
+export function readTests(on: On): void {
+  on('shows a job to its account only', async (store) => {
+    const job = newJob()
+    await store.accept(acceptance([job]))
+    assert.equal(await store.read('other', job.id, expiry()), null)
+    assert.equal(await store.read('acme', newJob().id, expiry()), null)
+    assert.equal(await store.read('acme', 'no id at all', expiry()), null)
+  })
+
+  on('recalls a kept answer until its time, the latest one first', async (store) => {
+    const [first, second] = [newJob(), newJob()]
+    await store.accept(acceptance([first, second], { handedOff: true }))
+    const keep = (untilMs: number) => ({ fingerprint: 'f'.repeat(22), untilMs })
+    await store.settle(settlement({ jobId: first.id, attempt: 1 }, { keep: keep(now.ms + 300_000) }))
+    assert.equal(await store.recall('f'.repeat(22), now.ms), '"Hello back"')
+    assert.equal(await store.recall('g'.repeat(22), now.ms), null)
+    assert.equal(await store.recall('f'.repeat(22), now.ms + 300_000), null)
+    const outcome: Outcome = { status: 'completed', contentJson: '"later"' }
+    await store.settle(
+      settlement({ jobId: second.id, attempt: 1 }, { outcome, keep: keep(now.ms + 400_000) }),
+    )
+    assert.equal(await store.recall('f'.repeat(22), now.ms), '"later"')
+  })
+
+  on('does not keep the answer of a stale settlement', async (store) => {
+    const job = newJob()
+    await store.accept(acceptance([job], { handedOff: true }))
+    const keep = { fingerprint: 's'.repeat(22), untilMs: now.ms + 300_000 }
+    await store.settle(settlement({ jobId: job.id, attempt: 7 }, { keep }))
+    assert.equal(await store.recall(keep.fingerprint, now.ms), null)
+  })
+}

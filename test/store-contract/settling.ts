@@ -1,0 +1,83 @@
+/** What every store promises of settle: once, and by the holder only. */
+import assert from 'node:assert/strict'
+import type { Outcome } from '../../src/job/job.ts'
+import { acceptance, expiry, newJob, now, type On, settlement } from './fixtures.ts'
+
+export function settleTests(on: On): void {
+  on('stores an outcome once', async (store) => {
+    const job = newJob()
+    await store.accept(acceptance([job], { handedOff: true }))
+    const claim = { jobId: job.id, attempt: 1 }
+    assert.equal(await store.settle(settlement(claim)), 'settled')
+    const failed: Outcome = { status: 'failed', error: { code: 'model_error', message: 'No.' } }
+    assert.equal(await store.settle(settlement(claim, { outcome: failed })), 'stale')
+    const read = await store.read('acme', job.id, expiry())
+    assert.deepEqual([read?.status, read?.contentJson, read?.errorJson], ['completed', '"Hello back"', null])
+  })
+
+  on('stores a failure as it is told', async (store) => {
+    const job = newJob()
+    await store.accept(acceptance([job], { handedOff: true }))
+    const error = {
+      code: 'validation_error',
+      message: 'No.',
+      errors: ['a: must be'],
+      raw_text: '\u0000',
+    } as const
+    const outcome: Outcome = { status: 'failed', error }
+    await store.settle(settlement({ jobId: job.id, attempt: 1 }, { outcome }))
+    const read = await store.read('acme', job.id, expiry())
+    assert.deepEqual(
+      [read?.status, read?.contentJson, JSON.parse(read?.errorJson ?? '')],
+      ['failed', null, error],
+    )
+  })
+
+  on('stores a job with its outcome in one write, with all that settling stores', async (store) => {
+    const callback = { url: 'https://example.com/', headers: {}, payloadJson: '{}' }
+    const job = newJob({ callback })
+    const keep = { fingerprint: 'e'.repeat(22), untilMs: now.ms + 300_000 }
+    await store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }, { keep }))
+    assert.deepEqual(await store.read('acme', job.id, expiry()), {
+      id: job.id,
+      status: 'completed',
+      createdAtMs: job.createdAtMs,
+      contentJson: '"Hello back"',
+      errorJson: null,
+    })
+    assert.equal(await store.recall(keep.fingerprint, now.ms), '"Hello back"')
+    assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
+    assert.equal(await store.settle(settlement({ jobId: job.id, attempt: 1 })), 'stale')
+    assert.deepEqual(await store.claim('node-a', 5, now.ms), [])
+    // Its callback is owed, so it does not expire.
+    assert.ok(await store.read('acme', job.id, expiry(now.ms + 1e12, 1)))
+  })
+
+  on('refuses another node, another attempt, a waiting job, and one that never was', async (store) => {
+    const [held, waiting] = [newJob(), newJob()]
+    await store.accept(acceptance([held], { handedOff: true }))
+    await store.accept(acceptance([waiting]))
+    const claim = { jobId: held.id, attempt: 1 }
+    assert.equal(await store.settle(settlement(claim, { node: 'node-b' })), 'stale')
+    assert.equal(await store.settle(settlement({ ...claim, attempt: 2 })), 'stale')
+    assert.equal(await store.settle(settlement({ jobId: waiting.id, attempt: 0 })), 'stale')
+    assert.equal(await store.settle(settlement({ jobId: newJob().id, attempt: 1 })), 'gone')
+    assert.equal((await store.read('acme', held.id, expiry()))?.status, 'assigned')
+  })
+
+  on('lets one of many concurrent settlements through', async (store) => {
+    const job = newJob()
+    await store.accept(acceptance([job], { handedOff: true }))
+    const results = await Promise.all(
+      Array.from({ length: 10 }, (_, index) =>
+        store.settle(
+          settlement(
+            { jobId: job.id, attempt: 1 },
+            { outcome: { status: 'completed', contentJson: `${index}` } },
+          ),
+        ),
+      ),
+    )
+    assert.equal(results.filter((result) => result === 'settled').length, 1)
+  })
+}

@@ -1,0 +1,89 @@
+/** What a store that many nodes share promises of their leases. The time is the database's own. */
+import assert from 'node:assert/strict'
+import type { Store } from '../../src/store/store.ts'
+import { owed, take, withAccount } from './callback-fixtures.ts'
+import { acceptance, claimOf, DAY_MS, ids, newJob, now, type On, settlement } from './fixtures.ts'
+
+const LONG_MS = 60_000
+/** Ends at once, so that nobody has to wait for it. */
+const ENDED_MS = -1
+
+export function shareTests(on: On): void {
+  on('a node with a lease keeps its jobs; without one it is dead', async (store) => {
+    const [live, dead] = [newJob(), newJob()]
+    await store.renew('node-b', LONG_MS)
+    await store.accept(acceptance([live], { handedOff: true, node: 'node-b' }))
+    await store.accept(acceptance([dead], { handedOff: true, node: 'node-c' }))
+    assert.equal(await store.reclaim('node-a', now.ms), 1)
+    assert.deepEqual(ids(await store.claim('node-a', 5, now.ms)), [dead.id])
+    assert.equal(
+      await store.settle(settlement({ jobId: live.id, attempt: 1 }, { node: 'node-b' })),
+      'settled',
+    )
+  })
+
+  on('who lost its lease writes nothing of its jobs, and learns so at its next renewal', async (store) => {
+    const job = newJob()
+    await store.renew('node-b', ENDED_MS)
+    await store.accept(acceptance([job], { handedOff: true, node: 'node-b' }))
+    assert.equal(await store.reclaim('node-a', now.ms), 1)
+    const stale = { jobId: job.id, attempt: 1 }
+    assert.equal(await store.settle(settlement(stale, { node: 'node-b' })), 'stale')
+    await store.giveBack('node-b', [stale])
+    const [claimed] = await store.claim('node-a', 1, now.ms)
+    assert.ok(claimed)
+    assert.deepEqual([claimed.attempt, claimed.deaths], [2, 1])
+    assert.equal(await store.settle(settlement(stale, { node: 'node-b' })), 'stale')
+    assert.deepEqual(await store.renew('node-b', LONG_MS), { kept: false, held: [] })
+    assert.equal((await store.renew('node-b', LONG_MS)).kept, true)
+    assert.equal(await store.settle(settlement(claimOf(claimed))), 'settled')
+  })
+
+  on('a lease that ended and was renewed before anybody looked is kept', async (store) => {
+    const job = newJob()
+    await store.renew('node-b', ENDED_MS)
+    await store.accept(acceptance([job], { handedOff: true, node: 'node-b' }))
+    assert.deepEqual(await store.renew('node-b', LONG_MS), {
+      kept: true,
+      held: [{ jobId: job.id, attempt: 1 }],
+    })
+    assert.equal(await store.reclaim('node-a', now.ms), 0)
+  })
+
+  on('many nodes that look at once take each dead job back once', async (store) => {
+    const jobs = Array.from({ length: 200 }, () => newJob())
+    await store.accept(acceptance(jobs, { handedOff: true, node: 'dead' }))
+    const counts = await Promise.all(
+      Array.from({ length: 8 }, (_, index) => store.reclaim(`node-${index}`, now.ms)),
+    )
+    assert.equal(
+      counts.reduce((sum, count) => sum + count, 0),
+      jobs.length,
+    )
+    assert.deepEqual(await deathsOf(store), new Set([1]))
+  })
+
+  on("a callback in the hands of a living node is no other's, whatever the clocks say", async (store) => {
+    await withAccount(store)
+    await owed(store)
+    await store.renew('node-b', 60_000)
+    await take(store, { node: 'node-b' })
+    await store.reclaim('node-a', now.ms)
+    assert.deepEqual(await take(store, { nowMs: now.ms + DAY_MS }), [])
+    await store.leave('node-b')
+    await store.reclaim('node-a', now.ms)
+    assert.equal((await take(store)).length, 1)
+  })
+
+  on('a node that leaves holds nothing up', async (store) => {
+    await store.renew('node-b', LONG_MS)
+    await store.leave('node-b')
+    const job = newJob()
+    await store.accept(acceptance([job], { handedOff: true, node: 'node-b' }))
+    assert.equal(await store.reclaim('node-a', now.ms), 1)
+  })
+}
+
+async function deathsOf(store: Store): Promise<Set<number>> {
+  return new Set((await store.claim('node-a', 1000, now.ms)).map(({ deaths }) => deaths))
+}

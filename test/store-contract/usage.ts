@@ -1,0 +1,130 @@
+/** What every store promises of usage: each ended job counts once, in the month in which it ended. */
+import assert from 'node:assert/strict'
+import type { Settlement, Store } from '../../src/store/store.ts'
+import { acceptance, newJob, now, type On, settlement, USAGE } from './fixtures.ts'
+
+export function usageTests(on: On): void {
+  const ended = async (
+    store: Store,
+    over: { account?: string; model?: string } & Partial<Settlement> = {},
+  ) => {
+    const { account = 'acme', model = 'gpt-5-mini', ...rest } = over
+    const job = newJob({ account, model })
+    await store.accept(acceptance([job], { handedOff: true }))
+    const all = settlement({ jobId: job.id, attempt: 1 }, { model, ...rest })
+    assert.equal(await store.settle(all), 'settled')
+    return all
+  }
+  const ONE = {
+    account: 'acme',
+    month: '2026-01',
+    model: 'gpt-5-mini',
+    jobs: 1,
+    failedJobs: 0,
+    cacheHits: 0,
+    calls: 1,
+    inputTokens: 3,
+    outputTokens: 5,
+  }
+
+  on('sums what was settled by account, month and model', async (store) => {
+    await ended(store)
+    await ended(store, { usage: { ...USAGE, input_tokens: 2 ** 40, calls: 3 } })
+    await ended(store, { usage: { ...USAGE, input_tokens: 0, output_tokens: 0, calls: 0, cache_hit: true } })
+    const error = { code: 'model_error', message: 'No.' } as const
+    await ended(store, { outcome: { status: 'failed', error } })
+    await ended(store, { model: 'gpt-5' })
+    await ended(store, { account: 'other' })
+    const sums = {
+      jobs: 4,
+      failedJobs: 1,
+      cacheHits: 1,
+      calls: 5,
+      inputTokens: 2 ** 40 + 6,
+      outputTokens: 15,
+    }
+    assert.deepEqual(await store.listUsage({ limit: 10 }), [
+      { ...ONE, model: 'gpt-5' },
+      { ...ONE, ...sums },
+      { ...ONE, account: 'other' },
+    ])
+  })
+
+  on(
+    'counts a job once, whoever else settles it, and one that was stored with its outcome',
+    async (store) => {
+      const all = await ended(store)
+      assert.equal(await store.settle(all), 'stale')
+      assert.equal(await store.settle({ ...all, attempt: 2 }), 'stale')
+      const job = newJob()
+      await store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }))
+      const [sum] = await store.listUsage({ limit: 10 })
+      assert.deepEqual(sum, { ...ONE, jobs: 2, calls: 2, inputTokens: 6, outputTokens: 10 })
+    },
+  )
+
+  on('counts jobs that are settled at the same time', async (store) => {
+    const accounts = ['a', 'b', 'c']
+    const models = ['gpt-5', 'gpt-5-mini']
+    const all = Array.from({ length: 300 }, (_, at) => ({
+      account: accounts[at % 3] ?? '',
+      model: models[at % 2] ?? '',
+    }))
+    await Promise.all(all.map((one) => ended(store, one)))
+    const sums = await store.listUsage({ limit: 10 })
+    assert.deepEqual(
+      sums.map(({ account, model, jobs, outputTokens }) => [account, model, jobs, outputTokens]),
+      accounts.flatMap((account) => models.map((model) => [account, model, 50, 250])),
+    )
+  })
+
+  on('goes on counting whatever a model server claims', async (store) => {
+    const huge = { ...USAGE, input_tokens: Number.MAX_SAFE_INTEGER, output_tokens: Number.MAX_SAFE_INTEGER }
+    // Past what 64 bits hold, some at a time: a store refuses what it cannot keep up with.
+    for (let round = 0; round < 11; round++) {
+      await Promise.all(Array.from({ length: 100 }, () => ended(store, { usage: huge })))
+    }
+    await ended(store)
+    const [sum] = await store.listUsage({ limit: 10 })
+    assert.equal(sum?.jobs, 1101)
+    assert.ok((sum?.inputTokens ?? 0) >= Number.MAX_SAFE_INTEGER)
+    assert.ok((await store.used('acme', '2026-01')).tokens >= Number.MAX_SAFE_INTEGER)
+  })
+
+  on('is found newest month first, by account and by month, a page at a time', async (store) => {
+    await ended(store)
+    now.ms = Date.UTC(2026, 1, 1) - 1
+    await ended(store, { account: 'b' })
+    now.ms += 1
+    await ended(store, { account: 'b' })
+    await ended(store, { account: 'c', model: 'gpt-5' })
+    const found = async (over: Omit<Parameters<Store['listUsage']>[0], 'limit'> & { limit?: number }) =>
+      (await store.listUsage({ limit: 10, ...over })).map(({ account, month }) => `${account} ${month}`)
+    assert.deepEqual(await found({}), ['b 2026-02', 'c 2026-02', 'acme 2026-01', 'b 2026-01'])
+    assert.deepEqual(await found({ account: 'b' }), ['b 2026-02', 'b 2026-01'])
+    assert.deepEqual(await found({ month: '2026-01' }), ['acme 2026-01', 'b 2026-01'])
+    assert.deepEqual(await found({ account: 'b', month: '2026-02' }), ['b 2026-02'])
+    assert.deepEqual(await found({ limit: 2 }), ['b 2026-02', 'c 2026-02'])
+    const after = { account: 'c', month: '2026-02', model: 'gpt-5' }
+    assert.deepEqual(await found({ after, limit: 1 }), ['acme 2026-01'])
+    assert.deepEqual(await found({ month: '2025-12' }), [])
+  })
+
+  on('tells what counts against caps: what ended in the month, and what is open', async (store) => {
+    await ended(store)
+    await ended(store, { model: 'gpt-5' })
+    await ended(store, { account: 'other' })
+    await store.accept(acceptance([newJob(), newJob(), newJob({ account: 'other' })]))
+    await store.accept(acceptance([newJob()], { handedOff: true }))
+    assert.deepEqual(await store.used('acme', '2026-01'), { jobs: 2, openJobs: 3, tokens: 16 })
+    assert.deepEqual(await store.used('acme', '2026-02'), { jobs: 0, openJobs: 3, tokens: 0 })
+    assert.deepEqual(await store.used('nobody', '2026-01'), { jobs: 0, openJobs: 0, tokens: 0 })
+  })
+
+  on('outlives what it counted', async (store) => {
+    await ended(store)
+    now.ms += 30 * 86_400_000
+    while (await store.expire({ nowMs: now.ms, retentionMs: 1000 }));
+    assert.deepEqual(await store.listUsage({ limit: 10 }), [ONE])
+  })
+}

@@ -1,0 +1,29 @@
+/** What the tests of backups need: a populated file, and all that a file holds. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import type { TestContext } from 'node:test'
+import type { WriteOptions } from '../../src/store/backup.ts'
+
+export async function folderForTest(t: TestContext): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'parley-backup-'))
+  t.after(() => rm(folder, { recursive: true, force: true }))
+  return folder
+}
+
+export function quietly(over: Partial<WriteOptions> = {}): WriteOptions {
+  return { force: false, signal: new AbortController().signal, onProgress: () => {}, ...over }
+}
+
+/** Every row of every table, by table. */
+export function contentsOf(file: string): Readonly<Record<string, unknown[]>> {
+  const db = new DatabaseSync(file, { readOnly: true })
+  try {
+    const tables = db.prepare(`select name from sqlite_schema where type = 'table' order by name`).all()
+    const rows = tables.map(({ name }) => [String(name), db.prepare(`select * from "${name}"`).all()])
+    return Object.fromEntries(rows)
+  } finally {
+    db.close()
+  }
+}

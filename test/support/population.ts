@@ -1,0 +1,250 @@
+/**
+ * A database as ten days of use leave it, made through the store itself: every kind of account, key, job, callback, kept
+ * answer and idempotency key that a copy meets, in varied numbers.
+ */
+import { randomBytes } from 'node:crypto'
+import type { Callback, Job, Message, Outcome } from '../../src/job/job.ts'
+import { jobIdMaker } from '../../src/job/job-id.ts'
+import { claimOf, newJob, settlement } from '../store-contract/fixtures.ts'
+import { type OpenOptions, openStore } from '../../src/store/open.ts'
+import type { Idempotency, Store } from '../../src/store/store.ts'
+
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
+const RETENTION_MS = 7 * DAY_MS
+const ACCOUNTS = ['acme', 'bob', 'eve'] as const
+/** Jobs more than a batch of the copy holds. */
+const ENDED = 1200
+const WAITING = 120
+
+export interface Population {
+  /** The moment that all of it leads up to. */
+  readonly nowMs: number
+  readonly retentionMs: number
+  /** Jobs that a copy leaves behind. */
+  readonly expired: readonly string[]
+  readonly keptFingerprint: string
+  readonly idempotencyKey: Idempotency & { readonly jobId: string }
+}
+
+/** @param seed what the varied parts follow from */
+export async function populate(url: string, seed: number): Promise<Population> {
+  const random = randomFrom(seed)
+  const nowMs = Date.now()
+  const clock = { ms: nowMs - 10 * DAY_MS }
+  const makeId = jobIdMaker(
+    () => clock.ms,
+    (bytes) => randomBytes(bytes).toString('hex'),
+  )
+  const jobOf = (account: string, over: Partial<Omit<Job, 'messagesJson'>> = {}): Job =>
+    newJob({
+      id: makeId(),
+      account,
+      messages: messagesOf(random),
+      responseFormat: random(2) ? { format: 'text' } : { format: 'json', schema: { const: 'a\u0000"\\{}' } },
+      cacheTtlS: random(2) ? 300 : 0.5,
+      createdAtMs: clock.ms,
+      inputTokens: random(1_000_000_000),
+      ...over,
+    })
+  const expired: string[] = []
+  const accept = (store: Store, jobs: readonly Job[], step: number, idempotency: Idempotency | null = null) =>
+    store.accept({
+      node: 'first',
+      jobs: jobs.map((job) => ({ job, handedOff: false, step, awaited: false })),
+      idempotency,
+      nowMs: clock.ms,
+    })
+  const acceptEnded = async (
+    store: Store,
+    job: Job,
+    over: Partial<Parameters<typeof settlement>[1]> = {},
+  ) => {
+    const claim = { jobId: job.id, attempt: 1 }
+    const outcome = outcomeOf(random)
+    const usage = {
+      target: null,
+      input_tokens: random(99),
+      output_tokens: 5,
+      calls: 2,
+      cache_hit: !random(9),
+      repaired: false,
+    }
+    const receiptJson = JSON.stringify({ request: 'x'.repeat(random(300)), answer: '\ud800"\u0000' })
+    await store.acceptEnded(
+      job,
+      settlement(claim, { node: 'first', outcome, usage, receiptJson, nowMs: clock.ms, ...over }),
+    )
+  }
+
+  const first = await openStore(url, options('first', clock))
+  await makeAccounts(first, clock.ms)
+  // Ended ten days ago: gone, but for the one whose callback is still owed.
+  for (const account of ACCOUNTS) {
+    const job = jobOf(account)
+    expired.push(job.id)
+    await acceptEnded(first, job)
+  }
+  const owedForLong = jobOf('acme', { callback: callbackOf(random) })
+  await acceptEnded(first, owedForLong)
+  const expiredKey = { key: 'old', fingerprint: 'f', untilMs: clock.ms + DAY_MS }
+  const early = jobOf('bob')
+  await accept(first, [early], 1000, expiredKey)
+  const [claimed] = await first.claim('first', 1, clock.ms)
+  if (claimed) await first.settle(settlement(claimOf(claimed), { node: 'first', nowMs: clock.ms }))
+  expired.push(early.id)
+
+  for (let made = 0; made < ENDED; made++) {
+    clock.ms = nowMs - 6 * DAY_MS + Math.floor((made / ENDED) * 6 * DAY_MS)
+    const callback = random(3) === 0 ? callbackOf(random) : null
+    const keep = random(2) ? { fingerprint: `kept-${made}`, untilMs: clock.ms + HOUR_MS } : null
+    await acceptEnded(first, jobOf(oneOf(random, ACCOUNTS), { callback }), { keep })
+  }
+  // What became of most callbacks; the rest have not been tried, or their attempt is under way.
+  clock.ms = nowMs - 60_000
+  const take = { node: 'first', lane: 'first', limit: 200, nowMs: clock.ms } as const
+  for (const { attempt, view } of await first.takeCallbacks({ ...take, leaseUntilMs: clock.ms + 30_000 })) {
+    const kind = oneOf(random, ['delivered', 'failed', 'due', null] as const)
+    if (kind === null || view.id === owedForLong.id) continue
+    const next = kind === 'due' ? { kind, atMs: clock.ms + random(HOUR_MS), counts: true } : { kind }
+    const made = { attempt, atMs: clock.ms, ms: 5, status: 503, error: null, answer: 'later' }
+    await first.recordCallback({ jobId: view.id, attempt: made, next, nowMs: clock.ms })
+  }
+  const idempotency = { key: 'a key', fingerprint: 'asked', untilMs: nowMs + HOUR_MS }
+  const repeatable = jobOf('acme')
+  await accept(first, [repeatable], 1000, idempotency)
+  for (let made = 0; made < WAITING; made++) {
+    const jobs = Array.from({ length: 1 + random(4) }, () =>
+      jobOf(oneOf(random, ACCOUNTS.slice(1)), {
+        callback: random(3) ? null : callbackOf(random),
+      }),
+    )
+    for (const job of jobs) await accept(first, [job], 100 * (1 + random(10)))
+  }
+  // Some were begun: given back, held when a node died, and held now.
+  const begun = await first.claim('first', 20, clock.ms)
+  await first.giveBack('first', begun.slice(0, 8).map(claimOf))
+  await first.close()
+  await reclaimFor(url, clock)
+  const last = await openStore(url, options('last', clock))
+  const held = await last.claim('last', 5, clock.ms)
+  const kept = { fingerprint: 'kept', untilMs: nowMs + HOUR_MS }
+  const [recent] = held
+  if (recent) await last.settle(settlement(claimOf(recent), { node: 'last', keep: kept, nowMs: clock.ms }))
+  await last.close()
+  return {
+    nowMs,
+    retentionMs: RETENTION_MS,
+    expired,
+    keptFingerprint: kept.fingerprint,
+    idempotencyKey: { ...idempotency, jobId: repeatable.id },
+  }
+}
+
+/** Somebody finds the node that held jobs dead: their deaths are counted. */
+async function reclaimFor(url: string, clock: { ms: number }): Promise<void> {
+  const store = await openStore(url, options('finder', clock))
+  await store.reclaim('finder', clock.ms)
+  await store.close()
+}
+
+async function makeAccounts(store: Store, nowMs: number): Promise<void> {
+  for (const [index, account] of ACCOUNTS.entries()) {
+    for (const [kind, expiresAtMs] of [
+      ['a', null],
+      ['b', nowMs + index * DAY_MS],
+    ] as const) {
+      const id = `key_${account}_${kind}`
+      const key = {
+        id,
+        hash: `hash of ${id}`,
+        account,
+        tier: 'user_max',
+        secret: `whsec_${account}`,
+      } as const
+      await store.createKey({ ...key, createdAtMs: nowMs, expiresAtMs })
+    }
+  }
+  await store.revokeKey('key_bob_a', nowMs + 5)
+  await store.rotateSecret('eve', 'whsec_new', nowMs + 7)
+  await store.setTier('bob', 'user_free')
+  await store.suspend('bob', nowMs + 9)
+  await store.setCaps('eve', { monthlyJobs: 'none', monthlyTokens: 2 ** 40 })
+  const act = { atMs: nowMs, who: 'zoë', what: 'set a tier', account: 'bob', target: null }
+  await store.noteAct({
+    ...act,
+    id: '019a0000-0000-7000-8000-000000000001',
+    detailsJson: '{"nul":"\\u0000"}',
+  })
+  await store.noteAct({ ...act, id: '019a0000-0000-7000-8000-000000000002', detailsJson: '{}' })
+  await store.endAct('019a0000-0000-7000-8000-000000000001', 'done')
+}
+
+export function options(node: string, clock: { readonly ms: number }): OpenOptions {
+  return {
+    node,
+    connections: 3,
+    prepare: true,
+    statementMs: 15_000,
+    maxQueued: 10_000,
+    retentionMs: RETENTION_MS,
+    nowMs: () => clock.ms,
+    signals: { jobsWaiting: () => {}, settled: () => {} },
+    onNote: () => {},
+    onFatal: (error) => {
+      throw error
+    },
+  }
+}
+
+type Random = (below: number) => number
+
+/** A linear congruential generator: good enough to vary things, and the same again for the same seed. */
+function randomFrom(seed: number): Random {
+  let state = seed
+  return (below) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+    return Math.floor((state / 2 ** 32) * below)
+  }
+}
+
+function oneOf<T>(random: Random, values: readonly T[]): T {
+  return values[random(values.length)] as T
+}
+
+function messagesOf(random: Random): Message[] {
+  const texts = [
+    '',
+    'Hello',
+    'nul \u0000 here',
+    'half \ud800 pair',
+    '😀 "\\\n{},NULL',
+    'long '.repeat(random(400)),
+  ]
+  return Array.from({ length: 1 + random(3) }, () => ({ role: 'user', content: oneOf(random, texts) }))
+}
+
+function outcomeOf(random: Random): Outcome {
+  if (random(3))
+    return {
+      status: 'completed',
+      contentJson: oneOf(random, ['"nul \\u0000"', '{"n":12345678901234567890}', '"\\ud800"']),
+    }
+  return {
+    status: 'failed',
+    error: {
+      code: 'validation_error',
+      message: 'It broke its schema.',
+      errors: ['a\u0000'],
+      raw_text: '"{\\',
+    },
+  }
+}
+
+function callbackOf(random: Random): Callback {
+  return {
+    url: `https://hooks.example/${random(9)}`,
+    headers: { 'x-tag': 'ä "\\' },
+    payloadJson: oneOf(random, ['9223372036854775807', '1e400', '{"a":"\\u0000"}', 'null']),
+  }
+}

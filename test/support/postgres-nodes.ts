@@ -1,0 +1,58 @@
+/** Stores on one Postgres, as several nodes hold it, each with what it was told. */
+import { randomBytes } from 'node:crypto'
+import type { Store } from '../../src/store/store.ts'
+import { openPostgresStore } from '../../src/store/postgres/postgres-store.ts'
+
+export interface TestNode {
+  readonly name: string
+  readonly store: Store
+  /** The jobs it was told of as settled for it, when there are so many. */
+  settled(count: number): Promise<readonly string[]>
+  /** Resolves when it is told so many times more that jobs wait. */
+  jobsWaiting(times: number): Promise<void>
+  readonly notes: string[]
+}
+
+export async function openNode(url: string): Promise<TestNode> {
+  const name = randomBytes(8).toString('hex')
+  const settled = new Told<string>()
+  const waiting = new Told<true>()
+  const notes: string[] = []
+  const store = await openPostgresStore({
+    url,
+    node: name,
+    connections: 10,
+    prepare: true,
+    statementMs: 15_000,
+    maxQueued: 1000,
+    retentionMs: 604_800_000,
+    nowMs: () => Date.now(),
+    signals: { jobsWaiting: () => waiting.tell([true]), settled: (jobIds) => settled.tell(jobIds) },
+    onNote: (message) => notes.push(message),
+  })
+  return {
+    name,
+    store,
+    notes,
+    settled: (count) => settled.upTo(count),
+    jobsWaiting: async (times) => {
+      await waiting.upTo(waiting.all.length + times)
+    },
+  }
+}
+
+/** What was told, in order, for whoever awaits so much of it. */
+class Told<T> {
+  readonly all: T[] = []
+  #listeners: (() => void)[] = []
+
+  tell(values: readonly T[]): void {
+    this.all.push(...values)
+    for (const listener of this.#listeners.splice(0)) listener()
+  }
+
+  async upTo(count: number): Promise<readonly T[]> {
+    while (this.all.length < count) await new Promise<void>((resolve) => this.#listeners.push(resolve))
+    return this.all
+  }
+}

@@ -1,0 +1,112 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+import { FakeClock } from '../fake-clock.ts'
+import type { ClaimedJob, Job } from '../../src/job/job.ts'
+import type { StopSignal } from '../../src/job/stop.ts'
+import { Acceptor } from '../../src/queue/enqueue.ts'
+import type { RunResult } from '../../src/queue/execute.ts'
+import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
+import type { Settled, Store } from '../../src/store/store.ts'
+import { Worker } from '../../src/queue/worker.ts'
+
+export const NODE = 'node-a'
+
+/** A run that the test ends by hand. */
+interface Running {
+  readonly job: ClaimedJob
+  readonly signal: StopSignal
+  end(contentJson?: string): void
+  endGivenBack(): void
+  throwUp(): void
+}
+
+export function completed(contentJson: string): RunResult {
+  return {
+    outcome: { status: 'completed', contentJson },
+    usage: { target: null, input_tokens: 0, output_tokens: 0, calls: 0, cache_hit: false, repaired: false },
+    receipt: { form: 'text', calls: [] },
+    keep: null,
+  }
+}
+
+/** A list that can be awaited to have so many entries. */
+class Seen<T> {
+  readonly all: T[] = []
+  #waiting: { count: number; resolve: () => void }[] = []
+  add(one: T): void {
+    this.all.push(one)
+    for (const { resolve } of this.#waiting.filter(({ count }) => count <= this.all.length)) resolve()
+  }
+  async atLeast(count: number): Promise<readonly T[]> {
+    if (this.all.length < count) await new Promise<void>((resolve) => this.#waiting.push({ count, resolve }))
+    return this.all
+  }
+}
+
+export async function start(
+  t: TestContext,
+  concurrency = 2,
+  wrap: (store: Store) => Store = (store) => store,
+  lingers = false,
+) {
+  const folder = await mkdtemp(join(tmpdir(), 'parley-worker-'))
+  const clock = new FakeClock()
+  const onFatal = (error: Error) => {
+    throw error
+  }
+  const options = { path: join(folder, 'p.db'), maxQueued: 1000, nowMs: () => clock.nowMs(), onFatal }
+  const store = await openSqliteStore(options)
+  t.after(async () => {
+    await store.close()
+    await rm(folder, { recursive: true, force: true })
+  })
+  const runs = new Seen<Running>()
+  const settled = new Seen<[string, Settled, RunResult]>()
+  const troubles = new Seen<string>()
+  const worker = new Worker({
+    store: wrap(store),
+    node: NODE,
+    clock,
+    concurrency,
+    runTimeoutMs: 600_000,
+    suspectDeaths: 2,
+    run: (job, signal) =>
+      new Promise((resolve, reject) => {
+        runs.add({
+          job,
+          signal,
+          end: (contentJson = '"done"') => resolve(completed(contentJson)),
+          endGivenBack: () => resolve(null),
+          throwUp: () => reject(new TypeError('a bug')),
+        })
+        signal.listen({
+          onStop: () => {
+            if (signal.reason !== 'deadline') resolve(null)
+          },
+        })
+      }),
+    events: {
+      started: () => {},
+      settled: (job, result, how) => settled.add([job.id, how, result]),
+      trouble: (message) => troubles.add(message),
+    },
+  })
+  /** What lingers is sent when the test says so. */
+  const sends: (() => void)[] = []
+  const linger = lingers ? (act: () => void) => void sends.push(act) : null
+  const acceptor = new Acceptor({
+    store: wrap(store),
+    hands: worker,
+    node: NODE,
+    clock,
+    stepOf: () => 1000,
+    linger,
+  })
+  const accept = (...jobs: Job[]) => acceptor.accept(jobs, { idempotency: null, awaited: false })
+  return { store, clock, worker, acceptor, accept, runs, settled, troubles, sends }
+}
+
+export const status = async (store: Store, { id }: Job) =>
+  (await store.read('acme', id, { nowMs: 0, retentionMs: 1e15 }))?.status ?? null

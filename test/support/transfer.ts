@@ -1,0 +1,133 @@
+/** Databases to copy from, and what is in them, for tests of copying. */
+import assert from 'node:assert/strict'
+import { copyFile, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { after, before, type TestContext } from 'node:test'
+import pg from 'pg'
+import { type CopyCounts, copyDatabase } from '../../src/store/transfer.ts'
+import { DatabaseProblem } from '../../src/store/database-problem.ts'
+import { openCopySource, openCopyTarget } from '../../src/store/open.ts'
+import { type Population, populate } from './population.ts'
+
+const SEED = Number(process.env.PARLEY_TEST_SEED ?? Date.now() % 1_000_000)
+
+let made: { file: string; population: Population }
+before(async () => {
+  const file = join(await mkdtemp(join(tmpdir(), 'parley-copy-')), 'parley.db')
+  made = { file, population: await populate(`sqlite:${file}`, SEED) }
+})
+after(() => rm(dirname(made.file), { recursive: true, force: true }))
+
+export async function firstJob(source: Awaited<ReturnType<typeof openCopySource>>) {
+  for await (const [job] of source.jobs()) if (job) return job
+  throw new Error('there is no job')
+}
+
+/** A file of the test's own, with what was made once for all. */
+export async function populated(t: TestContext): Promise<{ file: string; population: Population }> {
+  t.diagnostic(`PARLEY_TEST_SEED=${SEED}`)
+  const file = await newFile(t)
+  await copyFile(made.file, file)
+  return { file, population: made.population }
+}
+
+export async function newFile(t: TestContext): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'parley-copy-'))
+  t.after(() => rm(folder, { recursive: true, force: true }))
+  return join(folder, 'parley.db')
+}
+
+export interface Moment {
+  readonly nowMs: number
+  readonly retentionMs: number
+}
+
+export function target(url: string, { nowMs, retentionMs }: Moment) {
+  return openCopyTarget(url, { expiry: { nowMs, retentionMs }, onNote: () => {} })
+}
+
+export async function copyAll(from: string, to: string, moment: Moment): Promise<Readonly<CopyCounts>> {
+  const source = await openCopySource(from)
+  try {
+    const into = await target(to, moment)
+    try {
+      return await copyDatabase(source, into, moment, () => {})
+    } finally {
+      await into.close()
+    }
+  } finally {
+    await source.close()
+  }
+}
+
+export async function refused(attempt: Promise<unknown>, says: RegExp): Promise<void> {
+  await assert.rejects(attempt, (error) => {
+    assert.ok(error instanceof DatabaseProblem, String(error))
+    assert.match(error.message, says)
+    return true
+  })
+}
+
+export async function connect(t: TestContext, url: string): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  t.after(() => client.end())
+  return client
+}
+
+export type Row = Record<string, unknown>
+
+export function all(path: string, sql: string, ...values: number[]): Row[] {
+  const db = new DatabaseSync(path)
+  try {
+    return db
+      .prepare(sql)
+      .all(...values)
+      .map((row) => ({ ...row }))
+  } finally {
+    db.close()
+  }
+}
+
+export function change(path: string, sql: string): void {
+  const db = new DatabaseSync(path)
+  db.exec(sql)
+  db.close()
+}
+
+/** What a copy of the file should hold: SQL that picks the rows of jobs. */
+export function expected(path: string, { nowMs, retentionMs }: Population) {
+  const [line] = all(path, 'select turn from line')
+  return { turn: Number(line?.turn), nowMs, retentionMs }
+}
+
+/** The file's contents by the ids of jobs, without what belongs to a file or to a node. */
+export function rowsOf(path: string, only = { turn: 0, nowMs: 0, retentionMs: 0 }): Record<string, Row[]> {
+  const { turn, nowMs, retentionMs } = only
+  const live = `(j.settled_at_ms is null or c.due_at_ms is not null
+    or j.settled_at_ms + max(${retentionMs}, j.cache_ttl_s * 1000) > ${nowMs})`
+  return {
+    accounts: all(path, 'select * from accounts order by name'),
+    keys: all(path, 'select * from keys order by id'),
+    jobs: all(
+      path,
+      `select j.id, j.account, j.tier, j.model, j.status, case when j.node is null then j.turn else ${turn} end as turn,
+         j.attempt, j.deaths, case when j.settled_at_ms is null then null else j.claimed_at_ms end as claimed_at_ms,
+         j.cache_ttl_s, j.input_tokens, j.has_callback, j.created_at_ms, j.settled_at_ms, r.messages, r.response_format, r.callback,
+         o.content, o.error, o.usage, o.receipt,
+         c.job_id, c.account as owed_to, c.attempt as callback_attempt, c.due_at_ms, c.delivered_at_ms
+       from jobs j join requests r using (seq) left join outcomes o using (seq) left join callbacks c using (seq)
+       where ${live} order by j.id`,
+    ),
+    answers: all(
+      path,
+      `select j.id, k.fingerprint, k.until_ms from kept_answers k join jobs j using (seq)
+       where k.until_ms > ${nowMs} order by j.id`,
+    ),
+    idempotency: all(path, `select * from idempotency where until_ms > ${nowMs} order by account, key`),
+    usage: all(path, 'select * from usage order by account, month, model'),
+    audit: all(path, 'select * from audit order by id'),
+  }
+}
