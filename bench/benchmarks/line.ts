@@ -10,7 +10,7 @@ const NODE = 'bench'
 /** As the settings have them. */
 const CONNECTIONS = 10
 const RETENTION_MS = 604_800_000
-const SUSPECTS = { deaths: 2, limit: 1 }
+const SUSPECTS = { crashCount: 2, limit: 1 }
 const ACCOUNTS = 100
 const BATCH = 30
 /** Batches on their way to the store at once. */
@@ -122,7 +122,7 @@ export class Line {
         repaired: false,
       },
       receiptJson: '{"form":"text","calls":[]}',
-      keep: null,
+      cache: null,
       nowMs: Date.now(),
     })
     if (settled !== 'settled') throw new Error(`a claimed job could not be settled: ${settled}`)

@@ -73,7 +73,7 @@ function accept(store: Store, { callback, view }: DueCallback): Promise<void> {
       repaired: false,
     },
     receiptJson: '{"form":"text","calls":[]}',
-    keep: null,
+    cache: null,
     nowMs: Date.now(),
   }
   return store.acceptEnded(job, settlement)

@@ -1,7 +1,7 @@
 /** Callbacks that are owed, evenly over the hosts and of a chosen size: the same for every side of a comparison. */
 import { randomBytes } from 'node:crypto'
-import { jobIdMaker } from '../../src/job/job-id.ts'
 import { callbackRequest } from '../../src/callbacks/callback-request.ts'
+import { jobIdMaker } from '../../src/job/job-id.ts'
 import { makeSecret } from '../../src/net/signature.ts'
 import type { DueCallback } from '../../src/store/callback-store.ts'
 import { words } from './bodies.ts'

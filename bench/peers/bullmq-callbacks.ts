@@ -5,8 +5,8 @@
  * What it leaves out: the guard of addresses, a limit for each host, the job that the callback tells of.
  */
 import { Agent } from 'undici'
-import { DEFAULTS } from '../../src/config/settings.ts'
 import { callbackRequest } from '../../src/callbacks/callback-request.ts'
+import { DEFAULTS } from '../../src/config/settings.ts'
 import type { DueCallback } from '../../src/store/callback-store.ts'
 import { owedCallbacks } from '../load/owed-callbacks.ts'
 import { onBench, settingsFromBench, tellBench } from '../load/parent.ts'

@@ -1,6 +1,6 @@
 /** What happened on a node in a short while, as the dashboard draws it. Times are Unix seconds. */
 
-export interface Point {
+export interface MetricSample {
   readonly at: number
   /** What the counts below are for: the time since the point before. */
   readonly seconds: number

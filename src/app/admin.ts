@@ -7,12 +7,12 @@ import type { Configuration } from '../config/load.ts'
 import { maskedDatabase, maskedSettings } from '../config/masked.ts'
 import type { AdminRoutes } from '../http/admin/admin-parts.ts'
 import { jobIdMaker } from '../job/job-id.ts'
+import type { CancellationPoller } from '../queue/cancellation.ts'
 import type { Store } from '../store/store.ts'
 import type { Gauges } from '../telemetry/gauges.ts'
 import type { Log } from '../telemetry/log.ts'
-import { ageSeconds, type Points } from '../telemetry/metric-samples.ts'
+import { ageSeconds, type MetricSamples } from '../telemetry/metric-samples.ts'
 import { VERSION } from '../version.ts'
-import type { Cancellations } from '../queue/cancellation.ts'
 import type { Role } from './role.ts'
 
 export interface AdminApiParts {
@@ -23,8 +23,8 @@ export interface AdminApiParts {
   readonly store: Store
   readonly clock: Clock
   readonly gauges: Gauges
-  readonly points: Points
-  readonly cancellations: Cancellations
+  readonly points: MetricSamples
+  readonly cancellations: CancellationPoller
   readonly log: Log
 }
 

@@ -1,12 +1,13 @@
 /** Makes what delivers callbacks, with the rules for where they may go. */
+
+import { CallbackDispatcher } from '../callbacks/dispatcher.ts'
 import type { Clock } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
-import { type AddressRules, readNetworks } from '../net/ssrf-guard.ts'
 import { createPoster } from '../net/post.ts'
+import { type AddressRules, readNetworks } from '../net/ssrf-guard.ts'
 import type { CallbackStore } from '../store/callback-store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { Courier } from '../callbacks/dispatcher.ts'
 
 export interface CallbackParts {
   readonly settings: Settings
@@ -23,10 +24,17 @@ export function addressRules({ callbacks }: Settings): AddressRules {
   return { allow: read.ok ? read.networks : [], httpsOnly: callbacks.https_only }
 }
 
-export function createCourier({ settings, store, node, clock, log, metrics }: CallbackParts): Courier {
+export function createCourier({
+  settings,
+  store,
+  node,
+  clock,
+  log,
+  metrics,
+}: CallbackParts): CallbackDispatcher {
   const { concurrency, retry_concurrency, concurrency_per_origin, ...callbacks } = settings.callbacks
   const timeoutMs = callbacks.timeout_seconds * 1000
-  return new Courier({
+  return new CallbackDispatcher({
     store,
     node,
     poster: createPoster({

@@ -5,25 +5,25 @@ import type { Clock } from '../clock.ts'
 import type { ModelSettings, Settings } from '../config/settings.ts'
 import type { AdminRoutes } from '../http/admin/admin-parts.ts'
 import { adminRoutes } from '../http/admin/admin-routes.ts'
+import { Authentication } from '../http/authentication.ts'
 import { batchRoutes } from '../http/batches.ts'
-import { Callers } from '../http/authentication.ts'
-import { Creation } from '../http/create-jobs.ts'
+import { JobCreator } from '../http/create-jobs.ts'
 import { dashboardRoutes } from '../http/dashboard.ts'
-import { documentRoutes } from '../http/openapi/documents.ts'
 import { healthRoutes } from '../http/health.ts'
-import { limitReads } from '../http/rate-limits.ts'
 import { meRoute } from '../http/me.ts'
 import { messageRoutes } from '../http/messages.ts'
-import { ReadWindows } from '../http/rate-limit-windows.ts'
+import { documentRoutes } from '../http/openapi/documents.ts'
+import { RateLimitWindows } from '../http/rate-limit-windows.ts'
+import { limitReads } from '../http/rate-limits.ts'
 import { type Answered, createServer } from '../http/server.ts'
-import type { Waiters } from '../queue/pending-responses.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import type { Tiers } from '../job/tier.ts'
-import type { Acceptor } from '../queue/enqueue.ts'
-import type { AdmissionRules } from '../queue/admission.ts'
-import { CapWatch } from '../queue/monthly-caps.ts'
-import { checkCallbackUrl } from '../net/ssrf-guard.ts'
 import { checkCallbackHeaders } from '../net/callback-headers.ts'
+import { checkCallbackUrl } from '../net/ssrf-guard.ts'
+import type { AdmissionRules } from '../queue/admission.ts'
+import type { Enqueuer } from '../queue/enqueue.ts'
+import { MonthlyCaps } from '../queue/monthly-caps.ts'
+import type { PendingResponses } from '../queue/pending-responses.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -36,8 +36,8 @@ export interface HttpParts {
   readonly settings: Settings
   readonly role: Role
   readonly store: Store
-  readonly acceptor: Acceptor
-  readonly waiters: Waiters
+  readonly acceptor: Enqueuer
+  readonly waiters: PendingResponses
   readonly tiers: Tiers
   readonly tokens: TokenCounter
   readonly clock: Clock
@@ -53,7 +53,7 @@ export interface HttpParts {
 export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
   const { settings, store, tiers, clock, log, metrics, isStopping } = parts
   const app = await createServer({
-    callers: new Callers(store, tiers, clock),
+    callers: new Authentication(store, tiers, clock),
     corsOrigins: settings.cors.origins,
     trustProxy: settings.trust_proxy,
     jsonDepth: settings.limits.json_depth,
@@ -89,14 +89,14 @@ async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> 
   const retentionMs = retentionSeconds * 1000
   // A key is not remembered for longer than its jobs.
   const rememberMs = Math.min(idempotency_seconds * 1000, retentionMs)
-  const creation = new Creation(
+  const creation = new JobCreator(
     acceptor,
     admissionRules(parts),
-    new CapWatch(store, clock),
+    new MonthlyCaps(store, clock),
     clock,
     rememberMs,
   )
-  const windows = new ReadWindows(clock)
+  const windows = new RateLimitWindows(clock)
   await documentRoutes(app, VERSION)
   await limitReads(app, windows)
   if (parts.role !== 'worker') {

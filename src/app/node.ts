@@ -1,15 +1,15 @@
 /** Makes what this node is to the others on its database: its lease, and its ear for jobs that run elsewhere. */
 import type { Clock } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
-import type { Waiters } from '../queue/pending-responses.ts'
+import { CancellationPoller } from '../queue/cancellation.ts'
 import type { Hands } from '../queue/enqueue.ts'
+import { NodeLease } from '../queue/node-lease.ts'
+import type { PendingResponses } from '../queue/pending-responses.ts'
+import { RemoteResults } from '../queue/remote-results.ts'
+import type { Worker } from '../queue/worker.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { Cancellations } from '../queue/cancellation.ts'
-import { Elsewhere } from '../queue/remote-results.ts'
-import { Heartbeat } from '../queue/node-lease.ts'
-import type { Worker } from '../queue/worker.ts'
 
 export interface NodeParts {
   readonly store: Store
@@ -17,7 +17,7 @@ export interface NodeParts {
   readonly clock: Clock
   readonly settings: Settings
   readonly worker: Worker
-  readonly waiters: Waiters
+  readonly waiters: PendingResponses
   readonly log: Log
 }
 
@@ -33,8 +33,8 @@ export function createHeartbeat({
   worker,
   log,
   metrics,
-}: HeartbeatParts): Heartbeat {
-  return new Heartbeat({
+}: HeartbeatParts): NodeLease {
+  return new NodeLease({
     store,
     node,
     clock,
@@ -55,8 +55,8 @@ export function createHeartbeat({
   })
 }
 
-export function createElsewhere({ store, clock, worker, waiters, log }: NodeParts): Elsewhere {
-  return new Elsewhere({
+export function createElsewhere({ store, clock, worker, waiters, log }: NodeParts): RemoteResults {
+  return new RemoteResults({
     store,
     clock,
     awaited: () => waiters.jobIds().filter((jobId) => !worker.isRunning(jobId)),
@@ -68,9 +68,9 @@ export function createElsewhere({ store, clock, worker, waiters, log }: NodePart
 
 export function createCancellations(
   { store, node, clock, worker, log }: NodeParts,
-  elsewhere: Elsewhere,
-): Cancellations {
-  return new Cancellations({
+  elsewhere: RemoteResults,
+): CancellationPoller {
+  return new CancellationPoller({
     store,
     node,
     clock,

@@ -4,28 +4,28 @@ import { adminToken } from '../admin/token.ts'
 import { type Clock, systemClock } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import type { Settings } from '../config/settings.ts'
-import { Waiters } from '../queue/pending-responses.ts'
 import { Tiers, turnStep } from '../job/tier.ts'
-import { Acceptor, LINGER_MS } from '../queue/enqueue.ts'
-import type { Signals } from '../store/node-store.ts'
+import { Enqueuer, LINGER_MS } from '../queue/enqueue.ts'
+import { PendingResponses } from '../queue/pending-responses.ts'
+import { Retention } from '../queue/retention.ts'
+import type { NodeEvents } from '../store/node-store.ts'
 import { isPostgres, openStore, sqlitePath } from '../store/open.ts'
 import type { Store } from '../store/store.ts'
 import { diskOf } from '../telemetry/disk.ts'
 import type { Gauges } from '../telemetry/gauges.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
+import { MetricSamples } from '../telemetry/metric-samples.ts'
 import { Metrics } from '../telemetry/metrics.ts'
-import { Points } from '../telemetry/metric-samples.ts'
 import { isTracing, tracedRouter, tracedStore } from '../telemetry/traces.ts'
 import { TokenCounter } from '../tokens/token-counter.ts'
 import { VERSION } from '../version.ts'
 import { createAdmin } from './admin.ts'
 import { createCourier } from './callbacks.ts'
 import { createHttp } from './http.ts'
-import { createWorker } from './worker.ts'
-import { createRouter } from './upstreams.ts'
 import { createCancellations, createElsewhere, createHeartbeat, NO_HANDS } from './node.ts'
 import type { Role } from './role.ts'
-import { Sweeper } from '../queue/retention.ts'
+import { createRouter } from './upstreams.ts'
+import { createWorker } from './worker.ts'
 
 /** On stopping, what connections have to end their request and read their answer once no job runs any more. */
 const LAST_ANSWERS_MS = 2000
@@ -84,7 +84,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
 }
 
 /** Hears other nodes from the moment the store is open; who cares is known a little later. */
-class Ear implements Signals {
+class Ear implements NodeEvents {
   jobsWaiting: () => void = () => {}
   settled: (jobIds: readonly string[]) => void = () => {}
 }
@@ -102,7 +102,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const { settings } = configuration
   const models = createRouter(configuration, clock, (call) => metrics.called(call))
   const router = isTracing() ? tracedRouter(models) : models
-  const waiters = new Waiters(clock, settings.sync.max_waiters)
+  const waiters = new PendingResponses(clock, settings.sync.max_waiters)
   const tiers = tiersOf(settings)
   const tokens = new TokenCounter()
   const courier = createCourier({ settings, store, node, clock, log, metrics })
@@ -112,7 +112,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const cancellations = createCancellations({ store, node, clock, settings, worker, waiters, log }, elsewhere)
   const stepOf = (tier: string) => turnStep(tiers.of(tier))
   const hands = role === 'api' ? NO_HANDS : worker
-  const acceptor = new Acceptor({ store, hands, node, clock, stepOf, linger })
+  const acceptor = new Enqueuer({ store, hands, node, clock, stepOf, linger })
   let stopping = false
   const isStopping = () => stopping
   const ready = async () => {
@@ -133,7 +133,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     about: { version: VERSION, role, store: file === null ? 'postgres' : 'sqlite' },
     clock,
   }
-  const points = new Points({ metrics, gauges, clock })
+  const points = new MetricSamples({ metrics, gauges, clock })
   const { token, file: adminTokenFile, note } = adminToken(configuration.adminToken, file)
   if (note !== null) log.warn({}, note)
   const about = { configuration, token, node, role, store, clock, gauges, points, cancellations, log }
@@ -152,7 +152,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     isStopping,
   }
   const app = await createHttp({ ...http, admin: createAdmin(about) })
-  const sweeper = new Sweeper(store, clock, settings.jobs.retention_seconds * 1000, (error) =>
+  const sweeper = new Retention(store, clock, settings.jobs.retention_seconds * 1000, (error) =>
     log.warn(errorFields(error), 'deleting what has expired failed; it is tried again'),
   )
   metrics.watch(gauges)

@@ -1,8 +1,8 @@
 /** Makes what answers: a server for each upstream, or the simulator for all, behind one router. */
 import type { Clock } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
-import { ChatCompletions } from '../upstreams/openai-client.ts'
 import type { ModelServer } from '../upstreams/model-server.ts'
+import { OpenAiClient } from '../upstreams/openai-client.ts'
 import { type CallEvent, ModelRouter } from '../upstreams/router.ts'
 import { Simulator } from '../upstreams/simulator.ts'
 
@@ -14,7 +14,7 @@ export function createRouter(
   const serverOf = ([name, upstream]: [string, (typeof settings.upstreams)[string]]): ModelServer =>
     simulated
       ? new Simulator(clock)
-      : new ChatCompletions({ name, settings: upstream, apiKey: apiKeys.get(name) ?? null, clock })
+      : new OpenAiClient({ name, settings: upstream, apiKey: apiKeys.get(name) ?? null, clock })
   const upstreams = Object.entries(settings.upstreams).map(
     (entry) => [entry[0], { server: serverOf(entry), maxConcurrency: entry[1].max_concurrency }] as const,
   )

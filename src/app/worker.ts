@@ -1,19 +1,20 @@
 /** Makes what drives jobs on this node, and tells waiters, metrics and the log what becomes of them. */
+
+import type { CallbackDispatcher } from '../callbacks/dispatcher.ts'
 import type { Clock } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
-import type { Waiters } from '../queue/pending-responses.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
 import type { StopSignal } from '../job/stop.ts'
 import { type Tiers, tierAllows } from '../job/tier.ts'
 import type { JobView } from '../job/view.ts'
-import { type RunResult, runJob } from '../queue/execute.ts'
-import type { Router } from '../upstreams/model-server.ts'
+import { type ExecutionResult, executeJob } from '../queue/execute.ts'
+import type { PendingResponses } from '../queue/pending-responses.ts'
+import { Worker } from '../queue/worker.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { isTracing, tracedRun } from '../telemetry/traces.ts'
-import type { Courier } from '../callbacks/dispatcher.ts'
-import { Worker } from '../queue/worker.ts'
+import type { Router } from '../upstreams/model-server.ts'
 
 export interface JobParts {
   readonly store: Store
@@ -22,8 +23,8 @@ export interface JobParts {
   readonly clock: Clock
   readonly settings: Settings
   readonly tiers: Tiers
-  readonly waiters: Waiters
-  readonly courier: Courier
+  readonly waiters: PendingResponses
+  readonly courier: CallbackDispatcher
   readonly log: Log
   readonly metrics: Metrics
 }
@@ -38,7 +39,7 @@ export function createWorker(parts: JobParts): Worker {
     maxAttempts: settings.jobs.max_attempts,
     allows: (tier: string, model: string) => tierAllows(tiers.of(tier), model),
   }
-  const run = (job: ClaimedJob, signal: StopSignal) => runJob(job, options, signal)
+  const run = (job: ClaimedJob, signal: StopSignal) => executeJob(job, options, signal)
   return new Worker({
     store,
     node,
@@ -62,7 +63,7 @@ export function createWorker(parts: JobParts): Worker {
   })
 }
 
-function viewOf(job: Job, { outcome }: RunResult): JobView {
+function viewOf(job: Job, { outcome }: ExecutionResult): JobView {
   return {
     id: job.id,
     status: outcome.status,
@@ -73,7 +74,7 @@ function viewOf(job: Job, { outcome }: RunResult): JobView {
 }
 
 /** A failed job is worth a line of its own, without the upstream's words: they may quote the conversation. */
-function logSettled(log: Log, job: Job, { outcome, usage }: RunResult, runMs: number): void {
+function logSettled(log: Log, job: Job, { outcome, usage }: ExecutionResult, runMs: number): void {
   const { id, account, model } = job
   const fields = { job_id: id, account, model, target: usage.target, ms: Math.round(runMs) }
   if (outcome.status === 'completed') log.debug(fields, 'job completed')

@@ -6,22 +6,22 @@
  *
  * So however many receivers hang or are slow, and whoever made them so, there are places for those that answer.
  */
-import type { Destination, Destinations } from './receivers.ts'
+import type { Receiver, Receivers } from './receivers.ts'
 
 /** Callbacks that may wait for a destination that is not known to answer: it may keep them waiting for long. */
 const WAITING_UNPROVEN = 2
 
-export class Places {
+export class ConcurrencyLimits {
   readonly all: number
   underWay = 0
   readonly #waitingEach: number
-  readonly #destinations: Destinations
+  readonly #destinations: Receivers
   readonly #of = new Counts()
   readonly #unprovenOf = new Counts()
   readonly #waitingOf = new Counts()
-  readonly #waitingFor = new Map<Destination, number>()
+  readonly #waitingFor = new Map<Receiver, number>()
 
-  constructor(all: number, waitingEach: number, destinations: Destinations) {
+  constructor(all: number, waitingEach: number, destinations: Receivers) {
     this.all = all
     this.#waitingEach = waitingEach
     this.#destinations = destinations
@@ -40,7 +40,7 @@ export class Places {
     return Math.max(1, this.all - this.#share(8))
   }
 
-  mayGo(destination: Destination): boolean {
+  mayGo(destination: Receiver): boolean {
     const { account } = destination
     if (this.free === 0 || !this.#destinations.hasRoom(destination)) return false
     if (this.underWay >= this.mostCommon && !this.mayHaveLast(account)) return false
@@ -54,7 +54,7 @@ export class Places {
   }
 
   /** Where there is a chance that it can go soon. */
-  mayWait(destination: Destination): boolean {
+  mayWait(destination: Receiver): boolean {
     return (
       !destination.isFailing &&
       (this.#waitingFor.get(destination) ?? 0) <
@@ -65,12 +65,12 @@ export class Places {
   }
 
   /** How many may go or wait there, if one may go now. */
-  roomFor(destination: Destination): number {
+  roomFor(destination: Receiver): number {
     return destination.isFailing ? destination.room : this.#waitingEach
   }
 
   /** So many more, or fewer, wait for the destination. */
-  wait(destination: Destination, count: number): void {
+  wait(destination: Receiver, count: number): void {
     this.#waitingOf.add(destination.account, count)
     const waiting = (this.#waitingFor.get(destination) ?? 0) + count
     if (waiting === 0) this.#waitingFor.delete(destination)
@@ -78,7 +78,7 @@ export class Places {
   }
 
   /** The destination is left before the place: the record of the attempt comes between. Each is left once. */
-  enter(destination: Destination): { destination(keptUp: boolean | null): void; place(): void } {
+  enter(destination: Receiver): { destination(keptUp: boolean | null): void; place(): void } {
     const { account } = destination
     const unproven = destination.isProven ? 0 : 1
     let isThere = true

@@ -2,8 +2,8 @@
  * Callbacks that found no place at their destination and were put aside in the store: remembered here by their ids, so that
  * they can be fetched as soon as there is room. What is forgotten comes back by itself, when its time in the store is over.
  */
-import type { DueCallback, PostponedCallback, TakenBefore } from '../store/callback-store.ts'
-import type { Destination } from './receivers.ts'
+import type { DeferredCallback, DueCallback, TakenBefore } from '../store/callback-store.ts'
+import type { Receiver } from './receivers.ts'
 
 /** Remembered in all; a destination may have as many as are left for others. */
 const MOST_REMEMBERED = 100_000
@@ -13,26 +13,26 @@ const COMES_BACK_MS = 60_000
 const COMES_BACK_FAILING_MS = 600_000
 
 /** What the store is to be told of one that finds no place now. */
-export function postponed(due: DueCallback, destination: Destination, nowMs: number): PostponedCallback {
+export function postponed(due: DueCallback, destination: Receiver, nowMs: number): DeferredCallback {
   const inMs = destination.isFailing ? COMES_BACK_FAILING_MS : COMES_BACK_MS
   return { jobId: due.view.id, attempt: due.attempt, dueAtMs: nowMs + inMs }
 }
 
-export class Postponed {
+export class DeferredDeliveries {
   /** By job: the attempts there were. The one postponed for longest comes first. */
-  readonly #of = new Map<Destination, Map<string, number>>()
+  readonly #of = new Map<Receiver, Map<string, number>>()
   #total = 0
 
   get isEmpty(): boolean {
     return this.#total === 0
   }
 
-  get destinations(): Iterable<Destination> {
+  get destinations(): Iterable<Receiver> {
     return this.#of.keys()
   }
 
   /** Once the store knows that they are postponed: before that they could not be fetched. */
-  add(callbacks: readonly DueCallback[], destination: Destination): void {
+  add(callbacks: readonly DueCallback[], destination: Receiver): void {
     const ids = this.#of.get(destination) ?? new Map<string, number>()
     const before = ids.size
     for (const { view, attempt } of callbacks) {
@@ -45,7 +45,7 @@ export class Postponed {
   }
 
   /** Removes up to `count`; empty if none is remembered. */
-  fetch(destination: Destination, count: number): TakenBefore[] {
+  fetch(destination: Receiver, count: number): TakenBefore[] {
     const ids = this.#of.get(destination)
     if (!ids) return []
     const fetched: TakenBefore[] = []

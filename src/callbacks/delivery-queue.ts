@@ -3,10 +3,10 @@
  * destination has room. What finds no room waits here, or is put aside in the store and fetched when there is.
  */
 import type { Clock } from '../clock.ts'
-import type { DueCallback, PostponedCallback, TakenBefore } from '../store/callback-store.ts'
-import type { Destination, Destinations } from './receivers.ts'
-import { Places } from './concurrency-limits.ts'
-import { Postponed, postponed } from './deferred-deliveries.ts'
+import type { DeferredCallback, DueCallback, TakenBefore } from '../store/callback-store.ts'
+import { ConcurrencyLimits } from './concurrency-limits.ts'
+import { DeferredDeliveries, postponed } from './deferred-deliveries.ts'
+import type { Receiver, Receivers } from './receivers.ts'
 
 /** Callbacks taken at once. */
 const MOST_TAKEN = 128
@@ -19,17 +19,17 @@ const MOST_PUT_ASIDE = 2048
 /** How often it looks whether there is room for those that wait or were postponed. */
 const LOOK_MS = 100
 
-export interface LaneOptions {
+export interface DeliveryQueueOptions {
   readonly places: number
   /** Callbacks that may wait here for one destination. */
   readonly waitingEach: number
-  readonly destinations: Destinations
+  readonly destinations: Receivers
   readonly clock: Clock
   readonly take: (limit: number) => Promise<readonly DueCallback[]>
   readonly takePostponed: (postponed: readonly TakenBefore[]) => Promise<readonly DueCallback[]>
   /** Sends it and records what came of it; `sent` is to be called in between. Never rejects. */
   readonly deliver: (due: DueCallback, sent: Sent) => Promise<void>
-  readonly postpone: (postponed: readonly PostponedCallback[]) => Promise<void>
+  readonly postpone: (postponed: readonly DeferredCallback[]) => Promise<void>
   /** Whether it is owed for longer than all its attempts would have taken. */
   readonly isOverdue: (due: DueCallback) => boolean
   /** Records that it has failed for good, without another attempt. Never rejects. */
@@ -40,12 +40,12 @@ export interface LaneOptions {
 /** What an attempt said of its receiver; null for nothing. */
 export type Sent = (keptUp: boolean | null) => void
 
-export class Lane {
-  readonly #options: LaneOptions
-  readonly #places: Places
-  readonly #waiting = new Map<Destination, DueCallback[]>()
-  readonly #postponed = new Postponed()
-  readonly #fetching = new Set<Destination>()
+export class DeliveryQueue {
+  readonly #options: DeliveryQueueOptions
+  readonly #places: ConcurrencyLimits
+  readonly #waiting = new Map<Receiver, DueCallback[]>()
+  readonly #postponed = new DeferredDeliveries()
+  readonly #fetching = new Set<Receiver>()
   #weight = 0
   #due = true
   #taking = false
@@ -58,9 +58,9 @@ export class Lane {
   #cancelLook: () => void = () => {}
   #onIdle: (() => void)[] = []
 
-  constructor(options: LaneOptions) {
+  constructor(options: DeliveryQueueOptions) {
     this.#options = options
-    this.#places = new Places(options.places, options.waitingEach, options.destinations)
+    this.#places = new ConcurrencyLimits(options.places, options.waitingEach, options.destinations)
   }
 
   get underWay(): number {
@@ -141,7 +141,7 @@ export class Lane {
   async #sort(taken: readonly DueCallback[]): Promise<void> {
     const { destinations, clock, isOverdue, end } = this.#options
     if (this.#stopped) return this.#giveBack(taken, clock.nowMs())
-    const back = new Map<Destination, DueCallback[]>()
+    const back = new Map<Receiver, DueCallback[]>()
     for (const due of taken) {
       const destination = destinations.of(due.account, due.callback.url)
       if (this.#places.mayGo(destination)) this.#send(due, destination)
@@ -156,7 +156,7 @@ export class Lane {
     await this.#postpone(back)
   }
 
-  async #postpone(back: ReadonlyMap<Destination, readonly DueCallback[]>): Promise<void> {
+  async #postpone(back: ReadonlyMap<Receiver, readonly DueCallback[]>): Promise<void> {
     const nowMs = this.#options.clock.nowMs()
     const all = [...back].flatMap(([destination, callbacks]) =>
       callbacks.map((due) => postponed(due, destination, nowMs)),
@@ -166,7 +166,7 @@ export class Lane {
     this.#lookAgain()
   }
 
-  #wait(due: DueCallback, destination: Destination): void {
+  #wait(due: DueCallback, destination: Receiver): void {
     const waiting = this.#waiting.get(destination) ?? []
     waiting.push(due)
     this.#waiting.set(destination, waiting)
@@ -174,7 +174,7 @@ export class Lane {
     this.#weight += weightOf(due)
   }
 
-  #send(due: DueCallback, destination: Destination): void {
+  #send(due: DueCallback, destination: Receiver): void {
     const leave = this.#places.enter(destination)
     this.#weight += weightOf(due)
     const sent: Sent = (keptUp) => {
@@ -208,14 +208,14 @@ export class Lane {
   }
 
   /** The receiver hangs or fails, so there is no telling how long they would wait. */
-  #giveUpWaiting(destination: Destination, waiting: DueCallback[]): void {
+  #giveUpWaiting(destination: Receiver, waiting: DueCallback[]): void {
     const back = new Map([[destination, [...waiting]]])
     for (const due of waiting) this.#weight -= weightOf(due)
     this.#noLongerWaiting(destination, waiting, waiting.length)
     this.#postpone(back).catch(this.#options.onTrouble)
   }
 
-  #noLongerWaiting(destination: Destination, waiting: DueCallback[], count: number): void {
+  #noLongerWaiting(destination: Receiver, waiting: DueCallback[], count: number): void {
     if (count === 0) return
     waiting.splice(0, count)
     this.#places.wait(destination, -count)
@@ -223,7 +223,7 @@ export class Lane {
   }
 
   /** Fetches what was postponed for want of room there, if there is some now. */
-  #fetch(destination: Destination): void {
+  #fetch(destination: Receiver): void {
     const { takePostponed, onTrouble } = this.#options
     if (this.#stopped || this.#fetching.has(destination) || this.#weight > MOST_WEIGHT) return
     if (this.#waiting.has(destination) || !this.#places.mayGo(destination)) return

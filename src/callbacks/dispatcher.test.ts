@@ -6,14 +6,14 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { type ReceivedRequest, type ReceiverReply, startReceiver } from '../../test/receiver.ts'
+import { acceptance, newJob, settlement } from '../../test/store-contract/fixtures.ts'
+import { KEEP, OPEN } from '../../test/support/poster.ts'
 import { systemClock } from '../clock.ts'
 import { createPoster } from '../net/post.ts'
-import { KEEP, OPEN } from '../../test/support/poster.ts'
 import type { CallbackSummary } from '../store/callback-store.ts'
-import { acceptance, newJob, settlement } from '../../test/store-contract/fixtures.ts'
 import { openSqliteStore } from '../store/sqlite/sqlite-store.ts'
 import { type Store, StoreUnavailable } from '../store/store.ts'
-import { Courier } from './dispatcher.ts'
+import { CallbackDispatcher } from './dispatcher.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -49,7 +49,7 @@ async function start(t: TestContext, options: StartOptions = {}) {
     reply: (request) => reply?.(hostOf(request), request) ?? { kind: 'answer' },
   })
   const ended = new Ended()
-  const courier = new Courier({
+  const courier = new CallbackDispatcher({
     store: wrap(store),
     node: 'node-a',
     poster: createPoster({ rules: OPEN, timeoutMs: TIMEOUT_MS, keep: KEEP, clock }),
@@ -175,7 +175,7 @@ test('what a stop cuts off is due at once and does not count; what waited was no
     ['due', 'due'],
   )
   const take = { node: 'node-b', limit: 10, nowMs: clock.nowMs(), leaseUntilMs: clock.nowMs() }
-  const cutOff = await store.takeCallbacks({ ...take, lane: 'retry' })
+  const cutOff = await store.takeCallbacks({ ...take, queue: 'retry' })
   assert.deepEqual(
     cutOff.map(({ attempt, tries }) => [attempt, tries]),
     [
@@ -183,7 +183,7 @@ test('what a stop cuts off is due at once and does not count; what waited was no
       [2, 1],
     ],
   )
-  const waited = await store.takeCallbacks({ ...take, lane: 'first' })
+  const waited = await store.takeCallbacks({ ...take, queue: 'first' })
   assert.deepEqual(
     waited.map(({ view, attempt }) => [ids.includes(view.id), attempt]),
     [[true, 1]],

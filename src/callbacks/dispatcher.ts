@@ -1,20 +1,20 @@
 /** Drives callbacks on this node: takes those that are due, sends them, and records what came of it. */
 import type { Clock } from '../clock.ts'
-import { attemptOf, callbackRequest, keepsUp, longestOwedMs, nextAttempt } from './callback-request.ts'
-import { persist } from '../queue/retry-write.ts'
 import type { Poster, PostResult } from '../net/post.ts'
+import { retryWrite } from '../queue/retry-write.ts'
 import type {
   AttemptRecord,
   CallbackAttempt,
-  CallbackLane,
   CallbackNext,
   CallbackStore,
+  DeferredCallback,
+  DeliveryQueueName,
   DueCallback,
-  PostponedCallback,
   TakenBefore,
 } from '../store/callback-store.ts'
-import { Destinations } from './receivers.ts'
-import { Lane, type Sent } from './delivery-queue.ts'
+import { attemptOf, callbackRequest, keepsUp, longestOwedMs, nextAttempt } from './callback-request.ts'
+import { DeliveryQueue, type Sent } from './delivery-queue.ts'
+import { Receivers } from './receivers.ts'
 
 /** How often it looks for callbacks whose pause has ended. */
 const LOOK_MS = 1000
@@ -23,7 +23,7 @@ const LEASE_SLACK_MS = 30_000
 /** On stopping, how long callbacks under way may take; what is cut off is sent again later. */
 const STOP_GRACE_MS = 5000
 
-export interface CourierOptions {
+export interface CallbackDispatcherOptions {
   readonly store: CallbackStore
   readonly node: string
   readonly poster: Poster
@@ -32,28 +32,28 @@ export interface CourierOptions {
   readonly timeoutMs: number
   readonly pausesS: readonly number[]
   /** Callbacks under way at once. */
-  readonly places: Readonly<Record<CallbackLane, number>>
+  readonly places: Readonly<Record<DeliveryQueueName, number>>
   readonly placesPerOrigin: number
-  readonly events: CourierEvents
+  readonly events: CallbackDispatcherEvents
 }
 
-export interface CourierEvents {
+export interface CallbackDispatcherEvents {
   /** An attempt was made, or made no more; it is recorded. */
   attempted(due: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']): void
   trouble(error: unknown): void
 }
 
-export class Courier {
-  readonly #options: CourierOptions
-  readonly #lanes: Readonly<Record<CallbackLane, Lane>>
+export class CallbackDispatcher {
+  readonly #options: CallbackDispatcherOptions
+  readonly #lanes: Readonly<Record<DeliveryQueueName, DeliveryQueue>>
   /** The attempt under which each is this node's. */
   readonly #inHand = new Map<string, number>()
   #state: 'running' | 'stopping' | 'cut off' = 'running'
   #cancelLook: () => void = () => {}
 
-  constructor(options: CourierOptions) {
+  constructor(options: CallbackDispatcherOptions) {
     this.#options = options
-    const destinations = new Destinations(options.placesPerOrigin)
+    const destinations = new Receivers(options.placesPerOrigin)
     this.#lanes = { first: this.#lane('first', destinations), retry: this.#lane('retry', destinations) }
   }
 
@@ -67,7 +67,7 @@ export class Courier {
   }
 
   /** Attempts under way. */
-  get underWay(): Readonly<Record<CallbackLane, number>> {
+  get underWay(): Readonly<Record<DeliveryQueueName, number>> {
     return { first: this.#lanes.first.underWay, retry: this.#lanes.retry.underWay }
   }
 
@@ -91,10 +91,10 @@ export class Courier {
     this.#cancelLook = this.#options.clock.after(LOOK_MS, () => this.#look())
   }
 
-  #lane(name: CallbackLane, destinations: Destinations): Lane {
+  #lane(name: DeliveryQueueName, destinations: Receivers): DeliveryQueue {
     const { places, placesPerOrigin, clock, pausesS, events } = this.#options
     const longestMs = longestOwedMs(pausesS)
-    return new Lane({
+    return new DeliveryQueue({
       places: places[name],
       waitingEach: placesPerOrigin,
       destinations,
@@ -109,17 +109,17 @@ export class Courier {
     })
   }
 
-  async #take(lane: CallbackLane, limit: number): Promise<DueCallback[]> {
+  async #take(lane: DeliveryQueueName, limit: number): Promise<DueCallback[]> {
     const { store, node, clock } = this.#options
     const nowMs = clock.nowMs()
     const leaseUntilMs = this.#leaseUntil(nowMs)
-    return this.#new(await store.takeCallbacks({ node, lane, limit, nowMs, leaseUntilMs }))
+    return this.#new(await store.takeCallbacks({ node, queue: lane, limit, nowMs, leaseUntilMs }))
   }
 
   async #takePostponed(postponed: readonly TakenBefore[]): Promise<DueCallback[]> {
     const { store, node, clock } = this.#options
     const leaseUntilMs = this.#leaseUntil(clock.nowMs())
-    return this.#new(await store.takePostponed({ node, postponed, leaseUntilMs }))
+    return this.#new(await store.takeDeferred({ node, postponed, leaseUntilMs }))
   }
 
   #leaseUntil(nowMs: number): number {
@@ -136,11 +136,11 @@ export class Courier {
     })
   }
 
-  async #postpone(postponed: readonly PostponedCallback[]): Promise<void> {
+  async #postpone(postponed: readonly DeferredCallback[]): Promise<void> {
     const { store, node } = this.#options
     const current = postponed.map((one) => ({ ...one, attempt: this.#attemptOf(one.jobId, one.attempt) }))
     for (const { jobId } of postponed) this.#inHand.delete(jobId)
-    await store.postponeCallbacks(node, current)
+    await store.deferCallbacks(node, current)
   }
 
   async #deliver(due: DueCallback, sent: Sent): Promise<void> {
@@ -194,7 +194,7 @@ export class Courier {
       return { jobId: due.view.id, attempt, next, nowMs: clock.nowMs() }
     }
     const goOn = () => this.#state !== 'cut off'
-    const recorded = await persist(() => store.recordCallback(recordOf()), clock, events.trouble, goOn)
+    const recorded = await retryWrite(() => store.recordCallback(recordOf()), clock, events.trouble, goOn)
     if (recorded === true) events.attempted(due, made, next.kind)
   }
 

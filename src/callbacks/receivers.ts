@@ -13,10 +13,10 @@ const FAILING = 2
 /** Destinations that are remembered though nothing is under way to them. */
 const REMEMBERED = 10_000
 
-export class Destinations {
+export class Receivers {
   readonly #perOrigin: number
   /** The one used longest ago comes first. */
-  readonly #all = new Map<string, Destination>()
+  readonly #all = new Map<string, Receiver>()
   /** Attempts under way by origin, without those that have none. */
   readonly #underWay = new Map<string, number>()
 
@@ -24,28 +24,28 @@ export class Destinations {
     this.#perOrigin = perOrigin
   }
 
-  of(account: string, url: string): Destination {
+  of(account: string, url: string): Receiver {
     const { origin } = new URL(url)
     const name = `${account} ${origin}`
-    const destination = this.#all.get(name) ?? new Destination(account, origin, this.#perOrigin)
+    const destination = this.#all.get(name) ?? new Receiver(account, origin, this.#perOrigin)
     this.#all.delete(name)
     this.#all.set(name, destination)
     this.#forgetOne()
     return destination
   }
 
-  hasRoom(destination: Destination): boolean {
+  hasRoom(destination: Receiver): boolean {
     const inOrigin = this.#underWay.get(destination.origin) ?? 0
     return destination.room > 0 && inOrigin < this.#perOrigin
   }
 
-  enter(destination: Destination): void {
+  enter(destination: Receiver): void {
     destination.underWay += 1
     this.#underWay.set(destination.origin, (this.#underWay.get(destination.origin) ?? 0) + 1)
   }
 
   /** @param keptUp null where the attempt said nothing of the receiver */
-  leave(destination: Destination, keptUp: boolean | null): void {
+  leave(destination: Receiver, keptUp: boolean | null): void {
     destination.underWay -= 1
     if (keptUp !== null) destination.learn(keptUp)
     const left = (this.#underWay.get(destination.origin) ?? 0) - 1
@@ -64,7 +64,7 @@ export class Destinations {
   }
 }
 
-export class Destination {
+export class Receiver {
   readonly account: string
   readonly origin: string
   underWay = 0

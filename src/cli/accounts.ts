@@ -14,7 +14,7 @@ import { makeSecret } from '../net/signature.ts'
 import type { AccountRecord } from '../store/account-store.ts'
 import { CommandError } from './command-error.ts'
 import { noSuchAccount } from './no-such-account.ts'
-import { say } from './output.ts'
+import { printLine } from './output.ts'
 import { table } from './table.ts'
 import { onRecord, withOperatorStore } from './with-operator-store.ts'
 
@@ -36,9 +36,9 @@ export async function listAccounts({ json, config }: ListAccountsOptions): Promi
     }
     return all.map(accountView)
   })
-  if (json) return say(JSON.stringify(accounts, null, 2))
+  if (json) return printLine(JSON.stringify(accounts, null, 2))
   if (accounts.length === 0)
-    return say('There are no accounts. Make one: parley keys create --account NAME --tier TIER')
+    return printLine('There are no accounts. Make one: parley keys create --account NAME --tier TIER')
   const rows = accounts.map((one) => [
     one.name,
     one.tier,
@@ -47,7 +47,9 @@ export async function listAccounts({ json, config }: ListAccountsOptions): Promi
     String(one.max_monthly_tokens),
     one.suspended_at === null ? '' : `since ${new Date(one.suspended_at * 1000).toISOString().slice(0, 19)}Z`,
   ])
-  say(table([['ACCOUNT', 'TIER', 'ACTIVE KEYS', 'JOBS A MONTH', 'TOKENS A MONTH', 'SUSPENDED'], ...rows]))
+  printLine(
+    table([['ACCOUNT', 'TIER', 'ACTIVE KEYS', 'JOBS A MONTH', 'TOKENS A MONTH', 'SUSPENDED'], ...rows]),
+  )
 }
 
 /** Prints the secret and nothing else, so that a script can take it. */
@@ -61,7 +63,7 @@ export async function rotateOrPrintSecret(
   )
   if (!secrets) throw noSuchAccount(name)
   const secret = secrets.current
-  say(json ? JSON.stringify({ account: name, secret }, null, 2) : secret)
+  printLine(json ? JSON.stringify({ account: name, secret }, null, 2) : secret)
 }
 
 export async function setTier(
@@ -71,8 +73,8 @@ export async function setTier(
 ): Promise<void> {
   known(name)
   if (!(await onRecord(config, (store) => settingTier(store, name, tier)))) throw noSuchAccount(name)
-  if (json) return say(JSON.stringify({ account: name, tier }, null, 2))
-  say(`Account ${name} has tier ${tier}. A running server knows within seconds.`)
+  if (json) return printLine(JSON.stringify({ account: name, tier }, null, 2))
+  printLine(`Account ${name} has tier ${tier}. A running server knows within seconds.`)
 }
 
 export async function suspend(
@@ -87,12 +89,12 @@ export async function suspend(
   const cancelled = 'cancelled' in done ? done.cancelled : null
   if (json) {
     const view = { name, suspended_at: secondsOf(done.sinceMs), ...(cancelled !== null && { cancelled }) }
-    return say(JSON.stringify(view, null, 2))
+    return printLine(JSON.stringify(view, null, 2))
   }
-  say(
+  printLine(
     `Account ${name} is suspended: a running server lets it create no job within seconds. It may still read.`,
   )
-  if (cancelled !== null) say(`${cancelled} of its jobs are cancelled.`)
+  if (cancelled !== null) printLine(`${cancelled} of its jobs are cancelled.`)
 }
 
 export async function resume(
@@ -101,8 +103,8 @@ export async function resume(
 ): Promise<void> {
   known(name)
   if (!(await onRecord(config, (store) => suspendAccount(store, name, null)))) throw noSuchAccount(name)
-  if (json) return say(JSON.stringify({ name, suspended_at: null }, null, 2))
-  say(`Account ${name} may create jobs again. A running server knows within seconds.`)
+  if (json) return printLine(JSON.stringify({ name, suspended_at: null }, null, 2))
+  printLine(`Account ${name} may create jobs again. A running server knows within seconds.`)
 }
 
 export interface CapOptions {
@@ -125,8 +127,8 @@ export async function cap(name: string, { jobs, tokens, json, config }: CapOptio
   }
   if (!(await onRecord(config, (store) => setCaps(store, name, caps)))) throw noSuchAccount(name)
   const view = capsView(caps)
-  if (json) return say(JSON.stringify({ name, ...view }, null, 2))
-  say(
+  if (json) return printLine(JSON.stringify({ name, ...view }, null, 2))
+  printLine(
     `Account ${name} may use, a month: ${wordsOf(view.max_monthly_jobs, 'jobs')}, ${wordsOf(view.max_monthly_tokens, 'tokens')}. A running server knows within seconds.`,
   )
 }

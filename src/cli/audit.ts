@@ -3,8 +3,8 @@ import { actView } from '../admin/audit-view.ts'
 import { isJobId } from '../job/job-id.ts'
 import type { Act } from '../store/audit-store.ts'
 import { CommandError } from './command-error.ts'
+import { printLine } from './output.ts'
 import { printable } from './printable.ts'
-import { say } from './output.ts'
 import { table } from './table.ts'
 import { withOperatorStore } from './with-operator-store.ts'
 
@@ -30,11 +30,11 @@ export async function audit({ account, before, limit, json, config }: AuditOptio
       limit,
     }),
   )
-  if (json) return say(JSON.stringify(acts.map(actView), null, 2))
-  if (acts.length === 0) return say('Nothing was done.')
-  say(table([['WHEN', 'WHO', 'WHAT', 'ACCOUNT', 'JOB OR KEY', 'OUTCOME'], ...acts.map(rowOf)]))
+  if (json) return printLine(JSON.stringify(acts.map(actView), null, 2))
+  if (acts.length === 0) return printLine('Nothing was done.')
+  printLine(table([['WHEN', 'WHO', 'WHAT', 'ACCOUNT', 'JOB OR KEY', 'OUTCOME'], ...acts.map(rowOf)]))
   const last = acts.at(-1)
-  if (last && acts.length === limit) say(`More: add --before ${last.id}`)
+  if (last && acts.length === limit) printLine(`More: add --before ${last.id}`)
 }
 
 function rowOf({ atMs, who, what, account, target, detailsJson, outcome }: Act): string[] {

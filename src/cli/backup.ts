@@ -4,8 +4,8 @@ import { backUpDatabase, isPostgres } from '../store/open.ts'
 import { CommandError } from './command-error.ts'
 import { databaseName } from './database-name.ts'
 import { holdingsAsJson, holdingsLines, megabytes } from './database-summary.ts'
+import { printLine } from './output.ts'
 import { dumpCommand } from './postgres-tools.ts'
-import { say } from './output.ts'
 import { writing } from './writing.ts'
 
 export interface BackupOptions {
@@ -24,9 +24,9 @@ export async function backUp(file: string, { force, json, config }: BackupOption
   const { result: holdings, seconds } = await writing((options) =>
     backUpDatabase(url, file, { force: force ?? false, ...options }),
   )
-  if (json) return say(JSON.stringify({ file, seconds, ...holdingsAsJson(holdings) }, null, 2))
-  say(
+  if (json) return printLine(JSON.stringify({ file, seconds, ...holdingsAsJson(holdings) }, null, 2))
+  printLine(
     `Backed up ${databaseName(url)} to ${file} in ${seconds.toFixed(1)} s: ${megabytes(holdings.bytes)} MB.\n`,
   )
-  for (const line of holdingsLines(holdings)) say(line)
+  for (const line of holdingsLines(holdings)) printLine(line)
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import type { CallbackFilter, CallbackSummary } from '../store/callback-store.ts'
-import { MOST_SEARCHED, type Page, walkInSlices } from '../store/pagination.ts'
+import { MOST_SEARCHED, type Page, paginate } from '../store/pagination.ts'
 import { searchedInFull } from './callbacks.ts'
 
 const ROWS = 2000
@@ -12,7 +12,7 @@ function searchOf(jobs: number, wanted: readonly number[]) {
   let searches = 0
   const search = ({ beforeJobId, limit }: CallbackFilter): Promise<Page<CallbackSummary>> => {
     searches += 1
-    return walkInSlices<CallbackSummary>({
+    return paginate<CallbackSummary>({
       limit,
       rows: ROWS,
       beforeId: beforeJobId ?? '-1',

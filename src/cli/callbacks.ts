@@ -12,8 +12,8 @@ import type {
 } from '../store/callback-store.ts'
 import type { Page } from '../store/pagination.ts'
 import { CommandError } from './command-error.ts'
+import { printLine } from './output.ts'
 import { printable } from './printable.ts'
-import { say } from './output.ts'
 import { table } from './table.ts'
 import { onRecord, withOperatorStore } from './with-operator-store.ts'
 
@@ -46,13 +46,15 @@ export async function listCallbacks(options: ListCallbacksOptions): Promise<void
   const { found: callbacks, next } = await withOperatorStore(config, (store) =>
     searchedInFull(filter, (part) => store.searchCallbacks(part)),
   )
-  if (json) return say(JSON.stringify(callbacks.map(callbackView), null, 2))
+  if (json) return printLine(JSON.stringify(callbacks.map(callbackView), null, 2))
   if (callbacks.length === 0)
-    return say(
+    return printLine(
       state ? `No callback ${state === 'failed' ? 'has' : 'is'} ${state}.` : 'There are no callbacks.',
     )
-  say(table([['JOB ID', 'ACCOUNT', 'STATE', 'ATTEMPTS', 'LAST ANSWER', 'RECEIVER'], ...callbacks.map(rowOf)]))
-  if (next !== null) say(`More: add --before ${next}`)
+  printLine(
+    table([['JOB ID', 'ACCOUNT', 'STATE', 'ATTEMPTS', 'LAST ANSWER', 'RECEIVER'], ...callbacks.map(rowOf)]),
+  )
+  if (next !== null) printLine(`More: add --before ${next}`)
 }
 
 type Search = (filter: CallbackFilter) => Promise<Page<CallbackSummary>>
@@ -74,7 +76,7 @@ export async function showCallback(
 ): Promise<void> {
   const details = await withOperatorStore(config, (store) => store.findCallback(jobId))
   if (!details) throw noSuchCallback(jobId)
-  say(json ? JSON.stringify(callbackDetailsView(details), null, 2) : inFull(details))
+  printLine(json ? JSON.stringify(callbackDetailsView(details), null, 2) : inFull(details))
 }
 
 export interface ReplayOptions {
@@ -104,16 +106,16 @@ async function replayOne(jobId: string, { json, config }: ReplayOptions): Promis
   if (replay === 'under way') {
     throw new CommandError(`The callback of job ${jobId} is being sent just now. Nothing was changed.`)
   }
-  if (json) return say(JSON.stringify({ replayed: 1 }, null, 2))
-  say(`The callback of job ${jobId} is due now. A running server sends it within a second or so.`)
+  if (json) return printLine(JSON.stringify({ replayed: 1 }, null, 2))
+  printLine(`The callback of job ${jobId} is due now. A running server sends it within a second or so.`)
 }
 
 async function replayAllFailed({ account, json, config }: ReplayOptions): Promise<void> {
   const expiry = { nowMs: Date.now(), retentionMs: loadRetentionMs(process.env, config) }
   const replayed = await onRecord(config, (store) => replayFailedCallbacks(store, account, expiry))
-  if (json) return say(JSON.stringify({ replayed }, null, 2))
-  if (replayed === 0) return say('No callback has failed. Nothing was changed.')
-  say(
+  if (json) return printLine(JSON.stringify({ replayed }, null, 2))
+  if (replayed === 0) return printLine('No callback has failed. Nothing was changed.')
+  printLine(
     `${replayed} ${replayed === 1 ? 'callback is' : 'callbacks are'} due now, with all their attempts before them.`,
   )
 }

@@ -2,7 +2,7 @@
 import { request } from 'undici'
 import { type Configuration, ConfigurationError, loadConfiguration } from '../config/load.ts'
 import { checkDatabase } from '../store/open.ts'
-import { say } from './output.ts'
+import { printLine } from './output.ts'
 
 const CONNECT_MS = 5000
 
@@ -17,7 +17,7 @@ interface Finding {
 /** Returns the exit code: 0 when everything is right. */
 export async function check({ json, config }: { json?: true; config?: string }): Promise<number> {
   const findings = await allFindings(config)
-  if (json) say(JSON.stringify(findings.map(asJson), null, 2))
+  if (json) printLine(JSON.stringify(findings.map(asJson), null, 2))
   else for (const finding of findings) print(finding)
   return findings.every(({ ok }) => ok) ? 0 : 1
 }
@@ -44,7 +44,7 @@ function asJson({ ok, warns = false, about, says }: Finding) {
 
 function print({ ok, warns, about, says }: Finding): void {
   const mark = ok ? (warns ? 'note ' : 'ok   ') : 'WRONG'
-  say(`${mark} ${about}: ${says}`)
+  printLine(`${mark} ${about}: ${says}`)
 }
 
 async function databaseFindings(url: string): Promise<Finding[]> {

@@ -1,13 +1,13 @@
 /** `parley copy`: takes everything that still matters from one database into another, empty one. */
 import { loadRetentionMs } from '../config/load.ts'
 import { databaseProblems } from '../config/settings-rules.ts'
-import { type CopyCounts, copyDatabase } from '../store/transfer.ts'
 import { DatabaseProblem } from '../store/database-problem.ts'
-import { openCopySource, openCopyTarget } from '../store/open.ts'
+import { openTransferSource, openTransferTarget } from '../store/open.ts'
+import { type CopyCounts, transferDatabase } from '../store/transfer.ts'
 import { CommandError } from './command-error.ts'
 import { databaseName } from './database-name.ts'
+import { printError, printLine } from './output.ts'
 import { Progress } from './progress.ts'
-import { say, sayError } from './output.ts'
 
 export interface CopyOptions {
   readonly from: string
@@ -25,23 +25,23 @@ export async function copy({ from, to, json, config }: CopyOptions): Promise<voi
   const nowMs = Date.now()
   const startedMs = performance.now()
   const counts = await copyBetween(from, to, { nowMs, retentionMs })
-  if (json) return say(JSON.stringify(asJson(counts), null, 2))
+  if (json) return printLine(JSON.stringify(asJson(counts), null, 2))
   const seconds = (performance.now() - startedMs) / 1000
-  say(`Copied ${databaseName(from)} to ${databaseName(to)} in ${seconds.toFixed(1)} s.\n`)
-  for (const line of summaryOf(counts, retentionMs)) say(line)
-  say(
+  printLine(`Copied ${databaseName(from)} to ${databaseName(to)} in ${seconds.toFixed(1)} s.\n`)
+  for (const line of summaryOf(counts, retentionMs)) printLine(line)
+  printLine(
     `\nStart the servers with DATABASE_URL set to the new database, and none on the old one: its jobs would run twice.`,
   )
 }
 
 async function copyBetween(from: string, to: string, expiry: { nowMs: number; retentionMs: number }) {
-  const source = await about('--from', from, () => openCopySource(from))
+  const source = await about('--from', from, () => openTransferSource(from))
   try {
-    const onNote = (message: string) => sayError(`--to: ${message}`)
-    const target = await about('--to', to, () => openCopyTarget(to, { expiry, onNote }))
+    const onNote = (message: string) => printError(`--to: ${message}`)
+    const target = await about('--to', to, () => openTransferTarget(to, { expiry, onNote }))
     const progress = new Progress(process.stderr)
     try {
-      return await copyDatabase(source, target, expiry, (counts) =>
+      return await transferDatabase(source, target, expiry, (counts) =>
         progress.show(counts.waiting + counts.ended + counts.expired),
       )
     } finally {

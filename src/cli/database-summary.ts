@@ -1,7 +1,7 @@
 /** What a backup holds, as it is told. */
-import type { Holdings } from '../store/backup.ts'
+import type { DatabaseSummary } from '../store/backup.ts'
 
-export function holdingsLines(holdings: Holdings): string[] {
+export function holdingsLines(holdings: DatabaseSummary): string[] {
   const { accounts, keys, jobs, callbacksOwed, newestJobAtMs } = holdings
   const rows: [string, number][] = [
     ['accounts', accounts],
@@ -15,7 +15,7 @@ export function holdingsLines(holdings: Holdings): string[] {
     : [...lines, `${'newest job'.padEnd(16)} ${new Date(newestJobAtMs).toISOString()}`]
 }
 
-export function holdingsAsJson(holdings: Holdings): object {
+export function holdingsAsJson(holdings: DatabaseSummary): object {
   const { bytes, schema, accounts, keys, jobs, callbacksOwed, newestJobAtMs } = holdings
   return {
     bytes,

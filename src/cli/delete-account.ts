@@ -6,7 +6,7 @@ import { findAccount } from '../admin/actions/find-account.ts'
 import type { DeletionProgress } from '../admin/bulk-actions.ts'
 import { CommandError } from './command-error.ts'
 import { noSuchAccount } from './no-such-account.ts'
-import { say, sayError } from './output.ts'
+import { printError, printLine } from './output.ts'
 import { notScrubbed, scrubWords } from './scrub.ts'
 import { onRecord, withOperatorStore } from './with-operator-store.ts'
 
@@ -34,8 +34,8 @@ export async function deleteAccount(name: string, options: DeleteAccountOptions)
     )
   }
   if (result.notScrubbed !== null) throw notScrubbed(`Account ${name}`, result.notScrubbed)
-  if (json) return say(JSON.stringify({ deleted: true, jobs, cancelled, scrubbed: scrub }, null, 2))
-  say(
+  if (json) return printLine(JSON.stringify({ deleted: true, jobs, cancelled, scrubbed: scrub }, null, 2))
+  printLine(
     `Account ${name} is deleted, and ${jobs} jobs with it, of which ${cancelled} were cancelled. ${scrubWords(scrub)}`,
   )
 }
@@ -44,7 +44,7 @@ async function askFor(name: string): Promise<void> {
   if (!process.stdin.isTTY) {
     throw new CommandError(`There is no terminal to ask on. Add --yes to delete account ${name} for good.`)
   }
-  sayError(`This deletes account ${name} with its keys, jobs, secrets and usage, for good.`)
+  printError(`This deletes account ${name} with its keys, jobs, secrets and usage, for good.`)
   const lines = createInterface({ input: process.stdin, output: process.stderr })
   try {
     const typed = await new Promise<string>((resolve) => {
@@ -73,7 +73,7 @@ function progressOf(): (progress: DeletionProgress) => void {
   return ({ step, deleted }) => {
     const nowMs = performance.now()
     if (step === shown && nowMs < shownMs + EVERY_MS) return
-    sayError(step === shown ? `${STEPS[step]} ${deleted}` : STEPS[step])
+    printError(step === shown ? `${STEPS[step]} ${deleted}` : STEPS[step])
     shown = step
     shownMs = nowMs
   }

@@ -5,7 +5,7 @@ import { loadRetentionMs } from '../config/load.ts'
 import { isJobId } from '../job/job-id.ts'
 import { CommandError } from './command-error.ts'
 import { noSuchAccount } from './no-such-account.ts'
-import { say } from './output.ts'
+import { printLine } from './output.ts'
 import { notScrubbed, scrubWords } from './scrub.ts'
 import { onRecord } from './with-operator-store.ts'
 
@@ -36,8 +36,8 @@ async function cancelOne(jobId: string, { json, config }: CancelJobsOptions): Pr
   if (result === 'ended before') {
     throw new CommandError(`Job ${jobId} has ended. Nothing was changed.`)
   }
-  if (json) return say(JSON.stringify({ cancelled: 1 }, null, 2))
-  say(`Job ${jobId} is cancelled. A server that runs it ends its call within a second.`)
+  if (json) return printLine(JSON.stringify({ cancelled: 1 }, null, 2))
+  printLine(`Job ${jobId} is cancelled. A server that runs it ends its call within a second.`)
 }
 
 async function cancelAllOf(account: string, { running: runs, json, config }: CancelJobsOptions) {
@@ -45,10 +45,10 @@ async function cancelAllOf(account: string, { running: runs, json, config }: Can
   if (!ACCOUNT_NAME.test(account)) throw noSuchAccount(account)
   const cancelled = await onRecord(config, (store, clock) => cancelJobsOf(store, clock, { account, running }))
   if (cancelled === null) throw noSuchAccount(account)
-  if (json) return say(JSON.stringify({ cancelled }, null, 2))
+  if (json) return printLine(JSON.stringify({ cancelled }, null, 2))
   const which = running ? 'waited or ran' : 'waited'
-  if (cancelled === 0) return say(`No job of account ${account} ${which}. Nothing was changed.`)
-  say(
+  if (cancelled === 0) return printLine(`No job of account ${account} ${which}. Nothing was changed.`)
+  printLine(
     `${cancelled} ${cancelled === 1 ? 'job' : 'jobs'} of account ${account} that ${which} ${cancelled === 1 ? 'is' : 'are'} cancelled.`,
   )
 }
@@ -68,8 +68,8 @@ export async function deleteJob(jobId: string, { scrub, json, config }: DeleteJo
     throw new CommandError(`Job ${jobId} has not ended. Cancel it first: parley jobs cancel ${jobId}`)
   }
   if (result.notScrubbed !== null) throw notScrubbed(`Job ${jobId}`, result.notScrubbed)
-  if (json) return say(JSON.stringify({ deleted: true, scrubbed: scrub }, null, 2))
-  say(`Job ${jobId} is deleted. ${scrubWords(scrub)}`)
+  if (json) return printLine(JSON.stringify({ deleted: true, scrubbed: scrub }, null, 2))
+  printLine(`Job ${jobId} is deleted. ${scrubWords(scrub)}`)
 }
 
 function noSuchJob(jobId: string): CommandError {

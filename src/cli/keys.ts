@@ -5,7 +5,7 @@ import { makeKey, revokeKey as revokingKey } from '../admin/actions/accounts.ts'
 import type { TierName } from '../config/settings.ts'
 import type { KeyRecord } from '../store/account-store.ts'
 import { CommandError } from './command-error.ts'
-import { say } from './output.ts'
+import { printLine } from './output.ts'
 import { table } from './table.ts'
 import { onRecord, withOperatorStore } from './with-operator-store.ts'
 
@@ -32,14 +32,14 @@ export async function createKey({ account, tier, expires, json, config }: Create
       `Account ${account} has tier ${issued.tier}. Use that tier, or move the account first: parley accounts tier ${account} ${tier}`,
     )
   }
-  say(json ? JSON.stringify({ account, tier, key: issued.key }, null, 2) : issued.key)
+  printLine(json ? JSON.stringify({ account, tier, key: issued.key }, null, 2) : issued.key)
 }
 
 export async function listKeys({ json, config }: { json?: true; config?: string }): Promise<void> {
   const keys = await withOperatorStore(config, (accounts) => accounts.listKeys())
-  if (json) return say(JSON.stringify(keys.map(keyView), null, 2))
+  if (json) return printLine(JSON.stringify(keys.map(keyView), null, 2))
   if (keys.length === 0)
-    return say('There are no keys. Make one: parley keys create --account NAME --tier TIER')
+    return printLine('There are no keys. Make one: parley keys create --account NAME --tier TIER')
   const rows = keys.map((key) => [
     key.id,
     key.account,
@@ -47,7 +47,7 @@ export async function listKeys({ json, config }: { json?: true; config?: string 
     day(key.createdAtMs),
     stateOf(key, Date.now()),
   ])
-  say(table([['KEY ID', 'ACCOUNT', 'TIER', 'CREATED', 'STATE'], ...rows]))
+  printLine(table([['KEY ID', 'ACCOUNT', 'TIER', 'CREATED', 'STATE'], ...rows]))
 }
 
 export async function revokeKey(
@@ -62,8 +62,8 @@ export async function revokeKey(
       `There is no key ${keyId}. \`parley keys list\` shows the ids; the key itself is none.`,
     )
   }
-  if (json) return say(JSON.stringify({ id: keyId, revoked_now: result === 'revoked' }, null, 2))
-  say(result === 'revoked' ? `Key ${keyId} is revoked.` : `Key ${keyId} was revoked before.`)
+  if (json) return printLine(JSON.stringify({ id: keyId, revoked_now: result === 'revoked' }, null, 2))
+  printLine(result === 'revoked' ? `Key ${keyId} is revoked.` : `Key ${keyId} was revoked before.`)
 }
 
 function stateOf({ expiresAtMs, revokedAtMs }: KeyRecord, nowMs: number): string {

@@ -1,10 +1,12 @@
 /** `parley migrate`: brings the schema up to date without starting a server. */
 import { loadDatabaseUrl } from '../config/load.ts'
 import { migrateDatabase } from '../store/open.ts'
-import { say } from './output.ts'
+import { printLine } from './output.ts'
 
 export async function migrate({ json, config }: { json?: true; config?: string }): Promise<void> {
   const steps = await migrateDatabase(loadDatabaseUrl(process.env, config))
-  if (json) return say(JSON.stringify({ steps }, null, 2))
-  say(steps === 0 ? 'The schema is up to date.' : `The schema is up to date; ${steps} step(s) were taken.`)
+  if (json) return printLine(JSON.stringify({ steps }, null, 2))
+  printLine(
+    steps === 0 ? 'The schema is up to date.' : `The schema is up to date; ${steps} step(s) were taken.`,
+  )
 }

@@ -6,7 +6,7 @@ import { addJob, addSend } from './call/options.ts'
 import { CommandError } from './command-error.ts'
 import { addCompletion } from './completion/completion.ts'
 import { addOperatorCommands } from './operator/commands.ts'
-import { say, sayError } from './output.ts'
+import { printError, printLine } from './output.ts'
 
 const HELP = `
 Start a server with \`parley serve\`; send to one with \`parley send Hello\`, with PARLEY_URL and PARLEY_API_KEY set.
@@ -23,7 +23,7 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode
     const told = await forPeople(error)
-    sayError(told.message)
+    printError(told.message)
     return told instanceof CommandError ? told.exitCode : 1
   }
   return exitCode
@@ -47,8 +47,8 @@ function build(exit: (code: number) => void): Command {
     .addHelpText('after', HELP)
     .exitOverride()
     .configureOutput({
-      writeOut: (text) => say(text.trimEnd()),
-      writeErr: (text) => sayError(text.trimEnd()),
+      writeOut: (text) => printLine(text.trimEnd()),
+      writeErr: (text) => printError(text.trimEnd()),
     })
   program.commandsGroup('Asking a server:')
   addSend(program.command('send'), exit)

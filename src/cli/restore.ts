@@ -6,8 +6,8 @@ import type { BackupOptions } from './backup.ts'
 import { CommandError } from './command-error.ts'
 import { databaseName } from './database-name.ts'
 import { holdingsAsJson, holdingsLines } from './database-summary.ts'
+import { printLine } from './output.ts'
 import { restoreCommand } from './postgres-tools.ts'
-import { say } from './output.ts'
 import { writing } from './writing.ts'
 
 export async function restore(file: string, { force, json, config }: BackupOptions): Promise<void> {
@@ -23,11 +23,11 @@ export async function restore(file: string, { force, json, config }: BackupOptio
   const { holdings, keptAside } = result
   if (json) {
     const more = { kept_aside: keptAside, schema_steps: holdings.schemaSteps }
-    return say(JSON.stringify({ file, seconds, ...holdingsAsJson(holdings), ...more }, null, 2))
+    return printLine(JSON.stringify({ file, seconds, ...holdingsAsJson(holdings), ...more }, null, 2))
   }
-  say(`Restored ${file} to ${databaseName(url)} in ${seconds.toFixed(1)} s.\n`)
-  for (const line of holdingsLines(holdings)) say(line)
-  for (const line of whatFollows(result)) say(`\n${line}`)
+  printLine(`Restored ${file} to ${databaseName(url)} in ${seconds.toFixed(1)} s.\n`)
+  for (const line of holdingsLines(holdings)) printLine(line)
+  for (const line of whatFollows(result)) printLine(`\n${line}`)
 }
 
 function whatFollows({ holdings, keptAside }: Restored): string[] {

@@ -1,14 +1,14 @@
 /** `parley scrub`: has what was deleted leave the disk. */
 import { scrub as scrubbing } from '../admin/actions/jobs.ts'
 import { CommandError } from './command-error.ts'
-import { say } from './output.ts'
+import { printLine } from './output.ts'
 import { onRecord } from './with-operator-store.ts'
 
 export async function scrub({ json, config }: { json?: true; config?: string }): Promise<void> {
   const why = await onRecord(config, (store) => scrubbing(store))
   if (why !== null) throw new CommandError(`The database is not scrubbed: ${why}. ${HOW_TO_GO_ON}`)
-  if (json) return say(JSON.stringify({ scrubbed: true }, null, 2))
-  say(SCRUBBED)
+  if (json) return printLine(JSON.stringify({ scrubbed: true }, null, 2))
+  printLine(SCRUBBED)
 }
 
 /** @param what such as `Job X` */

@@ -1,14 +1,14 @@
 /** `parley serve`: starts the server, says where it listens, and stops it in order when it is told to. */
 import { issueKey } from '../accounts/issue-key.ts'
-import { type Configuration, loadConfiguration } from '../config/load.ts'
+import type { Role } from '../app/role.ts'
 import { createService, type Service } from '../app/service.ts'
+import { type Configuration, loadConfiguration } from '../config/load.ts'
 import { isPostgres } from '../store/open.ts'
 import { createLog, errorFields, type Log } from '../telemetry/log.ts'
 import { VERSION } from '../version.ts'
-import type { Role } from '../app/role.ts'
 import { CommandError } from './command-error.ts'
-import { say } from './output.ts'
-import { whenToldToStop } from './shutdown-signals.ts'
+import { printLine } from './output.ts'
+import { onShutdownSignal } from './shutdown-signals.ts'
 
 export interface ServeOptions {
   readonly config?: string
@@ -35,13 +35,13 @@ export async function serve({ config, role }: ServeOptions): Promise<number> {
   const address = await listen(service, configuration)
   // Made only now: a start that could not listen would have shown the key to nobody.
   const first = await firstKey(service)
-  say(`Parley ${VERSION} listening on ${address}`)
+  printLine(`Parley ${VERSION} listening on ${address}`)
   if (configuration.simulated) {
-    say(
+    printLine(
       'No model is configured: the built-in simulator answers. Set OPENAI_API_KEY, or see docs/settings.md.',
     )
   }
-  if (service.adminTokenFile !== null) say(`The admin token is in ${service.adminTokenFile}`)
+  if (service.adminTokenFile !== null) printLine(`The admin token is in ${service.adminTokenFile}`)
   if (first !== null) sayFirstKey(first, address)
   await stopped
   log.flush()
@@ -80,7 +80,7 @@ function sayFirstKey(key: string, address: string): void {
     response_format: { format: 'text' },
     messages: [{ role: 'user', content: 'Hello, Parley!' }],
   }
-  say(`
+  printLine(`
 This is the first start. The account \`default\` (tier user_max) has this API key, shown only now:
 
   ${key}
@@ -96,7 +96,7 @@ Watch it at ${address}/dashboard, opened by the admin token.
 /** Resolves when the server has stopped after it was told to. */
 function stopWhenTold(service: Service, log: Log): Promise<void> {
   return new Promise((resolve, reject) => {
-    whenToldToStop((why) => {
+    onShutdownSignal((why) => {
       log.info({ why }, 'stopping')
       service.stop().then(resolve, reject)
     })

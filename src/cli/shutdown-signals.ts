@@ -4,7 +4,7 @@
 const PARENT_CHECK_MS = 500
 
 /** `stop` is called each time: a signal that arrives again must not cut the stop short, so the handlers stay. */
-export function whenToldToStop(stop: (why: string) => void): void {
+export function onShutdownSignal(stop: (why: string) => void): void {
   const told = (why: string) => {
     clearInterval(parentCheck)
     stop(why)

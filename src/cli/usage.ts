@@ -1,7 +1,7 @@
 /** `parley usage`: what accounts have used, as a table, as JSON, or as CSV for a bill. */
 import { sumOf, usageRecordView } from '../admin/usage-view.ts'
 import type { UsageRecord } from '../store/usage-store.ts'
-import { say } from './output.ts'
+import { printLine } from './output.ts'
 import { table } from './table.ts'
 import { withOperatorStore } from './with-operator-store.ts'
 
@@ -27,10 +27,10 @@ export async function usage({ account, month, json, csv, config }: UsageOptions)
     }
     return all
   })
-  if (json) return say(JSON.stringify(records.map(usageRecordView), null, 2))
-  if (csv) return say(csvOf(records))
-  if (records.length === 0) return say('Nothing was used.')
-  say(table([NAMES, ...records.flatMap(rowsOf)]))
+  if (json) return printLine(JSON.stringify(records.map(usageRecordView), null, 2))
+  if (csv) return printLine(csvOf(records))
+  if (records.length === 0) return printLine('Nothing was used.')
+  printLine(table([NAMES, ...records.flatMap(rowsOf)]))
 }
 
 const NAMES = ['MONTH', 'ACCOUNT', 'MODEL', 'JOBS', 'FAILED', 'KEPT ANSWERS', 'CALLS', 'INPUT', 'OUTPUT']

@@ -1,7 +1,7 @@
 /** Writes a large file for a command: with its progress, and so that an interrupt leaves nothing behind. */
 import type { WriteOptions } from '../store/backup.ts'
 import { Progress } from './progress.ts'
-import { whenToldToStop } from './shutdown-signals.ts'
+import { onShutdownSignal } from './shutdown-signals.ts'
 
 type Given = Pick<WriteOptions, 'signal' | 'onProgress'>
 
@@ -11,7 +11,7 @@ export async function writing<T>(
   const startedMs = performance.now()
   const controller = new AbortController()
   const progress = new Progress(process.stderr)
-  whenToldToStop((why) => {
+  onShutdownSignal((why) => {
     progress.end()
     controller.abort()
     endBy(why === 'SIGINT' ? 'SIGINT' : 'SIGTERM')

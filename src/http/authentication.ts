@@ -27,7 +27,7 @@ interface Known {
   readonly untilMs: number
 }
 
-export class Callers {
+export class Authentication {
   readonly #store: Pick<AccountStore, 'findKey'>
   readonly #tiers: Tiers
   readonly #clock: Clock

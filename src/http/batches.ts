@@ -4,14 +4,14 @@ import Type from 'typebox'
 import { type BatchElement, batchElement } from '../job/request.ts'
 import type { Element } from '../queue/admission.ts'
 import { parseExactly } from './body.ts'
-import type { Creation } from './create-jobs.ts'
-import { exampleBodies } from './openapi/examples.ts'
-import { answers, errors, idempotencyHeader } from './openapi/schemas.ts'
+import type { JobCreator } from './create-jobs.ts'
 import { sendData } from './envelope.ts'
 import { batchTooLong, invalid } from './errors.ts'
+import { exampleBodies } from './openapi/examples.ts'
+import { answers, errors, idempotencyHeader } from './openapi/schemas.ts'
 
 export interface BatchRoutes {
-  readonly creation: Creation
+  readonly creation: JobCreator
   readonly bodyBytes: number
 }
 

@@ -3,26 +3,26 @@ import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
 import { requestFingerprint } from '../job/fingerprint.ts'
 import type { Job } from '../job/job.ts'
-import type { AcceptOptions, Acceptor } from '../queue/enqueue.ts'
 import { type Admission, type AdmissionRules, admit, type Element } from '../queue/admission.ts'
-import type { Caps, CapWatch } from '../queue/monthly-caps.ts'
+import type { EnqueueOptions, Enqueuer } from '../queue/enqueue.ts'
+import type { Caps, MonthlyCaps } from '../queue/monthly-caps.ts'
 import type { Accepted, Idempotency } from '../store/store.ts'
 import type { Caller } from './authentication.ts'
-import { accountSuspended, invalid, keyUsedBefore, refusalOf } from './errors.ts'
+import { accountSuspended, errorOf, invalid, keyUsedBefore } from './errors.ts'
 
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
 
-export class Creation {
-  readonly #acceptor: Acceptor
+export class JobCreator {
+  readonly #acceptor: Enqueuer
   readonly #rules: AdmissionRules
   readonly #clock: Clock
   readonly #rememberMs: number
-  readonly #capWatch: CapWatch
+  readonly #capWatch: MonthlyCaps
 
   constructor(
-    acceptor: Acceptor,
+    acceptor: Enqueuer,
     rules: AdmissionRules,
-    capWatch: CapWatch,
+    capWatch: MonthlyCaps,
     clock: Clock,
     rememberMs: number,
   ) {
@@ -40,14 +40,14 @@ export class Creation {
   }
 
   /** Throws the refusal of an idempotency key that was used with another request, or of a cap that is reached. */
-  accept(jobs: readonly Job[], { account, caps }: Caller, options: AcceptOptions): Promise<NoConflict> {
+  accept(jobs: readonly Job[], { account, caps }: Caller, options: EnqueueOptions): Promise<NoConflict> {
     if (caps) return this.#acceptWithin(caps, account, jobs, options)
     return this.#acceptor.accept(jobs, options).then(withoutConflict)
   }
 
-  async #acceptWithin(caps: Caps, account: string, jobs: readonly Job[], options: AcceptOptions) {
+  async #acceptWithin(caps: Caps, account: string, jobs: readonly Job[], options: EnqueueOptions) {
     const reserved = await this.#capWatch.reserve(account, caps, jobs.length)
-    if (reserved.kind === 'monthly cap') throw refusalOf(reserved)
+    if (reserved.kind === 'monthly cap') throw errorOf(reserved)
     let stored = false
     try {
       const accepted = await this.#acceptor.accept(jobs, options)
@@ -74,7 +74,7 @@ export class Creation {
 type NoConflict = Exclude<Accepted, { kind: 'conflict' }>
 
 function jobsOf(admission: Admission): readonly Job[] {
-  if (!admission.ok) throw refusalOf(admission.refusal)
+  if (!admission.ok) throw errorOf(admission.refusal)
   return admission.jobs
 }
 

@@ -1,6 +1,6 @@
 /** The response envelope (SPEC §2.6), as JSON text. */
 import type { FastifyReply } from 'fastify'
-import type { Refused } from './errors.ts'
+import type { HttpError } from './errors.ts'
 
 export const JSON_TYPE = 'application/json; charset=utf-8'
 
@@ -17,7 +17,7 @@ export function sendData(
     .send(`{"success":true,"message":${JSON.stringify(message)},"data":${dataJson}}`)
 }
 
-export function sendRefusal(reply: FastifyReply, refused: Refused): FastifyReply {
+export function sendError(reply: FastifyReply, refused: HttpError): FastifyReply {
   const { status, message, details, retryAfterS } = refused
   if (retryAfterS !== undefined) reply.header('retry-after', String(retryAfterS))
   return reply

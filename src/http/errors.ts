@@ -2,10 +2,10 @@
  * Every refusal a caller can get, in one place: status, message, and where it helps details (SPEC §2.6 and §7). What is
  * not here is an internal error.
  */
-import type { Refusal } from '../queue/admission.ts'
+import type { AdmissionError } from '../queue/admission.ts'
 import type { CapReached } from '../queue/monthly-caps.ts'
 
-export class Refused extends Error {
+export class HttpError extends Error {
   readonly status: number
   readonly details: string | undefined
   /** Seconds, for the Retry-After header. */
@@ -23,14 +23,14 @@ const INVALID = 'Invalid parameters.'
 
 /** SPEC §5: the same words for a missing key and for a wrong one on every route. */
 export const keyRequired = () =>
-  new Refused(401, 'API key is required.', 'Supply a valid API key in the x-api-key header.')
+  new HttpError(401, 'API key is required.', 'Supply a valid API key in the x-api-key header.')
 
 /** The same for a missing admin token and a wrong one. */
 export const tokenRequired = () =>
-  new Refused(401, 'Admin token is required.', 'Supply the admin token as Authorization: Bearer TOKEN.')
+  new HttpError(401, 'Admin token is required.', 'Supply the admin token as Authorization: Bearer TOKEN.')
 
 export const tooManyWrongTokens = (retryAfterS: number) =>
-  new Refused(
+  new HttpError(
     429,
     'Too many wrong admin tokens.',
     `Nothing from this address is looked at for ${retryAfterS} s.`,
@@ -38,26 +38,30 @@ export const tooManyWrongTokens = (retryAfterS: number) =>
   )
 
 export const tooManyListeners = () =>
-  new Refused(503, 'Too many event streams are open here.', 'Close others, or ask another node.', 10)
+  new HttpError(503, 'Too many event streams are open here.', 'Close others, or ask another node.', 10)
 
 export const noSuchCallback = () =>
-  new Refused(
+  new HttpError(
     404,
     'Callback not found.',
     'The job does not exist, has expired, has not ended yet, or was created without a callback.',
   )
 
 export const callbackUnderWay = () =>
-  new Refused(409, 'The callback is being sent just now.', 'Look at what comes of it before it is replayed.')
+  new HttpError(
+    409,
+    'The callback is being sent just now.',
+    'Look at what comes of it before it is replayed.',
+  )
 
 export const noSuchAccount = () =>
-  new Refused(404, 'Account not found.', 'A key for a new account makes the account.')
+  new HttpError(404, 'Account not found.', 'A key for a new account makes the account.')
 
 export const noSuchKey = () =>
-  new Refused(404, 'Key not found.', 'Give the id that the list of keys shows; the key itself is none.')
+  new HttpError(404, 'Key not found.', 'Give the id that the list of keys shows; the key itself is none.')
 
 export const otherTier = (account: string, tier: string) =>
-  new Refused(
+  new HttpError(
     409,
     'The account has another tier.',
     `tier: account ${account} has ${tier}. Use that, or move the account first.`,
@@ -65,20 +69,20 @@ export const otherTier = (account: string, tier: string) =>
 
 /** The same for an id that is malformed, unknown, expired, or another account's: nobody learns which ids exist. */
 export const noSuchJob = () =>
-  new Refused(404, 'Job not found.', 'The job does not exist or has expired; check the job id.')
+  new HttpError(404, 'Job not found.', 'The job does not exist or has expired; check the job id.')
 
 export const jobEnded = () =>
-  new Refused(
+  new HttpError(
     409,
     'The job has ended.',
     'It completed or failed before it could be cancelled; nothing was changed.',
   )
 
 export const jobNotEnded = () =>
-  new Refused(409, 'The job has not ended.', 'Only a job that has ended can be deleted: cancel it first.')
+  new HttpError(409, 'The job has not ended.', 'Only a job that has ended can be deleted: cancel it first.')
 
 export const accountStillUsed = (jobs: number) =>
-  new Refused(
+  new HttpError(
     409,
     'The account is still used.',
     `New jobs of it kept coming in, so it is suspended and not deleted; ${jobs} of its jobs are. Revoke its keys, and try again.`,
@@ -86,27 +90,27 @@ export const accountStillUsed = (jobs: number) =>
 
 /** Not 503, which would be tried again, and what is deleted is not found a second time. */
 export const notScrubbed = (why: string) =>
-  new Refused(
+  new HttpError(
     409,
     'It is deleted, but not scrubbed from the disk.',
     `${why}. Nothing can read it through Parley any more; run \`parley scrub\` later to have it leave the disk, too.`,
   )
 
 export const noSuchRoute = (method: string, path: string) =>
-  new Refused(404, 'Not found.', `There is no ${method} ${path}; see /docs for the routes.`)
+  new HttpError(404, 'Not found.', `There is no ${method} ${path}; see /docs for the routes.`)
 
-export const invalid = (details: string) => new Refused(400, INVALID, details)
+export const invalid = (details: string) => new HttpError(400, INVALID, details)
 
-export const notJson = (details: string) => new Refused(400, 'The body is not valid JSON.', details)
+export const notJson = (details: string) => new HttpError(400, 'The body is not valid JSON.', details)
 
 export const tooLarge = (limitBytes: number) =>
-  new Refused(413, 'The body is too large.', `At most ${limitBytes} bytes are accepted here.`)
+  new HttpError(413, 'The body is too large.', `At most ${limitBytes} bytes are accepted here.`)
 
 export const notJsonType = () =>
-  new Refused(415, 'Unsupported media type.', 'Send the body with Content-Type: application/json.')
+  new HttpError(415, 'Unsupported media type.', 'Send the body with Content-Type: application/json.')
 
 export const batchTooLong = (tier: string, limit: number, jobs: number) =>
-  new Refused(
+  new HttpError(
     403,
     `Maximum jobs per batch request exceeded for ${TIER_WORDS[tier] ?? tier}: at most ${limit}, and this batch has ${jobs}.`,
   )
@@ -119,14 +123,14 @@ const TIER_WORDS: Readonly<Record<string, string>> = {
 }
 
 export const accountSuspended = (account: string) =>
-  new Refused(
+  new HttpError(
     403,
     `Account ${account} is suspended: it can read its jobs, but create none.`,
     'The operators of the service can let it in again.',
   )
 
 export const tooManyReads = (limit: number, retryAfterS: number) =>
-  new Refused(
+  new HttpError(
     429,
     'Rate limit exceeded.',
     `At most ${limit} reads a minute for this key; try again in ${retryAfterS} s.`,
@@ -138,23 +142,23 @@ export const keyUsedBefore = () =>
 
 /** The service cannot take jobs now: nothing was created. */
 export const unavailable = () =>
-  new Refused(
+  new HttpError(
     503,
     'Service temporarily unavailable.',
     'Nothing was created; try again after the time in Retry-After.',
     1,
   )
 
-export const internalError = () => new Refused(500, 'Internal server error.')
+export const internalError = () => new HttpError(500, 'Internal server error.')
 
-export function refusalOf(refusal: Refusal): Refused {
+export function errorOf(refusal: AdmissionError): HttpError {
   switch (refusal.kind) {
     case 'invalid': {
       const { element, field, rule } = refusal
       return invalid(`${element === null ? '' : `jobs[${element}].`}${field}: ${rule}`)
     }
     case 'model not allowed':
-      return new Refused(
+      return new HttpError(
         403,
         `Insufficient permissions: tier ${refusal.tier} may not use model ${refusal.model}.`,
       )
@@ -163,7 +167,7 @@ export function refusalOf(refusal: Refusal): Refused {
     case 'too many tokens': {
       const { tier, limit, tokens, exact } = refusal
       const count = exact ? `${tokens}` : `at least ${tokens}`
-      return new Refused(
+      return new HttpError(
         403,
         `Input too large: tier ${tier} allows ${limit} input tokens, and this job has ${count}.`,
       )
@@ -171,9 +175,9 @@ export function refusalOf(refusal: Refusal): Refused {
   }
 }
 
-function capReached({ unit, cap, used, resetsAtMs }: CapReached): Refused {
+function capReached({ unit, cap, used, resetsAtMs }: CapReached): HttpError {
   const resets = new Date(resetsAtMs).toISOString().replace('.000Z', 'Z')
-  return new Refused(
+  return new HttpError(
     403,
     `Monthly cap reached: ${cap.of} allows ${cap.limit} ${unit} a month, and ${used} are used. It resets at ${resets}.`,
     unit === 'jobs' ? 'Jobs that wait or run count; a batch is refused as a whole.' : undefined,

@@ -1,9 +1,9 @@
 /** For those who watch: whether the process lives, whether it can accept a job, and its metrics. */
 import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
-import { errors, success } from './openapi/schemas.ts'
-import { sendData, sendRefusal } from './envelope.ts'
+import { sendData, sendError } from './envelope.ts'
 import { unavailable } from './errors.ts'
+import { errors, success } from './openapi/schemas.ts'
 
 export interface HealthRoutes {
   /** Rejects when a job could not be accepted now. */
@@ -34,7 +34,7 @@ export function healthRoutes(app: FastifyInstance, { ready, metrics }: HealthRou
       try {
         await ready()
       } catch {
-        return sendRefusal(reply, unavailable())
+        return sendError(reply, unavailable())
       }
       return sendData(reply, 200, 'Jobs can be accepted.', '{"status":"ready"}')
     },

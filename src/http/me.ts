@@ -7,13 +7,13 @@ import { monthEndsMs, monthOf } from '../job/month.ts'
 import { CACHE_TTL_S, TIMEOUT_S } from '../job/request.ts'
 import { tierAllows } from '../job/tier.ts'
 import type { UsageStore } from '../store/usage-store.ts'
-import { errors, success, usageSums } from './openapi/schemas.ts'
 import { sendData } from './envelope.ts'
-import type { ReadWindows } from './rate-limit-windows.ts'
+import { errors, success, usageSums } from './openapi/schemas.ts'
+import type { RateLimitWindows } from './rate-limit-windows.ts'
 
 export interface MeRoute {
   readonly models: readonly string[]
-  readonly windows: ReadWindows
+  readonly windows: RateLimitWindows
   readonly store: Pick<UsageStore, 'listUsage'>
   readonly clock: Pick<Clock, 'nowMs'>
   readonly retentionSeconds: number

@@ -6,17 +6,17 @@ import { isJobId } from '../job/job-id.ts'
 import { type SingleCreate, singleCreate, TIMEOUT_S } from '../job/request.ts'
 import { type JobView, jobViewJson } from '../job/view.ts'
 import type { Element } from '../queue/admission.ts'
+import type { PendingResponse, PendingResponses, WaitEnd } from '../queue/pending-responses.ts'
 import type { Store } from '../store/store.ts'
-import type { Creation } from './create-jobs.ts'
-import { exampleBodies } from './openapi/examples.ts'
-import { answers, errors, idempotencyHeader } from './openapi/schemas.ts'
+import type { JobCreator } from './create-jobs.ts'
 import { sendData } from './envelope.ts'
 import { noSuchJob } from './errors.ts'
-import type { Wait, WaitEnd, Waiters } from '../queue/pending-responses.ts'
+import { exampleBodies } from './openapi/examples.ts'
+import { answers, errors, idempotencyHeader } from './openapi/schemas.ts'
 
 export interface MessageRoutes {
-  readonly creation: Creation
-  readonly waiters: Waiters
+  readonly creation: JobCreator
+  readonly waiters: PendingResponses
   readonly store: Pick<Store, 'read'>
   readonly clock: Clock
   readonly retentionMs: number
@@ -84,7 +84,7 @@ async function createAndWait(
 interface Created {
   readonly jobId: string
   /** Null when waiting is not possible. */
-  readonly wait: Wait | null
+  readonly wait: PendingResponse | null
   /** The job is that of an earlier request with the same Idempotency-Key. */
   readonly repeated: boolean
 }
@@ -115,7 +115,7 @@ function timeoutMsOf({ body }: FastifyRequest<{ Body: SingleCreate }>): number {
 }
 
 /** Who hangs up is not waited for; the job goes on and stays readable. Leaving a wait that has ended does nothing. */
-function endOf({ end, leave }: Wait, reply: FastifyReply): Promise<WaitEnd> {
+function endOf({ end, leave }: PendingResponse, reply: FastifyReply): Promise<WaitEnd> {
   reply.raw.on('close', leave)
   return end
 }

@@ -10,7 +10,7 @@ interface Window {
   readonly endsMs: number
 }
 
-export class ReadWindows {
+export class RateLimitWindows {
   readonly #clock: Clock
   readonly #windows = new Map<string, Window>()
 

@@ -1,12 +1,12 @@
 /** Limits reads by the tier's reads a minute, per key and node, with Retry-After and the RateLimit headers. */
 import rateLimit from '@fastify/rate-limit'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { type ReadWindows, WINDOW_MS } from './rate-limit-windows.ts'
 import { tooManyReads } from './errors.ts'
+import { type RateLimitWindows, WINDOW_MS } from './rate-limit-windows.ts'
 import './request-context.ts'
 
 /** Applies to every route declared later whose config says `limitReads`. */
-export async function limitReads(app: FastifyInstance, windows: ReadWindows): Promise<void> {
+export async function limitReads(app: FastifyInstance, windows: RateLimitWindows): Promise<void> {
   /** The plugin makes its store itself, so it is given a class around ours. */
   class Store {
     incr(

@@ -5,11 +5,11 @@ import type { Socket } from 'node:net'
 import cors from '@fastify/cors'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { StoreUnavailable } from '../store/store.ts'
+import type { Authentication } from './authentication.ts'
 import { parseBody } from './body.ts'
-import type { Callers } from './authentication.ts'
-import { JSON_TYPE, sendRefusal } from './envelope.ts'
-import { fieldError } from './field-errors.ts'
+import { JSON_TYPE, sendError } from './envelope.ts'
 import {
+  HttpError,
   internalError,
   invalid,
   keyRequired,
@@ -17,14 +17,14 @@ import {
   noSuchRoute,
   notJson,
   notJsonType,
-  Refused,
   tooLarge,
   unavailable,
 } from './errors.ts'
+import { fieldError } from './field-errors.ts'
 import './request-context.ts'
 
 export interface ServerOptions {
-  readonly callers: Callers
+  readonly callers: Authentication
   readonly corsOrigins: readonly string[]
   readonly trustProxy: boolean | string
   readonly jsonDepth: number
@@ -110,12 +110,12 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
   })
   readJsonBodies(app, options.jsonDepth)
   app.setNotFoundHandler((request, reply) => {
-    sendRefusal(reply, noSuchRoute(request.method, shortPath(request.url)))
+    sendError(reply, noSuchRoute(request.method, shortPath(request.url)))
   })
   app.setErrorHandler((error: Error, request, reply) => {
     const refused = refusalFor(error, request)
     if (refused.status === 500 || error instanceof StoreUnavailable) options.onError(error, request.id)
-    sendRefusal(reply, refused)
+    sendError(reply, refused)
   })
   // Expectations other than 100-continue are ignored, as RFC 9110 §10.1.1 allows: Node would answer without a body.
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response))
@@ -152,7 +152,7 @@ async function allowOrigins(app: FastifyInstance, origins: readonly string[]): P
 }
 
 /** SPEC §5: every endpoint wants a key, before anything else is looked at. Unknown routes have nothing to protect. */
-function identify(request: FastifyRequest, callers: Callers, done: (error?: Error) => void): void {
+function identify(request: FastifyRequest, callers: Authentication, done: (error?: Error) => void): void {
   if (request.is404 || request.routeOptions.config.public) {
     done()
     return
@@ -179,8 +179,8 @@ function readJsonBodies(app: FastifyInstance, maxDepth: number): void {
   })
 }
 
-function refusalFor(error: Error, request: FastifyRequest): Refused {
-  if (error instanceof Refused) return error
+function refusalFor(error: Error, request: FastifyRequest): HttpError {
+  if (error instanceof HttpError) return error
   if (error instanceof StoreUnavailable) return unavailable()
   if ('validation' in error && Array.isArray(error.validation))
     return invalid(fieldError(error.validation[0]))
@@ -208,9 +208,9 @@ async function answerBadUrl(request: FastifyRequest, reply: FastifyReply, option
   // The hooks of ordinary requests do not run for these.
   reply.raw.once('finish', () => options.onAnswer(answered(request, reply)))
   const path = shortPath(request.raw.url ?? '')
-  if (!path.startsWith('/api/v1/messages/')) return sendRefusal(reply, noSuchRoute(request.method, path))
+  if (!path.startsWith('/api/v1/messages/')) return sendError(reply, noSuchRoute(request.method, path))
   const caller = await options.callers.identify(request.headers['x-api-key'])
-  return sendRefusal(reply, caller ? noSuchJob() : keyRequired())
+  return sendError(reply, caller ? noSuchJob() : keyRequired())
 }
 
 /** Requests that never became one: malformed, too slow, headers too large. */

@@ -1,8 +1,9 @@
 /** From a model's text to `response_content`: JSON answers are parsed and checked against the caller's schema here. */
-import type { ResponseFormat, SchemaObject } from './job.ts'
+
 import type { AnswerSchema } from '../json-schema/answer-schema.ts'
 import { checkAnswer } from '../json-schema/check-answer.ts'
 import { type ReadSchema, readSchema } from '../json-schema/read-schema.ts'
+import type { ResponseFormat, SchemaObject } from './job.ts'
 
 export type Answer =
   | { readonly ok: true; readonly contentJson: string }

@@ -76,7 +76,7 @@ export interface ClaimedJob extends Job {
   /** 1 for the first claim of this job, and one more for each later one. */
   readonly attempt: number
   /** How often a node died while it held this job; at `jobs.max_attempts` the job fails without another run. */
-  readonly deaths: number
+  readonly crashCount: number
 }
 
 /** Why a job failed: the `code` of its `error` (SPEC §7 lists the causes). */

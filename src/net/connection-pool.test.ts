@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
-import { KEPT_AGE_MS } from './connection-pool.ts'
 import { KEEP, startPoster } from '../../test/support/poster.ts'
+import { KEPT_AGE_MS } from './connection-pool.ts'
 
 const NAMED = { resolve: async () => ['127.0.0.1'] }
 

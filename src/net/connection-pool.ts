@@ -6,7 +6,7 @@ import type { Socket } from 'node:net'
 import { Client } from 'undici'
 import type { Clock } from '../clock.ts'
 
-export interface KeptLimits {
+export interface ConnectionPoolLimits {
   /** Waiting connections in all, hence also the most origins that have one; the origin unused for longest loses its own. */
   readonly total: number
   readonly perOrigin: number
@@ -40,7 +40,7 @@ export async function endConnection(connection: Connection, reason: Error | null
   await ended
 }
 
-export interface KeptConnections {
+export interface ConnectionPool {
   /** Puts HTTP/1.1 upon a connected socket, for a first use at once. */
   open(origin: string, socket: Socket): Connection
   /** A connection to this origin that is still open, now the caller's; null if there is none. */
@@ -51,7 +51,7 @@ export interface KeptConnections {
   close(): Promise<void>
 }
 
-export function createKeptConnections(clock: Clock, limits: KeptLimits): KeptConnections {
+export function createConnectionPool(clock: Clock, limits: ConnectionPoolLimits): ConnectionPool {
   /** By origin; the origin given to longest ago comes first. */
   const byOrigin = new Map<string, Connection[]>()
   let count = 0

@@ -5,9 +5,9 @@
 import { isIP, connect as netConnect, type Socket } from 'node:net'
 import { connect as tlsConnect } from 'node:tls'
 import type { Clock } from '../clock.ts'
-import { type AddressRules, hostOf, isRefusedAddress, localhostAddresses } from './ssrf-guard.ts'
 import { asError, codeOf, startDeadline, until } from './deadline.ts'
 import type { ResolveName } from './resolve-name.ts'
+import { type AddressRules, hostOf, isBlockedAddress, localhostAddresses } from './ssrf-guard.ts'
 
 /** Starts a TCP connection. Replaced by tests, to see what would be connected to. */
 export type OpenSocket = (address: string, port: number) => Socket
@@ -40,7 +40,7 @@ export async function dial(url: URL, options: DialOptions, signal: AbortSignal):
   const giveUpAtMs = options.clock.steadyMs() + options.connectMs
   try {
     const addresses = await addressesOf(host, options, deadline.signal)
-    const refused = addresses.find((address) => isRefusedAddress(address, options.rules.allow))
+    const refused = addresses.find((address) => isBlockedAddress(address, options.rules.allow))
     if (refused !== undefined) return refusal(host, refused)
     const connected = await connectToAny(addresses, portOf(url), options, giveUpAtMs, deadline.signal)
     if (connected.kind !== 'connected' || url.protocol !== 'https:') return connected
@@ -83,7 +83,7 @@ async function connectToAny(
     try {
       await opened(socket, 'connect', share.signal)
       const remote = socket.remoteAddress
-      if (remote !== undefined && !isRefusedAddress(remote, options.rules.allow)) {
+      if (remote !== undefined && !isBlockedAddress(remote, options.rules.allow)) {
         return { kind: 'connected', socket }
       }
       socket.destroy()

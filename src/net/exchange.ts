@@ -4,8 +4,8 @@
  */
 import { errors } from 'undici'
 import type { Clock } from '../clock.ts'
-import { asError, codeOf } from './deadline.ts'
 import { type Connection, endConnection, GONE } from './connection-pool.ts'
+import { asError, codeOf } from './deadline.ts'
 
 /** What is sent. */
 export interface OutgoingPost {

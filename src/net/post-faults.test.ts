@@ -5,9 +5,9 @@ import { createServer, Socket } from 'node:net'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { startReceiver } from '../../test/receiver.ts'
+import { startPoster } from '../../test/support/poster.ts'
 import { MAX_ADDRESSES_TRIED, openSocket } from './dial.ts'
 import { CONNECT_MS } from './post.ts'
-import { startPoster } from '../../test/support/poster.ts'
 
 /** Resolves when the head of an answer has reached this process. */
 function answerBegun(): Promise<void> {

@@ -3,9 +3,9 @@ import type { Socket } from 'node:net'
 import { test } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { FakeClock } from '../../test/fake-clock.ts'
+import { startPoster } from '../../test/support/poster.ts'
 import { openSocket } from './dial.ts'
 import { KEPT_BODY_BYTES, MAX_ANSWER_BYTES, MAX_RETRY_AFTER_MS } from './exchange.ts'
-import { startPoster } from '../../test/support/poster.ts'
 
 test('SPEC 6.2: the POST carries the caller’s headers, the standard ones and the body as it is', async (t) => {
   const { receiver, post } = await startPoster(t)

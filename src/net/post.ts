@@ -3,19 +3,19 @@
  * Nothing is followed, decompressed or retried here; whether an answer is a success is for the courier to say.
  */
 import { type Clock, systemClock } from '../clock.ts'
-import { type AddressRules, checkCallbackUrl } from './ssrf-guard.ts'
+import { type Connection, type ConnectionPoolLimits, createConnectionPool } from './connection-pool.ts'
 import { asError, type Deadline, startDeadline } from './deadline.ts'
 import { dial, type OpenSocket, openSocket } from './dial.ts'
 import { type Answer, exchange, type OutgoingPost } from './exchange.ts'
-import { type Connection, createKeptConnections, type KeptLimits } from './connection-pool.ts'
 import { createResolver, type ResolveName } from './resolve-name.ts'
+import { type AddressRules, checkCallbackUrl } from './ssrf-guard.ts'
 
 export interface PosterOptions {
   readonly rules: AddressRules
   /** The deadline of one POST, from look-up to the last byte that is read: `callbacks.timeout_seconds`. */
   readonly timeoutMs: number
   /** Connections that wait to be used again: as many as are used at once, or they are opened again and again. */
-  readonly keep: KeptLimits
+  readonly keep: ConnectionPoolLimits
   readonly clock?: Clock
   readonly resolve?: ResolveName
   readonly open?: OpenSocket
@@ -59,7 +59,7 @@ export function createPoster(options: PosterOptions): Poster {
     open: options.open ?? openSocket,
     connectMs: Math.min(CONNECT_MS, options.timeoutMs),
   }
-  const kept = createKeptConnections(clock, options.keep)
+  const kept = createConnectionPool(clock, options.keep)
   const underWay = new Set<Deadline>()
   let closed = false
 

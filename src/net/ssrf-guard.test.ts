@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import {
   checkCallbackUrl,
-  isRefusedAddress,
+  isBlockedAddress,
   localhostAddresses,
   MAX_URL_LENGTH,
   type Network,
@@ -47,7 +47,7 @@ test('random addresses of IPv4 are judged as the list says', () => {
   fc.assert(
     fc.property(fc.tuple(octet, octet, octet, octet), (octets) => {
       const address = octets.join('.')
-      assert.equal(isRefusedAddress(address, []), promised.check(address, 'ipv4'), address)
+      assert.equal(isBlockedAddress(address, []), promised.check(address, 'ipv4'), address)
     }),
     { numRuns: 3000 },
   )
@@ -157,7 +157,7 @@ test('allow_networks opens what it covers and nothing beside it', () => {
   ]) {
     assert.match(ruleOf(`http://${host}/`, allow), /allow_networks/, host)
   }
-  assert.equal(isRefusedAddress('93.184.216.34', allow), false)
+  assert.equal(isBlockedAddress('93.184.216.34', allow), false)
 })
 
 test('opening loopback opens localhost, with the addresses that are open', () => {
@@ -189,14 +189,14 @@ test('what is always refused stays so when everything is opened, in every form t
       `2002:${high}:${low}::1`,
       `2001:0:1::${inverted.slice(0, 2).join('')}:${inverted.slice(2).join('')}`,
     ]) {
-      assert.equal(isRefusedAddress(host, allow), true, host)
+      assert.equal(isBlockedAddress(host, allow), true, host)
       assert.match(ruleOf(isIPv4(host) ? `http://${host}/` : `http://[${host}]/`, allow), /never go to/, host)
     }
   }
-  assert.equal(isRefusedAddress('fd00:ec2::254', allow), true)
-  assert.equal(isRefusedAddress('fd00:ec2::253', allow), false)
-  assert.equal(isRefusedAddress('169.254.169.253', allow), false)
-  assert.equal(isRefusedAddress('::ffff:10.0.0.1', allow), false)
+  assert.equal(isBlockedAddress('fd00:ec2::254', allow), true)
+  assert.equal(isBlockedAddress('fd00:ec2::253', allow), false)
+  assert.equal(isBlockedAddress('169.254.169.253', allow), false)
+  assert.equal(isBlockedAddress('::ffff:10.0.0.1', allow), false)
   assert.match(ruleOf('http://metadata.google.internal/', allow), /private network/)
 })
 
@@ -210,9 +210,9 @@ test('what is not the plain text of an address is a refused address', () => {
     '93.184.216.34:80',
     'example.com',
   ]) {
-    assert.equal(isRefusedAddress(text, networks('0.0.0.0/0', '::/0')), true, text)
+    assert.equal(isBlockedAddress(text, networks('0.0.0.0/0', '::/0')), true, text)
   }
-  assert.equal(isRefusedAddress('fe80::1%eth0', []), true)
+  assert.equal(isBlockedAddress('fe80::1%eth0', []), true)
 })
 
 test('allow_networks is read as ranges and single addresses; the first other entry is named', () => {

@@ -61,7 +61,7 @@ export function readNetworks(
  * of an address is refused. IPv6 forms that carry an IPv4 address lie outside of what is open, so a range of IPv4
  * addresses in `allow` does not open them.
  */
-export function isRefusedAddress(address: string, allow: readonly Network[]): boolean {
+export function isBlockedAddress(address: string, allow: readonly Network[]): boolean {
   const parsed = parseAddress(address)
   if (parsed === null || isAlwaysRefused(parsed)) return true
   if (liesInAny(parsed, allow)) return false
@@ -75,7 +75,7 @@ export function isRefusedAddress(address: string, allow: readonly Network[]): bo
  */
 export function localhostAddresses(name: string, allow: readonly Network[]): readonly string[] | null {
   if (name !== LOCALHOST && !name.endsWith(`.${LOCALHOST}`)) return null
-  return ['127.0.0.1', '::1'].filter((address) => !isRefusedAddress(address, allow))
+  return ['127.0.0.1', '::1'].filter((address) => !isBlockedAddress(address, allow))
 }
 
 /** The host of a URL as it is connected to: without the brackets of IPv6. */
@@ -118,7 +118,7 @@ function hostRule(host: string, allow: readonly Network[]): string | null {
     if (isAlwaysRefused(address)) {
       return `leads to ${host}, which callbacks may never go to, whatever the setting ${SETTING} says`
     }
-    if (!isRefusedAddress(host, allow)) return null
+    if (!isBlockedAddress(host, allow)) return null
     return `leads to ${host}, which is not a public address; the setting ${SETTING} can open its network`
   }
   if (host.length > MAX_NAME_LENGTH || host.split('.').some((label) => !isLabel(label))) {

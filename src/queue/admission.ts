@@ -15,7 +15,7 @@ import {
 import { type Tier, tierAllows } from '../job/tier.ts'
 import type { CapReached } from './monthly-caps.ts'
 
-export type Refusal =
+export type AdmissionError =
   /** `element` is the index in a batch, null for a single create. */
   | {
       readonly kind: 'invalid'
@@ -36,7 +36,7 @@ export type Refusal =
 
 export type Admission =
   | { readonly ok: true; readonly jobs: readonly Job[] }
-  | { readonly ok: false; readonly refusal: Refusal }
+  | { readonly ok: false; readonly refusal: AdmissionError }
 
 export interface AdmissionRules {
   /** The public model names, each with the input sizes at which its choice of model changes (`gpt-auto`). */

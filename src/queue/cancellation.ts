@@ -9,7 +9,7 @@ import { StoreUnavailable } from '../store/store.ts'
 /** Twice as often as the second within which a run is to end. */
 const LOOK_MS = 500
 
-export interface CancellationsOptions {
+export interface CancellationPollerOptions {
   readonly store: Pick<NodeStore, 'takeCancelled'>
   readonly node: string
   readonly clock: Clock
@@ -20,12 +20,12 @@ export interface CancellationsOptions {
   readonly onTrouble: (error: unknown) => void
 }
 
-export class Cancellations {
-  readonly #options: CancellationsOptions
+export class CancellationPoller {
+  readonly #options: CancellationPollerOptions
   #cancel: () => void = () => {}
   #stopped = false
 
-  constructor(options: CancellationsOptions) {
+  constructor(options: CancellationPollerOptions) {
     this.#options = options
   }
 

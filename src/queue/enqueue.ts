@@ -29,7 +29,7 @@ export interface Hands {
   wake(): void
 }
 
-export interface AcceptOptions {
+export interface EnqueueOptions {
   readonly idempotency: Idempotency | null
   /**
    * Whether a caller waits for the outcome. The model may then be called before the job is durable: nothing has been
@@ -44,7 +44,7 @@ export interface AcceptOptions {
  */
 export const LINGER_MS = 5
 
-export interface AcceptorParts {
+export interface EnqueuerOptions {
   readonly store: Store
   readonly hands: Hands
   readonly node: string
@@ -55,17 +55,17 @@ export interface AcceptorParts {
   readonly linger: ((act: () => void) => void) | null
 }
 
-export class Acceptor {
-  readonly #parts: AcceptorParts
+export class Enqueuer {
+  readonly #parts: EnqueuerOptions
   /** Jobs that run but have not been sent to the store. */
   #lingering: Lingering[] = []
 
-  constructor(parts: AcceptorParts) {
+  constructor(parts: EnqueuerOptions) {
     this.#parts = parts
   }
 
   /** Resolves when the jobs are durable. Rejects with `StoreUnavailable`, and then none of them exists. */
-  accept(jobs: readonly Job[], options: AcceptOptions): Promise<Accepted> {
+  accept(jobs: readonly Job[], options: EnqueueOptions): Promise<Accepted> {
     const places = this.#parts.hands.reserve(jobs.length)
     const [first] = jobs
     const { idempotency, awaited } = options
@@ -76,7 +76,7 @@ export class Acceptor {
   async #acceptThenStart(
     jobs: readonly Job[],
     places: number,
-    { idempotency, awaited }: AcceptOptions,
+    { idempotency, awaited }: EnqueueOptions,
   ): Promise<Accepted> {
     const { store, hands } = this.#parts
     try {
@@ -126,7 +126,7 @@ export class Acceptor {
 const ACCEPTED: Accepted = { kind: 'accepted' }
 
 function firstClaimOf(job: Job): ClaimedJob {
-  return { ...job, attempt: 1, deaths: 0 }
+  return { ...job, attempt: 1, crashCount: 0 }
 }
 
 /** Of a job that was durable before it began to run. */

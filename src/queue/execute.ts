@@ -14,14 +14,14 @@ import {
   type ResponseFormat,
   type Usage,
 } from '../job/job.ts'
-import { meetsStrictRules } from '../json-schema/strict-rules.ts'
 import type { StopSignal } from '../job/stop.ts'
-import type { AnswerForm, CallRecord, Reply, Routed, Router } from '../upstreams/model-server.ts'
+import { meetsStrictRules } from '../json-schema/strict-rules.ts'
 import type { Store } from '../store/store.ts'
-import { recallAnswer } from './response-cache.ts'
+import type { AnswerForm, CallRecord, Reply, Routed, Router } from '../upstreams/model-server.ts'
+import { lookUpResponse } from './response-cache.ts'
 
-export interface RunOptions {
-  readonly store: Pick<Store, 'recall'>
+export interface ExecuteOptions {
+  readonly store: Pick<Store, 'findResponse'>
   readonly router: Router
   readonly clock: Clock
   readonly cacheEnabled: boolean
@@ -31,7 +31,7 @@ export interface RunOptions {
 }
 
 /** Everything that settling needs to know of a run. */
-export interface RunResult {
+export interface ExecutionResult {
   readonly outcome: Outcome
   readonly usage: Usage
   readonly receipt: Receipt
@@ -48,15 +48,15 @@ export interface Receipt {
 }
 
 /** @returns null when the job is to be given back: the signal was stopped for that */
-export async function runJob(
+export async function executeJob(
   job: ClaimedJob,
-  options: RunOptions,
+  options: ExecuteOptions,
   signal: StopSignal,
-): Promise<RunResult | null> {
-  if (job.deaths >= options.maxAttempts) return spent(job)
+): Promise<ExecutionResult | null> {
+  if (job.crashCount >= options.maxAttempts) return spent(job)
   const fingerprint = options.cacheEnabled ? jobFingerprint(job) : null
   const { store, clock } = options
-  const kept = fingerprint === null ? null : await recallAnswer(store, fingerprint, clock, signal)
+  const kept = fingerprint === null ? null : await lookUpResponse(store, fingerprint, clock, signal)
   if (kept !== null) return recalled(kept)
   const run = new Run(job, fingerprint, options, signal)
   const first = run.replyOf(await run.ask(job.messages, job.messagesJson))
@@ -67,17 +67,17 @@ export async function runJob(
 }
 
 /** The result of a run that ended in an error of Parley's own. */
-export function brokenRun(): RunResult {
+export function internalFailure(): ExecutionResult {
   const message = 'Parley could not run this job because of an error of its own; its log says which.'
   return failedWithoutCalls({ code: 'model_error', message })
 }
 
-function spent(job: ClaimedJob): RunResult {
-  const message = `The process that ran this job ended ${job.deaths} times before the job did.`
+function spent(job: ClaimedJob): ExecutionResult {
+  const message = `The process that ran this job ended ${job.crashCount} times before the job did.`
   return failedWithoutCalls({ code: 'model_error', message })
 }
 
-function failedWithoutCalls(error: JobError): RunResult {
+function failedWithoutCalls(error: JobError): ExecutionResult {
   return {
     outcome: { status: 'failed', error },
     usage: NO_USAGE,
@@ -86,7 +86,7 @@ function failedWithoutCalls(error: JobError): RunResult {
   }
 }
 
-function recalled(contentJson: string): RunResult {
+function recalled(contentJson: string): ExecutionResult {
   const usage = { ...NO_USAGE, cache_hit: true }
   return {
     outcome: { status: 'completed', contentJson },
@@ -99,7 +99,7 @@ function recalled(contentJson: string): RunResult {
 /** One run that calls models, and what it has used so far. */
 class Run {
   readonly #job: ClaimedJob
-  readonly #options: RunOptions
+  readonly #options: ExecuteOptions
   readonly #signal: StopSignal
   readonly #form: AnswerForm
   /** Null where no answer is kept. */
@@ -110,7 +110,7 @@ class Run {
   #outputTokens = 0
   #repair: { raw_text: string; errors: readonly string[] } | undefined
 
-  constructor(job: ClaimedJob, fingerprint: string | null, options: RunOptions, signal: StopSignal) {
+  constructor(job: ClaimedJob, fingerprint: string | null, options: ExecuteOptions, signal: StopSignal) {
     this.#job = job
     this.#fingerprint = fingerprint
     this.#options = options
@@ -135,7 +135,7 @@ class Run {
   }
 
   /** Shows the model what its answer broke, and asks once more. */
-  async repair(raw: string, errors: readonly string[]): Promise<RunResult | null> {
+  async repair(raw: string, errors: readonly string[]): Promise<ExecutionResult | null> {
     this.#repair = { raw_text: raw, errors }
     const second = this.replyOf(await this.ask(this.#withRequestToRepair(raw, errors)))
     if (second.kind !== 'answer') return this.endWithout(second)
@@ -155,7 +155,7 @@ class Run {
     return [...this.#job.messages, { role: 'assistant', content: raw }, { role: 'user', content: request }]
   }
 
-  endWithout(reply: Exclude<Reply, { kind: 'answer' }>): RunResult | null {
+  endWithout(reply: Exclude<Reply, { kind: 'answer' }>): ExecutionResult | null {
     const { reason } = this.#signal
     if (reason === 'give back' || reason === 'lost') return null
     if (reason === 'deadline') {
@@ -177,15 +177,15 @@ class Run {
     return this.#fail({ code, message, ...status, upstream_message: reply.message })
   }
 
-  end(contentJson: string): RunResult {
+  end(contentJson: string): ExecutionResult {
     return this.#result({ status: 'completed', contentJson })
   }
 
-  #fail(error: JobError): RunResult {
+  #fail(error: JobError): ExecutionResult {
     return this.#result({ status: 'failed', error })
   }
 
-  #result(outcome: Outcome): RunResult {
+  #result(outcome: Outcome): ExecutionResult {
     const usage: Usage = {
       target: this.#target,
       input_tokens: this.#inputTokens,
@@ -203,7 +203,7 @@ class Run {
     return { outcome, usage, receipt, keep: this.#keepIf(outcome.status === 'completed') }
   }
 
-  #keepIf(completed: boolean): RunResult['keep'] {
+  #keepIf(completed: boolean): ExecutionResult['keep'] {
     if (!completed || this.#fingerprint === null) return null
     const untilMs = this.#options.clock.nowMs() + this.#job.cacheTtlS * 1000
     return { fingerprint: this.#fingerprint, untilMs }

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import type { Tier } from '../job/tier.ts'
 import type { Used } from '../store/usage-store.ts'
-import { type Caps, CapWatch, capsOf, type Reserved } from './monthly-caps.ts'
+import { type Caps, capsOf, MonthlyCaps, type Reserved } from './monthly-caps.ts'
 
 const tier = (maxMonthlyJobs: number | null, maxMonthlyTokens: number | null): Tier => ({
   name: 'user_go',
@@ -49,11 +49,11 @@ function watched(caps: { jobs?: number; tokens?: number }) {
     jobs: caps.jobs === undefined ? null : { limit: caps.jobs, of },
     tokens: caps.tokens === undefined ? null : { limit: caps.tokens, of },
   }
-  const watch = new CapWatch(store, clock)
+  const watch = new MonthlyCaps(store, clock)
   return { clock, said, reserve: (jobs = 1, account = 'acme') => watch.reserve(account, all, jobs) }
 }
 
-async function reserved(reserving: ReturnType<CapWatch['reserve']>): Promise<Reserved> {
+async function reserved(reserving: ReturnType<MonthlyCaps['reserve']>): Promise<Reserved> {
   const result = await reserving
   assert.equal(result.kind, 'reserved')
   return result as Reserved

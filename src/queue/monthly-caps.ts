@@ -62,7 +62,7 @@ export interface Reserved {
   end(accepted: boolean): void
 }
 
-export class CapWatch {
+export class MonthlyCaps {
   readonly #store: Pick<UsageStore, 'used'>
   readonly #clock: Clock
   readonly #known = new Map<string, Known>()

@@ -4,9 +4,9 @@ import { type TestContext, test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { freshDatabase } from '../../test/postgres/database.ts'
 import { acceptance, ids, newJob, now } from '../../test/store-contract/fixtures.ts'
-import type { Claim } from '../store/node-store.ts'
 import { openNode } from '../../test/support/postgres-nodes.ts'
-import { Heartbeat } from './node-lease.ts'
+import type { Claim } from '../store/node-store.ts'
+import { NodeLease } from './node-lease.ts'
 
 const LEASE_MS = 30_000
 const HOUR_MS = 3_600_000
@@ -32,7 +32,7 @@ async function start(t: TestContext, isDown = () => false) {
   const clock = new FakeClock()
   const holder = new Hands()
   const told: string[] = []
-  const heartbeat = new Heartbeat({
+  const heartbeat = new NodeLease({
     store: {
       shared: true,
       renew: async (...args) => {
@@ -40,8 +40,8 @@ async function start(t: TestContext, isDown = () => false) {
         return store.renew(...args)
       },
       leave: (...args) => store.leave(...args),
-      reclaim: (...args) => store.reclaim(...args),
-      giveBack: (...args) => store.giveBack(...args),
+      rescue: (...args) => store.rescue(...args),
+      release: (...args) => store.release(...args),
     },
     holder,
     node: 'node-a',
@@ -125,7 +125,7 @@ test('a job that the database has no more as ours is let go, and the lease is no
   const job = newJob()
   const claim = { jobId: job.id, attempt: 1 }
   await store.accept(acceptance([job], { handedOff: true }))
-  await store.giveBack('node-a', [claim])
+  await store.release('node-a', [claim])
   // As between the end of a job and this node's hearing that it is stored.
   holder.held = [claim]
   await pass(LEASE_MS / 2)
@@ -141,14 +141,14 @@ test('a job that others took is ended here', async (t) => {
   await pass(LEASE_MS / 2)
   assert.deepEqual(holder.lost, [])
   await store.renew('node-a', ENDED_MS)
-  assert.equal(await store.reclaim('node-b', now.ms), 1)
+  assert.equal(await store.rescue('node-b', now.ms), 1)
   await pass(LEASE_MS / 2)
   assert.deepEqual([holder.lost, told], [[claim], ['lost 1']])
 
   // Also where its run has ended by then: that the lease had ended is worth knowing.
   holder.held = []
   await store.renew('node-a', ENDED_MS)
-  await store.reclaim('node-b', now.ms)
+  await store.rescue('node-b', now.ms)
   await pass(LEASE_MS / 2)
   assert.deepEqual(told, ['lost 1', 'lost 0'])
 })
@@ -161,7 +161,7 @@ test('a job that the database thinks is here goes back to the line, at the secon
   assert.deepEqual(await store.claim('node-b', 5, now.ms), [])
   await pass(LEASE_MS * 0.4)
   const [claimed] = await store.claim('node-b', 5, now.ms)
-  assert.deepEqual([claimed?.id, claimed?.attempt, claimed?.deaths], [job.id, 2, 0])
+  assert.deepEqual([claimed?.id, claimed?.attempt, claimed?.crashCount], [job.id, 2, 0])
   assert.equal(holder.woken, 1)
 })
 

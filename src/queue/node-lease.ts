@@ -22,16 +22,16 @@ export interface Holder {
   wake(): void
 }
 
-export interface HeartbeatOptions {
-  readonly store: Omit<NodeStore, 'takeCancelled'> & Pick<Store, 'reclaim' | 'giveBack'>
+export interface NodeLeaseOptions {
+  readonly store: Omit<NodeStore, 'takeCancelled'> & Pick<Store, 'rescue' | 'release'>
   readonly holder: Holder
   readonly node: string
   readonly clock: Clock
   readonly leaseMs: number
-  readonly events: HeartbeatEvents
+  readonly events: NodeLeaseEvents
 }
 
-export interface HeartbeatEvents {
+export interface NodeLeaseEvents {
   /** So many jobs of dead nodes run again. */
   reclaimed(jobs: number): void
   /** The lease had ended and others may have taken its jobs; so many runs of them were ended here. */
@@ -41,8 +41,8 @@ export interface HeartbeatEvents {
   trouble(message: string, error: unknown): void
 }
 
-export class Heartbeat {
-  readonly #options: HeartbeatOptions
+export class NodeLease {
+  readonly #options: NodeLeaseOptions
   #renewedMs = Number.NEGATIVE_INFINITY
   /** Since when the database has been there whenever we renewed; every living node could renew since then too. */
   #inTouchSinceMs = Number.POSITIVE_INFINITY
@@ -52,7 +52,7 @@ export class Heartbeat {
   #stopped = false
   #cancel: () => void = () => {}
 
-  constructor(options: HeartbeatOptions) {
+  constructor(options: NodeLeaseOptions) {
     this.#options = options
   }
 
@@ -131,13 +131,13 @@ export class Heartbeat {
     this.#strays = held.filter((claim) => !holder.has(claim))
     const stray = this.#strays.filter((claim) => before.has(nameOf(claim)))
     if (stray.length === 0) return
-    await store.giveBack(node, stray)
+    await store.release(node, stray)
     holder.wake()
   }
 
   async #reclaim(): Promise<void> {
     const { store, holder, node, clock, events } = this.#options
-    const reclaimed = await store.reclaim(node, clock.nowMs())
+    const reclaimed = await store.rescue(node, clock.nowMs())
     if (reclaimed === 0) return
     events.reclaimed(reclaimed)
     holder.wake()

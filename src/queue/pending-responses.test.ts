@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import type { JobView } from '../job/view.ts'
-import { Waiters } from './pending-responses.ts'
+import { PendingResponses } from './pending-responses.ts'
 
 const view = (id: string): JobView => ({
   id,
@@ -13,7 +13,7 @@ const view = (id: string): JobView => ({
 })
 
 test('every wait for a job ends when it is settled, and no other does', async () => {
-  const waiters = new Waiters(new FakeClock(), 10)
+  const waiters = new PendingResponses(new FakeClock(), 10)
   const [first, second, other] = [
     waiters.wait('a', 30_000),
     waiters.wait('a', 90_000),
@@ -31,7 +31,7 @@ test('every wait for a job ends when it is settled, and no other does', async ()
 
 test('a wait ends when its time has passed, whichever of several it is', async () => {
   const clock = new FakeClock()
-  const waiters = new Waiters(clock, 10)
+  const waiters = new PendingResponses(clock, 10)
   const waits = [50_000, 30_000, 70_000].map((ms) => waiters.wait('a', ms))
   clock.advance(30_000)
   assert.deepEqual(await waits[1]?.end, { kind: 'timeout' })
@@ -45,7 +45,7 @@ test('a wait ends when its time has passed, whichever of several it is', async (
 })
 
 test('leaving twice, or after the end, counts once', async () => {
-  const waiters = new Waiters(new FakeClock(), 10)
+  const waiters = new PendingResponses(new FakeClock(), 10)
   const [one, two] = [waiters.wait('a', 30_000), waiters.wait('a', 30_000)]
   one?.leave()
   one?.leave()
@@ -57,7 +57,7 @@ test('leaving twice, or after the end, counts once', async () => {
 })
 
 test('there are no more waits than allowed, and none when stopping', async () => {
-  const waiters = new Waiters(new FakeClock(), 1)
+  const waiters = new PendingResponses(new FakeClock(), 1)
   const one = waiters.wait('a', 30_000)
   assert.equal(waiters.wait('b', 30_000), null)
   one?.leave()

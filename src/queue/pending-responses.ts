@@ -10,17 +10,17 @@ export type WaitEnd =
   | { readonly kind: 'settled'; readonly view: JobView; readonly cacheHit: boolean }
   | { readonly kind: 'timeout' | 'stopping' | 'vanished' }
 
-export class Wait {
+export class PendingResponse {
   readonly jobId: string
   readonly end: Promise<WaitEnd>
   /** Ends the wait as if its time had passed. */
   readonly leave: () => void
   /** Another wait for the same job: a repeated request. */
-  next: Wait | null = null
+  next: PendingResponse | null = null
   #resolve: (end: WaitEnd) => void = () => {}
   readonly #cancelTimer: () => void
 
-  constructor(jobId: string, clock: Clock, ms: number, onLeave: (wait: Wait) => void) {
+  constructor(jobId: string, clock: Clock, ms: number, onLeave: (wait: PendingResponse) => void) {
     this.jobId = jobId
     this.end = new Promise((resolve) => {
       this.#resolve = resolve
@@ -38,12 +38,12 @@ export class Wait {
   }
 }
 
-export class Waiters {
+export class PendingResponses {
   /** The latest wait for each job; earlier ones hang on it. */
-  readonly #waiting = new Map<string, Wait>()
+  readonly #waiting = new Map<string, PendingResponse>()
   readonly #clock: Clock
   readonly #max: number
-  readonly #onLeave = (wait: Wait) => this.#remove(wait)
+  readonly #onLeave = (wait: PendingResponse) => this.#remove(wait)
   #count = 0
   #stopping = false
 
@@ -60,9 +60,9 @@ export class Waiters {
    * Begins to wait for a job; to be called before the job could be settled. Returns null when waiting is not possible:
    * too many wait already, or the server is stopping.
    */
-  wait(jobId: string, ms: number): Wait | null {
+  wait(jobId: string, ms: number): PendingResponse | null {
     if (this.#stopping || this.#count >= this.#max) return null
-    const wait = new Wait(jobId, this.#clock, ms, this.#onLeave)
+    const wait = new PendingResponse(jobId, this.#clock, ms, this.#onLeave)
     wait.next = this.#waiting.get(jobId) ?? null
     this.#waiting.set(jobId, wait)
     this.#count += 1
@@ -98,7 +98,7 @@ export class Waiters {
   }
 
   /** Does nothing for a wait that has ended. */
-  #remove(gone: Wait): void {
+  #remove(gone: PendingResponse): void {
     const latest = this.#waiting.get(gone.jobId) ?? null
     if (latest === gone) {
       if (gone.next) this.#waiting.set(gone.jobId, gone.next)

@@ -9,7 +9,7 @@ const LOOK_MS = 1000
 /** Jobs asked for in one question. */
 const AT_ONCE = 1000
 
-export interface ElsewhereOptions {
+export interface RemoteResultsOptions {
   readonly store: Pick<Store, 'readEnded' | 'shared'>
   readonly clock: Clock
   /** The jobs that callers wait for here and that do not run here. */
@@ -18,12 +18,12 @@ export interface ElsewhereOptions {
   readonly onTrouble: (error: unknown) => void
 }
 
-export class Elsewhere {
-  readonly #options: ElsewhereOptions
+export class RemoteResults {
+  readonly #options: RemoteResultsOptions
   #cancel: () => void = () => {}
   #stopped = false
 
-  constructor(options: ElsewhereOptions) {
+  constructor(options: RemoteResultsOptions) {
     this.#options = options
   }
 

@@ -1,24 +1,24 @@
 /** Looks for the answer that was kept for an identical job, also while the database comes and goes. */
 import type { Clock } from '../clock.ts'
 import type { StopSignal } from '../job/stop.ts'
-import { pause } from '../upstreams/pause.ts'
 import { type Store, StoreUnavailable } from '../store/store.ts'
+import { pause } from '../upstreams/pause.ts'
 
 /** Beyond that the model is asked: the answer costs once more, where the job would cost its caller's patience. */
 const WITHIN_MS = 10_000
 const PAUSE_MS = 250
 
-type Recalling = Pick<Store, 'recall'>
+type Recalling = Pick<Store, 'findResponse'>
 
 /** Null where none is kept, where it could not be found out, and where the run was stopped meanwhile. */
-export function recallAnswer(
+export function lookUpResponse(
   store: Recalling,
   fingerprint: string,
   clock: Clock,
   signal: StopSignal,
 ): Promise<string | null> {
   return store
-    .recall(fingerprint, clock.nowMs())
+    .findResponse(fingerprint, clock.nowMs())
     .catch((error) => recallAgain(store, fingerprint, clock, signal, error))
 }
 
@@ -34,7 +34,7 @@ async function recallAgain(
     if (!(error instanceof StoreUnavailable)) throw error
     if (clock.steadyMs() >= untilMs || !(await pause(clock, PAUSE_MS, signal))) return null
     try {
-      return await store.recall(fingerprint, clock.nowMs())
+      return await store.findResponse(fingerprint, clock.nowMs())
     } catch (failure) {
       error = failure
     }

@@ -7,7 +7,7 @@ const STEP_PAUSE_MS = 20
 /** Between looks when there is none. */
 const IDLE_PAUSE_MS = 10_000
 
-export class Sweeper {
+export class Retention {
   readonly #store: Pick<Store, 'expire'>
   readonly #clock: Clock
   readonly #retentionMs: number

@@ -12,7 +12,7 @@ const LONGEST_PAUSE_MS = 5000
  * @param onTrouble told each time that the database refused
  * @param goOn asked before each further try; a process that is ending stops trying
  */
-export async function persist<T>(
+export async function retryWrite<T>(
   write: () => Promise<T>,
   clock: Clock,
   onTrouble: (error: StoreUnavailable) => void,

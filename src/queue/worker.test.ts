@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { acceptance, newJob } from '../../test/store-contract/fixtures.ts'
-import { type Store, StoreUnavailable } from '../store/store.ts'
 import { NODE, start, status } from '../../test/support/start-worker.ts'
+import { type Store, StoreUnavailable } from '../store/store.ts'
 
 test('runs what was waiting before it began', async (t) => {
   const { store, worker, runs, settled } = await start(t)
@@ -165,7 +165,7 @@ test('jobs whose next death would be their last run one at a time, beside others
   await store.accept(acceptance(suspects))
   for (const dead of ['dead-1', 'dead-2']) {
     await store.claim(dead, 5, 0)
-    await store.reclaim(NODE, 0)
+    await store.rescue(NODE, 0)
   }
   const fresh = newJob()
   await store.accept(acceptance([fresh]))
@@ -174,7 +174,7 @@ test('jobs whose next death would be their last run one at a time, beside others
   await runsNothingWaits(store)
   assert.deepEqual(ran.map(({ job }) => job.id).sort(), [suspects[0]?.id, fresh.id].sort())
   for (let ended = 0; ended < suspects.length; ended++) {
-    const suspect = ran.filter(({ job }) => job.deaths === 2)[ended]
+    const suspect = ran.filter(({ job }) => job.crashCount === 2)[ended]
     suspect?.end()
     await settled.atLeast(ended + 1)
     if (ended + 1 < suspects.length) await runs.atLeast(ended + 3)
@@ -202,7 +202,7 @@ test('draining lets runs end, claims no more, and gives back what does not end i
 
   const claimed = await store.claim('node-b', 5, clock.nowMs())
   assert.deepEqual(
-    claimed.map(({ id, attempt, deaths }) => [id, attempt, deaths]),
+    claimed.map(({ id, attempt, crashCount: deaths }) => [id, attempt, deaths]),
     [
       [slow.id, 2, 0],
       [waiting.id, 1, 0],

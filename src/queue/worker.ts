@@ -5,11 +5,11 @@
 import type { Clock } from '../clock.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import { Stop, type StopSignal } from '../job/stop.ts'
-import { type Hands, STORED, type Storing } from './enqueue.ts'
-import { persist } from './retry-write.ts'
-import { brokenRun, type RunResult } from './execute.ts'
 import type { Claim } from '../store/node-store.ts'
 import { type Settled, type Settlement, type Store, StoreUnavailable } from '../store/store.ts'
+import { type Hands, STORED, type Storing } from './enqueue.ts'
+import { type ExecutionResult, internalFailure } from './execute.ts'
+import { retryWrite } from './retry-write.ts'
 
 /** After the database refused a claim. */
 const CLAIM_PAUSE_MS = 1000
@@ -27,7 +27,7 @@ export interface WorkerOptions {
    * end it, and so only the one that kills is ended.
    */
   readonly suspectDeaths: number
-  readonly run: (job: ClaimedJob, signal: StopSignal) => Promise<RunResult | null>
+  readonly run: (job: ClaimedJob, signal: StopSignal) => Promise<ExecutionResult | null>
   readonly events: WorkerEvents
 }
 
@@ -35,13 +35,13 @@ export interface WorkerOptions {
 export interface WorkerEvents {
   started(job: ClaimedJob): void
   /** The outcome is durable, or is not this node's to write (`stale`), or its job has vanished (`gone`). */
-  settled(job: ClaimedJob, result: RunResult, settled: Settled, runMs: number): void
+  settled(job: ClaimedJob, result: ExecutionResult, settled: Settled, runMs: number): void
   trouble(message: string, error: unknown): void
 }
 
 /** A run's result, and how long it took. */
 interface Ran {
-  readonly run: RunResult
+  readonly run: ExecutionResult
   readonly runMs: number
 }
 
@@ -147,7 +147,7 @@ export class Worker implements Hands {
   }
 
   #isSuspect(job: ClaimedJob): boolean {
-    return job.deaths >= this.#options.suspectDeaths
+    return job.crashCount >= this.#options.suspectDeaths
   }
 
   /** Another one may have been waiting for this one to end. */
@@ -177,7 +177,7 @@ export class Worker implements Hands {
       this.#reserved += places
       let jobs: ClaimedJob[] = []
       try {
-        const suspects = { deaths: suspectDeaths, limit: this.#suspects === 0 ? 1 : 0 }
+        const suspects = { crashCount: suspectDeaths, limit: this.#suspects === 0 ? 1 : 0 }
         jobs = await store.claim(node, places, clock.nowMs(), suspects)
         if (jobs.length < places && joined === this.#joined) this.#lineMayWait = false
       } catch (error) {
@@ -236,7 +236,7 @@ export class Worker implements Hands {
     } catch (error) {
       // A bug of ours must not leave the job unanswered for ever.
       events.trouble(`running job ${job.id} failed`, error)
-      return { run: brokenRun(), runMs: clock.steadyMs() - startedMs }
+      return { run: internalFailure(), runMs: clock.steadyMs() - startedMs }
     } finally {
       cancel()
     }
@@ -251,7 +251,7 @@ export class Worker implements Hands {
       return
     }
     await storing.stored
-    const settled = await persist(
+    const settled = await retryWrite(
       () => store.settle(settlement),
       clock,
       (error) => events.trouble(`settling job ${job.id} is tried again`, error),
@@ -260,7 +260,7 @@ export class Worker implements Hands {
     if (settled !== 'given up') events.settled(job, run, settled, runMs)
   }
 
-  #settlementOf(job: ClaimedJob, { outcome, usage, receipt, keep }: RunResult): Settlement {
+  #settlementOf(job: ClaimedJob, { outcome, usage, receipt, keep }: ExecutionResult): Settlement {
     const { node, clock } = this.#options
     return {
       jobId: job.id,
@@ -270,13 +270,13 @@ export class Worker implements Hands {
       outcome,
       usage,
       receiptJson: JSON.stringify(receipt),
-      keep,
+      cache: keep,
       nowMs: clock.nowMs(),
     }
   }
 
   async #giveBack(job: ClaimedJob, { stored }: Storing): Promise<void> {
     await stored
-    await this.#options.store.giveBack(this.#options.node, [{ jobId: job.id, attempt: job.attempt }])
+    await this.#options.store.release(this.#options.node, [{ jobId: job.id, attempt: job.attempt }])
   }
 }

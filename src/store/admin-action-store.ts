@@ -4,7 +4,7 @@
  */
 import { NO_USAGE } from '../job/job.ts'
 
-export interface InterventionStore {
+export interface AdminActionStore {
   /**
    * Ends a job that has not ended, whoever holds it: it has failed with `cancelled`, its callback is owed, and its usage is
    * counted. The node that runs it or waits for it is told by `takeCancelled`, from when on

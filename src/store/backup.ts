@@ -1,7 +1,7 @@
 /** What a backup of a database holds, and what became of one that was made or restored. */
 import type { Status } from '../job/job.ts'
 
-export interface Holdings {
+export interface DatabaseSummary {
   readonly bytes: number
   /** The number of the schema that it was written by. */
   readonly schema: number
@@ -29,7 +29,7 @@ export interface RestoreOptions extends WriteOptions {
 }
 
 export interface Restored {
-  readonly holdings: Holdings
+  readonly holdings: DatabaseSummary
   /** Where the database is now that was there before; null where there was none. */
   readonly keptAside: string | null
 }

@@ -12,14 +12,14 @@ import type {
   CallbackSummary,
   DueCallback,
 } from './callback-store.ts'
-import { AFTER_ALL, type Looked, type Page, walkInSlices } from './pagination.ts'
+import { AFTER_ALL, type Page, type PageSlice, paginate } from './pagination.ts'
 
 export function searchCallbacksInSlices(
   { state, account, beforeJobId = AFTER_ALL, limit }: CallbackFilter,
   rows: number,
-  look: (slice: CallbackSlice) => Promise<Looked<CallbackSummary>>,
+  look: (slice: CallbackSlice) => Promise<PageSlice<CallbackSummary>>,
 ): Promise<Page<CallbackSummary>> {
-  return walkInSlices<CallbackSummary>({
+  return paginate<CallbackSummary>({
     limit,
     rows,
     beforeId: beforeJobId,

@@ -14,7 +14,7 @@ export interface CallbackStore extends CallbackRecords {
   takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]>
 
   /** The same for callbacks that this node postponed, due or not: those that are still as that left them. */
-  takePostponed(take: TakePostponed): Promise<DueCallback[]>
+  takeDeferred(take: TakeDeferred): Promise<DueCallback[]>
 
   /**
    * Records an attempt and what came of it. False, and nothing is changed, if the callback was taken again since or its
@@ -26,7 +26,7 @@ export interface CallbackStore extends CallbackRecords {
    * Puts callbacks of this node aside untried: their attempt is not counted, they are due at the times given, and they stay
    * this node's until it is dead.
    */
-  postponeCallbacks(node: string, postponed: readonly PostponedCallback[]): Promise<void>
+  deferCallbacks(node: string, postponed: readonly DeferredCallback[]): Promise<void>
 
   /** What is owed and what has failed, counted up to a bound; see `CallbackDepth`. */
   callbackDepth(): Promise<CallbackDepth>
@@ -58,18 +58,18 @@ export interface FailedFilter {
 export type Replay = 'replayed' | 'under way' | 'unknown'
 
 /** Callbacks that were never tried wait apart from those that were, so that many retries hold up no new one. */
-export const LANES = ['first', 'retry'] as const
-export type CallbackLane = (typeof LANES)[number]
+export const DELIVERY_QUEUES = ['first', 'retry'] as const
+export type DeliveryQueueName = (typeof DELIVERY_QUEUES)[number]
 
 export interface TakeCallbacks {
   readonly node: string
-  readonly lane: CallbackLane
+  readonly queue: DeliveryQueueName
   readonly limit: number
   readonly nowMs: number
   readonly leaseUntilMs: number
 }
 
-export interface TakePostponed {
+export interface TakeDeferred {
   readonly node: string
   readonly postponed: readonly TakenBefore[]
   readonly leaseUntilMs: number
@@ -123,7 +123,7 @@ export interface CallbackAttempt {
   readonly answer: string | null
 }
 
-export interface PostponedCallback {
+export interface DeferredCallback {
   readonly jobId: string
   readonly attempt: number
   readonly dueAtMs: number

@@ -4,7 +4,7 @@ import { leastJobId } from '../job/job-id.ts'
 import type { CallbackState } from './callback-store.ts'
 import { type Expiry, expiresAtMs } from './expiry.ts'
 import type { JobContent, JobDetails, JobPage, JobSearch, JobSummary } from './job-records.ts'
-import { AFTER_ALL, BEFORE_ALL, type Looked, walkInSlices } from './pagination.ts'
+import { AFTER_ALL, BEFORE_ALL, type PageSlice, paginate } from './pagination.ts'
 
 export type JobRow = Readonly<Record<string, unknown>>
 
@@ -21,7 +21,7 @@ export interface Slice {
   readonly rows: number
 }
 
-export type LookedAtJobs = Looked<JobRow>
+export type LookedAtJobs = PageSlice<JobRow>
 
 /** @param rows jobs to look at in a slice; it depends on what a row costs, and who waits meanwhile */
 export async function searchInSlices(
@@ -31,7 +31,7 @@ export async function searchInSlices(
 ): Promise<JobPage> {
   const { account = null, status = null, model = null, limit, expiry } = search
   const fromId = search.fromMs === undefined ? BEFORE_ALL : leastJobId(search.fromMs)
-  const { found, complete, next } = await walkInSlices<JobSummary>({
+  const { found, complete, next } = await paginate<JobSummary>({
     limit,
     rows,
     beforeId: upperBound(search),

@@ -37,7 +37,7 @@ export interface Renewal {
 }
 
 /** What other nodes tell this one. Each may come late or be lost; none is ever needed for more than speed. */
-export interface Signals {
+export interface NodeEvents {
   /** Jobs have joined the line, or may have. */
   readonly jobsWaiting: () => void
   /** Jobs that this node accepted for a caller who waits have been settled by another. */

@@ -1,13 +1,13 @@
 /** Opens the store that a database address names: `sqlite:PATH` for one node, `postgres://…` for many. */
 import type { Secrets } from './account-store.ts'
-import type { Holdings, Restored, RestoreOptions, WriteOptions } from './backup.ts'
-import type { CopySource, CopyTarget, TargetOptions } from './transfer-contract.ts'
+import type { DatabaseSummary, Restored, RestoreOptions, WriteOptions } from './backup.ts'
 import type { DatabaseCheck } from './database-check.ts'
-import type { Signals } from './node-store.ts'
+import type { NodeEvents } from './node-store.ts'
 import type { OperatorStore } from './operator-store.ts'
 import { lookUpSecretsInFile, openSqliteForOperator } from './sqlite/operator-file.ts'
 import { openSqliteStore } from './sqlite/sqlite-store.ts'
 import type { Store } from './store.ts'
+import type { TargetOptions, TransferSource, TransferTarget } from './transfer-contract.ts'
 
 export interface OpenOptions {
   /** Who opens it: what other nodes tell this one is sent to that name. */
@@ -22,7 +22,7 @@ export interface OpenOptions {
   readonly maxQueued: number
   readonly retentionMs: number
   readonly nowMs: () => number
-  readonly signals: Signals
+  readonly signals: NodeEvents
   readonly onCommit?: (size: number, ms: number) => void
   /** What the operator should know of the database, and that does not stop the start. */
   readonly onNote: (message: string) => void
@@ -74,7 +74,7 @@ export async function checkDatabase(url: string): Promise<DatabaseCheck> {
 }
 
 /** For a copy: what it reads, held for it alone. Rejects with a `DatabaseProblem` where a server uses it. */
-export async function openCopySource(url: string): Promise<CopySource> {
+export async function openTransferSource(url: string): Promise<TransferSource> {
   if (isPostgres(url)) {
     const { openPostgresSource } = await import('./postgres/transfer-source.ts')
     return openPostgresSource(url)
@@ -84,7 +84,7 @@ export async function openCopySource(url: string): Promise<CopySource> {
 }
 
 /** For a copy: what it fills, with its schema up to date. Rejects with a `DatabaseProblem` unless it is empty and unused. */
-export async function openCopyTarget(url: string, options: TargetOptions): Promise<CopyTarget> {
+export async function openTransferTarget(url: string, options: TargetOptions): Promise<TransferTarget> {
   if (isPostgres(url)) {
     const { openPostgresTarget } = await import('./postgres/transfer-target.ts')
     return openPostgresTarget(url, options)
@@ -94,7 +94,11 @@ export async function openCopyTarget(url: string, options: TargetOptions): Promi
 }
 
 /** Into a file, beside running servers. Of SQLite only: a Postgres has tools of its own for it. */
-export async function backUpDatabase(url: string, target: string, options: WriteOptions): Promise<Holdings> {
+export async function backUpDatabase(
+  url: string,
+  target: string,
+  options: WriteOptions,
+): Promise<DatabaseSummary> {
   const { backUpFile } = await import('./sqlite/backup.ts')
   return backUpFile(sqlitePath(url), target, options)
 }

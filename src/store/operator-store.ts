@@ -1,8 +1,8 @@
 /** What an operator may do from beside running servers: the part of a store that commands open. */
 import type { AccountStore } from './account-store.ts'
+import type { AdminActionStore } from './admin-action-store.ts'
 import type { AuditStore } from './audit-store.ts'
 import type { CallbackRecords } from './callback-store.ts'
-import type { InterventionStore } from './admin-action-store.ts'
 import type { JobRecords } from './job-records.ts'
 import type { UsageStore } from './usage-store.ts'
 
@@ -10,7 +10,7 @@ export interface OperatorStore
   extends AccountStore,
     AuditStore,
     CallbackRecords,
-    InterventionStore,
+    AdminActionStore,
     JobRecords,
     UsageStore {
   close(): Promise<void>

@@ -7,7 +7,7 @@ export const MOST_SEARCHED = 20_000
 export const AFTER_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 export const BEFORE_ALL = '00000000-0000-0000-0000-000000000000'
 
-export interface Looked<T> {
+export interface PageSlice<T> {
   readonly looked: number
   /** The last that was looked at; null where there was none. */
   readonly lastId: string | null
@@ -21,7 +21,7 @@ export interface Walk<T> {
   readonly rows: number
   readonly beforeId: string
   readonly idOf: (one: T) => string
-  readonly look: (beforeId: string) => Promise<Looked<T>>
+  readonly look: (beforeId: string) => Promise<PageSlice<T>>
 }
 
 export interface Page<T> {
@@ -32,7 +32,7 @@ export interface Page<T> {
   readonly next: string | null
 }
 
-export async function walkInSlices<T>({ limit, rows, beforeId, idOf, look }: Walk<T>): Promise<Page<T>> {
+export async function paginate<T>({ limit, rows, beforeId, idOf, look }: Walk<T>): Promise<Page<T>> {
   const found: T[] = []
   let before = beforeId
   for (let looked = 0; looked < MOST_SEARCHED; ) {

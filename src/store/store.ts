@@ -10,10 +10,10 @@
  */
 import type { ClaimedJob, Job, Outcome, Status, Usage } from '../job/job.ts'
 import type { AccountStore } from './account-store.ts'
+import type { AdminActionStore } from './admin-action-store.ts'
 import type { AuditStore } from './audit-store.ts'
 import type { CallbackStore } from './callback-store.ts'
 import type { Expiry } from './expiry.ts'
-import type { InterventionStore } from './admin-action-store.ts'
 import type { JobRecords } from './job-records.ts'
 import type { Claim, NodeStore } from './node-store.ts'
 import type { UsageStore } from './usage-store.ts'
@@ -22,7 +22,7 @@ export interface Store
   extends AccountStore,
     AuditStore,
     CallbackStore,
-    InterventionStore,
+    AdminActionStore,
     JobRecords,
     NodeStore,
     UsageStore {
@@ -44,7 +44,7 @@ export interface Store
    * held by two nodes. The cost does not grow with the number of waiting jobs. Of the suspects, if they are named, only
    * so many are among them.
    */
-  claim(node: string, limit: number, nowMs: number, suspects?: Suspects): Promise<ClaimedJob[]>
+  claim(node: string, limit: number, nowMs: number, suspects?: PoisonCandidates): Promise<ClaimedJob[]>
 
   /**
    * Stores the outcome, its usage, the kept answer and the callback that is owed, all in one transaction, if this node
@@ -53,16 +53,16 @@ export interface Store
   settle(settlement: Settlement): Promise<Settled>
 
   /** Puts jobs that this node holds back at the head of the line. Jobs it no longer holds are left alone. */
-  giveBack(node: string, claims: readonly Claim[]): Promise<void>
+  release(node: string, claims: readonly Claim[]): Promise<void>
 
   /**
    * Gives back every job held by a node that is dead, counting a death for each, and never one of this node's. Returns
    * how many there were. Dead is who has no lease, or one that has ended. Callbacks that it held are due now.
    */
-  reclaim(node: string, nowMs: number): Promise<number>
+  rescue(node: string, nowMs: number): Promise<number>
 
   /** The answer kept for an identical job, or null. `fingerprint` already distinguishes accounts. */
-  recall(fingerprint: string, nowMs: number): Promise<string | null>
+  findResponse(fingerprint: string, nowMs: number): Promise<string | null>
 
   /** The job as its account may see it; null if there is none, it is another account's, or it has expired. */
   read(account: string, jobId: string, expiry: Expiry): Promise<JobRecord | null>
@@ -87,8 +87,8 @@ export interface Store
 }
 
 /** Jobs that may be what kills their node: those that were held at so many deaths, or more. */
-export interface Suspects {
-  readonly deaths: number
+export interface PoisonCandidates {
+  readonly crashCount: number
   readonly limit: number
 }
 
@@ -131,7 +131,7 @@ export interface Settlement extends Claim {
   /** What was really sent upstream and came back, as JSON text. */
   readonly receiptJson: string
   /** Keeps the answer for identical later jobs; null where it is not to be kept. */
-  readonly keep: { readonly fingerprint: string; readonly untilMs: number } | null
+  readonly cache: { readonly fingerprint: string; readonly untilMs: number } | null
   readonly nowMs: number
 }
 

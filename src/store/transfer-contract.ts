@@ -7,7 +7,7 @@ import type { Expiry } from './expiry.ts'
 import type { UsageRecord } from './usage-store.ts'
 
 /** Holds its database for the copy alone, and sees it as it was at one moment. */
-export interface CopySource {
+export interface TransferSource {
   /** How far the line had come: no job that joins it later stands before that. */
   readonly turn: number
   accounts(): Batches<CopiedAccount>
@@ -23,7 +23,7 @@ export interface CopySource {
 }
 
 /** Holds its database for the copy alone. It held no account and no job, and all or nothing is stored in it. */
-export interface CopyTarget {
+export interface TransferTarget {
   addAccounts(accounts: readonly CopiedAccount[]): Promise<void>
   addKeys(keys: readonly CopiedKey[]): Promise<void>
   addJobs(jobs: readonly CopiedJob[]): Promise<void>

@@ -3,6 +3,8 @@ import assert from 'node:assert/strict'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
 import { freshDatabase } from '../../test/postgres/database.ts'
+import { options } from '../../test/support/population.ts'
+import { openNode } from '../../test/support/postgres-nodes.ts'
 import {
   all,
   change,
@@ -14,16 +16,14 @@ import {
   refused,
   target,
 } from '../../test/support/transfer.ts'
-import { openCopySource, openStore } from './open.ts'
-import { options } from '../../test/support/population.ts'
-import { openNode } from '../../test/support/postgres-nodes.ts'
+import { openStore, openTransferSource } from './open.ts'
 
 test('a database that is served is neither copied nor filled', async (t) => {
   const { file, population } = await populated(t)
   const clock = { ms: population.nowMs }
   const path = await newFile(t)
   const server = await openStore(`sqlite:${path}`, options('server', clock))
-  await refused(openCopySource(`sqlite:${path}`), /server, or another copy, is using .*SIGTERM/)
+  await refused(openTransferSource(`sqlite:${path}`), /server, or another copy, is using .*SIGTERM/)
   await refused(target(`sqlite:${path}`, population), /server, or another copy, is using .*SIGTERM/)
   await server.close()
 
@@ -31,7 +31,7 @@ test('a database that is served is neither copied nor filled', async (t) => {
   const node = await openNode(url)
   t.after(() => node.store.close())
   await node.store.renew(node.name, 30_000)
-  await refused(openCopySource(url), /1 Parley server uses this database.*SIGTERM.* in (29|30) s/)
+  await refused(openTransferSource(url), /1 Parley server uses this database.*SIGTERM.* in (29|30) s/)
   await refused(target(url, population), /1 Parley server uses this database.*SIGTERM/)
   await node.store.renew(node.name, -1)
   // Its lease has ended: it is dead, and holds nobody up.
@@ -51,13 +51,13 @@ test('while a copy runs no server starts, no command writes, and no other copy b
   const toPostgres = await target(url, population)
   await refused(openStore(url, options('server', clock)), /under way\. Wait/)
   await refused(target(url, population), /under way\. Wait/)
-  await refused(openCopySource(url), /under way\. Wait/)
+  await refused(openTransferSource(url), /under way\. Wait/)
   await toPostgres.close()
 
-  const source = await openCopySource(`sqlite:${file}`)
+  const source = await openTransferSource(`sqlite:${file}`)
   await refused(openStore(`sqlite:${file}`, options('server', clock)), /Another Parley server is using/)
   await source.close()
-  const fromPostgres = await openCopySource(url)
+  const fromPostgres = await openTransferSource(url)
   await refused(openStore(url, options('server', clock)), /under way\. Wait/)
   await fromPostgres.close()
 })
@@ -89,13 +89,13 @@ test('a target that holds anything is refused, and stays as it is', async (t) =>
 
 test('a source that is none is refused, and nothing is made of it', async (t) => {
   const missing = await newFile(t)
-  await refused(openCopySource(`sqlite:${missing}`), /There is no file/)
+  await refused(openTransferSource(`sqlite:${missing}`), /There is no file/)
   const other = await newFile(t)
   new DatabaseSync(other).exec('create table theirs (a); pragma user_version = 0')
-  await refused(openCopySource(`sqlite:${other}`), /no database of Parley's/)
+  await refused(openTransferSource(`sqlite:${other}`), /no database of Parley's/)
   assert.deepEqual(all(other, 'select name from sqlite_schema'), [{ name: 'theirs' }])
   const url = await freshDatabase(t)
-  await refused(openCopySource(url), /no tables of Parley's/)
+  await refused(openTransferSource(url), /no tables of Parley's/)
   const { rows } = await (await connect(t, url)).query(`select to_regclass('jobs') as jobs`)
   assert.deepEqual(rows, [{ jobs: null }])
 })
@@ -114,7 +114,7 @@ test('a copy that fails in the middle leaves the target empty, names the cause, 
   )
   const path = await newFile(t)
   const half = await target(`sqlite:${path}`, population)
-  const source = await openCopySource(`sqlite:${file}`)
+  const source = await openTransferSource(`sqlite:${file}`)
   for await (const jobs of source.jobs()) await half.addJobs(jobs)
   await refused(half.addJobs([await firstJob(source)]), /SQLite says: UNIQUE constraint failed: jobs\.id/)
   await half.close()

@@ -2,11 +2,20 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { freshDatabase } from '../../test/postgres/database.ts'
-import { type DueCallback, LANES } from './callback-store.ts'
 import { acceptance, newJob } from '../../test/store-contract/fixtures.ts'
-import { all, change, connect, copyAll, expected, newFile, populated, rowsOf } from '../../test/support/transfer.ts'
-import { openCopySource, openStore } from './open.ts'
 import { options } from '../../test/support/population.ts'
+import {
+  all,
+  change,
+  connect,
+  copyAll,
+  expected,
+  newFile,
+  populated,
+  rowsOf,
+} from '../../test/support/transfer.ts'
+import { DELIVERY_QUEUES, type DueCallback } from './callback-store.ts'
+import { openStore, openTransferSource } from './open.ts'
 
 test('everything that matters goes from SQLite to Postgres and back unchanged', async (t) => {
   const { file, population } = await populated(t)
@@ -55,23 +64,23 @@ test('the copy serves: the fair order, fences, kept answers, idempotency keys an
   t.after(() => store.close())
 
   assert.equal((await store.findKey('hash of key_acme_a'))?.account, 'acme')
-  assert.notEqual(await store.recall(population.keptFingerprint, clock.ms), null)
+  assert.notEqual(await store.findResponse(population.keptFingerprint, clock.ms), null)
   const { jobId, ...idempotency } = population.idempotencyKey
   const repeated = await store.accept(acceptance([newJob()], { idempotency, nowMs: clock.ms }))
   assert.deepEqual(repeated, { kind: 'repeated', jobIds: [jobId] })
   const claimed = await store.claim('new', 10_000, clock.ms)
-  const order = claimed.map(({ id, attempt, deaths }) => ({ id, attempt, deaths }))
+  const order = claimed.map(({ id, attempt, crashCount: deaths }) => ({ id, attempt, deaths }))
   assert.deepEqual(order, inLine)
   // What a server had in hand is nobody's any more.
-  await store.reclaim('new', clock.ms)
+  await store.rescue('new', clock.ms)
   const due = all(
     file,
     'select job_id from callbacks where due_at_ms <= ? or node is not null order by job_id',
     clock.ms,
   )
   const taken: DueCallback[] = []
-  for (const lane of LANES) {
-    const take = { node: 'new', lane, limit: 10_000, nowMs: clock.ms, leaseUntilMs: clock.ms + 1000 }
+  for (const lane of DELIVERY_QUEUES) {
+    const take = { node: 'new', queue: lane, limit: 10_000, nowMs: clock.ms, leaseUntilMs: clock.ms + 1000 }
     taken.push(...(await store.takeCallbacks(take)))
   }
   assert.deepEqual(
@@ -111,7 +120,7 @@ test('a held job waits and reads assigned, with no death counted; a new job wait
     assert.deepEqual(
       line
         .filter(({ id }) => isHeld.has(id))
-        .map(({ id, account, attempt, deaths }) => ({ id, account, attempt, deaths })),
+        .map(({ id, account, attempt, crashCount: deaths }) => ({ id, account, attempt, deaths })),
       held,
     )
     const place = line.findIndex(({ id }) => id === late.id)
@@ -202,7 +211,7 @@ test('large texts come in small batches', async (t) => {
   const url = await freshDatabase(t)
   await copyAll(`sqlite:${file}`, url, expiry)
   for (const address of [`sqlite:${file}`, url]) {
-    const source = await openCopySource(address)
+    const source = await openTransferSource(address)
     const sizes: number[] = []
     for await (const batch of source.jobs()) sizes.push(batch.length)
     await source.close()

@@ -1,7 +1,8 @@
 /** Copies what one database holds into another that holds nothing. */
-import type { Batches, CopiedJob, CopySource, CopyTarget } from './transfer-contract.ts'
+
 import { DatabaseProblem } from './database-problem.ts'
 import { type Expiry, expiresAtMs } from './expiry.ts'
+import type { Batches, CopiedJob, TransferSource, TransferTarget } from './transfer-contract.ts'
 
 export interface CopyCounts {
   accounts: number
@@ -27,9 +28,9 @@ export interface CopyCounts {
  * All or nothing: when it rejects, the target is as it was. Neither database is closed.
  * @param onProgress told after each batch
  */
-export async function copyDatabase(
-  source: CopySource,
-  target: CopyTarget,
+export async function transferDatabase(
+  source: TransferSource,
+  target: TransferTarget,
   expiry: Expiry,
   onProgress: (counts: Readonly<CopyCounts>) => void,
 ): Promise<Readonly<CopyCounts>> {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Counter, Histogram, Registry } from 'prom-client'
-import { Count, Distribution } from './counters.ts'
+import { MetricCounter, MetricHistogram } from './counters.ts'
 
 const BOUNDS = [0.1, 1, 10]
 const sorted = (text: string) => text.split('\n').sort()
@@ -9,9 +9,9 @@ const sorted = (text: string) => text.split('\n').sort()
 test('is written exactly as the library writes its own', async () => {
   const ours = new Registry()
   const theirs = new Registry()
-  const count = new Count(ours, 'a_total', 'A.', ['model', 'outcome'])
-  const spread = new Distribution(ours, 'b_seconds', 'B.', BOUNDS, ['model'])
-  const plain = new Distribution(ours, 'c_seconds', 'C.', BOUNDS, [])
+  const count = new MetricCounter(ours, 'a_total', 'A.', ['model', 'outcome'])
+  const spread = new MetricHistogram(ours, 'b_seconds', 'B.', BOUNDS, ['model'])
+  const plain = new MetricHistogram(ours, 'c_seconds', 'C.', BOUNDS, [])
   const counter = new Counter({
     name: 'a_total',
     help: 'A.',

@@ -90,7 +90,7 @@ interface Total {
   told: number
 }
 
-export class Count extends Tally<Total> {
+export class MetricCounter extends Tally<Total> {
   protected readonly type = 'counter'
 
   add(amount: number, ...labels: string[]): void {
@@ -121,7 +121,7 @@ interface Spread {
   sum: number
 }
 
-export class Distribution extends Tally<Spread> {
+export class MetricHistogram extends Tally<Spread> {
   protected readonly type = 'histogram'
   readonly #bounds: readonly number[]
 

@@ -5,18 +5,18 @@
 import { getHeapStatistics } from 'node:v8'
 import { Gauge, type Registry } from 'prom-client'
 import type { Clock } from '../clock.ts'
-import type { UpstreamState } from '../upstreams/router.ts'
-import { type CallbackDepth, type CallbackLane, COUNTED } from '../store/callback-store.ts'
+import { type CallbackDepth, COUNTED, type DeliveryQueueName } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
+import type { UpstreamState } from '../upstreams/router.ts'
 import type { Disk } from './disk.ts'
-import { promptly } from './with-timeout.ts'
+import { withTimeout } from './with-timeout.ts'
 
 export interface Gauges {
   /** Rejects when a job could not be accepted now. */
   ready(): Promise<void>
   depth(): Promise<Depth>
   callbackDepth(): Promise<CallbackDepth>
-  callbacksUnderWay(): Readonly<Record<CallbackLane, number>>
+  callbacksUnderWay(): Readonly<Record<DeliveryQueueName, number>>
   running(): number
   waiters(): number
   upstreams(): readonly UpstreamState[]
@@ -30,10 +30,10 @@ export interface Gauges {
 export function watch(registry: Registry, gauges: Gauges): void {
   const { clock, places, about } = gauges
   const add = adderTo(registry)
-  const ready = promptly(clock, () => gauges.ready().then(() => true))
-  const depth = promptly(clock, gauges.depth)
-  const callbacks = promptly(clock, gauges.callbackDepth)
-  const disk = promptly(clock, gauges.disk)
+  const ready = withTimeout(clock, () => gauges.ready().then(() => true))
+  const depth = withTimeout(clock, gauges.depth)
+  const callbacks = withTimeout(clock, gauges.callbackDepth)
+  const disk = withTimeout(clock, gauges.disk)
   const age = (sinceMs: number | null) => (sinceMs === null ? 0 : Math.max(0, clock.nowMs() - sinceMs) / 1000)
 
   add('info', '1, with what runs here as labels.', (set) => set(1, about), ['version', 'role', 'store'])

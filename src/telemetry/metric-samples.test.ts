@@ -2,12 +2,12 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { FakeClock } from '../../test/fake-clock.ts'
-import type { Point } from '../admin/metric-sample.ts'
-import type { PointListener } from '../admin/metric-feed.ts'
+import type { MetricListener } from '../admin/metric-feed.ts'
+import type { MetricSample } from '../admin/metric-sample.ts'
 import type { CallbackDepth } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
+import { MAX_LISTENERS, MAX_SAMPLES, MetricSamples, SAMPLE_MS } from './metric-samples.ts'
 import { Metrics } from './metrics.ts'
-import { MOST_LISTENERS, POINT_MS, POINTS_KEPT, Points } from './metric-samples.ts'
 
 const CALLBACKS: CallbackDepth = { owed: 5, failed: 0, earliestDueMs: null }
 
@@ -30,18 +30,18 @@ function start() {
     callbackDepth: async () => CALLBACKS,
     running: () => 2,
   }
-  const points = new Points({ metrics, gauges, clock })
+  const points = new MetricSamples({ metrics, gauges, clock })
   points.begin()
-  const next = async (): Promise<Point> => {
+  const next = async (): Promise<MetricSample> => {
     await setImmediate()
     await setImmediate()
-    clock.advance(POINT_MS)
-    return JSON.parse(points.kept.at(-1) ?? '') as Point
+    clock.advance(SAMPLE_MS)
+    return JSON.parse(points.kept.at(-1) ?? '') as MetricSample
   }
   return { clock, metrics, points, next, database }
 }
 
-const listener = (over: Partial<PointListener> = {}): PointListener => ({
+const listener = (over: Partial<MetricListener> = {}): MetricListener => ({
   send: () => {},
   end: () => {},
   ...over,
@@ -68,10 +68,12 @@ test('a point has what was counted since the one before', async () => {
 
 test('the points of a quarter of an hour are kept', async () => {
   const { points, next } = start()
-  for (let made = 0; made < POINTS_KEPT + 5; made++) await next()
-  assert.equal(points.kept.length, POINTS_KEPT)
-  const [first, last] = [points.kept[0], points.kept.at(-1)].map((text) => JSON.parse(text ?? '') as Point)
-  assert.equal((last?.at ?? 0) - (first?.at ?? 0), ((POINTS_KEPT - 1) * POINT_MS) / 1000)
+  for (let made = 0; made < MAX_SAMPLES + 5; made++) await next()
+  assert.equal(points.kept.length, MAX_SAMPLES)
+  const [first, last] = [points.kept[0], points.kept.at(-1)].map(
+    (text) => JSON.parse(text ?? '') as MetricSample,
+  )
+  assert.equal((last?.at ?? 0) - (first?.at ?? 0), ((MAX_SAMPLES - 1) * SAMPLE_MS) / 1000)
 })
 
 test('the database is asked rarely while nobody listens, and not twice at once', async () => {
@@ -103,17 +105,17 @@ test('a database that does not answer keeps no point from being made, and what i
 test('a point is written once for all who listen, of whom there is an end', async () => {
   const { points, next } = start()
   const events: Buffer[] = []
-  const leaves = Array.from({ length: MOST_LISTENERS }, () =>
+  const leaves = Array.from({ length: MAX_LISTENERS }, () =>
     points.listen(listener({ send: (event) => events.push(event) })),
   )
   assert.equal(points.listen(listener()), null)
   await next()
-  assert.equal(events.length, MOST_LISTENERS)
+  assert.equal(events.length, MAX_LISTENERS)
   assert.equal(new Set(events).size, 1)
   assert.equal(events[0]?.toString(), `event: point\ndata: ${points.kept[0]}\n\n`)
   for (const leave of leaves) leave?.()
   await next()
-  assert.equal(events.length, MOST_LISTENERS)
+  assert.equal(events.length, MAX_LISTENERS)
 })
 
 test('a stop lets all go, makes no further point, and takes no new listener', async () => {

@@ -2,24 +2,25 @@
  * Makes a point every two seconds from what the metrics count already, keeps those of the last minutes, and tells who
  * listens: a point is written once, however many there are.
  */
-import type { Point } from '../admin/metric-sample.ts'
-import type { PointFeed, PointListener } from '../admin/metric-feed.ts'
+
+import type { MetricFeed, MetricListener } from '../admin/metric-feed.ts'
+import type { MetricSample } from '../admin/metric-sample.ts'
 import type { Clock } from '../clock.ts'
 import type { CallbackDepth } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
 import type { Gauges } from './gauges.ts'
 import type { Metrics } from './metrics.ts'
 
-export const POINT_MS = 2000
+export const SAMPLE_MS = 2000
 /** A quarter of an hour. */
-export const POINTS_KEPT = 450
-export const MOST_LISTENERS = 500
+export const MAX_SAMPLES = 450
+export const MAX_LISTENERS = 500
 /** How often the database is asked while nobody listens, in points. */
 const UNHEARD_EVERY = 5
 /** What the database said longer ago is not repeated. */
 const STALE_MS = 30_000
 
-export interface PointsParts {
+export interface MetricSamplesOptions {
   readonly metrics: Pick<Metrics, 'happened'>
   readonly gauges: Pick<Gauges, 'depth' | 'callbackDepth' | 'running'>
   readonly clock: Clock
@@ -31,10 +32,10 @@ interface Seen {
   readonly steadyMs: number
 }
 
-export class Points implements PointFeed {
-  readonly #parts: PointsParts
+export class MetricSamples implements MetricFeed {
+  readonly #parts: MetricSamplesOptions
   readonly #kept: string[] = []
-  readonly #listeners = new Set<PointListener>()
+  readonly #listeners = new Set<MetricListener>()
   #seen: Seen | null = null
   #looking = false
   #made = 0
@@ -42,7 +43,7 @@ export class Points implements PointFeed {
   #stopped = false
   #cancel: () => void = () => {}
 
-  constructor(parts: PointsParts) {
+  constructor(parts: MetricSamplesOptions) {
     this.#parts = parts
   }
 
@@ -56,8 +57,8 @@ export class Points implements PointFeed {
     this.#arm()
   }
 
-  listen(listener: PointListener): (() => void) | null {
-    if (this.#stopped || this.#listeners.size >= MOST_LISTENERS) return null
+  listen(listener: MetricListener): (() => void) | null {
+    if (this.#stopped || this.#listeners.size >= MAX_LISTENERS) return null
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
   }
@@ -71,12 +72,12 @@ export class Points implements PointFeed {
   }
 
   #arm(): void {
-    if (!this.#stopped) this.#cancel = this.#parts.clock.after(POINT_MS, () => this.#tick())
+    if (!this.#stopped) this.#cancel = this.#parts.clock.after(SAMPLE_MS, () => this.#tick())
   }
 
   #tick(): void {
     const text = JSON.stringify(this.#point())
-    if (this.#kept.push(text) > POINTS_KEPT) this.#kept.shift()
+    if (this.#kept.push(text) > MAX_SAMPLES) this.#kept.shift()
     if (this.#listeners.size > 0) {
       const event = Buffer.from(`event: point\ndata: ${text}\n\n`)
       for (const listener of this.#listeners) listener.send(event)
@@ -87,7 +88,7 @@ export class Points implements PointFeed {
     setImmediate(() => this.#arm())
   }
 
-  #point(): Point {
+  #point(): MetricSample {
     const { metrics, gauges, clock } = this.#parts
     const nowMs = clock.nowMs()
     const steadyMs = clock.steadyMs()

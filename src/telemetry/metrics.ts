@@ -2,13 +2,13 @@
 import { collectDefaultMetrics, Registry } from 'prom-client'
 import type { Answered } from '../http/server.ts'
 import type { ClaimedJob } from '../job/job.ts'
-import type { RunResult } from '../queue/execute.ts'
-import type { CallEvent } from '../upstreams/router.ts'
+import type { ExecutionResult } from '../queue/execute.ts'
 import type { CallbackAttempt, CallbackNext } from '../store/callback-store.ts'
+import type { CallEvent } from '../upstreams/router.ts'
+import { MetricCounter, MetricHistogram } from './counters.ts'
 import { type Gauges, watch } from './gauges.ts'
-import { type Happened, happened } from './sample-deltas.ts'
 import { Percentiles } from './percentiles.ts'
-import { Count, Distribution } from './counters.ts'
+import { type SampleDeltas, sampleDeltas } from './sample-deltas.ts'
 
 const FAST_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5]
 const SLOW_S = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
@@ -67,8 +67,8 @@ export class Metrics {
   }
 
   /** What has happened since the last call: for one who asks. */
-  happened(): Happened {
-    return happened({
+  happened(): SampleDeltas {
+    return sampleDeltas({
       jobs: this.#jobs.grown(),
       tokens: this.#tokens.grown(),
       cacheHits: this.#cacheHits.grown(),
@@ -91,7 +91,7 @@ export class Metrics {
     this.#waits.add(ms)
   }
 
-  settled({ model }: ClaimedJob, { outcome, usage, receipt }: RunResult, runMs: number): void {
+  settled({ model }: ClaimedJob, { outcome, usage, receipt }: ExecutionResult, runMs: number): void {
     this.#jobs.add(1, model, outcome.status === 'completed' ? 'completed' : outcome.error.code)
     this.#run.observe(runMs / 1000, model)
     this.#runs.add(runMs)
@@ -127,11 +127,11 @@ export class Metrics {
     this.#groups.observe(size)
   }
 
-  #counter(name: string, help: string, labelNames: readonly string[]): Count {
-    return new Count(this.#registry, `parley_${name}`, help, labelNames)
+  #counter(name: string, help: string, labelNames: readonly string[]): MetricCounter {
+    return new MetricCounter(this.#registry, `parley_${name}`, help, labelNames)
   }
 
   #histogram(name: string, help: string, bounds: readonly number[], labelNames: readonly string[]) {
-    return new Distribution(this.#registry, `parley_${name}`, help, bounds, labelNames)
+    return new MetricHistogram(this.#registry, `parley_${name}`, help, bounds, labelNames)
   }
 }

@@ -1,9 +1,9 @@
 /** What the counts of the metrics have grown by, put together as a point has it. */
-import type { PercentilesView, Point } from '../admin/metric-sample.ts'
+import type { MetricSample, PercentilesView } from '../admin/metric-sample.ts'
 import type { Labels } from './counters.ts'
 
-export type Happened = Pick<
-  Point,
+export type SampleDeltas = Pick<
+  MetricSample,
   'jobs' | 'wait_ms' | 'run_ms' | 'tokens' | 'cache_hits' | 'calls' | 'callbacks'
 >
 
@@ -20,7 +20,7 @@ export interface Grown {
   readonly runs: PercentilesView
 }
 
-export function happened({
+export function sampleDeltas({
   jobs,
   tokens,
   cacheHits,
@@ -29,7 +29,7 @@ export function happened({
   callbacks,
   waits,
   runs,
-}: Grown): Happened {
+}: Grown): SampleDeltas {
   return {
     jobs: Object.fromEntries(sums(jobs, ({ outcome }) => outcome)),
     wait_ms: waits,

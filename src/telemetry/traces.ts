@@ -5,11 +5,11 @@
 import { ProxyTracerProvider, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import type { ClaimedJob, Job } from '../job/job.ts'
 import type { StopSignal } from '../job/stop.ts'
-import type { RunResult } from '../queue/execute.ts'
-import type { Router } from '../upstreams/model-server.ts'
+import type { ExecutionResult } from '../queue/execute.ts'
 import type { Acceptance, Settlement, Store } from '../store/store.ts'
+import type { Router } from '../upstreams/model-server.ts'
 
-type Run = (job: ClaimedJob, signal: StopSignal) => Promise<RunResult | null>
+type Run = (job: ClaimedJob, signal: StopSignal) => Promise<ExecutionResult | null>
 
 /** Whether somebody listens to spans. */
 export function isTracing(): boolean {

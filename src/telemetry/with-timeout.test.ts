@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
-import { PROMPT_MS, promptly } from './with-timeout.ts'
+import { TIMEOUT_MS, withTimeout } from './with-timeout.ts'
 
 test('an answer is handed on, and the next question is asked anew', async () => {
   const clock = new FakeClock()
   let asked = 0
-  const ask = promptly(clock, async () => ++asked)
+  const ask = withTimeout(clock, async () => ++asked)
   assert.deepEqual(await Promise.all([ask(), ask()]), [1, 1])
   assert.equal(await ask(), 2)
   assert.deepEqual(clock.pending(), [])
@@ -15,7 +15,7 @@ test('an answer is handed on, and the next question is asked anew', async () => 
 
 test('a failure is no answer, and the next question is asked anew', async () => {
   let asked = 0
-  const ask = promptly(new FakeClock(), async () => {
+  const ask = withTimeout(new FakeClock(), async () => {
     asked += 1
     if (asked === 1) throw new Error('it is gone')
     return 'back'
@@ -28,12 +28,12 @@ test('what hangs is given up, and is not asked again before it has ended', async
   const clock = new FakeClock()
   const first = Promise.withResolvers<string>()
   let asked = 0
-  const ask = promptly(clock, () => {
+  const ask = withTimeout(clock, () => {
     asked += 1
     return asked === 1 ? first.promise : Promise.resolve('soon')
   })
   const early = ask()
-  clock.advance(PROMPT_MS - 1)
+  clock.advance(TIMEOUT_MS - 1)
   const late = ask()
   clock.advance(1)
   assert.equal(await early, null)

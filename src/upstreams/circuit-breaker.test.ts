@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
-import { Breaker, FAILURES_TO_SKIP, FIRST_SKIP_MS, LONGEST_SKIP_MS } from './circuit-breaker.ts'
+import { CircuitBreaker, FAILURES_TO_SKIP, FIRST_SKIP_MS, LONGEST_SKIP_MS } from './circuit-breaker.ts'
 
-function broken(clock: FakeClock): Breaker {
-  const breaker = new Breaker(clock)
+function broken(clock: FakeClock): CircuitBreaker {
+  const breaker = new CircuitBreaker(clock)
   for (let n = 0; n < FAILURES_TO_SKIP; n++) breaker.handBack(breaker.admit() ?? 'forced', 'badly', null)
   return breaker
 }
@@ -13,7 +13,7 @@ describe('a breaker', () => {
   it('skips a target after so many failures in a row, and says until when', () => {
     const clock = new FakeClock()
     clock.advance(10_000)
-    const breaker = new Breaker(clock)
+    const breaker = new CircuitBreaker(clock)
     for (let n = 1; n < FAILURES_TO_SKIP; n++) breaker.handBack('normal', 'badly', null)
     breaker.handBack('normal', 'well', null)
     for (let n = 1; n < FAILURES_TO_SKIP; n++) breaker.handBack('normal', 'badly', null)
@@ -75,7 +75,7 @@ describe('a breaker', () => {
 
   it('skips at once where the target asks for patience, until something succeeds', () => {
     const clock = new FakeClock()
-    const breaker = new Breaker(clock)
+    const breaker = new CircuitBreaker(clock)
     breaker.handBack('normal', 'badly', 20_000)
     assert.equal(breaker.skippedUntilMs, clock.nowMs() + 20_000)
     breaker.handBack('normal', 'badly', 3_000)

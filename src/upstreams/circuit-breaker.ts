@@ -13,12 +13,12 @@ export const FIRST_SKIP_MS = 5_000
 export const LONGEST_SKIP_MS = 60_000
 
 /** Under what title a call is made; handed back with how it ended. */
-export type Pass = 'normal' | 'probe' | 'forced'
+export type Permit = 'normal' | 'probe' | 'forced'
 
 /** `undecided`: the call was ended by us, and says nothing about the target. */
-export type Fared = 'well' | 'badly' | 'undecided'
+export type CallResult = 'well' | 'badly' | 'undecided'
 
-export class Breaker {
+export class CircuitBreaker {
   readonly #clock: Clock
   #failuresInRow = 0
   /** How often in a row it has been skipped: each time doubles the next. */
@@ -49,7 +49,7 @@ export class Breaker {
   }
 
   /** The pass for a call to be made now, null where the target is to be skipped. Each pass is handed back once. */
-  admit(): Pass | null {
+  admit(): Permit | null {
     if (this.#skippedUntil === null) return 'normal'
     if (this.skips()) return null
     this.#probing = true
@@ -57,7 +57,7 @@ export class Breaker {
   }
 
   /** Hands a pass back. `retryAfterMs` is what the target asked for, already bounded by the caller. */
-  handBack(pass: Pass, fared: Fared, retryAfterMs: number | null): void {
+  handBack(pass: Permit, fared: CallResult, retryAfterMs: number | null): void {
     if (pass === 'probe') this.#probing = false
     if (fared === 'undecided') return
     if (fared === 'well') {

@@ -4,7 +4,7 @@ import { Dispatcher } from 'undici'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { Stop } from '../job/stop.ts'
 import { type Ended, exchange, LARGE_ANSWER_BYTES } from './http-exchange.ts'
-import { Gate } from './semaphore.ts'
+import { Semaphore } from './semaphore.ts'
 
 /** Hands out its handlers, so that a test plays the server by hand and knows what has been read. */
 class ByHand extends Dispatcher {
@@ -35,7 +35,7 @@ class Controller implements Dispatcher.DispatchController {
   }
 }
 
-function start(largeAnswers = new Gate(1), clock = new FakeClock(), signal = new Stop()) {
+function start(largeAnswers = new Semaphore(1), clock = new FakeClock(), signal = new Stop()) {
   const hand = new ByHand()
   const limits = { clock, timeoutMs: 1000, maxAnswerBytes: 1_000_000, largeAnswers }
   const ended = exchange(hand, { method: 'POST', path: '/' }, limits, signal)
@@ -95,7 +95,7 @@ describe('an exchange', () => {
 
   it('is ended once: what comes after changes nothing', async () => {
     const clock = new FakeClock()
-    const call = start(new Gate(1), clock)
+    const call = start(new Semaphore(1), clock)
     call.begin()
     call.headers()
     clock.advance(1000)
@@ -108,7 +108,7 @@ describe('an exchange', () => {
 
   it('given up while it waits for a connection closes that connection when it comes', async () => {
     const stop = new Stop()
-    const call = start(new Gate(1), new FakeClock(), stop)
+    const call = start(new Semaphore(1), new FakeClock(), stop)
     stop.now('give back')
     assert.deepEqual(await call.ended, { kind: 'aborted' })
     call.begin()
@@ -116,7 +116,7 @@ describe('an exchange', () => {
   })
 
   it('rests when its body is large and another is, and goes on when that one has ended', async () => {
-    const gate = new Gate(1)
+    const gate = new Semaphore(1)
     const [first, second] = [start(gate), start(gate)]
     for (const call of [first, second]) {
       call.begin()
@@ -135,7 +135,7 @@ describe('an exchange', () => {
   })
 
   it('that ends while it rests gives up its turn, even in the moment it comes', async () => {
-    const gate = new Gate(1)
+    const gate = new Semaphore(1)
     const [first, second, third] = [start(gate), start(gate), start(gate)]
     for (const call of [first, second, third]) {
       call.begin()

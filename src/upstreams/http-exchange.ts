@@ -8,7 +8,7 @@
 import type { Dispatcher } from 'undici'
 import type { Clock } from '../clock.ts'
 import { Stop, type StopListener, type StopSignal } from '../job/stop.ts'
-import type { Gate } from './semaphore.ts'
+import type { Semaphore } from './semaphore.ts'
 
 /** A body that says why a call failed is read up to here; one that is longer explains nothing. */
 export const ERROR_BODY_BYTES = 64 * 1024
@@ -42,7 +42,7 @@ export interface ExchangeLimits {
    * Bounds the memory that all answers of a server together may take: few may be large at once, the others are not read
    * on until there is room. It delays a large answer, and never fails one that has been paid for.
    */
-  readonly largeAnswers: Gate
+  readonly largeAnswers: Semaphore
 }
 
 /** Performs the exchange. Never rejects; when stopped it ends at once, and the connection is closed. */
@@ -192,11 +192,11 @@ class Body {
 
 /** A large answer's place at the gate: the body rests until it is let in. */
 class LargePlace {
-  readonly #gate: Gate
+  readonly #gate: Semaphore
   readonly #leaving = new Stop()
   #inside = false
 
-  constructor(gate: Gate, controller: Dispatcher.DispatchController) {
+  constructor(gate: Semaphore, controller: Dispatcher.DispatchController) {
     this.#gate = gate
     const entered = gate.enter(this.#leaving)
     if (typeof entered === 'boolean') {

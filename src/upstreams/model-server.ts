@@ -2,7 +2,7 @@
  * Who answers: the contract between a run and whatever answers it.
  *
  * A `ModelServer` makes exactly one exchange with one server and reports what came of it; it neither retries nor
- * chooses. The router (router.ts) chooses targets, retries, limits and skips. A run (life/run.ts) asks the router and
+ * chooses. The router (router.ts) chooses targets, retries, limits and skips. A run (queue/execute.ts) asks the router and
  * checks the answer.
  */
 import type { Message, SchemaObject } from '../job/job.ts'
@@ -46,10 +46,10 @@ export type Reply =
       readonly status: number | null
       readonly tokens: TokenCount
     }
-  | Trouble
+  | UpstreamError
 
 /** The server did not answer, or not with a chat completion. */
-export interface Trouble {
+export interface UpstreamError {
   readonly kind: 'trouble'
   /** Whether another target, or the same one later, may do better: connection errors, 408, 409, 429, 5xx. */
   readonly retryable: boolean
@@ -77,13 +77,13 @@ export interface ModelServer {
    */
   ask(model: string, prompt: Prompt, signal: StopSignal): Promise<Reply>
   /** How `ask` asks for an answer of that form. */
-  mannerFor(form: AnswerForm): Manner
+  mannerFor(form: AnswerForm): RequestFormat
   /** Closes the connections. Exchanges under way end as aborted trouble. */
   close(): Promise<void>
 }
 
 /** How a server was asked: what was made of the caller's messages and of the form that the answer is to have. */
-export interface Manner {
+export interface RequestFormat {
   /** Whether `developer` messages were sent as what they are, or as `system`. */
   readonly roles: 'native' | 'developer_as_system'
   /** What was to make the answer JSON; absent where text was asked for. */
@@ -99,7 +99,7 @@ export interface Manner {
 export type JsonMode = 'json_schema_strict' | 'json_schema' | 'json_object' | 'instruction' | 'simulated'
 
 /** One exchange as the router saw it, in the order made: kept for the job's receipt. */
-export interface CallRecord extends Manner {
+export interface CallRecord extends RequestFormat {
   readonly target: string
   readonly kind: Reply['kind']
   readonly status: number | null

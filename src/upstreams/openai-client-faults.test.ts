@@ -5,11 +5,11 @@ import { type AddressInfo, createServer } from 'node:net'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { reply } from '../../test/model-server.ts'
+import { bench, isTrouble, KEY, never, prompt, troubleOf } from '../../test/support/openai-client.ts'
 import { UPSTREAM_DEFAULTS } from '../config/settings.ts'
 import { Stop } from '../job/stop.ts'
-import { ChatCompletions, MAX_ANSWER_BYTES } from './openai-client.ts'
-import { bench, isTrouble, KEY, never, prompt, troubleOf } from '../../test/support/openai-client.ts'
 import { LARGE_ANSWER_BYTES } from './http-exchange.ts'
+import { MAX_ANSWER_BYTES, OpenAiClient } from './openai-client.ts'
 
 describe('a fault', () => {
   it('nobody listens: worth retrying, and no address is told', async (t) => {
@@ -31,7 +31,7 @@ describe('a fault', () => {
       ...UPSTREAM_DEFAULTS,
       base_url: `https://127.0.0.1:${(mute.address() as AddressInfo).port}/v1`,
     }
-    const client = new ChatCompletions({
+    const client = new OpenAiClient({
       name: 'u',
       apiKey: KEY,
       clock: new FakeClock(),

@@ -3,10 +3,10 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { reply, type Script, startModelServer } from '../../test/model-server.ts'
+import { bench, isTrouble, KEY, never, prompt, troubleOf } from '../../test/support/openai-client.ts'
 import { UPSTREAM_DEFAULTS } from '../config/settings.ts'
 import type { Message } from '../job/job.ts'
-import { ChatCompletions } from './openai-client.ts'
-import { bench, isTrouble, KEY, never, prompt, troubleOf } from '../../test/support/openai-client.ts'
+import { OpenAiClient } from './openai-client.ts'
 
 describe('a call', () => {
   it('posts to chat/completions with the key, and not streamed', async (t) => {
@@ -24,7 +24,7 @@ describe('a call', () => {
   it('sends no Authorization without a key, and keeps the query of the base address', async (t) => {
     const server = await startModelServer()
     const settings = { ...UPSTREAM_DEFAULTS, base_url: `${server.baseUrl}/?api-version=7` }
-    const client = new ChatCompletions({ name: 'u', apiKey: null, clock: new FakeClock(), settings })
+    const client = new OpenAiClient({ name: 'u', apiKey: null, clock: new FakeClock(), settings })
     t.after(async () => {
       await client.close()
       await server.close()
@@ -80,7 +80,7 @@ describe('a call', () => {
 
   it('refuses a key that a header cannot carry', () => {
     const settings = { ...UPSTREAM_DEFAULTS, base_url: 'http://127.0.0.1:1/v1' }
-    const make = () => new ChatCompletions({ name: 'u', apiKey: 'a\nb', clock: new FakeClock(), settings })
+    const make = () => new OpenAiClient({ name: 'u', apiKey: 'a\nb', clock: new FakeClock(), settings })
     assert.throws(make, /key of upstream u/)
   })
 })

@@ -7,17 +7,17 @@ import type { Clock } from '../clock.ts'
 import type { UpstreamSettings } from '../config/settings.ts'
 import type { StopSignal } from '../job/stop.ts'
 import { type Ended, type ExchangeLimits, exchange } from './http-exchange.ts'
-import { Gate } from './semaphore.ts'
-import type { AnswerForm, Manner, ModelServer, Prompt, Reply } from './model-server.ts'
+import type { AnswerForm, ModelServer, Prompt, Reply, RequestFormat } from './model-server.ts'
 import {
   type Mask,
   maskFor,
   readCompletion,
   readFailure,
   readRetryAfter,
-  trouble,
+  upstreamError,
 } from './read-completion.ts'
-import { manner, requestBody } from './request-body.ts'
+import { requestBody, requestFormat } from './request-body.ts'
+import { Semaphore } from './semaphore.ts'
 
 /** An answer of more bytes is not read to its end: the longest that models give are a tenth of this. */
 export const MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -25,7 +25,7 @@ export const CONNECT_TIMEOUT_MS = 5_000
 /** Answers over LARGE_ANSWER_BYTES that one server may have under way, each with up to MAX_ANSWER_BYTES of memory. */
 export const LARGE_ANSWERS = 2
 
-export interface ChatCompletionsOptions {
+export interface OpenAiClientOptions {
   readonly name: string
   readonly settings: UpstreamSettings
   /** The key itself, not the name of its variable; null where the server wants none. */
@@ -35,7 +35,7 @@ export interface ChatCompletionsOptions {
   readonly connectTimeoutMs?: number
 }
 
-export class ChatCompletions implements ModelServer {
+export class OpenAiClient implements ModelServer {
   readonly name: string
   readonly #settings: UpstreamSettings
   readonly #pool: Pool
@@ -47,7 +47,7 @@ export class ChatCompletions implements ModelServer {
   readonly #connectTimeoutMs: number
 
   /** Throws where the address or the key cannot be used; opens no connection before the first call. */
-  constructor(options: ChatCompletionsOptions) {
+  constructor(options: OpenAiClientOptions) {
     const { name, settings, clock } = options
     const url = new URL(settings.base_url)
     this.name = name
@@ -63,7 +63,7 @@ export class ChatCompletions implements ModelServer {
       clock,
       timeoutMs: settings.call_timeout_seconds * 1000,
       maxAnswerBytes: options.maxAnswerBytes ?? MAX_ANSWER_BYTES,
-      largeAnswers: new Gate(LARGE_ANSWERS),
+      largeAnswers: new Semaphore(LARGE_ANSWERS),
     }
     this.#pool = new Pool(url.origin, {
       connections: settings.max_concurrency,
@@ -77,8 +77,8 @@ export class ChatCompletions implements ModelServer {
     })
   }
 
-  mannerFor(form: AnswerForm): Manner {
-    return manner(form, this.#settings)
+  mannerFor(form: AnswerForm): RequestFormat {
+    return requestFormat(form, this.#settings)
   }
 
   ask(model: string, prompt: Prompt, signal: StopSignal): Promise<Reply> {
@@ -104,22 +104,22 @@ export class ChatCompletions implements ModelServer {
         return readFailure(status, text, readRetryAfter(headers, this.#clock.nowMs()), this.#mask)
       }
       case 'broken':
-        return trouble({ status: ended.status, retryable: true, message: this.#breakage(ended) })
+        return upstreamError({ status: ended.status, retryable: true, message: this.#breakage(ended) })
       case 'too_large':
         // Another call would be paid for as well, and be as long.
-        return trouble({
+        return upstreamError({
           status: ended.status,
           message: `The answer is longer than ${this.#limits.maxAnswerBytes} bytes.`,
         })
       case 'timed_out':
-        return trouble({
+        return upstreamError({
           status: ended.status,
           retryable: true,
           timedOut: true,
           message: `The model server did not answer within ${this.#settings.call_timeout_seconds} s.`,
         })
       case 'aborted':
-        return trouble({ aborted: true, message: 'The call was ended before it was answered.' })
+        return upstreamError({ aborted: true, message: 'The call was ended before it was answered.' })
     }
   }
 

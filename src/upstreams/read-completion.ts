@@ -3,7 +3,7 @@
  * its words are masked and cut before they go anywhere. Pure.
  */
 import type { ChatCompletion, ChatCompletionMessage } from 'openai/resources/chat/completions'
-import type { Reply, TokenCount, Trouble } from './model-server.ts'
+import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
 
 /** Enough of an upstream's message to act on. */
 export const UPSTREAM_WORDS = 300
@@ -32,9 +32,9 @@ export function isWorthRetrying(status: number): boolean {
   return status === 408 || status === 409 || status === 429 || (status >= 500 && status <= 599)
 }
 
-export function trouble(
-  about: Pick<Trouble, 'message'> & Partial<Omit<Trouble, 'kind' | 'message'>>,
-): Trouble {
+export function upstreamError(
+  about: Pick<UpstreamError, 'message'> & Partial<Omit<UpstreamError, 'kind' | 'message'>>,
+): UpstreamError {
   return {
     kind: 'trouble',
     retryable: false,
@@ -58,7 +58,7 @@ export function readCompletion(status: number, text: string, mask: Mask): Reply 
   if (error !== null) return readEmbeddedError(status, error, tokens, mask)
   const message = fields<ChatCompletionMessage>(choice?.message)
   if (choice === null || message === null) {
-    return trouble({ status, message: 'The answer is no chat completion.' })
+    return upstreamError({ status, message: 'The answer is no chat completion.' })
   }
   if (typeof message.refusal === 'string' && message.refusal !== '') {
     return { kind: 'refused', message: mask(message.refusal), status, tokens }
@@ -67,13 +67,17 @@ export function readCompletion(status: number, text: string, mask: Mask): Reply 
     return { kind: 'refused', message: 'The content filter stopped the answer.', status, tokens }
   }
   if (typeof message.content !== 'string') {
-    return trouble({ status, tokens, message: 'The chat completion has no text content.' })
+    return upstreamError({ status, tokens, message: 'The chat completion has no text content.' })
   }
   if (choice.finish_reason !== 'length') return { kind: 'answer', text: message.content, tokens }
   // Nobody asked for a limit, so this is the model's own, and another call would be paid for and end there too. What
   // came is delivered; only nothing at all (a model that spent its limit on thinking) is a failure.
   if (message.content === '') {
-    return trouble({ status, tokens, message: 'The model reached its length limit before it answered.' })
+    return upstreamError({
+      status,
+      tokens,
+      message: 'The model reached its length limit before it answered.',
+    })
   }
   return { kind: 'answer', text: message.content, tokens, truncated: true }
 }
@@ -89,7 +93,7 @@ export function readFailure(status: number, text: string | null, wait: number | 
   if (error !== null && isPolicyBreach(error)) {
     return { kind: 'refused', message, status, tokens: NO_TOKENS }
   }
-  return trouble({ status, message, retryable: isWorthRetrying(status), retryAfterMs: wait })
+  return upstreamError({ status, message, retryable: isWorthRetrying(status), retryAfterMs: wait })
 }
 
 /** What Retry-After asks for, in milliseconds from now; null where there is none to be understood. */
@@ -140,7 +144,7 @@ function readEmbeddedError(
   const message = words === null ? 'The model server answered with an error.' : mask(words)
   if (isPolicyBreach(error)) return { kind: 'refused', message, status, tokens }
   const retryable = typeof error.code === 'number' && isWorthRetrying(error.code)
-  return trouble({ status, tokens, message, retryable })
+  return upstreamError({ status, tokens, message, retryable })
 }
 
 function isPolicyBreach(error: Untrusted<WireError>): boolean {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import type { SchemaObject } from '../job/job.ts'
 import type { AnswerForm, Prompt } from './model-server.ts'
-import { addedInstruction, type Dialect, manner, requestBody, SCHEMA_NAME } from './request-body.ts'
+import { addedInstruction, type Dialect, requestBody, requestFormat, SCHEMA_NAME } from './request-body.ts'
 
 const object: SchemaObject = { type: 'object', properties: { age: { type: 'integer' } } }
 const list: SchemaObject = { type: 'array', items: { type: 'string' } }
@@ -99,7 +99,7 @@ describe('how a server is asked, for the receipt', () => {
   for (const [form, offered, mode] of cases) {
     it(`${form.kind} at a server that offers ${offered}: ${mode ?? 'nothing of JSON'}`, () => {
       const instruction = addedInstruction(form, offered)
-      assert.deepEqual(manner(form, { roles: 'developer_as_system', structured_output: offered }), {
+      assert.deepEqual(requestFormat(form, { roles: 'developer_as_system', structured_output: offered }), {
         roles: 'developer_as_system',
         ...(mode && { json_mode: mode }),
         ...(instruction !== null && { instruction }),

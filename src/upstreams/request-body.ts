@@ -10,7 +10,7 @@ import type {
 } from 'openai/resources/chat/completions'
 import type { UpstreamSettings } from '../config/settings.ts'
 import type { Message } from '../job/job.ts'
-import type { AnswerForm, JsonMode, Manner, Prompt } from './model-server.ts'
+import type { AnswerForm, JsonMode, Prompt, RequestFormat } from './model-server.ts'
 
 /** What a server understands. */
 export type Dialect = Pick<UpstreamSettings, 'roles' | 'structured_output'>
@@ -37,7 +37,7 @@ export function requestBody(model: string, prompt: Prompt, dialect: Dialect): st
 }
 
 /** What `requestBody` makes of the roles and of the form. */
-export function manner(form: AnswerForm, { roles, structured_output }: Dialect): Manner {
+export function requestFormat(form: AnswerForm, { roles, structured_output }: Dialect): RequestFormat {
   if (form.kind === 'text') return { roles }
   const asked = { roles, json_mode: jsonMode(form, structured_output) }
   const instruction = addedInstruction(form, structured_output)

@@ -3,9 +3,9 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { reply } from '../../test/model-server.ts'
+import { failing, never, question, scene } from '../../test/support/router-scene.ts'
 import type { ModelSettings } from '../config/settings.ts'
 import { ModelRouter } from './router.ts'
-import { failing, never, question, scene } from '../../test/support/router-scene.ts'
 
 describe('gpt-auto', () => {
   const models: Record<string, ModelSettings> = {

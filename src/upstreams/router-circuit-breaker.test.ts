@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { reply } from '../../test/model-server.ts'
+import { failing, never, passPauses, question, type Scene, scene } from '../../test/support/router-scene.ts'
 import { Stop } from '../job/stop.ts'
 import { FAILURES_TO_SKIP, FIRST_SKIP_MS } from './circuit-breaker.ts'
 import { ROUNDS } from './router.ts'
-import { failing, never, passPauses, question, type Scene, scene } from '../../test/support/router-scene.ts'
 
 describe('skipping', () => {
   const breakIt = async ({ router }: Scene, model: string) => {

@@ -2,8 +2,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { reply } from '../../test/model-server.ts'
-import { Stop } from '../job/stop.ts'
-import { BACKOFF_FACTOR, FIRST_BACKOFF_MS, JITTER, LONGEST_RETRY_AFTER_MS, ROUNDS } from './router.ts'
 import {
   CALL_TIMEOUT_MS,
   failing,
@@ -13,6 +11,8 @@ import {
   question,
   scene,
 } from '../../test/support/router-scene.ts'
+import { Stop } from '../job/stop.ts'
+import { BACKOFF_FACTOR, FIRST_BACKOFF_MS, JITTER, LONGEST_RETRY_AFTER_MS, ROUNDS } from './router.ts'
 
 describe('the record of a call', () => {
   it('says how that server was asked, of each server that was', async (t) => {

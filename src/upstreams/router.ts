@@ -8,10 +8,18 @@
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
 import type { StopSignal } from '../job/stop.ts'
-import type { Fared, Pass } from './circuit-breaker.ts'
-import type { AnswerForm, CallRecord, Question, Reply, Routed, Router, Trouble } from './model-server.ts'
+import type { CallResult, Permit } from './circuit-breaker.ts'
+import type {
+  AnswerForm,
+  CallRecord,
+  Question,
+  Reply,
+  Routed,
+  Router,
+  UpstreamError,
+} from './model-server.ts'
 import { pause } from './pause.ts'
-import { trouble } from './read-completion.ts'
+import { upstreamError } from './read-completion.ts'
 import { type Target, Targets, type UpstreamOptions } from './targets.ts'
 
 /** How often each target may be asked for one question. */
@@ -70,7 +78,7 @@ class Course {
   input = 0
   output = 0
   /** The last trouble worth another try, and who gave it. */
-  last: Trouble | null = null
+  last: UpstreamError | null = null
   lastTarget: string | null = null
   /** How many targets were tried in this round, and how soon the first of them is willing again. */
   tried = 0
@@ -93,7 +101,7 @@ class Course {
     this.#waitMs = Number.POSITIVE_INFINITY
   }
 
-  failed(reply: Trouble, target: string): void {
+  failed(reply: UpstreamError, target: string): void {
     this.tried++
     this.last = reply
     this.lastTarget = target
@@ -104,7 +112,7 @@ class Course {
   aborted(): Routed {
     const before = this.last === null ? '' : ` The last try before: ${this.last.message}`
     const message = `The question was ended before a model answered.${before}`
-    return this.routed(trouble({ aborted: true, message, status: this.last?.status ?? null }), null)
+    return this.routed(upstreamError({ aborted: true, message, status: this.last?.status ?? null }), null)
   }
 }
 
@@ -126,7 +134,7 @@ export class ModelRouter implements Router {
     const targets = this.#targets.of(question)
     if (targets.length === 0) {
       return course.routed(
-        trouble({ message: `No model server is configured for ${question.model} and this tier.` }),
+        upstreamError({ message: `No model server is configured for ${question.model} and this tier.` }),
         null,
       )
     }
@@ -183,8 +191,8 @@ export class ModelRouter implements Router {
     const { gate, server } = target.upstream
     const entered = gate.enter(course.signal)
     if (entered !== true && !(await entered)) return 'aborted'
-    let pass: Pass | null = null
-    let fared: Fared = 'undecided'
+    let pass: Permit | null = null
+    let fared: CallResult = 'undecided'
     let waitMs: number | null = null
     try {
       // What it was when we queued says little of what it is now.
@@ -227,12 +235,12 @@ export class ModelRouter implements Router {
   }
 }
 
-function isWorthAnotherTry(reply: Reply): reply is Trouble {
+function isWorthAnotherTry(reply: Reply): reply is UpstreamError {
   return reply.kind === 'trouble' && reply.retryable && !reply.aborted
 }
 
 /** A refusal or a plain 4xx is our question's fault: a target that gives one is alive and well. */
-function faredWith(reply: Reply): Fared {
+function faredWith(reply: Reply): CallResult {
   if (reply.kind !== 'trouble') return 'well'
   if (reply.aborted) return 'undecided'
   return reply.retryable ? 'badly' : 'well'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { Stop, type StopListener } from '../job/stop.ts'
-import { Gate } from './semaphore.ts'
+import { Semaphore } from './semaphore.ts'
 
 const never = new Stop()
 
@@ -19,7 +19,7 @@ class CountedStop extends Stop {
 
 describe('a gate', () => {
   it('lets in up to its limit at once, the others in the order they came', async () => {
-    const gate = new Gate(2)
+    const gate = new Semaphore(2)
     assert.equal(gate.enter(never), true)
     assert.equal(gate.enter(never), true)
     const order: string[] = []
@@ -40,7 +40,7 @@ describe('a gate', () => {
   })
 
   it('lets a waiter go when its signal stops it, and nobody else', async () => {
-    const gate = new Gate(1)
+    const gate = new Semaphore(1)
     const stop = new Stop()
     assert.equal(gate.enter(never), true)
     const gone = gate.enter(stop)
@@ -55,7 +55,7 @@ describe('a gate', () => {
   })
 
   it('keeps a place for whoever was let in before its signal stopped it', async () => {
-    const gate = new Gate(1)
+    const gate = new Semaphore(1)
     const stop = new CountedStop()
     assert.equal(gate.enter(never), true)
     const waiting = gate.enter(stop)

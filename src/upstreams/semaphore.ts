@@ -6,7 +6,7 @@ interface Waiter extends StopListener {
   readonly signal: StopSignal
 }
 
-export class Gate {
+export class Semaphore {
   readonly limit: number
   #inside = 0
   /** A set keeps the order of arrival and lets a waiter from the middle go at no cost. */

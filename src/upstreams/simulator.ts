@@ -9,12 +9,12 @@
  */
 import type { Clock } from '../clock.ts'
 import type { Message } from '../job/job.ts'
+import { Stop, type StopSignal } from '../job/stop.ts'
 import { makeInstance } from '../json-schema/make-instance.ts'
 import { readSchema } from '../json-schema/read-schema.ts'
-import { Stop, type StopSignal } from '../job/stop.ts'
-import type { AnswerForm, Manner, ModelServer, Prompt, Reply, TokenCount } from './model-server.ts'
+import type { AnswerForm, ModelServer, Prompt, Reply, RequestFormat, TokenCount } from './model-server.ts'
 import { pause } from './pause.ts'
-import { trouble } from './read-completion.ts'
+import { upstreamError } from './read-completion.ts'
 
 /** A longer delay is cut to this: enough to see a wait time out (120 s at most), short enough to see the end. */
 export const LONGEST_DELAY_MS = 180_000
@@ -41,7 +41,7 @@ export class Simulator implements ModelServer {
     this.#clock = clock
   }
 
-  mannerFor(form: AnswerForm): Manner {
+  mannerFor(form: AnswerForm): RequestFormat {
     return form.kind === 'text' ? { roles: 'native' } : { roles: 'native', json_mode: 'simulated' }
   }
 
@@ -49,7 +49,7 @@ export class Simulator implements ModelServer {
     const directives = directivesOf(prompt.messages)
     if (directives.delayMs > 0) await this.#delay(directives.delayMs, signal)
     if (signal.reason !== null || this.#closing.reason !== null) {
-      return trouble({ aborted: true, message: 'The simulated call was ended before it was answered.' })
+      return upstreamError({ aborted: true, message: 'The simulated call was ended before it was answered.' })
     }
     const input = tokensOf(prompt.messages)
     return directives.fail === null
@@ -101,9 +101,12 @@ function showsBadJson(message: Message): boolean {
 function failure(code: NonNullable<Directives['fail']>, input: number): Reply {
   switch (code) {
     case 'model_error':
-      return trouble({ status: 500, message: 'Simulated: the model server failed, as the message asked.' })
+      return upstreamError({
+        status: 500,
+        message: 'Simulated: the model server failed, as the message asked.',
+      })
     case 'timeout':
-      return trouble({ timedOut: true, message: 'Simulated: the model did not answer in time.' })
+      return upstreamError({ timedOut: true, message: 'Simulated: the model did not answer in time.' })
     case 'content_policy_violation':
       return {
         kind: 'refused',
@@ -117,7 +120,7 @@ function failure(code: NonNullable<Directives['fail']>, input: number): Reply {
 function answer(prompt: Prompt, input: number, badJson: boolean): Reply {
   const text = badJson ? BAD_JSON : answerText(prompt.form, echoOf(prompt.messages))
   if (text === null) {
-    return trouble({ message: 'Simulated: no example of an answer could be made for this schema.' })
+    return upstreamError({ message: 'Simulated: no example of an answer could be made for this schema.' })
   }
   const tokens: TokenCount = { input, output: tokensIn(text) }
   return { kind: 'answer', text, tokens }

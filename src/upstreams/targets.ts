@@ -1,14 +1,14 @@
 /** Which targets a question may be put to, and in which order: from the `models` settings, once, at the start. */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
-import { Breaker } from './circuit-breaker.ts'
-import { Gate } from './semaphore.ts'
+import { CircuitBreaker } from './circuit-breaker.ts'
 import type { ModelServer, Question } from './model-server.ts'
+import { Semaphore } from './semaphore.ts'
 
 /** A model server and the calls it may have under way. */
 export interface Upstream {
   readonly server: ModelServer
-  readonly gate: Gate
+  readonly gate: Semaphore
 }
 
 /** A place where a model can be had. Public models that share a target share what is known of its health. */
@@ -17,7 +17,7 @@ export interface Target {
   readonly name: string
   readonly upstream: Upstream
   readonly model: string
-  readonly breaker: Breaker
+  readonly breaker: CircuitBreaker
 }
 
 interface Candidate {
@@ -43,7 +43,7 @@ export class Targets {
     clock: Clock,
   ) {
     for (const [name, { server, maxConcurrency }] of upstreams) {
-      this.upstreams.set(name, { server, gate: new Gate(maxConcurrency) })
+      this.upstreams.set(name, { server, gate: new Semaphore(maxConcurrency) })
     }
     for (const [name, settings] of Object.entries(models)) {
       const targets = settings.targets?.map(({ upstream, model }) => this.#target(upstream, model, clock))
@@ -83,7 +83,7 @@ export class Targets {
     const name = `${upstreamName}/${model}`
     let target = this.all.get(name)
     if (target === undefined) {
-      target = { name, upstream, model, breaker: new Breaker(clock) }
+      target = { name, upstream, model, breaker: new CircuitBreaker(clock) }
       this.all.set(name, target)
     }
     return target

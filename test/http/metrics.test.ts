@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { StoreUnavailable } from '../../src/store/store.ts'
-import { PROMPT_MS } from '../../src/telemetry/with-timeout.ts'
+import { TIMEOUT_MS } from '../../src/telemetry/with-timeout.ts'
 import { VERSION } from '../../src/version.ts'
 import type { Parley } from '../parley.ts'
 import { startStage } from './stage.ts'
@@ -68,8 +68,8 @@ test('/metrics: a database that hangs holds a scrape up for no longer than its l
   const hang = Promise.withResolvers<never>()
   parley.store.depth = () => hang.promise
   const scrape = samples(parley)
-  await clock.timerSet((ms) => ms === PROMPT_MS)
-  clock.advance(PROMPT_MS)
+  await clock.timerSet((ms) => ms === TIMEOUT_MS)
+  clock.advance(TIMEOUT_MS)
   const found = await scrape
   assert.equal(found.has('parley_queue_jobs'), false)
   assert.equal(found.get('parley_jobs_running'), 0)

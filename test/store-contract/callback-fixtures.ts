@@ -40,7 +40,7 @@ export function take(store: Store, over: Partial<TakeCallbacks> = {}): Promise<D
   const { nowMs = now.ms } = over
   return store.takeCallbacks({
     node: 'node-a',
-    lane: 'first',
+    queue: 'first',
     limit: 10,
     leaseUntilMs: nowMs + 1000,
     ...over,

@@ -21,7 +21,7 @@ export function callbackRecordTests(on: On): void {
     const jobId = await owed(store)
     await take(store)
     await store.recordCallback(record(jobId, 1, dueAt(now.ms + 5000)))
-    await take(store, { lane: 'retry', nowMs: now.ms + 5000 })
+    await take(store, { queue: 'retry', nowMs: now.ms + 5000 })
     const failed = attemptMade(2, { status: null, error: 'no answer within 15 s', answer: null })
     await store.recordCallback({ jobId, attempt: failed, next: FAILED, nowMs: now.ms + 20_000 })
     assert.deepEqual(await store.findCallback(jobId), {
@@ -49,7 +49,7 @@ export function callbackRecordTests(on: On): void {
     const answer = 'é'.repeat(1024)
     const most = Math.ceil(MOST_KEPT / answer.length) + 5
     for (let attempt = 1; attempt <= most; attempt++) {
-      await take(store, { lane: attempt === 1 ? 'first' : 'retry' })
+      await take(store, { queue: attempt === 1 ? 'first' : 'retry' })
       await store.recordCallback({
         jobId,
         attempt: attemptMade(attempt, { answer }),
@@ -145,7 +145,7 @@ export function callbackRecordTests(on: On): void {
     for (const jobId of [failed, delivered, waiting]) {
       assert.equal(await store.replayCallback(jobId, expiry(later)), 'replayed')
     }
-    const taken = await take(store, { lane: 'retry', nowMs: later })
+    const taken = await take(store, { queue: 'retry', nowMs: later })
     assert.deepEqual(
       taken.map(({ attempt, tries, owedSinceMs }) => [attempt, tries, owedSinceMs]),
       Array(3).fill([2, 1, later]),
@@ -182,7 +182,7 @@ export function callbackRecordTests(on: On): void {
       replayed.reduce((total, count) => total + count),
       4,
     )
-    assert.equal((await take(store, { lane: 'retry', nowMs: later })).length, 4)
+    assert.equal((await take(store, { queue: 'retry', nowMs: later })).length, 4)
   })
 
   on('a callback that failed for good goes with its job', async (store) => {

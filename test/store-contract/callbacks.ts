@@ -63,7 +63,7 @@ export function callbackTests(on: On): void {
     await take(store, { leaseUntilMs: now.ms + DAY_MS })
     await store.close()
     const next = await place.open()
-    await next.reclaim('node-b', now.ms)
+    await next.rescue('node-b', now.ms)
     const [again] = await take(next, { node: 'node-b' })
     assert.equal(again?.attempt, 2)
     await next.close()
@@ -75,13 +75,13 @@ export function callbackTests(on: On): void {
     await take(store)
     const later = now.ms + 5000
     assert.equal(await store.recordCallback(record(jobId, 1, dueAt(later))), true)
-    assert.deepEqual(await take(store, { lane: 'retry', nowMs: later - 1 }), [])
-    assert.equal((await take(store, { lane: 'retry', nowMs: later })).length, 1)
+    assert.deepEqual(await take(store, { queue: 'retry', nowMs: later - 1 }), [])
+    assert.equal((await take(store, { queue: 'retry', nowMs: later })).length, 1)
     assert.equal(await store.recordCallback(record(jobId, 1, DELIVERED, later)), false)
     assert.equal(await store.recordCallback(record(jobId, 2, DELIVERED, later)), true)
     assert.equal(await store.recordCallback(record(jobId, 2, FAILED, later)), false)
     for (const lane of ['first', 'retry'] as const) {
-      assert.deepEqual(await take(store, { lane, nowMs: later + 1e9 }), [])
+      assert.deepEqual(await take(store, { queue: lane, nowMs: later + 1e9 }), [])
     }
   })
 
@@ -112,7 +112,7 @@ export function callbackTests(on: On): void {
       (await take(store)).map(({ view }) => view.id),
       [untried],
     )
-    const [again] = await take(store, { lane: 'retry' })
+    const [again] = await take(store, { queue: 'retry' })
     assert.deepEqual([again?.view.id, again?.attempt, again?.tries], [tried, 2, 2])
   })
 
@@ -121,7 +121,7 @@ export function callbackTests(on: On): void {
     const jobId = await owed(store)
     await take(store)
     await store.recordCallback(record(jobId, 1, { kind: 'due', atMs: now.ms, counts: false }))
-    const [again] = await take(store, { lane: 'retry' })
+    const [again] = await take(store, { queue: 'retry' })
     assert.deepEqual([again?.attempt, again?.tries], [2, 1])
   })
 
@@ -130,9 +130,9 @@ export function callbackTests(on: On): void {
     const jobId = await owed(store)
     await take(store)
     const dueAtMs = now.ms + 700
-    await store.postponeCallbacks('node-b', [{ jobId, attempt: 1, dueAtMs: now.ms }])
+    await store.deferCallbacks('node-b', [{ jobId, attempt: 1, dueAtMs: now.ms }])
     assert.deepEqual(await take(store), [], 'another node postponed it')
-    await store.postponeCallbacks('node-a', [{ jobId, attempt: 1, dueAtMs }])
+    await store.deferCallbacks('node-a', [{ jobId, attempt: 1, dueAtMs }])
     assert.equal(await store.recordCallback(record(jobId, 1, DELIVERED)), false)
     assert.deepEqual(await take(store, { nowMs: dueAtMs - 1 }), [])
     const [again] = await take(store, { nowMs: dueAtMs })
@@ -144,9 +144,9 @@ export function callbackTests(on: On): void {
     const [waits, tried] = [await owed(store), await owed(store)]
     await take(store)
     const postponed = [waits, tried].map((jobId) => ({ jobId, attempt: 1, dueAtMs: now.ms + 1000 }))
-    await store.postponeCallbacks('node-a', postponed)
+    await store.deferCallbacks('node-a', postponed)
     const takeAgain = (node: string) =>
-      store.takePostponed({
+      store.takeDeferred({
         node,
         postponed: [waits, tried].map((jobId) => ({ jobId, attempts: 0 })),
         leaseUntilMs: now.ms + 5000,

@@ -36,7 +36,7 @@ export function cancelTests(on: On): void {
       assert.deepEqual(ids(await store.claim('node-a', 5, now.ms)), [next.id])
       const take = {
         node: 'node-a',
-        lane: 'first',
+        queue: 'first',
         limit: 5,
         nowMs: now.ms,
         leaseUntilMs: now.ms + 1000,
@@ -59,7 +59,7 @@ export function cancelTests(on: On): void {
     assert.deepEqual(await store.takeCancelled('node-a'), [claim])
     assert.deepEqual(await store.takeCancelled('node-a'), [])
     assert.equal(await store.settle(settlement(claim)), 'stale')
-    await store.giveBack('node-a', [claim])
+    await store.release('node-a', [claim])
     assert.deepEqual(await store.claim('node-a', 5, now.ms), [])
     assert.equal((await store.read('acme', job.id, expiry()))?.status, 'failed')
     assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
@@ -79,7 +79,7 @@ export function cancelTests(on: On): void {
     const claimed = await store.claim('node-a', 2, now.ms)
     const [first, second] = claimed.map(claimOf)
     assert.ok(first && second)
-    await store.giveBack('node-a', [first])
+    await store.release('node-a', [first])
     await store.settle(settlement(second))
     assert.equal(await store.cancelJob(returned.id, now.ms), 'cancelled')
     assert.equal(await store.cancelJob(returned.id, now.ms), 'ended before')

@@ -18,7 +18,7 @@ export function claimTests(on: On): void {
     const job = newJob({ callback, messages, responseFormat, cacheTtlS: 180.5 })
     await store.accept(acceptance([job]))
     const [claimed] = await store.claim('node-a', 1, now.ms)
-    assert.deepEqual(claimed, { ...job, attempt: 1, deaths: 0 })
+    assert.deepEqual(claimed, { ...job, attempt: 1, crashCount: 0 })
   })
 
   on('gives each job to one node only', async (store) => {
@@ -76,14 +76,14 @@ export function claimTests(on: On): void {
   on('gives no more suspects than asked for, and others all the same', async (store) => {
     const old = [newJob(), newJob(), newJob()]
     await store.accept(acceptance(old, { node: 'dead', handedOff: true }))
-    await store.reclaim('node-a', now.ms)
+    await store.rescue('node-a', now.ms)
     const fresh = [newJob(), newJob()]
     await store.accept(acceptance(fresh))
-    const none = await store.claim('node-a', 1, now.ms, { deaths: 1, limit: 0 })
-    const one = await store.claim('node-a', 5, now.ms, { deaths: 1, limit: 1 })
+    const none = await store.claim('node-a', 1, now.ms, { crashCount: 1, limit: 0 })
+    const one = await store.claim('node-a', 5, now.ms, { crashCount: 1, limit: 1 })
     assert.deepEqual(ids(none), [fresh[0]?.id])
     assert.deepEqual(ids(one), [old[0]?.id, fresh[1]?.id])
-    assert.equal((await store.claim('node-a', 5, now.ms, { deaths: 2, limit: 0 })).length, 2)
+    assert.equal((await store.claim('node-a', 5, now.ms, { crashCount: 2, limit: 0 })).length, 2)
   })
 
   on('claims one account in the order of acceptance', async (store) => {

@@ -12,7 +12,7 @@ export function deleteTests(on: On): void {
     const job = newJob({ account, callback })
     await store.accept(acceptance([job], { handedOff: true }))
     const kept = { ...keep, untilMs: now.ms + 300_000 }
-    await store.settle(settlement({ jobId: job.id, attempt: 1 }, { keep: kept }))
+    await store.settle(settlement({ jobId: job.id, attempt: 1 }, { cache: kept }))
     return job
   }
   const makeKey = (store: Store, account: string) =>
@@ -43,7 +43,7 @@ export function deleteTests(on: On): void {
     assert.equal(await store.deleteJob(job.id), 'deleted')
     assert.equal(await store.read('acme', job.id, expiry()), null)
     assert.equal(await store.findJob(job.id, expiry()), null)
-    assert.equal(await store.recall(keep.fingerprint, now.ms), null)
+    assert.equal(await store.findResponse(keep.fingerprint, now.ms), null)
     assert.equal(await store.findCallback(job.id), null)
     assert.equal((await store.callbackDepth()).owed, 0)
     assert.equal(await store.deleteJob(job.id), 'unknown')

@@ -76,7 +76,7 @@ export function settlement(claim: Claim, over: Partial<Settlement> = {}): Settle
     outcome: COMPLETED,
     usage: USAGE,
     receiptJson: '{}',
-    keep: null,
+    cache: null,
     nowMs: now.ms,
     ...over,
   }

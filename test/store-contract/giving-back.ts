@@ -8,18 +8,18 @@ export function returnTests(on: On): void {
     await store.accept(acceptance([first, second]))
     const [held] = await store.claim('node-a', 1, now.ms)
     assert.ok(held)
-    await store.giveBack('node-a', [claimOf(held)])
+    await store.release('node-a', [claimOf(held)])
     assert.equal((await store.read('acme', held.id, expiry()))?.status, 'assigned')
     const [again] = await store.claim('node-b', 1, now.ms)
-    assert.deepEqual([again?.id, again?.attempt, again?.deaths], [held.id, 2, 0])
+    assert.deepEqual([again?.id, again?.attempt, again?.crashCount], [held.id, 2, 0])
     assert.equal(await store.settle(settlement(claimOf(held))), 'stale')
   })
 
   on('gives back only what the node holds under that attempt', async (store) => {
     const job = newJob()
     await store.accept(acceptance([job], { handedOff: true }))
-    await store.giveBack('node-b', [{ jobId: job.id, attempt: 1 }])
-    await store.giveBack('node-a', [{ jobId: job.id, attempt: 2 }])
+    await store.release('node-b', [{ jobId: job.id, attempt: 1 }])
+    await store.release('node-a', [{ jobId: job.id, attempt: 2 }])
     assert.deepEqual(await store.depth(), { waiting: 0, assigned: 1, oldestCreatedAtMs: null })
   })
 
@@ -29,10 +29,10 @@ export function returnTests(on: On): void {
     await store.accept(acceptance([theirs], { handedOff: true, node: 'node-b' }))
     await store.close()
     const next = await place.open()
-    assert.equal(await next.reclaim('node-a', now.ms), 1)
+    assert.equal(await next.rescue('node-a', now.ms), 1)
     const claimed = await next.claim('node-a', 10, now.ms)
     assert.deepEqual(
-      claimed.map(({ id, attempt, deaths }) => ({ id, attempt, deaths })),
+      claimed.map(({ id, attempt, crashCount: deaths }) => ({ id, attempt, deaths })),
       [{ id: theirs.id, attempt: 2, deaths: 1 }],
     )
     assert.equal(await next.settle(settlement({ jobId: mine.id, attempt: 1 })), 'settled')

@@ -51,7 +51,7 @@ export function jobRecordTests(on: On): void {
     await store.settle(settlement(claim(failing), { outcome: FAILED }))
     await store.settle(settlement(claim(ending)))
     // It waits again, and reads `assigned` nevertheless.
-    await store.giveBack('node-a', [claim(returned)])
+    await store.release('node-a', [claim(returned)])
     assert.deepEqual(await of('assigned'), [returned, running])
     assert.deepEqual(await of('pending'), [])
     assert.deepEqual(await of('failed'), [failing])

@@ -80,7 +80,7 @@ class ClaimSome implements Step {
     const waiting = [...model.jobs.values()].filter((job) => !hasEnded(job) && job.node === null)
     const claimed = await real.store.claim(this.node, this.limit, START_MS)
     assert.equal(claimed.length, Math.min(this.limit, waiting.length))
-    for (const { id, attempt, deaths } of claimed) {
+    for (const { id, attempt, crashCount: deaths } of claimed) {
       const job = model.jobs.get(id)
       assert.ok(job && job.node === null && !hasEnded(job), 'a job is claimed once')
       assert.deepEqual([attempt, deaths], [job.attempt + 1, job.deaths])
@@ -112,7 +112,7 @@ class UseClaim implements Step {
       Object.assign(job, { status: 'completed', node: null })
       model.ended += 1
     } else {
-      await real.store.giveBack(claim.node, [claim])
+      await real.store.release(claim.node, [claim])
       if (fresh) job.node = null
     }
   }
@@ -159,7 +159,7 @@ class Crash implements Step {
     await real.store.close()
     real.store = await real.place.open()
     const lost = [...model.jobs.values()].filter(({ node }) => node !== null && node !== this.survivor)
-    assert.equal(await real.store.reclaim(this.survivor, START_MS), lost.length)
+    assert.equal(await real.store.rescue(this.survivor, START_MS), lost.length)
     for (const job of lost) Object.assign(job, { node: null, deaths: job.deaths + 1 })
   }
   toString = () => `crash(${this.survivor} goes on)`

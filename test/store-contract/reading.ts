@@ -16,22 +16,22 @@ export function readTests(on: On): void {
     const [first, second] = [newJob(), newJob()]
     await store.accept(acceptance([first, second], { handedOff: true }))
     const keep = (untilMs: number) => ({ fingerprint: 'f'.repeat(22), untilMs })
-    await store.settle(settlement({ jobId: first.id, attempt: 1 }, { keep: keep(now.ms + 300_000) }))
-    assert.equal(await store.recall('f'.repeat(22), now.ms), '"Hello back"')
-    assert.equal(await store.recall('g'.repeat(22), now.ms), null)
-    assert.equal(await store.recall('f'.repeat(22), now.ms + 300_000), null)
+    await store.settle(settlement({ jobId: first.id, attempt: 1 }, { cache: keep(now.ms + 300_000) }))
+    assert.equal(await store.findResponse('f'.repeat(22), now.ms), '"Hello back"')
+    assert.equal(await store.findResponse('g'.repeat(22), now.ms), null)
+    assert.equal(await store.findResponse('f'.repeat(22), now.ms + 300_000), null)
     const outcome: Outcome = { status: 'completed', contentJson: '"later"' }
     await store.settle(
-      settlement({ jobId: second.id, attempt: 1 }, { outcome, keep: keep(now.ms + 400_000) }),
+      settlement({ jobId: second.id, attempt: 1 }, { outcome, cache: keep(now.ms + 400_000) }),
     )
-    assert.equal(await store.recall('f'.repeat(22), now.ms), '"later"')
+    assert.equal(await store.findResponse('f'.repeat(22), now.ms), '"later"')
   })
 
   on('does not keep the answer of a stale settlement', async (store) => {
     const job = newJob()
     await store.accept(acceptance([job], { handedOff: true }))
     const keep = { fingerprint: 's'.repeat(22), untilMs: now.ms + 300_000 }
-    await store.settle(settlement({ jobId: job.id, attempt: 7 }, { keep }))
-    assert.equal(await store.recall(keep.fingerprint, now.ms), null)
+    await store.settle(settlement({ jobId: job.id, attempt: 7 }, { cache: keep }))
+    assert.equal(await store.findResponse(keep.fingerprint, now.ms), null)
   })
 }

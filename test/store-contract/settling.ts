@@ -37,7 +37,7 @@ export function settleTests(on: On): void {
     const callback = { url: 'https://example.com/', headers: {}, payloadJson: '{}' }
     const job = newJob({ callback })
     const keep = { fingerprint: 'e'.repeat(22), untilMs: now.ms + 300_000 }
-    await store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }, { keep }))
+    await store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }, { cache: keep }))
     assert.deepEqual(await store.read('acme', job.id, expiry()), {
       id: job.id,
       status: 'completed',
@@ -45,7 +45,7 @@ export function settleTests(on: On): void {
       contentJson: '"Hello back"',
       errorJson: null,
     })
-    assert.equal(await store.recall(keep.fingerprint, now.ms), '"Hello back"')
+    assert.equal(await store.findResponse(keep.fingerprint, now.ms), '"Hello back"')
     assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
     assert.equal(await store.settle(settlement({ jobId: job.id, attempt: 1 })), 'stale')
     assert.deepEqual(await store.claim('node-a', 5, now.ms), [])

@@ -14,7 +14,7 @@ export function shareTests(on: On): void {
     await store.renew('node-b', LONG_MS)
     await store.accept(acceptance([live], { handedOff: true, node: 'node-b' }))
     await store.accept(acceptance([dead], { handedOff: true, node: 'node-c' }))
-    assert.equal(await store.reclaim('node-a', now.ms), 1)
+    assert.equal(await store.rescue('node-a', now.ms), 1)
     assert.deepEqual(ids(await store.claim('node-a', 5, now.ms)), [dead.id])
     assert.equal(
       await store.settle(settlement({ jobId: live.id, attempt: 1 }, { node: 'node-b' })),
@@ -26,13 +26,13 @@ export function shareTests(on: On): void {
     const job = newJob()
     await store.renew('node-b', ENDED_MS)
     await store.accept(acceptance([job], { handedOff: true, node: 'node-b' }))
-    assert.equal(await store.reclaim('node-a', now.ms), 1)
+    assert.equal(await store.rescue('node-a', now.ms), 1)
     const stale = { jobId: job.id, attempt: 1 }
     assert.equal(await store.settle(settlement(stale, { node: 'node-b' })), 'stale')
-    await store.giveBack('node-b', [stale])
+    await store.release('node-b', [stale])
     const [claimed] = await store.claim('node-a', 1, now.ms)
     assert.ok(claimed)
-    assert.deepEqual([claimed.attempt, claimed.deaths], [2, 1])
+    assert.deepEqual([claimed.attempt, claimed.crashCount], [2, 1])
     assert.equal(await store.settle(settlement(stale, { node: 'node-b' })), 'stale')
     assert.deepEqual(await store.renew('node-b', LONG_MS), { kept: false, held: [] })
     assert.equal((await store.renew('node-b', LONG_MS)).kept, true)
@@ -47,14 +47,14 @@ export function shareTests(on: On): void {
       kept: true,
       held: [{ jobId: job.id, attempt: 1 }],
     })
-    assert.equal(await store.reclaim('node-a', now.ms), 0)
+    assert.equal(await store.rescue('node-a', now.ms), 0)
   })
 
   on('many nodes that look at once take each dead job back once', async (store) => {
     const jobs = Array.from({ length: 200 }, () => newJob())
     await store.accept(acceptance(jobs, { handedOff: true, node: 'dead' }))
     const counts = await Promise.all(
-      Array.from({ length: 8 }, (_, index) => store.reclaim(`node-${index}`, now.ms)),
+      Array.from({ length: 8 }, (_, index) => store.rescue(`node-${index}`, now.ms)),
     )
     assert.equal(
       counts.reduce((sum, count) => sum + count, 0),
@@ -68,10 +68,10 @@ export function shareTests(on: On): void {
     await owed(store)
     await store.renew('node-b', 60_000)
     await take(store, { node: 'node-b' })
-    await store.reclaim('node-a', now.ms)
+    await store.rescue('node-a', now.ms)
     assert.deepEqual(await take(store, { nowMs: now.ms + DAY_MS }), [])
     await store.leave('node-b')
-    await store.reclaim('node-a', now.ms)
+    await store.rescue('node-a', now.ms)
     assert.equal((await take(store)).length, 1)
   })
 
@@ -80,10 +80,10 @@ export function shareTests(on: On): void {
     await store.leave('node-b')
     const job = newJob()
     await store.accept(acceptance([job], { handedOff: true, node: 'node-b' }))
-    assert.equal(await store.reclaim('node-a', now.ms), 1)
+    assert.equal(await store.rescue('node-a', now.ms), 1)
   })
 }
 
 async function deathsOf(store: Store): Promise<Set<number>> {
-  return new Set((await store.claim('node-a', 1000, now.ms)).map(({ deaths }) => deaths))
+  return new Set((await store.claim('node-a', 1000, now.ms)).map(({ crashCount: deaths }) => deaths))
 }

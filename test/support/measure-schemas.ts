@@ -4,12 +4,12 @@
  */
 import fc from 'fast-check'
 import { checkAnswer } from '../../src/json-schema/check-answer.ts'
-import { anyValue, HOSTILE_FAMILIES, wellFormed } from './generated-schemas.ts'
 import { CHECK_STEPS } from '../../src/json-schema/limits.ts'
 import { makeInstance } from '../../src/json-schema/make-instance.ts'
 import { readSchema } from '../../src/json-schema/read-schema.ts'
 import { Steps } from '../../src/json-schema/steps.ts'
 import { meetsStrictRules } from '../../src/json-schema/strict-rules.ts'
+import { anyValue, HOSTILE_FAMILIES, wellFormed } from './generated-schemas.ts'
 
 interface Worst {
   ms: number

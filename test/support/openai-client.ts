@@ -1,24 +1,24 @@
 /** A client and the server that it calls, for tests of the client. */
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
-import { FakeClock } from '../fake-clock.ts'
-import { type ModelServerForTests, type Script, startModelServer } from '../model-server.ts'
 import type { UpstreamSettings } from '../../src/config/settings.ts'
 import { UPSTREAM_DEFAULTS } from '../../src/config/settings.ts'
 import { Stop } from '../../src/job/stop.ts'
-import { ChatCompletions, type ChatCompletionsOptions } from '../../src/upstreams/openai-client.ts'
-import type { AnswerForm, Prompt, Reply, Trouble } from '../../src/upstreams/model-server.ts'
+import type { AnswerForm, Prompt, Reply, UpstreamError } from '../../src/upstreams/model-server.ts'
+import { OpenAiClient, type OpenAiClientOptions } from '../../src/upstreams/openai-client.ts'
+import { FakeClock } from '../fake-clock.ts'
+import { type ModelServerForTests, type Script, startModelServer } from '../model-server.ts'
 
 export const KEY = 'sk-parley-test-0123456789'
 export const never = new Stop()
 
 interface Bench {
   readonly server: ModelServerForTests
-  readonly client: ChatCompletions
+  readonly client: OpenAiClient
   readonly clock: FakeClock
 }
 
-interface BenchOptions extends Partial<Omit<ChatCompletionsOptions, 'settings'>> {
+interface BenchOptions extends Partial<Omit<OpenAiClientOptions, 'settings'>> {
   readonly script?: Script
   readonly settings?: Partial<UpstreamSettings>
 }
@@ -27,7 +27,7 @@ export async function bench(t: TestContext, options: BenchOptions = {}): Promise
   const { script, settings, ...rest } = options
   const server = await startModelServer(script === undefined ? {} : { script })
   const clock = new FakeClock()
-  const client = new ChatCompletions({
+  const client = new OpenAiClient({
     name: 'bench',
     apiKey: KEY,
     clock,
@@ -45,11 +45,11 @@ export function prompt(content = 'Hello', form: AnswerForm = { kind: 'text' }): 
   return { messages: [{ role: 'user', content }], form }
 }
 
-export function isTrouble(reply: Reply): asserts reply is Trouble {
+export function isTrouble(reply: Reply): asserts reply is UpstreamError {
   assert.equal(reply.kind, 'trouble')
 }
 
-export async function troubleOf(t: TestContext, script: Script): Promise<Trouble> {
+export async function troubleOf(t: TestContext, script: Script): Promise<UpstreamError> {
   const { client } = await bench(t, { script })
   const got = await client.ask('m', prompt(), never)
   isTrouble(got)

@@ -5,9 +5,9 @@
 import { randomBytes } from 'node:crypto'
 import type { Callback, Job, Message, Outcome } from '../../src/job/job.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
-import { claimOf, newJob, settlement } from '../store-contract/fixtures.ts'
 import { type OpenOptions, openStore } from '../../src/store/open.ts'
 import type { Idempotency, Store } from '../../src/store/store.ts'
+import { claimOf, newJob, settlement } from '../store-contract/fixtures.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -98,11 +98,11 @@ export async function populate(url: string, seed: number): Promise<Population> {
     clock.ms = nowMs - 6 * DAY_MS + Math.floor((made / ENDED) * 6 * DAY_MS)
     const callback = random(3) === 0 ? callbackOf(random) : null
     const keep = random(2) ? { fingerprint: `kept-${made}`, untilMs: clock.ms + HOUR_MS } : null
-    await acceptEnded(first, jobOf(oneOf(random, ACCOUNTS), { callback }), { keep })
+    await acceptEnded(first, jobOf(oneOf(random, ACCOUNTS), { callback }), { cache: keep })
   }
   // What became of most callbacks; the rest have not been tried, or their attempt is under way.
   clock.ms = nowMs - 60_000
-  const take = { node: 'first', lane: 'first', limit: 200, nowMs: clock.ms } as const
+  const take = { node: 'first', queue: 'first', limit: 200, nowMs: clock.ms } as const
   for (const { attempt, view } of await first.takeCallbacks({ ...take, leaseUntilMs: clock.ms + 30_000 })) {
     const kind = oneOf(random, ['delivered', 'failed', 'due', null] as const)
     if (kind === null || view.id === owedForLong.id) continue
@@ -123,14 +123,14 @@ export async function populate(url: string, seed: number): Promise<Population> {
   }
   // Some were begun: given back, held when a node died, and held now.
   const begun = await first.claim('first', 20, clock.ms)
-  await first.giveBack('first', begun.slice(0, 8).map(claimOf))
+  await first.release('first', begun.slice(0, 8).map(claimOf))
   await first.close()
   await reclaimFor(url, clock)
   const last = await openStore(url, options('last', clock))
   const held = await last.claim('last', 5, clock.ms)
   const kept = { fingerprint: 'kept', untilMs: nowMs + HOUR_MS }
   const [recent] = held
-  if (recent) await last.settle(settlement(claimOf(recent), { node: 'last', keep: kept, nowMs: clock.ms }))
+  if (recent) await last.settle(settlement(claimOf(recent), { node: 'last', cache: kept, nowMs: clock.ms }))
   await last.close()
   return {
     nowMs,
@@ -144,7 +144,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
 /** Somebody finds the node that held jobs dead: their deaths are counted. */
 async function reclaimFor(url: string, clock: { ms: number }): Promise<void> {
   const store = await openStore(url, options('finder', clock))
-  await store.reclaim('finder', clock.ms)
+  await store.rescue('finder', clock.ms)
   await store.close()
 }
 

@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict'
 import type { Socket } from 'node:net'
 import type { TestContext } from 'node:test'
-import { type Receiver, type ReceiverOptions, startReceiver } from '../receiver.ts'
-import { readNetworks } from '../../src/net/ssrf-guard.ts'
 import { type OpenSocket, openSocket } from '../../src/net/dial.ts'
 import { createPoster, type Poster, type PosterOptions, type PostRequest } from '../../src/net/post.ts'
+import { readNetworks } from '../../src/net/ssrf-guard.ts'
+import { type Receiver, type ReceiverOptions, startReceiver } from '../receiver.ts'
 
 const loopback = readNetworks(['127.0.0.0/8'])
 assert.ok(loopback.ok)

@@ -4,9 +4,9 @@
  */
 import pg from 'pg'
 import type { Job } from '../../src/job/job.ts'
-import type { Settlement } from '../../src/store/store.ts'
 import { newJobColumns } from '../../src/store/postgres/columns.ts'
 import { MIGRATIONS } from '../../src/store/postgres/migrations.ts'
+import type { Settlement } from '../../src/store/store.ts'
 
 export class FirstVersionNode {
   readonly #client: pg.Client
@@ -82,8 +82,8 @@ function settlementColumns(settlements: readonly Settlement[]): unknown[][] {
     settlements.map(({ outcome }) => (outcome.status === 'failed' ? JSON.stringify(outcome.error) : null)),
     settlements.map(({ usage }) => JSON.stringify(usage)),
     settlements.map(({ receiptJson }) => receiptJson),
-    settlements.map(({ keep }) => keep?.fingerprint ?? null),
-    settlements.map(({ keep }) => Math.ceil(keep?.untilMs ?? 0)),
+    settlements.map(({ cache: keep }) => keep?.fingerprint ?? null),
+    settlements.map(({ cache: keep }) => Math.ceil(keep?.untilMs ?? 0)),
     settlements.map(({ nowMs }) => nowMs),
   ]
 }

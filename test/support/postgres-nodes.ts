@@ -1,7 +1,7 @@
 /** Stores on one Postgres, as several nodes hold it, each with what it was told. */
 import { randomBytes } from 'node:crypto'
-import type { Store } from '../../src/store/store.ts'
 import { openPostgresStore } from '../../src/store/postgres/postgres-store.ts'
+import type { Store } from '../../src/store/store.ts'
 
 export interface TestNode {
   readonly name: string

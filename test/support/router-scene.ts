@@ -1,11 +1,11 @@
 import type { TestContext } from 'node:test'
-import { FakeClock } from '../fake-clock.ts'
-import { type ModelServerForTests, reply, type Script, startModelServer } from '../model-server.ts'
 import { type ModelSettings, UPSTREAM_DEFAULTS, type UpstreamSettings } from '../../src/config/settings.ts'
 import { Stop } from '../../src/job/stop.ts'
-import { ChatCompletions } from '../../src/upstreams/openai-client.ts'
 import type { Question } from '../../src/upstreams/model-server.ts'
+import { OpenAiClient } from '../../src/upstreams/openai-client.ts'
 import { type CallEvent, ModelRouter } from '../../src/upstreams/router.ts'
+import { FakeClock } from '../fake-clock.ts'
+import { type ModelServerForTests, reply, type Script, startModelServer } from '../model-server.ts'
 
 export const never = new Stop()
 export const CALL_TIMEOUT_MS = UPSTREAM_DEFAULTS.call_timeout_seconds * 1000
@@ -40,7 +40,7 @@ export async function scene(t: TestContext, options: SceneOptions = {}): Promise
   if (options.a !== undefined) a.script = options.a
   if (options.b !== undefined) b.script = options.b
   const server = (name: string, { baseUrl }: ModelServerForTests) =>
-    new ChatCompletions({
+    new OpenAiClient({
       name,
       apiKey: null,
       clock,

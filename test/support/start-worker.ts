@@ -2,14 +2,14 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
-import { FakeClock } from '../fake-clock.ts'
 import type { ClaimedJob, Job } from '../../src/job/job.ts'
 import type { StopSignal } from '../../src/job/stop.ts'
-import { Acceptor } from '../../src/queue/enqueue.ts'
-import type { RunResult } from '../../src/queue/execute.ts'
+import { Enqueuer } from '../../src/queue/enqueue.ts'
+import type { ExecutionResult } from '../../src/queue/execute.ts'
+import { Worker } from '../../src/queue/worker.ts'
 import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import type { Settled, Store } from '../../src/store/store.ts'
-import { Worker } from '../../src/queue/worker.ts'
+import { FakeClock } from '../fake-clock.ts'
 
 export const NODE = 'node-a'
 
@@ -22,7 +22,7 @@ interface Running {
   throwUp(): void
 }
 
-export function completed(contentJson: string): RunResult {
+export function completed(contentJson: string): ExecutionResult {
   return {
     outcome: { status: 'completed', contentJson },
     usage: { target: null, input_tokens: 0, output_tokens: 0, calls: 0, cache_hit: false, repaired: false },
@@ -63,7 +63,7 @@ export async function start(
     await rm(folder, { recursive: true, force: true })
   })
   const runs = new Seen<Running>()
-  const settled = new Seen<[string, Settled, RunResult]>()
+  const settled = new Seen<[string, Settled, ExecutionResult]>()
   const troubles = new Seen<string>()
   const worker = new Worker({
     store: wrap(store),
@@ -96,7 +96,7 @@ export async function start(
   /** What lingers is sent when the test says so. */
   const sends: (() => void)[] = []
   const linger = lingers ? (act: () => void) => void sends.push(act) : null
-  const acceptor = new Acceptor({
+  const acceptor = new Enqueuer({
     store: wrap(store),
     hands: worker,
     node: NODE,

@@ -6,9 +6,9 @@ import { dirname, join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { after, before, type TestContext } from 'node:test'
 import pg from 'pg'
-import { type CopyCounts, copyDatabase } from '../../src/store/transfer.ts'
 import { DatabaseProblem } from '../../src/store/database-problem.ts'
-import { openCopySource, openCopyTarget } from '../../src/store/open.ts'
+import { openTransferSource, openTransferTarget } from '../../src/store/open.ts'
+import { type CopyCounts, transferDatabase } from '../../src/store/transfer.ts'
 import { type Population, populate } from './population.ts'
 
 const SEED = Number(process.env.PARLEY_TEST_SEED ?? Date.now() % 1_000_000)
@@ -20,7 +20,7 @@ before(async () => {
 })
 after(() => rm(dirname(made.file), { recursive: true, force: true }))
 
-export async function firstJob(source: Awaited<ReturnType<typeof openCopySource>>) {
+export async function firstJob(source: Awaited<ReturnType<typeof openTransferSource>>) {
   for await (const [job] of source.jobs()) if (job) return job
   throw new Error('there is no job')
 }
@@ -45,15 +45,15 @@ export interface Moment {
 }
 
 export function target(url: string, { nowMs, retentionMs }: Moment) {
-  return openCopyTarget(url, { expiry: { nowMs, retentionMs }, onNote: () => {} })
+  return openTransferTarget(url, { expiry: { nowMs, retentionMs }, onNote: () => {} })
 }
 
 export async function copyAll(from: string, to: string, moment: Moment): Promise<Readonly<CopyCounts>> {
-  const source = await openCopySource(from)
+  const source = await openTransferSource(from)
   try {
     const into = await target(to, moment)
     try {
-      return await copyDatabase(source, into, moment, () => {})
+      return await transferDatabase(source, into, moment, () => {})
     } finally {
       await into.close()
     }

@@ -1,8 +1,8 @@
 /** What operators do to jobs and their callbacks, as the audit log tells of it. */
 import type { Clock } from '../../clock.ts'
+import type { Cancelled, Deleted } from '../../store/admin-action-store.ts'
 import type { Replay } from '../../store/callback-store.ts'
 import type { Expiry } from '../../store/expiry.ts'
-import type { Cancelled, Deleted } from '../../store/admin-action-store.ts'
 import type { JobContent } from '../../store/job-records.ts'
 import type { OperatorStore } from '../../store/operator-store.ts'
 import type { Intended } from '../audit.ts'

@@ -4,24 +4,24 @@
  */
 import type { Me, Parley } from '../../../client/src/index.ts'
 import { printJson } from '../call/answer.ts'
+import { clientError } from '../call/client-errors.ts'
 import { connect, serverUrl } from '../call/connection.ts'
 import { EXIT } from '../call/exit-code.ts'
 import { interruptible } from '../call/interruptible.ts'
 import type { ServerOptions } from '../call/server-options.ts'
-import { toldError } from '../call/client-errors.ts'
 import { CommandError } from '../command-error.ts'
+import { printError } from '../output.ts'
 import { printable } from '../printable.ts'
 import { readInput } from '../read-input.ts'
-import { sayError } from '../output.ts'
 import type { Format } from './formats.ts'
 import { type Input, readJobs, sha256 } from './input.ts'
 import type { Journal, RunHeader } from './journal.ts'
 import { lockRun } from './lock.ts'
+import { type OpenedJournal, openJournal } from './open-journal.ts'
 import { startReport } from './report.ts'
 import { rowsOf, writeResults } from './results.ts'
 import type { RowStatus } from './row.ts'
 import { BatchRun } from './run.ts'
-import { type TakenJournal, takeJournal } from './open-journal.ts'
 
 /** Invalid lines that are told one by one. */
 const TOLD = 20
@@ -62,7 +62,7 @@ export async function batch(file: string, options: BatchOptions): Promise<number
       input_sha256: sha256(bytes),
       reading: JSON.stringify([[...(options.model ?? [])], options.drop ?? []]),
     }
-    const journal = takeJournal(`${base}.journal`, out, header, options.restart === true)
+    const journal = openJournal(`${base}.journal`, out, header, options.restart === true)
     try {
       const input = await readInputOf(file, bytes, me, journal, options)
       return await runToEnd({ parley, me, journal: journal.begun(), input, out, options })
@@ -84,7 +84,7 @@ async function readInputOf(
   file: string,
   bytes: Buffer,
   me: Me,
-  journal: TakenJournal,
+  journal: OpenedJournal,
   { model = new Map(), drop = [], format, skipInvalid }: BatchOptions,
 ): Promise<Input> {
   const input = await readJobs(bytes, {
@@ -99,8 +99,8 @@ async function readInputOf(
   const { invalid } = input
   if (invalid.length === 0) return input
   for (const { number, problem } of invalid.slice(0, TOLD))
-    sayError(`${name}:${number}: ${printable(problem)}`)
-  if (invalid.length > TOLD) sayError(`… and ${invalid.length - TOLD} more`)
+    printError(`${name}:${number}: ${printable(problem)}`)
+  if (invalid.length > TOLD) printError(`… and ${invalid.length - TOLD} more`)
   if (skipInvalid) return input
   const lines = invalid.length === 1 ? '1 line is' : `${invalid.length} lines are`
   throw new CommandError(
@@ -115,7 +115,7 @@ async function runToEnd({ parley, me, journal, input, out, options }: Run): Prom
     failed: journal.ended - journal.counts.completed + invalid.length,
   })
   if (journal.hasBegun) {
-    sayError(
+    printError(
       `Going on where the last run ended: ${journal.ended} of ${lines.length} lines have their result.`,
     )
   }
@@ -157,7 +157,7 @@ function conclude(
 ): number {
   const told = Object.entries(counts).filter(([status, count]) => status === 'completed' || count > 0)
   const says = told.map(([status, count]) => `${count} ${status}`).join(', ')
-  sayError(`${lines} ${lines === 1 ? 'line' : 'lines'}: ${says}.${out === '-' ? '' : ` Results: ${out}`}`)
+  printError(`${lines} ${lines === 1 ? 'line' : 'lines'}: ${says}.${out === '-' ? '' : ` Results: ${out}`}`)
   if (json) printJson({ lines, ...counts, out: out === '-' ? null : out })
   return counts.completed === lines ? EXIT.completed : EXIT.failed
 }
@@ -166,6 +166,6 @@ async function asTold<T>(work: Promise<T>): Promise<T> {
   try {
     return await work
   } catch (error) {
-    throw toldError(error)
+    throw clientError(error)
   }
 }

@@ -1,5 +1,5 @@
 /** Tells those who wait that something has changed; what it is they look for themselves. */
-export class Changes {
+export class ChangeNotifier {
   #next = Promise.withResolvers<void>()
 
   tell(): void {

@@ -5,7 +5,7 @@ import { CommandError } from '../command-error.ts'
 import { Journal, type RunHeader } from './journal.ts'
 
 /** The journal of the run that is gone on with, or of a new one, which is made only when there is something to write. */
-export class TakenJournal {
+export class OpenedJournal {
   #journal: Journal | null
   readonly #make: () => Journal
 
@@ -31,7 +31,7 @@ export class TakenJournal {
 }
 
 /** Refuses what would lose an earlier run or its results. `restart` loses them. */
-export function takeJournal(path: string, out: string, header: RunHeader, restart: boolean): TakenJournal {
+export function openJournal(path: string, out: string, header: RunHeader, restart: boolean): OpenedJournal {
   const make = () => Journal.create(path, randomBytes(16).toString('hex'), header)
   const found = restart ? null : Journal.open(path)
   if (found === null) {
@@ -40,7 +40,7 @@ export function takeJournal(path: string, out: string, header: RunHeader, restar
         `${out} exists, and is not of an unfinished run. Give another --out; --restart sends everything and replaces it.`,
       )
     }
-    return new TakenJournal(null, make)
+    return new OpenedJournal(null, make)
   }
   const changed = changeOf(found.header, header)
   if (changed !== null) {
@@ -49,7 +49,7 @@ export function takeJournal(path: string, out: string, header: RunHeader, restar
       `${path} is of a run that did not finish, and ${changed} since. Put that back to go on with it; --restart begins anew, and pays for everything again.`,
     )
   }
-  return new TakenJournal(found, make)
+  return new OpenedJournal(found, make)
 }
 
 function changeOf(before: RunHeader, now: RunHeader): string | null {

@@ -1,6 +1,6 @@
 /** How far a run is, on standard error: a bar on a terminal, a line now and then elsewhere. */
 import { SingleBar } from 'cli-progress'
-import { sayError } from '../output.ts'
+import { printError } from '../output.ts'
 
 /** How often there is a line where there is no terminal. */
 const LINE_EVERY_MS = 10_000
@@ -56,7 +56,7 @@ function lines(total: number, start: Standing): Report {
       if (nowMs - saidMs < LINE_EVERY_MS || standing.ended === total) return
       saidMs = nowMs
       const { rate, left } = pace.at(standing.ended)
-      sayError(`${standing.ended} of ${total} lines have ended${failedText(standing)}, ${rate}, ${left}`)
+      printError(`${standing.ended} of ${total} lines have ended${failedText(standing)}, ${rate}, ${left}`)
     },
     end() {},
   }

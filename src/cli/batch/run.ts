@@ -13,7 +13,7 @@ import {
 } from '../../../client/src/index.ts'
 import { EXIT } from '../call/exit-code.ts'
 import { CommandError } from '../command-error.ts'
-import { Changes } from './change-notifier.ts'
+import { ChangeNotifier } from './change-notifier.ts'
 import type { Journal } from './journal.ts'
 import { endedRow, expiredRow, invalidRow } from './row.ts'
 
@@ -49,7 +49,7 @@ export interface RunParts {
 export class BatchRun {
   readonly #parts: RunParts
   readonly #byIndex: ReadonlyMap<number, ToSend>
-  readonly #changes = new Changes()
+  readonly #changes = new ChangeNotifier()
   #limits: Me['limits']
   /** At the server, in the order in which they were sent; the first so many are in readers' hands or have ended. */
   readonly #line: number[] = []

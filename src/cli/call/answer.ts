@@ -1,7 +1,7 @@
 /** What a job came to, as it is printed: the answer on standard output, everything else on standard error. */
 import type { EndedJob, Job } from '../../../client/src/index.ts'
+import { printError, printLine } from '../output.ts'
 import { printable } from '../printable.ts'
-import { say, sayError } from '../output.ts'
 import { EXIT } from './exit-code.ts'
 
 /** What a terminal would act upon instead of showing it, line ends and tabs apart. */
@@ -12,7 +12,7 @@ const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g
 export function printJob(job: Job, json: boolean): number {
   if (json) printJson(job)
   if (job.status !== 'completed' && job.status !== 'failed') {
-    if (!json) sayError(`Job ${job.job_id} is ${job.status}. --wait waits for its end.`)
+    if (!json) printError(`Job ${job.job_id} is ${job.status}. --wait waits for its end.`)
     return EXIT.open
   }
   return json ? exitCodeOf(job) : printEnded(job)
@@ -20,14 +20,14 @@ export function printJob(job: Job, json: boolean): number {
 
 /** As one line where a program reads it. */
 export function printJson(value: unknown): void {
-  say(process.stdout.isTTY ? shown(JSON.stringify(value, null, 2)) : JSON.stringify(value))
+  printLine(process.stdout.isTTY ? shown(JSON.stringify(value, null, 2)) : JSON.stringify(value))
 }
 
 function printEnded(job: EndedJob): number {
   if (job.status === 'failed') {
     const { code, message, errors = [] } = job.error
-    sayError(`Job ${job.job_id} failed: ${code}: ${printable(message)}`)
-    for (const rule of errors) sayError(`  ${printable(rule)}`)
+    printError(`Job ${job.job_id} failed: ${code}: ${printable(message)}`)
+    for (const rule of errors) printError(`  ${printable(rule)}`)
   } else {
     printContent(job.result.response_content)
   }

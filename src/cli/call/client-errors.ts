@@ -25,7 +25,7 @@ const UNREACHABLE = [
 ]
 
 /** Told to people in a few words; what the client did not throw is a bug and stays what it is. */
-export function toldError(error: unknown): unknown {
+export function clientError(error: unknown): unknown {
   if (!(error instanceof ParleyError)) return error
   if (error instanceof ConfigurationError) {
     const message = error.message.replace(/^baseUrl/, '--url (or PARLEY_URL)')

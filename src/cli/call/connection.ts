@@ -2,9 +2,9 @@
 import { Parley } from '../../../client/src/index.ts'
 import { parseExactly } from '../../http/body.ts'
 import { CommandError } from '../command-error.ts'
+import { clientError } from './client-errors.ts'
 import { EXIT } from './exit-code.ts'
 import type { ServerOptions } from './server-options.ts'
-import { toldError } from './client-errors.ts'
 
 export function connect({ url, key }: ServerOptions): Parley {
   const apiKey = key ?? process.env.PARLEY_API_KEY
@@ -19,7 +19,7 @@ export function connect({ url, key }: ServerOptions): Parley {
   try {
     return new Parley({ baseUrl: serverUrl(url), apiKey, parseJson })
   } catch (error) {
-    throw toldError(error)
+    throw clientError(error)
   }
 }
 

@@ -1,8 +1,8 @@
 /** Work that SIGINT or SIGTERM ends: its signal aborts, and the command ends with the code that shells expect. */
 import { CommandError } from '../command-error.ts'
-import { whenToldToStop } from '../shutdown-signals.ts'
+import { onShutdownSignal } from '../shutdown-signals.ts'
+import { clientError } from './client-errors.ts'
 import { EXIT } from './exit-code.ts'
-import { toldError } from './client-errors.ts'
 
 /** Errors of the client come as `CommandError`. `says` is what people are told when it was interrupted. */
 export async function interruptible<T>(
@@ -11,7 +11,7 @@ export async function interruptible<T>(
 ): Promise<T> {
   const controller = new AbortController()
   let code: number = EXIT.interrupted
-  whenToldToStop((why) => {
+  onShutdownSignal((why) => {
     if (why === 'SIGTERM' && !controller.signal.aborted) code = EXIT.terminated
     controller.abort()
   })
@@ -19,6 +19,6 @@ export async function interruptible<T>(
     return await work(controller.signal)
   } catch (error) {
     if (controller.signal.aborted) throw new CommandError(says(), code)
-    throw toldError(error)
+    throw clientError(error)
   }
 }

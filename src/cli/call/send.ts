@@ -3,8 +3,8 @@ import type { CreatedJob, Parley, ResponseFormat, SingleJob } from '../../../cli
 import { parseExactly } from '../../http/body.ts'
 import { readSchema } from '../../json-schema/read-schema.ts'
 import { CommandError } from '../command-error.ts'
+import { printError, printLine } from '../output.ts'
 import { readInput } from '../read-input.ts'
-import { say, sayError } from '../output.ts'
 import { printJob, printJson } from './answer.ts'
 import { connect } from './connection.ts'
 import { EXIT } from './exit-code.ts'
@@ -37,7 +37,7 @@ async function sendAndWait(parley: Parley, job: SingleJob, { json }: SendOptions
       const created: CreatedJob = await parley.messages.create(job, { signal })
       if (created.status !== 'timeout') return created
       jobId = created.job_id
-      sayError(`Job ${jobId} takes longer; waiting for its end.`)
+      printError(`Job ${jobId} takes longer; waiting for its end.`)
       return parley.messages.wait(jobId, { signal })
     },
     () =>
@@ -55,7 +55,7 @@ async function sendOnly(parley: Parley, job: SingleJob, { json }: SendOptions): 
     () => 'Interrupted. The server may have the job already; then it goes on there.',
   )
   if (json) printJson({ job_id: jobId })
-  else say(jobId)
+  else printLine(jobId)
   return EXIT.completed
 }
 

@@ -1,6 +1,6 @@
 /** `parley completion`: a script that makes a shell complete the commands, their options and their values. */
 import { Argument, type Command } from 'commander'
-import { say } from '../output.ts'
+import { printLine } from '../output.ts'
 import { bashScript } from './bash.ts'
 import { fishScript } from './fish.ts'
 import { completedCommands } from './tree.ts'
@@ -20,5 +20,5 @@ export function addCompletion(command: Command, program: Command): void {
     .description('print a script that completes parley in a shell')
     .addArgument(new Argument('<shell>', 'which shell').choices(Object.keys(SCRIPTS)))
     .addHelpText('after', HELP)
-    .action((shell: Shell) => say(SCRIPTS[shell](completedCommands(program)).trimEnd()))
+    .action((shell: Shell) => printLine(SCRIPTS[shell](completedCommands(program)).trimEnd()))
 }

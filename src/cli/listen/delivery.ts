@@ -2,7 +2,7 @@
 import { parseExactly } from '../../http/body.ts'
 import type { Verdict } from './verify.ts'
 
-export interface Arrival {
+export interface Delivery {
   readonly atMs: number
   /** Path and query that it was sent to. */
   readonly path: string
@@ -19,7 +19,7 @@ export interface Arrival {
 const SHOWN_CHARACTERS = 200
 
 /** The callback itself stands in it as it came, so that no digit of a number is lost. */
-export function arrivalJson({ atMs, path, webhookId, verdict, body, before, answered }: Arrival): string {
+export function deliveryJson({ atMs, path, webhookId, verdict, body, before, answered }: Delivery): string {
   const about = {
     received_at: atMs / 1000,
     verified: verdict.kind === 'verified',
@@ -38,7 +38,7 @@ export function arrivalJson({ atMs, path, webhookId, verdict, body, before, answ
   return `${JSON.stringify(about).slice(0, -1)},"callback":${callback}}`
 }
 
-export function arrivalText(arrival: Arrival): string {
+export function deliveryText(arrival: Delivery): string {
   const { atMs, path, verdict, before, answered } = arrival
   const callback = parseExactly(arrival.body) as Readonly<Record<string, unknown>>
   const { status, job_id, result, error, callback_payload } = callback

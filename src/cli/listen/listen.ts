@@ -3,9 +3,9 @@ import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { loadDatabaseUrl } from '../../config/load.ts'
 import { CommandError } from '../command-error.ts'
-import { say, sayError } from '../output.ts'
-import { whenToldToStop } from '../shutdown-signals.ts'
-import { type Arrival, arrivalJson, arrivalText, shown, timeOf } from './delivery.ts'
+import { printError, printLine } from '../output.ts'
+import { onShutdownSignal } from '../shutdown-signals.ts'
+import { type Delivery, deliveryJson, deliveryText, shown, timeOf } from './delivery.ts'
 import { createReceiver } from './receive.ts'
 import { accountSecrets, givenSecret, type SecretSource } from './secrets.ts'
 import { isSecret, Verifier } from './verify.ts'
@@ -31,7 +31,7 @@ export interface ListenOptions {
 export async function listen(options: ListenOptions): Promise<void> {
   const { status, failFirst, retryAfter, json } = options
   const verifier = await Verifier.of(secretSource(options))
-  const tell = json ? sayError : say
+  const tell = json ? printError : printLine
   const server = createReceiver({
     verifier,
     failing: {
@@ -39,7 +39,7 @@ export async function listen(options: ListenOptions): Promise<void> {
       first: failFirst ?? (status === undefined ? 0 : Number.POSITIVE_INFINITY),
       retryAfterS: retryAfter ?? null,
     },
-    onArrival: (arrival: Arrival) => say(json ? arrivalJson(arrival) : arrivalText(arrival)),
+    onArrival: (arrival: Delivery) => printLine(json ? deliveryJson(arrival) : deliveryText(arrival)),
     onRefusal: ({ status, why, method, path }) =>
       tell(`${timeOf(Date.now())}  refused with ${status}: ${shown(`${method} ${path}`)}: ${shown(why)}`),
   })
@@ -96,7 +96,7 @@ function stopped(server: Server): Promise<void> {
       server.close(() => resolve())
       server.closeAllConnections()
     }
-    whenToldToStop(stop)
+    onShutdownSignal(stop)
     process.stdout.on('error', stop)
   })
 }

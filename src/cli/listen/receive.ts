@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { isDeeperThan } from '../../http/body.ts'
-import type { Arrival } from './delivery.ts'
+import type { Delivery } from './delivery.ts'
 import type { Verifier } from './verify.ts'
 
 /** A callback holds at most an answer of 16 MiB and the payload of a batch's body. */
@@ -25,7 +25,7 @@ export interface Failing {
 export interface ReceiverOptions {
   readonly verifier: Verifier
   readonly failing: Failing
-  readonly onArrival: (arrival: Arrival) => void
+  readonly onArrival: (arrival: Delivery) => void
   /** Something came that is no callback. */
   readonly onRefusal: (refusal: Refusal & { readonly method: string; readonly path: string }) => void
 }

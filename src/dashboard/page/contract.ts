@@ -4,8 +4,8 @@
  */
 import type { CallbackView as CallbackSummary } from '../../admin/callback-view.ts'
 import type { JobSummaryView as JobSummary } from '../../admin/job-view.ts'
+import type { MetricSample } from '../../admin/metric-sample.ts'
 import type { Overview as Now } from '../../admin/overview.ts'
-import type { Point } from '../../admin/metric-sample.ts'
 import type { Caps } from './contract-operations.ts'
 
 export type {
@@ -13,13 +13,13 @@ export type {
   CallbackDetailsView as CallbackDetails,
 } from '../../admin/callback-view.ts'
 export type { JobDetailsView as JobDetails, TimelineEntry } from '../../admin/job-view.ts'
-export type { UpstreamView as Upstream } from '../../admin/overview.ts'
 export type { PercentilesView as Percentiles } from '../../admin/metric-sample.ts'
-export type { CallbackSummary, JobSummary, Point }
+export type { UpstreamView as Upstream } from '../../admin/overview.ts'
+export type { CallbackSummary, JobSummary, MetricSample }
 
 /** With the last minutes, oldest first. */
 export interface Overview extends Now {
-  readonly points: readonly Point[]
+  readonly points: readonly MetricSample[]
 }
 
 export type Status = 'pending' | 'assigned' | 'completed' | 'failed'

@@ -4,7 +4,7 @@
  */
 import { useEffect, useState } from 'preact/hooks'
 import { ApiError, admin, openEvents } from './api.ts'
-import type { Overview, Point } from './contract.ts'
+import type { MetricSample, Overview } from './contract.ts'
 import { eventsOf } from './event-stream.ts'
 import { signOut } from './session.ts'
 
@@ -14,7 +14,7 @@ export interface Live {
   readonly connection: Connection
   readonly overview: Overview | null
   /** Of the last 15 minutes, oldest first. */
-  readonly points: readonly Point[]
+  readonly points: readonly MetricSample[]
   /** When the overview's figures are from, by this machine's clock, to tell how old the server's times are. */
   readonly clockOffsetSeconds: number
 }
@@ -117,7 +117,7 @@ async function readEvents(signal: AbortSignal, onLife: () => void): Promise<void
       clearTimeout(silence)
       silence = setTimeout(() => own.abort(), SILENCE_MS)
       onLife()
-      if (event.name === 'point') add(JSON.parse(event.data) as Point)
+      if (event.name === 'point') add(JSON.parse(event.data) as MetricSample)
     }
   } finally {
     clearTimeout(silence)
@@ -125,7 +125,7 @@ async function readEvents(signal: AbortSignal, onLife: () => void): Promise<void
   }
 }
 
-function add(point: Point): void {
+function add(point: MetricSample): void {
   const since = point.at - KEPT_SECONDS
   set({ points: [...live.points.filter(({ at }) => at > since && at < point.at), point] })
 }

@@ -1,8 +1,8 @@
 /** What the routes of the admin API are made from. */
 import type { FastifyRequest } from 'fastify'
 import type { Audit, Intended } from '../../admin/audit.ts'
+import type { MetricFeed } from '../../admin/metric-feed.ts'
 import type { Overview } from '../../admin/overview.ts'
-import type { PointFeed } from '../../admin/metric-feed.ts'
 import type { Clock } from '../../clock.ts'
 import type { Expiry } from '../../store/expiry.ts'
 import type { OperatorStore } from '../../store/operator-store.ts'
@@ -13,7 +13,7 @@ export interface AdminRoutes {
   readonly store: OperatorStore
   readonly clock: Clock
   readonly expiry: () => Expiry
-  readonly points: PointFeed
+  readonly points: MetricFeed
   readonly audit: Audit
   /** Resolves when this node has taken note of all jobs that were cancelled until now. */
   readonly onCancelled: () => Promise<void>

@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
-import type { PointFeed } from '../../admin/metric-feed.ts'
+import type { MetricFeed } from '../../admin/metric-feed.ts'
 import { tooManyListeners } from '../errors.ts'
 import type { AdminParts } from './admin-parts.ts'
 import { adminErrors } from './shapes.ts'
@@ -39,7 +39,7 @@ export function eventRoute(app: FastifyInstance, { points, onDropped }: AdminPar
   )
 }
 
-function streamOf(points: PointFeed, onDropped: () => void): Readable {
+function streamOf(points: MetricFeed, onDropped: () => void): Readable {
   const stream = new Readable({ read: () => {} })
   const leave = points.listen({
     send: (event) => {

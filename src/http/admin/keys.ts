@@ -5,10 +5,10 @@ import { ACCOUNT_NAME, ACCOUNT_RULE, keyEndMs } from '../../accounts/issue-key.t
 import { MOST_DAYS } from '../../accounts/key-lifetime.ts'
 import { keyView, secondsOf } from '../../admin/account-view.ts'
 import { makeKey, revokeKey } from '../../admin/actions/accounts.ts'
-import { exampleBodies } from '../openapi/examples.ts'
-import { success } from '../openapi/schemas.ts'
 import { sendData } from '../envelope.ts'
 import { invalid, noSuchKey, otherTier } from '../errors.ts'
+import { exampleBodies } from '../openapi/examples.ts'
+import { success } from '../openapi/schemas.ts'
 import type { AdminParts } from './admin-parts.ts'
 import { operatorHeader } from './operator.ts'
 import {

@@ -1,8 +1,8 @@
 /** What the node and its database are doing now, with the points of the last minutes. */
 import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
-import { success } from '../openapi/schemas.ts'
 import { sendData } from '../envelope.ts'
+import { success } from '../openapi/schemas.ts'
 import type { AdminParts } from './admin-parts.ts'
 import { adminErrors, count, orNull, unixTime, unixTimeOrNull } from './shapes.ts'
 

@@ -1,8 +1,8 @@
 /** The settings in force, to be read only. */
 import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
-import { success } from '../openapi/schemas.ts'
 import { sendData } from '../envelope.ts'
+import { success } from '../openapi/schemas.ts'
 import type { AdminParts } from './admin-parts.ts'
 import { adminErrors, orNull } from './shapes.ts'
 

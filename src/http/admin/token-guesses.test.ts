@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../../test/fake-clock.ts'
-import { WINDOW_MS, WRONG_TOKENS, WrongTokens } from './token-guesses.ts'
+import { TokenGuesses, WINDOW_MS, WRONG_TOKENS } from './token-guesses.ts'
 
 function limited(one: string, other: string): boolean {
-  const wrong = new WrongTokens(new FakeClock())
+  const wrong = new TokenGuesses(new FakeClock())
   for (let sent = 0; sent < WRONG_TOKENS; sent++) wrong.count(one)
   return wrong.waitMs(other) > 0
 }
 
 test('who sent too many waits until a minute after the first has passed', () => {
   const clock = new FakeClock()
-  const wrong = new WrongTokens(clock)
+  const wrong = new TokenGuesses(clock)
   wrong.count('192.0.2.1')
   clock.advance(1000)
   for (let sent = 1; sent < WRONG_TOKENS; sent++) {
@@ -33,7 +33,7 @@ test('addresses of one host are one, and others are not', () => {
 })
 
 test('however many addresses there are, only so many are remembered', () => {
-  const wrong = new WrongTokens(new FakeClock())
+  const wrong = new TokenGuesses(new FakeClock())
   const tooMany = (address: string) => {
     for (let sent = 0; sent < WRONG_TOKENS; sent++) wrong.count(address)
   }

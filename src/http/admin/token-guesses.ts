@@ -13,7 +13,7 @@ interface Window {
   readonly endsMs: number
 }
 
-export class WrongTokens {
+export class TokenGuesses {
   readonly #clock: Clock
   readonly #windows = new Map<string, Window>()
 

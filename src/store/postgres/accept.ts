@@ -17,7 +17,7 @@ import {
   unnest,
 } from './columns.ts'
 import type { Database, Queries, Statement } from './database.ts'
-import type { Line } from './queue-head.ts'
+import type { QueueHead } from './queue-head.ts'
 import { OWE_AND_KEEP } from './settle.ts'
 
 /** A job that was stored already is left as it is: for a repetition after an unknown outcome. */
@@ -28,11 +28,11 @@ export interface NewEndedJob {
   readonly settlement: Settlement
 }
 
-export class Accepting {
+export class PostgresAccept {
   readonly #database: Database
-  readonly #line: Line
+  readonly #line: QueueHead
 
-  constructor(database: Database, line: Line) {
+  constructor(database: Database, line: QueueHead) {
     this.#database = database
     this.#line = line
   }

@@ -12,7 +12,7 @@ import type {
   Replay,
 } from '../callback-store.ts'
 import type { Expiry } from '../expiry.ts'
-import type { Looked, Page } from '../pagination.ts'
+import type { Page, PageSlice } from '../pagination.ts'
 import type { Database, Statement } from './database.ts'
 
 /** Callbacks in a slice, a statement each. */
@@ -29,7 +29,7 @@ export class PostgresCallbackRecords implements CallbackRecords {
     return searchCallbacksInSlices(filter, SLICE_ROWS, (slice) => this.#look(slice))
   }
 
-  async #look({ state, account, beforeId, enough }: CallbackSlice): Promise<Looked<CallbackSummary>> {
+  async #look({ state, account, beforeId, enough }: CallbackSlice): Promise<PageSlice<CallbackSummary>> {
     const rows = await this.#database.query(LOOK[state ?? 'any'], [beforeId, account, enough])
     const [first] = rows
     return {

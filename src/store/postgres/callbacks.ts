@@ -4,12 +4,12 @@ import {
   type AttemptRecord,
   type CallbackDepth,
   COUNTED,
+  DELIVERY_QUEUES,
+  type DeferredCallback,
   type DueCallback,
-  LANES,
   MOST_KEPT,
-  type PostponedCallback,
   type TakeCallbacks,
-  type TakePostponed,
+  type TakeDeferred,
 } from '../callback-store.ts'
 import { GroupCommit } from '../group-commit.ts'
 import { unnest } from './columns.ts'
@@ -31,12 +31,18 @@ export class PostgresCallbacks {
     })
   }
 
-  async take({ node, lane, limit, nowMs, leaseUntilMs }: TakeCallbacks): Promise<DueCallback[]> {
-    const rows = await this.#database.query(TAKE, [node, LANES.indexOf(lane), limit, nowMs, leaseUntilMs])
+  async take({ node, queue: lane, limit, nowMs, leaseUntilMs }: TakeCallbacks): Promise<DueCallback[]> {
+    const rows = await this.#database.query(TAKE, [
+      node,
+      DELIVERY_QUEUES.indexOf(lane),
+      limit,
+      nowMs,
+      leaseUntilMs,
+    ])
     return rows.map(readDueCallback)
   }
 
-  async takePostponed({ node, postponed, leaseUntilMs }: TakePostponed): Promise<DueCallback[]> {
+  async takePostponed({ node, postponed, leaseUntilMs }: TakeDeferred): Promise<DueCallback[]> {
     const rows = await this.#database.query(TAKE_POSTPONED, [
       node,
       postponed.map(({ jobId }) => jobId),
@@ -50,7 +56,7 @@ export class PostgresCallbacks {
     return this.#records.submit(record)
   }
 
-  async postpone(node: string, postponed: readonly PostponedCallback[]): Promise<void> {
+  async postpone(node: string, postponed: readonly DeferredCallback[]): Promise<void> {
     await this.#database.query(POSTPONE, [
       node,
       postponed.map(({ jobId }) => jobId),

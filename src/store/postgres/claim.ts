@@ -1,24 +1,29 @@
 /** Who holds which job: claims in fair order, and jobs that go back to the line. */
 import type { ClaimedJob } from '../../job/job.ts'
 import type { Claim } from '../node-store.ts'
-import type { Suspects } from '../store.ts'
+import type { PoisonCandidates } from '../store.ts'
 import { readClaimedJob } from './columns.ts'
 import type { Database, Statement } from './database.ts'
-import type { Line } from './queue-head.ts'
+import type { QueueHead } from './queue-head.ts'
 
-export class Claiming {
+export class PostgresClaim {
   readonly #database: Database
-  readonly #line: Line
+  readonly #line: QueueHead
 
-  constructor(database: Database, line: Line) {
+  constructor(database: Database, line: QueueHead) {
     this.#database = database
     this.#line = line
   }
 
-  async claim(node: string, limit: number, nowMs: number, suspects: Suspects | null): Promise<ClaimedJob[]> {
+  async claim(
+    node: string,
+    limit: number,
+    nowMs: number,
+    suspects: PoisonCandidates | null,
+  ): Promise<ClaimedJob[]> {
     const walk = this.#line.begin(performance.now())
     const some = suspects ? Math.min(limit, suspects.limit) : 0
-    const values = [node, walk.fromTurn, limit, suspects?.deaths ?? NO_DEATHS, some, Math.floor(nowMs)]
+    const values = [node, walk.fromTurn, limit, suspects?.crashCount ?? NO_DEATHS, some, Math.floor(nowMs)]
     const rows = await this.#database.query(CLAIM, values)
     const turns = rows.filter(({ deaths }) => deaths === 0).map(({ turn }) => Number(turn))
     this.#line.end(walk, turns.length === 0 ? null : Math.max(...turns), performance.now())

@@ -5,7 +5,7 @@
  */
 import { createHash, randomBytes } from 'node:crypto'
 import pg from 'pg'
-import type { Signals } from '../node-store.ts'
+import type { NodeEvents } from '../node-store.ts'
 import { connectionSettings, type Database } from './database.ts'
 
 /** At most one sending in this time; what comes meanwhile goes with the next. */
@@ -17,12 +17,12 @@ const RECONNECT_MS = 1000
 /** A notice holds 8,000 bytes at most. */
 const IDS_IN_NOTICE = 200
 
-export interface NoticesOptions {
+export interface NotificationsOptions {
   readonly url: string
   readonly statementMs: number
   readonly database: Database
   readonly node: string
-  readonly signals: Signals
+  readonly signals: NodeEvents
   /** Told a turn that joined the line at another node, or a lesser one. */
   readonly onJoined: (turn: number) => void
   /** Every second, whether notices arrive or not. */
@@ -31,8 +31,8 @@ export interface NoticesOptions {
   readonly onChange: (message: string) => void
 }
 
-export class Notices {
-  readonly #options: NoticesOptions
+export class Notifications {
+  readonly #options: NotificationsOptions
   #client: pg.Client | null = null
   #jobsChannel = ''
   #closed = false
@@ -43,7 +43,7 @@ export class Notices {
   #sending = false
   #timers = new Set<NodeJS.Timeout>()
 
-  constructor(options: NoticesOptions) {
+  constructor(options: NotificationsOptions) {
     this.#options = options
   }
 

@@ -1,10 +1,10 @@
 /** What operators and nodes alike do in the database: all that is not the life of a job. */
 import type { TierName } from '../../config/settings.ts'
 import type { AccountPage, KeySearch, NewKey, OwnCaps } from '../account-store.ts'
+import type { CancelJobs } from '../admin-action-store.ts'
 import type { ActSearch, NewAct } from '../audit-store.ts'
 import type { CallbackFilter, FailedFilter } from '../callback-store.ts'
 import type { Expiry } from '../expiry.ts'
-import type { CancelJobs } from '../admin-action-store.ts'
 import type { JobSearch } from '../job-records.ts'
 import type { OperatorStore } from '../operator-store.ts'
 import type { UsageSearch } from '../usage-store.ts'

@@ -3,11 +3,11 @@ import { randomBytes } from 'node:crypto'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
 import { freshDatabase } from '../../../test/postgres/database.ts'
-import { jobIdMaker } from '../../job/job-id.ts'
 import { acceptance, DAY_MS, expiry, newJob, settlement } from '../../../test/store-contract/fixtures.ts'
+import { openNode } from '../../../test/support/postgres-nodes.ts'
+import { jobIdMaker } from '../../job/job-id.ts'
 import type { Expiry } from '../expiry.ts'
 import { Database } from './database.ts'
-import { openNode } from '../../../test/support/postgres-nodes.ts'
 import { keepPartitions } from './partitions.ts'
 
 const NOON_MS = Date.UTC(2026, 5, 1, 12)
@@ -102,7 +102,7 @@ test('a day whose callback is still owed stays', async (t) => {
     expiresAtMs: null,
   })
   const lane = 'first'
-  await store.takeCallbacks({ node: 'node-a', lane, limit: 1, nowMs: later, leaseUntilMs: later })
+  await store.takeCallbacks({ node: 'node-a', queue: lane, limit: 1, nowMs: later, leaseUntilMs: later })
   const attempt = { attempt: 1, atMs: later, ms: 1, status: 200, error: null, answer: '' }
   await store.recordCallback({ jobId: job.id, attempt, next: { kind: 'delivered' }, nowMs: later })
   await keep(week(later))

@@ -3,38 +3,38 @@ import type { ClaimedJob, Job } from '../../job/job.ts'
 import type {
   AttemptRecord,
   CallbackDepth,
+  DeferredCallback,
   DueCallback,
-  PostponedCallback,
   TakeCallbacks,
-  TakePostponed,
+  TakeDeferred,
 } from '../callback-store.ts'
 import type { Expiry } from '../expiry.ts'
-import type { Claim, Renewal, Signals } from '../node-store.ts'
+import type { Claim, NodeEvents, Renewal } from '../node-store.ts'
 import type {
   Acceptance,
   Accepted,
   Depth,
   EndedJob,
   JobRecord,
+  PoisonCandidates,
   Settled,
   Settlement,
   Store,
-  Suspects,
 } from '../store.ts'
 import { PostgresCallbacks } from './callbacks.ts'
 import { takeCancelled } from './cancel.ts'
-import { Claiming } from './claim.ts'
+import { PostgresClaim } from './claim.ts'
 import { Database, type Statement } from './database.ts'
 import { PostgresExpiry } from './expire.ts'
 import { checkFitness } from './fitness.ts'
-import { Line } from './queue-head.ts'
 import { leave, renew, shareTurn } from './nodes.ts'
-import { Notices } from './notifications.ts'
+import { Notifications } from './notifications.ts'
 import { PostgresOperations } from './operations.ts'
 import { keepPartitions } from './partitions.ts'
-import { Reading, readDepth, readEnded } from './read.ts'
+import { QueueHead } from './queue-head.ts'
+import { PostgresRead, readDepth, readEnded } from './read.ts'
 import { migratePostgres } from './schema.ts'
-import { Writing } from './write.ts'
+import { GroupedWrites } from './write.ts'
 
 export interface PostgresStoreOptions {
   readonly url: string
@@ -46,7 +46,7 @@ export interface PostgresStoreOptions {
   readonly maxQueued: number
   readonly retentionMs: number
   readonly nowMs: () => number
-  readonly signals: Signals
+  readonly signals: NodeEvents
   readonly onCommit?: (size: number, ms: number) => void
   /** What the operator should know, such as that notices do not arrive. */
   readonly onNote: (message: string) => void
@@ -72,12 +72,12 @@ class PostgresStore extends PostgresOperations implements Store {
   readonly shared = true
   readonly #database: Database
   readonly #options: PostgresStoreOptions
-  readonly #line = new Line()
-  readonly #claiming: Claiming
+  readonly #line = new QueueHead()
+  readonly #claiming: PostgresClaim
   readonly #expiry: PostgresExpiry
-  readonly #notices: Notices
-  readonly #writing: Writing
-  readonly #reading: Reading
+  readonly #notices: Notifications
+  readonly #writing: GroupedWrites
+  readonly #reading: PostgresRead
   readonly #callbacks: PostgresCallbacks
   #closed: Promise<void> | null = null
 
@@ -86,9 +86,9 @@ class PostgresStore extends PostgresOperations implements Store {
     super(database, url)
     this.#database = database
     this.#options = options
-    this.#claiming = new Claiming(database, this.#line)
+    this.#claiming = new PostgresClaim(database, this.#line)
     this.#expiry = new PostgresExpiry(database)
-    this.#notices = new Notices({
+    this.#notices = new Notifications({
       url,
       statementMs,
       database,
@@ -98,14 +98,14 @@ class PostgresStore extends PostgresOperations implements Store {
       onLook: () => this.#shareTurn(),
       onChange: onNote,
     })
-    this.#writing = new Writing({
+    this.#writing = new GroupedWrites({
       database,
       line: this.#line,
       maxQueued,
       ...(onCommit && { onCommit }),
       onJoined: () => this.#notices.jobJoined(this.#line.turn),
     })
-    this.#reading = new Reading(database)
+    this.#reading = new PostgresRead(database)
     this.#callbacks = new PostgresCallbacks(database)
   }
 
@@ -121,7 +121,7 @@ class PostgresStore extends PostgresOperations implements Store {
     return this.#writing.acceptEnded(job, settlement)
   }
 
-  claim(node: string, limit: number, nowMs: number, suspects?: Suspects): Promise<ClaimedJob[]> {
+  claim(node: string, limit: number, nowMs: number, suspects?: PoisonCandidates): Promise<ClaimedJob[]> {
     return this.#claiming.claim(node, limit, nowMs, suspects ?? null)
   }
 
@@ -133,18 +133,18 @@ class PostgresStore extends PostgresOperations implements Store {
     return settled
   }
 
-  async giveBack(node: string, claims: readonly Claim[]): Promise<void> {
+  async release(node: string, claims: readonly Claim[]): Promise<void> {
     await this.#claiming.giveBack(node, claims)
     this.#notices.jobJoined(this.#line.turn)
   }
 
-  async reclaim(node: string, nowMs: number): Promise<number> {
+  async rescue(node: string, nowMs: number): Promise<number> {
     const reclaimed = await this.#claiming.reclaim(node, nowMs)
     if (reclaimed > 0) this.#notices.jobJoined(this.#line.turn)
     return reclaimed
   }
 
-  recall(fingerprint: string, nowMs: number): Promise<string | null> {
+  findResponse(fingerprint: string, nowMs: number): Promise<string | null> {
     return this.#reading.recall(fingerprint, nowMs)
   }
 
@@ -164,7 +164,7 @@ class PostgresStore extends PostgresOperations implements Store {
     return this.#callbacks.take(take)
   }
 
-  takePostponed(take: TakePostponed): Promise<DueCallback[]> {
+  takeDeferred(take: TakeDeferred): Promise<DueCallback[]> {
     return this.#callbacks.takePostponed(take)
   }
 
@@ -172,7 +172,7 @@ class PostgresStore extends PostgresOperations implements Store {
     return this.#callbacks.record(record)
   }
 
-  postponeCallbacks(node: string, postponed: readonly PostponedCallback[]): Promise<void> {
+  deferCallbacks(node: string, postponed: readonly DeferredCallback[]): Promise<void> {
     return this.#callbacks.postpone(node, postponed)
   }
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Line } from './queue-head.ts'
+import { QueueHead } from './queue-head.ts'
 
 /** A line whose next walk over the whole of it is far off. */
-function walked(): Line {
-  const line = new Line()
+function walked(): QueueHead {
+  const line = new QueueHead()
   line.end(line.begin(0), null, 0)
   return line
 }

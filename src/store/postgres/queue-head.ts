@@ -15,7 +15,7 @@ export interface Walk {
   readonly startedMs: number
 }
 
-export class Line {
+export class QueueHead {
   /** The furthest turn claimed, here or elsewhere: what joins the line now gets no lesser one. */
   #turn = 0
   #from = 0

@@ -8,7 +8,7 @@ import { eachAlone } from './unknown-commit.ts'
 import { IN_FLIGHT, MAX_GROUP } from './write.ts'
 
 /** Gathers reads into statements of many rows. */
-export class Reading {
+export class PostgresRead {
   readonly #reads: GroupCommit<ReadJob>
   readonly #recalls: GroupCommit<Recall>
 
@@ -120,7 +120,7 @@ const READ_ENDED: Statement = {
 }
 const RECALL: Statement = {
   repeatable: true,
-  name: 'recall',
+  name: 'findResponse',
   text: `
   select r.place, k.content
   from unnest($1::text[], $2::bigint[]) with ordinality as r(fingerprint, now_ms, place)

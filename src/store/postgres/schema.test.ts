@@ -4,11 +4,11 @@ import { type TestContext, test } from 'node:test'
 import pg from 'pg'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import { expiry, newJob, now, settlement, USAGE } from '../../../test/store-contract/fixtures.ts'
+import { FirstVersionNode } from '../../../test/support/postgres-first-version.ts'
+import { openNode } from '../../../test/support/postgres-nodes.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import type { Settlement } from '../store.ts'
-import { FirstVersionNode } from '../../../test/support/postgres-first-version.ts'
 import { MIGRATIONS } from './migrations.ts'
-import { openNode } from '../../../test/support/postgres-nodes.ts'
 import { migratePostgres } from './schema.ts'
 
 const AFTER_FIRST = MIGRATIONS.length - 1

@@ -2,9 +2,9 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
 import { DatabaseProblem } from '../database-problem.ts'
-import { COPY_LOCK } from './transfer-lock.ts'
 import { connectionSettings } from './database.ts'
 import { MIGRATIONS } from './migrations.ts'
+import { COPY_LOCK } from './transfer-lock.ts'
 
 /** Any number that no other program on the same database is likely to lock. */
 const LOCK = 7_264_539_153

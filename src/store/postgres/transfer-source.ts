@@ -1,7 +1,7 @@
 /** Reads a whole Postgres for a copy, as it was at one moment, while no server uses it. */
 import pg from 'pg'
 import type { Act } from '../audit-store.ts'
-import { copiedJob } from '../transferred-job.ts'
+import { DatabaseProblem } from '../database-problem.ts'
 import {
   BATCH_ROWS,
   BATCH_WEIGHT,
@@ -12,17 +12,17 @@ import {
   type CopiedIdempotencyKey,
   type CopiedJob,
   type CopiedKey,
-  type CopySource,
+  type TransferSource,
 } from '../transfer-contract.ts'
-import { DatabaseProblem } from '../database-problem.ts'
+import { copiedJob } from '../transferred-job.ts'
 import type { UsageRecord } from '../usage-store.ts'
 import { ACT_COLUMNS } from './audit.ts'
-import { CopyConnection } from './transfer-connection.ts'
 import { connectionSettings, type Row } from './database.ts'
 import { migratePostgres } from './schema.ts'
+import { CopyConnection } from './transfer-connection.ts'
 import { sumsOfUsage, usageRecord } from './usage.ts'
 
-export async function openPostgresSource(url: string): Promise<CopySource> {
+export async function openPostgresSource(url: string): Promise<TransferSource> {
   await refuseUnlessParleys(url)
   await migratePostgres(url)
   const connection = await CopyConnection.begin(url, {
@@ -62,7 +62,7 @@ async function refuseUnlessParleys(url: string): Promise<void> {
   if (!found) throw new DatabaseProblem("This database holds no tables of Parley's.")
 }
 
-class PostgresSource implements CopySource {
+class PostgresSource implements TransferSource {
   readonly turn: number
   readonly #connection: CopyConnection
 

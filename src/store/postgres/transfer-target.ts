@@ -4,6 +4,8 @@
  */
 import { jobIdMs } from '../../job/job-id.ts'
 import type { Act } from '../audit-store.ts'
+import type { Expiry } from '../expiry.ts'
+import { notEmpty } from '../not-empty.ts'
 import {
   CALLBACK_COLUMNS,
   type CopiedAccount,
@@ -11,12 +13,13 @@ import {
   type CopiedIdempotencyKey,
   type CopiedJob,
   type CopiedKey,
-  type CopyTarget,
   type TargetOptions,
+  type TransferTarget,
 } from '../transfer-contract.ts'
-import type { Expiry } from '../expiry.ts'
-import { notEmpty } from '../not-empty.ts'
 import type { UsageRecord } from '../usage-store.ts'
+import { checkFitness } from './fitness.ts'
+import { partitionsFor } from './partitions.ts'
+import { migratePostgres } from './schema.ts'
 import { CopyConnection } from './transfer-connection.ts'
 import {
   ACCOUNTS,
@@ -30,14 +33,11 @@ import {
   OUTCOMES,
   USAGE,
 } from './transfer-inserts.ts'
-import { checkFitness } from './fitness.ts'
-import { partitionsFor } from './partitions.ts'
-import { migratePostgres } from './schema.ts'
 
 export async function openPostgresTarget(
   url: string,
   { expiry, onNote }: TargetOptions,
-): Promise<CopyTarget> {
+): Promise<TransferTarget> {
   await migratePostgres(url)
   const connection = await CopyConnection.begin(url, {
     mode: 'isolation level read committed',
@@ -59,7 +59,7 @@ const NOBODY = 'copied'
 /** Usage comes as sums. */
 const COUNTED = true
 
-class PostgresTarget implements CopyTarget {
+class PostgresTarget implements TransferTarget {
   readonly #connection: CopyConnection
   readonly #expiry: Expiry
 

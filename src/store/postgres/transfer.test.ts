@@ -3,10 +3,10 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import { acceptance, expiry, newJob, now, settlement, USAGE } from '../../../test/store-contract/fixtures.ts'
-import { copyDatabase } from '../transfer.ts'
+import { openNode } from '../../../test/support/postgres-nodes.ts'
+import { transferDatabase } from '../transfer.ts'
 import { openPostgresSource } from './transfer-source.ts'
 import { openPostgresTarget } from './transfer-target.ts'
-import { openNode } from '../../../test/support/postgres-nodes.ts'
 
 test('usage arrives once, folded or not, and so do acts, caps and suspensions', async (t) => {
   const [from, to] = [await freshDatabase(t), await freshDatabase(t)]
@@ -49,7 +49,7 @@ test('usage arrives once, folded or not, and so do acts, caps and suspensions', 
 
   const source = await openPostgresSource(from)
   const target = await openPostgresTarget(to, { expiry: expiry(), onNote: () => {} })
-  const counts = await copyDatabase(source, target, expiry(), () => {})
+  const counts = await transferDatabase(source, target, expiry(), () => {})
   await Promise.all([source.close(), target.close()])
   assert.deepEqual([counts.usage, counts.acts], [2, 1])
 

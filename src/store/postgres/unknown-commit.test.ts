@@ -3,9 +3,17 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { startCuttingProxy } from '../../../test/nodes/cutting-proxy.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
-import { acceptance, claimOf, expiry, ids, newJob, now, settlement } from '../../../test/store-contract/fixtures.ts'
-import { StoreUnavailable } from '../store.ts'
+import {
+  acceptance,
+  claimOf,
+  expiry,
+  ids,
+  newJob,
+  now,
+  settlement,
+} from '../../../test/store-contract/fixtures.ts'
 import { openNode } from '../../../test/support/postgres-nodes.ts'
+import { StoreUnavailable } from '../store.ts'
 
 async function start(t: TestContext) {
   const proxy = await startCuttingProxy(await freshDatabase(t))
@@ -90,10 +98,10 @@ test('jobs of a claim whose answer was cut off are among what the node holds, an
   )
   const { held } = await store.renew('node-a', 60_000)
   assert.deepEqual(held, [{ jobId: job.id, attempt: 1 }])
-  await store.giveBack('node-a', held)
+  await store.release('node-a', held)
   const [again] = await store.claim('node-a', 5, now.ms)
   assert.ok(again)
-  assert.deepEqual([claimOf(again), again.deaths], [{ jobId: job.id, attempt: 2 }, 0])
+  assert.deepEqual([claimOf(again), again.crashCount], [{ jobId: job.id, attempt: 2 }, 0])
 })
 
 test('a read whose answer was cut off is read again', async (t) => {

@@ -32,7 +32,7 @@ export async function eachAlone<Op, Value>(
  * Carries out `first`; where its outcome is unknown, `again`, until that succeeds or fails for sure. `again` finds what
  * `first` did, and does what it did not do. Rejects with `StoreUnavailable` when it took too long.
  */
-export async function untilKnown<T>(first: () => Promise<T>, again: () => Promise<T>): Promise<T> {
+export async function untilCommitKnown<T>(first: () => Promise<T>, again: () => Promise<T>): Promise<T> {
   let error: unknown
   try {
     return await first()

@@ -101,7 +101,7 @@ test('a job that is cancelled while it is settled, claimed and given back ends o
   const [cancelled, ...settled] = await Promise.all([
     cancelAll(),
     ...claims.slice(0, 100).map((claim) => store.settle(settlement(claim))),
-    store.giveBack('node-a', claims.slice(100)),
+    store.release('node-a', claims.slice(100)),
     store.claim('node-b', 50, now.ms),
     store.claim('node-c', 50, now.ms),
   ])

@@ -2,13 +2,13 @@
 import type { Job } from '../../job/job.ts'
 import { GroupCommit } from '../group-commit.ts'
 import type { Acceptance, Accepted, Settlement } from '../store.ts'
-import { Accepting, type NewEndedJob } from './accept.ts'
+import { type NewEndedJob, PostgresAccept } from './accept.ts'
 import { weightOfJob } from './columns.ts'
 import type { Database } from './database.ts'
-import { eachAlone, untilKnown } from './unknown-commit.ts'
 import { OutcomeUnknown } from './errors.ts'
-import type { Line } from './queue-head.ts'
+import type { QueueHead } from './queue-head.ts'
 import { type SettledJob, settleAll } from './settle.ts'
+import { eachAlone, untilCommitKnown } from './unknown-commit.ts'
 
 /** Operations in one statement. */
 export const MAX_GROUP = 512
@@ -17,9 +17,9 @@ export const IN_FLIGHT = 2
 /** Characters in one statement: what more would gain is lost in its memory. */
 const MAX_WEIGHT = 4 * 1024 * 1024
 
-export interface WritingOptions {
+export interface GroupedWritesOptions {
   readonly database: Database
-  readonly line: Line
+  readonly line: QueueHead
   /** Writes that may wait before acceptances are refused. */
   readonly maxQueued: number
   readonly onCommit?: (size: number, ms: number) => void
@@ -27,20 +27,20 @@ export interface WritingOptions {
   readonly onJoined: () => void
 }
 
-export class Writing {
+export class GroupedWrites {
   readonly #database: Database
   readonly #onJoined: () => void
-  readonly #accepting: Accepting
+  readonly #accepting: PostgresAccept
   readonly #acceptances: GroupCommit<Acceptance>
   readonly #ended: GroupCommit<NewEndedJob>
   readonly #settlements: GroupCommit<Settlement>
   /** Jobs of settlements that may have been carried out though their answer was lost. */
   readonly #doubtful = new Set<string>()
 
-  constructor({ database, line, maxQueued, onCommit, onJoined }: WritingOptions) {
+  constructor({ database, line, maxQueued, onCommit, onJoined }: GroupedWritesOptions) {
     this.#database = database
     this.#onJoined = onJoined
-    this.#accepting = new Accepting(database, line)
+    this.#accepting = new PostgresAccept(database, line)
     const common = { inFlight: IN_FLIGHT, maxGroup: MAX_GROUP, maxQueued, ...(onCommit && { onCommit }) }
     this.#acceptances = new GroupCommit({
       ...common,
@@ -92,7 +92,7 @@ export class Writing {
   }
 
   async #acceptPlain(acceptances: readonly Acceptance[]): Promise<Accepted[]> {
-    await untilKnown(
+    await untilCommitKnown(
       () => this.#accepting.accept(acceptances, 'first'),
       () => this.#accepting.accept(acceptances, 'again'),
     )
@@ -105,7 +105,7 @@ export class Writing {
     const idempotency = acceptance?.idempotency
     if (!acceptance || !idempotency) throw new Error('an acceptance lost its key')
     const accept = () => this.#accepting.acceptOnce(acceptance, idempotency)
-    const accepted = await untilKnown(accept, accept)
+    const accepted = await untilCommitKnown(accept, accept)
     if (accepted.kind === 'accepted') this.#tellOfJoined(acceptances)
     return [accepted]
   }
@@ -116,7 +116,7 @@ export class Writing {
   }
 
   async #acceptAllEnded(ended: readonly NewEndedJob[]): Promise<undefined[]> {
-    await untilKnown(
+    await untilCommitKnown(
       () => this.#accepting.acceptEnded(ended, 'first'),
       () => this.#accepting.acceptEnded(ended, 'again'),
     )

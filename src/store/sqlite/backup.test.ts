@@ -11,10 +11,10 @@ import {
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
+import { contentsOf, folderForTest, quietly } from '../../../test/support/backup.ts'
+import { options, populate } from '../../../test/support/population.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { backUpDatabase, openStore } from '../open.ts'
-import { options, populate } from '../../../test/support/population.ts'
-import { contentsOf, folderForTest, quietly } from '../../../test/support/backup.ts'
 import { migrateFile } from './file.ts'
 
 test('a backup is one private file with every row, and what is only in the write-ahead log', async (t) => {

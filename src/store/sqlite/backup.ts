@@ -1,14 +1,18 @@
 /** Backs up a database file into another, beside a running server. */
 import { existsSync, lstatSync, realpathSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import type { Holdings, WriteOptions } from '../backup.ts'
+import type { DatabaseSummary, WriteOptions } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { takeSnapshot } from './snapshot.ts'
 
 /** What stands beside a database file under its name. */
 const SIBLINGS = ['', '-wal', '-shm', '-journal', '.lock', '.lock-journal', '.admin-token']
 
-export async function backUpFile(path: string, target: string, options: WriteOptions): Promise<Holdings> {
+export async function backUpFile(
+  path: string,
+  target: string,
+  options: WriteOptions,
+): Promise<DatabaseSummary> {
   // Opening would make it, and an address that is mistyped would be backed up as an empty database.
   if (!existsSync(path)) throw new DatabaseProblem(`There is no database ${path} to back up.`)
   refuseUnfit(target, path)

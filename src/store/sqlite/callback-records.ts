@@ -10,7 +10,7 @@ import type {
   Replay,
 } from '../callback-store.ts'
 import type { Expiry } from '../expiry.ts'
-import { AFTER_ALL, type Looked } from '../pagination.ts'
+import { AFTER_ALL, type PageSlice } from '../pagination.ts'
 
 export class SqliteCallbackRecords {
   readonly #db: DatabaseSync
@@ -20,7 +20,7 @@ export class SqliteCallbackRecords {
   }
 
   /** Row numbers are given in the order of acceptance, as ids are. */
-  look({ state, account, beforeId, rows, enough }: CallbackSlice): Looked<CallbackSummary> {
+  look({ state, account, beforeId, rows, enough }: CallbackSlice): PageSlice<CallbackSummary> {
     const nothing = { looked: 0, lastId: null, found: [] }
     const before = beforeId === AFTER_ALL ? Number.MAX_SAFE_INTEGER : this.#seqOf(beforeId)
     if (before === null) return nothing

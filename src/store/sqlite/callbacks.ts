@@ -4,12 +4,12 @@ import { readDueCallback } from '../callback-rows.ts'
 import {
   type CallbackDepth,
   COUNTED,
+  DELIVERY_QUEUES,
+  type DeferredCallback,
   type DueCallback,
-  LANES,
   MOST_KEPT,
-  type PostponedCallback,
   type TakeCallbacks,
-  type TakePostponed,
+  type TakeDeferred,
 } from '../callback-store.ts'
 import type { Cell } from './wire.ts'
 
@@ -21,14 +21,14 @@ export class SqliteCallbacks {
   }
 
   /** Returns rows as `readTaken` takes them. */
-  take({ node, lane, limit, nowMs, leaseUntilMs }: TakeCallbacks): Cell[][] {
-    const rows = this.#statements.due.all(LANES.indexOf(lane), nowMs, limit) as unknown as Cell[][]
+  take({ node, queue: lane, limit, nowMs, leaseUntilMs }: TakeCallbacks): Cell[][] {
+    const rows = this.#statements.due.all(DELIVERY_QUEUES.indexOf(lane), nowMs, limit) as unknown as Cell[][]
     for (const row of rows) this.#statements.lease.run(node, leaseUntilMs, row.pop() ?? null)
     return rows
   }
 
   /** Returns rows as `readTaken` takes them. */
-  takePostponed({ node, postponed, leaseUntilMs }: TakePostponed): Cell[][] {
+  takePostponed({ node, postponed, leaseUntilMs }: TakeDeferred): Cell[][] {
     const rows = postponed.flatMap(({ jobId, attempts }) => {
       const row = this.#statements.postponed.get(jobId, attempts) as unknown as Cell[] | undefined
       return row ? [row] : []
@@ -50,7 +50,7 @@ export class SqliteCallbacks {
     return this.#statements.record.run(...cells, jobId, attempt).changes > 0
   }
 
-  postpone(node: string, postponed: readonly PostponedCallback[]): void {
+  postpone(node: string, postponed: readonly DeferredCallback[]): void {
     for (const { jobId, attempt, dueAtMs } of postponed) {
       this.#statements.postpone.run(dueAtMs, jobId, attempt, node)
     }

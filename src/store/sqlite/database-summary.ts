@@ -1,7 +1,7 @@
 /** Looks into a database file without changing it: whether it is one of Parley's, whole, and what it holds. */
 import { statSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
-import type { Holdings } from '../backup.ts'
+import type { DatabaseSummary } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { newerSchema, schemaOf } from './file.ts'
 import { MIGRATIONS } from './migrations.ts'
@@ -36,7 +36,7 @@ export function faultOf(db: DatabaseSync): string | null {
 }
 
 /** Of any schema that this version knows. */
-export function holdingsOf(db: DatabaseSync, path: string): Holdings {
+export function holdingsOf(db: DatabaseSync, path: string): DatabaseSummary {
   const numberOf = (sql: string) => Number(db.prepare(sql).get()?.number)
   const byStatus = db.prepare('select status, count(*) as jobs from jobs group by status').all()
   const jobs = { pending: 0, assigned: 0, completed: 0, failed: 0 }

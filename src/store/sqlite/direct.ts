@@ -5,9 +5,9 @@
 import type { DatabaseSync } from 'node:sqlite'
 import type { Store } from '../store.ts'
 import { SqliteAccounts } from './accounts.ts'
+import { SqliteInterventions } from './admin-actions.ts'
 import { SqliteAudit } from './audit.ts'
 import { SqliteCallbackRecords } from './callback-records.ts'
-import { SqliteInterventions } from './admin-actions.ts'
 import { SqliteJobRecords } from './job-records.ts'
 import type { SqliteUsage } from './usage.ts'
 

@@ -7,7 +7,7 @@
  * hundred thousand waiting jobs stands far behind in its own line only, and a claim stays one index scan.
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
-import type { Accepted, Depth, Suspects } from '../store.ts'
+import type { Accepted, Depth, PoisonCandidates } from '../store.ts'
 import type { SqliteUsage } from './usage.ts'
 import { type Cell, CLAIMED_COLUMNS, GONE, NEW_JOB_COLUMNS, STALE } from './wire.ts'
 
@@ -151,7 +151,7 @@ export class SqliteJobs {
   }
 
   /** Returns the claimed jobs' columns, as `readClaimedJob` takes them. */
-  claim(node: string, limit: number, nowMs: number, suspects: Suspects | null): Cell[][] {
+  claim(node: string, limit: number, nowMs: number, suspects: PoisonCandidates | null): Cell[][] {
     const rows = this.#headOfLine(limit, suspects)
     for (const row of rows) {
       this.#turn = Math.max(this.#turn, Number(row.pop()))
@@ -163,11 +163,11 @@ export class SqliteJobs {
     return rows
   }
 
-  #headOfLine(limit: number, suspects: Suspects | null): Cell[][] {
+  #headOfLine(limit: number, suspects: PoisonCandidates | null): Cell[][] {
     const s = this.#statements
     if (!suspects) return s.headOfLine.all(Number.MAX_SAFE_INTEGER, limit) as unknown as Cell[][]
-    const some = s.suspects.all(suspects.deaths, Math.min(limit, suspects.limit)) as unknown as Cell[][]
-    const others = s.headOfLine.all(suspects.deaths, limit - some.length) as unknown as Cell[][]
+    const some = s.suspects.all(suspects.crashCount, Math.min(limit, suspects.limit)) as unknown as Cell[][]
+    const others = s.headOfLine.all(suspects.crashCount, limit - some.length) as unknown as Cell[][]
     return [...some, ...others]
   }
 

@@ -1,32 +1,32 @@
 /**
  * The operations that cross to the storage thread, by name, as tuples: the one place that both sides are typed from.
  */
-import type { CallbackSlice, PostponedCallback, TakeCallbacks, TakePostponed } from '../callback-store.ts'
+import type { CallbackSlice, DeferredCallback, TakeCallbacks, TakeDeferred } from '../callback-store.ts'
 import type { Expiry } from '../expiry.ts'
 import type { Slice } from '../job-search.ts'
-import type { Suspects } from '../store.ts'
+import type { PoisonCandidates } from '../store.ts'
 import type { DirectOperation } from './direct.ts'
 import type { Cell } from './wire.ts'
 
 export type Operation =
   | readonly ['accept', node: string, nowMs: number, idempotency: IdempotencyCells | null, rows: Cell[]]
   | readonly ['acceptEnded', row: Cell[], ...ended: EndedCells, ...keep: KeepCells, number]
-  | readonly ['claim', node: string, limit: number, nowMs: number, Suspects | null]
+  | readonly ['claim', node: string, limit: number, nowMs: number, PoisonCandidates | null]
   | readonly ['settle', ...claim: [string, string, number], ...ended: EndedCells, ...keep: KeepCells, number]
   | readonly ['giveBack', node: string, claims: Cell[]]
   | readonly ['reclaim', node: string, nowMs: number]
   | readonly ['expire', Expiry]
   | readonly ['takeCallbacks', TakeCallbacks]
-  | readonly ['takePostponed', TakePostponed]
+  | readonly ['takePostponed', TakeDeferred]
   | readonly ['recordCallback', jobId: string, attempt: number, line: string, ...RecordCells]
-  | readonly ['postponeCallbacks', node: string, readonly PostponedCallback[]]
+  | readonly ['postponeCallbacks', node: string, readonly DeferredCallback[]]
   | readonly ['callbackDepth']
   | readonly ['lookAtCallbacks', CallbackSlice]
   | readonly ['lookAtJobs', Slice]
   | readonly ['probe', nowMs: number]
   | readonly ['takeCancelled']
   | readonly ['scrub']
-  | readonly ['recall', seq: number, fingerprint: string, nowMs: number]
+  | readonly ['findResponse', seq: number, fingerprint: string, nowMs: number]
   | readonly ['read', account: string, jobId: string, Expiry]
   | readonly ['readEnded', jobIds: readonly string[]]
   | readonly ['held', node: string]

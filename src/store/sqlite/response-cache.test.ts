@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
-import { KeptAnswers } from './response-cache.ts'
+import { ResponseCacheIndex } from './response-cache.ts'
 
 const NOW_MS = 1_800_000_000_000
 const fingerprint = () => randomBytes(17).toString('base64url').slice(0, 22)
 
 test('finds what was noted until its time, the later note first', () => {
-  const kept = new KeptAnswers()
+  const kept = new ResponseCacheIndex()
   const one = fingerprint()
   assert.equal(kept.find(one, NOW_MS), null)
   kept.note(one, 7, NOW_MS + 5000, NOW_MS)
@@ -19,7 +19,7 @@ test('finds what was noted until its time, the later note first', () => {
 })
 
 test('agrees with a plain map through growth, endings and renewals', () => {
-  const kept = new KeptAnswers()
+  const kept = new ResponseCacheIndex()
   const model = new Map<string, { seq: number; untilMs: number }>()
   let nowMs = NOW_MS
   for (let seq = 1; seq <= 100_000; seq++) {

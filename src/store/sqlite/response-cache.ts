@@ -9,7 +9,7 @@
 const SHARDS = 64
 const LEAST_SLOTS = 256
 
-export class KeptAnswers {
+export class ResponseCacheIndex {
   readonly #shards = Array.from({ length: SHARDS }, () => new Shard())
 
   /** Remembers that the outcome at row `seq` answers this fingerprint until then. The later call wins. */

@@ -3,11 +3,11 @@ import { chmodSync, copyFileSync, readdirSync, readFileSync, rmSync, statSync, w
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { before, type TestContext, test } from 'node:test'
+import { contentsOf, folderForTest, quietly } from '../../../test/support/backup.ts'
+import { options, populate } from '../../../test/support/population.ts'
 import type { RestoreOptions } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { backUpDatabase, openStore, restoreDatabase } from '../open.ts'
-import { options, populate } from '../../../test/support/population.ts'
-import { contentsOf, folderForTest, quietly } from '../../../test/support/backup.ts'
 import { lockForServing, migrateFile } from './file.ts'
 
 const NOW_MS = Date.UTC(2026, 0, 2, 3, 4, 5, 6)
@@ -23,7 +23,7 @@ test('a backup restored into a folder that is not there serves', async (t) => {
   assert.deepEqual(readdirSync(join(folder, 'new', 'folder')).sort(), ['parley.db', 'parley.db.lock'])
 
   const store = await openStore(`sqlite:${place}`, options('next', { ms: NOW_MS }))
-  const again = await store.reclaim('next', NOW_MS)
+  const again = await store.rescue('next', NOW_MS)
   assert.equal(again, holdings.jobs.assigned - returned(backup), 'what was in hand waits again')
   const waiting = holdings.jobs.pending + holdings.jobs.assigned
   assert.equal((await store.claim('next', 10_000, NOW_MS)).length, waiting)

@@ -3,8 +3,8 @@ import { chownSync, existsSync, linkSync, realpathSync, renameSync, statSync } f
 import { dirname } from 'node:path'
 import type { Restored, RestoreOptions } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
-import { lockForRestoring } from './file.ts'
 import { holdsAnything, openToLook } from './database-summary.ts'
+import { lockForRestoring } from './file.ts'
 import { takeSnapshot } from './snapshot.ts'
 
 /**

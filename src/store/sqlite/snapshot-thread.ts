@@ -4,11 +4,11 @@
  */
 import { dirname } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
-import type { Holdings } from '../backup.ts'
+import type { DatabaseSummary } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { faultOf, holdingsOf, openToLook } from './database-summary.ts'
 
-export type SnapshotResult = { readonly holdings: Holdings } | { readonly problem: string }
+export type SnapshotResult = { readonly holdings: DatabaseSummary } | { readonly problem: string }
 
 interface Paths {
   readonly from: string
@@ -23,7 +23,7 @@ const CORRUPT = 11
 const FULL = 13
 const NOT_A_DATABASE = 26
 
-function write({ from, to }: Paths): Holdings {
+function write({ from, to }: Paths): DatabaseSummary {
   const source = toldOf(from, () => openToLook(from))
   try {
     toldOf(from, () => source.prepare('vacuum into ?').run(to), dirname(to))
@@ -34,7 +34,7 @@ function write({ from, to }: Paths): Holdings {
 }
 
 /** What was written is read back, all of it: a backup that is found damaged on the bad day is none. */
-function check(from: string, to: string): Holdings {
+function check(from: string, to: string): DatabaseSummary {
   const copy = openToLook(to)
   try {
     const fault = faultOf(copy)

@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto'
 import { closeSync, fsyncSync, openSync, renameSync, rmSync, statSync } from 'node:fs'
 import { Worker } from 'node:worker_threads'
 import { moduleURL } from '../../module-url.ts'
-import type { Holdings, WriteOptions } from '../backup.ts'
+import type { DatabaseSummary, WriteOptions } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { syncFolderOf } from '../sync-folder.ts'
 import type { SnapshotResult } from './snapshot-thread.ts'
@@ -14,7 +14,7 @@ import type { SnapshotResult } from './snapshot-thread.ts'
 const PROGRESS_MS = 500
 
 export interface Snapshot {
-  readonly holdings: Holdings
+  readonly holdings: DatabaseSummary
   /** Where it is, beside the place that it is for. */
   readonly file: string
   /** Durably, and at once for whoever looks. */

@@ -8,10 +8,10 @@ import type {
   CallbackDepth,
   CallbackFilter,
   CallbackSummary,
+  DeferredCallback,
   DueCallback,
-  PostponedCallback,
   TakeCallbacks,
-  TakePostponed,
+  TakeDeferred,
 } from '../callback-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import type { Expiry } from '../expiry.ts'
@@ -26,17 +26,17 @@ import {
   type Depth,
   type EndedJob,
   type JobRecord,
+  type PoisonCandidates,
   type Settled,
   type Settlement,
   type Store,
   StoreUnavailable,
-  type Suspects,
 } from '../store.ts'
 import { readTaken } from './callbacks.ts'
 import { type DirectName, directBy } from './direct.ts'
 import { SLICE_ROWS } from './job-records.ts'
-import { KeptAnswers } from './response-cache.ts'
 import type { EndedCells, KeepCells, Operation, Reply, Request, Result } from './operations.ts'
+import { ResponseCacheIndex } from './response-cache.ts'
 import { type Cell, GONE, pushNewJob, readClaimedJob, STALE } from './wire.ts'
 
 const MAX_GROUP = 1024
@@ -75,7 +75,7 @@ class SqliteStore implements Omit<Store, DirectName> {
   readonly #thread: Worker
   readonly #writes: GroupCommit<Operation>
   readonly #reads: GroupCommit<Operation>
-  readonly #kept = new KeptAnswers()
+  readonly #kept = new ResponseCacheIndex()
   /** Resolves when the index of kept answers has been read back. */
   readonly #keptRead: Promise<void>
   #keptComplete = false
@@ -133,7 +133,12 @@ class SqliteStore implements Omit<Store, DirectName> {
     return this.#write(['accept', node, nowMs, idempotency, rows], true)
   }
 
-  async claim(node: string, limit: number, nowMs: number, suspects?: Suspects): Promise<ClaimedJob[]> {
+  async claim(
+    node: string,
+    limit: number,
+    nowMs: number,
+    suspects?: PoisonCandidates,
+  ): Promise<ClaimedJob[]> {
     const rows = await this.#write<Cell[][]>(['claim', node, limit, nowMs, suspects ?? null])
     return rows.map(readClaimedJob)
   }
@@ -155,26 +160,26 @@ class SqliteStore implements Omit<Store, DirectName> {
     return 'settled'
   }
 
-  #noteKept({ keep, nowMs }: Settlement, seq: number): void {
+  #noteKept({ cache: keep, nowMs }: Settlement, seq: number): void {
     if (keep) this.#kept.note(keep.fingerprint, seq, keep.untilMs, nowMs)
   }
 
-  giveBack(node: string, claims: readonly Claim[]): Promise<void> {
+  release(node: string, claims: readonly Claim[]): Promise<void> {
     return this.#write(['giveBack', node, claims.flatMap(({ jobId, attempt }) => [jobId, attempt])])
   }
 
-  reclaim(node: string, nowMs: number): Promise<number> {
+  rescue(node: string, nowMs: number): Promise<number> {
     return this.#write(['reclaim', node, nowMs])
   }
 
-  recall(fingerprint: string, nowMs: number): Promise<string | null> {
+  findResponse(fingerprint: string, nowMs: number): Promise<string | null> {
     if (!this.#keptComplete) return this.#keptRead.then(() => this.#recall(fingerprint, nowMs))
     return this.#recall(fingerprint, nowMs)
   }
 
   #recall(fingerprint: string, nowMs: number): Promise<string | null> {
     const seq = this.#kept.find(fingerprint, nowMs)
-    return seq === null ? NOTHING_KEPT : this.#read(['recall', seq, fingerprint, nowMs])
+    return seq === null ? NOTHING_KEPT : this.#read(['findResponse', seq, fingerprint, nowMs])
   }
 
   read(account: string, jobId: string, expiry: Expiry): Promise<JobRecord | null> {
@@ -213,7 +218,7 @@ class SqliteStore implements Omit<Store, DirectName> {
     return (await this.#write<Cell[][]>(['takeCallbacks', take])).map(readTaken)
   }
 
-  async takePostponed(take: TakePostponed): Promise<DueCallback[]> {
+  async takeDeferred(take: TakeDeferred): Promise<DueCallback[]> {
     return (await this.#write<Cell[][]>(['takePostponed', take])).map(readTaken)
   }
 
@@ -225,7 +230,7 @@ class SqliteStore implements Omit<Store, DirectName> {
     return this.#write(['recordCallback', jobId, attempt.attempt, line, ...cells])
   }
 
-  postponeCallbacks(node: string, postponed: readonly PostponedCallback[]): Promise<void> {
+  deferCallbacks(node: string, postponed: readonly DeferredCallback[]): Promise<void> {
     return this.#write(['postponeCallbacks', node, postponed])
   }
 
@@ -295,7 +300,7 @@ class SqliteStore implements Omit<Store, DirectName> {
 }
 
 /** What of a settlement is stored, in the order of the operations `settle` and `acceptEnded`. */
-function outcomeCells({ outcome, usage, receiptJson, keep, nowMs }: Settlement) {
+function outcomeCells({ outcome, usage, receiptJson, cache: keep, nowMs }: Settlement) {
   const content = outcome.status === 'completed' ? outcome.contentJson : null
   const error = outcome.status === 'failed' ? JSON.stringify(outcome.error) : null
   const kept: KeepCells = [keep?.fingerprint ?? null, keep?.untilMs ?? 0]

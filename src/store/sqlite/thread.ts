@@ -6,12 +6,12 @@ import type { DatabaseSync } from 'node:sqlite'
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { DatabaseProblem } from '../database-problem.ts'
 import type { Claim } from '../node-store.ts'
+import { SqliteInterventions } from './admin-actions.ts'
 import { SqliteCallbackRecords } from './callback-records.ts'
 import { SqliteCallbacks } from './callbacks.ts'
 import { type Direct, type DirectOperation, directOn } from './direct.ts'
 import { SqliteExpiry } from './expire.ts'
 import { lockForServing, migrate, openFile, scrub } from './file.ts'
-import { SqliteInterventions } from './admin-actions.ts'
 import { SqliteJobRecords } from './job-records.ts'
 import { type Kept, SqliteJobs } from './jobs.ts'
 import type { Operation, Reply, Request, Result } from './operations.ts'
@@ -138,7 +138,7 @@ class StorageThread {
         return this.#expiry.step(op[1])
       case 'probe':
         return this.#jobs.probe(op[1])
-      case 'recall':
+      case 'findResponse':
         return this.#reading.keptAnswer(op[1], op[2], op[3])
       case 'read':
         return this.#reading.job(op[1], op[2], op[3])

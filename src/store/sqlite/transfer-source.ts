@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs'
 import type { DatabaseSync } from 'node:sqlite'
 import type { Act } from '../audit-store.ts'
-import { copiedJob } from '../transferred-job.ts'
+import { DatabaseProblem } from '../database-problem.ts'
 import {
   BATCH_ROWS,
   BATCH_WEIGHT,
@@ -13,16 +13,16 @@ import {
   type CopiedIdempotencyKey,
   type CopiedJob,
   type CopiedKey,
-  type CopySource,
+  type TransferSource,
 } from '../transfer-contract.ts'
-import { DatabaseProblem } from '../database-problem.ts'
+import { copiedJob } from '../transferred-job.ts'
 import type { UsageRecord } from '../usage-store.ts'
-import { toldAsProblem } from './transfer-problem.ts'
 import { lockForCopying, migrate, openFile, schemaOf } from './file.ts'
+import { toldAsProblem } from './transfer-problem.ts'
 
 type Row = Readonly<Record<string, unknown>>
 
-export function openSqliteSource(path: string): CopySource {
+export function openSqliteSource(path: string): TransferSource {
   // Opening would make it, and an address that is mistyped would be copied as an empty database.
   if (!existsSync(path)) throw new DatabaseProblem(`There is no file ${path}.`)
   const lock = lockForCopying(path)
@@ -41,7 +41,7 @@ export function openSqliteSource(path: string): CopySource {
   }
 }
 
-class SqliteSource implements CopySource {
+class SqliteSource implements TransferSource {
   readonly turn: number
   readonly #db: DatabaseSync
   readonly #lock: DatabaseSync

@@ -5,6 +5,8 @@
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import type { Act } from '../audit-store.ts'
+import { DatabaseProblem } from '../database-problem.ts'
+import { notEmpty } from '../not-empty.ts'
 import {
   CALLBACK_COLUMNS,
   type CopiedAccount,
@@ -12,16 +14,14 @@ import {
   type CopiedIdempotencyKey,
   type CopiedJob,
   type CopiedKey,
-  type CopyTarget,
+  type TransferTarget,
 } from '../transfer-contract.ts'
-import { DatabaseProblem } from '../database-problem.ts'
-import { notEmpty } from '../not-empty.ts'
 import type { UsageRecord } from '../usage-store.ts'
-import { toldAsProblem } from './transfer-problem.ts'
-import { lockForCopying, migrate, openFile } from './file.ts'
 import { holdsAnything } from './database-summary.ts'
+import { lockForCopying, migrate, openFile } from './file.ts'
+import { toldAsProblem } from './transfer-problem.ts'
 
-export function openSqliteTarget(path: string): CopyTarget {
+export function openSqliteTarget(path: string): TransferTarget {
   // The lock first: while another copy fills the file it cannot even be opened.
   const lock = lockForCopying(path)
   let db: DatabaseSync | undefined
@@ -49,7 +49,7 @@ function leaveWriteAheadLog(db: DatabaseSync, path: string): void {
   }
 }
 
-class SqliteTarget implements CopyTarget {
+class SqliteTarget implements TransferTarget {
   readonly #db: DatabaseSync
   readonly #lock: DatabaseSync
   readonly #statements: ReturnType<typeof prepare>

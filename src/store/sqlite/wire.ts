@@ -48,7 +48,7 @@ export function readClaimedJob(row: readonly Cell[]): ClaimedJob {
     createdAtMs: Number(created),
     // The row was read before this claim counted.
     attempt: Number(attempt) + 1,
-    deaths: Number(deaths),
+    crashCount: Number(deaths),
     messages: JSON.parse(String(messages)) as Message[],
     messagesJson: String(messages),
     responseFormat: JSON.parse(String(format)) as ResponseFormat,

@@ -13,9 +13,9 @@ import { address } from '../router.ts'
 import { AccountKeys } from './account-keys.ts'
 import { CapsPanel } from './caps.ts'
 import { DeleteAccount } from './delete-account.ts'
+import { SteppingIn } from './moderation.ts'
 import { useAccount } from './one-account.ts'
 import { SecretButton } from './secret.ts'
-import { SteppingIn } from './moderation.ts'
 import { TierSelect } from './tier.ts'
 
 export function AccountPage({ name }: { readonly name: string }) {

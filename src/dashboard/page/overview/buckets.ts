@@ -1,5 +1,5 @@
 /** Points gathered into even steps of time, as the charts draw them. */
-import type { Percentiles, Point } from '../contract.ts'
+import type { MetricSample, Percentiles } from '../contract.ts'
 import type { Series } from '../parts/series.ts'
 
 export interface Buckets {
@@ -7,12 +7,12 @@ export interface Buckets {
   readonly times: readonly number[]
   readonly stepSeconds: number
   /** The points of each step, in order. */
-  readonly points: readonly (readonly Point[])[]
+  readonly points: readonly (readonly MetricSample[])[]
 }
 
 /** @param now the end of the last step, in seconds */
 export function bucketsOf(
-  points: readonly Point[],
+  points: readonly MetricSample[],
   now: number,
   spanSeconds: number,
   stepSeconds: number,
@@ -20,13 +20,13 @@ export function bucketsOf(
   const last = Math.floor(now / stepSeconds)
   const first = last - Math.ceil(spanSeconds / stepSeconds) + 1
   const times = Array.from({ length: last - first + 1 }, (_, index) => (first + index) * stepSeconds)
-  const filled: Point[][] = times.map(() => [])
+  const filled: MetricSample[][] = times.map(() => [])
   for (const point of points) filled[Math.floor(point.at / stepSeconds) - first]?.push(point)
   return { times, stepSeconds, points: filled }
 }
 
 /** What was counted, as a rate a minute over the time that the points of the step cover. */
-export function ratesOf({ points }: Buckets, read: (point: Point) => number): (number | null)[] {
+export function ratesOf({ points }: Buckets, read: (point: MetricSample) => number): (number | null)[] {
   return points.map((step) => {
     const seconds = step.reduce((sum, point) => sum + point.seconds, 0)
     return seconds === 0 ? null : (step.reduce((sum, point) => sum + read(point), 0) * 60) / seconds
@@ -34,14 +34,17 @@ export function ratesOf({ points }: Buckets, read: (point: Point) => number): (n
 }
 
 /** The highest of each step. */
-export function highestOf({ points }: Buckets, read: (point: Point) => number | null): (number | null)[] {
+export function highestOf(
+  { points }: Buckets,
+  read: (point: MetricSample) => number | null,
+): (number | null)[] {
   return points.map((step) => {
     const values = step.map(read).filter((value) => value !== null)
     return values.length === 0 ? null : Math.max(...values)
   })
 }
 
-export function percentilesOf(buckets: Buckets, read: (point: Point) => Percentiles): Series[] {
+export function percentilesOf(buckets: Buckets, read: (point: MetricSample) => Percentiles): Series[] {
   return [
     { label: 'p50', color: '--c1', values: highestOf(buckets, (point) => read(point).p50) },
     { label: 'p95', color: '--c2', values: highestOf(buckets, (point) => read(point).p95) },
@@ -50,11 +53,11 @@ export function percentilesOf(buckets: Buckets, read: (point: Point) => Percenti
 }
 
 /** Every name that occurs, in the order of the alphabet. */
-export function namesOf(points: readonly Point[], read: (point: Point) => object): string[] {
+export function namesOf(points: readonly MetricSample[], read: (point: MetricSample) => object): string[] {
   return [...new Set(points.flatMap((point) => Object.keys(read(point))))].sort()
 }
 
-export function sum(points: readonly Point[], read: (point: Point) => number): number {
+export function sum(points: readonly MetricSample[], read: (point: MetricSample) => number): number {
   return points.reduce((total, point) => total + read(point), 0)
 }
 

@@ -1,14 +1,14 @@
 /** The charts of the overview. */
 import { html } from 'htm/preact'
 import { useMemo } from 'preact/hooks'
-import type { Point } from '../contract.ts'
+import type { MetricSample } from '../contract.ts'
 import { count, duration, figure } from '../format.ts'
 import { Chart } from '../parts/chart.ts'
 import type { Series } from '../parts/series.ts'
 import { type Buckets, bucketsOf, highestOf, namesOf, percentilesOf, ratesOf } from './buckets.ts'
 
 export interface ChartsProps {
-  readonly points: readonly Point[]
+  readonly points: readonly MetricSample[]
   readonly now: number
   /** Seconds that the charts show. */
   readonly span: number
@@ -70,7 +70,7 @@ export function Charts({ points, now, span }: ChartsProps) {
   </section>`
 }
 
-function outcomesOf(buckets: Buckets, points: readonly Point[]): Series[] {
+function outcomesOf(buckets: Buckets, points: readonly MetricSample[]): Series[] {
   const codes = namesOf(points, ({ jobs }) => jobs).filter((name) => name !== 'completed')
   return [
     { label: 'completed', color: '--good', values: ratesOf(buckets, ({ jobs }) => jobs.completed ?? 0) },
@@ -82,7 +82,7 @@ function outcomesOf(buckets: Buckets, points: readonly Point[]): Series[] {
   ]
 }
 
-function tokensOf(buckets: Buckets, points: readonly Point[]): Series[] {
+function tokensOf(buckets: Buckets, points: readonly MetricSample[]): Series[] {
   return namesOf(points, ({ tokens }) => tokens).map((model, index) => ({
     label: model,
     color: PALETTE[index % PALETTE.length] ?? '--c1',

@@ -1,13 +1,13 @@
 /** The numbers of this moment, each a way to what is behind it. */
 import { html } from 'htm/preact'
-import type { Overview, Point } from '../contract.ts'
+import type { MetricSample, Overview } from '../contract.ts'
 import { count, duration, figure } from '../format.ts'
 import { address } from '../router.ts'
 import { sum, total } from './buckets.ts'
 
 export interface FiguresProps {
   readonly overview: Overview
-  readonly points: readonly Point[]
+  readonly points: readonly MetricSample[]
 }
 
 interface Figure {

@@ -1,6 +1,6 @@
 /** The health of the model servers: whether each is asked, how busy it is, what its calls came to. */
 import { html } from 'htm/preact'
-import type { Point, Upstream } from '../contract.ts'
+import type { MetricSample, Upstream } from '../contract.ts'
 import { count, figure, timeOfDay } from '../format.ts'
 import { serverNow } from '../live.ts'
 import { Badge } from '../parts/badge.ts'
@@ -12,7 +12,7 @@ const SIMULATOR = 'simulator'
 
 export interface UpstreamsProps {
   readonly upstreams: readonly Upstream[]
-  readonly points: readonly Point[]
+  readonly points: readonly MetricSample[]
   readonly simulated: boolean
 }
 
@@ -40,7 +40,7 @@ export function Upstreams({ upstreams, points, simulated }: UpstreamsProps) {
 
 interface RowProps {
   readonly upstream: Upstream
-  readonly points: readonly Point[]
+  readonly points: readonly MetricSample[]
   /** What its calls are counted under. */
   readonly name: string
 }
