@@ -1,25 +1,48 @@
 /**
- * What a job is. This folder is pure: it knows no clock, no database and no network.
+ * What a job is. This folder is pure: it uses no clock, no database and no network.
  *
- * Glossary (one word for one idea, from the database to the documents):
+ * Glossary: one word for one idea, from the database to the documents. A name in brackets is a released column, metric,
+ * field, flag or setting that keeps its older name.
  *
- * - **job**: one conversation to be answered by a model, with everything needed to run it again.
+ * What there is:
+ * - **job**: one conversation for a model to answer, with everything needed to run it again.
  * - **message**: one turn of the conversation, `{ role, content }`.
  * - **batch**: several jobs created by one request, all or none of them.
- * - **account**: who owns jobs; it has a **tier** and any number of **keys**.
- * - **tier**: what an account may do: models, batch size, reads a minute, input tokens, share of the workers, caps.
+ * - **account**: the owner of jobs, with one **tier** and any number of API **keys**.
+ * - **tier**: what an account may do: models, batch size, reads per minute, input tokens, weight, caps.
  * - **cap**: what an account may use in a month, in jobs or in tokens; **usage**: what it has used.
- * - **status**: `pending` (waiting for a worker), `assigned` (a worker has it), then finally `completed` or `failed`.
- * - **accept**: to store a job durably; only then is its identifier promised to the caller.
- * - **claim**: a **node** (one running Parley process) takes a job; the claim's **attempt** number fences later writes.
- * - **turn**: a waiting job's place in the fair order between accounts; lower turns are claimed first.
- * - **run**: to answer a job once: cache, model, check. A run has one **outcome**.
- * - **settle**: to store the outcome, once and for ever, together with the callback that is owed.
- * - **give back**: to return a claimed job to the line without an outcome (a draining node, a dead node).
- * - **cancel**: an operator settles a job before its time, whoever holds it: it has failed with `cancelled`.
- * - **scrub**: to have what was deleted leave the disk, too, as far as the database can.
- * - **callback**: the POST that tells a caller's own server of an outcome.
- * - **upstream**: a configured model server; a **target** is an upstream plus the name the model has there.
+ * - **node**: one running Parley process. Its **lease** shows the other nodes that it lives; a **heartbeat** renews it.
+ * - **upstream**: a configured model server; a **target** is an upstream and the name of the model there.
+ * - **receiver**: the server of a caller that callbacks go to: one account's part of an origin.
+ * - **operator**: a person who runs Parley; an **admin action** is what an operator does, and the **audit log** records it
+ *   (`act`, `acts` in tables and in `/admin/api`).
+ *
+ * What happens to a job:
+ * - **status**: `pending` (queued), `assigned` (a node runs it), then finally `completed` or `failed`.
+ * - **accept**: store a job durably; only then does the caller get its identifier.
+ * - **queue**: the accepted jobs that no node has claimed, in **fair order**; a job's **turn** is its place in that order
+ *   (`waiting` in metrics and in `/admin/api`).
+ * - **slot**: room for one running job, call or delivery; **capacity**: how many slots are free (`concurrency` in settings).
+ * - **claim**: a node takes a job from the queue. The claim's **attempt** number fences later writes.
+ * - **hand-off**: a node that has a free slot runs the job that it accepts itself, without a claim.
+ * - **execute**: answer a job once: cached response, else model, check, one repair. An execution ends in one **outcome**
+ *   (`run` in settings: `run_timeout_seconds`).
+ * - **settle**: store the outcome, once and for all, together with the callback that is owed.
+ * - **release**: return a claimed job to the queue without an outcome, because the node drains.
+ * - **rescue**: return the jobs of a dead node to the queue; each one's **crash count** grows (`deaths` in tables).
+ * - **poison candidate**: a job whose crash count is high, so it may be what kills its node.
+ * - **cancel**: an operator settles a job early: it fails with `cancelled`.
+ * - **cached response**: the answer of a completed job, used for identical jobs until it expires (`kept_answers` in tables).
+ * - **pending response**: an open HTTP request that waits for its job (`waiters` in metrics and settings).
+ * - **remote result**: the outcome of a job that another node ran, for a pending response on this node.
+ * - **expire**: a job can no longer be read; **retention** deletes it.
+ * - **scrub**: remove deleted data from the disk as far as the database can.
+ *
+ * What happens to a callback:
+ * - **callback**: the POST that reports an outcome to the caller's server. It is **owed** from the settlement on.
+ * - **delivery**: a callback that this node has taken to send; an **attempt** sends it once.
+ * - **delivery queue**: `first` for callbacks never tried, `retry` for the others (`lane` in tables and metrics; `under_way` in both is an attempt in progress).
+ * - **defer**: return a delivery to the store untried, because its receiver has no slot.
  */
 
 /** SPEC §2.5: the four statuses a read may return. */
