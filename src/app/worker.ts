@@ -4,9 +4,9 @@ import type { CallbackDispatcher } from '../callbacks/dispatcher.ts'
 import type { Clock } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
+import type { JobRecord } from '../job/job-record.ts'
 import type { StopSignal } from '../job/stop.ts'
 import { type Tiers, tierAllows } from '../job/tier.ts'
-import type { JobView } from '../job/view.ts'
 import { type ExecutionResult, executeJob } from '../queue/execute.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
 import { Worker } from '../queue/worker.ts'
@@ -63,7 +63,7 @@ export function createWorker(parts: JobParts): Worker {
   })
 }
 
-function viewOf(job: Job, { outcome }: ExecutionResult): JobView {
+function viewOf(job: Job, { outcome }: ExecutionResult): JobRecord {
   return {
     id: job.id,
     status: outcome.status,

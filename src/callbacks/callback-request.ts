@@ -1,5 +1,5 @@
 /** Tells a caller's own server of an outcome: what is sent, and what its answer means for the next attempt (SPEC §6). */
-import { jobViewJson } from '../job/view.ts'
+import { jobRecordJson } from '../job/job-record.ts'
 import type { PostRequest, PostResult } from '../net/post.ts'
 import { sign } from '../net/signature.ts'
 import type { Secrets } from '../store/account-store.ts'
@@ -19,7 +19,7 @@ const GONE = 410
 
 /** The signed POST of SPEC §6. The payload goes out as the text that it was stored as. */
 export function callbackRequest({ callback, view, secrets }: DueCallback, nowMs: number): PostRequest {
-  const body = `${jobViewJson(view).slice(0, -1)},"callback_payload":${callback.payloadJson}}`
+  const body = `${jobRecordJson(view).slice(0, -1)},"callback_payload":${callback.payloadJson}}`
   const timestampS = Math.floor(nowMs / 1000)
   return {
     url: callback.url,

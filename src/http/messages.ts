@@ -3,8 +3,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import Type from 'typebox'
 import type { Clock } from '../clock.ts'
 import { isJobId } from '../job/job-id.ts'
+import { type JobRecord, jobRecordJson } from '../job/job-record.ts'
 import { type SingleCreate, singleCreate, TIMEOUT_S } from '../job/request.ts'
-import { type JobView, jobViewJson } from '../job/view.ts'
 import type { Element } from '../queue/admission.ts'
 import type { PendingResponse, PendingResponses, WaitEnd } from '../queue/pending-responses.ts'
 import type { Store } from '../store/store.ts'
@@ -162,8 +162,8 @@ const MESSAGES = {
   failed: 'The job has failed.',
 } as const
 
-function sendJob(reply: FastifyReply, view: JobView): FastifyReply {
-  return sendData(reply, 200, MESSAGES[view.status], jobViewJson(view))
+function sendJob(reply: FastifyReply, view: JobRecord): FastifyReply {
+  return sendData(reply, 200, MESSAGES[view.status], jobRecordJson(view))
 }
 
 function sendTimedOut(reply: FastifyReply, jobId: string): FastifyReply {
@@ -183,7 +183,7 @@ async function read(
   return sendJob(reply, view)
 }
 
-function readJob(request: FastifyRequest, jobId: string, options: MessageRoutes): Promise<JobView | null> {
+function readJob(request: FastifyRequest, jobId: string, options: MessageRoutes): Promise<JobRecord | null> {
   const { store, clock, retentionMs } = options
   return store.read(request.caller.account, jobId, { nowMs: clock.nowMs(), retentionMs })
 }

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
-import type { JobView } from '../job/view.ts'
+import type { JobRecord } from '../job/job-record.ts'
 import { PendingResponses } from './pending-responses.ts'
 
-const view = (id: string): JobView => ({
+const view = (id: string): JobRecord => ({
   id,
   status: 'completed',
   createdAtMs: 0,

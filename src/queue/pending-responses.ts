@@ -3,11 +3,11 @@
  * with one function.
  */
 import type { Clock } from '../clock.ts'
-import type { JobView } from '../job/view.ts'
+import type { JobRecord } from '../job/job-record.ts'
 
 /** How a wait ended. `vanished`: the job no longer exists; `stopping`: the server does not wait any longer. */
 export type WaitEnd =
-  | { readonly kind: 'settled'; readonly view: JobView; readonly cacheHit: boolean }
+  | { readonly kind: 'settled'; readonly view: JobRecord; readonly cacheHit: boolean }
   | { readonly kind: 'timeout' | 'stopping' | 'vanished' }
 
 export class PendingResponse {
@@ -74,7 +74,7 @@ export class PendingResponses {
     return [...this.#waiting.keys()]
   }
 
-  settled(view: JobView, cacheHit: boolean): void {
+  settled(view: JobRecord, cacheHit: boolean): void {
     this.#endAll(view.id, { kind: 'settled', view, cacheHit })
   }
 

@@ -1,6 +1,6 @@
 /** What every store reads alike from its rows of callbacks. */
 import type { Callback } from '../job/job.ts'
-import type { JobView } from '../job/view.ts'
+import type { JobRecord } from '../job/job-record.ts'
 import { readSecrets } from './account-rows.ts'
 import type {
   AttemptRecord,
@@ -54,7 +54,7 @@ export function readDueCallback(row: CallbackRow): DueCallback {
     callback: JSON.parse(String(row.callback)) as Callback,
     view: {
       id: String(row.job_id),
-      status: row.status as JobView['status'],
+      status: row.status as JobRecord['status'],
       createdAtMs: Number(row.created_at_ms),
       contentJson: row.content as string | null,
       errorJson: row.error as string | null,

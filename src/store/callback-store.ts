@@ -1,6 +1,6 @@
 /** Callbacks that are owed, as a store keeps them: an outbox that the settling transaction writes. */
 import type { Callback } from '../job/job.ts'
-import type { JobView } from '../job/view.ts'
+import type { JobRecord } from '../job/job-record.ts'
 import type { Secrets } from './account-store.ts'
 import type { Expiry } from './expiry.ts'
 import type { Page } from './pagination.ts'
@@ -89,7 +89,7 @@ export interface DueCallback {
   readonly account: string
   readonly callback: Callback
   /** The settled job. */
-  readonly view: JobView
+  readonly view: JobRecord
   /** When it became owed: at the job's end, or by the last replay. */
   readonly owedSinceMs: number
   readonly secrets: Secrets

@@ -8,7 +8,8 @@
  * - Callers hand over single writes; the store groups what arrives together into one transaction, in order.
  * - Times are given in, never taken from a clock of the store's own.
  */
-import type { ClaimedJob, Job, Outcome, Status, Usage } from '../job/job.ts'
+import type { ClaimedJob, Job, Outcome, Usage } from '../job/job.ts'
+import type { JobRecord } from '../job/job-record.ts'
 import type { AccountStore } from './account-store.ts'
 import type { AdminActionStore } from './admin-action-store.ts'
 import type { AuditStore } from './audit-store.ts'
@@ -137,15 +138,6 @@ export interface Settlement extends Claim {
 
 /** `stale`: another holder, or settled before. `gone`: there is no such job (any more). */
 export type Settled = 'settled' | 'stale' | 'gone'
-
-/** A job as it is read (SPEC §2.5), its result and error as JSON text. */
-export interface JobRecord {
-  readonly id: string
-  readonly status: Status
-  readonly createdAtMs: number
-  readonly contentJson: string | null
-  readonly errorJson: string | null
-}
 
 /** An ended job, as the node is told of it where its caller waits. */
 export interface EndedJob extends JobRecord {

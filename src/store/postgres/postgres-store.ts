@@ -1,5 +1,6 @@
 /** The store on Postgres, as one of many nodes holds it: groups what arrives together into statements of many rows. */
 import type { ClaimedJob, Job } from '../../job/job.ts'
+import type { JobRecord } from '../../job/job-record.ts'
 import type {
   AttemptRecord,
   CallbackDepth,
@@ -15,7 +16,6 @@ import type {
   Accepted,
   Depth,
   EndedJob,
-  JobRecord,
   PoisonCandidates,
   Settled,
   Settlement,

@@ -1,8 +1,9 @@
 /** Reads: jobs as their accounts may see them, answers kept for identical jobs, the length of the line. Many in one statement. */
 import { isJobId } from '../../job/job-id.ts'
+import type { JobRecord } from '../../job/job-record.ts'
 import { cacheHitOf, type Expiry, expiresAtMs } from '../expiry.ts'
 import { GroupCommit } from '../group-commit.ts'
-import type { Depth, EndedJob, JobRecord } from '../store.ts'
+import type { Depth, EndedJob } from '../store.ts'
 import type { Database, Row, Statement } from './database.ts'
 import { eachAlone } from './unknown-commit.ts'
 import { IN_FLIGHT, MAX_GROUP } from './write.ts'

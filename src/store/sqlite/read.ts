@@ -1,7 +1,8 @@
 /** Reads in SQLite: a job as its account may see it, and the answers kept for identical jobs. */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
+import type { JobRecord } from '../../job/job-record.ts'
 import { cacheHitOf, type Expiry, expiresAtMs } from '../expiry.ts'
-import type { EndedJob, JobRecord } from '../store.ts'
+import type { EndedJob } from '../store.ts'
 
 export class SqliteReading {
   readonly #job: StatementSync

@@ -1,6 +1,7 @@
 /** The store on SQLite, as the rest of the program holds it: groups operations and sends them to the storage thread. */
 import { Worker } from 'node:worker_threads'
 import type { ClaimedJob, Job } from '../../job/job.ts'
+import type { JobRecord } from '../../job/job-record.ts'
 import { moduleURL } from '../../module-url.ts'
 import { attemptLine, recordCells, searchCallbacksInSlices } from '../callback-rows.ts'
 import type {
@@ -25,7 +26,6 @@ import {
   type Accepted,
   type Depth,
   type EndedJob,
-  type JobRecord,
   type PoisonCandidates,
   type Settled,
   type Settlement,
