@@ -18,7 +18,7 @@ import type { Environment, TierName } from '../src/config/settings.ts'
 import type { SingleCreate } from '../src/job/request.ts'
 import type { Store } from '../src/store/store.ts'
 import type { Fields, Log } from '../src/telemetry/log.ts'
-import { databaseUrl } from './place.ts'
+import { databaseUrl } from './on-each-store.ts'
 
 /** Opens the admin API of each of them. */
 export const ADMIN_TOKEN = 'admin-token-for-tests'

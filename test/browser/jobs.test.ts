@@ -1,113 +1,116 @@
 /** Jobs as operators find and read them: the search, the timeline, contents on demand, the receipt. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
+import { onEachStore } from '../on-each-store.ts'
 import { job, startParley } from '../parley.ts'
 import { openBrowser, visit } from './visit.ts'
 
-const parley = await startParley({ after })
-const browser = await openBrowser({ after })
-const key = await parley.key('user_max', 'acme')
-const say = (content: string) => [{ role: 'user', content }]
+onEachStore(async () => {
+  const parley = await startParley({ after })
+  const browser = await openBrowser({ after })
+  const key = await parley.key('user_max', 'acme')
+  const say = (content: string) => [{ role: 'user', content }]
 
-test('jobs are found by filters that stand in the address, and the back button goes back', async (t) => {
-  await parley.post('/api/v1/messages', job({ messages: say('[[fail timeout]]') }), key)
-  await parley.post('/api/v1/messages', job({ model: 'gpt-auto', messages: say('fine') }), key)
-  const page = await visit(t, browser, parley, '/dashboard/jobs')
-  const rows = page.locator('tbody tr')
-  await rows.first().waitFor()
-  const all = await rows.count()
-  await page.getByLabel('Status').selectOption('failed')
-  await page.waitForURL(/status=failed/)
-  await page.getByText('timeout', { exact: true }).waitFor()
-  assert.equal(await rows.count(), 1)
-  await page.getByLabel('Model').selectOption('gpt-auto')
-  await page.getByText('No job fits').waitFor()
-  await page.goBack()
-  await page.getByText('timeout', { exact: true }).waitFor()
-  await page.goBack()
-  await page.waitForFunction((count) => document.querySelectorAll('tbody tr').length === count, all)
-  await page.getByLabel('Account').fill('nobody')
-  await page.getByRole('button', { name: 'Search' }).click()
-  await page.getByText('No job fits').waitFor()
-})
+  test('jobs are found by filters that stand in the address, and the back button goes back', async (t) => {
+    await parley.post('/api/v1/messages', job({ messages: say('[[fail timeout]]') }), key)
+    await parley.post('/api/v1/messages', job({ model: 'gpt-auto', messages: say('fine') }), key)
+    const page = await visit(t, browser, parley, '/dashboard/jobs')
+    const rows = page.locator('tbody tr')
+    await rows.first().waitFor()
+    const all = await rows.count()
+    await page.getByLabel('Status').selectOption('failed')
+    await page.waitForURL(/status=failed/)
+    await page.getByText('timeout', { exact: true }).waitFor()
+    assert.equal(await rows.count(), 1)
+    await page.getByLabel('Model').selectOption('gpt-auto')
+    await page.getByText('No job fits').waitFor()
+    await page.goBack()
+    await page.getByText('timeout', { exact: true }).waitFor()
+    await page.goBack()
+    await page.waitForFunction((count) => document.querySelectorAll('tbody tr').length === count, all)
+    await page.getByLabel('Account').fill('nobody')
+    await page.getByRole('button', { name: 'Search' }).click()
+    await page.getByText('No job fits').waitFor()
+  })
 
-test('a job shows its timeline, and its contents only when asked, which is logged', async (t) => {
-  const schema = {
-    type: 'object',
-    properties: { n: { type: 'integer' } },
-    required: ['n'],
-    additionalProperties: false,
-  }
-  const { body } = await parley.post(
-    '/api/v1/messages',
-    job({ messages: say('[[bad-json once]] secret words'), response_format: { format: 'json', schema } }),
-    key,
-  )
-  const id = body.data.job_id
-  const page = await visit(t, browser, parley, '/dashboard/jobs')
-  await page.getByLabel('Job id').fill(id)
-  await page.keyboard.press('Enter')
-  await page.getByText('Settled', { exact: true }).waitFor()
-  assert.equal(await page.locator('.timeline li').count(), 5)
-  assert.doesNotMatch((await page.textContent('main')) ?? '', /secret words/)
-  const looks = () => parley.log.filter(({ what }) => what === 'look at contents').length
-  assert.equal(looks(), 0)
-  await page.getByRole('button', { name: /Show contents .*logged/ }).click()
-  await page.getByText('secret words').waitFor()
-  await page.getByRole('heading', { name: 'Repair' }).waitFor()
-  for (const words of [
-    'which meets the strict rules',
-    'kept, in the caller',
-    'the simulator makes JSON by itself',
-    'the answer is not JSON',
-  ]) {
-    await page.getByText(words).first().waitFor()
-  }
-  assert.equal(looks(), 1)
-})
+  test('a job shows its timeline, and its contents only when asked, which is logged', async (t) => {
+    const schema = {
+      type: 'object',
+      properties: { n: { type: 'integer' } },
+      required: ['n'],
+      additionalProperties: false,
+    }
+    const { body } = await parley.post(
+      '/api/v1/messages',
+      job({ messages: say('[[bad-json once]] secret words'), response_format: { format: 'json', schema } }),
+      key,
+    )
+    const id = body.data.job_id
+    const page = await visit(t, browser, parley, '/dashboard/jobs')
+    await page.getByLabel('Job id').fill(id)
+    await page.keyboard.press('Enter')
+    await page.getByText('Settled', { exact: true }).waitFor()
+    assert.equal(await page.locator('.timeline li').count(), 5)
+    assert.doesNotMatch((await page.textContent('main')) ?? '', /secret words/)
+    const looks = () => parley.log.filter(({ what }) => what === 'look at contents').length
+    assert.equal(looks(), 0)
+    await page.getByRole('button', { name: /Show contents .*logged/ }).click()
+    await page.getByText('secret words').waitFor()
+    await page.getByRole('heading', { name: 'Repair' }).waitFor()
+    for (const words of [
+      'which meets the strict rules',
+      'kept, in the caller',
+      'the simulator makes JSON by itself',
+      'the answer is not JSON',
+    ]) {
+      await page.getByText(words).first().waitFor()
+    }
+    assert.equal(looks(), 1)
+  })
 
-test('nobody is said to have answered a job that failed', async (t) => {
-  const messages = say('[[fail model_error]]')
-  const { body } = await parley.post('/api/v1/messages/batches', [job({ messages })], key)
-  const [id] = body.data.job_ids
-  await parley.ended(id, key)
-  const page = await visit(t, browser, parley, `/dashboard/jobs/${id}`)
-  await page.getByText('Failed with').waitFor()
-  assert.equal(await page.getByText('Answered by').count(), 0)
-  await page.getByText('Asked last').waitFor()
-})
+  test('nobody is said to have answered a job that failed', async (t) => {
+    const messages = say('[[fail model_error]]')
+    const { body } = await parley.post('/api/v1/messages/batches', [job({ messages })], key)
+    const [id] = body.data.job_ids
+    await parley.ended(id, key)
+    const page = await visit(t, browser, parley, `/dashboard/jobs/${id}`)
+    await page.getByText('Failed with').waitFor()
+    assert.equal(await page.getByText('Answered by').count(), 0)
+    await page.getByText('Asked last').waitFor()
+  })
 
-test('the receipt tells how each server was asked, and what an earlier version did not record', async (t) => {
-  const messages = [{ role: 'developer', content: 'Be brief.' }, ...say('a number')]
-  const { body } = await parley.post(
-    '/api/v1/messages',
-    job({ messages, response_format: { format: 'json' } }),
-    key,
-  )
-  const page = await visit(t, browser, parley, `/dashboard/jobs/${body.data.job_id}`)
-  const call = { kind: 'answer', status: 200, at_ms: 0, ms: 1 }
-  const told = async (...calls: readonly Record<string, string>[]) => {
-    await page.route('**/content', async (route) => {
-      const response = await route.fetch()
-      const answer = await response.json()
-      answer.data.receipt.calls = calls.map((one) => ({ ...call, ...one }))
-      await route.fulfill({ response, json: answer })
-    })
-    await page.getByRole('button', { name: /Show contents/ }).click()
-    const panel = page
-      .locator('section')
-      .filter({ has: page.getByRole('heading', { name: 'Receipt', exact: true }) })
-    const text = (await panel.textContent()) ?? ''
-    await page.getByRole('button', { name: 'Hide contents' }).click()
-    await page.unroute('**/content')
-    return text
-  }
-  const mapped = { target: 'a/m', roles: 'developer_as_system', json_mode: 'json_object' }
-  const one = await told(mapped, mapped)
-  assert.match(one, /developer, user – developer was sent as system, in the caller's order/)
-  assert.match(one, /json_object: any object/)
-  const two = await told(mapped, { target: 'b/n', roles: 'native', json_mode: 'instruction' })
-  assert.match(two, /a\/m: developer, user – developer was sent.*; b\/n: developer, user – kept/)
-  assert.match(two, /a\/m: json_object.*; b\/n: an instruction alone/)
-  assert.equal((await told({ target: 'a/m' })).match(/not recorded/g)?.length, 2)
+  test('the receipt tells how each server was asked, and what an earlier version did not record', async (t) => {
+    const messages = [{ role: 'developer', content: 'Be brief.' }, ...say('a number')]
+    const { body } = await parley.post(
+      '/api/v1/messages',
+      job({ messages, response_format: { format: 'json' } }),
+      key,
+    )
+    const page = await visit(t, browser, parley, `/dashboard/jobs/${body.data.job_id}`)
+    const call = { kind: 'answer', status: 200, at_ms: 0, ms: 1 }
+    const told = async (...calls: readonly Record<string, string>[]) => {
+      await page.route('**/content', async (route) => {
+        const response = await route.fetch()
+        const answer = await response.json()
+        answer.data.receipt.calls = calls.map((one) => ({ ...call, ...one }))
+        await route.fulfill({ response, json: answer })
+      })
+      await page.getByRole('button', { name: /Show contents/ }).click()
+      const panel = page
+        .locator('section')
+        .filter({ has: page.getByRole('heading', { name: 'Receipt', exact: true }) })
+      const text = (await panel.textContent()) ?? ''
+      await page.getByRole('button', { name: 'Hide contents' }).click()
+      await page.unroute('**/content')
+      return text
+    }
+    const mapped = { target: 'a/m', roles: 'developer_as_system', json_mode: 'json_object' }
+    const one = await told(mapped, mapped)
+    assert.match(one, /developer, user – developer was sent as system, in the caller's order/)
+    assert.match(one, /json_object: any object/)
+    const two = await told(mapped, { target: 'b/n', roles: 'native', json_mode: 'instruction' })
+    assert.match(two, /a\/m: developer, user – developer was sent.*; b\/n: developer, user – kept/)
+    assert.match(two, /a\/m: json_object.*; b\/n: an instruction alone/)
+    assert.equal((await told({ target: 'a/m' })).match(/not recorded/g)?.length, 2)
+  })
 })

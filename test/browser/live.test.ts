@@ -3,98 +3,101 @@ import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import type { Page } from 'playwright-core'
 import { startCuttingProxy } from '../nodes/cutting-proxy.ts'
+import { onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, job, startParley } from '../parley.ts'
 import { openBrowser, visit } from './visit.ts'
 
-const parley = await startParley({ after })
-const browser = await openBrowser({ after })
-const key = await parley.key('user_max', 'acme')
-const say = (content: string) => [{ role: 'user', content }]
+onEachStore(async () => {
+  const parley = await startParley({ after })
+  const browser = await openBrowser({ after })
+  const key = await parley.key('user_max', 'acme')
+  const say = (content: string) => [{ role: 'user', content }]
 
-test('an empty server says so, and points to the playground', async (t) => {
-  const page = await visit(t, browser, parley, '/dashboard')
-  await page.getByText('No job has run here yet').waitFor()
-  await page.getByRole('main').getByRole('link', { name: 'playground' }).click()
-  await page.getByRole('heading', { name: 'Playground', level: 1 }).waitFor()
-})
-
-test('the overview lives by events, and comes back after a lost connection', async (t) => {
-  const page = await visit(t, browser, parley, '/dashboard/jobs', { expected: /ERR_FAILED/ })
-  let isCut = true
-  await page.route('**/admin/api/events', (route) => (isCut ? route.abort() : route.continue()))
-  await page.goto('/dashboard')
-  await page.getByText('Reconnecting', { exact: true }).waitFor()
-  isCut = false
-  await page.getByText('Live', { exact: true }).waitFor()
-  await parley.post('/api/v1/messages', job({ messages: say('count me') }), key)
-  const ended = page.locator('.figure').filter({ hasText: 'Ended' }).locator('.figure-value')
-  await page.waitForFunction((figure) => figure?.textContent !== '0', await ended.elementHandle())
-  const outcomes = page.getByRole('figure', { name: /Jobs by outcome/ })
-  await outcomes.getByRole('button', { name: 'Jobs by outcome as a table' }).click()
-  await outcomes.getByRole('columnheader', { name: 'completed' }).waitFor()
-})
-
-/** Resolves when the server has sent the next point in which a job ended. */
-async function pointWithAJob(): Promise<void> {
-  const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
-  const { body } = await fetch(`${parley.url}/admin/api/events`, { headers })
-  let seen = ''
-  for await (const piece of body?.pipeThrough(new TextDecoderStream()) ?? []) {
-    seen += piece
-    if (seen.includes('"completed":')) return
-  }
-}
-
-const ended = (page: Page) => page.locator('.figure').filter({ hasText: 'Ended' }).locator('.figure-value')
-const countsTo = async (page: Page, jobs: number) =>
-  await ended(page).getByText(String(jobs), { exact: true }).waitFor()
-
-test('a stream that breaks in the middle is said to be lost, and nothing that happened meanwhile is missed', async (t) => {
-  const line = await startCuttingProxy(parley.url)
-  t.after(() => line.close())
-  const page = await visit(t, browser, line, '/dashboard', { expected: /ERR_/ })
-  await page.getByText('Live', { exact: true }).waitFor()
-  const before = Number(await ended(page).textContent())
-  await parley.post('/api/v1/messages', job({ messages: say('while it holds') }), key)
-  await countsTo(page, before + 1)
-  line.shut()
-  await page.getByText('Reconnecting', { exact: true }).waitFor()
-  await page.getByText('The connection is lost; reconnecting.').waitFor({ state: 'attached' })
-  const point = pointWithAJob()
-  await parley.post('/api/v1/messages', job({ messages: say('while it is broken') }), key)
-  await point
-  line.open()
-  await page.getByText('Live', { exact: true }).waitFor()
-  await page.getByText('Live again.').waitFor({ state: 'attached' })
-  await countsTo(page, before + 2)
-  await parley.post('/api/v1/messages', job({ messages: say('after it came back') }), key)
-  await countsTo(page, before + 3)
-})
-
-test('a stream that falls silent without an end is taken for lost, and opened again', async (t) => {
-  const page = await visit(t, browser, parley, '/dashboard/settings')
-  await page.clock.install()
-  await page.addInitScript(() => {
-    const real = window.fetch
-    window.fetch = async (input, init) => {
-      if (!String(input).endsWith('/events')) return await real(input, init)
-      window.fetch = real
-      const signal = init?.signal
-      const body = new ReadableStream({
-        start: (controller) => {
-          controller.enqueue(new TextEncoder().encode(': points follow\n\n'))
-          signal?.addEventListener('abort', () => controller.error(signal.reason))
-        },
-      })
-      return new Response(body, { headers: { 'content-type': 'text/event-stream' } })
-    }
+  test('an empty server says so, and points to the playground', async (t) => {
+    const page = await visit(t, browser, parley, '/dashboard')
+    await page.getByText('No job has run here yet').waitFor()
+    await page.getByRole('main').getByRole('link', { name: 'playground' }).click()
+    await page.getByRole('heading', { name: 'Playground', level: 1 }).waitFor()
   })
-  const opened = page.waitForResponse(/\/admin\/api\/events$/)
-  await page.goto('/dashboard')
-  await page.getByText('Live', { exact: true }).waitFor()
-  await page.clock.fastForward(11_000)
-  assert.equal(await page.getByText('Reconnecting', { exact: true }).count(), 0)
-  await page.clock.fastForward(1_500)
-  await opened
-  await page.getByText('Live', { exact: true }).waitFor()
+
+  test('the overview lives by events, and comes back after a lost connection', async (t) => {
+    const page = await visit(t, browser, parley, '/dashboard/jobs', { expected: /ERR_FAILED/ })
+    let isCut = true
+    await page.route('**/admin/api/events', (route) => (isCut ? route.abort() : route.continue()))
+    await page.goto('/dashboard')
+    await page.getByText('Reconnecting', { exact: true }).waitFor()
+    isCut = false
+    await page.getByText('Live', { exact: true }).waitFor()
+    await parley.post('/api/v1/messages', job({ messages: say('count me') }), key)
+    const ended = page.locator('.figure').filter({ hasText: 'Ended' }).locator('.figure-value')
+    await page.waitForFunction((figure) => figure?.textContent !== '0', await ended.elementHandle())
+    const outcomes = page.getByRole('figure', { name: /Jobs by outcome/ })
+    await outcomes.getByRole('button', { name: 'Jobs by outcome as a table' }).click()
+    await outcomes.getByRole('columnheader', { name: 'completed' }).waitFor()
+  })
+
+  /** Resolves when the server has sent the next point in which a job ended. */
+  async function pointWithAJob(): Promise<void> {
+    const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
+    const { body } = await fetch(`${parley.url}/admin/api/events`, { headers })
+    let seen = ''
+    for await (const piece of body?.pipeThrough(new TextDecoderStream()) ?? []) {
+      seen += piece
+      if (seen.includes('"completed":')) return
+    }
+  }
+
+  const ended = (page: Page) => page.locator('.figure').filter({ hasText: 'Ended' }).locator('.figure-value')
+  const countsTo = async (page: Page, jobs: number) =>
+    await ended(page).getByText(String(jobs), { exact: true }).waitFor()
+
+  test('a stream that breaks in the middle is said to be lost, and nothing that happened meanwhile is missed', async (t) => {
+    const line = await startCuttingProxy(parley.url)
+    t.after(() => line.close())
+    const page = await visit(t, browser, line, '/dashboard', { expected: /ERR_/ })
+    await page.getByText('Live', { exact: true }).waitFor()
+    const before = Number(await ended(page).textContent())
+    await parley.post('/api/v1/messages', job({ messages: say('while it holds') }), key)
+    await countsTo(page, before + 1)
+    line.shut()
+    await page.getByText('Reconnecting', { exact: true }).waitFor()
+    await page.getByText('The connection is lost; reconnecting.').waitFor({ state: 'attached' })
+    const point = pointWithAJob()
+    await parley.post('/api/v1/messages', job({ messages: say('while it is broken') }), key)
+    await point
+    line.open()
+    await page.getByText('Live', { exact: true }).waitFor()
+    await page.getByText('Live again.').waitFor({ state: 'attached' })
+    await countsTo(page, before + 2)
+    await parley.post('/api/v1/messages', job({ messages: say('after it came back') }), key)
+    await countsTo(page, before + 3)
+  })
+
+  test('a stream that falls silent without an end is taken for lost, and opened again', async (t) => {
+    const page = await visit(t, browser, parley, '/dashboard/settings')
+    await page.clock.install()
+    await page.addInitScript(() => {
+      const real = window.fetch
+      window.fetch = async (input, init) => {
+        if (!String(input).endsWith('/events')) return await real(input, init)
+        window.fetch = real
+        const signal = init?.signal
+        const body = new ReadableStream({
+          start: (controller) => {
+            controller.enqueue(new TextEncoder().encode(': points follow\n\n'))
+            signal?.addEventListener('abort', () => controller.error(signal.reason))
+          },
+        })
+        return new Response(body, { headers: { 'content-type': 'text/event-stream' } })
+      }
+    })
+    const opened = page.waitForResponse(/\/admin\/api\/events$/)
+    await page.goto('/dashboard')
+    await page.getByText('Live', { exact: true }).waitFor()
+    await page.clock.fastForward(11_000)
+    assert.equal(await page.getByText('Reconnecting', { exact: true }).count(), 0)
+    await page.clock.fastForward(1_500)
+    await opened
+    await page.getByText('Live', { exact: true }).waitFor()
+  })
 })

@@ -1,85 +1,88 @@
 /** What operators change by the dashboard: callbacks replayed, keys made and revoked, tiers and secrets. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
+import { onEachStore } from '../on-each-store.ts'
 import { job, startParley } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
 import { openBrowser, visit } from './visit.ts'
 
-const receiver = await startReceiver()
-const parley = await startParley(
-  { after },
-  { settings: { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0] } } },
-)
-after(() => receiver.close())
-const browser = await openBrowser({ after })
-const key = await parley.key('user_max', 'acme')
-const say = (content: string) => [{ role: 'user', content }]
-
-test('a failed callback is shown with its attempts and replayed; so are all', async (t) => {
-  receiver.script(
-    ...Array.from({ length: 3 }, () => ({ kind: 'answer', status: 500, body: 'not today' }) as const),
+onEachStore(async () => {
+  const receiver = await startReceiver()
+  const parley = await startParley(
+    { after },
+    { settings: { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0] } } },
   )
-  const callback = { callback_url: receiver.url, callback_payload: { order: 7 } }
-  const jobs = ['one', 'two', 'three'].map((words) => job({ messages: say(words), callback }))
-  const { body } = await parley.post('/api/v1/messages/batches', jobs, key)
-  const [first] = body.data.job_ids
-  await receiver.received(3)
-  const page = await visit(t, browser, parley, '/dashboard/callbacks')
-  await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 3)
-  await page.goto(`/dashboard/callbacks/${first}`)
-  await page.getByText('not today').waitFor()
-  await page.getByRole('button', { name: /Replay the callback/ }).click()
-  await receiver.received(4)
-  await page.getByText('HTTP 200').waitFor()
-  await page.getByRole('link', { name: 'Callbacks', exact: true }).last().click()
-  await page.getByRole('button', { name: 'Replay all failed…' }).click()
-  await page.getByRole('dialog').getByRole('button', { name: 'Replay all' }).click()
-  await page.getByText('2 callbacks are due again.').waitFor()
-  await receiver.received(6)
-  await page.getByText('No callback has failed').waitFor()
-  await page.getByRole('link', { name: 'delivered' }).click()
-  await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 3)
-})
+  after(() => receiver.close())
+  const browser = await openBrowser({ after })
+  const key = await parley.key('user_max', 'acme')
+  const say = (content: string) => [{ role: 'user', content }]
 
-test('a key is made, shown once, works, and is revoked; tiers and secrets change', async (t) => {
-  const page = await visit(t, browser, parley, '/dashboard/accounts', { expected: /400/ })
-  await page.getByRole('button', { name: 'Create a key…' }).click()
-  const dialog = page.getByRole('dialog')
-  await dialog.getByLabel('Account').fill('not a name!')
-  await dialog.getByRole('button', { name: 'Create' }).click()
-  await dialog.getByRole('alert').waitFor()
-  await dialog.getByLabel('Account').fill('newcomer')
-  await dialog.getByLabel('Tier').selectOption('user_go')
-  await dialog.getByRole('button', { name: 'Create' }).click()
-  const made = (await dialog.locator('[data-key]').textContent()) ?? ''
-  assert.match(made, /^prl_\w{38}$/)
-  const lines = (shown: Element) => {
-    const range = document.createRange()
-    range.selectNodeContents(shown)
-    return range.getClientRects().length
-  }
-  assert.equal(await dialog.locator('[data-key]').evaluate(lines), 1)
-  await dialog.getByRole('button', { name: 'Copy the key' }).click()
-  assert.equal(await page.evaluate('navigator.clipboard.readText()'), made)
-  await dialog.getByRole('button', { name: 'I have it' }).click()
-  assert.equal((await parley.get('/api/v1/me', made)).body.data.tier, 'user_go')
-  assert.doesNotMatch(await page.content(), /prl_/)
+  test('a failed callback is shown with its attempts and replayed; so are all', async (t) => {
+    receiver.script(
+      ...Array.from({ length: 3 }, () => ({ kind: 'answer', status: 500, body: 'not today' }) as const),
+    )
+    const callback = { callback_url: receiver.url, callback_payload: { order: 7 } }
+    const jobs = ['one', 'two', 'three'].map((words) => job({ messages: say(words), callback }))
+    const { body } = await parley.post('/api/v1/messages/batches', jobs, key)
+    const [first] = body.data.job_ids
+    await receiver.received(3)
+    const page = await visit(t, browser, parley, '/dashboard/callbacks')
+    await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 3)
+    await page.goto(`/dashboard/callbacks/${first}`)
+    await page.getByText('not today').waitFor()
+    await page.getByRole('button', { name: /Replay the callback/ }).click()
+    await receiver.received(4)
+    await page.getByText('HTTP 200').waitFor()
+    await page.getByRole('link', { name: 'Callbacks', exact: true }).last().click()
+    await page.getByRole('button', { name: 'Replay all failed…' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Replay all' }).click()
+    await page.getByText('2 callbacks are due again.').waitFor()
+    await receiver.received(6)
+    await page.getByText('No callback has failed').waitFor()
+    await page.getByRole('link', { name: 'delivered' }).click()
+    await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 3)
+  })
 
-  await page.getByLabel('Tier of newcomer').selectOption('user_pro')
-  await page.getByText('newcomer has the tier user_pro now').waitFor()
-  await page.getByRole('button', { name: 'Signing secret of newcomer' }).click()
-  await dialog.getByRole('button', { name: 'Show (logged)' }).click()
-  const secret = await dialog.locator('code').textContent()
-  await dialog.getByRole('button', { name: 'Rotate…' }).click()
-  await dialog.getByRole('button', { name: 'Rotate now' }).click()
-  await page.waitForFunction((old) => document.querySelector('dialog code')?.textContent !== old, secret)
-  await dialog.getByRole('button', { name: 'Close' }).click()
+  test('a key is made, shown once, works, and is revoked; tiers and secrets change', async (t) => {
+    const page = await visit(t, browser, parley, '/dashboard/accounts', { expected: /400/ })
+    await page.getByRole('button', { name: 'Create a key…' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByLabel('Account').fill('not a name!')
+    await dialog.getByRole('button', { name: 'Create' }).click()
+    await dialog.getByRole('alert').waitFor()
+    await dialog.getByLabel('Account').fill('newcomer')
+    await dialog.getByLabel('Tier').selectOption('user_go')
+    await dialog.getByRole('button', { name: 'Create' }).click()
+    const made = (await dialog.locator('[data-key]').textContent()) ?? ''
+    assert.match(made, /^prl_\w{38}$/)
+    const lines = (shown: Element) => {
+      const range = document.createRange()
+      range.selectNodeContents(shown)
+      return range.getClientRects().length
+    }
+    assert.equal(await dialog.locator('[data-key]').evaluate(lines), 1)
+    await dialog.getByRole('button', { name: 'Copy the key' }).click()
+    assert.equal(await page.evaluate('navigator.clipboard.readText()'), made)
+    await dialog.getByRole('button', { name: 'I have it' }).click()
+    assert.equal((await parley.get('/api/v1/me', made)).body.data.tier, 'user_go')
+    assert.doesNotMatch(await page.content(), /prl_/)
 
-  await page.getByRole('link', { name: 'newcomer', exact: true }).click()
-  await page.getByRole('heading', { name: 'Keys of newcomer' }).waitFor()
-  await page.getByRole('button', { name: /^Revoke key_/ }).click()
-  await dialog.getByRole('button', { name: 'Revoke' }).click()
-  await page.getByText('revoked', { exact: true }).waitFor()
-  const keys = await parley.store.listKeys()
-  assert.ok(keys.find(({ account }) => account === 'newcomer')?.revokedAtMs)
+    await page.getByLabel('Tier of newcomer').selectOption('user_pro')
+    await page.getByText('newcomer has the tier user_pro now').waitFor()
+    await page.getByRole('button', { name: 'Signing secret of newcomer' }).click()
+    await dialog.getByRole('button', { name: 'Show (logged)' }).click()
+    const secret = await dialog.locator('code').textContent()
+    await dialog.getByRole('button', { name: 'Rotate…' }).click()
+    await dialog.getByRole('button', { name: 'Rotate now' }).click()
+    await page.waitForFunction((old) => document.querySelector('dialog code')?.textContent !== old, secret)
+    await dialog.getByRole('button', { name: 'Close' }).click()
+
+    await page.getByRole('link', { name: 'newcomer', exact: true }).click()
+    await page.getByRole('heading', { name: 'Keys of newcomer' }).waitFor()
+    await page.getByRole('button', { name: /^Revoke key_/ }).click()
+    await dialog.getByRole('button', { name: 'Revoke' }).click()
+    await page.getByText('revoked', { exact: true }).waitFor()
+    const keys = await parley.store.listKeys()
+    assert.ok(keys.find(({ account }) => account === 'newcomer')?.revokedAtMs)
+  })
 })

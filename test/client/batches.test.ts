@@ -10,6 +10,7 @@ import {
 } from '../../client/src/index.ts'
 import { openDatabase } from '../http/database.ts'
 import { startStage } from '../http/stage.ts'
+import { onEachStore } from '../on-each-store.ts'
 import { faultyClient } from './client.ts'
 import type { FaultyProxy } from './faulty-proxy.ts'
 
@@ -24,99 +25,101 @@ const jobs = (count: number) => Array.from({ length: count }, (_, index) => numb
 const sizes = ({ requests }: FaultyProxy) =>
   requests.filter(({ method }) => method === 'POST').map(({ body }) => JSON.parse(body).length)
 
-test('75 jobs go in batches of the tier, and the ids are in the order of the jobs', async (t) => {
-  const { parley } = await startStage(t)
-  const { client, proxy } = await faultyClient(t, parley, await parley.key('user_max'))
-  const ids = await client.messages.createBatch(jobs(75))
-  assert.deepEqual(sizes(proxy), [30, 30, 15])
-  const ended = await client.messages.waitAll(ids)
-  assert.deepEqual(
-    ended.map(({ result }) => result?.response_content),
-    Array.from({ length: 75 }, (_, index) => `echo: number ${index}`),
-  )
-  // What the tier allows is asked for once, and then for each `waitAll`.
-  await client.messages.createBatch(jobs(1))
-  assert.equal(proxy.requests.filter(({ path }) => path === '/api/v1/me').length, 2)
-})
-
-test('no jobs are no request', async (t) => {
-  const { parley } = await startStage(t)
-  const { client, proxy } = await faultyClient(t, parley, await parley.key())
-  assert.deepEqual(await client.messages.createBatch([]), [])
-  assert.equal(proxy.requests.length, 0)
-})
-
-test('a tier that is lowered on the way is asked for again, and the batches become smaller', async (t) => {
-  const { parley, clock } = await startStage(t)
-  const { client, proxy } = await faultyClient(t, parley, await parley.key('user_max', 'acme'))
-  await client.me()
-  await parley.store.setTier('acme', 'user_free')
-  clock.advance(2000)
-  const ids = await client.messages.createBatch(jobs(5))
-  assert.equal(new Set(ids).size, 5)
-  assert.deepEqual(sizes(proxy), [5, 2, 2, 1])
-})
-
-test('403 for another reason than the length is thrown as it is', async (t) => {
-  const { parley } = await startStage(t)
-  const { client, proxy } = await faultyClient(t, parley, await parley.key('user_free'))
-  const dear = { ...numbered(0), model: 'gpt-5' }
-  await assert.rejects(client.messages.createBatch([dear, dear]), PermissionError)
-  await assert.rejects(client.messages.createBatch(jobs(5), { batchSize: 3 }), /at most 2/)
-  assert.deepEqual(sizes(proxy), [2, 3])
-})
-
-test('batches are no larger than the server takes in bytes', async (t) => {
-  const { parley } = await startStage(t, { settings: { limits: { batch_body_bytes: 2000 } } })
-  const { client, proxy } = await faultyClient(t, parley, await parley.key())
-  const long = { ...numbered(0), messages: [{ role: 'user' as const, content: 'ü'.repeat(400) }] }
-  assert.equal((await client.messages.createBatch([long, long, long, long, long])).length, 5)
-  assert.deepEqual(sizes(proxy), [2, 2, 1])
-  // One that is too large by itself is for the server to refuse.
-  const larger = { ...numbered(0), messages: [{ role: 'user' as const, content: 'ü'.repeat(1000) }] }
-  await assert.rejects(client.messages.createBatch([larger]), InvalidRequestError)
-})
-
-test('an error on the way tells what was created, and the same call goes on from there', async (t) => {
-  const { parley } = await startStage(t)
-  const { client, proxy } = await faultyClient(t, parley, await parley.key('user_go'), { maxRetries: 0 })
-  proxy.script('pass', 'pass', 'pass', 'reset after')
-  const error = await client.messages.createBatch(jobs(45)).then(
-    () => assert.fail('it did not break off'),
-    (reason) => reason,
-  )
-  assert.ok(error instanceof BatchError)
-  assert.ok(error.cause instanceof ConnectionError)
-  assert.equal(error.jobIds.length, 20)
-  const { idempotencyKey } = error
-  const ids = await client.messages.createBatch(jobs(45), { idempotencyKey })
-  assert.deepEqual(ids.slice(0, 20), error.jobIds)
-  assert.equal(new Set(ids).size, 45)
-  // The third batch was created by the call that did not hear of it.
-  assert.equal(await (await openDatabase(t, parley)).jobCount(), 45)
-})
-
-test('what is aborted on the way tells what was created, too', async (t) => {
-  const { parley } = await startStage(t)
-  const { client, proxy } = await faultyClient(t, parley, await parley.key('user_free'))
-  const controller = new AbortController()
-  proxy.script('pass', 'pass', 'silence')
-  const call = client.messages.createBatch(jobs(4), { signal: controller.signal })
-  await proxy.received(3)
-  const reason = new Error('enough')
-  controller.abort(reason)
-  await assert.rejects(call, (error) => {
-    assert.ok(error instanceof BatchError)
-    assert.equal(error.jobIds.length, 2)
-    assert.equal(error.cause, reason)
-    return true
+onEachStore(() => {
+  test('75 jobs go in batches of the tier, and the ids are in the order of the jobs', async (t) => {
+    const { parley } = await startStage(t)
+    const { client, proxy } = await faultyClient(t, parley, await parley.key('user_max'))
+    const ids = await client.messages.createBatch(jobs(75))
+    assert.deepEqual(sizes(proxy), [30, 30, 15])
+    const ended = await client.messages.waitAll(ids)
+    assert.deepEqual(
+      ended.map(({ result }) => result?.response_content),
+      Array.from({ length: 75 }, (_, index) => `echo: number ${index}`),
+    )
+    // What the tier allows is asked for once, and then for each `waitAll`.
+    await client.messages.createBatch(jobs(1))
+    assert.equal(proxy.requests.filter(({ path }) => path === '/api/v1/me').length, 2)
   })
-})
 
-test('a job that is not JSON is found before any is created', async (t) => {
-  const { parley } = await startStage(t)
-  const { client, proxy } = await faultyClient(t, parley, await parley.key('user_free'))
-  const callback = { callback_url: 'https://example.com', callback_payload: { order: 1n } }
-  await assert.rejects(client.messages.createBatch([...jobs(4), { ...numbered(4), callback }]), TypeError)
-  assert.equal(proxy.requests.length, 0)
+  test('no jobs are no request', async (t) => {
+    const { parley } = await startStage(t)
+    const { client, proxy } = await faultyClient(t, parley, await parley.key())
+    assert.deepEqual(await client.messages.createBatch([]), [])
+    assert.equal(proxy.requests.length, 0)
+  })
+
+  test('a tier that is lowered on the way is asked for again, and the batches become smaller', async (t) => {
+    const { parley, clock } = await startStage(t)
+    const { client, proxy } = await faultyClient(t, parley, await parley.key('user_max', 'acme'))
+    await client.me()
+    await parley.store.setTier('acme', 'user_free')
+    clock.advance(2000)
+    const ids = await client.messages.createBatch(jobs(5))
+    assert.equal(new Set(ids).size, 5)
+    assert.deepEqual(sizes(proxy), [5, 2, 2, 1])
+  })
+
+  test('403 for another reason than the length is thrown as it is', async (t) => {
+    const { parley } = await startStage(t)
+    const { client, proxy } = await faultyClient(t, parley, await parley.key('user_free'))
+    const dear = { ...numbered(0), model: 'gpt-5' }
+    await assert.rejects(client.messages.createBatch([dear, dear]), PermissionError)
+    await assert.rejects(client.messages.createBatch(jobs(5), { batchSize: 3 }), /at most 2/)
+    assert.deepEqual(sizes(proxy), [2, 3])
+  })
+
+  test('batches are no larger than the server takes in bytes', async (t) => {
+    const { parley } = await startStage(t, { settings: { limits: { batch_body_bytes: 2000 } } })
+    const { client, proxy } = await faultyClient(t, parley, await parley.key())
+    const long = { ...numbered(0), messages: [{ role: 'user' as const, content: 'ü'.repeat(400) }] }
+    assert.equal((await client.messages.createBatch([long, long, long, long, long])).length, 5)
+    assert.deepEqual(sizes(proxy), [2, 2, 1])
+    // One that is too large by itself is for the server to refuse.
+    const larger = { ...numbered(0), messages: [{ role: 'user' as const, content: 'ü'.repeat(1000) }] }
+    await assert.rejects(client.messages.createBatch([larger]), InvalidRequestError)
+  })
+
+  test('an error on the way tells what was created, and the same call goes on from there', async (t) => {
+    const { parley } = await startStage(t)
+    const { client, proxy } = await faultyClient(t, parley, await parley.key('user_go'), { maxRetries: 0 })
+    proxy.script('pass', 'pass', 'pass', 'reset after')
+    const error = await client.messages.createBatch(jobs(45)).then(
+      () => assert.fail('it did not break off'),
+      (reason) => reason,
+    )
+    assert.ok(error instanceof BatchError)
+    assert.ok(error.cause instanceof ConnectionError)
+    assert.equal(error.jobIds.length, 20)
+    const { idempotencyKey } = error
+    const ids = await client.messages.createBatch(jobs(45), { idempotencyKey })
+    assert.deepEqual(ids.slice(0, 20), error.jobIds)
+    assert.equal(new Set(ids).size, 45)
+    // The third batch was created by the call that did not hear of it.
+    assert.equal(await (await openDatabase(t, parley)).jobCount(), 45)
+  })
+
+  test('what is aborted on the way tells what was created, too', async (t) => {
+    const { parley } = await startStage(t)
+    const { client, proxy } = await faultyClient(t, parley, await parley.key('user_free'))
+    const controller = new AbortController()
+    proxy.script('pass', 'pass', 'silence')
+    const call = client.messages.createBatch(jobs(4), { signal: controller.signal })
+    await proxy.received(3)
+    const reason = new Error('enough')
+    controller.abort(reason)
+    await assert.rejects(call, (error) => {
+      assert.ok(error instanceof BatchError)
+      assert.equal(error.jobIds.length, 2)
+      assert.equal(error.cause, reason)
+      return true
+    })
+  })
+
+  test('a job that is not JSON is found before any is created', async (t) => {
+    const { parley } = await startStage(t)
+    const { client, proxy } = await faultyClient(t, parley, await parley.key('user_free'))
+    const callback = { callback_url: 'https://example.com', callback_payload: { order: 1n } }
+    await assert.rejects(client.messages.createBatch([...jobs(4), { ...numbered(4), callback }]), TypeError)
+    assert.equal(proxy.requests.length, 0)
+  })
 })

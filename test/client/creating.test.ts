@@ -15,6 +15,7 @@ import {
 import { FakeClock } from '../fake-clock.ts'
 import { startStage, waitersAre } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
 import { clientOf, HurriedClock, startWithClient } from './client.ts'
 
 const ask = (content: string): SingleJob<TextFormat> => ({
@@ -23,105 +24,109 @@ const ask = (content: string): SingleJob<TextFormat> => ({
   messages: [{ role: 'user', content }],
 })
 
-test('create resolves with the completed job, as a read shows it', async (t) => {
-  const { client } = await startWithClient(t)
-  const job = await client.messages.create(ask('Hello!'))
-  assert.equal(job.status, 'completed')
-  assert.match(job.result.response_content, /Hello!/)
-  assert.deepEqual(await client.messages.retrieve(job.job_id), job)
-})
-
-test('create resolves with a failed job, and createAndWait throws it', async (t) => {
-  const { client } = await startWithClient(t)
-  const job = await client.messages.create(ask('[[fail content_policy_violation]]'))
-  assert.equal(job.status, 'failed')
-  assert.equal(job.error.code, 'content_policy_violation')
-  await assert.rejects(client.messages.createAndWait(ask('[[fail content_policy_violation]]')), (error) => {
-    assert.ok(error instanceof JobFailedError && error instanceof ParleyError)
-    assert.equal(error.code, 'content_policy_violation')
-    assert.equal(error.job.job_id, error.jobId)
-    return true
+onEachStore(() => {
+  test('create resolves with the completed job, as a read shows it', async (t) => {
+    const { client } = await startWithClient(t)
+    const job = await client.messages.create(ask('Hello!'))
+    assert.equal(job.status, 'completed')
+    assert.match(job.result.response_content, /Hello!/)
+    assert.deepEqual(await client.messages.retrieve(job.job_id), job)
   })
-})
 
-test('a job that outlives the wait at the server: create says so, createAndWait goes on', async (t) => {
-  const { parley, models, clock } = await startStage(t, { script: () => reply.stall() })
-  const own = new HurriedClock()
-  const client = clientOf(parley, await parley.key(), { clock: own })
-  const created = client.messages.create({ ...ask('First'), timeout: 30 })
-  const awaited = client.messages.createAndWait({ ...ask('Second'), timeout: 30 })
-  await models.received(2)
-  await waitersAre(t, parley, 2)
-  clock.advance(30_000)
-  const job = await created
-  assert.equal(job.status, 'timeout')
-  models.script = () => undefined
-  models.release()
-  assert.equal((await awaited).result.response_content, 'echo: Second')
-  const ended = await client.messages.wait(job.job_id)
-  assert.deepEqual(ended.result, { response_content: 'echo: First' })
-})
+  test('create resolves with a failed job, and createAndWait throws it', async (t) => {
+    const { client } = await startWithClient(t)
+    const job = await client.messages.create(ask('[[fail content_policy_violation]]'))
+    assert.equal(job.status, 'failed')
+    assert.equal(job.error.code, 'content_policy_violation')
+    await assert.rejects(client.messages.createAndWait(ask('[[fail content_policy_violation]]')), (error) => {
+      assert.ok(error instanceof JobFailedError && error instanceof ParleyError)
+      assert.equal(error.code, 'content_policy_violation')
+      assert.equal(error.job.job_id, error.jobId)
+      return true
+    })
+  })
 
-test('a single create has the time that the server waits, and that of any request on top', async (t) => {
-  const { parley, models } = await startStage(t, { script: () => reply.stall() })
-  const clock = new FakeClock()
-  const client = clientOf(parley, await parley.key(), { clock, requestTimeout: 20 })
-  const created = [client.messages.create({ ...ask('x'), timeout: 40 }), client.messages.create(ask('y'))]
-  await clock.timerSet((ms) => ms === 60_000)
-  await clock.timerSet((ms) => ms === 110_000)
-  await models.received(2)
-  models.release()
-  await Promise.all(created)
-})
+  test('a job that outlives the wait at the server: create says so, createAndWait goes on', async (t) => {
+    const { parley, models, clock } = await startStage(t, { script: () => reply.stall() })
+    const own = new HurriedClock()
+    const client = clientOf(parley, await parley.key(), { clock: own })
+    const created = client.messages.create({ ...ask('First'), timeout: 30 })
+    const awaited = client.messages.createAndWait({ ...ask('Second'), timeout: 30 })
+    await models.received(2)
+    await waitersAre(t, parley, 2)
+    clock.advance(30_000)
+    const job = await created
+    assert.equal(job.status, 'timeout')
+    models.script = () => undefined
+    models.release()
+    assert.equal((await awaited).result.response_content, 'echo: Second')
+    const ended = await client.messages.wait(job.job_id)
+    assert.deepEqual(ended.result, { response_content: 'echo: First' })
+  })
 
-test('each refusal has its class, with status, details and request id', async (t) => {
-  const { parley, client } = await startWithClient(t)
-  const refused = async (call: Promise<unknown>) => {
-    const error = await call.then(
-      () => assert.fail('it was not refused'),
-      (reason) => reason,
+  test('a single create has the time that the server waits, and that of any request on top', async (t) => {
+    const { parley, models } = await startStage(t, { script: () => reply.stall() })
+    const clock = new FakeClock()
+    const client = clientOf(parley, await parley.key(), { clock, requestTimeout: 20 })
+    const created = [client.messages.create({ ...ask('x'), timeout: 40 }), client.messages.create(ask('y'))]
+    await clock.timerSet((ms) => ms === 60_000)
+    await clock.timerSet((ms) => ms === 110_000)
+    await models.received(2)
+    models.release()
+    await Promise.all(created)
+  })
+
+  test('each refusal has its class, with status, details and request id', async (t) => {
+    const { parley, client } = await startWithClient(t)
+    const refused = async (call: Promise<unknown>) => {
+      const error = await call.then(
+        () => assert.fail('it was not refused'),
+        (reason) => reason,
+      )
+      assert.ok(error instanceof ParleyError)
+      assert.match(error.requestId ?? '', /./)
+      return error
+    }
+    const invalid = await refused(client.messages.create({ ...ask('x'), message_cache_ttl: 1 }))
+    assert.ok(invalid instanceof InvalidRequestError)
+    assert.equal(invalid.status, 400)
+    assert.match(invalid.details ?? '', /^message_cache_ttl: /)
+    assert.match(invalid.message, /message_cache_ttl/)
+
+    const stranger = clientOf(parley, 'prl_nobody')
+    const unknown = await refused(stranger.me())
+    assert.ok(unknown instanceof AuthenticationError)
+    assert.equal(unknown.status, 401)
+
+    const free = clientOf(parley, await parley.key('user_free'))
+    assert.ok(
+      (await refused(free.messages.create({ ...ask('x'), model: 'gpt-5' }))) instanceof PermissionError,
     )
-    assert.ok(error instanceof ParleyError)
-    assert.match(error.requestId ?? '', /./)
-    return error
-  }
-  const invalid = await refused(client.messages.create({ ...ask('x'), message_cache_ttl: 1 }))
-  assert.ok(invalid instanceof InvalidRequestError)
-  assert.equal(invalid.status, 400)
-  assert.match(invalid.details ?? '', /^message_cache_ttl: /)
-  assert.match(invalid.message, /message_cache_ttl/)
+    const missing = await refused(client.messages.retrieve('../me'))
+    assert.ok(missing instanceof NotFoundError)
+    assert.match(missing.details ?? '', /does not exist or has expired/)
+  })
 
-  const stranger = clientOf(parley, 'prl_nobody')
-  const unknown = await refused(stranger.me())
-  assert.ok(unknown instanceof AuthenticationError)
-  assert.equal(unknown.status, 401)
+  test('an answer that came from the cache can be told by its headers', async (t) => {
+    const { client } = await startWithClient(t)
+    const caches: (string | null)[] = []
+    const onAnswer = ({ headers }: { readonly headers: Headers }) => {
+      caches.push(headers.get('x-cache'))
+    }
+    await client.messages.create(ask('Again'), { onAnswer })
+    await client.messages.create(ask('Again'), { onAnswer })
+    assert.deepEqual(caches, [null, 'hit'])
+  })
 
-  const free = clientOf(parley, await parley.key('user_free'))
-  assert.ok((await refused(free.messages.create({ ...ask('x'), model: 'gpt-5' }))) instanceof PermissionError)
-  const missing = await refused(client.messages.retrieve('../me'))
-  assert.ok(missing instanceof NotFoundError)
-  assert.match(missing.details ?? '', /does not exist or has expired/)
-})
-
-test('an answer that came from the cache can be told by its headers', async (t) => {
-  const { client } = await startWithClient(t)
-  const caches: (string | null)[] = []
-  const onAnswer = ({ headers }: { readonly headers: Headers }) => {
-    caches.push(headers.get('x-cache'))
-  }
-  await client.messages.create(ask('Again'), { onAnswer })
-  await client.messages.create(ask('Again'), { onAnswer })
-  assert.deepEqual(caches, [null, 'hit'])
-})
-
-test('me tells what the key may do', async (t) => {
-  const { client } = await startWithClient(t)
-  await client.messages.create(ask('Hello'))
-  const { tier, limits, usage, suspended } = await client.me()
-  assert.equal(tier, 'user_max')
-  assert.equal(limits.max_batch_jobs, 30)
-  assert.deepEqual([limits.max_monthly_jobs, suspended, usage.jobs], [null, false, 1])
-  assert.deepEqual(usage.models, [{ model: ask('').model, ...sumsOf(usage) }])
+  test('me tells what the key may do', async (t) => {
+    const { client } = await startWithClient(t)
+    await client.messages.create(ask('Hello'))
+    const { tier, limits, usage, suspended } = await client.me()
+    assert.equal(tier, 'user_max')
+    assert.equal(limits.max_batch_jobs, 30)
+    assert.deepEqual([limits.max_monthly_jobs, suspended, usage.jobs], [null, false, 1])
+    assert.deepEqual(usage.models, [{ model: ask('').model, ...sumsOf(usage) }])
+  })
 })
 
 const sumsOf = ({ month: _month, resets_at: _resets, models: _models, ...sums }: Me['usage']) => sums

@@ -14,6 +14,7 @@ import {
 } from '../../client/src/index.ts'
 import { startStage } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
 import { clientOf } from './client.ts'
 
 const River = z.strictObject({
@@ -39,121 +40,126 @@ function sameType<A, B>(
   ..._: (<X>() => X extends A ? 1 : 2) extends <X>() => X extends B ? 1 : 2 ? [] : ['they differ']
 ) {}
 
-test("a library's schema is sent as JSON Schema, and makes the type of the answer", async (t) => {
-  const { client, models } = await start(t, RHINE)
-  const job = await client.messages.createAndWait({
-    ...asked,
-    response_format: { format: 'json', schema: River },
+onEachStore(() => {
+  test("a library's schema is sent as JSON Schema, and makes the type of the answer", async (t) => {
+    const { client, models } = await start(t, RHINE)
+    const job = await client.messages.createAndWait({
+      ...asked,
+      response_format: { format: 'json', schema: River },
+    })
+    const content = job.result.response_content
+    sameType<typeof content, z.output<typeof River>>()
+    assert.deepEqual(content, RHINE)
+    const sent = models.requests[0]?.body.response_format
+    assert.ok(sent?.type === 'json_schema')
+    const { properties, additionalProperties } = sent.json_schema.schema as Record<string, never>
+    assert.deepEqual(Object.keys(properties ?? {}), ['river', 'km', 'flow', 'names'])
+    assert.equal(additionalProperties, false)
   })
-  const content = job.result.response_content
-  sameType<typeof content, z.output<typeof River>>()
-  assert.deepEqual(content, RHINE)
-  const sent = models.requests[0]?.body.response_format
-  assert.ok(sent?.type === 'json_schema')
-  const { properties, additionalProperties } = sent.json_schema.schema as Record<string, never>
-  assert.deepEqual(Object.keys(properties ?? {}), ['river', 'km', 'flow', 'names'])
-  assert.equal(additionalProperties, false)
-})
 
-test('create, wait, waitAll and retrieve are typed alike', async (t) => {
-  const { client } = await start(t, RHINE)
-  const format = { format: 'json', schema: River } as const
-  const created = await client.messages.create({ ...asked, response_format: format })
-  // @ts-expect-error: it may not have ended.
-  void created.result
-  assert.ok(created.status === 'completed')
-  sameType<typeof created.result.response_content, z.output<typeof River>>()
-  const [id = ''] = await client.messages.createBatch([{ ...asked, response_format: format }])
-  const ended = await client.messages.wait(id, { schema: River })
-  // @ts-expect-error: it may have failed.
-  void ended.result.response_content
-  assert.equal(completed(ended).result.response_content.km, 1230)
-  const [again] = await client.messages.waitAll([id], { schema: River })
-  assert.ok(again?.status === 'completed')
-  sameType<typeof again.result.response_content.river, string>()
-  const read = await client.messages.retrieve(id, { schema: River })
-  assert.ok(read.status === 'completed')
-  sameType<typeof read.result.response_content.river, string>()
-  assert.deepEqual(read.result.response_content, RHINE)
-})
-
-test('what the schema makes of the answer is what comes, in value and type', async (t) => {
-  const { client } = await start(t, { km: '1230' })
-  const schema = z.object({ km: z.string().transform(Number), since: z.string().default('always') })
-  const job = await client.messages.createAndWait({ ...asked, response_format: { format: 'json', schema } })
-  sameType<typeof job.result.response_content, { km: number; since: string }>()
-  assert.deepEqual(job.result.response_content, { km: 1230, since: 'always' })
-})
-
-test('an answer that breaks a rule no JSON Schema can say is an error with its issues', async (t) => {
-  const { client } = await start(t, { km: 7 })
-  const schema = z.object({ km: z.number().refine((km) => km % 2 === 0, 'must be even') })
-  const call = client.messages.create({ ...asked, response_format: { format: 'json', schema } })
-  await assert.rejects(call, (error) => {
-    assert.ok(error instanceof ResponseContentError)
-    assert.match(error.message, /km: must be even/)
-    assert.deepEqual(error.content, { km: 7 })
-    assert.deepEqual(error.issues[0]?.path, ['km'])
-    return true
+  test('create, wait, waitAll and retrieve are typed alike', async (t) => {
+    const { client } = await start(t, RHINE)
+    const format = { format: 'json', schema: River } as const
+    const created = await client.messages.create({ ...asked, response_format: format })
+    // @ts-expect-error: it may not have ended.
+    void created.result
+    assert.ok(created.status === 'completed')
+    sameType<typeof created.result.response_content, z.output<typeof River>>()
+    const [id = ''] = await client.messages.createBatch([{ ...asked, response_format: format }])
+    const ended = await client.messages.wait(id, { schema: River })
+    // @ts-expect-error: it may have failed.
+    void ended.result.response_content
+    assert.equal(completed(ended).result.response_content.km, 1230)
+    const [again] = await client.messages.waitAll([id], { schema: River })
+    assert.ok(again?.status === 'completed')
+    sameType<typeof again.result.response_content.river, string>()
+    const read = await client.messages.retrieve(id, { schema: River })
+    assert.ok(read.status === 'completed')
+    sameType<typeof read.result.response_content.river, string>()
+    assert.deepEqual(read.result.response_content, RHINE)
   })
-})
 
-test('a JSON Schema object is typed by hand', async (t) => {
-  const { client } = await start(t, { river: 'Rhine' })
-  const schema = { type: 'object', properties: { river: { type: 'string' } }, required: ['river'] }
-  const first = await client.messages.createAndWait<{ river: string }>({
-    ...asked,
-    response_format: { format: 'json', schema },
+  test('what the schema makes of the answer is what comes, in value and type', async (t) => {
+    const { client } = await start(t, { km: '1230' })
+    const schema = z.object({ km: z.string().transform(Number), since: z.string().default('always') })
+    const job = await client.messages.createAndWait({ ...asked, response_format: { format: 'json', schema } })
+    sameType<typeof job.result.response_content, { km: number; since: string }>()
+    assert.deepEqual(job.result.response_content, { km: 1230, since: 'always' })
   })
-  sameType<typeof first.result.response_content, { river: string }>()
-  const second = await client.messages.createAndWait({
-    ...asked,
-    response_format: { format: 'json', schema: jsonSchema<{ river: string }>(schema) },
-  })
-  sameType<typeof second.result.response_content, { river: string }>()
-  assert.deepEqual(second.result, { response_content: { river: 'Rhine' } })
-  const third = await client.messages.createAndWait({ ...asked, response_format: { format: 'json', schema } })
-  sameType<typeof third.result.response_content, unknown>()
-})
 
-test('a schema of a library that makes no JSON Schema needs one beside it', async (t) => {
-  const { client } = await start(t, 7)
-  const even = {
-    '~standard': {
-      version: 1,
-      vendor: 'a library',
-      validate: (value: unknown) =>
-        typeof value === 'number' ? { value } : { issues: [{ message: 'no number' }] },
-    },
-  } as const
-  const create = (schema: ReturnType<typeof withJsonSchema<number>>) =>
-    client.messages.createAndWait({ ...asked, response_format: { format: 'json', schema } })
-  await assert.rejects(create(even), (error) => {
-    assert.ok(error instanceof SchemaError)
-    assert.match(error.message, /a library.*withJsonSchema/)
-    return true
+  test('an answer that breaks a rule no JSON Schema can say is an error with its issues', async (t) => {
+    const { client } = await start(t, { km: 7 })
+    const schema = z.object({ km: z.number().refine((km) => km % 2 === 0, 'must be even') })
+    const call = client.messages.create({ ...asked, response_format: { format: 'json', schema } })
+    await assert.rejects(call, (error) => {
+      assert.ok(error instanceof ResponseContentError)
+      assert.match(error.message, /km: must be even/)
+      assert.deepEqual(error.content, { km: 7 })
+      assert.deepEqual(error.issues[0]?.path, ['km'])
+      return true
+    })
   })
-  assert.equal((await create(withJsonSchema(even, { type: 'number' }))).result.response_content, 7)
-  const dates = z.object({ at: z.date() })
-  const call = client.messages.create({ ...asked, response_format: { format: 'json', schema: dates } })
-  await assert.rejects(call, /zod makes no JSON Schema of this schema: Date/)
-})
 
-test('numbers keep every digit with a parser that keeps them', async (t) => {
-  const { parley } = await startStage(t, { script: () => reply.text('{"id":12345678901234567890}') })
-  const key = await parley.key()
-  const exact = (text: string): unknown =>
-    JSON.parse(text, (_key, value, context?: { readonly source?: string }) =>
-      typeof value === 'number' && !Number.isSafeInteger(value) && /^\d+$/.test(context?.source ?? '')
-        ? BigInt(context?.source ?? '')
-        : value,
-    )
-  const ask = (client: Parley) =>
-    client.messages.createAndWait({ ...asked, response_format: { format: 'json' } })
-  const rounded = await ask(clientOf(parley, key))
-  assert.deepEqual(rounded.result.response_content, { id: 12345678901234567000 })
-  const kept = await ask(clientOf(parley, key, { parseJson: exact }))
-  assert.deepEqual(kept.result.response_content, { id: 12345678901234567890n })
+  test('a JSON Schema object is typed by hand', async (t) => {
+    const { client } = await start(t, { river: 'Rhine' })
+    const schema = { type: 'object', properties: { river: { type: 'string' } }, required: ['river'] }
+    const first = await client.messages.createAndWait<{ river: string }>({
+      ...asked,
+      response_format: { format: 'json', schema },
+    })
+    sameType<typeof first.result.response_content, { river: string }>()
+    const second = await client.messages.createAndWait({
+      ...asked,
+      response_format: { format: 'json', schema: jsonSchema<{ river: string }>(schema) },
+    })
+    sameType<typeof second.result.response_content, { river: string }>()
+    assert.deepEqual(second.result, { response_content: { river: 'Rhine' } })
+    const third = await client.messages.createAndWait({
+      ...asked,
+      response_format: { format: 'json', schema },
+    })
+    sameType<typeof third.result.response_content, unknown>()
+  })
+
+  test('a schema of a library that makes no JSON Schema needs one beside it', async (t) => {
+    const { client } = await start(t, 7)
+    const even = {
+      '~standard': {
+        version: 1,
+        vendor: 'a library',
+        validate: (value: unknown) =>
+          typeof value === 'number' ? { value } : { issues: [{ message: 'no number' }] },
+      },
+    } as const
+    const create = (schema: ReturnType<typeof withJsonSchema<number>>) =>
+      client.messages.createAndWait({ ...asked, response_format: { format: 'json', schema } })
+    await assert.rejects(create(even), (error) => {
+      assert.ok(error instanceof SchemaError)
+      assert.match(error.message, /a library.*withJsonSchema/)
+      return true
+    })
+    assert.equal((await create(withJsonSchema(even, { type: 'number' }))).result.response_content, 7)
+    const dates = z.object({ at: z.date() })
+    const call = client.messages.create({ ...asked, response_format: { format: 'json', schema: dates } })
+    await assert.rejects(call, /zod makes no JSON Schema of this schema: Date/)
+  })
+
+  test('numbers keep every digit with a parser that keeps them', async (t) => {
+    const { parley } = await startStage(t, { script: () => reply.text('{"id":12345678901234567890}') })
+    const key = await parley.key()
+    const exact = (text: string): unknown =>
+      JSON.parse(text, (_key, value, context?: { readonly source?: string }) =>
+        typeof value === 'number' && !Number.isSafeInteger(value) && /^\d+$/.test(context?.source ?? '')
+          ? BigInt(context?.source ?? '')
+          : value,
+      )
+    const ask = (client: Parley) =>
+      client.messages.createAndWait({ ...asked, response_format: { format: 'json' } })
+    const rounded = await ask(clientOf(parley, key))
+    assert.deepEqual(rounded.result.response_content, { id: 12345678901234567000 })
+    const kept = await ask(clientOf(parley, key, { parseJson: exact }))
+    assert.deepEqual(kept.result.response_content, { id: 12345678901234567890n })
+  })
 })
 
 interface DescribedByAnInterface {

@@ -2,34 +2,37 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { WebhookVerificationError, webhooks } from '../../client/src/index.ts'
+import { onEachStore } from '../on-each-store.ts'
 import { startReceiver } from '../receiver.ts'
 import { startWithClient } from './client.ts'
 
-test('a callback is verified by one of several secrets, and typed', async (t) => {
-  const receiver = await startReceiver()
-  t.after(() => receiver.close())
-  const { parley, client } = await startWithClient(t, {
-    settings: { callbacks: { allow_networks: ['127.0.0.0/8'] } },
+onEachStore(() => {
+  test('a callback is verified by one of several secrets, and typed', async (t) => {
+    const receiver = await startReceiver()
+    t.after(() => receiver.close())
+    const { parley, client } = await startWithClient(t, {
+      settings: { callbacks: { allow_networks: ['127.0.0.0/8'] } },
+    })
+    const [id] = await client.messages.createBatch([
+      {
+        model: 'gpt-5-mini',
+        response_format: { format: 'text' },
+        messages: [{ role: 'user', content: 'Call me' }],
+        callback: { callback_url: receiver.url, callback_payload: { order: 7 } },
+      },
+    ])
+    const [request] = await receiver.received(1)
+    assert.ok(request)
+    const { current = '' } = (await parley.store.secrets('user_max')) ?? {}
+    const other = `whsec_${Buffer.alloc(32).toString('base64')}`
+    const callback = await webhooks.verify<string, { order: number }>(request.body, request.headers, [
+      other,
+      current,
+    ])
+    assert.equal(callback.job_id, id)
+    assert.equal(callback.status, 'completed')
+    assert.match(callback.result?.response_content ?? '', /Call me/)
+    assert.equal(callback.callback_payload.order, 7)
+    await assert.rejects(webhooks.verify(request.body, request.headers, other), WebhookVerificationError)
   })
-  const [id] = await client.messages.createBatch([
-    {
-      model: 'gpt-5-mini',
-      response_format: { format: 'text' },
-      messages: [{ role: 'user', content: 'Call me' }],
-      callback: { callback_url: receiver.url, callback_payload: { order: 7 } },
-    },
-  ])
-  const [request] = await receiver.received(1)
-  assert.ok(request)
-  const { current = '' } = (await parley.store.secrets('user_max')) ?? {}
-  const other = `whsec_${Buffer.alloc(32).toString('base64')}`
-  const callback = await webhooks.verify<string, { order: number }>(request.body, request.headers, [
-    other,
-    current,
-  ])
-  assert.equal(callback.job_id, id)
-  assert.equal(callback.status, 'completed')
-  assert.match(callback.result?.response_content ?? '', /Call me/)
-  assert.equal(callback.callback_payload.order, 7)
-  await assert.rejects(webhooks.verify(request.body, request.headers, other), WebhookVerificationError)
 })

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import fc from 'fast-check'
+import { onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, type Answer, job, type Parley, startParley } from '../parley.ts'
 
 /** `PARLEY_LONG=1` sends the full hundred thousand. */
@@ -92,138 +93,140 @@ const spoilt = fc.tuple(fc.nat(12), name, value).map(([part, field, anything]) =
   return { ...good, ...spoiltParts[part] }
 })
 
-test('any JSON on the two creates', async (t) => {
-  const { parley, key } = await start(t)
-  await forMany(fc.tuple(fc.boolean(), fc.oneof(spoilt, value)), async ([single, body]) => {
-    const text = JSON.stringify(single ? body : [body]) ?? 'null'
-    const path = single ? '/api/v1/messages' : '/api/v1/messages/batches'
-    assertOneShape(await parley.post(path, text, key), text)
+onEachStore(() => {
+  test('any JSON on the two creates', async (t) => {
+    const { parley, key } = await start(t)
+    await forMany(fc.tuple(fc.boolean(), fc.oneof(spoilt, value)), async ([single, body]) => {
+      const text = JSON.stringify(single ? body : [body]) ?? 'null'
+      const path = single ? '/api/v1/messages' : '/api/v1/messages/batches'
+      assertOneShape(await parley.post(path, text, key), text)
+    })
   })
-})
 
-test('any bytes on the two creates', async (t) => {
-  const { parley, key } = await start(t)
-  const good = new TextEncoder().encode(
-    JSON.stringify([job(), job({ callback: { callback_url: 'https://example.com' } })]),
-  )
-  const edit = fc.tuple(fc.nat(good.length - 1), fc.uint8Array({ maxLength: 6 }), fc.nat(8))
-  await forMany(fc.array(edit, { maxLength: 5 }), async (edits) => {
-    let bytes: Uint8Array = good
-    for (const [at, insert, drop] of edits) {
-      bytes = new Uint8Array([...bytes.subarray(0, at), ...insert, ...bytes.subarray(at + drop)])
-    }
-    const body = Buffer.from(bytes)
-    const headers = { 'content-type': 'application/json', 'x-api-key': key }
-    const answer = await parley.request('/api/v1/messages/batches', { method: 'POST', headers, body })
-    assertOneShape(answer, body.toString('latin1'))
+  test('any bytes on the two creates', async (t) => {
+    const { parley, key } = await start(t)
+    const good = new TextEncoder().encode(
+      JSON.stringify([job(), job({ callback: { callback_url: 'https://example.com' } })]),
+    )
+    const edit = fc.tuple(fc.nat(good.length - 1), fc.uint8Array({ maxLength: 6 }), fc.nat(8))
+    await forMany(fc.array(edit, { maxLength: 5 }), async (edits) => {
+      let bytes: Uint8Array = good
+      for (const [at, insert, drop] of edits) {
+        bytes = new Uint8Array([...bytes.subarray(0, at), ...insert, ...bytes.subarray(at + drop)])
+      }
+      const body = Buffer.from(bytes)
+      const headers = { 'content-type': 'application/json', 'x-api-key': key }
+      const answer = await parley.request('/api/v1/messages/batches', { method: 'POST', headers, body })
+      assertOneShape(answer, body.toString('latin1'))
+    })
   })
-})
 
-test('any path, method and headers', async (t) => {
-  const { parley, key } = await start(t)
-  const segment = fc.oneof(fc.webSegment(), fc.string({ unit: 'binary' }).map(encodeURIComponentSafely))
-  const path = fc.oneof(
-    segment.map((id) => `/api/v1/messages/${id}`),
-    fc.array(segment, { maxLength: 4 }).map((parts) => `/${parts.join('/')}`),
-    fc.constantFrom(
-      '/api/v1/messages/%zz',
-      '/api/v1/messages/%',
-      '/api/v1/messages//',
-      '/%c0%af',
-      '/api/v1/me?a=%zz',
-    ),
-  )
-  const method = fc.constantFrom('GET', 'POST', 'PUT', 'DELETE', 'PATCH')
-  const header = fc.tuple(
-    fc.constantFrom(
-      'content-type',
-      'accept',
-      'idempotency-key',
-      'x-request-id',
-      'x-api-key',
-      'origin',
-      'x-odd',
-    ),
-    fc.stringMatching(/^[\x21-\x7e]{0,40}$/),
-  )
-  const input = fc.tuple(path, method, fc.array(header, { maxLength: 3 }), fc.boolean())
-  await forMany(input, async ([where, how, given, withKey]) => {
-    if (where.startsWith('/docs') || where.startsWith('/metrics')) return
-    const headers = { ...Object.fromEntries(given), ...(withKey && { 'x-api-key': key }) }
-    const body = how === 'GET' ? null : '{"a":1}'
-    assertOneShape(await parley.request(where, { method: how, headers, body }), `${how} ${where}`)
+  test('any path, method and headers', async (t) => {
+    const { parley, key } = await start(t)
+    const segment = fc.oneof(fc.webSegment(), fc.string({ unit: 'binary' }).map(encodeURIComponentSafely))
+    const path = fc.oneof(
+      segment.map((id) => `/api/v1/messages/${id}`),
+      fc.array(segment, { maxLength: 4 }).map((parts) => `/${parts.join('/')}`),
+      fc.constantFrom(
+        '/api/v1/messages/%zz',
+        '/api/v1/messages/%',
+        '/api/v1/messages//',
+        '/%c0%af',
+        '/api/v1/me?a=%zz',
+      ),
+    )
+    const method = fc.constantFrom('GET', 'POST', 'PUT', 'DELETE', 'PATCH')
+    const header = fc.tuple(
+      fc.constantFrom(
+        'content-type',
+        'accept',
+        'idempotency-key',
+        'x-request-id',
+        'x-api-key',
+        'origin',
+        'x-odd',
+      ),
+      fc.stringMatching(/^[\x21-\x7e]{0,40}$/),
+    )
+    const input = fc.tuple(path, method, fc.array(header, { maxLength: 3 }), fc.boolean())
+    await forMany(input, async ([where, how, given, withKey]) => {
+      if (where.startsWith('/docs') || where.startsWith('/metrics')) return
+      const headers = { ...Object.fromEntries(given), ...(withKey && { 'x-api-key': key }) }
+      const body = how === 'GET' ? null : '{"a":1}'
+      assertOneShape(await parley.request(where, { method: how, headers, body }), `${how} ${where}`)
+    })
   })
-})
 
-test('any query, path, body and headers on the admin API', async (t) => {
-  const { parley } = await start(t)
-  const segment = fc.oneof(fc.webSegment(), fc.string({ unit: 'binary' }).map(encodeURIComponentSafely))
-  const field = fc.constantFrom(
-    ...['account', 'status', 'state', 'model', 'from', 'to', 'before', 'after', 'limit', 'tier', 'rotate'],
-    ...['month', 'scrub', 'running', 'max_monthly_jobs', 'max_monthly_tokens'],
-    ...['expires_days', '__proto__', 'constructor', ''],
-  )
-  const word = fc.oneof(
-    segment,
-    fc.constantFrom(
-      '1',
-      '-1',
-      '1e9',
-      '200',
-      '999999999999999',
-      '0.5',
-      'pending',
-      'owed',
-      '2026-01',
-      '2026-01/acme/gpt-5',
-      'true',
-      '%00',
-      '%zz',
-      'NaN',
-    ),
-    fc.constantFrom('01a1fe6b-3756-7000-b3fd-321f8e1ec5aa', '00000000-0000-0000-0000-000000000000'),
-  )
-  const query = fc.array(fc.tuple(field, word), { maxLength: 4 })
-  const path = fc.oneof(
-    fc.constantFrom(
-      'overview',
-      'jobs',
-      'callbacks',
-      'accounts',
-      'keys',
-      'settings',
-      'usage',
-      'audit',
-      'nothing',
-      '',
-    ),
-    fc.constantFrom('suspend', 'resume', 'caps', 'cancel-jobs').map((act) => `accounts/user_max/${act}`),
-    segment.map((id) => `jobs/${id}/cancel`),
-    fc.constantFrom('callbacks/replay-failed', 'accounts/user_max/tier', 'accounts/user_max/secret'),
-    segment.map((id) => `jobs/${id}`),
-    segment.map((id) => `jobs/${id}/content`),
-    segment.map((id) => `callbacks/${id}`),
-    segment.map((id) => `callbacks/${id}/replay`),
-    segment.map((name) => `accounts/${name}/tier`),
-    segment.map((name) => `accounts/${name}/secret`),
-    segment.map((id) => `keys/${id}/revoke`),
-  )
-  const fields = fc.array(fc.tuple(field, fc.oneof(value, fc.constantFrom('user_max', 'acme', true, 1))), {
-    maxLength: 4,
-  })
-  const body = fc.oneof(
-    value,
-    fields.map((entries) => Object.fromEntries(entries)),
-  )
-  const post = fc.oneof(fc.constant(null), body)
-  await forMany(fc.tuple(path, query, post, fc.boolean()), async ([where, asked, given, deletes]) => {
-    const search = asked.map(([name, text]) => `${name}=${text}`).join('&')
-    const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' }
-    const address = `/admin/api/${where}?${search}`
-    const text = given === null ? null : (JSON.stringify(given) ?? 'null')
-    const method = deletes ? 'DELETE' : 'POST'
-    const init = text === null ? { headers } : { headers, method, body: text }
-    assertOneShape(await parley.request(address, init), `${address} ${text}`)
+  test('any query, path, body and headers on the admin API', async (t) => {
+    const { parley } = await start(t)
+    const segment = fc.oneof(fc.webSegment(), fc.string({ unit: 'binary' }).map(encodeURIComponentSafely))
+    const field = fc.constantFrom(
+      ...['account', 'status', 'state', 'model', 'from', 'to', 'before', 'after', 'limit', 'tier', 'rotate'],
+      ...['month', 'scrub', 'running', 'max_monthly_jobs', 'max_monthly_tokens'],
+      ...['expires_days', '__proto__', 'constructor', ''],
+    )
+    const word = fc.oneof(
+      segment,
+      fc.constantFrom(
+        '1',
+        '-1',
+        '1e9',
+        '200',
+        '999999999999999',
+        '0.5',
+        'pending',
+        'owed',
+        '2026-01',
+        '2026-01/acme/gpt-5',
+        'true',
+        '%00',
+        '%zz',
+        'NaN',
+      ),
+      fc.constantFrom('01a1fe6b-3756-7000-b3fd-321f8e1ec5aa', '00000000-0000-0000-0000-000000000000'),
+    )
+    const query = fc.array(fc.tuple(field, word), { maxLength: 4 })
+    const path = fc.oneof(
+      fc.constantFrom(
+        'overview',
+        'jobs',
+        'callbacks',
+        'accounts',
+        'keys',
+        'settings',
+        'usage',
+        'audit',
+        'nothing',
+        '',
+      ),
+      fc.constantFrom('suspend', 'resume', 'caps', 'cancel-jobs').map((act) => `accounts/user_max/${act}`),
+      segment.map((id) => `jobs/${id}/cancel`),
+      fc.constantFrom('callbacks/replay-failed', 'accounts/user_max/tier', 'accounts/user_max/secret'),
+      segment.map((id) => `jobs/${id}`),
+      segment.map((id) => `jobs/${id}/content`),
+      segment.map((id) => `callbacks/${id}`),
+      segment.map((id) => `callbacks/${id}/replay`),
+      segment.map((name) => `accounts/${name}/tier`),
+      segment.map((name) => `accounts/${name}/secret`),
+      segment.map((id) => `keys/${id}/revoke`),
+    )
+    const fields = fc.array(fc.tuple(field, fc.oneof(value, fc.constantFrom('user_max', 'acme', true, 1))), {
+      maxLength: 4,
+    })
+    const body = fc.oneof(
+      value,
+      fields.map((entries) => Object.fromEntries(entries)),
+    )
+    const post = fc.oneof(fc.constant(null), body)
+    await forMany(fc.tuple(path, query, post, fc.boolean()), async ([where, asked, given, deletes]) => {
+      const search = asked.map(([name, text]) => `${name}=${text}`).join('&')
+      const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' }
+      const address = `/admin/api/${where}?${search}`
+      const text = given === null ? null : (JSON.stringify(given) ?? 'null')
+      const method = deletes ? 'DELETE' : 'POST'
+      const init = text === null ? { headers } : { headers, method, body: text }
+      assertOneShape(await parley.request(address, init), `${address} ${text}`)
+    })
   })
 })
 

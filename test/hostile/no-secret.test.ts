@@ -4,105 +4,118 @@ import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import { hashKey } from '../../src/accounts/key.ts'
 import { reply, startModelServer } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, type Answer, job, startParley } from '../parley.ts'
 
 const ROUNDS = process.env.PARLEY_LONG ? 150 : 3
 
-test('canaries are found in no log line, error answer, metric or list of keys', async (t) => {
-  const canaries: string[] = []
-  const canary = (kind: string) => {
-    const text = `CANARY${kind}${randomBytes(9).toString('hex')}`
-    canaries.push(text)
-    return text
-  }
-  const upstreamKey = canary('upstreamkey')
-  const answers = [
-    () => reply.text(canary('answer')),
-    () => reply.status(400, { body: { error: { message: `bad key ${upstreamKey}`, type: 'x' } } }),
-    () => reply.status(500, { body: { error: { message: `Authorization: Bearer ${upstreamKey}` } } }),
-    () => reply.garbage(),
-    () => reply.reset(),
-  ]
-  const model = await startModelServer({ script: (_request, index) => answers[index % answers.length]?.() })
-  t.after(() => model.close())
-  const parley = await startParley(t, { upstream: model.baseUrl, upstreamKey })
-  const key = await parley.key()
-  canaries.push(key, ADMIN_TOKEN)
-
-  const seen: Answer[] = []
-  const send = async (path: string, body: unknown, apiKey: string, headers: Record<string, string> = {}) => {
-    seen.push(await parley.post(path, body, apiKey, headers))
-  }
-  for (let round = 0; round < ROUNDS; round++) {
-    const messages = () => [
-      { role: 'system', content: canary('system') },
-      { role: 'user', content: canary('prompt') },
-    ]
-    const callback = {
-      callback_url: 'https://example.invalid/',
-      callback_headers: { authorization: canary('header') },
-      callback_payload: { secret: canary('payload') },
+onEachStore(() => {
+  test('canaries are found in no log line, error answer, metric or list of keys', async (t) => {
+    const canaries: string[] = []
+    const canary = (kind: string) => {
+      const text = `CANARY${kind}${randomBytes(9).toString('hex')}`
+      canaries.push(text)
+      return text
     }
-    const batch = [job({ messages: messages(), callback })]
-    await send('/api/v1/messages', job({ messages: messages() }), key)
-    await send('/api/v1/messages/batches', batch, key)
-    await send('/api/v1/messages', job({ messages: [{ role: 'x', content: canary('refused') }] }), key)
-    await send('/api/v1/messages', `{"messages": [${canary('unparsable')}`, key)
-    await send('/api/v1/messages', job(), `prl_${canary('wrongkey')}`)
-    await send('/api/v1/messages', job({ messages: messages() }), key, {
-      'idempotency-key': canary('idempotency'),
-    })
-    await send(`/api/v1/messages?x=${canary('query')}`, job({ messages: messages() }), key)
-    seen.push(await parley.get(`/nowhere?token=${canary('query')}`, key))
-    const wrong = { authorization: `Bearer ${canary('wrongtoken')}` }
-    seen.push(await parley.get(`/admin/api/jobs?account=${canary('query')}`, undefined, wrong))
-  }
-  const asAdmin = { authorization: `Bearer ${ADMIN_TOKEN}` }
-  const admin = async (path: string) => {
-    const answer = await parley.get(`/admin/api/${path}`, undefined, asAdmin)
-    assert.equal(answer.status, 200, answer.text)
-    return answer
-  }
-  const { jobs } = (await admin('jobs?limit=200')).body.data
-  assert.ok(jobs.length > ROUNDS)
-  const pages: Answer[] = []
-  const contents: Answer[] = []
-  for (const { job_id } of jobs.slice(0, 200)) {
-    pages.push(await admin(`jobs/${job_id}`))
-    contents.push(await admin(`jobs/${job_id}/content`))
-  }
-  for (const path of ['overview', 'jobs', 'accounts', 'keys', 'settings']) pages.push(await admin(path))
-  const callbacks = await admin('callbacks')
-  const made = await parley.post('/admin/api/keys', { account: 'other', tier: 'user_go' }, undefined, asAdmin)
-  const shown = await parley.post('/admin/api/accounts/other/secret', { rotate: true }, undefined, asAdmin)
-  canaries.push(made.body.data.key, shown.body.data.secret)
-  const errors = seen.filter(({ status }) => status >= 400)
-  assert.ok(errors.length >= ROUNDS * 3)
-  const metrics = await parley.get('/metrics')
-  const places = {
-    log: JSON.stringify(parley.log),
-    errors: errors.map(({ text }) => text).join('\n'),
-    metrics: metrics.text,
-    keys: JSON.stringify(await parley.store.listKeys()),
-    // Where contents are not asked for there are none. A callback's payload and its receiver's answer are shown on its page.
-    admin: [...pages, callbacks]
-      .map(({ text }) => text.replace(/"callback_payload":"[^}]*}"/g, ''))
-      .join('\n'),
-  }
-  assert.ok(parley.log.length > ROUNDS * 7)
-  for (const [place, text] of Object.entries(places)) {
-    // Not even the beginning of one, as a parser's excerpt would show it.
-    const found = [...canaries, 'CANARY'].filter((one) => text.includes(one))
-    assert.deepEqual(found, [], `in the ${place}`)
-  }
-  // Contents are shown to those who ask for them; what opens something is not among them.
-  const opens = [upstreamKey, key, ADMIN_TOKEN, hashKey(key), hashKey(made.body.data.key)]
-  const everything = [...pages, ...contents, callbacks].map(({ text }) => text).join('\n')
-  assert.deepEqual(
-    opens.filter((one) => everything.includes(one)),
-    [],
-  )
-  assert.ok(contents.some(({ text }) => text.includes('CANARYprompt')))
-  // The upstream's key is in no answer at all, not even in a failed job's own words of the upstream.
-  assert.ok(!seen.some(({ text }) => text.includes(upstreamKey)))
+    const upstreamKey = canary('upstreamkey')
+    const answers = [
+      () => reply.text(canary('answer')),
+      () => reply.status(400, { body: { error: { message: `bad key ${upstreamKey}`, type: 'x' } } }),
+      () => reply.status(500, { body: { error: { message: `Authorization: Bearer ${upstreamKey}` } } }),
+      () => reply.garbage(),
+      () => reply.reset(),
+    ]
+    const model = await startModelServer({ script: (_request, index) => answers[index % answers.length]?.() })
+    t.after(() => model.close())
+    const parley = await startParley(t, { upstream: model.baseUrl, upstreamKey })
+    const key = await parley.key()
+    canaries.push(key, ADMIN_TOKEN)
+
+    const seen: Answer[] = []
+    const send = async (
+      path: string,
+      body: unknown,
+      apiKey: string,
+      headers: Record<string, string> = {},
+    ) => {
+      seen.push(await parley.post(path, body, apiKey, headers))
+    }
+    for (let round = 0; round < ROUNDS; round++) {
+      const messages = () => [
+        { role: 'system', content: canary('system') },
+        { role: 'user', content: canary('prompt') },
+      ]
+      const callback = {
+        callback_url: 'https://example.invalid/',
+        callback_headers: { authorization: canary('header') },
+        callback_payload: { secret: canary('payload') },
+      }
+      const batch = [job({ messages: messages(), callback })]
+      await send('/api/v1/messages', job({ messages: messages() }), key)
+      await send('/api/v1/messages/batches', batch, key)
+      await send('/api/v1/messages', job({ messages: [{ role: 'x', content: canary('refused') }] }), key)
+      await send('/api/v1/messages', `{"messages": [${canary('unparsable')}`, key)
+      await send('/api/v1/messages', job(), `prl_${canary('wrongkey')}`)
+      await send('/api/v1/messages', job({ messages: messages() }), key, {
+        'idempotency-key': canary('idempotency'),
+      })
+      await send(`/api/v1/messages?x=${canary('query')}`, job({ messages: messages() }), key)
+      seen.push(await parley.get(`/nowhere?token=${canary('query')}`, key))
+      const wrong = { authorization: `Bearer ${canary('wrongtoken')}` }
+      seen.push(await parley.get(`/admin/api/jobs?account=${canary('query')}`, undefined, wrong))
+    }
+    const asAdmin = { authorization: `Bearer ${ADMIN_TOKEN}` }
+    const admin = async (path: string) => {
+      const answer = await parley.get(`/admin/api/${path}`, undefined, asAdmin)
+      assert.equal(answer.status, 200, answer.text)
+      return answer
+    }
+    const { jobs } = (await admin('jobs?limit=200')).body.data
+    assert.ok(jobs.length > ROUNDS)
+    const pages: Answer[] = []
+    const contents: Answer[] = []
+    for (const { job_id } of jobs.slice(0, 200)) {
+      pages.push(await admin(`jobs/${job_id}`))
+      contents.push(await admin(`jobs/${job_id}/content`))
+    }
+    for (const path of ['overview', 'jobs', 'accounts', 'keys', 'settings']) pages.push(await admin(path))
+    const callbacks = await admin('callbacks')
+    const made = await parley.post(
+      '/admin/api/keys',
+      { account: 'other', tier: 'user_go' },
+      undefined,
+      asAdmin,
+    )
+    const shown = await parley.post('/admin/api/accounts/other/secret', { rotate: true }, undefined, asAdmin)
+    canaries.push(made.body.data.key, shown.body.data.secret)
+    const errors = seen.filter(({ status }) => status >= 400)
+    assert.ok(errors.length >= ROUNDS * 3)
+    const metrics = await parley.get('/metrics')
+    const places = {
+      log: JSON.stringify(parley.log),
+      errors: errors.map(({ text }) => text).join('\n'),
+      metrics: metrics.text,
+      keys: JSON.stringify(await parley.store.listKeys()),
+      // Where contents are not asked for there are none. A callback's payload and its receiver's answer are shown on its page.
+      admin: [...pages, callbacks]
+        .map(({ text }) => text.replace(/"callback_payload":"[^}]*}"/g, ''))
+        .join('\n'),
+    }
+    assert.ok(parley.log.length > ROUNDS * 7)
+    for (const [place, text] of Object.entries(places)) {
+      // Not even the beginning of one, as a parser's excerpt would show it.
+      const found = [...canaries, 'CANARY'].filter((one) => text.includes(one))
+      assert.deepEqual(found, [], `in the ${place}`)
+    }
+    // Contents are shown to those who ask for them; what opens something is not among them.
+    const opens = [upstreamKey, key, ADMIN_TOKEN, hashKey(key), hashKey(made.body.data.key)]
+    const everything = [...pages, ...contents, callbacks].map(({ text }) => text).join('\n')
+    assert.deepEqual(
+      opens.filter((one) => everything.includes(one)),
+      [],
+    )
+    assert.ok(contents.some(({ text }) => text.includes('CANARYprompt')))
+    // The upstream's key is in no answer at all, not even in a failed job's own words of the upstream.
+    assert.ok(!seen.some(({ text }) => text.includes(upstreamKey)))
+  })
 })

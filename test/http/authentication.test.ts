@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto'
 import test from 'node:test'
 import { issueKey } from '../../src/accounts/issue-key.ts'
 import { hashKey, makeKey } from '../../src/accounts/key.ts'
+import { onEachStore } from '../on-each-store.ts'
 import { type Answer, job } from '../parley.ts'
 import { completed, granted, invalid, refused, timedOut } from './expect.ts'
 import { startStage } from './stage.ts'
@@ -29,146 +30,148 @@ function misspelt(key: string): string {
   return key.slice(0, -1) + (key.endsWith('0') ? '1' : '0')
 }
 
-test('5.2 401 in the same words for every missing or invalid key, on every route', async (t) => {
-  const { parley } = await startStage(t)
-  const key = await parley.key()
-  const wrong: Record<string, string | undefined> = {
-    missing: undefined,
-    empty: '',
-    malformed: 'secret',
-    'too long': `${key}0`,
-    'in another case': key.toLowerCase(),
-    'with a wrong checksum': misspelt(key),
-    unknown: makeKey(),
-    'given twice': `${key}, ${key}`,
-    'with a scheme': `Bearer ${key}`,
-  }
-  for (const [name, given] of Object.entries(wrong)) {
-    const headers = given === undefined ? {} : { 'x-api-key': given }
-    const answers = await Promise.all([
-      parley.post(MESSAGES, job(), undefined, headers),
-      parley.post(BATCHES, [job()], undefined, headers),
-      parley.get(`${MESSAGES}/${randomUUID()}`, undefined, headers),
-      parley.get(ME, undefined, headers),
-    ])
-    for (const answer of answers) assert.doesNotThrow(() => unauthorised(answer), name)
-  }
-})
-
-test('5.1 the key is taken from x-api-key alone', async (t) => {
-  const { parley } = await startStage(t)
-  const key = await parley.key()
-  unauthorised(await parley.get(ME, undefined, { authorization: `Bearer ${key}` }))
-  unauthorised(await parley.get(`${ME}?x-api-key=${key}&api_key=${key}`))
-  granted(await parley.get(ME, undefined, { 'X-API-Key': key }), 200)
-})
-
-test('5.1 health, metrics and documents need no key', async (t) => {
-  const { parley } = await startStage(t)
-  for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs', '/docs/js/scalar.js']) {
-    assert.equal((await parley.get(path)).status, 200, path)
-  }
-})
-
-test('5.2 401 for a revoked key within 5 seconds, while the other keys of the account go on', async (t) => {
-  const { parley, clock } = await startStage(t)
-  const [key, other] = [await parley.key(), await parley.key()]
-  const keyId = granted(await parley.get(ME, key), 200).key_id
-  const id = (await parley.post(MESSAGES, job(), key)).body.data.job_id
-  assert.equal(await parley.store.revokeKey(keyId, clock.nowMs()), 'revoked')
-  clock.advance(5000)
-  unauthorised(await parley.get(ME, key))
-  unauthorised(await parley.post(MESSAGES, job(), key))
-  completed(await parley.get(`${MESSAGES}/${id}`, other))
-})
-
-test('5.2 401 for an expired key', async (t) => {
-  const { parley, clock } = await startStage(t)
-  const issued = await issueKey(parley.store, {
-    account: 'somebody',
-    tier: 'user_go',
-    expiresDays: 1,
-    nowMs: clock.nowMs(),
+onEachStore(() => {
+  test('5.2 401 in the same words for every missing or invalid key, on every route', async (t) => {
+    const { parley } = await startStage(t)
+    const key = await parley.key()
+    const wrong: Record<string, string | undefined> = {
+      missing: undefined,
+      empty: '',
+      malformed: 'secret',
+      'too long': `${key}0`,
+      'in another case': key.toLowerCase(),
+      'with a wrong checksum': misspelt(key),
+      unknown: makeKey(),
+      'given twice': `${key}, ${key}`,
+      'with a scheme': `Bearer ${key}`,
+    }
+    for (const [name, given] of Object.entries(wrong)) {
+      const headers = given === undefined ? {} : { 'x-api-key': given }
+      const answers = await Promise.all([
+        parley.post(MESSAGES, job(), undefined, headers),
+        parley.post(BATCHES, [job()], undefined, headers),
+        parley.get(`${MESSAGES}/${randomUUID()}`, undefined, headers),
+        parley.get(ME, undefined, headers),
+      ])
+      for (const answer of answers) assert.doesNotThrow(() => unauthorised(answer), name)
+    }
   })
-  assert.ok(issued.kind === 'issued')
-  clock.advance(DAY_MS - 1)
-  granted(await parley.get(ME, issued.key), 200)
-  clock.advance(5000)
-  unauthorised(await parley.get(ME, issued.key))
-})
 
-test('5.2 a key that was refused before it was made works within 5 seconds', async (t) => {
-  const { parley, clock } = await startStage(t)
-  const key = makeKey()
-  unauthorised(await parley.get(ME, key))
-  await parley.store.createKey({
-    id: 'key_1',
-    hash: hashKey(key),
-    account: 'somebody',
-    tier: 'user_go',
-    secret: 'whsec_c29tZWJvZHk=',
-    createdAtMs: clock.nowMs(),
-    expiresAtMs: null,
+  test('5.1 the key is taken from x-api-key alone', async (t) => {
+    const { parley } = await startStage(t)
+    const key = await parley.key()
+    unauthorised(await parley.get(ME, undefined, { authorization: `Bearer ${key}` }))
+    unauthorised(await parley.get(`${ME}?x-api-key=${key}&api_key=${key}`))
+    granted(await parley.get(ME, undefined, { 'X-API-Key': key }), 200)
   })
-  clock.advance(5000)
-  assert.equal(granted(await parley.get(ME, key), 200).account, 'somebody')
-})
 
-test('5.3 the tier decides, and a change of it holds within 5 seconds', async (t) => {
-  const { parley, clock } = await startStage(t)
-  const key = await parley.key('user_free', 'somebody')
-  refused(await parley.post(MESSAGES, job({ model: 'gpt-5' }), key), 403)
-  refused(await parley.post(BATCHES, [job(), job(), job()], key), 403)
-  assert.equal(await parley.store.setTier('somebody', 'user_go'), true)
-  clock.advance(5000)
-  assert.equal(granted(await parley.get(ME, key), 200).tier, 'user_go')
-  completed(await parley.post(MESSAGES, job({ model: 'gpt-5' }), key))
-  granted(await parley.post(BATCHES, [job(), job(), job()], key), 202)
-})
-
-test('5 the order of checks: the key, the size, the JSON, the length, the fields, the tier', async (t) => {
-  const { parley, models } = await startStage(t, {
-    settings: {
-      limits: { body_bytes: 2000, batch_body_bytes: 3000 },
-      tiers: { user_free: { max_input_tokens: 20 } },
-    },
+  test('5.1 health, metrics and documents need no key', async (t) => {
+    const { parley } = await startStage(t)
+    for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs', '/docs/js/scalar.js']) {
+      assert.equal((await parley.get(path)).status, 200, path)
+    }
   })
-  const key = await parley.key('user_free')
-  const large = 'x'.repeat(4000)
-  const long = { messages: [{ role: 'user', content: 'hello '.repeat(100) }] }
-  const wrong = { messages: [] }
-  const dear = { model: 'gpt-5' }
 
-  unauthorised(await parley.post(BATCHES, `[${large}`))
-  refused(await parley.post(BATCHES, `[${large}`, key), 413)
-  assert.equal(refused(await parley.post(BATCHES, '[', key), 400).message, 'The body is not valid JSON.')
-  const three = [job({ ...wrong, ...dear }), job(long), 7]
-  assert.match(refused(await parley.post(BATCHES, three, key), 403).message, /^Maximum jobs per batch/)
-  const fields = [job({ ...dear }), job({ ...wrong, ...long, messages: [] })]
-  invalid(await parley.post(BATCHES, fields, key), /^jobs\[1\]\.messages: must contain/)
-  invalid(await parley.post(BATCHES, [job(long), job({ model: 'gpt-4' })], key), /^jobs\[1\]\.model: /)
-  const tier = [job(long), job({ ...long, ...dear })]
-  assert.match(refused(await parley.post(BATCHES, tier, key), 403).message, /^Input too large/)
-  assert.match(
-    refused(await parley.post(BATCHES, tier.toReversed(), key), 403).message,
-    /^Insufficient permissions/,
-  )
+  test('5.2 401 for a revoked key within 5 seconds, while the other keys of the account go on', async (t) => {
+    const { parley, clock } = await startStage(t)
+    const [key, other] = [await parley.key(), await parley.key()]
+    const keyId = granted(await parley.get(ME, key), 200).key_id
+    const id = (await parley.post(MESSAGES, job(), key)).body.data.job_id
+    assert.equal(await parley.store.revokeKey(keyId, clock.nowMs()), 'revoked')
+    clock.advance(5000)
+    unauthorised(await parley.get(ME, key))
+    unauthorised(await parley.post(MESSAGES, job(), key))
+    completed(await parley.get(`${MESSAGES}/${id}`, other))
+  })
 
-  unauthorised(await parley.post(MESSAGES, large))
-  refused(await parley.post(MESSAGES, large, key), 413)
-  assert.equal(refused(await parley.post(MESSAGES, '{', key), 400).message, 'The body is not valid JSON.')
-  invalid(await parley.post(MESSAGES, job({ ...dear, ...wrong }), key), /^messages: /)
-  assert.match(
-    refused(await parley.post(MESSAGES, job({ ...dear, ...long }), key), 403).message,
-    /^Insufficient/,
-  )
-  assert.match(refused(await parley.post(MESSAGES, job(long), key), 403).message, /^Input too large/)
-  assert.equal(models.requests.length, 0)
-})
+  test('5.2 401 for an expired key', async (t) => {
+    const { parley, clock } = await startStage(t)
+    const issued = await issueKey(parley.store, {
+      account: 'somebody',
+      tier: 'user_go',
+      expiresDays: 1,
+      nowMs: clock.nowMs(),
+    })
+    assert.ok(issued.kind === 'issued')
+    clock.advance(DAY_MS - 1)
+    granted(await parley.get(ME, issued.key), 200)
+    clock.advance(5000)
+    unauthorised(await parley.get(ME, issued.key))
+  })
 
-test('5.3 jobs belong to the account: one key creates, another reads', async (t) => {
-  const { parley } = await startStage(t, { settings: { sync: { max_waiters: 0 } } })
-  const [one, two] = [await parley.key(), await parley.key()]
-  const id = timedOut(await parley.post(MESSAGES, job(), one))
-  completed(await parley.ended(id, two))
+  test('5.2 a key that was refused before it was made works within 5 seconds', async (t) => {
+    const { parley, clock } = await startStage(t)
+    const key = makeKey()
+    unauthorised(await parley.get(ME, key))
+    await parley.store.createKey({
+      id: 'key_1',
+      hash: hashKey(key),
+      account: 'somebody',
+      tier: 'user_go',
+      secret: 'whsec_c29tZWJvZHk=',
+      createdAtMs: clock.nowMs(),
+      expiresAtMs: null,
+    })
+    clock.advance(5000)
+    assert.equal(granted(await parley.get(ME, key), 200).account, 'somebody')
+  })
+
+  test('5.3 the tier decides, and a change of it holds within 5 seconds', async (t) => {
+    const { parley, clock } = await startStage(t)
+    const key = await parley.key('user_free', 'somebody')
+    refused(await parley.post(MESSAGES, job({ model: 'gpt-5' }), key), 403)
+    refused(await parley.post(BATCHES, [job(), job(), job()], key), 403)
+    assert.equal(await parley.store.setTier('somebody', 'user_go'), true)
+    clock.advance(5000)
+    assert.equal(granted(await parley.get(ME, key), 200).tier, 'user_go')
+    completed(await parley.post(MESSAGES, job({ model: 'gpt-5' }), key))
+    granted(await parley.post(BATCHES, [job(), job(), job()], key), 202)
+  })
+
+  test('5 the order of checks: the key, the size, the JSON, the length, the fields, the tier', async (t) => {
+    const { parley, models } = await startStage(t, {
+      settings: {
+        limits: { body_bytes: 2000, batch_body_bytes: 3000 },
+        tiers: { user_free: { max_input_tokens: 20 } },
+      },
+    })
+    const key = await parley.key('user_free')
+    const large = 'x'.repeat(4000)
+    const long = { messages: [{ role: 'user', content: 'hello '.repeat(100) }] }
+    const wrong = { messages: [] }
+    const dear = { model: 'gpt-5' }
+
+    unauthorised(await parley.post(BATCHES, `[${large}`))
+    refused(await parley.post(BATCHES, `[${large}`, key), 413)
+    assert.equal(refused(await parley.post(BATCHES, '[', key), 400).message, 'The body is not valid JSON.')
+    const three = [job({ ...wrong, ...dear }), job(long), 7]
+    assert.match(refused(await parley.post(BATCHES, three, key), 403).message, /^Maximum jobs per batch/)
+    const fields = [job({ ...dear }), job({ ...wrong, ...long, messages: [] })]
+    invalid(await parley.post(BATCHES, fields, key), /^jobs\[1\]\.messages: must contain/)
+    invalid(await parley.post(BATCHES, [job(long), job({ model: 'gpt-4' })], key), /^jobs\[1\]\.model: /)
+    const tier = [job(long), job({ ...long, ...dear })]
+    assert.match(refused(await parley.post(BATCHES, tier, key), 403).message, /^Input too large/)
+    assert.match(
+      refused(await parley.post(BATCHES, tier.toReversed(), key), 403).message,
+      /^Insufficient permissions/,
+    )
+
+    unauthorised(await parley.post(MESSAGES, large))
+    refused(await parley.post(MESSAGES, large, key), 413)
+    assert.equal(refused(await parley.post(MESSAGES, '{', key), 400).message, 'The body is not valid JSON.')
+    invalid(await parley.post(MESSAGES, job({ ...dear, ...wrong }), key), /^messages: /)
+    assert.match(
+      refused(await parley.post(MESSAGES, job({ ...dear, ...long }), key), 403).message,
+      /^Insufficient/,
+    )
+    assert.match(refused(await parley.post(MESSAGES, job(long), key), 403).message, /^Input too large/)
+    assert.equal(models.requests.length, 0)
+  })
+
+  test('5.3 jobs belong to the account: one key creates, another reads', async (t) => {
+    const { parley } = await startStage(t, { settings: { sync: { max_waiters: 0 } } })
+    const [one, two] = [await parley.key(), await parley.key()]
+    const id = timedOut(await parley.post(MESSAGES, job(), one))
+    completed(await parley.ended(id, two))
+  })
 })

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { reply } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
 import { type Answer, job } from '../parley.ts'
 import { completed, enqueued, invalid, refused } from './expect.ts'
 import { openLine, readAnswer, talk } from './raw-http.ts'
@@ -11,253 +12,255 @@ const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const JSON_TYPE = { 'content-type': 'application/json' }
 
-const stage = await startStage({ after })
-const { parley } = stage
-const key = await parley.key()
+onEachStore(async () => {
+  const stage = await startStage({ after })
+  const { parley } = stage
+  const key = await parley.key()
 
-function post(path: string, body: RequestInit['body'], headers: Record<string, string> = JSON_TYPE) {
-  return parley.request(path, {
-    method: 'POST',
-    headers: { ...headers, 'x-api-key': key },
-    body: body ?? null,
+  function post(path: string, body: RequestInit['body'], headers: Record<string, string> = JSON_TYPE) {
+    return parley.request(path, {
+      method: 'POST',
+      headers: { ...headers, 'x-api-key': key },
+      body: body ?? null,
+    })
+  }
+
+  function notJson(answer: Answer, details: string | RegExp): void {
+    const refusal = refused(answer, 400)
+    assert.equal(refusal.message, 'The body is not valid JSON.')
+    if (typeof details === 'string') assert.equal(refusal.details, details)
+    else assert.match(refusal.details ?? '', details)
+  }
+
+  /** The log line of an answer. */
+  function lineOf(answer: Answer) {
+    const id = answer.headers.get('x-request-id')
+    return parley.log.find(({ message, request_id }) => message === 'answered' && request_id === id)
+  }
+
+  test('7 404 for an unknown route names method and path, never the query', async () => {
+    for (const path of [
+      '/',
+      '/api',
+      '/api/v1/',
+      '/api/v2/messages',
+      '/api/v1/message',
+      '/API/V1/MESSAGES',
+      '//',
+    ]) {
+      const { message, details } = refused(await parley.get(`${path}?token=secret`), 404)
+      assert.equal(message, 'Not found.')
+      assert.equal(details, `There is no GET ${path}; see /docs for the routes.`)
+    }
+    const { details } = refused(await parley.get(`/${'x'.repeat(5000)}`), 404)
+    assert.ok((details ?? '').length < 200)
   })
-}
 
-function notJson(answer: Answer, details: string | RegExp): void {
-  const refusal = refused(answer, 400)
-  assert.equal(refusal.message, 'The body is not valid JSON.')
-  if (typeof details === 'string') assert.equal(refusal.details, details)
-  else assert.match(refusal.details ?? '', details)
-}
-
-/** The log line of an answer. */
-function lineOf(answer: Answer) {
-  const id = answer.headers.get('x-request-id')
-  return parley.log.find(({ message, request_id }) => message === 'answered' && request_id === id)
-}
-
-test('7 404 for an unknown route names method and path, never the query', async () => {
-  for (const path of [
-    '/',
-    '/api',
-    '/api/v1/',
-    '/api/v2/messages',
-    '/api/v1/message',
-    '/API/V1/MESSAGES',
-    '//',
-  ]) {
-    const { message, details } = refused(await parley.get(`${path}?token=secret`), 404)
-    assert.equal(message, 'Not found.')
-    assert.equal(details, `There is no GET ${path}; see /docs for the routes.`)
-  }
-  const { details } = refused(await parley.get(`/${'x'.repeat(5000)}`), 404)
-  assert.ok((details ?? '').length < 200)
-})
-
-test('7 404 for a method that a route does not have', async () => {
-  for (const [method, path] of [
-    ['GET', MESSAGES],
-    ['DELETE', MESSAGES],
-    ['PUT', BATCHES],
-    ['PATCH', `${MESSAGES}/x`],
-    ['OPTIONS', MESSAGES],
-    ['POST', '/healthz'],
-  ] as const) {
-    const answer = await parley.request(path, { method, headers: { 'x-api-key': key } })
-    assert.equal(refused(answer, 404).details, `There is no ${method} ${path}; see /docs for the routes.`)
-  }
-})
-
-test('7 404 for an address that cannot be decoded', async () => {
-  for (const path of ['/%zz', '/%ff', '/api/v1/%', '/docs/%c3%28']) {
-    const answer = await parley.get(path, key)
-    assert.match(refused(answer, 404).details ?? '', /^There is no GET /)
-    assert.equal(lineOf(answer)?.status, 404)
-  }
-  assert.equal(refused(await parley.get(`${MESSAGES}/%zz`, key), 404).message, 'Job not found.')
-})
-
-test('7 400 for a body that is no JSON says where', async () => {
-  for (const path of [MESSAGES, BATCHES]) {
-    notJson(await post(path, '{"model": gpt-5}'), /Unexpected token/)
-    notJson(await post(path, '[1,]'), /Unexpected token/)
-    notJson(await post(path, '{"a":1'), /./)
-    notJson(await post(path, 'NaN'), /./)
-    notJson(await post(path, '\ufeff{}'), /./)
-    notJson(await post(path, '{} {}'), /./)
-  }
-  const long = refused(await post(MESSAGES, `{"a": ${'secret '.repeat(1000)}}`), 400)
-  assert.ok((long.details ?? '').length < 200)
-})
-
-test('7 400 for an empty body', async () => {
-  for (const path of [MESSAGES, BATCHES]) {
-    notJson(await post(path, ''), 'The body is empty.')
-    notJson(await post(path, null), 'The body is empty.')
-    notJson(await post(path, ' \n'), /./)
-    refused(await parley.request(path, { method: 'POST', headers: { 'x-api-key': key } }), 400)
-  }
-})
-
-test('7 400 for invalid UTF-8, wherever it is', async () => {
-  for (const bytes of [[0xff], [0xc3, 0x28], [0xed, 0xa0, 0x80], [0xf5, 0x80, 0x80, 0x80], [0xc0, 0x80]]) {
-    const body = JSON.stringify(job({ messages: [{ role: 'user', content: '#' }] }))
-    const [head = '', tail = ''] = body.split('#')
-    const broken = Buffer.concat([Buffer.from(head), Buffer.from(bytes), Buffer.from(tail)])
-    notJson(await post(MESSAGES, broken), 'The body is not valid UTF-8.')
-  }
-})
-
-test('7 400 for JSON nested 65 deep, while 64 is deep enough', async () => {
-  const nested = (depth: number, open: string, close: string) => open.repeat(depth) + close.repeat(depth)
-  const tooDeep = 'The body is nested more than 64 levels deep.'
-  notJson(await post(MESSAGES, nested(65, '[', ']')), tooDeep)
-  notJson(await post(MESSAGES, nested(65, '{"a":', '}').replace(':}', ':1}')), tooDeep)
-  notJson(await post(MESSAGES, '['.repeat(100_000)), tooDeep)
-  // A backslash at the end of a string escapes nothing after it.
-  notJson(await post(MESSAGES, nested(65, '{"\\\\":', '}').replace(':}', ':1}')), tooDeep)
-  invalid(await post(MESSAGES, nested(64, '[', ']')), 'the body must be an object')
-  // Array, job, callback, payload: 60 more are left.
-  const payload = (depth: number) => {
-    const callback = { callback_url: 'https://example.com', callback_payload: { a: 0 } }
-    return JSON.stringify([job({ callback })]).replace('{"a":0}', `{"a":${nested(depth, '[', ']')}}`)
-  }
-  enqueued(await post(BATCHES, payload(60)), 1)
-  notJson(await post(BATCHES, payload(61)), tooDeep)
-  // Brackets inside of text are text.
-  completed(
-    await post(MESSAGES, JSON.stringify(job({ messages: [{ role: 'user', content: '["'.repeat(99) }] }))),
-  )
-})
-
-test('7 413 for a body over the limit of its route, and not for one at the limit', async (t) => {
-  const { parley: small } = await startStage(t, {
-    settings: { limits: { body_bytes: 1500, batch_body_bytes: 2500 } },
+  test('7 404 for a method that a route does not have', async () => {
+    for (const [method, path] of [
+      ['GET', MESSAGES],
+      ['DELETE', MESSAGES],
+      ['PUT', BATCHES],
+      ['PATCH', `${MESSAGES}/x`],
+      ['OPTIONS', MESSAGES],
+      ['POST', '/healthz'],
+    ] as const) {
+      const answer = await parley.request(path, { method, headers: { 'x-api-key': key } })
+      assert.equal(refused(answer, 404).details, `There is no ${method} ${path}; see /docs for the routes.`)
+    }
   })
-  const own = await small.key()
-  const filled = (bytes: number, wrap: (text: string) => string) => {
-    const body = (length: number) =>
-      wrap(JSON.stringify(job({ messages: [{ role: 'user', content: 'x'.repeat(length) }] })))
-    return body(bytes - body(0).length)
-  }
-  for (const [path, bytes, wrap] of [
-    [MESSAGES, 1500, (text: string) => text],
-    [BATCHES, 2500, (text: string) => `[${text}]`],
-  ] as const) {
-    const { message, details } = refused(await small.post(path, filled(bytes + 1, wrap), own), 413)
-    assert.equal(message, 'The body is too large.')
-    assert.equal(details, `At most ${bytes} bytes are accepted here.`)
-    refused(await small.post(path, 'x'.repeat(5_000_000), own), 413)
-    const fits = await small.post(path, filled(bytes, wrap), own)
-    assert.ok([200, 202].includes(fits.status), fits.text)
-  }
-  // The same without a declared length.
-  const head = `POST ${MESSAGES} HTTP/1.1\r\nhost: parley\r\nx-api-key: ${own}\r\ncontent-type: application/json\r\n`
-  const chunk = `${(1501).toString(16)}\r\n${' '.repeat(1501)}\r\n`
-  refused(await talk(small, `${head}transfer-encoding: chunked\r\n\r\n${chunk}`), 413)
-})
 
-test('4.1 Content-Type: 415 for every other', async () => {
-  const body = JSON.stringify(job())
-  for (const type of [
-    'text/plain',
-    'application/x-www-form-urlencoded',
-    'application/jsonp',
-    'json',
-    ';;;',
-    'a/b/c',
-  ]) {
-    const { message, details } = refused(await post(MESSAGES, body, { 'content-type': type }), 415)
-    assert.equal(message, 'Unsupported media type.')
-    assert.equal(details, 'Send the body with Content-Type: application/json.')
-  }
-  refused(await post(MESSAGES, Buffer.from(body), {}), 415)
-  for (const type of [
-    'application/json; charset=utf-8',
-    'Application/JSON',
-    'application/json;charset="UTF-8"',
-  ]) {
-    completed(await post(MESSAGES, body, { 'content-type': type }))
-  }
-})
-
-test('7 400 for what is not HTTP, and the connection is closed', async () => {
-  for (const text of [
-    'HELLO\r\n\r\n',
-    'GET /healthz HTTP/1.1\r\nhost: a\r\nbad header\r\n\r\n',
-    'POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
-    'POST / HTTP/1.1\r\nhost: a\r\ncontent-length: x\r\n\r\n',
-    'BREW /coffee HTTP/1.1\r\nhost: a\r\n\r\n',
-    '\u0016\u0003\u0001\u0002\u0000',
-  ]) {
-    const answer = await talk(parley, text)
-    assert.equal(refused(answer, 400).message, 'The request is not valid HTTP.')
-    assert.equal(answer.headers.get('connection'), 'close')
-    assert.equal(lineOf(answer)?.status, 400)
-  }
-})
-
-test('7 400 for HTTP/1.1 without Host', async () => {
-  invalid(await talk(parley, 'GET /healthz HTTP/1.1\r\nconnection: close\r\n\r\n'), 'Host: is required')
-  const old = await talk(parley, 'GET /healthz HTTP/1.0\r\n\r\n')
-  assert.equal(old.status, 200)
-})
-
-test('7 431 for headers that are too large', async () => {
-  const answer = await talk(parley, `GET /healthz HTTP/1.1\r\nhost: a\r\nx: ${'x'.repeat(20_000)}\r\n\r\n`)
-  assert.equal(refused(answer, 431).message, 'The request headers are too large.')
-})
-
-test('7 an expectation that nobody knows is ignored', async () => {
-  const answer = await talk(
-    parley,
-    'GET /nothing HTTP/1.1\r\nhost: a\r\nexpect: more\r\nconnection: close\r\n\r\n',
-  )
-  refused(answer, 404)
-})
-
-test('7 a caller who hangs up in the middle of the body is no error of the server', async () => {
-  const line = openLine(parley)
-  const head = `POST ${MESSAGES} HTTP/1.1\r\nhost: a\r\nx-api-key: ${key}\r\nx-request-id: hung-up\r\n`
-  line.send(`${head}expect: 100-continue\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n`)
-  await line.until(/100 Continue/)
-  line.send('{"model":')
-  line.hangUp()
-  await line.closed
-  // The connection's end reaches the server before a later connection's request is answered.
-  completed(await parley.post(MESSAGES, job({ message_cache_ttl: 180 }), key))
-  assert.deepEqual(
-    parley.log.filter(
-      ({ level, request_id }) => level === 'error' || (level !== 'info' && request_id === 'hung-up'),
-    ),
-    [],
-  )
-})
-
-test('7 408 for a request that does not arrive in time, while a single create may wait for longer', async (t) => {
-  const { parley: strict, models } = await startStage(t, {
-    settings: { limits: { header_timeout_seconds: 1, request_timeout_seconds: 1 } },
-    script: () => reply.stall(),
+  test('7 404 for an address that cannot be decoded', async () => {
+    for (const path of ['/%zz', '/%ff', '/api/v1/%', '/docs/%c3%28']) {
+      const answer = await parley.get(path, key)
+      assert.match(refused(answer, 404).details ?? '', /^There is no GET /)
+      assert.equal(lineOf(answer)?.status, 404)
+    }
+    assert.equal(refused(await parley.get(`${MESSAGES}/%zz`, key), 404).message, 'Job not found.')
   })
-  const own = await strict.key()
-  const waiting = strict.post(MESSAGES, job(), own)
-  await models.received(1)
-  const slowHeaders = talk(strict, 'GET /healthz HTTP/1.1\r\nhost: a\r\nx-slow: ')
-  const head = `POST ${MESSAGES} HTTP/1.1\r\nhost: a\r\nx-api-key: ${own}\r\ncontent-type: application/json\r\n`
-  const slowBody = talk(strict, `${head}content-length: 100\r\n\r\n{"model":`)
-  for (const answer of await Promise.all([slowHeaders, slowBody])) {
-    assert.equal(refused(answer, 408).message, 'The request did not arrive in time.')
-  }
-  models.release()
-  completed(await waiting)
-})
 
-test('7 two requests on one connection are answered in their order', async () => {
-  const request = (path: string, end: string) =>
-    `GET ${path} HTTP/1.1\r\nhost: a\r\nconnection: ${end}\r\n\r\n`
-  const line = openLine(parley)
-  line.send(request('/first', 'keep-alive') + request('/second', 'close'))
-  const came = await line.closed
-  assert.ok(came.indexOf('/first;') > 0 && came.indexOf('/first;') < came.indexOf('/second;'))
-  refused(readAnswer(came), 404)
+  test('7 400 for a body that is no JSON says where', async () => {
+    for (const path of [MESSAGES, BATCHES]) {
+      notJson(await post(path, '{"model": gpt-5}'), /Unexpected token/)
+      notJson(await post(path, '[1,]'), /Unexpected token/)
+      notJson(await post(path, '{"a":1'), /./)
+      notJson(await post(path, 'NaN'), /./)
+      notJson(await post(path, '\ufeff{}'), /./)
+      notJson(await post(path, '{} {}'), /./)
+    }
+    const long = refused(await post(MESSAGES, `{"a": ${'secret '.repeat(1000)}}`), 400)
+    assert.ok((long.details ?? '').length < 200)
+  })
+
+  test('7 400 for an empty body', async () => {
+    for (const path of [MESSAGES, BATCHES]) {
+      notJson(await post(path, ''), 'The body is empty.')
+      notJson(await post(path, null), 'The body is empty.')
+      notJson(await post(path, ' \n'), /./)
+      refused(await parley.request(path, { method: 'POST', headers: { 'x-api-key': key } }), 400)
+    }
+  })
+
+  test('7 400 for invalid UTF-8, wherever it is', async () => {
+    for (const bytes of [[0xff], [0xc3, 0x28], [0xed, 0xa0, 0x80], [0xf5, 0x80, 0x80, 0x80], [0xc0, 0x80]]) {
+      const body = JSON.stringify(job({ messages: [{ role: 'user', content: '#' }] }))
+      const [head = '', tail = ''] = body.split('#')
+      const broken = Buffer.concat([Buffer.from(head), Buffer.from(bytes), Buffer.from(tail)])
+      notJson(await post(MESSAGES, broken), 'The body is not valid UTF-8.')
+    }
+  })
+
+  test('7 400 for JSON nested 65 deep, while 64 is deep enough', async () => {
+    const nested = (depth: number, open: string, close: string) => open.repeat(depth) + close.repeat(depth)
+    const tooDeep = 'The body is nested more than 64 levels deep.'
+    notJson(await post(MESSAGES, nested(65, '[', ']')), tooDeep)
+    notJson(await post(MESSAGES, nested(65, '{"a":', '}').replace(':}', ':1}')), tooDeep)
+    notJson(await post(MESSAGES, '['.repeat(100_000)), tooDeep)
+    // A backslash at the end of a string escapes nothing after it.
+    notJson(await post(MESSAGES, nested(65, '{"\\\\":', '}').replace(':}', ':1}')), tooDeep)
+    invalid(await post(MESSAGES, nested(64, '[', ']')), 'the body must be an object')
+    // Array, job, callback, payload: 60 more are left.
+    const payload = (depth: number) => {
+      const callback = { callback_url: 'https://example.com', callback_payload: { a: 0 } }
+      return JSON.stringify([job({ callback })]).replace('{"a":0}', `{"a":${nested(depth, '[', ']')}}`)
+    }
+    enqueued(await post(BATCHES, payload(60)), 1)
+    notJson(await post(BATCHES, payload(61)), tooDeep)
+    // Brackets inside of text are text.
+    completed(
+      await post(MESSAGES, JSON.stringify(job({ messages: [{ role: 'user', content: '["'.repeat(99) }] }))),
+    )
+  })
+
+  test('7 413 for a body over the limit of its route, and not for one at the limit', async (t) => {
+    const { parley: small } = await startStage(t, {
+      settings: { limits: { body_bytes: 1500, batch_body_bytes: 2500 } },
+    })
+    const own = await small.key()
+    const filled = (bytes: number, wrap: (text: string) => string) => {
+      const body = (length: number) =>
+        wrap(JSON.stringify(job({ messages: [{ role: 'user', content: 'x'.repeat(length) }] })))
+      return body(bytes - body(0).length)
+    }
+    for (const [path, bytes, wrap] of [
+      [MESSAGES, 1500, (text: string) => text],
+      [BATCHES, 2500, (text: string) => `[${text}]`],
+    ] as const) {
+      const { message, details } = refused(await small.post(path, filled(bytes + 1, wrap), own), 413)
+      assert.equal(message, 'The body is too large.')
+      assert.equal(details, `At most ${bytes} bytes are accepted here.`)
+      refused(await small.post(path, 'x'.repeat(5_000_000), own), 413)
+      const fits = await small.post(path, filled(bytes, wrap), own)
+      assert.ok([200, 202].includes(fits.status), fits.text)
+    }
+    // The same without a declared length.
+    const head = `POST ${MESSAGES} HTTP/1.1\r\nhost: parley\r\nx-api-key: ${own}\r\ncontent-type: application/json\r\n`
+    const chunk = `${(1501).toString(16)}\r\n${' '.repeat(1501)}\r\n`
+    refused(await talk(small, `${head}transfer-encoding: chunked\r\n\r\n${chunk}`), 413)
+  })
+
+  test('4.1 Content-Type: 415 for every other', async () => {
+    const body = JSON.stringify(job())
+    for (const type of [
+      'text/plain',
+      'application/x-www-form-urlencoded',
+      'application/jsonp',
+      'json',
+      ';;;',
+      'a/b/c',
+    ]) {
+      const { message, details } = refused(await post(MESSAGES, body, { 'content-type': type }), 415)
+      assert.equal(message, 'Unsupported media type.')
+      assert.equal(details, 'Send the body with Content-Type: application/json.')
+    }
+    refused(await post(MESSAGES, Buffer.from(body), {}), 415)
+    for (const type of [
+      'application/json; charset=utf-8',
+      'Application/JSON',
+      'application/json;charset="UTF-8"',
+    ]) {
+      completed(await post(MESSAGES, body, { 'content-type': type }))
+    }
+  })
+
+  test('7 400 for what is not HTTP, and the connection is closed', async () => {
+    for (const text of [
+      'HELLO\r\n\r\n',
+      'GET /healthz HTTP/1.1\r\nhost: a\r\nbad header\r\n\r\n',
+      'POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
+      'POST / HTTP/1.1\r\nhost: a\r\ncontent-length: x\r\n\r\n',
+      'BREW /coffee HTTP/1.1\r\nhost: a\r\n\r\n',
+      '\u0016\u0003\u0001\u0002\u0000',
+    ]) {
+      const answer = await talk(parley, text)
+      assert.equal(refused(answer, 400).message, 'The request is not valid HTTP.')
+      assert.equal(answer.headers.get('connection'), 'close')
+      assert.equal(lineOf(answer)?.status, 400)
+    }
+  })
+
+  test('7 400 for HTTP/1.1 without Host', async () => {
+    invalid(await talk(parley, 'GET /healthz HTTP/1.1\r\nconnection: close\r\n\r\n'), 'Host: is required')
+    const old = await talk(parley, 'GET /healthz HTTP/1.0\r\n\r\n')
+    assert.equal(old.status, 200)
+  })
+
+  test('7 431 for headers that are too large', async () => {
+    const answer = await talk(parley, `GET /healthz HTTP/1.1\r\nhost: a\r\nx: ${'x'.repeat(20_000)}\r\n\r\n`)
+    assert.equal(refused(answer, 431).message, 'The request headers are too large.')
+  })
+
+  test('7 an expectation that nobody knows is ignored', async () => {
+    const answer = await talk(
+      parley,
+      'GET /nothing HTTP/1.1\r\nhost: a\r\nexpect: more\r\nconnection: close\r\n\r\n',
+    )
+    refused(answer, 404)
+  })
+
+  test('7 a caller who hangs up in the middle of the body is no error of the server', async () => {
+    const line = openLine(parley)
+    const head = `POST ${MESSAGES} HTTP/1.1\r\nhost: a\r\nx-api-key: ${key}\r\nx-request-id: hung-up\r\n`
+    line.send(`${head}expect: 100-continue\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n`)
+    await line.until(/100 Continue/)
+    line.send('{"model":')
+    line.hangUp()
+    await line.closed
+    // The connection's end reaches the server before a later connection's request is answered.
+    completed(await parley.post(MESSAGES, job({ message_cache_ttl: 180 }), key))
+    assert.deepEqual(
+      parley.log.filter(
+        ({ level, request_id }) => level === 'error' || (level !== 'info' && request_id === 'hung-up'),
+      ),
+      [],
+    )
+  })
+
+  test('7 408 for a request that does not arrive in time, while a single create may wait for longer', async (t) => {
+    const { parley: strict, models } = await startStage(t, {
+      settings: { limits: { header_timeout_seconds: 1, request_timeout_seconds: 1 } },
+      script: () => reply.stall(),
+    })
+    const own = await strict.key()
+    const waiting = strict.post(MESSAGES, job(), own)
+    await models.received(1)
+    const slowHeaders = talk(strict, 'GET /healthz HTTP/1.1\r\nhost: a\r\nx-slow: ')
+    const head = `POST ${MESSAGES} HTTP/1.1\r\nhost: a\r\nx-api-key: ${own}\r\ncontent-type: application/json\r\n`
+    const slowBody = talk(strict, `${head}content-length: 100\r\n\r\n{"model":`)
+    for (const answer of await Promise.all([slowHeaders, slowBody])) {
+      assert.equal(refused(answer, 408).message, 'The request did not arrive in time.')
+    }
+    models.release()
+    completed(await waiting)
+  })
+
+  test('7 two requests on one connection are answered in their order', async () => {
+    const request = (path: string, end: string) =>
+      `GET ${path} HTTP/1.1\r\nhost: a\r\nconnection: ${end}\r\n\r\n`
+    const line = openLine(parley)
+    line.send(request('/first', 'keep-alive') + request('/second', 'close'))
+    const came = await line.closed
+    assert.ok(came.indexOf('/first;') > 0 && came.indexOf('/first;') < came.indexOf('/second;'))
+    refused(readAnswer(came), 404)
+  })
 })

@@ -1,6 +1,7 @@
 /** SPEC §6: a job's result never depends on its callback, and nobody's callbacks on a receiver of somebody else. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
+import { onEachStore } from '../on-each-store.ts'
 import { job, type Parley, startParley } from '../parley.ts'
 import { type Receiver, startReceiver } from '../receiver.ts'
 import { enqueued } from './expect.ts'
@@ -23,52 +24,54 @@ async function createBatch(parley: Parley, key: string, url: string): Promise<st
   return enqueued(await parley.post(BATCHES, jobs, key), BATCH)
 }
 
-/** The receiver of one account neither answers nor fails while the test lasts: whatever it holds, it holds for good. */
-test('6 receivers that stall and that are down change no result, and delay no callback of another account', {
-  timeout,
-}, async (t) => {
-  const [stalling, healthy, ending] = [
-    await receiver(t, 'stall'),
-    await receiver(t, 'answer'),
-    await receiver(t, 'answer'),
-  ]
-  await ending.close()
-  const callbacks = {
-    allow_networks: ['127.0.0.0/8'],
-    timeout_seconds: 3600,
-    retry_seconds: [0, ...Array.from({ length: 1000 }, () => 0.5)],
-  }
-  const parley = await startParley(t, { settings: { callbacks } })
-  const [unlucky, other] = [await parley.key('user_max', 'unlucky'), await parley.key('user_max', 'other')]
-
-  const ids: string[] = []
-  for (let batch = 0; batch < BATCHES_OF_ONE_RECEIVER; batch++) {
-    ids.push(...(await createBatch(parley, unlucky, stalling.url)))
-    ids.push(...(await createBatch(parley, unlucky, ending.url)))
-  }
-  for (const id of ids) {
-    const { body } = await parley.ended(id, unlucky)
-    assert.equal(body.data.status, 'completed')
-    assert.equal(body.data.error, null)
-  }
-  await stalling.received(1)
-
-  for (let round = 1; round <= ROUNDS; round++) {
-    const created = await createBatch(parley, other, healthy.url)
-    const requests = await healthy.received(round * BATCH)
-    assert.deepEqual(
-      requests
-        .slice(-BATCH)
-        .map(({ headers }) => headers['webhook-id'])
-        .sort(),
-      [...created].sort(),
-    )
-    for (const key of [unlucky, other]) {
-      const { status, body } = await parley.post('/api/v1/messages', job(), key)
-      assert.deepEqual([status, body.data.status], [200, 'completed'])
+onEachStore(() => {
+  /** The receiver of one account neither answers nor fails while the test lasts: whatever it holds, it holds for good. */
+  test('6 receivers that stall and that are down change no result, and delay no callback of another account', {
+    timeout,
+  }, async (t) => {
+    const [stalling, healthy, ending] = [
+      await receiver(t, 'stall'),
+      await receiver(t, 'answer'),
+      await receiver(t, 'answer'),
+    ]
+    await ending.close()
+    const callbacks = {
+      allow_networks: ['127.0.0.0/8'],
+      timeout_seconds: 3600,
+      retry_seconds: [0, ...Array.from({ length: 1000 }, () => 0.5)],
     }
-  }
-  assert.ok(stalling.open() > 0, 'all the while it held what it was sent')
-  assert.equal(stalling.open(), stalling.requests.length, 'and sent no answer')
-  t.diagnostic(`${stalling.requests.length} callbacks held, ${ROUNDS * BATCH} of the other account arrived`)
+    const parley = await startParley(t, { settings: { callbacks } })
+    const [unlucky, other] = [await parley.key('user_max', 'unlucky'), await parley.key('user_max', 'other')]
+
+    const ids: string[] = []
+    for (let batch = 0; batch < BATCHES_OF_ONE_RECEIVER; batch++) {
+      ids.push(...(await createBatch(parley, unlucky, stalling.url)))
+      ids.push(...(await createBatch(parley, unlucky, ending.url)))
+    }
+    for (const id of ids) {
+      const { body } = await parley.ended(id, unlucky)
+      assert.equal(body.data.status, 'completed')
+      assert.equal(body.data.error, null)
+    }
+    await stalling.received(1)
+
+    for (let round = 1; round <= ROUNDS; round++) {
+      const created = await createBatch(parley, other, healthy.url)
+      const requests = await healthy.received(round * BATCH)
+      assert.deepEqual(
+        requests
+          .slice(-BATCH)
+          .map(({ headers }) => headers['webhook-id'])
+          .sort(),
+        [...created].sort(),
+      )
+      for (const key of [unlucky, other]) {
+        const { status, body } = await parley.post('/api/v1/messages', job(), key)
+        assert.deepEqual([status, body.data.status], [200, 'completed'])
+      }
+    }
+    assert.ok(stalling.open() > 0, 'all the while it held what it was sent')
+    assert.equal(stalling.open(), stalling.requests.length, 'and sent no answer')
+    t.diagnostic(`${stalling.requests.length} callbacks held, ${ROUNDS * BATCH} of the other account arrived`)
+  })
 })

@@ -5,259 +5,263 @@ import test, { after } from 'node:test'
 import { Check } from 'typebox/schema'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
 import { type Answer, job } from '../parley.ts'
 import { startStage } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 
-const { parley, models, clock } = await startStage(
-  { after },
-  {
-    settings: {
-      limits: { body_bytes: 2000, batch_body_bytes: 2000 },
-      tiers: { user_go: { reads_per_minute: 1 } },
+onEachStore(async () => {
+  const { parley, models, clock } = await startStage(
+    { after },
+    {
+      settings: {
+        limits: { body_bytes: 2000, batch_body_bytes: 2000 },
+        tiers: { user_go: { reads_per_minute: 1 } },
+      },
     },
-  },
-)
-const key = await parley.key()
-const answer = await parley.get('/openapi.json')
-const document = answer.body
-
-interface Operation {
-  readonly responses: Record<
-    string,
-    { description: string; content: Record<string, { schema: Answer['body'] }> }
-  >
-  readonly summary?: string
-  readonly security?: readonly object[]
-}
-
-function operation(method: string, path: string): Operation {
-  return document.paths[path][method]
-}
-
-/** Asserts that the answer has a status that is documented for its route, and a body of the documented shape. */
-function documented(method: string, path: string, status: number, given: Answer): void {
-  assert.equal(given.status, status, given.text)
-  const response = operation(method, path).responses[String(status)]
-  assert.ok(response, `${method} ${path} does not document ${status}`)
-  const type = (given.headers.get('content-type') ?? '').split(';', 1)[0] ?? ''
-  const content = response.content[type]
-  assert.ok(content, `${method} ${path} does not document ${type} for ${status}`)
-  const value = type === 'application/json' ? given.body : given.text
-  assert.ok(Check(content.schema, value), `${method} ${path} ${status}: ${given.text}`)
-}
-
-test('/openapi.json is an OpenAPI 3.1 document', () => {
-  assert.equal(answer.status, 200)
-  assert.match(answer.headers.get('content-type') ?? '', /^application\/json/)
-  assert.match(document.openapi, /^3\.1\./)
-  assert.equal(document.info.title, 'Parley')
-  const { apiKey, adminToken } = document.components.securitySchemes
-  assert.deepEqual(apiKey, { type: 'apiKey', in: 'header', name: 'x-api-key' })
-  assert.deepEqual([adminToken.type, adminToken.scheme], ['http', 'bearer'])
-})
-
-test('/openapi.json documents every route, its key and its statuses', () => {
-  const always = [200, 401, 429, 500, 503]
-  const written = [...always, 400, 413, 415]
-  const byToken = (statuses: readonly number[]) => [statuses.toSorted((a, b) => a - b), 'adminToken'] as const
-  const admin = {
-    'get /admin/api/overview': byToken(always),
-    'get /admin/api/events': byToken(always),
-    'get /admin/api/jobs': byToken([...always, 400]),
-    'get /admin/api/jobs/{jobId}': byToken([...always, 404]),
-    'get /admin/api/jobs/{jobId}/content': byToken([...always, 400, 404]),
-    'post /admin/api/jobs/{jobId}/cancel': byToken([...written, 404, 409]),
-    'delete /admin/api/jobs/{jobId}': byToken([...written, 404, 409]),
-    'get /admin/api/callbacks': byToken([...always, 400]),
-    'get /admin/api/callbacks/{jobId}': byToken([...always, 404]),
-    'post /admin/api/callbacks/{jobId}/replay': byToken([...written, 404, 409]),
-    'post /admin/api/callbacks/replay-failed': byToken(written),
-    'get /admin/api/accounts': byToken([...always, 400]),
-    'post /admin/api/accounts/{name}/tier': byToken([...written, 404]),
-    'post /admin/api/accounts/{name}/secret': byToken([...written, 404]),
-    'post /admin/api/accounts/{name}/suspend': byToken([...written, 404]),
-    'post /admin/api/accounts/{name}/resume': byToken([...written, 404]),
-    'post /admin/api/accounts/{name}/cancel-jobs': byToken([...written, 404]),
-    'post /admin/api/accounts/{name}/caps': byToken([...written, 404]),
-    'delete /admin/api/accounts/{name}': byToken([...written, 404, 409]),
-    'get /admin/api/usage': byToken([...always, 400]),
-    'get /admin/api/audit': byToken([...always, 400]),
-    'get /admin/api/keys': byToken([...always, 400]),
-    'post /admin/api/keys': byToken([...written.filter((status) => status !== 200), 201, 409]),
-    'post /admin/api/keys/{keyId}/revoke': byToken([...written, 404]),
-    'get /admin/api/settings': byToken(always),
-  }
-  const routes: Record<
-    string,
-    readonly [statuses: readonly number[], wants: 'apiKey' | 'adminToken' | null]
-  > = {
-    'post /api/v1/messages': [[200, 202, 400, 401, 403, 413, 415, 500, 503], 'apiKey'],
-    'post /api/v1/messages/batches': [[202, 400, 401, 403, 413, 415, 500, 503], 'apiKey'],
-    'get /api/v1/messages/{jobId}': [[200, 401, 404, 429, 500, 503], 'apiKey'],
-    'get /api/v1/me': [[200, 401, 500, 503], 'apiKey'],
-    'get /healthz': [[200], null],
-    'get /readyz': [[200, 503], null],
-    'get /metrics': [[200], null],
-    ...admin,
-  }
-  const found = Object.entries<Record<string, Operation>>(document.paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, { responses, security, summary }]) => {
-      assert.ok(summary, path)
-      const statuses = Object.keys(responses).map(Number)
-      const [wants = null] = Object.keys(security?.[0] ?? {})
-      return [`${method} ${path}`, [statuses.toSorted((a, b) => a - b), wants]]
-    }),
   )
-  assert.deepEqual(Object.fromEntries(found), routes)
-})
+  const key = await parley.key()
+  const answer = await parley.get('/openapi.json')
+  const document = answer.body
 
-test('/openapi.json: each single create is answered as documented', async () => {
-  const post = (over: object, by: string | undefined = key) => parley.post(MESSAGES, job({ ...over }), by)
-  const is = (status: number, given: Answer) => documented('post', MESSAGES, status, given)
-  is(200, await post({}))
-  models.script = () => reply.json({ any: ['JSON'] })
-  is(200, await post({ response_format: { format: 'json' } }))
-  models.script = () => reply.status(400)
-  is(200, await post({ messages: [{ role: 'user', content: 'fails' }] }))
-  models.script = () => reply.stall()
-  const asked = models.requests.length
-  const waiting = post({ messages: [{ role: 'user', content: 'stalls' }] })
-  await models.received(asked + 1)
-  clock.advance(90_000)
-  is(202, await waiting)
-  models.script = () => undefined
-  models.release()
-  is(400, await post({ messages: [] }))
-  is(401, await parley.post(MESSAGES, job()))
-  is(403, await post({ model: 'gpt-5' }, await parley.key('user_free')))
-  is(413, await parley.post(MESSAGES, 'x'.repeat(3000), key))
-  is(415, await parley.post(MESSAGES, '{}', key, { 'content-type': 'text/plain' }))
-})
-
-test('/openapi.json: every field of a failed job is documented', async () => {
-  const read = operation('get', `${MESSAGES}/{jobId}`).responses['200']
-  const schema = read?.content['application/json']?.schema.properties.data.properties.error.anyOf[0]
-  models.script = () => reply.text('no JSON')
-  const json = { response_format: { format: 'json' } }
-  const wrong = await parley.post(
-    MESSAGES,
-    job({ ...json, messages: [{ role: 'user', content: 'talk' }] }),
-    key,
-  )
-  models.script = () => reply.status(422)
-  const broken = await parley.post(MESSAGES, job({ messages: [{ role: 'user', content: 'breaks' }] }), key)
-  models.script = () => undefined
-  for (const [given, fields] of [
-    [wrong, ['code', 'message', 'errors', 'raw_text']],
-    [broken, ['code', 'message', 'upstream_status', 'upstream_message']],
-  ] as const) {
-    assert.deepEqual(Object.keys(given.body.data.error), fields)
-    for (const field of fields) assert.ok(Object.hasOwn(schema.properties, field), field)
+  interface Operation {
+    readonly responses: Record<
+      string,
+      { description: string; content: Record<string, { schema: Answer['body'] }> }
+    >
+    readonly summary?: string
+    readonly security?: readonly object[]
   }
-})
 
-test('/openapi.json: each batch is answered as documented', async () => {
-  const post = (body: unknown, by: string | undefined = key) => parley.post(BATCHES, body, by)
-  const is = (status: number, given: Answer) => documented('post', BATCHES, status, given)
-  is(202, await post([job(), job()]))
-  is(400, await post([]))
-  is(401, await parley.post(BATCHES, [job()]))
-  is(403, await post(Array(3).fill(job()), await parley.key('user_free')))
-  is(413, await post('x'.repeat(3000)))
-  is(415, await parley.post(BATCHES, '[]', key, { 'content-type': 'text/plain' }))
-})
-
-test('/openapi.json: each read is answered as documented', async () => {
-  const is = (status: number, given: Answer) => documented('get', `${MESSAGES}/{jobId}`, status, given)
-  const created = await parley.post(MESSAGES, job(), key)
-  is(200, await parley.get(`${MESSAGES}/${created.body.data.job_id}`, key))
-  is(401, await parley.get(`${MESSAGES}/x`))
-  is(404, await parley.get(`${MESSAGES}/${randomUUID()}`, key))
-  const limited = await parley.key('user_go')
-  await parley.get(`${MESSAGES}/x`, limited)
-  is(429, await parley.get(`${MESSAGES}/x`, limited))
-})
-
-test('/openapi.json: the other routes are answered as documented', async () => {
-  documented('get', '/api/v1/me', 200, await parley.get('/api/v1/me', key))
-  documented('get', '/api/v1/me', 401, await parley.get('/api/v1/me'))
-  for (const path of ['/healthz', '/readyz', '/metrics']) {
-    documented('get', path, 200, await parley.get(path))
+  function operation(method: string, path: string): Operation {
+    return document.paths[path][method]
   }
-})
 
-test('/openapi.json: 500 and 503 are as documented on every route', async (t) => {
-  const { parley: broken } = await startStage(t)
-  // The first key is looked up before the store breaks, the second never is.
-  const [own, unseen] = [await broken.key(), await broken.key()]
-  await broken.get('/api/v1/me', own)
-  for (const [status, error] of [
-    [500, new Error('a bug')],
-    [503, new StoreUnavailable('the disk is full')],
-  ] as const) {
-    broken.store.accept = () => Promise.reject(error)
-    broken.store.read = () => Promise.reject(error)
-    broken.store.findKey = () => Promise.reject(error)
-    broken.store.ping = () => Promise.reject(error)
-    documented('post', MESSAGES, status, await broken.post(MESSAGES, job(), own))
-    documented('post', BATCHES, status, await broken.post(BATCHES, [job()], own))
-    documented('get', `${MESSAGES}/{jobId}`, status, await broken.get(`${MESSAGES}/${randomUUID()}`, own))
-    documented('get', '/api/v1/me', status, await broken.get('/api/v1/me', unseen))
+  /** Asserts that the answer has a status that is documented for its route, and a body of the documented shape. */
+  function documented(method: string, path: string, status: number, given: Answer): void {
+    assert.equal(given.status, status, given.text)
+    const response = operation(method, path).responses[String(status)]
+    assert.ok(response, `${method} ${path} does not document ${status}`)
+    const type = (given.headers.get('content-type') ?? '').split(';', 1)[0] ?? ''
+    const content = response.content[type]
+    assert.ok(content, `${method} ${path} does not document ${type} for ${status}`)
+    const value = type === 'application/json' ? given.body : given.text
+    assert.ok(Check(content.schema, value), `${method} ${path} ${status}: ${given.text}`)
   }
-  documented('get', '/readyz', 503, await broken.get('/readyz'))
-})
 
-test('/openapi.json: the documented bodies are those that are accepted', () => {
-  const schemaOf = (path: string) =>
-    document.paths[path].post.requestBody.content['application/json'].schema as object
-  const callback = {
-    callback_url: 'https://example.com',
-    callback_headers: { a: 'b' },
-    callback_payload: { c: 1 },
-  }
-  const full = {
-    message_cache_ttl: 300,
-    response_format: { format: 'json', schema: { type: 'object' } },
-    messages: ['system', 'developer', 'assistant', 'user'].map((role) => ({ role, content: '' })),
-  }
-  assert.ok(Check(schemaOf(MESSAGES), job({ ...full, timeout: 30 })))
-  assert.ok(Check(schemaOf(BATCHES), [job({ ...full, callback })]))
-  assert.ok(!Check(schemaOf(MESSAGES), job({ callback })))
-  assert.ok(!Check(schemaOf(BATCHES), [job({ timeout: 30 })]))
-})
+  test('/openapi.json is an OpenAPI 3.1 document', () => {
+    assert.equal(answer.status, 200)
+    assert.match(answer.headers.get('content-type') ?? '', /^application\/json/)
+    assert.match(document.openapi, /^3\.1\./)
+    assert.equal(document.info.title, 'Parley')
+    const { apiKey, adminToken } = document.components.securitySchemes
+    assert.deepEqual(apiKey, { type: 'apiKey', in: 'header', name: 'x-api-key' })
+    assert.deepEqual([adminToken.type, adminToken.scheme], ['http', 'bearer'])
+  })
 
-test('/openapi.json: every example in it satisfies the schema beside it', () => {
-  const visit = (node: unknown, path: string): void => {
-    if (typeof node !== 'object' || node === null) return
-    const { example, examples, schema, default: byDefault, ...rest } = node as Record<string, unknown>
-    const against = (schema ?? rest) as object
-    const given = Array.isArray(examples)
-      ? examples
-      : Object.values((examples ?? {}) as Record<string, { value: unknown }>).map(({ value }) => value)
-    for (const value of [...given, example, byDefault]) {
-      if (value !== undefined) assert.ok(Check(against, value), `${path}: ${JSON.stringify(value)}`)
+  test('/openapi.json documents every route, its key and its statuses', () => {
+    const always = [200, 401, 429, 500, 503]
+    const written = [...always, 400, 413, 415]
+    const byToken = (statuses: readonly number[]) =>
+      [statuses.toSorted((a, b) => a - b), 'adminToken'] as const
+    const admin = {
+      'get /admin/api/overview': byToken(always),
+      'get /admin/api/events': byToken(always),
+      'get /admin/api/jobs': byToken([...always, 400]),
+      'get /admin/api/jobs/{jobId}': byToken([...always, 404]),
+      'get /admin/api/jobs/{jobId}/content': byToken([...always, 400, 404]),
+      'post /admin/api/jobs/{jobId}/cancel': byToken([...written, 404, 409]),
+      'delete /admin/api/jobs/{jobId}': byToken([...written, 404, 409]),
+      'get /admin/api/callbacks': byToken([...always, 400]),
+      'get /admin/api/callbacks/{jobId}': byToken([...always, 404]),
+      'post /admin/api/callbacks/{jobId}/replay': byToken([...written, 404, 409]),
+      'post /admin/api/callbacks/replay-failed': byToken(written),
+      'get /admin/api/accounts': byToken([...always, 400]),
+      'post /admin/api/accounts/{name}/tier': byToken([...written, 404]),
+      'post /admin/api/accounts/{name}/secret': byToken([...written, 404]),
+      'post /admin/api/accounts/{name}/suspend': byToken([...written, 404]),
+      'post /admin/api/accounts/{name}/resume': byToken([...written, 404]),
+      'post /admin/api/accounts/{name}/cancel-jobs': byToken([...written, 404]),
+      'post /admin/api/accounts/{name}/caps': byToken([...written, 404]),
+      'delete /admin/api/accounts/{name}': byToken([...written, 404, 409]),
+      'get /admin/api/usage': byToken([...always, 400]),
+      'get /admin/api/audit': byToken([...always, 400]),
+      'get /admin/api/keys': byToken([...always, 400]),
+      'post /admin/api/keys': byToken([...written.filter((status) => status !== 200), 201, 409]),
+      'post /admin/api/keys/{keyId}/revoke': byToken([...written, 404]),
+      'get /admin/api/settings': byToken(always),
     }
-    for (const [name, child] of Object.entries(node)) visit(child, `${path}/${name}`)
-  }
-  visit(document.paths, '')
-})
+    const routes: Record<
+      string,
+      readonly [statuses: readonly number[], wants: 'apiKey' | 'adminToken' | null]
+    > = {
+      'post /api/v1/messages': [[200, 202, 400, 401, 403, 413, 415, 500, 503], 'apiKey'],
+      'post /api/v1/messages/batches': [[202, 400, 401, 403, 413, 415, 500, 503], 'apiKey'],
+      'get /api/v1/messages/{jobId}': [[200, 401, 404, 429, 500, 503], 'apiKey'],
+      'get /api/v1/me': [[200, 401, 500, 503], 'apiKey'],
+      'get /healthz': [[200], null],
+      'get /readyz': [[200, 503], null],
+      'get /metrics': [[200], null],
+      ...admin,
+    }
+    const found = Object.entries<Record<string, Operation>>(document.paths).flatMap(([path, methods]) =>
+      Object.entries(methods).map(([method, { responses, security, summary }]) => {
+        assert.ok(summary, path)
+        const statuses = Object.keys(responses).map(Number)
+        const [wants = null] = Object.keys(security?.[0] ?? {})
+        return [`${method} ${path}`, [statuses.toSorted((a, b) => a - b), wants]]
+      }),
+    )
+    assert.deepEqual(Object.fromEntries(found), routes)
+  })
 
-test('/docs is a page that loads everything from its own server', async () => {
-  const page = await parley.get('/docs')
-  assert.equal(page.status, 200)
-  assert.match(page.headers.get('content-type') ?? '', /^text\/html/)
-  assert.doesNotMatch(page.text, /https?:|["'(=]\s*\/\//)
-  const addresses = [...page.text.matchAll(/(?:src|href)="([^"]+)"/g)].map((found) => `${found[1]}`)
-  assert.ok(addresses.length > 0)
-  for (const address of addresses) {
-    const asset = await parley.request(new URL(address, `${parley.url}/docs/`).pathname, {})
-    assert.equal(asset.status, 200, address)
-    assert.match(asset.headers.get('content-type') ?? '', /javascript|css/)
-  }
-  assert.ok(page.text.includes('"/openapi.json"'))
-  for (const off of ['"withDefaultFonts": false', '"telemetry": false'])
-    assert.ok(page.text.includes(off), off)
+  test('/openapi.json: each single create is answered as documented', async () => {
+    const post = (over: object, by: string | undefined = key) => parley.post(MESSAGES, job({ ...over }), by)
+    const is = (status: number, given: Answer) => documented('post', MESSAGES, status, given)
+    is(200, await post({}))
+    models.script = () => reply.json({ any: ['JSON'] })
+    is(200, await post({ response_format: { format: 'json' } }))
+    models.script = () => reply.status(400)
+    is(200, await post({ messages: [{ role: 'user', content: 'fails' }] }))
+    models.script = () => reply.stall()
+    const asked = models.requests.length
+    const waiting = post({ messages: [{ role: 'user', content: 'stalls' }] })
+    await models.received(asked + 1)
+    clock.advance(90_000)
+    is(202, await waiting)
+    models.script = () => undefined
+    models.release()
+    is(400, await post({ messages: [] }))
+    is(401, await parley.post(MESSAGES, job()))
+    is(403, await post({ model: 'gpt-5' }, await parley.key('user_free')))
+    is(413, await parley.post(MESSAGES, 'x'.repeat(3000), key))
+    is(415, await parley.post(MESSAGES, '{}', key, { 'content-type': 'text/plain' }))
+  })
+
+  test('/openapi.json: every field of a failed job is documented', async () => {
+    const read = operation('get', `${MESSAGES}/{jobId}`).responses['200']
+    const schema = read?.content['application/json']?.schema.properties.data.properties.error.anyOf[0]
+    models.script = () => reply.text('no JSON')
+    const json = { response_format: { format: 'json' } }
+    const wrong = await parley.post(
+      MESSAGES,
+      job({ ...json, messages: [{ role: 'user', content: 'talk' }] }),
+      key,
+    )
+    models.script = () => reply.status(422)
+    const broken = await parley.post(MESSAGES, job({ messages: [{ role: 'user', content: 'breaks' }] }), key)
+    models.script = () => undefined
+    for (const [given, fields] of [
+      [wrong, ['code', 'message', 'errors', 'raw_text']],
+      [broken, ['code', 'message', 'upstream_status', 'upstream_message']],
+    ] as const) {
+      assert.deepEqual(Object.keys(given.body.data.error), fields)
+      for (const field of fields) assert.ok(Object.hasOwn(schema.properties, field), field)
+    }
+  })
+
+  test('/openapi.json: each batch is answered as documented', async () => {
+    const post = (body: unknown, by: string | undefined = key) => parley.post(BATCHES, body, by)
+    const is = (status: number, given: Answer) => documented('post', BATCHES, status, given)
+    is(202, await post([job(), job()]))
+    is(400, await post([]))
+    is(401, await parley.post(BATCHES, [job()]))
+    is(403, await post(Array(3).fill(job()), await parley.key('user_free')))
+    is(413, await post('x'.repeat(3000)))
+    is(415, await parley.post(BATCHES, '[]', key, { 'content-type': 'text/plain' }))
+  })
+
+  test('/openapi.json: each read is answered as documented', async () => {
+    const is = (status: number, given: Answer) => documented('get', `${MESSAGES}/{jobId}`, status, given)
+    const created = await parley.post(MESSAGES, job(), key)
+    is(200, await parley.get(`${MESSAGES}/${created.body.data.job_id}`, key))
+    is(401, await parley.get(`${MESSAGES}/x`))
+    is(404, await parley.get(`${MESSAGES}/${randomUUID()}`, key))
+    const limited = await parley.key('user_go')
+    await parley.get(`${MESSAGES}/x`, limited)
+    is(429, await parley.get(`${MESSAGES}/x`, limited))
+  })
+
+  test('/openapi.json: the other routes are answered as documented', async () => {
+    documented('get', '/api/v1/me', 200, await parley.get('/api/v1/me', key))
+    documented('get', '/api/v1/me', 401, await parley.get('/api/v1/me'))
+    for (const path of ['/healthz', '/readyz', '/metrics']) {
+      documented('get', path, 200, await parley.get(path))
+    }
+  })
+
+  test('/openapi.json: 500 and 503 are as documented on every route', async (t) => {
+    const { parley: broken } = await startStage(t)
+    // The first key is looked up before the store breaks, the second never is.
+    const [own, unseen] = [await broken.key(), await broken.key()]
+    await broken.get('/api/v1/me', own)
+    for (const [status, error] of [
+      [500, new Error('a bug')],
+      [503, new StoreUnavailable('the disk is full')],
+    ] as const) {
+      broken.store.accept = () => Promise.reject(error)
+      broken.store.read = () => Promise.reject(error)
+      broken.store.findKey = () => Promise.reject(error)
+      broken.store.ping = () => Promise.reject(error)
+      documented('post', MESSAGES, status, await broken.post(MESSAGES, job(), own))
+      documented('post', BATCHES, status, await broken.post(BATCHES, [job()], own))
+      documented('get', `${MESSAGES}/{jobId}`, status, await broken.get(`${MESSAGES}/${randomUUID()}`, own))
+      documented('get', '/api/v1/me', status, await broken.get('/api/v1/me', unseen))
+    }
+    documented('get', '/readyz', 503, await broken.get('/readyz'))
+  })
+
+  test('/openapi.json: the documented bodies are those that are accepted', () => {
+    const schemaOf = (path: string) =>
+      document.paths[path].post.requestBody.content['application/json'].schema as object
+    const callback = {
+      callback_url: 'https://example.com',
+      callback_headers: { a: 'b' },
+      callback_payload: { c: 1 },
+    }
+    const full = {
+      message_cache_ttl: 300,
+      response_format: { format: 'json', schema: { type: 'object' } },
+      messages: ['system', 'developer', 'assistant', 'user'].map((role) => ({ role, content: '' })),
+    }
+    assert.ok(Check(schemaOf(MESSAGES), job({ ...full, timeout: 30 })))
+    assert.ok(Check(schemaOf(BATCHES), [job({ ...full, callback })]))
+    assert.ok(!Check(schemaOf(MESSAGES), job({ callback })))
+    assert.ok(!Check(schemaOf(BATCHES), [job({ timeout: 30 })]))
+  })
+
+  test('/openapi.json: every example in it satisfies the schema beside it', () => {
+    const visit = (node: unknown, path: string): void => {
+      if (typeof node !== 'object' || node === null) return
+      const { example, examples, schema, default: byDefault, ...rest } = node as Record<string, unknown>
+      const against = (schema ?? rest) as object
+      const given = Array.isArray(examples)
+        ? examples
+        : Object.values((examples ?? {}) as Record<string, { value: unknown }>).map(({ value }) => value)
+      for (const value of [...given, example, byDefault]) {
+        if (value !== undefined) assert.ok(Check(against, value), `${path}: ${JSON.stringify(value)}`)
+      }
+      for (const [name, child] of Object.entries(node)) visit(child, `${path}/${name}`)
+    }
+    visit(document.paths, '')
+  })
+
+  test('/docs is a page that loads everything from its own server', async () => {
+    const page = await parley.get('/docs')
+    assert.equal(page.status, 200)
+    assert.match(page.headers.get('content-type') ?? '', /^text\/html/)
+    assert.doesNotMatch(page.text, /https?:|["'(=]\s*\/\//)
+    const addresses = [...page.text.matchAll(/(?:src|href)="([^"]+)"/g)].map((found) => `${found[1]}`)
+    assert.ok(addresses.length > 0)
+    for (const address of addresses) {
+      const asset = await parley.request(new URL(address, `${parley.url}/docs/`).pathname, {})
+      assert.equal(asset.status, 200, address)
+      assert.match(asset.headers.get('content-type') ?? '', /javascript|css/)
+    }
+    assert.ok(page.text.includes('"/openapi.json"'))
+    for (const off of ['"withDefaultFonts": false', '"telemetry": false'])
+      assert.ok(page.text.includes(off), off)
+  })
 })

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { type Received, reply, type Script } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
 import { completed, enqueued } from './expect.ts'
 import { startStage } from './stage.ts'
@@ -25,79 +26,81 @@ function oneByOne(): { script: Script; answerNext: () => boolean } {
   }
 }
 
-test('8 one account queues 300 jobs: the single job of another account does not wait for them', async (t) => {
-  const { script, answerNext } = oneByOne()
-  const { parley, models } = await startStage(t, { settings: { jobs: { concurrency: 4 } }, script })
-  const [crowd, single] = [await parley.key('user_max', 'crowd'), await parley.key('user_max', 'single')]
-  const ids: string[] = []
-  for (let batch = 0; batch < 10; batch++) {
-    const jobs = Array.from({ length: 30 }, (_, index) => saying(`crowd ${batch * 30 + index}`))
-    ids.push(...enqueued(await parley.post(BATCHES, jobs, crowd), 30))
-  }
-  await models.received(4)
-  // The line has begun to move before the other account comes.
-  for (let done = 1; done <= 8; done++) {
-    answerNext()
-    await models.received(4 + done)
-  }
-  const [id = ''] = enqueued(await parley.post(BATCHES, [saying('single')], single), 1)
-  // Where nodes share the line, a new account's place is beside the job at its head, which came before.
-  const next = parley.store.shared ? ['crowd 12', 'single'] : ['single']
-  for (const [index] of next.entries()) {
-    answerNext()
-    await models.received(13 + index)
-  }
-  assert.deepEqual(models.requests.slice(12).map(said), next)
-  models.script = () => undefined
-  while (answerNext());
-  completed(await parley.ended(id, single))
-  for (const one of ids) completed(await parley.ended(one, crowd))
-})
+onEachStore(() => {
+  test('8 one account queues 300 jobs: the single job of another account does not wait for them', async (t) => {
+    const { script, answerNext } = oneByOne()
+    const { parley, models } = await startStage(t, { settings: { jobs: { concurrency: 4 } }, script })
+    const [crowd, single] = [await parley.key('user_max', 'crowd'), await parley.key('user_max', 'single')]
+    const ids: string[] = []
+    for (let batch = 0; batch < 10; batch++) {
+      const jobs = Array.from({ length: 30 }, (_, index) => saying(`crowd ${batch * 30 + index}`))
+      ids.push(...enqueued(await parley.post(BATCHES, jobs, crowd), 30))
+    }
+    await models.received(4)
+    // The line has begun to move before the other account comes.
+    for (let done = 1; done <= 8; done++) {
+      answerNext()
+      await models.received(4 + done)
+    }
+    const [id = ''] = enqueued(await parley.post(BATCHES, [saying('single')], single), 1)
+    // Where nodes share the line, a new account's place is beside the job at its head, which came before.
+    const next = parley.store.shared ? ['crowd 12', 'single'] : ['single']
+    for (const [index] of next.entries()) {
+      answerNext()
+      await models.received(13 + index)
+    }
+    assert.deepEqual(models.requests.slice(12).map(said), next)
+    models.script = () => undefined
+    while (answerNext());
+    completed(await parley.ended(id, single))
+    for (const one of ids) completed(await parley.ended(one, crowd))
+  })
 
-test('8 while jobs wait, user_max gets eight places for each of user_free', async (t) => {
-  const { script, answerNext } = oneByOne()
-  const { parley, models } = await startStage(t, { settings: { jobs: { concurrency: 1 } }, script })
-  const [max, free] = [await parley.key('user_max'), await parley.key('user_free')]
-  enqueued(await parley.post(BATCHES, [saying('first')], await parley.key('user_go')), 1)
-  await models.received(1)
-  for (let batch = 0; batch < 2; batch++) {
-    enqueued(await parley.post(BATCHES, [saying(`free ${batch}`), saying(`free again ${batch}`)], free), 2)
-  }
-  const jobs = Array.from({ length: 30 }, (_, index) => saying(`max ${index}`))
-  const ids = enqueued(await parley.post(BATCHES, jobs, max), 30)
-  for (let done = 1; done <= 18; done++) {
-    answerNext()
-    await models.received(1 + done)
-  }
-  const served = models.requests.slice(1).map(said)
-  assert.equal(served.filter((text) => text.startsWith('max')).length, 16)
-  assert.equal(served.filter((text) => text.startsWith('free')).length, 2)
-  models.script = () => undefined
-  while (answerNext());
-  for (const id of ids) completed(await parley.ended(id, max))
-})
+  test('8 while jobs wait, user_max gets eight places for each of user_free', async (t) => {
+    const { script, answerNext } = oneByOne()
+    const { parley, models } = await startStage(t, { settings: { jobs: { concurrency: 1 } }, script })
+    const [max, free] = [await parley.key('user_max'), await parley.key('user_free')]
+    enqueued(await parley.post(BATCHES, [saying('first')], await parley.key('user_go')), 1)
+    await models.received(1)
+    for (let batch = 0; batch < 2; batch++) {
+      enqueued(await parley.post(BATCHES, [saying(`free ${batch}`), saying(`free again ${batch}`)], free), 2)
+    }
+    const jobs = Array.from({ length: 30 }, (_, index) => saying(`max ${index}`))
+    const ids = enqueued(await parley.post(BATCHES, jobs, max), 30)
+    for (let done = 1; done <= 18; done++) {
+      answerNext()
+      await models.received(1 + done)
+    }
+    const served = models.requests.slice(1).map(said)
+    assert.equal(served.filter((text) => text.startsWith('max')).length, 16)
+    assert.equal(served.filter((text) => text.startsWith('free')).length, 2)
+    models.script = () => undefined
+    while (answerNext());
+    for (const id of ids) completed(await parley.ended(id, max))
+  })
 
-test('8 an account that comes late shares from then on, and is not owed what it did not use', async (t) => {
-  const { script, answerNext } = oneByOne()
-  const { parley, models } = await startStage(t, { settings: { jobs: { concurrency: 1 } }, script })
-  const [early, late] = [await parley.key('user_max', 'early'), await parley.key('user_max', 'late')]
-  const batch = (name: string) => Array.from({ length: 30 }, (_, index) => saying(`${name} ${index}`))
-  const ids = enqueued(await parley.post(BATCHES, batch('early'), early), 30)
-  ids.push(...enqueued(await parley.post(BATCHES, batch('early too'), early), 30))
-  for (let done = 1; done <= 20; done++) {
-    await models.received(done)
-    answerNext()
-  }
-  await models.received(21)
-  enqueued(await parley.post(BATCHES, batch('late'), late), 30)
-  for (let done = 21; done <= 40; done++) {
-    await models.received(done)
-    answerNext()
-  }
-  await models.received(41)
-  const served = models.requests.slice(21, 41).map(said)
-  assert.equal(served.filter((text) => text.startsWith('late')).length, 10)
-  models.script = () => undefined
-  while (answerNext());
-  for (const id of ids) completed(await parley.ended(id, early))
+  test('8 an account that comes late shares from then on, and is not owed what it did not use', async (t) => {
+    const { script, answerNext } = oneByOne()
+    const { parley, models } = await startStage(t, { settings: { jobs: { concurrency: 1 } }, script })
+    const [early, late] = [await parley.key('user_max', 'early'), await parley.key('user_max', 'late')]
+    const batch = (name: string) => Array.from({ length: 30 }, (_, index) => saying(`${name} ${index}`))
+    const ids = enqueued(await parley.post(BATCHES, batch('early'), early), 30)
+    ids.push(...enqueued(await parley.post(BATCHES, batch('early too'), early), 30))
+    for (let done = 1; done <= 20; done++) {
+      await models.received(done)
+      answerNext()
+    }
+    await models.received(21)
+    enqueued(await parley.post(BATCHES, batch('late'), late), 30)
+    for (let done = 21; done <= 40; done++) {
+      await models.received(done)
+      answerNext()
+    }
+    await models.received(41)
+    const served = models.requests.slice(21, 41).map(said)
+    assert.equal(served.filter((text) => text.startsWith('late')).length, 10)
+    models.script = () => undefined
+    while (answerNext());
+    for (const id of ids) completed(await parley.ended(id, early))
+  })
 })

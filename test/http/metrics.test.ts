@@ -4,6 +4,7 @@ import test from 'node:test'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { TIMEOUT_MS } from '../../src/telemetry/with-timeout.ts'
 import { VERSION } from '../../src/version.ts'
+import { onEachStore } from '../on-each-store.ts'
 import type { Parley } from '../parley.ts'
 import { startStage } from './stage.ts'
 
@@ -24,54 +25,59 @@ async function samples({ get }: Parley): Promise<Map<string, number>> {
   return new Map(lines.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.split(' ').at(-1))]))
 }
 
-test('/metrics: what runs here, whether it is ready, how much room it has, and the counts of rare events', async (t) => {
-  const { parley } = await startStage(t, {
-    settings: { jobs: { concurrency: 7 }, sync: { max_waiters: 9 } },
+onEachStore(() => {
+  test('/metrics: what runs here, whether it is ready, how much room it has, and the counts of rare events', async (t) => {
+    const { parley } = await startStage(t, {
+      settings: { jobs: { concurrency: 7 }, sync: { max_waiters: 9 } },
+    })
+    const found = await samples(parley)
+    const store = parley.store.shared ? 'postgres' : 'sqlite'
+    const expected = {
+      [`parley_info{version="${VERSION}",role="all",store="${store}"}`]: 1,
+      parley_ready: 1,
+      parley_job_places: 7,
+      parley_waiter_places: 9,
+      parley_jobs_reclaimed_total: 0,
+      parley_leases_lost_total: 0,
+      'parley_callbacks_total{outcome="failed"}': 0,
+    }
+    assert.deepEqual(
+      Object.fromEntries(Object.keys(expected).map((name) => [name, found.get(name)])),
+      expected,
+    )
+    const limit = found.get('parley_heap_limit_bytes') ?? 0
+    assert.ok(limit > (found.get('nodejs_heap_size_used_bytes') ?? limit))
+    const [free, size] = [found.get('parley_disk_free_bytes'), found.get('parley_disk_size_bytes')]
+    if (parley.store.shared) assert.deepEqual([free, size], [undefined, undefined])
+    else assert.ok(free !== undefined && size !== undefined && free > 0 && free <= size)
   })
-  const found = await samples(parley)
-  const store = parley.store.shared ? 'postgres' : 'sqlite'
-  const expected = {
-    [`parley_info{version="${VERSION}",role="all",store="${store}"}`]: 1,
-    parley_ready: 1,
-    parley_job_places: 7,
-    parley_waiter_places: 9,
-    parley_jobs_reclaimed_total: 0,
-    parley_leases_lost_total: 0,
-    'parley_callbacks_total{outcome="failed"}': 0,
-  }
-  assert.deepEqual(Object.fromEntries(Object.keys(expected).map((name) => [name, found.get(name)])), expected)
-  const limit = found.get('parley_heap_limit_bytes') ?? 0
-  assert.ok(limit > (found.get('nodejs_heap_size_used_bytes') ?? limit))
-  const [free, size] = [found.get('parley_disk_free_bytes'), found.get('parley_disk_size_bytes')]
-  if (parley.store.shared) assert.deepEqual([free, size], [undefined, undefined])
-  else assert.ok(free !== undefined && size !== undefined && free > 0 && free <= size)
-})
 
-test('/metrics: a database that refuses leaves out what only it knows', async (t) => {
-  const { parley } = await startStage(t)
-  const { store } = parley
-  const before = { ping: store.ping, depth: store.depth, callbackDepth: store.callbackDepth }
-  const refuse = () => Promise.reject(new StoreUnavailable('it is gone'))
-  Object.assign(store, { ping: refuse, depth: refuse, callbackDepth: refuse })
-  const without = await samples(parley)
-  assert.equal(without.get('parley_ready'), 0)
-  assert.equal(without.get('parley_waiters'), 0)
-  for (const name of OF_THE_DATABASE) assert.equal(without.has(name), false, name)
-  Object.assign(store, before)
-  const back = await samples(parley)
-  assert.equal(back.get('parley_ready'), 1)
-  for (const name of OF_THE_DATABASE) assert.equal(back.get(name), 0, name)
-})
+  test('/metrics: a database that refuses leaves out what only it knows', async (t) => {
+    const { parley } = await startStage(t)
+    const { store } = parley
+    const before = { ping: store.ping, depth: store.depth, callbackDepth: store.callbackDepth }
+    const refuse = () => Promise.reject(new StoreUnavailable('it is gone'))
+    Object.assign(store, { ping: refuse, depth: refuse, callbackDepth: refuse })
+    const without = await samples(parley)
+    assert.equal(without.get('parley_ready'), 0)
+    assert.equal(without.get('parley_waiters'), 0)
+    for (const name of OF_THE_DATABASE) assert.equal(without.has(name), false, name)
+    Object.assign(store, before)
+    const back = await samples(parley)
+    assert.equal(back.get('parley_ready'), 1)
+    for (const name of OF_THE_DATABASE) assert.equal(back.get(name), 0, name)
+  })
 
-test('/metrics: a database that hangs holds a scrape up for no longer than its limit', async (t) => {
-  const { parley, clock } = await startStage(t)
-  const hang = Promise.withResolvers<never>()
-  parley.store.depth = () => hang.promise
-  const scrape = samples(parley)
-  await clock.timerSet((ms) => ms === TIMEOUT_MS)
-  clock.advance(TIMEOUT_MS)
-  const found = await scrape
-  assert.equal(found.has('parley_queue_jobs'), false)
-  assert.equal(found.get('parley_jobs_running'), 0)
-  hang.reject(new StoreUnavailable('it is gone'))
+  test('/metrics: a database that hangs holds a scrape up for no longer than its limit', async (t) => {
+    const { parley, clock } = await startStage(t)
+    const hang = Promise.withResolvers<never>()
+    parley.store.depth = () => hang.promise
+    const scrape = samples(parley)
+    await clock.timerSet((ms) => ms === TIMEOUT_MS)
+    clock.advance(TIMEOUT_MS)
+    const found = await scrape
+    assert.equal(found.has('parley_queue_jobs'), false)
+    assert.equal(found.get('parley_jobs_running'), 0)
+    hang.reject(new StoreUnavailable('it is gone'))
+  })
 })

@@ -8,6 +8,7 @@ import test, { after } from 'node:test'
 import { Check } from 'typebox/schema'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, job } from '../parley.ts'
 import { granted } from './expect.ts'
 import { conforms, documentedRoutes, examplesOf, type Route } from './openapi/document.ts'
@@ -29,272 +30,274 @@ const NOT_PROVOKED: Readonly<Record<string, string>> = {
   'GET /admin/api/events 503': 'wants 500 open streams, which admin/events.test.ts opens',
 }
 
-const { parley, models, clock, receiver, served, key, parameters } = await startWalked({ after })
-const routes = await documentedRoutes(parley)
-const free = await parley.key('user_free')
+onEachStore(async () => {
+  const { parley, models, clock, receiver, served, key, parameters } = await startWalked({ after })
+  const routes = await documentedRoutes(parley)
+  const free = await parley.key('user_free')
 
-const { seen, expectOf } = walkerOf(parley, key, parameters)
-const posts = routes.filter(({ method }) => method === 'POST')
-const writes = routes.filter(({ method }) => method !== 'GET')
-const ofPath = (path: string, method = 'POST'): Route => {
-  const found = routes.find((route) => route.path === path && route.method === method)
-  assert.ok(found, path)
-  return found
-}
-/** Examples as they are sent here: their callbacks stay on this machine. */
-const examplesFor = ({ body }: Route): unknown[] =>
-  (body?.examples ?? []).map((example) =>
-    JSON.parse(JSON.stringify(example).replaceAll(/https:\/\/app\.example\.com\/[\w/]*/g, receiver.url)),
-  )
-const unknownOf: Readonly<Record<string, readonly string[]>> = {
-  jobId: [randomUUID(), 'x', '%', 'ü', '../..', 'x'.repeat(500)],
-  keyId: ['x', `key_${randomUUID()}`, '%00'],
-  name: ['nobody', 'ü', 'x'.repeat(500)],
-}
-const WRONG_HEADERS: Readonly<Record<string, string>> = {
-  'idempotency-key': 'x y',
-  'x-parley-operator': 'x'.repeat(65),
-}
-const SUCCESSES = [200, 201, 202]
-const { done, openJob, endedJob } = takenAway({ parley, models, clock }, key, expectOf)
-
-test('every route under /api and /admin/api is in the document, and no other', () => {
-  const documented = routes.map(({ method, path }) => `${method} ${path.replaceAll(/\{(\w+)\}/g, ':$1')}`)
-  // A HEAD comes with each GET.
-  const ours = served.filter(({ method, url }) => method !== 'HEAD' && /^\/(admin\/)?api\//.test(url))
-  const names = ours.map(({ method, url }) => `${method} ${url}`)
-  assert.deepEqual(
-    [...new Set(names)].sort(),
-    documented.filter((name) => /^\w+ \/(admin\/)?api\//.test(name)).sort(),
-  )
-})
-
-test('every route with a body has examples, and every example has the shape beside it', () => {
-  for (const route of routes) {
-    const { name, body, responses } = route
-    if (body) assert.ok(body.examples.length > 0, `${name} has no example`)
-    for (const example of body?.examples ?? []) assert.ok(Check(body?.schema, example), name)
-    for (const [status, { content = {} }] of Object.entries(responses)) {
-      const media = content['application/json']
-      for (const body of media ? examplesOf(media) : []) {
-        const headers = new Headers({ 'content-type': 'application/json' })
-        conforms(route, 'an example', {
-          status: Number(status),
-          headers,
-          body,
-          text: JSON.stringify(body),
-        })
-      }
-    }
+  const { seen, expectOf } = walkerOf(parley, key, parameters)
+  const posts = routes.filter(({ method }) => method === 'POST')
+  const writes = routes.filter(({ method }) => method !== 'GET')
+  const ofPath = (path: string, method = 'POST'): Route => {
+    const found = routes.find((route) => route.path === path && route.method === method)
+    assert.ok(found, path)
+    return found
   }
-})
+  /** Examples as they are sent here: their callbacks stay on this machine. */
+  const examplesFor = ({ body }: Route): unknown[] =>
+    (body?.examples ?? []).map((example) =>
+      JSON.parse(JSON.stringify(example).replaceAll(/https:\/\/app\.example\.com\/[\w/]*/g, receiver.url)),
+    )
+  const unknownOf: Readonly<Record<string, readonly string[]>> = {
+    jobId: [randomUUID(), 'x', '%', 'ü', '../..', 'x'.repeat(500)],
+    keyId: ['x', `key_${randomUUID()}`, '%00'],
+    name: ['nobody', 'ü', 'x'.repeat(500)],
+  }
+  const WRONG_HEADERS: Readonly<Record<string, string>> = {
+    'idempotency-key': 'x y',
+    'x-parley-operator': 'x'.repeat(65),
+  }
+  const SUCCESSES = [200, 201, 202]
+  const { done, openJob, endedJob } = takenAway({ parley, models, clock }, key, expectOf)
 
-test('what the document gives as right is taken', async () => {
-  models.script = () => reply.text('{"river":"Lena","km":4294}')
-  for (const route of routes) {
-    const bodies = route.body ? examplesFor(route) : [undefined]
-    for (const body of bodies) await done(route, SUCCESSES, { about: 'an example', body })
-    if (route.body && !route.body.required) await expectOf(route, SUCCESSES, { about: 'no body' })
-    if (route.method === 'GET') await expectOf(route, [200], { about: 'again' })
-  }
-  models.script = () => undefined
-})
-
-test('every value that a schema allows is answered as documented', async () => {
-  for (const route of posts) {
-    for (const body of variations(route.body?.schema ?? {}, examplesFor(route), VARIATIONS)) {
-      await expectOf(route, [...SUCCESSES, 400, 403, 404, 409], { about: 'generated', body })
-    }
-  }
-  for (const route of routes) {
-    for (const { name, in: place, schema } of route.parameters) {
-      if (place !== 'query') continue
-      for (const value of schema.enum ?? [schema.minimum ?? 'x', schema.maximum ?? 'ü']) {
-        const query = `?${new URLSearchParams({ [name]: String(value) })}`
-        await done(route, [200, 400], { about: query, query })
-      }
-    }
-  }
-})
-
-test('400 for each thing that a schema does not allow', async () => {
-  let count = 0
-  for (const route of writes) {
-    for (const { about, body } of mistakes(route.body?.schema ?? {}, examplesFor(route))) {
-      await expectOf(route, [400], { about, body: JSON.stringify(body) })
-      count += 1
-    }
-    for (const body of ['', '{', '{"a":1}}', '\u0000', '"\\ud8"']) {
-      await expectOf(route, [400], { about: 'no JSON', body })
-    }
-    if (route.body?.required) {
-      const headers = { 'content-type': 'application/json' }
-      await expectOf(route, [400], { about: 'no body', headers })
-    }
-  }
-  assert.ok(count > 200, `only ${count} mistakes were made`)
-  for (const route of routes) {
-    const queries = route.parameters.filter((one) => one.in === 'query')
-    for (const { name, schema } of queries) {
-      for (const text of wrongTexts(schema)) {
-        const query = `?${new URLSearchParams({ [name]: text })}`
-        await expectOf(route, [400], { about: query, query })
-      }
-    }
-    if (queries.length > 0) await expectOf(route, [400], { about: 'a query unknown', query: '?unknown=1' })
-    for (const { name } of route.parameters.filter((one) => one.in === 'header')) {
-      const [body] = examplesFor(route)
-      const headers = { [name]: WRONG_HEADERS[name] ?? assert.fail(`no wrong ${name}`) }
-      await expectOf(route, [400], { about: name, body, headers })
-    }
-  }
-})
-
-test('401 without the key or the token, and with a wrong one', async () => {
-  for (const [at, route] of routes.filter(({ wants }) => wants).entries()) {
-    const header = route.wants === 'apiKey' ? 'x-api-key' : 'authorization'
-    for (const value of ['', 'Bearer wrong', key.slice(0, -1)]) {
-      const headers = { [header]: value, 'x-forwarded-for': `192.0.2.${at + 1}` }
-      await expectOf(route, [401], { about: `${header}: ${value}`, headers })
-    }
-    const other: Record<string, string> =
-      route.wants === 'apiKey'
-        ? { 'x-api-key': '', authorization: `Bearer ${ADMIN_TOKEN}` }
-        : { authorization: '', 'x-api-key': key }
-    await expectOf(route, [401], { about: 'opened by what opens other routes', headers: other })
-  }
-})
-
-test('403 where the tier does not allow it', async () => {
-  const headers = { 'x-api-key': free }
-  await expectOf(ofPath('/api/v1/messages'), [403], {
-    about: 'a model',
-    headers,
-    body: job({ model: 'gpt-5' }),
+  test('every route under /api and /admin/api is in the document, and no other', () => {
+    const documented = routes.map(({ method, path }) => `${method} ${path.replaceAll(/\{(\w+)\}/g, ':$1')}`)
+    // A HEAD comes with each GET.
+    const ours = served.filter(({ method, url }) => method !== 'HEAD' && /^\/(admin\/)?api\//.test(url))
+    const names = ours.map(({ method, url }) => `${method} ${url}`)
+    assert.deepEqual(
+      [...new Set(names)].sort(),
+      documented.filter((name) => /^\w+ \/(admin\/)?api\//.test(name)).sort(),
+    )
   })
-  await expectOf(ofPath('/api/v1/messages/batches'), [403], {
-    about: 'a batch',
-    headers,
-    body: Array(3).fill(job()),
-  })
-})
 
-test('404 for each id that never was', async () => {
-  for (const route of routes) {
-    for (const { name } of route.parameters.filter((one) => one.in === 'path')) {
-      const [body] = examplesFor(route)
-      for (const id of unknownOf[name] ?? assert.fail(`no unknown ${name}`)) {
-        await expectOf(route, [404], { about: `${name} ${id}`, parameters: { [name]: id }, body })
+  test('every route with a body has examples, and every example has the shape beside it', () => {
+    for (const route of routes) {
+      const { name, body, responses } = route
+      if (body) assert.ok(body.examples.length > 0, `${name} has no example`)
+      for (const example of body?.examples ?? []) assert.ok(Check(body?.schema, example), name)
+      for (const [status, { content = {} }] of Object.entries(responses)) {
+        const media = content['application/json']
+        for (const body of media ? examplesOf(media) : []) {
+          const headers = new Headers({ 'content-type': 'application/json' })
+          conforms(route, 'an example', {
+            status: Number(status),
+            headers,
+            body,
+            text: JSON.stringify(body),
+          })
+        }
       }
     }
-  }
-})
+  })
 
-test('409 where the state does not allow it', async () => {
-  const body = { account: 'user_max', tier: 'user_free' }
-  await expectOf(ofPath('/admin/api/keys'), [409], { about: 'another tier', body })
-  // Callbacks of the requests before may still come, and stall as well.
-  receiver.script(...Array(20).fill({ kind: 'stall' }))
-  const created = await parley.post(
-    '/api/v1/messages/batches',
-    [job({ callback: { callback_url: receiver.url } })],
-    key,
-  )
-  const [jobId] = granted(created, 202).job_ids
-  const ended = { parameters: { jobId: await endedJob() } }
-  await expectOf(ofPath('/admin/api/jobs/{jobId}/cancel'), [409], { about: 'ended', ...ended })
-  const open = { parameters: { jobId: await openJob() } }
-  await expectOf(ofPath('/admin/api/jobs/{jobId}', 'DELETE'), [409], { about: 'open', ...open })
-  models.release()
-  const { deleteJobsOf } = parley.store
-  parley.store.deleteJobsOf = async () => ({ deleted: 1, open: 0, next: null })
-  await done(ofPath('/admin/api/accounts/{name}', 'DELETE'), [409], { about: 'still used' })
-  parley.store.deleteJobsOf = deleteJobsOf
-  const replay = ofPath('/admin/api/callbacks/{jobId}/replay')
-  for (let status = 0; status !== 409; ) {
-    const answer = await expectOf(replay, [200, 404, 409], { about: 'a replay', parameters: { jobId } })
-    status = answer.status
-    // Whoever failed before is called later.
-    clock.advance(1000)
-  }
-  receiver.release()
-})
-
-test('413 and 415 for bodies that are too long, or no JSON by their type', async () => {
-  for (const route of writes) {
-    await expectOf(route, [413], { about: 'long', body: LONG_BODY })
-    const headers = { 'content-type': 'text/plain' }
-    await expectOf(route, [415], { about: 'of another type', body: '{}', headers })
-  }
-})
-
-test('202 for a job that takes longer than its timeout', async () => {
-  models.script = () => reply.stall()
-  const asked = models.requests.length
-  const body = job({ messages: [{ role: 'user', content: 'stalls' }] })
-  const waiting = expectOf(ofPath('/api/v1/messages'), [202], { about: 'stalls', body })
-  await models.received(asked + 1)
-  clock.advance(90_000)
-  await waiting
-  models.script = () => undefined
-  models.release()
-})
-
-test('429 for reads past the tier’s, and for who guesses tokens', async () => {
-  const read = ofPath('/api/v1/messages/{jobId}', 'GET')
-  const headers = { 'x-api-key': await parley.key('user_go') }
-  await expectOf(read, [404], { about: 'the first', headers })
-  await expectOf(read, [429], { about: 'the second', headers })
-  const from = { 'x-forwarded-for': '198.51.100.1' }
-  const admin = routes.filter(({ wants }) => wants === 'adminToken')
-  const [guessed] = admin
-  assert.ok(guessed)
-  const guess = { ...from, authorization: 'Bearer guess' }
-  for (let sent = 0; sent < WRONG_TOKENS; sent++)
-    await expectOf(guessed, [401], { about: 'a guess', headers: guess })
-  for (const route of admin) await expectOf(route, [429], { about: 'after guesses', headers: from })
-})
-
-test('500 for a bug, and 503 while the database refuses', async () => {
-  const unseen = { 500: await parley.key(), 503: await parley.key() }
-  const asked =
-    'accept read findKey ping depth callbackDepth searchJobs findJob jobContent searchCallbacks findCallback'
-  const written =
-    'replayCallback replayFailedCallbacks listAccounts setTier rotateSecret secrets searchKeys createKey revokeKey noteAct listUsage listActs'
-  const broken = new Map<string, unknown>()
-  const store = parley.store as unknown as Record<string, unknown>
-  for (const [status, error] of [
-    [500, new Error('a bug')],
-    [503, new StoreUnavailable('the disk is full')],
-  ] as const) {
-    for (const name of `${asked} ${written}`.split(' ')) {
-      assert.equal(typeof store[name], 'function', name)
-      broken.set(name, store[name])
-      store[name] = () => Promise.reject(error)
+  test('what the document gives as right is taken', async () => {
+    models.script = () => reply.text('{"river":"Lena","km":4294}')
+    for (const route of routes) {
+      const bodies = route.body ? examplesFor(route) : [undefined]
+      for (const body of bodies) await done(route, SUCCESSES, { about: 'an example', body })
+      if (route.body && !route.body.required) await expectOf(route, SUCCESSES, { about: 'no body' })
+      if (route.method === 'GET') await expectOf(route, [200], { about: 'again' })
     }
-    try {
-      for (const route of routes) {
-        if (!route.responses[status] || NOT_PROVOKED[`${route.name} ${status}`]) continue
+    models.script = () => undefined
+  })
+
+  test('every value that a schema allows is answered as documented', async () => {
+    for (const route of posts) {
+      for (const body of variations(route.body?.schema ?? {}, examplesFor(route), VARIATIONS)) {
+        await expectOf(route, [...SUCCESSES, 400, 403, 404, 409], { about: 'generated', body })
+      }
+    }
+    for (const route of routes) {
+      for (const { name, in: place, schema } of route.parameters) {
+        if (place !== 'query') continue
+        for (const value of schema.enum ?? [schema.minimum ?? 'x', schema.maximum ?? 'ü']) {
+          const query = `?${new URLSearchParams({ [name]: String(value) })}`
+          await done(route, [200, 400], { about: query, query })
+        }
+      }
+    }
+  })
+
+  test('400 for each thing that a schema does not allow', async () => {
+    let count = 0
+    for (const route of writes) {
+      for (const { about, body } of mistakes(route.body?.schema ?? {}, examplesFor(route))) {
+        await expectOf(route, [400], { about, body: JSON.stringify(body) })
+        count += 1
+      }
+      for (const body of ['', '{', '{"a":1}}', '\u0000', '"\\ud8"']) {
+        await expectOf(route, [400], { about: 'no JSON', body })
+      }
+      if (route.body?.required) {
+        const headers = { 'content-type': 'application/json' }
+        await expectOf(route, [400], { about: 'no body', headers })
+      }
+    }
+    assert.ok(count > 200, `only ${count} mistakes were made`)
+    for (const route of routes) {
+      const queries = route.parameters.filter((one) => one.in === 'query')
+      for (const { name, schema } of queries) {
+        for (const text of wrongTexts(schema)) {
+          const query = `?${new URLSearchParams({ [name]: text })}`
+          await expectOf(route, [400], { about: query, query })
+        }
+      }
+      if (queries.length > 0) await expectOf(route, [400], { about: 'a query unknown', query: '?unknown=1' })
+      for (const { name } of route.parameters.filter((one) => one.in === 'header')) {
         const [body] = examplesFor(route)
-        const byKey = route.path === '/api/v1/me' && { 'x-api-key': unseen[status] }
-        // Whoever only asks whether all is well is told that it is not, whatever the reason.
-        await expectOf(route, [status, ...(route.path === '/readyz' ? [503] : [])], {
-          about: 'a broken store',
-          body,
-          ...(byKey && { headers: byKey }),
-        })
+        const headers = { [name]: WRONG_HEADERS[name] ?? assert.fail(`no wrong ${name}`) }
+        await expectOf(route, [400], { about: name, body, headers })
       }
-    } finally {
-      for (const [name, own] of broken) store[name] = own
     }
-  }
-})
+  })
 
-test('every status of the document was seen', () => {
-  const promised = routes.flatMap(({ name, responses }) =>
-    Object.keys(responses).map((status) => `${name} ${status}`),
-  )
-  const missing = promised.filter((one) => !seen.has(one) && NOT_PROVOKED[one] === undefined)
-  assert.deepEqual(missing, [])
-  for (const one of Object.keys(NOT_PROVOKED)) assert.ok(promised.includes(one) && !seen.has(one), one)
+  test('401 without the key or the token, and with a wrong one', async () => {
+    for (const [at, route] of routes.filter(({ wants }) => wants).entries()) {
+      const header = route.wants === 'apiKey' ? 'x-api-key' : 'authorization'
+      for (const value of ['', 'Bearer wrong', key.slice(0, -1)]) {
+        const headers = { [header]: value, 'x-forwarded-for': `192.0.2.${at + 1}` }
+        await expectOf(route, [401], { about: `${header}: ${value}`, headers })
+      }
+      const other: Record<string, string> =
+        route.wants === 'apiKey'
+          ? { 'x-api-key': '', authorization: `Bearer ${ADMIN_TOKEN}` }
+          : { authorization: '', 'x-api-key': key }
+      await expectOf(route, [401], { about: 'opened by what opens other routes', headers: other })
+    }
+  })
+
+  test('403 where the tier does not allow it', async () => {
+    const headers = { 'x-api-key': free }
+    await expectOf(ofPath('/api/v1/messages'), [403], {
+      about: 'a model',
+      headers,
+      body: job({ model: 'gpt-5' }),
+    })
+    await expectOf(ofPath('/api/v1/messages/batches'), [403], {
+      about: 'a batch',
+      headers,
+      body: Array(3).fill(job()),
+    })
+  })
+
+  test('404 for each id that never was', async () => {
+    for (const route of routes) {
+      for (const { name } of route.parameters.filter((one) => one.in === 'path')) {
+        const [body] = examplesFor(route)
+        for (const id of unknownOf[name] ?? assert.fail(`no unknown ${name}`)) {
+          await expectOf(route, [404], { about: `${name} ${id}`, parameters: { [name]: id }, body })
+        }
+      }
+    }
+  })
+
+  test('409 where the state does not allow it', async () => {
+    const body = { account: 'user_max', tier: 'user_free' }
+    await expectOf(ofPath('/admin/api/keys'), [409], { about: 'another tier', body })
+    // Callbacks of the requests before may still come, and stall as well.
+    receiver.script(...Array(20).fill({ kind: 'stall' }))
+    const created = await parley.post(
+      '/api/v1/messages/batches',
+      [job({ callback: { callback_url: receiver.url } })],
+      key,
+    )
+    const [jobId] = granted(created, 202).job_ids
+    const ended = { parameters: { jobId: await endedJob() } }
+    await expectOf(ofPath('/admin/api/jobs/{jobId}/cancel'), [409], { about: 'ended', ...ended })
+    const open = { parameters: { jobId: await openJob() } }
+    await expectOf(ofPath('/admin/api/jobs/{jobId}', 'DELETE'), [409], { about: 'open', ...open })
+    models.release()
+    const { deleteJobsOf } = parley.store
+    parley.store.deleteJobsOf = async () => ({ deleted: 1, open: 0, next: null })
+    await done(ofPath('/admin/api/accounts/{name}', 'DELETE'), [409], { about: 'still used' })
+    parley.store.deleteJobsOf = deleteJobsOf
+    const replay = ofPath('/admin/api/callbacks/{jobId}/replay')
+    for (let status = 0; status !== 409; ) {
+      const answer = await expectOf(replay, [200, 404, 409], { about: 'a replay', parameters: { jobId } })
+      status = answer.status
+      // Whoever failed before is called later.
+      clock.advance(1000)
+    }
+    receiver.release()
+  })
+
+  test('413 and 415 for bodies that are too long, or no JSON by their type', async () => {
+    for (const route of writes) {
+      await expectOf(route, [413], { about: 'long', body: LONG_BODY })
+      const headers = { 'content-type': 'text/plain' }
+      await expectOf(route, [415], { about: 'of another type', body: '{}', headers })
+    }
+  })
+
+  test('202 for a job that takes longer than its timeout', async () => {
+    models.script = () => reply.stall()
+    const asked = models.requests.length
+    const body = job({ messages: [{ role: 'user', content: 'stalls' }] })
+    const waiting = expectOf(ofPath('/api/v1/messages'), [202], { about: 'stalls', body })
+    await models.received(asked + 1)
+    clock.advance(90_000)
+    await waiting
+    models.script = () => undefined
+    models.release()
+  })
+
+  test('429 for reads past the tier’s, and for who guesses tokens', async () => {
+    const read = ofPath('/api/v1/messages/{jobId}', 'GET')
+    const headers = { 'x-api-key': await parley.key('user_go') }
+    await expectOf(read, [404], { about: 'the first', headers })
+    await expectOf(read, [429], { about: 'the second', headers })
+    const from = { 'x-forwarded-for': '198.51.100.1' }
+    const admin = routes.filter(({ wants }) => wants === 'adminToken')
+    const [guessed] = admin
+    assert.ok(guessed)
+    const guess = { ...from, authorization: 'Bearer guess' }
+    for (let sent = 0; sent < WRONG_TOKENS; sent++)
+      await expectOf(guessed, [401], { about: 'a guess', headers: guess })
+    for (const route of admin) await expectOf(route, [429], { about: 'after guesses', headers: from })
+  })
+
+  test('500 for a bug, and 503 while the database refuses', async () => {
+    const unseen = { 500: await parley.key(), 503: await parley.key() }
+    const asked =
+      'accept read findKey ping depth callbackDepth searchJobs findJob jobContent searchCallbacks findCallback'
+    const written =
+      'replayCallback replayFailedCallbacks listAccounts setTier rotateSecret secrets searchKeys createKey revokeKey noteAct listUsage listActs'
+    const broken = new Map<string, unknown>()
+    const store = parley.store as unknown as Record<string, unknown>
+    for (const [status, error] of [
+      [500, new Error('a bug')],
+      [503, new StoreUnavailable('the disk is full')],
+    ] as const) {
+      for (const name of `${asked} ${written}`.split(' ')) {
+        assert.equal(typeof store[name], 'function', name)
+        broken.set(name, store[name])
+        store[name] = () => Promise.reject(error)
+      }
+      try {
+        for (const route of routes) {
+          if (!route.responses[status] || NOT_PROVOKED[`${route.name} ${status}`]) continue
+          const [body] = examplesFor(route)
+          const byKey = route.path === '/api/v1/me' && { 'x-api-key': unseen[status] }
+          // Whoever only asks whether all is well is told that it is not, whatever the reason.
+          await expectOf(route, [status, ...(route.path === '/readyz' ? [503] : [])], {
+            about: 'a broken store',
+            body,
+            ...(byKey && { headers: byKey }),
+          })
+        }
+      } finally {
+        for (const [name, own] of broken) store[name] = own
+      }
+    }
+  })
+
+  test('every status of the document was seen', () => {
+    const promised = routes.flatMap(({ name, responses }) =>
+      Object.keys(responses).map((status) => `${name} ${status}`),
+    )
+    const missing = promised.filter((one) => !seen.has(one) && NOT_PROVOKED[one] === undefined)
+    assert.deepEqual(missing, [])
+    for (const one of Object.keys(NOT_PROVOKED)) assert.ok(promised.includes(one) && !seen.has(one), one)
+  })
 })

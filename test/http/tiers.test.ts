@@ -4,6 +4,7 @@ import test from 'node:test'
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base'
 import { TIER_NAMES } from '../../src/config/settings.ts'
 import { reply } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
 import { openDatabase } from './database.ts'
 import { completed, granted, invalid, refused } from './expect.ts'
@@ -17,91 +18,93 @@ const saying = (content: string, over = {}) => job({ ...over, messages: [{ role:
 /** With what the chat format adds for one message. */
 const tokensOf = (content: string) => countTokens(content) + 6
 
-for (const tier of TIER_NAMES) {
-  const allowed = tier === 'user_free' ? FREE_MODELS : MODELS
-  test(`8 ${tier} may use ${allowed.join(', ')}`, async (t) => {
-    const { parley } = await startStage(t)
-    const key = await parley.key(tier)
-    for (const model of MODELS) {
-      const answer = await parley.post(MESSAGES, job({ model }), key)
-      if (allowed.includes(model)) completed(answer)
-      else
-        assert.match(refused(answer, 403).message, new RegExp(`tier ${tier} may not use model ${model}\\.`))
-    }
-    const me = granted(await parley.get('/api/v1/me', key), 200)
-    assert.deepEqual([...me.models].sort(), [...allowed].sort())
-  })
-}
-
-test('8 403 for more input tokens than the tier allows names tier, limit and count', async (t) => {
-  const text = 'The quick brown fox jumps over the lazy dog. '.repeat(20).trim()
-  const limit = tokensOf(text)
-  const { parley, models } = await startStage(t, {
-    settings: { tiers: { user_free: { max_input_tokens: limit } } },
-  })
-  const key = await parley.key('user_free')
-  assert.ok(text.length > limit, 'the bytes alone would be too many')
-  completed(await parley.post(MESSAGES, saying(text), key))
-  const answer = await parley.post(MESSAGES, saying(`${text} Again`), key)
-  assert.deepEqual(answer.body, {
-    success: false,
-    message: `Input too large: tier user_free allows ${limit} input tokens, and this job has ${tokensOf(`${text} Again`)}.`,
-  })
-  refused(answer, 403)
-  const all = { messages: Array(30).fill({ role: 'user', content: text }) }
-  const { message } = refused(await parley.post(MESSAGES, job(all), key), 403)
-  assert.match(message, new RegExp(`allows ${limit} input tokens, and this job has at least \\d+\\.$`))
-  const batch = await parley.post(`${MESSAGES}/batches`, [job(), saying(`${text} Again`)], key)
-  refused(batch, 403)
-  assert.equal(await (await openDatabase(t, parley)).jobCount(), 1)
-  assert.equal(models.requests.length, 1)
-})
-
-test('8 text that looks like a special token is counted as text', async (t) => {
-  const { parley } = await startStage(t, { settings: { tiers: { user_free: { max_input_tokens: 50 } } } })
-  const key = await parley.key('user_free')
-  completed(await parley.post(MESSAGES, saying('<|endoftext|> and <|im_start|>, plainly said'), key))
-  refused(await parley.post(MESSAGES, saying('<|endoftext|>'.repeat(50)), key), 403)
-})
-
-test('8 gpt-auto picks by input tokens: up to 2000 gpt-5-mini, beyond gpt-5', async (t) => {
-  const { parley, models } = await startStage(t)
-  const key = await parley.key('user_go')
-  // Messages of 153 tokens each, framing included, and one that fills up; 3 tokens more begin the answer.
-  const message = (words: number) => ({ role: 'user', content: `a${' hello'.repeat(words)}` })
-  const longest = [...Array(12).fill(message(149)), message(157)]
-  const longer = [...Array(12).fill(message(149)), message(158)]
-  const tokens = longest.reduce((sum, { content }) => sum + countTokens(content) + 3, 3)
-  assert.equal(tokens, 2000)
-  for (const messages of [[message(0)], longest, longer]) {
-    completed(await parley.post(MESSAGES, job({ model: 'gpt-auto', messages }), key))
+onEachStore(() => {
+  for (const tier of TIER_NAMES) {
+    const allowed = tier === 'user_free' ? FREE_MODELS : MODELS
+    test(`8 ${tier} may use ${allowed.join(', ')}`, async (t) => {
+      const { parley } = await startStage(t)
+      const key = await parley.key(tier)
+      for (const model of MODELS) {
+        const answer = await parley.post(MESSAGES, job({ model }), key)
+        if (allowed.includes(model)) completed(answer)
+        else
+          assert.match(refused(answer, 403).message, new RegExp(`tier ${tier} may not use model ${model}\\.`))
+      }
+      const me = granted(await parley.get('/api/v1/me', key), 200)
+      assert.deepEqual([...me.models].sort(), [...allowed].sort())
+    })
   }
-  const asked = models.requests.map(({ body }) => body.model)
-  assert.deepEqual(asked, ['gpt-5-mini', 'gpt-5-mini', 'gpt-5'])
-})
 
-test('8 gpt-auto never leaves the tier: user_free gets gpt-5-mini for any input', async (t) => {
-  const { parley, models } = await startStage(t)
-  const key = await parley.key('user_free')
-  completed(await parley.post(MESSAGES, saying(' hello'.repeat(5000), { model: 'gpt-auto' }), key))
-  assert.equal(models.requests[0]?.body.model, 'gpt-5-mini')
-})
-
-test('8 gpt-auto falls to the next candidate when one fails in a way worth retrying', async (t) => {
-  const { parley, models } = await startStage(t)
-  models.script = ({ body }) => (body.model === 'gpt-5-mini' ? reply.status(503) : undefined)
-  completed(await parley.post(MESSAGES, job({ model: 'gpt-auto' }), await parley.key('user_go')))
-  const asked = models.requests.map(({ body }) => body.model)
-  assert.deepEqual(asked, ['gpt-5-mini', 'gpt-5'])
-})
-
-test('8 more models are more settings: they are listed, allowed by tier, and sent to their targets', async (t) => {
-  const { parley, models } = await startStage(t, {
-    settings: { models: { 'gpt-6': { targets: [{ upstream: 'openai', model: 'gpt-6-2027' }] } } },
+  test('8 403 for more input tokens than the tier allows names tier, limit and count', async (t) => {
+    const text = 'The quick brown fox jumps over the lazy dog. '.repeat(20).trim()
+    const limit = tokensOf(text)
+    const { parley, models } = await startStage(t, {
+      settings: { tiers: { user_free: { max_input_tokens: limit } } },
+    })
+    const key = await parley.key('user_free')
+    assert.ok(text.length > limit, 'the bytes alone would be too many')
+    completed(await parley.post(MESSAGES, saying(text), key))
+    const answer = await parley.post(MESSAGES, saying(`${text} Again`), key)
+    assert.deepEqual(answer.body, {
+      success: false,
+      message: `Input too large: tier user_free allows ${limit} input tokens, and this job has ${tokensOf(`${text} Again`)}.`,
+    })
+    refused(answer, 403)
+    const all = { messages: Array(30).fill({ role: 'user', content: text }) }
+    const { message } = refused(await parley.post(MESSAGES, job(all), key), 403)
+    assert.match(message, new RegExp(`allows ${limit} input tokens, and this job has at least \\d+\\.$`))
+    const batch = await parley.post(`${MESSAGES}/batches`, [job(), saying(`${text} Again`)], key)
+    refused(batch, 403)
+    assert.equal(await (await openDatabase(t, parley)).jobCount(), 1)
+    assert.equal(models.requests.length, 1)
   })
-  const free = await parley.key('user_free')
-  invalid(await parley.post(MESSAGES, job({ model: 'gpt-4' }), free), /gpt-auto, gpt-6$/)
-  refused(await parley.post(MESSAGES, job({ model: 'gpt-6' }), free), 403)
-  completed(await parley.post(MESSAGES, job({ model: 'gpt-6' }), await parley.key('user_go')))
-  assert.equal(models.requests[0]?.body.model, 'gpt-6-2027')
+
+  test('8 text that looks like a special token is counted as text', async (t) => {
+    const { parley } = await startStage(t, { settings: { tiers: { user_free: { max_input_tokens: 50 } } } })
+    const key = await parley.key('user_free')
+    completed(await parley.post(MESSAGES, saying('<|endoftext|> and <|im_start|>, plainly said'), key))
+    refused(await parley.post(MESSAGES, saying('<|endoftext|>'.repeat(50)), key), 403)
+  })
+
+  test('8 gpt-auto picks by input tokens: up to 2000 gpt-5-mini, beyond gpt-5', async (t) => {
+    const { parley, models } = await startStage(t)
+    const key = await parley.key('user_go')
+    // Messages of 153 tokens each, framing included, and one that fills up; 3 tokens more begin the answer.
+    const message = (words: number) => ({ role: 'user', content: `a${' hello'.repeat(words)}` })
+    const longest = [...Array(12).fill(message(149)), message(157)]
+    const longer = [...Array(12).fill(message(149)), message(158)]
+    const tokens = longest.reduce((sum, { content }) => sum + countTokens(content) + 3, 3)
+    assert.equal(tokens, 2000)
+    for (const messages of [[message(0)], longest, longer]) {
+      completed(await parley.post(MESSAGES, job({ model: 'gpt-auto', messages }), key))
+    }
+    const asked = models.requests.map(({ body }) => body.model)
+    assert.deepEqual(asked, ['gpt-5-mini', 'gpt-5-mini', 'gpt-5'])
+  })
+
+  test('8 gpt-auto never leaves the tier: user_free gets gpt-5-mini for any input', async (t) => {
+    const { parley, models } = await startStage(t)
+    const key = await parley.key('user_free')
+    completed(await parley.post(MESSAGES, saying(' hello'.repeat(5000), { model: 'gpt-auto' }), key))
+    assert.equal(models.requests[0]?.body.model, 'gpt-5-mini')
+  })
+
+  test('8 gpt-auto falls to the next candidate when one fails in a way worth retrying', async (t) => {
+    const { parley, models } = await startStage(t)
+    models.script = ({ body }) => (body.model === 'gpt-5-mini' ? reply.status(503) : undefined)
+    completed(await parley.post(MESSAGES, job({ model: 'gpt-auto' }), await parley.key('user_go')))
+    const asked = models.requests.map(({ body }) => body.model)
+    assert.deepEqual(asked, ['gpt-5-mini', 'gpt-5'])
+  })
+
+  test('8 more models are more settings: they are listed, allowed by tier, and sent to their targets', async (t) => {
+    const { parley, models } = await startStage(t, {
+      settings: { models: { 'gpt-6': { targets: [{ upstream: 'openai', model: 'gpt-6-2027' }] } } },
+    })
+    const free = await parley.key('user_free')
+    invalid(await parley.post(MESSAGES, job({ model: 'gpt-4' }), free), /gpt-auto, gpt-6$/)
+    refused(await parley.post(MESSAGES, job({ model: 'gpt-6' }), free), 403)
+    completed(await parley.post(MESSAGES, job({ model: 'gpt-6' }), await parley.key('user_go')))
+    assert.equal(models.requests[0]?.body.model, 'gpt-6-2027')
+  })
 })

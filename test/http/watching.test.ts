@@ -11,6 +11,7 @@ import { runInNewContext } from 'node:vm'
 import { parse } from 'yaml'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
 import { CLONE } from '../process/server-process.ts'
 import { startReceiver } from '../receiver.ts'
@@ -30,122 +31,125 @@ const ON_SQLITE = /^parley_disk_/
 
 const alerts = expressionsOfAlerts(file('deploy/prometheus-alerts.yml'))
 const panels = expressionsOfDashboard(file('deploy/grafana-dashboard.json'))
-const stage = await startStage(
-  { after },
-  {
-    settings: {
-      callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0] },
-      models: {
-        'gpt-5-mini': {
-          targets: [
-            { upstream: 'openai', model: 'first' },
-            { upstream: 'openai', model: 'second' },
-          ],
+
+onEachStore(async () => {
+  const stage = await startStage(
+    { after },
+    {
+      settings: {
+        callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0] },
+        models: {
+          'gpt-5-mini': {
+            targets: [
+              { upstream: 'openai', model: 'first' },
+              { upstream: 'openai', model: 'second' },
+            ],
+          },
         },
       },
+      script: ({ body, text }) => {
+        const wanted = /STATUS (\d+)/.exec(text)?.[1]
+        if (wanted !== undefined && body.model === 'first') return reply.status(Number(wanted))
+        return text.includes('in JSON') ? reply.text('{"river":5}') : undefined
+      },
     },
-    script: ({ body, text }) => {
-      const wanted = /STATUS (\d+)/.exec(text)?.[1]
-      if (wanted !== undefined && body.model === 'first') return reply.status(Number(wanted))
-      return text.includes('in JSON') ? reply.text('{"river":5}') : undefined
-    },
-  },
-)
-const samples = await seen()
+  )
+  const samples = await seen()
 
-test('each selector of the alerts finds something in /metrics, and they group by labels that there are', () => {
-  assert.ok(alerts.length > 20)
-  assertFound(alerts)
-})
+  test('each selector of the alerts finds something in /metrics, and they group by labels that there are', () => {
+    assert.ok(alerts.length > 20)
+    assertFound(alerts)
+  })
 
-test('each selector of the dashboard finds something in /metrics, and it groups by labels that there are', () => {
-  assert.ok(panels.length > 40)
-  assertFound(panels)
-})
+  test('each selector of the dashboard finds something in /metrics, and it groups by labels that there are', () => {
+    assert.ok(panels.length > 40)
+    assertFound(panels)
+  })
 
-test('docs/operations.md has each metric of Parley, and no other', () => {
-  const ours = new Set(samples.map(({ metric }) => metric).filter((name) => name.startsWith('parley_')))
-  const families = new Set([...ours].map((name) => name.replace(/_(bucket|sum|count)$/, '')))
-  const table = [...file('docs/operations.md').matchAll(/^\| (`parley_.*?) \|/gm)].map(([, cell]) => cell)
-  const named = new Set(table.join(' ').match(/\bparley_\w+/g))
-  const elsewhere = stage.parley.store.shared ? ON_SQLITE : /^$/
-  assert.deepEqual([...named].filter((name) => !elsewhere.test(name)).sort(), [...families].sort())
-})
+  test('docs/operations.md has each metric of Parley, and no other', () => {
+    const ours = new Set(samples.map(({ metric }) => metric).filter((name) => name.startsWith('parley_')))
+    const families = new Set([...ours].map((name) => name.replace(/_(bucket|sum|count)$/, '')))
+    const table = [...file('docs/operations.md').matchAll(/^\| (`parley_.*?) \|/gm)].map(([, cell]) => cell)
+    const named = new Set(table.join(' ').match(/\bparley_\w+/g))
+    const elsewhere = stage.parley.store.shared ? ON_SQLITE : /^$/
+    assert.deepEqual([...named].filter((name) => !elsewhere.test(name)).sort(), [...families].sort())
+  })
 
-/** What a server says that has seen each kind of event that the files ask for. */
-async function seen(): Promise<readonly Sample[]> {
-  const { parley } = stage
-  const key = await parley.key()
-  const create = (content: string, over: Record<string, unknown> = {}) =>
-    parley.post(MESSAGES, job({ messages: [{ role: 'user', content }], ...over }), key)
-  completed(await create('Hello'))
-  completed(await create('Hello'))
-  for (const status of [429, 503]) completed(await create(`STATUS ${status}`))
-  for (const status of [400, 401]) failed(await create(`STATUS ${status}`))
-  const schema = { type: 'object', properties: { river: { type: 'string' } }, required: ['river'] }
-  failed(await create('Name a river in JSON', { response_format: { format: 'json', schema } }))
-  await callbacksEnd(key)
-  const { store } = parley
-  const accept = store.accept
-  for (const [error, status] of [
-    [new StoreUnavailable('it is gone'), 503],
-    [new Error('a bug'), 500],
-  ] as const) {
-    store.accept = () => Promise.reject(error)
-    refused(await parley.post(BATCHES, [job()], key), status)
-  }
-  store.accept = accept
-  collectGarbage()
-  for (;;) {
-    const { text } = await parley.get('/metrics')
-    if (text.includes('nodejs_gc_duration_seconds_sum')) return samplesIn(text)
-  }
-}
-
-/** One is delivered, and one fails for good. */
-async function callbacksEnd(key: string): Promise<void> {
-  const receiver = await startReceiver()
-  after(() => receiver.close())
-  receiver.script({ kind: 'answer' }, { kind: 'answer', status: 500 })
-  for (const count of [1, 2]) {
-    const callback = { callback_url: receiver.url }
-    enqueued(await stage.parley.post(BATCHES, [job({ callback })], key), 1)
-    await receiver.received(count)
-  }
-  for (;;) {
-    const { text } = await stage.parley.get('/metrics')
-    if (/^parley_callbacks_total\{outcome="failed"\} 1$/m.test(text)) return
-  }
-}
-
-function collectGarbage(): void {
-  setFlagsFromString('--expose-gc')
-  runInNewContext('gc')()
-}
-
-function assertFound(expressions: readonly string[]): void {
-  for (const expression of expressions) {
-    const selectors = selectorsOf(expression).map(withoutAdded).filter(isHere)
-    const found = selectors.map((selector) => samples.filter((sample) => selects(selector, sample)))
-    for (const [index, { metric }] of selectors.entries()) {
-      assert.ok(found[index]?.length, `${metric} of ${expression} is not in /metrics`)
+  /** What a server says that has seen each kind of event that the files ask for. */
+  async function seen(): Promise<readonly Sample[]> {
+    const { parley } = stage
+    const key = await parley.key()
+    const create = (content: string, over: Record<string, unknown> = {}) =>
+      parley.post(MESSAGES, job({ messages: [{ role: 'user', content }], ...over }), key)
+    completed(await create('Hello'))
+    completed(await create('Hello'))
+    for (const status of [429, 503]) completed(await create(`STATUS ${status}`))
+    for (const status of [400, 401]) failed(await create(`STATUS ${status}`))
+    const schema = { type: 'object', properties: { river: { type: 'string' } }, required: ['river'] }
+    failed(await create('Name a river in JSON', { response_format: { format: 'json', schema } }))
+    await callbacksEnd(key)
+    const { store } = parley
+    const accept = store.accept
+    for (const [error, status] of [
+      [new StoreUnavailable('it is gone'), 503],
+      [new Error('a bug'), 500],
+    ] as const) {
+      store.accept = () => Promise.reject(error)
+      refused(await parley.post(BATCHES, [job()], key), status)
     }
-    const labels = new Set(found.flat().flatMap((sample) => Object.keys(sample.labels)))
-    for (const label of groupedBy(expression)) {
-      assert.ok(labels.has(label) || ADDED_LABELS.includes(label), `${label} of ${expression}`)
+    store.accept = accept
+    collectGarbage()
+    for (;;) {
+      const { text } = await parley.get('/metrics')
+      if (text.includes('nodejs_gc_duration_seconds_sum')) return samplesIn(text)
     }
   }
-}
 
-function withoutAdded({ metric, matchers }: Selector): Selector {
-  return { metric, matchers: matchers.filter(({ label }) => !ADDED_LABELS.includes(label)) }
-}
+  /** One is delivered, and one fails for good. */
+  async function callbacksEnd(key: string): Promise<void> {
+    const receiver = await startReceiver()
+    after(() => receiver.close())
+    receiver.script({ kind: 'answer' }, { kind: 'answer', status: 500 })
+    for (const count of [1, 2]) {
+      const callback = { callback_url: receiver.url }
+      enqueued(await stage.parley.post(BATCHES, [job({ callback })], key), 1)
+      await receiver.received(count)
+    }
+    for (;;) {
+      const { text } = await stage.parley.get('/metrics')
+      if (/^parley_callbacks_total\{outcome="failed"\} 1$/m.test(text)) return
+    }
+  }
 
-function isHere({ metric }: Selector): boolean {
-  if (ADDED_METRICS.includes(metric)) return false
-  if (ON_LINUX.test(metric)) return process.platform === 'linux'
-  return !(ON_SQLITE.test(metric) && stage.parley.store.shared)
-}
+  function collectGarbage(): void {
+    setFlagsFromString('--expose-gc')
+    runInNewContext('gc')()
+  }
+
+  function assertFound(expressions: readonly string[]): void {
+    for (const expression of expressions) {
+      const selectors = selectorsOf(expression).map(withoutAdded).filter(isHere)
+      const found = selectors.map((selector) => samples.filter((sample) => selects(selector, sample)))
+      for (const [index, { metric }] of selectors.entries()) {
+        assert.ok(found[index]?.length, `${metric} of ${expression} is not in /metrics`)
+      }
+      const labels = new Set(found.flat().flatMap((sample) => Object.keys(sample.labels)))
+      for (const label of groupedBy(expression)) {
+        assert.ok(labels.has(label) || ADDED_LABELS.includes(label), `${label} of ${expression}`)
+      }
+    }
+  }
+
+  function withoutAdded({ metric, matchers }: Selector): Selector {
+    return { metric, matchers: matchers.filter(({ label }) => !ADDED_LABELS.includes(label)) }
+  }
+
+  function isHere({ metric }: Selector): boolean {
+    if (ADDED_METRICS.includes(metric)) return false
+    if (ON_LINUX.test(metric)) return process.platform === 'linux'
+    return !(ON_SQLITE.test(metric) && stage.parley.store.shared)
+  }
+})
 
 function file(path: string): string {
   return readFileSync(join(CLONE, path), 'utf8')

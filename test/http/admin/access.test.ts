@@ -1,6 +1,7 @@
 /** Who gets into the admin API, and who does not. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
+import { onEachStore } from '../../on-each-store.ts'
 import { ADMIN_TOKEN, type Answer } from '../../parley.ts'
 import { granted, refused } from '../expect.ts'
 import { startStage } from '../stage.ts'
@@ -14,136 +15,138 @@ const REFUSAL = {
 const WRONG_TOKENS = 10
 const MINUTE_MS = 60_000
 
-const { parley, clock } = await startStage(
-  { after },
-  { settings: { cors: { origins: ['https://app.example.com'] }, trust_proxy: true } },
-)
-const key = await parley.key()
-const routes = await adminRoutesOf(parley)
-
-const callerAt = (address: string) => ({ 'x-forwarded-for': address })
-
-function call({ method, path, body }: AdminRoute, headers: Record<string, string>): Promise<Answer> {
-  return parley.request(path.replaceAll(/\{\w+\}/g, 'x'), {
-    method,
-    headers: { ...headers, ...(body && { 'content-type': 'application/json' }) },
-    ...(body && { body: '{"wrong":' }),
-  })
-}
-
-test('every route of the contract is there', () => {
-  const found = routes.map(({ method, path }) => `${method} ${path.slice(BASE.length)}`).sort()
-  assert.deepEqual(found, [
-    'DELETE /accounts/{name}',
-    'DELETE /jobs/{jobId}',
-    'GET /accounts',
-    'GET /audit',
-    'GET /callbacks',
-    'GET /callbacks/{jobId}',
-    'GET /events',
-    'GET /jobs',
-    'GET /jobs/{jobId}',
-    'GET /jobs/{jobId}/content',
-    'GET /keys',
-    'GET /overview',
-    'GET /settings',
-    'GET /usage',
-    'POST /accounts/{name}/cancel-jobs',
-    'POST /accounts/{name}/caps',
-    'POST /accounts/{name}/resume',
-    'POST /accounts/{name}/secret',
-    'POST /accounts/{name}/suspend',
-    'POST /accounts/{name}/tier',
-    'POST /callbacks/replay-failed',
-    'POST /callbacks/{jobId}/replay',
-    'POST /jobs/{jobId}/cancel',
-    'POST /keys',
-    'POST /keys/{keyId}/revoke',
-  ])
-})
-
-test('401 in the same words without the token or with a wrong one, on every route, before anything else', async () => {
-  const wrong: Record<string, string | undefined> = {
-    missing: undefined,
-    empty: '',
-    'of another scheme': `Basic ${ADMIN_TOKEN}`,
-    bare: ADMIN_TOKEN,
-    wrong: 'Bearer admin-token-for-testz',
-    shorter: `Bearer ${ADMIN_TOKEN.slice(0, -1)}`,
-    longer: `Bearer ${ADMIN_TOKEN}0`,
-    'an API key': `Bearer ${key}`,
-  }
-  let address = 0
-  for (const route of routes) {
-    for (const [name, authorization] of Object.entries(wrong)) {
-      address += 1
-      const about = `${route.method} ${route.path}, ${name}`
-      const from = callerAt(`10.0.${address >> 8}.${address & 255}`)
-      const headers = { 'x-api-key': key, ...from, ...(authorization !== undefined && { authorization }) }
-      const answer = await call(route, headers)
-      refused(answer, 401)
-      assert.deepEqual(answer.body, REFUSAL, about)
-      assert.equal(answer.headers.get('www-authenticate'), 'Bearer', about)
-      assert.equal(answer.headers.get('cache-control'), 'no-store', about)
-    }
-  }
-})
-
-test('the admin token opens nothing else', async () => {
-  const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, 'x-api-key': ADMIN_TOKEN }
-  refused(await parley.get('/api/v1/me', undefined, headers), 401)
-})
-
-test('429 for an address that sent many wrong tokens, even with the right one, until a minute has passed', async () => {
-  const guess = (address: string, token = 'guess') =>
-    parley.get(`${BASE}/accounts`, undefined, { authorization: `Bearer ${token}`, ...callerAt(address) })
-  for (let sent = 0; sent < WRONG_TOKENS; sent++) refused(await guess('192.0.2.1'), 401)
-  const limited = await guess('192.0.2.1', ADMIN_TOKEN)
-  assert.deepEqual(refused(limited, 429), {
-    message: 'Too many wrong admin tokens.',
-    details: 'Nothing from this address is looked at for 60 s.',
-  })
-  assert.equal(limited.headers.get('retry-after'), '60')
-  granted(await guess('192.0.2.2', ADMIN_TOKEN), 200)
-  clock.advance(MINUTE_MS)
-  granted(await guess('192.0.2.1', ADMIN_TOKEN), 200)
-  // One host has a whole network of these.
-  for (let sent = 0; sent < WRONG_TOKENS; sent++) refused(await guess(`2001:db8:0:1::${sent}`), 401)
-  refused(await guess('2001:db8:0:1:ffff::1', ADMIN_TOKEN), 429)
-  granted(await guess('2001:db8:0:2::1', ADMIN_TOKEN), 200)
-})
-
-test('who sends no token guesses none, and is not limited', async () => {
-  const from = callerAt('192.0.2.3')
-  for (let sent = 0; sent <= WRONG_TOKENS; sent++) {
-    refused(await parley.get(`${BASE}/overview`, undefined, from), 401)
-  }
-  const headers = { authorization: `bearer ${ADMIN_TOKEN}`, ...from }
-  granted(await parley.get(`${BASE}/overview`, undefined, headers), 200)
-})
-
-test('nothing is kept by anybody between, and no page of another origin is let in', async () => {
-  const origin = { origin: 'https://app.example.com' }
-  const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, ...origin }
-  const answer = await parley.get(`${BASE}/settings`, undefined, headers)
-  granted(answer, 200)
-  assert.equal(answer.headers.get('cache-control'), 'no-store')
-  assert.equal(answer.headers.get('access-control-allow-origin'), null)
-  assert.ok((await parley.get('/healthz', undefined, origin)).headers.get('access-control-allow-origin'))
-  const preflight = await parley.request(`${BASE}/keys`, {
-    method: 'OPTIONS',
-    headers: { ...origin, 'access-control-request-method': 'POST' },
-  })
-  assert.equal(
-    preflight.headers.get('access-control-allow-headers')?.includes('authorization') ?? false,
-    false,
+onEachStore(async () => {
+  const { parley, clock } = await startStage(
+    { after },
+    { settings: { cors: { origins: ['https://app.example.com'] }, trust_proxy: true } },
   )
-})
+  const key = await parley.key()
+  const routes = await adminRoutesOf(parley)
 
-test('looking counts against no caller’s reads', async (t) => {
-  const stage = await startStage(t, { settings: { tiers: { user_go: { reads_per_minute: 1 } } } })
-  const caller = await stage.parley.key('user_go')
-  const admin = await adminOf(stage.parley)
-  for (let looks = 0; looks < 5; looks++) granted(await admin.get('/jobs'), 200)
-  assert.equal(granted(await stage.parley.get('/api/v1/me', caller), 200).reads.remaining, 1)
+  const callerAt = (address: string) => ({ 'x-forwarded-for': address })
+
+  function call({ method, path, body }: AdminRoute, headers: Record<string, string>): Promise<Answer> {
+    return parley.request(path.replaceAll(/\{\w+\}/g, 'x'), {
+      method,
+      headers: { ...headers, ...(body && { 'content-type': 'application/json' }) },
+      ...(body && { body: '{"wrong":' }),
+    })
+  }
+
+  test('every route of the contract is there', () => {
+    const found = routes.map(({ method, path }) => `${method} ${path.slice(BASE.length)}`).sort()
+    assert.deepEqual(found, [
+      'DELETE /accounts/{name}',
+      'DELETE /jobs/{jobId}',
+      'GET /accounts',
+      'GET /audit',
+      'GET /callbacks',
+      'GET /callbacks/{jobId}',
+      'GET /events',
+      'GET /jobs',
+      'GET /jobs/{jobId}',
+      'GET /jobs/{jobId}/content',
+      'GET /keys',
+      'GET /overview',
+      'GET /settings',
+      'GET /usage',
+      'POST /accounts/{name}/cancel-jobs',
+      'POST /accounts/{name}/caps',
+      'POST /accounts/{name}/resume',
+      'POST /accounts/{name}/secret',
+      'POST /accounts/{name}/suspend',
+      'POST /accounts/{name}/tier',
+      'POST /callbacks/replay-failed',
+      'POST /callbacks/{jobId}/replay',
+      'POST /jobs/{jobId}/cancel',
+      'POST /keys',
+      'POST /keys/{keyId}/revoke',
+    ])
+  })
+
+  test('401 in the same words without the token or with a wrong one, on every route, before anything else', async () => {
+    const wrong: Record<string, string | undefined> = {
+      missing: undefined,
+      empty: '',
+      'of another scheme': `Basic ${ADMIN_TOKEN}`,
+      bare: ADMIN_TOKEN,
+      wrong: 'Bearer admin-token-for-testz',
+      shorter: `Bearer ${ADMIN_TOKEN.slice(0, -1)}`,
+      longer: `Bearer ${ADMIN_TOKEN}0`,
+      'an API key': `Bearer ${key}`,
+    }
+    let address = 0
+    for (const route of routes) {
+      for (const [name, authorization] of Object.entries(wrong)) {
+        address += 1
+        const about = `${route.method} ${route.path}, ${name}`
+        const from = callerAt(`10.0.${address >> 8}.${address & 255}`)
+        const headers = { 'x-api-key': key, ...from, ...(authorization !== undefined && { authorization }) }
+        const answer = await call(route, headers)
+        refused(answer, 401)
+        assert.deepEqual(answer.body, REFUSAL, about)
+        assert.equal(answer.headers.get('www-authenticate'), 'Bearer', about)
+        assert.equal(answer.headers.get('cache-control'), 'no-store', about)
+      }
+    }
+  })
+
+  test('the admin token opens nothing else', async () => {
+    const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, 'x-api-key': ADMIN_TOKEN }
+    refused(await parley.get('/api/v1/me', undefined, headers), 401)
+  })
+
+  test('429 for an address that sent many wrong tokens, even with the right one, until a minute has passed', async () => {
+    const guess = (address: string, token = 'guess') =>
+      parley.get(`${BASE}/accounts`, undefined, { authorization: `Bearer ${token}`, ...callerAt(address) })
+    for (let sent = 0; sent < WRONG_TOKENS; sent++) refused(await guess('192.0.2.1'), 401)
+    const limited = await guess('192.0.2.1', ADMIN_TOKEN)
+    assert.deepEqual(refused(limited, 429), {
+      message: 'Too many wrong admin tokens.',
+      details: 'Nothing from this address is looked at for 60 s.',
+    })
+    assert.equal(limited.headers.get('retry-after'), '60')
+    granted(await guess('192.0.2.2', ADMIN_TOKEN), 200)
+    clock.advance(MINUTE_MS)
+    granted(await guess('192.0.2.1', ADMIN_TOKEN), 200)
+    // One host has a whole network of these.
+    for (let sent = 0; sent < WRONG_TOKENS; sent++) refused(await guess(`2001:db8:0:1::${sent}`), 401)
+    refused(await guess('2001:db8:0:1:ffff::1', ADMIN_TOKEN), 429)
+    granted(await guess('2001:db8:0:2::1', ADMIN_TOKEN), 200)
+  })
+
+  test('who sends no token guesses none, and is not limited', async () => {
+    const from = callerAt('192.0.2.3')
+    for (let sent = 0; sent <= WRONG_TOKENS; sent++) {
+      refused(await parley.get(`${BASE}/overview`, undefined, from), 401)
+    }
+    const headers = { authorization: `bearer ${ADMIN_TOKEN}`, ...from }
+    granted(await parley.get(`${BASE}/overview`, undefined, headers), 200)
+  })
+
+  test('nothing is kept by anybody between, and no page of another origin is let in', async () => {
+    const origin = { origin: 'https://app.example.com' }
+    const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, ...origin }
+    const answer = await parley.get(`${BASE}/settings`, undefined, headers)
+    granted(answer, 200)
+    assert.equal(answer.headers.get('cache-control'), 'no-store')
+    assert.equal(answer.headers.get('access-control-allow-origin'), null)
+    assert.ok((await parley.get('/healthz', undefined, origin)).headers.get('access-control-allow-origin'))
+    const preflight = await parley.request(`${BASE}/keys`, {
+      method: 'OPTIONS',
+      headers: { ...origin, 'access-control-request-method': 'POST' },
+    })
+    assert.equal(
+      preflight.headers.get('access-control-allow-headers')?.includes('authorization') ?? false,
+      false,
+    )
+  })
+
+  test('looking counts against no caller’s reads', async (t) => {
+    const stage = await startStage(t, { settings: { tiers: { user_go: { reads_per_minute: 1 } } } })
+    const caller = await stage.parley.key('user_go')
+    const admin = await adminOf(stage.parley)
+    for (let looks = 0; looks < 5; looks++) granted(await admin.get('/jobs'), 200)
+    assert.equal(granted(await stage.parley.get('/api/v1/me', caller), 200).reads.remaining, 1)
+  })
 })

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply } from '../../model-server.ts'
+import { onEachStore } from '../../on-each-store.ts'
 import { job } from '../../parley.ts'
 import { completed, enqueued, failed, granted, invalid, refused } from '../expect.ts'
 import { type Stage, type StageOptions, startStage } from '../stage.ts'
@@ -32,119 +33,121 @@ async function passing<T>({ clock }: Pick<Stage, 'clock'>, work: Promise<T>): Pr
   }
 }
 
-test('a suspended account reads its jobs and creates none, until it is resumed', async (t) => {
-  const { parley, admin, key, clock } = await start(t)
-  const { job_id: id } = granted(await parley.post(MESSAGES, job(), key), 200)
-  const since = Math.floor(clock.nowMs() / 1000)
-  const suspended = granted(await admin.post('/accounts/acme/suspend'), 200)
-  assert.deepEqual(suspended, { name: 'acme', suspended_at: since })
-  clock.jump(5000)
-  const again = granted(await admin.post('/accounts/acme/suspend'), 200)
-  assert.deepEqual(again, suspended, 'since when it was')
-  clock.advance(KNOWN_MS)
-  assert.match(refused(await parley.post(MESSAGES, job(), key), 403).message, /acme is suspended/)
-  completed(await parley.get(`${MESSAGES}/${id}`, key))
-  const [listed] = granted(await admin.get('/accounts'), 200).accounts
-  assert.equal(listed.suspended_at, since)
-  const resumed = granted(await admin.post('/accounts/acme/resume'), 200)
-  assert.deepEqual(resumed, { name: 'acme', suspended_at: null })
-  clock.advance(KNOWN_MS)
-  granted(await parley.post(MESSAGES, job(), key), 200)
-})
-
-test('an account’s caps are set as a whole, and are in force', async (t) => {
-  const { parley, admin, key, clock } = await start(t)
-  const set = (jobs: unknown, tokens: unknown) =>
-    admin.post('/accounts/acme/caps', { max_monthly_jobs: jobs, max_monthly_tokens: tokens })
-  const own = { max_monthly_jobs: 1, max_monthly_tokens: 'none' }
-  assert.deepEqual(granted(await set(1, 'none'), 200), { name: 'acme', ...own })
-  const [listed] = granted(await admin.get('/accounts'), 200).accounts
-  assert.deepEqual([listed.max_monthly_jobs, listed.max_monthly_tokens], [1, 'none'])
-  granted(await parley.post(MESSAGES, job(), key), 200)
-  clock.advance(KNOWN_MS)
-  const reached = refused(await parley.post(MESSAGES, job(), key), 403)
-  assert.match(reached.message, /^Monthly cap reached: account acme allows 1 jobs/)
-  const ofTier = { max_monthly_jobs: 'tier', max_monthly_tokens: 'tier' }
-  assert.deepEqual(granted(await set('tier', 'tier'), 200), { name: 'acme', ...ofTier })
-  clock.advance(KNOWN_MS)
-  granted(await parley.post(MESSAGES, job(), key), 200)
-
-  const rule = 'must be a whole number from 0, none or tier'
-  invalid(await set(-1, 'tier'), `max_monthly_jobs: ${rule}`)
-  invalid(await set('tier', 1.5), `max_monthly_tokens: ${rule}`)
-  invalid(await set(null, 'tier'), `max_monthly_jobs: ${rule}`)
-  const lone = await admin.post('/accounts/acme/caps', { max_monthly_jobs: 1 })
-  invalid(lone, 'max_monthly_tokens: is required')
-})
-
-test('all that wait are cancelled, and those that run where asked to', async (t) => {
-  const { parley, models, admin, key } = await start(t, {
-    script: () => reply.stall(),
-    settings: { jobs: { concurrency: 1 } },
+onEachStore(() => {
+  test('a suspended account reads its jobs and creates none, until it is resumed', async (t) => {
+    const { parley, admin, key, clock } = await start(t)
+    const { job_id: id } = granted(await parley.post(MESSAGES, job(), key), 200)
+    const since = Math.floor(clock.nowMs() / 1000)
+    const suspended = granted(await admin.post('/accounts/acme/suspend'), 200)
+    assert.deepEqual(suspended, { name: 'acme', suspended_at: since })
+    clock.jump(5000)
+    const again = granted(await admin.post('/accounts/acme/suspend'), 200)
+    assert.deepEqual(again, suspended, 'since when it was')
+    clock.advance(KNOWN_MS)
+    assert.match(refused(await parley.post(MESSAGES, job(), key), 403).message, /acme is suspended/)
+    completed(await parley.get(`${MESSAGES}/${id}`, key))
+    const [listed] = granted(await admin.get('/accounts'), 200).accounts
+    assert.equal(listed.suspended_at, since)
+    const resumed = granted(await admin.post('/accounts/acme/resume'), 200)
+    assert.deepEqual(resumed, { name: 'acme', suspended_at: null })
+    clock.advance(KNOWN_MS)
+    granted(await parley.post(MESSAGES, job(), key), 200)
   })
-  const other = await parley.key('user_max', 'other')
-  const different = (content: string) => job({ messages: [{ role: 'user', content }] })
-  const mine = enqueued(await parley.post(BATCHES, ['a', 'b', 'c'].map(different), key), 3)
-  const [theirs = ''] = enqueued(await parley.post(BATCHES, [job()], other), 1)
-  await models.received(1)
-  assert.deepEqual(granted(await admin.post('/accounts/acme/cancel-jobs'), 200), { cancelled: 2 })
-  assert.equal(models.running(), 1)
-  const rest = granted(await admin.post('/accounts/acme/cancel-jobs', { running: true }), 200)
-  assert.deepEqual(rest, { cancelled: 1 })
-  for (const id of mine) assert.equal(failed(await parley.get(`${MESSAGES}/${id}`, key)).code, 'cancelled')
-  assert.equal(await models.requests[0]?.ended, 'cut')
-  await models.received(2)
-  models.release()
-  completed(await parley.ended(theirs, other))
-})
 
-test('an account is deleted with its keys and jobs while others go on', async (t) => {
-  const stage = await start(t, { script: () => reply.stall() })
-  const { parley, models, admin, key, clock } = stage
-  const [id = ''] = enqueued(await parley.post(BATCHES, [job()], key), 1)
-  await models.received(1)
-  const other = await parley.key('user_max', 'other')
-  const answer = await passing(stage, admin.delete('/accounts/acme'))
-  assert.deepEqual(granted(answer, 200), { deleted: true, jobs: 1, cancelled: 1 })
-  assert.equal(await models.requests[0]?.ended, 'cut')
-  clock.advance(KNOWN_MS)
-  refused(await parley.get(`${MESSAGES}/${id}`, key), 401)
-  const { accounts } = granted(await admin.get('/accounts'), 200)
-  assert.deepEqual(
-    accounts.map(({ name }: { name: string }) => name),
-    ['other'],
-  )
-  assert.deepEqual(granted(await admin.get('/usage?account=acme'), 200).usage, [])
-  assert.deepEqual(granted(await admin.get('/keys?account=acme'), 200).keys, [])
-  models.script = () => undefined
-  granted(await parley.post(MESSAGES, job(), other), 200)
-  const [act] = granted(await admin.get('/audit?account=acme'), 200).acts
-  const { what, details, outcome } = act
-  assert.deepEqual([what, details], ['delete an account', { scrub: true }])
-  assert.equal(outcome, 'deleted; 1 jobs deleted, 1 of them cancelled')
-  refused(await admin.delete('/accounts/acme'), 404)
-})
+  test('an account’s caps are set as a whole, and are in force', async (t) => {
+    const { parley, admin, key, clock } = await start(t)
+    const set = (jobs: unknown, tokens: unknown) =>
+      admin.post('/accounts/acme/caps', { max_monthly_jobs: jobs, max_monthly_tokens: tokens })
+    const own = { max_monthly_jobs: 1, max_monthly_tokens: 'none' }
+    assert.deepEqual(granted(await set(1, 'none'), 200), { name: 'acme', ...own })
+    const [listed] = granted(await admin.get('/accounts'), 200).accounts
+    assert.deepEqual([listed.max_monthly_jobs, listed.max_monthly_tokens], [1, 'none'])
+    granted(await parley.post(MESSAGES, job(), key), 200)
+    clock.advance(KNOWN_MS)
+    const reached = refused(await parley.post(MESSAGES, job(), key), 403)
+    assert.match(reached.message, /^Monthly cap reached: account acme allows 1 jobs/)
+    const ofTier = { max_monthly_jobs: 'tier', max_monthly_tokens: 'tier' }
+    assert.deepEqual(granted(await set('tier', 'tier'), 200), { name: 'acme', ...ofTier })
+    clock.advance(KNOWN_MS)
+    granted(await parley.post(MESSAGES, job(), key), 200)
 
-test('an account whose jobs keep coming in is not deleted, and stays suspended', async (t) => {
-  const stage = await start(t)
-  const { parley, admin } = stage
-  parley.store.deleteJobsOf = async () => ({ deleted: 1, open: 0, next: null })
-  const answer = await passing(stage, admin.delete('/accounts/acme?scrub=false'))
-  const { message, details } = refused(answer, 409)
-  assert.equal(message, 'The account is still used.')
-  assert.match(details ?? '', /suspended and not deleted; 5 of its jobs are\. Revoke its keys/)
-  const [listed] = granted(await admin.get('/accounts'), 200).accounts
-  assert.notEqual(listed.suspended_at, null)
-})
+    const rule = 'must be a whole number from 0, none or tier'
+    invalid(await set(-1, 'tier'), `max_monthly_jobs: ${rule}`)
+    invalid(await set('tier', 1.5), `max_monthly_tokens: ${rule}`)
+    invalid(await set(null, 'tier'), `max_monthly_jobs: ${rule}`)
+    const lone = await admin.post('/accounts/acme/caps', { max_monthly_jobs: 1 })
+    invalid(lone, 'max_monthly_tokens: is required')
+  })
 
-test('an account that never was is not found', async (t) => {
-  const { admin } = await start(t)
-  for (const name of ['nobody', '%00']) {
-    for (const act of ['suspend', 'resume', 'cancel-jobs']) {
-      refused(await admin.post(`/accounts/${name}/${act}`), 404)
+  test('all that wait are cancelled, and those that run where asked to', async (t) => {
+    const { parley, models, admin, key } = await start(t, {
+      script: () => reply.stall(),
+      settings: { jobs: { concurrency: 1 } },
+    })
+    const other = await parley.key('user_max', 'other')
+    const different = (content: string) => job({ messages: [{ role: 'user', content }] })
+    const mine = enqueued(await parley.post(BATCHES, ['a', 'b', 'c'].map(different), key), 3)
+    const [theirs = ''] = enqueued(await parley.post(BATCHES, [job()], other), 1)
+    await models.received(1)
+    assert.deepEqual(granted(await admin.post('/accounts/acme/cancel-jobs'), 200), { cancelled: 2 })
+    assert.equal(models.running(), 1)
+    const rest = granted(await admin.post('/accounts/acme/cancel-jobs', { running: true }), 200)
+    assert.deepEqual(rest, { cancelled: 1 })
+    for (const id of mine) assert.equal(failed(await parley.get(`${MESSAGES}/${id}`, key)).code, 'cancelled')
+    assert.equal(await models.requests[0]?.ended, 'cut')
+    await models.received(2)
+    models.release()
+    completed(await parley.ended(theirs, other))
+  })
+
+  test('an account is deleted with its keys and jobs while others go on', async (t) => {
+    const stage = await start(t, { script: () => reply.stall() })
+    const { parley, models, admin, key, clock } = stage
+    const [id = ''] = enqueued(await parley.post(BATCHES, [job()], key), 1)
+    await models.received(1)
+    const other = await parley.key('user_max', 'other')
+    const answer = await passing(stage, admin.delete('/accounts/acme'))
+    assert.deepEqual(granted(answer, 200), { deleted: true, jobs: 1, cancelled: 1 })
+    assert.equal(await models.requests[0]?.ended, 'cut')
+    clock.advance(KNOWN_MS)
+    refused(await parley.get(`${MESSAGES}/${id}`, key), 401)
+    const { accounts } = granted(await admin.get('/accounts'), 200)
+    assert.deepEqual(
+      accounts.map(({ name }: { name: string }) => name),
+      ['other'],
+    )
+    assert.deepEqual(granted(await admin.get('/usage?account=acme'), 200).usage, [])
+    assert.deepEqual(granted(await admin.get('/keys?account=acme'), 200).keys, [])
+    models.script = () => undefined
+    granted(await parley.post(MESSAGES, job(), other), 200)
+    const [act] = granted(await admin.get('/audit?account=acme'), 200).acts
+    const { what, details, outcome } = act
+    assert.deepEqual([what, details], ['delete an account', { scrub: true }])
+    assert.equal(outcome, 'deleted; 1 jobs deleted, 1 of them cancelled')
+    refused(await admin.delete('/accounts/acme'), 404)
+  })
+
+  test('an account whose jobs keep coming in is not deleted, and stays suspended', async (t) => {
+    const stage = await start(t)
+    const { parley, admin } = stage
+    parley.store.deleteJobsOf = async () => ({ deleted: 1, open: 0, next: null })
+    const answer = await passing(stage, admin.delete('/accounts/acme?scrub=false'))
+    const { message, details } = refused(answer, 409)
+    assert.equal(message, 'The account is still used.')
+    assert.match(details ?? '', /suspended and not deleted; 5 of its jobs are\. Revoke its keys/)
+    const [listed] = granted(await admin.get('/accounts'), 200).accounts
+    assert.notEqual(listed.suspended_at, null)
+  })
+
+  test('an account that never was is not found', async (t) => {
+    const { admin } = await start(t)
+    for (const name of ['nobody', '%00']) {
+      for (const act of ['suspend', 'resume', 'cancel-jobs']) {
+        refused(await admin.post(`/accounts/${name}/${act}`), 404)
+      }
+      const caps = { max_monthly_jobs: 1, max_monthly_tokens: 1 }
+      refused(await admin.post(`/accounts/${name}/caps`, caps), 404)
+      refused(await admin.delete(`/accounts/${name}`), 404)
     }
-    const caps = { max_monthly_jobs: 1, max_monthly_tokens: 1 }
-    refused(await admin.post(`/accounts/${name}/caps`, caps), 404)
-    refused(await admin.delete(`/accounts/${name}`), 404)
-  }
+  })
 })

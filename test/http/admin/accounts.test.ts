@@ -1,6 +1,7 @@
 /** The admin API's accounts and keys. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
+import { onEachStore } from '../../on-each-store.ts'
 import { granted, invalid, refused } from '../expect.ts'
 import { startStage } from '../stage.ts'
 import { adminOf } from './admin.ts'
@@ -8,131 +9,136 @@ import { adminOf } from './admin.ts'
 const ME = '/api/v1/me'
 const DAY_S = 86_400
 
-const { parley, clock } = await startStage({ after })
-const admin = await adminOf(parley)
-const acts = () =>
-  parley.log
-    .filter(({ message }) => message === 'admin')
-    .map(({ level, message, request_id, from, ...rest }) => rest)
+onEachStore(async () => {
+  const { parley, clock } = await startStage({ after })
+  const admin = await adminOf(parley)
+  const acts = () =>
+    parley.log
+      .filter(({ message }) => message === 'admin')
+      .map(({ level, message, request_id, from, ...rest }) => rest)
 
-test('a key is made with its account, works, is listed, and is revoked for good', async () => {
-  const answer = await admin.post('/keys', { account: 'acme', tier: 'user_go' })
-  const { id, key, ...rest } = granted(answer, 201)
-  assert.deepEqual(rest, { account: 'acme', tier: 'user_go', expires_at: null })
-  assert.deepEqual(granted(await parley.get(ME, key), 200).key_id, id)
-  const listed = await admin.get('/keys?account=acme')
-  const { keys, more } = granted(listed, 200)
-  const createdAt = Math.floor(clock.nowMs() / 1000)
-  const common = { id, account: 'acme', tier: 'user_go', created_at: createdAt, expires_at: null }
-  assert.deepEqual([keys, more], [[{ ...common, revoked_at: null }], false])
-  assert.ok(!listed.text.includes(key))
+  test('a key is made with its account, works, is listed, and is revoked for good', async () => {
+    const answer = await admin.post('/keys', { account: 'acme', tier: 'user_go' })
+    const { id, key, ...rest } = granted(answer, 201)
+    assert.deepEqual(rest, { account: 'acme', tier: 'user_go', expires_at: null })
+    assert.deepEqual(granted(await parley.get(ME, key), 200).key_id, id)
+    const listed = await admin.get('/keys?account=acme')
+    const { keys, more } = granted(listed, 200)
+    const createdAt = Math.floor(clock.nowMs() / 1000)
+    const common = { id, account: 'acme', tier: 'user_go', created_at: createdAt, expires_at: null }
+    assert.deepEqual([keys, more], [[{ ...common, revoked_at: null }], false])
+    assert.ok(!listed.text.includes(key))
 
-  assert.deepEqual(granted(await admin.post(`/keys/${id}/revoke`), 200), { id, revoked: true })
-  clock.advance(5000)
-  refused(await parley.get(ME, key), 401)
-  assert.deepEqual(granted(await admin.post(`/keys/${id}/revoke`), 200), { id, revoked: true })
-  const [revoked] = granted(await admin.get('/keys?account=acme'), 200).keys
-  assert.deepEqual(revoked, { ...common, revoked_at: createdAt })
-  assert.deepEqual(acts(), [
-    { what: 'make a key', key_id: id, account: 'acme', tier: 'user_go' },
-    { what: 'revoke a key', key_id: id },
-    { what: 'revoke a key', key_id: id },
-  ])
-})
+    assert.deepEqual(granted(await admin.post(`/keys/${id}/revoke`), 200), { id, revoked: true })
+    clock.advance(5000)
+    refused(await parley.get(ME, key), 401)
+    assert.deepEqual(granted(await admin.post(`/keys/${id}/revoke`), 200), { id, revoked: true })
+    const [revoked] = granted(await admin.get('/keys?account=acme'), 200).keys
+    assert.deepEqual(revoked, { ...common, revoked_at: createdAt })
+    assert.deepEqual(acts(), [
+      { what: 'make a key', key_id: id, account: 'acme', tier: 'user_go' },
+      { what: 'revoke a key', key_id: id },
+      { what: 'revoke a key', key_id: id },
+    ])
+  })
 
-test('a key ends after its days', async () => {
-  const made = await admin.post('/keys', { account: 'short', tier: 'user_free', expires_days: 0.5 })
-  const { key, expires_at } = granted(made, 201)
-  assert.equal(expires_at, Math.floor(clock.nowMs() / 1000) + DAY_S / 2)
-  granted(await parley.get(ME, key), 200)
-  clock.advance((DAY_S / 2) * 1000)
-  refused(await parley.get(ME, key), 401)
-})
+  test('a key ends after its days', async () => {
+    const made = await admin.post('/keys', { account: 'short', tier: 'user_free', expires_days: 0.5 })
+    const { key, expires_at } = granted(made, 201)
+    assert.equal(expires_at, Math.floor(clock.nowMs() / 1000) + DAY_S / 2)
+    granted(await parley.get(ME, key), 200)
+    clock.advance((DAY_S / 2) * 1000)
+    refused(await parley.get(ME, key), 401)
+  })
 
-test('keys come newest first, a page at a time', async () => {
-  const ids: string[] = []
-  for (let made = 0; made < 3; made++) {
-    clock.advance(1000)
-    ids.unshift(granted(await admin.post('/keys', { account: 'many', tier: 'user_max' }), 201).id)
-  }
-  const page = granted(await admin.get('/keys?account=many&limit=2'), 200)
-  assert.deepEqual([page.keys.map(({ id }: { id: string }) => id), page.more], [ids.slice(0, 2), true])
-  const rest = granted(await admin.get(`/keys?account=many&limit=2&before=${ids[1]}`), 200)
-  assert.deepEqual([rest.keys.map(({ id }: { id: string }) => id), rest.more], [ids.slice(2), false])
-})
+  test('keys come newest first, a page at a time', async () => {
+    const ids: string[] = []
+    for (let made = 0; made < 3; made++) {
+      clock.advance(1000)
+      ids.unshift(granted(await admin.post('/keys', { account: 'many', tier: 'user_max' }), 201).id)
+    }
+    const page = granted(await admin.get('/keys?account=many&limit=2'), 200)
+    assert.deepEqual([page.keys.map(({ id }: { id: string }) => id), page.more], [ids.slice(0, 2), true])
+    const rest = granted(await admin.get(`/keys?account=many&limit=2&before=${ids[1]}`), 200)
+    assert.deepEqual([rest.keys.map(({ id }: { id: string }) => id), rest.more], [ids.slice(2), false])
+  })
 
-test('what is wrong with a new key is said by field', async () => {
-  const tell = async (body: unknown, details: string | RegExp) =>
-    invalid(await admin.post('/keys', body), details)
-  await tell({ tier: 'user_go' }, 'account: is required')
-  await tell({ account: 'acme' }, 'tier: is required')
-  await tell({ account: 'a b', tier: 'user_go' }, /^account: letters, digits/)
-  await tell({ account: 'acme', tier: 'user_gold' }, /^tier: must be one of user_free, /)
-  await tell({ account: 'acme', tier: 'user_go', expires_days: 0 }, /^expires_days: must be > 0/)
-  await tell({ account: 'acme', tier: 'user_go', expires_days: 1e9 }, /^expires_days: must be <= 36500/)
-  await tell({ account: 'acme', tier: 'user_go', key: 'prl_x' }, 'key: is not a known field here')
-  const taken = refused(await admin.post('/keys', { account: 'acme', tier: 'user_max' }), 409)
-  assert.match(taken.details ?? '', /account acme has user_go/)
-  assert.equal(refused(await admin.post('/keys', '{'), 400).message, 'The body is not valid JSON.')
-  refused(await admin.post('/keys/key_none/revoke'), 404)
-  // No database keeps these, and one would not even be asked for them.
-  refused(await admin.post('/keys/%00/revoke'), 404)
-  refused(await admin.post('/accounts/%00/secret'), 404)
-  refused(await admin.post('/accounts/%00/tier', { tier: 'user_go' }), 404)
-  invalid(await admin.post('/callbacks/replay-failed', { account: '\u0000' }), /^account: must match pattern/)
-  for (const path of [
-    '/accounts?after=%00',
-    '/keys?account=%00',
-    '/keys?before=%00',
-    '/callbacks?account=%00',
-  ]) {
-    invalid(await admin.get(path), /must match pattern/)
-  }
-})
+  test('what is wrong with a new key is said by field', async () => {
+    const tell = async (body: unknown, details: string | RegExp) =>
+      invalid(await admin.post('/keys', body), details)
+    await tell({ tier: 'user_go' }, 'account: is required')
+    await tell({ account: 'acme' }, 'tier: is required')
+    await tell({ account: 'a b', tier: 'user_go' }, /^account: letters, digits/)
+    await tell({ account: 'acme', tier: 'user_gold' }, /^tier: must be one of user_free, /)
+    await tell({ account: 'acme', tier: 'user_go', expires_days: 0 }, /^expires_days: must be > 0/)
+    await tell({ account: 'acme', tier: 'user_go', expires_days: 1e9 }, /^expires_days: must be <= 36500/)
+    await tell({ account: 'acme', tier: 'user_go', key: 'prl_x' }, 'key: is not a known field here')
+    const taken = refused(await admin.post('/keys', { account: 'acme', tier: 'user_max' }), 409)
+    assert.match(taken.details ?? '', /account acme has user_go/)
+    assert.equal(refused(await admin.post('/keys', '{'), 400).message, 'The body is not valid JSON.')
+    refused(await admin.post('/keys/key_none/revoke'), 404)
+    // No database keeps these, and one would not even be asked for them.
+    refused(await admin.post('/keys/%00/revoke'), 404)
+    refused(await admin.post('/accounts/%00/secret'), 404)
+    refused(await admin.post('/accounts/%00/tier', { tier: 'user_go' }), 404)
+    invalid(
+      await admin.post('/callbacks/replay-failed', { account: '\u0000' }),
+      /^account: must match pattern/,
+    )
+    for (const path of [
+      '/accounts?after=%00',
+      '/keys?account=%00',
+      '/keys?before=%00',
+      '/callbacks?account=%00',
+    ]) {
+      invalid(await admin.get(path), /must match pattern/)
+    }
+  })
 
-test('accounts are listed by name, moved to another tier, and their keys follow', async () => {
-  const { accounts } = granted(await admin.get('/accounts'), 200)
-  const named = accounts.find(({ name }: { name: string }) => name === 'acme')
-  const acme = {
-    name: 'acme',
-    tier: 'user_go',
-    keys: 1,
-    active_keys: 0,
-    secret_rotated_at: null,
-    suspended_at: null,
-    max_monthly_jobs: 'tier',
-    max_monthly_tokens: 'tier',
-  }
-  assert.deepEqual(named, acme)
-  const page = granted(await admin.get('/accounts?limit=1&after=acme'), 200)
-  assert.deepEqual([page.accounts[0].name, page.more], ['many', true])
-  const moved = await admin.post('/accounts/acme/tier', { tier: 'user_pro' })
-  assert.deepEqual(granted(moved, 200), { name: 'acme', tier: 'user_pro' })
-  assert.equal((await parley.store.listAccounts({ limit: 1, nowMs: 0 }))[0]?.tier, 'user_pro')
-  refused(await admin.post('/accounts/nobody/tier', { tier: 'user_pro' }), 404)
-  invalid(await admin.post('/accounts/acme/tier', { tier: 'gold' }), /^tier: must be one of/)
-  assert.deepEqual(acts().at(-1), { what: 'set the tier of an account', account: 'acme', tier: 'user_pro' })
-})
+  test('accounts are listed by name, moved to another tier, and their keys follow', async () => {
+    const { accounts } = granted(await admin.get('/accounts'), 200)
+    const named = accounts.find(({ name }: { name: string }) => name === 'acme')
+    const acme = {
+      name: 'acme',
+      tier: 'user_go',
+      keys: 1,
+      active_keys: 0,
+      secret_rotated_at: null,
+      suspended_at: null,
+      max_monthly_jobs: 'tier',
+      max_monthly_tokens: 'tier',
+    }
+    assert.deepEqual(named, acme)
+    const page = granted(await admin.get('/accounts?limit=1&after=acme'), 200)
+    assert.deepEqual([page.accounts[0].name, page.more], ['many', true])
+    const moved = await admin.post('/accounts/acme/tier', { tier: 'user_pro' })
+    assert.deepEqual(granted(moved, 200), { name: 'acme', tier: 'user_pro' })
+    assert.equal((await parley.store.listAccounts({ limit: 1, nowMs: 0 }))[0]?.tier, 'user_pro')
+    refused(await admin.post('/accounts/nobody/tier', { tier: 'user_pro' }), 404)
+    invalid(await admin.post('/accounts/acme/tier', { tier: 'gold' }), /^tier: must be one of/)
+    assert.deepEqual(acts().at(-1), { what: 'set the tier of an account', account: 'acme', tier: 'user_pro' })
+  })
 
-test('a signing secret is shown and rotated, on record', async () => {
-  const secret = async (body?: unknown) =>
-    granted(await admin.post('/accounts/acme/secret', body), 200).secret
-  const first = await secret()
-  assert.match(first, /^whsec_/)
-  assert.equal(await secret({}), first)
-  assert.equal(await secret({ rotate: false }), first)
-  const second = await secret({ rotate: true })
-  assert.notEqual(second, first)
-  const stored = await parley.store.secrets('acme')
-  assert.deepEqual([stored?.current, stored?.previous?.secret], [second, first])
-  const { accounts } = granted(await admin.get('/accounts?limit=1'), 200)
-  assert.equal(accounts[0].secret_rotated_at, Math.floor(clock.nowMs() / 1000))
-  refused(await admin.post('/accounts/nobody/secret', { rotate: true }), 404)
-  invalid(await admin.post('/accounts/acme/secret', { rotate: 'yes' }), 'rotate: must be a boolean')
-  const looks = acts().slice(-4)
-  assert.deepEqual(
-    looks.map(({ what }) => what),
-    ['look at a secret', 'look at a secret', 'look at a secret', 'rotate a secret'],
-  )
-  assert.ok(!JSON.stringify(parley.log).includes('whsec_'))
+  test('a signing secret is shown and rotated, on record', async () => {
+    const secret = async (body?: unknown) =>
+      granted(await admin.post('/accounts/acme/secret', body), 200).secret
+    const first = await secret()
+    assert.match(first, /^whsec_/)
+    assert.equal(await secret({}), first)
+    assert.equal(await secret({ rotate: false }), first)
+    const second = await secret({ rotate: true })
+    assert.notEqual(second, first)
+    const stored = await parley.store.secrets('acme')
+    assert.deepEqual([stored?.current, stored?.previous?.secret], [second, first])
+    const { accounts } = granted(await admin.get('/accounts?limit=1'), 200)
+    assert.equal(accounts[0].secret_rotated_at, Math.floor(clock.nowMs() / 1000))
+    refused(await admin.post('/accounts/nobody/secret', { rotate: true }), 404)
+    invalid(await admin.post('/accounts/acme/secret', { rotate: 'yes' }), 'rotate: must be a boolean')
+    const looks = acts().slice(-4)
+    assert.deepEqual(
+      looks.map(({ what }) => what),
+      ['look at a secret', 'look at a secret', 'look at a secret', 'rotate a secret'],
+    )
+    assert.ok(!JSON.stringify(parley.log).includes('whsec_'))
+  })
 })

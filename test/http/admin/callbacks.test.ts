@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test, { type TestContext } from 'node:test'
+import { onEachStore } from '../../on-each-store.ts'
 import { type Answer, job, startParley } from '../../parley.ts'
 import { startReceiver } from '../../receiver.ts'
 import { enqueued, granted, invalid, refused } from '../expect.ts'
@@ -39,85 +40,90 @@ async function callbacksAre(
   }
 }
 
-test('callbacks are listed by state and account, a page at a time, and shown with their attempts', async (t) => {
-  const { receiver, parley, create, admin } = await start(t)
-  receiver.script({ kind: 'answer', status: 500, body: 'broken' })
-  const [failing = ''] = await create(1)
-  const [failed] = await callbacksAre(t, admin, 'failed', 1)
-  const other = await parley.key('user_go', 'other')
-  const [delivered = ''] = await create(1, other)
-  await callbacksAre(t, admin, 'delivered', 1)
-  assert.deepEqual([failed.job_id, failed.attempts, failed.last_attempt.status], [failing, 1, 500])
-  const ids = async (query: string) =>
-    granted(await admin.get(`/callbacks${query}`), 200).callbacks.map((one: Answer['body']) => one.job_id)
-  assert.deepEqual(await ids(''), [delivered, failing])
-  assert.deepEqual(await ids('?account=other'), [delivered])
-  assert.deepEqual(await ids(`?before=${delivered}`), [failing])
-  assert.equal(granted(await admin.get('/callbacks?limit=1'), 200).more, true)
-  assert.equal(granted(await admin.get('/callbacks?limit=2'), 200).more, false)
+onEachStore(() => {
+  test('callbacks are listed by state and account, a page at a time, and shown with their attempts', async (t) => {
+    const { receiver, parley, create, admin } = await start(t)
+    receiver.script({ kind: 'answer', status: 500, body: 'broken' })
+    const [failing = ''] = await create(1)
+    const [failed] = await callbacksAre(t, admin, 'failed', 1)
+    const other = await parley.key('user_go', 'other')
+    const [delivered = ''] = await create(1, other)
+    await callbacksAre(t, admin, 'delivered', 1)
+    assert.deepEqual([failed.job_id, failed.attempts, failed.last_attempt.status], [failing, 1, 500])
+    const ids = async (query: string) =>
+      granted(await admin.get(`/callbacks${query}`), 200).callbacks.map((one: Answer['body']) => one.job_id)
+    assert.deepEqual(await ids(''), [delivered, failing])
+    assert.deepEqual(await ids('?account=other'), [delivered])
+    assert.deepEqual(await ids(`?before=${delivered}`), [failing])
+    assert.equal(granted(await admin.get('/callbacks?limit=1'), 200).more, true)
+    assert.equal(granted(await admin.get('/callbacks?limit=2'), 200).more, false)
 
-  const answer = await admin.get(`/callbacks/${failing}`)
-  const details = granted(answer, 200)
-  assert.deepEqual([details.state, details.under_way, details.job_status], ['failed', false, 'completed'])
-  assert.deepEqual([details.header_names, details.callback_payload], [['authorization'], '{"n":1}'])
-  assert.deepEqual(details.log, [
-    { ...details.log[0], attempt: 1, status: 500, error: null, answer: 'broken' },
-  ])
-  const page = granted(await admin.get(`/jobs/${failing}`), 200)
-  assert.deepEqual(page.callback, details)
-  assert.match(page.timeline.at(-1).detail, /^attempt 1: 500, \d+ ms$/)
-  assert.equal(granted(await admin.get('/jobs?account=other'), 200).jobs[0].callback, 'delivered')
-  assert.ok(!answer.text.includes('CANARY'), 'a header’s value may be a secret of the receiver')
-})
-
-test('a replay sends a callback again at once, and is logged', async (t) => {
-  const { receiver, parley, create, admin } = await start(t)
-  receiver.script({ kind: 'answer', status: 410 })
-  const [id = ''] = await create(1)
-  await callbacksAre(t, admin, 'failed', 1)
-  const answer = await admin.post(`/callbacks/${id}/replay`)
-  assert.deepEqual(granted(answer, 200), { replayed: true })
-  await callbacksAre(t, admin, 'delivered', 1)
-  assert.equal(receiver.requests.length, 2)
-  const lines = parley.log.filter(({ message }) => message === 'admin')
-  assert.deepEqual(
-    lines.map(({ what, job_id, from }) => [what, job_id, from]),
-    [['replay a callback', id, '127.0.0.1']],
-  )
-})
-
-test('404 for a callback that is none, 409 while it is being sent', async (t) => {
-  const { receiver, create, admin } = await start(t)
-  for (const id of ['x', randomUUID()]) {
-    assert.equal(refused(await admin.get(`/callbacks/${id}`), 404).message, 'Callback not found.')
-    refused(await admin.post(`/callbacks/${id}/replay`), 404)
-  }
-  invalid(await admin.get('/callbacks?before=x'), 'before: must be a job id')
-  invalid(await admin.get('/callbacks?state=lost'), /^state: must be one of owed, delivered, failed/)
-  receiver.script({ kind: 'stall' })
-  const [id] = await create(1)
-  await receiver.received(1)
-  assert.match(refused(await admin.post(`/callbacks/${id}/replay`), 409).message, /being sent/)
-  assert.equal(granted(await admin.get(`/callbacks/${id}`), 200).under_way, true)
-  receiver.release()
-  await callbacksAre(t, admin, 'delivered', 1)
-})
-
-test('all that failed are sent again, of all accounts or one', async (t) => {
-  const { receiver, parley, create, admin } = await start(t)
-  const other = await parley.key('user_max', 'other')
-  receiver.script(...Array(3).fill({ kind: 'answer', status: 500 }))
-  await create(2)
-  await create(1, other)
-  await callbacksAre(t, admin, 'failed', 3)
-  assert.deepEqual(granted(await admin.post('/callbacks/replay-failed', { account: 'nobody' }), 200), {
-    replayed: 0,
+    const answer = await admin.get(`/callbacks/${failing}`)
+    const details = granted(answer, 200)
+    assert.deepEqual([details.state, details.under_way, details.job_status], ['failed', false, 'completed'])
+    assert.deepEqual([details.header_names, details.callback_payload], [['authorization'], '{"n":1}'])
+    assert.deepEqual(details.log, [
+      { ...details.log[0], attempt: 1, status: 500, error: null, answer: 'broken' },
+    ])
+    const page = granted(await admin.get(`/jobs/${failing}`), 200)
+    assert.deepEqual(page.callback, details)
+    assert.match(page.timeline.at(-1).detail, /^attempt 1: 500, \d+ ms$/)
+    assert.equal(granted(await admin.get('/jobs?account=other'), 200).jobs[0].callback, 'delivered')
+    assert.ok(!answer.text.includes('CANARY'), 'a header’s value may be a secret of the receiver')
   })
-  assert.deepEqual(granted(await admin.post('/callbacks/replay-failed', { account: 'other' }), 200), {
-    replayed: 1,
+
+  test('a replay sends a callback again at once, and is logged', async (t) => {
+    const { receiver, parley, create, admin } = await start(t)
+    receiver.script({ kind: 'answer', status: 410 })
+    const [id = ''] = await create(1)
+    await callbacksAre(t, admin, 'failed', 1)
+    const answer = await admin.post(`/callbacks/${id}/replay`)
+    assert.deepEqual(granted(answer, 200), { replayed: true })
+    await callbacksAre(t, admin, 'delivered', 1)
+    assert.equal(receiver.requests.length, 2)
+    const lines = parley.log.filter(({ message }) => message === 'admin')
+    assert.deepEqual(
+      lines.map(({ what, job_id, from }) => [what, job_id, from]),
+      [['replay a callback', id, '127.0.0.1']],
+    )
   })
-  await callbacksAre(t, admin, 'delivered', 1)
-  assert.deepEqual(granted(await admin.post('/callbacks/replay-failed'), 200), { replayed: 2 })
-  await callbacksAre(t, admin, 'delivered', 3)
-  invalid(await admin.post('/callbacks/replay-failed', { acount: 'x' }), 'acount: is not a known field here')
+
+  test('404 for a callback that is none, 409 while it is being sent', async (t) => {
+    const { receiver, create, admin } = await start(t)
+    for (const id of ['x', randomUUID()]) {
+      assert.equal(refused(await admin.get(`/callbacks/${id}`), 404).message, 'Callback not found.')
+      refused(await admin.post(`/callbacks/${id}/replay`), 404)
+    }
+    invalid(await admin.get('/callbacks?before=x'), 'before: must be a job id')
+    invalid(await admin.get('/callbacks?state=lost'), /^state: must be one of owed, delivered, failed/)
+    receiver.script({ kind: 'stall' })
+    const [id] = await create(1)
+    await receiver.received(1)
+    assert.match(refused(await admin.post(`/callbacks/${id}/replay`), 409).message, /being sent/)
+    assert.equal(granted(await admin.get(`/callbacks/${id}`), 200).under_way, true)
+    receiver.release()
+    await callbacksAre(t, admin, 'delivered', 1)
+  })
+
+  test('all that failed are sent again, of all accounts or one', async (t) => {
+    const { receiver, parley, create, admin } = await start(t)
+    const other = await parley.key('user_max', 'other')
+    receiver.script(...Array(3).fill({ kind: 'answer', status: 500 }))
+    await create(2)
+    await create(1, other)
+    await callbacksAre(t, admin, 'failed', 3)
+    assert.deepEqual(granted(await admin.post('/callbacks/replay-failed', { account: 'nobody' }), 200), {
+      replayed: 0,
+    })
+    assert.deepEqual(granted(await admin.post('/callbacks/replay-failed', { account: 'other' }), 200), {
+      replayed: 1,
+    })
+    await callbacksAre(t, admin, 'delivered', 1)
+    assert.deepEqual(granted(await admin.post('/callbacks/replay-failed'), 200), { replayed: 2 })
+    await callbacksAre(t, admin, 'delivered', 3)
+    invalid(
+      await admin.post('/callbacks/replay-failed', { acount: 'x' }),
+      'acount: is not a known field here',
+    )
+  })
 })

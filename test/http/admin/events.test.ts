@@ -6,6 +6,7 @@ import { connect } from 'node:net'
 import test, { type TestContext } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import type { FakeClock } from '../../fake-clock.ts'
+import { onEachStore } from '../../on-each-store.ts'
 import { ADMIN_TOKEN, job, type Parley } from '../../parley.ts'
 import { granted } from '../expect.ts'
 import { startStage } from '../stage.ts'
@@ -58,74 +59,76 @@ async function makePoint(clock: FakeClock): Promise<void> {
   clock.advance(POINT_MS)
 }
 
-test('who listens is told each point as it is made', async (t) => {
-  const { parley, clock } = await startStage(t)
-  const key = await parley.key()
-  const listener = await listen(t, parley)
-  assert.equal(listener.response.statusCode, 200)
-  const { headers } = listener.response
-  assert.equal(headers['content-type'], 'text/event-stream; charset=utf-8')
-  assert.equal(headers['cache-control'], 'no-store')
-  assert.ok(headers['x-request-id'])
-  await parley.post('/api/v1/messages', job(), key)
-  await makePoint(clock)
-  await listener.events(1)
-  await makePoint(clock)
-  const text = await listener.events(2)
-  assert.ok(text.startsWith(`${GREETING}event: point\ndata: {"at":`), text)
-  const [first, second] = text
-    .split('\n')
-    .flatMap((line) => (line.startsWith('data: ') ? [JSON.parse(line.slice(6))] : []))
-  assert.deepEqual([first.jobs, second.jobs], [{ completed: 1 }, {}])
-  assert.deepEqual([second.wait_ms, second.seconds], [{ p50: null, p95: null, p99: null }, 2])
-  assert.ok(first.wait_ms.p50 < 1 && first.run_ms.p99 < 1, 'time stands still')
-  assert.deepEqual([second.waiting, second.assigned, second.callbacks_owed], [0, 0, 0])
-  const { points } = granted(await (await adminOf(parley)).get('/overview'), 200)
-  assert.deepEqual(points, [first, second])
-})
-
-test('fifty listeners are sent the same bytes', async (t) => {
-  const { parley, clock } = await startStage(t)
-  const listeners = await Promise.all(Array.from({ length: 50 }, () => listen(t, parley)))
-  for (let points = 1; points <= 3; points++) {
+onEachStore(() => {
+  test('who listens is told each point as it is made', async (t) => {
+    const { parley, clock } = await startStage(t)
+    const key = await parley.key()
+    const listener = await listen(t, parley)
+    assert.equal(listener.response.statusCode, 200)
+    const { headers } = listener.response
+    assert.equal(headers['content-type'], 'text/event-stream; charset=utf-8')
+    assert.equal(headers['cache-control'], 'no-store')
+    assert.ok(headers['x-request-id'])
+    await parley.post('/api/v1/messages', job(), key)
     await makePoint(clock)
-    await Promise.all(listeners.map((listener) => listener.events(points)))
-  }
-  assert.equal(new Set(listeners.map((listener) => listener.text())).size, 1)
-})
-
-test('a listener that does not read is let go', { timeout: 60_000 }, async (t) => {
-  const { parley, clock } = await startStage(t)
-  const reading = await listen(t, parley)
-  const { port, hostname } = new URL(parley.url)
-  const socket = connect(Number(port), hostname)
-  t.after(() => socket.destroy())
-  socket.pause()
-  socket.write(
-    `GET ${BASE}/events HTTP/1.1\r\nHost: a\r\nx-request-id: stalled\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`,
-  )
-  const gone = () =>
-    parley.log.some(({ request_id, message }) => request_id === 'stalled' && /nobody read/.test(message))
-  // The machine keeps some megabytes for it first.
-  while (!gone()) {
+    await listener.events(1)
     await makePoint(clock)
-    t.signal.throwIfAborted()
-  }
-  assert.ok(!reading.response.readableEnded, 'who reads stays')
-  socket.resume()
-  await once(socket, 'close')
-})
+    const text = await listener.events(2)
+    assert.ok(text.startsWith(`${GREETING}event: point\ndata: {"at":`), text)
+    const [first, second] = text
+      .split('\n')
+      .flatMap((line) => (line.startsWith('data: ') ? [JSON.parse(line.slice(6))] : []))
+    assert.deepEqual([first.jobs, second.jobs], [{ completed: 1 }, {}])
+    assert.deepEqual([second.wait_ms, second.seconds], [{ p50: null, p95: null, p99: null }, 2])
+    assert.ok(first.wait_ms.p50 < 1 && first.run_ms.p99 < 1, 'time stands still')
+    assert.deepEqual([second.waiting, second.assigned, second.callbacks_owed], [0, 0, 0])
+    const { points } = granted(await (await adminOf(parley)).get('/overview'), 200)
+    assert.deepEqual(points, [first, second])
+  })
 
-test('a server that stops ends them at once, and is not held up', async (t) => {
-  const { parley } = await startStage(t)
-  const listeners = await Promise.all(Array.from({ length: 5 }, () => listen(t, parley)))
-  await Promise.all([parley.stop(), ...listeners.map((listener) => listener.ended())])
-  for (const listener of listeners) assert.equal(listener.text(), GREETING)
-})
+  test('fifty listeners are sent the same bytes', async (t) => {
+    const { parley, clock } = await startStage(t)
+    const listeners = await Promise.all(Array.from({ length: 50 }, () => listen(t, parley)))
+    for (let points = 1; points <= 3; points++) {
+      await makePoint(clock)
+      await Promise.all(listeners.map((listener) => listener.events(points)))
+    }
+    assert.equal(new Set(listeners.map((listener) => listener.text())).size, 1)
+  })
 
-test('a HEAD is not answered without an end', async (t) => {
-  const { parley } = await startStage(t)
-  const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
-  const answer = await parley.request(`${BASE}/events`, { method: 'HEAD', headers })
-  assert.equal(answer.status, 404)
+  test('a listener that does not read is let go', { timeout: 60_000 }, async (t) => {
+    const { parley, clock } = await startStage(t)
+    const reading = await listen(t, parley)
+    const { port, hostname } = new URL(parley.url)
+    const socket = connect(Number(port), hostname)
+    t.after(() => socket.destroy())
+    socket.pause()
+    socket.write(
+      `GET ${BASE}/events HTTP/1.1\r\nHost: a\r\nx-request-id: stalled\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`,
+    )
+    const gone = () =>
+      parley.log.some(({ request_id, message }) => request_id === 'stalled' && /nobody read/.test(message))
+    // The machine keeps some megabytes for it first.
+    while (!gone()) {
+      await makePoint(clock)
+      t.signal.throwIfAborted()
+    }
+    assert.ok(!reading.response.readableEnded, 'who reads stays')
+    socket.resume()
+    await once(socket, 'close')
+  })
+
+  test('a server that stops ends them at once, and is not held up', async (t) => {
+    const { parley } = await startStage(t)
+    const listeners = await Promise.all(Array.from({ length: 5 }, () => listen(t, parley)))
+    await Promise.all([parley.stop(), ...listeners.map((listener) => listener.ended())])
+    for (const listener of listeners) assert.equal(listener.text(), GREETING)
+  })
+
+  test('a HEAD is not answered without an end', async (t) => {
+    const { parley } = await startStage(t)
+    const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
+    const answer = await parley.request(`${BASE}/events`, { method: 'HEAD', headers })
+    assert.equal(answer.status, 404)
+  })
 })

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
 import { reply } from '../../model-server.ts'
+import { onEachStore } from '../../on-each-store.ts'
 import { job } from '../../parley.ts'
 import { jobsStored, openDatabase } from '../database.ts'
 import { enqueued, failed, granted, invalid, refused } from '../expect.ts'
@@ -18,82 +19,84 @@ async function start(t: { after(end: () => unknown): void }, options: StageOptio
   return { ...stage, admin: await adminOf(stage.parley), key: await stage.parley.key() }
 }
 
-test('a running job is cancelled: its call is cut off and its waiting caller answered', async (t) => {
-  const { parley, models, admin, key } = await start(t, { script: () => reply.stall() })
-  const waiting = parley.post(MESSAGES, job(), key)
-  await models.received(1)
-  // Its call begins before it is stored.
-  const [id = ''] = await jobsStored(t, await openDatabase(t, parley), 1)
-  assert.deepEqual(granted(await admin.post(`/jobs/${id}/cancel`), 200), { cancelled: true })
-  assert.deepEqual(failed(await waiting), CANCELLED)
-  assert.equal(await models.requests[0]?.ended, 'cut')
-  assert.deepEqual(failed(await parley.get(`${MESSAGES}/${id}`, key)), CANCELLED)
-  const { jobs: left } = granted(await admin.get('/overview'), 200)
-  assert.deepEqual([left.running, left.assigned], [0, 0])
-  const again = refused(await admin.post(`/jobs/${id}/cancel`), 409)
-  assert.equal(again.message, 'The job has ended.')
-})
-
-test('a job that waits is cancelled, and never runs', async (t) => {
-  const { parley, models, admin, key } = await start(t, {
-    script: () => reply.stall(),
-    settings: { jobs: { concurrency: 1 } },
+onEachStore(() => {
+  test('a running job is cancelled: its call is cut off and its waiting caller answered', async (t) => {
+    const { parley, models, admin, key } = await start(t, { script: () => reply.stall() })
+    const waiting = parley.post(MESSAGES, job(), key)
+    await models.received(1)
+    // Its call begins before it is stored.
+    const [id = ''] = await jobsStored(t, await openDatabase(t, parley), 1)
+    assert.deepEqual(granted(await admin.post(`/jobs/${id}/cancel`), 200), { cancelled: true })
+    assert.deepEqual(failed(await waiting), CANCELLED)
+    assert.equal(await models.requests[0]?.ended, 'cut')
+    assert.deepEqual(failed(await parley.get(`${MESSAGES}/${id}`, key)), CANCELLED)
+    const { jobs: left } = granted(await admin.get('/overview'), 200)
+    assert.deepEqual([left.running, left.assigned], [0, 0])
+    const again = refused(await admin.post(`/jobs/${id}/cancel`), 409)
+    assert.equal(again.message, 'The job has ended.')
   })
-  const ids = enqueued(await parley.post(BATCHES, [job(), job({ model: 'gpt-5' })], key), 2)
-  await models.received(1)
-  const { jobs } = granted(await admin.get('/jobs?status=pending'), 200)
-  const [{ job_id: id }] = jobs
-  granted(await admin.post(`/jobs/${id}/cancel`), 200)
-  models.script = () => undefined
-  models.release()
-  const other = ids.find((one) => one !== id) ?? ''
-  assert.equal((await parley.ended(other, key)).body.data.status, 'completed')
-  assert.deepEqual(failed(await parley.get(`${MESSAGES}/${id}`, key)), CANCELLED)
-  assert.equal(models.requests.length, 1)
-})
 
-test('a job that has ended is deleted with its contents and its kept answer', async (t) => {
-  const { parley, models, admin, key } = await start(t)
-  const { job_id: id } = granted(await parley.post(MESSAGES, job(), key), 200)
-  assert.deepEqual(granted(await admin.delete(`/jobs/${id}`), 200), { deleted: true })
-  refused(await parley.get(`${MESSAGES}/${id}`, key), 404)
-  refused(await admin.get(`/jobs/${id}`), 404)
-  refused(await admin.get(`/jobs/${id}/content`), 404)
-  refused(await admin.delete(`/jobs/${id}`), 404)
-  const again = await parley.post(MESSAGES, job(), key)
-  assert.equal(again.headers.get('x-cache'), null)
-  assert.equal(models.requests.length, 2, 'no answer is kept of what was deleted')
-  const kept = await admin.delete(`/jobs/${granted(again, 200).job_id}?scrub=false`)
-  assert.deepEqual(granted(kept, 200), { deleted: true })
-})
+  test('a job that waits is cancelled, and never runs', async (t) => {
+    const { parley, models, admin, key } = await start(t, {
+      script: () => reply.stall(),
+      settings: { jobs: { concurrency: 1 } },
+    })
+    const ids = enqueued(await parley.post(BATCHES, [job(), job({ model: 'gpt-5' })], key), 2)
+    await models.received(1)
+    const { jobs } = granted(await admin.get('/jobs?status=pending'), 200)
+    const [{ job_id: id }] = jobs
+    granted(await admin.post(`/jobs/${id}/cancel`), 200)
+    models.script = () => undefined
+    models.release()
+    const other = ids.find((one) => one !== id) ?? ''
+    assert.equal((await parley.ended(other, key)).body.data.status, 'completed')
+    assert.deepEqual(failed(await parley.get(`${MESSAGES}/${id}`, key)), CANCELLED)
+    assert.equal(models.requests.length, 1)
+  })
 
-test('a job that has not ended is not deleted', async (t) => {
-  const { parley, models, admin, key } = await start(t, { script: () => reply.stall() })
-  const [id = ''] = enqueued(await parley.post(BATCHES, [job()], key), 1)
-  await models.received(1)
-  assert.match(refused(await admin.delete(`/jobs/${id}`), 409).details ?? '', /cancel it first/)
-  granted(await admin.post(`/jobs/${id}/cancel`), 200)
-  granted(await admin.delete(`/jobs/${id}`), 200)
-})
-
-test('where the disk could not be scrubbed, the answer says that the job is deleted, and how to go on', async (t) => {
-  const { parley, admin, key } = await start(t)
-  const { job_id: id } = granted(await parley.post(MESSAGES, job(), key), 200)
-  parley.store.scrub = () => Promise.reject(new Error('somebody reads'))
-  const told = refused(await admin.delete(`/jobs/${id}`), 409)
-  assert.equal(told.message, 'It is deleted, but not scrubbed from the disk.')
-  assert.match(told.details ?? '', /^somebody reads\. .*parley scrub/)
-  refused(await admin.get(`/jobs/${id}`), 404)
-  const [act] = granted(await admin.get('/audit'), 200).acts
-  assert.equal(act.outcome, 'deleted, not scrubbed: somebody reads')
-})
-
-test('what never was is not found, and what cannot be is refused by name', async (t) => {
-  const { admin } = await start(t)
-  for (const id of [randomUUID(), 'x', '%00']) {
-    refused(await admin.post(`/jobs/${id}/cancel`), 404)
+  test('a job that has ended is deleted with its contents and its kept answer', async (t) => {
+    const { parley, models, admin, key } = await start(t)
+    const { job_id: id } = granted(await parley.post(MESSAGES, job(), key), 200)
+    assert.deepEqual(granted(await admin.delete(`/jobs/${id}`), 200), { deleted: true })
+    refused(await parley.get(`${MESSAGES}/${id}`, key), 404)
+    refused(await admin.get(`/jobs/${id}`), 404)
+    refused(await admin.get(`/jobs/${id}/content`), 404)
     refused(await admin.delete(`/jobs/${id}`), 404)
-  }
-  const scrub = await admin.delete(`/jobs/${randomUUID()}?scrub=maybe`)
-  invalid(scrub, 'scrub: must be one of true, false')
+    const again = await parley.post(MESSAGES, job(), key)
+    assert.equal(again.headers.get('x-cache'), null)
+    assert.equal(models.requests.length, 2, 'no answer is kept of what was deleted')
+    const kept = await admin.delete(`/jobs/${granted(again, 200).job_id}?scrub=false`)
+    assert.deepEqual(granted(kept, 200), { deleted: true })
+  })
+
+  test('a job that has not ended is not deleted', async (t) => {
+    const { parley, models, admin, key } = await start(t, { script: () => reply.stall() })
+    const [id = ''] = enqueued(await parley.post(BATCHES, [job()], key), 1)
+    await models.received(1)
+    assert.match(refused(await admin.delete(`/jobs/${id}`), 409).details ?? '', /cancel it first/)
+    granted(await admin.post(`/jobs/${id}/cancel`), 200)
+    granted(await admin.delete(`/jobs/${id}`), 200)
+  })
+
+  test('where the disk could not be scrubbed, the answer says that the job is deleted, and how to go on', async (t) => {
+    const { parley, admin, key } = await start(t)
+    const { job_id: id } = granted(await parley.post(MESSAGES, job(), key), 200)
+    parley.store.scrub = () => Promise.reject(new Error('somebody reads'))
+    const told = refused(await admin.delete(`/jobs/${id}`), 409)
+    assert.equal(told.message, 'It is deleted, but not scrubbed from the disk.')
+    assert.match(told.details ?? '', /^somebody reads\. .*parley scrub/)
+    refused(await admin.get(`/jobs/${id}`), 404)
+    const [act] = granted(await admin.get('/audit'), 200).acts
+    assert.equal(act.outcome, 'deleted, not scrubbed: somebody reads')
+  })
+
+  test('what never was is not found, and what cannot be is refused by name', async (t) => {
+    const { admin } = await start(t)
+    for (const id of [randomUUID(), 'x', '%00']) {
+      refused(await admin.post(`/jobs/${id}/cancel`), 404)
+      refused(await admin.delete(`/jobs/${id}`), 404)
+    }
+    const scrub = await admin.delete(`/jobs/${randomUUID()}?scrub=maybe`)
+    invalid(scrub, 'scrub: must be one of true, false')
+  })
 })

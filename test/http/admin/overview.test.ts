@@ -5,6 +5,7 @@ import test from 'node:test'
 import { StoreUnavailable } from '../../../src/store/store.ts'
 import { VERSION } from '../../../src/version.ts'
 import { reply, startModelServer } from '../../model-server.ts'
+import { onEachStore } from '../../on-each-store.ts'
 import { job, startParley } from '../../parley.ts'
 import { granted, refused } from '../expect.ts'
 import { startStage } from '../stage.ts'
@@ -12,77 +13,79 @@ import { adminOf } from './admin.ts'
 
 const POINT_MS = 2000
 
-test('the overview shows what runs and waits, and the points so far', async (t) => {
-  const { parley, clock, models } = await startStage(t, { settings: { jobs: { concurrency: 1 } } })
-  const admin = await adminOf(parley)
-  const key = await parley.key()
-  const startedAt = clock.nowMs() / 1000
-  await parley.post('/api/v1/messages', job(), key)
-  models.script = () => reply.stall()
-  const stalls = [1, 2, 3].map((n) => job({ messages: [{ role: 'user', content: `stalls ${n}` }] }))
-  await parley.post('/api/v1/messages/batches', stalls, key)
-  await models.received(2)
-  clock.advance(POINT_MS)
-  const { points, node, upstreams, ...data } = granted(await admin.get('/overview'), 200)
-  assert.deepEqual(data, {
-    now: startedAt + 2,
-    version: VERSION,
-    role: 'all',
-    simulated: false,
-    started_at: startedAt,
-    jobs: { waiting: 2, assigned: 1, oldest_age_seconds: 2, running: 1, waiters: 0 },
-    callbacks: { owed: 0, failed: 0, late_seconds: 0, under_way: { first: 0, retry: 0 } },
+onEachStore(() => {
+  test('the overview shows what runs and waits, and the points so far', async (t) => {
+    const { parley, clock, models } = await startStage(t, { settings: { jobs: { concurrency: 1 } } })
+    const admin = await adminOf(parley)
+    const key = await parley.key()
+    const startedAt = clock.nowMs() / 1000
+    await parley.post('/api/v1/messages', job(), key)
+    models.script = () => reply.stall()
+    const stalls = [1, 2, 3].map((n) => job({ messages: [{ role: 'user', content: `stalls ${n}` }] }))
+    await parley.post('/api/v1/messages/batches', stalls, key)
+    await models.received(2)
+    clock.advance(POINT_MS)
+    const { points, node, upstreams, ...data } = granted(await admin.get('/overview'), 200)
+    assert.deepEqual(data, {
+      now: startedAt + 2,
+      version: VERSION,
+      role: 'all',
+      simulated: false,
+      started_at: startedAt,
+      jobs: { waiting: 2, assigned: 1, oldest_age_seconds: 2, running: 1, waiters: 0 },
+      callbacks: { owed: 0, failed: 0, late_seconds: 0, under_way: { first: 0, retry: 0 } },
+    })
+    assert.match(node, /^[0-9a-f]{16}$/)
+    const upstream = { name: 'openai', running: 1, waiting: 0, max_concurrency: 256, skipped_until: null }
+    assert.deepEqual(upstreams, [upstream])
+    const [point, ...others] = points
+    assert.deepEqual(others, [])
+    assert.deepEqual([point.at, point.seconds, point.running], [startedAt + 2, 2, 1])
+    assert.deepEqual([point.jobs, point.cache_hits], [{ completed: 1 }, 0])
+    assert.deepEqual(point.calls, { openai: { ok: 1, trouble: 0 } })
+    assert.ok(point.tokens['gpt-5-mini'].input > 0)
+    assert.deepEqual(point.callbacks, { delivered: 0, failed_attempts: 0, failed: 0 })
   })
-  assert.match(node, /^[0-9a-f]{16}$/)
-  const upstream = { name: 'openai', running: 1, waiting: 0, max_concurrency: 256, skipped_until: null }
-  assert.deepEqual(upstreams, [upstream])
-  const [point, ...others] = points
-  assert.deepEqual(others, [])
-  assert.deepEqual([point.at, point.seconds, point.running], [startedAt + 2, 2, 1])
-  assert.deepEqual([point.jobs, point.cache_hits], [{ completed: 1 }, 0])
-  assert.deepEqual(point.calls, { openai: { ok: 1, trouble: 0 } })
-  assert.ok(point.tokens['gpt-5-mini'].input > 0)
-  assert.deepEqual(point.callbacks, { delivered: 0, failed_attempts: 0, failed: 0 })
-})
 
-test('503 and 500 are answered in the one shape', async (t) => {
-  const { parley } = await startStage(t)
-  const admin = await adminOf(parley)
-  for (const [status, error] of [
-    [500, new Error('a bug')],
-    [503, new StoreUnavailable('the disk is full')],
-  ] as const) {
-    const refuse = () => Promise.reject(error)
-    const { store } = parley
-    const broken = { depth: refuse, searchJobs: refuse, listAccounts: refuse, searchKeys: refuse }
-    Object.assign(store, { ...broken, searchCallbacks: refuse })
-    for (const path of ['/overview', '/jobs', '/accounts', '/keys', '/callbacks']) {
-      refused(await admin.get(path), status)
+  test('503 and 500 are answered in the one shape', async (t) => {
+    const { parley } = await startStage(t)
+    const admin = await adminOf(parley)
+    for (const [status, error] of [
+      [500, new Error('a bug')],
+      [503, new StoreUnavailable('the disk is full')],
+    ] as const) {
+      const refuse = () => Promise.reject(error)
+      const { store } = parley
+      const broken = { depth: refuse, searchJobs: refuse, listAccounts: refuse, searchKeys: refuse }
+      Object.assign(store, { ...broken, searchCallbacks: refuse })
+      for (const path of ['/overview', '/jobs', '/accounts', '/keys', '/callbacks']) {
+        refused(await admin.get(path), status)
+      }
     }
-  }
-})
+  })
 
-test('the settings in force are shown without any secret', async (t) => {
-  const models = await startModelServer()
-  t.after(() => models.close())
-  const own = new URL(models.baseUrl)
-  own.username = 'CANARYuser'
-  own.password = 'CANARYpassword'
-  own.searchParams.set('api-key', 'CANARYquery')
-  own.searchParams.set('api-version', '2026-01-01')
-  const settings = { jobs: { concurrency: 7 }, upstreams: { openai: { base_url: own.href } } }
-  const parley = await startParley(t, { settings, upstreamKey: 'CANARYkey' })
-  const admin = await adminOf(parley)
-  const answer = await admin.get('/settings')
-  const { settings: shown, file, database } = granted(answer, 200)
-  assert.equal(shown.jobs.concurrency, 7)
-  assert.equal(shown.jobs.max_attempts, 3, 'defaults too')
-  assert.equal(shown.upstreams.openai.api_key_env, 'OPENAI_API_KEY')
-  assert.match(
-    shown.upstreams.openai.base_url,
-    /^http:\/\/\*\*\*:\*\*\*@127\.0\.0\.1:\d+\/v1\?api-key=\*\*\*&api-version=2026-01-01$/,
-  )
-  assert.equal(file, join(parley.folder, 'config.json'))
-  assert.equal(database, shown.database)
-  assert.ok(!answer.text.includes('CANARY'), answer.text)
+  test('the settings in force are shown without any secret', async (t) => {
+    const models = await startModelServer()
+    t.after(() => models.close())
+    const own = new URL(models.baseUrl)
+    own.username = 'CANARYuser'
+    own.password = 'CANARYpassword'
+    own.searchParams.set('api-key', 'CANARYquery')
+    own.searchParams.set('api-version', '2026-01-01')
+    const settings = { jobs: { concurrency: 7 }, upstreams: { openai: { base_url: own.href } } }
+    const parley = await startParley(t, { settings, upstreamKey: 'CANARYkey' })
+    const admin = await adminOf(parley)
+    const answer = await admin.get('/settings')
+    const { settings: shown, file, database } = granted(answer, 200)
+    assert.equal(shown.jobs.concurrency, 7)
+    assert.equal(shown.jobs.max_attempts, 3, 'defaults too')
+    assert.equal(shown.upstreams.openai.api_key_env, 'OPENAI_API_KEY')
+    assert.match(
+      shown.upstreams.openai.base_url,
+      /^http:\/\/\*\*\*:\*\*\*@127\.0\.0\.1:\d+\/v1\?api-key=\*\*\*&api-version=2026-01-01$/,
+    )
+    assert.equal(file, join(parley.folder, 'config.json'))
+    assert.equal(database, shown.database)
+    assert.ok(!answer.text.includes('CANARY'), answer.text)
+  })
 })

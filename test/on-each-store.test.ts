@@ -1,0 +1,54 @@
+/** Every test of the service over HTTP runs on each store, and on the store that its name says. */
+import assert from 'node:assert/strict'
+import { globSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import test from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { onEachStore } from './on-each-store.ts'
+import { startParley, temporaryFolder } from './parley.ts'
+
+const TESTS = fileURLToPath(new URL('.', import.meta.url))
+
+/** The dashboard costs seconds a file: of its pages, those run on each store that show and change what is stored. */
+const ON_EACH_STORE = [
+  'client/**/*.test.ts',
+  'http/**/*.test.ts',
+  'hostile/**/*.test.ts',
+  'callbacks.test.ts',
+  'browser/{live,jobs,stepping-in}.test.ts',
+]
+
+test('no test file declares tests for one store only', () => {
+  const files = globSync(ON_EACH_STORE, { cwd: TESTS })
+  assert.ok(files.length > 10)
+  const wrong = files.filter((file) => {
+    const text = readFileSync(join(TESTS, file), 'utf8')
+    return !/^onEachStore\(/m.test(text) || /^(test|describe)\(/m.test(text)
+  })
+  assert.deepEqual(wrong, [], 'declare their tests within onEachStore')
+})
+
+const databases = new Map<string, boolean>()
+
+onEachStore(() => {
+  test('a Parley is on the store of its suite, and so is the next one on the same folder', async (t) => {
+    const folder = await temporaryFolder(t)
+    const first = await startParley(t, { folder })
+    databases.set(t.fullName.split(' > ', 1)[0] ?? '', first.store.shared)
+    await first.key('user_max', 'somebody')
+    await first.stop()
+    const [next, other] = [await startParley(t, { folder }), await startParley(t)]
+    assert.equal(next.store.shared, first.store.shared)
+    assert.deepEqual(await Promise.all([next, other].map(({ store }) => store.hasAccounts())), [true, false])
+  })
+})
+
+test('the suites are named after their stores', () => {
+  const selected = process.env.TEST_STORE
+  const all = { sqlite: ['on SQLite', false], postgres: ['on Postgres', true] } as const
+  const expected = Object.entries(all).filter(([name]) => !selected || name === selected)
+  assert.deepEqual(
+    [...databases],
+    expected.map(([, entry]) => [...entry]),
+  )
+})

@@ -1,0 +1,68 @@
+/**
+ * Declares the tests of a file once for each store. Every Parley that they start keeps its jobs in that store.
+ *
+ * ```ts
+ * onEachStore(() => {
+ *   test('a job is read', async (t) => {
+ *     const parley = await startParley(t)   // "on SQLite > a job is read", "on Postgres > a job is read"
+ *   })
+ * })
+ * ```
+ *
+ * `TEST_STORE=sqlite` or `TEST_STORE=postgres` in the environment selects one of them.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { join } from 'node:path'
+import { describe } from 'node:test'
+import type { Lifetime } from './parley.ts'
+
+interface StoreForTests {
+  /** As it appears in the names of the tests. */
+  readonly name: string
+  /** The address of the database that belongs to this folder: the same one whenever it is asked for the same folder. */
+  databaseUrl(t: Lifetime, folder: string): Promise<string>
+}
+
+const SQLITE: StoreForTests = {
+  name: 'SQLite',
+  databaseUrl: async (_t, folder) => `sqlite:${join(folder, 'parley.db')}`,
+}
+
+/** A schema for each folder. */
+const schemas = new Map<string, Promise<string>>()
+
+const POSTGRES: StoreForTests = {
+  name: 'Postgres',
+  databaseUrl: async (t, folder) => {
+    // Loaded only where it is needed, as in the program.
+    const { freshDatabase } = await import('./postgres/database.ts')
+    const schema = schemas.get(folder) ?? freshDatabase(t)
+    schemas.set(folder, schema)
+    return await schema
+  },
+}
+
+const STORES: Readonly<Record<string, StoreForTests>> = { sqlite: SQLITE, postgres: POSTGRES }
+
+/** The suites of a file are built at the same time, so which store is meant depends on who asks. */
+const current = new AsyncLocalStorage<StoreForTests>()
+
+export function onEachStore(declareTests: () => void | Promise<void>): void {
+  for (const store of selectedStores()) {
+    // `describe` waits for a promise, which its types do not say.
+    void describe(`on ${store.name}`, () => current.run(store, declareTests))
+  }
+}
+
+/** Outside of `onEachStore` Parleys are on SQLite. */
+export function databaseUrl(t: Lifetime, folder: string): Promise<string> {
+  return (current.getStore() ?? SQLITE).databaseUrl(t, folder)
+}
+
+function selectedStores(): readonly StoreForTests[] {
+  const name = process.env.TEST_STORE
+  if (!name) return Object.values(STORES)
+  const store = STORES[name]
+  if (!store) throw new Error(`TEST_STORE is ${name}: it must be one of ${Object.keys(STORES).join(', ')}`)
+  return [store]
+}
