@@ -1,0 +1,99 @@
+/**
+ * Compares the tests that two runs executed, by name and store, and lists each that is gone or new. It shows that a
+ * restructuring of the tests loses none. Files may be moved, split and merged: where a test stands does not matter.
+ *
+ *     node --test --test-reporter=junit --test-reporter-destination=before.xml …
+ *     npm run test:compare before.xml after.xml
+ *
+ * It exits with 1 when a test is gone. A test that was skipped was not executed.
+ */
+import { readFileSync } from 'node:fs'
+
+/** How often each test was executed, by its name below the names of its suites. */
+export type Executed = ReadonlyMap<string, number>
+
+export interface Difference {
+  /** A test that was executed several times less often is listed as often as it is missing. */
+  readonly gone: readonly string[]
+  readonly added: readonly string[]
+}
+
+/**
+ * A suite can name the store of its tests. Tests in no such suite run on SQLite or on no store. So the suite of this name
+ * is left out of the names: a test that moves into it, or out of it, stays the same test.
+ */
+const DEFAULT_STORE = 'on SQLite'
+const SEPARATOR = ' > '
+
+const COMMENT = /<!--.*?-->/gs
+const TAG =
+  /<(?<end>\/?)(?<kind>testsuite|testcase|skipped)(?<attributes>(?:\s+\w+="[^"]*")*)\s*(?<empty>\/?)>/g
+const NAME = /\sname="([^"]*)"/
+const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" }
+
+/** What a report of `--test-reporter=junit` lists. */
+export function executedIn(report: string): Executed {
+  const executed = new Map<string, number>()
+  const suites: string[] = []
+  let test: string | undefined
+  const endTest = () => {
+    if (test !== undefined) executed.set(test, (executed.get(test) ?? 0) + 1)
+    test = undefined
+  }
+  for (const { groups = {} } of report.replace(COMMENT, '').matchAll(TAG)) {
+    const { kind, end, attributes = '', empty } = groups
+    if (kind === 'skipped') {
+      test = undefined
+    } else if (kind === 'testcase') {
+      if (!end)
+        test = [...suites, nameIn(attributes)].filter((name) => name !== DEFAULT_STORE).join(SEPARATOR)
+      if (end || empty) endTest()
+    } else if (end) {
+      suites.pop()
+    } else if (!empty) {
+      suites.push(nameIn(attributes))
+    }
+  }
+  return executed
+}
+
+export function compare(before: Executed, after: Executed): Difference {
+  return { gone: missing(before, after), added: missing(after, before) }
+}
+
+function missing(from: Executed, to: Executed): string[] {
+  return [...from]
+    .flatMap(([name, count]) => Array(Math.max(0, count - (to.get(name) ?? 0))).fill(name))
+    .sort()
+}
+
+function nameIn(attributes: string): string {
+  const name = NAME.exec(attributes)?.[1] ?? ''
+  return name.replaceAll(/&(\w+);/g, (entity, word: string) => ENTITIES[word] ?? entity)
+}
+
+function total(executed: Executed): number {
+  return [...executed.values()].reduce((sum, count) => sum + count, 0)
+}
+
+function main(paths: readonly string[]): number {
+  const [before, after, ...others] = paths
+  if (before === undefined || after === undefined || others.length > 0) {
+    process.stderr.write('Usage: npm run test:compare BEFORE.xml AFTER.xml\n')
+    return 2
+  }
+  const [old, now] = [before, after].map((path) => executedIn(readFileSync(path, 'utf8'))) as [
+    Executed,
+    Executed,
+  ]
+  const { gone, added } = compare(old, now)
+  const lines = [
+    ...gone.map((name) => `- ${name}`),
+    ...added.map((name) => `+ ${name}`),
+    `${total(old)} tests before, ${total(now)} after: ${gone.length} gone, ${added.length} new`,
+  ]
+  process.stdout.write(`${lines.join('\n')}\n`)
+  return gone.length > 0 ? 1 : 0
+}
+
+if (import.meta.main) process.exitCode = main(process.argv.slice(2))
