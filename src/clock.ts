@@ -8,11 +8,21 @@ export interface Clock {
   after(ms: number, act: () => void): () => void
 }
 
+/** A hundred thousand days: added to any moment it still is a whole number of milliseconds, and fits every database. */
+const LONGEST_MS = 8_640_000_000_000
+/** What `setTimeout` can wait for; a longer timer would fire at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1
+
+/** A duration as callers and settings give it, in the whole milliseconds that timers and databases take. */
+export function wholeMs(seconds: number): number {
+  return Math.min(Math.round(seconds * 1000), LONGEST_MS)
+}
+
 export const systemClock: Clock = {
   nowMs: () => Date.now(),
   steadyMs: () => performance.now(),
   after(ms, act) {
-    const timer = setTimeout(act, ms)
+    const timer = setTimeout(act, Math.min(ms, LONGEST_TIMER_MS))
     timer.unref()
     return () => clearTimeout(timer)
   },

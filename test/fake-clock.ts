@@ -29,8 +29,9 @@ export class FakeClock implements Clock {
     this.#wallMs = startMs
   }
 
+  /** Whole milliseconds, as the system's clock has them, also between timers of a fraction. */
   nowMs(): number {
-    return this.#wallMs
+    return Math.floor(this.#wallMs)
   }
 
   steadyMs(): number {

@@ -98,7 +98,7 @@ export class Line {
       messages,
       messagesJson: JSON.stringify(messages),
       responseFormat: { format: 'text' } as const,
-      cacheTtlS: 300,
+      cacheTtlMs: 300_000,
       callback: null,
       createdAtMs: Date.now(),
       inputTokens: content.length,

@@ -53,7 +53,7 @@ function accept(store: Store, { callback, view }: DueCallback): Promise<void> {
     messages,
     messagesJson: JSON.stringify(messages),
     responseFormat: { format: 'text' },
-    cacheTtlS: 300,
+    cacheTtlMs: 300_000,
     callback,
     createdAtMs: view.createdAtMs,
     inputTokens: 8,

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { Audit } from '../admin/audit.ts'
 import type { Overview } from '../admin/overview.ts'
-import type { Clock } from '../clock.ts'
+import { type Clock, wholeMs } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import { maskedDatabase, maskedSettings } from '../config/masked.ts'
 import type { AdminRoutes } from '../http/admin/admin-parts.ts'
@@ -46,7 +46,7 @@ export function createAdmin(parts: AdminApiParts): AdminRoutes {
       ),
     ),
     onCancelled: () => cancellations.look(),
-    expiry: () => ({ nowMs: clock.nowMs(), retentionMs: settings.jobs.retention_seconds * 1000 }),
+    expiry: () => ({ nowMs: clock.nowMs(), retentionMs: wholeMs(settings.jobs.retention_seconds) }),
     overview: () => overviewOf(parts, startedAt),
     settingsJson: JSON.stringify({
       settings: maskedSettings(settings),

@@ -1,7 +1,7 @@
 /** Makes what delivers callbacks, with the rules for where they may go. */
 
 import { CallbackDispatcher } from '../callbacks/dispatcher.ts'
-import type { Clock } from '../clock.ts'
+import { type Clock, wholeMs } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
 import { createPoster } from '../net/post.ts'
 import { type AddressRules, readNetworks } from '../net/ssrf-guard.ts'
@@ -33,7 +33,7 @@ export function createCourier({
   metrics,
 }: CallbackParts): CallbackDispatcher {
   const { concurrency, retry_concurrency, concurrency_per_origin, ...callbacks } = settings.callbacks
-  const timeoutMs = callbacks.timeout_seconds * 1000
+  const timeoutMs = wholeMs(callbacks.timeout_seconds)
   return new CallbackDispatcher({
     store,
     node,

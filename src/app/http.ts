@@ -1,7 +1,7 @@
 /** Makes the HTTP server with all its routes. */
 import { randomBytes } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
-import type { Clock } from '../clock.ts'
+import { type Clock, wholeMs } from '../clock.ts'
 import type { ModelSettings, Settings } from '../config/settings.ts'
 import type { AdminRoutes } from '../http/admin/admin-parts.ts'
 import { adminRoutes } from '../http/admin/admin-routes.ts'
@@ -57,8 +57,8 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
     corsOrigins: settings.cors.origins,
     trustProxy: settings.trust_proxy,
     jsonDepth: settings.limits.json_depth,
-    headerTimeoutMs: settings.limits.header_timeout_seconds * 1000,
-    requestTimeoutMs: settings.limits.request_timeout_seconds * 1000,
+    headerTimeoutMs: wholeMs(settings.limits.header_timeout_seconds),
+    requestTimeoutMs: wholeMs(settings.limits.request_timeout_seconds),
     isStopping,
     onAnswer: (answer) => {
       metrics.answered(answer)
@@ -86,9 +86,9 @@ async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> 
   const { settings, store, acceptor, waiters, clock, metrics } = parts
   const { body_bytes: bodyBytes, batch_body_bytes: batchBodyBytes, idempotency_seconds } = settings.limits
   const retentionSeconds = settings.jobs.retention_seconds
-  const retentionMs = retentionSeconds * 1000
+  const retentionMs = wholeMs(retentionSeconds)
   // A key is not remembered for longer than its jobs.
-  const rememberMs = Math.min(idempotency_seconds * 1000, retentionMs)
+  const rememberMs = Math.min(wholeMs(idempotency_seconds), retentionMs)
   const creation = new JobCreator(
     acceptor,
     admissionRules(parts),

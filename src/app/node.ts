@@ -1,5 +1,5 @@
 /** Makes what this node is to the others on its database: its lease, and its ear for jobs that run elsewhere. */
-import type { Clock } from '../clock.ts'
+import { type Clock, wholeMs } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
 import { CancellationPoller } from '../queue/cancellation.ts'
 import type { Hands } from '../queue/enqueue.ts'
@@ -39,7 +39,7 @@ export function createHeartbeat({
     node,
     clock,
     holder: worker,
-    leaseMs: settings.jobs.lease_seconds * 1000,
+    leaseMs: wholeMs(settings.jobs.lease_seconds),
     events: {
       reclaimed: (jobs) => {
         metrics.reclaimed(jobs)

@@ -1,7 +1,7 @@
 /** Makes every part from the configuration, connects them, and starts and stops them in order. */
 import { randomBytes } from 'node:crypto'
 import { adminToken } from '../admin/token.ts'
-import { type Clock, systemClock } from '../clock.ts'
+import { type Clock, systemClock, wholeMs } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import type { Settings } from '../config/settings.ts'
 import { Tiers, turnStep } from '../job/tier.ts'
@@ -65,9 +65,9 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     node,
     connections: settings.postgres.connections,
     prepare: settings.postgres.prepared_statements,
-    statementMs: settings.postgres.statement_timeout_seconds * 1000,
+    statementMs: wholeMs(settings.postgres.statement_timeout_seconds),
     maxQueued: settings.limits.queued_writes,
-    retentionMs: settings.jobs.retention_seconds * 1000,
+    retentionMs: wholeMs(settings.jobs.retention_seconds),
     nowMs: () => clock.nowMs(),
     signals: ear,
     onCommit: (size, ms) => metrics.committed(size, ms),
@@ -152,7 +152,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     isStopping,
   }
   const app = await createHttp({ ...http, admin: createAdmin(about) })
-  const sweeper = new Retention(store, clock, settings.jobs.retention_seconds * 1000, (error) =>
+  const sweeper = new Retention(store, clock, wholeMs(settings.jobs.retention_seconds), (error) =>
     log.warn(errorFields(error), 'deleting what has expired failed; it is tried again'),
   )
   metrics.watch(gauges)
@@ -179,7 +179,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     waiters.stop()
     points.stop()
     const closed = app.close()
-    await worker.drain(settings.jobs.drain_seconds * 1000)
+    await worker.drain(wholeMs(settings.jobs.drain_seconds))
     // Closing ends the time-outs of requests too, so a client that never ends its own would keep the server for ever.
     const cancel = clock.after(LAST_ANSWERS_MS, () => app.server.closeAllConnections())
     await Promise.all([closed, courier.stop()])

@@ -1,7 +1,7 @@
 /** Makes what drives jobs on this node, and tells waiters, metrics and the log what becomes of them. */
 
 import type { CallbackDispatcher } from '../callbacks/dispatcher.ts'
-import type { Clock } from '../clock.ts'
+import { type Clock, wholeMs } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
@@ -45,7 +45,7 @@ export function createWorker(parts: JobParts): Worker {
     node,
     clock,
     concurrency: settings.jobs.concurrency,
-    runTimeoutMs: settings.jobs.run_timeout_seconds * 1000,
+    runTimeoutMs: wholeMs(settings.jobs.run_timeout_seconds),
     suspectDeaths: Math.max(1, settings.jobs.max_attempts - 1),
     run: isTracing() ? tracedRun(run) : run,
     events: {

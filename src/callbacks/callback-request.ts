@@ -1,4 +1,5 @@
 /** Tells a caller's own server of an outcome: what is sent, and what its answer means for the next attempt (SPEC §6). */
+import { wholeMs } from '../clock.ts'
 import { jobRecordJson } from '../job/job-record.ts'
 import type { PostRequest, PostResult } from '../net/post.ts'
 import { sign } from '../net/signature.ts'
@@ -57,14 +58,14 @@ export function nextAttempt(
   }
   const pauseS = pausesS[tries]
   if (pauseS === undefined) return { kind: 'failed' }
-  const pauseMs = pauseS * 1000 * (1 + JITTER * (2 * random - 1))
+  const pauseMs = wholeMs(pauseS * (1 + JITTER * (2 * random - 1)))
   const askedMs = result.kind === 'answered' && BUSY.includes(result.status) ? (result.retryAfterMs ?? 0) : 0
   return { kind: 'due', atMs: Math.ceil(nowMs + Math.max(pauseMs, askedMs)), counts: true }
 }
 
 /** After so long a callback would be over, had each attempt been made when it was due; never less than a day. */
 export function longestOwedMs(pausesS: readonly number[]): number {
-  const scheduleMs = pausesS.reduce((total, pauseS) => total + pauseS, 0) * 1000
+  const scheduleMs = wholeMs(pausesS.reduce((total, pauseS) => total + pauseS, 0))
   return Math.max(DAY_MS, scheduleMs * (1 + JITTER))
 }
 

@@ -4,6 +4,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { Compile } from 'typebox/compile'
+import { wholeMs } from '../clock.ts'
 import {
   DEFAULTS,
   type Environment,
@@ -79,7 +80,7 @@ export function loadRetentionMs(env: Environment, file?: string): number {
   const given = path === null ? {} : readFile(path)
   const settings = merge(DEFAULTS, given) as Settings
   checkShape(settings)
-  return settings.jobs.retention_seconds * 1000
+  return wholeMs(settings.jobs.retention_seconds)
 }
 
 function configFile(env: Environment, option: string | undefined): string | null {

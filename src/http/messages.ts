@@ -1,7 +1,7 @@
 /** SPEC §4.3: a single create with its wait, and §4.2: reading a job. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import Type from 'typebox'
-import type { Clock } from '../clock.ts'
+import { type Clock, wholeMs } from '../clock.ts'
 import { isJobId } from '../job/job-id.ts'
 import { type JobRecord, jobRecordJson } from '../job/job-record.ts'
 import { type SingleCreate, singleCreate, TIMEOUT_S } from '../job/request.ts'
@@ -111,7 +111,7 @@ async function create(
 }
 
 function timeoutMsOf({ body }: FastifyRequest<{ Body: SingleCreate }>): number {
-  return (body.timeout ?? TIMEOUT_S.default) * 1000
+  return wholeMs(body.timeout ?? TIMEOUT_S.default)
 }
 
 /** Who hangs up is not waited for; the job goes on and stays readable. Leaving a wait that has ended does nothing. */

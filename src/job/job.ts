@@ -86,8 +86,8 @@ export interface Job {
   /** The messages as JSON text, made once though several need it: the store, the fingerprint, the call. */
   readonly messagesJson: string
   readonly responseFormat: ResponseFormat
-  /** Seconds that the answer is kept for identical later jobs (SPEC §2.1 `message_cache_ttl`). */
-  readonly cacheTtlS: number
+  /** How long the answer is kept for identical later jobs (SPEC §2.1 `message_cache_ttl`), in whole milliseconds. */
+  readonly cacheTtlMs: number
   readonly callback: Callback | null
   readonly createdAtMs: number
   /** The input's size: its tokens where they were counted, else an upper bound (its bytes). */

@@ -2,6 +2,7 @@
  * From creation objects of the right shape to jobs, or to the one refusal that comes first: the fields of every element
  * (400), then what the tier may not do (403).
  */
+import { wholeMs } from '../clock.ts'
 import { readSchemaOnce } from '../job/answer.ts'
 import { tokensAtMost } from '../job/input-size.ts'
 import type { Callback, Job, Message, ResponseFormat } from '../job/job.ts'
@@ -94,7 +95,7 @@ export async function admit(
       messages: object.messages,
       messagesJson: JSON.stringify(object.messages),
       responseFormat: object.response_format as ResponseFormat,
-      cacheTtlS: object.message_cache_ttl ?? CACHE_TTL_S.default,
+      cacheTtlMs: wholeMs(object.message_cache_ttl ?? CACHE_TTL_S.default),
       callback: callbacks[index] ?? null,
       createdAtMs: rules.nowMs(),
       inputTokens,

@@ -205,7 +205,7 @@ class Run {
 
   #keepIf(completed: boolean): ExecutionResult['keep'] {
     if (!completed || this.#fingerprint === null) return null
-    const untilMs = this.#options.clock.nowMs() + this.#job.cacheTtlS * 1000
+    const untilMs = this.#options.clock.nowMs() + this.#job.cacheTtlMs
     return { fingerprint: this.#fingerprint, untilMs }
   }
 }

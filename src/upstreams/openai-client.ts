@@ -3,7 +3,7 @@
  * speak it.
  */
 import { type Dispatcher, Pool } from 'undici'
-import type { Clock } from '../clock.ts'
+import { type Clock, wholeMs } from '../clock.ts'
 import type { UpstreamSettings } from '../config/settings.ts'
 import type { StopSignal } from '../job/stop.ts'
 import { type Ended, type ExchangeLimits, exchange } from './http-exchange.ts'
@@ -61,7 +61,7 @@ export class OpenAiClient implements ModelServer {
     this.#connectTimeoutMs = options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS
     this.#limits = {
       clock,
-      timeoutMs: settings.call_timeout_seconds * 1000,
+      timeoutMs: wholeMs(settings.call_timeout_seconds),
       maxAnswerBytes: options.maxAnswerBytes ?? MAX_ANSWER_BYTES,
       largeAnswers: new Semaphore(LARGE_ANSWERS),
     }

@@ -15,7 +15,7 @@ export function claimTests(on: On): void {
       { role: 'user', content: '' },
     ] as const
     const responseFormat = { format: 'json', schema: { type: 'object', __proto__x: 1 } } as const
-    const job = newJob({ callback, messages, responseFormat, cacheTtlS: 180.5 })
+    const job = newJob({ callback, messages, responseFormat, cacheTtlMs: 180_501 })
     await store.accept(acceptance([job]))
     const [claimed] = await store.claim('node-a', 1, now.ms)
     assert.deepEqual(claimed, { ...job, attempt: 1, crashCount: 0 })

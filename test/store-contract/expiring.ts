@@ -21,7 +21,7 @@ export function expireTests(on: On): void {
 
   on('a job is readable as long as its answer is kept, and while its callback is owed', async (store) => {
     const callback = { url: 'https://example.com/', headers: {}, payloadJson: '{}' }
-    const [short, owing] = [newJob({ cacheTtlS: 3600 }), newJob({ callback })]
+    const [short, owing] = [newJob({ cacheTtlMs: 3_600_000 }), newJob({ callback })]
     await store.accept(acceptance([short, owing], { handedOff: true }))
     for (const { id } of [short, owing]) await store.settle(settlement({ jobId: id, attempt: 1 }))
     const later = now.ms + 3_599_000

@@ -34,7 +34,7 @@ export function newJob(over: Partial<Omit<Job, 'messagesJson'>> = {}): Job {
     messages,
     messagesJson: JSON.stringify(messages),
     responseFormat: { format: 'text' },
-    cacheTtlS: 300,
+    cacheTtlMs: 300_000,
     callback: null,
     createdAtMs: now.ms,
     inputTokens: 12,

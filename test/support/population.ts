@@ -42,7 +42,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
       account,
       messages: messagesOf(random),
       responseFormat: random(2) ? { format: 'text' } : { format: 'json', schema: { const: 'a\u0000"\\{}' } },
-      cacheTtlS: random(2) ? 300 : 0.5,
+      cacheTtlMs: random(2) ? 300_000 : 500,
       createdAtMs: clock.ms,
       inputTokens: random(1_000_000_000),
       ...over,

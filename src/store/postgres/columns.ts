@@ -1,4 +1,5 @@
 /** Jobs and outcomes as columns: arrays that one statement takes apart with `unnest`, however many rows there are. */
+import { wholeMs } from '../../clock.ts'
 import type { Callback, ClaimedJob, Job, Message, ResponseFormat } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
 import type { Settlement } from '../store.ts'
@@ -30,7 +31,7 @@ export function newJobColumns(jobs: readonly Job[]): unknown[][] {
     jobs.map((job) => job.account),
     jobs.map((job) => job.tier),
     jobs.map((job) => job.model),
-    jobs.map((job) => job.cacheTtlS),
+    jobs.map((job) => job.cacheTtlMs / 1000),
     jobs.map((job) => job.inputTokens),
     jobs.map((job) => job.createdAtMs),
     jobs.map((job) => job.messagesJson),
@@ -94,7 +95,7 @@ export function readClaimedJob(row: Row): ClaimedJob {
     account: String(row.account),
     tier: String(row.tier),
     model: String(row.model),
-    cacheTtlS: Number(row.cache_ttl_s),
+    cacheTtlMs: wholeMs(Number(row.cache_ttl_s)),
     inputTokens: Number(row.input_tokens),
     createdAtMs: Number(row.created_at_ms),
     attempt: Number(row.attempt),

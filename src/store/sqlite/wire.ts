@@ -2,6 +2,7 @@
  * How jobs cross to the storage thread and back: as flat arrays of strings and numbers, because copying those between
  * threads costs a fraction of copying objects.
  */
+import { wholeMs } from '../../clock.ts'
 import type { Callback, ClaimedJob, Message, ResponseFormat } from '../../job/job.ts'
 import type { NewJob } from '../store.ts'
 
@@ -23,7 +24,7 @@ export function pushNewJob(row: Cell[], { job, handedOff, step }: NewJob): void 
     job.model,
     handedOff ? 1 : 0,
     step,
-    job.cacheTtlS,
+    job.cacheTtlMs / 1000,
     job.inputTokens,
     job.createdAtMs,
     job.messagesJson,
@@ -43,7 +44,7 @@ export function readClaimedJob(row: readonly Cell[]): ClaimedJob {
     account: String(account),
     tier: String(tier),
     model: String(model),
-    cacheTtlS: Number(ttl),
+    cacheTtlMs: wholeMs(Number(ttl)),
     inputTokens: Number(tokens),
     createdAtMs: Number(created),
     // The row was read before this claim counted.
