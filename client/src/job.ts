@@ -102,6 +102,7 @@ export type FailureCode =
   | 'model_error'
   | 'validation_error'
   | 'cancelled'
+  | 'internal_error'
   | (string & {})
 
 /** Why a job failed. */

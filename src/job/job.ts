@@ -109,6 +109,7 @@ export type FailureCode =
   | 'model_error'
   | 'validation_error'
   | 'cancelled'
+  | 'internal_error'
 
 /** The `error` of a failed job, as callers see it. It never holds a key or a header of an upstream. */
 export interface JobError {

@@ -4,7 +4,14 @@
  */
 import type { Clock } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
-import type { Acceptance, Accepted, Idempotency, Settlement, Store } from '../store/store.ts'
+import {
+  type Acceptance,
+  type Accepted,
+  type Idempotency,
+  type Settlement,
+  type Store,
+  WriteRejected,
+} from '../store/store.ts'
 
 /** How a job that runs here comes to be stored. */
 export interface Storing {
@@ -13,8 +20,9 @@ export interface Storing {
   /**
    * Has the outcome stored together with the job, in one write, if the job itself has not been sent to the store yet.
    * Returns whether it will be; `stored` then speaks for both.
+   * @param instead what is stored where the database rejects the settlement for good
    */
-  endWith(settlement: Settlement): boolean
+  endWith(settlement: Settlement, instead: (error: WriteRejected) => Settlement): boolean
 }
 
 /** The part of the worker that acceptance needs. */
@@ -156,10 +164,13 @@ class Lingering implements Storing {
     this.#storedBy(this.#store.accept(this.#acceptance()))
   }
 
-  endWith(settlement: Settlement): boolean {
+  endWith(settlement: Settlement, instead: (error: WriteRejected) => Settlement): boolean {
     if (this.#sent) return false
     this.#sent = true
-    this.#storedBy(this.#store.acceptEnded(this.#job, settlement))
+    this.#store.acceptEnded(this.#job, settlement).then(this.#stored.resolve, (error) => {
+      if (error instanceof WriteRejected) this.#storedBy(this.#store.acceptEnded(this.#job, instead(error)))
+      else this.#stored.reject(error)
+    })
     return true
   }
 

@@ -72,6 +72,33 @@ export function internalFailure(): ExecutionResult {
   return failedWithoutCalls({ code: 'model_error', message })
 }
 
+/**
+ * What is stored where the database rejects the outcome of a run for good. Nothing that was sent to Parley is in it but
+ * counts, so it can be stored whatever it was that could not; what the run used is still accounted for.
+ */
+export function notStorable({ usage, receipt }: ExecutionResult): ExecutionResult {
+  const message =
+    'The outcome of this job could not be stored because of an error of Parley; its log has the details.'
+  return {
+    outcome: { status: 'failed', error: { code: 'internal_error', message } },
+    usage: {
+      target: usage.target,
+      input_tokens: countOf(usage.input_tokens),
+      output_tokens: countOf(usage.output_tokens),
+      calls: countOf(usage.calls),
+      cache_hit: false,
+      repaired: false,
+    },
+    receipt: { form: receipt.form, calls: receipt.calls },
+    keep: null,
+  }
+}
+
+/** A count that fits any column for counts. */
+function countOf(value: number): number {
+  return value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0
+}
+
 function spent(job: ClaimedJob): ExecutionResult {
   const message = `The process that ran this job ended ${job.crashCount} times before the job did.`
   return failedWithoutCalls({ code: 'model_error', message })

@@ -3,19 +3,21 @@
  * cannot take it now is tried until it can.
  */
 import type { Clock } from '../clock.ts'
-import { StoreUnavailable } from '../store/store.ts'
+import { WriteRejected } from '../store/store.ts'
 
 const FIRST_PAUSE_MS = 100
 const LONGEST_PAUSE_MS = 5000
 
 /**
+ * Rejects with `WriteRejected` only: trying that again cannot help. Any other error may pass, and to run the job or to send
+ * the callback again would cost more than to write again.
  * @param onTrouble told each time that the database refused
  * @param goOn asked before each further try; a process that is ending stops trying
  */
 export async function retryWrite<T>(
   write: () => Promise<T>,
   clock: Clock,
-  onTrouble: (error: StoreUnavailable) => void,
+  onTrouble: (error: unknown) => void,
   goOn: () => boolean,
 ): Promise<T | 'given up'> {
   let pauseMs = FIRST_PAUSE_MS
@@ -23,7 +25,7 @@ export async function retryWrite<T>(
     try {
       return await write()
     } catch (error) {
-      if (!(error instanceof StoreUnavailable)) throw error
+      if (error instanceof WriteRejected) throw error
       onTrouble(error)
     }
     if (!goOn()) return 'given up'

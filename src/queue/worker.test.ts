@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { acceptance, newJob } from '../../test/store-contract/fixtures.ts'
 import { NODE, start, status } from '../../test/support/start-worker.ts'
-import { type Store, StoreUnavailable } from '../store/store.ts'
+import { type Settlement, type Store, StoreUnavailable, WriteRejected } from '../store/store.ts'
 
 test('runs what was waiting before it began', async (t) => {
   const { store, worker, runs, settled } = await start(t)
@@ -158,6 +158,90 @@ test('a database that refuses an outcome is asked again until it takes it', asyn
   await settled.atLeast(1)
   assert.equal(await status(store, job), 'completed')
 })
+
+test('an outcome that the database rejects is stored as an internal error, early or late', async (t) => {
+  const { store, worker, acceptor, runs, settled, sends, troubles } = await start(
+    t,
+    2,
+    rejecting('"bad"'),
+    true,
+  )
+  worker.wake()
+  await runsNothingWaits(store)
+  const [early, late] = [newJob(), newJob()]
+  const accepted = [early, late].map((job) => acceptor.accept([job], { idempotency: null, awaited: true }))
+  const [first, second] = await runs.atLeast(2)
+  first?.end('"bad"')
+  await accepted[0]
+  assert.equal(await status(store, late), null)
+  sends[0]?.()
+  await accepted[1]
+  second?.end('"bad"')
+  await settled.atLeast(2)
+  for (const [id, how, { outcome }] of settled.all) {
+    assert.ok([early.id, late.id].includes(id))
+    assert.equal(how, 'settled')
+    assert.equal(outcome.status === 'failed' && outcome.error.code, 'internal_error')
+  }
+  for (const job of [early, late]) assert.equal(await status(store, job), 'failed')
+  assert.equal(troubles.all.length, 2)
+})
+
+test('a job of which the database rejects every outcome stays held here until it is lost', async (t) => {
+  const { store, worker, accept, runs, settled, troubles } = await start(t, 1, rejecting(null))
+  worker.wake()
+  const job = newJob()
+  await accept(job)
+  const [run] = await runs.atLeast(1)
+  run?.end()
+  await troubles.atLeast(2)
+  // Its slot is free again.
+  await accept(newJob())
+  await runs.atLeast(2)
+  const claim = { jobId: job.id, attempt: 1 }
+  assert.equal(await status(store, job), 'assigned')
+  assert.equal(worker.has(claim), true)
+  assert.deepEqual(
+    worker.stored().filter(({ jobId }) => jobId === job.id),
+    [claim],
+  )
+  worker.lose(claim)
+  assert.equal(worker.has(claim), false)
+  assert.deepEqual(settled.all, [])
+})
+
+test('an error that nothing is known of is retried without another run', async (t) => {
+  let errors = 1
+  const failing = (store: Store): Store => {
+    const settle: Store['settle'] = (one) =>
+      errors-- > 0 ? Promise.reject(new Error('disk image is malformed')) : store.settle(one)
+    return new Proxy(store, { get: (target, name) => (name === 'settle' ? settle : bound(target, name)) })
+  }
+  const { store, worker, accept, clock, runs, settled } = await start(t, 2, failing)
+  worker.wake()
+  const job = newJob()
+  await accept(job)
+  const [run] = await runs.atLeast(1)
+  run?.end()
+  await clock.timerSet((ms) => ms === 100)
+  clock.advance(100)
+  await settled.atLeast(1)
+  assert.equal(await status(store, job), 'completed')
+})
+
+/** A store that rejects for good the outcomes with this content, or all of them. */
+function rejecting(contentJson: string | null) {
+  const rejects = ({ outcome }: Settlement) =>
+    contentJson === null || (outcome.status === 'completed' && outcome.contentJson === contentJson)
+  const rejected = () => Promise.reject(new WriteRejected('does not fit'))
+  return (store: Store): Store => {
+    const settle: Store['settle'] = (one) => (rejects(one) ? rejected() : store.settle(one))
+    const acceptEnded: Store['acceptEnded'] = (job, one) =>
+      rejects(one) ? rejected() : store.acceptEnded(job, one)
+    const own: Readonly<Record<string | symbol, unknown>> = { settle, acceptEnded }
+    return new Proxy(store, { get: (target, name) => own[name] ?? bound(target, name) })
+  }
+}
 
 test('jobs whose next death would be their last run one at a time, beside others', async (t) => {
   const { store, worker, runs, settled } = await start(t, 8)

@@ -6,9 +6,9 @@ import type { Clock } from '../clock.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import { Stop, type StopSignal } from '../job/stop.ts'
 import type { Claim } from '../store/node-store.ts'
-import { type Settled, type Settlement, type Store, StoreUnavailable } from '../store/store.ts'
+import { type Settled, type Settlement, type Store, StoreUnavailable, WriteRejected } from '../store/store.ts'
 import { type Hands, STORED, type Storing } from './enqueue.ts'
-import { type ExecutionResult, internalFailure } from './execute.ts'
+import { type ExecutionResult, internalFailure, notStorable } from './execute.ts'
 import { retryWrite } from './retry-write.ts'
 
 /** After the database refused a claim. */
@@ -55,6 +55,11 @@ interface InHand {
 export class Worker implements Hands {
   readonly #options: WorkerOptions
   readonly #inHand = new Map<string, InHand>()
+  /**
+   * Jobs whose run has ended and of which the database rejects every outcome. They stay this node's, so that nobody runs
+   * and pays for them again, until an operator cancels them or this process ends.
+   */
+  readonly #stuck = new Map<string, Claim>()
   #reserved = 0
   #suspects = 0
   /** Whether jobs may be waiting in the line. While they are, new jobs join it rather than pass it. */
@@ -108,7 +113,7 @@ export class Worker implements Hands {
   /** What this node holds, as far as the database is known to have it so. */
   stored(): Claim[] {
     const stored = [...this.#inHand.values()].filter((inHand) => inHand.stored)
-    return stored.map(({ job }) => ({ jobId: job.id, attempt: job.attempt }))
+    return [...stored.map(({ job }) => claimOf(job)), ...this.#stuck.values()]
   }
 
   isRunning(jobId: string): boolean {
@@ -116,13 +121,14 @@ export class Worker implements Hands {
   }
 
   has({ jobId, attempt }: Claim): boolean {
-    return this.#inHand.get(jobId)?.job.attempt === attempt
+    return (this.#inHand.get(jobId)?.job ?? this.#stuck.get(jobId))?.attempt === attempt
   }
 
   /** Ends the run of a job that this node no longer holds. Nothing is written of it. */
   lose({ jobId, attempt }: Claim): void {
     const inHand = this.#inHand.get(jobId)
     if (inHand?.job.attempt === attempt) inHand.stop.now('lost')
+    if (this.#stuck.get(jobId)?.attempt === attempt) this.#stuck.delete(jobId)
   }
 
   /**
@@ -242,22 +248,44 @@ export class Worker implements Hands {
     }
   }
 
+  /** An outcome that the database rejects for good is replaced by a failure, which is stored in the same way. */
   async #settle(job: ClaimedJob, { run, runMs }: Ran, storing: Storing): Promise<void> {
-    const { store, clock, events } = this.#options
+    const { events } = this.#options
+    let ended = run
+    const instead = (error: WriteRejected): Settlement => {
+      events.trouble(`the database rejects the outcome of job ${job.id}; it fails with internal_error`, error)
+      ended = notStorable(run)
+      return this.#settlementOf(job, ended)
+    }
     const settlement = this.#settlementOf(job, run)
-    if (storing.endWith(settlement)) {
+    if (storing.endWith(settlement, instead)) {
       await storing.stored
-      events.settled(job, run, 'settled', runMs)
+      events.settled(job, ended, 'settled', runMs)
       return
     }
     await storing.stored
-    const settled = await retryWrite(
+    const settled = await this.#persist(settlement)
+      .catch((error) => this.#persist(instead(asRejected(error))))
+      .catch((error) => this.#keepStuck(job, asRejected(error)))
+    if (settled !== 'given up') events.settled(job, ended, settled, runMs)
+  }
+
+  /** Rejects with `WriteRejected`. */
+  #persist(settlement: Settlement): Promise<Settled | 'given up'> {
+    const { store, clock, events } = this.#options
+    return retryWrite(
       () => store.settle(settlement),
       clock,
-      (error) => events.trouble(`settling job ${job.id} is tried again`, error),
+      (error) => events.trouble(`settling job ${settlement.jobId} is tried again`, error),
       () => this.#state !== 'stopped',
     )
-    if (settled !== 'given up') events.settled(job, run, settled, runMs)
+  }
+
+  #keepStuck(job: ClaimedJob, error: WriteRejected): 'given up' {
+    this.#stuck.set(job.id, claimOf(job))
+    const message = `the database rejects any outcome of job ${job.id}; it is not run again before a restart: repair the database and restart, or cancel the job`
+    this.#options.events.trouble(message, error)
+    return 'given up'
   }
 
   #settlementOf(job: ClaimedJob, { outcome, usage, receipt, keep }: ExecutionResult): Settlement {
@@ -277,6 +305,16 @@ export class Worker implements Hands {
 
   async #giveBack(job: ClaimedJob, { stored }: Storing): Promise<void> {
     await stored
-    await this.#options.store.release(this.#options.node, [{ jobId: job.id, attempt: job.attempt }])
+    await this.#options.store.release(this.#options.node, [claimOf(job)])
   }
+}
+
+function claimOf({ id, attempt }: ClaimedJob): Claim {
+  return { jobId: id, attempt }
+}
+
+/** Any other error is a bug, and goes on as one. */
+function asRejected(error: unknown): WriteRejected {
+  if (error instanceof WriteRejected) return error
+  throw error
 }

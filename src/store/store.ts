@@ -4,7 +4,8 @@
  *
  * Promises common to all methods:
  * - A write that resolved is durable: it outlives a power cut. A write that rejected with `StoreUnavailable` may be
- *   tried again; of a rejected `accept` nothing is stored.
+ *   tried again; of a rejected `accept` nothing is stored. One that rejected with `WriteRejected` changed nothing, and
+ *   neither did it harm the writes that were committed together with it.
  * - Callers hand over single writes; the store groups what arrives together into one transaction, in order.
  * - Times are given in, never taken from a clock of the store's own.
  */
@@ -156,4 +157,9 @@ export interface Depth {
 /** The database cannot take the write now (disk full, unreachable, too much queued); it may later. */
 export class StoreUnavailable extends Error {
   override readonly name = 'StoreUnavailable'
+}
+
+/** The database rejects the write for what is in it (a constraint, a value's type, a size), and will do so each time. */
+export class WriteRejected extends Error {
+  override readonly name = 'WriteRejected'
 }

@@ -19,6 +19,10 @@ export interface Database {
   outcomes(): Promise<StoredOutcome[]>
   /** All jobs vanish, those that run too, as under a database that was put back from a copy. */
   deleteJobs(): Promise<void>
+  /** As an older version may have stored it, for every job. */
+  setCacheTtl(seconds: number): Promise<void>
+  /** Until the returned function is called, each outcome whose content holds the text is rejected; for an empty text, each. */
+  rejectOutcomes(holding: string): Promise<() => Promise<void>>
   /** Until the returned function is called, no job can be stored. What is tried meanwhile waits. */
   holdWrites(): Promise<() => Promise<void>>
 }

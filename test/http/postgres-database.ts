@@ -28,6 +28,16 @@ export async function openPostgres(t: Lifetime, url: string): Promise<Database> 
     deleteJobs: async () => {
       await query('with open as (delete from open_jobs) delete from jobs')
     },
+    setCacheTtl: async (seconds) => {
+      await query(`update jobs set cache_ttl_s = ${seconds}`)
+    },
+    rejectOutcomes: async (holding) => {
+      const accepted = `coalesce(content, '') not like '%${holding}%'`
+      await query(`alter table outcomes add constraint rejected check (${accepted}) not valid`)
+      return async () => {
+        await query('alter table outcomes drop constraint rejected')
+      }
+    },
     holdWrites: async () => {
       await query('begin')
       await query('lock table jobs in exclusive mode')

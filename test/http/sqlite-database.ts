@@ -24,6 +24,14 @@ export function openSqlite(t: Lifetime, url: string): Database {
         receipt: String(receipt),
       })),
     deleteJobs: async () => db.exec('delete from jobs'),
+    setCacheTtl: async (seconds) => db.exec(`update jobs set cache_ttl_s = ${seconds}`),
+    rejectOutcomes: async (holding) => {
+      db.exec(
+        `create trigger rejected before insert on outcomes when ifnull(new.content, '') like '%${holding}%'
+         begin select raise(abort, 'rejected by a test'); end`,
+      )
+      return async () => db.exec('drop trigger rejected')
+    },
     holdWrites: async () => {
       db.exec('begin immediate')
       return async () => db.exec('rollback')

@@ -1,6 +1,7 @@
 /** What every store promises of settle: once, and by the holder only. */
 import assert from 'node:assert/strict'
 import type { Outcome } from '../../src/job/job.ts'
+import { WriteRejected } from '../../src/store/store.ts'
 import { acceptance, expiry, newJob, now, type On, settlement } from './fixtures.ts'
 
 export function settleTests(on: On): void {
@@ -63,6 +64,36 @@ export function settleTests(on: On): void {
     assert.equal(await store.settle(settlement({ jobId: waiting.id, attempt: 0 })), 'stale')
     assert.equal(await store.settle(settlement({ jobId: newJob().id, attempt: 1 })), 'gone')
     assert.equal((await store.read('acme', held.id, expiry()))?.status, 'assigned')
+  })
+
+  on('rejects for good what does not fit its columns, and stores what came with it', async (store) => {
+    const jobs = Array.from({ length: 5 }, () => newJob())
+    await store.accept(acceptance(jobs, { handedOff: true }))
+    const unfit = { nowMs: now.ms + 0.5 }
+    const ended = jobs.map(({ id }, index) =>
+      store.settle(settlement({ jobId: id, attempt: 1 }, index % 2 === 0 ? {} : unfit)),
+    )
+    const results = await Promise.allSettled(ended)
+    assert.deepEqual(
+      results.map((result) => (result.status === 'fulfilled' ? result.value : result.reason.constructor)),
+      ['settled', WriteRejected, 'settled', WriteRejected, 'settled'],
+    )
+    assert.deepEqual((await store.depth()).assigned, 2)
+    const claim = { jobId: jobs[1]?.id ?? '', attempt: 1 }
+    assert.equal(await store.settle(settlement(claim)), 'settled')
+    assert.equal((await store.read('acme', claim.jobId, expiry()))?.status, 'completed')
+  })
+
+  on('rejects a job with an outcome that does not fit, and stores neither', async (store) => {
+    const [good, bad] = [newJob(), newJob()]
+    const unfit = settlement({ jobId: bad.id, attempt: 1 }, { nowMs: now.ms + 0.5 })
+    const rejected = assert.rejects(store.acceptEnded(bad, unfit), WriteRejected)
+    await store.acceptEnded(good, settlement({ jobId: good.id, attempt: 1 }))
+    await rejected
+    assert.equal(await store.read('acme', bad.id, expiry()), null)
+    assert.equal((await store.used('acme', '2026-01')).jobs, 1)
+    await store.acceptEnded(bad, settlement({ jobId: bad.id, attempt: 1 }))
+    assert.equal((await store.read('acme', bad.id, expiry()))?.status, 'completed')
   })
 
   on('lets one of many concurrent settlements through', async (store) => {

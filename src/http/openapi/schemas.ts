@@ -52,6 +52,7 @@ const jobError = Type.Union(
           'model_error',
           'validation_error',
           'cancelled',
+          'internal_error',
         ]),
         message: Type.String(),
         upstream_status: Type.Optional(Type.Integer()),

@@ -1,9 +1,9 @@
 /**
- * What an error of the database means for the operation that met it. Everything else follows from three questions: may
- * it be tried again, may it have been carried out, and is the connection still good.
+ * What an error of the database means for the operation that met it. Everything else follows from four questions: may
+ * it be tried again, is it rejected for good, may it have been carried out, and is the connection still good.
  */
 import { DatabaseError } from 'pg'
-import { StoreUnavailable } from '../store.ts'
+import { StoreUnavailable, WriteRejected } from '../store.ts'
 
 /** The connection broke with the operation under way: it may have been carried out, or may yet be. */
 export class OutcomeUnknown extends StoreUnavailable {}
@@ -15,6 +15,8 @@ export class Overruled extends StoreUnavailable {}
 const OVERRULED = ['40P01', '40001', '0A000']
 /** SQLSTATE classes that pass: connection, resources, operator intervention, system, and a lock not to be had. */
 const PASSING_CLASSES = ['08', '53', '57', '58', '55']
+/** SQLSTATE classes that say what is wrong with the row itself: its data, a constraint, a limit of the database's. */
+const REJECTING_CLASSES = ['22', '23', '54']
 /** A server that only reads: a standby, as after a switch to another primary. */
 const READ_ONLY = '25006'
 /** The server ends the connection with these: shutting down, crashed, starting up, or its session was ended. */
@@ -36,6 +38,7 @@ export function meaningOf(error: unknown): unknown {
   if (code === READ_ONLY || PASSING_CLASSES.includes(code.slice(0, 2))) {
     return new StoreUnavailable(message, { cause: error })
   }
+  if (REJECTING_CLASSES.includes(code.slice(0, 2))) return new WriteRejected(message, { cause: error })
   return error
 }
 

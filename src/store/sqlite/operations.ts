@@ -58,7 +58,10 @@ export interface Request {
   readonly ops: readonly Operation[]
 }
 
-export type Result = { readonly value: unknown } | { readonly failed: string; readonly unavailable: boolean }
+export type Result = { readonly value: unknown } | { readonly failed: string; readonly as: Failure }
+
+/** What a failure means: `unavailable` may pass, `rejected` never does, of an `error` nothing is known. */
+export type Failure = 'unavailable' | 'rejected' | 'error'
 
 export interface Reply {
   readonly id: number

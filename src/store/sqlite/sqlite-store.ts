@@ -31,6 +31,7 @@ import {
   type Settlement,
   type Store,
   StoreUnavailable,
+  WriteRejected,
 } from '../store.ts'
 import { readTaken } from './callbacks.ts'
 import { type DirectName, directBy } from './direct.ts'
@@ -308,7 +309,9 @@ function outcomeCells({ outcome, usage, receiptJson, cache: keep, nowMs }: Settl
   return [...ended, ...kept, nowMs] as const
 }
 
+const ERRORS = { unavailable: StoreUnavailable, rejected: WriteRejected, error: Error }
+
 function toOpResult(result: Result): OpResult {
   if ('value' in result) return result
-  return { error: result.unavailable ? new StoreUnavailable(result.failed) : new Error(result.failed) }
+  return { error: new ERRORS[result.as](result.failed) }
 }

@@ -14,12 +14,14 @@ import { SqliteExpiry } from './expire.ts'
 import { lockForServing, migrate, openFile, scrub } from './file.ts'
 import { SqliteJobRecords } from './job-records.ts'
 import { type Kept, SqliteJobs } from './jobs.ts'
-import type { Operation, Reply, Request, Result } from './operations.ts'
+import type { Failure, Operation, Reply, Request, Result } from './operations.ts'
 import { SqliteReading } from './read.ts'
 import { SqliteUsage } from './usage.ts'
 
 /** SQLite's primary result codes that may pass: busy, locked, no memory, read-only, I/O, full, cannot open. */
 const PASSING_CODES: readonly number[] = [5, 6, 7, 8, 10, 13, 14]
+/** Those that say what is wrong with the row itself: too big, constraint, mismatch. */
+const REJECTING_CODES: readonly number[] = [18, 19, 20]
 
 const REMEDY = 'See to free disk and to the rights on the file, and start again.'
 
@@ -188,12 +190,13 @@ class StorageThread {
 }
 
 function failure(error: unknown): Result {
-  return { failed: error instanceof Error ? error.message : String(error), unavailable: mayPass(error) }
+  return { failed: error instanceof Error ? error.message : String(error), as: meaningOf(error) }
 }
 
-function mayPass(error: unknown): boolean {
+function meaningOf(error: unknown): Failure {
   const code = error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : 0
-  return PASSING_CODES.includes(code)
+  if (PASSING_CODES.includes(code)) return 'unavailable'
+  return REJECTING_CODES.includes(code) ? 'rejected' : 'error'
 }
 
 type Message = Request | 'close'
@@ -214,7 +217,7 @@ function serve(port: MessagePort): void {
     thread = new StorageThread(String(workerData.path))
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error)
-    const passing = mayPass(error)
+    const passing = meaningOf(error) === 'unavailable'
     const notReady = passing ? `The database ${workerData.path} cannot be used: ${why}. ${REMEDY}` : why
     port.postMessage({ notReady, mend: passing || error instanceof DatabaseProblem })
     return

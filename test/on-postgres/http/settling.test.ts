@@ -1,0 +1,3 @@
+import { onPostgres } from '../on-postgres.ts'
+
+onPostgres(() => import('../../http/settling.test.ts'))
