@@ -1,3 +1,0 @@
-import { onPostgres } from '../on-postgres.ts'
-
-onPostgres(() => import('../../http/settling.test.ts'))
