@@ -89,12 +89,12 @@ async function overviewOf(
       late_seconds: ageSeconds(callbacks.earliestDueMs, nowMs),
       under_way: gauges.callbacksUnderWay(),
     },
-    upstreams: gauges.upstreams().map(({ name, running, waiting, maxConcurrency, skippedUntilMs }) => ({
+    upstreams: gauges.upstreams().map(({ name, running, waiting, maxConcurrency, openUntilMs }) => ({
       name,
       running,
       waiting,
       max_concurrency: maxConcurrency,
-      skipped_until: skippedUntilMs === null ? null : skippedUntilMs / 1000,
+      skipped_until: openUntilMs === null ? null : openUntilMs / 1000,
     })),
   }
 }

@@ -106,7 +106,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const tiers = tiersOf(settings)
   const tokens = new TokenCounter()
   const courier = createCourier({ settings, store, node, clock, log, metrics })
-  const worker = createWorker({ store, router, node, clock, settings, tiers, waiters, courier, log, metrics })
+  const worker = createWorker({ store, router, node, clock, settings, waiters, courier, log, metrics })
   const heartbeat = createHeartbeat({ store, node, clock, settings, worker, waiters, log, metrics })
   const elsewhere = createElsewhere({ store, node, clock, settings, worker, waiters, log })
   const cancellations = createCancellations({ store, node, clock, settings, worker, waiters, log }, elsewhere)

@@ -1,4 +1,4 @@
-/** Makes what answers: a server for each upstream, or the simulator for all, behind one router. */
+/** Creates the router and its model servers: a client for each upstream, or the simulator for all of them. */
 import type { Clock } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import type { ModelServer } from '../upstreams/model-server.ts'
@@ -21,6 +21,7 @@ export function createRouter(
   return new ModelRouter({
     upstreams: new Map(upstreams),
     models: settings.models,
+    tiers: Object.entries(settings.tiers).map(([name, { models }]) => ({ name, models })),
     clock,
     random: Math.random,
     onCall,

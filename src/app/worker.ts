@@ -6,7 +6,6 @@ import type { Settings } from '../config/settings.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import type { StopSignal } from '../job/stop.ts'
-import { type Tiers, tierAllows } from '../job/tier.ts'
 import { type ExecutionResult, executeJob } from '../queue/execute.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
 import { Worker } from '../queue/worker.ts'
@@ -22,7 +21,6 @@ export interface JobParts {
   readonly node: string
   readonly clock: Clock
   readonly settings: Settings
-  readonly tiers: Tiers
   readonly waiters: PendingResponses
   readonly courier: CallbackDispatcher
   readonly log: Log
@@ -30,14 +28,13 @@ export interface JobParts {
 }
 
 export function createWorker(parts: JobParts): Worker {
-  const { store, router, node, clock, settings, tiers, waiters, courier, log, metrics } = parts
+  const { store, router, node, clock, settings, waiters, courier, log, metrics } = parts
   const options = {
     store,
     router,
     clock,
     cacheEnabled: settings.cache.enabled,
     maxAttempts: settings.jobs.max_attempts,
-    allows: (tier: string, model: string) => tierAllows(tiers.of(tier), model),
   }
   const run = (job: ClaimedJob, signal: StopSignal) => executeJob(job, options, signal)
   return new Worker({

@@ -38,7 +38,7 @@ export class Tiers {
   }
 }
 
-export function tierAllows(tier: Tier, model: string): boolean {
+export function tierAllows(tier: Pick<Tier, 'models'>, model: string): boolean {
   return tier.models === 'all' || tier.models.includes(model)
 }
 

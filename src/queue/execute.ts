@@ -17,7 +17,7 @@ import {
 import type { StopSignal } from '../job/stop.ts'
 import { meetsStrictRules } from '../json-schema/strict-rules.ts'
 import type { Store } from '../store/store.ts'
-import type { AnswerForm, CallRecord, Reply, Routed, Router } from '../upstreams/model-server.ts'
+import type { AnswerForm, CallRecord, Reply, RoutedReply, Router } from '../upstreams/model-server.ts'
 import { lookUpResponse } from './response-cache.ts'
 
 export interface ExecuteOptions {
@@ -26,8 +26,6 @@ export interface ExecuteOptions {
   readonly clock: Clock
   readonly cacheEnabled: boolean
   readonly maxAttempts: number
-  /** Whether a tier may use a public model name. */
-  readonly allows: (tier: string, model: string) => boolean
 }
 
 /** Everything that settling needs to know of a run. */
@@ -145,15 +143,14 @@ class Run {
     this.#form = formOf(job.responseFormat)
   }
 
-  ask(messages: readonly Message[], messagesJson?: string): Promise<Routed> {
+  ask(messages: readonly Message[], messagesJson?: string): Promise<RoutedReply> {
     const { model, tier, inputTokens } = this.#job
-    const allowed = (name: string) => this.#options.allows(tier, name)
     const prompt = { messages, messagesJson, form: this.#form }
-    return this.#options.router.ask({ model, allowed, inputTokens, prompt }, this.#signal)
+    return this.#options.router.ask({ model, tier, inputTokens, prompt }, this.#signal)
   }
 
   /** Notes what asking used. */
-  replyOf({ reply, target, calls, tokens }: Routed): Reply {
+  replyOf({ reply, target, calls, tokens }: RoutedReply): Reply {
     this.#target = target
     this.#calls = this.#calls.concat(calls)
     this.#inputTokens += tokens.input

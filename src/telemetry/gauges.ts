@@ -91,8 +91,8 @@ function setCalls(upstreams: readonly UpstreamState[], set: SetValue): void {
 }
 
 function setSkipped(upstreams: readonly UpstreamState[], set: SetValue): void {
-  for (const { name: upstream, skippedUntilMs } of upstreams) {
-    set(skippedUntilMs === null ? 0 : 1, { upstream })
+  for (const { name: upstream, openUntilMs } of upstreams) {
+    set(openUntilMs === null ? 0 : 1, { upstream })
   }
 }
 

@@ -51,8 +51,8 @@ test('a point has what was counted since the one before', async () => {
   const { metrics, next } = start()
   metrics.called({ upstream: 'a', model: 'm', kind: 'answer', status: 200, aborted: false, ms: 1 })
   metrics.called({ upstream: 'a', model: 'm', kind: 'refused', status: 200, aborted: false, ms: 1 })
-  metrics.called({ upstream: 'b', model: 'm', kind: 'trouble', status: null, aborted: false, ms: 1 })
-  metrics.called({ upstream: 'b', model: 'm', kind: 'trouble', status: null, aborted: true, ms: 1 })
+  metrics.called({ upstream: 'b', model: 'm', kind: 'error', status: null, aborted: false, ms: 1 })
+  metrics.called({ upstream: 'b', model: 'm', kind: 'error', status: null, aborted: true, ms: 1 })
   const attempt = { attempt: 1, atMs: 0, ms: 1, status: 500, error: null, answer: null }
   metrics.calledBack(attempt, 'due')
   metrics.calledBack(attempt, 'failed')

@@ -102,7 +102,7 @@ export class Metrics {
   }
 
   called({ upstream, model, kind, status, aborted, ms }: CallEvent): void {
-    const result = aborted ? 'aborted' : kind === 'trouble' ? `trouble ${status ?? 'connection'}` : kind
+    const result = aborted ? 'aborted' : kind === 'error' ? `trouble ${status ?? 'connection'}` : kind
     this.#calls.add(1, upstream, model, result)
     this.#callTime.observe(ms / 1000, upstream, model)
   }

@@ -99,7 +99,8 @@ export function tracedRouter(router: Router): Router {
         })
         if (routed.target !== null) span.setAttribute('gen_ai.response.model', routed.target)
         if (routed.reply.kind !== 'answer') {
-          span.setAttribute('error.type', routed.reply.kind)
+          // Released as `trouble`, like the receipts.
+          span.setAttribute('error.type', routed.reply.kind === 'error' ? 'trouble' : routed.reply.kind)
           span.setStatus({ code: SpanStatusCode.ERROR })
         }
         return routed

@@ -1,86 +1,86 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
-import { CircuitBreaker, FAILURES_TO_SKIP, FIRST_SKIP_MS, LONGEST_SKIP_MS } from './circuit-breaker.ts'
+import { CircuitBreaker, FAILURES_TO_OPEN, FIRST_OPEN_MS, MAX_OPEN_MS } from './circuit-breaker.ts'
 
-function broken(clock: FakeClock): CircuitBreaker {
+function openedBreaker(clock: FakeClock): CircuitBreaker {
   const breaker = new CircuitBreaker(clock)
-  for (let n = 0; n < FAILURES_TO_SKIP; n++) breaker.handBack(breaker.admit() ?? 'forced', 'badly', null)
+  for (let n = 0; n < FAILURES_TO_OPEN; n++) breaker.release(breaker.acquire() ?? 'forced', 'failure', null)
   return breaker
 }
 
-describe('a breaker', () => {
-  it('skips a target after so many failures in a row, and says until when', () => {
+describe('a circuit breaker', () => {
+  it('opens after the configured number of consecutive failures, and reports until when', () => {
     const clock = new FakeClock()
     clock.advance(10_000)
     const breaker = new CircuitBreaker(clock)
-    for (let n = 1; n < FAILURES_TO_SKIP; n++) breaker.handBack('normal', 'badly', null)
-    breaker.handBack('normal', 'well', null)
-    for (let n = 1; n < FAILURES_TO_SKIP; n++) breaker.handBack('normal', 'badly', null)
-    assert.equal(breaker.skips(), false)
-    assert.equal(breaker.skippedUntilMs, null)
-    breaker.handBack('normal', 'badly', null)
-    assert.equal(breaker.skips(), true)
-    assert.equal(breaker.admit(), null)
-    assert.equal(breaker.skippedUntilMs, clock.nowMs() + FIRST_SKIP_MS)
+    for (let n = 1; n < FAILURES_TO_OPEN; n++) breaker.release('normal', 'failure', null)
+    breaker.release('normal', 'success', null)
+    for (let n = 1; n < FAILURES_TO_OPEN; n++) breaker.release('normal', 'failure', null)
+    assert.equal(breaker.isOpen, false)
+    assert.equal(breaker.openUntilMs, null)
+    breaker.release('normal', 'failure', null)
+    assert.equal(breaker.isOpen, true)
+    assert.equal(breaker.acquire(), null)
+    assert.equal(breaker.openUntilMs, clock.nowMs() + FIRST_OPEN_MS)
     clock.jump(3_600_000)
-    assert.equal(breaker.skips(), true, 'a jump of the wall clock changes nothing')
+    assert.equal(breaker.isOpen, true, 'a jump of the wall clock has no effect')
   })
 
-  it('then lets one call probe it, and only one', () => {
+  it('permits exactly one probe when it is half-open', () => {
     const clock = new FakeClock()
-    const breaker = broken(clock)
-    clock.advance(FIRST_SKIP_MS)
-    assert.equal(breaker.skips(), false)
-    assert.equal(breaker.admit(), 'probe')
-    assert.equal(breaker.skips(), true)
-    assert.equal(breaker.admit(), null)
-    breaker.handBack('probe', 'well', null)
-    assert.equal(breaker.admit(), 'normal')
-    assert.equal(breaker.failuresInRow, 0)
+    const breaker = openedBreaker(clock)
+    clock.advance(FIRST_OPEN_MS)
+    assert.equal(breaker.isOpen, false)
+    assert.equal(breaker.acquire(), 'probe')
+    assert.equal(breaker.isOpen, true)
+    assert.equal(breaker.acquire(), null)
+    breaker.release('probe', 'success', null)
+    assert.equal(breaker.acquire(), 'normal')
+    assert.equal(breaker.consecutiveFailures, 0)
   })
 
-  it('skips twice as long after each failed probe, up to a bound', () => {
+  it('stays open twice as long after each failed probe, up to the maximum', () => {
     const clock = new FakeClock()
-    const breaker = broken(clock)
-    let expected = FIRST_SKIP_MS
+    const breaker = openedBreaker(clock)
+    let expected = FIRST_OPEN_MS
     for (let n = 0; n < 8; n++) {
       clock.advance(expected - 1)
-      assert.equal(breaker.admit(), null)
+      assert.equal(breaker.acquire(), null)
       clock.advance(1)
-      assert.equal(breaker.admit(), 'probe')
-      breaker.handBack('probe', 'badly', null)
-      expected = Math.min(expected * 2, LONGEST_SKIP_MS)
+      assert.equal(breaker.acquire(), 'probe')
+      breaker.release('probe', 'failure', null)
+      expected = Math.min(expected * 2, MAX_OPEN_MS)
     }
   })
 
-  it('does not skip longer because calls from before fail too', () => {
+  it('does not stay open longer when calls that began before it opened fail too', () => {
     const clock = new FakeClock()
-    const breaker = broken(clock)
-    clock.advance(FIRST_SKIP_MS - 1)
-    breaker.handBack('normal', 'badly', null)
-    breaker.handBack('forced', 'badly', null)
+    const breaker = openedBreaker(clock)
+    clock.advance(FIRST_OPEN_MS - 1)
+    breaker.release('normal', 'failure', null)
+    breaker.release('forced', 'failure', null)
     clock.advance(1)
-    assert.equal(breaker.admit(), 'probe')
+    assert.equal(breaker.acquire(), 'probe')
   })
 
-  it('gives the probe to the next when its call was ended by us', () => {
+  it('permits another probe when we aborted the first one', () => {
     const clock = new FakeClock()
-    const breaker = broken(clock)
-    clock.advance(FIRST_SKIP_MS)
-    assert.equal(breaker.admit(), 'probe')
-    breaker.handBack('probe', 'undecided', null)
-    assert.equal(breaker.admit(), 'probe')
+    const breaker = openedBreaker(clock)
+    clock.advance(FIRST_OPEN_MS)
+    assert.equal(breaker.acquire(), 'probe')
+    breaker.release('probe', 'ignored', null)
+    assert.equal(breaker.acquire(), 'probe')
   })
 
-  it('skips at once where the target asks for patience, until something succeeds', () => {
+  it('opens at once for Retry-After, and closes when a call succeeds', () => {
     const clock = new FakeClock()
     const breaker = new CircuitBreaker(clock)
-    breaker.handBack('normal', 'badly', 20_000)
-    assert.equal(breaker.skippedUntilMs, clock.nowMs() + 20_000)
-    breaker.handBack('normal', 'badly', 3_000)
-    assert.equal(breaker.skippedUntilMs, clock.nowMs() + 20_000)
-    breaker.handBack('forced', 'well', null)
-    assert.equal(breaker.skips(), false)
+    breaker.release('normal', 'failure', 20_000)
+    assert.equal(breaker.openUntilMs, clock.nowMs() + 20_000)
+    breaker.release('normal', 'failure', 3_000)
+    assert.equal(breaker.openUntilMs, clock.nowMs() + 20_000)
+    breaker.release('forced', 'success', null)
+    assert.equal(breaker.isOpen, false)
   })
 })

@@ -1,82 +1,82 @@
 /**
- * A breaker: remembers how one target fared lately, and says whether to skip it for a while.
+ * A circuit breaker: stops calls to a target that keeps failing.
  *
- * A target that fails FAILURES_TO_SKIP times in a row is skipped. When the time is over a single call probes it: success
- * ends the skipping, failure doubles it. A target that asked for patience (Retry-After) is skipped until then at once.
- * The breaker only advises: when every target is to be skipped, the router calls nevertheless ("forced"), because a try
- * is better than a failure that was not even tried.
+ * It opens after FAILURES_TO_OPEN failures in a row. When its time is over it is half-open and permits one call, the
+ * probe: success closes it, failure opens it for twice as long. A target that sends Retry-After opens it at once for that
+ * long. When the breakers of all targets are open the router calls nevertheless (permit "forced"), because a call that may
+ * fail is better than a failure without a call.
  */
 import type { Clock } from '../clock.ts'
 
-export const FAILURES_TO_SKIP = 5
-export const FIRST_SKIP_MS = 5_000
-export const LONGEST_SKIP_MS = 60_000
+export const FAILURES_TO_OPEN = 5
+export const FIRST_OPEN_MS = 5_000
+export const MAX_OPEN_MS = 60_000
 
-/** Under what title a call is made; handed back with how it ended. */
+/** The right to make one call; released with the call's result. */
 export type Permit = 'normal' | 'probe' | 'forced'
 
-/** `undecided`: the call was ended by us, and says nothing about the target. */
-export type CallResult = 'well' | 'badly' | 'undecided'
+/** `ignored`: we ended the call ourselves, so it says nothing about the target. */
+export type CallResult = 'success' | 'failure' | 'ignored'
 
 export class CircuitBreaker {
   readonly #clock: Clock
-  #failuresInRow = 0
-  /** How often in a row it has been skipped: each time doubles the next. */
-  #skips = 0
-  /** On the steady clock; null while the target is in use. */
-  #skippedUntil: number | null = null
+  #consecutiveFailures = 0
+  /** How many times in a row it has opened: each time doubles the next. */
+  #openings = 0
+  /** When it becomes half-open, on the steady clock; null while it is closed. */
+  #openUntil: number | null = null
   #probing = false
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
-  get failuresInRow(): number {
-    return this.#failuresInRow
+  get consecutiveFailures(): number {
+    return this.#consecutiveFailures
   }
 
-  /** Wall-clock time at which a probe may be made; null when the target is not skipped, or a probe is due. */
-  get skippedUntilMs(): number | null {
-    if (this.#skippedUntil === null) return null
-    const left = this.#skippedUntil - this.#clock.steadyMs()
+  /** Until when it is open, Unix time in milliseconds; null if it is closed or half-open. */
+  get openUntilMs(): number | null {
+    if (this.#openUntil === null) return null
+    const left = this.#openUntil - this.#clock.steadyMs()
     return left > 0 ? this.#clock.nowMs() + left : null
   }
 
-  /** Whether the target is to be skipped now. Asking changes nothing. */
-  skips(): boolean {
-    if (this.#skippedUntil === null) return false
-    return this.#probing || this.#clock.steadyMs() < this.#skippedUntil
+  /** Whether it would permit no call now. */
+  get isOpen(): boolean {
+    if (this.#openUntil === null) return false
+    return this.#probing || this.#clock.steadyMs() < this.#openUntil
   }
 
-  /** The pass for a call to be made now, null where the target is to be skipped. Each pass is handed back once. */
-  admit(): Permit | null {
-    if (this.#skippedUntil === null) return 'normal'
-    if (this.skips()) return null
+  /** A permit for a call to be made now; null if the breaker is open. Each permit is released exactly once. */
+  acquire(): Permit | null {
+    if (this.#openUntil === null) return 'normal'
+    if (this.isOpen) return null
     this.#probing = true
     return 'probe'
   }
 
-  /** Hands a pass back. `retryAfterMs` is what the target asked for, already bounded by the caller. */
-  handBack(pass: Permit, fared: CallResult, retryAfterMs: number | null): void {
-    if (pass === 'probe') this.#probing = false
-    if (fared === 'undecided') return
-    if (fared === 'well') {
-      this.#failuresInRow = 0
-      this.#skips = 0
-      this.#skippedUntil = null
+  /** Releases a permit. `retryAfterMs` is the delay that the target asked for, already bounded by the caller. */
+  release(permit: Permit, result: CallResult, retryAfterMs: number | null): void {
+    if (permit === 'probe') this.#probing = false
+    if (result === 'ignored') return
+    if (result === 'success') {
+      this.#consecutiveFailures = 0
+      this.#openings = 0
+      this.#openUntil = null
       return
     }
-    this.#failuresInRow++
-    // Calls that were under way when the skipping began fail one after the other; only the probe may prolong it.
-    const prolong = pass === 'probe' || this.#skippedUntil === null
-    if (prolong && this.#failuresInRow >= FAILURES_TO_SKIP) {
-      this.#skipFor(Math.min(FIRST_SKIP_MS * 2 ** this.#skips, LONGEST_SKIP_MS))
-      this.#skips++
+    this.#consecutiveFailures++
+    // Calls that were in progress when the breaker opened fail one after the other; only the probe may extend the time.
+    const mayOpen = permit === 'probe' || this.#openUntil === null
+    if (mayOpen && this.#consecutiveFailures >= FAILURES_TO_OPEN) {
+      this.#openFor(Math.min(FIRST_OPEN_MS * 2 ** this.#openings, MAX_OPEN_MS))
+      this.#openings++
     }
-    if (retryAfterMs !== null) this.#skipFor(retryAfterMs)
+    if (retryAfterMs !== null) this.#openFor(retryAfterMs)
   }
 
-  #skipFor(ms: number): void {
-    this.#skippedUntil = Math.max(this.#skippedUntil ?? 0, this.#clock.steadyMs() + ms)
+  #openFor(ms: number): void {
+    this.#openUntil = Math.max(this.#openUntil ?? 0, this.#clock.steadyMs() + ms)
   }
 }

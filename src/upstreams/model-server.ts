@@ -1,45 +1,45 @@
 /**
- * Who answers: the contract between a run and whatever answers it.
+ * The contract between a run and the model servers.
  *
- * A `ModelServer` makes exactly one exchange with one server and reports what came of it; it neither retries nor
- * chooses. The router (router.ts) chooses targets, retries, limits and skips. A run (queue/execute.ts) asks the router and
- * checks the answer.
+ * A `ModelServer` makes exactly one call to one server and returns its reply; it neither retries nor chooses. The
+ * router (router.ts) chooses targets, retries, and applies concurrency limits and circuit breakers. A run
+ * (queue/execute.ts) asks the router and checks the answer.
  */
 import type { Message, SchemaObject } from '../job/job.ts'
 import type { StopSignal } from '../job/stop.ts'
 
-/** What form the answer is to have, and how far the server can be held to it. */
+/** The form that the answer must have, and how strictly the server can enforce it. */
 export type AnswerForm =
   | { readonly kind: 'text' }
   /** Any JSON value. */
   | { readonly kind: 'json' }
-  /** JSON that satisfies the schema; `strict` where the schema meets the rules of strict structured outputs. */
+  /** JSON that satisfies the schema; `strict` if the schema meets the rules of strict structured outputs. */
   | { readonly kind: 'schema'; readonly schema: SchemaObject; readonly strict: boolean }
 
-/** What is asked: the conversation in the caller's order, and the form of the answer. */
+/** The conversation in the caller's order, and the form of the answer. */
 export interface Prompt {
   readonly messages: readonly Message[]
-  /** The messages as JSON text, where there is one already. */
+  /** The messages as JSON text, if the caller has it already. */
   readonly messagesJson?: string | undefined
   readonly form: AnswerForm
 }
 
-/** Tokens as the server counted them; 0 where it did not say. */
+/** Tokens as the server counted them; 0 if it did not report them. */
 export interface TokenCount {
   readonly input: number
   readonly output: number
 }
 
-/** What came of one exchange. Expected troubles are values; only bugs throw. */
+/** The result of one call. Expected failures are values; only bugs throw. */
 export type Reply =
   | {
       readonly kind: 'answer'
       readonly text: string
       readonly tokens: TokenCount
-      /** Present when the model stopped at its own or its server's length limit: the text is what came until then. */
+      /** Present if the model stopped at its own or its server's length limit; the text is what arrived until then. */
       readonly truncated?: true
     }
-  /** A refusal, `content_filter`, or an error coded as a breach of content policy: final, not to be tried elsewhere. */
+  /** A refusal, `content_filter`, or an error code for a breach of content policy. Final: no other target is tried. */
   | {
       readonly kind: 'refused'
       readonly message: string
@@ -48,22 +48,22 @@ export type Reply =
     }
   | UpstreamError
 
-/** The server did not answer, or not with a chat completion. */
+/** The server did not respond, or did not respond with a chat completion. */
 export interface UpstreamError {
-  readonly kind: 'trouble'
-  /** Whether another target, or the same one later, may do better: connection errors, 408, 409, 429, 5xx. */
+  readonly kind: 'error'
+  /** Whether another target, or the same one later, may succeed: connection errors, 408, 409, 429, 5xx. */
   readonly retryable: boolean
-  /** What the server asked for in Retry-After, in milliseconds from now; null when it did not. */
+  /** The delay that Retry-After asks for, in milliseconds from now; null if the header is absent. */
   readonly retryAfterMs: number | null
-  /** The HTTP status; null when no response came. */
+  /** The HTTP status; null if no response arrived. */
   readonly status: number | null
-  /** For people: the server's own words where it answered with any; never holds a key or a header. */
+  /** For people: the server's own message if it sent one. Never contains a key or a header. */
   readonly message: string
-  /** True when our own signal ended the call (deadline, cancel, drain), and so nothing is said about the server. */
+  /** True if our own signal ended the call (deadline, cancel, drain), so that it says nothing about the server. */
   readonly aborted: boolean
-  /** True when the call's own deadline passed: as a run's last reply this makes the job's error a `timeout`. */
+  /** True if the call exceeded its time-out. As a run's last reply this makes the job's error a `timeout`. */
   readonly timedOut: boolean
-  /** Tokens that a useless answer cost all the same; absent where none were counted. */
+  /** Tokens used in spite of the error; absent if the server counted none. */
   readonly tokens?: TokenCount
 }
 
@@ -71,67 +71,68 @@ export interface ModelServer {
   /** The upstream's name in the configuration. */
   readonly name: string
   /**
-   * Makes one exchange. Never rejects for anything the network or the server does.
+   * Makes one call. Never rejects because of the network or the server.
    * @param model the model's name on this server
-   * @param signal ends the exchange at once when stopped
+   * @param signal aborts the call at once
    */
   ask(model: string, prompt: Prompt, signal: StopSignal): Promise<Reply>
-  /** How `ask` asks for an answer of that form. */
-  mannerFor(form: AnswerForm): RequestFormat
-  /** Closes the connections. Exchanges under way end as aborted trouble. */
+  /** How `ask` requests an answer of that form. */
+  requestFormat(form: AnswerForm): RequestFormat
+  /** Closes the connections. Calls in progress end as aborted errors. */
   close(): Promise<void>
 }
 
-/** How a server was asked: what was made of the caller's messages and of the form that the answer is to have. */
+/** How a request represents the caller's messages and the requested form of the answer. */
 export interface RequestFormat {
-  /** Whether `developer` messages were sent as what they are, or as `system`. */
+  /** Whether `developer` messages keep their role or are sent as `system`. */
   readonly roles: 'native' | 'developer_as_system'
-  /** What was to make the answer JSON; absent where text was asked for. */
+  /** What makes the answer JSON; absent if text was requested. */
   readonly json_mode?: JsonMode
-  /** The instruction that was added to the caller's messages, where one was. */
+  /** The instruction added to the caller's messages, if any. */
   readonly instruction?: string
 }
 
 /**
- * The schema by itself, strict or not; any object, with the schema in an instruction; an instruction alone. The
- * simulator makes what is `simulated` of the schema, and asks nobody.
+ * The schema in `response_format`, strict or not; any JSON object, with the schema in an instruction; an instruction
+ * alone. `simulated` is the simulator, which generates an instance of the schema itself.
  */
 export type JsonMode = 'json_schema_strict' | 'json_schema' | 'json_object' | 'instruction' | 'simulated'
 
-/** One exchange as the router saw it, in the order made: kept for the job's receipt. */
+/** One call as the job's receipt stores it. Receipts are released JSON, in which an upstream error is `trouble`. */
 export interface CallRecord extends RequestFormat {
   readonly target: string
-  readonly kind: Reply['kind']
+  readonly kind: 'answer' | 'refused' | 'trouble'
   readonly status: number | null
-  /** When it began, Unix time in milliseconds. */
+  /** When the call began, Unix time in milliseconds. */
   readonly at_ms: number
   readonly ms: number
 }
 
-/** The router's answer: the last reply, which target gave it, and every call that was made on the way. */
-export interface Routed {
+/** The router's result: the last reply, the target that gave it, and every call made, in order. */
+export interface RoutedReply {
   readonly reply: Reply
+  /** As `upstream/model`; null if no call was made, or if the signal ended the request. */
   readonly target: string | null
   readonly calls: readonly CallRecord[]
-  /** Summed over all calls, the failed ones included. */
+  /** Summed over all calls, failed ones included. */
   readonly tokens: TokenCount
 }
 
-/** Chooses who answers a public model name. */
+/** Chooses the model server that answers for a public model name. */
 export interface Router {
   /**
-   * Tries the model's targets in order until one answers or refuses, or until all tries are spent; the last trouble
-   * is then the reply. Never rejects for anything that an upstream does.
+   * Tries the model's targets in order until one answers or refuses, or until all tries are spent; the last error is
+   * then the reply. Never rejects because of an upstream.
    */
-  ask(question: Question, signal: StopSignal): Promise<Routed>
+  ask(request: ModelRequest, signal: StopSignal): Promise<RoutedReply>
   close(): Promise<void>
 }
 
-export interface Question {
+export interface ModelRequest {
   /** The public model name, `gpt-auto` included. */
   readonly model: string
-  /** The public model names that the caller's tier may use, for `gpt-auto`. */
-  readonly allowed: (model: string) => boolean
+  /** The name of the job's tier: `gpt-auto` picks among the models that it allows. */
+  readonly tier: string
   readonly inputTokens: number
   readonly prompt: Prompt
 }

@@ -1,30 +1,30 @@
-/** Calls that break: faults of the network, bodies that are too large, calls that are ended. */
+/** Calls that fail: network faults, bodies that are too large, aborted calls. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { reply } from '../../test/model-server.ts'
-import { bench, isTrouble, KEY, never, prompt, troubleOf } from '../../test/support/openai-client.ts'
+import { errorOf, isError, KEY, never, prompt, startClient } from '../../test/support/openai-client.ts'
 import { UPSTREAM_DEFAULTS } from '../config/settings.ts'
 import { Stop } from '../job/stop.ts'
-import { LARGE_ANSWER_BYTES } from './http-exchange.ts'
 import { MAX_ANSWER_BYTES, OpenAiClient } from './openai-client.ts'
+import { LARGE_ANSWER_BYTES } from './response-body.ts'
 
 describe('a fault', () => {
-  it('nobody listens: worth retrying, and no address is told', async (t) => {
-    const { server, client } = await bench(t)
+  it('a refused connection is retryable, and the message contains no address', async (t) => {
+    const { server, client } = await startClient(t)
     await server.close()
     const got = await client.ask('m', prompt(), never)
-    isTrouble(got)
+    isError(got)
     assert.equal(got.retryable, true)
     assert.equal(got.status, null)
     assert.match(got.message, /ECONNREFUSED/)
     assert.ok(!got.message.includes('127.0.0.1'))
   })
 
-  it('a connection that is never made ends at the connect timeout', async (t) => {
-    // A listener that never begins TLS: to undici the connection is not made before the handshake is.
+  it('a connection that is never established ends at the connect time-out', async (t) => {
+    // A listener that never begins TLS: to undici the connection exists only after the handshake.
     const mute = createServer().listen(0, '127.0.0.1')
     await once(mute, 'listening')
     const settings = {
@@ -43,48 +43,51 @@ describe('a fault', () => {
       mute.close()
     })
     const got = await client.ask('m', prompt(), never)
-    isTrouble(got)
+    isError(got)
     assert.equal(got.retryable, true)
     assert.equal(got.message, 'No connection to the model server within 0.05 s.')
   })
 
-  it('a reset is worth retrying', async (t) => {
-    const got = await troubleOf(t, () => reply.reset())
+  it('a reset is retryable', async (t) => {
+    const got = await errorOf(t, () => reply.reset())
     assert.equal(got.retryable, true)
     assert.equal(got.status, null)
   })
 
-  it('a reset in the middle of the answer is worth retrying', async (t) => {
-    const got = await troubleOf(t, () => reply.resetMidBody())
+  it('a reset in the middle of the answer is retryable', async (t) => {
+    const got = await errorOf(t, () => reply.resetMidBody())
     assert.equal(got.retryable, true)
     assert.match(got.message, /in the middle of its answer/)
   })
 
-  it('what is not HTTP is worth retrying, elsewhere', async (t) => {
-    const got = await troubleOf(t, () => reply.notHttp())
+  it('a response that is not HTTP is retryable', async (t) => {
+    const got = await errorOf(t, () => reply.notHttp())
     assert.equal(got.retryable, true)
     assert.equal(got.status, null)
   })
 
-  it('garbage with 200 is not worth retrying', async (t) => {
-    const got = await troubleOf(t, () => reply.garbage())
+  it('garbage with 200 is not retryable', async (t) => {
+    const got = await errorOf(t, () => reply.garbage())
     assert.equal(got.retryable, false)
     assert.equal(got.status, 200)
-    assert.match(got.message, /no chat completion/)
+    assert.match(got.message, /not a chat completion/)
   })
 
-  it('200 that is no chat completion is not worth retrying', async (t) => {
-    const got = await troubleOf(t, () => reply.notACompletion())
+  it('a 200 that is not a chat completion is not retryable', async (t) => {
+    const got = await errorOf(t, () => reply.notACompletion())
     assert.equal(got.retryable, false)
-    assert.match(got.message, /no chat completion/)
+    assert.match(got.message, /not a chat completion/)
   })
 
   for (const [name, script] of [
     ['a stall', () => reply.stall()],
     ['a slow drip', () => reply.drip()],
   ] as const) {
-    it(`${name} ends at the call's deadline, and its connection is closed`, async (t) => {
-      const { server, client, clock } = await bench(t, { script, settings: { call_timeout_seconds: 20 } })
+    it(`${name} ends at the call's time-out, and its connection is closed`, async (t) => {
+      const { server, client, clock } = await startClient(t, {
+        script,
+        settings: { call_timeout_seconds: 20 },
+      })
       const asked = client.ask('m', prompt(), never)
       await server.received(1)
       clock.advance(19_999)
@@ -92,7 +95,7 @@ describe('a fault', () => {
       assert.equal(early, 'nothing')
       clock.advance(1)
       const got = await asked
-      isTrouble(got)
+      isError(got)
       assert.equal(got.timedOut, true)
       assert.equal(got.retryable, true)
       assert.equal(got.aborted, false)
@@ -101,7 +104,7 @@ describe('a fault', () => {
   }
 
   it('leaves no timer behind', async (t) => {
-    const { client, clock } = await bench(t)
+    const { client, clock } = await startClient(t)
     await client.ask('m', prompt(), never)
     assert.deepEqual(clock.pending(), [])
   })
@@ -110,9 +113,9 @@ describe('a fault', () => {
 describe('a body', () => {
   for (const declare of [true, false]) {
     it(`of 100 MB, ${declare ? 'declared' : 'undeclared'}, is not read to its end`, async (t) => {
-      const { server, client } = await bench(t, { script: () => reply.huge(100_000_000, { declare }) })
+      const { server, client } = await startClient(t, { script: () => reply.huge(100_000_000, { declare }) })
       const got = await client.ask('m', prompt(), never)
-      isTrouble(got)
+      isError(got)
       assert.equal(got.retryable, false)
       assert.match(got.message, new RegExp(`longer than ${MAX_ANSWER_BYTES} bytes`))
       assert.equal(await server.requests[0]?.ended, 'cut')
@@ -121,25 +124,25 @@ describe('a body', () => {
     })
   }
 
-  it('of exactly the limit is taken, and of one byte more is not', async (t) => {
-    const { client } = await bench(t, {
+  it('of exactly the limit is accepted, and of one byte more is rejected', async (t) => {
+    const { client } = await startClient(t, {
       script: (_request, index) => reply.huge(1_000_000 + index),
       maxAnswerBytes: 1_000_000,
     })
     assert.equal((await client.ask('m', prompt(), never)).kind, 'answer')
-    assert.equal((await client.ask('m', prompt(), never)).kind, 'trouble')
+    assert.equal((await client.ask('m', prompt(), never)).kind, 'error')
   })
 
-  it('may be large only in a few calls at once; the others wait and lose nothing', async (t) => {
-    const { client } = await bench(t, { script: () => reply.huge(3 * 1024 * 1024) })
+  it('may be large in only a few calls at once; the others wait and lose nothing', async (t) => {
+    const { client } = await startClient(t, { script: () => reply.huge(3 * 1024 * 1024) })
     const got = await Promise.all(Array.from({ length: 12 }, () => client.ask('m', prompt(), never)))
     assert.deepEqual(new Set(got.map(({ kind }) => kind)), new Set(['answer']))
   })
 
-  it('that waits for its turn to be large ends at the deadline, or on abort, like any other', async (t) => {
+  it('that waits for a slot for large answers ends at the time-out, or on abort, like any other', async (t) => {
     const half = 'x'.repeat(LARGE_ANSWER_BYTES)
-    const { server, client, clock } = await bench(t, {
-      // Larger than allowed without a place, and never ended: four of these hold all places.
+    const { server, client, clock } = await startClient(t, {
+      // Larger than allowed without a slot, and never complete: these hold all slots.
       script: () => (_request, response) => {
         response.writeHead(200).write(half + half)
       },
@@ -151,11 +154,11 @@ describe('a body', () => {
     await server.received(6)
     stop.now('give back')
     const got = await aborted
-    isTrouble(got)
+    isError(got)
     assert.equal(got.aborted, true)
     clock.advance(20_000)
-    for (const each of await Promise.all(asked)) assert.equal(each.kind === 'trouble' && each.timedOut, true)
-    // The places are free again.
+    for (const each of await Promise.all(asked)) assert.equal(each.kind === 'error' && each.timedOut, true)
+    // The slots are free again.
     server.script = () => reply.huge(1024 * 1024)
     const later = await Promise.all(Array.from({ length: 6 }, () => client.ask('m', prompt(), never)))
     assert.deepEqual(new Set(later.map(({ kind }) => kind)), new Set(['answer']))
@@ -163,36 +166,36 @@ describe('a body', () => {
 })
 
 describe('an abort', () => {
-  it('ends a call under way at once and closes its connection', async (t) => {
-    const { server, client } = await bench(t, { script: () => reply.stall() })
+  it('ends a call in progress at once and closes its connection', async (t) => {
+    const { server, client } = await startClient(t, { script: () => reply.stall() })
     const stop = new Stop()
     const asked = client.ask('m', prompt(), stop)
     await server.received(1)
     stop.now('give back')
     const got = await asked
-    isTrouble(got)
+    isError(got)
     assert.equal(got.aborted, true)
     assert.equal(got.retryable, false)
     assert.equal(await server.requests[0]?.ended, 'cut')
   })
 
   it('before the call sends nothing', async (t) => {
-    const { server, client } = await bench(t)
+    const { server, client } = await startClient(t)
     const stop = new Stop()
     stop.now('give back')
     const got = await client.ask('m', prompt(), stop)
-    isTrouble(got)
+    isError(got)
     assert.equal(got.aborted, true)
     assert.equal(server.connections(), 0)
   })
 
   it('while connecting sends nothing either', async (t) => {
-    const { server, client } = await bench(t)
+    const { server, client } = await startClient(t)
     const stop = new Stop()
     const asked = client.ask('m', prompt('first'), stop)
     stop.now('give back')
     const got = await asked
-    isTrouble(got)
+    isError(got)
     assert.equal(got.aborted, true)
     await client.ask('m', prompt('second'), never)
     assert.deepEqual(
@@ -201,13 +204,13 @@ describe('an abort', () => {
     )
   })
 
-  it('closing ends the calls under way and those to come', async (t) => {
-    const { server, client } = await bench(t, { script: () => reply.stall() })
+  it('by close ends the calls in progress and later ones', async (t) => {
+    const { server, client } = await startClient(t, { script: () => reply.stall() })
     const asked = client.ask('m', prompt(), never)
     await server.received(1)
     await client.close()
     for (const got of [await asked, await client.ask('m', prompt(), never)]) {
-      isTrouble(got)
+      isError(got)
       assert.equal(got.aborted, true)
     }
     await client.close()

@@ -3,14 +3,14 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { reply, type Script, startModelServer } from '../../test/model-server.ts'
-import { bench, isTrouble, KEY, never, prompt, troubleOf } from '../../test/support/openai-client.ts'
+import { errorOf, isError, KEY, never, prompt, startClient } from '../../test/support/openai-client.ts'
 import { UPSTREAM_DEFAULTS } from '../config/settings.ts'
 import type { Message } from '../job/job.ts'
 import { OpenAiClient } from './openai-client.ts'
 
 describe('a call', () => {
-  it('posts to chat/completions with the key, and not streamed', async (t) => {
-    const { server, client } = await bench(t)
+  it('posts to chat/completions with the key, not streamed', async (t) => {
+    const { server, client } = await startClient(t)
     const got = await client.ask('gpt-5', prompt('Hello'), never)
     assert.deepEqual(got, { kind: 'answer', text: 'echo: Hello', tokens: { input: 5, output: 11 } })
     const request = server.requests[0]
@@ -21,7 +21,7 @@ describe('a call', () => {
     assert.deepEqual(request?.body, { model: 'gpt-5', messages: [{ role: 'user', content: 'Hello' }] })
   })
 
-  it('sends no Authorization without a key, and keeps the query of the base address', async (t) => {
+  it('sends no Authorization header without a key, and keeps the query of the base URL', async (t) => {
     const server = await startModelServer()
     const settings = { ...UPSTREAM_DEFAULTS, base_url: `${server.baseUrl}/?api-version=7` }
     const client = new OpenAiClient({ name: 'u', apiKey: null, clock: new FakeClock(), settings })
@@ -34,8 +34,8 @@ describe('a call', () => {
     assert.equal(server.requests[0]?.path, '/v1/chat/completions?api-version=7')
   })
 
-  it('sends all four roles in any order, as the caller gave them', async (t) => {
-    const { server, client } = await bench(t)
+  it('sends all four roles in the order of the caller', async (t) => {
+    const { server, client } = await startClient(t)
     const messages: Message[] = [
       { role: 'user', content: 'one' },
       { role: 'assistant', content: '' },
@@ -48,8 +48,8 @@ describe('a call', () => {
     assert.deepEqual(server.requests[0]?.body.messages, messages)
   })
 
-  it('sends developer as system where the server does not know developer', async (t) => {
-    const { server, client } = await bench(t, { settings: { roles: 'developer_as_system' } })
+  it('sends developer as system if the server does not support developer', async (t) => {
+    const { server, client } = await startClient(t, { settings: { roles: 'developer_as_system' } })
     const messages: Message[] = [
       { role: 'developer', content: 'a' },
       { role: 'user', content: 'b' },
@@ -63,8 +63,8 @@ describe('a call', () => {
     ])
   })
 
-  it('uses as many connections as it may have calls, each for one call at a time', async (t) => {
-    const { server, client } = await bench(t, {
+  it('uses as many connections as concurrent calls, each for one call at a time', async (t) => {
+    const { server, client } = await startClient(t, {
       script: () => reply.stall(),
       settings: { max_concurrency: 8 },
     })
@@ -78,7 +78,7 @@ describe('a call', () => {
     assert.equal(server.connections(), 8)
   })
 
-  it('refuses a key that a header cannot carry', () => {
+  it('rejects a key that a header cannot carry', () => {
     const settings = { ...UPSTREAM_DEFAULTS, base_url: 'http://127.0.0.1:1/v1' }
     const make = () => new OpenAiClient({ name: 'u', apiKey: 'a\nb', clock: new FakeClock(), settings })
     assert.throws(make, /key of upstream u/)
@@ -96,31 +96,31 @@ describe('a refusal', () => {
       400,
     ]),
   ]
-  for (const [name, script, words, status] of cases) {
+  for (const [name, script, message, status] of cases) {
     it(`comes from ${name}`, async (t) => {
-      const { client } = await bench(t, { script })
+      const { client } = await startClient(t, { script })
       const got = await client.ask('m', prompt(), never)
       assert.equal(got.kind, 'refused')
       if (got.kind === 'refused') {
-        assert.match(got.message, new RegExp(words))
+        assert.match(got.message, new RegExp(message))
         assert.equal(got.status, status)
       }
     })
   }
 
-  it('counts the tokens it cost', async (t) => {
-    const { client } = await bench(t, { script: () => reply.refusal('1234') })
+  it('counts the tokens it used', async (t) => {
+    const { client } = await startClient(t, { script: () => reply.refusal('1234') })
     const got = await client.ask('m', prompt('12345'), never)
     assert.deepEqual(got.kind === 'refused' && got.tokens, { input: 5, output: 4 })
   })
 })
 
-describe('a failing status', () => {
+describe('an error status', () => {
   for (const status of [408, 409, 429, 500, 502, 503, 529]) {
-    it(`${status} is worth retrying`, async (t) => {
-      const got = await troubleOf(t, () => reply.status(status))
+    it(`${status} is retryable`, async (t) => {
+      const got = await errorOf(t, () => reply.status(status))
       assert.deepEqual(got, {
-        kind: 'trouble',
+        kind: 'error',
         retryable: true,
         retryAfterMs: null,
         status,
@@ -131,19 +131,19 @@ describe('a failing status', () => {
     })
   }
   for (const status of [301, 400, 401, 403, 404, 413, 422]) {
-    it(`${status} is not`, async (t) => {
-      const got = await troubleOf(t, () => reply.status(status))
+    it(`${status} is not retryable`, async (t) => {
+      const got = await errorOf(t, () => reply.status(status))
       assert.equal(got.retryable, false)
       assert.equal(got.status, status)
     })
   }
 
-  it('tells how long to wait, in seconds, as a date or in milliseconds', async (t) => {
-    const { server, client, clock } = await bench(t)
+  it('returns Retry-After in seconds, as a date or in milliseconds', async (t) => {
+    const { server, client, clock } = await startClient(t)
     const waitOf = async (headers: Record<string, string>) => {
       server.script = () => reply.status(429, { headers })
       const got = await client.ask('m', prompt(), never)
-      isTrouble(got)
+      isError(got)
       return got.retryAfterMs
     }
     assert.equal(await waitOf({ 'retry-after': '7' }), 7000)
@@ -155,22 +155,22 @@ describe('a failing status', () => {
     assert.equal(await waitOf({}), null)
   })
 
-  it('never shows the key, even where the server echoes it', async (t) => {
+  it('never shows the key, even if the server echoes it', async (t) => {
     const echo: Script = (request) =>
       reply.status(401, {
         body: { error: { message: `Bad ${KEY} in Authorization: ${request.headers.authorization}!` } },
       })
-    const got = await troubleOf(t, echo)
+    const got = await errorOf(t, echo)
     assert.ok(!got.message.includes('0123456789'), got.message)
     assert.match(got.message, /^Bad \*\*\* in Authorization/)
   })
 
-  it('drops an error body that is too long to explain anything', async (t) => {
-    const { server, client } = await bench(t, {
+  it('ignores an error body that is too long', async (t) => {
+    const { server, client } = await startClient(t, {
       script: () => reply.status(500, { body: 'x'.repeat(10_000_000) }),
     })
     const got = await client.ask('m', prompt(), never)
-    isTrouble(got)
+    isError(got)
     assert.equal(got.message, 'The model server answered 500.')
     assert.equal(got.retryable, true)
     assert.equal(await server.requests[0]?.ended, 'cut')

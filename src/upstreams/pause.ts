@@ -1,4 +1,4 @@
-/** Waiting on the injected clock, which a signal ends at once. */
+/** A delay on the injected clock that a signal can end early. */
 import type { Clock } from '../clock.ts'
 import type { StopSignal } from '../job/stop.ts'
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { maskFor, readCompletion, readFailure, UPSTREAM_WORDS } from './read-completion.ts'
+import { MAX_UPSTREAM_MESSAGE_LENGTH, maskFor, readCompletion, readFailure } from './read-completion.ts'
 
 const KEY = 'k/ey+with="odd\\signs'
 const mask = maskFor(KEY)
@@ -14,7 +14,7 @@ function choice(message: unknown, finish = 'stop') {
 }
 
 describe('a chat completion', () => {
-  it('cut off by the length limit delivers what came, and says so', () => {
+  it('truncated by the length limit delivers what arrived, and is marked as truncated', () => {
     assert.deepEqual(read(choice({ content: 'Once upon' }, 'length')), {
       kind: 'answer',
       text: 'Once upon',
@@ -23,10 +23,10 @@ describe('a chat completion', () => {
     })
   })
 
-  it('cut off before its first word is trouble that cost tokens', () => {
+  it('truncated before any text is an error that used tokens', () => {
     const got = read(choice({ content: '' }, 'length'))
-    assert.equal(got.kind, 'trouble')
-    assert.equal(got.kind === 'trouble' && got.retryable, false)
+    assert.equal(got.kind, 'error')
+    assert.equal(got.kind === 'error' && got.retryable, false)
     assert.deepEqual(got.tokens, { input: 3, output: 9 })
   })
 
@@ -34,15 +34,15 @@ describe('a chat completion', () => {
     assert.equal(read(choice({ content: '' })).kind, 'answer')
   })
 
-  it('without usage, or with nonsense in it, counts no tokens', () => {
+  it('without usage, or with malformed usage, counts no tokens', () => {
     for (const usage of [undefined, null, 7, [], { prompt_tokens: -1, completion_tokens: '9' }]) {
       const got = read({ choices: [{ message: { content: 'a' } }], usage })
       assert.deepEqual(got.tokens, { input: 0, output: 0 })
     }
   })
 
-  it('is nothing that merely looks like one', () => {
-    const impostors = [
+  it('is recognized only with a choice, a message and text content', () => {
+    const incomplete = [
       null,
       7,
       'text',
@@ -59,82 +59,82 @@ describe('a chat completion', () => {
       choice({ content: ['a'] }),
       choice({}),
     ]
-    for (const impostor of impostors) {
-      const got = read(impostor)
-      assert.equal(got.kind, 'trouble', JSON.stringify(impostor))
-      assert.equal(got.kind === 'trouble' && got.retryable, false)
+    for (const value of incomplete) {
+      const got = read(value)
+      assert.equal(got.kind, 'error', JSON.stringify(value))
+      assert.equal(got.kind === 'error' && got.retryable, false)
     }
   })
 
-  it('that carries an error instead is that error, as gateways send it', () => {
+  it('that contains an error, as gateways send it, is that error', () => {
     const busy = read({ error: { code: 502, message: 'Provider is down' } })
-    assert.equal(busy.kind === 'trouble' && busy.retryable, true)
-    assert.equal(busy.kind === 'trouble' && busy.message, 'Provider is down')
+    assert.equal(busy.kind === 'error' && busy.retryable, true)
+    assert.equal(busy.kind === 'error' && busy.message, 'Provider is down')
     const cutOff = read({
       choices: [
         { message: { content: 'half' }, finish_reason: 'error', error: { code: 429, message: 'Slow' } },
       ],
     })
-    assert.equal(cutOff.kind === 'trouble' && cutOff.retryable, true)
+    assert.equal(cutOff.kind === 'error' && cutOff.retryable, true)
     const other = read({ error: { code: 'bad_thing', message: 'No' } })
-    assert.equal(other.kind === 'trouble' && other.retryable, false)
+    assert.equal(other.kind === 'error' && other.retryable, false)
     assert.equal(read({ error: { code: 'content_filter', message: 'No' } }).kind, 'refused')
   })
 })
 
-describe('the words of a failure', () => {
-  const wordsOf = (body: string | null, status = 500) => {
+describe('the message of an error response', () => {
+  const messageOf = (body: string | null, status = 500) => {
     const got = readFailure(status, body, null, mask)
     return got.kind === 'answer' ? '' : got.message
   }
 
-  it('are found where servers put them', () => {
-    assert.equal(wordsOf('{"error":{"message":"A"}}'), 'A')
-    assert.equal(wordsOf('[{"error":{"message":"B"}}]'), 'B')
-    assert.equal(wordsOf('{"error":"C"}'), 'C')
-    assert.equal(wordsOf('{"message":"D"}'), 'D')
-    assert.equal(wordsOf('{"detail":"E"}'), 'E')
-    assert.equal(wordsOf('upstream connect error'), 'upstream connect error')
+  it('is found in every field that servers use', () => {
+    assert.equal(messageOf('{"error":{"message":"A"}}'), 'A')
+    assert.equal(messageOf('[{"error":{"message":"B"}}]'), 'B')
+    assert.equal(messageOf('{"error":"C"}'), 'C')
+    assert.equal(messageOf('{"message":"D"}'), 'D')
+    assert.equal(messageOf('{"detail":"E"}'), 'E')
+    assert.equal(messageOf('upstream connect error'), 'upstream connect error')
   })
 
-  it('are ours where the server has none to the point', () => {
+  it('is our own if the server sent none', () => {
     for (const body of ['', null, '<html>…</html>', '{}', '[]', 'null', '{"error":{"message":" "}}']) {
-      assert.equal(wordsOf(body), 'The model server answered 500.')
+      assert.equal(messageOf(body), 'The model server answered 500.')
     }
   })
 
-  it('are cut, never through a character', () => {
+  it('is truncated, never within a surrogate pair', () => {
     for (const start of ['', 'a']) {
-      const long = wordsOf(JSON.stringify({ message: start + '\u{1F600}'.repeat(400) }))
-      assert.ok(long.length <= UPSTREAM_WORDS && long.length > UPSTREAM_WORDS - 3)
+      const long = messageOf(JSON.stringify({ message: start + '\u{1F600}'.repeat(400) }))
+      assert.ok(long.length <= MAX_UPSTREAM_MESSAGE_LENGTH && long.length > MAX_UPSTREAM_MESSAGE_LENGTH - 3)
       assert.ok(long.isWellFormed())
       assert.ok(long.endsWith('…'))
     }
   })
 
-  it('are one line without control characters', () => {
-    assert.equal(wordsOf(JSON.stringify({ message: 'a\r\n b\u0000\tc' })), 'a b c')
+  it('is one line without control characters', () => {
+    assert.equal(messageOf(JSON.stringify({ message: 'a\r\n b\u0000\tc' })), 'a b c')
   })
 
-  it('never hold the key, however it is written, nor an Authorization header', () => {
+  it('never contains the key in any spelling, nor an Authorization header', () => {
     for (const spelling of [KEY, encodeURIComponent(KEY), JSON.stringify(KEY)]) {
-      const shown = wordsOf(JSON.stringify({ message: `for key ${spelling} nothing` }))
+      const shown = messageOf(JSON.stringify({ message: `for key ${spelling} nothing` }))
       assert.ok(!shown.includes('with'), shown)
     }
     assert.equal(
-      wordsOf('{"message":"got Authorization: Bearer abc.def-1, sorry"}'),
+      messageOf('{"message":"got Authorization: Bearer abc.def-1, sorry"}'),
       'got Authorization: Bearer ***, sorry',
     )
-    assert.equal(wordsOf('{"message":"got x-api-key: abc.def"}'), 'got x-api-key: ***')
-    assert.equal(wordsOf('{"message":"wrong: sk-proj-ab***yz."}'), 'wrong: ***')
+    assert.equal(messageOf('{"message":"got x-api-key: abc.def"}'), 'got x-api-key: ***')
+    assert.equal(messageOf('{"message":"wrong: sk-proj-ab***yz."}'), 'wrong: ***')
   })
 
-  it('are masked before they are cut', () => {
-    const shown = wordsOf(JSON.stringify({ message: 'x'.repeat(UPSTREAM_WORDS - 8) + KEY }))
+  it('is masked before it is truncated', () => {
+    const shown = messageOf(JSON.stringify({ message: 'x'.repeat(MAX_UPSTREAM_MESSAGE_LENGTH - 8) + KEY }))
     assert.ok(!shown.includes('k/ey'), shown)
   })
 
-  it('coded as a breach of policy are a refusal, in whichever field the code is', () => {
+  it('is a refusal if any field has the code of a policy breach', () => {
     assert.equal(
       readFailure(400, '{"error":{"type":"content_policy_violation"}}', null, mask).kind,
       'refused',

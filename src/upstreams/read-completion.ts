@@ -1,22 +1,22 @@
 /**
- * What a model server's response says, as a reply. Nothing it sends is trusted: every field is looked at before use, and
- * its words are masked and cut before they go anywhere. Pure.
+ * Reads a model server's response into a reply. Nothing in it is trusted: every field is checked before use, and its
+ * messages are masked and truncated before they are stored or shown. Pure.
  */
 import type { ChatCompletion, ChatCompletionMessage } from 'openai/resources/chat/completions'
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
 
-/** Enough of an upstream's message to act on. */
-export const UPSTREAM_WORDS = 300
+/** The maximum length of an upstream's message: enough to act on. */
+export const MAX_UPSTREAM_MESSAGE_LENGTH = 300
 
-/** More of a message is not even looked through: it is to be cut to far less. */
+/** Only this much of a message is masked, because it is truncated to far less afterwards. */
 const MASKED_CHARACTERS = 65_536
 
 const POLICY_CODES: readonly unknown[] = ['content_filter', 'content_policy_violation']
 
-/** Makes an upstream's words fit to be shown: the key masked, one line, cut. */
-export type Mask = (words: string) => string
+/** Makes an upstream's message safe to show: masks the key, joins the lines, truncates. */
+export type Mask = (message: string) => string
 
-/** The compiler holds the names to the wire format; the values are whatever the server sent. */
+/** The compiler checks the names against the wire format; the values are whatever the server sent. */
 type Untrusted<T> = { readonly [name in keyof T]?: unknown }
 
 interface WireError {
@@ -27,26 +27,26 @@ interface WireError {
   readonly error: object | string
 }
 
-/** Connection errors are not here: they have no status. */
-export function isWorthRetrying(status: number): boolean {
+/** Connection errors are not covered here, because they have no status. */
+function isRetryable(status: number): boolean {
   return status === 408 || status === 409 || status === 429 || (status >= 500 && status <= 599)
 }
 
 export function upstreamError(
-  about: Pick<UpstreamError, 'message'> & Partial<Omit<UpstreamError, 'kind' | 'message'>>,
+  fields: Pick<UpstreamError, 'message'> & Partial<Omit<UpstreamError, 'kind' | 'message'>>,
 ): UpstreamError {
   return {
-    kind: 'trouble',
+    kind: 'error',
     retryable: false,
     retryAfterMs: null,
     status: null,
     aborted: false,
     timedOut: false,
-    ...about,
+    ...fields,
   }
 }
 
-/** Reads the body of a response whose status says success. */
+/** Reads the body of a response with a success status. */
 export function readCompletion(status: number, text: string, mask: Mask): Reply {
   const completion = fields<ChatCompletion & { error: unknown }>(parse(text))
   const choice = fields<ChatCompletion.Choice & { error: unknown }>(
@@ -58,7 +58,7 @@ export function readCompletion(status: number, text: string, mask: Mask): Reply 
   if (error !== null) return readEmbeddedError(status, error, tokens, mask)
   const message = fields<ChatCompletionMessage>(choice?.message)
   if (choice === null || message === null) {
-    return upstreamError({ status, message: 'The answer is no chat completion.' })
+    return upstreamError({ status, message: 'The response is not a chat completion.' })
   }
   if (typeof message.refusal === 'string' && message.refusal !== '') {
     return { kind: 'refused', message: mask(message.refusal), status, tokens }
@@ -70,8 +70,8 @@ export function readCompletion(status: number, text: string, mask: Mask): Reply 
     return upstreamError({ status, tokens, message: 'The chat completion has no text content.' })
   }
   if (choice.finish_reason !== 'length') return { kind: 'answer', text: message.content, tokens }
-  // Nobody asked for a limit, so this is the model's own, and another call would be paid for and end there too. What
-  // came is delivered; only nothing at all (a model that spent its limit on thinking) is a failure.
+  // Parley sets no limit, so this is the model's own, and another call would cost as much and end there too. What
+  // arrived is delivered; only an empty answer (a model that spent its limit on reasoning) is a failure.
   if (message.content === '') {
     return upstreamError({
       status,
@@ -82,21 +82,26 @@ export function readCompletion(status: number, text: string, mask: Mask): Reply 
   return { kind: 'answer', text: message.content, tokens, truncated: true }
 }
 
-/** Reads a response whose status says failure. `text` is null where its body was too long to be of use. */
-export function readFailure(status: number, text: string | null, wait: number | null, mask: Mask): Reply {
+/** Reads a response with an error status. `text` is null if its body was too long. */
+export function readFailure(
+  status: number,
+  text: string | null,
+  retryAfterMs: number | null,
+  mask: Mask,
+): Reply {
   const body = text === null ? undefined : parse(text)
-  // Some servers put the error into an array of one.
+  // Some servers send the error in an array of one element.
   const outer = fields<WireError>(Array.isArray(body) ? body[0] : body)
   const error = fields<WireError>(outer?.error) ?? outer
-  const words = wordsOf(outer, error) ?? plainWords(body === undefined ? text : null)
-  const message = words === null ? `The model server answered ${status}.` : mask(words)
+  const sent = messageIn(outer, error) ?? plainText(body === undefined ? text : null)
+  const message = sent === null ? `The model server answered ${status}.` : mask(sent)
   if (error !== null && isPolicyBreach(error)) {
     return { kind: 'refused', message, status, tokens: NO_TOKENS }
   }
-  return upstreamError({ status, message, retryable: isWorthRetrying(status), retryAfterMs: wait })
+  return upstreamError({ status, message, retryable: isRetryable(status), retryAfterMs })
 }
 
-/** What Retry-After asks for, in milliseconds from now; null where there is none to be understood. */
+/** The delay that Retry-After asks for, in milliseconds from now; null if it is absent or malformed. */
 export function readRetryAfter(
   headers: { readonly [name: string]: string | string[] | undefined },
   nowMs: number,
@@ -110,15 +115,15 @@ export function readRetryAfter(
   return Number.isNaN(date) ? null : Math.max(0, date - nowMs)
 }
 
-/** A mask for a server's words: they may echo the request's headers, and with them our key. */
+/** Masks the messages of a server: they may echo the request's headers, and with them our key. */
 export function maskFor(key: string | null): Mask {
-  return (words) => {
-    let masked = words
+  return (message) => {
+    let masked = message
       .slice(0, MASKED_CHARACTERS)
       .replace(/[\s\p{Cc}]+/gu, ' ')
       .trim()
     if (key !== null) {
-      // Where the words come escaped, they are still the key.
+      // An escaped key is still the key.
       for (const spelling of new Set([key, encodeURIComponent(key), JSON.stringify(key).slice(1, -1)])) {
         masked = masked.replaceAll(spelling, '***')
       }
@@ -130,7 +135,7 @@ export function maskFor(key: string | null): Mask {
         '$1$2***',
       )
       .replace(/\bsk-[\w*.-]{4,}/g, '***')
-    return cut(masked, UPSTREAM_WORDS)
+    return truncate(masked, MAX_UPSTREAM_MESSAGE_LENGTH)
   }
 }
 
@@ -140,10 +145,10 @@ function readEmbeddedError(
   tokens: TokenCount,
   mask: Mask,
 ): Reply {
-  const words = wordsOf(null, error)
-  const message = words === null ? 'The model server answered with an error.' : mask(words)
+  const sent = messageIn(null, error)
+  const message = sent === null ? 'The model server answered with an error.' : mask(sent)
   if (isPolicyBreach(error)) return { kind: 'refused', message, status, tokens }
-  const retryable = typeof error.code === 'number' && isWorthRetrying(error.code)
+  const retryable = typeof error.code === 'number' && isRetryable(error.code)
   return upstreamError({ status, tokens, message, retryable })
 }
 
@@ -151,15 +156,15 @@ function isPolicyBreach(error: Untrusted<WireError>): boolean {
   return POLICY_CODES.includes(error.code) || POLICY_CODES.includes(error.type)
 }
 
-function wordsOf(outer: Untrusted<WireError> | null, error: Untrusted<WireError> | null): string | null {
-  for (const words of [error?.message, outer?.error, error?.detail]) {
-    if (typeof words === 'string' && words.trim() !== '') return words
+function messageIn(outer: Untrusted<WireError> | null, error: Untrusted<WireError> | null): string | null {
+  for (const message of [error?.message, outer?.error, error?.detail]) {
+    if (typeof message === 'string' && message.trim() !== '') return message
   }
   return null
 }
 
-/** A short plain text may explain something; a page of HTML explains nothing. */
-function plainWords(text: string | null): string | null {
+/** A short plain text may explain the error; an HTML page does not. */
+function plainText(text: string | null): string | null {
   if (text === null || text.trim() === '' || text.trimStart().startsWith('<')) return null
   return text
 }
@@ -167,12 +172,12 @@ function plainWords(text: string | null): string | null {
 const NO_TOKENS: TokenCount = { input: 0, output: 0 }
 
 function readTokens(usage: unknown): TokenCount {
-  const counted = fields<NonNullable<ChatCompletion['usage']>>(usage)
-  if (counted === null) return NO_TOKENS
-  return { input: count(counted.prompt_tokens), output: count(counted.completion_tokens) }
+  const counts = fields<NonNullable<ChatCompletion['usage']>>(usage)
+  if (counts === null) return NO_TOKENS
+  return { input: readCount(counts.prompt_tokens), output: readCount(counts.completion_tokens) }
 }
 
-function count(value: unknown): number {
+function readCount(value: unknown): number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value > 0 ? value : 0
 }
 
@@ -188,9 +193,9 @@ function parse(text: string): unknown {
   }
 }
 
-function cut(text: string, length: number): string {
+function truncate(text: string, length: number): string {
   if (text.length <= length) return text
-  // Not through the middle of a character outside the basic plane.
+  // Never between the halves of a surrogate pair.
   const end = /[\uD800-\uDBFF]/.test(text.charAt(length - 2)) ? length - 2 : length - 1
   return `${text.slice(0, end)}…`
 }

@@ -13,7 +13,7 @@ interface Sent {
   readonly response_format?: unknown
 }
 
-function sent(form: AnswerForm, offered: Dialect['structured_output']): Sent {
+function sent(form: AnswerForm, supported: Dialect['structured_output']): Sent {
   const prompt: Prompt = {
     messages: [
       { role: 'user', content: 'u' },
@@ -21,7 +21,7 @@ function sent(form: AnswerForm, offered: Dialect['structured_output']): Sent {
     ],
     form,
   }
-  return JSON.parse(requestBody('m', prompt, { roles: 'native', structured_output: offered })) as Sent
+  return JSON.parse(requestBody('m', prompt, { roles: 'native', structured_output: supported })) as Sent
 }
 
 const callers = [
@@ -31,16 +31,16 @@ const callers = [
 
 describe('the form of the answer', () => {
   it('text: nothing is added', () => {
-    for (const offered of ['json_schema', 'json_object', 'none'] as const) {
-      assert.deepEqual(sent({ kind: 'text' }, offered), { model: 'm', messages: callers })
+    for (const supported of ['json_schema', 'json_object', 'none'] as const) {
+      assert.deepEqual(sent({ kind: 'text' }, supported), { model: 'm', messages: callers })
     }
   })
 
   it('json: one instruction and no response_format, whatever the server offers', () => {
-    for (const offered of ['json_schema', 'json_object', 'none'] as const) {
-      const body = sent({ kind: 'json' }, offered)
+    for (const supported of ['json_schema', 'json_object', 'none'] as const) {
+      const body = sent({ kind: 'json' }, supported)
       assert.equal(body.response_format, undefined)
-      const instruction = addedInstruction({ kind: 'json' }, offered)
+      const instruction = addedInstruction({ kind: 'json' }, supported)
       assert.match(instruction ?? '', /JSON/)
       assert.deepEqual(body.messages, [{ role: 'system', content: instruction }, ...callers])
     }
@@ -69,7 +69,7 @@ describe('the form of the answer', () => {
     assert.deepEqual(body.messages.slice(1), callers)
   })
 
-  it('schema of no object, json_object: no response_format, which would force an object', () => {
+  it('schema of a type other than object, json_object: no response_format, which would force an object', () => {
     const body = sent({ kind: 'schema', schema: list, strict: false }, 'json_object')
     assert.equal(body.response_format, undefined)
     assert.ok(body.messages[0]?.content.includes(JSON.stringify(list)))
@@ -82,7 +82,7 @@ describe('the form of the answer', () => {
   })
 })
 
-describe('how a server is asked, for the receipt', () => {
+describe('the request format, for the receipt', () => {
   const json: AnswerForm = { kind: 'json' }
   const schema = (schema: SchemaObject, strict = false): AnswerForm => ({ kind: 'schema', schema, strict })
   const cases = [
@@ -96,10 +96,10 @@ describe('how a server is asked, for the receipt', () => {
     [schema(list, true), 'json_object', 'instruction'],
     [schema(object, true), 'none', 'instruction'],
   ] as const
-  for (const [form, offered, mode] of cases) {
-    it(`${form.kind} at a server that offers ${offered}: ${mode ?? 'nothing of JSON'}`, () => {
-      const instruction = addedInstruction(form, offered)
-      assert.deepEqual(requestFormat(form, { roles: 'developer_as_system', structured_output: offered }), {
+  for (const [form, supported, mode] of cases) {
+    it(`${form.kind} on a server that supports ${supported}: ${mode ?? 'no JSON mode'}`, () => {
+      const instruction = addedInstruction(form, supported)
+      assert.deepEqual(requestFormat(form, { roles: 'developer_as_system', structured_output: supported }), {
         roles: 'developer_as_system',
         ...(mode && { json_mode: mode }),
         ...(instruction !== null && { instruction }),

@@ -1,8 +1,8 @@
 /**
- * The body of a chat completion request, built from a prompt.
+ * Builds the body of a chat completion request from a prompt.
  *
- * The `openai` package's types hold it to the wire format. It is on the path of every call, so the usual body is made
- * without turning the conversation into text once more.
+ * The `openai` package's types check it against the wire format. Every call needs one, so the usual body reuses the
+ * conversation's JSON text instead of serializing it again.
  */
 import type {
   ChatCompletionCreateParamsNonStreaming,
@@ -12,10 +12,10 @@ import type { UpstreamSettings } from '../config/settings.ts'
 import type { Message } from '../job/job.ts'
 import type { AnswerForm, JsonMode, Prompt, RequestFormat } from './model-server.ts'
 
-/** What a server understands. */
+/** The variant of the wire format that a server supports. */
 export type Dialect = Pick<UpstreamSettings, 'roles' | 'structured_output'>
 
-/** The interface demands a name for a schema; nothing depends on which. */
+/** The wire format requires a name for a schema; nothing depends on its value. */
 export const SCHEMA_NAME = 'answer'
 
 const ONLY_JSON = 'and nothing else: no explanation before or after it, and no code fence.'
@@ -27,7 +27,7 @@ type WireFormat = NonNullable<Body['response_format']>
 
 export function requestBody(model: string, prompt: Prompt, dialect: Dialect): string {
   if (prompt.form.kind === 'text' && dialect.roles === 'native') {
-    // The usual call: the conversation as the text that the store has been given already.
+    // The usual call: the conversation as the JSON text that is stored.
     return `{"model":${JSON.stringify(model)},"messages":${prompt.messagesJson ?? JSON.stringify(prompt.messages)}}`
   }
   const messages = wireMessages(prompt, dialect)
@@ -36,27 +36,27 @@ export function requestBody(model: string, prompt: Prompt, dialect: Dialect): st
   return JSON.stringify(body)
 }
 
-/** What `requestBody` makes of the roles and of the form. */
+/** How `requestBody` represents the roles and the form of the answer. */
 export function requestFormat(form: AnswerForm, { roles, structured_output }: Dialect): RequestFormat {
   if (form.kind === 'text') return { roles }
-  const asked = { roles, json_mode: jsonMode(form, structured_output) }
+  const format = { roles, json_mode: jsonMode(form, structured_output) }
   const instruction = addedInstruction(form, structured_output)
-  return instruction === null ? asked : { ...asked, instruction }
+  return instruction === null ? format : { ...format, instruction }
 }
 
 /**
- * The instruction that Parley adds to the caller's messages because the server cannot be held to the form otherwise;
- * null where none is added. It is sent as a `system` message before all others: many servers' chat templates allow a
- * system message only there, and the caller's own messages keep their order and the last word.
+ * The instruction that Parley adds to the caller's messages if the server cannot enforce the form; null if none is
+ * needed. It is sent as the first message, with the role `system`: many servers' chat templates allow a system message
+ * only there, and the caller's own messages keep their order and stay last.
  */
-export function addedInstruction(form: AnswerForm, offered: Dialect['structured_output']): string | null {
+export function addedInstruction(form: AnswerForm, supported: Dialect['structured_output']): string | null {
   switch (form.kind) {
     case 'text':
       return null
     case 'json':
       return `Answer with one JSON value ${ONLY_JSON}`
     case 'schema':
-      if (offered === 'json_schema') return null
+      if (supported === 'json_schema') return null
       return `Answer with one JSON value that satisfies the JSON Schema below, ${ONLY_JSON}\n\n${JSON.stringify(form.schema)}`
   }
 }
@@ -71,9 +71,9 @@ function developerAsSystem(message: Message): Message {
   return message.role === 'developer' ? { role: 'system', content: message.content } : message
 }
 
-function wireFormat(form: AnswerForm, offered: Dialect['structured_output']): WireFormat | null {
+function wireFormat(form: AnswerForm, supported: Dialect['structured_output']): WireFormat | null {
   if (form.kind !== 'schema') return null
-  switch (jsonMode(form, offered)) {
+  switch (jsonMode(form, supported)) {
     case 'json_schema_strict':
     case 'json_schema':
       return {
@@ -89,10 +89,10 @@ function wireFormat(form: AnswerForm, offered: Dialect['structured_output']): Wi
 
 function jsonMode(
   form: Exclude<AnswerForm, { kind: 'text' }>,
-  offered: Dialect['structured_output'],
+  supported: Dialect['structured_output'],
 ): Exclude<JsonMode, 'simulated'> {
   if (form.kind === 'json') return 'instruction'
-  if (offered === 'json_schema') return form.strict ? 'json_schema_strict' : 'json_schema'
-  // `json_object` makes every answer an object, and so would make an answer to any other schema wrong.
-  return offered === 'json_object' && form.schema.type === 'object' ? 'json_object' : 'instruction'
+  if (supported === 'json_schema') return form.strict ? 'json_schema_strict' : 'json_schema'
+  // `json_object` forces every answer to be an object, which would break any other schema.
+  return supported === 'json_object' && form.schema.type === 'object' ? 'json_object' : 'instruction'
 }

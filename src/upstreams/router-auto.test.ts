@@ -1,9 +1,9 @@
-/** `gpt-auto`: the candidate that is large enough and allowed, and the next where it fails. */
+/** `gpt-auto`: the first candidate that the tier allows and that fits the input, then the next if it fails. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { reply } from '../../test/model-server.ts'
-import { failing, never, question, scene } from '../../test/support/router-scene.ts'
+import { failing, modelRequest, never, startRouter } from '../../test/support/router-setup.ts'
 import type { ModelSettings } from '../config/settings.ts'
 import { ModelRouter } from './router.ts'
 
@@ -31,19 +31,16 @@ describe('gpt-auto', () => {
   ]
   for (const [inputTokens, allowed, expected] of cases) {
     it(`${inputTokens} tokens, allowed ${allowed.join(', ') || 'nothing'}: ${expected}`, async (t) => {
-      const { router } = await scene(t, { models })
-      const routed = await router.ask(
-        question('gpt-auto', { inputTokens, allowed: (model) => allowed.includes(model) }),
-        never,
-      )
+      const { router } = await startRouter(t, { models, tiers: [{ name: 'some', models: allowed }] })
+      const routed = await router.ask(modelRequest('gpt-auto', { inputTokens, tier: 'some' }), never)
       assert.equal(routed.target, expected)
-      assert.equal(routed.reply.kind, expected === null ? 'trouble' : 'answer')
+      assert.equal(routed.reply.kind, expected === null ? 'error' : 'answer')
     })
   }
 
-  it('falls to the next candidate where one fails in a way worth retrying', async (t) => {
-    const { router } = await scene(t, { models, a: failing })
-    const routed = await router.ask(question('gpt-auto'), never)
+  it('tries the next candidate after a retryable error', async (t) => {
+    const { router } = await startRouter(t, { models, a: failing })
+    const routed = await router.ask(modelRequest('gpt-auto'), never)
     assert.deepEqual(
       routed.calls.map(({ target }) => target),
       ['a/small', 'a/middle', 'b/large'],
@@ -51,19 +48,25 @@ describe('gpt-auto', () => {
     assert.equal(routed.target, 'b/large')
   })
 
-  it('and not where it fails otherwise', async (t) => {
-    const { router } = await scene(t, { models, a: () => reply.status(400) })
-    assert.equal((await router.ask(question('gpt-auto'), never)).calls.length, 1)
+  it('does not try the next candidate after any other error', async (t) => {
+    const { router } = await startRouter(t, { models, a: () => reply.status(400) })
+    assert.equal((await router.ask(modelRequest('gpt-auto'), never)).calls.length, 1)
   })
 
-  it('a candidate without targets is a mistake found at the start', async () => {
+  it('a candidate without targets is rejected at startup', async () => {
     const wrong = { auto: { auto: [{ model: 'nowhere' }] } }
     const make = () =>
-      new ModelRouter({ upstreams: new Map(), models: wrong, clock: new FakeClock(), random: () => 0 })
+      new ModelRouter({
+        upstreams: new Map(),
+        models: wrong,
+        tiers: [],
+        clock: new FakeClock(),
+        random: () => 0,
+      })
     assert.throws(make, /nowhere/)
     const models = { m: { targets: [{ upstream: 'none', model: 'm' }] } }
     const other = () =>
-      new ModelRouter({ upstreams: new Map(), models, clock: new FakeClock(), random: () => 0 })
+      new ModelRouter({ upstreams: new Map(), models, tiers: [], clock: new FakeClock(), random: () => 0 })
     assert.throws(other, /no upstream none/)
   })
 })

@@ -1,81 +1,88 @@
-/** Targets that keep failing are skipped, and come back. */
+/** Targets that keep failing are skipped until their circuit breaker closes again. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { reply } from '../../test/model-server.ts'
-import { failing, never, passPauses, question, type Scene, scene } from '../../test/support/router-scene.ts'
+import {
+  failing,
+  modelRequest,
+  never,
+  passPauses,
+  type RouterSetup,
+  startRouter,
+} from '../../test/support/router-setup.ts'
 import { Stop } from '../job/stop.ts'
-import { FAILURES_TO_SKIP, FIRST_SKIP_MS } from './circuit-breaker.ts'
+import { FAILURES_TO_OPEN, FIRST_OPEN_MS } from './circuit-breaker.ts'
 import { ROUNDS } from './router.ts'
 
-describe('skipping', () => {
-  const breakIt = async ({ router }: Scene, model: string) => {
-    for (let n = 0; n < FAILURES_TO_SKIP; n++) await router.ask(question(model), never)
+describe('the circuit breaker', () => {
+  const openBreaker = async ({ router }: RouterSetup, model: string) => {
+    for (let n = 0; n < FAILURES_TO_OPEN; n++) await router.ask(modelRequest(model), never)
   }
 
-  it('a target that keeps failing is skipped for a while, then probed and used again', async (t) => {
-    const here = await scene(t, { a: failing })
-    const { router, clock, a } = here
-    await breakIt(here, 'two')
-    assert.equal(a.requests.length, FAILURES_TO_SKIP)
+  it('of a target that keeps failing opens, is probed, and closes again', async (t) => {
+    const setup = await startRouter(t, { a: failing })
+    const { router, clock, a } = setup
+    await openBreaker(setup, 'two')
+    assert.equal(a.requests.length, FAILURES_TO_OPEN)
     const state = router.state().find(({ name }) => name === 'a')
-    assert.equal(state?.skippedUntilMs, clock.nowMs() + FIRST_SKIP_MS)
+    assert.equal(state?.openUntilMs, clock.nowMs() + FIRST_OPEN_MS)
     assert.deepEqual(state?.targets, [
-      { model: 'm', failuresInRow: FAILURES_TO_SKIP, skippedUntilMs: clock.nowMs() + FIRST_SKIP_MS },
+      { model: 'm', consecutiveFailures: FAILURES_TO_OPEN, openUntilMs: clock.nowMs() + FIRST_OPEN_MS },
     ])
-    const routed = await router.ask(question('two'), never)
+    const routed = await router.ask(modelRequest('two'), never)
     assert.deepEqual(
       routed.calls.map(({ target }) => target),
       ['b/n'],
     )
     a.script = () => undefined
-    clock.advance(FIRST_SKIP_MS)
-    assert.equal((await router.ask(question('two'), never)).target, 'a/m')
-    assert.equal((await router.ask(question('two'), never)).target, 'a/m')
-    assert.equal(router.state()[0]?.skippedUntilMs, null)
+    clock.advance(FIRST_OPEN_MS)
+    assert.equal((await router.ask(modelRequest('two'), never)).target, 'a/m')
+    assert.equal((await router.ask(modelRequest('two'), never)).target, 'a/m')
+    assert.equal(router.state()[0]?.openUntilMs, null)
   })
 
-  it('while one call probes, the others go elsewhere', async (t) => {
-    const here = await scene(t, { a: failing })
-    const { router, clock, a } = here
-    await breakIt(here, 'two')
-    clock.advance(FIRST_SKIP_MS)
+  it('while one call probes, the others use the next target', async (t) => {
+    const setup = await startRouter(t, { a: failing })
+    const { router, clock, a } = setup
+    await openBreaker(setup, 'two')
+    clock.advance(FIRST_OPEN_MS)
     a.script = () => reply.stall()
-    const probe = router.ask(question('two'), never)
-    await a.received(FAILURES_TO_SKIP + 1)
-    assert.equal((await router.ask(question('two'), never)).target, 'b/n')
+    const probe = router.ask(modelRequest('two'), never)
+    await a.received(FAILURES_TO_OPEN + 1)
+    assert.equal((await router.ask(modelRequest('two'), never)).target, 'b/n')
     a.release()
     assert.equal((await probe).target, 'a/m')
   })
 
-  it('when all are skipped they are tried nevertheless', async (t) => {
-    const here = await scene(t, { a: failing, b: failing })
-    const { router, clock, a, b } = here
+  it('when all are open, the targets are called nevertheless', async (t) => {
+    const setup = await startRouter(t, { a: failing, b: failing })
+    const { router, clock, a, b } = setup
     for (let n = 0; n < 2; n++) {
-      const asked = router.ask(question('two'), never)
+      const asked = router.ask(modelRequest('two'), never)
       await passPauses(clock, ROUNDS - 1)
       await asked
     }
-    assert.ok(router.state().every(({ skippedUntilMs }) => skippedUntilMs !== null))
+    assert.ok(router.state().every(({ openUntilMs }) => openUntilMs !== null))
     b.script = () => undefined
     const before = a.requests.length
-    const routed = await router.ask(question('two'), never)
+    const routed = await router.ask(modelRequest('two'), never)
     assert.equal(routed.target, 'b/n')
     assert.equal(a.requests.length, before + 1)
   })
 
-  it('calls that we ended say nothing about the target', async (t) => {
-    const { router, a } = await scene(t, { a: () => reply.stall() })
-    for (let n = 1; n <= FAILURES_TO_SKIP + 1; n++) {
+  it('ignores calls that we aborted', async (t) => {
+    const { router, a } = await startRouter(t, { a: () => reply.stall() })
+    for (let n = 1; n <= FAILURES_TO_OPEN + 1; n++) {
       const stop = new Stop()
-      const asked = router.ask(question('one'), stop)
+      const asked = router.ask(modelRequest('one'), stop)
       await a.received(n)
       stop.now('give back')
       await asked
     }
-    assert.equal(router.state()[0]?.targets[0]?.failuresInRow, 0)
+    assert.equal(router.state()[0]?.targets[0]?.consecutiveFailures, 0)
   })
 
-  it('an upstream counts as skipped when all its targets are', async (t) => {
+  it('of an upstream counts as open when those of all its targets are', async (t) => {
     const target = (model: string) => ({
       targets: [
         { upstream: 'a', model },
@@ -83,45 +90,48 @@ describe('skipping', () => {
       ],
     })
     const models = { x: target('x'), y: target('y') }
-    const here = await scene(t, { models, a: failing })
-    await breakIt(here, 'x')
-    const skippedUntil = () => here.router.state()[0]?.skippedUntilMs
-    assert.equal(skippedUntil(), null)
-    const first = here.clock.nowMs() + FIRST_SKIP_MS
-    here.clock.advance(1000)
-    await breakIt(here, 'y')
-    assert.equal(skippedUntil(), first)
+    const setup = await startRouter(t, { models, a: failing })
+    await openBreaker(setup, 'x')
+    const openUntil = () => setup.router.state()[0]?.openUntilMs
+    assert.equal(openUntil(), null)
+    const first = setup.clock.nowMs() + FIRST_OPEN_MS
+    setup.clock.advance(1000)
+    await openBreaker(setup, 'y')
+    assert.equal(openUntil(), first)
   })
 
-  it('nobody waits at the gate of a target that is skipped', async (t) => {
-    const { router, clock, a } = await scene(t, {
-      a: (_request, index) => (index < FAILURES_TO_SKIP ? reply.stall(reply.status(503)) : reply.stall()),
-      maxConcurrency: FAILURES_TO_SKIP,
+  it('while it is open, no request waits for a slot at the target', async (t) => {
+    const { router, clock, a } = await startRouter(t, {
+      a: (_request, index) => (index < FAILURES_TO_OPEN ? reply.stall(reply.status(503)) : reply.stall()),
+      maxConcurrency: FAILURES_TO_OPEN,
     })
-    const first = Array.from({ length: FAILURES_TO_SKIP }, () => router.ask(question('two'), never))
-    await a.received(FAILURES_TO_SKIP)
+    const first = Array.from({ length: FAILURES_TO_OPEN }, () => router.ask(modelRequest('two'), never))
+    await a.received(FAILURES_TO_OPEN)
     a.release()
     await Promise.all(first)
-    // All places at a are taken by those who can go nowhere else.
-    const alone = Array.from({ length: FAILURES_TO_SKIP }, () => router.ask(question('one'), never))
-    await a.received(2 * FAILURES_TO_SKIP)
-    assert.equal((await router.ask(question('two'), never)).target, 'b/n')
+    // All slots at a are held by requests that have no other target.
+    const alone = Array.from({ length: FAILURES_TO_OPEN }, () => router.ask(modelRequest('one'), never))
+    await a.received(2 * FAILURES_TO_OPEN)
+    assert.equal((await router.ask(modelRequest('two'), never)).target, 'b/n')
     a.release()
     await Promise.all(alone)
     assert.deepEqual(clock.pending(), [])
   })
 
-  it('whoever waited at the gate of a target that broke meanwhile goes on to the next', async (t) => {
-    const { router, a, b } = await scene(t, { a: () => reply.stall(reply.status(503)), maxConcurrency: 1 })
-    const all = FAILURES_TO_SKIP + 7
-    const asked = Array.from({ length: all }, () => router.ask(question('two'), never))
+  it('that opens while requests wait for a slot sends them to the next target', async (t) => {
+    const { router, a, b } = await startRouter(t, {
+      a: () => reply.stall(reply.status(503)),
+      maxConcurrency: 1,
+    })
+    const all = FAILURES_TO_OPEN + 7
+    const asked = Array.from({ length: all }, () => router.ask(modelRequest('two'), never))
     await a.received(1)
     assert.equal(router.state()[0]?.waiting, all - 1)
     a.script = failing
     a.release()
     const routed = await Promise.all(asked)
     assert.ok(routed.every(({ target }) => target === 'b/n'))
-    assert.equal(a.requests.length, FAILURES_TO_SKIP)
+    assert.equal(a.requests.length, FAILURES_TO_OPEN)
     assert.equal(b.requests.length, all)
   })
 })

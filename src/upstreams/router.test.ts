@@ -1,4 +1,4 @@
-/** Asking targets: in their order, in rounds, within limits, until it is called off. */
+/** Routing: targets in order, rounds with pauses, concurrency limits and the stop signal. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { reply } from '../../test/model-server.ts'
@@ -6,21 +6,21 @@ import {
   CALL_TIMEOUT_MS,
   failing,
   isPause,
+  modelRequest,
   never,
   passPauses,
-  question,
-  scene,
-} from '../../test/support/router-scene.ts'
+  startRouter,
+} from '../../test/support/router-setup.ts'
 import { Stop } from '../job/stop.ts'
-import { BACKOFF_FACTOR, FIRST_BACKOFF_MS, JITTER, LONGEST_RETRY_AFTER_MS, ROUNDS } from './router.ts'
+import { BACKOFF_FACTOR, FIRST_BACKOFF_MS, JITTER, MAX_RETRY_AFTER_MS, ROUNDS } from './router.ts'
 
 describe('the record of a call', () => {
-  it('says how that server was asked, of each server that was', async (t) => {
+  it('contains the request format of each server that was called', async (t) => {
     const settings = { roles: 'developer_as_system', structured_output: 'none' } as const
-    const { router } = await scene(t, { a: failing, settings: { a: settings } })
+    const { router } = await startRouter(t, { a: failing, settings: { a: settings } })
     const form = { kind: 'schema', schema: { type: 'object' }, strict: false } as const
-    const { prompt } = question('two')
-    const routed = await router.ask(question('two', { prompt: { ...prompt, form } }), never)
+    const { prompt } = modelRequest('two')
+    const routed = await router.ask(modelRequest('two', { prompt: { ...prompt, form } }), never)
     const [first, second] = routed.calls
     assert.ok(first && second)
     const { instruction, ...rest } = first
@@ -40,17 +40,17 @@ describe('the record of a call', () => {
     )
   })
 
-  it('says nothing of JSON where text is asked for', async (t) => {
-    const { router } = await scene(t)
-    const [call] = (await router.ask(question('one'), never)).calls
+  it('has no JSON mode if text was requested', async (t) => {
+    const { router } = await startRouter(t)
+    const [call] = (await router.ask(modelRequest('one'), never)).calls
     assert.deepEqual(call && Object.keys(call), ['target', 'kind', 'status', 'at_ms', 'ms', 'roles'])
   })
 })
 
 describe('targets', () => {
-  it('the first that answers is the last that is asked', async (t) => {
-    const { router, a, b } = await scene(t)
-    const routed = await router.ask(question('two'), never)
+  it('are tried in order until one answers', async (t) => {
+    const { router, a, b } = await startRouter(t)
+    const routed = await router.ask(modelRequest('two'), never)
     assert.deepEqual(routed.reply, { kind: 'answer', text: 'echo: Hi', tokens: { input: 2, output: 8 } })
     assert.equal(routed.target, 'a/m')
     assert.equal(a.requests[0]?.body.model, 'm')
@@ -58,9 +58,9 @@ describe('targets', () => {
   })
 
   for (const status of [408, 409, 429, 500, 503]) {
-    it(`${status} moves on at once`, async (t) => {
-      const { router, b } = await scene(t, { a: () => reply.status(status) })
-      const routed = await router.ask(question('two'), never)
+    it(`${status} tries the next target at once`, async (t) => {
+      const { router, b } = await startRouter(t, { a: () => reply.status(status) })
+      const routed = await router.ask(modelRequest('two'), never)
       assert.equal(routed.reply.kind, 'answer')
       assert.equal(routed.target, 'b/n')
       assert.equal(b.requests[0]?.body.model, 'n')
@@ -78,30 +78,30 @@ describe('targets', () => {
     ['a reset', () => reply.reset()],
     ['a reset in the middle of an answer', () => reply.resetMidBody()],
   ] as const) {
-    it(`${name} moves on at once`, async (t) => {
-      const { router } = await scene(t, { a: script })
-      assert.equal((await router.ask(question('two'), never)).target, 'b/n')
+    it(`${name} tries the next target at once`, async (t) => {
+      const { router } = await startRouter(t, { a: script })
+      assert.equal((await router.ask(modelRequest('two'), never)).target, 'b/n')
     })
   }
 
-  it('a call that stalls moves on at its deadline', async (t) => {
-    const { router, clock, a } = await scene(t, { a: () => reply.stall() })
-    const asked = router.ask(question('two'), never)
+  it('after a call that stalls, the next target is tried at the time-out', async (t) => {
+    const { router, clock, a } = await startRouter(t, { a: () => reply.stall() })
+    const asked = router.ask(modelRequest('two'), never)
     await a.received(1)
     clock.advance(CALL_TIMEOUT_MS)
     assert.equal((await asked).target, 'b/n')
   })
 
   for (const [name, script, kind] of [
-    ['400', () => reply.status(400), 'trouble'],
-    ['401', () => reply.status(401), 'trouble'],
-    ['404', () => reply.status(404), 'trouble'],
-    ['a 200 that is no chat completion', () => reply.notACompletion(), 'trouble'],
+    ['400', () => reply.status(400), 'error'],
+    ['401', () => reply.status(401), 'error'],
+    ['404', () => reply.status(404), 'error'],
+    ['a 200 that is not a chat completion', () => reply.notACompletion(), 'error'],
     ['a refusal', () => reply.refusal(), 'refused'],
   ] as const) {
-    it(`${name} ends the question`, async (t) => {
-      const { router, b } = await scene(t, { a: script })
-      const routed = await router.ask(question('two'), never)
+    it(`${name} ends the request`, async (t) => {
+      const { router, b } = await startRouter(t, { a: script })
+      const routed = await router.ask(modelRequest('two'), never)
       assert.equal(routed.reply.kind, kind)
       assert.equal(routed.target, 'a/m')
       assert.equal(routed.calls.length, 1)
@@ -109,40 +109,40 @@ describe('targets', () => {
     })
   }
 
-  it('a model that is nowhere to be had is trouble, not a bug', async (t) => {
-    const { router } = await scene(t)
-    const routed = await router.ask(question('gone'), never)
-    assert.equal(routed.reply.kind === 'trouble' && routed.reply.retryable, false)
+  it('a model that is no longer configured is an error, not a bug', async (t) => {
+    const { router } = await startRouter(t)
+    const routed = await router.ask(modelRequest('gone'), never)
+    assert.equal(routed.reply.kind === 'error' && routed.reply.retryable, false)
     assert.equal(routed.target, null)
     assert.deepEqual(routed.calls, [])
   })
 
-  it('sums the tokens of all calls, and tells of each', async (t) => {
-    const { router, events } = await scene(t, {
+  it('sums the tokens of all calls, and emits an event for each', async (t) => {
+    const { router, events } = await startRouter(t, {
       a: () =>
         reply.notACompletion({
           choices: [{ message: {} }],
           usage: { prompt_tokens: 7, completion_tokens: 1 },
         }),
     })
-    const routed = await router.ask(question('one'), never)
+    const routed = await router.ask(modelRequest('one'), never)
     assert.deepEqual(routed.tokens, { input: 7, output: 1 })
     assert.deepEqual(events, [
-      { upstream: 'a', model: 'm', kind: 'trouble', status: 200, aborted: false, ms: 0 },
+      { upstream: 'a', model: 'm', kind: 'error', status: 200, aborted: false, ms: 0 },
     ])
   })
 })
 
 describe('rounds', () => {
-  it('are three at most, with growing pauses between them; then the last trouble is the reply', async (t) => {
-    const { router, clock, a, b } = await scene(t, { a: failing, b: () => reply.status(500) })
-    const asked = router.ask(question('two'), never)
+  it('are at most three, with growing pauses between them; then the last error is the reply', async (t) => {
+    const { router, clock, a, b } = await startRouter(t, { a: failing, b: () => reply.status(500) })
+    const asked = router.ask(modelRequest('two'), never)
     assert.deepEqual(await passPauses(clock, ROUNDS - 1), [
       FIRST_BACKOFF_MS,
       FIRST_BACKOFF_MS * BACKOFF_FACTOR,
     ])
     const routed = await asked
-    assert.equal(routed.reply.kind === 'trouble' && routed.reply.status, 500)
+    assert.equal(routed.reply.kind === 'error' && routed.reply.status, 500)
     assert.equal(routed.target, 'b/n')
     assert.deepEqual(
       routed.calls.map((call) => call.target),
@@ -153,10 +153,10 @@ describe('rounds', () => {
   })
 
   it('a later round may succeed', async (t) => {
-    const { router, clock } = await scene(t, {
+    const { router, clock } = await startRouter(t, {
       a: (_request, index) => (index < 2 ? reply.status(503) : undefined),
     })
-    const asked = router.ask(question('one'), never)
+    const asked = router.ask(modelRequest('one'), never)
     await passPauses(clock, 2)
     assert.equal((await asked).reply.kind, 'answer')
   })
@@ -166,22 +166,22 @@ describe('rounds', () => {
       [0, 1 - JITTER],
       [0.999_999_999, 1 + JITTER],
     ] as const) {
-      const { router, clock } = await scene(t, { a: failing, random: () => random })
-      const asked = router.ask(question('one'), never)
+      const { router, clock } = await startRouter(t, { a: failing, random: () => random })
+      const asked = router.ask(modelRequest('one'), never)
       const [first = 0] = await passPauses(clock, ROUNDS - 1)
       assert.ok(Math.abs(first - FIRST_BACKOFF_MS * factor) < 0.01, String(first))
       await asked
     }
   })
 
-  it('honour Retry-After: never sooner, a little later by jitter, and bounded', async (t) => {
-    const waits: Record<string, number> = { '7': 7_000, '86400': LONGEST_RETRY_AFTER_MS }
+  it('respect Retry-After: never sooner, a little later because of jitter, and bounded', async (t) => {
+    const waits: Record<string, number> = { '7': 7_000, '86400': MAX_RETRY_AFTER_MS }
     for (const [seconds, least] of Object.entries(waits)) {
       const headers = { 'retry-after': seconds }
-      const { router, clock, a } = await scene(t, {
+      const { router, clock, a } = await startRouter(t, {
         a: (_request, index) => (index === 0 ? reply.status(429, { headers }) : undefined),
       })
-      const asked = router.ask(question('one'), never)
+      const asked = router.ask(modelRequest('one'), never)
       const wait = await clock.timerSet(isPause)
       assert.ok(wait >= least && wait <= least * (1 + JITTER), String(wait))
       clock.advance(wait - 1)
@@ -191,26 +191,26 @@ describe('rounds', () => {
     }
   })
 
-  it('begin again when the first target is willing, and skip the one that is not yet', async (t) => {
-    const patience = (seconds: string) => reply.status(429, { headers: { 'retry-after': seconds } })
-    const { router, clock, a } = await scene(t, {
-      a: () => patience('50'),
-      b: (_request, index) => (index === 0 ? patience('4') : undefined),
+  it('begin again when the first target is available, and skip the one that is not yet', async (t) => {
+    const busy = (seconds: string) => reply.status(429, { headers: { 'retry-after': seconds } })
+    const { router, clock, a } = await startRouter(t, {
+      a: () => busy('50'),
+      b: (_request, index) => (index === 0 ? busy('4') : undefined),
       random: () => 0,
     })
-    const asked = router.ask(question('two'), never)
+    const asked = router.ask(modelRequest('two'), never)
     assert.deepEqual(await passPauses(clock, 1), [4_000])
     assert.equal((await asked).target, 'b/n')
     assert.equal(a.requests.length, 1)
   })
 })
 
-describe('the limit of calls', () => {
-  it('holds, first come first served, and the state shows it', async (t) => {
-    const { router, a } = await scene(t, { a: () => reply.stall(), maxConcurrency: 2 })
+describe('the concurrency limit', () => {
+  it('queues requests in order of arrival, and the state shows them', async (t) => {
+    const { router, a } = await startRouter(t, { a: () => reply.stall(), maxConcurrency: 2 })
     const ask = (content: string) =>
       router.ask(
-        question('one', { prompt: { messages: [{ role: 'user', content }], form: { kind: 'text' } } }),
+        modelRequest('one', { prompt: { messages: [{ role: 'user', content }], form: { kind: 'text' } } }),
         never,
       )
     const asked = ['0', '1', '2', '3'].map(ask)
@@ -226,29 +226,29 @@ describe('the limit of calls', () => {
   })
 })
 
-describe('the signal', () => {
-  it('ends a call, a wait at the gate and a pause at once', async (t) => {
-    const { router, clock, a } = await scene(t, { a: () => reply.stall(), maxConcurrency: 1 })
+describe('the stop signal', () => {
+  it('ends a call, a wait for a slot and a pause at once', async (t) => {
+    const { router, clock, a } = await startRouter(t, { a: () => reply.stall(), maxConcurrency: 1 })
     const stops = [new Stop(), new Stop()]
-    const [calling, waiting] = stops.map((signal) => router.ask(question('one'), signal))
+    const [calling, waiting] = stops.map((signal) => router.ask(modelRequest('one'), signal))
     await a.received(1)
     stops[1]?.now('give back')
-    const gone = await waiting
-    assert.equal(gone?.reply.kind === 'trouble' && gone.reply.aborted, true)
-    assert.deepEqual(gone?.calls, [])
+    const stopped = await waiting
+    assert.equal(stopped?.reply.kind === 'error' && stopped.reply.aborted, true)
+    assert.deepEqual(stopped?.calls, [])
     stops[0]?.now('give back')
-    const cut = await calling
-    assert.equal(cut?.reply.kind === 'trouble' && cut.reply.aborted, true)
-    assert.equal(cut?.calls.length, 1)
+    const aborted = await calling
+    assert.equal(aborted?.reply.kind === 'error' && aborted.reply.aborted, true)
+    assert.equal(aborted?.calls.length, 1)
 
     a.script = failing
     const last = new Stop()
-    const pausing = router.ask(question('one'), last)
+    const pausing = router.ask(modelRequest('one'), last)
     await clock.timerSet(isPause)
     last.now('give back')
     const ended = await pausing
-    assert.equal(ended.reply.kind === 'trouble' && ended.reply.aborted, true)
-    assert.match(ended.reply.kind === 'trouble' ? ended.reply.message : '', /answers 503/)
+    assert.equal(ended.reply.kind === 'error' && ended.reply.aborted, true)
+    assert.match(ended.reply.kind === 'error' ? ended.reply.message : '', /answers 503/)
     assert.deepEqual(clock.pending(), [])
     assert.equal(router.state()[0]?.running, 0)
   })

@@ -1,38 +1,44 @@
 /**
- * Chooses who answers: tries a model's targets in order, skips those that keep failing, and when all have been tried
- * waits and tries again, ROUNDS times in all.
+ * Chooses the model server that answers a request: tries the model's targets in order, skips those whose circuit breaker
+ * is open, and when all have failed waits and tries again, ROUNDS times in all.
  *
- * Connection errors, 408, 409, 429 and 5xx move on to the next target. An answer, a refusal and any other trouble end the
- * question: asking again would be paid for and change nothing.
+ * After connection errors, 408, 409, 429 and 5xx the next target is tried. An answer, a refusal or any other error ends
+ * the request: another call would cost money and change nothing.
  */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
 import type { StopSignal } from '../job/stop.ts'
 import type { CallResult, Permit } from './circuit-breaker.ts'
 import type {
-  AnswerForm,
   CallRecord,
-  Question,
+  ModelRequest,
   Reply,
-  Routed,
+  RoutedReply,
   Router,
+  TokenCount,
   UpstreamError,
 } from './model-server.ts'
 import { pause } from './pause.ts'
 import { upstreamError } from './read-completion.ts'
-import { type Target, Targets, type UpstreamOptions } from './targets.ts'
+import {
+  createRoutingTable,
+  type RoutedTier,
+  type RoutingTable,
+  type Target,
+  type UpstreamOptions,
+} from './targets.ts'
 
-/** How often each target may be asked for one question. */
+/** How many times each target may be called for one request. */
 export const ROUNDS = 3
-/** The pause after the first round, before jitter; four times as long after the second. */
+/** The pause after the first round, before jitter; BACKOFF_FACTOR times as long after the second. */
 export const FIRST_BACKOFF_MS = 500
 export const BACKOFF_FACTOR = 4
-/** A pause is up to this part shorter or longer, so that jobs that failed together do not come back together. */
+/** A pause is shortened or extended by up to this fraction, so that jobs that failed together do not retry together. */
 export const JITTER = 0.25
-/** Nobody waits longer than this for a Retry-After: a run has a deadline, and a last try may succeed. */
-export const LONGEST_RETRY_AFTER_MS = 60_000
+/** No request waits longer than this for a Retry-After: a run has a deadline, and the last try may succeed. */
+export const MAX_RETRY_AFTER_MS = 60_000
 
-/** One call to an upstream, for metrics and traces. It holds no text of the conversation. */
+/** One call to an upstream, for metrics and traces. It contains no text of the conversation. */
 export interface CallEvent {
   readonly upstream: string
   readonly model: string
@@ -49,21 +55,22 @@ export interface UpstreamState {
   readonly running: number
   readonly waiting: number
   readonly maxConcurrency: number
-  /** When the first of its targets is tried again (wall clock); null unless all of them are skipped. */
-  readonly skippedUntilMs: number | null
+  /** When the first of its circuit breakers becomes half-open (wall clock); null unless all of them are open. */
+  readonly openUntilMs: number | null
   readonly targets: readonly TargetState[]
 }
 
 export interface TargetState {
   readonly model: string
-  readonly failuresInRow: number
-  /** Until when it is skipped (wall clock); null when it is in use. */
-  readonly skippedUntilMs: number | null
+  readonly consecutiveFailures: number
+  /** Until when its circuit breaker is open (wall clock); null if it is closed or half-open. */
+  readonly openUntilMs: number | null
 }
 
 export interface RouterOptions {
   readonly upstreams: ReadonlyMap<string, UpstreamOptions>
   readonly models: { readonly [name: string]: ModelSettings }
+  readonly tiers: readonly RoutedTier[]
   readonly clock: Clock
   /** From 0 up to but not including 1. */
   readonly random: () => number
@@ -71,183 +78,183 @@ export interface RouterOptions {
   readonly onCall?: (call: CallEvent) => void
 }
 
-/** What has come of a question so far. */
-class Course {
-  readonly calls: CallRecord[] = []
-  readonly signal: StopSignal
-  input = 0
-  output = 0
-  /** The last trouble worth another try, and who gave it. */
-  last: UpstreamError | null = null
-  lastTarget: string | null = null
-  /** How many targets were tried in this round, and how soon the first of them is willing again. */
-  tried = 0
-  #waitMs = Number.POSITIVE_INFINITY
-
-  constructor(signal: StopSignal) {
-    this.signal = signal
-  }
-
-  routed(reply: Reply, target: string | null): Routed {
-    return { reply, target, calls: this.calls, tokens: { input: this.input, output: this.output } }
-  }
-
-  get waitMs(): number {
-    return Number.isFinite(this.#waitMs) ? this.#waitMs : 0
-  }
-
-  beginRound(): void {
-    this.tried = 0
-    this.#waitMs = Number.POSITIVE_INFINITY
-  }
-
-  failed(reply: UpstreamError, target: string): void {
-    this.tried++
-    this.last = reply
-    this.lastTarget = target
-    // The next round may begin when the first of them is willing; the others are skipped until they are.
-    this.#waitMs = Math.min(this.#waitMs, boundedWait(reply.retryAfterMs) ?? 0)
-  }
-
-  aborted(): Routed {
-    const before = this.last === null ? '' : ` The last try before: ${this.last.message}`
-    const message = `The question was ended before a model answered.${before}`
-    return this.routed(upstreamError({ aborted: true, message, status: this.last?.status ?? null }), null)
-  }
+/** The result of a request so far: the last reply with its target, and what all calls used. */
+interface RoutingAttempt extends RoutedReply {
+  reply: Reply
+  target: string | null
+  readonly calls: CallRecord[]
+  tokens: TokenCount
 }
 
+const NO_TARGETS: readonly Target[] = []
+const NO_TOKENS: TokenCount = { input: 0, output: 0 }
+const NOT_CALLED = upstreamError({ message: 'No model server was called.' })
+
 export class ModelRouter implements Router {
-  readonly #targets: Targets
+  readonly #table: RoutingTable
   readonly #clock: Clock
   readonly #random: () => number
   readonly #onCall: ((call: CallEvent) => void) | undefined
 
   constructor(options: RouterOptions) {
-    this.#targets = new Targets(options.upstreams, options.models, options.clock)
+    this.#table = createRoutingTable(options.upstreams, options.models, options.tiers, options.clock)
     this.#clock = options.clock
     this.#random = options.random
     this.#onCall = options.onCall
   }
 
-  async ask(question: Question, signal: StopSignal): Promise<Routed> {
-    const course = new Course(signal)
-    const targets = this.#targets.of(question)
+  async ask(request: ModelRequest, signal: StopSignal): Promise<RoutedReply> {
+    const attempt: RoutingAttempt = { reply: NOT_CALLED, target: null, calls: [], tokens: NO_TOKENS }
+    const targets = this.#targetsFor(request)
     if (targets.length === 0) {
-      return course.routed(
-        upstreamError({ message: `No model server is configured for ${question.model} and this tier.` }),
-        null,
-      )
+      const message = `No model server is configured for ${request.model} and this tier.`
+      return { ...attempt, reply: upstreamError({ message }) }
     }
     for (let round = 1; ; round++) {
-      course.beginRound()
+      let failures = 0
+      // The next round may begin when the first target is available; the breakers of the others are open until they are.
+      let retryAfterMs = Number.POSITIVE_INFINITY
       for (const forced of [false, true]) {
-        if (course.tried > 0) break
+        if (failures > 0) break
         for (const target of targets) {
-          if (!forced && target.breaker.skips()) continue
-          const reply = await this.#tryOne(target, question, course, forced)
-          if (reply === 'skipped') continue
-          if (reply === 'aborted') return course.aborted()
-          if (!isWorthAnotherTry(reply)) return course.routed(reply, target.name)
-          course.failed(reply, target.name)
+          const called = await this.#call(target, request, attempt, signal, forced)
+          if (called === 'circuit open') continue
+          if (called === 'stopped') return stopped(attempt)
+          const { reply } = attempt
+          if (reply.kind !== 'error' || !reply.retryable || reply.aborted) return attempt
+          failures++
+          retryAfterMs = Math.min(retryAfterMs, boundedRetryAfterMs(reply) ?? 0)
         }
       }
-      if (round === ROUNDS && course.last !== null) return course.routed(course.last, course.lastTarget)
-      if (!(await pause(this.#clock, this.#backoffMs(round, course.waitMs), signal))) return course.aborted()
+      if (round === ROUNDS) return attempt
+      if (!(await pause(this.#clock, this.#pauseMs(round, retryAfterMs), signal))) return stopped(attempt)
     }
   }
 
-  /** How busy and how healthy each upstream is, for the health view. */
+  /** The load and the health of each upstream, for the health view. */
   state(): readonly UpstreamState[] {
-    return [...this.#targets.upstreams].map(([name, upstream]) => {
-      const targets = [...this.#targets.all.values()]
+    return [...this.#table.upstreams].map(([name, upstream]) => {
+      const targets = this.#table.targets
         .filter((target) => target.upstream === upstream)
-        .map(({ model, breaker }) => ({
+        .map(({ model, breaker: { consecutiveFailures, openUntilMs } }) => ({
           model,
-          failuresInRow: breaker.failuresInRow,
-          skippedUntilMs: breaker.skippedUntilMs,
+          consecutiveFailures,
+          openUntilMs,
         }))
       return {
         name,
-        running: upstream.gate.inside,
-        waiting: upstream.gate.waiting,
-        maxConcurrency: upstream.gate.limit,
-        skippedUntilMs: earliestIfAll(targets.map((target) => target.skippedUntilMs)),
+        running: upstream.semaphore.held,
+        waiting: upstream.semaphore.waiting,
+        maxConcurrency: upstream.semaphore.limit,
+        openUntilMs: earliestIfAll(targets.map((target) => target.openUntilMs)),
         targets,
       }
     })
   }
 
   async close(): Promise<void> {
-    await Promise.all([...this.#targets.upstreams.values()].map(({ server }) => server.close()))
+    await Promise.all([...this.#table.upstreams.values()].map(({ server }) => server.close()))
   }
 
-  /** One call, in its turn at the upstream's gate. */
-  async #tryOne(
+  /** The request's targets in the order to try them; none if the model is not configured, or no longer. */
+  #targetsFor({ model, tier, inputTokens }: ModelRequest): readonly Target[] {
+    const route = this.#table.routes.get(model)
+    if (route?.kind === 'fixed') return route.targets
+    for (const range of route?.byTier.get(tier) ?? []) {
+      if (inputTokens <= range.upToTokens) return range.targets
+    }
+    return NO_TARGETS
+  }
+
+  /** Makes one call as soon as the upstream has a free slot, if the target's circuit breaker permits it. */
+  async #call(
     target: Target,
-    question: Question,
-    course: Course,
+    request: ModelRequest,
+    attempt: RoutingAttempt,
+    signal: StopSignal,
     forced: boolean,
-  ): Promise<Reply | 'skipped' | 'aborted'> {
-    const { gate, server } = target.upstream
-    const entered = gate.enter(course.signal)
-    if (entered !== true && !(await entered)) return 'aborted'
-    let pass: Permit | null = null
-    let fared: CallResult = 'undecided'
-    let waitMs: number | null = null
+  ): Promise<'called' | 'circuit open' | 'stopped'> {
+    if (signal.reason !== null) return 'stopped'
+    const { breaker, upstream } = target
+    if (!upstream.semaphore.tryAcquire()) {
+      // A request that has another target must not wait for a slot at one that fails.
+      if (!forced && breaker.isOpen) return 'circuit open'
+      if (!(await upstream.semaphore.acquire(signal))) return 'stopped'
+    }
+    let permit: Permit | null = null
+    let result: CallResult = 'ignored'
+    let retryAfterMs: number | null = null
     try {
-      // What it was when we queued says little of what it is now.
-      pass = target.breaker.admit() ?? (forced ? 'forced' : null)
-      if (pass === null) return 'skipped'
-      const [startedAt, atMs] = [this.#clock.steadyMs(), this.#clock.nowMs()]
-      const reply = await server.ask(target.model, question.prompt, course.signal)
-      fared = faredWith(reply)
-      if (reply.kind === 'trouble') waitMs = boundedWait(reply.retryAfterMs)
-      const ms = this.#clock.steadyMs() - startedAt
-      this.#record(course, target, question.prompt.form, reply, atMs, ms)
-      return reply
+      // Only now, because the breaker may have opened while the request waited for a slot.
+      permit = breaker.acquire() ?? (forced ? 'forced' : null)
+      if (permit === null) return 'circuit open'
+      const [startedAtMs, atMs] = [this.#clock.steadyMs(), this.#clock.nowMs()]
+      const reply = await upstream.server.ask(target.model, request.prompt, signal)
+      this.#record(attempt, target, request, reply, atMs, this.#clock.steadyMs() - startedAtMs)
+      if (reply.kind !== 'error') result = 'success'
+      else if (!reply.aborted) {
+        // After any other 4xx the request is at fault, and the target is healthy.
+        result = reply.retryable ? 'failure' : 'success'
+        retryAfterMs = boundedRetryAfterMs(reply)
+      }
+      return 'called'
     } finally {
-      if (pass !== null) target.breaker.handBack(pass, fared, waitMs)
-      gate.leave()
+      if (permit !== null) breaker.release(permit, result, retryAfterMs)
+      upstream.semaphore.release()
     }
   }
 
-  #record(course: Course, target: Target, form: AnswerForm, reply: Reply, atMs: number, ms: number): void {
+  #record(
+    attempt: RoutingAttempt,
+    target: Target,
+    { prompt }: ModelRequest,
+    reply: Reply,
+    atMs: number,
+    ms: number,
+  ): void {
+    const { server } = target.upstream
     const status = reply.kind === 'answer' ? 200 : reply.status
-    const manner = target.upstream.server.mannerFor(form)
-    course.calls.push({ target: target.name, kind: reply.kind, status, at_ms: atMs, ms, ...manner })
-    course.input += reply.tokens?.input ?? 0
-    course.output += reply.tokens?.output ?? 0
+    const { input, output } = reply.tokens ?? NO_TOKENS
+    attempt.reply = reply
+    attempt.target = target.name
+    attempt.tokens = { input: attempt.tokens.input + input, output: attempt.tokens.output + output }
+    attempt.calls.push({
+      target: target.name,
+      kind: reply.kind === 'error' ? 'trouble' : reply.kind,
+      status,
+      at_ms: atMs,
+      ms,
+      ...server.requestFormat(prompt.form),
+    })
     this.#onCall?.({
-      upstream: target.upstream.server.name,
+      upstream: server.name,
       model: target.model,
       kind: reply.kind,
       status,
-      aborted: reply.kind === 'trouble' && reply.aborted,
+      aborted: reply.kind === 'error' && reply.aborted,
       ms,
     })
   }
 
-  /** Exponential with jitter, and never less than what was asked for. */
-  #backoffMs(round: number, askedMs: number): number {
-    const backoff = FIRST_BACKOFF_MS * BACKOFF_FACTOR ** (round - 1)
+  /** Exponential backoff with jitter, and never less than Retry-After asks for. */
+  #pauseMs(round: number, retryAfterMs: number): number {
+    const backoffMs = FIRST_BACKOFF_MS * BACKOFF_FACTOR ** (round - 1)
     const jitter = this.#random()
-    return Math.max(backoff * (1 - JITTER + 2 * JITTER * jitter), askedMs * (1 + JITTER * jitter))
+    return Math.max(backoffMs * (1 - JITTER + 2 * JITTER * jitter), retryAfterMs * (1 + JITTER * jitter))
   }
 }
 
-function isWorthAnotherTry(reply: Reply): reply is UpstreamError {
-  return reply.kind === 'trouble' && reply.retryable && !reply.aborted
+/** The result when our own signal ends the request between two calls. It quotes the last error, which may explain it. */
+function stopped({ reply: last, calls, tokens }: RoutingAttempt): RoutedReply {
+  const failed = last.kind === 'error' && calls.length > 0
+  const before = failed ? ` The last error before that: ${last.message}` : ''
+  const message = `The request was stopped before a model answered.${before}`
+  const reply = upstreamError({ aborted: true, message, status: failed ? last.status : null })
+  return { reply, target: null, calls, tokens }
 }
 
-/** A refusal or a plain 4xx is our question's fault: a target that gives one is alive and well. */
-function faredWith(reply: Reply): CallResult {
-  if (reply.kind !== 'trouble') return 'well'
-  if (reply.aborted) return 'undecided'
-  return reply.retryable ? 'badly' : 'well'
-}
-
-function boundedWait(retryAfterMs: number | null): number | null {
-  return retryAfterMs === null ? null : Math.min(retryAfterMs, LONGEST_RETRY_AFTER_MS)
+function boundedRetryAfterMs({ retryAfterMs }: UpstreamError): number | null {
+  return retryAfterMs === null ? null : Math.min(retryAfterMs, MAX_RETRY_AFTER_MS)
 }
 
 function earliestIfAll(times: readonly (number | null)[]): number | null {

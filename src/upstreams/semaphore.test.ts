@@ -17,52 +17,52 @@ class CountedStop extends Stop {
   }
 }
 
-describe('a gate', () => {
-  it('lets in up to its limit at once, the others in the order they came', async () => {
-    const gate = new Semaphore(2)
-    assert.equal(gate.enter(never), true)
-    assert.equal(gate.enter(never), true)
+describe('a semaphore', () => {
+  it('grants slots up to its limit at once, and then in the order of arrival', async () => {
+    const semaphore = new Semaphore(2)
+    assert.equal(semaphore.tryAcquire(), true)
+    assert.equal(semaphore.tryAcquire(), true)
     const order: string[] = []
     const waits = ['a', 'b', 'c'].map(async (name) => {
-      assert.equal(await gate.enter(never), true)
+      assert.equal(await semaphore.acquire(never), true)
       order.push(name)
     })
-    assert.deepEqual([gate.inside, gate.waiting], [2, 3])
-    gate.leave()
-    gate.leave()
-    gate.leave()
+    assert.deepEqual([semaphore.held, semaphore.waiting], [2, 3])
+    semaphore.release()
+    semaphore.release()
+    semaphore.release()
     await Promise.all(waits)
     assert.deepEqual(order, ['a', 'b', 'c'])
-    assert.deepEqual([gate.inside, gate.waiting], [2, 0])
-    gate.leave()
-    gate.leave()
-    assert.equal(gate.inside, 0)
+    assert.deepEqual([semaphore.held, semaphore.waiting], [2, 0])
+    semaphore.release()
+    semaphore.release()
+    assert.equal(semaphore.held, 0)
   })
 
-  it('lets a waiter go when its signal stops it, and nobody else', async () => {
-    const gate = new Semaphore(1)
+  it('removes a waiter when its signal stops, and no other waiter', async () => {
+    const semaphore = new Semaphore(1)
     const stop = new Stop()
-    assert.equal(gate.enter(never), true)
-    const gone = gate.enter(stop)
-    const stays = gate.enter(never)
+    assert.equal(semaphore.tryAcquire(), true)
+    const stopped = semaphore.acquire(stop)
+    const waiting = semaphore.acquire(never)
     stop.now('give back')
-    assert.equal(await gone, false)
-    assert.equal(gate.waiting, 1)
-    gate.leave()
-    assert.equal(await stays, true)
-    assert.equal(gate.inside, 1)
-    assert.equal(gate.enter(stop), false)
+    assert.equal(await stopped, false)
+    assert.equal(semaphore.waiting, 1)
+    semaphore.release()
+    assert.equal(await waiting, true)
+    assert.equal(semaphore.held, 1)
+    assert.equal(await semaphore.acquire(stop), false)
   })
 
-  it('keeps a place for whoever was let in before its signal stopped it', async () => {
-    const gate = new Semaphore(1)
+  it('keeps the slot of a waiter that acquired it before its signal stopped', async () => {
+    const semaphore = new Semaphore(1)
     const stop = new CountedStop()
-    assert.equal(gate.enter(never), true)
-    const waiting = gate.enter(stop)
-    gate.leave()
+    assert.equal(semaphore.tryAcquire(), true)
+    const waiting = semaphore.acquire(stop)
+    semaphore.release()
     assert.equal(stop.listening, 0)
     stop.now('give back')
     assert.equal(await waiting, true)
-    assert.equal(gate.inside, 1)
+    assert.equal(semaphore.held, 1)
   })
 })

@@ -1,46 +1,47 @@
-/** A gate: at most so many are inside at once, the others wait in the order they came. */
+/** A semaphore: limits how many holders have a slot at once; the others wait in the order in which they came. */
 import type { StopListener, StopSignal } from '../job/stop.ts'
 
 interface Waiter extends StopListener {
-  readonly letIn: (entered: boolean) => void
   readonly signal: StopSignal
+  readonly resolve: (acquired: boolean) => void
 }
 
 export class Semaphore {
   readonly limit: number
-  #inside = 0
-  /** A set keeps the order of arrival and lets a waiter from the middle go at no cost. */
+  #held = 0
+  /** A set keeps the order of arrival and removes a waiter from its middle in constant time. */
   readonly #queue = new Set<Waiter>()
 
   constructor(limit: number) {
     this.limit = limit
   }
 
-  get inside(): number {
-    return this.#inside
+  get held(): number {
+    return this.#held
   }
 
   get waiting(): number {
     return this.#queue.size
   }
 
-  /**
-   * `true`, without a promise, where there is room; else a promise that is true once inside and false when the signal
-   * stopped it first. Whoever got true calls `leave` exactly once.
-   */
-  enter(signal: StopSignal): boolean | Promise<boolean> {
-    if (signal.reason !== null) return false
-    if (this.#inside < this.limit) {
-      this.#inside++
-      return true
-    }
-    return new Promise((letIn) => {
+  /** Takes a slot if one is free. Each slot taken is released exactly once. */
+  tryAcquire(): boolean {
+    if (this.#held >= this.limit) return false
+    this.#held++
+    return true
+  }
+
+  /** Waits for a slot. True once it is taken, false if the signal stopped the wait first. */
+  acquire(signal: StopSignal): Promise<boolean> {
+    if (signal.reason !== null) return Promise.resolve(false)
+    if (this.tryAcquire()) return Promise.resolve(true)
+    return new Promise((resolve) => {
       const waiter: Waiter = {
-        letIn,
         signal,
+        resolve,
         onStop: () => {
           this.#queue.delete(waiter)
-          letIn(false)
+          resolve(false)
         },
       }
       signal.listen(waiter)
@@ -48,15 +49,15 @@ export class Semaphore {
     })
   }
 
-  /** Gives the place to whoever waits longest; the one let in goes on in a later microtask, never inside this call. */
-  leave(): void {
+  /** Passes the slot to the first waiter, which continues in a later microtask and never inside this call. */
+  release(): void {
     const next = this.#queue.values().next().value
     if (next === undefined) {
-      this.#inside--
+      this.#held--
       return
     }
     this.#queue.delete(next)
     next.signal.unlisten(next)
-    next.letIn(true)
+    next.resolve(true)
   }
 }

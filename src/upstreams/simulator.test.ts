@@ -6,7 +6,7 @@ import { Stop } from '../job/stop.ts'
 import { checkAnswer } from '../json-schema/check-answer.ts'
 import { readSchema } from '../json-schema/read-schema.ts'
 import type { AnswerForm, Reply } from './model-server.ts'
-import { BAD_JSON, ECHOED_CHARACTERS, LONGEST_DELAY_MS, Simulator } from './simulator.ts'
+import { BAD_JSON, ECHOED_CHARACTERS, MAX_DELAY_MS, Simulator } from './simulator.ts'
 
 const never = new Stop()
 const text: AnswerForm = { kind: 'text' }
@@ -29,10 +29,10 @@ function textOf(reply: Reply): string {
 
 describe('the simulator', () => {
   it('echoes the last user message in a sentence that says it is simulated', async () => {
-    const said = textOf(
+    const text = textOf(
       await ask([user('first'), user('How are you?'), { role: 'system', content: 'later' }]),
     )
-    assert.equal(said, 'This is a simulated answer; the last message was: "How are you?"')
+    assert.equal(text, 'This is a simulated answer; the last message was: "How are you?"')
   })
 
   it('counts tokens plausibly', async () => {
@@ -42,24 +42,24 @@ describe('the simulator', () => {
     assert.equal(reply.tokens.output, Math.ceil(reply.text.length / 4))
   })
 
-  it('cuts a long echo, never through a character', async () => {
-    const said = textOf(await ask([user(`a${'\u{1F600}'.repeat(ECHOED_CHARACTERS)}`)]))
-    assert.ok(said.length < ECHOED_CHARACTERS + 100)
-    assert.ok(said.isWellFormed() && !said.includes('\uFFFD'))
+  it('truncates a long echo, never within a surrogate pair', async () => {
+    const text = textOf(await ask([user(`a${'\u{1F600}'.repeat(ECHOED_CHARACTERS)}`)]))
+    assert.ok(text.length < ECHOED_CHARACTERS + 100)
+    assert.ok(text.isWellFormed() && !text.includes('\uFFFD'))
   })
 
-  it('gives an object for json without a schema', async () => {
-    const said: unknown = JSON.parse(textOf(await ask([user('Hi "there"')], { kind: 'json' })))
-    assert.deepEqual(said, { simulated: true, last_message: 'Hi "there"' })
+  it('answers json without a schema with an object', async () => {
+    const text: unknown = JSON.parse(textOf(await ask([user('Hi "there"')], { kind: 'json' })))
+    assert.deepEqual(text, { simulated: true, last_message: 'Hi "there"' })
   })
 
-  it('says for the receipt that its JSON is simulated, and that roles stay', () => {
+  it('reports simulated JSON and native roles as its request format', () => {
     const simulator = new Simulator(new FakeClock())
-    assert.deepEqual(simulator.mannerFor(text), { roles: 'native' })
-    assert.deepEqual(simulator.mannerFor({ kind: 'json' }), { roles: 'native', json_mode: 'simulated' })
+    assert.deepEqual(simulator.requestFormat(text), { roles: 'native' })
+    assert.deepEqual(simulator.requestFormat({ kind: 'json' }), { roles: 'native', json_mode: 'simulated' })
   })
 
-  it('makes an instance for a schema', async () => {
+  it('generates an instance of a schema', async () => {
     const schema: SchemaObject = {
       type: 'object',
       properties: {
@@ -70,37 +70,37 @@ describe('the simulator', () => {
       required: ['name', 'age', 'tags'],
       additionalProperties: false,
     }
-    const said: unknown = JSON.parse(
+    const text: unknown = JSON.parse(
       textOf(await ask([user('Hi')], { kind: 'schema', schema, strict: true })),
     )
     const read = readSchema(schema)
     assert.ok(read.ok)
-    assert.deepEqual(checkAnswer(read.schema, said), { ok: true })
+    assert.deepEqual(checkAnswer(read.schema, text), { ok: true })
   })
 
-  it('says so where a schema has no instance', async () => {
+  it('reports an error for a schema without an instance', async () => {
     const schema: SchemaObject = { type: 'integer', minimum: 2, maximum: 1 }
     const reply = await ask([user('Hi')], { kind: 'schema', schema, strict: false })
-    assert.equal(reply.kind === 'trouble' && reply.retryable, false)
+    assert.equal(reply.kind === 'error' && reply.retryable, false)
   })
 })
 
 describe('a directive', () => {
   it('[[fail model_error]] fails, once', async () => {
     const reply = await ask([user('please [[fail model_error]] now')])
-    assert.equal(reply.kind === 'trouble' && !reply.retryable && !reply.timedOut, true)
+    assert.equal(reply.kind === 'error' && !reply.retryable && !reply.timedOut, true)
   })
 
   it('[[fail content_policy_violation]] refuses', async () => {
     assert.equal((await ask([user('[[fail content_policy_violation]]')])).kind, 'refused')
   })
 
-  it('[[fail timeout]] is a call whose deadline passed, without the wait', async () => {
+  it('[[fail timeout]] is a call that timed out, without the wait', async () => {
     const reply = await ask([user('[[fail timeout]]')])
-    assert.equal(reply.kind === 'trouble' && reply.timedOut && !reply.retryable, true)
+    assert.equal(reply.kind === 'error' && reply.timedOut && !reply.retryable, true)
   })
 
-  it('[[bad-json]] is bad, and still after a repair request', async () => {
+  it('[[bad-json]] is malformed, also after a repair request', async () => {
     const first = await ask([user('[[bad-json]] x')], { kind: 'json' })
     assert.equal(textOf(first), BAD_JSON)
     assert.throws(() => JSON.parse(BAD_JSON))
@@ -112,7 +112,7 @@ describe('a directive', () => {
     assert.equal(textOf(await ask(repair, { kind: 'json' })), BAD_JSON)
   })
 
-  it('[[bad-json once]] is repaired when the model is shown what it said', async () => {
+  it('[[bad-json once]] is repaired when the request quotes the answer', async () => {
     const first = [user('[[bad-json once]] x')]
     assert.equal(textOf(await ask(first, { kind: 'json' })), BAD_JSON)
     for (const shown of [
@@ -123,17 +123,17 @@ describe('a directive', () => {
     }
   })
 
-  it('counts only in user messages, and the last with one counts', async () => {
+  it('is followed only in user messages, and in the last that has one', async () => {
     const system: Message = { role: 'system', content: '[[fail model_error]]' }
     assert.equal((await ask([system, user('Hi')])).kind, 'answer')
-    const said = [user('[[fail model_error]]'), user('[[fail content_policy_violation]]'), user('Hi')]
-    assert.equal((await ask(said)).kind, 'refused')
+    const text = [user('[[fail model_error]]'), user('[[fail content_policy_violation]]'), user('Hi')]
+    assert.equal((await ask(text)).kind, 'refused')
   })
 
-  it('is not repeated in the echo, and what only looks like one is', async () => {
+  it('is not repeated in the echo, unlike text that only resembles one', async () => {
     assert.match(
       textOf(await ask([user('[[bad-json once]][[delay 0s]] Hi [[fail nonsense]]')], text)),
-      /no JSON/,
+      /not valid JSON/,
     )
     assert.match(textOf(await ask([user('[[delay 0s]] Hi [[nonsense]]')])), /: "Hi \[\[nonsense\]\]"$/)
   })
@@ -144,7 +144,7 @@ describe('a delay', () => {
     ['[[delay 2s]]', 2000],
     ['[[delay 0.5s]]', 500],
     ['[[delay 250ms]]', 250],
-    ['[[delay 999999999s]]', LONGEST_DELAY_MS],
+    ['[[delay 999999999s]]', MAX_DELAY_MS],
   ] as const) {
     it(`${directive} waits ${ms} ms on the clock`, async () => {
       const clock = new FakeClock()
@@ -155,26 +155,26 @@ describe('a delay', () => {
     })
   }
 
-  it('goes before a failure in the same message', async () => {
+  it('precedes a failure in the same message', async () => {
     const clock = new FakeClock()
     const messages = [user('[[fail timeout]] [[delay 2s]]')]
     const asked = new Simulator(clock).ask('m', { messages, form: text }, never)
     clock.advance(2000)
-    assert.equal((await asked).kind, 'trouble')
+    assert.equal((await asked).kind, 'error')
   })
 
-  it('is ended by the signal, and by closing', async () => {
+  it('ends early on the signal and on close', async () => {
     const clock = new FakeClock()
     const simulator = new Simulator(clock)
     const stop = new Stop()
     const prompt = { messages: [user('[[delay 60s]]')], form: text }
     const [first, second] = [simulator.ask('m', prompt, stop), simulator.ask('m', prompt, never)]
     stop.now('give back')
-    const gone = await first
-    assert.equal(gone.kind === 'trouble' && gone.aborted, true)
+    const stopped = await first
+    assert.equal(stopped.kind === 'error' && stopped.aborted, true)
     await simulator.close()
     const closed = await second
-    assert.equal(closed.kind === 'trouble' && closed.aborted, true)
+    assert.equal(closed.kind === 'error' && closed.aborted, true)
     assert.deepEqual(clock.pending(), [])
   })
 })

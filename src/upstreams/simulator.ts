@@ -1,11 +1,11 @@
 /**
- * A model server without a network, so that every state of a job can be seen in a minute. Its answers say that they are
+ * A model server without a network, to try every state of a job within a minute. Its answers say that they are
  * simulated.
  *
- * It obeys directives inside a user message; of several messages with directives the last one counts:
- * `[[delay 2s]]` (or `[[delay 200ms]]`) answers later, `[[fail model_error]]`, `[[fail content_policy_violation]]` and
- * `[[fail timeout]]` fail, `[[bad-json]]` answers with text that is no JSON, `[[bad-json once]]` only until it is shown
- * its error.
+ * It follows directives inside a user message; if several messages have directives, the last one counts:
+ * `[[delay 2s]]` (or `[[delay 200ms]]`) delays the answer, `[[fail model_error]]`, `[[fail content_policy_violation]]`
+ * and `[[fail timeout]]` fail, `[[bad-json]]` answers with malformed JSON, and `[[bad-json once]]` does so until a repair
+ * request quotes the answer.
  */
 import type { Clock } from '../clock.ts'
 import type { Message } from '../job/job.ts'
@@ -16,14 +16,14 @@ import type { AnswerForm, ModelServer, Prompt, Reply, RequestFormat, TokenCount 
 import { pause } from './pause.ts'
 import { upstreamError } from './read-completion.ts'
 
-/** A longer delay is cut to this: enough to see a wait time out (120 s at most), short enough to see the end. */
-export const LONGEST_DELAY_MS = 180_000
-/** How much of the user's message the answer repeats. */
+/** The maximum delay: longer than the longest wait of a request (120 s), and short enough to see the job end. */
+export const MAX_DELAY_MS = 180_000
+/** How much of the user's message the answer quotes. */
 export const ECHOED_CHARACTERS = 2_000
 
-/** Given for `[[bad-json]]`; it holds no directive, so that a repair request may quote it. */
+/** The answer for `[[bad-json]]`. It contains no directive, so that a repair request may quote it. */
 export const BAD_JSON =
-  'This simulated answer is no JSON, because the message asked for that: {"simulated": tru'
+  'This simulated answer is not valid JSON, because the message asked for that: {"simulated": tru'
 
 interface Directives {
   readonly delayMs: number
@@ -41,7 +41,7 @@ export class Simulator implements ModelServer {
     this.#clock = clock
   }
 
-  mannerFor(form: AnswerForm): RequestFormat {
+  requestFormat(form: AnswerForm): RequestFormat {
     return form.kind === 'text' ? { roles: 'native' } : { roles: 'native', json_mode: 'simulated' }
   }
 
@@ -49,7 +49,10 @@ export class Simulator implements ModelServer {
     const directives = directivesOf(prompt.messages)
     if (directives.delayMs > 0) await this.#delay(directives.delayMs, signal)
     if (signal.reason !== null || this.#closing.reason !== null) {
-      return upstreamError({ aborted: true, message: 'The simulated call was ended before it was answered.' })
+      return upstreamError({
+        aborted: true,
+        message: 'The simulated call was aborted before it was answered.',
+      })
     }
     const input = tokensOf(prompt.messages)
     return directives.fail === null
@@ -57,13 +60,14 @@ export class Simulator implements ModelServer {
       : failure(directives.fail, input)
   }
 
-  /** Ended early by the signal and by closing. */
+  /** The signal and `close` end it early. */
   async #delay(ms: number, signal: StopSignal): Promise<void> {
     const either = new Stop()
     const listener = { onStop: () => either.now('give back') }
-    for (const one of [signal, this.#closing]) one.listen(listener)
+    const signals = [signal, this.#closing]
+    for (const each of signals) each.listen(listener)
     await pause(this.#clock, ms, either)
-    for (const one of [signal, this.#closing]) one.unlisten(listener)
+    for (const each of signals) each.unlisten(listener)
   }
 
   close(): Promise<void> {
@@ -84,26 +88,26 @@ function directivesOf(messages: readonly Message[]): Directives {
     else if (failure !== undefined) fail = failure as Directives['fail']
     else badJson = once === undefined || !messages.slice(found + 1).some(showsBadJson)
   }
-  return { delayMs: Math.min(delayMs, LONGEST_DELAY_MS), fail, badJson }
+  return { delayMs: Math.min(delayMs, MAX_DELAY_MS), fail, badJson }
 }
 
-/** Made anew each time, because a global expression remembers where it stopped. */
+/** A new expression each time, because a global one keeps its position. */
 function directive(): RegExp {
   return /\[\[(?:delay (\d{1,9}(?:\.\d{1,9})?)(ms|s)|fail (model_error|content_policy_violation|timeout)|(bad-json)( once)?)\]\]/g
 }
 
-/** A repair request shows the model the answer it gave. */
+/** A repair request quotes the model's own answer. */
 function showsBadJson(message: Message): boolean {
   return message.content.includes(BAD_JSON)
 }
 
-/** Not worth retrying, whatever it stands for: whoever asked for a failure wants to see it, not three rounds of it. */
+/** Never retryable, whatever it simulates: the caller wants to see the failure once, without three rounds of calls. */
 function failure(code: NonNullable<Directives['fail']>, input: number): Reply {
   switch (code) {
     case 'model_error':
       return upstreamError({
         status: 500,
-        message: 'Simulated: the model server failed, as the message asked.',
+        message: 'Simulated: the model server failed, as the message requested.',
       })
     case 'timeout':
       return upstreamError({ timedOut: true, message: 'Simulated: the model did not answer in time.' })
@@ -111,7 +115,7 @@ function failure(code: NonNullable<Directives['fail']>, input: number): Reply {
       return {
         kind: 'refused',
         status: 400,
-        message: 'Simulated: the conversation breaks the content policy, as the message asked.',
+        message: 'Simulated: the conversation violates the content policy, as the message requested.',
         tokens: { input, output: 0 },
       }
   }
@@ -120,7 +124,7 @@ function failure(code: NonNullable<Directives['fail']>, input: number): Reply {
 function answer(prompt: Prompt, input: number, badJson: boolean): Reply {
   const text = badJson ? BAD_JSON : answerText(prompt.form, echoOf(prompt.messages))
   if (text === null) {
-    return upstreamError({ message: 'Simulated: no example of an answer could be made for this schema.' })
+    return upstreamError({ message: 'Simulated: cannot generate an instance of this schema.' })
   }
   const tokens: TokenCount = { input, output: tokensIn(text) }
   return { kind: 'answer', text, tokens }
@@ -134,8 +138,8 @@ function answerText(form: AnswerForm, echo: string): string | null {
       return JSON.stringify({ simulated: true, last_message: echo })
     case 'schema': {
       const read = readSchema(form.schema)
-      const made = read.ok ? makeInstance(read.schema) : null
-      return made?.ok ? JSON.stringify(made.value) : null
+      const instance = read.ok ? makeInstance(read.schema) : null
+      return instance?.ok ? JSON.stringify(instance.value) : null
     }
   }
 }
@@ -143,10 +147,10 @@ function answerText(form: AnswerForm, echo: string): string | null {
 /** The last user message without its directives. */
 function echoOf(messages: readonly Message[]): string {
   const last = messages.findLast((message) => message.role === 'user')?.content ?? ''
-  const words = last.replace(directive(), '').trim()
-  return words.length <= ECHOED_CHARACTERS
-    ? words
-    : `${words
+  const text = last.replace(directive(), '').trim()
+  return text.length <= ECHOED_CHARACTERS
+    ? text
+    : `${text
         .slice(0, ECHOED_CHARACTERS)
         .toWellFormed()
         .replace(/\uFFFD$/, '')}…`
@@ -156,7 +160,7 @@ function tokensOf(messages: readonly Message[]): number {
   return messages.reduce((sum, message) => sum + 4 + tokensIn(message.content), 0)
 }
 
-/** About four characters a token, as in English text. */
+/** About four characters per token, as in English text. */
 function tokensIn(text: string): number {
   return Math.ceil(text.length / 4)
 }

@@ -1,17 +1,21 @@
-/** Which targets a question may be put to, and in which order: from the `models` settings, once, at the start. */
+/**
+ * The routing table: the targets of each public model name, in the order to try them. It is built once from the
+ * settings, so that a request only looks up its list.
+ */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
+import { type Tier, tierAllows } from '../job/tier.ts'
 import { CircuitBreaker } from './circuit-breaker.ts'
-import type { ModelServer, Question } from './model-server.ts'
+import type { ModelServer } from './model-server.ts'
 import { Semaphore } from './semaphore.ts'
 
-/** A model server and the calls it may have under way. */
+/** A model server and the slots for concurrent calls to it. */
 export interface Upstream {
   readonly server: ModelServer
-  readonly gate: Semaphore
+  readonly semaphore: Semaphore
 }
 
-/** A place where a model can be had. Public models that share a target share what is known of its health. */
+/** A model on an upstream. Public models with the same target share its circuit breaker. */
 export interface Target {
   /** `upstream/model`. */
   readonly name: string
@@ -20,9 +24,22 @@ export interface Target {
   readonly breaker: CircuitBreaker
 }
 
-interface Candidate {
-  readonly model: string
+/** The targets for inputs of at most `upToTokens` that are larger than the range before. */
+interface SizeRange {
   readonly upToTokens: number
+  readonly targets: readonly Target[]
+}
+
+/** The targets of one public model, for every tier or, for `gpt-auto`, by tier and size of the input. */
+export type Route =
+  | { readonly kind: 'fixed'; readonly targets: readonly Target[] }
+  /** Ranges in ascending order; the last one has no upper bound. */
+  | { readonly kind: 'auto'; readonly byTier: ReadonlyMap<string, readonly SizeRange[]> }
+
+export interface RoutingTable {
+  readonly upstreams: ReadonlyMap<string, Upstream>
+  readonly targets: readonly Target[]
+  readonly routes: ReadonlyMap<string, Route>
 }
 
 export interface UpstreamOptions {
@@ -30,72 +47,78 @@ export interface UpstreamOptions {
   readonly maxConcurrency: number
 }
 
-export class Targets {
-  readonly upstreams = new Map<string, Upstream>()
-  readonly all = new Map<string, Target>()
-  readonly #byModel = new Map<string, readonly Target[]>()
-  readonly #candidatesOf = new Map<string, readonly Candidate[]>()
+/** The part of a tier that routing depends on. */
+export type RoutedTier = Pick<Tier, 'name' | 'models'>
 
-  /** Throws where the settings name an upstream or a candidate that is not there. */
-  constructor(
-    upstreams: ReadonlyMap<string, UpstreamOptions>,
-    models: { readonly [name: string]: ModelSettings },
-    clock: Clock,
-  ) {
-    for (const [name, { server, maxConcurrency }] of upstreams) {
-      this.upstreams.set(name, { server, gate: new Semaphore(maxConcurrency) })
-    }
-    for (const [name, settings] of Object.entries(models)) {
-      const targets = settings.targets?.map(({ upstream, model }) => this.#target(upstream, model, clock))
-      if (targets !== undefined) this.#byModel.set(name, targets)
-    }
-    for (const [name, settings] of Object.entries(models)) {
-      if (settings.auto === undefined || settings.targets !== undefined) continue
-      const candidates = settings.auto.map((candidate) => ({
-        model: candidate.model,
-        upToTokens: candidate.up_to_tokens ?? Number.POSITIVE_INFINITY,
-      }))
-      const missing = candidates.find((candidate) => !this.#byModel.has(candidate.model))
-      if (missing !== undefined) throw new Error(`Model ${name}: candidate ${missing.model} has no targets.`)
-      this.#candidatesOf.set(name, candidates)
-    }
+interface Candidate {
+  readonly model: string
+  readonly upToTokens: number
+  readonly targets: readonly Target[]
+}
+
+/** Throws if the settings name an upstream or a candidate that does not exist. */
+export function createRoutingTable(
+  upstreamOptions: ReadonlyMap<string, UpstreamOptions>,
+  models: { readonly [name: string]: ModelSettings },
+  tiers: readonly RoutedTier[],
+  clock: Clock,
+): RoutingTable {
+  const upstreams = new Map<string, Upstream>()
+  for (const [name, { server, maxConcurrency }] of upstreamOptions) {
+    upstreams.set(name, { server, semaphore: new Semaphore(maxConcurrency) })
   }
-
-  /** The question's targets in the order to try them; none where the model is not, or no longer, to be had. */
-  of(question: Question): readonly Target[] {
-    const targets = this.#byModel.get(question.model)
-    if (targets !== undefined) return targets
-    const candidates = this.#candidatesOf.get(question.model) ?? []
-    const inOrder = inOrderOfFit(
-      candidates.filter((candidate) => question.allowed(candidate.model)),
-      question.inputTokens,
-    )
-    const found = new Set<Target>()
-    for (const candidate of inOrder) {
-      for (const target of this.#byModel.get(candidate.model) ?? []) found.add(target)
-    }
-    return [...found]
-  }
-
-  #target(upstreamName: string, model: string, clock: Clock): Target {
-    const upstream = this.upstreams.get(upstreamName)
+  const targets = new Map<string, Target>()
+  const targetOf = (upstreamName: string, model: string): Target => {
+    const upstream = upstreams.get(upstreamName)
     if (upstream === undefined) throw new Error(`There is no upstream ${upstreamName}.`)
     const name = `${upstreamName}/${model}`
-    let target = this.all.get(name)
-    if (target === undefined) {
-      target = { name, upstream, model, breaker: new CircuitBreaker(clock) }
-      this.all.set(name, target)
-    }
+    const target = targets.get(name) ?? { name, upstream, model, breaker: new CircuitBreaker(clock) }
+    targets.set(name, target)
     return target
   }
+  const fixed = new Map<string, readonly Target[]>()
+  for (const [name, settings] of Object.entries(models)) {
+    const list = settings.targets?.map(({ upstream, model }) => targetOf(upstream, model))
+    if (list !== undefined) fixed.set(name, list)
+  }
+  const routes = new Map<string, Route>()
+  for (const [name, list] of fixed) routes.set(name, { kind: 'fixed', targets: list })
+  for (const [name, settings] of Object.entries(models)) {
+    if (settings.auto === undefined || settings.targets !== undefined) continue
+    const candidates = settings.auto.map((candidate): Candidate => {
+      const list = fixed.get(candidate.model)
+      if (list === undefined) throw new Error(`Model ${name}: candidate ${candidate.model} has no targets.`)
+      const upToTokens = candidate.up_to_tokens ?? Number.POSITIVE_INFINITY
+      return { model: candidate.model, upToTokens, targets: list }
+    })
+    routes.set(name, { kind: 'auto', byTier: autoRanges(candidates, tiers) })
+  }
+  return { upstreams, targets: [...targets.values()], routes }
+}
+
+function autoRanges(
+  candidates: readonly Candidate[],
+  tiers: readonly RoutedTier[],
+): ReadonlyMap<string, readonly SizeRange[]> {
+  return new Map(
+    tiers.map((tier) => {
+      const allowed = candidates.filter(({ model }) => tierAllows(tier, model))
+      const bounds = new Set(allowed.map(({ upToTokens }) => upToTokens)).add(Number.POSITIVE_INFINITY)
+      const ranges = [...bounds]
+        .sort((a, b) => a - b)
+        .map((upToTokens) => ({ upToTokens, targets: targetsByFit(allowed, upToTokens) }))
+      return [tier.name, ranges]
+    }),
+  )
 }
 
 /**
- * First the candidates made for that size, in the order of the settings; then the others, the nearest first: a model
- * meant for smaller inputs is a better answer than none.
+ * First the candidates meant for inputs of that size, in the order of the settings; then the others, the largest first:
+ * an answer from a model meant for smaller inputs is better than none.
  */
-function inOrderOfFit(candidates: readonly Candidate[], inputTokens: number): readonly Candidate[] {
-  const fitting = candidates.filter((candidate) => candidate.upToTokens >= inputTokens)
-  const others = candidates.filter((candidate) => candidate.upToTokens < inputTokens)
-  return [...fitting, ...others.sort((a, b) => b.upToTokens - a.upToTokens)]
+function targetsByFit(candidates: readonly Candidate[], inputTokens: number): readonly Target[] {
+  const fitting = candidates.filter(({ upToTokens }) => upToTokens >= inputTokens)
+  const others = candidates.filter(({ upToTokens }) => upToTokens < inputTokens)
+  const inOrder = [...fitting, ...others.sort((a, b) => b.upToTokens - a.upToTokens)]
+  return [...new Set(inOrder.flatMap(({ targets }) => targets))]
 }

@@ -1,4 +1,4 @@
-/** A client and the server that it calls, for tests of the client. */
+/** A client and the model server that it calls, for tests of the client. */
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import type { UpstreamSettings } from '../../src/config/settings.ts'
@@ -12,23 +12,23 @@ import { type ModelServerForTests, type Script, startModelServer } from '../mode
 export const KEY = 'sk-parley-test-0123456789'
 export const never = new Stop()
 
-interface Bench {
+interface Started {
   readonly server: ModelServerForTests
   readonly client: OpenAiClient
   readonly clock: FakeClock
 }
 
-interface BenchOptions extends Partial<Omit<OpenAiClientOptions, 'settings'>> {
+interface StartOptions extends Partial<Omit<OpenAiClientOptions, 'settings'>> {
   readonly script?: Script
   readonly settings?: Partial<UpstreamSettings>
 }
 
-export async function bench(t: TestContext, options: BenchOptions = {}): Promise<Bench> {
+export async function startClient(t: TestContext, options: StartOptions = {}): Promise<Started> {
   const { script, settings, ...rest } = options
   const server = await startModelServer(script === undefined ? {} : { script })
   const clock = new FakeClock()
   const client = new OpenAiClient({
-    name: 'bench',
+    name: 'upstream',
     apiKey: KEY,
     clock,
     ...rest,
@@ -45,13 +45,13 @@ export function prompt(content = 'Hello', form: AnswerForm = { kind: 'text' }): 
   return { messages: [{ role: 'user', content }], form }
 }
 
-export function isTrouble(reply: Reply): asserts reply is UpstreamError {
-  assert.equal(reply.kind, 'trouble')
+export function isError(reply: Reply): asserts reply is UpstreamError {
+  assert.equal(reply.kind, 'error')
 }
 
-export async function troubleOf(t: TestContext, script: Script): Promise<UpstreamError> {
-  const { client } = await bench(t, { script })
+export async function errorOf(t: TestContext, script: Script): Promise<UpstreamError> {
+  const { client } = await startClient(t, { script })
   const got = await client.ask('m', prompt(), never)
-  isTrouble(got)
+  isError(got)
   return got
 }

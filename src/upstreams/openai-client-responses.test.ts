@@ -1,20 +1,12 @@
+/** Responses as they arrive from undici: in pieces, late, and paused because others are large. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { Dispatcher } from 'undici'
+import type { Dispatcher } from 'undici'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { Stop } from '../job/stop.ts'
-import { type Ended, exchange, LARGE_ANSWER_BYTES } from './http-exchange.ts'
+import { Call, type CallEnd } from './openai-client.ts'
+import { LARGE_ANSWER_BYTES } from './response-body.ts'
 import { Semaphore } from './semaphore.ts'
-
-/** Hands out its handlers, so that a test plays the server by hand and knows what has been read. */
-class ByHand extends Dispatcher {
-  readonly handlers: Dispatcher.DispatchHandler[] = []
-
-  override dispatch(_options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
-    this.handlers.push(handler)
-    return true
-  }
-}
 
 class Controller implements Dispatcher.DispatchController {
   paused = false
@@ -36,31 +28,29 @@ class Controller implements Dispatcher.DispatchController {
 }
 
 function start(largeAnswers = new Semaphore(1), clock = new FakeClock(), signal = new Stop()) {
-  const hand = new ByHand()
   const limits = { clock, timeoutMs: 1000, maxAnswerBytes: 1_000_000, largeAnswers }
-  const ended = exchange(hand, { method: 'POST', path: '/' }, limits, signal)
+  const call = new Call(limits, signal)
   const controller = new Controller()
-  const handler = hand.handlers[0] ?? {}
   return {
-    ended,
+    ended: call.ended,
     controller,
-    begin: () => handler.onRequestStart?.(controller, null),
-    headers: (status = 200) => handler.onResponseStart?.(controller, status, {}),
-    data: (bytes: string | Buffer) => handler.onResponseData?.(controller, Buffer.from(bytes)),
-    end: () => handler.onResponseEnd?.(controller, {}),
-    fail: (error: Error) => handler.onResponseError?.(controller, error),
+    begin: () => call.onRequestStart(controller),
+    headers: (status = 200) => call.onResponseStart(controller, status, {}),
+    data: (bytes: string | Buffer) => call.onResponseData(controller, Buffer.from(bytes)),
+    end: () => call.onResponseEnd(),
+    fail: (error: Error) => call.onResponseError(controller, error),
   }
 }
 
-function textOf(ended: Ended): string | null {
-  return ended.kind === 'response' ? ended.text : ended.kind
+function textOf(end: CallEnd): string | null {
+  return end.kind === 'response' ? end.text : end.kind
 }
 
 const large = 'x'.repeat(LARGE_ANSWER_BYTES + 1)
 const microtasks = () => new Promise((resolve) => setImmediate(resolve))
 
-describe('an exchange', () => {
-  it('puts a body together from pieces of any size, cut anywhere in a character', async () => {
+describe('a response', () => {
+  it('is assembled from pieces of any size, split anywhere in a character', async () => {
     const text = 'añ\u{1F600}'.repeat(20_000)
     const bytes = Buffer.from(text)
     // Runs of small pieces that outgrow a block, between large ones.
@@ -78,7 +68,7 @@ describe('an exchange', () => {
     assert.equal(textOf(await call.ended), text)
   })
 
-  it('takes no 1xx for the response', async () => {
+  it('is not a 1xx response', async () => {
     const call = start()
     call.begin()
     call.headers(103)
@@ -86,14 +76,14 @@ describe('an exchange', () => {
     call.data('yes')
     call.end()
     assert.equal(textOf(await call.ended), 'yes')
-    const broken = start()
-    broken.begin()
-    broken.headers(103)
-    broken.fail(new Error('reset'))
-    assert.deepEqual(await broken.ended, { kind: 'broken', status: null, code: 'Error' })
+    const reset = start()
+    reset.begin()
+    reset.headers(103)
+    reset.fail(new Error('reset'))
+    assert.deepEqual(await reset.ended, { kind: 'connection error', status: null, code: 'Error' })
   })
 
-  it('is ended once: what comes after changes nothing', async () => {
+  it('after the end of the call has no effect', async () => {
     const clock = new FakeClock()
     const call = start(new Semaphore(1), clock)
     call.begin()
@@ -102,11 +92,11 @@ describe('an exchange', () => {
     call.data('late')
     call.end()
     call.fail(new Error('later'))
-    assert.deepEqual(await call.ended, { kind: 'timed_out', status: 200 })
+    assert.deepEqual(await call.ended, { kind: 'timed out', status: 200 })
     assert.equal(call.controller.aborted, true)
   })
 
-  it('given up while it waits for a connection closes that connection when it comes', async () => {
+  it('is not awaited after an abort: the connection is closed when it is established', async () => {
     const stop = new Stop()
     const call = start(new Semaphore(1), new FakeClock(), stop)
     stop.now('give back')
@@ -115,9 +105,9 @@ describe('an exchange', () => {
     assert.equal(call.controller.aborted, true)
   })
 
-  it('rests when its body is large and another is, and goes on when that one has ended', async () => {
-    const gate = new Semaphore(1)
-    const [first, second] = [start(gate), start(gate)]
+  it('is paused while it and another one are large, and resumes when the other has ended', async () => {
+    const semaphore = new Semaphore(1)
+    const [first, second] = [start(semaphore), start(semaphore)]
     for (const call of [first, second]) {
       call.begin()
       call.headers()
@@ -131,22 +121,22 @@ describe('an exchange', () => {
     assert.equal(second.controller.paused, false)
     second.end()
     assert.equal(textOf(await second.ended), large)
-    assert.deepEqual([gate.inside, gate.waiting], [0, 0])
+    assert.deepEqual([semaphore.held, semaphore.waiting], [0, 0])
   })
 
-  it('that ends while it rests gives up its turn, even in the moment it comes', async () => {
-    const gate = new Semaphore(1)
-    const [first, second, third] = [start(gate), start(gate), start(gate)]
+  it('that ends while it is paused releases its slot, even if it acquires it at that moment', async () => {
+    const semaphore = new Semaphore(1)
+    const [first, second, third] = [start(semaphore), start(semaphore), start(semaphore)]
     for (const call of [first, second, third]) {
       call.begin()
       call.headers()
       call.data(large)
     }
     second.fail(new Error('reset'))
-    assert.equal(gate.waiting, 1)
+    assert.equal(semaphore.waiting, 1)
     first.end()
     third.fail(new Error('reset'))
     await microtasks()
-    assert.deepEqual([gate.inside, gate.waiting], [0, 0])
+    assert.deepEqual([semaphore.held, semaphore.waiting], [0, 0])
   })
 })

@@ -1,19 +1,22 @@
+/** A router with two upstreams, `a` and `b`, over HTTP, for tests of the router. */
 import type { TestContext } from 'node:test'
 import { type ModelSettings, UPSTREAM_DEFAULTS, type UpstreamSettings } from '../../src/config/settings.ts'
 import { Stop } from '../../src/job/stop.ts'
-import type { Question } from '../../src/upstreams/model-server.ts'
+import type { ModelRequest } from '../../src/upstreams/model-server.ts'
 import { OpenAiClient } from '../../src/upstreams/openai-client.ts'
 import { type CallEvent, ModelRouter } from '../../src/upstreams/router.ts'
+import type { RoutedTier } from '../../src/upstreams/targets.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { type ModelServerForTests, reply, type Script, startModelServer } from '../model-server.ts'
 
 export const never = new Stop()
+const TIER = 'user_max'
 export const CALL_TIMEOUT_MS = UPSTREAM_DEFAULTS.call_timeout_seconds * 1000
 
-/** The waits of the router, and not the deadlines of calls. */
+/** Timers of the router's pauses, not those of call time-outs. */
 export const isPause = (ms: number) => ms !== CALL_TIMEOUT_MS
 
-export interface Scene {
+export interface RouterSetup {
   readonly router: ModelRouter
   readonly clock: FakeClock
   readonly events: CallEvent[]
@@ -21,18 +24,19 @@ export interface Scene {
   readonly b: ModelServerForTests
 }
 
-interface SceneOptions {
+interface SetupOptions {
   readonly a?: Script
   readonly b?: Script
   readonly models?: Record<string, ModelSettings>
+  readonly tiers?: readonly RoutedTier[]
   readonly random?: () => number
   readonly maxConcurrency?: number
-  /** By upstream, beside the defaults. */
+  /** By upstream, merged over the defaults. */
   readonly settings?: Readonly<Record<string, Partial<UpstreamSettings>>>
 }
 
-/** Two upstreams, `a` and `b`; `one` is had at a, `two` at a and then b. */
-export async function scene(t: TestContext, options: SceneOptions = {}): Promise<Scene> {
+/** Model `one` has a target at a; `two` has one at a and then one at b. */
+export async function startRouter(t: TestContext, options: SetupOptions = {}): Promise<RouterSetup> {
   const clock = new FakeClock()
   const events: CallEvent[] = []
   const maxConcurrency = options.maxConcurrency ?? 16
@@ -65,6 +69,7 @@ export async function scene(t: TestContext, options: SceneOptions = {}): Promise
         ],
       },
     },
+    tiers: options.tiers ?? [{ name: TIER, models: 'all' }],
     clock,
     random: options.random ?? (() => 0.5),
     onCall: (call) => events.push(call),
@@ -73,12 +78,12 @@ export async function scene(t: TestContext, options: SceneOptions = {}): Promise
   return { router, clock, events, a, b }
 }
 
-export function question(model: string, rest: Partial<Question> = {}): Question {
+export function modelRequest(model: string, rest: Partial<ModelRequest> = {}): ModelRequest {
   const prompt = { messages: [{ role: 'user', content: 'Hi' }], form: { kind: 'text' } } as const
-  return { model, allowed: () => true, inputTokens: 10, prompt, ...rest }
+  return { model, tier: TIER, inputTokens: 10, prompt, ...rest }
 }
 
-/** Lets each pause of the router pass; returns how long they were. */
+/** Advances the clock over each pause of the router; returns the lengths of the pauses. */
 export async function passPauses(clock: FakeClock, count: number): Promise<number[]> {
   const pauses: number[] = []
   for (let n = 0; n < count; n++) {

@@ -1,0 +1,79 @@
+/**
+ * A response body that arrives in several pieces, and the bound on the memory that large bodies take together.
+ *
+ * Nearly every answer arrives in one piece, which openai-client.ts keeps as it is; this file handles the others.
+ */
+import type { Dispatcher } from 'undici'
+import { Stop } from '../job/stop.ts'
+import type { Semaphore } from './semaphore.ts'
+
+/** An answer that grows beyond this needs a slot for large answers to be read further. */
+export const LARGE_ANSWER_BYTES = 64 * 1024
+const SMALL_PIECE_BYTES = 2 * 1024
+const BLOCK_BYTES = 16 * 1024
+
+/**
+ * Collects pieces. They are not concatenated while they arrive, because a body that turns out to be too large would have
+ * cost twice its size; but very small pieces share a block, because a buffer costs more memory than its bytes.
+ */
+export class ResponseBody {
+  readonly #pieces: Buffer[]
+  #block: Buffer | null = null
+  #blockUsed = 0
+
+  constructor(first: Buffer) {
+    this.#pieces = [first]
+  }
+
+  add(piece: Buffer): void {
+    if (piece.length >= SMALL_PIECE_BYTES) {
+      this.#pieces.push(piece)
+      this.#block = null
+      return
+    }
+    if (this.#block === null || this.#blockUsed + piece.length > this.#block.length) {
+      this.#block = Buffer.allocUnsafeSlow(BLOCK_BYTES)
+      this.#blockUsed = 0
+      this.#pieces.push(this.#block.subarray(0, 0))
+    }
+    piece.copy(this.#block, this.#blockUsed)
+    this.#blockUsed += piece.length
+    this.#pieces[this.#pieces.length - 1] = this.#block.subarray(0, this.#blockUsed)
+  }
+
+  toString(): string {
+    return Buffer.concat(this.#pieces).toString('utf8')
+  }
+}
+
+/** The slot of one large answer: its response is paused until the slot is acquired. */
+export class LargeAnswerSlot {
+  readonly #semaphore: Semaphore
+  readonly #released = new Stop()
+  #held = false
+
+  constructor(semaphore: Semaphore, controller: Dispatcher.DispatchController) {
+    this.#semaphore = semaphore
+    if (semaphore.tryAcquire()) {
+      this.#held = true
+      return
+    }
+    controller.pause()
+    // In a microtask: undici's parser must not be resumed from inside the callback of another response.
+    void semaphore.acquire(this.#released).then((acquired) => {
+      if (!acquired) return
+      if (this.#released.reason !== null) {
+        semaphore.release()
+        return
+      }
+      this.#held = true
+      controller.resume()
+    })
+  }
+
+  release(): void {
+    this.#released.now('give back')
+    if (this.#held) this.#semaphore.release()
+    this.#held = false
+  }
+}
