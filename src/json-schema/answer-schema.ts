@@ -1,5 +1,5 @@
 /**
- * A caller's JSON schema once read: what the checker, the strict rules and the maker of instances work on. Nothing
+ * A caller's JSON schema once read: what the checker, the strict rules and the maker of examples work on. Nothing
  * outside this folder looks inside, and nothing changes it after `readSchema` has returned it.
  */
 import type { PatternProgram } from './match-pattern.ts'
@@ -29,8 +29,8 @@ export interface SchemaNode {
   array: ArrayRules | null
   number: NumberRules | null
   string: StringRules | null
-  /** From `default`: an annotation, used only to make instances. */
-  example: { readonly value: unknown } | null
+  /** The value of `default`: an annotation, used only to make examples. */
+  default: { readonly value: unknown } | null
 }
 
 export interface ObjectRules {
@@ -132,6 +132,6 @@ export function newNode(types: number): SchemaNode {
     array: null,
     number: null,
     string: null,
-    example: null,
+    default: null,
   }
 }

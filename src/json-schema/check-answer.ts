@@ -32,7 +32,7 @@ export function checkAnswer(
   return { ok: false, errors }
 }
 
-/** Whether the value meets one subschema; for makers of instances. Throws `StepsSpent`; too deep counts as no. */
+/** Whether the value meets one subschema; for `makeExample`. Throws `StepsSpent`; too deep counts as no. */
 export function meetsNode(node: SchemaNode, value: unknown, steps: Steps): boolean {
   try {
     return conforms({ steps, errors: null, depth: 0 }, node, value, null)

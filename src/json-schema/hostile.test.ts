@@ -4,22 +4,26 @@ import fc from 'fast-check'
 import { anyValue, HOSTILE_FAMILIES, wellFormed } from '../../test/support/generated-schemas.ts'
 import { checkAnswer } from './check-answer.ts'
 import { CHECK_STEPS, MAX_ERRORS } from './limits.ts'
-import { makeInstance } from './make-instance.ts'
+import { makeExample } from './make-example.ts'
 import { readSchema } from './read-schema.ts'
 import { Steps } from './steps.ts'
 import { meetsStrictRules } from './strict-rules.ts'
 
 /**
- * Generous, as the tests share the machine: the limit that is promised is 50 ms, `measure.ts` measures it, and steps
- * hold the work deterministically. This only finds what escapes the counting.
+ * Generous, as the first calls run before their code is compiled: what is promised is 50 ms, and the budget of steps
+ * holds the work deterministically. This only finds what escapes the counting. CPU time, as the tests share the machine.
  */
-const LONGEST_MS = 500
+const LONGEST_CPU_MS = 500
 
-function timed<T>(what: string, act: () => T): T {
-  const start = performance.now()
+const slowest = { call: '', cpuMs: 0 }
+
+function timed<T>(call: string, act: () => T): T {
+  const before = process.threadCpuUsage()
   const result = act()
-  const ms = performance.now() - start
-  assert.ok(ms < LONGEST_MS, `${what} took ${ms} ms`)
+  const { user, system } = process.threadCpuUsage(before)
+  const cpuMs = (user + system) / 1000
+  if (cpuMs > slowest.cpuMs) Object.assign(slowest, { call, cpuMs })
+  assert.ok(cpuMs < LONGEST_CPU_MS, `${call} took ${cpuMs} ms`)
   return result
 }
 
@@ -37,18 +41,19 @@ function useAll(family: string, schema: unknown, answer: unknown): 'refused' | '
     assert.ok(checked.errors.every((error) => error.length < 1_000))
   }
   timed(`strict rules of ${family}`, () => meetsStrictRules(read.schema))
-  const made = timed(`making for ${family}`, () => makeInstance(read.schema))
-  if (made.ok) assert.ok(checkAnswer(read.schema, made.value).ok)
+  const example = timed(`making an example of ${family}`, () => makeExample(read.schema))
+  if (example !== null) assert.ok(checkAnswer(read.schema, example.value).ok)
   return checked.ok ? 'right' : 'wrong'
 }
 
-test('every hostile family is refused, found wrong, or checked, within its steps', () => {
+test('every hostile family is refused, found wrong, or checked, within its steps', (t) => {
   for (const family of HOSTILE_FAMILIES) {
     for (const size of [1, 7, 30, 100]) {
       const { family: name, schema, answer } = family(size)
       useAll(`${name} × ${size}`, schema, answer)
     }
   }
+  t.diagnostic(`the longest call, ${slowest.call}, took ${slowest.cpuMs.toFixed(0)} ms of CPU`)
 })
 
 /** Anything JSON, made of keywords: mostly refused, and never a crash. */

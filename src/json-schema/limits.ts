@@ -29,7 +29,7 @@ export const MAX_PATTERNS_SIZE = 50_000
 
 /**
  * What one check of an answer may take: some 8 to 20 ms once the code is warm, and within 50 ms in the first call of a
- * process (`measure.ts` measures it). An ordinary answer of 285 KB with a
+ * process (hostile.test.ts reports the longest call). An ordinary answer of 285 KB with a
  * pattern in every row takes 131,000.
  */
 export const CHECK_STEPS = 300_000
@@ -40,5 +40,5 @@ export const MAX_CHECK_DEPTH = 1_000
 /** Errors reported for one answer; a model that is shown more learns no more. */
 export const MAX_ERRORS = 20
 
-/** What making one instance may take, before it is checked like any answer. */
-export const MAKE_STEPS = 120_000
+/** What making one example may take, its checks included. */
+export const EXAMPLE_STEPS = 120_000

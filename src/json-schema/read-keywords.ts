@@ -177,7 +177,7 @@ function readProperties(reading: SchemaReading, node: SchemaNode, value: unknown
 }
 
 function readDefault(_reading: SchemaReading, node: SchemaNode, value: unknown): void {
-  node.example = { value }
+  node.default = { value }
 }
 
 function readConst(reading: SchemaReading, node: SchemaNode, value: unknown): void {

@@ -59,7 +59,7 @@ describe('the simulator', () => {
     assert.deepEqual(simulator.requestFormat({ kind: 'json' }), { roles: 'native', json_mode: 'simulated' })
   })
 
-  it('generates an instance of a schema', async () => {
+  it('makes an example for a schema', async () => {
     const schema: SchemaObject = {
       type: 'object',
       properties: {
@@ -78,7 +78,7 @@ describe('the simulator', () => {
     assert.deepEqual(checkAnswer(read.schema, text), { ok: true })
   })
 
-  it('reports an error for a schema without an instance', async () => {
+  it('says so where no example is found for a schema', async () => {
     const schema: SchemaObject = { type: 'integer', minimum: 2, maximum: 1 }
     const reply = await ask([user('Hi')], { kind: 'schema', schema, strict: false })
     assert.equal(reply.kind === 'error' && reply.retryable, false)

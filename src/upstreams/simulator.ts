@@ -10,7 +10,7 @@
 import type { Clock } from '../clock.ts'
 import type { Message } from '../job/job.ts'
 import { Stop, type StopSignal } from '../job/stop.ts'
-import { makeInstance } from '../json-schema/make-instance.ts'
+import { makeExample } from '../json-schema/make-example.ts'
 import { readSchema } from '../json-schema/read-schema.ts'
 import type { AnswerForm, ModelServer, Prompt, Reply, RequestFormat, TokenCount } from './model-server.ts'
 import { pause } from './pause.ts'
@@ -138,8 +138,8 @@ function answerText(form: AnswerForm, echo: string): string | null {
       return JSON.stringify({ simulated: true, last_message: echo })
     case 'schema': {
       const read = readSchema(form.schema)
-      const instance = read.ok ? makeInstance(read.schema) : null
-      return instance?.ok ? JSON.stringify(instance.value) : null
+      const example = read.ok ? makeExample(read.schema) : null
+      return example === null ? null : JSON.stringify(example.value)
     }
   }
 }

@@ -82,7 +82,7 @@ const number = fc.record(
   { requiredKeys: ['type'] },
 )
 
-/** Schemas that `readSchema` accepts; most have instances, some contradict themselves. */
+/** Schemas that `readSchema` accepts; most accept something, some contradict themselves. */
 export const wellFormed: fc.Arbitrary<Record<string, unknown>> = fc
   .letrec((tie) => ({
     node: fc.oneof(

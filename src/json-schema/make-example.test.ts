@@ -3,17 +3,17 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { GOOD_PATTERNS, wellFormed } from '../../test/support/generated-schemas.ts'
 import { checkAnswer } from './check-answer.ts'
-import { makeInstance } from './make-instance.ts'
+import { makeExample } from './make-example.ts'
 import { readSchema } from './read-schema.ts'
 import { FORMAT_NAMES } from './string-formats.ts'
 
 function made(schema: unknown): unknown {
   const read = readSchema(schema)
   assert.ok(read.ok, `${JSON.stringify(schema)}: ${read.ok || `${read.path} ${read.rule}`}`)
-  const instance = makeInstance(read.schema)
-  assert.ok(instance.ok, `none for ${JSON.stringify(schema)}`)
-  assert.deepEqual(checkAnswer(read.schema, instance.value), { ok: true })
-  return instance.value
+  const example = makeExample(read.schema)
+  assert.ok(example !== null, `none for ${JSON.stringify(schema)}`)
+  assert.deepEqual(checkAnswer(read.schema, example.value), { ok: true })
+  return example.value
 }
 
 const object = (properties: Record<string, unknown>, required = Object.keys(properties)) => ({
@@ -62,13 +62,21 @@ const EXACT: [schema: unknown, value: unknown][] = [
     },
     { b: 'simulated b', a: 1 },
   ],
+  [
+    {
+      type: 'object',
+      properties: { kind: { type: 'string' } },
+      anyOf: [{ properties: { kind: { const: 'circle' } } }, { properties: { kind: { const: 'square' } } }],
+    },
+    { kind: 'circle' },
+  ],
 ]
 
-test('instances are plausible, and always the same', () => {
+test('examples are plausible, and always the same', () => {
   for (const [schema, value] of EXACT) assert.deepEqual(made(schema), value, JSON.stringify(schema))
 })
 
-test('a recursive schema gives an instance that ends at once', () => {
+test('a recursive schema gives an example that ends at once', () => {
   const node = { value: { type: 'integer' }, next: { anyOf: [{ $ref: '#/$defs/node' }, { type: 'null' }] } }
   assert.deepEqual(made({ $ref: '#/$defs/node', $defs: { node: object(node) } }), { value: 1, next: null })
   const tree = object({ children: { type: 'array', items: { $ref: '#' } } })
@@ -81,8 +89,7 @@ test('a recursive schema gives an instance that ends at once', () => {
 
 test('texts are made for each format, with or without a length', () => {
   for (const format of FORMAT_NAMES) made({ type: 'string', format })
-  for (const format of ['email', 'hostname', 'uri', 'date-time'])
-    made({ type: 'string', format, minLength: 40 })
+  for (const format of ['email', 'hostname', 'uri']) made({ type: 'string', format, minLength: 40 })
 })
 
 const PATTERNS = [
@@ -105,7 +112,7 @@ test('texts are made for ordinary patterns', () => {
     made({ type: 'string', pattern, minLength: 50, maxLength: 60 })
 })
 
-test('where there is no instance, or none is found, that is said', () => {
+test('where there is no example, or none is found, that is said', () => {
   const schemas: unknown[] = [
     { type: 'object', properties: { a: false }, required: ['a'] },
     object({ self: { $ref: '#' } }),
@@ -121,23 +128,23 @@ test('where there is no instance, or none is found, that is said', () => {
   for (const schema of schemas) {
     const read = readSchema(schema)
     assert.ok(read.ok)
-    assert.ok(!makeInstance(read.schema).ok, JSON.stringify(schema))
+    assert.equal(makeExample(read.schema), null, JSON.stringify(schema))
   }
 })
 
-test('10,000 generated schemas: an instance passes the check, and most schemas get one', () => {
+test('10,000 generated schemas: an example passes the check, and most schemas get one', () => {
   let count = 0
   fc.assert(
     fc.property(wellFormed, (schema) => {
       const read = readSchema(schema)
       if (!read.ok) return assert.match(read.rule, /refers back to itself/)
-      const instance = makeInstance(read.schema)
-      if (!instance.ok) return
+      const example = makeExample(read.schema)
+      if (example === null) return
       count++
-      assert.deepEqual(checkAnswer(read.schema, instance.value), { ok: true })
-      assert.deepEqual(makeInstance(read.schema), instance)
+      assert.deepEqual(checkAnswer(read.schema, example.value), { ok: true })
+      assert.deepEqual(makeExample(read.schema), example)
     }),
     { numRuns: 10_000, seed: 11 },
   )
-  assert.ok(count > 6_000, `only ${count} of 10,000 schemas got an instance`)
+  assert.ok(count > 8_000, `only ${count} of 10,000 schemas got an example`)
 })
