@@ -2,8 +2,8 @@
  * A caller's JSON schema once read: what the checker, the strict rules and the maker of examples work on. Nothing
  * outside this folder looks inside, and nothing changes it after `readSchema` has returned it.
  */
-import type { PatternProgram } from './match-pattern.ts'
-import type { PatternTree } from './pattern-tree.ts'
+import type { PatternProgram } from './patterns/match-pattern.ts'
+import type { PatternTree } from './patterns/pattern-tree.ts'
 import type { FormatName } from './string-formats.ts'
 
 /** Opaque to others. It refers to the parsed value it was read from, which must not be changed any more. */

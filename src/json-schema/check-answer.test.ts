@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { checkAnswer } from './check-answer.ts'
 import { MAX_ERRORS } from './limits.ts'
 import { readSchema } from './read-schema.ts'
-import { Steps } from './steps.ts'
+import { Steps } from './step-budget.ts'
 
 function errorsOf(schema: unknown, answer: unknown, steps?: Steps): readonly string[] {
   const read = readSchema(schema)

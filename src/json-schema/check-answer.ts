@@ -2,10 +2,10 @@
 import type { AnswerSchema, ArrayRules, ObjectRules, SchemaNode, SchemaSource } from './answer-schema.ts'
 import { ALL_TYPES, allowsPlain, isObject, TYPE_NAMES, typeBit, typesOf } from './answer-schema.ts'
 import { CHECK_STEPS, MAX_CHECK_DEPTH, MAX_ERRORS } from './limits.ts'
-import { numberFault, stringFault } from './plain-faults.ts'
-import { ownKeys, sameJson } from './same-json.ts'
-import { clip } from './schema-reading.ts'
-import { Steps, StepsSpent } from './steps.ts'
+import { numberFault, stringFault } from './check-string.ts'
+import { ownKeys, sameJson } from './deep-equal.ts'
+import { clip } from './read-context.ts'
+import { Steps, StepsSpent } from './step-budget.ts'
 
 /** An error names the place and the rule: `items[2].age: must be an integer`; the whole answer is `(answer)`. */
 export type CheckedAnswer = { readonly ok: true } | { readonly ok: false; readonly errors: readonly string[] }

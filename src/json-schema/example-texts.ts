@@ -1,8 +1,8 @@
 /** Proposes strings for an example: of a format, of a pattern, of a length. The checker decides which of them fits. */
 import type { StringRules } from './answer-schema.ts'
-import { type CharSet, contains, costOf } from './char-set.ts'
-import type { PatternTree } from './pattern-tree.ts'
-import type { Steps } from './steps.ts'
+import { type CharSet, contains, costOf } from './patterns/char-set.ts'
+import type { PatternTree } from './patterns/pattern-tree.ts'
+import type { Steps } from './step-budget.ts'
 import type { FormatName } from './string-formats.ts'
 
 /** Longer strings are not made. */

@@ -6,7 +6,7 @@ import { checkAnswer } from './check-answer.ts'
 import { CHECK_STEPS, MAX_ERRORS } from './limits.ts'
 import { makeExample } from './make-example.ts'
 import { readSchema } from './read-schema.ts'
-import { Steps } from './steps.ts'
+import { Steps } from './step-budget.ts'
 import { meetsStrictRules } from './strict-rules.ts'
 
 /**

@@ -8,7 +8,7 @@ import { isObject, typeBit } from './answer-schema.ts'
 import { meetsNode } from './check-answer.ts'
 import { exampleTexts } from './example-texts.ts'
 import { EXAMPLE_STEPS } from './limits.ts'
-import { Steps, StepsSpent } from './steps.ts'
+import { Steps, StepsSpent } from './step-budget.ts'
 
 /** Boxed, as null is a value too; null when none was found. */
 export type Example = { readonly value: unknown } | null

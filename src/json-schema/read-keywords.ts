@@ -9,8 +9,8 @@ import type {
 } from './answer-schema.ts'
 import { isObject, TYPE_NAMES, typeBit } from './answer-schema.ts'
 import { MAX_PATTERNS_SIZE, MAX_SCHEMA_DEPTH } from './limits.ts'
-import { readPattern } from './read-pattern.ts'
-import { clip, countParts, expectParts, refuse, type SchemaReading } from './schema-reading.ts'
+import { readPattern } from './patterns/read-pattern.ts'
+import { clip, countParts, expectParts, refuse, type SchemaReading } from './read-context.ts'
 import { FORMAT_NAMES, isFormatName } from './string-formats.ts'
 
 /** Puts one keyword's value into the node, or refuses it. `reading.path` already ends in the keyword. */

@@ -7,7 +7,7 @@ import { ALL_TYPES, isObject, newNode } from './answer-schema.ts'
 import { MAX_SCHEMA_DEPTH } from './limits.ts'
 import { KEYWORDS, remedyFor } from './read-keywords.ts'
 import { resolveRefs } from './resolve-refs.ts'
-import { clip, countParts, refuse, type SchemaReading, SchemaRefused } from './schema-reading.ts'
+import { clip, countParts, refuse, type SchemaReading, SchemaRefused } from './read-context.ts'
 
 /** `path` is like `schema.properties.age.minimum`; `rule` completes a sentence that begins with it. */
 export type ReadSchema =

@@ -1,7 +1,7 @@
 /** Binds each `$ref` to the schema it points at, and refuses schemas that run in a circle on one and the same value. */
 import type { SchemaNode } from './answer-schema.ts'
 import { MAX_JUMPS, MAX_POINTER_LENGTH } from './limits.ts'
-import { clip, refuse, type SchemaReading } from './schema-reading.ts'
+import { clip, refuse, type SchemaReading } from './read-context.ts'
 
 /** Throws `SchemaRefused` with `reading.path` at the keyword at fault. */
 export function resolveRefs(reading: SchemaReading, root: SchemaNode): void {

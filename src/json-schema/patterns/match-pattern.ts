@@ -8,7 +8,7 @@
  */
 import { type CharSet, contains, costOf } from './char-set.ts'
 import type { Edge, PatternTree } from './pattern-tree.ts'
-import type { Steps } from './steps.ts'
+import type { Steps } from '../step-budget.ts'
 
 /** One instruction; `next` and `other` are places in the program. */
 type Instruction =

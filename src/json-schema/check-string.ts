@@ -1,8 +1,8 @@
 /** What a string or a number breaks of the rules that the schema has for it: the first rule broken, or null. */
 import type { NumberRules, StringRules } from './answer-schema.ts'
-import { matchesPattern, programOf } from './match-pattern.ts'
-import { clip } from './schema-reading.ts'
-import type { Steps } from './steps.ts'
+import { matchesPattern, programOf } from './patterns/match-pattern.ts'
+import { clip } from './read-context.ts'
+import type { Steps } from './step-budget.ts'
 import { meetsFormat } from './string-formats.ts'
 
 /** Characters looked at by native code per step of the budget. */

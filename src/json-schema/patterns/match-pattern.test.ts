@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { PROPERTY_NAMES } from './char-set.ts'
-import { MAX_PATTERN_DEPTH, MAX_PATTERN_LENGTH } from './limits.ts'
+import { MAX_PATTERN_DEPTH, MAX_PATTERN_LENGTH } from '../limits.ts'
 import { matchesPattern, programOf } from './match-pattern.ts'
 import { readPattern } from './read-pattern.ts'
-import { Steps, StepsSpent } from './steps.ts'
+import { Steps, StepsSpent } from '../step-budget.ts'
 
 function matches(pattern: string, text: string, steps = new Steps(1e6)): boolean {
   const read = readPattern(pattern)

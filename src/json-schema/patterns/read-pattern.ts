@@ -4,7 +4,7 @@
  */
 import type { CharSet, UnicodeProperty } from './char-set.ts'
 import { complement, joined, LINE_ENDS, setOf, single } from './char-set.ts'
-import { MAX_PATTERN_DEPTH, MAX_PATTERN_LENGTH, MAX_PATTERN_SIZE } from './limits.ts'
+import { MAX_PATTERN_DEPTH, MAX_PATTERN_LENGTH, MAX_PATTERN_SIZE } from '../limits.ts'
 import { PatternRefused, type PatternText, type PatternTree } from './pattern-tree.ts'
 import { type Escape, readEscape } from './read-escape.ts'
 

@@ -1,6 +1,6 @@
 /** Whether two JSON values are equal, as `enum` and `const` ask: the order of an object's keys does not count. */
 import { isObject, type SchemaSource } from './answer-schema.ts'
-import type { Steps } from './steps.ts'
+import type { Steps } from './step-budget.ts'
 
 /** Recurses no deeper than the shallower of the two. Throws `StepsSpent`. */
 export function sameJson(one: unknown, other: unknown, steps: Steps): boolean {
