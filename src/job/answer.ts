@@ -2,7 +2,7 @@
 
 import type { AnswerSchema } from '../json-schema/answer-schema.ts'
 import { checkAnswer } from '../json-schema/check-answer.ts'
-import { type ReadSchema, readSchema } from '../json-schema/read-schema.ts'
+import { type ReadSchemaResult, readSchema } from '../json-schema/read-schema.ts'
 import type { ResponseFormat, SchemaObject } from './job.ts'
 
 export type Answer =
@@ -30,10 +30,10 @@ export function readAnswer(text: string, format: ResponseFormat): Answer {
   return { ok: true, contentJson: json }
 }
 
-const read = new WeakMap<SchemaObject, ReadSchema>()
+const read = new WeakMap<SchemaObject, ReadSchemaResult>()
 
 /** Reads a caller's schema, once for each object. */
-export function readSchemaOnce(schema: SchemaObject): ReadSchema {
+export function readSchemaOnce(schema: SchemaObject): ReadSchemaResult {
   let result = read.get(schema)
   if (result === undefined) {
     result = readSchema(schema)

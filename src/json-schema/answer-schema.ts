@@ -1,12 +1,12 @@
 /**
- * A caller's JSON schema once read: what the checker, the strict rules and the maker of examples work on. Nothing
- * outside this folder looks inside, and nothing changes it after `readSchema` has returned it.
+ * A caller's JSON schema as `readSchema` returns it: what the checker, the strict rules and the maker of examples work
+ * on. Nothing outside this folder looks inside, and nothing changes it afterwards.
  */
-import type { PatternProgram } from './patterns/match-pattern.ts'
+import type { PatternProgram } from './patterns/compile-pattern.ts'
 import type { PatternTree } from './patterns/pattern-tree.ts'
 import type { FormatName } from './string-formats.ts'
 
-/** Opaque to others. It refers to the parsed value it was read from, which must not be changed any more. */
+/** Opaque to other folders. It refers to the parsed value that it was read from, which must not change afterwards. */
 export interface AnswerSchema {
   readonly root: SchemaNode
   /** The schema as the caller wrote it. */
@@ -16,11 +16,11 @@ export interface AnswerSchema {
 /** A parsed JSON object. */
 export type SchemaSource = { readonly [key: string]: unknown }
 
-/** One subschema. Every field is always there, so that all nodes have one hidden class. */
+/** One subschema. Every field is always present, so that all nodes have one hidden class. */
 export interface SchemaNode {
-  /** What the schemas `true` and `{}` have as ALL_TYPES; the schema `false` has no type at all. */
+  /** Bits, see `typeBit`. The schemas `true` and `{}` have ALL_TYPES; the schema `false` has none. */
   types: number
-  /** From `enum` and from `const`; the value must be in each. */
+  /** From `enum` and from `const`: the value must be in each list. */
   allowed: readonly AllowedValues[]
   anyOf: readonly SchemaNode[] | null
   /** Set once the whole schema has been read, as a reference may point forward. */
@@ -49,7 +49,7 @@ export interface ArrayRules {
 export interface NumberRules {
   minimum: number
   maximum: number
-  /** null where there is none: infinity would shut out 1e400, which is parsed as infinity. */
+  /** null where there is none: infinity would exclude 1e400, which is parsed as infinity. */
   exclusiveMinimum: number | null
   exclusiveMaximum: number | null
   multipleOf: number | null
@@ -65,7 +65,7 @@ export interface StringRules {
 export interface Pattern {
   readonly text: string
   readonly tree: PatternTree
-  /** Made when first matched: most requests only read a schema. */
+  /** Compiled when first matched: most requests only read a schema. */
   program: PatternProgram | null
 }
 
@@ -73,14 +73,14 @@ export interface Pattern {
 export interface AllowedValues {
   readonly keyword: 'enum' | 'const'
   readonly values: readonly unknown[]
-  /** All values again where they are many, to find plain ones in; null where they are few. */
+  /** An index of the values where they are many, to find primitive ones in; null where they are few. */
   readonly index: ReadonlySet<unknown> | null
   /** The objects and arrays among the values. */
   readonly nested: readonly unknown[]
 }
 
-/** Whether a value that is neither object nor array is among the allowed ones. */
-export function allowsPlain({ values, index }: AllowedValues, value: unknown): boolean {
+/** Whether a value that is neither object nor array is among the allowed values. */
+export function allowsPrimitive({ values, index }: AllowedValues, value: unknown): boolean {
   return index === null ? values.includes(value) : index.has(value)
 }
 
@@ -102,7 +102,7 @@ const NUMBER = typeBit('number')
 const STRING = typeBit('string')
 const INTEGER = typeBit('integer')
 
-/** The bits of all types that a JSON value has (an integer is a number too); 0 for what is no JSON value. */
+/** The bits of all types that a JSON value has (an integer is a number too); 0 for anything else. */
 export function typesOf(value: unknown): number {
   switch (typeof value) {
     case 'string':

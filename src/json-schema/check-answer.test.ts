@@ -3,12 +3,12 @@ import { test } from 'node:test'
 import { checkAnswer } from './check-answer.ts'
 import { MAX_ERRORS } from './limits.ts'
 import { readSchema } from './read-schema.ts'
-import { Steps } from './step-budget.ts'
+import { StepBudget } from './step-budget.ts'
 
-function errorsOf(schema: unknown, answer: unknown, steps?: Steps): readonly string[] {
+function errorsOf(schema: unknown, answer: unknown, budget?: StepBudget): readonly string[] {
   const read = readSchema(schema)
   assert.ok(read.ok, `${JSON.stringify(schema)}: ${read.ok || `${read.path} ${read.rule}`}`)
-  const checked = checkAnswer(read.schema, answer, steps)
+  const checked = checkAnswer(read.schema, answer, budget)
   return checked.ok ? [] : checked.errors
 }
 
@@ -238,10 +238,10 @@ test('a long key or path is cut in the error', () => {
 })
 
 test('when the steps run out the answer is wrong, and the error says so', () => {
-  const steps = new Steps(1_000)
-  const errors = errorsOf({ items: { type: 'integer' } }, Array(2_000).fill(1), steps)
+  const budget = new StepBudget(1_000)
+  const errors = errorsOf({ items: { type: 'integer' } }, Array(2_000).fill(1), budget)
   assert.deepEqual(errors, ['(answer): could not be checked: the schema takes more than 1000 steps on it'])
-  assert.equal(steps.spent, 1_000)
+  assert.equal(budget.spent, 1_000)
 })
 
 test('an answer that nests deeper than the checker is wrong, and not a crash', () => {
@@ -257,9 +257,9 @@ test('a schema may be used again and again, and gives the same answer and steps'
   const read = readSchema({ properties: { a: { pattern: '^(a|b)*c$' } }, additionalProperties: false })
   assert.ok(read.ok)
   const spent = [1, 2, 3].map(() => {
-    const steps = new Steps(10_000)
-    assert.ok(checkAnswer(read.schema, { a: 'ababc' }, steps).ok)
-    return steps.spent
+    const budget = new StepBudget(10_000)
+    assert.ok(checkAnswer(read.schema, { a: 'ababc' }, budget).ok)
+    return budget.spent
   })
   assert.equal(spent[1], spent[2])
 })

@@ -2,7 +2,7 @@
 import type { StringRules } from './answer-schema.ts'
 import { type CharSet, contains, costOf } from './patterns/char-set.ts'
 import type { PatternTree } from './patterns/pattern-tree.ts'
-import type { Steps } from './step-budget.ts'
+import type { StepBudget } from './step-budget.ts'
 import type { FormatName } from './string-formats.ts'
 
 /** Longer strings are not made. */
@@ -24,19 +24,23 @@ const FORMAT_EXAMPLES: Readonly<Record<FormatName, string>> = {
   uri: 'https://example.com/simulated',
 }
 
-/** Texts that say they are simulated wherever the rules leave room. Throws `StepsSpent`. */
-export function* exampleTexts(rules: StringRules | null, name: string, steps: Steps): Generator<string> {
+/** Texts that say they are simulated wherever the rules leave room. Throws `StepBudgetExceeded`. */
+export function* exampleTexts(
+  rules: StringRules | null,
+  name: string,
+  budget: StepBudget,
+): Generator<string> {
   const words = `simulated ${Array.from(name.slice(0, 60)).slice(0, 30).join('')}`
   if (rules === null) yield words
   if (rules === null || rules.minLength > MAX_LENGTH) return
   const { minLength, maxLength, format, pattern } = rules
-  steps.spend(minLength / 16)
+  budget.spend(minLength / 16)
   if (format !== null) yield* lengthened(FORMAT_EXAMPLES[format], minLength)
   yield Array.from(words.padEnd(minLength, ' simulated')).slice(0, maxLength).join('')
   if (pattern === null) return
   for (let variant = 0; variant < MAX_VARIANTS; variant++) {
     for (const missing of new Set([0, minLength])) {
-      const text = patternText(pattern.tree, { variant, missing, steps })
+      const text = patternText(pattern.tree, { variant, missing, budget })
       if (text !== null) yield* lengthened(text, minLength)
     }
   }
@@ -56,18 +60,18 @@ interface Writing {
   readonly variant: number
   /** Characters that repetitions should add beyond what they must; the first that can grow takes them all. */
   missing: number
-  readonly steps: Steps
+  readonly budget: StepBudget
 }
 
 /** A text that the pattern should match, or null; its assertions such as `\b` are left to the checker. */
 function patternText(tree: PatternTree, writing: Writing): string | null {
-  writing.steps.spend(1)
+  writing.budget.spend(1)
   switch (tree.kind) {
-    case 'edge':
+    case 'assertion':
       return ''
     case 'set':
-      return memberOf(tree.set, writing.steps)
-    case 'choice': {
+      return memberOf(tree.set, writing.budget)
+    case 'alternation': {
       const option = tree.options[writing.variant % tree.options.length]
       return option === undefined ? null : patternText(option, writing)
     }
@@ -77,8 +81,8 @@ function patternText(tree: PatternTree, writing: Writing): string | null {
     }
     case 'repeat': {
       let text = ''
-      for (let count = 0; count < tree.most; count++) {
-        const isExtra = count >= tree.least
+      for (let count = 0; count < tree.max; count++) {
+        const isExtra = count >= tree.min
         if (isExtra && writing.missing <= 0) break
         const part = patternText(tree.part, writing)
         if (part === null) return null
@@ -97,13 +101,13 @@ const PREFERRED = Array.from('aA1 -_.,@/:+#é中', (char) => char.codePointAt(0)
 /** All scripts that a pattern can name have a character below this one. */
 const LAST_SEARCHED = 0x3200
 
-function memberOf(set: CharSet, steps: Steps): string | null {
-  steps.spend(2 + set.properties.length)
+function memberOf(set: CharSet, budget: StepBudget): string | null {
+  budget.spend(2 + set.properties.length)
   const preferred = PREFERRED.find((codePoint) => contains(set, codePoint))
   if (preferred !== undefined) return String.fromCodePoint(preferred)
   if (!set.negated && set.ranges[0] !== undefined) return String.fromCodePoint(set.ranges[0])
   for (let codePoint = 0; codePoint < LAST_SEARCHED; codePoint++) {
-    steps.spend(costOf(set) / 6)
+    budget.spend(costOf(set) / 6)
     if (contains(set, codePoint)) return String.fromCodePoint(codePoint)
   }
   return null

@@ -6,7 +6,7 @@ import { checkAnswer } from './check-answer.ts'
 import { CHECK_STEPS, MAX_ERRORS } from './limits.ts'
 import { makeExample } from './make-example.ts'
 import { readSchema } from './read-schema.ts'
-import { Steps } from './step-budget.ts'
+import { StepBudget } from './step-budget.ts'
 import { meetsStrictRules } from './strict-rules.ts'
 
 /**
@@ -33,9 +33,9 @@ function useAll(family: string, schema: unknown, answer: unknown): 'refused' | '
     assert.ok(read.path.startsWith('schema') && read.rule.length < 1_000)
     return 'refused'
   }
-  const steps = new Steps(CHECK_STEPS)
-  const checked = timed(`checking ${family}`, () => checkAnswer(read.schema, answer, steps))
-  assert.ok(steps.spent <= CHECK_STEPS)
+  const budget = new StepBudget(CHECK_STEPS)
+  const checked = timed(`checking ${family}`, () => checkAnswer(read.schema, answer, budget))
+  assert.ok(budget.spent <= CHECK_STEPS)
   if (!checked.ok) {
     assert.ok(checked.errors.length > 0 && checked.errors.length <= MAX_ERRORS + 1)
     assert.ok(checked.errors.every((error) => error.length < 1_000))
@@ -134,8 +134,8 @@ test('an exponential schema spends its steps and no more', () => {
   )
   const read = readSchema(family?.schema)
   assert.ok(read.ok)
-  const steps = new Steps(CHECK_STEPS)
-  const checked = checkAnswer(read.schema, family?.answer, steps)
+  const budget = new StepBudget(CHECK_STEPS)
+  const checked = checkAnswer(read.schema, family?.answer, budget)
   assert.ok(!checked.ok && checked.errors.at(-1)?.includes('takes more than'))
-  assert.equal(steps.spent, CHECK_STEPS)
+  assert.equal(budget.spent, CHECK_STEPS)
 })

@@ -1,6 +1,6 @@
 /**
- * How large a caller's schema may be, and how long it may keep the event loop. Schemas are hostile until shown
- * otherwise; the values leave room for every schema that a model could make use of.
+ * How large a caller's schema may be, and how long it may hold the event loop. A schema may be hostile; the limits
+ * leave room for every schema that a model could make use of.
  */
 
 /** Subschemas inside subschemas, and values inside the values of `enum` and `const`. */
@@ -9,8 +9,8 @@ export const MAX_SCHEMA_DEPTH = 64
 /** Subschemas, names in `required`, values in `enum` and `const` (nested ones too), all together. */
 export const MAX_SCHEMA_PARTS = 20_000
 
-/** `$ref` and `anyOf` one behind the other on one and the same value. */
-export const MAX_JUMPS = 64
+/** `$ref` and `anyOf` that lead from one to the next while the value stays the same. */
+export const MAX_IN_PLACE_DEPTH = 64
 
 /** Characters of the pointer in a `$ref`. */
 export const MAX_POINTER_LENGTH = 2_000
@@ -18,26 +18,26 @@ export const MAX_POINTER_LENGTH = 2_000
 /** Characters of one `pattern`. */
 export const MAX_PATTERN_LENGTH = 5_000
 
-/** Groups inside groups of a `pattern`. */
+/** Groups of a `pattern` inside each other. */
 export const MAX_PATTERN_DEPTH = 50
 
-/** Instructions of one `pattern` with its counted repetitions written out: `a{1000}` has 1,000. */
+/** Instructions of one `pattern` after its counted repetitions are expanded: `a{1000}` has 1,000. */
 export const MAX_PATTERN_SIZE = 10_000
 
-/** The same, of all patterns of a schema together. */
+/** The same for all patterns of a schema together. */
 export const MAX_PATTERNS_SIZE = 50_000
 
 /**
- * What one check of an answer may take: some 8 to 20 ms once the code is warm, and within 50 ms in the first call of a
- * process (hostile.test.ts reports the longest call). An ordinary answer of 285 KB with a
- * pattern in every row takes 131,000.
+ * What one check of an answer may take: about 8 to 20 ms once the code is compiled, and at most 50 ms in the first call
+ * of a process (hostile.test.ts reports the longest call). An ordinary answer of 285 KB with a pattern in every row takes
+ * 131,000.
  */
 export const CHECK_STEPS = 300_000
 
-/** Schemas inside each other while checking: holds the stack, since `$ref` may recurse as deep as the answer does. */
+/** Schemas inside each other while checking: bounds the stack, since `$ref` may recurse as deep as the answer does. */
 export const MAX_CHECK_DEPTH = 1_000
 
-/** Errors reported for one answer; a model that is shown more learns no more. */
+/** Errors reported for one answer: more would not help a model to repair it. */
 export const MAX_ERRORS = 20
 
 /** What making one example may take, its checks included. */

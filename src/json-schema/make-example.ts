@@ -5,16 +5,16 @@
  */
 import type { AnswerSchema, ArrayRules, NumberRules, ObjectRules, SchemaNode } from './answer-schema.ts'
 import { isObject, typeBit } from './answer-schema.ts'
-import { meetsNode } from './check-answer.ts'
+import { accepts } from './check-answer.ts'
 import { exampleTexts } from './example-texts.ts'
 import { EXAMPLE_STEPS } from './limits.ts'
-import { Steps, StepsSpent } from './step-budget.ts'
+import { StepBudget, StepBudgetExceeded } from './step-budget.ts'
 
 /** Boxed, as null is a value too; null when none was found. */
 export type Example = { readonly value: unknown } | null
 
 interface Making {
-  readonly steps: Steps
+  readonly budget: StepBudget
   /** Whether properties and items that the schema does not require are made, too. */
   readonly withOptional: boolean
   /** The subschemas whose example is being made. Whatever one can hold inside itself it can also do without. */
@@ -31,11 +31,11 @@ export function makeExample(schema: AnswerSchema, stepLimit = EXAMPLE_STEPS): Ex
   // Where the full example grows beyond measure, one with only what is required may be small.
   for (const withOptional of [true, false]) {
     try {
-      const steps = new Steps(stepLimit / 2)
-      const example = make(schema.root, { steps, withOptional, open: new Set() }, 'answer')
+      const budget = new StepBudget(stepLimit / 2)
+      const example = make(schema.root, { budget, withOptional, open: new Set() }, 'answer')
       if (example !== null) return example
     } catch (error) {
-      if (!(error instanceof StepsSpent)) throw error
+      if (!(error instanceof StepBudgetExceeded)) throw error
     }
   }
   return null
@@ -43,17 +43,17 @@ export function makeExample(schema: AnswerSchema, stepLimit = EXAMPLE_STEPS): Ex
 
 /** `name` is the property that the value is for, which texts repeat. */
 function make(node: SchemaNode, making: Making, name: string): Example {
-  const { steps, open } = making
-  steps.spend(4)
-  if (open.has(node) || open.size >= MAX_DEPTH) return firstAccepted(node, [null], steps)
+  const { budget, open } = making
+  budget.spend(4)
+  if (open.has(node) || open.size >= MAX_DEPTH) return firstAccepted(node, [null], budget)
   open.add(node)
-  const example = firstAccepted(node, proposals(node, making, name), steps)
+  const example = firstAccepted(node, proposals(node, making, name), budget)
   open.delete(node)
   return example
 }
 
-function firstAccepted(node: SchemaNode, values: Iterable<unknown>, steps: Steps): Example {
-  for (const value of values) if (meetsNode(node, value, steps)) return { value }
+function firstAccepted(node: SchemaNode, values: Iterable<unknown>, budget: StepBudget): Example {
+  for (const value of values) if (accepts(node, value, budget)) return { value }
   return null
 }
 
@@ -100,7 +100,7 @@ const NULL = typeBit('null')
 function* ownProposals(node: SchemaNode, making: Making, name: string): Generator<unknown> {
   const { types, string, number, object, array } = node
   const possible: [bits: number, rules: object | null, values: Iterable<unknown>][] = [
-    [STRING, string, exampleTexts(string, name, making.steps)],
+    [STRING, string, exampleTexts(string, name, making.budget)],
     [NUMBER, number, exampleNumbers(number)],
     [BOOLEAN, null, [true]],
     [OBJECT, object, exampleObjects(object, making)],
@@ -134,7 +134,7 @@ function* exampleNumbers(rules: NumberRules | null): Generator<number> {
 
 function* exampleObjects(rules: ObjectRules | null, making: Making): Generator<unknown> {
   const { properties = new Map<string, SchemaNode>(), required = [], additional = null } = rules ?? {}
-  making.steps.spend(required.length)
+  making.budget.spend(required.length)
   const needed = new Set(required)
   const entries: [string, unknown][] = []
   for (const name of making.withOptional ? new Set([...properties.keys(), ...required]) : required) {
@@ -150,7 +150,7 @@ function* exampleArrays(rules: ArrayRules | null, making: Making, name: string):
   const { items = null, minItems = 0, maxItems = 0 } = rules ?? {}
   const count = Math.max(minItems, Math.min(maxItems, making.withOptional ? 1 : 0))
   if (count > MAX_ITEMS) return
-  making.steps.spend(count)
+  making.budget.spend(count)
   const example = items === null ? { value: `simulated ${name}` } : make(items, making, name)
   if (example !== null) yield Array(count).fill(example.value)
   yield []

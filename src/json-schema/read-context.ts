@@ -1,44 +1,41 @@
-/** The state of one reading of a schema, and how it ends early. */
+/** What the reading of one schema carries along: where it is, what it has counted, and how it rejects the schema. */
 import type { SchemaNode } from './answer-schema.ts'
 import { MAX_SCHEMA_PARTS } from './limits.ts'
 
-export interface SchemaReading {
-  /** Where the reading stands: pushed and popped on the way, so that it costs nothing until something is refused. */
-  path: (string | number)[]
+type Path = (string | number)[]
+
+export interface ReadContext {
+  /** Pushed and popped on the way, so that it costs nothing until something is rejected. */
+  path: Path
   depth: number
   /** See MAX_SCHEMA_PARTS. */
   parts: number
   patternsSize: number
   /** References still to be resolved, each with the path of its keyword. */
-  readonly refs: { readonly node: SchemaNode; readonly pointer: string; readonly path: (string | number)[] }[]
-  /** Nodes with `$ref` or `anyOf`: schemas that put other schemas on the same value. */
-  readonly jumps: { readonly node: SchemaNode; readonly path: (string | number)[] }[]
+  readonly refs: { readonly node: SchemaNode; readonly pointer: string; readonly path: Path }[]
+  /** Nodes with `$ref` or `anyOf`, which apply other schemas to the same value ("in place", as JSON Schema says). */
+  readonly inPlace: { readonly node: SchemaNode; readonly path: Path }[]
   /** `$defs` and `definitions` by the node that holds them. */
   readonly definitions: Map<SchemaNode, Map<string, Map<string, SchemaNode>>>
   /** The reader of subschemas, passed along so that the keywords need not import it. */
-  readonly readNode: (reading: SchemaReading, value: unknown) => SchemaNode
+  readonly readNode: (context: ReadContext, value: unknown) => SchemaNode
 }
 
 /** Caught by `readSchema`, which adds the path. */
-export class SchemaRefused extends Error {}
+export class SchemaRejected extends Error {}
 
-export function refuse(rule: string): never {
-  throw new SchemaRefused(rule)
+export function reject(rule: string): never {
+  throw new SchemaRejected(rule)
 }
 
-export function countParts(reading: SchemaReading, count: number): void {
-  expectParts(reading, count)
-  reading.parts += count
+export function countParts(context: ReadContext, count: number): void {
+  expectParts(context, count)
+  context.parts += count
 }
 
-/** Refuses what will be too much once it is counted. */
-export function expectParts(reading: SchemaReading, count: number): void {
-  if (reading.parts + count > MAX_SCHEMA_PARTS) {
-    refuse(`takes the schema over ${MAX_SCHEMA_PARTS} parts (subschemas, required names and enum values)`)
+/** Rejects the schema if so many more parts would be too many, before any of them is read. */
+export function expectParts(context: ReadContext, count: number): void {
+  if (context.parts + count > MAX_SCHEMA_PARTS) {
+    reject(`takes the schema over ${MAX_SCHEMA_PARTS} parts (subschemas, required names and enum values)`)
   }
-}
-
-/** A caller's text cut to what an error message can bear. */
-export function clip(text: string): string {
-  return text.length <= 80 ? text : `${text.slice(0, 79)}…`
 }

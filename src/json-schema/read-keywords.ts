@@ -1,4 +1,4 @@
-/** How each keyword of a caller's schema is read: one function each, and a remedy for those that are refused. */
+/** How each keyword of a caller's schema is read: one function each, and a remedy for those that are rejected. */
 import type {
   AllowedValues,
   ArrayRules,
@@ -8,13 +8,14 @@ import type {
   StringRules,
 } from './answer-schema.ts'
 import { isObject, TYPE_NAMES, typeBit } from './answer-schema.ts'
+import { truncate } from './error-text.ts'
 import { MAX_PATTERNS_SIZE, MAX_SCHEMA_DEPTH } from './limits.ts'
 import { readPattern } from './patterns/read-pattern.ts'
-import { clip, countParts, expectParts, refuse, type SchemaReading } from './read-context.ts'
+import { countParts, expectParts, type ReadContext, reject } from './read-context.ts'
 import { FORMAT_NAMES, isFormatName } from './string-formats.ts'
 
-/** Puts one keyword's value into the node, or refuses it. `reading.path` already ends in the keyword. */
-type ReadKeyword = (reading: SchemaReading, node: SchemaNode, value: unknown) => void
+/** Puts one keyword's value into the node, or rejects it. `context.path` already ends in the keyword. */
+type ReadKeyword = (context: ReadContext, node: SchemaNode, value: unknown) => void
 
 /** A map and not an object, so that a keyword called `constructor` is simply unknown. */
 export const KEYWORDS: ReadonlyMap<string, ReadKeyword> = new Map<string, ReadKeyword>([
@@ -63,7 +64,7 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
   ['$dynamicRef', 'write $ref instead'],
 ])
 
-/** Says that a keyword is not supported, and what to write instead. */
+/** The text that rejects a keyword and says what to write instead. */
 export function remedyFor(keyword: string, known: readonly string[]): string {
   const remedy = REMEDIES.get(keyword)
   if (remedy !== undefined) return `is not supported; ${remedy}`
@@ -100,127 +101,127 @@ function numberRules(node: SchemaNode): NumberRules {
   return node.number
 }
 
-function finite(value: unknown): number {
-  return typeof value === 'number' && Number.isFinite(value) ? value : refuse('must be a number')
+function finiteNumber(value: unknown): number {
+  return typeof value === 'number' && Number.isFinite(value) ? value : reject('must be a number')
 }
 
 type NumberBound = 'minimum' | 'maximum' | 'exclusiveMinimum' | 'exclusiveMaximum'
 
 function readNumberBound(keyword: NumberBound): ReadKeyword {
-  return (_reading, node, value) => {
+  return (_context, node, value) => {
     // As in the drafts before 6, where it was a flag beside `minimum`.
-    if (typeof value === 'boolean') refuse('must be a number: the bound itself')
-    numberRules(node)[keyword] = finite(value)
+    if (typeof value === 'boolean') reject('must be a number: the bound itself')
+    numberRules(node)[keyword] = finiteNumber(value)
   }
 }
 
 function readLengthBound(keyword: 'minLength' | 'maxLength'): ReadKeyword {
-  return (_reading, node, value) => {
-    stringRules(node)[keyword] = size(value)
+  return (_context, node, value) => {
+    stringRules(node)[keyword] = nonNegativeInteger(value)
   }
 }
 
 function readCountBound(keyword: 'minItems' | 'maxItems'): ReadKeyword {
-  return (_reading, node, value) => {
-    arrayRules(node)[keyword] = size(value)
+  return (_context, node, value) => {
+    arrayRules(node)[keyword] = nonNegativeInteger(value)
   }
 }
 
-function size(value: unknown): number {
+function nonNegativeInteger(value: unknown): number {
   const isSize = typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
-  return isSize ? value : refuse('must be a whole number, 0 or more')
+  return isSize ? value : reject('must be a whole number, 0 or more')
 }
 
-function readText(_reading: SchemaReading, _node: SchemaNode, value: unknown): void {
-  if (typeof value !== 'string') refuse('must be a string')
+function readText(_context: ReadContext, _node: SchemaNode, value: unknown): void {
+  if (typeof value !== 'string') reject('must be a string')
 }
 
-function readMultipleOf(_reading: SchemaReading, node: SchemaNode, value: unknown): void {
-  const unit = finite(value)
-  numberRules(node).multipleOf = unit > 0 ? unit : refuse('must be greater than 0')
+function readMultipleOf(_context: ReadContext, node: SchemaNode, value: unknown): void {
+  const unit = finiteNumber(value)
+  numberRules(node).multipleOf = unit > 0 ? unit : reject('must be greater than 0')
 }
 
-function readType(_reading: SchemaReading, node: SchemaNode, value: unknown): void {
+function readType(_context: ReadContext, node: SchemaNode, value: unknown): void {
   if (typeof value === 'string') {
-    node.types = bitOf(value)
+    node.types = typeBitOf(value)
     return
   }
   if (!Array.isArray(value) || value.length === 0 || value.length > TYPE_NAMES.length) {
-    refuse(`must be one of ${TYPE_NAMES.join(', ')}, or a list of them`)
+    reject(`must be one of ${TYPE_NAMES.join(', ')}, or a list of them`)
   }
-  node.types = value.reduce<number>((types, name: unknown) => types | bitOf(name), 0)
+  node.types = value.reduce<number>((types, name: unknown) => types | typeBitOf(name), 0)
 }
 
-function bitOf(name: unknown): number {
+function typeBitOf(name: unknown): number {
   const known = TYPE_NAMES.find((type) => type === name)
   return known === undefined
-    ? refuse(`must be one of ${TYPE_NAMES.join(', ')}, or a list of them`)
+    ? reject(`must be one of ${TYPE_NAMES.join(', ')}, or a list of them`)
     : typeBit(known)
 }
 
-function readMap(reading: SchemaReading, value: unknown): Map<string, SchemaNode> {
-  if (!isObject(value)) return refuse('must be an object whose values are schemas')
+function readMap(context: ReadContext, value: unknown): Map<string, SchemaNode> {
+  if (!isObject(value)) return reject('must be an object whose values are schemas')
   const names = Object.keys(value)
   // Before any of them is read, as hundreds of thousands may follow.
-  expectParts(reading, names.length)
+  expectParts(context, names.length)
   const nodes = new Map<string, SchemaNode>()
   for (const name of names) {
-    reading.path.push(name)
-    nodes.set(name, reading.readNode(reading, value[name]))
-    reading.path.pop()
+    context.path.push(name)
+    nodes.set(name, context.readNode(context, value[name]))
+    context.path.pop()
   }
   return nodes
 }
 
-function readProperties(reading: SchemaReading, node: SchemaNode, value: unknown): void {
-  objectRules(node).properties = readMap(reading, value)
+function readProperties(context: ReadContext, node: SchemaNode, value: unknown): void {
+  objectRules(node).properties = readMap(context, value)
 }
 
-function readDefault(_reading: SchemaReading, node: SchemaNode, value: unknown): void {
+function readDefault(_context: ReadContext, node: SchemaNode, value: unknown): void {
   node.default = { value }
 }
 
-function readConst(reading: SchemaReading, node: SchemaNode, value: unknown): void {
-  node.allowed = [...node.allowed, allow(reading, 'const', [value])]
+function readConst(context: ReadContext, node: SchemaNode, value: unknown): void {
+  node.allowed = [...node.allowed, allow(context, 'const', [value])]
 }
 
-function readRequired(reading: SchemaReading, node: SchemaNode, value: unknown): void {
+function readRequired(context: ReadContext, node: SchemaNode, value: unknown): void {
   if (typeof value === 'boolean') {
-    refuse('must be a list of property names, beside the properties of the object that has them')
+    reject('must be a list of property names, beside the properties of the object that has them')
   }
-  if (!Array.isArray(value)) refuse('must be a list of property names')
-  countParts(reading, value.length)
+  if (!Array.isArray(value)) reject('must be a list of property names')
+  countParts(context, value.length)
   const names = new Set<string>()
   for (const name of value as unknown[]) {
-    if (typeof name !== 'string') refuse('must be a list of property names')
+    if (typeof name !== 'string') reject('must be a list of property names')
     names.add(name)
   }
   objectRules(node).required = [...names]
 }
 
-function readAdditional(reading: SchemaReading, node: SchemaNode, value: unknown): void {
-  objectRules(node).additional = value === true ? null : reading.readNode(reading, value)
+function readAdditional(context: ReadContext, node: SchemaNode, value: unknown): void {
+  objectRules(node).additional = value === true ? null : context.readNode(context, value)
 }
 
-function readItems(reading: SchemaReading, node: SchemaNode, value: unknown): void {
-  if (Array.isArray(value)) refuse('must be one schema for all items, not a list of schemas')
-  arrayRules(node).items = reading.readNode(reading, value)
+function readItems(context: ReadContext, node: SchemaNode, value: unknown): void {
+  if (Array.isArray(value)) reject('must be one schema for all items, not a list of schemas')
+  arrayRules(node).items = context.readNode(context, value)
 }
 
-function readEnum(reading: SchemaReading, node: SchemaNode, value: unknown): void {
-  if (!Array.isArray(value) || value.length === 0) refuse('must be a list with at least one value')
-  node.allowed = [...node.allowed, allow(reading, 'enum', value)]
+function readEnum(context: ReadContext, node: SchemaNode, value: unknown): void {
+  if (!Array.isArray(value) || value.length === 0) reject('must be a list with at least one value')
+  node.allowed = [...node.allowed, allow(context, 'enum', value)]
 }
 
-/** So many values are compared one by one sooner than an index of them is made. */
+/** Comparing so few values one by one is faster than an index of them. */
 const FEW_VALUES = 8
 
-function allow(reading: SchemaReading, keyword: 'enum' | 'const', values: readonly unknown[]): AllowedValues {
-  countParts(reading, values.length)
+function allow(context: ReadContext, keyword: 'enum' | 'const', values: readonly unknown[]): AllowedValues {
+  countParts(context, values.length)
   const nested: unknown[] = []
   for (const value of values) {
     if (typeof value !== 'object' || value === null) continue
-    countValues(reading, value, 1)
+    countValues(context, value, 1)
     nested.push(value)
   }
   const index = values.length > FEW_VALUES ? new Set(values) : null
@@ -228,60 +229,62 @@ function allow(reading: SchemaReading, keyword: 'enum' | 'const', values: readon
 }
 
 /** Bounds the depth and number of values inside an object or array of `enum` or `const`. */
-function countValues(reading: SchemaReading, value: object, depth: number): void {
-  if (depth > MAX_SCHEMA_DEPTH) refuse(`has values more than ${MAX_SCHEMA_DEPTH} deep`)
+function countValues(context: ReadContext, value: object, depth: number): void {
+  if (depth > MAX_SCHEMA_DEPTH) reject(`has values more than ${MAX_SCHEMA_DEPTH} deep`)
   const inside: readonly unknown[] = Array.isArray(value) ? value : Object.values(value)
-  countParts(reading, inside.length)
+  countParts(context, inside.length)
   for (const item of inside) {
-    if (typeof item === 'object' && item !== null) countValues(reading, item, depth + 1)
+    if (typeof item === 'object' && item !== null) countValues(context, item, depth + 1)
   }
 }
 
-function readAnyOf(reading: SchemaReading, node: SchemaNode, value: unknown): void {
-  if (!Array.isArray(value) || value.length === 0) refuse('must be a list with at least one schema')
-  expectParts(reading, value.length)
-  reading.jumps.push({ node, path: [...reading.path] })
+function readAnyOf(context: ReadContext, node: SchemaNode, value: unknown): void {
+  if (!Array.isArray(value) || value.length === 0) reject('must be a list with at least one schema')
+  expectParts(context, value.length)
+  context.inPlace.push({ node, path: [...context.path] })
   node.anyOf = value.map((branch: unknown, index) => {
-    reading.path.push(index)
-    const read = reading.readNode(reading, branch)
-    reading.path.pop()
+    context.path.push(index)
+    const read = context.readNode(context, branch)
+    context.path.pop()
     return read
   })
 }
 
-function readRef(reading: SchemaReading, node: SchemaNode, value: unknown): void {
-  if (typeof value !== 'string') refuse('must be a string such as #/$defs/name')
+function readRef(context: ReadContext, node: SchemaNode, value: unknown): void {
+  if (typeof value !== 'string') reject('must be a string such as #/$defs/name')
   if (value !== '#' && !value.startsWith('#/')) {
-    refuse(`must point into this schema, as # or #/$defs/name do; ${JSON.stringify(clip(value))} does not`)
+    reject(
+      `must point into this schema, as # or #/$defs/name do; ${JSON.stringify(truncate(value))} does not`,
+    )
   }
-  const path = [...reading.path]
-  reading.refs.push({ node, pointer: value, path })
-  reading.jumps.push({ node, path })
+  const path = [...context.path]
+  context.refs.push({ node, pointer: value, path })
+  context.inPlace.push({ node, path })
 }
 
-function readDefinitions(reading: SchemaReading, node: SchemaNode, value: unknown): void {
-  const keyword = String(reading.path.at(-1))
-  const held = reading.definitions.get(node) ?? new Map<string, Map<string, SchemaNode>>()
-  held.set(keyword, readMap(reading, value))
-  reading.definitions.set(node, held)
+function readDefinitions(context: ReadContext, node: SchemaNode, value: unknown): void {
+  const keyword = String(context.path.at(-1))
+  const held = context.definitions.get(node) ?? new Map<string, Map<string, SchemaNode>>()
+  held.set(keyword, readMap(context, value))
+  context.definitions.set(node, held)
 }
 
-function readPatternKeyword(reading: SchemaReading, node: SchemaNode, value: unknown): void {
-  if (typeof value !== 'string') refuse('must be a string: a regular expression')
+function readPatternKeyword(context: ReadContext, node: SchemaNode, value: unknown): void {
+  if (typeof value !== 'string') reject('must be a string: a regular expression')
   const read = readPattern(value)
-  if (!read.ok) refuse(read.rule)
-  reading.patternsSize += read.size
-  if (reading.patternsSize > MAX_PATTERNS_SIZE) {
-    refuse(`takes the patterns of the schema over ${MAX_PATTERNS_SIZE} parts, repetitions written out`)
+  if (!read.ok) reject(read.rule)
+  context.patternsSize += read.size
+  if (context.patternsSize > MAX_PATTERNS_SIZE) {
+    reject(`takes the patterns of the schema over ${MAX_PATTERNS_SIZE} parts, repetitions written out`)
   }
   stringRules(node).pattern = { text: value, tree: read.tree, program: null }
 }
 
-/** An unknown format is refused rather than ignored: nothing that a caller meant is dropped in silence. */
-function readFormat(_reading: SchemaReading, node: SchemaNode, value: unknown): void {
-  if (typeof value !== 'string') refuse('must be a string')
+/** Rejects an unknown format rather than ignoring it: nothing that a caller meant is dropped silently. */
+function readFormat(_context: ReadContext, node: SchemaNode, value: unknown): void {
+  if (typeof value !== 'string') reject('must be a string')
   if (!isFormatName(value)) {
-    refuse(`must be one of ${FORMAT_NAMES.join(', ')}; for other forms of text write a pattern`)
+    reject(`must be one of ${FORMAT_NAMES.join(', ')}; for other forms of text write a pattern`)
   }
   stringRules(node).format = value
 }

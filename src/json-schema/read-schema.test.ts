@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import {
-  MAX_JUMPS,
+  MAX_IN_PLACE_DEPTH,
   MAX_PATTERNS_SIZE,
   MAX_POINTER_LENGTH,
   MAX_SCHEMA_DEPTH,
@@ -47,7 +47,7 @@ const ACCEPTED: unknown[] = [
   { additionalProperties: { items: { $ref: '#' } }, items: { $ref: '#/additionalProperties/items' } },
   { $ref: '#/$defs/yes', $defs: { yes: true } },
   { properties: { next: { anyOf: [{ $ref: '#' }, { type: 'null' }] } } },
-  { $ref: '#/$defs/d0', $defs: refs(MAX_JUMPS) },
+  { $ref: '#/$defs/d0', $defs: refs(MAX_IN_PLACE_DEPTH) },
   { enum: Array.from({ length: MAX_SCHEMA_PARTS - 1 }, (_, at) => at) },
   deep(MAX_SCHEMA_DEPTH - 1),
 ]
@@ -98,8 +98,12 @@ const REFUSED: [schema: unknown, path: string, rule: RegExp][] = [
   [{ items: { $ref: `#${'/items'.repeat(MAX_POINTER_LENGTH)}` } }, 'schema.items.$ref', /no schema/],
   [{ $ref: '#' }, 'schema.$ref', /refers back to itself/],
   [{ anyOf: [{}, { $ref: '#' }] }, 'schema.anyOf', /refers back to itself/],
-  [{ $ref: '#/$defs/d0', $defs: refs(MAX_JUMPS + 3) }, 'schema.$ref', /leads through more than/],
-  [{ $defs: refsBack(MAX_JUMPS + 3) }, `schema.$defs.d${MAX_JUMPS + 1}.$ref`, /leads through more than/],
+  [{ $ref: '#/$defs/d0', $defs: refs(MAX_IN_PLACE_DEPTH + 3) }, 'schema.$ref', /leads through more than/],
+  [
+    { $defs: refsBack(MAX_IN_PLACE_DEPTH + 3) },
+    `schema.$defs.d${MAX_IN_PLACE_DEPTH + 1}.$ref`,
+    /leads through more than/,
+  ],
   [{ $defs: 1 }, 'schema.$defs', /must be an object whose values/],
   [{ $defs: { a: { foo: 1 } } }, 'schema.$defs.a.foo', /not supported/],
   [{ title: 1 }, 'schema.title', /must be a string/],

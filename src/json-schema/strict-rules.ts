@@ -1,6 +1,6 @@
 /**
- * Whether OpenAI's structured outputs would take a schema with `strict: true`. When in doubt the answer is no: a
- * schema sent with `strict: false` still works and is checked here, but one refused there would end the job.
+ * Whether OpenAI's structured outputs accept a schema with `strict: true`. When in doubt the answer is no: a schema sent
+ * with `strict: false` still works and is checked here, but one that OpenAI rejects would end the job.
  */
 import { type AnswerSchema, isObject, type SchemaSource } from './answer-schema.ts'
 
@@ -15,8 +15,8 @@ export const STRICT_LARGE_ENUM = 250
 export const STRICT_LARGE_ENUM_TEXT = 15_000
 
 /**
- * What strict mode documents. `minLength`, `maxLength` and `default` are missing on purpose: some servers take them,
- * others (Azure among them) answer 400. So are the annotations that no documentation mentions.
+ * What strict mode documents. `minLength`, `maxLength` and `default` are missing on purpose: some servers accept
+ * them, others (Azure among them) answer 400. So are the annotations that no documentation mentions.
  */
 const STRICT_KEYWORDS: ReadonlySet<string> = new Set([
   ...['type', 'properties', 'required', 'additionalProperties', 'items', 'enum', 'const', 'anyOf', '$ref'],
@@ -47,7 +47,7 @@ export function meetsStrictRules({ source }: AnswerSchema): boolean {
   )
 }
 
-/** `depth` counts objects and arrays inside each other; a definition starts anew, as references are not unfolded. */
+/** `depth` counts objects and arrays inside each other; a definition starts at 1 again, as references are not followed. */
 function isStrict(schema: unknown, depth: number, totals: Totals): boolean {
   if (!isObject(schema) || depth > STRICT_MAX_DEPTH) return false
   if (!Object.keys(schema).every((keyword) => STRICT_KEYWORDS.has(keyword))) return false
@@ -78,7 +78,7 @@ function isStrictObject(schema: SchemaSource, isNeeded: boolean, depth: number, 
   const names = Object.keys(properties)
   const needed = new Set<unknown>(required)
   totals.properties += names.length
-  totals.text += textOf(names)
+  totals.text += textLength(names)
   if (needed.size !== names.length || !names.every((name) => needed.has(name))) return false
   return names.every((name) => isStrict(properties[name], depthInside(properties[name], depth), totals))
 }
@@ -102,7 +102,7 @@ function areStrictValues(schema: SchemaSource, totals: Totals): boolean {
   const listed: readonly unknown[] = Array.isArray(values) ? values : []
   const all = constant === undefined ? listed : [...listed, constant]
   if (all.some((value) => typeof value === 'object' && value !== null)) return false
-  const text = textOf(all)
+  const text = textLength(all)
   totals.enumValues += listed.length
   totals.text += text
   return listed.length <= STRICT_LARGE_ENUM || text <= STRICT_LARGE_ENUM_TEXT
@@ -110,10 +110,10 @@ function areStrictValues(schema: SchemaSource, totals: Totals): boolean {
 
 function areStrictDefinitions(definitions: unknown, totals: Totals): boolean {
   if (!isObject(definitions)) return definitions === undefined
-  totals.text += textOf(Object.keys(definitions))
+  totals.text += textLength(Object.keys(definitions))
   return Object.values(definitions).every((schema) => isStrict(schema, 1, totals))
 }
 
-function textOf(values: readonly unknown[]): number {
+function textLength(values: readonly unknown[]): number {
   return values.reduce<number>((sum, value) => sum + String(value).length, 0)
 }

@@ -43,7 +43,7 @@ function isDate(text: string): boolean {
   return day >= 1 && day <= (MONTH_DAYS[month - 1] ?? 0) + leapDay
 }
 
-/** RFC 3339 full-time, with its offset. Second 60 is a leap second and stands only at 23:59 UTC. */
+/** RFC 3339 full-time, with its offset. Second 60 is a leap second, allowed only at 23:59 UTC. */
 function isTime(text: string): boolean {
   const parts = /^(\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[zZ]|([+-])(\d{2}):(\d{2}))$/.exec(text)
   if (parts === null) return false
@@ -103,7 +103,7 @@ function isIpv6(text: string): boolean {
   let count = groups.length
   const last = groups.at(-1)
   if (last?.includes('.')) {
-    // The dotted form stands for two groups, and only at the very end.
+    // The dotted form counts as two groups, and is allowed only at the very end.
     if (!isIpv4(last) || (halves.length === 2 && after.length === 0)) return false
     groups.pop()
     count++

@@ -1,4 +1,4 @@
-/** A set of code points, as one place in a `pattern` may take: `a`, `.`, `[a-z]`, `\d`, `\p{L}`. */
+/** A set of code points, which one character of a match must be in: `a`, `.`, `[a-z]`, `\d`, `\p{L}`. */
 
 /** Sorted pairs of first and last code point that neither overlap nor touch, and Unicode properties. */
 export interface CharSet {
@@ -14,14 +14,14 @@ export interface UnicodeProperty {
 
 export const MAX_CODE_POINT = 0x10ffff
 
-/** ECMA-262 `\d`, `\w` and `\s`, and the line ends that `.` leaves out. */
+/** ECMA-262 `\d`, `\w` and `\s`, and the line terminators that `.` leaves out. */
 export const DIGITS: readonly number[] = [0x30, 0x39]
-export const WORD: readonly number[] = [0x30, 0x39, 0x41, 0x5a, 0x5f, 0x5f, 0x61, 0x7a]
-export const SPACES: readonly number[] = [
+export const WORD_CHARACTERS: readonly number[] = [0x30, 0x39, 0x41, 0x5a, 0x5f, 0x5f, 0x61, 0x7a]
+export const WHITE_SPACE: readonly number[] = [
   0x09, 0x0d, 0x20, 0x20, 0xa0, 0xa0, 0x1680, 0x1680, 0x2000, 0x200a, 0x2028, 0x2029, 0x202f, 0x202f, 0x205f,
   0x205f, 0x3000, 0x3000, 0xfeff, 0xfeff,
 ]
-export const LINE_ENDS: readonly number[] = [0x0a, 0x0a, 0x0d, 0x0d, 0x2028, 0x2029]
+export const LINE_TERMINATORS: readonly number[] = [0x0a, 0x0a, 0x0d, 0x0d, 0x2028, 0x2029]
 
 /**
  * The Unicode properties a pattern may name. A fixed list, because each is a native expression for one character
@@ -45,21 +45,21 @@ function hasProperty(codePoint: number, name: string): boolean {
   return test.test(String.fromCodePoint(codePoint))
 }
 
-/** What one `contains` costs beside a plain comparison, in the units of the matcher's work. */
+/** What one `contains` costs, in visits to an instruction of the matcher. */
 export function costOf(set: CharSet): number {
   return 1 + set.properties.length * 5
 }
 
-export function single(codePoint: number): CharSet {
+export function singleChar(codePoint: number): CharSet {
   return { ranges: [codePoint, codePoint], properties: [], negated: false }
 }
 
-export function setOf(ranges: readonly number[], negated = false): CharSet {
+export function charSet(ranges: readonly number[], negated = false): CharSet {
   return { ranges, properties: [], negated }
 }
 
-/** The ranges in order and joined, so that `contains` can search them by halves. */
-export function joined(ranges: readonly number[]): number[] {
+/** The ranges in order and mergeRanges, so that `contains` can search them by halves. */
+export function mergeRanges(ranges: readonly number[]): number[] {
   const pairs: [number, number][] = []
   for (let at = 0; at + 1 < ranges.length; at += 2) pairs.push([ranges[at] ?? 0, ranges[at + 1] ?? 0])
   pairs.sort((a, b) => a[0] - b[0])
@@ -72,7 +72,7 @@ export function joined(ranges: readonly number[]): number[] {
   return out
 }
 
-/** Everything that is not in `ranges`, which must be joined. */
+/** Everything that is not in `ranges`, which must be sorted and merged. */
 export function complement(ranges: readonly number[]): number[] {
   const out: number[] = []
   let from = 0

@@ -1,16 +1,17 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { PROPERTY_NAMES } from './char-set.ts'
 import { MAX_PATTERN_DEPTH, MAX_PATTERN_LENGTH } from '../limits.ts'
-import { matchesPattern, programOf } from './match-pattern.ts'
+import { StepBudget, StepBudgetExceeded } from '../step-budget.ts'
+import { PROPERTY_NAMES } from './char-set.ts'
+import { compilePattern } from './compile-pattern.ts'
+import { matchesPattern } from './match-pattern.ts'
 import { readPattern } from './read-pattern.ts'
-import { Steps, StepsSpent } from '../step-budget.ts'
 
-function matches(pattern: string, text: string, steps = new Steps(1e6)): boolean {
+function matches(pattern: string, text: string, budget = new StepBudget(1e6)): boolean {
   const read = readPattern(pattern)
   assert.ok(read.ok, `${pattern} is refused`)
-  return matchesPattern(programOf(read.tree), text, steps)
+  return matchesPattern(compilePattern(read.tree), text, budget)
 }
 
 const TEXTS = [
@@ -199,25 +200,28 @@ test('what no linear-time matcher can take, or dialects disagree about, is refus
 
 test('a regex bomb spends steps in proportion to its text, and stops when they are spent', () => {
   const spent = (length: number) => {
-    const steps = new Steps(1e9)
-    assert.equal(matches('(a+)+$', `${'a'.repeat(length)}b`, steps), false)
-    return steps.spent
+    const budget = new StepBudget(1e9)
+    assert.equal(matches('(a+)+$', `${'a'.repeat(length)}b`, budget), false)
+    return budget.spent
   }
   assert.ok(spent(20_000) < 2.1 * spent(10_000))
-  assert.throws(() => matches('(a|b)*a(a|b){400}$', 'ab'.repeat(50_000), new Steps(10_000)), StepsSpent)
+  assert.throws(
+    () => matches('(a|b)*a(a|b){400}$', 'ab'.repeat(50_000), new StepBudget(10_000)),
+    StepBudgetExceeded,
+  )
 })
 
 test('instructions that take no character are paid for too', () => {
-  const steps = new Steps(1e9)
-  assert.equal(matches(`(?:${'$|'.repeat(1_000)}$)x`, 'a'.repeat(100), steps), false)
-  assert.ok(steps.spent > 20_000)
+  const budget = new StepBudget(1e9)
+  assert.equal(matches(`(?:${'$|'.repeat(1_000)}$)x`, 'a'.repeat(100), budget), false)
+  assert.ok(budget.spent > 20_000)
 })
 
 test('a Unicode property is paid for, and an anchored pattern gives up at once', () => {
   const spent = (pattern: string) => {
-    const steps = new Steps(1e9)
-    assert.equal(matches(pattern, 'b'.repeat(1_000), steps), false)
-    return steps.spent
+    const budget = new StepBudget(1e9)
+    assert.equal(matches(pattern, 'b'.repeat(1_000), budget), false)
+    return budget.spent
   }
   assert.ok(spent('[\\p{Lu}\\p{Nd}]') > 3 * spent('a'))
   assert.ok(spent('^a') < 10)
@@ -226,12 +230,12 @@ test('a Unicode property is paid for, and an anchored pattern gives up at once',
 test('a program may be used again and again, also when its generations begin anew', () => {
   const read = readPattern('^ab+$')
   assert.ok(read.ok)
-  const program = programOf(read.tree)
+  const program = compilePattern(read.tree)
   // The marks of the first generation must be gone when the numbers begin anew.
   for (const generation of [0, 0xffffffff]) {
     program.generation = generation
-    assert.ok(matchesPattern(program, 'abb', new Steps(100)))
+    assert.ok(matchesPattern(program, 'abb', new StepBudget(100)))
   }
   for (const text of ['abb', 'a', 'ab'])
-    assert.equal(matchesPattern(program, text, new Steps(100)), text !== 'a')
+    assert.equal(matchesPattern(program, text, new StepBudget(100)), text !== 'a')
 })

@@ -1,23 +1,24 @@
-/** What a `pattern` is once read: the words that its reader, its matcher and its example maker share. */
+/** The syntax tree of a `pattern`, which its reader writes, and its compiler and the maker of examples take. */
 import type { CharSet } from './char-set.ts'
 
-/** Lazy and greedy are one here: only whether there is a match is ever asked. */
+/** Lazy and greedy repetitions are the same here: only whether there is a match matters, not which part matches. */
 export type PatternTree =
   | { readonly kind: 'set'; readonly set: CharSet }
-  | { readonly kind: 'edge'; readonly edge: Edge }
+  | { readonly kind: 'assertion'; readonly assertion: Assertion }
   | { readonly kind: 'sequence'; readonly parts: readonly PatternTree[] }
-  | { readonly kind: 'choice'; readonly options: readonly PatternTree[] }
-  | { readonly kind: 'repeat'; readonly part: PatternTree; readonly least: number; readonly most: number }
+  | { readonly kind: 'alternation'; readonly options: readonly PatternTree[] }
+  | { readonly kind: 'repeat'; readonly part: PatternTree; readonly min: number; readonly max: number }
 
 /** `^`, `$`, `\b`, `\B`. */
-export type Edge = 'start' | 'end' | 'word' | 'not-word'
+export type Assertion = 'start' | 'end' | 'word-boundary' | 'no-word-boundary'
 
-/** Why a pattern is refused; caught by `readPattern`. */
-export class PatternRefused extends Error {}
+/** Why a pattern is rejected; caught by `readPattern`. */
+export class PatternRejected extends Error {}
 
 /** The text of a pattern, and how far it has been read. */
-export interface PatternText {
+export interface PatternCursor {
   readonly text: string
   at: number
+  /** Groups that are open at this point. */
   depth: number
 }

@@ -1,13 +1,13 @@
 /** Reads what follows a backslash in a `pattern`, with the meaning that ECMA-262 gives it. */
 import type { UnicodeProperty } from './char-set.ts'
-import { complement, DIGITS, PROPERTY_NAMES, SPACES, WORD } from './char-set.ts'
-import { type Edge, PatternRefused, type PatternText } from './pattern-tree.ts'
+import { complement, DIGITS, PROPERTY_NAMES, WHITE_SPACE, WORD_CHARACTERS } from './char-set.ts'
+import { type Assertion, type PatternCursor, PatternRejected } from './pattern-tree.ts'
 
 export type Escape =
   | { readonly kind: 'char'; readonly codePoint: number }
   | { readonly kind: 'ranges'; readonly ranges: readonly number[] }
   | { readonly kind: 'property'; readonly property: UnicodeProperty }
-  | { readonly kind: 'edge'; readonly edge: Edge }
+  | { readonly kind: 'assertion'; readonly assertion: Assertion }
 
 const SIMPLE: ReadonlyMap<string, Escape> = new Map<string, Escape>([
   ['t', { kind: 'char', codePoint: 0x09 }],
@@ -17,37 +17,37 @@ const SIMPLE: ReadonlyMap<string, Escape> = new Map<string, Escape>([
   ['r', { kind: 'char', codePoint: 0x0d }],
   ['d', { kind: 'ranges', ranges: DIGITS }],
   ['D', { kind: 'ranges', ranges: complement(DIGITS) }],
-  ['w', { kind: 'ranges', ranges: WORD }],
-  ['W', { kind: 'ranges', ranges: complement(WORD) }],
-  ['s', { kind: 'ranges', ranges: SPACES }],
-  ['S', { kind: 'ranges', ranges: complement(SPACES) }],
-  ['b', { kind: 'edge', edge: 'word' }],
-  ['B', { kind: 'edge', edge: 'not-word' }],
+  ['w', { kind: 'ranges', ranges: WORD_CHARACTERS }],
+  ['W', { kind: 'ranges', ranges: complement(WORD_CHARACTERS) }],
+  ['s', { kind: 'ranges', ranges: WHITE_SPACE }],
+  ['S', { kind: 'ranges', ranges: complement(WHITE_SPACE) }],
+  ['b', { kind: 'assertion', assertion: 'word-boundary' }],
+  ['B', { kind: 'assertion', assertion: 'no-word-boundary' }],
 ])
 
-/** `from.at` stands on the backslash, and afterwards behind the escape. Throws `PatternRefused`. */
-export function readEscape(from: PatternText): Escape {
-  const rest = from.text.slice(from.at + 1, from.at + 40)
+/** `cursor.at` is at the backslash, and afterwards behind the escape. Throws `PatternRejected`. */
+export function readEscape(cursor: PatternCursor): Escape {
+  const rest = cursor.text.slice(cursor.at + 1, cursor.at + 40)
   const codePoint = rest.codePointAt(0)
-  if (codePoint === undefined) throw new PatternRefused('ends in a lone backslash')
+  if (codePoint === undefined) throw new PatternRejected('ends in a lone backslash')
   const char = String.fromCodePoint(codePoint)
   const simple = SIMPLE.get(char)
   if (simple !== undefined) {
-    from.at += 2
+    cursor.at += 2
     return simple
   }
-  if (char === 'p' || char === 'P') return readProperty(from, rest)
+  if (char === 'p' || char === 'P') return readProperty(cursor, rest)
   const coded = readCoded(rest)
   if (coded !== null) {
-    from.at += 1 + coded.length
+    cursor.at += 1 + coded.length
     return { kind: 'char', codePoint: coded.codePoint }
   }
   if (/[0-9k]/.test(char)) {
-    throw new PatternRefused(`refers back to a group ("\\${char}"), which is not supported`)
+    throw new PatternRejected(`refers back to a group ("\\${char}"), which is not supported`)
   }
-  if (/[AZz]/.test(char)) throw new PatternRefused(`has "\\${char}"; write "^" or "$"`)
-  if (/[A-Za-z]/.test(char)) throw new PatternRefused(`has the escape "\\${char}", which is not supported`)
-  from.at += 1 + char.length
+  if (/[AZz]/.test(char)) throw new PatternRejected(`has "\\${char}"; write "^" or "$"`)
+  if (/[A-Za-z]/.test(char)) throw new PatternRejected(`has the escape "\\${char}", which is not supported`)
+  cursor.at += 1 + char.length
   return { kind: 'char', codePoint }
 }
 
@@ -62,7 +62,7 @@ function readCoded(rest: string): { codePoint: number; length: number } | null {
   const hex = /^(?:x([\da-fA-F]{2})|u([\da-fA-F]{4})|u\{([\da-fA-F]{1,8})\})/.exec(rest)
   if (hex !== null) {
     const codePoint = Number.parseInt(hex[1] ?? hex[2] ?? hex[3] ?? '', 16)
-    if (codePoint > 0x10ffff) throw new PatternRefused(`has "\\${hex[0]}", which is no character`)
+    if (codePoint > 0x10ffff) throw new PatternRejected(`has "\\${hex[0]}", which is no character`)
     return { codePoint, length: hex[0].length }
   }
   const control = /^c([A-Za-z])/.exec(rest)
@@ -70,12 +70,12 @@ function readCoded(rest: string): { codePoint: number; length: number } | null {
   return /^0(?!\d)/.test(rest) ? { codePoint: 0, length: 1 } : null
 }
 
-function readProperty(from: PatternText, rest: string): Escape {
+function readProperty(cursor: PatternCursor, rest: string): Escape {
   const named = /^[pP]\{([A-Za-z_=]{1,30})\}/.exec(rest)
   const name = named?.[1]?.replace(/^(?:General_Category|gc)=/, '').replace(/^sc=/, 'Script=')
   if (named === null || name === undefined || !PROPERTY_NAMES.includes(name)) {
-    throw new PatternRefused(`has an unknown "\\p{…}"; supported are ${PROPERTY_NAMES.join(', ')}`)
+    throw new PatternRejected(`has an unknown "\\p{…}"; supported are ${PROPERTY_NAMES.join(', ')}`)
   }
-  from.at += 1 + named[0].length
+  cursor.at += 1 + named[0].length
   return { kind: 'property', property: { name, negated: rest[0] === 'P' } }
 }
