@@ -64,11 +64,10 @@ const EXACT: [schema: unknown, value: unknown][] = [
   ],
   [
     {
-      type: 'object',
-      properties: { kind: { type: 'string' } },
+      ...object({ kind: { type: 'string' }, label: { type: 'string' } }),
       anyOf: [{ properties: { kind: { const: 'circle' } } }, { properties: { kind: { const: 'square' } } }],
     },
-    { kind: 'circle' },
+    { kind: 'circle', label: 'simulated label' },
   ],
 ]
 

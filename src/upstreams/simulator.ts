@@ -1,11 +1,11 @@
 /**
- * A model server without a network, to try every state of a job within a minute. Its answers say that they are
- * simulated.
+ * A model server without a network, so that you can see every state of a job within a minute. Its answers say that they
+ * are simulated.
  *
- * It follows directives inside a user message; if several messages have directives, the last one counts:
- * `[[delay 2s]]` (or `[[delay 200ms]]`) delays the answer, `[[fail model_error]]`, `[[fail content_policy_violation]]`
- * and `[[fail timeout]]` fail, `[[bad-json]]` answers with malformed JSON, and `[[bad-json once]]` does so until a repair
- * request quotes the answer.
+ * It follows directives in a user message. When several messages have directives, the last one counts:
+ * `[[delay 2s]]` (or `[[delay 200ms]]`) answers later; `[[fail model_error]]`, `[[fail content_policy_violation]]` and
+ * `[[fail timeout]]` fail; `[[bad-json]]` answers with invalid JSON, and `[[bad-json once]]` only until the conversation
+ * shows that answer.
  */
 import type { Clock } from '../clock.ts'
 import type { Message } from '../job/job.ts'
@@ -16,12 +16,12 @@ import type { AnswerForm, ModelServer, Prompt, Reply, RequestFormat, TokenCount 
 import { pause } from './pause.ts'
 import { upstreamError } from './read-completion.ts'
 
-/** The maximum delay: longer than the longest wait of a request (120 s), and short enough to see the job end. */
-export const MAX_DELAY_MS = 180_000
-/** How much of the user's message the answer quotes. */
+/** The longest delay: enough to see a wait time out (120 s at most), short enough to see the job end. */
+export const LONGEST_DELAY_MS = 180_000
+/** How much of the user's message the answer repeats. */
 export const ECHOED_CHARACTERS = 2_000
 
-/** The answer for `[[bad-json]]`. It contains no directive, so that a repair request may quote it. */
+/** The answer to `[[bad-json]]`. It holds no directive, so that a repair request may quote it. */
 export const BAD_JSON =
   'This simulated answer is not valid JSON, because the message asked for that: {"simulated": tru'
 
@@ -60,7 +60,7 @@ export class Simulator implements ModelServer {
       : failure(directives.fail, input)
   }
 
-  /** The signal and `close` end it early. */
+  /** Ends early when the signal stops it or the simulator closes. */
   async #delay(ms: number, signal: StopSignal): Promise<void> {
     const either = new Stop()
     const listener = { onStop: () => either.now('give back') }
@@ -91,17 +91,17 @@ function directivesOf(messages: readonly Message[]): Directives {
   return { delayMs: Math.min(delayMs, MAX_DELAY_MS), fail, badJson }
 }
 
-/** A new expression each time, because a global one keeps its position. */
+/** Created for each use, because a global expression remembers where it stopped. */
 function directive(): RegExp {
   return /\[\[(?:delay (\d{1,9}(?:\.\d{1,9})?)(ms|s)|fail (model_error|content_policy_violation|timeout)|(bad-json)( once)?)\]\]/g
 }
 
-/** A repair request quotes the model's own answer. */
+/** A repair request shows the model its own answer. */
 function showsBadJson(message: Message): boolean {
   return message.content.includes(BAD_JSON)
 }
 
-/** Never retryable, whatever it simulates: the caller wants to see the failure once, without three rounds of calls. */
+/** Never retryable, whatever it simulates: a caller who asks for a failure wants to see it once, not three times. */
 function failure(code: NonNullable<Directives['fail']>, input: number): Reply {
   switch (code) {
     case 'model_error':
