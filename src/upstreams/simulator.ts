@@ -17,7 +17,7 @@ import { pause } from './pause.ts'
 import { upstreamError } from './read-completion.ts'
 
 /** The longest delay: enough to see a wait time out (120 s at most), short enough to see the job end. */
-export const LONGEST_DELAY_MS = 180_000
+export const MAX_DELAY_MS = 180_000
 /** How much of the user's message the answer repeats. */
 export const ECHOED_CHARACTERS = 2_000
 
