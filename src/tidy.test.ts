@@ -40,7 +40,7 @@ const clientProgram = client.filter((source) => !isTest(source))
 const folderOf = (path: string) => path.split('/')[0] ?? path
 
 /** What any folder may import. */
-const FOR_ALL = ['clock.ts', 'module-url.ts', 'version.ts']
+const FOR_ALL = ['clock.ts', 'lookup-cache.ts', 'module-url.ts', 'polling-loop.ts', 'version.ts']
 
 /** What json-schema/ offers to other folders; the rest of it is its own. */
 const JSON_SCHEMA = [

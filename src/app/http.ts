@@ -5,7 +5,7 @@ import { type Clock, wholeMs } from '../clock.ts'
 import type { ModelSettings, Settings } from '../config/settings.ts'
 import type { AdminRoutes } from '../http/admin/admin-parts.ts'
 import { adminRoutes } from '../http/admin/admin-routes.ts'
-import { Authentication } from '../http/authentication.ts'
+import { createAuthentication } from '../http/authentication.ts'
 import { batchRoutes } from '../http/batches.ts'
 import { JobCreator } from '../http/create-jobs.ts'
 import { dashboardRoutes } from '../http/dashboard.ts'
@@ -53,7 +53,7 @@ export interface HttpParts {
 export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
   const { settings, store, tiers, clock, log, metrics, isStopping } = parts
   const app = await createServer({
-    callers: new Authentication(store, tiers, clock),
+    authentication: createAuthentication(store, tiers, clock),
     corsOrigins: settings.cors.origins,
     trustProxy: settings.trust_proxy,
     jsonDepth: settings.limits.json_depth,

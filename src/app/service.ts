@@ -133,7 +133,12 @@ async function connect(parts: OpenedParts): Promise<Service> {
     about: { version: VERSION, role, store: file === null ? 'postgres' : 'sqlite' },
     clock,
   }
-  const points = new MetricSamples({ metrics, gauges, clock })
+  const points = new MetricSamples({
+    metrics,
+    gauges,
+    clock,
+    onError: (error) => log.error(errorFields(error), 'taking a metric sample failed'),
+  })
   const { token, file: adminTokenFile, note } = adminToken(configuration.adminToken, file)
   if (note !== null) log.warn({}, note)
   const about = { configuration, token, node, role, store, clock, gauges, points, cancellations, log }

@@ -24,7 +24,7 @@ import { fieldError } from './field-errors.ts'
 import './request-context.ts'
 
 export interface ServerOptions {
-  readonly callers: Authentication
+  readonly authentication: Authentication
   readonly corsOrigins: readonly string[]
   readonly trustProxy: boolean | string
   readonly jsonDepth: number
@@ -101,7 +101,7 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
     done(lacksHost(request.raw) ? invalid('Host: is required') : undefined)
   })
   if (options.corsOrigins.length > 0) await allowOrigins(app, options.corsOrigins)
-  app.addHook('onRequest', (request, _reply, done) => identify(request, options.callers, done))
+  app.addHook('onRequest', (request, _reply, done) => authenticate(request, options.authentication, done))
   app.addHook('onResponse', (request, reply, done) => {
     options.onAnswer(answered(request, reply))
     // Its client may have been told to keep the connection, which would hold up the stop.
@@ -152,12 +152,17 @@ async function allowOrigins(app: FastifyInstance, origins: readonly string[]): P
 }
 
 /** SPEC §5: every endpoint wants a key, before anything else is looked at. Unknown routes have nothing to protect. */
-function identify(request: FastifyRequest, callers: Authentication, done: (error?: Error) => void): void {
+function authenticate(
+  request: FastifyRequest,
+  authentication: Authentication,
+  done: (error?: Error) => void,
+): void {
   if (request.is404 || request.routeOptions.config.public) {
     done()
     return
   }
-  const found = callers.identify(request.headers['x-api-key'])
+  const key = request.headers['x-api-key']
+  const found = typeof key === 'string' ? authentication.get(key) : null
   const finish = (caller: Awaited<typeof found>) => {
     if (caller) request.caller = caller
     done(caller ? undefined : keyRequired())
@@ -209,7 +214,8 @@ async function answerBadUrl(request: FastifyRequest, reply: FastifyReply, option
   reply.raw.once('finish', () => options.onAnswer(answered(request, reply)))
   const path = shortPath(request.raw.url ?? '')
   if (!path.startsWith('/api/v1/messages/')) return sendError(reply, noSuchRoute(request.method, path))
-  const caller = await options.callers.identify(request.headers['x-api-key'])
+  const key = request.headers['x-api-key']
+  const caller = typeof key === 'string' ? await options.authentication.get(key) : null
   return sendError(reply, caller ? noSuchJob() : keyRequired())
 }
 

@@ -30,7 +30,7 @@ function start() {
     callbackDepth: async () => CALLBACKS,
     running: () => 2,
   }
-  const points = new MetricSamples({ metrics, gauges, clock })
+  const points = new MetricSamples({ metrics, gauges, clock, onError: assert.ifError })
   points.begin()
   const next = async (): Promise<MetricSample> => {
     await setImmediate()

@@ -6,6 +6,8 @@
 import type { MetricFeed, MetricListener } from '../admin/metric-feed.ts'
 import type { MetricSample } from '../admin/metric-sample.ts'
 import type { Clock } from '../clock.ts'
+import { singleFlight } from '../lookup-cache.ts'
+import { PollingLoop } from '../polling-loop.ts'
 import type { CallbackDepth } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
 import type { Gauges } from './gauges.ts'
@@ -24,6 +26,7 @@ export interface MetricSamplesOptions {
   readonly metrics: Pick<Metrics, 'happened'>
   readonly gauges: Pick<Gauges, 'depth' | 'callbackDepth' | 'running'>
   readonly clock: Clock
+  readonly onError: (error: unknown) => void
 }
 
 interface Seen {
@@ -37,14 +40,16 @@ export class MetricSamples implements MetricFeed {
   readonly #kept: string[] = []
   readonly #listeners = new Set<MetricListener>()
   #seen: Seen | null = null
-  #looking = false
   #made = 0
   #lastMs = 0
   #stopped = false
-  #cancel: () => void = () => {}
+  readonly #look = singleFlight(() => this.#ask())
+  readonly #loop: PollingLoop
 
   constructor(parts: MetricSamplesOptions) {
     this.#parts = parts
+    const { clock, onError } = parts
+    this.#loop = new PollingLoop({ clock, pauseMs: SAMPLE_MS, task: async () => this.#sample(), onError })
   }
 
   get kept(): readonly string[] {
@@ -53,8 +58,8 @@ export class MetricSamples implements MetricFeed {
 
   begin(): void {
     this.#lastMs = this.#parts.clock.steadyMs()
-    this.#look()
-    this.#arm()
+    void this.#look()
+    this.#loop.start()
   }
 
   listen(listener: MetricListener): (() => void) | null {
@@ -66,16 +71,12 @@ export class MetricSamples implements MetricFeed {
   /** Lets every listener go. */
   stop(): void {
     this.#stopped = true
-    this.#cancel()
+    void this.#loop.stop()
     for (const listener of this.#listeners) listener.end()
     this.#listeners.clear()
   }
 
-  #arm(): void {
-    if (!this.#stopped) this.#cancel = this.#parts.clock.after(SAMPLE_MS, () => this.#tick())
-  }
-
-  #tick(): void {
+  #sample(): void {
     const text = JSON.stringify(this.#point())
     if (this.#kept.push(text) > MAX_SAMPLES) this.#kept.shift()
     if (this.#listeners.size > 0) {
@@ -83,9 +84,7 @@ export class MetricSamples implements MetricFeed {
       for (const listener of this.#listeners) listener.send(event)
     }
     this.#made += 1
-    if (this.#listeners.size > 0 || this.#made % UNHEARD_EVERY === 0) this.#look()
-    // After other work had its turn: a clock that is far ahead makes one point, not all that it passed.
-    setImmediate(() => this.#arm())
+    if (this.#listeners.size > 0 || this.#made % UNHEARD_EVERY === 0) void this.#look()
   }
 
   #point(): MetricSample {
@@ -107,20 +106,15 @@ export class MetricSamples implements MetricFeed {
     }
   }
 
-  /** Not waited for: a database that is slow to answer must not keep the points from being made. */
-  #look(): void {
-    if (this.#looking) return
-    this.#looking = true
+  /** Never rejects, and no sample waits for it: a slow database must not delay them. */
+  async #ask(): Promise<void> {
     const { gauges, clock } = this.#parts
-    Promise.all([gauges.depth(), gauges.callbackDepth()])
-      .then(([depth, callbacks]) => {
-        this.#seen = { depth, callbacks, steadyMs: clock.steadyMs() }
-      })
-      // What it said before grows stale.
-      .catch(() => {})
-      .finally(() => {
-        this.#looking = false
-      })
+    try {
+      const [depth, callbacks] = await Promise.all([gauges.depth(), gauges.callbackDepth()])
+      this.#seen = { depth, callbacks, steadyMs: clock.steadyMs() }
+    } catch {
+      // The depths seen last become stale.
+    }
   }
 }
 

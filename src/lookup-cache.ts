@@ -1,0 +1,76 @@
+/** Remembers what was looked up: for a limited time, a limited number of keys, and one look-up at a time for each key. */
+import type { Clock } from './clock.ts'
+
+export interface LookupCacheOptions<Value> {
+  readonly clock: Pick<Clock, 'steadyMs'>
+  /** Counted from the start of the look-up, so that nothing that changed during it stays unseen for longer. */
+  readonly freshMs: number
+  /** Beyond that the entry that was looked up longest ago is dropped. */
+  readonly maxEntries: number
+  /** A value that is returned without a promise cost nothing, and is not remembered. */
+  readonly lookUp: (key: string) => Promise<Value> | Value
+}
+
+interface Entry<Value> {
+  readonly value: Value
+  readonly freshUntilMs: number
+}
+
+export class LookupCache<Value> {
+  readonly #options: LookupCacheOptions<Value>
+  /** The entry that was looked up longest ago comes first. */
+  readonly #entries = new Map<string, Entry<Value>>()
+  readonly #inProgress = new Map<string, Promise<Value>>()
+
+  constructor(options: LookupCacheOptions<Value>) {
+    this.#options = options
+  }
+
+  /** The value itself where it is fresh. Rejects when the look-up does, which is then not remembered. */
+  get(key: string): Value | Promise<Value> {
+    const { clock, lookUp } = this.#options
+    const entry = this.#entries.get(key)
+    const nowMs = clock.steadyMs()
+    if (entry && entry.freshUntilMs > nowMs) return entry.value
+    const inProgress = this.#inProgress.get(key)
+    if (inProgress !== undefined) return inProgress
+    const found = lookUp(key)
+    return found instanceof Promise ? this.#remember(key, found, nowMs + this.#options.freshMs) : found
+  }
+
+  /** What the last look-up found, fresh or not. */
+  peek(key: string): Value | undefined {
+    return this.#entries.get(key)?.value
+  }
+
+  #remember(key: string, found: Promise<Value>, freshUntilMs: number): Promise<Value> {
+    const remembered = found
+      .then((value) => {
+        this.#entries.delete(key)
+        if (this.#entries.size >= this.#options.maxEntries) this.#dropOldest()
+        this.#entries.set(key, { value, freshUntilMs })
+        return value
+      })
+      .finally(() => this.#inProgress.delete(key))
+    this.#inProgress.set(key, remembered)
+    return remembered
+  }
+
+  #dropOldest(): void {
+    for (const oldest of this.#entries.keys()) {
+      this.#entries.delete(oldest)
+      return
+    }
+  }
+}
+
+/** Joins calls made while one is in progress: they share its result, and the next call looks up again. */
+export function singleFlight<Value>(lookUp: () => Promise<Value>): () => Promise<Value> {
+  let inProgress: Promise<Value> | null = null
+  return () => {
+    inProgress ??= lookUp().finally(() => {
+      inProgress = null
+    })
+    return inProgress
+  }
+}

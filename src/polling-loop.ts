@@ -1,0 +1,53 @@
+/** Runs a task again and again with a pause in between: never twice at once, and until it is stopped. */
+import type { Clock } from './clock.ts'
+
+export interface PollingLoopOptions {
+  readonly clock: Pick<Clock, 'after'>
+  /** Before the first run, and from the end of one run to the start of the next. A function is called for each pause. */
+  readonly pauseMs: number | (() => number)
+  readonly task: () => Promise<void>
+  /** Gets what the task rejects with. The loop continues. */
+  readonly onError: (error: unknown) => void
+}
+
+export class PollingLoop {
+  readonly #options: PollingLoopOptions
+  #state: 'idle' | 'started' | 'stopped' = 'idle'
+  #running: Promise<void> | null = null
+  #cancelTimer: () => void = () => {}
+
+  constructor(options: PollingLoopOptions) {
+    this.#options = options
+  }
+
+  /** A second call does nothing, and neither does one after `stop`. */
+  start(): void {
+    if (this.#state !== 'idle') return
+    this.#state = 'started'
+    this.#pause()
+  }
+
+  /** No run starts after this call. Resolves when the run in progress, if there is one, has ended. */
+  async stop(): Promise<void> {
+    this.#state = 'stopped'
+    this.#cancelTimer()
+    await this.#running
+  }
+
+  #pause(): void {
+    const { clock, pauseMs } = this.#options
+    this.#cancelTimer = clock.after(typeof pauseMs === 'number' ? pauseMs : pauseMs(), () => {
+      this.#running = this.#run()
+    })
+  }
+
+  async #run(): Promise<void> {
+    const { task, onError } = this.#options
+    try {
+      await task()
+    } catch (error) {
+      onError(error)
+    }
+    if (this.#state === 'started') this.#pause()
+  }
+}
