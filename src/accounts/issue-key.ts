@@ -1,5 +1,5 @@
 /** Makes a key for an account, and the account if it is new. */
-import type { TierName } from '../config/settings.ts'
+import type { TierName } from '../job/tier.ts'
 import { makeSecret } from '../net/signature.ts'
 import type { AccountStore } from '../store/account-store.ts'
 import { hashKey, makeKey, makeKeyId } from './key.ts'

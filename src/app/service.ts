@@ -4,7 +4,8 @@ import { adminToken } from '../admin/token.ts'
 import { type Clock, systemClock, wholeMs } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import type { Settings } from '../config/settings.ts'
-import { Tiers, turnStep } from '../job/tier.ts'
+import { tiersOf } from '../config/tiers.ts'
+import { turnStep } from '../job/tier.ts'
 import { Enqueuer, LINGER_MS } from '../queue/enqueue.ts'
 import { PendingResponses } from '../queue/pending-responses.ts'
 import { Retention } from '../queue/retention.ts'
@@ -214,19 +215,4 @@ function lingerBriefly(act: () => void): void {
 /** Null where it is no file. */
 function databaseFile({ database }: Settings): string | null {
   return isPostgres(database) ? null : sqlitePath(database)
-}
-
-function tiersOf({ tiers }: Settings): Tiers {
-  return new Tiers(
-    Object.entries(tiers).map(([name, tier]) => ({
-      name,
-      models: tier.models,
-      maxBatchJobs: tier.max_batch_jobs,
-      readsPerMinute: tier.reads_per_minute,
-      maxInputTokens: tier.max_input_tokens,
-      weight: tier.weight,
-      maxMonthlyJobs: tier.max_monthly_jobs,
-      maxMonthlyTokens: tier.max_monthly_tokens,
-    })),
-  )
 }

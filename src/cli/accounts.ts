@@ -9,7 +9,7 @@ import {
   suspendAccountAndCancel,
 } from '../admin/actions/accounts.ts'
 import { findAccount } from '../admin/actions/find-account.ts'
-import type { TierName } from '../config/settings.ts'
+import type { TierName } from '../job/tier.ts'
 import { makeSecret } from '../net/signature.ts'
 import type { AccountRecord } from '../store/account-store.ts'
 import { CommandError } from './command-error.ts'

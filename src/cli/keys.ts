@@ -2,7 +2,7 @@
 import { ACCOUNT_NAME, ACCOUNT_RULE } from '../accounts/issue-key.ts'
 import { keyView } from '../admin/account-view.ts'
 import { makeKey, revokeKey as revokingKey } from '../admin/actions/accounts.ts'
-import type { TierName } from '../config/settings.ts'
+import type { TierName } from '../job/tier.ts'
 import type { KeyRecord } from '../store/account-store.ts'
 import { CommandError } from './command-error.ts'
 import { printLine } from './output.ts'

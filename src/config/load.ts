@@ -5,15 +5,8 @@ import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { Compile } from 'typebox/compile'
 import { wholeMs } from '../clock.ts'
-import {
-  DEFAULTS,
-  type Environment,
-  LOG_LEVELS,
-  type LogLevel,
-  type Settings,
-  settingsSchema,
-  UPSTREAM_DEFAULTS,
-} from './settings.ts'
+import { LOG_LEVELS, type LogLevel } from '../telemetry/log-level.ts'
+import { DEFAULTS, type Environment, type Settings, settingsSchema, UPSTREAM_DEFAULTS } from './settings.ts'
 import { databaseProblems, settingsProblems } from './settings-rules.ts'
 
 export interface Configuration {

@@ -3,10 +3,9 @@
  * JSON Schema for editors and docs/settings.md are all made from this table.
  */
 import Type, { type Static } from 'typebox'
+import { MODEL_NAME } from '../job/request.ts'
 
 const strict = { additionalProperties: false } as const
-
-export const MODEL_NAME = '^[A-Za-z0-9_.:/-]{1,64}$'
 
 /** A host name or address, in a log and in a URL. */
 const host = Type.String({ minLength: 1, description: 'Address to listen on.' })
@@ -219,16 +218,9 @@ export type Settings = Static<typeof settingsSchema>
 export type UpstreamSettings = Static<typeof upstream>
 export type ModelSettings = Static<typeof model>
 export type TierSettings = Static<typeof tier>
-export type TierName = keyof Settings['tiers']
 
 /** The process's environment, handed in so that only one place reads it. */
 export type Environment = Readonly<Record<string, string | undefined>>
-
-export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
-export type LogLevel = (typeof LOG_LEVELS)[number]
-
-/** SPEC §8, lowest first. */
-export const TIER_NAMES: readonly TierName[] = ['user_free', 'user_go', 'user_pro', 'user_max']
 
 /** What an entry of `upstreams` takes for the keys it leaves out. */
 export const UPSTREAM_DEFAULTS: UpstreamSettings = {

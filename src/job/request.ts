@@ -5,6 +5,9 @@
 import Type, { type Static } from 'typebox'
 import { ROLES } from './job.ts'
 
+/** What a public model name may look like. */
+export const MODEL_NAME = '^[A-Za-z0-9_.:/-]{1,64}$'
+
 const strict = { additionalProperties: false } as const
 
 export const CACHE_TTL_S = { least: 180, most: 3600, default: 300 } as const

@@ -1,20 +1,25 @@
 /** What a tier allows (SPEC §8). */
 
+/** SPEC §8, lowest first. */
+export const TIER_NAMES = ['user_free', 'user_go', 'user_pro', 'user_max'] as const
+export type TierName = (typeof TIER_NAMES)[number]
+
 export interface Tier {
+  /** A `TierName`, or that of a tier of another version. */
   readonly name: string
   /** Public model names, or all of them. */
   readonly models: 'all' | readonly string[]
   readonly maxBatchJobs: number
   readonly readsPerMinute: number
   readonly maxInputTokens: number
-  /** Share of the workers when jobs wait. */
+  /** Share of the slots while jobs are queued. */
   readonly weight: number
-  /** Jobs, and input and output tokens, of an account in a month; null for no end. */
+  /** Jobs, and input and output tokens, of an account in a month; null for no cap. */
   readonly maxMonthlyJobs: number | null
   readonly maxMonthlyTokens: number | null
 }
 
-/** For the jobs and accounts of a tier that there no longer is: the least of everything. */
+/** For jobs and accounts whose tier no longer exists: the least of everything. */
 const NO_TIER: Tier = {
   name: 'none',
   models: [],

@@ -1,7 +1,7 @@
 /**
  * Accounts and their keys, as a store keeps them. The command line uses this part alone, beside a running server.
  */
-import type { TierName } from '../config/settings.ts'
+import type { TierName } from '../job/tier.ts'
 
 export interface AccountStore {
   /** Adds a key, and makes the account if it is new. An account that exists keeps its tier; see `NewKeyResult`. */

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
-import { TIER_NAMES } from '../../src/config/settings.ts'
+import { TIER_NAMES } from '../../src/job/tier.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base'
-import { TIER_NAMES } from '../../src/config/settings.ts'
+import { TIER_NAMES } from '../../src/job/tier.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'

@@ -1,7 +1,7 @@
 /** What operators do to accounts and keys, as the audit log tells of it. Nothing of a key or a secret is noted but its id. */
 import { type Issued, type IssueRequest, issueKey } from '../../accounts/issue-key.ts'
 import type { Clock } from '../../clock.ts'
-import type { TierName } from '../../config/settings.ts'
+import type { TierName } from '../../job/tier.ts'
 import type { OwnCaps, Secrets } from '../../store/account-store.ts'
 import type { OperatorStore } from '../../store/operator-store.ts'
 import { capsView } from '../account-view.ts'

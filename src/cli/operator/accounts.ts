@@ -1,6 +1,6 @@
 /** What `parley accounts` takes. */
 import { Argument, type Command } from 'commander'
-import { TIER_NAMES, type TierName } from '../../config/settings.ts'
+import { TIER_NAMES, type TierName } from '../../job/tier.ts'
 import type { CapOptions, ListAccountsOptions } from '../accounts.ts'
 import type { DeleteAccountOptions } from '../delete-account.ts'
 import { capOption, config, examples, noScrub, type Plain, SCRUB_HELP } from './parts.ts'

@@ -1,7 +1,7 @@
 /** What `parley keys` takes. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { MOST_DAYS } from '../../accounts/key-lifetime.ts'
-import { TIER_NAMES } from '../../config/settings.ts'
+import { TIER_NAMES } from '../../job/tier.ts'
 import type { CreateKeyOptions } from '../keys.ts'
 import { config, examples, type Plain } from './parts.ts'
 

@@ -1,7 +1,8 @@
 /** The shapes that several routes of the admin API share, for validation and for the OpenAPI document. */
 import Type, { type TSchema } from 'typebox'
 import { ACCOUNT_NAME } from '../../accounts/issue-key.ts'
-import { MODEL_NAME, TIER_NAMES } from '../../config/settings.ts'
+import { MODEL_NAME } from '../../job/request.ts'
+import { TIER_NAMES } from '../../job/tier.ts'
 import { CALLBACK_STATES } from '../../store/callback-store.ts'
 import { MOST_SEARCHED } from '../../store/pagination.ts'
 import { errors } from '../openapi/schemas.ts'

@@ -1,5 +1,5 @@
 /** Accounts and keys in Postgres. */
-import type { TierName } from '../../config/settings.ts'
+import type { TierName } from '../../job/tier.ts'
 import { capColumns, readSecrets, STANDING_COLUMNS, withStanding } from '../account-rows.ts'
 import type {
   AccountPage,

@@ -1,5 +1,5 @@
 /** What operators and nodes alike do in the database: all that is not the life of a job. */
-import type { TierName } from '../../config/settings.ts'
+import type { TierName } from '../../job/tier.ts'
 import type { AccountPage, KeySearch, NewKey, OwnCaps } from '../account-store.ts'
 import type { CancelJobs } from '../admin-action-store.ts'
 import type { ActSearch, NewAct } from '../audit-store.ts'

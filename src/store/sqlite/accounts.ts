@@ -1,6 +1,6 @@
 /** Accounts and keys in SQLite. Synchronous: the storage thread and the command line both run it where they are. */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
-import type { TierName } from '../../config/settings.ts'
+import type { TierName } from '../../job/tier.ts'
 import { capColumns, readSecrets, STANDING_COLUMNS, withStanding } from '../account-rows.ts'
 import type {
   AccountPage,
