@@ -70,6 +70,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'net',
     'store/store.ts',
     'store/account-store.ts',
+    'store/admin-action-store.ts',
     'store/node-store.ts',
     'store/usage-store.ts',
     'upstreams/model-server.ts',

@@ -100,7 +100,7 @@ export async function startParley(t: Lifetime, options: ParleyOptions = {}): Pro
     log: recordingLog(log),
     clock: options.clock ?? systemClock,
     // Where time stands still, a test counts on a job being stored as soon as its model is called.
-    ...(options.clock && { linger: null }),
+    ...(options.clock && { earlyWriteDelay: null }),
     onFatal: (error) => {
       throw error
     },

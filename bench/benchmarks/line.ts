@@ -48,7 +48,6 @@ export class Line {
       maxQueued: Number.POSITIVE_INFINITY,
       retentionMs: RETENTION_MS,
       nowMs: Date.now,
-      signals: { jobsWaiting: () => {}, settled: () => {} },
       onNote: () => {},
     })
     return new Line(store, content)

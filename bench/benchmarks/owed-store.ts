@@ -23,7 +23,6 @@ export async function fillWithOwed(url: string, owed: readonly DueCallback[]): P
     maxQueued: Number.POSITIVE_INFINITY,
     retentionMs: RETENTION_MS,
     nowMs: Date.now,
-    signals: { jobsWaiting: () => {}, settled: () => {} },
     onNote: () => {},
     onFatal: (error) => {
       throw error

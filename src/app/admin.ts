@@ -7,7 +7,7 @@ import type { Configuration } from '../config/load.ts'
 import { maskedDatabase, maskedSettings } from '../config/masked.ts'
 import type { AdminRoutes } from '../http/admin/admin-parts.ts'
 import { jobIdMaker } from '../job/job-id.ts'
-import type { CancellationPoller } from '../queue/cancellation.ts'
+import type { Cancellation } from '../queue/cancellation.ts'
 import type { Store } from '../store/store.ts'
 import type { Gauges } from '../telemetry/gauges.ts'
 import type { Log } from '../telemetry/log.ts'
@@ -23,20 +23,20 @@ export interface AdminApiParts {
   readonly store: Store
   readonly clock: Clock
   readonly gauges: Gauges
-  readonly points: MetricSamples
-  readonly cancellations: CancellationPoller
+  readonly samples: MetricSamples
+  readonly cancellation: Cancellation
   readonly log: Log
 }
 
 export function createAdmin(parts: AdminApiParts): AdminRoutes {
-  const { configuration, token, store, clock, points, cancellations, log } = parts
+  const { configuration, token, store, clock, samples, cancellation, log } = parts
   const { settings } = configuration
   const startedAt = clock.nowMs() / 1000
   return {
     token,
     store,
     clock,
-    points,
+    points: samples,
     audit: new Audit(
       store,
       clock,
@@ -45,7 +45,7 @@ export function createAdmin(parts: AdminApiParts): AdminRoutes {
         (bytes) => randomBytes(bytes).toString('hex'),
       ),
     ),
-    onCancelled: () => cancellations.look(),
+    onCancelled: () => cancellation.apply(),
     expiry: () => ({ nowMs: clock.nowMs(), retentionMs: wholeMs(settings.jobs.retention_seconds) }),
     overview: () => overviewOf(parts, startedAt),
     settingsJson: JSON.stringify({

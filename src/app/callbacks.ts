@@ -24,7 +24,7 @@ export function addressRules({ callbacks }: Settings): AddressRules {
   return { allow: read.ok ? read.networks : [], httpsOnly: callbacks.https_only }
 }
 
-export function createCourier({
+export function createDispatcher({
   settings,
   store,
   node,

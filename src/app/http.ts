@@ -36,8 +36,8 @@ export interface HttpParts {
   readonly settings: Settings
   readonly role: Role
   readonly store: Store
-  readonly acceptor: Enqueuer
-  readonly waiters: PendingResponses
+  readonly enqueuer: Enqueuer
+  readonly pendingResponses: PendingResponses
   readonly tiers: Tiers
   readonly tokens: TokenCounter
   readonly clock: Clock
@@ -83,14 +83,14 @@ function logAnswer(
 }
 
 async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> {
-  const { settings, store, acceptor, waiters, clock, metrics } = parts
+  const { settings, store, enqueuer, pendingResponses, clock, metrics } = parts
   const { body_bytes: bodyBytes, batch_body_bytes: batchBodyBytes, idempotency_seconds } = settings.limits
   const retentionSeconds = settings.jobs.retention_seconds
   const retentionMs = wholeMs(retentionSeconds)
   // A key is not remembered for longer than its jobs.
   const rememberMs = Math.min(wholeMs(idempotency_seconds), retentionMs)
   const creation = new JobCreator(
-    acceptor,
+    enqueuer,
     admissionRules(parts),
     new MonthlyCaps(store, clock),
     clock,
@@ -100,7 +100,7 @@ async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> 
   await documentRoutes(app, VERSION)
   await limitReads(app, windows)
   if (parts.role !== 'worker') {
-    messageRoutes(app, { creation, waiters, store, clock, retentionMs, bodyBytes })
+    messageRoutes(app, { creation, pendingResponses, store, clock, retentionMs, bodyBytes })
     batchRoutes(app, { creation, bodyBytes: batchBodyBytes })
     meRoute(app, {
       models: Object.keys(settings.models),

@@ -1,8 +1,7 @@
-/** Makes what this node is to the others on its database: its lease, and its ear for jobs that run elsewhere. */
+/** Makes what connects this node to the other nodes on its database: its lease, remote results and cancellation. */
 import { type Clock, wholeMs } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
-import { CancellationPoller } from '../queue/cancellation.ts'
-import type { Hands } from '../queue/enqueue.ts'
+import { Cancellation } from '../queue/cancellation.ts'
 import { NodeLease } from '../queue/node-lease.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
 import { RemoteResults } from '../queue/remote-results.ts'
@@ -17,76 +16,57 @@ export interface NodeParts {
   readonly clock: Clock
   readonly settings: Settings
   readonly worker: Worker
-  readonly waiters: PendingResponses
+  readonly pendingResponses: PendingResponses
   readonly log: Log
+  readonly metrics: Metrics
 }
 
-export interface HeartbeatParts extends NodeParts {
-  readonly metrics: Pick<Metrics, 'reclaimed' | 'leaseLost'>
-}
-
-export function createHeartbeat({
-  store,
-  node,
-  clock,
-  settings,
-  worker,
-  log,
-  metrics,
-}: HeartbeatParts): NodeLease {
+export function createNodeLease({ settings, log, metrics, ...parts }: NodeParts): NodeLease {
   return new NodeLease({
-    store,
-    node,
-    clock,
-    holder: worker,
+    ...parts,
     leaseMs: wholeMs(settings.jobs.lease_seconds),
     events: {
-      reclaimed: (jobs) => {
-        metrics.reclaimed(jobs)
-        log.info({ jobs }, 'jobs of a process that ended run again')
+      rescued: (jobs) => {
+        metrics.rescued(jobs)
+        log.info({ jobs }, 'rescued the jobs of a process that ended; they are queued again')
       },
       lost: (jobs) => {
         metrics.leaseLost()
-        log.warn({ jobs }, 'the lease of this node had ended: its jobs run elsewhere')
+        log.warn({ jobs }, 'the lease of this node expired; its jobs run on other nodes')
       },
-      gone: (jobs) => log.debug({ jobs }, 'jobs that are not held here any more were let go'),
-      trouble: (message, error) => log.warn(errorFields(error), message),
+      gone: (jobs) => log.debug({ jobs }, 'ended jobs that this node no longer holds'),
+      error: (message, error) => log.warn(errorFields(error), message),
     },
   })
 }
 
-export function createElsewhere({ store, clock, worker, waiters, log }: NodeParts): RemoteResults {
+export function createRemoteResults({
+  store,
+  clock,
+  worker,
+  pendingResponses,
+  log,
+}: NodeParts): RemoteResults {
   return new RemoteResults({
     store,
     clock,
-    awaited: () => waiters.jobIds().filter((jobId) => !worker.isRunning(jobId)),
-    onEnded: ({ cacheHit, ...view }) => waiters.settled(view, cacheHit),
-    onTrouble: (error) =>
-      log.warn(errorFields(error), 'looking for jobs that other nodes run failed; it is tried again'),
+    awaited: () => pendingResponses.jobIds().filter((jobId) => !worker.isRunning(jobId)),
+    onEnded: ({ cacheHit, ...record }) =>
+      pendingResponses.end(record.id, { kind: 'settled', record, cacheHit }),
+    onError: (error) =>
+      log.warn(errorFields(error), 'reading the results of other nodes failed; it is retried'),
   })
 }
 
-export function createCancellations(
-  { store, node, clock, worker, log }: NodeParts,
-  elsewhere: RemoteResults,
-): CancellationPoller {
-  return new CancellationPoller({
+export function createCancellation(parts: NodeParts, remoteResults: RemoteResults): Cancellation {
+  const { store, node, clock, worker, pendingResponses, log } = parts
+  return new Cancellation({
     store,
     node,
     clock,
-    onCancelled: (claim) => worker.lose(claim),
-    onEnded: (jobIds) => elsewhere.settled(jobIds),
-    onTrouble: (error) =>
-      log.error(errorFields(error), 'looking for cancelled jobs failed; it is tried again'),
+    worker,
+    pendingResponses,
+    remoteResults,
+    onError: (error) => log.error(errorFields(error), 'reading cancelled jobs failed; it is retried'),
   })
-}
-
-/** Of a node that runs nothing: every job it accepts joins the line. */
-export const NO_HANDS: Hands = {
-  reserve: () => 0,
-  release: () => {},
-  start: () => {
-    throw new Error('this node runs no jobs')
-  },
-  wake: () => {},
 }

@@ -13,21 +13,21 @@ import { accountSuspended, errorOf, invalid, keyUsedBefore } from './errors.ts'
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
 
 export class JobCreator {
-  readonly #acceptor: Enqueuer
+  readonly #enqueuer: Enqueuer
   readonly #rules: AdmissionRules
   readonly #clock: Clock
   readonly #rememberMs: number
   readonly #capWatch: MonthlyCaps
 
   constructor(
-    acceptor: Enqueuer,
+    enqueuer: Enqueuer,
     rules: AdmissionRules,
     capWatch: MonthlyCaps,
     clock: Clock,
     rememberMs: number,
   ) {
     this.#capWatch = capWatch
-    this.#acceptor = acceptor
+    this.#enqueuer = enqueuer
     this.#rules = rules
     this.#clock = clock
     this.#rememberMs = rememberMs
@@ -42,7 +42,7 @@ export class JobCreator {
   /** Throws the refusal of an idempotency key that was used with another request, or of a cap that is reached. */
   accept(jobs: readonly Job[], { account, caps }: Caller, options: EnqueueOptions): Promise<NoConflict> {
     if (caps) return this.#acceptWithin(caps, account, jobs, options)
-    return this.#acceptor.accept(jobs, options).then(withoutConflict)
+    return this.#enqueuer.enqueue(jobs, options).then(withoutConflict)
   }
 
   async #acceptWithin(caps: Caps, account: string, jobs: readonly Job[], options: EnqueueOptions) {
@@ -50,7 +50,7 @@ export class JobCreator {
     if (reserved.kind === 'monthly cap') throw errorOf(reserved)
     let stored = false
     try {
-      const accepted = await this.#acceptor.accept(jobs, options)
+      const accepted = await this.#enqueuer.enqueue(jobs, options)
       stored = accepted.kind === 'accepted'
       return withoutConflict(accepted)
     } finally {

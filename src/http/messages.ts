@@ -16,7 +16,7 @@ import { answers, errors, idempotencyHeader } from './openapi/schemas.ts'
 
 export interface MessageRoutes {
   readonly creation: JobCreator
-  readonly waiters: PendingResponses
+  readonly pendingResponses: PendingResponses
   readonly store: Pick<Store, 'read'>
   readonly clock: Clock
   readonly retentionMs: number
@@ -74,7 +74,7 @@ async function createAndWait(
   else if (wait) end = await endOf(wait, reply)
   if (end.kind === 'settled') {
     if (end.cacheHit) reply.header('x-cache', 'hit')
-    sendJob(reply, end.view)
+    sendJob(reply, end.record)
     return
   }
   if (end.kind === 'stopping') reply.header('connection', 'close')
@@ -92,13 +92,13 @@ interface Created {
 /** A function of its own, so that what it needs of the job is not held for as long as the caller waits. */
 async function create(
   request: FastifyRequest<{ Body: SingleCreate }>,
-  { creation, waiters }: MessageRoutes,
+  { creation, pendingResponses }: MessageRoutes,
 ): Promise<Created> {
   const elements = elementsOf(request)
   const idempotency = creation.idempotencyOf(request, elements)
   const [job] = await creation.admit(elements, request.caller, true)
   if (!job) throw new Error('admission lost the job')
-  const wait = waiters.wait(job.id, timeoutMsOf(request))
+  const wait = pendingResponses.add(job.id, timeoutMsOf(request))
   try {
     const accepted = await creation.accept([job], request.caller, { idempotency, awaited: wait !== null })
     if (accepted.kind === 'accepted') return { jobId: job.id, wait, repeated: false }
@@ -115,9 +115,9 @@ function timeoutMsOf({ body }: FastifyRequest<{ Body: SingleCreate }>): number {
 }
 
 /** Who hangs up is not waited for; the job goes on and stays readable. Leaving a wait that has ended does nothing. */
-function endOf({ end, leave }: PendingResponse, reply: FastifyReply): Promise<WaitEnd> {
+function endOf({ ended, leave }: PendingResponse, reply: FastifyReply): Promise<WaitEnd> {
   reply.raw.on('close', leave)
-  return end
+  return ended
 }
 
 /** The same request as before: its job is waited for like a new one, and answered at once if it has ended. */
@@ -127,13 +127,13 @@ async function endOfRepeated(
   jobId: string,
   options: MessageRoutes,
 ): Promise<WaitEnd> {
-  const wait = options.waiters.wait(jobId, timeoutMsOf(request))
+  const wait = options.pendingResponses.add(jobId, timeoutMsOf(request))
   const view = await readJob(request, jobId, options)
   if (view && view.status !== 'completed' && view.status !== 'failed') {
     return wait ? endOf(wait, reply) : { kind: 'timeout' }
   }
   wait?.leave()
-  return view ? { kind: 'settled', view, cacheHit: false } : { kind: 'vanished' }
+  return view ? { kind: 'settled', record: view, cacheHit: false } : { kind: 'vanished' }
 }
 
 /** SPEC §4.3: a job that vanished while it was waited for is created again, and its new id given for polling. */

@@ -1,35 +1,31 @@
 /**
- * How a run is told to end before its time: an `AbortController` and its signal in one small object. Every job has one
- * and hardly any is used, and the platform's, which is an event target, took a twentieth of the CPU of a job.
+ * Ends the execution of a job early: an `AbortController` and its signal in one small object. Every job has one and hardly
+ * any is used; the platform's own, which is an event target, took a twentieth of the CPU of a job.
  */
 
 /**
- * `deadline`: its time is over; `give back`: this node will not finish it, another may; `lost`: it is not this node's to
- * finish any more.
+ * `deadline`: its time is over; `release`: this node will not finish it, another node may; `lost`: this node no longer holds
+ * the job.
  */
-export type StopReason = 'deadline' | 'give back' | 'lost'
+export type StopReason = 'deadline' | 'release' | 'lost'
 
-/** An object rather than a function, so that whoever listens for each call needs no closure. */
+/** An object rather than a function, so that listening for each call needs no closure. */
 export interface StopListener {
   onStop(): void
 }
 
-/** What those who may be stopped see of it. */
+/** The side of it that the execution sees. */
 export interface StopSignal {
   /** Null until it is stopped. */
   readonly reason: StopReason | null
-  /** Has the listener told, once, when it stops; it is not told of a stop that has been. */
+  /** Calls the listener once when it stops, but not for a stop in the past. */
   listen(listener: StopListener): void
   unlisten(listener: StopListener): void
 }
 
 export class Stop implements StopSignal {
-  #reason: StopReason | null = null
+  reason: StopReason | null = null
   #listeners: Set<StopListener> | null = null
-
-  get reason(): StopReason | null {
-    return this.#reason
-  }
 
   listen(listener: StopListener): void {
     this.#listeners ??= new Set()
@@ -40,10 +36,10 @@ export class Stop implements StopSignal {
     this.#listeners?.delete(listener)
   }
 
-  /** Tells all listeners before it returns. The first reason stands. */
+  /** Calls all listeners before it returns. The first reason stands. */
   now(reason: StopReason): void {
-    if (this.#reason !== null) return
-    this.#reason = reason
+    if (this.reason !== null) return
+    this.reason = reason
     for (const listener of this.#listeners ?? []) listener.onStop()
   }
 }

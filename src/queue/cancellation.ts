@@ -1,60 +1,76 @@
 /**
- * Hears of jobs that an operator cancelled, wherever: the run of one that is in hand here ends, its call to the model server
- * with it, and a caller who waits here for one is answered. The outcome is durable already.
+ * Learns of jobs that an operator cancelled, through any process on the database: ends their execution here, with the call
+ * to the model server, and answers the requests that wait for them here. Their outcome is durable already.
  */
 import type { Clock } from '../clock.ts'
-import type { Claim, NodeStore } from '../store/node-store.ts'
+import type { ClaimedJob } from '../job/job.ts'
+import { PollingLoop } from '../polling-loop.ts'
+import { CANCELLED_ERROR_JSON } from '../store/admin-action-store.ts'
+import { type Claim, MAX_CANCELLED, type NodeStore } from '../store/node-store.ts'
 import { StoreUnavailable } from '../store/store.ts'
+import type { PendingResponses } from './pending-responses.ts'
 
-/** Twice as often as the second within which a run is to end. */
-const LOOK_MS = 500
+/** Twice as often as the second within which an execution is to end. */
+const POLL_MS = 500
 
-export interface CancellationPollerOptions {
+export interface CancellationOptions {
   readonly store: Pick<NodeStore, 'takeCancelled'>
   readonly node: string
   readonly clock: Clock
-  /** Ends the run of a job, if it is in hand under that attempt. */
-  readonly onCancelled: (claim: Claim) => void
-  /** Answers whoever waits here for these jobs. */
-  readonly onEnded: (jobIds: readonly string[]) => Promise<void>
-  readonly onTrouble: (error: unknown) => void
+  /** Ends the execution of the job, if this node holds it under that attempt. */
+  readonly worker: { lose(claim: Claim): ClaimedJob | null }
+  readonly pendingResponses: Pick<PendingResponses, 'end' | 'has'>
+  /** Answers requests that wait here for jobs that another node held, or none. */
+  readonly remoteResults: { settled(jobIds: readonly string[]): Promise<void> }
+  readonly onError: (error: unknown) => void
 }
 
-export class CancellationPoller {
-  readonly #options: CancellationPollerOptions
-  #cancel: () => void = () => {}
-  #stopped = false
+export class Cancellation {
+  readonly #options: CancellationOptions
+  readonly #poll: PollingLoop
 
-  constructor(options: CancellationPollerOptions) {
+  constructor(options: CancellationOptions) {
+    const { clock, onError } = options
     this.#options = options
+    this.#poll = new PollingLoop({ clock, pauseMs: POLL_MS, task: () => this.apply(), onError })
   }
 
-  begin(): void {
-    this.#cancel = this.#options.clock.after(LOOK_MS, () => void this.#lookAndGoOn())
+  start(): void {
+    this.#poll.start()
   }
 
-  stop(): void {
-    this.#stopped = true
-    this.#cancel()
+  stop(): Promise<void> {
+    return this.#poll.stop()
   }
 
-  async #lookAndGoOn(): Promise<void> {
-    await this.look()
-    if (!this.#stopped) this.begin()
-  }
-
-  /** Resolves when all that were cancelled until now are told. Never rejects. */
-  async look(): Promise<void> {
-    const { store, node, onCancelled, onEnded, onTrouble } = this.#options
+  /** Resolves when everything that was cancelled until now has ended here. Never rejects. */
+  async apply(): Promise<void> {
+    const { store, node, onError } = this.#options
     try {
-      for (let some = await store.takeCancelled(node); some.length > 0; ) {
-        for (const claim of some) onCancelled(claim)
-        await onEnded(some.map(({ jobId }) => jobId))
-        some = await store.takeCancelled(node)
-      }
+      let cancelled: readonly Claim[]
+      do {
+        cancelled = await store.takeCancelled(node)
+        await this.#end(cancelled)
+      } while (cancelled.length >= MAX_CANCELLED)
     } catch (error) {
-      // What the database could not say now it says at the next look.
-      if (!(error instanceof StoreUnavailable)) onTrouble(error)
+      // A database that is unavailable now reports them at the next poll.
+      if (!(error instanceof StoreUnavailable)) onError(error)
     }
   }
+
+  async #end(cancelled: readonly Claim[]): Promise<void> {
+    const { worker, pendingResponses, remoteResults } = this.#options
+    const awaited: string[] = []
+    for (const claim of cancelled) {
+      const job = worker.lose(claim)
+      if (job) pendingResponses.end(job.id, { kind: 'settled', record: recordOf(job), cacheHit: false })
+      else if (pendingResponses.has(claim.jobId)) awaited.push(claim.jobId)
+    }
+    await remoteResults.settled(awaited)
+  }
+}
+
+/** As a read of the cancelled job returns it. */
+function recordOf({ id, createdAtMs }: ClaimedJob) {
+  return { id, status: 'failed', createdAtMs, contentJson: null, errorJson: CANCELLED_ERROR_JSON } as const
 }

@@ -1,6 +1,6 @@
 /**
- * Runs a claimed job once, to its outcome: recall a kept answer, else ask a model, check, repair once. Nothing is
- * written here; the outcome is settled by the caller.
+ * Executes a claimed job once, to its outcome: look up a cached response, else ask a model, check the answer, repair it once.
+ * Nothing is written here; the worker settles the outcome.
  */
 import type { Clock } from '../clock.ts'
 import { answerSchemaOf, readAnswer } from '../job/answer.ts'
@@ -17,7 +17,7 @@ import {
 import type { StopSignal } from '../job/stop.ts'
 import { meetsStrictRules } from '../json-schema/strict-rules.ts'
 import type { Store } from '../store/store.ts'
-import type { AnswerForm, CallRecord, Reply, RoutedReply, Router } from '../upstreams/model-server.ts'
+import type { AnswerForm, CallRecord, Reply, Router } from '../upstreams/model-server.ts'
 import { lookUpResponse } from './response-cache.ts'
 
 export interface ExecuteOptions {
@@ -28,55 +28,56 @@ export interface ExecuteOptions {
   readonly maxAttempts: number
 }
 
-/** Everything that settling needs to know of a run. */
+/** Everything that settling needs to know of an execution. */
 export interface ExecutionResult {
   readonly outcome: Outcome
   readonly usage: Usage
   readonly receipt: Receipt
-  readonly keep: { readonly fingerprint: string; readonly untilMs: number } | null
+  /** Caches the response for identical later jobs; null when it is not to be cached. */
+  readonly cache: { readonly fingerprint: string; readonly untilMs: number } | null
 }
 
-/** What was really sent, and what came back: for the people who operate the service. */
+/** What was sent upstream and what came back: for operators. */
 export interface Receipt {
   readonly form: AnswerForm['kind']
   readonly strict?: boolean
   readonly calls: readonly CallRecord[]
-  /** The first answer and what it broke, when it had to be repaired. */
+  /** The first answer and the rules that it broke, when it had to be repaired. */
   readonly repair?: { readonly raw_text: string; readonly errors: readonly string[] }
 }
 
-/** @returns null when the job is to be given back: the signal was stopped for that */
+/** @returns null when the signal says to release the job, or that this node no longer holds it */
 export async function executeJob(
   job: ClaimedJob,
   options: ExecuteOptions,
   signal: StopSignal,
 ): Promise<ExecutionResult | null> {
-  if (job.crashCount >= options.maxAttempts) return spent(job)
+  if (job.crashCount >= options.maxAttempts) return crashedTooOften(job)
   const fingerprint = options.cacheEnabled ? jobFingerprint(job) : null
   const { store, clock } = options
-  const kept = fingerprint === null ? null : await lookUpResponse(store, fingerprint, clock, signal)
-  if (kept !== null) return recalled(kept)
-  const run = new Run(job, fingerprint, options, signal)
-  const first = run.replyOf(await run.ask(job.messages, job.messagesJson))
-  if (first.kind !== 'answer') return run.endWithout(first)
+  const cached = fingerprint === null ? null : await lookUpResponse(store, fingerprint, clock, signal)
+  if (cached !== null) return fromCache(cached)
+  const execution = new Execution(job, fingerprint, options, signal)
+  const first = await execution.ask(job.messages, job.messagesJson)
+  if (first.kind !== 'answer') return execution.failWithout(first)
   const answer = readAnswer(first.text, job.responseFormat)
-  if (answer.ok) return run.end(answer.contentJson)
-  return await run.repair(first.text, answer.errors)
+  if (answer.ok) return execution.end({ status: 'completed', contentJson: answer.contentJson })
+  return await execution.repair(first.text, answer.errors)
 }
 
-/** The result of a run that ended in an error of Parley's own. */
+/** The result of an execution that ended in a bug of Parley. */
 export function internalFailure(): ExecutionResult {
-  const message = 'Parley could not run this job because of an error of its own; its log says which.'
+  const message = 'Parley could not run this job because of an internal error; its log has the details.'
   return failedWithoutCalls({ code: 'model_error', message })
 }
 
 /**
- * What is stored where the database rejects the outcome of a run for good. Nothing that was sent to Parley is in it but
- * counts, so it can be stored whatever it was that could not; what the run used is still accounted for.
+ * The result that replaces one that the database rejects for good. It holds only counts of what came from outside, so it can
+ * be stored whatever it was that could not; what the execution used is still accounted for.
  */
 export function notStorable({ usage, receipt }: ExecutionResult): ExecutionResult {
   const message =
-    'The outcome of this job could not be stored because of an error of Parley; its log has the details.'
+    'The outcome of this job could not be stored because of an internal error of Parley; its log has the details.'
   return {
     outcome: { status: 'failed', error: { code: 'internal_error', message } },
     usage: {
@@ -88,7 +89,7 @@ export function notStorable({ usage, receipt }: ExecutionResult): ExecutionResul
       repaired: false,
     },
     receipt: { form: receipt.form, calls: receipt.calls },
-    keep: null,
+    cache: null,
   }
 }
 
@@ -97,7 +98,7 @@ function countOf(value: number): number {
   return value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0
 }
 
-function spent(job: ClaimedJob): ExecutionResult {
+function crashedTooOften(job: ClaimedJob): ExecutionResult {
   const message = `The process that ran this job ended ${job.crashCount} times before the job did.`
   return failedWithoutCalls({ code: 'model_error', message })
 }
@@ -107,27 +108,27 @@ function failedWithoutCalls(error: JobError): ExecutionResult {
     outcome: { status: 'failed', error },
     usage: NO_USAGE,
     receipt: { form: 'text', calls: [] },
-    keep: null,
+    cache: null,
   }
 }
 
-function recalled(contentJson: string): ExecutionResult {
+function fromCache(contentJson: string): ExecutionResult {
   const usage = { ...NO_USAGE, cache_hit: true }
   return {
     outcome: { status: 'completed', contentJson },
     usage,
     receipt: { form: 'text', calls: [] },
-    keep: null,
+    cache: null,
   }
 }
 
-/** One run that calls models, and what it has used so far. */
-class Run {
+/** One execution that calls models, and what it has used so far. */
+class Execution {
   readonly #job: ClaimedJob
   readonly #options: ExecuteOptions
   readonly #signal: StopSignal
   readonly #form: AnswerForm
-  /** Null where no answer is kept. */
+  /** Null when the response is not to be cached. */
   readonly #fingerprint: string | null
   #target: string | null = null
   #calls: readonly CallRecord[] = []
@@ -143,14 +144,12 @@ class Run {
     this.#form = formOf(job.responseFormat)
   }
 
-  ask(messages: readonly Message[], messagesJson?: string): Promise<RoutedReply> {
+  /** Asks a model, and adds up what that used. */
+  async ask(messages: readonly Message[], messagesJson?: string): Promise<Reply> {
     const { model, tier, inputTokens } = this.#job
     const prompt = { messages, messagesJson, form: this.#form }
-    return this.#options.router.ask({ model, tier, inputTokens, prompt }, this.#signal)
-  }
-
-  /** Notes what asking used. */
-  replyOf({ reply, target, calls, tokens }: RoutedReply): Reply {
+    const request = { model, tier, inputTokens, prompt }
+    const { reply, target, calls, tokens } = await this.#options.router.ask(request, this.#signal)
     this.#target = target
     this.#calls = this.#calls.concat(calls)
     this.#inputTokens += tokens.input
@@ -158,13 +157,13 @@ class Run {
     return reply
   }
 
-  /** Shows the model what its answer broke, and asks once more. */
+  /** Shows the model the rules that its answer broke, and asks once more. */
   async repair(raw: string, errors: readonly string[]): Promise<ExecutionResult | null> {
     this.#repair = { raw_text: raw, errors }
-    const second = this.replyOf(await this.ask(this.#withRequestToRepair(raw, errors)))
-    if (second.kind !== 'answer') return this.endWithout(second)
+    const second = await this.ask(this.#withRepairRequest(raw, errors))
+    if (second.kind !== 'answer') return this.failWithout(second)
     const repaired = readAnswer(second.text, this.#job.responseFormat)
-    if (repaired.ok) return this.end(repaired.contentJson)
+    if (repaired.ok) return this.end({ status: 'completed', contentJson: repaired.contentJson })
     return this.#fail({
       code: 'validation_error',
       message: 'The model did not answer in the form that was asked for, and one repair did not help.',
@@ -173,17 +172,18 @@ class Run {
     })
   }
 
-  #withRequestToRepair(raw: string, errors: readonly string[]): readonly Message[] {
+  #withRepairRequest(raw: string, errors: readonly string[]): readonly Message[] {
     const list = errors.map((error) => `- ${error}`).join('\n')
     const request = `Your answer does not have the form that was asked for:\n${list}\nAnswer again, with the corrected JSON and nothing else.`
     return [...this.#job.messages, { role: 'assistant', content: raw }, { role: 'user', content: request }]
   }
 
-  endWithout(reply: Exclude<Reply, { kind: 'answer' }>): ExecutionResult | null {
+  /** The outcome of a job that got no answer. */
+  failWithout(reply: Exclude<Reply, { kind: 'answer' }>): ExecutionResult | null {
     const { reason } = this.#signal
-    if (reason === 'give back' || reason === 'lost') return null
+    if (reason === 'release' || reason === 'lost') return null
     if (reason === 'deadline') {
-      return this.#fail({ code: 'timeout', message: 'The job did not end within its run time-out.' })
+      return this.#fail({ code: 'timeout', message: 'The job did not end within its run timeout.' })
     }
     const status = reply.status === null ? {} : { upstream_status: reply.status }
     if (reply.kind === 'refused') {
@@ -201,22 +201,20 @@ class Run {
     return this.#fail({ code, message, ...status, upstream_message: reply.message })
   }
 
-  end(contentJson: string): ExecutionResult {
-    return this.#result({ status: 'completed', contentJson })
-  }
-
   #fail(error: JobError): ExecutionResult {
-    return this.#result({ status: 'failed', error })
+    return this.end({ status: 'failed', error })
   }
 
-  #result(outcome: Outcome): ExecutionResult {
+  end(outcome: Outcome): ExecutionResult {
+    const completed = outcome.status === 'completed'
+    const fingerprint = completed ? this.#fingerprint : null
     const usage: Usage = {
       target: this.#target,
       input_tokens: this.#inputTokens,
       output_tokens: this.#outputTokens,
       calls: this.#calls.length,
       cache_hit: false,
-      repaired: this.#repair !== undefined && outcome.status === 'completed',
+      repaired: this.#repair !== undefined && completed,
     }
     const receipt: Receipt = {
       form: this.#form.kind,
@@ -224,13 +222,9 @@ class Run {
       calls: this.#calls,
       ...(this.#repair && { repair: this.#repair }),
     }
-    return { outcome, usage, receipt, keep: this.#keepIf(outcome.status === 'completed') }
-  }
-
-  #keepIf(completed: boolean): ExecutionResult['keep'] {
-    if (!completed || this.#fingerprint === null) return null
     const untilMs = this.#options.clock.nowMs() + this.#job.cacheTtlMs
-    return { fingerprint: this.#fingerprint, untilMs }
+    const cache = fingerprint === null ? null : { fingerprint, untilMs }
+    return { outcome, usage, receipt, cache }
   }
 }
 

@@ -59,7 +59,7 @@ async function reserved(reserving: ReturnType<MonthlyCaps['reserve']>): Promise<
   return result as Reserved
 }
 
-test('ended, open, just accepted and jobs under way count together, and other accounts not at all', async () => {
+test('ended, open, just accepted and reserved jobs count together, and those of other accounts do not', async () => {
   const { said, reserve } = watched({ jobs: 10 })
   said.used = { jobs: 3, openJobs: 2, tokens: 0 }
   const three = await reserved(reserve(3))
@@ -76,7 +76,7 @@ test('ended, open, just accepted and jobs under way count together, and other ac
   assert.deepEqual(said.asked, ['acme 2026-01', 'other 2026-01'])
 })
 
-test('what was accepted here counts once the database knows of it, too, and no longer than that', async () => {
+test('what was accepted here counts once when the database includes it, and no longer than that', async () => {
   const { clock, said, reserve } = watched({ jobs: 4 })
   ;(await reserved(reserve(2))).end(true)
   const late = await reserved(reserve(2))
@@ -89,7 +89,7 @@ test('what was accepted here counts once the database knows of it, too, and no l
   assert.equal(said.asked.length, 2)
 })
 
-test('a batch that does not fit as a whole is refused as a whole', async () => {
+test('a batch that does not fit is rejected as a whole', async () => {
   const { said, reserve } = watched({ jobs: 10 })
   said.used = { jobs: 8, openJobs: 0, tokens: 0 }
   assert.equal((await reserve(3)).kind, 'monthly cap')
@@ -107,7 +107,7 @@ test('tokens are used up when the cap is reached', async () => {
   assert.deepEqual([full.unit, full.used], ['tokens', 100])
 })
 
-test('with the next month it begins anew at once', async () => {
+test('a new month starts at zero at once', async () => {
   const { clock, said, reserve } = watched({ jobs: 1 })
   clock.jump(Date.UTC(2026, 1) - clock.nowMs() - 1)
   ;(await reserved(reserve())).end(true)

@@ -1,22 +1,22 @@
 /**
- * Monthly caps: what an account may use until the month, in UTC, is over. They are judged by what the database says was
- * used and is open, looked at every two seconds at most, and by what this node has accepted since: so a node alone never
- * passes a cap on jobs, and several together pass it by what they accept in two seconds at most. Tokens are known when a
- * job ends; what was accepted until then still runs.
+ * Monthly caps: what an account may use until the end of the month, in UTC. A node adds what it has accepted itself to the
+ * usage and the open jobs in the database, which it reads every two seconds at most. So one node alone never exceeds a cap
+ * on jobs, and several nodes exceed it by at most what they accept in two seconds. Tokens are known when a job ends; what
+ * was accepted until then still runs.
  */
 import type { Clock } from '../clock.ts'
 import { monthEndsMs, monthOf } from '../job/month.ts'
 import type { Tier } from '../job/tier.ts'
+import { LookupCache } from '../lookup-cache.ts'
 import type { OwnCap, OwnCaps } from '../store/account-store.ts'
 import type { UsageStore, Used } from '../store/usage-store.ts'
 
 const FRESH_MS = 2000
-/** Accounts remembered; beyond that all are looked at anew. */
-const REMEMBERED = 10_000
+const MAX_ACCOUNTS = 10_000
 
 export interface Cap {
   readonly limit: number
-  /** Whose it is, in words: `tier user_free`, or `account acme`. */
+  /** What sets it, for error messages: `tier user_free`, or `account acme`. */
   readonly of: string
 }
 
@@ -26,7 +26,7 @@ export interface Caps {
   readonly tokens: Cap | null
 }
 
-/** Null where nothing is capped. */
+/** Null when nothing is capped. */
 export function capsOf(account: string, tier: Tier, own: OwnCaps): Caps | null {
   const capOf = (ownCap: OwnCap, tierCap: number | null): Cap | null => {
     if (ownCap === 'none') return null
@@ -47,43 +47,46 @@ export interface CapReached {
   readonly resetsAtMs: number
 }
 
-interface Known {
-  readonly month: string
-  readonly untilMs: number
+interface AccountUse {
   readonly used: Used
-  /** Accepted here since the look began. */
-  since: number
+  /** Jobs accepted here that `used` may not include. */
+  acceptedSince: number
 }
 
 /** Jobs about to be accepted. */
 export interface Reserved {
   readonly kind: 'reserved'
-  /** They were accepted, or not. Called once. */
+  /** Call it once, when they were accepted or not. */
   end(accepted: boolean): void
 }
 
 export class MonthlyCaps {
-  readonly #store: Pick<UsageStore, 'used'>
   readonly #clock: Clock
-  readonly #known = new Map<string, Known>()
-  readonly #looking = new Map<string, Promise<Known>>()
+  /** By account and month. */
+  readonly #uses: LookupCache<AccountUse>
   /** Jobs of each account that are being accepted here. */
-  readonly #underWay = new Map<string, number>()
+  readonly #reserved = new Map<string, number>()
 
   constructor(store: Pick<UsageStore, 'used'>, clock: Clock) {
-    this.#store = store
     this.#clock = clock
+    this.#uses = new LookupCache({
+      clock,
+      freshMs: FRESH_MS,
+      maxEntries: MAX_ACCOUNTS,
+      lookUp: (key) => this.#lookUp(store, key),
+    })
   }
 
-  /** Rejects with `StoreUnavailable` where nobody can say what was used. */
+  /** Rejects with `StoreUnavailable` when the usage cannot be read. */
   async reserve(account: string, caps: Caps, jobs: number): Promise<Reserved | CapReached> {
-    const known = await this.#look(account)
-    const underWay = this.#underWay.get(account) ?? 0
-    const used = known.used.jobs + known.used.openJobs + known.since + underWay
-    const reached = this.#reached(caps, jobs, used, known.used.tokens)
+    const key = `${account} ${monthOf(this.#clock.nowMs())}`
+    const use = await this.#uses.get(key)
+    const reserved = this.#reserved.get(account) ?? 0
+    const usedJobs = use.used.jobs + use.used.openJobs + use.acceptedSince + reserved
+    const reached = this.#reached(caps, jobs, usedJobs, use.used.tokens)
     if (reached) return reached
-    this.#underWay.set(account, underWay + jobs)
-    return { kind: 'reserved', end: (accepted) => this.#end(account, jobs, accepted) }
+    this.#reserved.set(account, reserved + jobs)
+    return { kind: 'reserved', end: (accepted) => this.#end(account, key, jobs, accepted) }
   }
 
   #reached(caps: Caps, jobs: number, usedJobs: number, usedTokens: number): CapReached | null {
@@ -97,36 +100,20 @@ export class MonthlyCaps {
     return null
   }
 
-  #end(account: string, jobs: number, accepted: boolean): void {
-    const left = (this.#underWay.get(account) ?? 0) - jobs
-    if (left > 0) this.#underWay.set(account, left)
-    else this.#underWay.delete(account)
-    const known = this.#known.get(account)
-    if (accepted && known) known.since += jobs
+  #end(account: string, key: string, jobs: number, accepted: boolean): void {
+    const left = (this.#reserved.get(account) ?? 0) - jobs
+    if (left > 0) this.#reserved.set(account, left)
+    else this.#reserved.delete(account)
+    const use = this.#uses.peek(key)
+    if (accepted && use) use.acceptedSince += jobs
   }
 
-  #look(account: string): Known | Promise<Known> {
-    const known = this.#known.get(account)
-    const month = monthOf(this.#clock.nowMs())
-    if (known && known.untilMs > this.#clock.steadyMs() && known.month === month) return known
-    const looking = this.#looking.get(account) ?? this.#ask(account, month)
-    this.#looking.set(account, looking)
-    return looking
-  }
-
-  async #ask(account: string, month: string): Promise<Known> {
-    const untilMs = this.#clock.steadyMs() + FRESH_MS
-    // What is accepted from now on may be missing from the answer, so it counts here as well, for two seconds.
-    const before = this.#known.get(account)
-    if (before) before.since = 0
-    try {
-      const used = await this.#store.used(account, month)
-      const known = { month, untilMs, used, since: before?.since ?? 0 }
-      if (this.#known.size >= REMEMBERED) this.#known.clear()
-      this.#known.set(account, known)
-      return known
-    } finally {
-      this.#looking.delete(account)
-    }
+  async #lookUp(store: Pick<UsageStore, 'used'>, key: string): Promise<AccountUse> {
+    // What is accepted from now on may be missing from the answer, so it also counts here until the next look-up.
+    const before = this.#uses.peek(key)
+    if (before) before.acceptedSince = 0
+    const [account = '', month = ''] = key.split(' ')
+    const used = await store.used(account, month)
+    return { used, acceptedSince: before?.acceptedSince ?? 0 }
   }
 }

@@ -1,4 +1,4 @@
-/** The heartbeat on a real Postgres, its time moved by hand. Leases end by the database's clock, so dead ones are made so. */
+/** The lease on a real Postgres, its time moved by hand. Leases end by the database's clock, so dead ones are made so. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
@@ -12,13 +12,13 @@ const LEASE_MS = 30_000
 const HOUR_MS = 3_600_000
 const ENDED_MS = -1
 
-/** What a worker has in hand, as the test says. */
-class Hands {
+/** Holds what the test sets. */
+class FakeWorker {
   held: Claim[] = []
   readonly lost: Claim[] = []
   woken = 0
-  stored = () => this.held
-  has = ({ jobId, attempt }: Claim) =>
+  claims = () => this.held
+  holds = ({ jobId, attempt }: Claim) =>
     this.held.some((claim) => claim.jobId === jobId && claim.attempt === attempt)
   lose = (claim: Claim) => void this.lost.push(claim)
   wake = () => {
@@ -30,9 +30,9 @@ class Hands {
 async function start(t: TestContext, isDown = () => false) {
   const { store } = await openNode(await freshDatabase(t))
   const clock = new FakeClock()
-  const holder = new Hands()
-  const told: string[] = []
-  const heartbeat = new NodeLease({
+  const worker = new FakeWorker()
+  const events: string[] = []
+  const lease = new NodeLease({
     store: {
       shared: true,
       renew: async (...args) => {
@@ -43,23 +43,23 @@ async function start(t: TestContext, isDown = () => false) {
       rescue: (...args) => store.rescue(...args),
       release: (...args) => store.release(...args),
     },
-    holder,
+    worker,
     node: 'node-a',
     clock,
     leaseMs: LEASE_MS,
     events: {
-      reclaimed: (jobs) => told.push(`reclaimed ${jobs}`),
-      lost: (jobs) => told.push(`lost ${jobs}`),
-      gone: (jobs) => told.push(`gone ${jobs}`),
-      trouble: (message) => told.push(message),
+      rescued: (jobs) => events.push(`rescued ${jobs}`),
+      lost: (jobs) => events.push(`lost ${jobs}`),
+      gone: (jobs) => events.push(`gone ${jobs}`),
+      error: (message) => events.push(message),
     },
   })
-  await heartbeat.begin()
+  await lease.start()
   t.after(async () => {
-    await heartbeat.stop()
+    await lease.stop()
     await store.close()
   })
-  /** So much time passes, beat by beat, each of which ends before the next. */
+  /** Moves time on heartbeat by heartbeat, each of which ends before the next. */
   const pass = async (ms: number) => {
     const end = clock.steadyMs() + ms
     while (clock.steadyMs() < end) {
@@ -68,7 +68,7 @@ async function start(t: TestContext, isDown = () => false) {
     }
     await clock.timerSet()
   }
-  return { store, clock, holder, told, heartbeat, pass }
+  return { store, clock, worker, events, lease, pass }
 }
 
 /** A job held by a node whose lease has ended. */
@@ -79,35 +79,35 @@ async function deadJob(store: Awaited<ReturnType<typeof start>>['store']) {
   return job
 }
 
-test('jobs of a dead node are taken back, once this node has been in touch for as long as a lease', async (t) => {
-  const { store, holder, told, pass } = await start(t)
+test('rescues the jobs of a dead node, once this node has been in touch for as long as a lease', async (t) => {
+  const { store, worker, events, pass } = await start(t)
   const job = await deadJob(store)
   // Whoever lives has not had the time to renew: all may have been without the database.
   await pass(LEASE_MS * 0.9)
-  assert.deepEqual(told, [])
+  assert.deepEqual(events, [])
   await pass(LEASE_MS * 0.3)
-  assert.deepEqual(told, ['reclaimed 1'])
-  assert.equal(holder.woken, 1)
+  assert.deepEqual(events, ['rescued 1'])
+  assert.equal(worker.woken, 1)
   assert.deepEqual(ids(await store.claim('node-a', 5, now.ms)), [job.id])
 })
 
-test('after the database was out of reach, nobody is called dead before a lease has passed again', async (t) => {
+test('after the database was unreachable, no node counts as dead before a lease has passed again', async (t) => {
   let down = false
-  const { store, told, pass } = await start(t, () => down)
+  const { store, events, pass } = await start(t, () => down)
   await pass(LEASE_MS * 2)
   down = true
   await pass(LEASE_MS * 2)
   down = false
   await deadJob(store)
-  told.length = 0
+  events.length = 0
   await pass(LEASE_MS * 0.9)
-  assert.deepEqual(told, [])
+  assert.deepEqual(events, [])
   await pass(LEASE_MS * 0.3)
-  assert.deepEqual(told, ['reclaimed 1'])
+  assert.deepEqual(events, ['rescued 1'])
 })
 
 test('a clock that jumps by an hour either way changes nothing', async (t) => {
-  const { store, clock, told, pass } = await start(t)
+  const { store, clock, events, pass } = await start(t)
   await pass(LEASE_MS * 1.5)
   await store.renew('node-b', LEASE_MS)
   const job = newJob()
@@ -116,45 +116,45 @@ test('a clock that jumps by an hour either way changes nothing', async (t) => {
     clock.jump(jump)
     await pass(LEASE_MS / 3)
   }
-  assert.deepEqual(told, [])
+  assert.deepEqual(events, [])
   assert.equal((await store.renew('node-a', LEASE_MS)).kept, true)
 })
 
-test('a job that the database has no more as ours is let go, and the lease is not called lost', async (t) => {
-  const { store, holder, told, pass } = await start(t)
+test('a job that the database no longer gives to this node is ended, and the lease is not lost', async (t) => {
+  const { store, worker, events, pass } = await start(t)
   const job = newJob()
   const claim = { jobId: job.id, attempt: 1 }
   await store.accept(acceptance([job], { handedOff: true }))
   await store.release('node-a', [claim])
   // As between the end of a job and this node's hearing that it is stored.
-  holder.held = [claim]
+  worker.held = [claim]
   await pass(LEASE_MS / 2)
-  assert.deepEqual([holder.lost, told], [[claim], ['gone 1']])
+  assert.deepEqual([worker.lost, events], [[claim], ['gone 1']])
 })
 
-test('a job that others took is ended here', async (t) => {
-  const { store, holder, told, pass } = await start(t)
+test('a job that another node rescued is ended here', async (t) => {
+  const { store, worker, events, pass } = await start(t)
   const job = newJob()
   const claim = { jobId: job.id, attempt: 1 }
   await store.accept(acceptance([job], { handedOff: true }))
-  holder.held = [claim]
+  worker.held = [claim]
   await pass(LEASE_MS / 2)
-  assert.deepEqual(holder.lost, [])
+  assert.deepEqual(worker.lost, [])
   await store.renew('node-a', ENDED_MS)
   assert.equal(await store.rescue('node-b', now.ms), 1)
   await pass(LEASE_MS / 2)
-  assert.deepEqual([holder.lost, told], [[claim], ['lost 1']])
+  assert.deepEqual([worker.lost, events], [[claim], ['lost 1']])
 
   // Also where its run has ended by then: that the lease had ended is worth knowing.
-  holder.held = []
+  worker.held = []
   await store.renew('node-a', ENDED_MS)
   await store.rescue('node-b', now.ms)
   await pass(LEASE_MS / 2)
-  assert.deepEqual(told, ['lost 1', 'lost 0'])
+  assert.deepEqual(events, ['lost 1', 'lost 0'])
 })
 
-test('a job that the database thinks is here goes back to the line, at the second look', async (t) => {
-  const { store, holder, pass } = await start(t)
+test('a job that only the database gives to this node is released at the second renewal', async (t) => {
+  const { store, worker, pass } = await start(t)
   const job = newJob()
   await store.accept(acceptance([job], { handedOff: true }))
   await pass(LEASE_MS * 0.4)
@@ -162,15 +162,15 @@ test('a job that the database thinks is here goes back to the line, at the secon
   await pass(LEASE_MS * 0.4)
   const [claimed] = await store.claim('node-b', 5, now.ms)
   assert.deepEqual([claimed?.id, claimed?.attempt, claimed?.crashCount], [job.id, 2, 0])
-  assert.equal(holder.woken, 1)
+  assert.equal(worker.woken, 1)
 })
 
-test('the lease ends with the node, unless something is still in hand', async (t) => {
-  const { store, holder, heartbeat } = await start(t)
-  holder.held = [{ jobId: newJob().id, attempt: 1 }]
-  await heartbeat.stop()
+test('the lease ends with the node, unless the node still holds a job', async (t) => {
+  const { store, worker, lease } = await start(t)
+  worker.held = [{ jobId: newJob().id, attempt: 1 }]
+  await lease.stop()
   assert.equal((await store.renew('node-a', LEASE_MS)).kept, true)
-  holder.held = []
-  await heartbeat.stop()
+  worker.held = []
+  await lease.stop()
   assert.equal((await store.renew('node-a', LEASE_MS)).kept, false)
 })

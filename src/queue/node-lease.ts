@@ -1,30 +1,31 @@
 /**
- * Keeps this node's lease, takes over from nodes whose lease has ended, and settles what node and database disagree about:
- * after a pause, a broken connection or a claim whose answer was lost, each may think that the other has a job.
+ * Renews this node's lease, rescues the jobs of nodes whose lease has ended, and settles what node and database disagree
+ * about: after a pause, a broken connection or a claim whose answer was lost, each may think that the other holds a job.
  */
 import type { Clock } from '../clock.ts'
+import { PollingLoop } from '../polling-loop.ts'
 import type { Claim, NodeStore } from '../store/node-store.ts'
 import type { Store } from '../store/store.ts'
 
 /** Renewals in the time of a lease. */
 const RENEWALS = 3
-/** Looks for dead nodes in the time of a lease. */
-const LOOKS = 9
+/** Heartbeats in the time of a lease: each looks for dead nodes, and every third renews. */
+const HEARTBEATS = 9
 
-/** The part of the worker that has jobs in hand. */
-export interface Holder {
-  /** What is held here and is known to be stored so. */
-  stored(): readonly Claim[]
-  has(claim: Claim): boolean
-  /** Ends the run of a job that is not this node's any more. */
-  lose(claim: Claim): void
-  /** Jobs may have joined the line. */
+/** The part of the worker that holds jobs. */
+export interface JobHolder {
+  /** What the store has as held by this node. */
+  claims(): readonly Claim[]
+  holds(claim: Claim): boolean
+  /** Ends the execution of a job that this node no longer holds. */
+  lose(claim: Claim): unknown
+  /** Jobs may have been queued. */
   wake(): void
 }
 
 export interface NodeLeaseOptions {
-  readonly store: Omit<NodeStore, 'takeCancelled'> & Pick<Store, 'rescue' | 'release'>
-  readonly holder: Holder
+  readonly store: Pick<NodeStore, 'shared' | 'renew' | 'leave'> & Pick<Store, 'rescue' | 'release'>
+  readonly worker: JobHolder
   readonly node: string
   readonly clock: Clock
   readonly leaseMs: number
@@ -32,118 +33,108 @@ export interface NodeLeaseOptions {
 }
 
 export interface NodeLeaseEvents {
-  /** So many jobs of dead nodes run again. */
-  reclaimed(jobs: number): void
-  /** The lease had ended and others may have taken its jobs; so many runs of them were ended here. */
+  /** So many jobs of dead nodes are queued again. */
+  rescued(jobs: number): void
+  /** The lease had ended, and other nodes may have rescued its jobs; so many executions were ended here. */
   lost(jobs: number): void
-  /** So many jobs were in hand though the database has them no more as ours; most have just been settled. */
+  /** So many jobs were held here though not by the database's account; most have just been settled. */
   gone(jobs: number): void
-  trouble(message: string, error: unknown): void
+  error(message: string, error: unknown): void
 }
 
 export class NodeLease {
   readonly #options: NodeLeaseOptions
+  readonly #heartbeat: PollingLoop
   #renewedMs = Number.NEGATIVE_INFINITY
-  /** Since when the database has been there whenever we renewed; every living node could renew since then too. */
+  /** Since when every renewal has reached the database; every living node could renew since then, too. */
   #inTouchSinceMs = Number.POSITIVE_INFINITY
-  /** What the database had as ours at the last renewal though it was not in hand. */
+  /** What the database had as held by this node at the last renewal, though the worker did not hold it. */
   #strays: readonly Claim[] = []
-  #beating: Promise<void> | null = null
-  #stopped = false
-  #cancel: () => void = () => {}
 
   constructor(options: NodeLeaseOptions) {
+    const { clock, leaseMs, events } = options
     this.#options = options
-  }
-
-  /** Takes the lease; of a database that no other node shares, takes back all jobs at once. Rejects if it cannot. */
-  async begin(): Promise<void> {
-    const { store } = this.#options
-    await this.#renew()
-    if (!store.shared) await this.#reclaim()
-    this.#next()
-  }
-
-  /** Ends the lease, if nothing is in hand that would be run twice. The worker has been drained before. */
-  async stop(): Promise<void> {
-    this.#stopped = true
-    this.#cancel()
-    await this.#beating
-    const { store, holder, node, events } = this.#options
-    if (holder.stored().length > 0) return
-    await store
-      .leave(node)
-      .catch((error) => events.trouble('ending the lease failed; it runs out by itself', error))
-  }
-
-  #next(): void {
-    const { clock, leaseMs } = this.#options
-    if (this.#stopped) return
-    this.#cancel = clock.after(leaseMs / LOOKS, () => {
-      this.#beating = this.#beat().finally(() => this.#next())
+    this.#heartbeat = new PollingLoop({
+      clock,
+      pauseMs: leaseMs / HEARTBEATS,
+      task: () => this.#beat(),
+      onError: (error) => events.error('renewing the lease failed; it is retried', error),
     })
   }
 
-  /** Never rejects. */
+  /** Takes the lease; on a database that no other node shares, rescues all jobs at once. Rejects if it cannot. */
+  async start(): Promise<void> {
+    const { store } = this.#options
+    await this.#renew()
+    if (!store.shared) await this.#rescue()
+    this.#heartbeat.start()
+  }
+
+  /** Ends the lease, unless the worker still holds jobs, which would run twice. The worker has been drained before. */
+  async stop(): Promise<void> {
+    await this.#heartbeat.stop()
+    const { store, worker, node, events } = this.#options
+    if (worker.claims().length > 0) return
+    await store
+      .leave(node)
+      .catch((error) => events.error('ending the lease failed; it expires by itself', error))
+  }
+
   async #beat(): Promise<void> {
-    const { clock, leaseMs, store, events } = this.#options
-    try {
-      if (clock.steadyMs() - this.#renewedMs >= leaseMs / RENEWALS) await this.#renew()
-      // After an outage the leases of all have ended: nobody is called dead who has not had the time to renew.
-      const inTouchMs = clock.steadyMs() - this.#inTouchSinceMs
-      if (store.shared && inTouchMs >= leaseMs) await this.#reclaim()
-    } catch (error) {
-      events.trouble('renewing the lease failed; it is tried again', error)
-    }
+    const { clock, leaseMs, store } = this.#options
+    if (clock.steadyMs() - this.#renewedMs >= leaseMs / RENEWALS) await this.#renew()
+    // After an outage all leases have ended: no node counts as dead before it has had the time to renew.
+    const inTouchMs = clock.steadyMs() - this.#inTouchSinceMs
+    if (store.shared && inTouchMs >= leaseMs) await this.#rescue()
   }
 
   async #renew(): Promise<void> {
-    const { store, holder, node, clock, leaseMs } = this.#options
-    const inHand = holder.stored()
+    const { store, worker, node, clock, leaseMs } = this.#options
+    const claims = worker.claims()
     const askedMs = clock.steadyMs()
     const { kept, held } = await store.renew(node, leaseMs)
-    // Counted from before the question: the lease began no earlier.
+    // Counted from before the renewal was sent: the lease began no earlier.
     if (askedMs - this.#renewedMs > leaseMs) this.#inTouchSinceMs = askedMs
     const first = this.#renewedMs === Number.NEGATIVE_INFINITY
     this.#renewedMs = askedMs
-    const lost = this.#endLost(inHand, held)
+    const lost = this.#endLost(claims, held)
     if (!(kept || first)) this.#options.events.lost(lost)
     else if (lost > 0) this.#options.events.gone(lost)
-    await this.#returnStrays(held)
+    await this.#releaseStrays(held)
   }
 
-  /** What was in hand and stored before the question, and is not ours by the answer. */
-  #endLost(inHand: readonly Claim[], held: readonly Claim[]): number {
-    const { holder } = this.#options
-    const ours = new Set(held.map(nameOf))
-    const lost = inHand.filter((claim) => !ours.has(nameOf(claim)) && holder.has(claim))
-    for (const claim of lost) holder.lose(claim)
+  /** Ends what the worker held before the renewal was sent and the database does not have as this node's. */
+  #endLost(claims: readonly Claim[], held: readonly Claim[]): number {
+    const { worker } = this.#options
+    const ours = new Set(held.map(keyOf))
+    const lost = claims.filter((claim) => !ours.has(keyOf(claim)) && worker.holds(claim))
+    for (const claim of lost) worker.lose(claim)
     return lost.length
   }
 
   /**
-   * What is ours by the database and not in hand, twice in a row: its claim or its giving back was carried out though the
-   * answer was lost. Once may be a job on its way here.
+   * Releases what the database has as this node's twice in a row though the worker does not hold it: the answer to its claim
+   * or release was lost. Once may be a job on its way here.
    */
-  async #returnStrays(held: readonly Claim[]): Promise<void> {
-    const { store, holder, node } = this.#options
-    const before = new Set(this.#strays.map(nameOf))
-    this.#strays = held.filter((claim) => !holder.has(claim))
-    const stray = this.#strays.filter((claim) => before.has(nameOf(claim)))
-    if (stray.length === 0) return
-    await store.release(node, stray)
-    holder.wake()
+  async #releaseStrays(held: readonly Claim[]): Promise<void> {
+    const { store, worker, node } = this.#options
+    const before = new Set(this.#strays.map(keyOf))
+    this.#strays = held.filter((claim) => !worker.holds(claim))
+    const twice = this.#strays.filter((claim) => before.has(keyOf(claim)))
+    if (twice.length === 0) return
+    await store.release(node, twice)
+    worker.wake()
   }
 
-  async #reclaim(): Promise<void> {
-    const { store, holder, node, clock, events } = this.#options
-    const reclaimed = await store.rescue(node, clock.nowMs())
-    if (reclaimed === 0) return
-    events.reclaimed(reclaimed)
-    holder.wake()
+  async #rescue(): Promise<void> {
+    const { store, worker, node, clock, events } = this.#options
+    const rescued = await store.rescue(node, clock.nowMs())
+    if (rescued === 0) return
+    events.rescued(rescued)
+    worker.wake()
   }
 }
 
-function nameOf({ jobId, attempt }: Claim): string {
+function keyOf({ jobId, attempt }: Claim): string {
   return `${jobId} ${attempt}`
 }

@@ -2,9 +2,11 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import type { JobRecord } from '../job/job-record.ts'
-import { PendingResponses } from './pending-responses.ts'
+import { PendingResponses, type WaitEnd } from './pending-responses.ts'
 
-const view = (id: string): JobRecord => ({
+const settled = (id: string, cacheHit = false): WaitEnd => ({ kind: 'settled', record: record(id), cacheHit })
+
+const record = (id: string): JobRecord => ({
   id,
   status: 'completed',
   createdAtMs: 0,
@@ -13,56 +15,56 @@ const view = (id: string): JobRecord => ({
 })
 
 test('every wait for a job ends when it is settled, and no other does', async () => {
-  const waiters = new PendingResponses(new FakeClock(), 10)
+  const pendingResponses = new PendingResponses(new FakeClock(), 10)
   const [first, second, other] = [
-    waiters.wait('a', 30_000),
-    waiters.wait('a', 90_000),
-    waiters.wait('b', 30_000),
+    pendingResponses.add('a', 30_000),
+    pendingResponses.add('a', 90_000),
+    pendingResponses.add('b', 30_000),
   ]
-  assert.equal(waiters.count, 3)
-  waiters.settled(view('a'), true)
-  const end = { kind: 'settled', view: view('a'), cacheHit: true }
-  assert.deepEqual(await Promise.all([first?.end, second?.end]), [end, end])
-  assert.equal(waiters.count, 1)
-  waiters.vanished('b')
-  assert.deepEqual(await other?.end, { kind: 'vanished' })
-  assert.equal(waiters.count, 0)
+  assert.equal(pendingResponses.count, 3)
+  pendingResponses.end('a', settled('a', true))
+  const end = settled('a', true)
+  assert.deepEqual(await Promise.all([first?.ended, second?.ended]), [end, end])
+  assert.equal(pendingResponses.count, 1)
+  pendingResponses.end('b', { kind: 'vanished' })
+  assert.deepEqual(await other?.ended, { kind: 'vanished' })
+  assert.equal(pendingResponses.count, 0)
 })
 
 test('a wait ends when its time has passed, whichever of several it is', async () => {
   const clock = new FakeClock()
-  const waiters = new PendingResponses(clock, 10)
-  const waits = [50_000, 30_000, 70_000].map((ms) => waiters.wait('a', ms))
+  const pendingResponses = new PendingResponses(clock, 10)
+  const waits = [50_000, 30_000, 70_000].map((ms) => pendingResponses.add('a', ms))
   clock.advance(30_000)
-  assert.deepEqual(await waits[1]?.end, { kind: 'timeout' })
-  assert.equal(waiters.count, 2)
+  assert.deepEqual(await waits[1]?.ended, { kind: 'timeout' })
+  assert.equal(pendingResponses.count, 2)
   clock.advance(20_000)
-  assert.deepEqual(await waits[0]?.end, { kind: 'timeout' })
-  waiters.settled(view('a'), false)
-  assert.equal((await waits[2]?.end)?.kind, 'settled')
-  assert.equal(waiters.count, 0)
+  assert.deepEqual(await waits[0]?.ended, { kind: 'timeout' })
+  pendingResponses.end('a', settled('a'))
+  assert.equal((await waits[2]?.ended)?.kind, 'settled')
+  assert.equal(pendingResponses.count, 0)
   assert.deepEqual(clock.pending(), [])
 })
 
 test('leaving twice, or after the end, counts once', async () => {
-  const waiters = new PendingResponses(new FakeClock(), 10)
-  const [one, two] = [waiters.wait('a', 30_000), waiters.wait('a', 30_000)]
+  const pendingResponses = new PendingResponses(new FakeClock(), 10)
+  const [one, two] = [pendingResponses.add('a', 30_000), pendingResponses.add('a', 30_000)]
   one?.leave()
   one?.leave()
-  assert.equal(waiters.count, 1)
-  waiters.settled(view('a'), false)
+  assert.equal(pendingResponses.count, 1)
+  pendingResponses.end('a', settled('a'))
   two?.leave()
-  assert.equal(waiters.count, 0)
-  assert.equal((await two?.end)?.kind, 'settled')
+  assert.equal(pendingResponses.count, 0)
+  assert.equal((await two?.ended)?.kind, 'settled')
 })
 
 test('there are no more waits than allowed, and none when stopping', async () => {
-  const waiters = new PendingResponses(new FakeClock(), 1)
-  const one = waiters.wait('a', 30_000)
-  assert.equal(waiters.wait('b', 30_000), null)
+  const pendingResponses = new PendingResponses(new FakeClock(), 1)
+  const one = pendingResponses.add('a', 30_000)
+  assert.equal(pendingResponses.add('b', 30_000), null)
   one?.leave()
-  const again = waiters.wait('b', 30_000)
-  waiters.stop()
-  assert.deepEqual(await again?.end, { kind: 'stopping' })
-  assert.equal(waiters.wait('c', 30_000), null)
+  const again = pendingResponses.add('b', 30_000)
+  pendingResponses.stop()
+  assert.deepEqual(await again?.ended, { kind: 'stopping' })
+  assert.equal(pendingResponses.add('c', 30_000), null)
 })

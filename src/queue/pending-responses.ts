@@ -1,49 +1,46 @@
 /**
- * The single creates that wait for their job on this node. There may be tens of thousands, so a wait is one small object
- * with one function.
+ * The HTTP requests on this node that wait for their job. There may be tens of thousands, so a pending response is one small
+ * object with one function.
  */
 import type { Clock } from '../clock.ts'
 import type { JobRecord } from '../job/job-record.ts'
 
-/** How a wait ended. `vanished`: the job no longer exists; `stopping`: the server does not wait any longer. */
+/** How a wait ended. `vanished`: the job no longer exists; `stopping`: the server waits no longer. */
 export type WaitEnd =
-  | { readonly kind: 'settled'; readonly view: JobRecord; readonly cacheHit: boolean }
+  | { readonly kind: 'settled'; readonly record: JobRecord; readonly cacheHit: boolean }
   | { readonly kind: 'timeout' | 'stopping' | 'vanished' }
 
 export class PendingResponse {
   readonly jobId: string
-  readonly end: Promise<WaitEnd>
-  /** Ends the wait as if its time had passed. */
+  readonly ended: Promise<WaitEnd>
+  readonly end: (end: WaitEnd) => void
+  /** Ends the wait as if its time were over. Does nothing to a wait that has ended. */
   readonly leave: () => void
-  /** Another wait for the same job: a repeated request. */
+  readonly cancelTimer: () => void
+  /** Another pending response for the same job: that of a repeated request. */
   next: PendingResponse | null = null
-  #resolve: (end: WaitEnd) => void = () => {}
-  readonly #cancelTimer: () => void
 
-  constructor(jobId: string, clock: Clock, ms: number, onLeave: (wait: PendingResponse) => void) {
+  constructor(jobId: string, clock: Clock, ms: number, onLeave: (left: PendingResponse) => void) {
     this.jobId = jobId
-    this.end = new Promise((resolve) => {
-      this.#resolve = resolve
-    })
-    this.leave = () => {
-      onLeave(this)
-      this.finish({ kind: 'timeout' })
-    }
-    this.#cancelTimer = clock.after(ms, this.leave)
-  }
-
-  finish(end: WaitEnd): void {
-    this.#cancelTimer()
-    this.#resolve(end)
+    const { promise, resolve } = Promise.withResolvers<WaitEnd>()
+    this.ended = promise
+    this.end = resolve
+    this.leave = () => onLeave(this)
+    this.cancelTimer = clock.after(ms, this.leave)
   }
 }
 
 export class PendingResponses {
-  /** The latest wait for each job; earlier ones hang on it. */
-  readonly #waiting = new Map<string, PendingResponse>()
+  /** The latest for each job; earlier ones are linked to it. */
+  readonly #latest = new Map<string, PendingResponse>()
   readonly #clock: Clock
   readonly #max: number
-  readonly #onLeave = (wait: PendingResponse) => this.#remove(wait)
+  readonly #onLeave = (left: PendingResponse) => {
+    if (!this.#latest.has(left.jobId)) return
+    left.cancelTimer()
+    this.#remove(left)
+    left.end({ kind: 'timeout' })
+  }
   #count = 0
   #stopping = false
 
@@ -57,58 +54,57 @@ export class PendingResponses {
   }
 
   /**
-   * Begins to wait for a job; to be called before the job could be settled. Returns null when waiting is not possible:
-   * too many wait already, or the server is stopping.
+   * Adds a pending response; call this before the job can be settled. Returns null when it may not wait: there are too many
+   * already, or the server is stopping.
    */
-  wait(jobId: string, ms: number): PendingResponse | null {
+  add(jobId: string, ms: number): PendingResponse | null {
     if (this.#stopping || this.#count >= this.#max) return null
-    const wait = new PendingResponse(jobId, this.#clock, ms, this.#onLeave)
-    wait.next = this.#waiting.get(jobId) ?? null
-    this.#waiting.set(jobId, wait)
+    const pending = new PendingResponse(jobId, this.#clock, ms, this.#onLeave)
+    pending.next = this.#latest.get(jobId) ?? null
+    this.#latest.set(jobId, pending)
     this.#count += 1
-    return wait
+    return pending
   }
 
-  /** The jobs that are waited for. */
+  /** Whether a request waits for the job. */
+  has(jobId: string): boolean {
+    return this.#latest.has(jobId)
+  }
+
+  /** The jobs that requests wait for. */
   jobIds(): string[] {
-    return [...this.#waiting.keys()]
+    return [...this.#latest.keys()]
   }
 
-  settled(view: JobRecord, cacheHit: boolean): void {
-    this.#endAll(view.id, { kind: 'settled', view, cacheHit })
-  }
-
-  vanished(jobId: string): void {
-    this.#endAll(jobId, { kind: 'vanished' })
-  }
-
-  /** Ends every wait, and lets no new one begin. */
-  stop(): void {
-    this.#stopping = true
-    for (const jobId of [...this.#waiting.keys()]) this.#endAll(jobId, { kind: 'stopping' })
-  }
-
-  #endAll(jobId: string, end: WaitEnd): void {
-    let wait = this.#waiting.get(jobId) ?? null
-    this.#waiting.delete(jobId)
-    for (; wait; wait = wait.next) {
+  /** Ends every wait for the job. Does nothing when no request waits for it. */
+  end(jobId: string, end: WaitEnd): void {
+    let pending = this.#latest.get(jobId) ?? null
+    this.#latest.delete(jobId)
+    for (; pending; pending = pending.next) {
       this.#count -= 1
-      wait.finish(end)
+      pending.cancelTimer()
+      pending.end(end)
     }
   }
 
-  /** Does nothing for a wait that has ended. */
-  #remove(gone: PendingResponse): void {
-    const latest = this.#waiting.get(gone.jobId) ?? null
-    if (latest === gone) {
-      if (gone.next) this.#waiting.set(gone.jobId, gone.next)
-      else this.#waiting.delete(gone.jobId)
+  /** Ends every wait; from now on no request may wait. */
+  stop(): void {
+    this.#stopping = true
+    for (const jobId of [...this.#latest.keys()]) this.end(jobId, { kind: 'stopping' })
+  }
+
+  /** Does nothing for one that has ended. */
+  #remove(removed: PendingResponse): void {
+    const latest = this.#latest.get(removed.jobId) ?? null
+    if (latest === removed) {
+      if (removed.next) this.#latest.set(removed.jobId, removed.next)
+      else this.#latest.delete(removed.jobId)
       this.#count -= 1
       return
     }
-    for (let wait = latest; wait; wait = wait.next) {
-      if (wait.next !== gone) continue
-      wait.next = gone.next
+    for (let pending = latest; pending; pending = pending.next) {
+      if (pending.next !== removed) continue
+      pending.next = removed.next
       this.#count -= 1
     }
   }

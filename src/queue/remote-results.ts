@@ -1,60 +1,53 @@
 /**
- * Callers who wait here for jobs that another node runs: told by a notice as soon as the job is settled, and by a look at
- * the database every second, since notices may be lost.
+ * Answers pending responses whose jobs another node ran. A notification brings the result as soon as the job is settled; a
+ * poll of the database every second makes up for lost ones.
  */
 import type { Clock } from '../clock.ts'
+import { PollingLoop } from '../polling-loop.ts'
 import type { EndedJob, Store } from '../store/store.ts'
 
-const LOOK_MS = 1000
-/** Jobs asked for in one question. */
-const AT_ONCE = 1000
+const POLL_MS = 1000
+/** The most jobs of one read. */
+const MAX_READ = 1000
 
 export interface RemoteResultsOptions {
   readonly store: Pick<Store, 'readEnded' | 'shared'>
   readonly clock: Clock
-  /** The jobs that callers wait for here and that do not run here. */
+  /** The jobs that requests on this node wait for and that do not run here. */
   readonly awaited: () => readonly string[]
   readonly onEnded: (job: EndedJob) => void
-  readonly onTrouble: (error: unknown) => void
+  readonly onError: (error: unknown) => void
 }
 
 export class RemoteResults {
   readonly #options: RemoteResultsOptions
-  #cancel: () => void = () => {}
-  #stopped = false
+  readonly #poll: PollingLoop
 
   constructor(options: RemoteResultsOptions) {
+    const { clock, awaited, onError } = options
     this.#options = options
+    this.#poll = new PollingLoop({ clock, pauseMs: POLL_MS, task: () => this.settled(awaited()), onError })
   }
 
-  begin(): void {
-    if (this.#options.store.shared) this.#later()
+  /** Does nothing on a database that no other node shares. */
+  start(): void {
+    if (this.#options.store.shared) this.#poll.start()
   }
 
-  stop(): void {
-    this.#stopped = true
-    this.#cancel()
+  stop(): Promise<void> {
+    return this.#poll.stop()
   }
 
-  /** These jobs have been settled by another node. Never rejects. */
+  /** These jobs were settled outside of this node's worker. Never rejects. */
   async settled(jobIds: readonly string[]): Promise<void> {
-    const { store, onEnded, onTrouble } = this.#options
+    const { store, onEnded, onError } = this.#options
     try {
-      for (let from = 0; from < jobIds.length; from += AT_ONCE) {
-        const ended = await store.readEnded(jobIds.slice(from, from + AT_ONCE))
+      for (let from = 0; from < jobIds.length; from += MAX_READ) {
+        const ended = await store.readEnded(jobIds.slice(from, from + MAX_READ))
         for (const job of ended) onEnded(job)
       }
     } catch (error) {
-      onTrouble(error)
+      onError(error)
     }
-  }
-
-  #later(): void {
-    this.#cancel = this.#options.clock.after(LOOK_MS, () => void this.#look())
-  }
-
-  async #look(): Promise<void> {
-    await this.settled(this.#options.awaited())
-    if (!this.#stopped) this.#later()
   }
 }

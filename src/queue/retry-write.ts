@@ -1,24 +1,24 @@
 /**
- * Writes what must not be lost: an outcome that has been paid for, the record of a callback that was sent. A database that
- * cannot take it now is tried until it can.
+ * Retries a write that must not be lost, such as an outcome that has been paid for or the record of a callback that was
+ * sent, until the database takes it.
  */
-import type { Clock } from '../clock.ts'
+import { type Clock, wait } from '../clock.ts'
 import { WriteRejected } from '../store/store.ts'
 
 const FIRST_PAUSE_MS = 100
-const LONGEST_PAUSE_MS = 5000
+const MAX_PAUSE_MS = 5000
 
 /**
- * Rejects with `WriteRejected` only: trying that again cannot help. Any other error may pass, and to run the job or to send
- * the callback again would cost more than to write again.
- * @param onTrouble told each time that the database refused
- * @param goOn asked before each further try; a process that is ending stops trying
+ * Rejects with `WriteRejected` only, because to retry that write cannot help. Any other error may pass, and executing the job
+ * or sending the callback again would cost more than another write.
+ * @param onError called for each try that failed
+ * @param mayRetry asked before each retry; a process that is ending stops retrying
  */
 export async function retryWrite<T>(
   write: () => Promise<T>,
   clock: Clock,
-  onTrouble: (error: unknown) => void,
-  goOn: () => boolean,
+  onError: (error: unknown) => void,
+  mayRetry: () => boolean,
 ): Promise<T | 'given up'> {
   let pauseMs = FIRST_PAUSE_MS
   for (;;) {
@@ -26,12 +26,10 @@ export async function retryWrite<T>(
       return await write()
     } catch (error) {
       if (error instanceof WriteRejected) throw error
-      onTrouble(error)
+      onError(error)
     }
-    if (!goOn()) return 'given up'
-    await new Promise<void>((resolve) => {
-      clock.after(pauseMs, resolve)
-    })
-    pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)
+    if (!mayRetry()) return 'given up'
+    await wait(clock, pauseMs)
+    pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS)
   }
 }

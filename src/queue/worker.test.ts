@@ -1,36 +1,36 @@
-/** The worker: what it runs, when, and how it ends. */
+/** The worker: what it executions, when, and how it ends. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { acceptance, newJob } from '../../test/store-contract/fixtures.ts'
 import { NODE, start, status } from '../../test/support/start-worker.ts'
 import { type Settlement, type Store, StoreUnavailable, WriteRejected } from '../store/store.ts'
 
-test('runs what was waiting before it began', async (t) => {
-  const { store, worker, runs, settled } = await start(t)
+test('executes what was queued before it began', async (t) => {
+  const { store, worker, executions, settled } = await start(t)
   const job = newJob()
   await store.accept(acceptance([job]))
   worker.wake()
-  const [run] = await runs.atLeast(1)
+  const [run] = await executions.atLeast(1)
   assert.equal(run?.job.id, job.id)
   run?.end()
   await settled.atLeast(1)
   assert.equal(await status(store, job), 'completed')
 })
 
-test('runs an accepted job itself when it has room, and lets the rest wait in line', async (t) => {
-  const { store, worker, accept, runs, settled } = await start(t, 2)
+test('executes an accepted job itself when it has free slots, and queues the rest', async (t) => {
+  const { store, worker, enqueue, executions, settled } = await start(t, 2)
   worker.wake()
   await runsNothingWaits(store)
   const jobs = [newJob(), newJob(), newJob()]
-  await accept(...jobs)
-  const first = await runs.atLeast(2)
+  await enqueue(...jobs)
+  const first = await executions.atLeast(2)
   assert.deepEqual(
     first.map(({ job }) => job.attempt),
     [1, 1],
   )
   assert.equal((await store.depth()).waiting, 1)
   first[0]?.end()
-  const all = await runs.atLeast(3)
+  const all = await executions.atLeast(3)
   assert.equal(all[2]?.job.id, jobs[2]?.id)
   for (const run of all) run.end()
   await settled.atLeast(3)
@@ -43,7 +43,7 @@ async function runsNothingWaits(store: Store): Promise<void> {
   await store.ping()
 }
 
-test('calls the model before the acceptance is durable, and says nothing of a job that was not stored', async (t) => {
+test('calls the model before the acceptance is durable, and reports nothing about a job that was not stored', async (t) => {
   let refuse = false
   const failing = (store: Store): Store => {
     const accept: Store['accept'] = (one) =>
@@ -52,20 +52,20 @@ test('calls the model before the acceptance is durable, and says nothing of a jo
       get: (target, name) => (name === 'accept' ? accept : bound(target, name)),
     })
   }
-  const { store, worker, acceptor, runs, settled, troubles } = await start(t, 2, failing)
+  const { store, worker, enqueuer, executions, settled, errors } = await start(t, 2, failing)
   worker.wake()
   await runsNothingWaits(store)
   refuse = true
   const job = newJob()
-  await assert.rejects(acceptor.accept([job], { idempotency: null, awaited: true }), StoreUnavailable)
-  const [run] = await runs.atLeast(1)
+  await assert.rejects(enqueuer.enqueue([job], { idempotency: null, awaited: true }), StoreUnavailable)
+  const [run] = await executions.atLeast(1)
   assert.equal(run?.signal.reason, 'lost')
   await worker.drain(0)
-  assert.deepEqual([settled.all, troubles.all], [[], []])
+  assert.deepEqual([settled.all, errors.all], [[], []])
   assert.equal(await status(store, job), null)
 })
 
-test('a run that ends before its job was sent makes it one write, already ended', async (t) => {
+test('an execution that ends before its job was sent makes one write of both', async (t) => {
   const calls: string[] = []
   const watched = (store: Store): Store =>
     new Proxy(store, {
@@ -74,12 +74,12 @@ test('a run that ends before its job was sent makes it one write, already ended'
         return bound(target, name)
       },
     })
-  const { store, worker, acceptor, runs, settled, sends } = await start(t, 2, watched, true)
+  const { store, worker, enqueuer, executions, settled, sends } = await start(t, 2, watched, true)
   worker.wake()
   await runsNothingWaits(store)
   const job = newJob({ callback: { url: 'https://example.com/', headers: {}, payloadJson: '{}' } })
-  const accepted = acceptor.accept([job], { idempotency: null, awaited: true })
-  const [run] = await runs.atLeast(1)
+  const accepted = enqueuer.enqueue([job], { idempotency: null, awaited: true })
+  const [run] = await executions.atLeast(1)
   assert.equal(await status(store, job), null)
   run?.end('"quick"')
   assert.deepEqual(await accepted, { kind: 'accepted' })
@@ -92,13 +92,13 @@ test('a run that ends before its job was sent makes it one write, already ended'
   assert.deepEqual(calls, ['acceptEnded'])
 })
 
-test('a run that takes longer finds its job stored, and settles it', async (t) => {
-  const { store, worker, acceptor, runs, settled, sends } = await start(t, 2, (store) => store, true)
+test('an execution that takes longer finds its job stored, and settles it', async (t) => {
+  const { store, worker, enqueuer, executions, settled, sends } = await start(t, 2, (store) => store, true)
   worker.wake()
   await runsNothingWaits(store)
   const jobs = [newJob(), newJob()]
-  const accepted = jobs.map((job) => acceptor.accept([job], { idempotency: null, awaited: true }))
-  const running = await runs.atLeast(2)
+  const accepted = jobs.map((job) => enqueuer.enqueue([job], { idempotency: null, awaited: true }))
+  const running = await executions.atLeast(2)
   assert.equal(sends.length, 1)
   sends[0]?.()
   await Promise.all(accepted)
@@ -113,11 +113,11 @@ function bound(target: object, name: string | symbol): unknown {
   return typeof member === 'function' ? member.bind(target) : member
 }
 
-test('the deadline ends a run', async (t) => {
-  const { worker, accept, clock, runs } = await start(t)
+test('the deadline ends an execution', async (t) => {
+  const { worker, enqueue, clock, executions } = await start(t)
   worker.wake()
-  await accept(newJob())
-  const [run] = await runs.atLeast(1)
+  await enqueue(newJob())
+  const [run] = await executions.atLeast(1)
   clock.advance(599_999)
   assert.equal(run?.signal.reason, null)
   clock.advance(1)
@@ -125,32 +125,32 @@ test('the deadline ends a run', async (t) => {
   run?.end()
 })
 
-test('a bug in a run fails the job instead of leaving it for ever', async (t) => {
-  const { store, worker, accept, runs, settled, troubles } = await start(t)
+test('a bug in an execution fails the job instead of leaving it without an outcome', async (t) => {
+  const { store, worker, enqueue, executions, settled, errors } = await start(t)
   worker.wake()
   const job = newJob()
-  await accept(job)
-  const [run] = await runs.atLeast(1)
+  await enqueue(job)
+  const [run] = await executions.atLeast(1)
   run?.throwUp()
   await settled.atLeast(1)
   assert.equal(await status(store, job), 'failed')
-  assert.equal(troubles.all.length, 1)
+  assert.equal(errors.all.length, 1)
 })
 
-test('a database that refuses an outcome is asked again until it takes it', async (t) => {
+test('the write of an outcome is retried until the database takes it', async (t) => {
   let refusals = 2
   const failing = (store: Store): Store => {
     const settle: Store['settle'] = (one) =>
       refusals-- > 0 ? Promise.reject(new StoreUnavailable('disk full')) : store.settle(one)
     return new Proxy(store, { get: (target, name) => (name === 'settle' ? settle : bound(target, name)) })
   }
-  const { store, worker, accept, clock, runs, settled, troubles } = await start(t, 2, failing)
+  const { store, worker, enqueue, clock, executions, settled, errors } = await start(t, 2, failing)
   worker.wake()
   const job = newJob()
-  await accept(job)
-  const [run] = await runs.atLeast(1)
+  await enqueue(job)
+  const [run] = await executions.atLeast(1)
   run?.end()
-  await troubles.atLeast(1)
+  await errors.atLeast(1)
   await clock.timerSet((ms) => ms === 100)
   clock.advance(100)
   await clock.timerSet((ms) => ms === 200)
@@ -160,7 +160,7 @@ test('a database that refuses an outcome is asked again until it takes it', asyn
 })
 
 test('an outcome that the database rejects is stored as an internal error, early or late', async (t) => {
-  const { store, worker, acceptor, runs, settled, sends, troubles } = await start(
+  const { store, worker, enqueuer, executions, settled, sends, errors } = await start(
     t,
     2,
     rejecting('"bad"'),
@@ -169,8 +169,8 @@ test('an outcome that the database rejects is stored as an internal error, early
   worker.wake()
   await runsNothingWaits(store)
   const [early, late] = [newJob(), newJob()]
-  const accepted = [early, late].map((job) => acceptor.accept([job], { idempotency: null, awaited: true }))
-  const [first, second] = await runs.atLeast(2)
+  const accepted = [early, late].map((job) => enqueuer.enqueue([job], { idempotency: null, awaited: true }))
+  const [first, second] = await executions.atLeast(2)
   first?.end('"bad"')
   await accepted[0]
   assert.equal(await status(store, late), null)
@@ -184,44 +184,44 @@ test('an outcome that the database rejects is stored as an internal error, early
     assert.equal(outcome.status === 'failed' && outcome.error.code, 'internal_error')
   }
   for (const job of [early, late]) assert.equal(await status(store, job), 'failed')
-  assert.equal(troubles.all.length, 2)
+  assert.equal(errors.all.length, 2)
 })
 
 test('a job of which the database rejects every outcome stays held here until it is lost', async (t) => {
-  const { store, worker, accept, runs, settled, troubles } = await start(t, 1, rejecting(null))
+  const { store, worker, enqueue, executions, settled, errors } = await start(t, 1, rejecting(null))
   worker.wake()
   const job = newJob()
-  await accept(job)
-  const [run] = await runs.atLeast(1)
+  await enqueue(job)
+  const [run] = await executions.atLeast(1)
   run?.end()
-  await troubles.atLeast(2)
+  await errors.atLeast(2)
   // Its slot is free again.
-  await accept(newJob())
-  await runs.atLeast(2)
+  await enqueue(newJob())
+  await executions.atLeast(2)
   const claim = { jobId: job.id, attempt: 1 }
   assert.equal(await status(store, job), 'assigned')
-  assert.equal(worker.has(claim), true)
+  assert.equal(worker.holds(claim), true)
   assert.deepEqual(
-    worker.stored().filter(({ jobId }) => jobId === job.id),
+    worker.claims().filter(({ jobId }) => jobId === job.id),
     [claim],
   )
   worker.lose(claim)
-  assert.equal(worker.has(claim), false)
+  assert.equal(worker.holds(claim), false)
   assert.deepEqual(settled.all, [])
 })
 
-test('an error that nothing is known of is retried without another run', async (t) => {
+test('an unknown error is retried without another execution', async (t) => {
   let errors = 1
   const failing = (store: Store): Store => {
     const settle: Store['settle'] = (one) =>
       errors-- > 0 ? Promise.reject(new Error('disk image is malformed')) : store.settle(one)
     return new Proxy(store, { get: (target, name) => (name === 'settle' ? settle : bound(target, name)) })
   }
-  const { store, worker, accept, clock, runs, settled } = await start(t, 2, failing)
+  const { store, worker, enqueue, clock, executions, settled } = await start(t, 2, failing)
   worker.wake()
   const job = newJob()
-  await accept(job)
-  const [run] = await runs.atLeast(1)
+  await enqueue(job)
+  const [run] = await executions.atLeast(1)
   run?.end()
   await clock.timerSet((ms) => ms === 100)
   clock.advance(100)
@@ -243,8 +243,8 @@ function rejecting(contentJson: string | null) {
   }
 }
 
-test('jobs whose next death would be their last run one at a time, beside others', async (t) => {
-  const { store, worker, runs, settled } = await start(t, 8)
+test('poison candidates are executed one at a time, beside other jobs', async (t) => {
+  const { store, worker, executions, settled } = await start(t, 8)
   const suspects = [newJob(), newJob(), newJob()]
   await store.accept(acceptance(suspects))
   for (const dead of ['dead-1', 'dead-2']) {
@@ -254,32 +254,32 @@ test('jobs whose next death would be their last run one at a time, beside others
   const fresh = newJob()
   await store.accept(acceptance([fresh]))
   worker.wake()
-  const ran = await runs.atLeast(2)
+  const ran = await executions.atLeast(2)
   await runsNothingWaits(store)
   assert.deepEqual(ran.map(({ job }) => job.id).sort(), [suspects[0]?.id, fresh.id].sort())
   for (let ended = 0; ended < suspects.length; ended++) {
     const suspect = ran.filter(({ job }) => job.crashCount === 2)[ended]
     suspect?.end()
     await settled.atLeast(ended + 1)
-    if (ended + 1 < suspects.length) await runs.atLeast(ended + 3)
+    if (ended + 1 < suspects.length) await executions.atLeast(ended + 3)
   }
-  assert.equal(runs.all.length, 4)
-  runs.all.find(({ job }) => job.id === fresh.id)?.end()
+  assert.equal(executions.all.length, 4)
+  executions.all.find(({ job }) => job.id === fresh.id)?.end()
   await settled.atLeast(4)
 })
 
-test('draining lets runs end, claims no more, and gives back what does not end in time', async (t) => {
-  const { store, worker, accept, clock, runs, settled } = await start(t, 2)
+test('draining lets executions end, claims no more, and releases what does not end in time', async (t) => {
+  const { store, worker, enqueue, clock, executions, settled } = await start(t, 2)
   worker.wake()
   const [quick, slow, waiting] = [newJob(), newJob(), newJob()]
-  await accept(quick, slow, waiting)
-  const [first] = await runs.atLeast(2)
+  await enqueue(quick, slow, waiting)
+  const [first] = await executions.atLeast(2)
   const drained = worker.drain(20_000)
   first?.end()
   await settled.atLeast(1)
   clock.advance(20_000)
   await drained
-  assert.equal(runs.all.length, 2)
+  assert.equal(executions.all.length, 2)
   assert.equal(await status(store, quick), 'completed')
   assert.equal(await status(store, slow), 'assigned')
   assert.equal(await status(store, waiting), 'pending')
@@ -294,7 +294,7 @@ test('draining lets runs end, claims no more, and gives back what does not end i
   )
 })
 
-test('draining with nothing in hand ends at once, also the second time', async (t) => {
+test('draining with nothing held ends at once, also the second time', async (t) => {
   const { worker } = await start(t)
   worker.wake()
   await Promise.all([worker.drain(20_000), worker.drain(20_000)])

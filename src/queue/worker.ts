@@ -1,139 +1,136 @@
 /**
- * Drives jobs on this node: claims them when there is room, runs them, settles them, and gives back what a stopping
- * node cannot finish. At most `concurrency` jobs are in hand at once.
+ * Executes jobs on this node: claims them while there are free slots, executes and settles them, and releases what a
+ * draining node cannot finish. At most `concurrency` jobs are held at once.
  */
-import type { Clock } from '../clock.ts'
+import { type Clock, wait } from '../clock.ts'
 import type { ClaimedJob } from '../job/job.ts'
-import { Stop, type StopSignal } from '../job/stop.ts'
+import type { StopSignal } from '../job/stop.ts'
 import type { Claim } from '../store/node-store.ts'
-import { type Settled, type Settlement, type Store, StoreUnavailable, WriteRejected } from '../store/store.ts'
-import { type Hands, STORED, type Storing } from './enqueue.ts'
-import { type ExecutionResult, internalFailure, notStorable } from './execute.ts'
-import { retryWrite } from './retry-write.ts'
+import { type Settled, type Store, StoreUnavailable, WriteRejected } from '../store/store.ts'
+import { type ExecutionResult, internalFailure } from './execute.ts'
+import { HeldJob } from './held-job.ts'
+import { type SettleOptions, settle } from './settle.ts'
 
-/** After the database refused a claim. */
-const CLAIM_PAUSE_MS = 1000
-/** One claim takes no more than this, so that its transaction stays short. */
-const CLAIM_LIMIT = 256
+/** After a claim that failed. */
+const CLAIM_RETRY_MS = 1000
+/** The most jobs of one claim, so that its transaction stays short. */
+const MAX_CLAIM = 256
 
 export interface WorkerOptions {
   readonly store: Store
   readonly node: string
   readonly clock: Clock
   readonly concurrency: number
-  readonly runTimeoutMs: number
+  readonly executionTimeoutMs: number
   /**
-   * A job that was held at so many deaths of its node is run with no other such job beside it: one more death would
-   * end it, and so only the one that kills is ended.
+   * From this crash count on a job is a poison candidate: one more crash would end it, so it is executed with no other
+   * candidate beside it, and only the job that kills its node is ended.
    */
-  readonly suspectDeaths: number
-  readonly run: (job: ClaimedJob, signal: StopSignal) => Promise<ExecutionResult | null>
+  readonly poisonCrashCount: number
+  /** Resolves to null when the job is to be released, or is no longer this node's: the signal says which. */
+  readonly execute: (job: ClaimedJob, signal: StopSignal) => Promise<ExecutionResult | null>
   readonly events: WorkerEvents
 }
 
-/** What the rest of the program is told. */
 export interface WorkerEvents {
   started(job: ClaimedJob): void
-  /** The outcome is durable, or is not this node's to write (`stale`), or its job has vanished (`gone`). */
-  settled(job: ClaimedJob, result: ExecutionResult, settled: Settled, runMs: number): void
-  trouble(message: string, error: unknown): void
+  /** The outcome is durable, or is not this node's to write (`stale`), or its job is gone (`gone`). */
+  settled(job: ClaimedJob, result: ExecutionResult, settled: Settled, executionMs: number): void
+  error(message: string, error: unknown): void
 }
 
-/** A run's result, and how long it took. */
-interface Ran {
-  readonly run: ExecutionResult
-  readonly runMs: number
-}
-
-interface InHand {
-  readonly job: ClaimedJob
-  readonly stop: Stop
-  /** Whether the database is known to have it, as held by this node. */
-  stored: boolean
-}
-
-export class Worker implements Hands {
+export class Worker {
   readonly #options: WorkerOptions
-  readonly #inHand = new Map<string, InHand>()
+  readonly #settleOptions: SettleOptions
+  readonly #held = new Map<string, HeldJob>()
   /**
-   * Jobs whose run has ended and of which the database rejects every outcome. They stay this node's, so that nobody runs
-   * and pays for them again, until an operator cancels them or this process ends.
+   * Jobs whose every outcome the database rejects. They stay this node's, so that no node executes and pays for them
+   * again, until an operator cancels them or this process ends.
    */
-  readonly #stuck = new Map<string, Claim>()
+  readonly #unsettleable = new Map<string, Claim>()
+  /** Slots of jobs that are being accepted or claimed. */
   #reserved = 0
-  #suspects = 0
-  /** Whether jobs may be waiting in the line. While they are, new jobs join it rather than pass it. */
-  #lineMayWait = true
-  /** Counts what joins the line, so that a claim that was under way meanwhile proves nothing. */
-  #joined = 0
+  #poisonCandidates = 0
+  /** Whether the queue may hold jobs. While it does, new jobs are queued rather than overtake them. */
+  #mayBeQueued = true
+  /** Counts what may have joined the queue, so that a claim that began before that does not prove it empty. */
+  #wakeUps = 0
   #claiming = false
   #state: 'running' | 'draining' | 'stopped' = 'running'
   #onEmpty: (() => void)[] = []
 
   constructor(options: WorkerOptions) {
+    const { store, node, clock, events } = options
     this.#options = options
+    this.#settleOptions = {
+      store,
+      node,
+      clock,
+      mayRetry: () => this.#state !== 'stopped',
+      onError: (message, error) => events.error(message, error),
+    }
   }
 
-  /** Jobs in hand. */
+  /** How many jobs are held. */
   get running(): number {
-    return this.#inHand.size
+    return this.#held.size
   }
 
-  get #room(): number {
-    return this.#options.concurrency - this.#inHand.size - this.#reserved
+  get #freeSlots(): number {
+    return this.#options.concurrency - this.#held.size - this.#reserved
   }
 
+  /** Reserves up to `count` slots for jobs about to be accepted; returns how many. None while jobs are queued. */
   reserve(count: number): number {
-    if (this.#lineMayWait || this.#state !== 'running') {
-      this.#lineMayWait = true
+    if (this.#mayBeQueued || this.#state !== 'running') {
+      this.#mayBeQueued = true
       return 0
     }
-    const places = Math.max(0, Math.min(count, this.#room))
-    if (places < count) this.#lineMayWait = true
-    this.#reserved += places
-    return places
+    const slots = Math.max(0, Math.min(count, this.#freeSlots))
+    if (slots < count) this.#mayBeQueued = true
+    this.#reserved += slots
+    return slots
   }
 
-  release(count: number): void {
+  /** Frees reserved slots that were not used. */
+  free(count: number): void {
     this.#reserved -= count
-    this.#placesFreed()
+    this.#slotFreed()
   }
 
-  start(job: ClaimedJob, storing: Storing): void {
-    this.#reserved -= 1
-    this.#take(job, storing)
-  }
-
+  /** Jobs may have been queued. */
   wake(): void {
-    this.#joined += 1
-    this.#lineMayWait = true
-    this.#claimSoon()
+    this.#wakeUps += 1
+    this.#mayBeQueued = true
+    this.#claimWhileFree()
   }
 
-  /** What this node holds, as far as the database is known to have it so. */
-  stored(): Claim[] {
-    const stored = [...this.#inHand.values()].filter((inHand) => inHand.stored)
-    return [...stored.map(({ job }) => claimOf(job)), ...this.#stuck.values()]
+  /** What the store has as held by this node. */
+  claims(): Claim[] {
+    const stored = [...this.#held.values()].filter(({ state }) => state === 'stored')
+    return [...stored.map(({ claim }) => claim), ...this.#unsettleable.values()]
   }
 
   isRunning(jobId: string): boolean {
-    return this.#inHand.has(jobId)
+    return this.#held.has(jobId)
   }
 
-  has({ jobId, attempt }: Claim): boolean {
-    return (this.#inHand.get(jobId)?.job ?? this.#stuck.get(jobId))?.attempt === attempt
+  holds({ jobId, attempt }: Claim): boolean {
+    return (this.#held.get(jobId)?.job ?? this.#unsettleable.get(jobId))?.attempt === attempt
   }
 
-  /** Ends the run of a job that this node no longer holds. Nothing is written of it. */
-  lose({ jobId, attempt }: Claim): void {
-    const inHand = this.#inHand.get(jobId)
-    if (inHand?.job.attempt === attempt) inHand.stop.now('lost')
-    if (this.#stuck.get(jobId)?.attempt === attempt) this.#stuck.delete(jobId)
+  /** Ends the execution of a job that this node no longer holds, without writing anything. Null if it held none. */
+  lose({ jobId, attempt }: Claim): ClaimedJob | null {
+    if (this.#unsettleable.get(jobId)?.attempt === attempt) this.#unsettleable.delete(jobId)
+    const held = this.#held.get(jobId)
+    if (held?.job.attempt !== attempt) return null
+    held.stop.now('lost')
+    return held.job
   }
 
   /**
-   * Claims no more; lets running jobs end for up to `graceMs`, then gives the rest back. Resolves when no job is in
-   * hand. A second call waits for the same end.
+   * Claims no more; lets executions end for up to `graceMs`, then releases the other jobs. Resolves when no job is held.
+   * A second call waits for the same end.
    */
   async drain(graceMs: number): Promise<void> {
     if (this.#state === 'running') this.#state = 'draining'
@@ -141,180 +138,124 @@ export class Worker implements Hands {
     const empty = new Promise<void>((resolve) => this.#onEmpty.push(resolve))
     const cancel = this.#options.clock.after(graceMs, () => {
       this.#state = 'stopped'
-      for (const { stop } of this.#inHand.values()) stop.now('give back')
+      for (const { stop } of this.#held.values()) stop.now('release')
     })
     await empty
     cancel()
   }
 
-  /** Nothing in hand, and nothing on its way here. */
-  get #isEmpty(): boolean {
-    return this.#inHand.size === 0 && this.#reserved === 0 && !this.#claiming
-  }
-
-  #isSuspect(job: ClaimedJob): boolean {
-    return job.crashCount >= this.#options.suspectDeaths
-  }
-
-  /** Another one may have been waiting for this one to end. */
-  #nextSuspect(): void {
-    this.#suspects -= 1
-    this.#lineMayWait = true
-    this.#joined += 1
-  }
-
-  #placesFreed(): void {
-    this.#claimSoon()
-    if (this.#isEmpty) for (const resolve of this.#onEmpty.splice(0)) resolve()
-  }
-
-  #claimSoon(): void {
-    if (!this.#claiming && this.#lineMayWait && this.#room > 0 && this.#state === 'running') {
-      this.#claiming = true
-      void this.#claimAll()
-    }
-  }
-
-  async #claimAll(): Promise<void> {
-    const { store, node, clock, events, suspectDeaths } = this.#options
-    while (this.#lineMayWait && this.#room > 0 && this.#state === 'running') {
-      const places = Math.min(this.#room, CLAIM_LIMIT)
-      const joined = this.#joined
-      this.#reserved += places
-      let jobs: ClaimedJob[] = []
-      try {
-        const suspects = { crashCount: suspectDeaths, limit: this.#suspects === 0 ? 1 : 0 }
-        jobs = await store.claim(node, places, clock.nowMs(), suspects)
-        if (jobs.length < places && joined === this.#joined) this.#lineMayWait = false
-      } catch (error) {
-        events.trouble('claiming jobs failed', error)
-        await new Promise<void>((resolve) => {
-          clock.after(CLAIM_PAUSE_MS, resolve)
-        })
-      } finally {
-        this.#reserved -= places
-      }
-      for (const job of jobs) this.#take(job, STORED)
-    }
-    this.#claiming = false
-    this.#placesFreed()
-  }
-
-  #take(job: ClaimedJob, storing: Storing): void {
-    if (this.#isSuspect(job)) this.#suspects += 1
-    const stop = new Stop()
-    const inHand = { job, stop, stored: false }
-    this.#inHand.set(job.id, inHand)
-    const onStored = () => {
-      inHand.stored = true
-    }
-    // Nobody is told of a run whose job was not stored, so it may as well end.
-    storing.stored.then(onStored, () => stop.now('lost'))
-    void this.#carry(job, stop, storing)
-  }
-
-  /** Carries one job from here to its end on this node. Never rejects. */
-  async #carry(job: ClaimedJob, stop: Stop, storing: Storing): Promise<void> {
-    const { events } = this.#options
+  /** Executes a job in a reserved slot, from here to its end on this node. Never rejects. */
+  async execute(held: HeldJob): Promise<void> {
+    const { events, poisonCrashCount } = this.#options
+    const { job, stop } = held
+    const isPoisonCandidate = job.crashCount >= poisonCrashCount
+    this.#reserved -= 1
+    this.#held.set(job.id, held)
+    if (isPoisonCandidate) this.#poisonCandidates += 1
     try {
       events.started(job)
-      const result = await this.#runWithin(job, stop)
-      if (result !== null) await this.#settle(job, result, storing)
-      else if (stop.reason !== 'lost') await this.#giveBack(job, storing)
+      const startedMs = this.#options.clock.steadyMs()
+      const result = await this.#executeWithin(held)
+      const executionMs = this.#options.clock.steadyMs() - startedMs
+      if (result !== null) await this.#settle(held, result, executionMs)
+      else if (stop.reason !== 'lost') await this.#release(held)
     } catch (error) {
-      // A job that was not stored is nobody's: its caller has been told so. Anything else is a bug; the job is safe.
-      if (!(error instanceof StoreUnavailable)) events.trouble(`carrying job ${job.id} failed`, error)
+      // A job that was not stored never existed, and its caller knows. Any other error is a bug; the job is safe.
+      if (!(error instanceof StoreUnavailable)) events.error(`handling job ${job.id} failed`, error)
     } finally {
-      this.#inHand.delete(job.id)
-      if (this.#isSuspect(job)) this.#nextSuspect()
-      this.#placesFreed()
+      this.#held.delete(job.id)
+      if (isPoisonCandidate) this.#poisonCandidateEnded()
+      this.#slotFreed()
     }
   }
 
-  async #runWithin(job: ClaimedJob, stop: Stop): Promise<Ran | null> {
-    const { clock, run, runTimeoutMs, events } = this.#options
+  async #executeWithin({ job, stop }: HeldJob): Promise<ExecutionResult | null> {
+    const { clock, execute, executionTimeoutMs, events } = this.#options
     if (this.#state === 'stopped') return null
-    const cancel = clock.after(runTimeoutMs, () => stop.now('deadline'))
-    const startedMs = clock.steadyMs()
+    const cancel = clock.after(executionTimeoutMs, () => stop.now('deadline'))
     try {
-      const result = await run(job, stop)
-      return result && { run: result, runMs: clock.steadyMs() - startedMs }
+      return await execute(job, stop)
     } catch (error) {
-      // A bug of ours must not leave the job unanswered for ever.
-      events.trouble(`running job ${job.id} failed`, error)
-      return { run: internalFailure(), runMs: clock.steadyMs() - startedMs }
+      // A bug must not leave the job without an outcome.
+      events.error(`executing job ${job.id} failed`, error)
+      return internalFailure()
     } finally {
       cancel()
     }
   }
 
-  /** An outcome that the database rejects for good is replaced by a failure, which is stored in the same way. */
-  async #settle(job: ClaimedJob, { run, runMs }: Ran, storing: Storing): Promise<void> {
+  async #settle(held: HeldJob, result: ExecutionResult, executionMs: number): Promise<void> {
     const { events } = this.#options
-    let ended = run
-    const instead = (error: WriteRejected): Settlement => {
-      events.trouble(`the database rejects the outcome of job ${job.id}; it fails with internal_error`, error)
-      ended = notStorable(run)
-      return this.#settlementOf(job, ended)
-    }
-    const settlement = this.#settlementOf(job, run)
-    if (storing.endWith(settlement, instead)) {
-      await storing.stored
-      events.settled(job, ended, 'settled', runMs)
-      return
-    }
-    await storing.stored
-    const settled = await this.#persist(settlement)
-      .catch((error) => this.#persist(instead(asRejected(error))))
-      .catch((error) => this.#keepStuck(job, asRejected(error)))
-    if (settled !== 'given up') events.settled(job, ended, settled, runMs)
-  }
-
-  /** Rejects with `WriteRejected`. */
-  #persist(settlement: Settlement): Promise<Settled | 'given up'> {
-    const { store, clock, events } = this.#options
-    return retryWrite(
-      () => store.settle(settlement),
-      clock,
-      (error) => events.trouble(`settling job ${settlement.jobId} is tried again`, error),
-      () => this.#state !== 'stopped',
-    )
-  }
-
-  #keepStuck(job: ClaimedJob, error: WriteRejected): 'given up' {
-    this.#stuck.set(job.id, claimOf(job))
-    const message = `the database rejects any outcome of job ${job.id}; it is not run again before a restart: repair the database and restart, or cancel the job`
-    this.#options.events.trouble(message, error)
-    return 'given up'
-  }
-
-  #settlementOf(job: ClaimedJob, { outcome, usage, receipt, keep }: ExecutionResult): Settlement {
-    const { node, clock } = this.#options
-    return {
-      jobId: job.id,
-      node,
-      attempt: job.attempt,
-      model: job.model,
-      outcome,
-      usage,
-      receiptJson: JSON.stringify(receipt),
-      cache: keep,
-      nowMs: clock.nowMs(),
+    const { job } = held
+    try {
+      const { settled, result: stored } = await settle(held, result, this.#settleOptions)
+      if (settled !== 'unsettled') events.settled(job, stored, settled, executionMs)
+    } catch (error) {
+      if (!(error instanceof WriteRejected) || held.state !== 'stored') throw error
+      this.#unsettleable.set(job.id, held.claim)
+      const message = `the database rejects every outcome of job ${job.id}; it does not run again before a restart: repair the database and restart, or cancel the job`
+      events.error(message, error)
     }
   }
 
-  async #giveBack(job: ClaimedJob, { stored }: Storing): Promise<void> {
-    await stored
-    await this.#options.store.release(this.#options.node, [claimOf(job)])
+  async #release(held: HeldJob): Promise<void> {
+    const { store, node } = this.#options
+    await held.accepted
+    await store.release(node, [held.claim])
   }
-}
 
-function claimOf({ id, attempt }: ClaimedJob): Claim {
-  return { jobId: id, attempt }
-}
+  /** Another candidate may have been queued until this one ended. */
+  #poisonCandidateEnded(): void {
+    this.#poisonCandidates -= 1
+    this.#mayBeQueued = true
+    this.#wakeUps += 1
+  }
 
-/** Any other error is a bug, and goes on as one. */
-function asRejected(error: unknown): WriteRejected {
-  if (error instanceof WriteRejected) return error
-  throw error
+  #slotFreed(): void {
+    if (this.#mayBeQueued) this.#claimWhileFree()
+    if (this.#held.size === 0 && this.#isEmpty) for (const resolve of this.#onEmpty.splice(0)) resolve()
+  }
+
+  /** Nothing held, and nothing on its way here. */
+  get #isEmpty(): boolean {
+    return this.#held.size === 0 && this.#reserved === 0 && !this.#claiming
+  }
+
+  get #shouldClaim(): boolean {
+    return this.#mayBeQueued && this.#freeSlots > 0 && this.#state === 'running'
+  }
+
+  #claimWhileFree(): void {
+    if (this.#claiming || !this.#shouldClaim) return
+    this.#claiming = true
+    void this.#claimAll()
+  }
+
+  async #claimAll(): Promise<void> {
+    while (this.#shouldClaim) {
+      const slots = Math.min(this.#freeSlots, MAX_CLAIM)
+      this.#reserved += slots
+      const jobs = await this.#claim(slots)
+      this.#reserved -= slots - jobs.length
+      for (const job of jobs) void this.execute(new HeldJob(job, 'stored'))
+    }
+    this.#claiming = false
+    this.#slotFreed()
+  }
+
+  /** Never rejects: a claim that fails is retried after a pause. */
+  async #claim(slots: number): Promise<readonly ClaimedJob[]> {
+    const { store, node, clock, events, poisonCrashCount } = this.#options
+    const wakeUps = this.#wakeUps
+    const poison = { crashCount: poisonCrashCount, limit: this.#poisonCandidates === 0 ? 1 : 0 }
+    try {
+      const jobs = await store.claim(node, slots, clock.nowMs(), poison)
+      if (jobs.length < slots && wakeUps === this.#wakeUps) this.#mayBeQueued = false
+      return jobs
+    } catch (error) {
+      events.error('claiming jobs failed; it is retried', error)
+      await wait(clock, CLAIM_RETRY_MS)
+      return []
+    }
+  }
 }

@@ -9,9 +9,15 @@ export interface Claim {
   readonly attempt: number
 }
 
+/** The most jobs that `takeCancelled` returns at once. */
+export const MAX_CANCELLED = 1000
+
 export interface NodeStore {
   /** Whether other nodes may be using the same database now. */
   readonly shared: boolean
+
+  /** From now on calls these when other nodes report something. Events before this call are lost; see `NodeEvents`. */
+  subscribe(events: NodeEvents): void
 
   /**
    * Makes or renews the node's lease, to end `leaseMs` from now by the database's own clock: those of nodes differ, and
@@ -23,8 +29,8 @@ export interface NodeStore {
   leave(node: string): Promise<void>
 
   /**
-   * Jobs that were cancelled since the last call, of those that the node held or that a caller waits for there: all or
-   * some of them, and none is told twice. `attempt` is that of the last claim, 0 where there was none.
+   * Takes the jobs that were cancelled and that this node held, or that a request waits for on this node: up to
+   * `MAX_CANCELLED` of them, each once. `attempt` is that of the last claim, 0 when there was none.
    */
   takeCancelled(node: string): Promise<Claim[]>
 }
@@ -36,9 +42,9 @@ export interface Renewal {
   readonly held: readonly Claim[]
 }
 
-/** What other nodes tell this one. Each may come late or be lost; none is ever needed for more than speed. */
+/** What other nodes report to this one. Each event may come late or be lost; none is needed for more than speed. */
 export interface NodeEvents {
-  /** Jobs have joined the line, or may have. */
+  /** Jobs were queued, or may have been. */
   readonly jobsWaiting: () => void
   /** Jobs that this node accepted for a caller who waits have been settled by another. */
   readonly settled: (jobIds: readonly string[]) => void

@@ -2,7 +2,6 @@
 import type { Secrets } from './account-store.ts'
 import type { DatabaseSummary, Restored, RestoreOptions, WriteOptions } from './backup.ts'
 import type { DatabaseCheck } from './database-check.ts'
-import type { NodeEvents } from './node-store.ts'
 import type { OperatorStore } from './operator-store.ts'
 import { lookUpSecretsInFile, openSqliteForOperator } from './sqlite/operator-file.ts'
 import { openSqliteStore } from './sqlite/sqlite-store.ts'
@@ -22,7 +21,6 @@ export interface OpenOptions {
   readonly maxQueued: number
   readonly retentionMs: number
   readonly nowMs: () => number
-  readonly signals: NodeEvents
   readonly onCommit?: (size: number, ms: number) => void
   /** What the operator should know of the database, and that does not stop the start. */
   readonly onNote: (message: string) => void

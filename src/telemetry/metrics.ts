@@ -45,7 +45,7 @@ export class Metrics {
   readonly #attempts = this.#counter('callback_attempts_total', 'Attempts to deliver a callback.', ['result'])
   readonly #attemptTime = this.#histogram('callback_attempt_seconds', 'Time of an attempt.', SLOW_S, [])
   readonly #callbacks = this.#counter('callbacks_total', 'Callbacks that ended.', ['outcome'])
-  readonly #reclaimed = this.#counter('jobs_reclaimed_total', 'Jobs of ended processes that run again.', [])
+  readonly #rescued = this.#counter('jobs_reclaimed_total', 'Jobs of ended processes that run again.', [])
   readonly #leasesLost = this.#counter('leases_lost_total', 'Times that this node found its lease ended.', [])
   readonly #commits = this.#histogram('commit_seconds', 'Time of a group commit.', FAST_S, [])
   readonly #groups = this.#histogram('commit_group_size', 'Writes in a group commit.', GROUP_SIZES, [])
@@ -53,7 +53,7 @@ export class Metrics {
   constructor() {
     collectDefaultMetrics({ register: this.#registry })
     // There from the start: a count that appears as 1 has not grown, to Prometheus.
-    for (const count of [this.#reclaimed, this.#leasesLost]) count.add(0)
+    for (const count of [this.#rescued, this.#leasesLost]) count.add(0)
     this.#callbacks.add(0, 'failed')
   }
 
@@ -114,8 +114,8 @@ export class Metrics {
     if (next !== 'due') this.#callbacks.add(1, next)
   }
 
-  reclaimed(jobs: number): void {
-    this.#reclaimed.add(jobs)
+  rescued(jobs: number): void {
+    this.#rescued.add(jobs)
   }
 
   leaseLost(): void {

@@ -9,7 +9,7 @@ import type { ExecutionResult } from '../queue/execute.ts'
 import type { Acceptance, Settlement, Store } from '../store/store.ts'
 import type { Router } from '../upstreams/model-server.ts'
 
-type Run = (job: ClaimedJob, signal: StopSignal) => Promise<ExecutionResult | null>
+type Execute = (job: ClaimedJob, signal: StopSignal) => Promise<ExecutionResult | null>
 
 /** Whether somebody listens to spans. */
 export function isTracing(): boolean {
@@ -65,7 +65,7 @@ export function tracedStore(store: Store): Store {
 }
 
 /** A span `parley.run`, with what came of it. */
-export function tracedRun(run: Run): Run {
+export function tracedExecution(run: Execute): Execute {
   return (job, signal) =>
     within('parley.run', SpanKind.INTERNAL, async (span) => {
       span.setAttributes({

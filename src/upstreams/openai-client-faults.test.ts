@@ -152,7 +152,7 @@ describe('a body', () => {
     const asked = Array.from({ length: 5 }, () => client.ask('m', prompt(), never))
     const aborted = client.ask('m', prompt(), stop)
     await server.received(6)
-    stop.now('give back')
+    stop.now('release')
     const got = await aborted
     isError(got)
     assert.equal(got.aborted, true)
@@ -171,7 +171,7 @@ describe('an abort', () => {
     const stop = new Stop()
     const asked = client.ask('m', prompt(), stop)
     await server.received(1)
-    stop.now('give back')
+    stop.now('release')
     const got = await asked
     isError(got)
     assert.equal(got.aborted, true)
@@ -182,7 +182,7 @@ describe('an abort', () => {
   it('before the call sends nothing', async (t) => {
     const { server, client } = await startClient(t)
     const stop = new Stop()
-    stop.now('give back')
+    stop.now('release')
     const got = await client.ask('m', prompt(), stop)
     isError(got)
     assert.equal(got.aborted, true)
@@ -193,7 +193,7 @@ describe('an abort', () => {
     const { server, client } = await startClient(t)
     const stop = new Stop()
     const asked = client.ask('m', prompt('first'), stop)
-    stop.now('give back')
+    stop.now('release')
     const got = await asked
     isError(got)
     assert.equal(got.aborted, true)

@@ -99,7 +99,7 @@ describe('a response', () => {
   it('is not awaited after an abort: the connection is closed when it is established', async () => {
     const stop = new Stop()
     const call = start(new Semaphore(1), new FakeClock(), stop)
-    stop.now('give back')
+    stop.now('release')
     assert.deepEqual(await call.ended, { kind: 'aborted' })
     call.begin()
     assert.equal(call.controller.aborted, true)

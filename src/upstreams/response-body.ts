@@ -72,7 +72,7 @@ export class LargeAnswerSlot {
   }
 
   release(): void {
-    this.#released.now('give back')
+    this.#released.now('release')
     if (this.#held) this.#semaphore.release()
     this.#held = false
   }

@@ -76,7 +76,7 @@ describe('the circuit breaker', () => {
       const stop = new Stop()
       const asked = router.ask(modelRequest('one'), stop)
       await a.received(n)
-      stop.now('give back')
+      stop.now('release')
       await asked
     }
     assert.equal(router.state()[0]?.targets[0]?.consecutiveFailures, 0)

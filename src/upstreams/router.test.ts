@@ -232,11 +232,11 @@ describe('the stop signal', () => {
     const stops = [new Stop(), new Stop()]
     const [calling, waiting] = stops.map((signal) => router.ask(modelRequest('one'), signal))
     await a.received(1)
-    stops[1]?.now('give back')
+    stops[1]?.now('release')
     const stopped = await waiting
     assert.equal(stopped?.reply.kind === 'error' && stopped.reply.aborted, true)
     assert.deepEqual(stopped?.calls, [])
-    stops[0]?.now('give back')
+    stops[0]?.now('release')
     const aborted = await calling
     assert.equal(aborted?.reply.kind === 'error' && aborted.reply.aborted, true)
     assert.equal(aborted?.calls.length, 1)
@@ -245,7 +245,7 @@ describe('the stop signal', () => {
     const last = new Stop()
     const pausing = router.ask(modelRequest('one'), last)
     await clock.timerSet(isPause)
-    last.now('give back')
+    last.now('release')
     const ended = await pausing
     assert.equal(ended.reply.kind === 'error' && ended.reply.aborted, true)
     assert.match(ended.reply.kind === 'error' ? ended.reply.message : '', /answers 503/)

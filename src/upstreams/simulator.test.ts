@@ -169,7 +169,7 @@ describe('a delay', () => {
     const stop = new Stop()
     const prompt = { messages: [user('[[delay 60s]]')], form: text }
     const [first, second] = [simulator.ask('m', prompt, stop), simulator.ask('m', prompt, never)]
-    stop.now('give back')
+    stop.now('release')
     const stopped = await first
     assert.equal(stopped.kind === 'error' && stopped.aborted, true)
     await simulator.close()

@@ -63,7 +63,7 @@ export class Simulator implements ModelServer {
   /** Ends early when the signal stops it or the simulator closes. */
   async #delay(ms: number, signal: StopSignal): Promise<void> {
     const either = new Stop()
-    const listener = { onStop: () => either.now('give back') }
+    const listener = { onStop: () => either.now('release') }
     const signals = [signal, this.#closing]
     for (const each of signals) each.listen(listener)
     await pause(this.#clock, ms, either)
@@ -71,7 +71,7 @@ export class Simulator implements ModelServer {
   }
 
   close(): Promise<void> {
-    this.#closing.now('give back')
+    this.#closing.now('release')
     return Promise.resolve()
   }
 }

@@ -88,7 +88,7 @@ test('a node that was stopped past its lease writes nothing of what it held, and
   assert.ok(before.every((row) => row.node !== node))
   paused.kill('SIGCONT')
   // It hears its own late answers, may write none of them, and finds that its lease had ended.
-  await paused.program.logged(/the lease of this node had ended/)
+  await paused.program.logged(/the lease of this node expired/)
   assert.equal(await counted(paused, 'leases_lost_total'), 1)
   assert.equal(await counted(other, 'jobs_reclaimed_total'), contents.length)
   models.script = () => undefined

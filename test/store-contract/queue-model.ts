@@ -94,8 +94,8 @@ class ClaimSome implements Step {
 /** Settles or gives back some claim that was ever made, fresh or stale. */
 class UseClaim implements Step {
   readonly pick: number
-  readonly how: 'settle' | 'give back'
-  constructor(pick: number, how: 'settle' | 'give back') {
+  readonly how: 'settle' | 'release'
+  constructor(pick: number, how: 'settle' | 'release') {
     this.pick = pick
     this.how = how
   }
@@ -200,7 +200,7 @@ const claims = fc
   .tuple(fc.constantFrom(...NODES), fc.integer({ min: 1, max: 4 }))
   .map(([node, limit]) => new ClaimSome(node, limit))
 const uses = fc
-  .tuple(fc.nat(200), fc.constantFrom('settle' as const, 'settle' as const, 'give back' as const))
+  .tuple(fc.nat(200), fc.constantFrom('settle' as const, 'settle' as const, 'release' as const))
   .map(([pick, how]) => new UseClaim(pick, how))
 const stepsIn = fc
   .tuple(fc.nat(200), fc.constantFrom('cancel' as const, 'cancel' as const, 'delete' as const))

@@ -189,7 +189,6 @@ export function options(node: string, clock: { readonly ms: number }): OpenOptio
     maxQueued: 10_000,
     retentionMs: RETENTION_MS,
     nowMs: () => clock.ms,
-    signals: { jobsWaiting: () => {}, settled: () => {} },
     onNote: () => {},
     onFatal: (error) => {
       throw error

@@ -27,9 +27,9 @@ export async function openNode(url: string): Promise<TestNode> {
     maxQueued: 1000,
     retentionMs: 604_800_000,
     nowMs: () => Date.now(),
-    signals: { jobsWaiting: () => waiting.tell([true]), settled: (jobIds) => settled.tell(jobIds) },
     onNote: (message) => notes.push(message),
   })
+  store.subscribe({ jobsWaiting: () => waiting.tell([true]), settled: (jobIds) => settled.tell(jobIds) })
   return {
     name,
     store,

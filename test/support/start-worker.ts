@@ -1,3 +1,4 @@
+/** A worker and an enqueuer on a SQLite store, with executions that the test ends by hand. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -13,12 +14,12 @@ import { FakeClock } from '../fake-clock.ts'
 
 export const NODE = 'node-a'
 
-/** A run that the test ends by hand. */
-interface Running {
+/** An execution that the test ends by hand. */
+interface TestExecution {
   readonly job: ClaimedJob
   readonly signal: StopSignal
   end(contentJson?: string): void
-  endGivenBack(): void
+  endReleased(): void
   throwUp(): void
 }
 
@@ -27,7 +28,7 @@ export function completed(contentJson: string): ExecutionResult {
     outcome: { status: 'completed', contentJson },
     usage: { target: null, input_tokens: 0, output_tokens: 0, calls: 0, cache_hit: false, repaired: false },
     receipt: { form: 'text', calls: [] },
-    keep: null,
+    cache: null,
   }
 }
 
@@ -49,7 +50,7 @@ export async function start(
   t: TestContext,
   concurrency = 2,
   wrap: (store: Store) => Store = (store) => store,
-  lingers = false,
+  early = false,
 ) {
   const folder = await mkdtemp(join(tmpdir(), 'parley-worker-'))
   const clock = new FakeClock()
@@ -62,23 +63,23 @@ export async function start(
     await store.close()
     await rm(folder, { recursive: true, force: true })
   })
-  const runs = new Seen<Running>()
+  const executions = new Seen<TestExecution>()
   const settled = new Seen<[string, Settled, ExecutionResult]>()
-  const troubles = new Seen<string>()
+  const errors = new Seen<string>()
   const worker = new Worker({
     store: wrap(store),
     node: NODE,
     clock,
     concurrency,
-    runTimeoutMs: 600_000,
-    suspectDeaths: 2,
-    run: (job, signal) =>
+    executionTimeoutMs: 600_000,
+    poisonCrashCount: 2,
+    execute: (job, signal) =>
       new Promise((resolve, reject) => {
-        runs.add({
+        executions.add({
           job,
           signal,
           end: (contentJson = '"done"') => resolve(completed(contentJson)),
-          endGivenBack: () => resolve(null),
+          endReleased: () => resolve(null),
           throwUp: () => reject(new TypeError('a bug')),
         })
         signal.listen({
@@ -90,22 +91,22 @@ export async function start(
     events: {
       started: () => {},
       settled: (job, result, how) => settled.add([job.id, how, result]),
-      trouble: (message) => troubles.add(message),
+      error: (message) => errors.add(message),
     },
   })
-  /** What lingers is sent when the test says so. */
+  /** Sends the jobs whose early write is delayed. */
   const sends: (() => void)[] = []
-  const linger = lingers ? (act: () => void) => void sends.push(act) : null
-  const acceptor = new Enqueuer({
+  const delay = early ? (act: () => void) => void sends.push(act) : null
+  const enqueuer = new Enqueuer({
     store: wrap(store),
-    hands: worker,
+    worker,
     node: NODE,
     clock,
     stepOf: () => 1000,
-    linger,
+    delay,
   })
-  const accept = (...jobs: Job[]) => acceptor.accept(jobs, { idempotency: null, awaited: false })
-  return { store, clock, worker, acceptor, accept, runs, settled, troubles, sends }
+  const enqueue = (...jobs: Job[]) => enqueuer.enqueue(jobs, { idempotency: null, awaited: false })
+  return { store, clock, worker, enqueuer, enqueue, executions, settled, errors, sends }
 }
 
 export const status = async (store: Store, { id }: Job) =>

@@ -92,7 +92,7 @@ const head = (parameter: string) =>
 /** $1 node, $2 ids, $3 attempts, $4 the line's turn. */
 const GIVE_BACK: Statement = {
   repeatable: true,
-  name: 'give back',
+  name: 'release',
   text: `
   update open_jobs o set node = null, turn = ${head('$4')}
   from unnest($2::uuid[], $3::integer[]) as c(id, attempt)

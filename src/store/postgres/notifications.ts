@@ -22,7 +22,6 @@ export interface NotificationsOptions {
   readonly statementMs: number
   readonly database: Database
   readonly node: string
-  readonly signals: NodeEvents
   /** Told a turn that joined the line at another node, or a lesser one. */
   readonly onJoined: (turn: number) => void
   /** Every second, whether notices arrive or not. */
@@ -32,6 +31,7 @@ export interface NotificationsOptions {
 }
 
 export class Notifications {
+  #events: NodeEvents | null = null
   readonly #options: NotificationsOptions
   #client: pg.Client | null = null
   #jobsChannel = ''
@@ -47,11 +47,15 @@ export class Notifications {
     this.#options = options
   }
 
+  subscribe(events: NodeEvents): void {
+    this.#events = events
+  }
+
   /** Resolves when it listens, or could not yet; it goes on trying. */
   async begin(): Promise<void> {
     const look = setInterval(() => {
       this.#options.onLook()
-      this.#options.signals.jobsWaiting()
+      this.#events?.jobsWaiting()
     }, LOOK_MS)
     this.#timers.add(look.unref())
     await this.#connect()
@@ -106,7 +110,7 @@ export class Notifications {
       this.#client = client
       await this.#test()
       // Whatever was told while nobody listened.
-      this.#options.signals.jobsWaiting()
+      this.#events?.jobsWaiting()
     } catch (error) {
       this.#sayWhetherTheyArrive(false, (error as Error).message)
       onEnd()
@@ -147,9 +151,9 @@ export class Notifications {
       this.#sayWhetherTheyArrive(true, '')
     } else if (channel === this.#jobsChannel) {
       this.#options.onJoined(Number(payload))
-      this.#options.signals.jobsWaiting()
+      this.#events?.jobsWaiting()
     } else {
-      this.#options.signals.settled(payload.split(','))
+      this.#events?.settled(payload.split(','))
     }
   }
 

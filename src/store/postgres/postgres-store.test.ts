@@ -18,7 +18,6 @@ async function inSchema(t: TestContext): Promise<Place> {
         maxQueued: 1000,
         retentionMs: 604_800_000,
         nowMs: () => Date.now(),
-        signals: { jobsWaiting: () => {}, settled: () => {} },
         onNote: () => {},
       }),
   }

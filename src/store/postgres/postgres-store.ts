@@ -46,7 +46,6 @@ export interface PostgresStoreOptions {
   readonly maxQueued: number
   readonly retentionMs: number
   readonly nowMs: () => number
-  readonly signals: NodeEvents
   readonly onCommit?: (size: number, ms: number) => void
   /** What the operator should know, such as that notices do not arrive. */
   readonly onNote: (message: string) => void
@@ -82,7 +81,7 @@ class PostgresStore extends PostgresOperations implements Store {
   #closed: Promise<void> | null = null
 
   constructor(database: Database, options: PostgresStoreOptions) {
-    const { maxQueued, onCommit, node, url, statementMs, signals, onNote } = options
+    const { maxQueued, onCommit, node, url, statementMs, onNote } = options
     super(database, url)
     this.#database = database
     this.#options = options
@@ -93,7 +92,6 @@ class PostgresStore extends PostgresOperations implements Store {
       statementMs,
       database,
       node,
-      signals,
       onJoined: (turn) => this.#line.joined(turn),
       onLook: () => this.#shareTurn(),
       onChange: onNote,
@@ -111,6 +109,10 @@ class PostgresStore extends PostgresOperations implements Store {
 
   async begin(): Promise<void> {
     await this.#notices.begin()
+  }
+
+  subscribe(events: NodeEvents): void {
+    this.#notices.subscribe(events)
   }
 
   accept(acceptance: Acceptance): Promise<Accepted> {

@@ -191,6 +191,9 @@ class SqliteStore implements Omit<Store, DirectName> {
     return this.#read(['readEnded', jobIds])
   }
 
+  /** No other node uses this file. */
+  subscribe(): void {}
+
   /** The file's lock is the lease: it was kept, or nobody would be here to ask. */
   async renew(node: string): Promise<Renewal> {
     const held = await this.#read<[string, number][]>(['held', node])

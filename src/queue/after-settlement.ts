@@ -1,0 +1,51 @@
+/** What follows a settlement on this node: answer the pending response, wake the callback dispatcher, count, log. */
+import type { ClaimedJob } from '../job/job.ts'
+import type { Settled } from '../store/store.ts'
+import type { ExecutionResult } from './execute.ts'
+import type { PendingResponses } from './pending-responses.ts'
+
+export interface AfterSettlementOptions {
+  readonly pendingResponses: Pick<PendingResponses, 'end'>
+  readonly dispatcher: { wake(account: string, jobId: string): void }
+  readonly metrics: { settled(job: ClaimedJob, result: ExecutionResult, executionMs: number): void }
+  readonly log: JobLog
+}
+
+interface JobLog {
+  debug(fields: object, message: string): void
+  warn(fields: object, message: string): void
+}
+
+/** @param settled `stale` leaves everything to the holder that settled the job; `gone` means that nobody can read it */
+export function afterSettlement(
+  { pendingResponses, dispatcher, metrics, log }: AfterSettlementOptions,
+  job: ClaimedJob,
+  result: ExecutionResult,
+  settled: Settled,
+  executionMs: number,
+): void {
+  if (settled === 'gone') pendingResponses.end(job.id, { kind: 'vanished' })
+  if (settled !== 'settled') return
+  const { outcome, usage } = result
+  const error = outcome.status === 'failed' ? outcome.error : null
+  const record = {
+    id: job.id,
+    status: outcome.status,
+    createdAtMs: job.createdAtMs,
+    contentJson: outcome.status === 'completed' ? outcome.contentJson : null,
+    errorJson: error && JSON.stringify(error),
+  }
+  pendingResponses.end(job.id, { kind: 'settled', record, cacheHit: usage.cache_hit })
+  if (job.callback) dispatcher.wake(job.account, job.id)
+  metrics.settled(job, result, executionMs)
+  const fields = {
+    job_id: job.id,
+    account: job.account,
+    model: job.model,
+    target: usage.target,
+    ms: Math.round(executionMs),
+  }
+  // Without the message of the model server, which may quote the conversation.
+  if (error) log.warn({ ...fields, code: error.code, upstream_status: error.upstream_status }, 'job failed')
+  else log.debug(fields, 'job completed')
+}
