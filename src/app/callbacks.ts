@@ -40,7 +40,7 @@ export function createDispatcher({
     poster: createPoster({
       rules: addressRules(settings),
       timeoutMs,
-      keep: { total: concurrency + retry_concurrency, perOrigin: concurrency_per_origin },
+      idle: { total: concurrency + retry_concurrency, perOrigin: concurrency_per_origin },
       clock,
     }),
     clock,

@@ -7,7 +7,7 @@ import { type TestContext, test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { type ReceivedRequest, type ReceiverReply, startReceiver } from '../../test/receiver.ts'
 import { acceptance, newJob, settlement } from '../../test/store-contract/fixtures.ts'
-import { KEEP, OPEN } from '../../test/support/poster.ts'
+import { ALLOW_LOOPBACK, IDLE_LIMITS } from '../../test/support/poster.ts'
 import { systemClock } from '../clock.ts'
 import { createPoster } from '../net/post.ts'
 import type { CallbackSummary } from '../store/callback-store.ts'
@@ -52,7 +52,7 @@ async function start(t: TestContext, options: StartOptions = {}) {
   const courier = new CallbackDispatcher({
     store: wrap(store),
     node: 'node-a',
-    poster: createPoster({ rules: OPEN, timeoutMs: TIMEOUT_MS, keep: KEEP, clock }),
+    poster: createPoster({ rules: ALLOW_LOOPBACK, timeoutMs: TIMEOUT_MS, idle: IDLE_LIMITS, clock }),
     clock,
     random: () => 0.5,
     timeoutMs: TIMEOUT_MS,

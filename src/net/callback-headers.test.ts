@@ -30,7 +30,7 @@ test('headers that a caller may set', () => {
   assert.equal(checkCallbackHeaders(JSON.parse('{"__proto__": "harmless"}')), null)
 })
 
-test('headers that belong to the delivery are refused, in any case', () => {
+test('headers that Parley controls are rejected, in upper and lower case', () => {
   for (const header of [
     'Host',
     'Content-Length',
@@ -67,7 +67,7 @@ test('headers that belong to the delivery are refused, in any case', () => {
   }
 })
 
-test('a Content-Type that denies JSON is refused', () => {
+test('a Content-Type other than JSON is rejected', () => {
   for (const value of [
     'text/plain',
     'application/jsonp',
@@ -85,7 +85,7 @@ test('a Content-Type that denies JSON is refused', () => {
   }
 })
 
-test('names that are no token are refused', () => {
+test('names that are not tokens are rejected', () => {
   for (const header of [
     '',
     ' ',
@@ -108,7 +108,7 @@ test('names that are no token are refused', () => {
   }
 })
 
-test('values that HTTP cannot carry are refused', () => {
+test('values that HTTP cannot carry are rejected', () => {
   for (const value of [
     'a\r\nHost: b',
     'a\rb',
@@ -126,7 +126,7 @@ test('values that HTTP cannot carry are refused', () => {
   }
 })
 
-test('the same header twice, too many and too long ones are refused at the limit', () => {
+test('duplicate headers, and headers beyond the limits of number and length, are rejected', () => {
   assert.deepEqual(checkCallbackHeaders({ 'X-A': '1', 'x-a': '2' }), {
     header: 'x-a',
     rule: 'is given twice, in two spellings',
@@ -135,12 +135,15 @@ test('the same header twice, too many and too long ones are refused at the limit
   const many = (count: number) =>
     Object.fromEntries(Array.from({ length: count }, (_, index) => [`X-${index}`, '1']))
   assert.equal(checkCallbackHeaders(many(MAX_HEADERS)), null)
-  assert.match(checkCallbackHeaders(many(MAX_HEADERS + 1))?.rule ?? '', /one too many/)
+  assert.match(checkCallbackHeaders(many(MAX_HEADERS + 1))?.rule ?? '', /exceeds the limit of 50 headers/)
   assert.equal(checkCallbackHeaders({ ['x'.repeat(MAX_HEADER_NAME_LENGTH)]: '' }), null)
   assert.match(
     checkCallbackHeaders({ ['x'.repeat(MAX_HEADER_NAME_LENGTH + 1)]: '' })?.rule ?? '',
-    /too long a name/,
+    /a name that is too long/,
   )
   assert.equal(checkCallbackHeaders({ abc: 'x'.repeat(MAX_HEADERS_BYTES - 3) }), null)
-  assert.match(checkCallbackHeaders({ abc: 'x'.repeat(MAX_HEADERS_BYTES - 2) })?.rule ?? '', /too long/)
+  assert.match(
+    checkCallbackHeaders({ abc: 'x'.repeat(MAX_HEADERS_BYTES - 2) })?.rule ?? '',
+    /exceeds the limit of 8192 bytes/,
+  )
 })

@@ -1,27 +1,27 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
-import { KEEP, startPoster } from '../../test/support/poster.ts'
-import { KEPT_AGE_MS } from './connection-pool.ts'
+import { IDLE_LIMITS, startPoster } from '../../test/support/poster.ts'
+import { MAX_CONNECTION_AGE_MS } from './connection-pool.ts'
 
-const NAMED = { resolve: async () => ['127.0.0.1'] }
+const RESOLVED = { resolve: async () => ['127.0.0.1'] }
 
-test('one callback after the other goes over one connection, which is not opened or resolved again', async (t) => {
-  let questions = 0
+test('callbacks in sequence share one connection and one lookup', async (t) => {
+  let lookups = 0
   const { receiver, post } = await startPoster(t, {
     resolve: async () => {
-      questions += 1
+      lookups += 1
       return ['127.0.0.1']
     },
   })
   const url = `http://hooks.example.com:${receiver.port}/`
   for (let count = 0; count < 50; count += 1) assert.equal((await post({ url })).kind, 'answered')
   assert.equal(receiver.connections(), 1)
-  assert.equal(questions, 1)
+  assert.equal(lookups, 1)
 })
 
 test('connections are not shared between origins', async (t) => {
-  const { receiver, post } = await startPoster(t, NAMED)
+  const { receiver, post } = await startPoster(t, RESOLVED)
   for (const name of ['a.example', 'b.example', 'a.example', 'b.example']) {
     await post({ url: `http://${name}:${receiver.port}/` })
   }
@@ -31,7 +31,7 @@ test('connections are not shared between origins', async (t) => {
   )
 })
 
-test('a connection that the receiver closes is not used again', async (t) => {
+test('a connection that the receiver closes is not reused', async (t) => {
   const { receiver, post } = await startPoster(t)
   receiver.script({ kind: 'answer', headers: { connection: 'close' } })
   await post()
@@ -40,7 +40,7 @@ test('a connection that the receiver closes is not used again', async (t) => {
   assert.equal(receiver.requests.length, 2)
 })
 
-test('a kept connection that breaks at its next use is replaced once by a new one', async (t) => {
+test('an idle connection that fails at its next use is replaced once by a new one', async (t) => {
   const { receiver, post } = await startPoster(t)
   receiver.script({ kind: 'answer' }, { kind: 'reset', when: 'before' })
   assert.equal((await post()).kind, 'answered')
@@ -54,11 +54,11 @@ test('a kept connection that breaks at its next use is replaced once by a new on
   assert.equal(receiver.requests.length, 5)
 })
 
-test('an old connection gives way to a new one', async (t) => {
+test('a connection is replaced when it has reached its maximum age', async (t) => {
   const clock = new FakeClock()
   const { receiver, post } = await startPoster(t, { clock })
   await post()
-  clock.advance(KEPT_AGE_MS - 1)
+  clock.advance(MAX_CONNECTION_AGE_MS - 1)
   await post()
   assert.equal(receiver.connections(), 1)
   clock.advance(1)
@@ -66,29 +66,29 @@ test('an old connection gives way to a new one', async (t) => {
   assert.equal(receiver.connections(), 2)
 })
 
-test('no more than so many connections to an origin are kept', async (t) => {
+test('idle connections to one origin are limited', async (t) => {
   const { receiver, post, openSockets } = await startPoster(t)
-  const count = KEEP.perOrigin + 5
+  const count = IDLE_LIMITS.perOrigin + 5
   receiver.script(...Array.from({ length: count }, () => ({ kind: 'stall' }) as const))
   const posts = Array.from({ length: count }, () => post())
   await receiver.received(count)
   assert.equal(receiver.open(), count)
   receiver.release()
   await Promise.all(posts)
-  assert.equal(openSockets(), KEEP.perOrigin)
+  assert.equal(openSockets(), IDLE_LIMITS.perOrigin)
 })
 
-test('no more than so many connections in all are kept: the origin unused for longest loses its own', async (t) => {
-  const { receiver, post, openSockets } = await startPoster(t, NAMED)
+test('idle connections are limited in total: the least recently used origin loses one', async (t) => {
+  const { receiver, post, openSockets } = await startPoster(t, RESOLVED)
   const to = (index: number) => post({ url: `http://hooks-${index}.example:${receiver.port}/` })
   await Promise.all([to(0), to(0)])
-  for (let index = 1; index < KEEP.total - 1; index += 1) await to(index)
+  for (let index = 1; index < IDLE_LIMITS.total - 1; index += 1) await to(index)
   await to(0)
-  assert.equal(receiver.connections(), KEEP.total)
-  await to(KEEP.total)
-  assert.equal(openSockets(), KEEP.total)
+  assert.equal(receiver.connections(), IDLE_LIMITS.total)
+  await to(IDLE_LIMITS.total)
+  assert.equal(openSockets(), IDLE_LIMITS.total)
   await to(0)
-  assert.equal(receiver.connections(), KEEP.total + 1, 'the first origin was used lately')
+  assert.equal(receiver.connections(), IDLE_LIMITS.total + 1, 'the first origin was used recently')
   await to(1)
-  assert.equal(receiver.connections(), KEEP.total + 2, 'the second had to go')
+  assert.equal(receiver.connections(), IDLE_LIMITS.total + 2, 'the second was the least recently used')
 })

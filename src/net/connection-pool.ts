@@ -1,27 +1,31 @@
 /**
- * Connections that wait for the next callback to the same origin. Their address was checked when they were opened, and
- * a live connection cannot change it. Numbers and ages are bounded, so that many origins cost no more than few.
+ * The pool of idle connections that wait for the next callback to the same origin. The address of each one was checked
+ * when it was opened, and an open connection cannot change it. Their number and age are bounded, so that many origins cost
+ * no more than a few.
+ *
+ * Each connection is an undici `Client`. Its `Pool` and `Agent` do not bound idle connections, nor open a new connection
+ * for a retry (docs/decisions.md).
  */
 import type { Socket } from 'node:net'
 import { Client } from 'undici'
 import type { Clock } from '../clock.ts'
 
-export interface ConnectionPoolLimits {
-  /** Waiting connections in all, hence also the most origins that have one; the origin unused for longest loses its own. */
+/** How many connections may be idle. Beyond `total`, the least recently used origin loses one. */
+export interface IdleLimits {
   readonly total: number
   readonly perOrigin: number
 }
 
-/** How long a connection waits; a receiver that announces less gets less. */
-export const KEPT_IDLE_MS = 4000
+/** How long a connection may be idle; less if the receiver announces less. */
+export const IDLE_TIMEOUT_MS = 4000
 
-/** A connection that is busy again and again still ends, so that a receiver that moves in DNS is followed. */
-export const KEPT_AGE_MS = 60_000
+/** A connection in constant use is closed after this, so that a receiver can move to another address in DNS. */
+export const MAX_CONNECTION_AGE_MS = 60_000
 
-/** The most that a receiver's headers may take, as in Node's own server. */
-const MAX_ANSWER_HEADERS_BYTES = 16_384
+/** The maximum size of a receiver's response headers, as in Node's own server. */
+const MAX_HEADERS_BYTES = 16_384
 
-/** One HTTP/1.1 connection. It is used by one callback at a time, and is never opened again when it has ended. */
+/** One HTTP/1.1 connection. One callback uses it at a time, and it is never reopened after it has closed. */
 export interface Connection {
   readonly origin: string
   readonly client: Client
@@ -29,82 +33,82 @@ export interface Connection {
   readonly openedAtMs: number
 }
 
-/** The error of a request on a connection that had ended before it was sent. */
-export const GONE = 'PARLEY_CONNECTION_GONE'
+/** The error code of a request on a connection that had closed before the request was sent. */
+export const CONNECTION_CLOSED = 'PARLEY_CONNECTION_CLOSED'
 
-/** Ends a connection, whatever it is doing: nothing of it stays. */
-export async function endConnection(connection: Connection, reason: Error | null = null): Promise<void> {
-  const ended = connection.client.destroy(reason)
-  // A client takes its socket with its first request; one whose first request could not be sent never does.
+/** Closes a connection at once, even in the middle of a request. */
+export async function closeConnection(connection: Connection, reason: Error | null = null): Promise<void> {
+  const closed = connection.client.destroy(reason)
+  // A client takes over its socket with its first request, and never does if that could not be sent.
   connection.socket.destroy()
-  await ended
+  await closed
 }
 
 export interface ConnectionPool {
-  /** Puts HTTP/1.1 upon a connected socket, for a first use at once. */
+  /** Makes a connected socket an HTTP/1.1 connection that the caller uses at once. */
   open(origin: string, socket: Socket): Connection
-  /** A connection to this origin that is still open, now the caller's; null if there is none. */
-  take(origin: string): Connection | null
-  /** Keeps an unused connection, or ends it. */
-  give(connection: Connection): void
-  /** Ends all of them; whatever is given later ends at once. */
+  /** Takes an idle connection to this origin out of the pool; null if there is none. */
+  acquire(origin: string): Connection | null
+  /** Returns a connection to the pool, which keeps it idle or closes it. */
+  release(connection: Connection): void
+  /** Closes all idle connections, and from now on every connection that is released. */
   close(): Promise<void>
 }
 
-export function createConnectionPool(clock: Clock, limits: ConnectionPoolLimits): ConnectionPool {
-  /** By origin; the origin given to longest ago comes first. */
+export function createConnectionPool(clock: Clock, limits: IdleLimits): ConnectionPool {
+  /** Idle connections by origin, the least recently used origin first. */
   const byOrigin = new Map<string, Connection[]>()
   let count = 0
   let closed = false
 
   function remove(connection: Connection): void {
-    const kept = byOrigin.get(connection.origin) ?? []
-    const index = kept.indexOf(connection)
+    const idle = byOrigin.get(connection.origin) ?? []
+    const index = idle.indexOf(connection)
     if (index === -1) return
-    kept.splice(index, 1)
+    idle.splice(index, 1)
     count -= 1
-    if (kept.length === 0) byOrigin.delete(connection.origin)
+    if (idle.length === 0) byOrigin.delete(connection.origin)
   }
 
   function drop(connection: Connection): void {
     remove(connection)
-    void endConnection(connection)
+    void closeConnection(connection)
   }
 
-  function open(origin: string, socket: Socket): Connection {
-    const client = createClient(origin, socket)
-    const connection = { origin, client, socket, openedAtMs: clock.steadyMs() }
-    connection.client.once('disconnect', () => drop(connection))
-    return connection
-  }
-
-  function usable(connection: Connection): boolean {
-    return connection.client.stats.connected && clock.steadyMs() - connection.openedAtMs < KEPT_AGE_MS
+  function isUsable(connection: Connection): boolean {
+    return (
+      connection.client.stats.connected && clock.steadyMs() - connection.openedAtMs < MAX_CONNECTION_AGE_MS
+    )
   }
 
   return {
-    open,
+    open(origin, socket) {
+      const client = createClient(origin, socket)
+      const connection = { origin, client, socket, openedAtMs: clock.steadyMs() }
+      client.once('disconnect', () => drop(connection))
+      return connection
+    },
 
-    take(origin) {
+    acquire(origin) {
       for (;;) {
-        // The one used last is the one least likely to be closed by the other side in this moment.
+        // The most recently used one is the least likely to be closed by the receiver at this moment.
         const connection = byOrigin.get(origin)?.at(-1)
         if (connection === undefined) return null
         remove(connection)
-        if (usable(connection)) return connection
-        void endConnection(connection)
+        if (isUsable(connection)) return connection
+        void closeConnection(connection)
       }
     },
 
-    give(connection) {
-      const kept = byOrigin.get(connection.origin) ?? []
-      if (closed || !usable(connection) || kept.length >= limits.perOrigin) {
-        void endConnection(connection)
+    release(connection) {
+      const idle = byOrigin.get(connection.origin) ?? []
+      if (closed || !isUsable(connection) || idle.length >= limits.perOrigin) {
+        void closeConnection(connection)
         return
       }
-      kept.push(connection)
+      idle.push(connection)
       byOrigin.delete(connection.origin)
-      byOrigin.set(connection.origin, kept)
+      byOrigin.set(connection.origin, idle)
       count += 1
       const oldest = byOrigin.values().next().value?.[0]
       if (count > limits.total && oldest !== undefined) drop(oldest)
@@ -115,30 +119,30 @@ export function createConnectionPool(clock: Clock, limits: ConnectionPoolLimits)
       const all = [...byOrigin.values()].flat()
       byOrigin.clear()
       count = 0
-      await Promise.all(all.map((connection) => endConnection(connection)))
+      await Promise.all(all.map((connection) => closeConnection(connection)))
     },
   }
 }
 
-/** Deadlines are the caller's: undici's own are off. */
+/** Time-outs are the caller's: undici's own are off. */
 function createClient(origin: string, socket: Socket): Client {
-  let handedOver = false
+  let connected = false
   return new Client(origin, {
-    // Not at once: a client that is answered within its own question never sends its request.
+    // In a microtask: a client whose connector calls back synchronously never sends its request.
     connect: (_options, callback) =>
       queueMicrotask(() => {
-        if (handedOver || socket.destroyed) {
-          callback(Object.assign(new Error('the connection has ended'), { code: GONE }), null)
+        if (connected || socket.destroyed) {
+          callback(Object.assign(new Error('the connection is closed'), { code: CONNECTION_CLOSED }), null)
           return
         }
-        handedOver = true
+        connected = true
         callback(null, socket)
       }),
     allowH2: false,
     headersTimeout: 0,
     bodyTimeout: 0,
-    keepAliveTimeout: KEPT_IDLE_MS,
-    keepAliveMaxTimeout: KEPT_IDLE_MS,
-    maxHeaderSize: MAX_ANSWER_HEADERS_BYTES,
+    keepAliveTimeout: IDLE_TIMEOUT_MS,
+    keepAliveMaxTimeout: IDLE_TIMEOUT_MS,
+    maxHeaderSize: MAX_HEADERS_BYTES,
   })
 }

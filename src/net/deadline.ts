@@ -1,12 +1,12 @@
-/** Deadlines for work that goes through several steps, each of which listens to one signal. */
+/** Deadlines for work of several steps that share one signal. */
 import type { Clock } from '../clock.ts'
 
 export interface Deadline {
-  /** Aborts when the time is up, when `outer` aborts or by `stop`; its reason is an Error that says which. */
+  /** Aborts at the deadline, when `outer` aborts, or by `abort`. Its reason is an Error that says which. */
   readonly signal: AbortSignal
-  stop(reason: Error): void
-  /** Forgets timer and listener. To be called in every case, once the work has ended. */
-  end(): void
+  abort(reason: Error): void
+  /** Removes the timer and the listener. Must be called when the work has ended, however it ended. */
+  clear(): void
 }
 
 export function startDeadline(
@@ -16,28 +16,28 @@ export function startDeadline(
   outer: AbortSignal | undefined,
 ): Deadline {
   const controller = new AbortController()
-  const stop = (reason: Error) => controller.abort(reason)
-  const stopAsOuter = () => stop(asError(outer?.reason))
-  const cancel = clock.after(ms, () => stop(new Error(message)))
-  if (outer?.aborted) stopAsOuter()
-  else outer?.addEventListener('abort', stopAsOuter, { once: true })
-  const end = () => {
+  const abort = (reason: Error) => controller.abort(reason)
+  const abortWithOuter = () => abort(asError(outer?.reason))
+  const cancel = clock.after(ms, () => abort(new Error(message)))
+  if (outer?.aborted) abortWithOuter()
+  else outer?.addEventListener('abort', abortWithOuter, { once: true })
+  const clear = () => {
     cancel()
-    outer?.removeEventListener('abort', stopAsOuter)
+    outer?.removeEventListener('abort', abortWithOuter)
   }
-  return { signal: controller.signal, stop, end }
+  return { signal: controller.signal, abort, clear }
 }
 
-/** What `work` comes to, or a rejection with the signal's reason as soon as that aborts, whatever `work` does then. */
-export async function until<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
-  const stopped = Promise.withResolvers<never>()
-  const stop = () => stopped.reject(signal.reason)
-  if (signal.aborted) stop()
-  else signal.addEventListener('abort', stop, { once: true })
+/** Settles like `work`, or rejects with the signal's reason as soon as it aborts, even if `work` goes on. */
+export async function abortable<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  const aborted = Promise.withResolvers<never>()
+  const abort = () => aborted.reject(signal.reason)
+  if (signal.aborted) abort()
+  else signal.addEventListener('abort', abort, { once: true })
   try {
-    return await Promise.race([work, stopped.promise])
+    return await Promise.race([work, aborted.promise])
   } finally {
-    signal.removeEventListener('abort', stop)
+    signal.removeEventListener('abort', abort)
   }
 }
 
@@ -45,7 +45,7 @@ export function asError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error(String(thrown))
 }
 
-/** Node's and undici's errors say by a code what happened; '' for those that do not. */
+/** The `code` of an error of Node or undici; '' if it has none. */
 export function codeOf(thrown: unknown): string {
   const code = typeof thrown === 'object' && thrown !== null && 'code' in thrown ? thrown.code : ''
   return typeof code === 'string' ? code : ''

@@ -1,13 +1,13 @@
 /**
- * No request can be forged through a callback: every refused range at its edges, in every way to write or to deliver an
- * address, against a canary that must see no connection. The ranges are written here once more, so that a slip in the list
- * of the guard shows.
+ * No request can be forged through a callback: every blocked range at its edges, in every spelling and every way to return
+ * an address, against a canary that must see no connection. The ranges are repeated here, so that an error in the guard's
+ * list is found.
  */
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import { after, before, test } from 'node:test'
 import { type Receiver, startReceiver } from '../../test/receiver.ts'
-import { KEEP } from '../../test/support/poster.ts'
+import { IDLE_LIMITS } from '../../test/support/poster.ts'
 import { createPoster, type PostResult } from './post.ts'
 import { checkCallbackUrl, isBlockedAddress, readNetworks } from './ssrf-guard.ts'
 
@@ -16,7 +16,7 @@ const IPV4 =
   '192.0.2.0/24 192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16 192.175.48.0/24 198.18.0.0/15 ' +
   '198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4'
 
-/** First and last address of what is closed, the gaps around 2000::/3 included. */
+/** The first and last address of each blocked range, including the gaps around 2000::/3. */
 const IPV6: readonly (readonly [string, string])[] = [
   ['::', '::1'],
   ['::2', '0:0:0:0:0:0:ffff:ffff'],
@@ -39,8 +39,8 @@ const IPV6: readonly (readonly [string, string])[] = [
   ['ff00::', 'ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff'],
 ]
 
-/** The neighbours of those ranges that are open. */
-const OPEN_IPV6 = [
+/** Allowed addresses next to those ranges. */
+const ALLOWED_IPV6 = [
   '2000::',
   '2000:ffff:ffff:ffff:ffff:ffff:ffff:ffff',
   '2001:200::',
@@ -85,16 +85,16 @@ const rangesIpv4 = IPV4.split(' ').map((range) => {
 const edgesIpv4 = unique(
   rangesIpv4
     .flatMap(({ first, last }) => [first, first + 1, Math.floor((first + last) / 2), last - 1, last])
-    .filter(isClosed),
+    .filter(isBlocked),
 )
 const neighboursIpv4 = unique(
   rangesIpv4
     .flatMap(({ first, last }) => [first - 1, last + 1])
-    .filter((address) => address >= 0 && address < 2 ** 32 && !isClosed(address)),
+    .filter((address) => address >= 0 && address < 2 ** 32 && !isBlocked(address)),
 )
 const edgesIpv6 = unique(IPV6.flat())
 
-function isClosed(address: number): boolean {
+function isBlocked(address: number): boolean {
   return rangesIpv4.some(({ first, last }) => address >= first && address <= last)
 }
 
@@ -114,7 +114,7 @@ function dotted(address: number): string {
   return octetsOf(address).join('.')
 }
 
-/** Every way in which the URL standard lets an IPv4 address be written. */
+/** Every spelling of an IPv4 address in the URL standard. */
 function spellings(address: number): string[] {
   const octets = octetsOf(address)
   const [a = 0, b = 0, c = 0] = octets
@@ -139,7 +139,7 @@ function spellings(address: number): string[] {
   ]
 }
 
-/** Every form of IPv6 that carries an IPv4 address. */
+/** Every form of IPv6 address that carries an IPv4 address. */
 function carriers(address: number): string[] {
   const high = Math.floor(address / 65_536)
   const low = address % 65_536
@@ -173,17 +173,17 @@ function spellingsIpv6(address: string): string[] {
 }
 
 let canary: Receiver
-/** Every address that anything tried to connect to; the connection goes to the canary. */
+/** Every address to which a connection was opened; all connections go to the canary. */
 const opened: string[] = []
 let answers: readonly string[] = []
-let questions = 0
+let lookups = 0
 
 const poster = createPoster({
   rules: { allow: [], httpsOnly: false },
   timeoutMs: 5000,
-  keep: KEEP,
+  idle: IDLE_LIMITS,
   resolve: async () => {
-    questions += 1
+    lookups += 1
     return answers
   },
   open: (address) => {
@@ -203,10 +203,10 @@ after(async () => {
   await canary.close()
 })
 
-test('P13: refused at creation and at delivery, in every form; the canary sees nothing', async (t) => {
+test('P13: blocked at creation and at delivery, in every form; the canary sees no connection', async (t) => {
   let cases = 0
 
-  async function refusesHost(host: string): Promise<void> {
+  async function assertHostBlocked(host: string): Promise<void> {
     cases += 1
     const checked = checkCallbackUrl(`http://${host}:${canary.port}/`, { allow: [], httpsOnly: false })
     assert.ok(!checked.ok, `${host} was accepted at creation`)
@@ -214,7 +214,7 @@ test('P13: refused at creation and at delivery, in every form; the canary sees n
     assert.equal((await post(host)).kind, 'refused', host)
   }
 
-  async function refusesAnswer(list: readonly string[]): Promise<void> {
+  async function assertAnswerBlocked(list: readonly string[]): Promise<void> {
     cases += 1
     answers = list
     const result = await post('hooks.example.com')
@@ -222,21 +222,21 @@ test('P13: refused at creation and at delivery, in every form; the canary sees n
   }
 
   for (const address of edgesIpv4) {
-    for (const host of spellings(address)) await refusesHost(host)
-    for (const host of carriers(address)) await refusesHost(`[${host}]`)
-    await refusesAnswer([dotted(address)])
-    await refusesAnswer([PUBLIC, dotted(address)])
-    await refusesAnswer([dotted(address), PUBLIC_IPV6])
-    for (const carrier of carriers(address)) await refusesAnswer([PUBLIC, carrier])
+    for (const host of spellings(address)) await assertHostBlocked(host)
+    for (const host of carriers(address)) await assertHostBlocked(`[${host}]`)
+    await assertAnswerBlocked([dotted(address)])
+    await assertAnswerBlocked([PUBLIC, dotted(address)])
+    await assertAnswerBlocked([dotted(address), PUBLIC_IPV6])
+    for (const carrier of carriers(address)) await assertAnswerBlocked([PUBLIC, carrier])
   }
   for (const address of edgesIpv6) {
     for (const host of spellingsIpv6(address)) {
-      await refusesHost(`[${host}]`)
-      await refusesAnswer([host])
-      await refusesAnswer([PUBLIC, PUBLIC_IPV6, host])
+      await assertHostBlocked(`[${host}]`)
+      await assertAnswerBlocked([host])
+      await assertAnswerBlocked([PUBLIC, PUBLIC_IPV6, host])
     }
   }
-  for (const name of NAMES) await refusesHost(name)
+  for (const name of NAMES) await assertHostBlocked(name)
 
   assert.deepEqual(opened, [])
   assert.equal(canary.connections(), 0)
@@ -244,23 +244,23 @@ test('P13: refused at creation and at delivery, in every form; the canary sees n
   t.diagnostic(`${cases} cases, ${canary.connections()} connections`)
 })
 
-test('the neighbours of every refused range are open', () => {
+test('the neighbours of every blocked range are allowed', () => {
   assert.ok(neighboursIpv4.length > 25)
   for (const address of neighboursIpv4)
     assert.equal(isBlockedAddress(dotted(address), []), false, dotted(address))
-  for (const address of OPEN_IPV6) assert.equal(isBlockedAddress(address, []), false, address)
+  for (const address of ALLOWED_IPV6) assert.equal(isBlockedAddress(address, []), false, address)
 })
 
-test('a name is asked for once a connection, and what was checked is what is connected to', async () => {
+test('a name is looked up once per connection, and the connection goes to the address that was checked', async () => {
   opened.length = 0
-  questions = 0
+  lookups = 0
   answers = [PUBLIC]
   const before = canary.connections()
-  // The canary takes the place of the public address, and is found out by its own: nothing is sent to it.
+  // The canary stands in for the public address, and its own address gives it away: nothing is sent to it.
   const result = await post('rebinding.example.com')
   assert.equal(result.kind, 'refused')
   assert.deepEqual(opened, [PUBLIC])
-  assert.equal(questions, 1)
+  assert.equal(lookups, 1)
   assert.equal(canary.connections(), before + 1)
   assert.equal(canary.requests.length, 0)
   await canary.allClosed()
@@ -268,17 +268,17 @@ test('a name is asked for once a connection, and what was checked is what is con
   answers = ['127.0.0.1']
   assert.equal((await post('rebinding.example.com')).kind, 'refused')
   assert.deepEqual(opened, [PUBLIC])
-  assert.equal(questions, 2)
+  assert.equal(lookups, 2)
 })
 
-test('no redirect is followed, though its target is open', async (t) => {
+test('no redirect is followed, even to an allowed address', async (t) => {
   const read = readNetworks(['127.0.0.0/8'])
   assert.ok(read.ok)
   const seen = canary.connections()
   const receiver = await startReceiver()
   const follower = createPoster({
     rules: { allow: read.networks, httpsOnly: false },
-    keep: KEEP,
+    idle: IDLE_LIMITS,
     timeoutMs: 5000,
   })
   t.after(async () => {

@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { startReceiver } from '../../test/receiver.ts'
 import { startPoster } from '../../test/support/poster.ts'
-import { MAX_ADDRESSES_TRIED, openSocket } from './dial.ts'
+import { MAX_ADDRESSES_TRIED, openSocket } from './guarded-connect.ts'
 import { CONNECT_MS } from './post.ts'
 
 /** Resolves when the head of an answer has reached this process. */
@@ -20,7 +20,7 @@ function answerBegun(): Promise<void> {
   return promise
 }
 
-test('a receiver that stalls is given up at the deadline, and nothing of it stays', async (t) => {
+test('a POST to a receiver that stalls fails at the deadline, and its connection is closed', async (t) => {
   const clock = new FakeClock()
   const { receiver, post } = await startPoster(t, { clock })
   receiver.script({ kind: 'stall' })
@@ -37,7 +37,7 @@ test('a receiver that stalls is given up at the deadline, and nothing of it stay
   await receiver.allClosed()
 })
 
-test('an answer that stalls or drips after its status keeps the status, and ends at the deadline', async (t) => {
+test('a response that stalls or drips after its status keeps the status, and ends at the deadline', async (t) => {
   const clock = new FakeClock()
   const { receiver, post } = await startPoster(t, { clock })
   receiver.script({ kind: 'stall', afterHeaders: true }, { kind: 'drip', everyMs: 1 })
@@ -54,33 +54,33 @@ test('an answer that stalls or drips after its status keeps the status, and ends
   }
 })
 
-test('a receiver that does not read a large body is given up at the deadline', async (t) => {
+test('a POST to a receiver that does not read a large body fails at the deadline', async (t) => {
   const clock = new FakeClock()
-  const deaf = createServer({ pauseOnConnect: true })
-  deaf.listen(0, '127.0.0.1')
-  await once(deaf, 'listening')
-  const address = deaf.address()
+  const receiver = createServer({ pauseOnConnect: true })
+  receiver.listen(0, '127.0.0.1')
+  await once(receiver, 'listening')
+  const address = receiver.address()
   assert.ok(typeof address === 'object' && address !== null)
   const { post } = await startPoster(t, { clock })
   const posted = post({ url: `http://127.0.0.1:${address.port}/`, body: 'x'.repeat(20_000_000) })
-  const [socket]: Socket[] = await once(deaf, 'connection')
-  // The end of the connection shows only once the socket is read.
+  const [socket]: Socket[] = await once(receiver, 'connection')
+  // The socket emits the end of the connection only when it is read.
   socket?.on('error', () => {})
   await new Promise(setImmediate)
   clock.advance(15_000)
   assert.equal((await posted).kind, 'failed')
   socket?.resume()
   if (socket !== undefined && !socket.closed) await once(socket, 'close')
-  deaf.close()
+  receiver.close()
 })
 
-test('a connection reset before the answer is a failure, and after its status an answer', async (t) => {
+test('a connection reset before the response is a failure, and after its status an answer', async (t) => {
   const { receiver, post } = await startPoster(t)
   receiver.script({ kind: 'reset', when: 'before' }, { kind: 'reset', when: 'middle' })
   const first = await post()
   assert.ok(first.kind === 'failed')
   assert.equal(first.message, 'the receiver closed the connection before it answered')
-  assert.equal(receiver.requests.length, 1, 'a fresh connection that fails is not tried again')
+  assert.equal(receiver.requests.length, 1, 'a failure on a new connection is not retried')
   const second = await post()
   assert.ok(second.kind === 'answered')
   assert.equal(second.status, 200)
@@ -88,7 +88,20 @@ test('a connection reset before the answer is a failure, and after its status an
   await receiver.allClosed()
 })
 
-test('what is no HTTP is a failure', async (t) => {
+test('an informational response is not the answer', async (t) => {
+  const { receiver, post } = await startPoster(t)
+  const earlyHints = 'HTTP/1.1 103 Early Hints\r\nlink: </>\r\n\r\n'
+  receiver.script({ kind: 'raw', text: earlyHints })
+  const closed = await post()
+  assert.ok(closed.kind === 'failed')
+  assert.equal(closed.message, 'the receiver closed the connection before it answered')
+  receiver.script({ kind: 'raw', text: `${earlyHints}HTTP/1.1 204 No Content\r\n\r\n` })
+  const answered = await post()
+  assert.ok(answered.kind === 'answered')
+  assert.equal(answered.status, 204)
+})
+
+test('a response that is not HTTP is a failure', async (t) => {
   const { receiver, post } = await startPoster(t)
   for (const text of ['', 'SSH-2.0-OpenSSH_9.9\r\n', 'HTTP/1.1 2x0 OK\r\n\r\n', 'HTTP/2 200 OK\r\n\r\n']) {
     receiver.script({ kind: 'raw', text })
@@ -108,7 +121,7 @@ test('what is no HTTP is a failure', async (t) => {
   await receiver.allClosed()
 })
 
-test('a closed port, an unknown name and an empty answer of DNS are failures that say so', async (t) => {
+test('a closed port, an unknown name and an empty DNS answer are failures that name the cause', async (t) => {
   const gone = await startReceiver()
   await gone.close()
   const { post } = await startPoster(t, {
@@ -130,25 +143,25 @@ test('a closed port, an unknown name and an empty answer of DNS are failures tha
   ])
 })
 
-test('DNS that never answers is given up when the time to connect is over', async (t) => {
+test('a DNS lookup that is not answered ends at the connect time-out', async (t) => {
   const clock = new FakeClock()
-  const asked = Promise.withResolvers<AbortSignal>()
+  const lookup = Promise.withResolvers<AbortSignal>()
   const { post } = await startPoster(t, {
     clock,
     resolve: (_name, signal) => {
-      asked.resolve(signal)
+      lookup.resolve(signal)
       return new Promise(() => {})
     },
   })
   const posted = post({ url: 'http://hooks.example.com/' })
-  const signal = await asked.promise
+  const signal = await lookup.promise
   clock.advance(CONNECT_MS)
   assert.deepEqual(await posted, {
     kind: 'failed',
     message: 'no connection to hooks.example.com within 5 s',
     ms: CONNECT_MS,
   })
-  assert.ok(signal.aborted, 'the resolver is told')
+  assert.ok(signal.aborted, 'the resolver is aborted')
 })
 
 test('a dead address leaves time for the next one', async (t) => {
@@ -175,7 +188,7 @@ test('a dead address leaves time for the next one', async (t) => {
   assert.ok(dead[0]?.destroyed)
 })
 
-test('a host whose addresses are all dead is given up when the time to connect is over', async (t) => {
+test('a POST to a host whose addresses are all dead fails at the connect time-out', async (t) => {
   const clock = new FakeClock()
   const dead: Socket[] = []
   const { post } = await startPoster(t, {
@@ -206,29 +219,29 @@ test('a host whose addresses are all dead is given up when the time to connect i
   assert.ok(dead.every((socket) => socket.destroyed))
 })
 
-test('a POST that is called off ends at once, whatever it was doing', async (t) => {
+test('a POST that is aborted ends at once in every phase', async (t) => {
   const { receiver, post } = await startPoster(t, { resolve: () => new Promise(() => {}) })
   receiver.script({ kind: 'stall' })
   for (const url of [receiver.url, 'http://hooks.example.com/']) {
     const controller = new AbortController()
     const posted = post({ url, signal: controller.signal })
     if (url === receiver.url) await receiver.received(1)
-    controller.abort(new Error('called off'))
+    controller.abort(new Error('aborted'))
     const result = await posted
     assert.ok(result.kind === 'failed')
-    assert.equal(result.message, 'called off')
+    assert.equal(result.message, 'aborted')
   }
-  const calledOff = AbortSignal.abort(new Error('called off before'))
-  for (const kept of [false, true]) {
-    if (kept) assert.equal((await post()).kind, 'answered')
-    const result = await post({ signal: calledOff })
+  const aborted = AbortSignal.abort(new Error('aborted before'))
+  for (const idle of [false, true]) {
+    if (idle) assert.equal((await post()).kind, 'answered')
+    const result = await post({ signal: aborted })
     assert.ok(result.kind === 'failed')
-    assert.equal(result.message, 'called off before')
+    assert.equal(result.message, 'aborted before')
   }
   assert.equal(receiver.requests.length, 2)
 })
 
-test('closing calls off what is under way, ends kept connections and lets nothing begin', async (t) => {
+test('close aborts POSTs in progress, closes idle connections and rejects later POSTs', async (t) => {
   const { receiver, poster, post, openSockets } = await startPoster(t)
   await Promise.all([post(), post()])
   assert.equal(receiver.open(), 2)

@@ -1,6 +1,6 @@
 /**
- * Callbacks over TLS: the certificate must be for the host of the URL, though the connection goes to an address. The
- * certificates are made here, so that no private key lies in the repository and none of them runs out.
+ * Callbacks over TLS: the certificate must be valid for the host of the URL, although the connection goes to an address.
+ * The certificates are generated here, so that the repository contains no private key and no certificate expires.
  */
 import assert from 'node:assert/strict'
 import { generateKeyPairSync, type KeyObject, randomUUID, sign } from 'node:crypto'
@@ -32,7 +32,7 @@ const sequence = (...contents: readonly Uint8Array[]) => der(0x30, ...contents)
 const oid = (hex: string) => der(0x06, Buffer.from(hex, 'hex'))
 const ECDSA_WITH_SHA256 = sequence(oid('2a8648ce3d040302'))
 
-/** A self-signed certificate of version 3 for names and IPv4 addresses, good from 2000 to 2049. */
+/** A self-signed certificate of version 3 for names and IPv4 addresses, valid from 2000 to 2049. */
 function selfSigned(names: readonly string[], addresses: readonly string[]): Certificate {
   const { privateKey, publicKey }: { privateKey: KeyObject; publicKey: KeyObject } = generateKeyPairSync(
     'ec',
@@ -40,7 +40,7 @@ function selfSigned(names: readonly string[], addresses: readonly string[]): Cer
       namedCurve: 'P-256',
     },
   )
-  // Of its own, or OpenSSL takes one of these for the issuer of another.
+  // Each certificate has its own name, or OpenSSL takes one for the issuer of another.
   const name = sequence(der(0x31, sequence(oid('550403'), der(0x0c, Buffer.from(randomUUID())))))
   const time = (text: string) => der(0x17, Buffer.from(text))
   const alternatives = sequence(
@@ -67,28 +67,28 @@ function selfSigned(names: readonly string[], addresses: readonly string[]): Cer
 }
 
 const known = selfSigned(['hooks.example.com'], ['127.0.0.1'])
-/** As trusted as the first, but not for the hosts that are called here. */
+/** As trusted as the first, but not valid for the hosts of these tests. */
 const elsewhere = selfSigned(['elsewhere.example.com'], ['127.0.0.9'])
-const NAMED = { resolve: async () => ['127.0.0.1'] }
-const usual = getCACertificates('default')
+const RESOLVED = { resolve: async () => ['127.0.0.1'] }
+const defaults = getCACertificates('default')
 
 before(() => setDefaultCACertificates([known.cert, elsewhere.cert]))
-after(() => setDefaultCACertificates(usual))
+after(() => setDefaultCACertificates(defaults))
 
-test('the certificate is held against the name, or the address, of the URL', async (t) => {
-  const asked: string[] = []
+test('the certificate is checked against the name, or the address, of the URL', async (t) => {
+  const serverNames: string[] = []
   const SNICallback: TlsOptions['SNICallback'] = (name, answer) => {
-    asked.push(name)
+    serverNames.push(name)
     answer(null)
   }
-  const { receiver, post } = await startPoster(t, NAMED, { tls: { ...known, SNICallback } })
+  const { receiver, post } = await startPoster(t, RESOLVED, { tls: { ...known, SNICallback } })
   for (const host of ['hooks.example.com', '127.0.0.1']) {
     const url = `https://${host}:${receiver.port}/`
     assert.equal((await post({ url })).kind, 'answered', host)
     assert.equal((await post({ url })).kind, 'answered', host)
   }
   assert.equal(receiver.connections(), 2)
-  assert.deepEqual(asked, ['hooks.example.com'], 'the name is said in the handshake, and an address is not')
+  assert.deepEqual(serverNames, ['hooks.example.com'], 'the handshake contains the name, but not an address')
   assert.deepEqual(
     receiver.requests.map(({ headers }) => headers.host),
     [`hooks.example.com:${receiver.port}`, `127.0.0.1:${receiver.port}`].flatMap((host) => [host, host]),
@@ -96,7 +96,7 @@ test('the certificate is held against the name, or the address, of the URL', asy
 })
 
 test('a certificate for another name or address is a failure, and nothing is sent', async (t) => {
-  const { receiver, post } = await startPoster(t, NAMED, { tls: elsewhere })
+  const { receiver, post } = await startPoster(t, RESOLVED, { tls: elsewhere })
   for (const host of ['hooks.example.com', '127.0.0.1']) {
     const result = await post({ url: `https://${host}:${receiver.port}/` })
     assert.ok(result.kind === 'failed')
@@ -107,8 +107,8 @@ test('a certificate for another name or address is a failure, and nothing is sen
   assert.equal(receiver.requests.length, 0)
 })
 
-test('a certificate that nobody vouches for is a failure', async (t) => {
-  const { receiver, post } = await startPoster(t, NAMED, { tls: selfSigned(['hooks.example.com'], []) })
+test('an untrusted certificate is a failure', async (t) => {
+  const { receiver, post } = await startPoster(t, RESOLVED, { tls: selfSigned(['hooks.example.com'], []) })
   const result = await post({ url: `https://hooks.example.com:${receiver.port}/` })
   assert.ok(result.kind === 'failed')
   assert.match(result.message, /^no TLS with hooks\.example\.com: .* \([A-Z_]+\)$/)
@@ -116,7 +116,7 @@ test('a certificate that nobody vouches for is a failure', async (t) => {
   assert.equal(receiver.requests.length, 0)
 })
 
-test('a receiver that speaks no TLS is a failure', async (t) => {
+test('a receiver without TLS is a failure', async (t) => {
   const { receiver, post } = await startPoster(t)
   const result = await post({ url: `https://127.0.0.1:${receiver.port}/` })
   assert.ok(result.kind === 'failed')
@@ -124,12 +124,12 @@ test('a receiver that speaks no TLS is a failure', async (t) => {
   await receiver.allClosed()
 })
 
-test('a handshake that stalls is given up when the time to connect is over', async (t) => {
+test('a TLS handshake that stalls ends at the connect time-out', async (t) => {
   const clock = new FakeClock()
-  const begun = Promise.withResolvers<void>()
+  const started = Promise.withResolvers<void>()
   const ended = Promise.withResolvers<void>()
   const mute = createServer((socket) => {
-    socket.once('data', () => begun.resolve())
+    socket.once('data', () => started.resolve())
     socket.once('close', () => ended.resolve())
     socket.on('error', () => {})
   })
@@ -141,7 +141,7 @@ test('a handshake that stalls is given up when the time to connect is over', asy
   assert.ok(typeof address === 'object' && address !== null)
   const { post } = await startPoster(t, { clock })
   const posted = post({ url: `https://127.0.0.1:${address.port}/` })
-  await begun.promise
+  await started.promise
   clock.advance(CONNECT_MS)
   const result = await posted
   assert.ok(result.kind === 'failed')

@@ -4,10 +4,10 @@ import { test } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { startPoster } from '../../test/support/poster.ts'
-import { openSocket } from './dial.ts'
 import { KEPT_BODY_BYTES, MAX_ANSWER_BYTES, MAX_RETRY_AFTER_MS } from './exchange.ts'
+import { openSocket } from './guarded-connect.ts'
 
-test('SPEC 6.2: the POST carries the caller’s headers, the standard ones and the body as it is', async (t) => {
+test('SPEC 6.2: the POST contains the caller’s headers, the standard ones and the unchanged body', async (t) => {
   const { receiver, post } = await startPoster(t)
   const body = '{"text":"größer 😀","n":12345678901234567890}'
   const result = await post({
@@ -39,7 +39,7 @@ test('SPEC 6.2: the POST carries the caller’s headers, the standard ones and t
   )
 })
 
-test('a caller’s own Content-Type and User-Agent take the place of ours', async (t) => {
+test('a caller’s own Content-Type and User-Agent replace ours', async (t) => {
   const { receiver, post } = await startPoster(t)
   await post({ headers: { 'Content-Type': 'application/json; charset=utf-8', 'USER-AGENT': 'mine' } })
   const [request] = await receiver.received(1)
@@ -49,7 +49,7 @@ test('a caller’s own Content-Type and User-Agent take the place of ours', asyn
   assert.equal(new Set(names).size, names.length)
 })
 
-test('any status is an answer, with the beginning of its body', async (t) => {
+test('any status is an answer, with the start of its body', async (t) => {
   const { receiver, post } = await startPoster(t)
   for (const status of [200, 201, 204, 301, 400, 404, 410, 429, 500, 503]) {
     const body = status === 204 ? '' : `it was ${status}`
@@ -61,7 +61,7 @@ test('any status is an answer, with the beginning of its body', async (t) => {
   }
 })
 
-test('Retry-After is read as seconds or as a date, and at most a day', async (t) => {
+test('Retry-After is read as seconds or as a date, and limited to a day', async (t) => {
   const clock = new FakeClock(Date.UTC(2026, 0, 1))
   const { receiver, post } = await startPoster(t, { clock })
   const cases: readonly (readonly [string, number | null])[] = [
@@ -85,7 +85,7 @@ test('Retry-After is read as seconds or as a date, and at most a day', async (t)
   }
 })
 
-test('the first KiB of an answer is kept as text, without half a character and without NUL', async (t) => {
+test('the first KiB of a response is kept as text, without half a character and without NUL', async (t) => {
   const { receiver, post } = await startPoster(t)
   const start1023 = 'x'.repeat(KEPT_BODY_BYTES - 1)
   for (const [body, kept] of [
@@ -101,7 +101,7 @@ test('the first KiB of an answer is kept as text, without half a character and w
   }
 })
 
-test('of a huge answer at most the cap and what is on its way is read', async (t) => {
+test('a huge response is read up to the limit and what is already in transit', async (t) => {
   const sockets: Socket[] = []
   const { receiver, post, openSockets } = await startPoster(t, {
     open: (address, port) => {
@@ -119,10 +119,10 @@ test('of a huge answer at most the cap and what is on its way is read', async (t
   const bytesRead = sockets[0]?.bytesRead ?? Number.POSITIVE_INFINITY
   assert.ok(bytesRead < 5 * MAX_ANSWER_BYTES, `${bytesRead} bytes read`)
   await post()
-  assert.equal(openSockets(), 1, 'an answer of just the cap leaves its connection in use')
+  assert.equal(openSockets(), 1, 'after a response of exactly the limit the connection is reused')
 })
 
-test('a compressed answer stays compressed', async (t) => {
+test('a compressed response is not decompressed', async (t) => {
   const { receiver, post } = await startPoster(t)
   const body = gzipSync(Buffer.alloc(10_000_000))
   assert.ok(body.length < MAX_ANSWER_BYTES)
@@ -132,8 +132,8 @@ test('a compressed answer stays compressed', async (t) => {
   assert.equal(result.bodyStart.codePointAt(0), 0x1f)
 })
 
-test('localhost is loopback as far as that is open, and DNS is not asked', async (t) => {
-  const { receiver, post } = await startPoster(t, { resolve: () => Promise.reject(new Error('asked')) })
+test('localhost is loopback as far as that is allowed, without a DNS lookup', async (t) => {
+  const { receiver, post } = await startPoster(t, { resolve: () => Promise.reject(new Error('looked up')) })
   for (const host of ['localhost', 'app.localhost', 'LOCALHOST.']) {
     const result = await post({ url: `http://${host}:${receiver.port}/` })
     assert.equal(result.kind, 'answered', host)
@@ -146,7 +146,7 @@ test('a name is resolved, and its Host header is the name', async (t) => {
   assert.equal(receiver.requests[0]?.headers.host, `hooks.example.com:${receiver.port}`)
 })
 
-test('what the settings of today refuse is refused at delivery, though it was accepted once', async (t) => {
+test('the current settings apply at delivery, even to a URL that was accepted earlier', async (t) => {
   const { receiver, post } = await startPoster(t, { rules: { allow: [], httpsOnly: true } })
   const messages = []
   for (const url of [receiver.url, 'https://127.0.0.1/', 'no URL']) {
@@ -160,7 +160,7 @@ test('what the settings of today refuse is refused at delivery, though it was ac
   assert.equal(receiver.connections(), 0)
 })
 
-test('a header that cannot be sent is a failure and no exception', async (t) => {
+test('a header that cannot be sent is a failure, not an exception', async (t) => {
   const { receiver, post } = await startPoster(t)
   for (const headers of [{ 'X-A': 'a\r\nHost: b' }, { 'X A': 'a' }, { 'Transfer-Encoding': 'chunked' }]) {
     assert.equal((await post({ headers })).kind, 'failed')

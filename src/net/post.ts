@@ -1,21 +1,22 @@
 /**
- * Sends one callback: a POST to an address that a caller chose, so with a guard, deadlines and a cap on what is read.
- * Nothing is followed, decompressed or retried here; whether an answer is a success is for the courier to say.
+ * Sends one callback: a POST to an address that a caller chose, and therefore with a guard against request forgery,
+ * time-outs and a limit on what is read. It follows no redirects, decompresses nothing and does not retry; the callback
+ * dispatcher decides whether a response is a success.
  */
 import { type Clock, systemClock } from '../clock.ts'
-import { type Connection, type ConnectionPoolLimits, createConnectionPool } from './connection-pool.ts'
+import { type Connection, createConnectionPool, type IdleLimits } from './connection-pool.ts'
 import { asError, type Deadline, startDeadline } from './deadline.ts'
-import { dial, type OpenSocket, openSocket } from './dial.ts'
 import { type Answer, exchange, type OutgoingPost } from './exchange.ts'
+import { guardedConnect, type OpenSocket, openSocket } from './guarded-connect.ts'
 import { createResolver, type ResolveName } from './resolve-name.ts'
 import { type AddressRules, checkCallbackUrl } from './ssrf-guard.ts'
 
 export interface PosterOptions {
   readonly rules: AddressRules
-  /** The deadline of one POST, from look-up to the last byte that is read: `callbacks.timeout_seconds`. */
+  /** The deadline of one POST, from the lookup to the last byte read: `callbacks.timeout_seconds`. */
   readonly timeoutMs: number
-  /** Connections that wait to be used again: as many as are used at once, or they are opened again and again. */
-  readonly keep: ConnectionPoolLimits
+  /** Idle connections: as many as are in use at once, or connections are opened again and again. */
+  readonly idle: IdleLimits
   readonly clock?: Clock
   readonly resolve?: ResolveName
   readonly open?: OpenSocket
@@ -23,97 +24,96 @@ export interface PosterOptions {
 
 export interface PostRequest extends OutgoingPost {
   readonly url: string
-  /** Calls the POST off. */
+  /** Aborts the POST. */
   readonly signal?: AbortSignal
 }
 
-/** `ms` is how long it took. `message` says what happened, for people. */
+/** `ms` is the duration. `message` describes the failure for people. */
 export type PostResult =
-  /** A status came. The answer may have been cut after it: by us, by the receiver or by the deadline. */
+  /** A status arrived. The body may be incomplete: truncated by us, by the receiver or by the deadline. */
   | ({ readonly kind: 'answered'; readonly ms: number } & Answer)
   /** The rules forbid it. Nothing was sent. */
   | { readonly kind: 'refused'; readonly message: string; readonly ms: number }
-  /** No answer came. The receiver may have got the callback nevertheless. */
+  /** No response arrived. The receiver may have received the callback nevertheless. */
   | { readonly kind: 'failed'; readonly message: string; readonly ms: number }
 
 export interface Poster {
-  /** Never rejects, and when it has resolved holds nothing but, perhaps, a connection for the next POST. */
+  /** Never rejects. When it resolves, nothing remains of the POST except perhaps an idle connection. */
   post(request: PostRequest): Promise<PostResult>
-  /** Calls off what is under way and ends every connection. Later POSTs fail. */
+  /** Aborts the POSTs in progress and closes every connection. Later POSTs fail. */
   close(): Promise<void>
 }
 
-/** Of the whole deadline, what look-up, TCP and TLS may take together. */
+/** The part of the deadline that lookup, TCP and TLS may take together. */
 export const CONNECT_MS = 5000
 
 type Untimed<T> = T extends unknown ? Omit<T, 'ms'> : never
-type Result = Untimed<PostResult>
+type UntimedResult = Untimed<PostResult>
 
 export function createPoster(options: PosterOptions): Poster {
   const clock = options.clock ?? systemClock
-  const resolve = options.resolve ?? createResolver({ systemNames: options.rules.allow.length > 0 })
-  const dialOptions = {
+  const connectOptions = {
     rules: options.rules,
     clock,
-    resolve,
+    resolve: options.resolve ?? createResolver({ systemNames: options.rules.allow.length > 0 }),
     open: options.open ?? openSocket,
-    connectMs: Math.min(CONNECT_MS, options.timeoutMs),
+    timeoutMs: Math.min(CONNECT_MS, options.timeoutMs),
   }
-  const kept = createConnectionPool(clock, options.keep)
-  const underWay = new Set<Deadline>()
+  const pool = createConnectionPool(clock, options.idle)
+  const inProgress = new Set<Deadline>()
   let closed = false
 
-  async function attempt(request: PostRequest, signal: AbortSignal): Promise<Result> {
+  async function attempt(request: PostRequest, signal: AbortSignal): Promise<UntimedResult> {
     // Checked again, because the settings may have changed since the job was created.
     const checked = checkCallbackUrl(request.url, options.rules)
     if (!checked.ok) return { kind: 'refused', message: `the callback URL ${checked.rule}` }
     const url = new URL(checked.url)
-    const connection = kept.take(url.origin)
-    if (connection !== null) {
-      const result = await send(connection, url, request, signal)
-      // No news about the receiver, which may close a kept connection at any time: once more upon a new one. It may
-      // have got the callback nevertheless; receivers tolerate duplicates (SPEC §6, 4).
-      if (result.kind !== 'cut off') return result
+    const idle = pool.acquire(url.origin)
+    if (idle !== null) {
+      const result = await send(idle, url, request, signal)
+      // A receiver may close an idle connection at any time, so this says nothing about it: retry once over a new one.
+      // The receiver may have received the callback nevertheless, and must tolerate duplicates (SPEC §6, 4).
+      if (result.kind !== 'connection closed') return result
     }
-    const dialed = await dial(url, dialOptions, signal)
-    if (dialed.kind !== 'connected') return dialed
-    const result = await send(kept.open(url.origin, dialed.socket), url, request, signal)
-    return result.kind === 'cut off' ? { kind: 'failed', message: CUT_OFF } : result
+    const connected = await guardedConnect(url, connectOptions, signal)
+    if (connected.kind !== 'connected') return connected
+    const result = await send(pool.open(url.origin, connected.socket), url, request, signal)
+    return result.kind === 'connection closed' ? { kind: 'failed', message: CONNECTION_LOST } : result
   }
 
   async function send(connection: Connection, url: URL, request: PostRequest, signal: AbortSignal) {
-    const exchanged = await exchange(connection, url, request, signal, clock)
-    if (exchanged.kind !== 'answered') return exchanged
-    if (exchanged.whole) kept.give(connection)
-    return { kind: 'answered', ...exchanged.answer } as const
+    const result = await exchange(connection, url, request, signal, clock)
+    if (result.kind !== 'answered') return result
+    if (result.complete) pool.release(connection)
+    return { kind: 'answered', ...result.answer } as const
   }
 
   async function post(request: PostRequest): Promise<PostResult> {
     const startedAtMs = clock.steadyMs()
-    const tookMs = () => Math.round(clock.steadyMs() - startedAtMs)
+    const elapsedMs = () => Math.round(clock.steadyMs() - startedAtMs)
     const message = `no answer within ${options.timeoutMs / 1000} s`
     const deadline = startDeadline(clock, options.timeoutMs, message, request.signal)
-    underWay.add(deadline)
-    if (closed) deadline.stop(new Error(CLOSED))
+    inProgress.add(deadline)
+    if (closed) deadline.abort(new Error(STOPPING))
     try {
       const result = await attempt(request, deadline.signal)
-      return { ...result, ms: tookMs() }
+      return { ...result, ms: elapsedMs() }
     } catch (error) {
-      return { kind: 'failed', message: asError(error).message, ms: tookMs() }
+      return { kind: 'failed', message: asError(error).message, ms: elapsedMs() }
     } finally {
-      underWay.delete(deadline)
-      deadline.end()
+      inProgress.delete(deadline)
+      deadline.clear()
     }
   }
 
   async function close(): Promise<void> {
     closed = true
-    for (const deadline of underWay) deadline.stop(new Error(CLOSED))
-    await kept.close()
+    for (const deadline of inProgress) deadline.abort(new Error(STOPPING))
+    await pool.close()
   }
 
   return { post, close }
 }
 
-const CLOSED = 'the server is stopping'
-const CUT_OFF = 'the receiver closed the connection before it answered'
+const STOPPING = 'the server is stopping'
+const CONNECTION_LOST = 'the receiver closed the connection before it answered'

@@ -7,37 +7,37 @@ import { createResolver } from './resolve-name.ts'
 const NEVER = new AbortController().signal
 
 interface Zone {
-  /** What there is; other names do not exist. A name without records of a kind exists nevertheless. */
+  /** Other names do not exist. A name without records of one type exists nevertheless. */
   readonly [name: string]: { readonly a?: readonly string[]; readonly aaaa?: readonly string[] }
 }
 
 /** A name server on loopback; it does not answer at all for the name `silent.example`. */
 async function startNameServer(t: TestContext, zone: Zone) {
   const socket = createSocket('udp4')
-  const asked: string[] = []
+  const queries: string[] = []
   const silent = Promise.withResolvers<void>()
-  socket.on('message', (question, from) => {
-    const { name, type, end } = readQuestion(question)
-    asked.push(`${name} ${type === 28 ? 'AAAA' : 'A'}`)
+  socket.on('message', (query, from) => {
+    const { name, type, end } = readQuery(query)
+    queries.push(`${name} ${type === 28 ? 'AAAA' : 'A'}`)
     if (name === 'silent.example') {
       silent.resolve()
       return
     }
     const records = type === 28 ? zone[name]?.aaaa : zone[name]?.a
     const answers = (records ?? []).map((address) => record(type, address))
-    const head = Buffer.from(question.subarray(0, 12))
+    const head = Buffer.from(query.subarray(0, 12))
     head.writeUInt16BE(zone[name] === undefined ? 0x8183 : 0x8180, 2)
     head.writeUInt16BE(answers.length, 6)
     head.writeUInt32BE(0, 8)
-    socket.send(Buffer.concat([head, question.subarray(12, end), ...answers]), from.port, from.address)
+    socket.send(Buffer.concat([head, query.subarray(12, end), ...answers]), from.port, from.address)
   })
   socket.bind(0, '127.0.0.1')
   await once(socket, 'listening')
   t.after(() => socket.close())
-  return { server: `127.0.0.1:${socket.address().port}`, asked, silent: silent.promise }
+  return { server: `127.0.0.1:${socket.address().port}`, queries, silent: silent.promise }
 }
 
-function readQuestion(message: Buffer): { name: string; type: number; end: number } {
+function readQuery(message: Buffer): { name: string; type: number; end: number } {
   const labels: string[] = []
   let at = 12
   for (let length = message.readUInt8(at); length > 0; length = message.readUInt8(at)) {
@@ -47,7 +47,7 @@ function readQuestion(message: Buffer): { name: string; type: number; end: numbe
   return { name: labels.join('.').toLowerCase(), type: message.readUInt16BE(at + 1), end: at + 5 }
 }
 
-/** A record of the name in the question, for a minute. */
+/** A record for the name in the query, with a TTL of a minute. */
 function record(type: number, address: string): Buffer {
   const data =
     type === 28
@@ -67,20 +67,20 @@ const ZONE: Zone = {
   'empty.example': {},
 }
 
-test('every A and AAAA record is found', async (t) => {
-  const { server, asked } = await startNameServer(t, ZONE)
+test('every A and AAAA record is returned', async (t) => {
+  const { server, queries } = await startNameServer(t, ZONE)
   const resolve = createResolver({ systemNames: false, servers: [server] })
   const both = await resolve('both.example', NEVER)
   assert.deepEqual([...both].sort(), ['127.0.0.1', '2606:2800:220:1::1', '93.184.216.34'])
   assert.deepEqual(await resolve('four.example', NEVER), ['93.184.216.34'])
   assert.deepEqual(await resolve('six.example', NEVER), ['::1'])
-  assert.deepEqual(asked.filter((question) => question.startsWith('both')).sort(), [
+  assert.deepEqual(queries.filter((query) => query.startsWith('both')).sort(), [
     'both.example A',
     'both.example AAAA',
   ])
 })
 
-test('a name that has no address or does not exist is rejected', async (t) => {
+test('a name that has no address or does not exist is an error', async (t) => {
   const { server } = await startNameServer(t, ZONE)
   const resolve = createResolver({ systemNames: false, servers: [server] })
   await assert.rejects(resolve('empty.example', NEVER), { code: 'ENODATA' })
@@ -88,16 +88,16 @@ test('a name that has no address or does not exist is rejected', async (t) => {
   await assert.rejects(resolve('localhost', NEVER), { code: 'ENOTFOUND' })
 })
 
-test('the system is asked for names that DNS does not know, where networks have been opened', async (t) => {
+test('names without DNS records are looked up in the system if networks are allowed', async (t) => {
   const { server } = await startNameServer(t, ZONE)
   const resolve = createResolver({ systemNames: true, servers: [server] })
-  // The hosts file of practically every system holds this one.
+  // The hosts file of practically every system contains this name.
   const found = await resolve('localhost', NEVER)
   assert.ok(found.includes('127.0.0.1') || found.includes('::1'))
   assert.deepEqual(await resolve('four.example', NEVER), ['93.184.216.34'])
 })
 
-test('a name server that does not answer is left as soon as the signal aborts', async (t) => {
+test('a query that is not answered ends as soon as the signal aborts', async (t) => {
   const { server, silent } = await startNameServer(t, ZONE)
   for (const systemNames of [false, true]) {
     const resolve = createResolver({ systemNames, servers: [server] })

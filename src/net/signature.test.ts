@@ -22,7 +22,7 @@ function verifies(secret: string, id: string, timestampS: number, body: string, 
 const ID = '0198c0de-0000-7000-8000-000000000001'
 const nowS = Math.floor(Date.now() / 1000)
 
-test('the package standardwebhooks signs alike and verifies', () => {
+test('the package standardwebhooks creates the same signatures and verifies ours', () => {
   fc.assert(
     fc.property(fc.uint8Array({ minLength: 32, maxLength: 32 }), fc.json(), (random, body) => {
       const secret = makeSecret(() => random)
@@ -34,13 +34,13 @@ test('the package standardwebhooks signs alike and verifies', () => {
   )
 })
 
-test('text beyond ASCII is signed as the UTF-8 that is sent', () => {
+test('non-ASCII text is signed as the UTF-8 bytes that are sent', () => {
   const secret = makeSecret()
   const body = '{"text":"größer 😀"}'
   assert.ok(verifies(secret, ID, nowS, body, sign([secret], ID, nowS, body)))
 })
 
-test('after a rotation the old and the new secret both verify, and no other', () => {
+test('after a rotation both the old and the new secret verify, and no other', () => {
   const [old, recent, other] = [makeSecret(), makeSecret(), makeSecret()]
   const signature = sign([recent, old], ID, nowS, '{}')
   assert.match(signature, /^v1,\S+ v1,\S+$/)
@@ -68,7 +68,7 @@ test('secrets are whsec_ and 32 random bytes in base64', () => {
   )
 })
 
-test('nothing goes out unsigned', () => {
+test('signing without a secret is an error', () => {
   assert.throws(() => sign([], ID, nowS, '{}'), /needs a secret/)
   assert.throws(() => sign(['whsec_'], ID, nowS, '{}'), /empty/)
 })

@@ -1,26 +1,26 @@
 /**
- * Signs callbacks as Standard Webhooks says, so that a receiver can tell them from forgeries with a library it may
- * already have. `node:crypto` does it in native code; the tests hold it to the package `standardwebhooks`.
+ * Signs callbacks according to Standard Webhooks, so that a receiver can verify them with an existing library. It uses
+ * `node:crypto`, which is native code; the tests compare it with the package `standardwebhooks`.
  */
 import { createHmac, randomBytes } from 'node:crypto'
 
 const PREFIX = 'whsec_'
 
-/** Standard Webhooks wants 24 to 64 bytes; these are as many as the hash has. */
+/** Standard Webhooks requires 24 to 64 bytes; this is the size of the hash. */
 const SECRET_BYTES = 32
 
-/** A new signing secret: `whsec_` and base64. */
+/** A new signing secret: `whsec_` followed by base64. */
 export function makeSecret(random: (bytes: number) => Uint8Array = randomBytes): string {
   return PREFIX + Buffer.from(random(SECRET_BYTES)).toString('base64')
 }
 
 /**
- * The value of the header `webhook-signature`: one `v1,…` for each secret, parted by spaces. While a rotated secret still
- * counts both are given, so a receiver may know either. `id` and `timestampS` are the headers `webhook-id` and
- * `webhook-timestamp`, `body` is exactly what is sent.
+ * The value of the header `webhook-signature`: one `v1,…` for each secret, separated by spaces. While a rotated secret is
+ * still valid there are two, so the receiver may have either. `id` and `timestampS` are the values of the headers
+ * `webhook-id` and `webhook-timestamp`; `body` is exactly what is sent.
  */
 export function sign(secrets: readonly string[], id: string, timestampS: number, body: string): string {
-  if (secrets.length === 0) throw new Error('a callback needs a secret to be signed with')
+  if (secrets.length === 0) throw new Error('a callback needs a secret to sign with')
   return secrets.map((secret) => `v1,${digest(secret, `${id}.${timestampS}.${body}`)}`).join(' ')
 }
 

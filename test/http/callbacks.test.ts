@@ -68,7 +68,7 @@ onEachStore(async () => {
       invalid(await create({ callback_url: url }), `${FIELD}.callback_url: ${rule}`)
     }
     invalid(await create({ callback_url: '' }), /callback_url: /)
-    invalid(await create({ callback_url: 'https://user:secret@example.com' }), /must not hold a user name/)
+    invalid(await create({ callback_url: 'https://user:secret@example.com' }), /must not contain a user name/)
     invalid(await create({ callback_url: `https://example.com/${'x'.repeat(9000)}` }), /callback_url: /)
   })
 

@@ -1,23 +1,23 @@
-/** A receiver and a poster that may reach it, for the tests of this folder. */
+/** A receiver and a poster that may connect to it, for tests of callbacks. */
 import assert from 'node:assert/strict'
 import type { Socket } from 'node:net'
 import type { TestContext } from 'node:test'
-import { type OpenSocket, openSocket } from '../../src/net/dial.ts'
+import { type OpenSocket, openSocket } from '../../src/net/guarded-connect.ts'
 import { createPoster, type Poster, type PosterOptions, type PostRequest } from '../../src/net/post.ts'
 import { readNetworks } from '../../src/net/ssrf-guard.ts'
 import { type Receiver, type ReceiverOptions, startReceiver } from '../receiver.ts'
 
 const loopback = readNetworks(['127.0.0.0/8'])
 assert.ok(loopback.ok)
-/** The addresses of IPv4's loopback may be called. */
-export const OPEN = { allow: loopback.networks, httpsOnly: false }
+/** Allows callbacks to the loopback addresses of IPv4. */
+export const ALLOW_LOOPBACK = { allow: loopback.networks, httpsOnly: false }
 
-export const KEEP = { total: 64, perOrigin: 8 }
+export const IDLE_LIMITS = { total: 64, perOrigin: 8 }
 
-export interface Parts {
+export interface PosterSetup {
   readonly receiver: Receiver
   readonly poster: Poster
-  /** Connections that the poster has opened and not ended. Unlike the receiver's count it is right at once. */
+  /** How many connections the poster has open. Unlike the receiver's count, this one is never late. */
   openSockets(): number
   post(request?: Partial<PostRequest>): ReturnType<Poster['post']>
 }
@@ -27,7 +27,7 @@ export async function startPoster(
   t: TestContext,
   options: Partial<PosterOptions> = {},
   receiverOptions: ReceiverOptions = {},
-): Promise<Parts> {
+): Promise<PosterSetup> {
   const receiver = await startReceiver(receiverOptions)
   const sockets: Socket[] = []
   const open: OpenSocket = (address, port) => {
@@ -35,7 +35,13 @@ export async function startPoster(
     sockets.push(socket)
     return socket
   }
-  const poster = createPoster({ rules: OPEN, timeoutMs: 15_000, keep: KEEP, ...options, open })
+  const poster = createPoster({
+    rules: ALLOW_LOOPBACK,
+    timeoutMs: 15_000,
+    idle: IDLE_LIMITS,
+    ...options,
+    open,
+  })
   t.after(async () => {
     await poster.close()
     await receiver.close()

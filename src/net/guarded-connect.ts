@@ -1,83 +1,87 @@
 /**
- * Opens a connection to the host of a URL, if every address of that host may be connected to. What was checked is what
- * is connected to: no look-up comes between, so a name that changes its mind gains nothing.
+ * Connects to the host of a URL if callbacks may go to every one of its addresses. The connection goes to the very address
+ * that was checked, without another lookup, so a name that resolves differently the second time gains nothing.
  */
 import { isIP, connect as netConnect, type Socket } from 'node:net'
 import { connect as tlsConnect } from 'node:tls'
 import type { Clock } from '../clock.ts'
-import { asError, codeOf, startDeadline, until } from './deadline.ts'
+import { abortable, asError, codeOf, startDeadline } from './deadline.ts'
 import type { ResolveName } from './resolve-name.ts'
 import { type AddressRules, hostOf, isBlockedAddress, localhostAddresses } from './ssrf-guard.ts'
 
-/** Starts a TCP connection. Replaced by tests, to see what would be connected to. */
+/** Starts a TCP connection. Tests replace it to observe the addresses. */
 export type OpenSocket = (address: string, port: number) => Socket
 
-export interface DialOptions {
+export interface ConnectOptions {
   readonly rules: AddressRules
   readonly clock: Clock
   readonly resolve: ResolveName
   readonly open: OpenSocket
-  /** For everything: look-up, TCP and TLS. */
-  readonly connectMs: number
+  /** The time-out for everything together: lookup, TCP and TLS. */
+  readonly timeoutMs: number
 }
 
-export type Dialed =
+export type ConnectResult =
   | { readonly kind: 'connected'; readonly socket: Socket }
-  /** By our rules: no time and no retry will change it unless the name or the settings change. */
+  /** Our rules forbid it. A retry succeeds only if the name or the settings have changed. */
   | { readonly kind: 'refused'; readonly message: string }
   | { readonly kind: 'failed'; readonly message: string }
 
-/** A host with more addresses than this is tried at the first of them only; all are checked. */
+/** Of a host with more addresses, only the first ones are tried; all of them are checked. */
 export const MAX_ADDRESSES_TRIED = 4
 
 export const openSocket: OpenSocket = (address, port) => netConnect({ host: address, port, noDelay: true })
 
-/** Never rejects. After `signal` has aborted nothing stays open. */
-export async function dial(url: URL, options: DialOptions, signal: AbortSignal): Promise<Dialed> {
+/** Never rejects. After `signal` aborts, no socket stays open. */
+export async function guardedConnect(
+  url: URL,
+  options: ConnectOptions,
+  signal: AbortSignal,
+): Promise<ConnectResult> {
   const host = hostOf(url)
-  const message = `no connection to ${host} within ${options.connectMs / 1000} s`
-  const deadline = startDeadline(options.clock, options.connectMs, message, signal)
-  const giveUpAtMs = options.clock.steadyMs() + options.connectMs
+  const message = `no connection to ${host} within ${options.timeoutMs / 1000} s`
+  const deadline = startDeadline(options.clock, options.timeoutMs, message, signal)
+  const deadlineAtMs = options.clock.steadyMs() + options.timeoutMs
   try {
     const addresses = await addressesOf(host, options, deadline.signal)
-    const refused = addresses.find((address) => isBlockedAddress(address, options.rules.allow))
-    if (refused !== undefined) return refusal(host, refused)
-    const connected = await connectToAny(addresses, portOf(url), options, giveUpAtMs, deadline.signal)
+    const blocked = addresses.find((address) => isBlockedAddress(address, options.rules.allow))
+    if (blocked !== undefined) return refusal(host, blocked)
+    const connected = await connectToAny(addresses, portOf(url), options, deadlineAtMs, deadline.signal)
     if (connected.kind !== 'connected' || url.protocol !== 'https:') return connected
-    return await secure(connected.socket, host, deadline.signal)
+    return await startTls(connected.socket, host, deadline.signal)
   } catch (error) {
     const code = codeOf(error)
     const why = code === 'ENOTFOUND' || code === 'ENODATA' ? `${host} has no address` : asError(error).message
     return { kind: 'failed', message: why }
   } finally {
-    deadline.end()
+    deadline.clear()
   }
 }
 
 async function addressesOf(
   host: string,
-  { rules, resolve }: DialOptions,
+  { rules, resolve }: ConnectOptions,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   if (isIP(host) !== 0) return [host]
   const local = localhostAddresses(host, rules.allow)
-  const addresses = local ?? (await until(signal, resolve(host, signal)))
+  const addresses = local ?? (await abortable(signal, resolve(host, signal)))
   if (addresses.length === 0) throw new Error(`${host} has no address that callbacks may go to`)
   return addresses
 }
 
-/** Tries one address after the other; each gets an equal share of the time left, so that a dead one leaves some. */
+/** Tries the addresses in turn. Each gets an equal share of the time left, so that a dead one leaves time for the next. */
 async function connectToAny(
   addresses: readonly string[],
   port: number,
-  options: DialOptions,
-  giveUpAtMs: number,
+  options: ConnectOptions,
+  deadlineAtMs: number,
   signal: AbortSignal,
-): Promise<Dialed> {
+): Promise<ConnectResult> {
   const tried = addresses.slice(0, MAX_ADDRESSES_TRIED)
   const messages: string[] = []
   for (const [index, address] of tried.entries()) {
-    const shareMs = Math.max(0, giveUpAtMs - options.clock.steadyMs()) / (tried.length - index)
+    const shareMs = Math.max(0, deadlineAtMs - options.clock.steadyMs()) / (tried.length - index)
     const share = startDeadline(options.clock, shareMs, 'no answer in time', signal)
     const socket = options.open(address, port)
     try {
@@ -92,15 +96,15 @@ async function connectToAny(
       signal.throwIfAborted()
       messages.push(`${address} port ${port}: ${codeOf(error) || asError(error).message}`)
     } finally {
-      share.end()
+      share.clear()
     }
   }
   return { kind: 'failed', message: `no connection to ${messages.join('; ')}` }
 }
 
-/** TLS over a connection that has been checked; the certificate must be for the host of the URL. */
-async function secure(socket: Socket, host: string, signal: AbortSignal): Promise<Dialed> {
-  // TLS knows no server names that are addresses; the certificate is then held against `host`.
+/** Starts TLS over the checked connection. The certificate must be valid for the host of the URL. */
+async function startTls(socket: Socket, host: string, signal: AbortSignal): Promise<ConnectResult> {
+  // An address is not a valid server name in TLS; the certificate is then checked against `host`.
   const servername = isIP(host) === 0 ? host : ''
   const secured = tlsConnect({ socket, host, servername, ALPNProtocols: ['http/1.1'] })
   try {
@@ -117,7 +121,7 @@ async function secure(socket: Socket, host: string, signal: AbortSignal): Promis
   }
 }
 
-/** Resolves at the event; otherwise rejects with the socket's error or the signal's reason, and the socket is gone. */
+/** Resolves at the event. Otherwise destroys the socket and rejects with its error or the signal's reason. */
 async function opened(
   socket: Socket,
   event: 'connect' | 'secureConnect',
@@ -130,7 +134,7 @@ async function opened(
   const closed = () => reject(new Error('the connection was closed'))
   socket.once('close', closed)
   try {
-    await until(signal, promise)
+    await abortable(signal, promise)
   } catch (error) {
     socket.destroy()
     throw error
@@ -139,7 +143,7 @@ async function opened(
   }
 }
 
-function refusal(host: string, address: string): Dialed {
+function refusal(host: string, address: string): ConnectResult {
   const where = host === address ? host : `${host} resolves to ${address}, which`
   return {
     kind: 'refused',
