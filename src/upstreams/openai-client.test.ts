@@ -1,4 +1,4 @@
-/** Calls to OpenAI-compatible servers: what is sent, and what refusals and failing statuses come to. */
+/** Calls to OpenAI-compatible servers: the requests sent, and the replies for refusals and error statuses. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'

@@ -53,7 +53,7 @@ export function readCompletion(status: number, text: string, mask: Mask): Reply 
     Array.isArray(completion?.choices) ? completion.choices[0] : undefined,
   )
   const tokens = readTokens(completion?.usage)
-  // Gateways report a failure behind them as an error inside a 200, beside the choices or in one.
+  // Gateways report a failure of their own upstream as an error inside a 200, next to the choices or inside one.
   const error = fields<WireError>(choice?.error) ?? fields<WireError>(completion?.error)
   if (error !== null) return readEmbeddedError(status, error, tokens, mask)
   const message = fields<ChatCompletionMessage>(choice?.message)

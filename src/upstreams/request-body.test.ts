@@ -36,7 +36,7 @@ describe('the form of the answer', () => {
     }
   })
 
-  it('json: one instruction and no response_format, whatever the server offers', () => {
+  it('json: one instruction and no response_format, whatever the server supports', () => {
     for (const supported of ['json_schema', 'json_object', 'none'] as const) {
       const body = sent({ kind: 'json' }, supported)
       assert.equal(body.response_format, undefined)
