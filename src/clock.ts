@@ -26,8 +26,8 @@ export function wait(clock: Pick<Clock, 'after'>, ms: number): Promise<void> {
 }
 
 export const systemClock: Clock = {
-  nowMs: () => Date.now(),
-  steadyMs: () => performance.now(),
+  nowMs: Date.now,
+  steadyMs: performance.now.bind(performance),
   after(ms, act) {
     const timer = setTimeout(act, Math.min(ms, LONGEST_TIMER_MS))
     timer.unref()

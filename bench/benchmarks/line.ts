@@ -1,5 +1,6 @@
 /** A store with a line of waiting jobs of several accounts, as the service itself would fill and empty it. */
 import { randomBytes } from 'node:crypto'
+import { systemClock } from '../../src/clock.ts'
 import type { ClaimedJob } from '../../src/job/job.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
 import { openPostgresStore } from '../../src/store/postgres/postgres-store.ts'
@@ -21,7 +22,7 @@ const STEPS = [1000, 500, 250, 125] as const
 export class Line {
   readonly #store: Store
   readonly #content: () => string
-  readonly #makeId = jobIdMaker(Date.now, (bytes) => randomBytes(bytes).toString('hex'))
+  readonly #makeId = jobIdMaker(systemClock, (bytes) => randomBytes(bytes).toString('hex'))
   #made = 0
 
   private constructor(store: Store, content: () => string) {

@@ -1,6 +1,7 @@
 /** Callbacks that are owed, evenly over the hosts and of a chosen size: the same for every side of a comparison. */
 import { randomBytes } from 'node:crypto'
 import { callbackRequest } from '../../src/callbacks/callback-request.ts'
+import { systemClock } from '../../src/clock.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
 import { makeSecret } from '../../src/net/signature.ts'
 import type { DueCallback } from '../../src/store/callback-store.ts'
@@ -20,7 +21,7 @@ export interface OwedOptions {
 /** Each host in its turn. */
 export function owedCallbacks({ callbacks, bytes, receiversPort }: OwedOptions): DueCallback[] {
   const nowMs = Date.now()
-  const makeId = jobIdMaker(Date.now, (count) => randomBytes(count).toString('hex'))
+  const makeId = jobIdMaker(systemClock, (count) => randomBytes(count).toString('hex'))
   const secrets = { current: makeSecret(), previous: null }
   const owed = (index: number, text: string): DueCallback => ({
     attempt: 1,

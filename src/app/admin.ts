@@ -40,10 +40,7 @@ export function createAdmin(parts: AdminApiParts): AdminRoutes {
     audit: new Audit(
       store,
       clock,
-      jobIdMaker(
-        () => clock.nowMs(),
-        (bytes) => randomBytes(bytes).toString('hex'),
-      ),
+      jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),
     ),
     onCancelled: () => cancellation.apply(),
     expiry: () => ({ nowMs: clock.nowMs(), retentionMs: wholeMs(settings.jobs.retention_seconds) }),

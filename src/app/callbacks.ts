@@ -1,10 +1,10 @@
-/** Makes what delivers callbacks, with the rules for where they may go. */
+/** Creates the callback dispatcher. */
 
 import { CallbackDispatcher } from '../callbacks/dispatcher.ts'
 import { type Clock, wholeMs } from '../clock.ts'
+import { addressRulesOf } from '../config/callback-addresses.ts'
 import type { Settings } from '../config/settings.ts'
 import { createPoster } from '../net/post.ts'
-import { type AddressRules, readNetworks } from '../net/ssrf-guard.ts'
 import type { CallbackStore } from '../store/callback-store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -16,12 +16,6 @@ export interface CallbackParts {
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
-}
-
-/** The list of networks was checked with the configuration. */
-export function addressRules({ callbacks }: Settings): AddressRules {
-  const read = readNetworks(callbacks.allow_networks)
-  return { allow: read.ok ? read.networks : [], httpsOnly: callbacks.https_only }
 }
 
 export function createDispatcher({
@@ -38,7 +32,7 @@ export function createDispatcher({
     store,
     node,
     poster: createPoster({
-      rules: addressRules(settings),
+      rules: addressRulesOf(settings),
       timeoutMs,
       idle: { total: concurrency + retry_concurrency, perOrigin: concurrency_per_origin },
       clock,

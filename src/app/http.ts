@@ -1,8 +1,10 @@
-/** Makes the HTTP server with all its routes. */
+/** Creates the HTTP server with all its routes. */
 import { randomBytes } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import { type Clock, wholeMs } from '../clock.ts'
-import type { ModelSettings, Settings } from '../config/settings.ts'
+import { addressRulesOf } from '../config/callback-addresses.ts'
+import { exactCountThresholds } from '../config/models.ts'
+import type { Settings } from '../config/settings.ts'
 import type { AdminRoutes } from '../http/admin/admin-parts.ts'
 import { adminRoutes } from '../http/admin/admin-routes.ts'
 import { createAuthentication } from '../http/authentication.ts'
@@ -12,24 +14,20 @@ import { dashboardRoutes } from '../http/dashboard.ts'
 import { healthRoutes } from '../http/health.ts'
 import { meRoute } from '../http/me.ts'
 import { messageRoutes } from '../http/messages.ts'
-import { documentRoutes } from '../http/openapi/documents.ts'
-import { RateLimitWindows } from '../http/rate-limit-windows.ts'
-import { limitReads } from '../http/rate-limits.ts'
-import { type Answered, createServer } from '../http/server.ts'
+import { openapiRoutes } from '../http/openapi/routes.ts'
+import { limitReads, ReadCounter } from '../http/read-rate-limit.ts'
+import { createServer } from '../http/server.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import type { Tiers } from '../job/tier.ts'
-import { checkCallbackHeaders } from '../net/callback-headers.ts'
-import { checkCallbackUrl } from '../net/ssrf-guard.ts'
-import type { AdmissionRules } from '../queue/admission.ts'
 import type { Enqueuer } from '../queue/enqueue.ts'
 import { MonthlyCaps } from '../queue/monthly-caps.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { requestReporter } from '../telemetry/report-request.ts'
 import type { TokenCounter } from '../tokens/token-counter.ts'
 import { VERSION } from '../version.ts'
-import { addressRules } from './callbacks.ts'
 import type { Role } from './role.ts'
 
 export interface HttpParts {
@@ -46,12 +44,12 @@ export interface HttpParts {
   readonly admin: AdminRoutes
   /** Rejects when a job could not be accepted now. */
   readonly ready: () => Promise<void>
-  readonly isStopping: () => boolean
+  readonly stopping: AbortSignal
 }
 
 /** Resolves when the server could listen; it does not listen yet. */
 export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
-  const { settings, store, tiers, clock, log, metrics, isStopping } = parts
+  const { settings, store, tiers, clock, log, metrics, stopping } = parts
   const app = await createServer({
     authentication: createAuthentication(store, tiers, clock),
     corsOrigins: settings.cors.origins,
@@ -59,11 +57,8 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
     jsonDepth: settings.limits.json_depth,
     headerTimeoutMs: wholeMs(settings.limits.header_timeout_seconds),
     requestTimeoutMs: wholeMs(settings.limits.request_timeout_seconds),
-    isStopping,
-    onAnswer: (answer) => {
-      metrics.answered(answer)
-      logAnswer(log, answer)
-    },
+    stopping,
+    onCompleted: requestReporter(metrics, log),
     onError: (error, requestId) =>
       log.error({ request_id: requestId, ...errorFields(error) }, 'a request failed'),
   })
@@ -72,39 +67,21 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
   return app
 }
 
-function logAnswer(
-  log: Log,
-  { requestId, method, route, status, ms, from, account, jobIds }: Answered,
-): void {
-  const tenths = Math.round(ms * 10) / 10
-  const fields = { request_id: requestId, method, route, status, ms: tenths, from, account, job_ids: jobIds }
-  if (status >= 500) log.warn(fields, 'answered')
-  else log.info(fields, 'answered')
-}
-
 async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> {
-  const { settings, store, enqueuer, pendingResponses, clock, metrics } = parts
-  const { body_bytes: bodyBytes, batch_body_bytes: batchBodyBytes, idempotency_seconds } = settings.limits
+  const { settings, store, pendingResponses, clock, metrics } = parts
+  const { body_bytes: bodyBytes, batch_body_bytes: batchBodyBytes } = settings.limits
   const retentionSeconds = settings.jobs.retention_seconds
-  const retentionMs = wholeMs(retentionSeconds)
-  // A key is not remembered for longer than its jobs.
-  const rememberMs = Math.min(wholeMs(idempotency_seconds), retentionMs)
-  const creation = new JobCreator(
-    enqueuer,
-    admissionRules(parts),
-    new MonthlyCaps(store, clock),
-    clock,
-    rememberMs,
-  )
-  const windows = new RateLimitWindows(clock)
-  await documentRoutes(app, VERSION)
-  await limitReads(app, windows)
+  const creator = createJobCreator(parts)
+  const readCounter = new ReadCounter(clock)
+  await openapiRoutes(app, VERSION)
+  await limitReads(app, readCounter)
   if (parts.role !== 'worker') {
-    messageRoutes(app, { creation, pendingResponses, store, clock, retentionMs, bodyBytes })
-    batchRoutes(app, { creation, bodyBytes: batchBodyBytes })
+    const retentionMs = wholeMs(retentionSeconds)
+    messageRoutes(app, { creator, pendingResponses, store, clock, retentionMs, bodyBytes })
+    batchRoutes(app, { creator, bodyBytes: batchBodyBytes })
     meRoute(app, {
       models: Object.keys(settings.models),
-      windows,
+      readCounter,
       store,
       clock,
       retentionSeconds,
@@ -120,27 +97,19 @@ async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> 
   })
 }
 
-function admissionRules({ settings, clock, tokens }: HttpParts): AdmissionRules {
-  const addresses = addressRules(settings)
-  return {
-    models: new Map(Object.entries(settings.models).map(([name, model]) => [name, sizeSteps(model)])),
-    checkCallback: (url, headers) => {
-      const checked = checkCallbackUrl(url, addresses)
-      if (!checked.ok) return { field: 'callback_url', rule: checked.rule }
-      const problem = checkCallbackHeaders(headers)
-      if (problem) return { field: `callback_headers.${problem.header}`, rule: problem.rule }
-      return { url: checked.url }
+function createJobCreator({ settings, store, enqueuer, clock, tokens }: HttpParts): JobCreator {
+  return new JobCreator({
+    enqueuer,
+    rules: {
+      models: exactCountThresholds(settings),
+      addresses: addressRulesOf(settings),
+      countTokens: (messages, enough) => tokens.count(messages, enough),
+      makeId: jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),
+      clock,
     },
-    countTokens: (messages, enough) => tokens.count(messages, enough),
-    makeId: jobIdMaker(
-      () => clock.nowMs(),
-      (bytes) => randomBytes(bytes).toString('hex'),
-    ),
-    nowMs: () => clock.nowMs(),
-  }
-}
-
-/** The input sizes at which the choice of a model changes. */
-function sizeSteps({ auto }: ModelSettings): number[] {
-  return (auto ?? []).flatMap(({ up_to_tokens }) => up_to_tokens ?? [])
+    monthlyCaps: new MonthlyCaps(store, clock),
+    clock,
+    idempotencyMs: wholeMs(settings.limits.idempotency_seconds),
+    retentionMs: wholeMs(settings.jobs.retention_seconds),
+  })
 }

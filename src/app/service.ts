@@ -5,7 +5,7 @@ import { type Clock, systemClock, wholeMs } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import type { Settings } from '../config/settings.ts'
 import { tiersOf } from '../config/tiers.ts'
-import { turnStep } from '../job/tier.ts'
+import { Tiers, turnStep } from '../job/tier.ts'
 import { EARLY_WRITE_MS, Enqueuer } from '../queue/enqueue.ts'
 import { PendingResponses } from '../queue/pending-responses.ts'
 import { retentionLoop } from '../queue/retention.ts'
@@ -94,7 +94,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const upstreams = createRouter(configuration, clock, (call) => metrics.called(call))
   const router = isTracing() ? tracedRouter(upstreams) : upstreams
   const pendingResponses = new PendingResponses(clock, settings.sync.max_waiters)
-  const tiers = tiersOf(settings)
+  const tiers = new Tiers(tiersOf(settings))
   const tokens = new TokenCounter()
   const dispatcher = createDispatcher({ settings, store, node, clock, log, metrics })
   const common = { settings, store, node, clock, log, metrics, pendingResponses }
@@ -110,10 +110,9 @@ async function connect(parts: OpenedParts): Promise<Service> {
     stepOf: (tier) => turnStep(tiers.of(tier)),
     delay: parts.earlyWriteDelay === undefined ? earlyWriteDelay : parts.earlyWriteDelay,
   })
-  let stopping = false
-  const isStopping = () => stopping
+  const stopping = new AbortController()
   const ready = async () => {
-    if (stopping) throw new Error('the server is stopping')
+    if (stopping.signal.aborted) throw new Error('the server is stopping')
     await store.ping()
   }
   const file = databaseFile(settings)
@@ -157,7 +156,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     tiers,
     tokens,
     ready,
-    isStopping,
+    stopping: stopping.signal,
     admin,
   })
   const retention = retentionLoop({
@@ -186,7 +185,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   log.info({ node, role }, 'serving')
 
   const stopAll = async (): Promise<void> => {
-    stopping = true
+    stopping.abort()
     const polls = [retention.stop(), remoteResults.stop(), cancellation.stop()]
     pendingResponses.stop()
     samples.stop()

@@ -1,6 +1,7 @@
 /** Creates the router and its model servers: a client for each upstream, or the simulator for all of them. */
 import type { Clock } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
+import { tiersOf } from '../config/tiers.ts'
 import type { ModelServer } from '../upstreams/model-server.ts'
 import { OpenAiClient } from '../upstreams/openai-client.ts'
 import { type CallEvent, ModelRouter } from '../upstreams/router.ts'
@@ -21,7 +22,7 @@ export function createRouter(
   return new ModelRouter({
     upstreams: new Map(upstreams),
     models: settings.models,
-    tiers: Object.entries(settings.tiers).map(([name, { models }]) => ({ name, models })),
+    tiers: tiersOf(settings),
     clock,
     random: Math.random,
     onCall,

@@ -35,8 +35,7 @@ export async function onRecord<T>(
   intend: (store: OperatorStore, clock: Clock) => Intended<T> | Promise<Intended<T>>,
 ): Promise<T> {
   const who = operatorName(process.env)
-  const nowMs = () => clock.nowMs()
-  const makeId = jobIdMaker(nowMs, (bytes) => randomBytes(bytes).toString('hex'))
+  const makeId = jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex'))
   return withOperatorStore(configFile, async (store) =>
     new Audit(store, clock, makeId).act(who, await intend(store, clock)),
   )

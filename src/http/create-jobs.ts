@@ -1,84 +1,104 @@
-/** What the two creates share: from a body of the right shape to durable jobs, or a refusal. */
+/** What both create routes share: from a body of the right shape to durable jobs, or to an error. */
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
 import { requestFingerprint } from '../job/fingerprint.ts'
 import type { Job } from '../job/job.ts'
-import { type Admission, type AdmissionRules, admit, type Element } from '../queue/admission.ts'
+import { type AdmissionRules, admit, type Element } from '../queue/admission.ts'
 import type { EnqueueOptions, Enqueuer } from '../queue/enqueue.ts'
 import type { Caps, MonthlyCaps } from '../queue/monthly-caps.ts'
 import type { Accepted, Idempotency } from '../store/store.ts'
 import type { Caller } from './authentication.ts'
-import { accountSuspended, errorOf, invalid, keyUsedBefore } from './errors.ts'
+import { accountSuspended, admissionError, idempotencyKeyReused, invalid } from './errors.ts'
+import './request-context.ts'
 
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
 
+export interface JobCreatorOptions {
+  readonly enqueuer: Enqueuer
+  readonly rules: AdmissionRules
+  readonly monthlyCaps: MonthlyCaps
+  readonly clock: Clock
+  /** How long an Idempotency-Key is remembered, unless its jobs expire earlier. */
+  readonly idempotencyMs: number
+  readonly retentionMs: number
+}
+
+/** Jobs that may be accepted. */
+export interface AdmittedJobs {
+  readonly jobs: readonly Job[]
+  readonly caller: Caller
+  readonly idempotency: Idempotency | null
+}
+
+/** Null where the jobs of this request were stored. */
+export type EarlierJobIds = readonly string[] | null
+
 export class JobCreator {
-  readonly #enqueuer: Enqueuer
-  readonly #rules: AdmissionRules
-  readonly #clock: Clock
-  readonly #rememberMs: number
-  readonly #capWatch: MonthlyCaps
+  readonly #options: JobCreatorOptions
 
-  constructor(
-    enqueuer: Enqueuer,
-    rules: AdmissionRules,
-    capWatch: MonthlyCaps,
-    clock: Clock,
-    rememberMs: number,
-  ) {
-    this.#capWatch = capWatch
-    this.#enqueuer = enqueuer
-    this.#rules = rules
-    this.#clock = clock
-    this.#rememberMs = rememberMs
+  constructor(options: JobCreatorOptions) {
+    this.#options = options
   }
 
-  /** Throws the refusal of the element that breaks a rule first; to a suspended account, of all. */
-  admit(elements: readonly Element[], caller: Caller, single: boolean): Promise<readonly Job[]> {
-    if (caller.suspended) return Promise.reject(accountSuspended(caller.account))
-    return admit(elements, caller, this.#rules, single).then(jobsOf)
+  /**
+   * Rejects with the error of the first rule that an element breaks. Nothing is stored yet.
+   * @param single whether the one element is a single create, whose fields are named without an index
+   */
+  async admit(request: FastifyRequest, elements: readonly Element[], single: boolean): Promise<AdmittedJobs> {
+    const { caller, headers } = request
+    const key = headers['idempotency-key']
+    const idempotency = key === undefined ? null : this.#idempotencyOf(key, request, elements)
+    if (caller.suspended) throw accountSuspended(caller.account)
+    const admission = await admit(elements, caller, this.#options.rules, single)
+    if (!admission.ok) throw admissionError(admission.error)
+    return { jobs: admission.jobs, caller, idempotency }
   }
 
-  /** Throws the refusal of an idempotency key that was used with another request, or of a cap that is reached. */
-  accept(jobs: readonly Job[], { account, caps }: Caller, options: EnqueueOptions): Promise<NoConflict> {
-    if (caps) return this.#acceptWithin(caps, account, jobs, options)
-    return this.#enqueuer.enqueue(jobs, options).then(withoutConflict)
+  /**
+   * Resolves when the jobs are durable. Where they repeat an earlier request with the same Idempotency-Key, nothing is
+   * stored, and it resolves with the ids of that request's jobs. Rejects with the error of a key that was used with
+   * another request, or of a cap that is reached.
+   * @param awaited whether the request waits for the outcome
+   */
+  async accept({ jobs, caller, idempotency }: AdmittedJobs, awaited: boolean): Promise<EarlierJobIds> {
+    const options = { idempotency, awaited }
+    const accepted = caller.caps
+      ? await this.#acceptWithin(caller.caps, caller.account, jobs, options)
+      : await this.#options.enqueuer.enqueue(jobs, options)
+    if (accepted.kind === 'conflict') throw idempotencyKeyReused()
+    return accepted.kind === 'repeated' ? accepted.jobIds : null
   }
 
-  async #acceptWithin(caps: Caps, account: string, jobs: readonly Job[], options: EnqueueOptions) {
-    const reserved = await this.#capWatch.reserve(account, caps, jobs.length)
-    if (reserved.kind === 'monthly cap') throw errorOf(reserved)
+  async #acceptWithin(
+    caps: Caps,
+    account: string,
+    jobs: readonly Job[],
+    options: EnqueueOptions,
+  ): Promise<Accepted> {
+    const { monthlyCaps, enqueuer } = this.#options
+    const reserved = await monthlyCaps.reserve(account, caps, jobs.length)
+    if (reserved.kind === 'monthly cap') throw admissionError(reserved)
     let stored = false
     try {
-      const accepted = await this.#enqueuer.enqueue(jobs, options)
+      const accepted = await enqueuer.enqueue(jobs, options)
       stored = accepted.kind === 'accepted'
-      return withoutConflict(accepted)
+      return accepted
     } finally {
       reserved.end(stored)
     }
   }
 
-  /** What the Idempotency-Key header asks for; null without one. */
-  idempotencyOf(request: FastifyRequest, elements: readonly Element[]): Idempotency | null {
-    const key = request.headers['idempotency-key']
-    if (key === undefined) return null
+  #idempotencyOf(
+    key: string | readonly string[],
+    request: FastifyRequest,
+    elements: readonly Element[],
+  ): Idempotency {
     if (typeof key !== 'string' || !IDEMPOTENCY_KEY.test(key)) {
       throw invalid('Idempotency-Key: must be 1 to 255 visible ASCII characters')
     }
+    const { clock, idempotencyMs, retentionMs } = this.#options
     const route = request.routeOptions.url ?? ''
-    const untilMs = this.#clock.nowMs() + this.#rememberMs
+    const untilMs = clock.nowMs() + Math.min(idempotencyMs, retentionMs)
     return { key, fingerprint: requestFingerprint(route, elements), untilMs }
   }
-}
-
-type NoConflict = Exclude<Accepted, { kind: 'conflict' }>
-
-function jobsOf(admission: Admission): readonly Job[] {
-  if (!admission.ok) throw errorOf(admission.refusal)
-  return admission.jobs
-}
-
-function withoutConflict(accepted: Accepted): NoConflict {
-  if (accepted.kind === 'conflict') throw keyUsedBefore()
-  return accepted
 }

@@ -17,8 +17,8 @@ export function sendData(
     .send(`{"success":true,"message":${JSON.stringify(message)},"data":${dataJson}}`)
 }
 
-export function sendError(reply: FastifyReply, refused: HttpError): FastifyReply {
-  const { status, message, details, retryAfterS } = refused
+export function sendError(reply: FastifyReply, error: HttpError): FastifyReply {
+  const { status, message, details, retryAfterS } = error
   if (retryAfterS !== undefined) reply.header('retry-after', String(retryAfterS))
   return reply
     .code(status)

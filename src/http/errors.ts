@@ -1,6 +1,6 @@
 /**
- * Every refusal a caller can get, in one place: status, message, and where it helps details (SPEC §2.6 and §7). What is
- * not here is an internal error.
+ * Every error a caller can get, in one place: status, message, and details where they help (SPEC §2.6 and §7). Anything
+ * else is an internal error.
  */
 import type { AdmissionError } from '../queue/admission.ts'
 import type { CapReached } from '../queue/monthly-caps.ts'
@@ -21,7 +21,7 @@ export class HttpError extends Error {
 
 const INVALID = 'Invalid parameters.'
 
-/** SPEC §5: the same words for a missing key and for a wrong one on every route. */
+/** SPEC §5: the same text for a missing key and for a wrong one, on every route. */
 export const keyRequired = () =>
   new HttpError(401, 'API key is required.', 'Supply a valid API key in the x-api-key header.')
 
@@ -33,12 +33,12 @@ export const tooManyWrongTokens = (retryAfterS: number) =>
   new HttpError(
     429,
     'Too many wrong admin tokens.',
-    `Nothing from this address is looked at for ${retryAfterS} s.`,
+    `Requests from this address are rejected for ${retryAfterS} s.`,
     retryAfterS,
   )
 
 export const tooManyListeners = () =>
-  new HttpError(503, 'Too many event streams are open here.', 'Close others, or ask another node.', 10)
+  new HttpError(503, 'Too many event streams are open on this node.', 'Close some, or use another node.', 10)
 
 export const noSuchCallback = () =>
   new HttpError(
@@ -47,27 +47,27 @@ export const noSuchCallback = () =>
     'The job does not exist, has expired, has not ended yet, or was created without a callback.',
   )
 
-export const callbackUnderWay = () =>
+export const callbackInProgress = () =>
   new HttpError(
     409,
-    'The callback is being sent just now.',
-    'Look at what comes of it before it is replayed.',
+    'The callback is being sent.',
+    'Wait for the result of this attempt before you replay the callback.',
   )
 
 export const noSuchAccount = () =>
-  new HttpError(404, 'Account not found.', 'A key for a new account makes the account.')
+  new HttpError(404, 'Account not found.', 'To create an account, create a key for it.')
 
 export const noSuchKey = () =>
-  new HttpError(404, 'Key not found.', 'Give the id that the list of keys shows; the key itself is none.')
+  new HttpError(404, 'Key not found.', 'Pass the key ID that the list of keys shows, not the key.')
 
 export const otherTier = (account: string, tier: string) =>
   new HttpError(
     409,
     'The account has another tier.',
-    `tier: account ${account} has ${tier}. Use that, or move the account first.`,
+    `tier: account ${account} has ${tier}. Use that tier, or change the tier of the account first.`,
   )
 
-/** The same for an id that is malformed, unknown, expired, or another account's: nobody learns which ids exist. */
+/** The same for an id that is malformed, unknown, expired, or another account's, so that nobody learns which ids exist. */
 export const noSuchJob = () =>
   new HttpError(404, 'Job not found.', 'The job does not exist or has expired; check the job id.')
 
@@ -79,21 +79,21 @@ export const jobEnded = () =>
   )
 
 export const jobNotEnded = () =>
-  new HttpError(409, 'The job has not ended.', 'Only a job that has ended can be deleted: cancel it first.')
+  new HttpError(409, 'The job has not ended.', 'Only a job that has ended can be deleted. Cancel it first.')
 
 export const accountStillUsed = (jobs: number) =>
   new HttpError(
     409,
-    'The account is still used.',
-    `New jobs of it kept coming in, so it is suspended and not deleted; ${jobs} of its jobs are. Revoke its keys, and try again.`,
+    'The account is still in use.',
+    `New jobs arrived during the deletion, so the account is suspended but not deleted; ${jobs} of its jobs are deleted. Revoke its keys and try again.`,
   )
 
-/** Not 503, which would be tried again, and what is deleted is not found a second time. */
+/** Not 503, which clients retry: what is deleted is not found a second time. */
 export const notScrubbed = (why: string) =>
   new HttpError(
     409,
-    'It is deleted, but not scrubbed from the disk.',
-    `${why}. Nothing can read it through Parley any more; run \`parley scrub\` later to have it leave the disk, too.`,
+    'Deleted, but not scrubbed from the disk.',
+    `${why}. Parley can no longer read the data. Run \`parley scrub\` later to remove it from the disk as well.`,
   )
 
 export const noSuchRoute = (method: string, path: string) =>
@@ -125,20 +125,20 @@ const TIER_WORDS: Readonly<Record<string, string>> = {
 export const accountSuspended = (account: string) =>
   new HttpError(
     403,
-    `Account ${account} is suspended: it can read its jobs, but create none.`,
-    'The operators of the service can let it in again.',
+    `Account ${account} is suspended: it can read its jobs but cannot create any.`,
+    'Ask the operators of the service to resume the account.',
   )
 
 export const tooManyReads = (limit: number, retryAfterS: number) =>
   new HttpError(
     429,
     'Rate limit exceeded.',
-    `At most ${limit} reads a minute for this key; try again in ${retryAfterS} s.`,
+    `This key may make ${limit} reads a minute; try again in ${retryAfterS} s.`,
     retryAfterS,
   )
 
-export const keyUsedBefore = () =>
-  invalid('Idempotency-Key: was used before with another request; use a new key for a new request.')
+export const idempotencyKeyReused = () =>
+  invalid('Idempotency-Key: was used before with another request; use a new key for each new request.')
 
 /** The service cannot take jobs now: nothing was created. */
 export const unavailable = () =>
@@ -151,21 +151,21 @@ export const unavailable = () =>
 
 export const internalError = () => new HttpError(500, 'Internal server error.')
 
-export function errorOf(refusal: AdmissionError): HttpError {
-  switch (refusal.kind) {
+export function admissionError(error: AdmissionError): HttpError {
+  switch (error.kind) {
     case 'invalid': {
-      const { element, field, rule } = refusal
+      const { element, field, rule } = error
       return invalid(`${element === null ? '' : `jobs[${element}].`}${field}: ${rule}`)
     }
     case 'model not allowed':
       return new HttpError(
         403,
-        `Insufficient permissions: tier ${refusal.tier} may not use model ${refusal.model}.`,
+        `Insufficient permissions: tier ${error.tier} may not use model ${error.model}.`,
       )
     case 'monthly cap':
-      return capReached(refusal)
+      return capReached(error)
     case 'too many tokens': {
-      const { tier, limit, tokens, exact } = refusal
+      const { tier, limit, tokens, exact } = error
       const count = exact ? `${tokens}` : `at least ${tokens}`
       return new HttpError(
         403,
@@ -180,6 +180,6 @@ function capReached({ unit, cap, used, resetsAtMs }: CapReached): HttpError {
   return new HttpError(
     403,
     `Monthly cap reached: ${cap.of} allows ${cap.limit} ${unit} a month, and ${used} are used. It resets at ${resets}.`,
-    unit === 'jobs' ? 'Jobs that wait or run count; a batch is refused as a whole.' : undefined,
+    unit === 'jobs' ? 'Queued and running jobs count. A batch is rejected as a whole.' : undefined,
   )
 }

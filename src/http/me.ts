@@ -1,19 +1,18 @@
-/** What the caller may do, and what is left of it. */
+/** GET /api/v1/me: the caller's tier and limits, and how much of them is left. */
 import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
 import { sumOf, usageView } from '../admin/usage-view.ts'
 import type { Clock } from '../clock.ts'
 import { monthEndsMs, monthOf } from '../job/month.ts'
 import { CACHE_TTL_S, TIMEOUT_S } from '../job/request.ts'
-import { tierAllows } from '../job/tier.ts'
 import type { UsageStore } from '../store/usage-store.ts'
 import { sendData } from './envelope.ts'
 import { errors, success, usageSums } from './openapi/schemas.ts'
-import type { RateLimitWindows } from './rate-limit-windows.ts'
+import type { ReadCounter } from './read-rate-limit.ts'
 
 export interface MeRoute {
   readonly models: readonly string[]
-  readonly windows: RateLimitWindows
+  readonly readCounter: ReadCounter
   readonly store: Pick<UsageStore, 'listUsage'>
   readonly clock: Pick<Clock, 'nowMs'>
   readonly retentionSeconds: number
@@ -25,7 +24,7 @@ const integer = Type.Integer()
 const range = Type.Object({ least: integer, most: integer, default: integer })
 
 const monthlyCap = (unit: string) =>
-  Type.Union([integer, Type.Null()], { description: `${unit} a month; null for no end.` })
+  Type.Union([integer, Type.Null()], { description: `${unit} a month; null for no cap.` })
 
 const me = Type.Object({
   account: Type.String(),
@@ -48,7 +47,7 @@ const me = Type.Object({
     resets_in_seconds: integer,
   }),
   retention_seconds: Type.Number({ description: 'How long an ended job stays readable.' }),
-  suspended: Type.Boolean({ description: 'Whether the account may read its jobs, but create none.' }),
+  suspended: Type.Boolean({ description: 'A suspended account may read its jobs but not create any.' }),
   usage: Type.Object({
     month: Type.String({ description: 'The current month, in UTC.' }),
     resets_at: Type.Integer({ description: 'Unix time of the end of the month.' }),
@@ -57,7 +56,7 @@ const me = Type.Object({
   }),
 })
 
-/** Models of one account in a month: public names, of which there are a few. */
+/** Models of one account in a month: there are only a few public names. */
 const MOST_MODELS = 1000
 
 export function meRoute(app: FastifyInstance, options: MeRoute): void {
@@ -65,7 +64,7 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
     '/api/v1/me',
     {
       schema: {
-        summary: "The caller's tier, models and limits, and what is left",
+        summary: "The caller's tier, models and limits, and what is left of them",
         tags: ['Account'],
         security: [{ apiKey: [] }],
         response: {
@@ -79,12 +78,12 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
       const nowMs = options.clock.nowMs()
       const month = monthOf(nowMs)
       const used = await options.store.listUsage({ account, month, limit: MOST_MODELS })
-      const { reads, leftMs } = options.windows.peek(keyId)
+      const { reads, leftMs } = options.readCounter.peek(keyId)
       const data = {
         account,
         key_id: keyId,
         tier: tier.name,
-        models: options.models.filter((model) => tierAllows(tier, model)),
+        models: options.models.filter((model) => tier.models.has(model)),
         limits: {
           max_batch_jobs: tier.maxBatchJobs,
           reads_per_minute: tier.readsPerMinute,
@@ -109,7 +108,7 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
           models: used.map((record) => ({ model: record.model, ...usageView(record) })),
         },
       }
-      return sendData(reply, 200, 'This is what the key may do.', JSON.stringify(data))
+      return sendData(reply, 200, 'The account, its limits and its usage.', JSON.stringify(data))
     },
   )
 }

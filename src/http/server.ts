@@ -5,8 +5,7 @@ import type { Socket } from 'node:net'
 import cors from '@fastify/cors'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { StoreUnavailable } from '../store/store.ts'
-import type { Authentication } from './authentication.ts'
-import { parseBody } from './body.ts'
+import type { Authentication, Caller } from './authentication.ts'
 import { JSON_TYPE, sendError } from './envelope.ts'
 import {
   HttpError,
@@ -20,8 +19,9 @@ import {
   tooLarge,
   unavailable,
 } from './errors.ts'
-import { fieldError } from './field-errors.ts'
+import { parseBody } from './json-body.ts'
 import './request-context.ts'
+import { validationError } from './validation-errors.ts'
 
 export interface ServerOptions {
   readonly authentication: Authentication
@@ -30,15 +30,15 @@ export interface ServerOptions {
   readonly jsonDepth: number
   readonly headerTimeoutMs: number
   readonly requestTimeoutMs: number
-  /** Whether the server is stopping; connections are then closed after their answer. */
-  readonly isStopping: () => boolean
-  readonly onAnswer: (answer: Answered) => void
-  /** An error that is not the caller's. */
+  /** Aborted when the server stops: connections are then closed after their response. */
+  readonly stopping: AbortSignal
+  readonly onCompleted: (request: CompletedRequest) => void
+  /** Called with an error that is not the caller's. */
   readonly onError: (error: Error, requestId: string) => void
 }
 
-/** What a finished request came to, for log and metrics. It names the route, never the address as sent. */
-export interface Answered {
+/** A request whose response was sent, for log and metrics. It names the route, never the address as sent. */
+export interface CompletedRequest {
   readonly requestId: string
   readonly method: string
   readonly route: string
@@ -50,13 +50,15 @@ export interface Answered {
   readonly jobIds: readonly string[] | null
 }
 
-/** Ours when the caller's own is missing, or is not fit for a header and a log. */
+/** What a caller's own request id must look like to be fit for a header and a log. */
 const REQUEST_ID = /^[\x21-\x7e]{1,128}$/
 /** How often Node looks for requests past their time-out. */
 const CONNECTIONS_CHECK_MS = 1000
 /** Longer than the usual idle limit of a proxy in front (60 s), so that the proxy closes first. */
 const KEEP_ALIVE_MS = 75_000
 const LONGEST_JOB_ID = 8192
+/** Longer paths are cut in error details. */
+const LONGEST_PATH = 100
 
 const EXPOSED_HEADERS = [
   'x-request-id',
@@ -68,10 +70,11 @@ const EXPOSED_HEADERS = [
 ]
 
 export async function createServer(options: ServerOptions): Promise<FastifyInstance> {
+  const { authentication, corsOrigins, stopping, onCompleted, onError } = options
   const app = fastify({
     logger: false,
     trustProxy: options.trustProxy,
-    // A stopping server still creates jobs for requests on open connections, and answers them 202.
+    // A stopping server still creates jobs for requests on open connections, and responds with 202.
     return503OnClosing: false,
     forceCloseConnections: 'idle',
     requestTimeout: options.requestTimeoutMs,
@@ -79,7 +82,7 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
     http: {
       headersTimeout: options.headerTimeoutMs,
       connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
-      // Node's own refusal has no body; ours has the one shape.
+      // Node's own error has no body; ours has the shape of every other error.
       requireHostHeader: false,
     },
     genReqId: requestId,
@@ -87,25 +90,27 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
     ajv: {
       customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: false, allErrors: false },
     },
-    clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, options.onAnswer),
+    clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, onCompleted),
     frameworkErrors: (_error, request, reply) => void answerBadUrl(request, reply, options),
   })
   app.decorateRequest('caller')
   app.decorateRequest('jobIds', null)
   app.decorateRequest('bodyBytes', null)
-  // Answers are made as JSON text; what else is sent is sent as it is, never reshaped by a schema.
+  // Responses are made as JSON text; anything else is sent as it is, never reshaped by a schema.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data))
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id)
-    if (options.isStopping()) reply.header('connection', 'close')
-    done(lacksHost(request.raw) ? invalid('Host: is required') : undefined)
+    if (stopping.aborted) reply.header('connection', 'close')
+    // RFC 9112 §3.2: HTTP/1.1 requires the Host header.
+    const lacksHost = request.headers.host === undefined && request.raw.httpVersion === '1.1'
+    done(lacksHost ? invalid('Host: is required') : undefined)
   })
-  if (options.corsOrigins.length > 0) await allowOrigins(app, options.corsOrigins)
-  app.addHook('onRequest', (request, _reply, done) => authenticate(request, options.authentication, done))
+  if (corsOrigins.length > 0) await allowOrigins(app, corsOrigins)
+  authenticateRequests(app, authentication)
   app.addHook('onResponse', (request, reply, done) => {
-    options.onAnswer(answered(request, reply))
-    // Its client may have been told to keep the connection, which would hold up the stop.
-    if (options.isStopping()) setImmediate(() => app.server.closeIdleConnections())
+    onCompleted(completed(request, reply))
+    // The response may have kept the connection open, which would delay the stop.
+    if (stopping.aborted) setImmediate(() => app.server.closeIdleConnections())
     done()
   })
   readJsonBodies(app, options.jsonDepth)
@@ -113,32 +118,27 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
     sendError(reply, noSuchRoute(request.method, shortPath(request.url)))
   })
   app.setErrorHandler((error: Error, request, reply) => {
-    const refused = refusalFor(error, request)
-    if (refused.status === 500 || error instanceof StoreUnavailable) options.onError(error, request.id)
-    sendError(reply, refused)
+    const httpError = httpErrorOf(error, request)
+    if (httpError.status === 500 || error instanceof StoreUnavailable) onError(error, request.id)
+    sendError(reply, httpError)
   })
-  // Expectations other than 100-continue are ignored, as RFC 9110 §10.1.1 allows: Node would answer without a body.
+  // Expectations other than 100-continue are ignored, as RFC 9110 §10.1.1 allows: Node would respond without a body.
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response))
   return app
-}
-
-function requestId(request: IncomingMessage): string {
-  const given = request.headers['x-request-id']
-  return typeof given === 'string' && REQUEST_ID.test(given) ? given : newRequestId()
 }
 
 const processId = randomBytes(9).toString('base64url')
 let requests = 0
 
-/** Tells processes apart by its first half and requests by its second: a random number each would cost far more. */
-function newRequestId(): string {
+/**
+ * The caller's own id where it is fit for use. Ours has a first half for the process and a second one for the request,
+ * because a random number for each request would cost far more.
+ */
+function requestId({ headers }: Pick<IncomingMessage, 'headers'>): string {
+  const given = headers['x-request-id']
+  if (typeof given === 'string' && REQUEST_ID.test(given)) return given
   requests += 1
   return `${processId}-${requests.toString(36)}`
-}
-
-/** RFC 9112 §3.2: HTTP/1.1 wants the Host header. */
-function lacksHost({ headers, httpVersion }: IncomingMessage): boolean {
-  return headers.host === undefined && httpVersion === '1.1'
 }
 
 async function allowOrigins(app: FastifyInstance, origins: readonly string[]): Promise<void> {
@@ -151,32 +151,30 @@ async function allowOrigins(app: FastifyInstance, origins: readonly string[]): P
   })
 }
 
-/** SPEC §5: every endpoint wants a key, before anything else is looked at. Unknown routes have nothing to protect. */
-function authenticate(
-  request: FastifyRequest,
-  authentication: Authentication,
-  done: (error?: Error) => void,
-): void {
-  if (request.is404 || request.routeOptions.config.public) {
-    done()
-    return
+/** SPEC §5: every endpoint requires a key, before anything else is checked. Unknown routes have nothing to protect. */
+function authenticateRequests(app: FastifyInstance, authentication: Authentication): void {
+  const setCaller = (request: FastifyRequest, caller: Caller | null): HttpError | undefined => {
+    if (caller === null) return keyRequired()
+    request.caller = caller
   }
-  const key = request.headers['x-api-key']
-  const found = typeof key === 'string' ? authentication.get(key) : null
-  const finish = (caller: Awaited<typeof found>) => {
-    if (caller) request.caller = caller
-    done(caller ? undefined : keyRequired())
-  }
-  if (found instanceof Promise) found.then(finish, done)
-  else finish(found)
+  app.addHook('onRequest', (request, _reply, done) => {
+    if (request.is404 || request.routeOptions.config.public) {
+      done()
+      return
+    }
+    const key = request.headers['x-api-key']
+    const caller = typeof key === 'string' ? authentication.get(key) : null
+    if (caller instanceof Promise) caller.then((found) => done(setCaller(request, found)), done)
+    else done(setCaller(request, caller))
+  })
 }
 
 function readJsonBodies(app: FastifyInstance, maxDepth: number): void {
   app.removeAllContentTypeParsers()
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
+  app.addContentTypeParser<Buffer>('application/json', { parseAs: 'buffer' }, (request, bytes, done) => {
     try {
-      const value = parseBody(body as Buffer, maxDepth)
-      if (request.routeOptions.config.keepBytes) request.bodyBytes = body as Buffer
+      const value = parseBody(bytes, maxDepth)
+      if (request.routeOptions.config.keepBytes) request.bodyBytes = bytes
       done(null, value)
     } catch (error) {
       done(error as Error)
@@ -184,11 +182,12 @@ function readJsonBodies(app: FastifyInstance, maxDepth: number): void {
   })
 }
 
-function refusalFor(error: Error, request: FastifyRequest): HttpError {
+function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
   if (error instanceof HttpError) return error
   if (error instanceof StoreUnavailable) return unavailable()
-  if ('validation' in error && Array.isArray(error.validation))
-    return invalid(fieldError(error.validation[0]))
+  if ('validation' in error && Array.isArray(error.validation)) {
+    return invalid(validationError(error.validation[0]))
+  }
   const code = 'code' in error ? error.code : null
   switch (code) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
@@ -200,18 +199,18 @@ function refusalFor(error: Error, request: FastifyRequest): HttpError {
     case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
       return invalid('Content-Length: does not match the body')
     case 'ECONNRESET':
-      // Who hung up in the middle of the body reads no answer, but nothing is wrong here.
+      // A caller who hangs up in the middle of the body reads no response, but nothing is wrong here.
       return request.raw.complete ? internalError() : notJson('The body did not arrive in full.')
     default:
       return internalError()
   }
 }
 
-/** An address that cannot be decoded; under the jobs it is one more id that never was. */
+/** Responds to an address that cannot be decoded. Below the address of jobs it is an identifier that no job has. */
 async function answerBadUrl(request: FastifyRequest, reply: FastifyReply, options: ServerOptions) {
   reply.header('x-request-id', request.id)
   // The hooks of ordinary requests do not run for these.
-  reply.raw.once('finish', () => options.onAnswer(answered(request, reply)))
+  reply.raw.once('finish', () => options.onCompleted(completed(request, reply)))
   const path = shortPath(request.raw.url ?? '')
   if (!path.startsWith('/api/v1/messages/')) return sendError(reply, noSuchRoute(request.method, path))
   const key = request.headers['x-api-key']
@@ -219,29 +218,29 @@ async function answerBadUrl(request: FastifyRequest, reply: FastifyReply, option
   return sendError(reply, caller ? noSuchJob() : keyRequired())
 }
 
-/** Requests that never became one: malformed, too slow, headers too large. */
+/** Responds to what never became a request: malformed, too slow, headers too large. */
 function answerBrokenRequest(
   error: Error & { code?: string },
   socket: Socket,
-  onAnswer: ServerOptions['onAnswer'],
+  onCompleted: ServerOptions['onCompleted'],
 ): void {
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy()
     return
   }
   const [status, reason, message] = brokenBy(error.code)
-  const requestId = newRequestId()
+  const id = requestId({ headers: {} })
   const body = JSON.stringify({ success: false, message })
   const head = [
     `HTTP/1.1 ${status} ${reason}`,
-    `x-request-id: ${requestId}`,
+    `x-request-id: ${id}`,
     `content-type: ${JSON_TYPE}`,
     `content-length: ${body.length}`,
     'connection: close',
   ]
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
-  onAnswer({
-    requestId,
+  onCompleted({
+    requestId: id,
     method: 'none',
     route: 'none',
     status,
@@ -263,7 +262,7 @@ function brokenBy(code: string | undefined): [status: number, reason: string, me
   }
 }
 
-function answered(request: FastifyRequest, reply: FastifyReply): Answered {
+function completed(request: FastifyRequest, reply: FastifyReply): CompletedRequest {
   return {
     requestId: request.id,
     method: request.method,
@@ -276,8 +275,8 @@ function answered(request: FastifyRequest, reply: FastifyReply): Answered {
   }
 }
 
-/** The path without its query, which may hold what no answer should repeat, and not at any length. */
+/** The path without its query, which may hold what no response should repeat, and cut where it is long. */
 function shortPath(url: string): string {
   const path = url.split('?', 1)[0] ?? ''
-  return path.length > 100 ? `${path.slice(0, 100)}…` : path
+  return path.length > LONGEST_PATH ? `${path.slice(0, LONGEST_PATH)}…` : path
 }

@@ -6,14 +6,14 @@ import { isJobId, jobIdMaker, leastJobId } from './job-id.ts'
 const hex = (bytes: number) => randomBytes(bytes).toString('hex')
 
 test('identifiers are UUIDs of version 7 that carry the time', () => {
-  const id = jobIdMaker(() => 0x0123456789ab, hex)()
+  const id = jobIdMaker({ nowMs: () => 0x0123456789ab }, hex)()
   assert.match(id, /^01234567-89ab-7000-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)
   assert.ok(isJobId(id))
 })
 
-test('identifiers grow when the clock stands still, and when it goes back', () => {
+test('identifiers grow when the clock stands still or goes back', () => {
   let now = 1_700_000_000_000
-  const make = jobIdMaker(() => now, hex)
+  const make = jobIdMaker({ nowMs: () => now }, hex)
   const ids = Array.from({ length: 10_000 }, () => make())
   now -= 3_600_000
   ids.push(...Array.from({ length: 10_000 }, () => make()))
@@ -23,16 +23,16 @@ test('identifiers grow when the clock stands still, and when it goes back', () =
   assert.equal(new Set(ids).size, ids.length)
 })
 
-test('the least identifier of a moment divides what was created before it from what comes after', () => {
+test('the least identifier of a time separates what was created earlier from what is created later', () => {
   let now = 1_700_000_000_000
-  const make = jobIdMaker(() => now, hex)
+  const make = jobIdMaker({ nowMs: () => now }, hex)
   const before = make()
   now += 1
   const bound = leastJobId(now)
   assert.ok(before < bound && bound <= make())
 })
 
-test('what is no identifier is told', () => {
+test('other texts are not identifiers', () => {
   for (const text of [
     '',
     'x',

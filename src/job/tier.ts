@@ -7,8 +7,8 @@ export type TierName = (typeof TIER_NAMES)[number]
 export interface Tier {
   /** A `TierName`, or that of a tier of another version. */
   readonly name: string
-  /** Public model names, or all of them. */
-  readonly models: 'all' | readonly string[]
+  /** Public model names. */
+  readonly models: ReadonlySet<string>
   readonly maxBatchJobs: number
   readonly readsPerMinute: number
   readonly maxInputTokens: number
@@ -22,7 +22,7 @@ export interface Tier {
 /** For jobs and accounts whose tier no longer exists: the least of everything. */
 const NO_TIER: Tier = {
   name: 'none',
-  models: [],
+  models: new Set(),
   maxBatchJobs: 1,
   readsPerMinute: 1,
   maxInputTokens: 1,
@@ -41,10 +41,6 @@ export class Tiers {
   of(name: string): Tier {
     return this.#byName.get(name) ?? NO_TIER
   }
-}
-
-export function tierAllows(tier: Pick<Tier, 'models'>, model: string): boolean {
-  return tier.models === 'all' || tier.models.includes(model)
 }
 
 /** How far a job moves its account's next turn: an account of twice the weight moves half as far. */

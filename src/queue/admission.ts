@@ -1,8 +1,8 @@
 /**
- * From creation objects of the right shape to jobs, or to the one refusal that comes first: the fields of every element
- * (400), then what the tier may not do (403).
+ * From creation objects of the right shape to jobs, or to the error of the first rule that is broken: first the fields of
+ * every element (400), then what the tier does not allow (403).
  */
-import { wholeMs } from '../clock.ts'
+import { type Clock, wholeMs } from '../clock.ts'
 import { readSchemaOnce } from '../job/answer.ts'
 import { tokensAtMost } from '../job/input-size.ts'
 import type { Callback, Job, Message, ResponseFormat } from '../job/job.ts'
@@ -13,7 +13,9 @@ import {
   problemWith,
   type SingleCreate,
 } from '../job/request.ts'
-import { type Tier, tierAllows } from '../job/tier.ts'
+import type { Tier } from '../job/tier.ts'
+import { checkCallbackHeaders } from '../net/callback-headers.ts'
+import { type AddressRules, checkCallbackUrl } from '../net/ssrf-guard.ts'
 import type { CapReached } from './monthly-caps.ts'
 
 export type AdmissionError =
@@ -30,27 +32,30 @@ export type AdmissionError =
       readonly tier: string
       readonly limit: number
       readonly tokens: number
-      /** False where counting stopped early: there are at least so many. */
+      /** False where counting stopped early: the job has at least this many. */
       readonly exact: boolean
     }
   | CapReached
 
 export type Admission =
   | { readonly ok: true; readonly jobs: readonly Job[] }
-  | { readonly ok: false; readonly refusal: AdmissionError }
+  | { readonly ok: false; readonly error: AdmissionError }
 
 export interface AdmissionRules {
-  /** The public model names, each with the input sizes at which its choice of model changes (`gpt-auto`). */
-  readonly models: ReadonlyMap<string, readonly number[]>
-  /** Checks and normalises a callback's address and headers. */
-  readonly checkCallback: (url: string, headers: Callback['headers']) => Problem | { readonly url: string }
-  /** Counts tokens, no further than `enough`. */
+  /**
+   * The public model names, each with the number of input tokens above which the exact count decides which model is used
+   * (`gpt-auto`); infinite for the others.
+   */
+  readonly models: ReadonlyMap<string, number>
+  /** Where callbacks may go. */
+  readonly addresses: AddressRules
+  /** Counts tokens, and may stop at `enough`. */
   readonly countTokens: (messages: readonly Message[], enough: number) => Promise<number>
   readonly makeId: () => string
-  readonly nowMs: () => number
+  readonly clock: Pick<Clock, 'nowMs'>
 }
 
-/** An element of a request; its payload, if any, comes as JSON text so that no number loses a digit. */
+/** An element of a request. Its callback payload, if it has one, is JSON text so that no number loses a digit. */
 export interface Element {
   readonly object: SingleCreate & Pick<BatchElement, 'callback'>
   readonly payloadJson: string | null
@@ -66,25 +71,30 @@ export async function admit(
   const callbacks: (Callback | null)[] = []
   for (const [index, element] of elements.entries()) {
     const checked = checkFields(element, rules)
-    if (!checked.ok) {
-      return { ok: false, refusal: { kind: 'invalid', element: single ? null : index, ...checked.problem } }
+    if ('rule' in checked) {
+      return { ok: false, error: { kind: 'invalid', element: single ? null : index, ...checked } }
     }
     callbacks.push(checked.callback)
   }
   const { account, tier } = caller
   const jobs: Job[] = []
   for (const [index, { object }] of elements.entries()) {
-    if (!tierAllows(tier, object.model)) {
-      return { ok: false, refusal: { kind: 'model not allowed', tier: tier.name, model: object.model } }
+    if (!tier.models.has(object.model)) {
+      return { ok: false, error: { kind: 'model not allowed', tier: tier.name, model: object.model } }
     }
-    const size = measure(object.messages, tier, rules.models.get(object.model) ?? [], rules)
-    const inputTokens = typeof size === 'number' ? size : await size
-    if (inputTokens > tier.maxInputTokens) {
-      const exact = inputTokens < enoughFor(tier)
-      const limit = tier.maxInputTokens
+    const limit = tier.maxInputTokens
+    // Above twice the limit it does not matter by how much.
+    const enough = limit * 2
+    let inputTokens = tokensAtMost(object.messages)
+    // The upper bound is enough unless an exact count would decide something.
+    if (inputTokens > Math.min(limit, rules.models.get(object.model) ?? limit)) {
+      inputTokens = await rules.countTokens(object.messages, enough)
+    }
+    if (inputTokens > limit) {
+      const exact = inputTokens < enough
       return {
         ok: false,
-        refusal: { kind: 'too many tokens', tier: tier.name, limit, tokens: inputTokens, exact },
+        error: { kind: 'too many tokens', tier: tier.name, limit, tokens: inputTokens, exact },
       }
     }
     jobs.push({
@@ -97,50 +107,33 @@ export async function admit(
       responseFormat: object.response_format as ResponseFormat,
       cacheTtlMs: wholeMs(object.message_cache_ttl ?? CACHE_TTL_S.default),
       callback: callbacks[index] ?? null,
-      createdAtMs: rules.nowMs(),
+      createdAtMs: rules.clock.nowMs(),
       inputTokens,
     })
   }
   return { ok: true, jobs }
 }
 
-type Checked =
-  | { readonly ok: true; readonly callback: Callback | null }
-  | { readonly ok: false; readonly problem: Problem }
-
-function checkFields({ object, payloadJson }: Element, rules: AdmissionRules): Checked {
-  const refuse = (field: string, rule: string): Checked => ({ ok: false, problem: { field, rule } })
-  if (!rules.models.has(object.model)) {
-    return refuse('model', `must be one of ${[...rules.models.keys()].join(', ')}`)
+/** The callback, normalised, or the first rule that a field breaks. */
+function checkFields(
+  { object, payloadJson }: Element,
+  rules: AdmissionRules,
+): Problem | { readonly callback: Callback | null } {
+  const { model, response_format, callback } = object
+  if (!rules.models.has(model)) {
+    return { field: 'model', rule: `must be one of ${[...rules.models.keys()].join(', ')}` }
   }
   const problem = problemWith(object)
-  if (problem) return { ok: false, problem }
-  const { schema } = object.response_format
-  if (schema) {
-    const read = readSchemaOnce(schema as Record<string, unknown>)
-    if (!read.ok) return refuse(`response_format.${read.path}`, read.rule)
+  if (problem) return problem
+  if (response_format.schema) {
+    const read = readSchemaOnce(response_format.schema as Record<string, unknown>)
+    if (!read.ok) return { field: `response_format.${read.path}`, rule: read.rule }
   }
-  const { callback } = object
-  if (!callback) return { ok: true, callback: null }
+  if (!callback) return { callback: null }
+  const address = checkCallbackUrl(callback.callback_url, rules.addresses)
+  if (!address.ok) return { field: 'callback.callback_url', rule: address.rule }
   const headers = callback.callback_headers ?? {}
-  const checked = rules.checkCallback(callback.callback_url, headers)
-  if ('rule' in checked) return refuse(`callback.${checked.field}`, checked.rule)
-  return { ok: true, callback: { url: checked.url, headers, payloadJson: payloadJson ?? '{}' } }
-}
-
-/** Beyond twice the limit it no longer matters by how much. */
-function enoughFor(tier: Tier): number {
-  return tier.maxInputTokens * 2
-}
-
-/** The exact count where an exact one decides anything, else the bound by bytes. */
-function measure(
-  messages: readonly Message[],
-  tier: Tier,
-  steps: readonly number[],
-  rules: AdmissionRules,
-): number | Promise<number> {
-  const bound = tokensAtMost(messages)
-  const decides = bound > tier.maxInputTokens || steps.some((step) => bound > step)
-  return decides ? rules.countTokens(messages, enoughFor(tier)) : bound
+  const wrong = checkCallbackHeaders(headers)
+  if (wrong) return { field: `callback.callback_headers.${wrong.header}`, rule: wrong.rule }
+  return { callback: { url: address.url, headers, payloadJson: payloadJson ?? '{}' } }
 }

@@ -8,7 +8,7 @@ import { type Caps, capsOf, MonthlyCaps, type Reserved } from './monthly-caps.ts
 
 const tier = (maxMonthlyJobs: number | null, maxMonthlyTokens: number | null): Tier => ({
   name: 'user_go',
-  models: 'all',
+  models: new Set(),
   maxBatchJobs: 10,
   readsPerMinute: 600,
   maxInputTokens: 64_000,

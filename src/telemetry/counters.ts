@@ -1,7 +1,7 @@
 /**
- * Counters and histograms for what happens with every job: counting is a look-up for each label and one addition. The
- * library's own hash their labels and copy them each time, which was a twentieth of the CPU of a job. It still names,
- * collects and writes these.
+ * Counters and histograms for what happens with every job: an observation is a look-up for each label and one addition.
+ * Those of the library hash and copy their labels each time, which took a twentieth of the CPU of a job. The library
+ * still names, collects and writes these.
  */
 import type { Metric, MetricObject, Registry } from 'prom-client'
 
@@ -13,7 +13,7 @@ interface Value {
   readonly metricName?: string
 }
 
-/** Where the values of some labels lead: to a branch for each value of the next label, or to what is counted. */
+/** A node in the tree of label values: a branch for each value of the next label, or the entry that is counted. */
 interface Branch<Entry> {
   readonly next: Map<string, Branch<Entry>>
   entry: Entry | null
@@ -23,12 +23,12 @@ function newBranch<Entry>(): Branch<Entry> {
   return { next: new Map(), entry: null }
 }
 
-/** One kind of count, told apart by its labels' values. */
-abstract class Tally<Entry> {
+/** A metric with an entry for each combination of label values. */
+abstract class LabelledMetric<Entry> {
   readonly name: string
   readonly help: string
   readonly #labelNames: readonly string[]
-  /** A tree, because a key made of all values would be a new string to hash at each count. */
+  /** A tree, because a key made of all values would be a new string to hash at each observation. */
   #root = newBranch<Entry>()
   #entries: { readonly labels: Labels; readonly entry: Entry }[] = []
   protected abstract readonly type: 'counter' | 'histogram'
@@ -37,7 +37,7 @@ abstract class Tally<Entry> {
     this.name = name
     this.help = help
     this.#labelNames = labelNames
-    // The registry asks no more of a metric than its name and `get`.
+    // The registry uses only the name and `get` of a metric.
     registry.registerMetric(this as unknown as Metric)
   }
 
@@ -86,28 +86,28 @@ abstract class Tally<Entry> {
 
 interface Total {
   total: number
-  /** What `grown` has told of. */
-  told: number
+  /** The part that `takeIncreases` has returned. */
+  taken: number
 }
 
-export class MetricCounter extends Tally<Total> {
+export class MetricCounter extends LabelledMetric<Total> {
   protected readonly type = 'counter'
 
   add(amount: number, ...labels: string[]): void {
     this.entryOf(labels).total += amount
   }
 
-  /** What was counted since the last call, by labels: for one who asks. */
-  grown(): { readonly labels: Labels; readonly amount: number }[] {
+  /** The increase since the last call, by labels. There must be only one caller. */
+  takeIncreases(): { readonly labels: Labels; readonly amount: number }[] {
     return this.entries.flatMap(({ labels, entry }) => {
-      const amount = entry.total - entry.told
-      entry.told = entry.total
+      const amount = entry.total - entry.taken
+      entry.taken = entry.total
       return amount > 0 ? [{ labels, amount }] : []
     })
   }
 
   protected make(): Total {
-    return { total: 0, told: 0 }
+    return { total: 0, taken: 0 }
   }
 
   protected valuesOf(labels: Labels, { total }: Total): Value[] {
@@ -115,13 +115,13 @@ export class MetricCounter extends Tally<Total> {
   }
 }
 
-interface Spread {
-  /** One for each bound, and one for what is above them all. */
+interface Distribution {
+  /** One for each bound, and one for values above all of them. */
   readonly counts: number[]
   sum: number
 }
 
-export class MetricHistogram extends Tally<Spread> {
+export class MetricHistogram extends LabelledMetric<Distribution> {
   protected readonly type = 'histogram'
   readonly #bounds: readonly number[]
 
@@ -137,19 +137,19 @@ export class MetricHistogram extends Tally<Spread> {
   }
 
   observe(value: number, ...labels: string[]): void {
-    const spread = this.entryOf(labels)
+    const distribution = this.entryOf(labels)
     let at = 0
     while (at < this.#bounds.length && value > (this.#bounds[at] ?? 0)) at += 1
-    spread.counts[at] = (spread.counts[at] ?? 0) + 1
-    spread.sum += value
+    distribution.counts[at] = (distribution.counts[at] ?? 0) + 1
+    distribution.sum += value
   }
 
-  protected make(): Spread {
+  protected make(): Distribution {
     return { counts: Array.from({ length: this.#bounds.length + 1 }, () => 0), sum: 0 }
   }
 
-  /** Buckets are cumulative, as Prometheus has them. */
-  protected valuesOf(labels: Labels, { counts, sum }: Spread): Value[] {
+  /** Buckets are cumulative, as Prometheus requires. */
+  protected valuesOf(labels: Labels, { counts, sum }: Distribution): Value[] {
     let total = 0
     const buckets = counts.map((count, index) => {
       total += count

@@ -1,6 +1,6 @@
 /**
- * The log: JSON lines on standard error, so that standard output is free for what is said to people. Never given a
- * prompt, an answer, a key or a header.
+ * The log: JSON lines on standard error, so that standard output is free for text for people. It never contains a prompt,
+ * an answer, a key or a header.
  */
 import { pino } from 'pino'
 import { StoreUnavailable } from '../store/store.ts'
@@ -14,30 +14,23 @@ export interface Log {
   warn(fields: Fields, message: string): void
   info(fields: Fields, message: string): void
   debug(fields: Fields, message: string): void
-  /** Writes out what is still in memory. */
+  /** Writes the lines that are still in memory. */
   flush(): void
 }
 
 export function createLog(level: LogLevel): Log {
   const writer = new LogWriter(2, lostLine)
-  const logger = pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, writer)
-  return {
-    error: (fields, message) => logger.error(fields, message),
-    warn: (fields, message) => logger.warn(fields, message),
-    info: (fields, message) => logger.info(fields, message),
-    debug: (fields, message) => logger.debug(fields, message),
-    flush: () => writer.flush(),
-  }
+  return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, writer)
 }
 
-/** As the library writes a warning. */
+/** A warning as the library writes it. */
 function lostLine(lines: number): string {
   const time = new Date().toISOString()
   const msg = 'the log could not be written for a while; lines are missing here'
   return `${JSON.stringify({ level: pino.levels.values.warn, time, lines, msg })}\n`
 }
 
-/** An error's name and message; its stack goes along only where it may be a bug of ours. */
+/** An error's name and message, with the stack where it may be a bug of ours. */
 export function errorFields(error: unknown): Fields {
   if (!(error instanceof Error)) return { error: String(error) }
   const known = error instanceof StoreUnavailable

@@ -23,7 +23,7 @@ const UNHEARD_EVERY = 5
 const STALE_MS = 30_000
 
 export interface MetricSamplesOptions {
-  readonly metrics: Pick<Metrics, 'happened'>
+  readonly metrics: Pick<Metrics, 'takeDeltas'>
   readonly gauges: Pick<Gauges, 'depth' | 'callbackDepth' | 'running'>
   readonly clock: Clock
   readonly onError: (error: unknown) => void
@@ -97,7 +97,7 @@ export class MetricSamples implements MetricFeed {
     return {
       at: nowMs / 1000,
       seconds,
-      ...metrics.happened(),
+      ...metrics.takeDeltas(),
       waiting: seen?.depth.waiting ?? null,
       assigned: seen?.depth.assigned ?? null,
       oldest_age_seconds: seen && ageSeconds(seen.depth.oldestCreatedAtMs, nowMs),

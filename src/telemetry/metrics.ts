@@ -1,6 +1,6 @@
-/** What Parley measures of itself, in the Prometheus text format. Names are stable: dashboards and alerts rely on them. */
+/** Parley's metrics in the Prometheus text format. Their names are stable: dashboards and alerts rely on them. */
 import { collectDefaultMetrics, Registry } from 'prom-client'
-import type { Answered } from '../http/server.ts'
+import type { CompletedRequest } from '../http/server.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import type { ExecutionResult } from '../queue/execute.ts'
 import type { CallbackAttempt, CallbackNext } from '../store/callback-store.ts'
@@ -16,19 +16,26 @@ const GROUP_SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 
 export class Metrics {
   readonly #registry = new Registry()
-  readonly #requests = this.#counter('http_requests_total', 'HTTP requests answered.', [
+  readonly #requests = this.#counter('http_requests_total', 'HTTP requests completed.', [
     'method',
     'route',
     'status',
   ])
-  readonly #requestTime = this.#histogram('http_request_seconds', 'Time to the answer.', SLOW_S, ['route'])
+  readonly #requestTime = this.#histogram('http_request_seconds', 'Time from request to response.', SLOW_S, [
+    'route',
+  ])
   readonly #jobs = this.#counter('jobs_total', 'Jobs that ended.', ['model', 'outcome'])
-  readonly #wait = this.#histogram('job_wait_seconds', 'From acceptance to the start of a run.', SLOW_S, [])
-  readonly #run = this.#histogram('job_run_seconds', 'Time of a run.', SLOW_S, ['model'])
+  readonly #wait = this.#histogram(
+    'job_wait_seconds',
+    'Time from acceptance to the start of an execution.',
+    SLOW_S,
+    [],
+  )
+  readonly #run = this.#histogram('job_run_seconds', 'Time of an execution.', SLOW_S, ['model'])
   readonly #waits = new Percentiles()
   readonly #runs = new Percentiles()
-  readonly #cacheHits = this.#counter('cache_hits_total', 'Jobs answered from a kept answer.', ['model'])
-  readonly #repairs = this.#counter('repairs_total', 'Answers that had to be repaired.', ['model'])
+  readonly #cacheHits = this.#counter('cache_hits_total', 'Jobs completed from a cached response.', ['model'])
+  readonly #repairs = this.#counter('repairs_total', 'Answers that needed a repair.', ['model'])
   readonly #tokens = this.#counter('tokens_total', 'Tokens as upstreams counted them.', [
     'model',
     'direction',
@@ -45,19 +52,23 @@ export class Metrics {
   readonly #attempts = this.#counter('callback_attempts_total', 'Attempts to deliver a callback.', ['result'])
   readonly #attemptTime = this.#histogram('callback_attempt_seconds', 'Time of an attempt.', SLOW_S, [])
   readonly #callbacks = this.#counter('callbacks_total', 'Callbacks that ended.', ['outcome'])
-  readonly #rescued = this.#counter('jobs_reclaimed_total', 'Jobs of ended processes that run again.', [])
-  readonly #leasesLost = this.#counter('leases_lost_total', 'Times that this node found its lease ended.', [])
+  readonly #rescued = this.#counter('jobs_reclaimed_total', 'Jobs rescued from dead nodes.', [])
+  readonly #leasesLost = this.#counter(
+    'leases_lost_total',
+    'Times that this node found its lease expired.',
+    [],
+  )
   readonly #commits = this.#histogram('commit_seconds', 'Time of a group commit.', FAST_S, [])
   readonly #groups = this.#histogram('commit_group_size', 'Writes in a group commit.', GROUP_SIZES, [])
 
   constructor() {
     collectDefaultMetrics({ register: this.#registry })
-    // There from the start: a count that appears as 1 has not grown, to Prometheus.
+    // Present from the start: to Prometheus, a counter that appears with the value 1 has not increased.
     for (const count of [this.#rescued, this.#leasesLost]) count.add(0)
     this.#callbacks.add(0, 'failed')
   }
 
-  /** Adds what is read from the running parts at each scrape. */
+  /** Adds the gauges, which are read from the running parts at each scrape. */
   watch(gauges: Gauges): void {
     watch(this.#registry, gauges)
   }
@@ -66,21 +77,21 @@ export class Metrics {
     return { type: this.#registry.contentType, text: await this.#registry.metrics() }
   }
 
-  /** What has happened since the last call: for one who asks. */
-  happened(): SampleDeltas {
+  /** What the counters and percentiles have gained since the last call. There must be only one caller. */
+  takeDeltas(): SampleDeltas {
     return sampleDeltas({
-      jobs: this.#jobs.grown(),
-      tokens: this.#tokens.grown(),
-      cacheHits: this.#cacheHits.grown(),
-      calls: this.#calls.grown(),
-      attempts: this.#attempts.grown(),
-      callbacks: this.#callbacks.grown(),
+      jobs: this.#jobs.takeIncreases(),
+      tokens: this.#tokens.takeIncreases(),
+      cacheHits: this.#cacheHits.takeIncreases(),
+      calls: this.#calls.takeIncreases(),
+      attempts: this.#attempts.takeIncreases(),
+      callbacks: this.#callbacks.takeIncreases(),
       waits: this.#waits.take(),
       runs: this.#runs.take(),
     })
   }
 
-  answered({ method, route, status, ms }: Answered): void {
+  requestCompleted({ method, route, status, ms }: CompletedRequest): void {
     this.#requests.add(1, method, route, String(status))
     this.#requestTime.observe(ms / 1000, route)
   }

@@ -31,7 +31,7 @@ describe('gpt-auto', () => {
   ]
   for (const [inputTokens, allowed, expected] of cases) {
     it(`${inputTokens} tokens, allowed ${allowed.join(', ') || 'nothing'}: ${expected}`, async (t) => {
-      const { router } = await startRouter(t, { models, tiers: [{ name: 'some', models: allowed }] })
+      const { router } = await startRouter(t, { models, tiers: [{ name: 'some', models: new Set(allowed) }] })
       const routed = await router.ask(modelRequest('gpt-auto', { inputTokens, tier: 'some' }), never)
       assert.equal(routed.target, expected)
       assert.equal(routed.reply.kind, expected === null ? 'error' : 'answer')

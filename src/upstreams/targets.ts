@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
-import { type Tier, tierAllows } from '../job/tier.ts'
+import type { Tier } from '../job/tier.ts'
 import { CircuitBreaker } from './circuit-breaker.ts'
 import type { ModelServer } from './model-server.ts'
 import { Semaphore } from './semaphore.ts'
@@ -102,7 +102,7 @@ function autoRanges(
 ): ReadonlyMap<string, readonly SizeRange[]> {
   return new Map(
     tiers.map((tier) => {
-      const allowed = candidates.filter(({ model }) => tierAllows(tier, model))
+      const allowed = candidates.filter(({ model }) => tier.models.has(model))
       const bounds = new Set(allowed.map(({ upToTokens }) => upToTokens)).add(Number.POSITIVE_INFINITY)
       const ranges = [...bounds]
         .sort((a, b) => a - b)

@@ -76,7 +76,7 @@ onEachStore(() => {
   test('4.1 400 for an empty batch, and for a body that is no array', async (t) => {
     const { parley } = await startStage(t)
     const key = await parley.key()
-    invalid(await parley.post(BATCHES, [], key), 'the body must hold at least one job')
+    invalid(await parley.post(BATCHES, [], key), 'the body must contain at least one job')
     for (const body of [job(), 'null', '"text"', '7']) {
       invalid(await parley.post(BATCHES, body, key), /^the body must be an array of job creation objects/)
     }

@@ -35,7 +35,7 @@ onEachStore(async () => {
   /** The log line of an answer. */
   function lineOf(answer: Answer) {
     const id = answer.headers.get('x-request-id')
-    return parley.log.find(({ message, request_id }) => message === 'answered' && request_id === id)
+    return parley.log.find(({ message, request_id }) => message === 'request completed' && request_id === id)
   }
 
   test('7 404 for an unknown route names method and path, never the query', async () => {

@@ -85,7 +85,7 @@ onEachStore(() => {
     await parley.store.suspend('acme', clock.nowMs())
     clock.advance(FRESH_MS)
     const { message } = refused(await parley.post(MESSAGES, job(), key), 403)
-    assert.equal(message, 'Account acme is suspended: it can read its jobs, but create none.')
+    assert.equal(message, 'Account acme is suspended: it can read its jobs but cannot create any.')
     refused(await parley.post(BATCHES, [job()], key), 403)
     assert.equal(completed(await parley.ended(id, key)), 'echo: Hello')
     assert.equal(granted(await parley.get('/api/v1/me', key), 200).suspended, true)

@@ -210,7 +210,7 @@ onEachStore(async () => {
     models.release()
     const { deleteJobsOf } = parley.store
     parley.store.deleteJobsOf = async () => ({ deleted: 1, open: 0, next: null })
-    await done(ofPath('/admin/api/accounts/{name}', 'DELETE'), [409], { about: 'still used' })
+    await done(ofPath('/admin/api/accounts/{name}', 'DELETE'), [409], { about: 'still in use' })
     parley.store.deleteJobsOf = deleteJobsOf
     const replay = ofPath('/admin/api/callbacks/{jobId}/replay')
     for (let status = 0; status !== 409; ) {

@@ -197,7 +197,7 @@ onEachStore(() => {
     await parley.stop()
     for (const [index, { status }] of answers.entries()) {
       const line = parley.log.find(
-        ({ message, request_id }) => message === 'answered' && request_id === ids[index],
+        ({ message, request_id }) => message === 'request completed' && request_id === ids[index],
       )
       assert.equal(line?.status, status, `answer ${index}`)
     }
@@ -213,7 +213,7 @@ onEachStore(() => {
     await parley.get(`${MESSAGES}/${ids[0]}?secret=1`, key, { 'x-request-id': 'read-1' })
     await parley.stop()
     const lines = ['batch-1', 'read-1'].map((id) => parley.log.find(({ request_id }) => request_id === id))
-    const common = { account: 'somebody', from: '127.0.0.1', level: 'info', message: 'answered' }
+    const common = { account: 'somebody', from: '127.0.0.1', level: 'info', message: 'request completed' }
     assert.deepEqual(lines, [
       {
         ...common,

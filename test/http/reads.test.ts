@@ -261,7 +261,7 @@ onEachStore(() => {
     const over = await parley.get(path, key)
     const { message, details } = refused(over, 429)
     assert.equal(message, 'Rate limit exceeded.')
-    assert.equal(details, 'At most 3 reads a minute for this key; try again in 40 s.')
+    assert.equal(details, 'This key may make 3 reads a minute; try again in 40 s.')
     assert.deepEqual(limits(over), ['3', '0', '40'])
     assert.equal(over.headers.get('retry-after'), '40')
 

@@ -19,10 +19,7 @@ export const DAY_MS = 86_400_000
 
 /** The moment that the stores are told; a test may move it on. */
 export const now = { ms: START_MS }
-const makeId = jobIdMaker(
-  () => now.ms,
-  (bytes) => randomBytes(bytes).toString('hex'),
-)
+const makeId = jobIdMaker({ nowMs: () => now.ms }, (bytes) => randomBytes(bytes).toString('hex'))
 
 export function newJob(over: Partial<Omit<Job, 'messagesJson'>> = {}): Job {
   const { messages = [{ role: 'user', content: 'Hello' }] } = over

@@ -32,10 +32,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
   const random = randomFrom(seed)
   const nowMs = Date.now()
   const clock = { ms: nowMs - 10 * DAY_MS }
-  const makeId = jobIdMaker(
-    () => clock.ms,
-    (bytes) => randomBytes(bytes).toString('hex'),
-  )
+  const makeId = jobIdMaker({ nowMs: () => clock.ms }, (bytes) => randomBytes(bytes).toString('hex'))
   const jobOf = (account: string, over: Partial<Omit<Job, 'messagesJson'>> = {}): Job =>
     newJob({
       id: makeId(),

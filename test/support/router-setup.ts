@@ -55,21 +55,22 @@ export async function startRouter(t: TestContext, options: SetupOptions = {}): P
         ...options.settings?.[name],
       },
     })
+  const models = options.models ?? {
+    one: { targets: [{ upstream: 'a', model: 'm' }] },
+    two: {
+      targets: [
+        { upstream: 'a', model: 'm' },
+        { upstream: 'b', model: 'n' },
+      ],
+    },
+  }
   const router = new ModelRouter({
     upstreams: new Map([
       ['a', { server: server('a', a), maxConcurrency }],
       ['b', { server: server('b', b), maxConcurrency }],
     ]),
-    models: options.models ?? {
-      one: { targets: [{ upstream: 'a', model: 'm' }] },
-      two: {
-        targets: [
-          { upstream: 'a', model: 'm' },
-          { upstream: 'b', model: 'n' },
-        ],
-      },
-    },
-    tiers: options.tiers ?? [{ name: TIER, models: 'all' }],
+    models,
+    tiers: options.tiers ?? [{ name: TIER, models: new Set(Object.keys(models)) }],
     clock,
     random: options.random ?? (() => 0.5),
     onCall: (call) => events.push(call),

@@ -1,7 +1,7 @@
 /** Holds jobs against the server's rules before anything is sent: the same ones, with the limits of the caller's tier. */
 import { Check, Errors } from 'typebox/value'
 import type { Me } from '../../../client/src/index.ts'
-import { fieldError } from '../../http/field-errors.ts'
+import { validationError } from '../../http/validation-errors.ts'
 import { tokensAtMost } from '../../job/input-size.ts'
 import { type BatchElement, batchElement, problemWith } from '../../job/request.ts'
 import { readSchema } from '../../json-schema/read-schema.ts'
@@ -73,5 +73,11 @@ function shapeProblem(job: unknown): string {
   const [missingProperty] = (params.requiredProperties as string[] | undefined) ?? []
   const [additionalProperty] = (params.additionalProperties as string[] | undefined) ?? []
   const said: Record<string, unknown> = { ...params, missingProperty, additionalProperty }
-  return fieldError({ keyword, instancePath, schemaPath, message, params: said as Record<string, string> })
+  return validationError({
+    keyword,
+    instancePath,
+    schemaPath,
+    message,
+    params: said as Record<string, string>,
+  })
 }

@@ -1,6 +1,6 @@
 /** From a line of the input to the job that it asks for: an object of Parley's own, or a line of an OpenAI batch file. */
 import type { BatchJob } from '../../../client/src/index.ts'
-import { parseExactly } from '../../http/body.ts'
+import { parseExactly } from '../../http/json-body.ts'
 import type { Line } from './lines.ts'
 import { isOpenAiLine, openAiJob, openAiProblem } from './openai.ts'
 

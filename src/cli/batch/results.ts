@@ -1,6 +1,6 @@
 /** Writes the results of a run in the order of its input, whole or not at all. */
 import { type FileHandle, open, rename, rm } from 'node:fs/promises'
-import { parseExactly } from '../../http/body.ts'
+import { parseExactly } from '../../http/json-body.ts'
 import { syncFolderOf } from '../../store/sync-folder.ts'
 import { CommandError } from '../command-error.ts'
 import type { Format } from './formats.ts'

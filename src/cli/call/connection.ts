@@ -1,6 +1,6 @@
 /** The client that the commands call a server with. */
 import { Parley } from '../../../client/src/index.ts'
-import { parseExactly } from '../../http/body.ts'
+import { parseExactly } from '../../http/json-body.ts'
 import { CommandError } from '../command-error.ts'
 import { clientError } from './client-errors.ts'
 import { EXIT } from './exit-code.ts'

@@ -1,6 +1,6 @@
 /** `parley send`: one conversation to the server, and its answer. */
 import type { CreatedJob, Parley, ResponseFormat, SingleJob } from '../../../client/src/index.ts'
-import { parseExactly } from '../../http/body.ts'
+import { parseExactly } from '../../http/json-body.ts'
 import { readSchema } from '../../json-schema/read-schema.ts'
 import { CommandError } from '../command-error.ts'
 import { printError, printLine } from '../output.ts'

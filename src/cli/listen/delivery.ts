@@ -1,5 +1,5 @@
 /** One callback that arrived, as a line of JSON for programs and as a few lines for people. */
-import { parseExactly } from '../../http/body.ts'
+import { parseExactly } from '../../http/json-body.ts'
 import type { Verdict } from './verify.ts'
 
 export interface Delivery {

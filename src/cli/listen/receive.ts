@@ -1,7 +1,7 @@
 /** The HTTP side of `parley listen`: reads what is sent, refuses what is no callback, and answers as it is told to. */
 import { isUtf8 } from 'node:buffer'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import { isDeeperThan } from '../../http/body.ts'
+import { isDeeperThan } from '../../http/json-body.ts'
 import type { Delivery } from './delivery.ts'
 import type { Verifier } from './verify.ts'
 

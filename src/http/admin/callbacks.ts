@@ -5,7 +5,7 @@ import { replayCallback, replayFailedCallbacks } from '../../admin/actions/jobs.
 import { callbackDetailsView, callbackView } from '../../admin/callback-view.ts'
 import { isJobId } from '../../job/job-id.ts'
 import { sendData } from '../envelope.ts'
-import { callbackUnderWay, invalid, noSuchCallback } from '../errors.ts'
+import { callbackInProgress, invalid, noSuchCallback } from '../errors.ts'
 import { exampleBodies } from '../openapi/examples.ts'
 import { success } from '../openapi/schemas.ts'
 import type { AdminParts } from './admin-parts.ts'
@@ -107,7 +107,7 @@ function replayRoutes(app: FastifyInstance, { store, expiry, act, noteAct }: Adm
       if (!isJobId(jobId)) throw noSuchCallback()
       const replay = await act(request, await replayCallback(store, jobId, expiry()))
       if (replay === 'unknown') throw noSuchCallback()
-      if (replay === 'under way') throw callbackUnderWay()
+      if (replay === 'under way') throw callbackInProgress()
       request.jobIds = [jobId]
       noteAct(request, 'replay a callback', { job_id: jobId })
       return sendData(reply, 200, 'The callback is due now.', '{"replayed":true}')

@@ -36,10 +36,7 @@ async function start(t: TestContext) {
 
 /** A job created then. */
 function jobAt(ms: number, over = {}) {
-  const makeId = jobIdMaker(
-    () => ms,
-    (bytes) => randomBytes(bytes).toString('hex'),
-  )
+  const makeId = jobIdMaker({ nowMs: () => ms }, (bytes) => randomBytes(bytes).toString('hex'))
   return newJob({ id: makeId(), createdAtMs: ms, ...over })
 }
 

@@ -103,7 +103,7 @@ onEachStore(async () => {
     const limited = await guess('192.0.2.1', ADMIN_TOKEN)
     assert.deepEqual(refused(limited, 429), {
       message: 'Too many wrong admin tokens.',
-      details: 'Nothing from this address is looked at for 60 s.',
+      details: 'Requests from this address are rejected for 60 s.',
     })
     assert.equal(limited.headers.get('retry-after'), '60')
     granted(await guess('192.0.2.2', ADMIN_TOKEN), 200)

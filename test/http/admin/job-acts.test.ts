@@ -83,7 +83,7 @@ onEachStore(() => {
     const { job_id: id } = granted(await parley.post(MESSAGES, job(), key), 200)
     parley.store.scrub = () => Promise.reject(new Error('somebody reads'))
     const told = refused(await admin.delete(`/jobs/${id}`), 409)
-    assert.equal(told.message, 'It is deleted, but not scrubbed from the disk.')
+    assert.equal(told.message, 'Deleted, but not scrubbed from the disk.')
     assert.match(told.details ?? '', /^somebody reads\. .*parley scrub/)
     refused(await admin.get(`/jobs/${id}`), 404)
     const [act] = granted(await admin.get('/audit'), 200).acts

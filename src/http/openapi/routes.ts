@@ -1,5 +1,4 @@
-/** The OpenAPI document, made from the routes themselves, and a page to read it. */
-
+/** GET /openapi.json, generated from the routes themselves, and GET /docs, a page to read it. */
 import { createHash } from 'node:crypto'
 import swagger from '@fastify/swagger'
 import apiReference from '@scalar/fastify-api-reference'
@@ -10,8 +9,8 @@ const ABOUT = `Runs AI message jobs: send a conversation, and get the answer in 
 
 \`timeout\` belongs to single creates; \`callback\` belongs to batches.`
 
-/** To be called before the routes are declared, so that it sees them all. */
-export async function documentRoutes(app: FastifyInstance, version: string): Promise<void> {
+/** Call this before the routes are declared, so that it sees all of them. */
+export async function openapiRoutes(app: FastifyInstance, version: string): Promise<void> {
   await app.register(swagger, {
     openapi: {
       openapi: '3.1.0',
@@ -25,7 +24,7 @@ export async function documentRoutes(app: FastifyInstance, version: string): Pro
     },
     transformObject: (documented) => {
       if (!('openapiObject' in documented)) return documented.swaggerObject
-      sayWhichBodiesAreNeeded(documented.openapiObject.paths ?? {})
+      markRequiredBodies(documented.openapiObject.paths ?? {})
       return documented.openapiObject
     },
   })
@@ -48,9 +47,9 @@ export async function documentRoutes(app: FastifyInstance, version: string): Pro
         telemetry: false,
         hideClientButton: true,
         persistAuth: false,
-        pageTitle: 'Parley: the interface',
+        pageTitle: 'Parley: API reference',
         authentication: { preferredSecurityScheme: 'apiKey' },
-        // What would leave for its maker's own services.
+        // These would send data to its maker's own services.
         agent: { disabled: true },
         mcp: { disabled: true },
         showDeveloperTools: 'never',
@@ -65,8 +64,8 @@ interface Body {
   readonly content: Readonly<Record<string, { readonly schema?: object }>>
 }
 
-/** The plugin calls every body required; an object of which no field is required may be left out here. */
-function sayWhichBodiesAreNeeded(paths: Readonly<Record<string, object | undefined>>): void {
+/** The plugin marks every body as required; here an object without required fields may be left out. */
+function markRequiredBodies(paths: Readonly<Record<string, object | undefined>>): void {
   for (const methods of Object.values(paths)) {
     for (const { requestBody } of Object.values<{ requestBody?: Body }>({ ...methods })) {
       const schema = requestBody?.content['application/json']?.schema
@@ -79,7 +78,7 @@ function isHtml(reply: FastifyReply): boolean {
   return String(reply.getHeader('content-type')).startsWith('text/html')
 }
 
-/** The page begins with a script in itself, which is let run by its hash; it makes its styles as it goes. */
+/** The page contains an inline script, which is allowed by its hash, and creates its styles at run time. */
 function policyFor(html: string): string {
   const inline = [...html.matchAll(/<script(?![^>]*\bsrc=)[^>]*>([\s\S]*?)<\/script>/g)]
   const hashes = inline.map(

@@ -1,20 +1,20 @@
-/** Says what is wrong with a body's shape in our words: the element, the field and the rule, from what Ajv found. */
+/** From what Ajv reports about the shape of a body to an error detail: the element, the field and the rule. */
 import type { FastifySchemaValidationError } from 'fastify'
 import { BELONGS } from '../job/request.ts'
 
-/** A caller's own names are quoted no further than this. */
+/** Longer names of a caller's own are cut. */
 const LONGEST_NAME = 80
 
-/** `jobs[1].messages[0].role: must be one of …`. The path is that of the body, whose top is one job or an array of them. */
-export function fieldError(error: FastifySchemaValidationError): string {
+/** Such as `jobs[1].messages[0].role: must be one of …`. The body is one job or an array of them. */
+export function validationError(error: FastifySchemaValidationError): string {
   const path = error.instancePath.split('/').slice(1).map(unescapePointer)
   const params = error.params as Record<string, unknown>
   const inner = innerName(error.keyword, params)
   if (inner !== null) path.push(inner)
-  return `${spell(path)}${ruleOf(error, params, path)}`
+  return `${pathText(path)}${ruleOf(error, params, path)}`
 }
 
-/** Ajv reports a missing or an unknown property at the object around it. */
+/** Ajv reports a missing or an unknown property with the path of the object around it. */
 function innerName(keyword: string, params: Record<string, unknown>): string | null {
   if (keyword === 'required') return String(params.missingProperty)
   if (keyword === 'additionalProperties') return String(params.additionalProperty)
@@ -45,8 +45,8 @@ function isIndex(part: string | undefined): boolean {
   return part !== undefined && /^\d+$/.test(part)
 }
 
-/** The path as callers write it, with the colon after it; a body that is wrong as a whole has none. */
-function spell(path: readonly string[]): string {
+/** The path as callers write it, with a colon; for a body that is wrong as a whole there is none. */
+function pathText(path: readonly string[]): string {
   if (path.length === 0) return 'the body '
   const parts = path.map((part, index) => {
     if (isIndex(part)) return index === 0 ? `jobs[${part}]` : `[${part}]`

@@ -1,6 +1,6 @@
 /**
- * Reads JSON bodies: valid UTF-8, bounded nesting, and, where a caller's payload must come back as it was sent, numbers
- * to the last digit.
+ * Parses JSON bodies: valid UTF-8 with bounded nesting, and with every digit of a number where a caller's payload must be
+ * returned as it was sent.
  */
 import { isUtf8 } from 'node:buffer'
 import { notJson } from './errors.ts'
@@ -12,7 +12,7 @@ const BRACKET_END = 0x5d
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
 
-/** The parsed body, and its bytes for those who must look closer. Throws a refusal. */
+/** Throws an `HttpError` that says what is wrong. */
 export function parseBody(bytes: Buffer, maxDepth: number): unknown {
   if (bytes.length === 0) throw notJson('The body is empty.')
   if (!isUtf8(bytes)) throw notJson('The body is not valid UTF-8.')
@@ -24,7 +24,7 @@ export function parseBody(bytes: Buffer, maxDepth: number): unknown {
   }
 }
 
-/** The parser quotes the text it stumbles over; an error must not repeat what may be part of a prompt. */
+/** The parser quotes the text that it rejects; an error must not repeat what may be part of a prompt. */
 function withoutExcerpt(message: string): string {
   return message.replace(/, (\.\.\.)?".*$/s, '')
 }
@@ -46,7 +46,7 @@ export function isDeeperThan(bytes: Uint8Array, limit: number): boolean {
   return false
 }
 
-/** Where the string that begins here ends: a search in native code, since most of a body is the text of messages. */
+/** Where the string that starts here ends. Most of a body is the text of messages, so native code searches it. */
 function stringEnd(bytes: Uint8Array, from: number): number {
   for (let at = from; ; at++) {
     at = bytes.indexOf(QUOTE, at)
@@ -62,15 +62,15 @@ interface SourceContext {
 }
 type SourceReviver = (this: unknown, key: string, value: unknown, context: SourceContext) => unknown
 
-/** `JSON.rawJSON` and the reviver's source text, which the library's types do not know yet. */
+/** `JSON.rawJSON` and the reviver's source text are not in the library's types yet. */
 const exactJson = JSON as unknown as {
   parse(text: string, reviver: SourceReviver): unknown
   rawJSON(text: string): unknown
 }
 
 /**
- * Parses again, keeping every number as it was written: 64-bit integers, `1e400`, `-0`. Costs three times a plain parse.
- * The result is for `JSON.stringify` only.
+ * Parses again and keeps every number as it was written: 64-bit integers, `1e400`, `-0`. Takes three times as long as a
+ * plain parse. The result is only fit for `JSON.stringify`.
  */
 export function parseExactly(bytes: Buffer): unknown {
   return exactJson.parse(bytes.toString('utf8'), (_key, value, { source }) =>

@@ -1,0 +1,88 @@
+/** Limits reads to the tier's reads per minute, for each key and node, with Retry-After and the RateLimit headers. */
+import rateLimit from '@fastify/rate-limit'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { Clock } from '../clock.ts'
+import { tooManyReads } from './errors.ts'
+import './request-context.ts'
+
+const WINDOW_MS = 60_000
+/** Above this many keys the windows that have ended are dropped. */
+const MAX_KEYS = 10_000
+
+export interface ReadCount {
+  readonly reads: number
+  /** Until the window ends. */
+  readonly leftMs: number
+}
+
+interface Window {
+  reads: number
+  readonly endsMs: number
+}
+
+/** Counts the reads of each key in its current minute. */
+export class ReadCounter {
+  readonly #clock: Pick<Clock, 'steadyMs'>
+  readonly #windows = new Map<string, Window>()
+
+  constructor(clock: Pick<Clock, 'steadyMs'>) {
+    this.#clock = clock
+  }
+
+  /** Counts a read, and returns the count with it. */
+  add(keyId: string): ReadCount {
+    const nowMs = this.#clock.steadyMs()
+    let window = this.#windows.get(keyId)
+    if (!window || window.endsMs <= nowMs) {
+      if (this.#windows.size >= MAX_KEYS) this.#dropEnded(nowMs)
+      window = { reads: 0, endsMs: nowMs + WINDOW_MS }
+      this.#windows.set(keyId, window)
+    }
+    window.reads += 1
+    return { reads: window.reads, leftMs: window.endsMs - nowMs }
+  }
+
+  peek(keyId: string): ReadCount {
+    const nowMs = this.#clock.steadyMs()
+    const window = this.#windows.get(keyId)
+    if (!window || window.endsMs <= nowMs) return { reads: 0, leftMs: WINDOW_MS }
+    return { reads: window.reads, leftMs: window.endsMs - nowMs }
+  }
+
+  #dropEnded(nowMs: number): void {
+    for (const [keyId, { endsMs }] of this.#windows) if (endsMs <= nowMs) this.#windows.delete(keyId)
+  }
+}
+
+/** Applies to every route declared later whose config has `limitReads`. */
+export async function limitReads(app: FastifyInstance, counter: ReadCounter): Promise<void> {
+  /** The plugin creates its store itself, so it gets a class around ours. */
+  class Store {
+    incr(
+      keyId: string,
+      callback: (error: Error | null, result?: { current: number; ttl: number }) => void,
+    ): void {
+      const { reads, leftMs } = counter.add(keyId)
+      callback(null, { current: reads, ttl: leftMs })
+    }
+    child(): Store {
+      return new Store()
+    }
+  }
+  await app.register(rateLimit, {
+    global: false,
+    enableDraftSpec: true,
+    timeWindow: WINDOW_MS,
+    store: Store,
+    errorResponseBuilder: (_request, { max, ttl }) => tooManyReads(max, Math.ceil(ttl / 1000)),
+  })
+  app.addHook('onRoute', (route) => {
+    if (!route.config?.limitReads) return
+    const limit = app.rateLimit({
+      max: (request: FastifyRequest) => request.caller.tier.readsPerMinute,
+      keyGenerator: (request: FastifyRequest) => request.caller.keyId,
+    })
+    const before = route.onRequest === undefined ? [] : [route.onRequest].flat()
+    route.onRequest = [...before, limit]
+  })
+}
