@@ -1,7 +1,7 @@
 /** A store of ended jobs whose callbacks are owed, as the service itself would have left them. */
 import { issueKey } from '../../src/accounts/issue-key.ts'
 import type { Job } from '../../src/job/job.ts'
-import type { DueCallback } from '../../src/store/callback-store.ts'
+import type { CallbackBody } from '../../src/store/callback-store.ts'
 import { openStore } from '../../src/store/open.ts'
 import type { Settlement, Store } from '../../src/store/store.ts'
 import { ACCOUNT } from '../load/owed-callbacks.ts'
@@ -14,7 +14,7 @@ const RETENTION_MS = 604_800_000
 const TOGETHER = 1000
 
 /** Makes the database at that address; returns a key to it. */
-export async function fillWithOwed(url: string, owed: readonly DueCallback[]): Promise<string> {
+export async function fillWithOwed(url: string, owed: readonly CallbackBody[]): Promise<string> {
   const store = await openStore(url, {
     node: NODE,
     connections: CONNECTIONS,
@@ -42,7 +42,7 @@ export async function fillWithOwed(url: string, owed: readonly DueCallback[]): P
   return issued.key
 }
 
-function accept(store: Store, { callback, view }: DueCallback): Promise<void> {
+function accept(store: Store, { callback, view }: CallbackBody): Promise<void> {
   const messages = [{ role: 'user', content: 'Tell me when you are done.' }] as const
   const job: Job = {
     id: view.id,

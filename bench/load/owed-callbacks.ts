@@ -4,7 +4,7 @@ import { callbackRequest } from '../../src/callbacks/callback-request.ts'
 import { systemClock } from '../../src/clock.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
 import { makeSecret } from '../../src/net/signature.ts'
-import type { DueCallback } from '../../src/store/callback-store.ts'
+import type { CallbackBody } from '../../src/store/callback-store.ts'
 import { words } from './bodies.ts'
 import { HOSTS, urlOf } from './receiver-hosts.ts'
 
@@ -19,14 +19,11 @@ export interface OwedOptions {
 }
 
 /** Each host in its turn. */
-export function owedCallbacks({ callbacks, bytes, receiversPort }: OwedOptions): DueCallback[] {
+export function owedCallbacks({ callbacks, bytes, receiversPort }: OwedOptions): CallbackBody[] {
   const nowMs = Date.now()
   const makeId = jobIdMaker(systemClock, (count) => randomBytes(count).toString('hex'))
   const secrets = { current: makeSecret(), previous: null }
-  const owed = (index: number, text: string): DueCallback => ({
-    attempt: 1,
-    tries: 1,
-    account: ACCOUNT,
+  const owed = (index: number, text: string): CallbackBody => ({
     callback: {
       url: urlOf(index % HOSTS, receiversPort),
       headers: {},
@@ -39,7 +36,6 @@ export function owedCallbacks({ callbacks, bytes, receiversPort }: OwedOptions):
       contentJson: JSON.stringify(text),
       errorJson: null,
     },
-    owedSinceMs: nowMs,
     secrets,
   })
   const answer = words(bytes - callbackRequest(owed(0, ''), nowMs).body.length)

@@ -7,13 +7,13 @@
 import { Agent } from 'undici'
 import { callbackRequest } from '../../src/callbacks/callback-request.ts'
 import { DEFAULTS } from '../../src/config/settings.ts'
-import type { DueCallback } from '../../src/store/callback-store.ts'
+import type { CallbackBody } from '../../src/store/callback-store.ts'
 import { owedCallbacks } from '../load/owed-callbacks.ts'
 import { onBench, settingsFromBench, tellBench } from '../load/parent.ts'
 import type { CallbackOrder, CallbackSettings } from './callback-settings.ts'
 
 interface QueuedJob {
-  readonly data: DueCallback
+  readonly data: CallbackBody
 }
 interface Bullmq {
   readonly Queue: new (

@@ -43,11 +43,12 @@ export function createDispatcher({
     pausesS: callbacks.retry_seconds,
     places: { first: concurrency, retry: retry_concurrency },
     placesPerOrigin: concurrency_per_origin,
+    maxBodyBytes: callbacks.in_flight_bytes,
     events: {
-      attempted: ({ view, account }, attempt, next) => {
+      attempted: ({ jobId, account }, attempt, next) => {
         metrics.calledBack(attempt, next)
         const { status, ms } = attempt
-        const fields = { job_id: view.id, account, attempt: attempt.attempt, status, ms }
+        const fields = { job_id: jobId, account, attempt: attempt.attempt, status, ms }
         if (next === 'delivered') log.debug(fields, 'callback delivered')
         else
           log.warn(fields, next === 'due' ? 'callback failed; it is tried again' : 'callback failed for good')

@@ -3,18 +3,14 @@ import { test } from 'node:test'
 import { Webhook } from 'standardwebhooks'
 import type { PostResult } from '../net/post.ts'
 import { makeSecret } from '../net/signature.ts'
-import type { DueCallback } from '../store/callback-store.ts'
+import type { CallbackBody } from '../store/callback-store.ts'
 import { callbackRequest, nextAttempt } from './callback-request.ts'
 
 const NOW_MS = Date.now()
 const PAUSES_S = [0, 5, 300]
 
-function due(over: Partial<DueCallback> = {}): DueCallback {
+function bodyOf(over: Partial<CallbackBody> = {}): CallbackBody {
   return {
-    attempt: 1,
-    tries: 1,
-    account: 'acme',
-    owedSinceMs: 5500,
     callback: {
       url: 'https://example.com/',
       headers: { 'x-a': 'b' },
@@ -33,7 +29,7 @@ function due(over: Partial<DueCallback> = {}): DueCallback {
 }
 
 test('6.3 the body has the six fields, the payload as it was stored', () => {
-  const { body, headers } = callbackRequest(due(), NOW_MS)
+  const { body, headers } = callbackRequest(bodyOf(), NOW_MS)
   assert.equal(
     body,
     '{"status":"completed","job_id":"019a0000-0000-7000-8000-000000000000","created_at":5,' +
@@ -47,13 +43,13 @@ test('both secrets sign for a day after a rotation, and only the new one after i
   const [current, old] = [makeSecret(), makeSecret()]
   const rotatedAtMs = NOW_MS - 86_400_000 + 1
   const { body, headers } = callbackRequest(
-    due({ secrets: { current, previous: { secret: old, rotatedAtMs } } }),
+    bodyOf({ secrets: { current, previous: { secret: old, rotatedAtMs } } }),
     NOW_MS,
   )
   for (const secret of [current, old]) new Webhook(secret).verify(body, { ...headers })
 
   const over = { current, previous: { secret: old, rotatedAtMs: rotatedAtMs - 1 } }
-  const later = callbackRequest(due({ secrets: over }), NOW_MS)
+  const later = callbackRequest(bodyOf({ secrets: over }), NOW_MS)
   new Webhook(current).verify(later.body, { ...later.headers })
   assert.throws(() => new Webhook(old).verify(later.body, { ...later.headers }))
 })

@@ -4,7 +4,7 @@ import { jobRecordJson } from '../job/job-record.ts'
 import type { PostRequest, PostResult } from '../net/post.ts'
 import { sign } from '../net/signature.ts'
 import type { Secrets } from '../store/account-store.ts'
-import type { CallbackAttempt, CallbackNext, DueCallback } from '../store/callback-store.ts'
+import type { CallbackAttempt, CallbackBody, CallbackNext } from '../store/callback-store.ts'
 
 const DAY_MS = 86_400_000
 /** How long the secret before a rotation signs beside the new one. */
@@ -19,7 +19,7 @@ const OVERLOADED = [REQUEST_TIMEOUT, ...BUSY]
 const GONE = 410
 
 /** The signed POST of SPEC §6. The payload goes out as the text that it was stored as. */
-export function callbackRequest({ callback, view, secrets }: DueCallback, nowMs: number): PostRequest {
+export function callbackRequest({ callback, view, secrets }: CallbackBody, nowMs: number): PostRequest {
   const body = `${jobRecordJson(view).slice(0, -1)},"callback_payload":${callback.payloadJson}}`
   const timestampS = Math.floor(nowMs / 1000)
   return {

@@ -15,7 +15,7 @@ const COMES_BACK_FAILING_MS = 600_000
 /** What the store is to be told of one that finds no place now. */
 export function postponed(due: DueCallback, destination: Receiver, nowMs: number): DeferredCallback {
   const inMs = destination.isFailing ? COMES_BACK_FAILING_MS : COMES_BACK_MS
-  return { jobId: due.view.id, attempt: due.attempt, dueAtMs: nowMs + inMs }
+  return { jobId: due.jobId, attempt: due.attempt, dueAtMs: nowMs + inMs }
 }
 
 export class DeferredDeliveries {
@@ -35,10 +35,10 @@ export class DeferredDeliveries {
   add(callbacks: readonly DueCallback[], destination: Receiver): void {
     const ids = this.#of.get(destination) ?? new Map<string, number>()
     const before = ids.size
-    for (const { view, attempt } of callbacks) {
+    for (const { jobId, attempt } of callbacks) {
       const total = this.#total + ids.size - before
       if (ids.size >= MOST_REMEMBERED - total) break
-      ids.set(view.id, attempt - 1)
+      ids.set(jobId, attempt - 1)
     }
     if (ids.size > 0) this.#of.set(destination, ids)
     this.#total += ids.size - before

@@ -12,8 +12,6 @@ import type { Receiver, Receivers } from './receivers.ts'
 const MOST_TAKEN = 128
 /** Fewer are not worth a transaction of their own while others are under way. */
 const LEAST_TAKEN = 32
-/** Characters in hand, above which no more callbacks are taken. */
-const MOST_WEIGHT = 64 * 1024 * 1024
 /** Callbacks that one look puts aside at most: each is a write more. */
 const MOST_PUT_ASIDE = 2048
 /** How often it looks whether there is room for those that wait or were postponed. */
@@ -46,7 +44,6 @@ export class DeliveryQueue {
   readonly #waiting = new Map<Receiver, DueCallback[]>()
   readonly #postponed = new DeferredDeliveries()
   readonly #fetching = new Set<Receiver>()
-  #weight = 0
   #due = true
   #taking = false
   #stopped = false
@@ -123,7 +120,6 @@ export class DeliveryQueue {
     this.#taking = true
     try {
       for (let limit = most(); this.#due && limit > 0 && !this.#stopped; limit = most()) {
-        if (this.#weight > MOST_WEIGHT) break
         this.#due = false
         const taken = await this.#options.take(limit)
         if (taken.length === limit) this.#due = true
@@ -143,7 +139,7 @@ export class DeliveryQueue {
     if (this.#stopped) return this.#giveBack(taken, clock.nowMs())
     const back = new Map<Receiver, DueCallback[]>()
     for (const due of taken) {
-      const destination = destinations.of(due.account, due.callback.url)
+      const destination = destinations.of(due.account, due.url)
       if (this.#places.mayGo(destination)) this.#send(due, destination)
       else if (this.#places.mayWait(destination)) this.#wait(due, destination)
       else if (destination.isFailing && isOverdue(due)) await end(due)
@@ -171,12 +167,10 @@ export class DeliveryQueue {
     waiting.push(due)
     this.#waiting.set(destination, waiting)
     this.#places.wait(destination, 1)
-    this.#weight += weightOf(due)
   }
 
   #send(due: DueCallback, destination: Receiver): void {
     const leave = this.#places.enter(destination)
-    this.#weight += weightOf(due)
     const sent: Sent = (keptUp) => {
       leave.destination(keptUp)
       this.#sendWaiting()
@@ -184,7 +178,6 @@ export class DeliveryQueue {
     const end = () => {
       leave.place()
       this.#ended += 1
-      this.#weight -= weightOf(due)
       this.#idleIfSo()
       this.#sendWaiting()
       this.#fetch(destination)
@@ -199,7 +192,6 @@ export class DeliveryQueue {
       for (const due of waiting) {
         if (!this.#places.mayGo(destination)) break
         sent += 1
-        this.#weight -= weightOf(due)
         this.#send(due, destination)
       }
       this.#noLongerWaiting(destination, waiting, sent)
@@ -210,7 +202,6 @@ export class DeliveryQueue {
   /** The receiver hangs or fails, so there is no telling how long they would wait. */
   #giveUpWaiting(destination: Receiver, waiting: DueCallback[]): void {
     const back = new Map([[destination, [...waiting]]])
-    for (const due of waiting) this.#weight -= weightOf(due)
     this.#noLongerWaiting(destination, waiting, waiting.length)
     this.#postpone(back).catch(this.#options.onTrouble)
   }
@@ -225,7 +216,7 @@ export class DeliveryQueue {
   /** Fetches what was postponed for want of room there, if there is some now. */
   #fetch(destination: Receiver): void {
     const { takePostponed, onTrouble } = this.#options
-    if (this.#stopped || this.#fetching.has(destination) || this.#weight > MOST_WEIGHT) return
+    if (this.#stopped || this.#fetching.has(destination)) return
     if (this.#waiting.has(destination) || !this.#places.mayGo(destination)) return
     const fetched = this.#postponed.fetch(destination, this.#places.roomFor(destination))
     if (fetched.length === 0) return
@@ -276,15 +267,11 @@ export class DeliveryQueue {
   /** Untried, due at once, for whoever takes them next. */
   async #giveBack(callbacks: readonly DueCallback[], nowMs: number): Promise<void> {
     if (callbacks.length === 0) return
-    const back = callbacks.map(({ view, attempt }) => ({ jobId: view.id, attempt, dueAtMs: nowMs }))
+    const back = callbacks.map(({ jobId, attempt }) => ({ jobId, attempt, dueAtMs: nowMs }))
     await this.#options.postpone(back)
   }
 
   #idleIfSo(): void {
     if (this.#isIdle) for (const resolve of this.#onIdle.splice(0)) resolve()
   }
-}
-
-function weightOf({ view, callback }: DueCallback): number {
-  return (view.contentJson ?? view.errorJson ?? '').length + callback.payloadJson.length
 }

@@ -1,124 +1,11 @@
 /** How callbacks are driven: to real receivers, out of a real store. */
 import assert from 'node:assert/strict'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { type TestContext, test } from 'node:test'
-import { FakeClock } from '../../test/fake-clock.ts'
-import { type ReceivedRequest, type ReceiverReply, startReceiver } from '../../test/receiver.ts'
-import { acceptance, newJob, settlement } from '../../test/store-contract/fixtures.ts'
-import { ALLOW_LOOPBACK, IDLE_LIMITS } from '../../test/support/poster.ts'
-import { systemClock } from '../clock.ts'
-import { createPoster } from '../net/post.ts'
+import { test } from 'node:test'
+import { refusing, STALL, start } from '../../test/support/dispatcher-scene.ts'
 import type { CallbackSummary } from '../store/callback-store.ts'
-import { openSqliteStore } from '../store/sqlite/sqlite-store.ts'
-import { type Store, StoreUnavailable } from '../store/store.ts'
-import { CallbackDispatcher } from './dispatcher.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-const TIMEOUT_MS = 15_000
-/** After which a stopping courier cuts off what is under way. */
-const STOP_GRACE_MS = 5000
-const STALL: ReceiverReply = { kind: 'stall' }
-
-interface StartOptions {
-  readonly first?: number
-  readonly perOrigin?: number
-  readonly pausesS?: readonly number[]
-  /** By the host of the request: 127.0.0.1, 127.0.0.2 and so on are receivers of their own. */
-  readonly reply?: (host: string, request: ReceivedRequest) => ReceiverReply
-  readonly wrap?: (store: Store) => Store
-  /** For what comes back by itself after a moment. */
-  readonly realTime?: boolean
-}
-
-async function start(t: TestContext, options: StartOptions = {}) {
-  const { first = 64, perOrigin = 8, pausesS = [0, 5, 60], reply, wrap = (store) => store } = options
-  const folder = await mkdtemp(join(tmpdir(), 'parley-courier-'))
-  const fake = new FakeClock()
-  const clock = options.realTime ? systemClock : fake
-  const onFatal = (error: Error) => {
-    throw error
-  }
-  const path = join(folder, 'parley.db')
-  const store = await openSqliteStore({ path, maxQueued: 10_000, nowMs: () => clock.nowMs(), onFatal })
-  const hostOf = ({ headers }: ReceivedRequest) => String(headers.host).split(':')[0] ?? ''
-  const receiver = await startReceiver({
-    host: '0.0.0.0',
-    reply: (request) => reply?.(hostOf(request), request) ?? { kind: 'answer' },
-  })
-  const ended = new Ended()
-  const courier = new CallbackDispatcher({
-    store: wrap(store),
-    node: 'node-a',
-    poster: createPoster({ rules: ALLOW_LOOPBACK, timeoutMs: TIMEOUT_MS, idle: IDLE_LIMITS, clock }),
-    clock,
-    random: () => 0.5,
-    timeoutMs: TIMEOUT_MS,
-    pausesS,
-    places: { first, retry: first },
-    placesPerOrigin: perOrigin,
-    events: {
-      attempted: ({ view }, { error }, next) => ended.add([view.id, next, error]),
-      trouble: () => {},
-    },
-  })
-  t.after(async () => {
-    const stopped = courier.stop()
-    fake.advance(STOP_GRACE_MS)
-    await stopped
-    await receiver.close()
-    await store.close()
-    await rm(folder, { recursive: true })
-  })
-  for (const account of ['acme', 'other']) await makeAccount(store, account)
-
-  /** Stores a job that has ended and owes a callback to the receiver of that number. */
-  async function owe(host = 1, account = 'acme', agoMs = 0): Promise<string> {
-    const url = `http://127.0.0.${host}:${receiver.port}/hook`
-    const nowMs = clock.nowMs() - agoMs
-    const job = newJob({ account, callback: { url, headers: {}, payloadJson: '{}' }, createdAtMs: nowMs })
-    await store.accept(acceptance([job], { handedOff: true }))
-    await store.settle(settlement({ jobId: job.id, attempt: 1 }, { nowMs }))
-    return job.id
-  }
-  const arrivedAt = (host: number) =>
-    receiver.requests.filter((one) => hostOf(one) === `127.0.0.${host}`).length
-  return { store, courier, clock: fake, receiver, ended, owe, arrivedAt }
-}
-
-/** What became of attempts, in order; can be awaited. */
-class Ended {
-  readonly all: [jobId: string, next: string, error: string | null][] = []
-  #waiting: (() => void)[] = []
-
-  add(one: [string, string, string | null]): void {
-    this.all.push(one)
-    for (const look of this.#waiting) look()
-  }
-
-  async when(holds: () => boolean): Promise<void> {
-    if (holds()) return
-    await new Promise<void>((resolve) => this.#waiting.push(() => holds() && resolve()))
-  }
-
-  count(next: string): number {
-    return this.all.filter((one) => one[1] === next).length
-  }
-}
-
-async function makeAccount(store: Store, account: string): Promise<void> {
-  await store.createKey({
-    id: `key-${account}`,
-    hash: account,
-    account,
-    tier: 'user_max',
-    secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw',
-    createdAtMs: 0,
-    expiresAtMs: null,
-  })
-}
 
 test('receivers that hang hold up neither others nor other accounts, however many they are', async (t) => {
   const reply = (host: string) => (host.endsWith('.250') ? ({ kind: 'answer' } as const) : STALL)
@@ -185,7 +72,7 @@ test('what a stop cuts off is due at once and does not count; what waited was no
   )
   const waited = await store.takeCallbacks({ ...take, queue: 'first' })
   assert.deepEqual(
-    waited.map(({ view, attempt }) => [ids.includes(view.id), attempt]),
+    waited.map(({ jobId, attempt }) => [ids.includes(jobId), attempt]),
     [[true, 1]],
   )
 })
@@ -193,15 +80,7 @@ test('what a stop cuts off is due at once and does not count; what waited was no
 test('a callback whose record the database refuses is recorded when it can be, and not sent again', async (t) => {
   let refusals = 3
   const { courier, receiver, clock, ended, owe } = await start(t, {
-    wrap: (store) =>
-      new Proxy(store, {
-        get(target, name) {
-          const value = Reflect.get(target, name)
-          if (name !== 'recordCallback') return typeof value === 'function' ? value.bind(target) : value
-          return (...args: Parameters<Store['recordCallback']>) =>
-            refusals-- > 0 ? Promise.reject(new StoreUnavailable('full')) : target.recordCallback(...args)
-        },
-      }),
+    wrap: (store) => refusing(store, 'recordCallback', () => refusals-- > 0),
   })
   await owe()
   courier.wake('acme', '')

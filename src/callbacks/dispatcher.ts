@@ -12,6 +12,7 @@ import type {
   DueCallback,
   TakenBefore,
 } from '../store/callback-store.ts'
+import { ByteBudget } from './byte-budget.ts'
 import { attemptOf, callbackRequest, keepsUp, longestOwedMs, nextAttempt } from './callback-request.ts'
 import { DeliveryQueue, type Sent } from './delivery-queue.ts'
 import { Receivers } from './receivers.ts'
@@ -20,6 +21,8 @@ import { Receivers } from './receivers.ts'
 const LOOK_MS = 1000
 /** Beyond an attempt's own deadline, before a taken callback that is not in hand is taken anew. */
 const LEASE_SLACK_MS = 30_000
+/** How long a callback may hold a slot while it waits for bytes: a part of the slack, so that its lease outlasts the attempt. */
+const BYTES_WAIT_MS = 15_000
 /** On stopping, how long callbacks under way may take; what is cut off is sent again later. */
 const STOP_GRACE_MS = 5000
 
@@ -34,6 +37,8 @@ export interface CallbackDispatcherOptions {
   /** Callbacks under way at once. */
   readonly places: Readonly<Record<DeliveryQueueName, number>>
   readonly placesPerOrigin: number
+  /** Bytes of bodies in memory at once; see `ByteBudget` for what counts. */
+  readonly maxBodyBytes: number
   readonly events: CallbackDispatcherEvents
 }
 
@@ -46,6 +51,7 @@ export interface CallbackDispatcherEvents {
 export class CallbackDispatcher {
   readonly #options: CallbackDispatcherOptions
   readonly #lanes: Readonly<Record<DeliveryQueueName, DeliveryQueue>>
+  readonly #budget: ByteBudget
   /** The attempt under which each is this node's. */
   readonly #inHand = new Map<string, number>()
   #state: 'running' | 'stopping' | 'cut off' = 'running'
@@ -53,6 +59,8 @@ export class CallbackDispatcher {
 
   constructor(options: CallbackDispatcherOptions) {
     this.#options = options
+    const { maxBodyBytes, clock } = options
+    this.#budget = new ByteBudget({ maxBytes: maxBodyBytes, maxWaitMs: BYTES_WAIT_MS, clock })
     const destinations = new Receivers(options.placesPerOrigin)
     this.#lanes = { first: this.#lane('first', destinations), retry: this.#lane('retry', destinations) }
   }
@@ -75,6 +83,7 @@ export class CallbackDispatcher {
     const { poster, clock, events } = this.#options
     this.#state = 'stopping'
     this.#cancelLook()
+    this.#budget.close()
     const cancel = clock.after(STOP_GRACE_MS, () => {
       this.#state = 'cut off'
       void poster.close()
@@ -128,10 +137,10 @@ export class CallbackDispatcher {
 
   /** Those that are not in hand already. */
   #new(taken: readonly DueCallback[]): DueCallback[] {
-    return taken.filter(({ view, attempt }) => {
+    return taken.filter(({ jobId, attempt }) => {
       // The clock has jumped, or it has waited here for long: it goes on, under the attempt that the store knows now.
-      const isNew = !this.#inHand.has(view.id)
-      this.#inHand.set(view.id, attempt)
+      const isNew = !this.#inHand.has(jobId)
+      this.#inHand.set(jobId, attempt)
       return isNew
     })
   }
@@ -144,10 +153,12 @@ export class CallbackDispatcher {
   }
 
   async #deliver(due: DueCallback, sent: Sent): Promise<void> {
-    const { poster, clock, random, pausesS, events } = this.#options
+    const { clock, random, pausesS, events } = this.#options
     try {
-      const atMs = clock.nowMs()
-      const result = await poster.post(callbackRequest(due, atMs))
+      const made = await this.#attempt(due)
+      if (made === 'later') return await this.#putBack(due)
+      if (made === 'gone') return
+      const { result, atMs } = made
       sent(this.#state === 'cut off' ? null : keepsUp(result))
       const nowMs = clock.nowMs()
       const next = this.#wasCutOff(result)
@@ -158,8 +169,34 @@ export class CallbackDispatcher {
       // It is this node's until its lease ends, and is then taken anew.
       events.trouble(error)
     } finally {
-      this.#inHand.delete(due.view.id)
+      this.#inHand.delete(due.jobId)
     }
+  }
+
+  /** Makes an attempt: waits for the bytes of its body, loads that and sends it. */
+  async #attempt(due: DueCallback): Promise<{ result: PostResult; atMs: number } | 'later' | 'gone'> {
+    const { store, poster, clock, events } = this.#options
+    const { jobId, bodyBytes } = due
+    const reserved = this.#budget.reserve(due.account, bodyBytes)
+    const free = reserved instanceof Promise ? await reserved : reserved
+    if (!free) return 'later'
+    try {
+      const attempt = this.#attemptOf(jobId, due.attempt)
+      const load = () => store.loadCallback({ jobId, attempt, bodyBytes })
+      const body = await retryWrite(load, clock, events.trouble, () => this.#state === 'running')
+      if (body === 'given up') return 'later'
+      // Null, too, if its lease ended meanwhile and this node took it again: then it is still to be sent.
+      if (!body) return this.#attemptOf(jobId, attempt) === attempt ? 'gone' : 'later'
+      const atMs = clock.nowMs()
+      return { result: await poster.post(callbackRequest(body, atMs)), atMs }
+    } finally {
+      free()
+    }
+  }
+
+  /** Untried and due at once: what holds memory now is sent first. */
+  async #putBack({ jobId, attempt }: DueCallback): Promise<void> {
+    await this.#postpone([{ jobId, attempt, dueAtMs: this.#options.clock.nowMs() }])
   }
 
   /** By our own end, which says nothing of the receiver. */
@@ -183,15 +220,15 @@ export class CallbackDispatcher {
     } catch (error) {
       this.#options.events.trouble(error)
     } finally {
-      this.#inHand.delete(due.view.id)
+      this.#inHand.delete(due.jobId)
     }
   }
 
   async #record(due: DueCallback, made: CallbackAttempt, next: CallbackNext): Promise<void> {
     const { store, clock, events } = this.#options
     const recordOf = (): AttemptRecord => {
-      const attempt = { ...made, attempt: this.#attemptOf(due.view.id, made.attempt) }
-      return { jobId: due.view.id, attempt, next, nowMs: clock.nowMs() }
+      const attempt = { ...made, attempt: this.#attemptOf(due.jobId, made.attempt) }
+      return { jobId: due.jobId, attempt, next, nowMs: clock.nowMs() }
     }
     const goOn = () => this.#state !== 'cut off'
     const recorded = await retryWrite(() => store.recordCallback(recordOf()), clock, events.trouble, goOn)

@@ -203,6 +203,11 @@ export const settingsSchema = Type.Object(
         concurrency_per_origin: places(
           'Attempts under way at once from a node to one receiver (scheme, host and port).',
         ),
+        in_flight_bytes: Type.Integer({
+          minimum: 1_048_576,
+          description:
+            'Bytes of callback bodies that a node holds in memory at once. The rest waits in the database; a larger body is sent alone. Bodies up to 16 KiB do not count.',
+        }),
         allow_networks: Type.Array(Type.String(), {
           description: 'Private ranges (CIDR) that callbacks may go to nevertheless.',
         }),
@@ -309,6 +314,7 @@ export const DEFAULTS: Settings = {
     concurrency: 512,
     retry_concurrency: 128,
     concurrency_per_origin: 32,
+    in_flight_bytes: 67_108_864,
     allow_networks: [],
     https_only: false,
   },

@@ -5,6 +5,7 @@ import { readSecrets } from './account-rows.ts'
 import type {
   AttemptRecord,
   CallbackAttempt,
+  CallbackBody,
   CallbackDetails,
   CallbackFilter,
   CallbackSlice,
@@ -31,6 +32,27 @@ export function searchCallbacksInSlices(
 
 export type CallbackRow = Readonly<Record<string, unknown>>
 
+/**
+ * Characters of a stored callback that hold its URL, however long that is: addresses have 8,192 characters at most, each
+ * of which JSON may escape with a second one. A text of megabytes is not read for its URL.
+ */
+export const URL_PREFIX = 2 * 8192 + 100
+
+/** How a callback is stored: the URL comes first, where `urlOf` finds it. */
+export function callbackText({ url, headers, payloadJson }: Callback): string {
+  return JSON.stringify({ url, headers, payloadJson })
+}
+
+/**
+ * The URL, from the first `URL_PREFIX` characters of a stored callback. Version 0.1 also stored longer ones, which are never
+ * sent: of those it is the beginning.
+ */
+function urlOf(prefix: unknown): string {
+  const [, escaped] = /^\{"url":"([^"\\]*(?:\\.[^"\\]*)*)/.exec(String(prefix)) ?? []
+  if (!escaped) throw new Error('a stored callback does not begin with its URL')
+  return escaped.includes('\\') ? (JSON.parse(`"${escaped}"`) as string) : escaped
+}
+
 /** How an attempt is added to those before it: a line of JSON. */
 export function attemptLine(attempt: CallbackAttempt): string {
   return `${JSON.stringify(attempt)}\n`
@@ -48,9 +70,18 @@ export function recordCells({ next, nowMs }: AttemptRecord) {
 
 export function readDueCallback(row: CallbackRow): DueCallback {
   return {
+    jobId: String(row.job_id),
     attempt: Number(row.attempt),
     tries: Number(row.tries),
     account: String(row.account),
+    url: urlOf(row.callback_prefix),
+    bodyBytes: Number(row.body_bytes),
+    owedSinceMs: Number(row.owed_since_ms),
+  }
+}
+
+export function readCallbackBody(row: CallbackRow): CallbackBody {
+  return {
     callback: JSON.parse(String(row.callback)) as Callback,
     view: {
       id: String(row.job_id),
@@ -59,7 +90,6 @@ export function readDueCallback(row: CallbackRow): DueCallback {
       contentJson: row.content as string | null,
       errorJson: row.error as string | null,
     },
-    owedSinceMs: Number(row.owed_since_ms),
     secrets: readSecrets(row),
   }
 }
@@ -69,7 +99,7 @@ export function readSummary(row: CallbackRow): CallbackSummary {
   return {
     jobId: String(row.job_id),
     account: String(row.account),
-    url: (JSON.parse(String(row.callback)) as Callback).url,
+    url: urlOf(row.callback_prefix),
     state: stateOf(row),
     attempts: Number(row.attempt),
     dueAtMs: owed && !isUnderWay(row) ? Number(row.due_at_ms) : null,

@@ -5,16 +5,29 @@ import type { Secrets } from './account-store.ts'
 import type { Expiry } from './expiry.ts'
 import type { Page } from './pagination.ts'
 
+/**
+ * Bytes of bodies that a store reads at once. A server may owe many large callbacks at the same moment, more than its heap
+ * can hold. A body that is larger than this is read alone.
+ */
+export const BODY_READ_BYTES = 8 * 1024 * 1024
+
 export interface CallbackStore extends CallbackRecords {
   /**
    * Gives up to `limit` callbacks of a lane that are due to the node, the longest due first, and counts an attempt of
    * each. No other node is given them while this one lives (`Store.reclaim`), nor is this one before `leaseUntilMs`: by
-   * then the answer to this call must have been lost.
+   * then the answer to this call must have been lost. Their bodies are not read, so the memory that this takes does not
+   * depend on their sizes, and the attempts are committed before `loadCallback` reads the first body.
    */
   takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]>
 
   /** The same for callbacks that this node postponed, due or not: those that are still as that left them. */
   takeDeferred(take: TakeDeferred): Promise<DueCallback[]>
+
+  /**
+   * Reads what is to be sent of a callback that was taken under this attempt. Null if it was taken again since or its job
+   * has gone. Bodies that are asked for together are read together, up to `BODY_READ_BYTES` at a time.
+   */
+  loadCallback(callback: CallbackToLoad): Promise<CallbackBody | null>
 
   /**
    * Records an attempt and what came of it. False, and nothing is changed, if the callback was taken again since or its
@@ -81,17 +94,29 @@ export interface TakenBefore {
   readonly attempts: number
 }
 
+/** A callback that was taken, without its body. */
 export interface DueCallback {
+  readonly jobId: string
   /** 1 for the first attempt, and one more for each later one: the fence of what is recorded. */
   readonly attempt: number
   /** The same, but anew from a replay on, and without attempts that a stopping server cut off: place in the schedule. */
   readonly tries: number
   readonly account: string
+  readonly url: string
+  /** About what the body takes: the bytes of the callback and of the job's outcome, as they are stored. */
+  readonly bodyBytes: number
+  /** When it became owed: at the job's end, or by the last replay. */
+  readonly owedSinceMs: number
+}
+
+export type CallbackToLoad = Pick<DueCallback, 'jobId' | 'attempt' | 'bodyBytes'>
+
+/** What is sent of a callback, and what it is signed with. */
+export interface CallbackBody {
   readonly callback: Callback
   /** The settled job. */
   readonly view: JobRecord
-  /** When it became owed: at the job's end, or by the last replay. */
-  readonly owedSinceMs: number
+  /** Those in force when it was loaded. */
   readonly secrets: Secrets
 }
 

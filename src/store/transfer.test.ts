@@ -84,7 +84,7 @@ test('the copy serves: the fair order, fences, kept answers, idempotency keys an
     taken.push(...(await store.takeCallbacks(take)))
   }
   assert.deepEqual(
-    taken.map(({ view }) => view.id).sort(),
+    taken.map(({ jobId }) => jobId).sort(),
     due.map((row) => row.job_id),
   )
 })

@@ -1,6 +1,7 @@
 /** What every store promises of owed callbacks. */
 import assert from 'node:assert/strict'
 import type { Outcome } from '../../src/job/job.ts'
+import { BODY_READ_BYTES } from '../../src/store/callback-store.ts'
 import { CALLBACK, DELIVERED, dueAt, FAILED, owed, record, take, withAccount } from './callback-fixtures.ts'
 import { acceptance, DAY_MS, newJob, now, type On, settlement } from './fixtures.ts'
 
@@ -8,23 +9,76 @@ export function callbackTests(on: On): void {
   on('settling a job with a callback makes it due, with all that is to be sent', async (store) => {
     await withAccount(store)
     const jobId = await owed(store)
-    assert.deepEqual(await take(store), [
-      {
-        attempt: 1,
-        tries: 1,
-        account: 'acme',
-        callback: CALLBACK,
-        view: {
-          id: jobId,
-          status: 'completed',
-          createdAtMs: now.ms,
-          contentJson: '"Hello back"',
-          errorJson: null,
-        },
-        owedSinceMs: now.ms,
-        secrets: { current: 'whsec_1', previous: null },
+    const [due, ...others] = await take(store)
+    assert.ok(due)
+    assert.equal(others.length, 0)
+    const { bodyBytes, ...rest } = due
+    const { url } = CALLBACK
+    assert.deepEqual(rest, { jobId, attempt: 1, tries: 1, account: 'acme', url, owedSinceMs: now.ms })
+    assert.equal(bodyBytes, JSON.stringify(CALLBACK).length + '"Hello back"'.length)
+    assert.deepEqual(await store.loadCallback(due), {
+      callback: CALLBACK,
+      view: {
+        id: jobId,
+        status: 'completed',
+        createdAtMs: now.ms,
+        contentJson: '"Hello back"',
+        errorJson: null,
       },
-    ])
+      secrets: { current: 'whsec_1', previous: null },
+    })
+  })
+
+  on('sizes are in bytes, and an address is read whatever it contains', async (store) => {
+    await withAccount(store)
+    const url = `https://example.com/${'x'.repeat(8000)}?q=\\"#ä`
+    const callback = { url, headers: { 'x-a': '"' }, payloadJson: `"${'€'.repeat(50_000)}"` }
+    const contentJson = `"${'é'.repeat(40_000)}"`
+    const job = newJob({ callback })
+    const outcome: Outcome = { status: 'completed', contentJson }
+    await store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }, { outcome }))
+    const [due] = await take(store)
+    assert.ok(due)
+    assert.equal(due.url, url)
+    const stored = JSON.stringify(callback)
+    assert.equal(due.bodyBytes, Buffer.byteLength(stored) + Buffer.byteLength(contentJson))
+    const body = await store.loadCallback(due)
+    assert.deepEqual([body?.callback, body?.view.contentJson], [callback, contentJson])
+  })
+
+  on('bodies are loaded together, and only those that are taken under that attempt', async (store) => {
+    await withAccount(store)
+    for (let made = 0; made < 30; made++) await owed(store)
+    const taken = await take(store, { limit: 100 })
+    const [retaken, recorded, postponed] = taken
+    assert.ok(retaken && recorded && postponed)
+    await store.recordCallback(record(recorded.jobId, 1, dueAt(now.ms + 5000)))
+    await store.deferCallbacks('node-a', [{ jobId: postponed.jobId, attempt: 1, dueAtMs: now.ms }])
+    const unknown = { ...retaken, jobId: newJob().id }
+    const asked = [...taken, { ...retaken, attempt: 2 }, unknown]
+    const loaded = await Promise.all(asked.map((one) => store.loadCallback(one)))
+    const ids = taken.map(({ jobId }) =>
+      jobId === recorded.jobId || jobId === postponed.jobId ? undefined : jobId,
+    )
+    assert.deepEqual(
+      loaded.map((body) => body?.view.id),
+      [...ids, undefined, undefined],
+    )
+  })
+
+  on('bodies larger than one read together are all loaded', async (store) => {
+    await withAccount(store)
+    const contentJson = `"${'x'.repeat(BODY_READ_BYTES / 2)}"`
+    const jobs = [1, 2, 3, 4].map(() => newJob({ callback: CALLBACK }))
+    const outcome: Outcome = { status: 'completed', contentJson }
+    for (const { id, ...job } of jobs) {
+      await store.acceptEnded({ id, ...job }, settlement({ jobId: id, attempt: 1 }, { outcome }))
+    }
+    const bodies = await Promise.all((await take(store)).map((due) => store.loadCallback(due)))
+    assert.deepEqual(
+      bodies.map((body) => body?.view.contentJson?.length),
+      jobs.map(() => contentJson.length),
+    )
   })
 
   on('a failed job owes its callback too, and a job without one owes nothing', async (store) => {
@@ -34,17 +88,17 @@ export function callbackTests(on: On): void {
     await store.settle(settlement({ jobId: plain.id, attempt: 1 }))
     const outcome: Outcome = { status: 'failed', error: { code: 'model_error', message: 'No.' } }
     const jobId = await owed(store, { outcome })
-    assert.deepEqual(
-      (await take(store)).map(({ view }) => [view.id, view.status]),
-      [[jobId, 'failed']],
-    )
+    const [due, ...others] = await take(store)
+    assert.deepEqual([due?.jobId, others.length], [jobId, 0])
+    const body = due && (await store.loadCallback(due))
+    assert.deepEqual([body?.view.status, body?.view.errorJson], ['failed', JSON.stringify(outcome.error)])
   })
 
   on('a job that is stored as it ended owes its callback too', async (store) => {
     await withAccount(store)
     const job = newJob({ callback: CALLBACK })
     await store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }))
-    assert.equal((await take(store))[0]?.view.id, job.id)
+    assert.equal((await take(store))[0]?.jobId, job.id)
   })
 
   on('a callback is taken by one only, and again by the same node when its lease ends', async (store) => {
@@ -109,11 +163,11 @@ export function callbackTests(on: On): void {
     await store.recordCallback(record(tried, 1, dueAt(now.ms)))
     const untried = await owed(store)
     assert.deepEqual(
-      (await take(store)).map(({ view }) => view.id),
+      (await take(store)).map(({ jobId }) => jobId),
       [untried],
     )
     const [again] = await take(store, { queue: 'retry' })
-    assert.deepEqual([again?.view.id, again?.attempt, again?.tries], [tried, 2, 2])
+    assert.deepEqual([again?.jobId, again?.attempt, again?.tries], [tried, 2, 2])
   })
 
   on('an attempt that our own end cut off is kept and does not count', async (store) => {
@@ -155,16 +209,17 @@ export function callbackTests(on: On): void {
     const [again, ...others] = await takeAgain('node-a')
     assert.deepEqual([again?.attempt, again?.tries, others.length], [1, 1, 0])
     assert.deepEqual(await takeAgain('node-a'), [])
-    assert.equal(await store.recordCallback(record(again?.view.id ?? '', 1, DELIVERED)), true)
+    assert.equal(await store.recordCallback(record(again?.jobId ?? '', 1, DELIVERED)), true)
   })
 
-  on('the secrets are those in force when it is taken', async (store) => {
+  on('the secrets are those in force when it is loaded', async (store) => {
     await withAccount(store)
     await owed(store)
-    await store.rotateSecret('acme', 'whsec_2', now.ms)
     const [due] = await take(store)
+    await store.rotateSecret('acme', 'whsec_2', now.ms)
+    const body = due && (await store.loadCallback(due))
     const previous = { secret: 'whsec_1', rotatedAtMs: now.ms }
-    assert.deepEqual(due?.secrets, { current: 'whsec_2', previous })
+    assert.deepEqual(body?.secrets, { current: 'whsec_2', previous })
   })
 
   on('the depth counts what is owed and what has failed', async (store) => {

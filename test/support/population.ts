@@ -100,12 +100,12 @@ export async function populate(url: string, seed: number): Promise<Population> {
   // What became of most callbacks; the rest have not been tried, or their attempt is under way.
   clock.ms = nowMs - 60_000
   const take = { node: 'first', queue: 'first', limit: 200, nowMs: clock.ms } as const
-  for (const { attempt, view } of await first.takeCallbacks({ ...take, leaseUntilMs: clock.ms + 30_000 })) {
+  for (const { attempt, jobId } of await first.takeCallbacks({ ...take, leaseUntilMs: clock.ms + 30_000 })) {
     const kind = oneOf(random, ['delivered', 'failed', 'due', null] as const)
-    if (kind === null || view.id === owedForLong.id) continue
+    if (kind === null || jobId === owedForLong.id) continue
     const next = kind === 'due' ? { kind, atMs: clock.ms + random(HOUR_MS), counts: true } : { kind }
     const made = { attempt, atMs: clock.ms, ms: 5, status: 503, error: null, answer: 'later' }
-    await first.recordCallback({ jobId: view.id, attempt: made, next, nowMs: clock.ms })
+    await first.recordCallback({ jobId, attempt: made, next, nowMs: clock.ms })
   }
   const idempotency = { key: 'a key', fingerprint: 'asked', untilMs: nowMs + HOUR_MS }
   const repeatable = jobOf('acme')

@@ -1,6 +1,6 @@
 /** What operators see and do of callbacks in Postgres. */
 import { isJobId } from '../../job/job-id.ts'
-import { readDetails, readSummary, searchCallbacksInSlices } from '../callback-rows.ts'
+import { readDetails, readSummary, searchCallbacksInSlices, URL_PREFIX } from '../callback-rows.ts'
 import type {
   CallbackDetails,
   CallbackFilter,
@@ -63,7 +63,7 @@ export class PostgresCallbackRecords implements CallbackRecords {
 
 const SELECT = `
   select c.job_id, c.account, c.attempt, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms, c.under_way, c.attempts,
-    j.callback, o.status
+    j.callback, left(j.callback, ${URL_PREFIX}) as callback_prefix, o.status
   from callbacks c join jobs j on j.id = c.job_id join outcomes o on o.id = c.job_id`
 
 const IN_STATE: Readonly<Record<CallbackState, string>> = {
@@ -85,13 +85,13 @@ const look = (state: CallbackState | 'any'): Statement => ({
     order by job_id desc limit ${SLICE_ROWS}
   ),
   wanted as (
-    select c.*, j.callback, o.status from looked l
+    select c.*, j.callback_prefix, o.status from looked l
     cross join lateral (
       select job_id, account, attempt, due_at_ms, delivered_at_ms, failed_at_ms, under_way, attempts from callbacks c
       where job_id = l.job_id and ($2::text is null or account = $2) and ${state === 'any' ? 'true' : IN_STATE[state]}
       limit 1
     ) c
-    cross join lateral (select callback from jobs where id = l.job_id limit 1) j
+    cross join lateral (select left(callback, ${URL_PREFIX}) as callback_prefix from jobs where id = l.job_id limit 1) j
     cross join lateral (select status from outcomes where id = l.job_id limit 1) o
     order by l.job_id desc limit $3::bigint
   )

@@ -1,8 +1,11 @@
 /** Owed callbacks in Postgres. What is recorded together goes into one statement. */
-import { attemptLine, readDueCallback, recordCells } from '../callback-rows.ts'
+import { attemptLine, readCallbackBody, readDueCallback, recordCells, URL_PREFIX } from '../callback-rows.ts'
 import {
   type AttemptRecord,
+  BODY_READ_BYTES,
+  type CallbackBody,
   type CallbackDepth,
+  type CallbackToLoad,
   COUNTED,
   DELIVERY_QUEUES,
   type DeferredCallback,
@@ -20,6 +23,7 @@ import { IN_FLIGHT, MAX_GROUP } from './write.ts'
 export class PostgresCallbacks {
   readonly #database: Database
   readonly #records: GroupCommit<AttemptRecord>
+  readonly #bodies: GroupCommit<CallbackToLoad>
 
   constructor(database: Database) {
     this.#database = database
@@ -28,6 +32,13 @@ export class PostgresCallbacks {
       maxGroup: MAX_GROUP,
       maxQueued: Number.POSITIVE_INFINITY,
       commit: (group) => eachAlone(group, (some) => recordAll(database, some)),
+    })
+    this.#bodies = new GroupCommit({
+      inFlight: IN_FLIGHT,
+      maxGroup: MAX_GROUP,
+      weight: { of: ({ bodyBytes }) => bodyBytes, max: BODY_READ_BYTES },
+      maxQueued: Number.POSITIVE_INFINITY,
+      commit: (group) => eachAlone(group, (some) => loadAll(database, some)),
     })
   }
 
@@ -50,6 +61,10 @@ export class PostgresCallbacks {
       leaseUntilMs,
     ])
     return rows.map(readDueCallback)
+  }
+
+  load(callback: CallbackToLoad): Promise<CallbackBody | null> {
+    return this.#bodies.submit(callback)
   }
 
   record(record: AttemptRecord): Promise<boolean> {
@@ -75,9 +90,21 @@ export class PostgresCallbacks {
     }
   }
 
-  drained(): Promise<void> {
-    return this.#records.drained()
+  async drained(): Promise<void> {
+    await Promise.all([this.#records.drained(), this.#bodies.drained()])
   }
+}
+
+async function loadAll(
+  database: Database,
+  callbacks: readonly CallbackToLoad[],
+): Promise<(CallbackBody | null)[]> {
+  const rows = await database.query(LOAD, [
+    callbacks.map(({ jobId }) => jobId),
+    callbacks.map(({ attempt }) => attempt),
+  ])
+  const bodies = new Map(rows.map((row) => [`${row.job_id} ${row.attempt}`, readCallbackBody(row)]))
+  return callbacks.map(({ jobId, attempt }) => bodies.get(`${jobId} ${attempt}`) ?? null)
 }
 
 async function recordAll(database: Database, records: readonly AttemptRecord[]): Promise<boolean[]> {
@@ -95,10 +122,11 @@ async function recordAll(database: Database, records: readonly AttemptRecord[]):
   return records.map(({ jobId, attempt }) => recorded.has(`${jobId} ${attempt.attempt}`))
 }
 
+/** Postgres knows these lengths, and the first characters, without reading the whole texts. */
 const SELECT_TAKEN = `
-  select t.*, j.callback, j.created_at_ms, o.status, o.content, o.error,
-    a.secret, a.previous_secret, a.rotated_at_ms
-  from taken t join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id join accounts a on a.name = t.account`
+  select t.*, left(j.callback, ${URL_PREFIX}) as callback_prefix,
+    octet_length(j.callback) + coalesce(octet_length(o.content), octet_length(o.error), 0) as body_bytes
+  from taken t join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id`
 
 /**
  * $1 node, $2 lane, $3 limit, $4 now, $5 until when each is taken. What another node has in hand is its own until it is
@@ -135,6 +163,17 @@ const TAKE_POSTPONED = {
     returning c.job_id, c.account, c.attempt, c.tries, c.owed_since_ms
   )
   ${SELECT_TAKEN}`,
+}
+/** $1 ids, $2 the attempts under which they were taken. */
+const LOAD: Statement = {
+  repeatable: true,
+  name: 'load callbacks',
+  text: `
+  select t.job_id, t.attempt, j.callback, j.created_at_ms, o.status, o.content, o.error,
+    a.secret, a.previous_secret, a.rotated_at_ms
+  from unnest($1::uuid[], $2::integer[]) as t(job_id, attempt)
+  join callbacks c on c.job_id = t.job_id and c.attempt = t.attempt and c.due_at_ms is not null and c.under_way
+  join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id join accounts a on a.name = c.account`,
 }
 const RECORD = {
   name: 'record callbacks',

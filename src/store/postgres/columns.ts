@@ -2,6 +2,7 @@
 import { wholeMs } from '../../clock.ts'
 import type { Callback, ClaimedJob, Job, Message, ResponseFormat } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
+import { callbackText } from '../callback-rows.ts'
 import type { Settlement } from '../store.ts'
 import type { Row } from './database.ts'
 
@@ -36,7 +37,7 @@ export function newJobColumns(jobs: readonly Job[]): unknown[][] {
     jobs.map((job) => job.createdAtMs),
     jobs.map((job) => job.messagesJson),
     jobs.map((job) => JSON.stringify(job.responseFormat)),
-    jobs.map((job) => (job.callback === null ? null : JSON.stringify(job.callback))),
+    jobs.map((job) => (job.callback === null ? null : callbackText(job.callback))),
   ]
 }
 

@@ -3,7 +3,9 @@ import type { ClaimedJob, Job } from '../../job/job.ts'
 import type { JobRecord } from '../../job/job-record.ts'
 import type {
   AttemptRecord,
+  CallbackBody,
   CallbackDepth,
+  CallbackToLoad,
   DeferredCallback,
   DueCallback,
   TakeCallbacks,
@@ -168,6 +170,10 @@ class PostgresStore extends PostgresOperations implements Store {
 
   takeDeferred(take: TakeDeferred): Promise<DueCallback[]> {
     return this.#callbacks.takePostponed(take)
+  }
+
+  loadCallback(callback: CallbackToLoad): Promise<CallbackBody | null> {
+    return this.#callbacks.load(callback)
   }
 
   recordCallback(record: AttemptRecord): Promise<boolean> {

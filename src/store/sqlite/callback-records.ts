@@ -1,6 +1,6 @@
 /** What operators see and do of callbacks in a SQLite file. Synchronous; what it changes goes into a transaction. */
 import type { DatabaseSync } from 'node:sqlite'
-import { readDetails, readSummary } from '../callback-rows.ts'
+import { readDetails, readSummary, URL_PREFIX } from '../callback-rows.ts'
 import type {
   CallbackDetails,
   CallbackSlice,
@@ -37,7 +37,7 @@ export class SqliteCallbackRecords {
     const last = Number(bound?.last)
     const found = this.#db
       .prepare(
-        `${SELECT} where c.seq >= ?1 and c.seq < ?2 and (?3 is null or c.account = ?3)
+        `${select('')} where c.seq >= ?1 and c.seq < ?2 and (?3 is null or c.account = ?3)
            and ${state ? IN_STATE[state] : 'true'} order by c.seq desc limit ?4`,
       )
       .all(last, before, account, enough)
@@ -51,7 +51,7 @@ export class SqliteCallbackRecords {
   }
 
   find(jobId: string): CallbackDetails | null {
-    const row = this.#db.prepare(`${SELECT} where j.id = ?`).get(jobId)
+    const row = this.#db.prepare(`${select('r.callback,')} where j.id = ?`).get(jobId)
     return row ? readDetails(row) : null
   }
 
@@ -84,9 +84,10 @@ export class SqliteCallbackRecords {
   }
 }
 
-const SELECT = `
-  select c.job_id, c.account, c.attempt, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms, c.under_way, c.attempts,
-    r.callback, j.status
+/** A search reads no payloads, which can be large, and are many. */
+const select = (more: 'r.callback,' | '') => `
+  select ${more} c.job_id, c.account, c.attempt, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms, c.under_way, c.attempts,
+    substr(r.callback, 1, ${URL_PREFIX}) as callback_prefix, j.status
   from callbacks c join jobs j on j.id = c.job_id join requests r on r.seq = c.seq`
 
 const IN_STATE: Readonly<Record<CallbackState, string>> = {

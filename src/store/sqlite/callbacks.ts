@@ -1,7 +1,8 @@
 /** Owed callbacks in SQLite. Synchronous, inside a transaction of the storage thread. */
 import type { DatabaseSync } from 'node:sqlite'
-import { readDueCallback } from '../callback-rows.ts'
+import { readCallbackBody, readDueCallback, URL_PREFIX } from '../callback-rows.ts'
 import {
+  type CallbackBody,
   type CallbackDepth,
   COUNTED,
   DELIVERY_QUEUES,
@@ -35,6 +36,16 @@ export class SqliteCallbacks {
     })
     for (const row of rows) this.#statements.lease.run(node, leaseUntilMs, row.pop() ?? null)
     return rows
+  }
+
+  /** Takes ids and attempts in turn; returns the cells of all, as `readLoaded` takes them. */
+  load(wanted: readonly Cell[]): Cell[] {
+    const cells: Cell[] = []
+    for (let at = 0; at < wanted.length; at += 2) {
+      const row = this.#statements.load.get(wanted[at] ?? null, wanted[at + 1] ?? null)
+      cells.push(...((row as unknown as Cell[] | undefined) ?? NOT_LOADED))
+    }
+    return cells
   }
 
   record(
@@ -72,47 +83,56 @@ export class SqliteCallbacks {
   }
 }
 
-/** What is selected of a callback that is due, under the names that every store has for it. */
-const TAKEN = {
-  job_id: 'c.job_id',
-  attempt: 'c.attempt + 1',
-  tries: 'c.tries + 1',
-  account: 'c.account',
-  owed_since_ms: 'c.owed_since_ms',
-  callback: 'r.callback',
-  status: 'j.status',
-  created_at_ms: 'j.created_at_ms',
-  content: 'o.content',
-  error: 'o.error',
-  secret: 'a.secret',
-  previous_secret: 'a.previous_secret',
-  rotated_at_ms: 'a.rotated_at_ms',
-}
-const TAKEN_NAMES = Object.keys(TAKEN)
+/** What is selected of a callback that is due, as `readTaken` reads it. SQLite knows the lengths without reading the texts. */
+const TAKEN = `c.job_id, c.attempt + 1, c.tries + 1, c.account, c.owed_since_ms, substr(r.callback, 1, ${URL_PREFIX}),
+  octet_length(r.callback) + coalesce(octet_length(o.content), octet_length(o.error), 0)`
+
+/** What is selected of its body, as `readLoaded` reads it. */
+const LOADED = `j.id, r.callback, j.status, j.created_at_ms, o.content, o.error,
+  a.secret, a.previous_secret, a.rotated_at_ms`
+
+const NOT_LOADED: readonly Cell[] = Array(9).fill(null)
 
 /** Rows cross between threads as arrays, which costs a fraction of what objects do. */
 export function readTaken(row: readonly Cell[]): DueCallback {
-  return readDueCallback(Object.fromEntries(TAKEN_NAMES.map((name, index) => [name, row[index]])))
+  const [job_id, attempt, tries, account, owed_since_ms, callback_prefix, body_bytes] = row
+  return readDueCallback({ job_id, attempt, tries, account, owed_since_ms, callback_prefix, body_bytes })
+}
+
+/** The body at that index; null where none was found. */
+export function readLoaded(cells: readonly Cell[], index: number): CallbackBody | null {
+  const row = cells.slice(index * NOT_LOADED.length, (index + 1) * NOT_LOADED.length)
+  const [job_id, callback, status, created_at_ms, content, error, secret, previous_secret, rotated_at_ms] =
+    row
+  if (job_id == null) return null
+  const job = { job_id, callback, status, created_at_ms, content, error }
+  return readCallbackBody({ ...job, secret, previous_secret, rotated_at_ms })
 }
 
 function prepare(db: DatabaseSync) {
-  const columns = `${Object.values(TAKEN).join(', ')}, c.seq`
+  const columns = `${TAKEN}, c.seq`
   const due = db.prepare(
     `select ${columns} from callbacks c indexed by callbacks_due
        join requests r on r.seq = c.seq join outcomes o on o.seq = c.seq
-       join jobs j on j.id = c.job_id join accounts a on a.name = c.account
        where c.lane = ? and c.due_at_ms <= ? order by c.due_at_ms limit ?`,
   )
   const postponed = db.prepare(
     `select ${columns} from jobs j join callbacks c on c.seq = j.seq
-     join requests r on r.seq = c.seq join outcomes o on o.seq = c.seq join accounts a on a.name = c.account
+     join requests r on r.seq = c.seq join outcomes o on o.seq = c.seq
      where j.id = ? and c.attempt = ? and c.due_at_ms is not null and not c.under_way`,
+  )
+  const load = db.prepare(
+    `select ${LOADED} from jobs j join callbacks c on c.seq = j.seq
+     join requests r on r.seq = c.seq join outcomes o on o.seq = c.seq join accounts a on a.name = c.account
+     where j.id = ? and c.attempt = ? and c.due_at_ms is not null and c.under_way`,
   )
   due.setReturnArrays(true)
   postponed.setReturnArrays(true)
+  load.setReturnArrays(true)
   return {
     due,
     postponed,
+    load,
     lease: db.prepare(
       `update callbacks set attempt = attempt + 1, tries = tries + 1, node = ?, under_way = 1, due_at_ms = ?
        where seq = ?`,

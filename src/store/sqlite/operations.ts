@@ -18,6 +18,7 @@ export type Operation =
   | readonly ['expire', Expiry]
   | readonly ['takeCallbacks', TakeCallbacks]
   | readonly ['takePostponed', TakeDeferred]
+  | readonly ['loadCallbacks', wanted: Cell[]]
   | readonly ['recordCallback', jobId: string, attempt: number, line: string, ...RecordCells]
   | readonly ['postponeCallbacks', node: string, readonly DeferredCallback[]]
   | readonly ['callbackDepth']

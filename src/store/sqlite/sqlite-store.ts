@@ -4,15 +4,18 @@ import type { ClaimedJob, Job } from '../../job/job.ts'
 import type { JobRecord } from '../../job/job-record.ts'
 import { moduleURL } from '../../module-url.ts'
 import { attemptLine, recordCells, searchCallbacksInSlices } from '../callback-rows.ts'
-import type {
-  AttemptRecord,
-  CallbackDepth,
-  CallbackFilter,
-  CallbackSummary,
-  DeferredCallback,
-  DueCallback,
-  TakeCallbacks,
-  TakeDeferred,
+import {
+  type AttemptRecord,
+  BODY_READ_BYTES,
+  type CallbackBody,
+  type CallbackDepth,
+  type CallbackFilter,
+  type CallbackSummary,
+  type CallbackToLoad,
+  type DeferredCallback,
+  type DueCallback,
+  type TakeCallbacks,
+  type TakeDeferred,
 } from '../callback-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import type { Expiry } from '../expiry.ts'
@@ -33,7 +36,7 @@ import {
   StoreUnavailable,
   WriteRejected,
 } from '../store.ts'
-import { readTaken } from './callbacks.ts'
+import { readLoaded, readTaken } from './callbacks.ts'
 import { type DirectName, directBy } from './direct.ts'
 import { SLICE_ROWS } from './job-records.ts'
 import type { EndedCells, KeepCells, Operation, Reply, Request, Result } from './operations.ts'
@@ -76,6 +79,7 @@ class SqliteStore implements Omit<Store, DirectName> {
   readonly #thread: Worker
   readonly #writes: GroupCommit<Operation>
   readonly #reads: GroupCommit<Operation>
+  readonly #bodies: GroupCommit<CallbackToLoad>
   readonly #kept = new ResponseCacheIndex()
   /** Resolves when the index of kept answers has been read back. */
   readonly #keptRead: Promise<void>
@@ -100,6 +104,14 @@ class SqliteStore implements Omit<Store, DirectName> {
       commit: (ops) => this.#send('read', ops),
       inFlight: IN_FLIGHT,
       maxGroup: MAX_GROUP,
+      maxQueued: Number.POSITIVE_INFINITY,
+    })
+    this.#bodies = new GroupCommit({
+      commit: (group) => this.#loadAll(group),
+      // One at a time, so that the thread holds one read's bodies at most.
+      inFlight: 1,
+      maxGroup: MAX_GROUP,
+      weight: { of: ({ bodyBytes }) => bodyBytes, max: BODY_READ_BYTES },
       maxQueued: Number.POSITIVE_INFINITY,
     })
     thread.on('message', (replies: readonly Reply[]) => {
@@ -226,6 +238,25 @@ class SqliteStore implements Omit<Store, DirectName> {
     return (await this.#write<Cell[][]>(['takePostponed', take])).map(readTaken)
   }
 
+  loadCallback(callback: CallbackToLoad): Promise<CallbackBody | null> {
+    return this.#bodies.submit(callback)
+  }
+
+  /** A row that cannot be read holds up no others: each is then read on its own. */
+  async #loadAll(group: readonly CallbackToLoad[]): Promise<OpResult[]> {
+    const wanted = group.flatMap(({ jobId, attempt }) => [jobId, attempt])
+    const [loaded] = await this.#send('read', [['loadCallbacks', wanted]])
+    if (loaded && 'value' in loaded) {
+      const cells = loaded.value as Cell[]
+      return group.map((_, index) => ({ value: readLoaded(cells, index) }))
+    }
+    if (group.length === 1 || loaded?.error instanceof StoreUnavailable) {
+      return group.map(() => ({ error: loaded?.error }))
+    }
+    const alone = await Promise.all(group.map((one) => this.#loadAll([one])))
+    return alone.flat()
+  }
+
   recordCallback(record: AttemptRecord): Promise<boolean> {
     const { jobId, attempt } = record
     const { dueAtMs, deliveredAtMs, failedAtMs, uncounted } = recordCells(record)
@@ -265,7 +296,7 @@ class SqliteStore implements Omit<Store, DirectName> {
 
   async #close(): Promise<void> {
     this.#closing = true
-    await Promise.all([this.#writes.drained(), this.#reads.drained()])
+    await Promise.all([this.#writes.drained(), this.#reads.drained(), this.#bodies.drained()])
     const ended = new Promise((resolve) => this.#thread.once('exit', resolve))
     this.#thread.postMessage('close')
     await ended

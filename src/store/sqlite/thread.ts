@@ -163,6 +163,8 @@ class StorageThread {
         return this.#callbacks.take(op[1])
       case 'takePostponed':
         return this.#callbacks.takePostponed(op[1])
+      case 'loadCallbacks':
+        return this.#callbacks.load(op[1])
       case 'recordCallback':
         return this.#callbacks.record(op[1], op[2], op[3], op[4], op[5], op[6], op[7])
       case 'postponeCallbacks':

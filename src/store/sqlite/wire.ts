@@ -4,6 +4,7 @@
  */
 import { wholeMs } from '../../clock.ts'
 import type { Callback, ClaimedJob, Message, ResponseFormat } from '../../job/job.ts'
+import { callbackText } from '../callback-rows.ts'
 import type { NewJob } from '../store.ts'
 
 export type Cell = string | number | null
@@ -29,7 +30,7 @@ export function pushNewJob(row: Cell[], { job, handedOff, step }: NewJob): void 
     job.createdAtMs,
     job.messagesJson,
     JSON.stringify(job.responseFormat),
-    job.callback === null ? null : JSON.stringify(job.callback),
+    job.callback === null ? null : callbackText(job.callback),
   )
 }
 

@@ -1,0 +1,157 @@
+/** A courier that sends callbacks to real receivers, out of a real store. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+import { CallbackDispatcher } from '../../src/callbacks/dispatcher.ts'
+import { systemClock } from '../../src/clock.ts'
+import type { Outcome } from '../../src/job/job.ts'
+import { createPoster } from '../../src/net/post.ts'
+import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
+import { type Store, StoreUnavailable } from '../../src/store/store.ts'
+import { FakeClock } from '../fake-clock.ts'
+import { type ReceivedRequest, type ReceiverReply, startReceiver } from '../receiver.ts'
+import { acceptance, newJob, settlement } from '../store-contract/fixtures.ts'
+import { ALLOW_LOOPBACK, IDLE_LIMITS } from './poster.ts'
+
+/** After which a stopping courier cuts off what is under way. */
+const STOP_GRACE_MS = 5000
+export const STALL: ReceiverReply = { kind: 'stall' }
+
+export interface StartOptions {
+  readonly first?: number
+  readonly perOrigin?: number
+  readonly pausesS?: readonly number[]
+  readonly maxBodyBytes?: number
+  readonly timeoutMs?: number
+  /** By the host of the request: 127.0.0.1, 127.0.0.2 and so on are receivers of their own. */
+  readonly reply?: (host: string, request: ReceivedRequest) => ReceiverReply
+  readonly wrap?: (store: Store) => Store
+  /** For what comes back by itself after a moment. */
+  readonly realTime?: boolean
+}
+
+export async function start(t: TestContext, options: StartOptions = {}) {
+  const { timeoutMs = 15_000 } = options
+  const {
+    first = 64,
+    perOrigin = 8,
+    pausesS = [0, 5, 60],
+    maxBodyBytes = 1e8,
+    reply,
+    wrap = (store) => store,
+  } = options
+  const folder = await mkdtemp(join(tmpdir(), 'parley-courier-'))
+  const fake = new FakeClock()
+  const clock = options.realTime ? systemClock : fake
+  const onFatal = (error: Error) => {
+    throw error
+  }
+  const path = join(folder, 'parley.db')
+  const store = await openSqliteStore({ path, maxQueued: 10_000, nowMs: () => clock.nowMs(), onFatal })
+  const hostOf = ({ headers }: ReceivedRequest) => String(headers.host).split(':')[0] ?? ''
+  const receiver = await startReceiver({
+    host: '0.0.0.0',
+    reply: (request) => reply?.(hostOf(request), request) ?? { kind: 'answer' },
+  })
+  const ended = new Ended()
+  const courier = new CallbackDispatcher({
+    store: wrap(store),
+    node: 'node-a',
+    poster: createPoster({ rules: ALLOW_LOOPBACK, timeoutMs, idle: IDLE_LIMITS, clock }),
+    clock,
+    random: () => 0.5,
+    timeoutMs,
+    pausesS,
+    places: { first, retry: first },
+    placesPerOrigin: perOrigin,
+    maxBodyBytes,
+    events: {
+      attempted: ({ jobId }, { error }, next) => ended.add([jobId, next, error]),
+      trouble: () => {},
+    },
+  })
+  t.after(async () => {
+    const stopped = courier.stop()
+    fake.advance(STOP_GRACE_MS)
+    await stopped
+    await receiver.close()
+    await store.close()
+    await rm(folder, { recursive: true })
+  })
+  for (const account of ['acme', 'other']) await makeAccount(store, account)
+
+  /** Stores a job that has ended and owes a callback to the receiver of that number. */
+  async function owe(host = 1, account = 'acme', agoMs = 0, content = 'Hello back'): Promise<string> {
+    const url = `http://127.0.0.${host}:${receiver.port}/hook`
+    const nowMs = clock.nowMs() - agoMs
+    const job = newJob({ account, callback: { url, headers: {}, payloadJson: '{}' }, createdAtMs: nowMs })
+    await store.accept(acceptance([job], { handedOff: true }))
+    const outcome: Outcome = { status: 'completed', contentJson: JSON.stringify(content) }
+    await store.settle(settlement({ jobId: job.id, attempt: 1 }, { nowMs, outcome }))
+    return job.id
+  }
+  const arrivedAt = (host: number) =>
+    receiver.requests.filter((one) => hostOf(one) === `127.0.0.${host}`).length
+  return { store, courier, clock: fake, receiver, ended, owe, arrivedAt }
+}
+
+/** What became of attempts, in order; can be awaited. */
+export class Ended {
+  readonly all: [jobId: string, next: string, error: string | null][] = []
+  #waiting: (() => void)[] = []
+
+  add(one: [string, string, string | null]): void {
+    this.all.push(one)
+    for (const look of this.#waiting) look()
+  }
+
+  async when(holds: () => boolean): Promise<void> {
+    if (holds()) return
+    await new Promise<void>((resolve) => this.#waiting.push(() => holds() && resolve()))
+  }
+
+  count(next: string): number {
+    return this.all.filter((one) => one[1] === next).length
+  }
+}
+
+/** The store with another method in the place of one of its own. */
+export function instead<Name extends 'loadCallback' | 'recordCallback'>(
+  store: Store,
+  name: Name,
+  method: Store[Name],
+): Store {
+  return new Proxy(store, {
+    get(target, property) {
+      if (property === name) return method
+      const value = Reflect.get(target, property)
+      return typeof value === 'function' ? value.bind(target) : value
+    },
+  })
+}
+
+/** The store as long as it refuses one of its methods. */
+export function refusing(
+  store: Store,
+  name: 'loadCallback' | 'recordCallback',
+  refuses: () => boolean,
+): Store {
+  const refused = () => Promise.reject(new StoreUnavailable('full'))
+  if (name === 'loadCallback') {
+    return instead(store, name, (callback) => (refuses() ? refused() : store.loadCallback(callback)))
+  }
+  return instead(store, name, (record) => (refuses() ? refused() : store.recordCallback(record)))
+}
+
+async function makeAccount(store: Store, account: string): Promise<void> {
+  await store.createKey({
+    id: `key-${account}`,
+    hash: account,
+    account,
+    tier: 'user_max',
+    secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw',
+    createdAtMs: 0,
+    expiresAtMs: null,
+  })
+}
