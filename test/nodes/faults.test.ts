@@ -3,9 +3,10 @@ import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import pg from 'pg'
 import { startModelServer } from '../model-server.ts'
-import { startCluster } from '../postgres/cluster.ts'
+import { type Cluster, startCluster } from '../postgres/cluster.ts'
 import { freshRealDatabase } from '../postgres/database.ts'
 import { Random } from '../process/random.ts'
+import type { Server } from '../process/server-process.ts'
 import { startCuttingProxy } from './cutting-proxy.ts'
 import { type Fleet, LEASE_S, startFleet } from './fleet.ts'
 import { Load } from './load.ts'
@@ -15,6 +16,7 @@ const RESTARTS = process.env.PARLEY_LONG ? 100 : 20
 const CUTS = process.env.PARLEY_LONG ? 1000 : 60
 /** PROMISES: back within so long after each restart. */
 const BACK_WITHIN_MS = 10_000
+const ENDED_WITHIN_MS = 60_000
 
 test(`${RESTARTS} immediate restarts of Postgres under load lose nothing`, {
   timeout: timeout * 4,
@@ -134,28 +136,46 @@ test('a Postgres that takes no more connections gives 503; then all goes on', { 
   t.after(() => cluster.stop())
   const caller = fleet.caller(fleet.nodes[0])
   assert.equal((await caller.single('before')).status, 200)
-  // All connections are ended, and their places taken before Parley comes back for them.
-  const others: pg.Client[] = []
-  const take = async () => {
-    const client = new pg.Client(cluster.url())
-    client.on('error', () => {})
-    await client.connect()
-    others.push(client)
-    return client
-  }
-  const first = await take()
-  await first.query('select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1', [
-    'parley',
-  ])
-  await assert.rejects(async () => {
-    for (;;) await take()
-  }, /too many clients|remaining connection slots/)
+  const others = await takeAllConnections(cluster, fleet.nodes[0])
   const refused = await caller.single('meanwhile')
   assert.equal(refused.status, 503, refused.text)
   await Promise.all(others.map((client) => client.end()))
   while ((await caller.send('/readyz')).status !== 200) t.signal.throwIfAborted()
   assert.equal((await caller.single('after')).status, 200)
 })
+
+/**
+ * Ends the connections of a node and takes all that the cluster has. The node is stopped meanwhile, so that it cannot come
+ * back for one before the last is taken.
+ */
+async function takeAllConnections(cluster: Cluster, node: Server | undefined): Promise<pg.Client[]> {
+  const taken: pg.Client[] = []
+  const take = async () => {
+    const client = new pg.Client({ connectionString: cluster.url(), application_name: 'taker' })
+    client.on('error', () => {})
+    await client.connect()
+    taken.push(client)
+    return client
+  }
+  const first = await take()
+  node?.kill('SIGSTOP')
+  try {
+    for (let ended: number | null = null; ended !== 0; ) {
+      await assert.rejects(async () => {
+        for (;;) await take()
+      }, /too many clients|remaining connection slots/)
+      // It waits until they have ended: until then their slots are not free, and would be when nobody takes them any more.
+      const { rowCount } = await first.query(
+        `select pg_terminate_backend(pid, ${ENDED_WITHIN_MS}) from pg_stat_activity
+         where backend_type = 'client backend' and application_name <> 'taker'`,
+      )
+      ended = rowCount
+    }
+  } finally {
+    node?.kill('SIGCONT')
+  }
+  return taken
+}
 
 /** What was stored though its caller never heard of it ends too. */
 async function allSettle(t: TestContext, fleet: Fleet): Promise<void> {
