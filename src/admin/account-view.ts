@@ -1,4 +1,4 @@
-/** Accounts and keys as operators are shown them. Times are Unix seconds. */
+/** Accounts and keys as the admin API and `--json` return them. Times are Unix seconds. */
 import type { AccountRecord, KeyRecord, OwnCap, OwnCaps } from '../store/account-store.ts'
 
 export function accountView(record: AccountRecord) {
@@ -14,7 +14,7 @@ export function accountView(record: AccountRecord) {
   }
 }
 
-/** A cap as people write it; `tier` where the tier's applies. */
+/** A cap as JSON and command options have it: a number, no cap, or the cap of the tier. */
 export type CapText = number | 'none' | 'tier'
 
 export function capsView({ monthlyJobs, monthlyTokens }: OwnCaps) {

@@ -1,4 +1,4 @@
-/** A callback as operators are shown it, in the command line's JSON and elsewhere. Times are Unix seconds. */
+/** Callbacks as the admin API and `--json` return them. Times are Unix seconds. */
 import type { CallbackAttempt, CallbackDetails, CallbackSummary } from '../store/callback-store.ts'
 
 export interface CallbackView {
@@ -7,9 +7,9 @@ export interface CallbackView {
   readonly url: string
   readonly state: CallbackSummary['state']
   readonly attempts: number
-  /** Null unless it waits for its next attempt. */
+  /** Null if no further attempt is planned. */
   readonly next_attempt_at: number | null
-  /** When it was delivered or failed for good; null while it is owed. */
+  /** When it was delivered or failed permanently; null while it is owed. */
   readonly ended_at: number | null
   readonly last_attempt: AttemptView | null
 }
@@ -26,10 +26,10 @@ export interface AttemptView {
   readonly attempt: number
   readonly at: number
   readonly ms: number
-  /** Of the receiver's answer; null where none came. */
+  /** The HTTP status of the response; null if there was none. */
   readonly status: number | null
   readonly error: string | null
-  /** The first 1 KiB of the answer. */
+  /** The first 1 KiB of the response body. */
   readonly answer: string | null
 }
 
@@ -47,7 +47,7 @@ export function callbackView(summary: CallbackSummary): CallbackView {
   }
 }
 
-/** The payload stays the text that it is stored as: as a value it might lose digits. */
+/** The payload stays JSON text, because parsing it could change large numbers. */
 export function callbackDetailsView(details: CallbackDetails): CallbackDetailsView {
   return {
     ...callbackView(details),

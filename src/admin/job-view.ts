@@ -1,4 +1,4 @@
-/** A job as operators are shown it. Times are Unix seconds, with fractions. */
+/** Jobs as the admin API returns them. Times are Unix seconds, with fractions. */
 import type { CallbackDetails } from '../store/callback-store.ts'
 import type { JobContent, JobDetails, JobSummary } from '../store/job-records.ts'
 import { type CallbackDetailsView, callbackDetailsView } from './callback-view.ts'
@@ -65,14 +65,14 @@ export function jobDetailsView(job: JobDetails, callback: CallbackDetails | null
   }
 }
 
-/** As JSON text: what is stored as such is handed on unparsed, so that no number in it suffers. */
+/** Returns JSON text. Parts that are stored as JSON text are copied unparsed, because parsing could change large numbers. */
 export function jobContentJson(content: JobContent): string {
   const { messagesJson, responseFormatJson, contentJson, errorJson, receiptJson } = content
   const result = contentJson === null ? 'null' : `{"response_content":${contentJson}}`
   return `{"messages":${messagesJson},"response_format":${responseFormatJson},"result":${result},"error":${errorJson ?? 'null'},"receipt":${receiptJson ?? 'null'}}`
 }
 
-/** What of a stored receipt is told here. Receipts of earlier versions may lack the time of a call. */
+/** The part of a stored receipt that the timeline shows. Receipts of earlier versions may lack the time of a call. */
 interface StoredCall {
   readonly target: string
   readonly kind: string
@@ -92,7 +92,7 @@ function timelineOf(job: JobDetails, callback: CallbackDetails | null): Timeline
   }
   if (job.settledAtMs !== null) {
     const code = job.errorCode === null ? '' : `: ${job.errorCode}`
-    add(job.settledAtMs, 'settled', `${job.status}${code}${job.usage?.cache_hit ? ' (kept answer)' : ''}`)
+    add(job.settledAtMs, 'settled', `${job.status}${code}${job.usage?.cache_hit ? ' (cached response)' : ''}`)
   }
   for (const { atMs, attempt, status, error, ms } of callback?.log ?? []) {
     add(atMs, 'callback', `attempt ${attempt}: ${status ?? error}, ${Math.round(ms)} ms`)

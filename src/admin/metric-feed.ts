@@ -1,14 +1,14 @@
-/** Points as they come, and who is told. */
+/** The stream of metric samples that dashboards subscribe to. */
 
 export interface MetricFeed {
-  /** The points of the last minutes, oldest first, each as JSON text. */
+  /** The samples of the last minutes, oldest first, each as JSON text. */
   readonly kept: readonly string[]
-  /** Returns what ends it; null where too many listen already, or the server is stopping. */
+  /** Returns a function that unsubscribes; null if there are too many listeners, or the server is stopping. */
   listen(listener: MetricListener): (() => void) | null
 }
 
 export interface MetricListener {
-  /** Given each point as a server-sent event: the same bytes for all. */
+  /** Receives each sample as a server-sent event. All listeners share the same bytes. */
   send(event: Buffer): void
   /** The server is stopping. */
   end(): void

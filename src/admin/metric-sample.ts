@@ -1,16 +1,16 @@
-/** What happened on a node in a short while, as the dashboard draws it. Times are Unix seconds. */
+/** A metric sample: what happened on a node during a few seconds. The dashboard charts it. Times are Unix seconds. */
 
 export interface MetricSample {
   readonly at: number
-  /** What the counts below are for: the time since the point before. */
+  /** The time that the counts below cover: since the previous sample. */
   readonly seconds: number
-  /** Jobs that ended, by outcome: `completed`, or the failure's code. */
+  /** Jobs that ended, by outcome: `completed`, or the error code. */
   readonly jobs: Readonly<Record<string, number>>
-  /** Of the whole database, as last seen; null while it does not say. */
+  /** In the whole database, as last read; null while it does not respond. */
   readonly waiting: number | null
   readonly assigned: number | null
   readonly oldest_age_seconds: number | null
-  /** In hand on this node. */
+  /** Running on this node. */
   readonly running: number
   readonly wait_ms: PercentilesView
   readonly run_ms: PercentilesView
@@ -22,11 +22,11 @@ export interface MetricSample {
     readonly failed_attempts: number
     readonly failed: number
   }
-  /** Of the whole database; null while it does not say. */
+  /** In the whole database; null while it does not respond. */
   readonly callbacks_owed: number | null
 }
 
-/** To within a tenth; null where nothing happened. */
+/** Accurate to 10%; null if nothing was measured. */
 export interface PercentilesView {
   readonly p50: number | null
   readonly p95: number | null

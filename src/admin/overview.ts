@@ -1,4 +1,4 @@
-/** What a node and its database are doing now. Times are Unix seconds. */
+/** The current state of a node and its database. Times are Unix seconds. */
 
 export interface Overview {
   readonly now: number
@@ -28,6 +28,6 @@ export interface UpstreamView {
   readonly running: number
   readonly waiting: number
   readonly max_concurrency: number
-  /** When the first of its targets is tried again; null unless all of them are skipped. */
+  /** When the first of its targets is tried again; null unless all of its targets are skipped. */
   readonly skipped_until: number | null
 }

@@ -45,7 +45,7 @@ test('a file that others could read is closed to them, and the operator told', {
   chmodSync(file ?? '', 0o644)
   const again = adminToken(null, database)
   assert.equal(again.token, token)
-  assert.match(again.note ?? '', /could be read by others/)
+  assert.match(again.note ?? '', /other users could read the admin token/)
   assert.equal(statSync(file ?? '').mode & 0o777, 0o600)
   assert.equal(adminToken(null, database).note, null)
 })
@@ -55,11 +55,11 @@ test('without a token that can be kept or read the admin API is closed, and noth
   writeFileSync(`${database}.admin-token`, 'short')
   const unreadable = adminToken(null, database)
   assert.deepEqual([unreadable.token, unreadable.file], [null, null])
-  assert.match(unreadable.note ?? '', /holds no token that Parley made; remove it/)
+  assert.match(unreadable.note ?? '', /does not contain a token that Parley generated; remove the file/)
   assert.equal(readFileSync(`${database}.admin-token`, 'utf8'), 'short')
   const missing = adminToken(null, join(database, 'no', 'folder', 'parley.db'))
   assert.equal(missing.token, null)
-  assert.match(missing.note ?? '', /no token can be kept .*set PARLEY_ADMIN_TOKEN/)
+  assert.match(missing.note ?? '', /the token file cannot be used .*set PARLEY_ADMIN_TOKEN/)
 })
 
 test('a Postgres has it in the working directory', (t) => {

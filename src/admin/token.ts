@@ -1,7 +1,7 @@
 /**
- * The token that opens the admin API: PARLEY_ADMIN_TOKEN, or one made at the first start and kept in a file that only its
- * owner can read. A SQLite database has it beside its file. A Postgres has no such place, so each working directory
- * keeps its own: nodes that are to share one are given the variable.
+ * The token for the admin API: PARLEY_ADMIN_TOKEN, or a token generated at the first start and stored in a file that only its
+ * owner can read. With SQLite that file is next to the database file. With Postgres it is in the working directory, so set
+ * the variable to give several nodes the same token.
  */
 import { randomBytes } from 'node:crypto'
 import {
@@ -16,56 +16,58 @@ import {
 } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 
-/** Of the default database file, which a Postgres does without. */
-const DEFAULT_PLACE = './data/parley.admin-token'
-const MADE = /^padm_[A-Za-z0-9_-]{43}$/
-const OTHERS = 0o077
+/** Used with Postgres: the folder of the default SQLite database. */
+const DEFAULT_PATH = './data/parley.admin-token'
+const GENERATED = /^padm_[A-Za-z0-9_-]{43}$/
+const GROUP_AND_OTHERS = 0o077
 
 export interface AdminToken {
-  /** Null where the admin API is closed: none was given, and none could be kept. */
+  /** Null if the admin API is disabled, because no token was given and none could be stored. */
   readonly token: string | null
-  /** Where it is kept; null unless it is. */
+  /** The file that stores the token; null if there is none. */
   readonly file: string | null
-  /** What the operator should know; null where all is well. */
+  /** A warning for the operator; null if there is none. */
   readonly note: string | null
 }
 
 /**
- * Reads the token, or makes it. Never throws: a server without its admin API is better than none.
- * @param given PARLEY_ADMIN_TOKEN; null where it is not set
- * @param databaseFile of a SQLite database, which is there by now; null for a Postgres
+ * Reads the token, or generates it. Never throws: a server without its admin API is better than no server.
+ * @param given PARLEY_ADMIN_TOKEN; null if it is not set
+ * @param databaseFile the SQLite database file, which exists by now; null for Postgres
  */
 export function adminToken(given: string | null, databaseFile: string | null): AdminToken {
   if (given !== null) return { token: given, file: null, note: null }
-  const file = resolve(databaseFile === null ? DEFAULT_PLACE : `${databaseFile}.admin-token`)
+  const file = resolve(databaseFile === null ? DEFAULT_PATH : `${databaseFile}.admin-token`)
   try {
-    if (!existsSync(file)) make(file)
+    if (!existsSync(file)) generate(file)
     return read(file)
   } catch (error) {
     const { message } = error as Error
-    return closed(`the admin API is closed: no token can be kept (${message}); set PARLEY_ADMIN_TOKEN`)
+    return disabled(
+      `the admin API is disabled: the token file cannot be used (${message}); set PARLEY_ADMIN_TOKEN`,
+    )
   }
 }
 
 function read(file: string): AdminToken {
   const token = readFileSync(file, 'utf8').trim()
-  if (!MADE.test(token)) {
-    return closed(
-      `the admin API is closed: ${file} holds no token that Parley made; remove it and start again, or set PARLEY_ADMIN_TOKEN`,
+  if (!GENERATED.test(token)) {
+    return disabled(
+      `the admin API is disabled: ${file} does not contain a token that Parley generated; remove the file and restart, or set PARLEY_ADMIN_TOKEN`,
     )
   }
-  return { token, file, note: tightened(file) }
+  return { token, file, note: restrictAccess(file) }
 }
 
-/** A copy of a folder, or a careless chmod, may have opened it to others. */
-function tightened(file: string): string | null {
-  if (process.platform === 'win32' || (statSync(file).mode & OTHERS) === 0) return null
+/** Copying the folder, or a chmod, may have made the file readable by other users. */
+function restrictAccess(file: string): string | null {
+  if (process.platform === 'win32' || (statSync(file).mode & GROUP_AND_OTHERS) === 0) return null
   chmodSync(file, 0o600)
-  return `the admin token in ${file} could be read by others and is now closed to them; remove it and start again for a new one`
+  return `other users could read the admin token in ${file}; its permissions are now 0600; to generate a new token, remove the file and restart`
 }
 
-/** Whole or not at all, and never over one that another server has just made. */
-function make(file: string): void {
+/** Creates the file atomically, and never replaces one that another server created in the meantime. */
+function generate(file: string): void {
   const folder = dirname(file)
   if (!existsSync(folder)) mkdirSync(folder, { mode: 0o700 })
   const draft = `${file}.${randomBytes(6).toString('hex')}`
@@ -79,6 +81,6 @@ function make(file: string): void {
   }
 }
 
-function closed(note: string): AdminToken {
+function disabled(note: string): AdminToken {
   return { token: null, file: null, note }
 }

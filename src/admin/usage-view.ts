@@ -1,4 +1,4 @@
-/** What was used, as callers and operators are shown it. */
+/** Usage as the interface, the admin API and `--json` return it. */
 import type { UsageKey, UsageRecord } from '../store/usage-store.ts'
 
 export type UsageSums = Omit<UsageRecord, keyof UsageKey>
@@ -26,7 +26,7 @@ export function sumOf(records: readonly UsageSums[]): UsageSums {
   }
 }
 
-/** With whose it is, when, and of which model. */
+/** The totals with their account, month and model. */
 export function usageRecordView(record: UsageRecord) {
   const { account, month, model } = record
   return { account, month, model, ...usageView(record) }

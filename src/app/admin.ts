@@ -1,11 +1,11 @@
-/** Makes what the admin API tells of: the node, its parts and its settings. */
+/** Composes what the admin API depends on: the node, its parts and its settings. */
 import { randomBytes } from 'node:crypto'
-import { Audit } from '../admin/audit.ts'
+import { AuditLog } from '../admin/audit-log.ts'
 import type { Overview } from '../admin/overview.ts'
 import { type Clock, wholeMs } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import { maskedDatabase, maskedSettings } from '../config/masked.ts'
-import type { AdminRoutes } from '../http/admin/admin-parts.ts'
+import type { AdminOptions } from '../http/admin/admin-context.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import type { Cancellation } from '../queue/cancellation.ts'
 import type { Store } from '../store/store.ts'
@@ -28,7 +28,7 @@ export interface AdminApiParts {
   readonly log: Log
 }
 
-export function createAdmin(parts: AdminApiParts): AdminRoutes {
+export function createAdmin(parts: AdminApiParts): AdminOptions {
   const { configuration, token, store, clock, samples, cancellation, log } = parts
   const { settings } = configuration
   const startedAt = clock.nowMs() / 1000
@@ -37,7 +37,7 @@ export function createAdmin(parts: AdminApiParts): AdminRoutes {
     store,
     clock,
     points: samples,
-    audit: new Audit(
+    auditLog: new AuditLog(
       store,
       clock,
       jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),
@@ -50,9 +50,9 @@ export function createAdmin(parts: AdminApiParts): AdminRoutes {
       file: configuration.file,
       database: maskedDatabase(settings.database),
     }),
-    onDropped: (requestId) =>
-      log.info({ request_id: requestId }, 'an event stream that nobody read is closed'),
-    onAct: ({ what, details, requestId, from, operator }) =>
+    onSlowClient: (requestId) =>
+      log.info({ request_id: requestId }, 'closed an event stream that its client did not read'),
+    onAction: ({ what, details, requestId, from, operator }) =>
       log.info(
         { what, ...details, request_id: requestId, from, ...(operator !== null && { operator }) },
         'admin',

@@ -5,7 +5,7 @@ import { type Clock, wholeMs } from '../clock.ts'
 import { addressRulesOf } from '../config/callback-addresses.ts'
 import { exactCountThresholds } from '../config/models.ts'
 import type { Settings } from '../config/settings.ts'
-import type { AdminRoutes } from '../http/admin/admin-parts.ts'
+import type { AdminOptions } from '../http/admin/admin-context.ts'
 import { adminRoutes } from '../http/admin/admin-routes.ts'
 import { createAuthentication } from '../http/authentication.ts'
 import { batchRoutes } from '../http/batches.ts'
@@ -41,7 +41,7 @@ export interface HttpParts {
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
-  readonly admin: AdminRoutes
+  readonly admin: AdminOptions
   /** Rejects when a job could not be accepted now. */
   readonly ready: () => Promise<void>
   readonly stopping: AbortSignal

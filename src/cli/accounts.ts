@@ -1,14 +1,14 @@
-/** `parley accounts`: the secret that signs callbacks, the tier, caps, and whether it may create jobs. */
+/** `parley accounts`: list accounts; show secrets; set tiers and caps; suspend and resume. */
 import { ACCOUNT_NAME } from '../accounts/issue-key.ts'
 import { accountView, type CapText, capsView, readCap, secondsOf } from '../admin/account-view.ts'
 import {
-  setCaps,
-  setTier as settingTier,
-  showSecret,
-  suspendAccount,
-  suspendAccountAndCancel,
+  secretAction,
+  setCapsAction,
+  setTierAction,
+  suspendAction,
+  suspendAndCancelAction,
 } from '../admin/actions/accounts.ts'
-import { findAccount } from '../admin/actions/find-account.ts'
+import { findAccount } from '../admin/find-account.ts'
 import type { TierName } from '../job/tier.ts'
 import { makeSecret } from '../net/signature.ts'
 import type { AccountRecord } from '../store/account-store.ts'
@@ -16,10 +16,12 @@ import { CommandError } from './command-error.ts'
 import { noSuchAccount } from './no-such-account.ts'
 import { printLine } from './output.ts'
 import { table } from './table.ts'
-import { onRecord, withOperatorStore } from './with-operator-store.ts'
+import { performAction, withOperatorStore } from './with-operator-store.ts'
 
-/** Accounts asked for at once. */
-const PAGE = 1000
+/** Accounts read per query. */
+const PAGE_SIZE = 1000
+
+const TAKES_EFFECT = 'Running servers apply this within a few seconds.'
 
 export interface ListAccountsOptions {
   readonly json?: true
@@ -29,37 +31,43 @@ export interface ListAccountsOptions {
 export async function listAccounts({ json, config }: ListAccountsOptions): Promise<void> {
   const accounts = await withOperatorStore(config, async (store) => {
     const all: AccountRecord[] = []
-    for (let page: AccountRecord[] | null = null; page === null || page.length === PAGE; ) {
+    for (let page: AccountRecord[] | null = null; page === null || page.length === PAGE_SIZE; ) {
       const last = all.at(-1)
-      page = await store.listAccounts({ ...(last && { after: last.name }), limit: PAGE, nowMs: Date.now() })
+      page = await store.listAccounts({
+        ...(last && { after: last.name }),
+        limit: PAGE_SIZE,
+        nowMs: Date.now(),
+      })
       all.push(...page)
     }
     return all.map(accountView)
   })
   if (json) return printLine(JSON.stringify(accounts, null, 2))
   if (accounts.length === 0)
-    return printLine('There are no accounts. Make one: parley keys create --account NAME --tier TIER')
-  const rows = accounts.map((one) => [
-    one.name,
-    one.tier,
-    `${one.active_keys} of ${one.keys}`,
-    String(one.max_monthly_jobs),
-    String(one.max_monthly_tokens),
-    one.suspended_at === null ? '' : `since ${new Date(one.suspended_at * 1000).toISOString().slice(0, 19)}Z`,
+    return printLine('There are no accounts. Create one: parley keys create --account NAME --tier TIER')
+  const rows = accounts.map((account) => [
+    account.name,
+    account.tier,
+    `${account.active_keys} of ${account.keys}`,
+    String(account.max_monthly_jobs),
+    String(account.max_monthly_tokens),
+    account.suspended_at === null
+      ? ''
+      : `since ${new Date(account.suspended_at * 1000).toISOString().slice(0, 19)}Z`,
   ])
   printLine(
     table([['ACCOUNT', 'TIER', 'ACTIVE KEYS', 'JOBS A MONTH', 'TOKENS A MONTH', 'SUSPENDED'], ...rows]),
   )
 }
 
-/** Prints the secret and nothing else, so that a script can take it. */
+/** Prints the secret and nothing else, so that scripts can use the output. */
 export async function rotateOrPrintSecret(
   name: string,
   { rotate, json, config }: { rotate?: true; json?: true; config?: string },
 ): Promise<void> {
-  known(name)
-  const secrets = await onRecord(config, (store, clock) =>
-    showSecret(store, clock, name, rotate ? makeSecret() : null),
+  assertAccountName(name)
+  const secrets = await performAction(config, (store, clock) =>
+    secretAction(store, clock, name, rotate ? makeSecret() : null),
   )
   if (!secrets) throw noSuchAccount(name)
   const secret = secrets.current
@@ -71,40 +79,40 @@ export async function setTier(
   tier: TierName,
   { json, config }: { json?: true; config?: string },
 ): Promise<void> {
-  known(name)
-  if (!(await onRecord(config, (store) => settingTier(store, name, tier)))) throw noSuchAccount(name)
+  assertAccountName(name)
+  if (!(await performAction(config, (store) => setTierAction(store, name, tier)))) throw noSuchAccount(name)
   if (json) return printLine(JSON.stringify({ account: name, tier }, null, 2))
-  printLine(`Account ${name} has tier ${tier}. A running server knows within seconds.`)
+  printLine(`Account ${name} has tier ${tier}. ${TAKES_EFFECT}`)
 }
 
 export async function suspend(
   name: string,
   { cancel, json, config }: { cancel?: true; json?: true; config?: string },
 ): Promise<void> {
-  known(name)
-  const done = cancel
-    ? await onRecord(config, (store, clock) => suspendAccountAndCancel(store, clock, name))
-    : await onRecord(config, (store, clock) => suspendAccount(store, name, clock.nowMs()))
-  if (!done) throw noSuchAccount(name)
-  const cancelled = 'cancelled' in done ? done.cancelled : null
+  assertAccountName(name)
+  const result = cancel
+    ? await performAction(config, (store, clock) => suspendAndCancelAction(store, clock, name))
+    : await performAction(config, (store, clock) => suspendAction(store, name, clock.nowMs()))
+  if (!result) throw noSuchAccount(name)
+  const cancelled = 'cancelled' in result ? result.cancelled : null
   if (json) {
-    const view = { name, suspended_at: secondsOf(done.sinceMs), ...(cancelled !== null && { cancelled }) }
+    const view = { name, suspended_at: secondsOf(result.sinceMs), ...(cancelled !== null && { cancelled }) }
     return printLine(JSON.stringify(view, null, 2))
   }
   printLine(
-    `Account ${name} is suspended: a running server lets it create no job within seconds. It may still read.`,
+    `Account ${name} is suspended. New jobs are rejected within a few seconds. It can still read its jobs.`,
   )
-  if (cancelled !== null) printLine(`${cancelled} of its jobs are cancelled.`)
+  if (cancelled !== null) printLine(`${cancelled} ${cancelled === 1 ? 'job was' : 'jobs were'} cancelled.`)
 }
 
 export async function resume(
   name: string,
   { json, config }: { json?: true; config?: string },
 ): Promise<void> {
-  known(name)
-  if (!(await onRecord(config, (store) => suspendAccount(store, name, null)))) throw noSuchAccount(name)
+  assertAccountName(name)
+  if (!(await performAction(config, (store) => suspendAction(store, name, null)))) throw noSuchAccount(name)
   if (json) return printLine(JSON.stringify({ name, suspended_at: null }, null, 2))
-  printLine(`Account ${name} may create jobs again. A running server knows within seconds.`)
+  printLine(`Account ${name} can create jobs again. ${TAKES_EFFECT}`)
 }
 
 export interface CapOptions {
@@ -116,29 +124,29 @@ export interface CapOptions {
 
 export async function cap(name: string, { jobs, tokens, json, config }: CapOptions): Promise<void> {
   if (jobs === undefined && tokens === undefined) {
-    throw new CommandError('Name a cap to be set: --jobs N|none|tier, --tokens N|none|tier, or both.')
+    throw new CommandError('No cap is named. Pass --jobs N|none|tier, --tokens N|none|tier, or both.')
   }
-  known(name)
+  assertAccountName(name)
   const before = await withOperatorStore(config, (store) => findAccount(store, name))
   if (!before) throw noSuchAccount(name)
   const caps = {
     monthlyJobs: jobs === undefined ? before.caps.monthlyJobs : readCap(jobs),
     monthlyTokens: tokens === undefined ? before.caps.monthlyTokens : readCap(tokens),
   }
-  if (!(await onRecord(config, (store) => setCaps(store, name, caps)))) throw noSuchAccount(name)
+  if (!(await performAction(config, (store) => setCapsAction(store, name, caps)))) throw noSuchAccount(name)
   const view = capsView(caps)
   if (json) return printLine(JSON.stringify({ name, ...view }, null, 2))
   printLine(
-    `Account ${name} may use, a month: ${wordsOf(view.max_monthly_jobs, 'jobs')}, ${wordsOf(view.max_monthly_tokens, 'tokens')}. A running server knows within seconds.`,
+    `Monthly caps of account ${name}: ${capText(view.max_monthly_jobs, 'jobs')}, ${capText(view.max_monthly_tokens, 'tokens')}. ${TAKES_EFFECT}`,
   )
 }
 
-function wordsOf(cap: CapText, unit: string): string {
-  if (cap === 'tier') return `as many ${unit} as its tier says`
-  return cap === 'none' ? `${unit} without end` : `${cap} ${unit}`
+function capText(cap: CapText, unit: string): string {
+  if (cap === 'tier') return `${unit} as for its tier`
+  return cap === 'none' ? `unlimited ${unit}` : `${cap} ${unit}`
 }
 
-/** What cannot be a name is not even noted. */
-function known(name: string): void {
+/** An account with another name cannot exist, so the command does not write to the audit log. */
+function assertAccountName(name: string): void {
   if (!ACCOUNT_NAME.test(name)) throw noSuchAccount(name)
 }

@@ -1,5 +1,5 @@
-/** `parley audit`: who did what, newest first. */
-import { actView } from '../admin/audit-view.ts'
+/** `parley audit`: lists the audit log, newest first. */
+import { auditEntryView } from '../admin/audit-entry-view.ts'
 import { isJobId } from '../job/job-id.ts'
 import type { Act } from '../store/audit-store.ts'
 import { CommandError } from './command-error.ts'
@@ -8,8 +8,8 @@ import { printable } from './printable.ts'
 import { table } from './table.ts'
 import { withOperatorStore } from './with-operator-store.ts'
 
-/** Characters of an outcome in a line. */
-const SHOWN = 60
+/** Longer outcomes are cut in the table. */
+const MAX_OUTCOME_LENGTH = 60
 
 export interface AuditOptions {
   readonly account?: string
@@ -21,27 +21,27 @@ export interface AuditOptions {
 
 export async function audit({ account, before, limit, json, config }: AuditOptions): Promise<void> {
   if (before !== undefined && !isJobId(before)) {
-    throw new CommandError('--before: must be the id of an act, as `parley audit --json` shows it.')
+    throw new CommandError(
+      `--before: ${before} is not the ID of an audit log entry. \`parley audit --json\` shows the IDs.`,
+    )
   }
-  const acts = await withOperatorStore(config, (store) =>
+  const entries = await withOperatorStore(config, (store) =>
     store.listActs({
       ...(account !== undefined && { account }),
       ...(before !== undefined && { beforeActId: before }),
       limit,
     }),
   )
-  if (json) return printLine(JSON.stringify(acts.map(actView), null, 2))
-  if (acts.length === 0) return printLine('Nothing was done.')
-  printLine(table([['WHEN', 'WHO', 'WHAT', 'ACCOUNT', 'JOB OR KEY', 'OUTCOME'], ...acts.map(rowOf)]))
-  const last = acts.at(-1)
-  if (last && acts.length === limit) printLine(`More: add --before ${last.id}`)
+  if (json) return printLine(JSON.stringify(entries.map(auditEntryView), null, 2))
+  if (entries.length === 0) return printLine('The audit log has no entries.')
+  printLine(table([['WHEN', 'WHO', 'WHAT', 'ACCOUNT', 'JOB OR KEY', 'OUTCOME'], ...entries.map(rowOf)]))
+  const last = entries.at(-1)
+  if (last && entries.length === limit) printLine(`For older entries, add --before ${last.id}`)
 }
 
 function rowOf({ atMs, who, what, account, target, detailsJson, outcome }: Act): string[] {
   const when = `${new Date(atMs).toISOString().slice(0, 19)}Z`
   const details = detailsJson === '{}' ? '' : ` ${detailsJson}`
-  const came = outcome ?? 'not known: under way, or cut off'
-  return [when, who, what + details, account ?? '', target ?? '', came].map((text, at) =>
-    printable(text, at === 5 ? SHOWN : Number.POSITIVE_INFINITY),
-  )
+  const cells = [when, who, what + details, account ?? '', target ?? ''].map((text) => printable(text))
+  return [...cells, printable(outcome ?? 'unknown: in progress, or interrupted', MAX_OUTCOME_LENGTH)]
 }

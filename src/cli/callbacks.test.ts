@@ -1,4 +1,4 @@
-/** That `parley callbacks list` sees everything, though a search stops at its bound. */
+/** `parley callbacks list` continues a search that stopped at the store's limit. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import type { CallbackFilter, CallbackSummary } from '../store/callback-store.ts'

@@ -1,5 +1,5 @@
-/** `parley callbacks`: what became of callbacks, and sending them again. Works beside a running server. */
-import { replayFailedCallbacks, replayCallback as replayingCallback } from '../admin/actions/jobs.ts'
+/** `parley callbacks`: lists, shows and replays callbacks. Servers may be running. */
+import { replayCallbackAction, replayFailedCallbacksAction } from '../admin/actions/callbacks.ts'
 import { callbackDetailsView, callbackView } from '../admin/callback-view.ts'
 import { loadRetentionMs } from '../config/load.ts'
 import { isJobId } from '../job/job-id.ts'
@@ -15,11 +15,11 @@ import { CommandError } from './command-error.ts'
 import { printLine } from './output.ts'
 import { printable } from './printable.ts'
 import { table } from './table.ts'
-import { onRecord, withOperatorStore } from './with-operator-store.ts'
+import { performAction, withOperatorStore } from './with-operator-store.ts'
 
-/** Characters of an answer or an error in a line. */
-const SHOWN = 60
-const SHOWN_ALONE = 300
+/** Longer responses and errors are cut, in the list and in the view of one callback. */
+const MAX_LENGTH_IN_LIST = 60
+const MAX_LENGTH = 300
 
 export interface ListCallbacksOptions {
   readonly failed?: true
@@ -35,7 +35,9 @@ export async function listCallbacks(options: ListCallbacksOptions): Promise<void
   const { failed, account, before, limit, json, config } = options
   const state = failed ? 'failed' : options.state
   if (before !== undefined && !isJobId(before)) {
-    throw new CommandError('--before: must be the id of a job, as the list before ended with.')
+    throw new CommandError(
+      `--before: ${before} is not a job ID. Pass the ID that the previous list ended with.`,
+    )
   }
   const filter = {
     limit,
@@ -54,12 +56,15 @@ export async function listCallbacks(options: ListCallbacksOptions): Promise<void
   printLine(
     table([['JOB ID', 'ACCOUNT', 'STATE', 'ATTEMPTS', 'LAST ANSWER', 'RECEIVER'], ...callbacks.map(rowOf)]),
   )
-  if (next !== null) printLine(`More: add --before ${next}`)
+  if (next !== null) printLine(`For older callbacks, add --before ${next}`)
 }
 
 type Search = (filter: CallbackFilter) => Promise<Page<CallbackSummary>>
 
-/** Goes on where a search stopped at its bound: nobody waits for this process but who called it. */
+/**
+ * Continues a search that stopped at the store's limit for one call, until the page is full. Only this command waits for it,
+ * unlike a search of the admin API.
+ */
 export async function searchedInFull(filter: CallbackFilter, search: Search): Promise<Page<CallbackSummary>> {
   const found: CallbackSummary[] = []
   for (let from = filter; ; ) {
@@ -76,7 +81,7 @@ export async function showCallback(
 ): Promise<void> {
   const details = await withOperatorStore(config, (store) => store.findCallback(jobId))
   if (!details) throw noSuchCallback(jobId)
-  printLine(json ? JSON.stringify(callbackDetailsView(details), null, 2) : inFull(details))
+  printLine(json ? JSON.stringify(callbackDetailsView(details), null, 2) : detailsText(details))
 }
 
 export interface ReplayOptions {
@@ -88,10 +93,10 @@ export interface ReplayOptions {
 
 export async function replayCallbacks(jobId: string | undefined, options: ReplayOptions): Promise<void> {
   if ((jobId === undefined) === (options.allFailed === undefined)) {
-    throw new CommandError('Name either the id of one job, or --all-failed.')
+    throw new CommandError('Pass either a job ID or --all-failed.')
   }
   if (jobId !== undefined && options.account !== undefined) {
-    throw new CommandError('--account goes with --all-failed: the id of a job is enough.')
+    throw new CommandError('--account can only be used with --all-failed. Remove --account or the job ID.')
   }
   if (jobId === undefined) await replayAllFailed(options)
   else await replayOne(jobId, options)
@@ -100,23 +105,25 @@ export async function replayCallbacks(jobId: string | undefined, options: Replay
 async function replayOne(jobId: string, { json, config }: ReplayOptions): Promise<void> {
   const expiry = { nowMs: Date.now(), retentionMs: loadRetentionMs(process.env, config) }
   const replay = isJobId(jobId)
-    ? await onRecord(config, (store) => replayingCallback(store, jobId, expiry))
+    ? await performAction(config, (store) => replayCallbackAction(store, jobId, expiry))
     : 'unknown'
   if (replay === 'unknown') throw noSuchCallback(jobId)
   if (replay === 'under way') {
-    throw new CommandError(`The callback of job ${jobId} is being sent just now. Nothing was changed.`)
+    throw new CommandError(
+      `The callback of job ${jobId} is being sent at this moment, so it was not replayed. Try again in a minute.`,
+    )
   }
   if (json) return printLine(JSON.stringify({ replayed: 1 }, null, 2))
-  printLine(`The callback of job ${jobId} is due now. A running server sends it within a second or so.`)
+  printLine(`The callback of job ${jobId} is due now. A running server sends it within about a second.`)
 }
 
 async function replayAllFailed({ account, json, config }: ReplayOptions): Promise<void> {
   const expiry = { nowMs: Date.now(), retentionMs: loadRetentionMs(process.env, config) }
-  const replayed = await onRecord(config, (store) => replayFailedCallbacks(store, account, expiry))
+  const replayed = await performAction(config, (store) => replayFailedCallbacksAction(store, account, expiry))
   if (json) return printLine(JSON.stringify({ replayed }, null, 2))
-  if (replayed === 0) return printLine('No callback has failed. Nothing was changed.')
+  if (replayed === 0) return printLine('No callback has failed, so none was replayed.')
   printLine(
-    `${replayed} ${replayed === 1 ? 'callback is' : 'callbacks are'} due now, with all their attempts before them.`,
+    `${replayed} ${replayed === 1 ? 'callback is' : 'callbacks are'} due now, with the full number of attempts.`,
   )
 }
 
@@ -136,46 +143,48 @@ function rowOf({
     account,
     when === null ? state : `${state}${state === 'owed' ? ', next' : ''} ${timeOf(when)}`,
     String(attempts),
-    last ? answerOf(last, SHOWN) : '',
+    last ? answerOf(last, MAX_LENGTH_IN_LIST) : '',
     printable(url),
   ]
 }
 
-function inFull(details: CallbackDetails): string {
+function detailsText(details: CallbackDetails): string {
   const { jobId, account, jobStatus, state, dueAtMs, endedAtMs, underWay, url, headerNames, payloadJson } =
     details
   const facts = [
     ['job', `${jobId} (${jobStatus})`],
     ['account', account],
-    ['state', stateInFull(state, underWay, endedAtMs ?? dueAtMs)],
+    ['state', stateText(state, underWay, endedAtMs ?? dueAtMs)],
     ['receiver', printable(url)],
     ['headers', headerNames.length === 0 ? 'none' : `${headerNames.join(', ')} (their values are not shown)`],
-    ['payload', printable(payloadJson, SHOWN_ALONE)],
+    ['payload', printable(payloadJson, MAX_LENGTH)],
   ]
-  const rows = details.log.map((one) => [
-    String(one.attempt),
-    timeOf(one.atMs),
-    `${one.ms} ms`,
-    answerOf(one, SHOWN_ALONE),
+  const rows = details.log.map((attempt) => [
+    String(attempt.attempt),
+    timeOf(attempt.atMs),
+    `${attempt.ms} ms`,
+    answerOf(attempt, MAX_LENGTH),
   ])
   const attempts =
     rows.length === 0
-      ? 'No attempt is recorded yet.'
+      ? 'No attempt has been made yet.'
       : table([['ATTEMPT', 'TIME', 'TOOK', 'ANSWER'], ...rows])
-  return `${table(facts)}\n\n${attempts}${aboutGaps(details)}`
+  return `${table(facts)}\n\n${attempts}${missingAttempts(details)}`
 }
 
-function stateInFull(state: CallbackState, underWay: boolean, whenMs: number | null): string {
-  if (underWay) return 'owed; an attempt is under way'
+function stateText(state: CallbackState, underWay: boolean, whenMs: number | null): string {
+  if (underWay) return 'owed; an attempt is in progress'
   const time = whenMs === null ? '' : ` ${timeOf(whenMs)}`
   return state === 'owed' ? `owed; the next attempt is due${time}` : `${state}${time}`
 }
 
-/** Attempts without a record, those under way apart. */
-function aboutGaps({ attempts, log, underWay }: CallbackDetails): string {
+/** A note if there are attempts without a record, apart from one in progress. */
+function missingAttempts({ attempts, log, underWay }: CallbackDetails): string {
   const first = log[0]?.attempt ?? 1
   const missing = attempts - first + 1 - log.length - (underWay ? 1 : 0)
-  return missing > 0 ? '\n\nAttempts that are missing were cut off by the end of their process.' : ''
+  return missing > 0
+    ? `\n\n${missing} ${missing === 1 ? 'attempt is' : 'attempts are'} missing: the server stopped before the result was recorded.`
+    : ''
 }
 
 function answerOf({ status, error, answer }: CallbackAttempt, most: number): string {
@@ -190,6 +199,6 @@ function timeOf(ms: number): string {
 
 function noSuchCallback(jobId: string): CommandError {
   return new CommandError(
-    `There is no callback of a job ${jobId}: the id is wrong, the job has expired, has not ended yet, or was created without one.`,
+    `No callback found for job ${jobId}: the ID is wrong, or the job has expired, has not finished yet, or was created without a callback.`,
   )
 }

@@ -1,4 +1,4 @@
-/** `parley check`: says whether the configuration is right and the connections work, and what is wrong where not. */
+/** `parley check`: checks the configuration and the connections, and reports what is wrong. */
 import { request } from 'undici'
 import { type Configuration, ConfigurationError, loadConfiguration } from '../config/load.ts'
 import { checkDatabase } from '../store/open.ts'
@@ -8,13 +8,13 @@ const CONNECT_MS = 5000
 
 interface Finding {
   readonly ok: boolean
-  /** Right, but weaker than it might be. */
+  /** It works, but could be better. */
   readonly warns?: boolean
   readonly about: string
   readonly says: string
 }
 
-/** Returns the exit code: 0 when everything is right. */
+/** Returns the exit code: 0 if there is no problem. */
 export async function check({ json, config }: { json?: true; config?: string }): Promise<number> {
   const findings = await allFindings(config)
   if (json) printLine(JSON.stringify(findings.map(asJson), null, 2))
@@ -32,7 +32,7 @@ async function allFindings(configFile: string | undefined): Promise<Finding[]> {
     return error.message.split('\n').map((problem) => ({ ok: false, about, says: problem }))
   }
   return [
-    { ok: true, about, says: configuration.file ?? 'defaults and environment, no file' },
+    { ok: true, about, says: configuration.file ?? 'no file; defaults and environment variables apply' },
     ...(await databaseFindings(configuration.settings.database)),
     ...(await checkUpstreams(configuration)),
   ]
@@ -64,7 +64,7 @@ async function databaseFindings(url: string): Promise<Finding[]> {
 
 async function checkUpstreams({ settings, apiKeys, simulated }: Configuration): Promise<Finding[]> {
   if (simulated) {
-    return [{ ok: true, about: 'models', says: 'none configured; the built-in simulator answers' }]
+    return [{ ok: true, about: 'models', says: 'none is configured, so the built-in simulator answers' }]
   }
   const used = new Set(
     Object.values(settings.models).flatMap((model) => (model.targets ?? []).map((t) => t.upstream)),
@@ -75,7 +75,7 @@ async function checkUpstreams({ settings, apiKeys, simulated }: Configuration): 
   )
 }
 
-/** Asks for the list of models: it costs nothing, and a wrong key shows. */
+/** Requests the list of models, which is free and fails with a wrong key. */
 async function checkUpstream(name: string, baseUrl: string, key: string | null): Promise<Finding> {
   const about = `upstream ${name}`
   try {
@@ -87,9 +87,9 @@ async function checkUpstream(name: string, baseUrl: string, key: string | null):
     })
     await body.dump()
     if (statusCode === 401 || statusCode === 403) {
-      return { ok: false, about, says: `refuses the key (${statusCode})` }
+      return { ok: false, about, says: `rejects the API key (HTTP ${statusCode})` }
     }
-    return { ok: statusCode < 500, about, says: `answers (${statusCode} to GET /models)` }
+    return { ok: statusCode < 500, about, says: `responds (HTTP ${statusCode} to GET /models)` }
   } catch (error) {
     const { message, code } = error as Error & { code?: string }
     return { ok: false, about, says: `cannot be reached: ${message || code}` }

@@ -1,7 +1,7 @@
-/** What a command did not do, said to the person who asked for it, without a stack. */
+/** A command that failed for a reason that the user can act on. The message is printed without a stack trace. */
 export class CommandError extends Error {
   override readonly name = 'CommandError'
-  /** What the process ends with: docs/command-line.md lists them. */
+  /** The exit code of the process; docs/command-line.md lists them. */
   readonly exitCode: number
 
   constructor(message: string, exitCode = 1) {

@@ -1,4 +1,4 @@
-/** `parley copy`: takes everything that still matters from one database into another, empty one. */
+/** `parley copy`: copies everything that has not expired from one database to another, empty one. */
 import { loadRetentionMs } from '../config/load.ts'
 import { databaseProblems } from '../config/settings-rules.ts'
 import { DatabaseProblem } from '../store/database-problem.ts'
@@ -30,7 +30,7 @@ export async function copy({ from, to, json, config }: CopyOptions): Promise<voi
   printLine(`Copied ${databaseName(from)} to ${databaseName(to)} in ${seconds.toFixed(1)} s.\n`)
   for (const line of summaryOf(counts, retentionMs)) printLine(line)
   printLine(
-    `\nStart the servers with DATABASE_URL set to the new database, and none on the old one: its jobs would run twice.`,
+    `\nStart the servers with DATABASE_URL set to the new database. Do not start a server on the old one: its jobs would run twice.`,
   )
 }
 
@@ -63,19 +63,19 @@ async function about<T>(option: string, address: string, open: () => Promise<T>)
 }
 
 function summaryOf(counts: Readonly<CopyCounts>, retentionMs: number): string[] {
-  const held = counts.held > 0 ? ` (a server had ${counts.held} of them in hand)` : ''
+  const held = counts.held > 0 ? ` (${counts.held} of them were assigned to a server)` : ''
   const days = retentionMs / 86_400_000
   const kept = days >= 1 ? `${Number(days.toFixed(1))} days` : `${retentionMs / 1000} s`
   const rows: [string, number, string][] = [
     ['accounts', counts.accounts, ''],
     ['keys', counts.keys, ''],
-    ['jobs that wait', counts.waiting, held],
-    ['jobs that ended', counts.ended, ''],
+    ['open jobs', counts.waiting, held],
+    ['finished jobs', counts.ended, ''],
     ['callbacks owed', counts.callbacksOwed, ''],
     ['callbacks done', counts.callbacksDone, ''],
-    ['kept answers', counts.keptAnswers, ''],
+    ['cached responses', counts.keptAnswers, ''],
     ['idempotency keys', counts.idempotencyKeys, ''],
-    ['left behind', counts.expired, ` (ended jobs past jobs.retention_seconds, ${kept})`],
+    ['not copied', counts.expired, ` (finished jobs older than jobs.retention_seconds, ${kept})`],
   ]
   return rows.map(([name, count, more]) => `${name.padEnd(16)} ${String(count).padStart(10)}${more}`)
 }

@@ -1,7 +1,7 @@
-/** A database's address as it may be printed. */
+/** A database address that is safe to print. */
 import { isPostgres, sqlitePath } from '../store/open.ts'
 
-/** Without user and password, and without options, which may hold one too. */
+/** Without user, password and options, because options can contain a password too. */
 export function databaseName(address: string): string {
   if (!isPostgres(address)) return `sqlite:${sqlitePath(address)}`
   const { host, pathname } = new URL(address)

@@ -1,8 +1,8 @@
-/** What a backup holds, as it is told. */
+/** Prints the summary of a database that `parley backup` and `parley restore` report. */
 import type { DatabaseSummary } from '../store/backup.ts'
 
-export function holdingsLines(holdings: DatabaseSummary): string[] {
-  const { accounts, keys, jobs, callbacksOwed, newestJobAtMs } = holdings
+export function summaryLines(summary: DatabaseSummary): string[] {
+  const { accounts, keys, jobs, callbacksOwed, newestJobAtMs } = summary
   const rows: [string, number][] = [
     ['accounts', accounts],
     ['keys', keys],
@@ -15,8 +15,8 @@ export function holdingsLines(holdings: DatabaseSummary): string[] {
     : [...lines, `${'newest job'.padEnd(16)} ${new Date(newestJobAtMs).toISOString()}`]
 }
 
-export function holdingsAsJson(holdings: DatabaseSummary): object {
-  const { bytes, schema, accounts, keys, jobs, callbacksOwed, newestJobAtMs } = holdings
+export function summaryJson(summary: DatabaseSummary): object {
+  const { bytes, schema, accounts, keys, jobs, callbacksOwed, newestJobAtMs } = summary
   return {
     bytes,
     schema,

@@ -1,14 +1,14 @@
-/** `parley accounts delete`: asks for the account's name, and deletes all of it. */
+/** `parley accounts delete`: asks for confirmation, then deletes an account with everything that it has. */
 import { createInterface } from 'node:readline/promises'
 import { ACCOUNT_NAME } from '../accounts/issue-key.ts'
-import { deleteWholeAccount } from '../admin/actions/accounts.ts'
-import { findAccount } from '../admin/actions/find-account.ts'
-import type { DeletionProgress } from '../admin/bulk-actions.ts'
+import { deleteAccountAction } from '../admin/actions/accounts.ts'
+import type { DeletionProgress } from '../admin/delete-account.ts'
+import { findAccount } from '../admin/find-account.ts'
 import { CommandError } from './command-error.ts'
 import { noSuchAccount } from './no-such-account.ts'
 import { printError, printLine } from './output.ts'
-import { notScrubbed, scrubWords } from './scrub.ts'
-import { onRecord, withOperatorStore } from './with-operator-store.ts'
+import { afterDeletion, notScrubbed } from './scrub.ts'
+import { performAction, withOperatorStore } from './with-operator-store.ts'
 
 export interface DeleteAccountOptions {
   readonly yes?: true
@@ -19,55 +19,57 @@ export interface DeleteAccountOptions {
 
 export async function deleteAccount(name: string, options: DeleteAccountOptions): Promise<void> {
   const { yes, scrub, json, config } = options
-  const known =
+  const exists =
     ACCOUNT_NAME.test(name) && (await withOperatorStore(config, (store) => findAccount(store, name)))
-  if (!known) throw noSuchAccount(name)
-  if (!yes) await askFor(name)
-  const result = await onRecord(config, (store, clock) =>
-    deleteWholeAccount(store, clock, { account: name, scrub, onProgress: progressOf() }),
+  if (!exists) throw noSuchAccount(name)
+  if (!yes) await confirm(name)
+  const result = await performAction(config, (store, clock) =>
+    deleteAccountAction(store, clock, { account: name, scrub, onProgress: progressPrinter() }),
   )
   if (result.kind === 'unknown') throw noSuchAccount(name)
   const { jobs, cancelled } = result
   if (result.kind === 'still used') {
     throw new CommandError(
-      `New jobs of account ${name} kept coming in, so it is suspended and not deleted; ${jobs} of its jobs are. Revoke its keys (parley keys list), and try again.`,
+      `Account ${name} was not deleted, because it kept receiving new jobs. It is suspended, and ${jobs} of its jobs were deleted. Revoke its keys (\`parley keys list\` shows them) and try again.`,
     )
   }
   if (result.notScrubbed !== null) throw notScrubbed(`Account ${name}`, result.notScrubbed)
   if (json) return printLine(JSON.stringify({ deleted: true, jobs, cancelled, scrubbed: scrub }, null, 2))
   printLine(
-    `Account ${name} is deleted, and ${jobs} jobs with it, of which ${cancelled} were cancelled. ${scrubWords(scrub)}`,
+    `Account ${name} was deleted with ${jobs} ${jobs === 1 ? 'job' : 'jobs'}, ${cancelled} of them cancelled first. ${afterDeletion(scrub)}`,
   )
 }
 
-async function askFor(name: string): Promise<void> {
+async function confirm(name: string): Promise<void> {
   if (!process.stdin.isTTY) {
-    throw new CommandError(`There is no terminal to ask on. Add --yes to delete account ${name} for good.`)
+    throw new CommandError(
+      `Deleting account ${name} needs confirmation, and there is no terminal. Pass --yes to delete it without being asked.`,
+    )
   }
-  printError(`This deletes account ${name} with its keys, jobs, secrets and usage, for good.`)
+  printError(`This permanently deletes account ${name} with its keys, jobs, secrets and usage.`)
   const lines = createInterface({ input: process.stdin, output: process.stderr })
   try {
     const typed = await new Promise<string>((resolve) => {
-      // Ctrl-C and Ctrl-D end the lines without an answer.
+      // Ctrl-C and Ctrl-D close the input without an answer.
       lines.once('close', () => resolve(''))
-      void lines.question('Type its name to go on: ').then(resolve)
+      void lines.question('Type the name of the account to confirm: ').then(resolve)
     })
-    if (typed.trim() !== name) throw new CommandError(`That is not ${name}. Nothing was changed.`)
+    if (typed.trim() !== name) throw new CommandError(`The name does not match ${name}. Nothing was deleted.`)
   } finally {
     lines.close()
   }
 }
 
 const STEPS: Readonly<Record<DeletionProgress['step'], string>> = {
-  waiting: 'Waiting until every node knows …',
+  waiting: 'Waiting until every node applies the change …',
   cancelling: 'Cancelling its jobs …',
   deleting: 'Deleting its jobs …',
-  scrubbing: 'Scrubbing the disk; other writes wait …',
+  scrubbing: 'Scrubbing the database; other writes wait …',
 }
 const EVERY_MS = 1000
 
-/** A line for each stretch of the way, and one a second while jobs are deleted. */
-function progressOf(): (progress: DeletionProgress) => void {
+/** Prints a line for each step, and one a second while jobs are deleted. */
+function progressPrinter(): (progress: DeletionProgress) => void {
   let shown: DeletionProgress['step'] | null = null
   let shownMs = 0
   return ({ step, deleted }) => {

@@ -1,13 +1,14 @@
-/** `parley jobs`: cancelling and deleting, beside running servers. */
+/** `parley jobs`: cancels and deletes jobs. Servers may be running. */
 import { ACCOUNT_NAME } from '../accounts/issue-key.ts'
-import { cancelJob, cancelJobsOf, deleteJob as deletingJob } from '../admin/actions/jobs.ts'
+import { cancelJobsAction } from '../admin/actions/accounts.ts'
+import { cancelJobAction, deleteJobAction } from '../admin/actions/jobs.ts'
 import { loadRetentionMs } from '../config/load.ts'
 import { isJobId } from '../job/job-id.ts'
 import { CommandError } from './command-error.ts'
 import { noSuchAccount } from './no-such-account.ts'
 import { printLine } from './output.ts'
-import { notScrubbed, scrubWords } from './scrub.ts'
-import { onRecord } from './with-operator-store.ts'
+import { afterDeletion, notScrubbed } from './scrub.ts'
+import { performAction } from './with-operator-store.ts'
 
 export interface CancelJobsOptions {
   readonly account?: string
@@ -19,10 +20,12 @@ export interface CancelJobsOptions {
 export async function cancelJobs(jobId: string | undefined, options: CancelJobsOptions): Promise<void> {
   const { account, running } = options
   if ((jobId === undefined) === (account === undefined)) {
-    throw new CommandError('Name either the id of one job, or --account NAME.')
+    throw new CommandError('Pass either a job ID or --account NAME.')
   }
   if (jobId !== undefined && running) {
-    throw new CommandError('--running goes with --account: one job is cancelled whether it waits or runs.')
+    throw new CommandError(
+      '--running can only be used with --account. A single job is cancelled whether it is queued or running.',
+    )
   }
   if (jobId !== undefined) await cancelOne(jobId, options)
   else await cancelAllOf(account ?? '', options)
@@ -31,25 +34,29 @@ export async function cancelJobs(jobId: string | undefined, options: CancelJobsO
 async function cancelOne(jobId: string, { json, config }: CancelJobsOptions): Promise<void> {
   if (!isJobId(jobId)) throw noSuchJob(jobId)
   const expiry = { nowMs: Date.now(), retentionMs: loadRetentionMs(process.env, config) }
-  const result = await onRecord(config, (store) => cancelJob(store, jobId, expiry))
+  const result = await performAction(config, (store) => cancelJobAction(store, jobId, expiry))
   if (result === 'unknown') throw noSuchJob(jobId)
   if (result === 'ended before') {
-    throw new CommandError(`Job ${jobId} has ended. Nothing was changed.`)
+    throw new CommandError(`Job ${jobId} has already finished, so it was not cancelled.`)
   }
   if (json) return printLine(JSON.stringify({ cancelled: 1 }, null, 2))
-  printLine(`Job ${jobId} is cancelled. A server that runs it ends its call within a second.`)
+  printLine(
+    `Job ${jobId} was cancelled. If a server is running it, its call to the model ends within a second.`,
+  )
 }
 
-async function cancelAllOf(account: string, { running: runs, json, config }: CancelJobsOptions) {
-  const running = runs === true
+async function cancelAllOf(account: string, { running: all, json, config }: CancelJobsOptions) {
+  const running = all === true
   if (!ACCOUNT_NAME.test(account)) throw noSuchAccount(account)
-  const cancelled = await onRecord(config, (store, clock) => cancelJobsOf(store, clock, { account, running }))
+  const cancelled = await performAction(config, (store, clock) =>
+    cancelJobsAction(store, clock, { account, running }),
+  )
   if (cancelled === null) throw noSuchAccount(account)
   if (json) return printLine(JSON.stringify({ cancelled }, null, 2))
-  const which = running ? 'waited or ran' : 'waited'
-  if (cancelled === 0) return printLine(`No job of account ${account} ${which}. Nothing was changed.`)
+  const kind = running ? 'queued or running' : 'queued'
+  if (cancelled === 0) return printLine(`Account ${account} has no ${kind} jobs, so none were cancelled.`)
   printLine(
-    `${cancelled} ${cancelled === 1 ? 'job' : 'jobs'} of account ${account} that ${which} ${cancelled === 1 ? 'is' : 'are'} cancelled.`,
+    `${cancelled} ${kind} ${cancelled === 1 ? 'job' : 'jobs'} of account ${account} ${cancelled === 1 ? 'was' : 'were'} cancelled.`,
   )
 }
 
@@ -62,16 +69,16 @@ export interface DeleteJobOptions {
 export async function deleteJob(jobId: string, { scrub, json, config }: DeleteJobOptions): Promise<void> {
   if (!isJobId(jobId)) throw noSuchJob(jobId)
   const expiry = { nowMs: Date.now(), retentionMs: loadRetentionMs(process.env, config) }
-  const result = await onRecord(config, (store) => deletingJob(store, { jobId, scrub }, expiry))
+  const result = await performAction(config, (store) => deleteJobAction(store, { jobId, scrub }, expiry))
   if (result.kind === 'unknown') throw noSuchJob(jobId)
   if (result.kind === 'not ended') {
-    throw new CommandError(`Job ${jobId} has not ended. Cancel it first: parley jobs cancel ${jobId}`)
+    throw new CommandError(`Job ${jobId} has not finished. Cancel it first: parley jobs cancel ${jobId}`)
   }
   if (result.notScrubbed !== null) throw notScrubbed(`Job ${jobId}`, result.notScrubbed)
   if (json) return printLine(JSON.stringify({ deleted: true, scrubbed: scrub }, null, 2))
-  printLine(`Job ${jobId} is deleted. ${scrubWords(scrub)}`)
+  printLine(`Job ${jobId} was deleted. ${afterDeletion(scrub)}`)
 }
 
 function noSuchJob(jobId: string): CommandError {
-  return new CommandError(`There is no job ${jobId}: the id is wrong, or the job has expired.`)
+  return new CommandError(`Job ${jobId} not found: the ID is wrong, or the job has expired.`)
 }

@@ -1,15 +1,15 @@
-/** `parley keys`: create, list, revoke. They work while a server runs on the same database. */
+/** `parley keys`: creates, lists and revokes API keys. Servers may be running. */
 import { ACCOUNT_NAME, ACCOUNT_RULE } from '../accounts/issue-key.ts'
 import { keyView } from '../admin/account-view.ts'
-import { makeKey, revokeKey as revokingKey } from '../admin/actions/accounts.ts'
+import { createKeyAction, revokeKeyAction } from '../admin/actions/keys.ts'
 import type { TierName } from '../job/tier.ts'
 import type { KeyRecord } from '../store/account-store.ts'
 import { CommandError } from './command-error.ts'
 import { printLine } from './output.ts'
 import { table } from './table.ts'
-import { onRecord, withOperatorStore } from './with-operator-store.ts'
+import { performAction, withOperatorStore } from './with-operator-store.ts'
 
-/** What an id may look like; anything else is not even noted. */
+/** A key with another ID cannot exist, so the command does not write to the audit log. */
 const KEY_ID = /^\w{1,64}$/
 
 export interface CreateKeyOptions {
@@ -20,13 +20,13 @@ export interface CreateKeyOptions {
   readonly config?: string
 }
 
-/** Prints the key and nothing else, so that a script can take it. */
+/** Prints the key and nothing else, so that scripts can use the output. */
 export async function createKey({ account, tier, expires, json, config }: CreateKeyOptions): Promise<void> {
   if (!ACCOUNT_NAME.test(account)) {
-    throw new CommandError(`--account: ${ACCOUNT_RULE}.`)
+    throw new CommandError(`--account: ${account} is not a valid account name. Use ${ACCOUNT_RULE}.`)
   }
   const request = { account, tier, expiresDays: expires ?? null, nowMs: Date.now() }
-  const issued = await onRecord(config, (store) => makeKey(store, request))
+  const issued = await performAction(config, (store) => createKeyAction(store, request))
   if (issued.kind === 'other tier') {
     throw new CommandError(
       `Account ${account} has tier ${issued.tier}. Use that tier, or move the account first: parley accounts tier ${account} ${tier}`,
@@ -39,7 +39,7 @@ export async function listKeys({ json, config }: { json?: true; config?: string 
   const keys = await withOperatorStore(config, (accounts) => accounts.listKeys())
   if (json) return printLine(JSON.stringify(keys.map(keyView), null, 2))
   if (keys.length === 0)
-    return printLine('There are no keys. Make one: parley keys create --account NAME --tier TIER')
+    return printLine('There are no keys. Create one: parley keys create --account NAME --tier TIER')
   const rows = keys.map((key) => [
     key.id,
     key.account,
@@ -55,15 +55,15 @@ export async function revokeKey(
   { json, config }: { json?: true; config?: string },
 ): Promise<void> {
   const result = KEY_ID.test(keyId)
-    ? await onRecord(config, (store, clock) => revokingKey(store, clock, keyId))
+    ? await performAction(config, (store, clock) => revokeKeyAction(store, clock, keyId))
     : 'unknown'
   if (result === 'unknown') {
     throw new CommandError(
-      `There is no key ${keyId}. \`parley keys list\` shows the ids; the key itself is none.`,
+      `There is no key with the ID ${keyId}. Pass the key ID, not the key. \`parley keys list\` shows the IDs.`,
     )
   }
   if (json) return printLine(JSON.stringify({ id: keyId, revoked_now: result === 'revoked' }, null, 2))
-  printLine(result === 'revoked' ? `Key ${keyId} is revoked.` : `Key ${keyId} was revoked before.`)
+  printLine(result === 'revoked' ? `Key ${keyId} was revoked.` : `Key ${keyId} was already revoked.`)
 }
 
 function stateOf({ expiresAtMs, revokedAtMs }: KeyRecord, nowMs: number): string {

@@ -1,4 +1,4 @@
-/** `parley migrate`: brings the schema up to date without starting a server. */
+/** `parley migrate`: brings the database schema up to date without starting a server. */
 import { loadDatabaseUrl } from '../config/load.ts'
 import { migrateDatabase } from '../store/open.ts'
 import { printLine } from './output.ts'
@@ -7,6 +7,8 @@ export async function migrate({ json, config }: { json?: true; config?: string }
   const steps = await migrateDatabase(loadDatabaseUrl(process.env, config))
   if (json) return printLine(JSON.stringify({ steps }, null, 2))
   printLine(
-    steps === 0 ? 'The schema is up to date.' : `The schema is up to date; ${steps} step(s) were taken.`,
+    steps === 0
+      ? 'The schema is already up to date.'
+      : `The schema is up to date: ${steps} ${steps === 1 ? 'migration was' : 'migrations were'} applied.`,
   )
 }

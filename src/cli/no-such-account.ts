@@ -1,8 +1,8 @@
-/** What is said of an account that is not there. */
+/** The error for an account that does not exist. */
 import { CommandError } from './command-error.ts'
 
 export function noSuchAccount(name: string): CommandError {
   return new CommandError(
-    `There is no account ${name}. \`parley accounts list\` shows those there are; \`parley keys create --account ${name} --tier TIER\` makes it.`,
+    `There is no account ${name}. \`parley accounts list\` shows all accounts; \`parley keys create --account ${name} --tier TIER\` creates this one.`,
   )
 }

@@ -1,4 +1,4 @@
-/** Whole numbers among the options, refused with the range they must be in. */
+/** Options whose value is a whole number in a range. */
 import { InvalidArgumentError } from 'commander'
 
 export function numberFrom(least: number, most: number): (text: string) => number {

@@ -1,15 +1,17 @@
-/** Who runs a command, as the audit log names them. */
+/** Who runs a command, as the audit log records it. */
 import { hostname, userInfo } from 'node:os'
 import { CommandError } from './command-error.ts'
 
-const MOST_CHARACTERS = 64
+const MAX_CHARACTERS = 64
 const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u
 
-/** Such as `root@db1 (command line)`; PARLEY_OPERATOR stands in place of the user, where several share one. */
+/** For example `root@db1 (command line)`. PARLEY_OPERATOR replaces the user name if several people share one user. */
 export function operatorName({ PARLEY_OPERATOR: given }: NodeJS.ProcessEnv): string {
   const name = given ? given.trim() : userName()
-  if ([...name].length > MOST_CHARACTERS || name === '' || CONTROLS.test(name)) {
-    throw new CommandError(`PARLEY_OPERATOR: must be 1 to ${MOST_CHARACTERS} characters, without controls.`)
+  if ([...name].length > MAX_CHARACTERS || name === '' || CONTROLS.test(name)) {
+    throw new CommandError(
+      `PARLEY_OPERATOR: must be 1 to ${MAX_CHARACTERS} characters, without control characters.`,
+    )
   }
   return `${name}@${hostname()} (command line)`
 }
@@ -18,7 +20,7 @@ function userName(): string {
   try {
     return userInfo().username
   } catch {
-    // As in a container, whose user may have a number only.
+    // The user has no name, which is common in containers.
     return `user ${process.getuid?.() ?? 'unknown'}`
   }
 }

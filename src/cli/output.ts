@@ -1,4 +1,4 @@
-/** What is said to the person at the terminal, as against the log. */
+/** Prints lines for the user, on standard output and standard error. The server's log is separate. */
 
 export function printLine(text: string): void {
   process.stdout.write(`${text}\n`)

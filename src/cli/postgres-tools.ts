@@ -1,6 +1,6 @@
-/** What backs up and restores a Postgres, as lines for a shell: Postgres's own tools, and no password. */
+/** Shell commands that back up and restore a Postgres database with pg_dump and pg_restore. They contain no password. */
 
-/** The options of an address that its tools know by the same names. */
+/** Options of a database address that libpq knows by the same names. */
 const SHARED_OPTIONS = ['host', 'port', 'sslmode', 'sslrootcert', 'sslcert', 'sslkey']
 
 export function dumpCommand(url: string, file: string): string {
@@ -11,7 +11,7 @@ export function restoreCommand(url: string, file: string): string {
   return `pg_restore --no-owner --exit-on-error --single-transaction --dbname=${quoted(addressOf(url))} ${quoted(file)}`
 }
 
-/** Without a password: the tools ask for it, or take it from PGPASSWORD or ~/.pgpass. */
+/** Without the password: the tools ask for it, or read it from PGPASSWORD or ~/.pgpass. */
 function addressOf(url: string): string {
   const address = new URL(url)
   address.password = ''
@@ -19,7 +19,7 @@ function addressOf(url: string): string {
   for (const name of new Set(address.searchParams.keys())) {
     if (!SHARED_OPTIONS.includes(name)) address.searchParams.delete(name)
   }
-  // What the driver calls so, libpq calls `require`.
+  // libpq calls this mode `require`.
   if (address.searchParams.get('sslmode') === 'no-verify') address.searchParams.set('sslmode', 'require')
   return address.href
 }

@@ -1,9 +1,9 @@
-/** Text from strangers, for a terminal: what would move the cursor, turn the writing or change colours is shown, not done. */
+/** Escapes untrusted text for a terminal, so that it cannot move the cursor, change the writing direction or set colours. */
 const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu
 
-/** @param most characters after which it is cut */
-export function printable(text: string, most = Number.POSITIVE_INFINITY): string {
-  const shown = text.length > most ? `${text.slice(0, most)}…` : text
+/** @param maxLength longer text is cut */
+export function printable(text: string, maxLength = Number.POSITIVE_INFINITY): string {
+  const shown = text.length > maxLength ? `${text.slice(0, maxLength)}…` : text
   return shown.replace(CONTROLS, escaped)
 }
 

@@ -1,4 +1,4 @@
-/** The command line: runs what it is given, and tells what went wrong in a few words. */
+/** The command line: defines all commands, and runs the one that the arguments name. */
 import { Command, CommanderError } from 'commander'
 import { VERSION } from '../version.ts'
 import { addBatch } from './batch/options.ts'
@@ -9,10 +9,10 @@ import { addOperatorCommands } from './operator/commands.ts'
 import { printError, printLine } from './output.ts'
 
 const HELP = `
-Start a server with \`parley serve\`; send to one with \`parley send Hello\`, with PARLEY_URL and PARLEY_API_KEY set.
-\`parley COMMAND --help\` has examples.`
+To start a server, run \`parley serve\`. To send a message to a server, set PARLEY_URL and PARLEY_API_KEY and run
+\`parley send Hello\`. For examples, run \`parley COMMAND --help\`.`
 
-/** Runs the arguments; resolves with the exit code. Errors of use and of configuration are told in a few words. */
+/** Runs a command; resolves with its exit code. Usage and configuration errors are printed without a stack trace. */
 export async function runCommandLine(args: readonly string[]): Promise<number> {
   let exitCode = 0
   const program = build((code) => {
@@ -22,15 +22,15 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
     await program.parseAsync([...args], { from: 'user' })
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode
-    const told = await forPeople(error)
-    printError(told.message)
-    return told instanceof CommandError ? told.exitCode : 1
+    const expected = await expectedError(error)
+    printError(expected.message)
+    return expected instanceof CommandError ? expected.exitCode : 1
   }
   return exitCode
 }
 
-/** Throws what is no mistake of theirs. The classes of the others are loaded only where they are needed. */
-async function forPeople(error: unknown): Promise<Error> {
+/** Rethrows bugs. The error classes are imported here, because most commands do not need those modules. */
+async function expectedError(error: unknown): Promise<Error> {
   if (error instanceof CommandError) return error
   const { ConfigurationError } = await import('../config/load.ts')
   const { DatabaseProblem } = await import('../store/database-problem.ts')
@@ -41,7 +41,7 @@ async function forPeople(error: unknown): Promise<Error> {
 function build(exit: (code: number) => void): Command {
   const program = new Command('parley')
     .description(
-      'Runs AI message jobs: the answer in the same response, by polling, or by a signed callback.',
+      'Runs AI message jobs. The answer comes in the same response, by polling, or by a signed callback.',
     )
     .version(VERSION)
     .addHelpText('after', HELP)
@@ -50,13 +50,13 @@ function build(exit: (code: number) => void): Command {
       writeOut: (text) => printLine(text.trimEnd()),
       writeErr: (text) => printError(text.trimEnd()),
     })
-  program.commandsGroup('Asking a server:')
+  program.commandsGroup('Client commands:')
   addSend(program.command('send'), exit)
   addJob(program.command('job'), exit)
   addBatch(program.command('batch'), exit)
-  program.commandsGroup('Running one:')
+  program.commandsGroup('Server commands:')
   addOperatorCommands(program, exit)
-  program.commandsGroup('Besides:').helpCommand('help [command]')
+  program.commandsGroup('Other commands:').helpCommand('help [command]')
   addCompletion(program.command('completion'), program)
   return program
 }

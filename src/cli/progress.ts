@@ -1,4 +1,4 @@
-/** How far a long command is, on one line of a terminal. Nothing where nobody looks. */
+/** Shows the progress of a long command on one line of a terminal. Without a terminal it prints nothing. */
 
 const EVERY_MS = 1000
 
@@ -21,7 +21,7 @@ export class Progress {
     this.#out.write(`\r${count} ${unit}, ${rate} a second\x1b[K`)
   }
 
-  /** Leaves the line empty for what is said next. */
+  /** Clears the line for the next output. */
   end(): void {
     if (this.#shown) this.#out.write('\r\x1b[K')
   }

@@ -1,4 +1,4 @@
-/** Files and standard input that a command is given to read. */
+/** Reads input files and standard input. */
 import { isUtf8 } from 'node:buffer'
 import { readFile } from 'node:fs/promises'
 import { buffer } from 'node:stream/consumers'
@@ -6,7 +6,7 @@ import { CommandError } from './command-error.ts'
 
 const BOM = Buffer.from([0xef, 0xbb, 0xbf])
 
-/** The whole of a file, of standard input for `-`: valid UTF-8, without a byte order mark. */
+/** Reads a whole file, or standard input for `-`. The result is valid UTF-8 without a byte order mark. */
 export async function readInput(file: string): Promise<Buffer> {
   const bytes = await readBytes(file)
   const about = file === '-' ? 'Standard input' : file
@@ -20,7 +20,7 @@ async function readBytes(file: string): Promise<Buffer> {
     return await readFile(file)
   } catch (error) {
     const { code, message } = error as Error & { code?: string }
-    if (code === 'ENOENT') throw new CommandError(`${file}: there is no such file.`)
+    if (code === 'ENOENT') throw new CommandError(`${file} does not exist.`)
     throw new CommandError(`${file} cannot be read: ${message}`)
   }
 }

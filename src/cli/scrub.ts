@@ -1,30 +1,30 @@
-/** `parley scrub`: has what was deleted leave the disk. */
-import { scrub as scrubbing } from '../admin/actions/jobs.ts'
+/** `parley scrub`: removes deleted data from the disk as far as the database can. */
+import { scrubAction } from '../admin/actions/jobs.ts'
 import { CommandError } from './command-error.ts'
 import { printLine } from './output.ts'
-import { onRecord } from './with-operator-store.ts'
+import { performAction } from './with-operator-store.ts'
 
 export async function scrub({ json, config }: { json?: true; config?: string }): Promise<void> {
-  const why = await onRecord(config, (store) => scrubbing(store))
-  if (why !== null) throw new CommandError(`The database is not scrubbed: ${why}. ${HOW_TO_GO_ON}`)
+  const reason = await performAction(config, (store) => scrubAction(store))
+  if (reason !== null) throw new CommandError(`The database was not scrubbed: ${reason}. ${NEXT_STEPS}`)
   if (json) return printLine(JSON.stringify({ scrubbed: true }, null, 2))
   printLine(SCRUBBED)
 }
 
-/** @param what such as `Job X` */
-export function notScrubbed(what: string, why: string): CommandError {
-  return new CommandError(`${what} is deleted, but not scrubbed from the disk: ${why}. ${HOW_TO_GO_ON}`)
+/** @param what for example `Job X` */
+export function notScrubbed(what: string, reason: string): CommandError {
+  return new CommandError(`${what} was deleted, but not scrubbed from the disk: ${reason}. ${NEXT_STEPS}`)
 }
 
-/** What is said of something that was deleted, in the end. */
-export function scrubWords(scrub: boolean): string {
+/** What happened to the deleted data on the disk. */
+export function afterDeletion(scrub: boolean): string {
   return scrub
     ? SCRUBBED
-    : 'What it held stays in free pages of the disk until they are written again; `parley scrub` makes it leave.'
+    : 'Its data stays in free pages on the disk until they are reused. Run `parley scrub` to remove it now.'
 }
 
-/** True of both stores: which it was, the reader knows. */
+/** Describes both databases, because the command does not know which one is used. */
 const SCRUBBED =
-  'The database is scrubbed: a SQLite file is free of what was deleted, a Postgres writes over it in its own time.'
-const HOW_TO_GO_ON =
-  'Let what reads the database come to its end (a backup, a copy, an open query), see to free disk, and run `parley scrub`.'
+  'The database is scrubbed: a SQLite file no longer contains deleted data; Postgres overwrites deleted rows over time.'
+const NEXT_STEPS =
+  'Wait until backups, copies and open queries have finished, make sure that there is enough free disk space, and run `parley scrub`.'

@@ -1,4 +1,4 @@
-/** `parley serve`: starts the server, says where it listens, and stops it in order when it is told to. */
+/** `parley serve`: starts the server, prints where it listens, and stops it gracefully on a shutdown signal. */
 import { issueKey } from '../accounts/issue-key.ts'
 import type { Role } from '../app/role.ts'
 import { createService, type Service } from '../app/service.ts'
@@ -20,29 +20,29 @@ export async function serve({ config, role }: ServeOptions): Promise<number> {
   const configuration = loadConfiguration(process.env, config)
   if (role !== 'all' && !isPostgres(configuration.settings.database)) {
     throw new CommandError(
-      `--role ${role} needs a database that other nodes share: set DATABASE_URL=postgres://…, or leave --role out.`,
+      `--role ${role} needs a database that several nodes can share. Set DATABASE_URL=postgres://…, or remove --role.`,
     )
   }
   const log = createLog(configuration.logLevel)
   const onFatal = (error: Error) => {
-    log.error(errorFields(error), 'the storage thread ended; Parley ends with it and is safe to start again')
+    log.error(errorFields(error), 'storage thread exited; shutting down, accepted jobs run after a restart')
     log.flush()
     process.exit(1)
   }
-  endOnBugs(log)
+  exitOnBugs(log)
   const service = await createService({ configuration, role, log, onFatal })
-  const stopped = stopWhenTold(service, log)
+  const stopped = stopOnSignal(service, log)
   const address = await listen(service, configuration)
-  // Made only now: a start that could not listen would have shown the key to nobody.
+  // Created only after the server listens: the key is printed once, and a start that fails would not print it.
   const first = await firstKey(service)
   printLine(`Parley ${VERSION} listening on ${address}`)
   if (configuration.simulated) {
     printLine(
-      'No model is configured: the built-in simulator answers. Set OPENAI_API_KEY, or see docs/settings.md.',
+      'No model is configured, so the built-in simulator answers. Set OPENAI_API_KEY, or see docs/settings.md.',
     )
   }
   if (service.adminTokenFile !== null) printLine(`The admin token is in ${service.adminTokenFile}`)
-  if (first !== null) sayFirstKey(first, address)
+  if (first !== null) printFirstKey(first, address)
   await stopped
   log.flush()
   return 0
@@ -56,7 +56,7 @@ async function listen(service: Service, { settings: { host, port } }: Configurat
     const { code } = error as { code?: string }
     if (code === 'EADDRINUSE') {
       throw new CommandError(
-        `Port ${port} on ${host} is taken. Stop what uses it, or set PORT (0 picks a free one).`,
+        `Port ${port} on ${host} is in use. Stop the program that uses it, or set PORT to another port (0 picks a free one).`,
       )
     }
     if (code === 'EACCES' || code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') {
@@ -66,7 +66,7 @@ async function listen(service: Service, { settings: { host, port } }: Configurat
   }
 }
 
-/** The first start on an empty database makes the account `default`; null on every later one. */
+/** The first start on an empty database creates the account `default` and its key. Later starts return null. */
 async function firstKey({ store }: Service): Promise<string | null> {
   if (await store.hasAccounts()) return null
   const request = { account: 'default', tier: 'user_max', expiresDays: null, nowMs: Date.now() } as const
@@ -74,14 +74,14 @@ async function firstKey({ store }: Service): Promise<string | null> {
   return issued.kind === 'issued' ? issued.key : null
 }
 
-function sayFirstKey(key: string, address: string): void {
+function printFirstKey(key: string, address: string): void {
   const body = {
     model: 'gpt-auto',
     response_format: { format: 'text' },
     messages: [{ role: 'user', content: 'Hello, Parley!' }],
   }
   printLine(`
-This is the first start. The account \`default\` (tier user_max) has this API key, shown only now:
+This is the first start. It created the account \`default\` (tier user_max) with this API key, which is not shown again:
 
   ${key}
 
@@ -89,24 +89,24 @@ Try it:
 
 curl -s ${address}/api/v1/messages -H 'x-api-key: ${key}' -H 'content-type: application/json' -d '${JSON.stringify(body)}'
 
-Watch it at ${address}/dashboard, opened by the admin token.
+The dashboard is at ${address}/dashboard. Sign in with the admin token.
 `)
 }
 
-/** Resolves when the server has stopped after it was told to. */
-function stopWhenTold(service: Service, log: Log): Promise<void> {
+/** Resolves when the server has stopped after a shutdown signal. */
+function stopOnSignal(service: Service, log: Log): Promise<void> {
   return new Promise((resolve, reject) => {
-    onShutdownSignal((why) => {
-      log.info({ why }, 'stopping')
+    onShutdownSignal((reason) => {
+      log.info({ why: reason }, 'stopping')
       service.stop().then(resolve, reject)
     })
   })
 }
 
-/** A bug is logged and ends the process: what it has accepted is durable and runs at the next start. */
-function endOnBugs(log: Log): void {
+/** A bug is logged and ends the process. Accepted jobs are durable and run after the next start. */
+function exitOnBugs(log: Log): void {
   const end = (error: unknown) => {
-    log.error(errorFields(error), 'an error that nothing expected; Parley ends and is safe to start again')
+    log.error(errorFields(error), 'uncaught exception; shutting down, accepted jobs run after a restart')
     log.flush()
     process.exit(1)
   }

@@ -1,25 +1,25 @@
-/** By what a command that runs until it is told to stop is told so: SIGTERM, SIGINT, or the end of the npm that started it. */
+/** Handles SIGTERM, SIGINT and npm exiting, for commands that run until they are stopped. */
 
-/** How often a command that npm started looks whether npm is still there. */
+/** How often a command that npm started checks whether npm is still running. */
 const PARENT_CHECK_MS = 500
 
-/** `stop` is called each time: a signal that arrives again must not cut the stop short, so the handlers stay. */
-export function onShutdownSignal(stop: (why: string) => void): void {
-  const told = (why: string) => {
+/** Calls `stop` for every signal. The handlers stay, because without them a second signal would kill the process while it stops. */
+export function onShutdownSignal(stop: (reason: string) => void): void {
+  const onSignal = (reason: string) => {
     clearInterval(parentCheck)
-    stop(why)
+    stop(reason)
   }
-  process.on('SIGTERM', () => told('SIGTERM'))
-  process.on('SIGINT', () => told('SIGINT'))
-  const parentCheck = watchParent(() => told('npm, which started this server, has ended'))
+  process.on('SIGTERM', () => onSignal('SIGTERM'))
+  process.on('SIGINT', () => onSignal('SIGINT'))
+  const parentCheck = watchParent(() => onSignal('npm, which started this process, has exited'))
 }
 
-/** npm does not pass SIGTERM on to what it runs; without this, an orphan would keep the port. */
-function watchParent(onGone: () => void): NodeJS.Timeout | undefined {
+/** npm does not forward SIGTERM to the process that it runs. Without this check an orphaned server would keep the port. */
+function watchParent(onExit: () => void): NodeJS.Timeout | undefined {
   if (!process.env.npm_lifecycle_event) return undefined
   const parent = process.ppid
   const timer = setInterval(() => {
-    if (process.ppid !== parent) onGone()
+    if (process.ppid !== parent) onExit()
   }, PARENT_CHECK_MS)
   timer.unref()
   return timer

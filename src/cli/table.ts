@@ -1,4 +1,4 @@
-/** Rows of cells in columns, the first row their names. */
+/** Formats rows as a table with aligned columns. The first row is the header. */
 export function table(rows: readonly (readonly string[])[]): string {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
   return rows

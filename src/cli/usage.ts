@@ -1,12 +1,12 @@
-/** `parley usage`: what accounts have used, as a table, as JSON, or as CSV for a bill. */
+/** `parley usage`: prints usage as a table, as JSON, or as CSV. */
 import { sumOf, usageRecordView } from '../admin/usage-view.ts'
 import type { UsageRecord } from '../store/usage-store.ts'
 import { printLine } from './output.ts'
 import { table } from './table.ts'
 import { withOperatorStore } from './with-operator-store.ts'
 
-/** Rows asked for at once. */
-const PAGE = 1000
+/** Records read per query. */
+const PAGE_SIZE = 1000
 
 export interface UsageOptions {
   readonly account?: string
@@ -17,25 +17,25 @@ export interface UsageOptions {
 }
 
 export async function usage({ account, month, json, csv, config }: UsageOptions): Promise<void> {
-  const which = { ...(account !== undefined && { account }), ...(month !== undefined && { month }) }
+  const filter = { ...(account !== undefined && { account }), ...(month !== undefined && { month }) }
   const records = await withOperatorStore(config, async (store) => {
     const all: UsageRecord[] = []
-    for (let page: UsageRecord[] | null = null; page === null || page.length === PAGE; ) {
+    for (let page: UsageRecord[] | null = null; page === null || page.length === PAGE_SIZE; ) {
       const after = all.at(-1)
-      page = await store.listUsage({ ...which, ...(after && { after }), limit: PAGE })
+      page = await store.listUsage({ ...filter, ...(after && { after }), limit: PAGE_SIZE })
       all.push(...page)
     }
     return all
   })
   if (json) return printLine(JSON.stringify(records.map(usageRecordView), null, 2))
   if (csv) return printLine(csvOf(records))
-  if (records.length === 0) return printLine('Nothing was used.')
-  printLine(table([NAMES, ...records.flatMap(rowsOf)]))
+  if (records.length === 0) return printLine('No usage was recorded.')
+  printLine(table([HEADER, ...records.flatMap(rowsOf)]))
 }
 
-const NAMES = ['MONTH', 'ACCOUNT', 'MODEL', 'JOBS', 'FAILED', 'KEPT ANSWERS', 'CALLS', 'INPUT', 'OUTPUT']
+const HEADER = ['MONTH', 'ACCOUNT', 'MODEL', 'JOBS', 'FAILED', 'CACHE HITS', 'CALLS', 'INPUT', 'OUTPUT']
 
-/** The row of a record, and after the last of a month that month's sums. */
+/** The row of a record. After the last record of a month comes a row with the month's totals. */
 function rowsOf(record: UsageRecord, at: number, all: readonly UsageRecord[]): string[][] {
   const { month, account, model } = record
   const row = [month, account, model, ...numbersOf(record)]
@@ -44,8 +44,8 @@ function rowsOf(record: UsageRecord, at: number, all: readonly UsageRecord[]): s
   return [row, [month, 'all', '', ...numbersOf(sumOf(ofMonth))]]
 }
 
-function numbersOf(sums: Pick<UsageRecord, keyof ReturnType<typeof sumOf>>): string[] {
-  const { jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens } = sums
+function numbersOf(totals: Pick<UsageRecord, keyof ReturnType<typeof sumOf>>): string[] {
+  const { jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens } = totals
   return [jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens].map(String)
 }
 
@@ -54,7 +54,7 @@ const COLUMNS = [
   ...(['input_tokens', 'output_tokens'] as const),
 ]
 
-/** Names of accounts and models begin with no sign that a spreadsheet would take for a formula, but for a model named `-…`. */
+/** Only a model named `-…` could be mistaken for a formula by a spreadsheet; other names cannot start with such a character. */
 function csvOf(records: readonly UsageRecord[]): string {
   const rows = records.map((record) => {
     const view = usageRecordView(record)

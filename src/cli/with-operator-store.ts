@@ -1,6 +1,7 @@
-/** Opens the configured database for one command, and closes it after it. */
+/** Opens the configured database for one command, and closes it afterwards. */
 import { randomBytes } from 'node:crypto'
-import { Audit, type Intended } from '../admin/audit.ts'
+import type { AdminAction } from '../admin/admin-action.ts'
+import { AuditLog } from '../admin/audit-log.ts'
 import { type Clock, systemClock } from '../clock.ts'
 import { loadDatabaseUrl } from '../config/load.ts'
 import { jobIdMaker } from '../job/job-id.ts'
@@ -20,23 +21,23 @@ export async function withOperatorStore<T>(
   }
 }
 
-/** Unlike the server's, its timers keep the process alive: nothing else does while a command waits. */
+/** Unlike the server's clock, its timers keep the process alive, because nothing else does while a command waits. */
 const clock: Clock = {
   ...systemClock,
-  after(ms, act) {
-    const timer = setTimeout(act, ms)
+  after(ms, callback) {
+    const timer = setTimeout(callback, ms)
     return () => clearTimeout(timer)
   },
 }
 
-/** Does something on record: it is in the audit log before it is done. */
-export async function onRecord<T>(
+/** Performs an admin action on record: see `AuditLog`. */
+export async function performAction<T>(
   configFile: string | undefined,
-  intend: (store: OperatorStore, clock: Clock) => Intended<T> | Promise<Intended<T>>,
+  actionOf: (store: OperatorStore, clock: Clock) => AdminAction<T> | Promise<AdminAction<T>>,
 ): Promise<T> {
   const who = operatorName(process.env)
   const makeId = jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex'))
   return withOperatorStore(configFile, async (store) =>
-    new Audit(store, clock, makeId).act(who, await intend(store, clock)),
+    new AuditLog(store, clock, makeId).perform(who, await actionOf(store, clock)),
   )
 }

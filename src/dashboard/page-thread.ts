@@ -1,4 +1,4 @@
-/** Makes the dashboard's page in a thread of its own, so that no request waits for it; see page.ts. */
+/** Prepares the dashboard's files in a separate thread, so that no request waits for it; see page.ts. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { makePage } from './page-files.ts'
 

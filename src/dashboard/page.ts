@@ -1,4 +1,4 @@
-/** The dashboard's page, made when it is first asked for. */
+/** The dashboard's page and files, prepared when the dashboard is first requested. */
 import { Worker } from 'node:worker_threads'
 import { moduleURL } from '../module-url.ts'
 import type { Page } from './page-files.ts'
@@ -6,29 +6,31 @@ import type { Page } from './page-files.ts'
 export type { Page, PageFile } from './page-files.ts'
 
 /**
- * Gives the page, made once. What fails is tried anew at the next call.
+ * Returns a function that prepares the page once. After a failure, the next call tries again.
  * @param base see `makePage`
  */
 export function pageMaker(base: string): () => Promise<Page> {
-  let made: Promise<Page> | null = null
+  let page: Promise<Page> | null = null
   return () => {
-    made ??= makeInThread(base).catch((error: unknown) => {
-      made = null
+    page ??= makeInThread(base).catch((error: unknown) => {
+      page = null
       throw error
     })
-    return made
+    return page
   }
 }
 
 function makeInThread(base: string): Promise<Page> {
   return new Promise((resolve, reject) => {
-    // Stripping types is said to be experimental at each start; that is for us to know, not for who reads the log.
+    // Node warns that stripping types is experimental. Operators cannot act on that, so it stays out of the log.
     const worker = new Worker(moduleURL('./page-thread.ts', import.meta.url), {
       workerData: base,
       execArgv: ['--disable-warning=ExperimentalWarning'],
     })
     worker.once('message', resolve)
     worker.once('error', reject)
-    worker.once('exit', (code) => reject(new Error(`making the dashboard's page ended with ${code}`)))
+    worker.once('exit', (code) =>
+      reject(new Error(`the thread that prepares the dashboard exited with code ${code}`)),
+    )
   })
 }

@@ -29,7 +29,7 @@ test('a backup and its restore are told in words', { timeout }, async (t) => {
   const forced = await place.parley(['restore', 'one.db', '--force'])
   assert.deepEqual([forced.code, forced.stderr], [0, ''])
   assert.match(forced.stdout, /^Restored one\.db to sqlite:\S+parley\.db in \d+\.\d s\.\n/)
-  assert.match(forced.stdout, /\nThe database that was here before is now \S+parley\.db\.replaced-\S+\.\n/)
+  assert.match(forced.stdout, /\nThe previous database was renamed to \S+parley\.db\.replaced-\S+\.\n/)
   assert.match(forced.stdout, /\nKeys that were revoked since the backup are valid again/)
   const missing = await place.parley(['backup', 'x.db'], { env: { DATABASE_URL: 'sqlite:none/none.db' } })
   assert.deepEqual([missing.code, missing.stdout], [1, ''])

@@ -56,7 +56,7 @@ test('the results are in the order of the lines, with what the caller calls them
 
   const again = await ask(['batch', 'jobs.jsonl', '--model', 'gpt-5-mini'])
   assert.equal(again.code, 1)
-  assert.match(again.stderr, /results\.jsonl exists.*--restart/)
+  assert.match(again.stderr, /results\.jsonl already exists.*--restart/)
   assert.equal(models.requests.length, 3, 'nothing is paid for again by mistake')
 })
 
@@ -78,7 +78,7 @@ test('from standard input to standard output, and what fails ends with 2', { tim
   )
   const nameless = await ask(['batch', '-'], { stdin })
   assert.deepEqual([nameless.code, nameless.stdout], [1, ''])
-  assert.match(nameless.stderr, /give --out FILE/)
+  assert.match(nameless.stderr, /Pass --out FILE/)
 })
 
 test('invalid lines are told before anything is sent, and can be left out', { timeout }, async (t) => {
@@ -119,7 +119,7 @@ test('invalid lines are told before anything is sent, and can be left out', { ti
     assert.match(told[place] ?? '', new RegExp(`^jobs\\.jsonl:${place + 2}: `), line)
     assert.match(told[place] ?? '', says, line)
   }
-  assert.match(refused.stderr, /13 lines are invalid, of 14\. Nothing was sent; --skip-invalid/)
+  assert.match(refused.stderr, /13 of 14 lines are invalid, so nothing was sent\. .*--skip-invalid/)
   assert.equal(models.requests.length, 0)
   assert.ok(!existsSync(join(place.folder, 'jobs.jsonl.results.jsonl.journal')))
 
@@ -155,7 +155,7 @@ test('what only the server can refuse is told by its line, and the run goes on w
   assert.equal(stopped.code, 1)
   assert.match(
     stopped.stderr,
-    /The server refuses line 41: callback\.callback_url: .*--skip-invalid goes on without it/,
+    /The server rejected line 41: callback\.callback_url: .*--skip-invalid to leave it out/,
   )
   assert.match(stopped.stderr, /Run the same command again/)
   const ended = await ask(['batch', 'jobs.jsonl', '--skip-invalid'])
@@ -206,8 +206,8 @@ test('mistakes and refusals have codes of their own', { timeout }, async (t) => 
   await write('damaged.jsonl', jobLine('Hello'))
   await write('damaged.jsonl.results.jsonl.journal', 'not of ours\n')
   const cases: readonly { args: string; code: number; says: RegExp }[] = [
-    { args: 'batch none.jsonl', code: 1, says: /none\.jsonl: there is no such file/ },
-    { args: 'batch empty.jsonl', code: 1, says: /There are no jobs in empty\.jsonl/ },
+    { args: 'batch none.jsonl', code: 1, says: /none\.jsonl does not exist/ },
+    { args: 'batch empty.jsonl', code: 1, says: /empty\.jsonl contains no jobs/ },
     { args: 'batch jobs.jsonl --out no/such/folder.jsonl', code: 1, says: /Check the folder of --out/ },
     { args: 'batch jobs.jsonl --out a --key prl_wrong', code: 3, says: /API key/ },
     { args: 'batch jobs.jsonl --out b --url http://127.0.0.1:9', code: 4, says: /No answer from/ },

@@ -50,7 +50,7 @@ test('OpenAI batch files are read, and results written as theirs', { timeout }, 
   assert.equal(refused.code, 1)
   assert.match(
     refused.stderr,
-    /openai\.jsonl:1: body\.max_tokens: a job has no such field; --drop max_tokens leaves it out/,
+    /openai\.jsonl:1: body\.max_tokens: is not supported; pass --drop max_tokens to ignore it/,
   )
   const ended = await ask([
     'batch',
@@ -123,7 +123,7 @@ test('what an OpenAI line cannot be here is refused by its line', { timeout }, a
     [line({}, { messages: [{ role: 'tool', content: 'x' }] }), /body\.messages\[0\]\.role: must be one of/],
     [
       line({}, { messages: [{ role: 'user', content: 'x', name: 'bob' }] }),
-      /body\.messages\[0\]\.name: a message has no such field/,
+      /body\.messages\[0\]\.name: is not a known field of a message/,
     ],
     [line({}, { response_format: { type: 'grammar' } }), /body\.response_format\.type: must be one of/],
     [line({}, { model: 'gpt-4o' }), /model: gpt-4o is none that/],

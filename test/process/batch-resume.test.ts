@@ -70,7 +70,7 @@ async function killedTwice(t: TestContext, count: number, databaseUrl?: string):
   }
   const ended = await asking.ask(['batch', 'jobs.jsonl'])
   assert.equal(ended.code, 0, ended.stderr)
-  assert.match(ended.stderr, /^Going on where the last run ended: \d+ of \d+ lines have their result\.\n/)
+  assert.match(ended.stderr, /^Resuming the previous run: \d+ of \d+ lines have a result\.\n/)
   await assertResults(asking, count)
   assert.equal(calls.size, count)
   assert.deepEqual(
@@ -128,7 +128,7 @@ test('Ctrl-C stops at once, says how to go on, and nothing is run twice', { time
   assert.deepEqual(await program.exited, { code: 130, signal: null })
   assert.match(
     program.stderr,
-    /^Stopped\. \d+ of 400 lines have their result\. Run the same command again to go on; nothing is paid twice\.$/m,
+    /^Stopped\. \d+ of 400 lines have a result\. Run the same command again to resume; no job is paid for twice\.$/m,
   )
   assert.ok(calls.size < 400, 'what was not sent is not run')
 
@@ -137,7 +137,7 @@ test('Ctrl-C stops at once, says how to go on, and nothing is run twice', { time
     assert.equal(refused.code, 1, refused.stderr)
     assert.match(refused.stderr, says)
   }
-  await changed(['--model', 'gpt-5'], /--model or --drop has changed since.*--restart begins anew/)
+  await changed(['--model', 'gpt-5'], /--model or --drop has changed since.*Restore it to resume, or pass --restart to start over\./)
   await changed(['--url', asking.server.url.replace('127.0.0.1', 'localhost')], /the server has changed/)
   await appendFile(join(asking.place.folder, 'jobs.jsonl'), '\n')
   await changed([], /the input has changed since/)
@@ -163,7 +163,7 @@ test('--concurrency bounds the jobs at the server, and a second run of the same 
   await models.received(30)
   const second = await asking.ask(['batch', 'jobs.jsonl'])
   assert.equal(second.code, 1)
-  assert.match(second.stderr, /Another parley batch is at work on this run/)
+  assert.match(second.stderr, /Another parley batch process is working on this run/)
   // The next batch of 30 would be more than 40.
   assert.equal(models.requests.length, 30)
   models.script = () => undefined
@@ -247,7 +247,7 @@ test('a batch of unknown outcome is not sent again when the server has forgotten
   models.release()
   const refused = await asking.ask(['batch', 'jobs.jsonl'])
   assert.equal(refused.code, 1)
-  assert.match(refused.stderr, /Lines 1 to 3 were sent on .*24 hours only\. --send-again sends them again/)
+  assert.match(refused.stderr, /Lines 1 to 3 were sent at .*only 24 hours\. Pass --send-again to send these lines again/)
   const ended = await asking.ask(['batch', 'jobs.jsonl', '--send-again'])
   assert.equal(ended.code, 0, ended.stderr)
   await assertResults(asking, 3)

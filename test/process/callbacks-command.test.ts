@@ -102,7 +102,7 @@ test('people get a table, no secrets, and nothing that a receiver could do to th
   assert.match(stdout, /^JOB ID +ACCOUNT +STATE +ATTEMPTS +LAST ANSWER +RECEIVER\n/)
   assert.equal(stdout.trim().split('\n').length, 3)
   const page = await callbacks(place, 'list', '--failed', '--limit', '1')
-  assert.match(page.stdout, /\nMore: add --before [0-9a-f-]{36}\n/)
+  assert.match(page.stdout, /\nFor older callbacks, add --before [0-9a-f-]{36}\n/)
   const { stdout: shown } = await callbacks(place, 'show', jobIds[0] ?? '')
   assert.match(shown, /state +failed 20\d\d-/)
   assert.match(shown, /headers +x-token \(their values are not shown\)/)
@@ -114,15 +114,15 @@ test('people get a table, no secrets, and nothing that a receiver could do to th
 test('mistakes are told in a sentence, and change nothing', { timeout }, async (t) => {
   const place = await installation(t)
   const wrong: readonly [RegExp, ...string[]][] = [
-    [/There is no callback of a job/, 'show', NO_JOB],
-    [/There is no callback of a job/, 'replay', NO_JOB],
-    [/There is no callback of a job/, 'replay', 'nonsense'],
-    [/either the id of one job, or --all-failed/, 'replay'],
-    [/either the id of one job, or --all-failed/, 'replay', NO_JOB, '--all-failed'],
-    [/--account goes with --all-failed/, 'replay', NO_JOB, '--account', 'ada'],
+    [/No callback found for job/, 'show', NO_JOB],
+    [/No callback found for job/, 'replay', NO_JOB],
+    [/No callback found for job/, 'replay', 'nonsense'],
+    [/either a job ID or --all-failed/, 'replay'],
+    [/either a job ID or --all-failed/, 'replay', NO_JOB, '--all-failed'],
+    [/--account can only be used with --all-failed/, 'replay', NO_JOB, '--account', 'ada'],
     [/whole number from 1 to 10000/, 'list', '--limit', '0'],
     [/cannot be used with/, 'list', '--failed', '--state', 'owed'],
-    [/--before: must be the id of a job/, 'list', '--before', 'nonsense'],
+    [/--before: nonsense is not a job ID/, 'list', '--before', 'nonsense'],
   ]
   for (const [said, ...args] of wrong) {
     const { code, stdout, stderr } = await callbacks(place, ...args)

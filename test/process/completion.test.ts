@@ -87,6 +87,6 @@ test('each script tells of every command and option', async () => {
   }
 })
 
-test('another shell is refused with the names of those there are', async () => {
+test('another shell is rejected with the names of those there are', async () => {
   await assert.rejects(run(process.execPath, [MAIN, 'completion', 'tcsh']), /bash, zsh, fish/)
 })

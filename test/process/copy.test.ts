@@ -36,7 +36,7 @@ test('a server moves to Postgres with its keys, jobs, answers and repeatable req
   assert.match(moved.stdout, /^Copied sqlite:\S+parley\.db to postgres:\/\/[^@]+ in \d+\.\d s\.\n/)
   assert.match(
     moved.stdout,
-    /^accounts +1\nkeys +1\njobs that wait +3 \(a server had 3 of them in hand\)\njobs that ended +2$/m,
+    /^accounts +1\nkeys +1\nopen jobs +3 \(3 of them were assigned to a server\)\nfinished jobs +2$/m,
   )
   assert.match(moved.stdout, /^idempotency keys +1$/m)
   assert.match(moved.stdout, /DATABASE_URL set to the new database/)

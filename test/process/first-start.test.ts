@@ -164,7 +164,7 @@ test('a server that npm started drains when its parent is gone', { timeout }, as
   const answer = await waiting
   assert.deepEqual([answer.status, answer.body.data?.status], [202, 'timeout'])
   await server.exited
-  assert.match(server.program.stderr, /npm, which started this server, has ended/)
+  assert.match(server.program.stderr, /npm, which started this process, has exited/)
 
   const next = await place.start()
   const read = await next.caller(await server.firstKey()).read(answer.body.data?.job_id ?? '')

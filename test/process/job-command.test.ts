@@ -30,7 +30,7 @@ async function asksForJobs(t: TestContext, databaseUrl?: string): Promise<void> 
   assert.match(JSON.parse(open.stdout).status, /pending|assigned/)
   const tooLong = await ask(['job', slow, '--wait', '--timeout', '1'])
   assert.deepEqual([tooLong.code, tooLong.stdout], [5, ''])
-  assert.match(tooLong.stderr, /has not ended within 1 s; it goes on/)
+  assert.match(tooLong.stderr, /did not finish within 1 s\. It continues/)
 
   const stopped = begin(['job', slow, '--wait'])
   await models.received(1)

@@ -26,33 +26,33 @@ const forged: readonly { what: string; callback: () => Callback; says: RegExp }[
   {
     what: 'a wrong secret',
     callback: () => signedCallback(makeSecret()),
-    says: /no signature fits: it is not the secret of --secret that signed it/,
+    says: /no signature matches: another secret than the secret of --secret signed it/,
   },
   {
     what: 'a changed byte',
     callback: () => changed(signedCallback(secret)),
-    says: /no signature fits: .*was changed on the way/,
+    says: /no signature matches: .*was changed in transit/,
   },
   {
     what: 'a changed id',
     callback: () => withHeader('webhook-id', 'another', signedCallback(secret)),
-    says: /no signature fits: .*webhook-id .*was changed/,
+    says: /no signature matches: .*webhook-id .*was changed/,
   },
   {
     what: 'a changed time',
     callback: () =>
       withHeader('webhook-timestamp', String(Math.floor(Date.now() / 1000) - 60), signedCallback(secret)),
-    says: /no signature fits: .*webhook-timestamp was changed/,
+    says: /no signature matches: .*webhook-timestamp was changed/,
   },
   {
     what: 'an old timestamp',
     callback: () => signedCallback(secret, { ageS: 310 }),
-    says: /old timestamp: webhook-timestamp is 31\d s ago, 300 is the most/,
+    says: /old timestamp: webhook-timestamp is 31\d s in the past, at most 300 s are allowed/,
   },
   {
     what: 'a timestamp to come',
     callback: () => signedCallback(secret, { ageS: -400 }),
-    says: /webhook-timestamp is (39\d|400) s ahead, 300 is the most: the clocks differ/,
+    says: /webhook-timestamp is (39\d|400) s in the future, at most 300 s are allowed; the clocks differ/,
   },
   {
     what: 'a timestamp that is none',
@@ -87,12 +87,12 @@ test('after one that fitted, a mismatch is said to be a change', { timeout }, as
   assert.equal(await post(url, signedCallback([makeSecret(), secret])), 200)
   assert.equal(await post(url, changed(signedCallback(secret))), 401)
   await program.line(
-    /although the secret of --secret fitted others: body, .* was changed on the way, or another/,
+    /although the secret of --secret verified other callbacks: the body, .* was changed in transit, or another/,
   )
 })
 
 const noCallbacks: readonly { what: string; init: RequestInit; status: number; says: RegExp }[] = [
-  { what: 'GET', init: {}, status: 405, says: /GET \/a: callbacks come by POST/ },
+  { what: 'GET', init: {}, status: 405, says: /GET \/a: callbacks use POST/ },
   {
     what: 'a form',
     init: { method: 'POST', body: 'a=b', headers: { 'content-type': 'application/x-www-form-urlencoded' } },
@@ -116,7 +116,7 @@ function json(body: string | Buffer): RequestInit {
   return { method: 'POST', body, headers: { 'content-type': 'application/json; charset=utf-8' } }
 }
 
-test('what is no callback is refused with a line, and the next one is received', { timeout }, async (t) => {
+test('what is no callback is rejected with a line, and the next one is received', { timeout }, async (t) => {
   const { url, program } = await listening(t)
   for (const { what, init, status, says } of noCallbacks) {
     await t.test(what, async () => {
@@ -126,11 +126,11 @@ test('what is no callback is refused with a line, and the next one is received',
         assert.ok(answer instanceof Response, String(answer))
         assert.equal(answer.status, status)
         assert.match(
-          `POST /a: ${await answer.text()}${init.method ? '' : ' GET /a: callbacks come by POST'}`,
+          `POST /a: ${await answer.text()}${init.method ? '' : ' GET /a: callbacks use POST'}`,
           says,
         )
       }
-      await program.line(new RegExp(`refused with ${status}: .*${says.source}`))
+      await program.line(new RegExp(`rejected with ${status}: .*${says.source}`))
     })
   }
   assert.equal(await post(url, signedCallback(secret)), 200)
@@ -189,14 +189,14 @@ test('a port that is taken is told, with the remedy', { timeout }, async (t) => 
   const port = new URL(url).port
   const second = await place.parley(['listen', '--port', port, '--secret', secret])
   assert.deepEqual([second.code, second.stdout], [1, ''])
-  assert.match(second.stderr, new RegExp(`^Port ${port} on 127\\.0\\.0\\.1 is taken\\. .*--port`))
+  assert.match(second.stderr, new RegExp(`^Port ${port} on 127\\.0\\.0\\.1 is in use\\. .*--port`))
 })
 
 const mistakes: readonly { args: string; env?: Record<string, string>; says: RegExp }[] = [
   { args: '--port 70000', says: /whole number from 0 to 65535/ },
   { args: '--port 80.5', says: /whole number from 0 to 65535/ },
-  { args: '--secret mine', says: /must be whsec_ and base64, as `parley accounts secret NAME` prints it/ },
-  { args: '--secret whsec_!', says: /must be whsec_ and base64/ },
+  { args: '--secret mine', says: /must be whsec_ followed by base64\. `parley accounts secret NAME` prints/ },
+  { args: '--secret whsec_!', says: /must be whsec_ followed by base64/ },
   { args: '--status 99', says: /whole number from 200 to 599/ },
   { args: '--status 429 --retry-after soon', says: /whole number from 0 to 86400/ },
   { args: '--retry-after 3', says: /--retry-after needs --status or --fail-first/ },
@@ -205,7 +205,7 @@ const mistakes: readonly { args: string; env?: Record<string, string>; says: Reg
   {
     args: '',
     env: { PARLEY_CALLBACK_SECRET: 'mine' },
-    says: /PARLEY_CALLBACK_SECRET: must be whsec_ and base64/,
+    says: /PARLEY_CALLBACK_SECRET: must be whsec_ followed by base64/,
   },
   { args: '', env: { DATABASE_URL: 'mysql://x' }, says: /database: must be .*sqlite:PATH/ },
 ]

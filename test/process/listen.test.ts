@@ -44,7 +44,7 @@ test('a callback of the server is verified and printed for people', { timeout },
   const id = await send(caller, url, `Hello ${'x'.repeat(1000)}`, { order: 'ü' })
   const [said] = await program.line(/^\d\d:\d\d:\d\d {2}verified: job .*\n(?: {10}.*\n)+/m)
   assert.match(said, new RegExp(`verified: job ${id} completed\n`))
-  assert.match(said, /^ +result +"This is a simulated .{150,250}… \(\d+ characters; --json shows all\)$/m)
+  assert.match(said, /^ +result +"This is a simulated .{150,250}… \(\d+ characters; --json shows everything\)$/m)
   assert.match(said, /^ +payload +\{"order":"ü"\}$/m)
   assert.match(said, /^ +answered +200 to POST \/hook\?a=b$/m)
   assert.ok(!/duplicate|why/.test(said), said)
@@ -82,7 +82,7 @@ test('--json prints each callback whole on a line of its own, numbers to the las
   const [second] = await program.line(/^.*12345678901234567890, "h": 1e400.*\n/m)
   assert.deepEqual([JSON.parse(second).verified, JSON.parse(second).callback.result], [true, long])
   await post(url, { body: '[]', headers: { 'content-type': 'application/json' } })
-  await program.logged(/refused with 400/)
+  await program.logged(/rejected with 400/)
   assert.equal(program.stdout.trim().split('\n').length, 2, 'what is no callback is not on standard output')
 })
 
@@ -105,7 +105,7 @@ test('--fail-first has the server try again, which is told as a duplicate', { ti
   )
   const people = await startListener(place, ['--account', 'ada', '--status', '503', '--fail-first', '1'])
   await send(caller, people.url)
-  await people.program.line(/duplicate +this webhook-id came once before\n(?: .*\n)* +answered +200/)
+  await people.program.line(/duplicate +this webhook-id was received once before\n(?: .*\n)* +answered +200/)
   assert.match(people.program.stdout, /answered +503/)
 })
 
@@ -136,7 +136,7 @@ test("another account's callback is not verified, and is told how it can be", { 
   const { url, program } = await startListener(place)
   await send(caller, url)
   await program.line(
-    /NOT VERIFIED: job \S+ completed\n +why +no signature fits: it is not the secret of account default/,
+    /NOT VERIFIED: job \S+ completed\n +why +no signature matches: another secret than the secret of account default/,
   )
   await program.line(/answered +401/)
 })
@@ -146,7 +146,7 @@ test('a database is not made by looking; one that is made later is found', { tim
   const { url, program } = await startListener(place)
   assert.match(
     program.stdout,
-    /^not verified: there is no database sqlite:.*--secret or PARLEY_CALLBACK_SECRET/m,
+    /^Callbacks are not verified: there is no database sqlite:.*--secret or PARLEY_CALLBACK_SECRET/m,
   )
   assert.equal(await post(url, signedCallback('whsec_AAAA')), 200)
   await program.line(/NOT VERIFIED: job .*\n +why +there is no database/)
@@ -164,18 +164,18 @@ test('what is no database of ours, or has no such account, is left as it is', { 
   other.close()
   const before = await readFile(place.database)
   const { program } = await startListener(place)
-  assert.match(program.stdout, /^not verified: the database sqlite:\S+ could not be read: no such table/m)
+  assert.match(program.stdout, /^Callbacks are not verified: the database sqlite:\S+ could not be read: no such table/m)
   assert.deepEqual(await readFile(place.database), before)
 
   const text = join(place.folder, 'text.db')
   await writeFile(text, 'This is a text. '.repeat(100))
   const onText = await startListener(place, [], { env: { DATABASE_URL: `sqlite:${text}` } })
-  assert.match(onText.program.stdout, /^not verified: the database sqlite:\S+text\.db could not be read/m)
+  assert.match(onText.program.stdout, /^Callbacks are not verified: the database sqlite:\S+text\.db could not be read/m)
 
   const ours = await installation(t)
   await ours.parley(['migrate'])
   const accountless = await startListener(ours, ['--account', 'nobody'])
-  assert.match(accountless.program.stdout, /^not verified: there is no account nobody in sqlite:/m)
+  assert.match(accountless.program.stdout, /^Callbacks are not verified: there is no account nobody in sqlite:/m)
   assert.ok(!existsSync(`${ours.database}.lock`), 'no server was started on it')
 })
 
@@ -185,7 +185,7 @@ test('on Postgres the account is looked up likewise, and nothing is made', { tim
   const early = await startListener(empty)
   assert.match(
     early.program.stdout,
-    /^not verified: the database postgres:\S+ could not be read: .*accounts/m,
+    /^Callbacks are not verified: the database postgres:\S+ could not be read: .*accounts/m,
   )
   const client = new pg.Client(databaseUrl)
   await client.connect()

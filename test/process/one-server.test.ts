@@ -43,6 +43,6 @@ test('a port that is taken is told, and nothing is left behind', { timeout }, as
   const place = await installation(t)
   const { code, stdout, stderr } = await place.parley(['serve'], { env: { PORT: port } })
   assert.deepEqual([code, stdout], [1, ''])
-  assert.match(stderr, new RegExp(`Port ${port} on 127\\.0\\.0\\.1 is taken\\. .*PORT`))
+  assert.match(stderr, new RegExp(`Port ${port} on 127\\.0\\.0\\.1 is in use\\. .*PORT`))
   assert.equal((await first.caller(await first.firstKey()).single('Hello')).status, 200)
 })

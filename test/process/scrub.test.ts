@@ -21,12 +21,12 @@ test('where somebody reads, a deletion says that the disk is not scrubbed, and h
   assert.deepEqual([deleted.code, deleted.stdout], [1, ''])
   assert.match(
     deleted.stderr,
-    /is deleted, but not scrubbed from the disk: another process reads .*parley scrub/,
+    /was deleted, but not scrubbed from the disk: another process reads .*parley scrub/,
   )
   assert.equal((await caller.read(id)).status, 404)
   const held = await place.parley(['scrub'])
   assert.deepEqual([held.code, held.stdout], [1, ''])
-  assert.match(held.stderr, /^The database is not scrubbed: another process reads .*run `parley scrub`/)
+  assert.match(held.stderr, /^The database was not scrubbed: another process reads .*run `parley scrub`/)
 
   reader.exec('rollback')
   const scrubbed = await place.parley(['scrub'])
@@ -34,7 +34,7 @@ test('where somebody reads, a deletion says that the disk is not scrubbed, and h
     [scrubbed.code, scrubbed.stdout],
     [
       0,
-      'The database is scrubbed: a SQLite file is free of what was deleted, a Postgres writes over it in its own time.\n',
+      'The database is scrubbed: a SQLite file no longer contains deleted data; Postgres overwrites deleted rows over time.\n',
     ],
   )
   const acts = JSON.parse((await place.parley(['audit', '--json'])).stdout) as { outcome: string }[]

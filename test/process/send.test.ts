@@ -95,12 +95,12 @@ test('an answer that takes longer than the wait is waited for, and Ctrl-C says h
   const occupying = server.caller(key).single('the only one that may wait')
   await models.received(1)
   const slow = begin(['send', 'Hello'])
-  const [, id = ''] = await slow.logged(/^Job (\S+) takes longer/)
+  const [, id = ''] = await slow.logged(/^Job (\S+) is still running/)
   slow.kill('SIGINT')
   assert.deepEqual(await slow.exited, { code: 130, signal: null })
-  assert.match(slow.stderr, new RegExp(`The job goes on: parley job ${id} --wait`))
+  assert.match(slow.stderr, new RegExp(`The job continues on the server\\. To wait for it: parley job ${id} --wait`))
   const patient = begin(['send', 'Hello again'])
-  await patient.logged(/takes longer/)
+  await patient.logged(/is still running/)
   await models.received(3)
   models.release()
   assert.deepEqual(await patient.exited, { code: 0, signal: null })
@@ -136,10 +136,10 @@ test('mistakes and refusals have codes of their own', { timeout }, async (t) => 
     { args: 'send Hi --model gpt-9', code: 1, says: /model: must be one of/ },
     { args: 'send Hi --timeout 5', code: 1, says: /from 30 to 120/ },
     { args: 'send Hi --cache-ttl 5', code: 1, says: /from 180 to 3600/ },
-    { args: 'send Hi --no-wait --timeout 30', code: 1, says: /--no-wait does not wait/ },
-    { args: 'send Hi --file no-text', code: 1, says: /not both/ },
-    { args: 'send --file none.txt', code: 1, says: /none\.txt: there is no such file/ },
-    { args: 'send Hi --schema none.json', code: 1, says: /none\.json: there is no such file/ },
+    { args: 'send Hi --no-wait --timeout 30', code: 1, says: /--timeout cannot be used with --no-wait/ },
+    { args: 'send Hi --file no-text', code: 1, says: /is given twice/ },
+    { args: 'send --file none.txt', code: 1, says: /none\.txt does not exist/ },
+    { args: 'send Hi --schema none.json', code: 1, says: /none\.json does not exist/ },
     { args: 'send Hi --schema no-text', code: 1, says: /no-text is not JSON/ },
     { args: 'send Hi --schema no-text --json-format', code: 1, says: /cannot be used with/ },
   ]

@@ -84,7 +84,7 @@ both(
     assert.match(act.who, /^[^@]+@\S+ \(command line\)$/)
     const again = await place.parley(['jobs', 'cancel', jobId])
     assert.deepEqual([again.code, again.stdout], [1, ''])
-    assert.match(again.stderr, /has ended\. Nothing was changed/)
+    assert.match(again.stderr, /has already finished, so it was not cancelled/)
   },
 )
 
@@ -163,7 +163,7 @@ ${month},acme,gpt-5-mini,4,0,1,3,${input},${output}
   )
   const { stdout: shown } = await run(place, 'usage')
   assert.match(shown, new RegExp(`\n${month} +all +5 +1 +1 +4 +${input} +${output}\n$`))
-  assert.equal((await run(place, 'usage', '--month', '1999-01')).stdout, 'Nothing was used.\n')
+  assert.equal((await run(place, 'usage', '--month', '1999-01')).stdout, 'No usage was recorded.\n')
 })
 
 both(
@@ -178,7 +178,7 @@ both(
     const ended = await place.parley(['accounts', 'delete', 'acme', '--yes', '--json'], { env })
     assert.equal(ended.code, 0, ended.stderr)
     assert.deepEqual(JSON.parse(ended.stdout), { deleted: true, jobs: 2, cancelled: 1, scrubbed: true })
-    assert.match(ended.stderr, /^Waiting until every node knows …\nCancelling its jobs …\n/)
+    assert.match(ended.stderr, /^Waiting until every node applies the change …\nCancelling its jobs …\n/)
     assert.equal(await models.requests[1]?.ended, 'cut')
     await within(
       () => caller.send('/api/v1/me'),
@@ -193,7 +193,7 @@ both(
     const { stdout: shown } = await run(place, 'audit', '--limit', '1')
     assert.match(
       shown,
-      /^WHEN +WHO +WHAT .*\n.*alice@.*delete an account.*\nMore: add --before [0-9a-f-]{36}\n$/,
+      /^WHEN +WHO +WHAT .*\n.*alice@.*delete an account.*\nFor older entries, add --before [0-9a-f-]{36}\n$/,
     )
   },
 )
@@ -209,7 +209,7 @@ both('a job is deleted once it has ended', async (t, databaseUrl) => {
   assert.deepEqual(await json(place, 'jobs', 'cancel', '--account', 'acme'), { cancelled: 0 })
   assert.deepEqual(await json(place, 'jobs', 'cancel', '--account', 'acme', '--running'), { cancelled: 1 })
   const { stdout } = await run(place, 'jobs', 'delete', id, '--no-scrub')
-  assert.match(stdout, /is deleted\. What it held stays in free pages .*`parley scrub`/)
+  assert.match(stdout, /was deleted\. Its data stays in free pages .*`parley scrub`/)
   assert.equal((await caller.read(id)).status, 404)
   assert.deepEqual(await json(place, 'scrub'), { scrubbed: true })
 })

@@ -1,13 +1,13 @@
 /**
- * `parley batch`: thousands of jobs from a file of JSON lines, and their results in the same order. A run that ended early
- * is gone on with when the same command is run again.
+ * `parley batch`: sends thousands of jobs from a file of JSON lines, and writes their results in the same order. Running the
+ * same command again resumes an interrupted run.
  */
 import type { Me, Parley } from '../../../client/src/index.ts'
-import { printJson } from '../call/answer.ts'
 import { clientError } from '../call/client-errors.ts'
 import { connect, serverUrl } from '../call/connection.ts'
 import { EXIT } from '../call/exit-code.ts'
 import { interruptible } from '../call/interruptible.ts'
+import { printJson } from '../call/print-job.ts'
 import type { ServerOptions } from '../call/server-options.ts'
 import { CommandError } from '../command-error.ts'
 import { printError } from '../output.ts'
@@ -23,8 +23,8 @@ import { rowsOf, writeResults } from './results.ts'
 import type { RowStatus } from './row.ts'
 import { BatchRun } from './run.ts'
 
-/** Invalid lines that are told one by one. */
-const TOLD = 20
+/** The most invalid lines that are printed one by one. */
+const MAX_PRINTED = 20
 
 export interface BatchOptions extends ServerOptions {
   readonly out?: string
@@ -55,7 +55,7 @@ export async function batch(file: string, options: BatchOptions): Promise<number
   const bytes = await readInput(file)
   const unlock = lockRun(base)
   try {
-    const me = await asTold(parley.me())
+    const me = await withClientErrors(parley.me())
     const header: RunHeader = {
       url: serverUrl(options.url).replace(/\/+$/, ''),
       account: me.account,
@@ -65,7 +65,7 @@ export async function batch(file: string, options: BatchOptions): Promise<number
     const journal = openJournal(`${base}.journal`, out, header, options.restart === true)
     try {
       const input = await readInputOf(file, bytes, me, journal, options)
-      return await runToEnd({ parley, me, journal: journal.begun(), input, out, options })
+      return await runToEnd({ parley, me, journal: journal.start(), input, out, options })
     } finally {
       journal.close()
     }
@@ -76,7 +76,7 @@ export async function batch(file: string, options: BatchOptions): Promise<number
 
 function resultsOf(file: string): string {
   if (file === '-')
-    throw new CommandError('Standard input has no name to put the results beside: give --out FILE.')
+    throw new CommandError('Standard input has no file name for the results. Pass --out FILE.')
   return `${file}.results.jsonl`
 }
 
@@ -95,31 +95,29 @@ async function readInputOf(
     wasSent: (index) => journal.wasSent(index),
   })
   const name = file === '-' ? 'standard input' : file
-  if (input.lines.length === 0) throw new CommandError(`There are no jobs in ${name}.`)
+  if (input.lines.length === 0) throw new CommandError(`${name} contains no jobs.`)
   const { invalid } = input
   if (invalid.length === 0) return input
-  for (const { number, problem } of invalid.slice(0, TOLD))
+  for (const { number, problem } of invalid.slice(0, MAX_PRINTED))
     printError(`${name}:${number}: ${printable(problem)}`)
-  if (invalid.length > TOLD) printError(`… and ${invalid.length - TOLD} more`)
+  if (invalid.length > MAX_PRINTED) printError(`… and ${invalid.length - MAX_PRINTED} more`)
   if (skipInvalid) return input
-  const lines = invalid.length === 1 ? '1 line is' : `${invalid.length} lines are`
+  const are = invalid.length === 1 ? 'is' : 'are'
   throw new CommandError(
-    `${lines} invalid, of ${input.lines.length}. Nothing was sent; --skip-invalid sends the others.`,
+    `${invalid.length} of ${input.lines.length} lines ${are} invalid, so nothing was sent. Correct them, or pass --skip-invalid to send the others.`,
   )
 }
 
 async function runToEnd({ parley, me, journal, input, out, options }: Run): Promise<number> {
   const { lines, jobs, invalid } = input
-  const standing = () => ({
+  const progress = () => ({
     ended: journal.ended + invalid.length,
     failed: journal.ended - journal.counts.completed + invalid.length,
   })
-  if (journal.hasBegun) {
-    printError(
-      `Going on where the last run ended: ${journal.ended} of ${lines.length} lines have their result.`,
-    )
+  if (journal.hasStarted) {
+    printError(`Resuming the previous run: ${journal.ended} of ${lines.length} lines have a result.`)
   }
-  const report = startReport(lines.length, standing())
+  const report = startReport(lines.length, progress())
   const run = new BatchRun({
     parley,
     me,
@@ -128,19 +126,19 @@ async function runToEnd({ parley, me, journal, input, out, options }: Run): Prom
     concurrency: options.concurrency,
     skipInvalid: options.skipInvalid === true,
     sendAgain: options.sendAgain === true,
-    onChange: () => report.show(standing()),
+    onChange: () => report.show(progress()),
   })
-  const howToGoOn = () =>
-    `${standing().ended} of ${lines.length} lines have their result. Run the same command again to go on; nothing is paid twice.`
+  const howToResume = () =>
+    `${progress().ended} of ${lines.length} lines have a result. Run the same command again to resume; no job is paid for twice.`
   try {
     await interruptible(
       (signal) => run.run(signal),
-      () => `Stopped. ${howToGoOn()}`,
+      () => `Stopped. ${howToResume()}`,
     )
   } catch (error) {
     report.end()
     if (!(error instanceof CommandError) || error.message.startsWith('Stopped.')) throw error
-    throw new CommandError(`${error.message}\n${howToGoOn()}`, error.exitCode)
+    throw new CommandError(`${error.message}\n${howToResume()}`, error.exitCode)
   }
   report.end()
   await writeResults(out, rowsOf(input, journal, options.format))
@@ -155,14 +153,16 @@ function conclude(
   out: string,
   { json }: BatchOptions,
 ): number {
-  const told = Object.entries(counts).filter(([status, count]) => status === 'completed' || count > 0)
-  const says = told.map(([status, count]) => `${count} ${status}`).join(', ')
-  printError(`${lines} ${lines === 1 ? 'line' : 'lines'}: ${says}.${out === '-' ? '' : ` Results: ${out}`}`)
+  const shown = Object.entries(counts).filter(([status, count]) => status === 'completed' || count > 0)
+  const summary = shown.map(([status, count]) => `${count} ${status}`).join(', ')
+  printError(
+    `${lines} ${lines === 1 ? 'line' : 'lines'}: ${summary}.${out === '-' ? '' : ` Results: ${out}`}`,
+  )
   if (json) printJson({ lines, ...counts, out: out === '-' ? null : out })
   return counts.completed === lines ? EXIT.completed : EXIT.failed
 }
 
-async function asTold<T>(work: Promise<T>): Promise<T> {
+async function withClientErrors<T>(work: Promise<T>): Promise<T> {
   try {
     return await work
   } catch (error) {

@@ -1,8 +1,8 @@
-/** Tells those who wait that something has changed; what it is they look for themselves. */
+/** Wakes everything that waits for a change. Each waiter then checks its own condition. */
 export class ChangeNotifier {
   #next = Promise.withResolvers<void>()
 
-  tell(): void {
+  notify(): void {
     const { resolve } = this.#next
     this.#next = Promise.withResolvers<void>()
     resolve()

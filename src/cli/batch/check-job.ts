@@ -1,4 +1,4 @@
-/** Holds jobs against the server's rules before anything is sent: the same ones, with the limits of the caller's tier. */
+/** Validates jobs by the server's own rules and the limits of the caller's tier before anything is sent. */
 import { Check, Errors } from 'typebox/value'
 import type { Me } from '../../../client/src/index.ts'
 import { validationError } from '../../http/validation-errors.ts'
@@ -8,7 +8,7 @@ import { readSchema } from '../../json-schema/read-schema.ts'
 import { checkCallbackHeaders } from '../../net/callback-headers.ts'
 import { TokenCounter } from '../../tokens/token-counter.ts'
 
-/** The brackets of the array around it. */
+/** The brackets of the JSON array around the job. */
 const BRACKETS = 2
 
 export class JobCheck {
@@ -19,7 +19,7 @@ export class JobCheck {
     this.#me = me
   }
 
-  /** The field and the rule that it breaks; null for a job that the server will take. */
+  /** Returns the field and the rule that it breaks; null if the server will accept the job. */
   async problemOf(job: unknown): Promise<string | null> {
     if (!Check(batchElement, job)) return shapeProblem(job)
     return ruleProblem(job) ?? (await this.#limitProblem(job))
@@ -32,16 +32,16 @@ export class JobCheck {
   async #limitProblem(job: BatchElement): Promise<string | null> {
     const { tier, models, limits } = this.#me
     if (!models.includes(job.model)) {
-      return `model: ${job.model} is none that tier ${tier} may use: ${models.join(', ')}`
+      return `model: tier ${tier} cannot use ${job.model}; it can use ${models.join(', ')}`
     }
     const bytes = Buffer.byteLength(JSON.stringify(job)) + BRACKETS
     if (bytes > limits.batch_body_bytes) {
-      return `is ${bytes} bytes long, and the server takes ${limits.batch_body_bytes} at most`
+      return `is ${bytes} bytes long; the server accepts at most ${limits.batch_body_bytes}`
     }
     const most = limits.max_input_tokens
     if (tokensAtMost(job.messages) <= most) return null
     const tokens = await this.#tokens.count(job.messages, most * 2)
-    return tokens <= most ? null : `messages: ${tokens} tokens, and tier ${tier} allows ${most}`
+    return tokens <= most ? null : `messages: have ${tokens} tokens; tier ${tier} allows at most ${most}`
   }
 }
 
@@ -54,17 +54,17 @@ function ruleProblem(job: BatchElement): string | null {
   return job.callback ? callbackProblem(job.callback) : null
 }
 
-/** What the server allows beyond that only it can say. */
+/** The checks that need no server. Only the server knows which networks and ports it allows. */
 function callbackProblem({ callback_url, callback_headers }: NonNullable<BatchElement['callback']>) {
   const url = URL.canParse(callback_url) ? new URL(callback_url) : null
   if (!/^https?:$/.test(url?.protocol ?? '')) {
-    return 'callback.callback_url: must be an http or https address'
+    return 'callback.callback_url: must be an http or https URL'
   }
   const wrong = checkCallbackHeaders(callback_headers ?? {})
   return wrong && `callback.callback_headers[${JSON.stringify(wrong.header)}]: ${wrong.rule}`
 }
 
-/** In the words of the server, whose checker says the same in other terms. */
+/** Translates an error of this validator to the server's, whose validator reports the same errors in another form. */
 function shapeProblem(job: unknown): string {
   const [first] = Errors(batchElement, job).filter(({ keyword }) => keyword !== 'boolean')
   if (!first) return 'is not valid'
@@ -72,12 +72,12 @@ function shapeProblem(job: unknown): string {
   const params = first.params as Readonly<Record<string, unknown>>
   const [missingProperty] = (params.requiredProperties as string[] | undefined) ?? []
   const [additionalProperty] = (params.additionalProperties as string[] | undefined) ?? []
-  const said: Record<string, unknown> = { ...params, missingProperty, additionalProperty }
+  const serverParams: Record<string, unknown> = { ...params, missingProperty, additionalProperty }
   return validationError({
     keyword,
     instancePath,
     schemaPath,
     message,
-    params: said as Record<string, string>,
+    params: serverParams as Record<string, string>,
   })
 }

@@ -1,10 +1,10 @@
-/** The whole input of a run: its lines, each read and held against the rules before anything is sent. */
+/** Reads and validates the whole input of a run before anything is sent. */
 import { createHash } from 'node:crypto'
 import type { Me } from '../../../client/src/index.ts'
 import { JobCheck } from './check-job.ts'
 import { type Line, splitLines } from './lines.ts'
 import { type Reading, readExactly, readLine } from './read-job.ts'
-import type { ToSend } from './run.ts'
+import type { InputJob } from './run.ts'
 
 export interface InvalidLine {
   readonly index: number
@@ -15,15 +15,15 @@ export interface InvalidLine {
 
 export interface Input {
   readonly lines: readonly Line[]
-  readonly jobs: readonly ToSend[]
+  readonly jobs: readonly InputJob[]
   readonly invalid: readonly InvalidLine[]
 }
 
 export interface InputRules extends Reading {
   readonly me: Me
-  /** OpenAI's output has no other name for a line. */
+  /** OpenAI's output format identifies a line by its custom_id only. */
   readonly needsCustomId: boolean
-  /** A line that was sent before was valid then, whatever the tier allows now. */
+  /** A line that was already sent was valid then, so it is not validated again: the tier may have changed since. */
   readonly wasSent: (index: number) => boolean
 }
 
@@ -34,7 +34,7 @@ export function sha256(bytes: Buffer): string {
 export async function readJobs(bytes: Buffer, rules: InputRules): Promise<Input> {
   const lines = splitLines(bytes)
   const check = new JobCheck(rules.me)
-  const jobs: ToSend[] = []
+  const jobs: InputJob[] = []
   const invalid: InvalidLine[] = []
   const customIds = new Map<string, number>()
   try {
@@ -56,7 +56,7 @@ export async function readJobs(bytes: Buffer, rules: InputRules): Promise<Input>
   return { lines, jobs, invalid }
 }
 
-/** As OpenAI has it: each has one, and no two the same. */
+/** The rule of OpenAI's batch files: every line has a custom_id, and it is unique. */
 function customIdProblem(
   { customId, openAi }: { readonly customId: string | undefined; readonly openAi: boolean },
   { needsCustomId }: InputRules,
@@ -67,5 +67,5 @@ function customIdProblem(
   }
   const other = before.get(customId)
   if (other === undefined || !(openAi || needsCustomId)) return null
-  return `custom_id: is that of line ${other}, too`
+  return `custom_id: line ${other} has the same custom_id`
 }

@@ -1,7 +1,7 @@
 /**
- * What a run of `parley batch` has done so far, in a file beside its output: lines of JSON that are only added to. A batch is
- * on the disk before it is sent, so after a crash it is known which batches the server may have, and they are found again by
- * their Idempotency-Keys. A last line that a crash has cut off is taken away.
+ * The journal of a `parley batch` run: an append-only file of JSON lines next to its output. Each batch is recorded durably
+ * before it is sent. After a crash the journal therefore shows which batches the server may have, and sending them again with
+ * the same Idempotency-Keys finds their jobs. A last line that a crash cut off is removed.
  */
 import {
   closeSync,
@@ -17,12 +17,12 @@ import { syncFolderOf } from '../../store/sync-folder.ts'
 import { CommandError } from '../command-error.ts'
 import type { Row, RowStatus } from './row.ts'
 
-/** What must be the same for a run to be gone on with. */
+/** A run can only be resumed if all of these are the same. */
 export interface RunHeader {
   readonly url: string
   readonly account: string
   readonly input_sha256: string
-  /** How lines become jobs. */
+  /** The options that determine how lines are read. */
   readonly reading: string
 }
 
@@ -31,8 +31,8 @@ interface FirstRecord extends RunHeader {
   readonly run: string
 }
 
-/** A batch of which no answer is known. */
-export interface Doubt {
+/** A batch that was sent, but whose response did not arrive: the server may have its jobs. */
+export interface UnknownOutcome {
   readonly jobs: readonly number[]
   /** Unix time in seconds. */
   readonly atS: number
@@ -45,13 +45,13 @@ interface KeptRow {
   readonly bytes: number
 }
 
-type Told =
+type JournalRecord =
   | { readonly sending: readonly number[]; readonly at: number }
   | { readonly sent: readonly number[]; readonly job_ids: readonly string[] }
   | { readonly refused: readonly number[] }
   | { readonly ended: number; readonly status: RowStatus; readonly created_at: number | null }
 
-const PIECE = 1 << 20
+const CHUNK_BYTES = 1 << 20
 const LINE_END = 0x0a
 const ROW = ',"row":'
 
@@ -61,11 +61,11 @@ export class Journal {
   #closed = false
   #end = 0
   readonly #first: FirstRecord
-  /** Where each job is, by its line's index: at the server under this id. */
+  /** The server's job IDs, by the index of their lines. */
   readonly jobIds = new Map<number, string>()
   readonly #rows = new Map<number, KeptRow>()
   readonly #counts = { completed: 0, failed: 0, invalid: 0, expired: 0 }
-  readonly #doubts = new Map<number, Doubt>()
+  readonly #unknownOutcomes = new Map<number, UnknownOutcome>()
 
   private constructor(path: string, fd: number, first: FirstRecord) {
     this.#path = path
@@ -73,7 +73,7 @@ export class Journal {
     this.#first = first
   }
 
-  /** A new one, durable when this returns. */
+  /** Creates a journal that is durable when this returns. */
   static create(path: string, run: string, header: RunHeader): Journal {
     const first = { parley_batch: 1, run, ...header } as const
     const journal = new Journal(path, openSync(path, 'w+', 0o600), first)
@@ -83,7 +83,7 @@ export class Journal {
     return journal
   }
 
-  /** Null where there is none, or one that a crash ended before it was begun. */
+  /** Returns null if there is no journal, or one without a complete first line, because a crash interrupted its creation. */
   static open(path: string): Journal | null {
     let fd: number
     try {
@@ -116,11 +116,11 @@ export class Journal {
     return this.#first
   }
 
-  get doubts(): readonly Doubt[] {
-    return [...this.#doubts.values()]
+  get unknownOutcomes(): readonly UnknownOutcome[] {
+    return [...this.#unknownOutcomes.values()]
   }
 
-  /** How many lines have come to each end. */
+  /** How many lines ended with each status. */
   get counts(): Readonly<Record<RowStatus, number>> {
     return this.#counts
   }
@@ -133,16 +133,16 @@ export class Journal {
     return this.#rows.has(index)
   }
 
-  /** Whether anything may be at the server. */
-  get hasBegun(): boolean {
-    return this.jobIds.size > 0 || this.#rows.size > 0 || this.#doubts.size > 0
+  /** Whether the server may have received anything. */
+  get hasStarted(): boolean {
+    return this.jobIds.size > 0 || this.#rows.size > 0 || this.#unknownOutcomes.size > 0
   }
 
-  isInDoubt(index: number): boolean {
-    return this.doubts.some(({ jobs }) => jobs.includes(index))
+  hasUnknownOutcome(index: number): boolean {
+    return this.unknownOutcomes.some(({ jobs }) => jobs.includes(index))
   }
 
-  /** The row as JSON text, and when its job was made. */
+  /** The result row as JSON text, and when its job was created. */
   row(index: number): { readonly text: string; readonly createdAtS: number | null } | null {
     const kept = this.#rows.get(index)
     if (!kept) return null
@@ -151,7 +151,7 @@ export class Journal {
     return { text: bytes.toString('utf8'), createdAtS: kept.createdAtS }
   }
 
-  /** On the disk when this returns: the batch may be sent then. */
+  /** Records durably that a batch is about to be sent. It may be sent when this returns. */
   sending(jobs: readonly number[], atS: number): void {
     this.#add({ sending: jobs, at: atS })
     fdatasyncSync(this.#fd)
@@ -161,7 +161,7 @@ export class Journal {
     this.#add({ sent: jobs, job_ids: jobIds })
   }
 
-  /** The server made none of them, and never will. */
+  /** The server rejected the batch: it created none of these jobs. */
   refused(jobs: readonly number[]): void {
     this.#add({ refused: jobs })
   }
@@ -170,7 +170,7 @@ export class Journal {
     this.#add({ ended: index, status: row.status, created_at: createdAtS }, JSON.stringify(row))
   }
 
-  /** Durable; it can be gone on with. A second call does nothing. */
+  /** Makes the journal durable, so that the run can be resumed. A second call does nothing. */
   close(): void {
     if (this.#closed) return
     this.#closed = true
@@ -178,46 +178,46 @@ export class Journal {
     closeSync(this.#fd)
   }
 
-  /** The run has ended. */
+  /** Deletes the journal after the run has finished. */
   remove(): void {
     this.close()
     unlinkSync(this.#path)
   }
 
-  #add(told: Told, row?: string): void {
-    const json = JSON.stringify(told)
+  #add(record: JournalRecord, row?: string): void {
+    const json = JSON.stringify(record)
     const text = row === undefined ? json : `${json.slice(0, -1)}${ROW}${row}}`
     const offset = this.#end
     this.#write(text)
-    this.#apply(told, text, offset)
+    this.#apply(record, text, offset)
   }
 
   #take(text: string, offset: number): void {
     try {
-      this.#apply(JSON.parse(text) as Told, text, offset)
+      this.#apply(JSON.parse(text) as JournalRecord, text, offset)
     } catch (error) {
       throw new CommandError(
-        `${this.#path} is damaged at byte ${offset}: ${(error as Error).message} --restart begins anew.`,
+        `${this.#path} is damaged at byte ${offset}: ${(error as Error).message}. Restore the file to resume, or pass --restart to start over.`,
       )
     }
   }
 
-  #apply(told: Told, text: string, offset: number): void {
-    if ('sending' in told) {
-      const first = told.sending[0] ?? -1
-      // Sent once more: the server may have had it since the first time.
-      const atS = Math.min(told.at, this.#doubts.get(first)?.atS ?? told.at)
-      this.#doubts.set(first, { jobs: told.sending, atS })
-    } else if ('sent' in told) {
-      this.#doubts.delete(told.sent[0] ?? -1)
-      for (const [place, index] of told.sent.entries()) this.jobIds.set(index, told.job_ids[place] ?? '')
-    } else if ('refused' in told) {
-      this.#doubts.delete(told.refused[0] ?? -1)
+  #apply(record: JournalRecord, text: string, offset: number): void {
+    if ('sending' in record) {
+      const first = record.sending[0] ?? -1
+      // If it was sent before, the server may have had it since the first time.
+      const atS = Math.min(record.at, this.#unknownOutcomes.get(first)?.atS ?? record.at)
+      this.#unknownOutcomes.set(first, { jobs: record.sending, atS })
+    } else if ('sent' in record) {
+      this.#unknownOutcomes.delete(record.sent[0] ?? -1)
+      for (const [place, index] of record.sent.entries()) this.jobIds.set(index, record.job_ids[place] ?? '')
+    } else if ('refused' in record) {
+      this.#unknownOutcomes.delete(record.refused[0] ?? -1)
     } else {
       const before = text.slice(0, text.indexOf(ROW) + ROW.length)
       const kept = { offset: offset + before.length, bytes: Buffer.byteLength(text) - before.length - 1 }
-      this.#counts[told.status] += 1
-      this.#rows.set(told.ended, { status: told.status, createdAtS: told.created_at, ...kept })
+      this.#counts[record.status] += 1
+      this.#rows.set(record.ended, { status: record.status, createdAtS: record.created_at, ...kept })
     }
   }
 
@@ -228,7 +228,7 @@ export class Journal {
         written += writeSync(this.#fd, bytes, written, bytes.length - written, this.#end + written)
       }
     } catch (error) {
-      throw new CommandError(`${this.#path} cannot be written: ${(error as Error).message}.`)
+      throw new CommandError(`Cannot write ${this.#path}: ${(error as Error).message}.`)
     }
     this.#end += bytes.length
   }
@@ -239,28 +239,30 @@ function firstOf(text: string, path: string): FirstRecord {
     const first = JSON.parse(text) as FirstRecord
     if (first.parley_batch === 1) return first
   } catch {
-    // The same as JSON of another kind.
+    // Not JSON: handled like JSON of another kind.
   }
-  throw new CommandError(`${path} is not a journal of this version of parley batch. --restart begins anew.`)
+  throw new CommandError(
+    `${path} is not a journal of this version of parley batch. Resume with the version that wrote it, or pass --restart to start over.`,
+  )
 }
 
-/** The whole lines of a file, read in pieces, each with where it begins. */
+/** Reads the complete lines of a file in chunks; returns each line with its offset. */
 function* linesOf(fd: number): Generator<{ readonly offset: number; readonly text: string }> {
-  const piece = Buffer.alloc(PIECE)
-  let begun: Buffer[] = []
+  const chunk = Buffer.alloc(CHUNK_BYTES)
+  let partial: Buffer[] = []
   let offset = 0
   for (let at = 0; ; ) {
-    const bytes = piece.subarray(0, readSync(fd, piece, 0, PIECE, at))
+    const bytes = chunk.subarray(0, readSync(fd, chunk, 0, CHUNK_BYTES, at))
     if (bytes.length === 0) return
     at += bytes.length
     let from = 0
     for (let end = bytes.indexOf(LINE_END); end !== -1; end = bytes.indexOf(LINE_END, from)) {
-      const line = Buffer.concat([...begun, bytes.subarray(from, end)])
+      const line = Buffer.concat([...partial, bytes.subarray(from, end)])
       yield { offset, text: line.toString('utf8') }
       offset += line.length + 1
-      begun = []
+      partial = []
       from = end + 1
     }
-    begun.push(Buffer.from(bytes.subarray(from)))
+    partial.push(Buffer.from(bytes.subarray(from)))
   }
 }

@@ -1,11 +1,11 @@
-/** The lines of a JSONL input, by where they are in its bytes, so that a large one is not held twice. */
+/** Splits JSON lines into views of the input's bytes, so that large inputs are not copied. */
 
 const LINE_END = 0x0a
 
 export interface Line {
-  /** Its place among the lines that are not empty, from 0. */
+  /** Its position among the lines that are not empty, from 0. */
   readonly index: number
-  /** Its number in the file, from 1. */
+  /** Its line number in the file, from 1. */
   readonly number: number
   readonly bytes: Buffer
 }

@@ -1,23 +1,27 @@
-/** Keeps a second `parley batch` off the same run. The lock ends with the process, however that ends. */
+/** Locks a run, so that two `parley batch` processes cannot work on it. The operating system releases the lock of a killed process. */
 import { rmSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
 import { CommandError } from '../command-error.ts'
 
-/** Node has no flock: it is an exclusive transaction on a small file. Returns what lets go of it. */
+/** The lock is an exclusive SQLite transaction on a small file, because Node has no flock. Returns a function that unlocks. */
 export function lockRun(path: string): () => void {
   const file = `${path}.lock`
   let db: DatabaseSync
   try {
     db = new DatabaseSync(file, { timeout: 0 })
   } catch (error) {
-    throw new CommandError(`${file} cannot be made: ${(error as Error).message}. Check the folder of --out.`)
+    throw new CommandError(
+      `Cannot create ${file}: ${(error as Error).message}. Check that the folder of --out exists and is writable.`,
+    )
   }
   try {
     db.exec('pragma journal_mode = delete; begin exclusive')
   } catch (error) {
     db.close()
     if (!/locked/.test((error as Error).message)) throw error
-    throw new CommandError('Another parley batch is at work on this run. Let it end, or stop it first.')
+    throw new CommandError(
+      'Another parley batch process is working on this run. Wait until it has finished, or stop it.',
+    )
   }
   return () => {
     rmSync(file, { force: true })

@@ -1,27 +1,27 @@
-/** Finds out whether there is a run to go on with, and whether it is this one. */
+/** Decides whether a run is new, resumes an earlier run, or conflicts with one. */
 import { randomBytes } from 'node:crypto'
 import { existsSync, statSync } from 'node:fs'
 import { CommandError } from '../command-error.ts'
 import { Journal, type RunHeader } from './journal.ts'
 
-/** The journal of the run that is gone on with, or of a new one, which is made only when there is something to write. */
+/** The journal of a resumed run, or of a new run, whose file is created by `start`. */
 export class OpenedJournal {
   #journal: Journal | null
-  readonly #make: () => Journal
+  readonly #create: () => Journal
 
-  constructor(journal: Journal | null, make: () => Journal) {
+  constructor(journal: Journal | null, create: () => Journal) {
     this.#journal = journal
-    this.#make = make
+    this.#create = create
   }
 
   wasSent(index: number): boolean {
     const journal = this.#journal
     if (journal === null) return false
-    return journal.jobIds.has(index) || journal.hasEnded(index) || journal.isInDoubt(index)
+    return journal.jobIds.has(index) || journal.hasEnded(index) || journal.hasUnknownOutcome(index)
   }
 
-  begun(): Journal {
-    this.#journal ??= this.#make()
+  start(): Journal {
+    this.#journal ??= this.#create()
     return this.#journal
   }
 
@@ -30,26 +30,26 @@ export class OpenedJournal {
   }
 }
 
-/** Refuses what would lose an earlier run or its results. `restart` loses them. */
+/** Throws rather than overwrite an earlier run or its results, unless `restart` is set. */
 export function openJournal(path: string, out: string, header: RunHeader, restart: boolean): OpenedJournal {
-  const make = () => Journal.create(path, randomBytes(16).toString('hex'), header)
+  const create = () => Journal.create(path, randomBytes(16).toString('hex'), header)
   const found = restart ? null : Journal.open(path)
   if (found === null) {
     if (!restart && out !== '-' && existsSync(out) && statSync(out).isFile()) {
       throw new CommandError(
-        `${out} exists, and is not of an unfinished run. Give another --out; --restart sends everything and replaces it.`,
+        `${out} already exists. Pass another --out, or pass --restart to send all jobs and replace the file.`,
       )
     }
-    return new OpenedJournal(null, make)
+    return new OpenedJournal(null, create)
   }
-  const changed = changeOf(found.header, header)
-  if (changed !== null) {
+  const change = changeOf(found.header, header)
+  if (change !== null) {
     found.close()
     throw new CommandError(
-      `${path} is of a run that did not finish, and ${changed} since. Put that back to go on with it; --restart begins anew, and pays for everything again.`,
+      `${path} belongs to an unfinished run, and ${change} since then. Restore it to resume, or pass --restart to start over. Starting over pays for all jobs again.`,
     )
   }
-  return new OpenedJournal(found, make)
+  return new OpenedJournal(found, create)
 }
 
 function changeOf(before: RunHeader, now: RunHeader): string | null {

@@ -1,4 +1,4 @@
-/** OpenAI's batch files: what of their lines a job of Parley can say, and results in the shape of theirs. */
+/** OpenAI's batch files: converts their lines to jobs, and results to the lines of their output files. */
 import type { BatchJob, Message, ResponseFormat } from '../../../client/src/index.ts'
 import type { Row } from './row.ts'
 
@@ -9,8 +9,8 @@ const ROLES = ['system', 'developer', 'assistant', 'user']
 const LINE_FIELDS = ['custom_id', 'method', 'url', 'body']
 const MESSAGE_FIELDS = ['role', 'content']
 
-/** Fields of a body that no answer depends on, at least with these values. */
-const WITHOUT_EFFECT: Readonly<Record<string, (value: unknown) => boolean>> = {
+/** Fields of a body that do not affect the answer, at least with these values. */
+const IGNORED_FIELDS: Readonly<Record<string, (value: unknown) => boolean>> = {
   metadata: () => true,
   n: (value) => value === 1,
   prompt_cache_key: () => true,
@@ -25,27 +25,31 @@ export function isOpenAiLine(line: Fields): boolean {
   return 'body' in line && ('url' in line || 'method' in line)
 }
 
-/** What no job can say of it, as a field and the reason; null if there is nothing. `drop`: fields of the body that are left out. */
+/**
+ * Returns the field that cannot be converted to a job, and the reason; null if all can.
+ * @param drop fields of the body to ignore
+ */
 export function openAiProblem(line: Fields, drop: readonly string[]): string | null {
   if (typeof line.custom_id !== 'string') return 'custom_id: must be a string'
   if (line.method !== 'POST') return 'method: must be POST'
-  if (line.url !== URL_PATH) return `url: must be ${URL_PATH}; Parley has no other of OpenAI's endpoints`
+  if (line.url !== URL_PATH)
+    return `url: must be ${URL_PATH}, the only endpoint of OpenAI's that Parley supports`
   const unknown = Object.keys(line).find((name) => !LINE_FIELDS.includes(name))
-  if (unknown !== undefined) return `${unknown}: is not a known field here`
+  if (unknown !== undefined) return `${unknown}: is not a known field`
   const { body } = line
   if (!isFields(body)) return 'body: must be an object'
   return bodyProblem(body, drop) ?? messagesProblem(body.messages) ?? formatProblem(body.response_format)
 }
 
 function bodyProblem(body: Fields, drop: readonly string[]): string | null {
-  const cannot = Object.entries(body).find(
+  const unsupported = Object.entries(body).find(
     ([name, value]) =>
       !['model', 'messages', 'response_format', ...drop].includes(name) &&
       value !== null &&
-      !WITHOUT_EFFECT[name]?.(value),
+      !IGNORED_FIELDS[name]?.(value),
   )
-  if (!cannot) return null
-  return `body.${cannot[0]}: a job has no such field; --drop ${cannot[0]} leaves it out`
+  if (!unsupported) return null
+  return `body.${unsupported[0]}: is not supported; pass --drop ${unsupported[0]} to ignore it`
 }
 
 function messagesProblem(messages: unknown): string | null {
@@ -60,7 +64,7 @@ function messagesProblem(messages: unknown): string | null {
     const unknown = Object.entries(message).find(
       ([name, value]) => !MESSAGE_FIELDS.includes(name) && value !== null,
     )
-    if (unknown) return `${field}.${unknown[0]}: a message has no such field`
+    if (unknown) return `${field}.${unknown[0]}: is not a known field of a message`
   }
   return null
 }
@@ -77,7 +81,7 @@ function formatProblem(format: unknown): string | null {
   return 'body.response_format.json_schema.schema: must be an object'
 }
 
-/** Of a line without problem. */
+/** Converts a line that `openAiProblem` accepts. */
 export function openAiJob({ body }: Fields): BatchJob {
   const { model, messages, response_format } = body as Fields
   return {
@@ -95,7 +99,7 @@ function formatOf(format: Fields | null | undefined): ResponseFormat {
   return { format: 'json', schema: described ? { ...schema, description } : schema }
 }
 
-/** A line of OpenAI's output file. Tokens are not in a job's result, so `usage` is absent. */
+/** A line of OpenAI's output file. It has no `usage`, because a job's result does not contain token counts. */
 export function openAiRow({ custom_id, job_id, result, error }: Row, job: OpenAiContext): object {
   const id = `batch_req_${job_id ?? `line_${job.line}`}`
   if (result === null) {

@@ -1,4 +1,4 @@
-/** What `parley batch` takes. */
+/** The options of `parley batch`. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { EXIT_CODES_HELP } from '../call/exit-code.ts'
 import { addServerOptions } from '../call/server-options.ts'
@@ -10,7 +10,7 @@ const CONCURRENCY = 1000
 const MOST_CONCURRENCY = 100_000
 
 const HELP = `
-Each line is a job creation object, with a custom_id of yours if you like, or a line of an OpenAI batch file:
+Each line is a job creation object, optionally with your own custom_id, or a line of an OpenAI batch file:
   {"custom_id":"a","model":"gpt-5-mini","response_format":{"format":"text"},"messages":[{"role":"user","content":"Hi"}]}
   {"custom_id":"b","method":"POST","url":"/v1/chat/completions","body":{"model":"gpt-5-mini","messages":[…]}}
 
@@ -20,40 +20,44 @@ Examples:
   make-jobs | parley batch - --out results.jsonl
   parley batch openai.jsonl --model gpt-4o=gpt-5 --drop temperature,max_tokens --format openai
 
-All lines are checked before the first is sent. Run the same command again to go on after Ctrl-C, a crash or an outage:
-nothing is sent or paid twice. The results are written when all lines have ended, in the order of the lines.
-${EXIT_CODES_HELP.replace('2 the job failed', '2 a line is not completed')}`
+All lines are checked before the first is sent. After Ctrl-C, a crash or an outage, run the same command again to resume:
+no job is sent or paid for twice. When all jobs have finished, the results are written in the order of the lines.
+${EXIT_CODES_HELP.replace('2 the job failed', '2 a line did not complete')}`
 
 export function addBatch(command: Command, exit: (code: number) => void): void {
   addServerOptions(
     command
-      .description('send a file of jobs to a server, and write their results in the same order')
-      .argument('<file>', 'JSON lines, one job each; - is standard input')
-      .option('--out <file>', 'where the results go (default: FILE.results.jsonl); - is standard output')
+      .description('send a file of jobs to a server, and write the results in the same order')
+      .argument('<file>', 'JSON lines, one job per line; - is standard input')
+      .option('--out <file>', 'file for the results (default: FILE.results.jsonl); - is standard output')
       .addOption(
-        new Option('--format <format>', 'shape of the results').choices([...FORMATS]).default('parley'),
+        new Option('--format <format>', 'format of the results').choices([...FORMATS]).default('parley'),
       )
-      .option('--model <from=to>', 'call a model by another name, or TO for all; repeatable', modelOf)
-      .option('--drop <fields>', "leave fields of OpenAI's bodies out, such as temperature,seed", fieldsOf)
+      .option(
+        '--model <from=to>',
+        'replace a model name, or all of them if only TO is given; repeatable',
+        modelOf,
+      )
+      .option('--drop <fields>', "ignore fields of OpenAI's bodies, for example temperature,seed", fieldsOf)
       .option(
         '--concurrency <jobs>',
-        'jobs at the server at once, at most',
+        'the most jobs that are open at the server at the same time',
         numberFrom(1, MOST_CONCURRENCY),
         CONCURRENCY,
       )
-      .option('--skip-invalid', 'send the other lines when some are invalid')
+      .option('--skip-invalid', 'if some lines are invalid, send the others')
       .addOption(
-        new Option('--restart', 'begin anew: forget an unfinished run, replace results').conflicts(
+        new Option('--restart', 'start over: discard an unfinished run, replace results').conflicts(
           'sendAgain',
         ),
       )
-      .option('--send-again', 'also what the server may have, and is too old for it to tell')
+      .option('--send-again', 'resend batches that the server may have, but no longer remembers')
       .option('--json', 'print a summary as a JSON object'),
   )
     .addHelpText('after', HELP)
     .action(async (file: string, options: BatchOptions) => {
       if (options.json && options.out === '-') {
-        command.error('error: --json prints a summary where --out - prints the results: choose one')
+        command.error('error: --json and --out - both print to standard output; choose one')
       }
       const { batch } = await import('./batch.ts')
       exit(await batch(file, options))
@@ -62,7 +66,8 @@ export function addBatch(command: Command, exit: (code: number) => void): void {
 
 function modelOf(text: string, before: ReadonlyMap<string, string> = new Map()): ReadonlyMap<string, string> {
   const [from = '', to] = text.split('=', 2)
-  if (from === '' || to === '') throw new InvalidArgumentError('It must be FROM=TO, or one name for all.')
+  if (from === '' || to === '')
+    throw new InvalidArgumentError('It must be FROM=TO, or one name for all models.')
   return new Map([...before, to === undefined ? ['*', from] : [from, to]])
 }
 

@@ -1,4 +1,4 @@
-/** From a line of the input to the job that it asks for: an object of Parley's own, or a line of an OpenAI batch file. */
+/** Reads a job from an input line: a job creation object, or a line of an OpenAI batch file. */
 import type { BatchJob } from '../../../client/src/index.ts'
 import { parseExactly } from '../../http/json-body.ts'
 import type { Line } from './lines.ts'
@@ -7,9 +7,9 @@ import { isOpenAiLine, openAiJob, openAiProblem } from './openai.ts'
 type Fields = Readonly<Record<string, unknown>>
 
 export interface Reading {
-  /** What the line's model is called here; `*` stands for every other. */
+  /** New model names by old ones; `*` stands for every other name. */
   readonly models: ReadonlyMap<string, string>
-  /** Fields of OpenAI's bodies that are left out. */
+  /** Fields of OpenAI's bodies to ignore. */
   readonly drop: readonly string[]
 }
 
@@ -22,7 +22,7 @@ export type ReadLine =
     }
   | { readonly ok: false; readonly customId: string | undefined; readonly problem: string }
 
-/** The job is not checked yet. */
+/** The job is not validated yet. */
 export function readLine({ bytes }: Line, reading: Reading): ReadLine {
   let value: unknown
   try {
@@ -44,7 +44,7 @@ export function readLine({ bytes }: Line, reading: Reading): ReadLine {
   return { ok: true, customId, openAi, job: jobOf(fields, reading) }
 }
 
-/** To be sent, with every digit of its numbers. Of a line that was found valid. */
+/** Reads a valid line for sending, with every digit of its numbers. */
 export function readExactly({ bytes }: Line, reading: Reading): BatchJob {
   return jobOf(parseExactly(bytes) as Fields, reading) as BatchJob
 }

@@ -1,72 +1,72 @@
-/** How far a run is, on standard error: a bar on a terminal, a line now and then elsewhere. */
+/** Reports the progress of a run on standard error: a bar on a terminal, otherwise a line every few seconds. */
 import { SingleBar } from 'cli-progress'
 import { printError } from '../output.ts'
 
-/** How often there is a line where there is no terminal. */
+/** The interval between lines if there is no terminal. */
 const LINE_EVERY_MS = 10_000
 const BAR_PER_SECOND = 5
 const FORMAT = '{bar} {percentage}%  {value} of {total}{failed}  {rate}  {left}'
 const FORMAT_NARROW = '{percentage}%  {value} of {total}{failed}  {rate}  {left}'
-/** Columns, below which there is no room for the bar. */
-const WIDE = 90
+/** The bar is only shown on terminals with this many columns. */
+const MIN_COLUMNS_FOR_BAR = 90
 
-export interface Standing {
+export interface RunProgress {
   readonly ended: number
-  /** Of these, those that are not completed. */
+  /** How many of these did not complete. */
   readonly failed: number
 }
 
 export interface Report {
-  show(standing: Standing): void
-  /** Leaves the line empty for what is said next. */
+  show(progress: RunProgress): void
+  /** Clears the line for the next output. */
   end(): void
 }
 
-export function startReport(total: number, start: Standing): Report {
+export function startReport(total: number, start: RunProgress): Report {
   return process.stderr.isTTY ? bar(total, start) : lines(total, start)
 }
 
-function bar(total: number, start: Standing): Report {
+function bar(total: number, start: RunProgress): Report {
   const pace = new Pace(total, start.ended)
-  const wide = (process.stderr.columns ?? 0) >= WIDE
+  const wide = (process.stderr.columns ?? 0) >= MIN_COLUMNS_FOR_BAR
   const shown = new SingleBar({
     format: wide ? FORMAT : FORMAT_NARROW,
     stream: process.stderr,
     fps: BAR_PER_SECOND,
     barsize: 24,
     clearOnComplete: true,
-    // The cursor of a command that is killed would stay hidden.
+    // A hidden cursor would stay hidden if the command is killed.
     hideCursor: false,
     gracefulExit: false,
   })
-  const payload = (standing: Standing) => ({ ...pace.at(standing.ended), failed: failedText(standing) })
+  const payload = (progress: RunProgress) => ({ ...pace.at(progress.ended), failed: failedText(progress) })
   shown.start(total, start.ended, payload(start))
   return {
-    show: (standing) => shown.update(standing.ended, payload(standing)),
+    show: (progress) => shown.update(progress.ended, payload(progress)),
     end: () => shown.stop(),
   }
 }
 
-function lines(total: number, start: Standing): Report {
+function lines(total: number, start: RunProgress): Report {
   const pace = new Pace(total, start.ended)
-  let saidMs = performance.now()
+  let printedMs = performance.now()
   return {
-    show(standing) {
+    show(progress) {
       const nowMs = performance.now()
-      if (nowMs - saidMs < LINE_EVERY_MS || standing.ended === total) return
-      saidMs = nowMs
-      const { rate, left } = pace.at(standing.ended)
-      printError(`${standing.ended} of ${total} lines have ended${failedText(standing)}, ${rate}, ${left}`)
+      if (nowMs - printedMs < LINE_EVERY_MS || progress.ended === total) return
+      printedMs = nowMs
+      const { rate, left } = pace.at(progress.ended)
+      printError(`${progress.ended} of ${total} lines finished${failedText(progress)}, ${rate}, ${left}`)
     },
     end() {},
   }
 }
 
-function failedText({ failed }: Standing): string {
+function failedText({ failed }: RunProgress): string {
   return failed === 0 ? '' : ` (${failed} not completed)`
 }
 
-/** Rate and time left, by what this process has seen. */
+/** Estimates rate and remaining time from what this process has seen. */
 class Pace {
   readonly #total: number
   readonly #from: number

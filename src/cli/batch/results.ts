@@ -1,4 +1,4 @@
-/** Writes the results of a run in the order of its input, whole or not at all. */
+/** Writes the results of a run atomically, in the order of its input. */
 import { type FileHandle, open, rename, rm } from 'node:fs/promises'
 import { parseExactly } from '../../http/json-body.ts'
 import { syncFolderOf } from '../../store/sync-folder.ts'
@@ -9,14 +9,14 @@ import type { Journal } from './journal.ts'
 import { type OpenAiContext, openAiRow } from './openai.ts'
 import { invalidRow, type Row } from './row.ts'
 
-/** Rows that are written at once. */
-const ROWS = 500
-const NOTHING_LOST = 'Nothing is lost: run the same command again.'
+/** Rows per write. */
+const ROWS_PER_WRITE = 500
+const HOW_TO_RETRY = 'The results are not lost: run the same command again.'
 
 /** @param out a file, or `-` for standard output */
 export async function writeResults(out: string, rows: Iterable<string>): Promise<void> {
   if (out === '-') {
-    await eachPiece(rows, writeOut)
+    await writeInChunks(rows, writeOut)
     return
   }
   const part = `${out}.part`
@@ -24,7 +24,7 @@ export async function writeResults(out: string, rows: Iterable<string>): Promise
   try {
     file = await open(part, 'w')
     const opened = file
-    await eachPiece(rows, (text) => opened.appendFile(text))
+    await writeInChunks(rows, (text) => opened.appendFile(text))
     await file.sync()
     await file.close()
     await rename(part, out)
@@ -32,40 +32,44 @@ export async function writeResults(out: string, rows: Iterable<string>): Promise
   } catch (error) {
     await file?.close().catch(() => {})
     await rm(part, { force: true })
-    throw new CommandError(`${out} cannot be written: ${(error as Error).message}. ${NOTHING_LOST}`)
+    throw new CommandError(`Cannot write ${out}: ${(error as Error).message}. ${HOW_TO_RETRY}`)
   }
 }
 
-async function eachPiece(rows: Iterable<string>, write: (text: string) => Promise<unknown>): Promise<void> {
-  let piece: string[] = []
+async function writeInChunks(
+  rows: Iterable<string>,
+  write: (text: string) => Promise<unknown>,
+): Promise<void> {
+  let chunk: string[] = []
   for (const row of rows) {
-    piece.push(`${row}\n`)
-    if (piece.length < ROWS) continue
-    await write(piece.join(''))
-    piece = []
+    chunk.push(`${row}\n`)
+    if (chunk.length < ROWS_PER_WRITE) continue
+    await write(chunk.join(''))
+    chunk = []
   }
-  await write(piece.join(''))
+  await write(chunk.join(''))
 }
 
 function writeOut(text: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    // What is to be done about it is done by whoever hears of the write.
+    // Without a listener an error would crash the process. The callback of the write handles it.
     if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', () => {})
     process.stdout.write(text, (error) => {
-      if (error) reject(new CommandError(`Standard output was closed: ${error.message}. ${NOTHING_LOST}`))
+      if (error)
+        reject(new CommandError(`Cannot write to standard output: ${error.message}. ${HOW_TO_RETRY}`))
       else resolve()
     })
   })
 }
 
-/** A line of JSON for each line of the input. */
+/** Yields a line of JSON for each line of the input. */
 export function* rowsOf(
   { lines, jobs, invalid }: Input,
   journal: Journal,
   format: Format,
 ): Generator<string> {
   const problems = new Map(invalid.map((line) => [line.index, line]))
-  const toSend = new Map(jobs.map((job) => [job.index, job]))
+  const inputJobs = new Map(jobs.map((job) => [job.index, job]))
   for (const { index, number } of lines) {
     const problem = problems.get(index)
     const kept = problem
@@ -76,7 +80,7 @@ export function* rowsOf(
       yield kept.text
       continue
     }
-    const job = toSend.get(index)?.job()
+    const job = inputJobs.get(index)?.job()
     const context: OpenAiContext = {
       line: number,
       model: job?.model ?? '',

@@ -1,32 +1,32 @@
-/** A line of the results: what became of a line of the input. */
+/** A line of the results: the outcome of a line of the input. */
 import type { EndedJob, JobError } from '../../../client/src/index.ts'
 
-/** `invalid`: it was not sent, or refused; `expired`: the server does not have the job any more. */
+/** `invalid`: the line was not sent, or the server rejected it; `expired`: the server no longer has the job. */
 export type RowStatus = 'completed' | 'failed' | 'invalid' | 'expired'
 
 export interface Row {
-  /** The number of the line, from 1. */
+  /** The line number, from 1. */
   readonly line: number
   readonly custom_id?: string
-  /** Null where no job was made. */
+  /** Null if no job was created. */
   readonly job_id: string | null
   readonly status: RowStatus
   readonly result: { readonly response_content: unknown } | null
   readonly error: JobError | null
 }
 
-interface About {
+interface InputLine {
   readonly number: number
   readonly customId: string | undefined
 }
 
-export function endedRow(about: About, { job_id, status, result, error }: EndedJob): Row {
-  return { ...named(about), job_id, status, result, error }
+export function endedRow(line: InputLine, { job_id, status, result, error }: EndedJob): Row {
+  return { ...identify(line), job_id, status, result, error }
 }
 
-export function invalidRow(about: About, message: string): Row {
+export function invalidRow(line: InputLine, message: string): Row {
   return {
-    ...named(about),
+    ...identify(line),
     job_id: null,
     status: 'invalid',
     result: null,
@@ -34,10 +34,10 @@ export function invalidRow(about: About, message: string): Row {
   }
 }
 
-export function expiredRow(about: About, job_id: string, message: string): Row {
-  return { ...named(about), job_id, status: 'expired', result: null, error: { code: 'expired', message } }
+export function expiredRow(line: InputLine, job_id: string, message: string): Row {
+  return { ...identify(line), job_id, status: 'expired', result: null, error: { code: 'expired', message } }
 }
 
-function named({ number, customId }: About): { readonly line: number; readonly custom_id?: string } {
+function identify({ number, customId }: InputLine): { readonly line: number; readonly custom_id?: string } {
   return { line: number, ...(customId !== undefined && { custom_id: customId }) }
 }

@@ -1,6 +1,6 @@
 /**
- * Sends the jobs of a run in batches, in order, and reads them until each has ended: a sender and some readers side by side,
- * with so many jobs between them at most.
+ * Sends the jobs of a run in batches, in order, and polls them until all have ended. A sender and several readers work
+ * concurrently, and limit how many jobs are open at the server.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import {
@@ -17,15 +17,15 @@ import { ChangeNotifier } from './change-notifier.ts'
 import type { Journal } from './journal.ts'
 import { endedRow, expiredRow, invalidRow } from './row.ts'
 
-/** Jobs that are read in turn. The oldest first, as the server takes them, so that most have ended when they are looked at. */
+/** Jobs that are polled concurrently: the oldest, because the server runs jobs in order, so these are the next to end. */
 const READERS = 64
-/** With pauses of up to eight seconds: as long as a wait bears an outage. */
+/** With pauses of up to eight seconds, this bears as long an outage as a wait does. */
 const RETRIES = 60
-/** How long a server remembers a key at most. */
-const REMEMBERED_S = 86_400
+/** The longest time that a server remembers an idempotency key. */
+const KEY_LIFETIME_S = 86_400
 
-/** A line that is to be a job. */
-export interface ToSend {
+/** A valid line of the input. */
+export interface InputJob {
   readonly index: number
   readonly number: number
   readonly customId: string | undefined
@@ -36,28 +36,28 @@ export interface RunParts {
   readonly parley: Parley
   readonly me: Me
   readonly journal: Journal
-  readonly jobs: readonly ToSend[]
-  /** Jobs at the server at most. */
+  readonly jobs: readonly InputJob[]
+  /** The most jobs that are open at the server at the same time. */
   readonly concurrency: number
-  /** Whether a job that the server refuses ends the run, or only itself. */
+  /** Whether the run continues after the server rejected a job. */
   readonly skipInvalid: boolean
-  /** Whether batches are sent again that the server may have, and may not remember. */
+  /** Whether to resend batches that the server may have received, but no longer remembers. */
   readonly sendAgain: boolean
   readonly onChange: () => void
 }
 
 export class BatchRun {
   readonly #parts: RunParts
-  readonly #byIndex: ReadonlyMap<number, ToSend>
+  readonly #byIndex: ReadonlyMap<number, InputJob>
   readonly #changes = new ChangeNotifier()
   #limits: Me['limits']
-  /** At the server, in the order in which they were sent; the first so many are in readers' hands or have ended. */
-  readonly #line: number[] = []
-  #taken = 0
-  /** At the server, without a row yet. */
+  /** Jobs at the server, in the order in which they were sent. Those before `#nextToRead` are being read or have ended. */
+  readonly #queue: number[] = []
+  #nextToRead = 0
+  /** How many jobs are at the server without a result. */
   #open = 0
-  /** The jobs before it are at the server, have ended, or are in the batch under way. */
-  #reached = 0
+  /** Jobs before this position are at the server, have ended, or are in the batch that is being sent. */
+  #nextToSend = 0
   #allSent = false
 
   constructor(parts: RunParts) {
@@ -66,11 +66,11 @@ export class BatchRun {
     this.#byIndex = new Map(parts.jobs.map((job) => [job.index, job]))
   }
 
-  /** Resolves when every job has its row in the journal. The first error ends it, and it can be gone on with. */
+  /** Resolves when the journal has a result for every job. The first error ends the run, which can be resumed. */
   async run(outer: AbortSignal): Promise<void> {
     const controller = new AbortController()
     const signal = AbortSignal.any([outer, controller.signal])
-    signal.addEventListener('abort', () => this.#changes.tell(), { once: true })
+    signal.addEventListener('abort', () => this.#changes.notify(), { once: true })
     for (const { index } of this.#parts.jobs) {
       if (this.#parts.journal.jobIds.has(index) && !this.#parts.journal.hasEnded(index)) this.#enqueue(index)
     }
@@ -86,33 +86,33 @@ export class BatchRun {
 
   async #sendAll(signal: AbortSignal): Promise<void> {
     const { journal } = this.#parts
-    for (const { jobs, atS } of journal.doubts) {
+    for (const { jobs, atS } of journal.unknownOutcomes) {
       this.#assertRemembered(jobs, atS)
       await this.#send(this.#jobsOf(jobs), signal)
     }
     for (let next = this.#nextBatch(); next.length > 0; next = this.#nextBatch()) {
-      await this.#room(next.length, signal)
+      await this.#waitForCapacity(next.length, signal)
       await this.#send(next, signal)
     }
     this.#allSent = true
-    this.#changes.tell()
+    this.#changes.notify()
   }
 
-  async #room(jobs: number, signal: AbortSignal): Promise<void> {
+  async #waitForCapacity(jobs: number, signal: AbortSignal): Promise<void> {
     while (this.#open > 0 && this.#open + jobs > this.#parts.concurrency) {
       await this.#changes.next()
       signal.throwIfAborted()
     }
   }
 
-  /** As many as the tier allows in one request, and as fit in its bytes. */
-  #nextBatch(): readonly ToSend[] {
+  /** As many jobs as the tier allows in one batch, and as fit in the size limit of a request. */
+  #nextBatch(): readonly InputJob[] {
     const { journal, jobs, concurrency } = this.#parts
     const most = Math.min(this.#limits.max_batch_jobs, concurrency)
-    const batch: ToSend[] = []
+    const batch: InputJob[] = []
     let bytes = 2
-    for (; this.#reached < jobs.length && batch.length < most; this.#reached++) {
-      const job = jobs[this.#reached]
+    for (; this.#nextToSend < jobs.length && batch.length < most; this.#nextToSend++) {
+      const job = jobs[this.#nextToSend]
       if (!job || journal.jobIds.has(job.index) || journal.hasEnded(job.index)) continue
       bytes += Buffer.byteLength(JSON.stringify(job.job())) + 1
       if (bytes > this.#limits.batch_body_bytes && batch.length > 0) break
@@ -121,7 +121,7 @@ export class BatchRun {
     return batch
   }
 
-  async #send(batch: readonly ToSend[], signal: AbortSignal): Promise<void> {
+  async #send(batch: readonly InputJob[], signal: AbortSignal): Promise<void> {
     const { parley, journal, onChange } = this.#parts
     const indexes = batch.map(({ index }) => index)
     journal.sending(indexes, Math.floor(Date.now() / 1000))
@@ -129,7 +129,7 @@ export class BatchRun {
       const jobIds = await parley.messages.createBatch(
         batch.map((one) => one.job()),
         {
-          // The same after a crash, so that the server finds what it has.
+          // The key is the same after a crash, so the server recognizes a batch that it already has.
           idempotencyKey: `${journal.run}.${indexes[0]}`,
           batchSize: batch.length,
           maxRetries: RETRIES,
@@ -140,18 +140,18 @@ export class BatchRun {
     } catch (error) {
       if (!(error instanceof InvalidRequestError || error instanceof PermissionError)) throw error
       journal.refused(indexes)
-      await this.#goOnAfter(error, batch, signal)
-      this.#reached = 0
+      await this.#handleRejection(error, batch, signal)
+      this.#nextToSend = 0
       return
     }
     for (const index of indexes) this.#enqueue(index)
     onChange()
   }
 
-  /** Returns where what the server refused can be sent otherwise; throws what cannot. */
-  async #goOnAfter(
+  /** Returns if the rejected jobs can be sent in another way; otherwise throws. */
+  async #handleRejection(
     error: InvalidRequestError | PermissionError,
-    batch: readonly ToSend[],
+    batch: readonly InputJob[],
     signal: AbortSignal,
   ): Promise<void> {
     const { parley, journal, skipInvalid, onChange } = this.#parts
@@ -161,12 +161,12 @@ export class BatchRun {
       if (batch.length > this.#limits.max_batch_jobs) return
       throw error
     }
-    const [, place, reason] = /^jobs\[(\d+)\]\.?(.*)$/s.exec(error.details ?? '') ?? []
-    const job = place === undefined ? undefined : batch[Number(place)]
+    const [, position, reason] = /^jobs\[(\d+)\]\.?(.*)$/s.exec(error.details ?? '') ?? []
+    const job = position === undefined ? undefined : batch[Number(position)]
     if (!job || reason === undefined) throw error
     if (!skipInvalid) {
       throw new CommandError(
-        `The server refuses line ${job.number}: ${reason}. --skip-invalid goes on without it.`,
+        `The server rejected line ${job.number}: ${reason}. Correct the line, or pass --skip-invalid to leave it out.`,
         EXIT.other,
       )
     }
@@ -175,18 +175,18 @@ export class BatchRun {
   }
 
   #enqueue(index: number): void {
-    this.#line.push(index)
+    this.#queue.push(index)
     this.#open += 1
-    this.#changes.tell()
+    this.#changes.notify()
   }
 
-  /** The oldest that nobody reads yet; null when there will be none. */
+  /** Returns the oldest job that no reader has taken; null when all jobs have been sent and taken. */
   async #take(signal: AbortSignal): Promise<number | null> {
     for (;;) {
       signal.throwIfAborted()
-      const index = this.#line[this.#taken]
+      const index = this.#queue[this.#nextToRead]
       if (index !== undefined) {
-        this.#taken += 1
+        this.#nextToRead += 1
         return index
       }
       if (this.#allSent) return null
@@ -197,15 +197,15 @@ export class BatchRun {
   async #readAll(signal: AbortSignal): Promise<void> {
     const first = await this.#take(signal)
     if (first === null) return
-    await this.#learnReadsLeft(first, signal)
+    await this.#learnReadLimit(first, signal)
     await Promise.all([
-      this.#readOn(first, signal),
-      ...Array.from({ length: READERS - 1 }, () => this.#readOn(null, signal)),
+      this.#readNext(first, signal),
+      ...Array.from({ length: READERS - 1 }, () => this.#readNext(null, signal)),
     ])
   }
 
-  /** The client spaces its reads by what the server says is left with each; so there is one before there are many. */
-  async #learnReadsLeft(index: number, signal: AbortSignal): Promise<void> {
+  /** Each response tells the client how many reads are left, and the client paces its reads by that. So one read comes before many. */
+  async #learnReadLimit(index: number, signal: AbortSignal): Promise<void> {
     const { parley, journal } = this.#parts
     const { reads } = await parley.me({ signal, maxRetries: RETRIES })
     if (reads.remaining === 0) await pause(reads.resets_in_seconds * 1000, undefined, { signal })
@@ -216,46 +216,46 @@ export class BatchRun {
     }
   }
 
-  async #readOn(first: number | null, signal: AbortSignal): Promise<void> {
+  async #readNext(first: number | null, signal: AbortSignal): Promise<void> {
     for (let index = first ?? (await this.#take(signal)); index !== null; index = await this.#take(signal)) {
       await this.#settle(index, signal)
       this.#open -= 1
       this.#parts.onChange()
-      this.#changes.tell()
+      this.#changes.notify()
     }
   }
 
   async #settle(index: number, signal: AbortSignal): Promise<void> {
     const { parley, journal } = this.#parts
-    const [about] = this.#jobsOf([index])
+    const [line] = this.#jobsOf([index])
     const jobId = journal.jobIds.get(index)
-    if (!about || jobId === undefined) throw new Error(`line ${index} is no job`)
+    if (!line || jobId === undefined) throw new Error(`line ${index} has no job`)
     try {
       const job = await parley.messages.wait(jobId, { signal })
       signal.throwIfAborted()
-      journal.settle(index, endedRow(about, job), job.created_at)
+      journal.settle(index, endedRow(line, job), job.created_at)
     } catch (error) {
       if (!(error instanceof NotFoundError)) throw error
-      journal.settle(index, expiredRow(about, jobId, error.message), null)
+      journal.settle(index, expiredRow(line, jobId, error.message), null)
     }
   }
 
-  #jobsOf(indexes: readonly number[]): readonly ToSend[] {
+  #jobsOf(indexes: readonly number[]): readonly InputJob[] {
     return indexes.map((index) => {
       const job = this.#byIndex.get(index)
-      if (!job) throw new Error(`the journal tells of line ${index}, which is none`)
+      if (!job) throw new Error(`the journal refers to line ${index}, which does not exist`)
       return job
     })
   }
 
-  /** A batch that a crash cut off is safe to send again for as long as the server remembers its key. */
+  /** A batch whose outcome is unknown can be sent again safely while the server remembers its idempotency key. */
   #assertRemembered(jobs: readonly number[], atS: number): void {
     const { me, sendAgain } = this.#parts
-    const rememberedS = Math.min(REMEMBERED_S, me.retention_seconds)
+    const rememberedS = Math.min(KEY_LIFETIME_S, me.retention_seconds)
     if (sendAgain || Date.now() / 1000 - atS < rememberedS) return
     const [first, last] = [jobs[0] ?? 0, jobs.at(-1) ?? 0].map((index) => this.#jobsOf([index])[0]?.number)
     throw new CommandError(
-      `Lines ${first} to ${last} were sent on ${new Date(atS * 1000).toISOString()}, and whether they arrived is not known. The server remembers that for ${Math.round(rememberedS / 3600)} hours only. --send-again sends them again, and they may be paid twice; --restart begins anew.`,
+      `Lines ${first} to ${last} were sent at ${new Date(atS * 1000).toISOString()}, and it is unknown whether the server received them. The server remembers batches for only ${Math.round(rememberedS / 3600)} hours. Pass --send-again to send these lines again, which may pay for them twice, or --restart to start over.`,
     )
   }
 }

@@ -1,4 +1,4 @@
-/** What an error of the client is called in a command: a few words, and the exit code. */
+/** Converts errors of the client library to messages and exit codes of a command. */
 import {
   AuthenticationError,
   ConfigurationError,
@@ -14,7 +14,7 @@ import {
 import { CommandError } from '../command-error.ts'
 import { EXIT } from './exit-code.ts'
 
-const REFUSED = [AuthenticationError, PermissionError]
+const REJECTED = [AuthenticationError, PermissionError]
 const UNREACHABLE = [
   ConnectionError,
   TimeoutError,
@@ -24,15 +24,15 @@ const UNREACHABLE = [
   UnexpectedResponseError,
 ]
 
-/** Told to people in a few words; what the client did not throw is a bug and stays what it is. */
+/** Returns a `CommandError` for errors of the client. Any other error is a bug and is returned unchanged. */
 export function clientError(error: unknown): unknown {
   if (!(error instanceof ParleyError)) return error
   if (error instanceof ConfigurationError) {
     const message = error.message.replace(/^baseUrl/, '--url (or PARLEY_URL)')
     return new CommandError(sentence(message), EXIT.other)
   }
-  const code = REFUSED.some((kind) => error instanceof kind)
-    ? EXIT.refused
+  const code = REJECTED.some((kind) => error instanceof kind)
+    ? EXIT.rejected
     : UNREACHABLE.some((kind) => error instanceof kind)
       ? EXIT.unreachable
       : EXIT.other
@@ -41,6 +41,6 @@ export function clientError(error: unknown): unknown {
 }
 
 function sentence(text: string): string {
-  const begun = text.charAt(0).toUpperCase() + text.slice(1)
-  return /[.!?…]$/.test(begun) ? begun : `${begun}.`
+  const capitalized = text.charAt(0).toUpperCase() + text.slice(1)
+  return /[.!?…]$/.test(capitalized) ? capitalized : `${capitalized}.`
 }

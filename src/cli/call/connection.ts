@@ -1,4 +1,4 @@
-/** The client that the commands call a server with. */
+/** Creates the client that the commands use to call a server. */
 import { Parley } from '../../../client/src/index.ts'
 import { parseExactly } from '../../http/json-body.ts'
 import { CommandError } from '../command-error.ts'
@@ -10,11 +10,11 @@ export function connect({ url, key }: ServerOptions): Parley {
   const apiKey = key ?? process.env.PARLEY_API_KEY
   if (!apiKey) {
     throw new CommandError(
-      'There is no API key. Set PARLEY_API_KEY, or give --key; `parley keys create` makes one where the server runs.',
-      EXIT.refused,
+      'No API key is set. Set PARLEY_API_KEY, or pass --key. On the server, `parley keys create` creates a key.',
+      EXIT.rejected,
     )
   }
-  // Answers are printed with the numbers that the model wrote, to the last digit.
+  // Answers are printed with every digit of the numbers that the model wrote.
   const parseJson = (text: string) => parseExactly(Buffer.from(text))
   try {
     return new Parley({ baseUrl: serverUrl(url), apiKey, parseJson })

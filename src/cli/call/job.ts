@@ -1,11 +1,11 @@
-/** `parley job`: what became of a job, now or at its end. */
+/** `parley job`: shows the current state of a job, or waits until it has finished. */
 
 import { TimeoutError } from '../../../client/src/index.ts'
 import { CommandError } from '../command-error.ts'
-import { printJob } from './answer.ts'
 import { connect } from './connection.ts'
 import { EXIT } from './exit-code.ts'
 import { interruptible } from './interruptible.ts'
+import { printJob } from './print-job.ts'
 import type { ServerOptions } from './server-options.ts'
 
 export interface JobOptions extends ServerOptions {
@@ -19,7 +19,7 @@ export async function showJob(
   jobId: string,
   { wait, timeout, json, ...server }: JobOptions,
 ): Promise<number> {
-  if (timeout !== undefined && !wait) throw new CommandError('--timeout belongs to --wait.')
+  if (timeout !== undefined && !wait) throw new CommandError('--timeout can only be used with --wait.')
   const parley = connect(server)
   const found = await interruptible(
     async (signal) => {
@@ -27,12 +27,15 @@ export async function showJob(
       try {
         return await parley.messages.wait(jobId, { signal, timeout })
       } catch (error) {
-        // Of the wait itself, as against that of a request.
+        // Only the timeout of the wait has the job's ID; that of a single request does not.
         if (!(error instanceof TimeoutError && error.jobId === jobId)) throw error
-        throw new CommandError(`Job ${jobId} has not ended within ${timeout} s; it goes on.`, EXIT.open)
+        throw new CommandError(
+          `Job ${jobId} did not finish within ${timeout} s. It continues on the server.`,
+          EXIT.open,
+        )
       }
     },
-    () => `Interrupted. The job goes on: parley job ${jobId} --wait`,
+    () => `Interrupted. The job continues on the server. To wait for it again: parley job ${jobId} --wait`,
   )
   return printJob(found, json === true)
 }

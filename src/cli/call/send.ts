@@ -1,14 +1,14 @@
-/** `parley send`: one conversation to the server, and its answer. */
+/** `parley send`: sends one message to a server, and prints the answer. */
 import type { CreatedJob, Parley, ResponseFormat, SingleJob } from '../../../client/src/index.ts'
 import { parseExactly } from '../../http/json-body.ts'
 import { readSchema } from '../../json-schema/read-schema.ts'
 import { CommandError } from '../command-error.ts'
 import { printError, printLine } from '../output.ts'
 import { readInput } from '../read-input.ts'
-import { printJob, printJson } from './answer.ts'
 import { connect } from './connection.ts'
 import { EXIT } from './exit-code.ts'
 import { interruptible } from './interruptible.ts'
+import { printJob, printJson } from './print-job.ts'
 import type { ServerOptions } from './server-options.ts'
 
 export interface SendOptions extends ServerOptions {
@@ -22,6 +22,9 @@ export interface SendOptions extends ServerOptions {
   readonly wait: boolean
   readonly json?: true
 }
+
+const INTERRUPTED =
+  'Interrupted. The server may have received the job already; in that case the job continues there.'
 
 /** Resolves with the exit code. */
 export async function send(words: readonly string[], options: SendOptions): Promise<number> {
@@ -37,22 +40,22 @@ async function sendAndWait(parley: Parley, job: SingleJob, { json }: SendOptions
       const created: CreatedJob = await parley.messages.create(job, { signal })
       if (created.status !== 'timeout') return created
       jobId = created.job_id
-      printError(`Job ${jobId} takes longer; waiting for its end.`)
+      printError(`Job ${jobId} is still running. Waiting until it has finished.`)
       return parley.messages.wait(jobId, { signal })
     },
     () =>
       jobId === null
-        ? 'Interrupted. The server may have the job already; then it goes on there.'
-        : `Interrupted. The job goes on: parley job ${jobId} --wait`,
+        ? INTERRUPTED
+        : `Interrupted. The job continues on the server. To wait for it: parley job ${jobId} --wait`,
   )
   return printJob(ended, json === true)
 }
 
-/** As a batch of one, which is answered as soon as the job is stored. */
+/** Sends a batch of one job, because the server responds to a batch as soon as it is stored. */
 async function sendOnly(parley: Parley, job: SingleJob, { json }: SendOptions): Promise<number> {
   const [jobId = ''] = await interruptible(
     (signal) => parley.messages.createBatch([job as Omit<SingleJob, 'timeout' | 'callback'>], { signal }),
-    () => 'Interrupted. The server may have the job already; then it goes on there.',
+    () => INTERRUPTED,
   )
   if (json) printJson({ job_id: jobId })
   else printLine(jobId)
@@ -77,12 +80,14 @@ async function jobOf(words: readonly string[], options: SendOptions): Promise<Si
 
 async function textOf(words: readonly string[], { file }: SendOptions): Promise<string> {
   if (words.length > 0 && file !== undefined) {
-    throw new CommandError('Give the text either as arguments or by --file, not both.')
+    throw new CommandError('The message is given twice. Pass it either as arguments or with --file.')
   }
   const isStandardInput = words.length === 1 && words[0] === '-'
   if (words.length > 0 && !isStandardInput) return words.join(' ')
   if (file === undefined && !isStandardInput && process.stdin.isTTY) {
-    throw new CommandError('There is nothing to send. Give a text, --file FILE, or standard input.')
+    throw new CommandError(
+      'There is no message to send. Pass it as arguments, with --file FILE, or on standard input.',
+    )
   }
   return (await readInput(file ?? '-')).toString('utf8')
 }

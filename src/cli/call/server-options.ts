@@ -1,4 +1,4 @@
-/** Where the server is and who calls it: what every calling command takes. */
+/** The options of all client commands: the server's URL and the API key. */
 import type { Command } from 'commander'
 
 export interface ServerOptions {
@@ -8,6 +8,9 @@ export interface ServerOptions {
 
 export function addServerOptions(command: Command): Command {
   return command
-    .option('--url <url>', 'the server (default: PARLEY_URL, or http://127.0.0.1:8080)')
-    .option('--key <key>', 'the API key (default: PARLEY_API_KEY, which other users cannot see)')
+    .option('--url <url>', 'the URL of the server (default: PARLEY_URL, or http://127.0.0.1:8080)')
+    .option(
+      '--key <key>',
+      'the API key (default: PARLEY_API_KEY, which unlike an option is hidden from other users)',
+    )
 }

@@ -1,7 +1,7 @@
 /** The completion script for bash. */
 import type { CompletedCommand, Values } from './tree.ts'
 
-/** Walks the words before the cursor to find the command, and offers what it takes. Runs on bash 3.2, which macOS has. */
+/** The script walks the words before the cursor to find the command, then offers its options and values. It supports bash 3.2, the version of macOS. */
 export function bashScript(commands: readonly CompletedCommand[]): string {
   const steps = commands.flatMap(({ path, commands: under }) => under.map(({ name }) => `${path} ${name}`))
   const valued = commands.flatMap(({ path, options }) =>
@@ -49,7 +49,7 @@ function flagsOf({ path, options }: CompletedCommand): string {
   return `    '${path}') words=${list(options.flatMap(({ flags }) => flags))} ;;`
 }
 
-/** What stands where there is no option: a command, or the next argument. */
+/** Completes a word that is not an option: a command, or the next argument. */
 function placesOf({ path, commands, arguments: taken }: CompletedCommand): string {
   if (commands.length > 0) {
     return `  '${path}') ${offer({ kind: 'words', words: commands.map(({ name }) => name) })} ;;`
@@ -69,7 +69,7 @@ function pattern(words: readonly string[]): string {
   return words.map((word) => `'${word}'`).join('|')
 }
 
-/** In lines, as IFS is a line end, so that a file's name may have spaces. */
+/** Separated by line ends, because the script sets IFS to a line end, so that file names may contain spaces. */
 function list(words: readonly string[]): string {
   return `$'${words.join('\\n')}'`
 }

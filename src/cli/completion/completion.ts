@@ -1,4 +1,4 @@
-/** `parley completion`: a script that makes a shell complete the commands, their options and their values. */
+/** `parley completion`: prints a script that completes commands, options and values in a shell. */
 import { Argument, type Command } from 'commander'
 import { printLine } from '../output.ts'
 import { bashScript } from './bash.ts'
@@ -17,8 +17,8 @@ Examples:
 
 export function addCompletion(command: Command, program: Command): void {
   command
-    .description('print a script that completes parley in a shell')
-    .addArgument(new Argument('<shell>', 'which shell').choices(Object.keys(SCRIPTS)))
+    .description('print a completion script for a shell')
+    .addArgument(new Argument('<shell>', 'the shell').choices(Object.keys(SCRIPTS)))
     .addHelpText('after', HELP)
     .action((shell: Shell) => printLine(SCRIPTS[shell](completedCommands(program)).trimEnd()))
 }

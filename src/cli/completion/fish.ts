@@ -1,4 +1,4 @@
-/** The completion script for fish: a line for each thing that may come next. */
+/** The completion script for fish: one line for each possible completion. */
 import type { CompletedCommand, CompletedOption, Values } from './tree.ts'
 
 export function fishScript(commands: readonly CompletedCommand[]): string {
@@ -21,12 +21,12 @@ function linesOf({ path, commands, options, arguments: taken }: CompletedCommand
   ]
 }
 
-/** The words of the path have been said, and none of those that lead on. */
+/** The command's words have been typed, and none of its subcommands. */
 function conditionOf(path: string, under: readonly string[]): string {
   const [, ...words] = path.split(' ')
-  const said = words.map((word) => `__fish_seen_subcommand_from ${word}`)
-  const unsaid = under.length === 0 ? [] : [`not __fish_seen_subcommand_from ${under.join(' ')}`]
-  return [...said, ...unsaid].join('; and ')
+  const typed = words.map((word) => `__fish_seen_subcommand_from ${word}`)
+  const notTyped = under.length === 0 ? [] : [`not __fish_seen_subcommand_from ${under.join(' ')}`]
+  return [...typed, ...notTyped].join('; and ')
 }
 
 function optionSpec({ flags, description, values }: CompletedOption): string {

@@ -1,21 +1,21 @@
-/** What there is to complete: commander's commands, reduced to names, options and the values that are known. */
+/** What can be completed: the program's commands, reduced to names, options and known values. */
 import type { Argument, Command, Option } from 'commander'
 
 export interface CompletedCommand {
-  /** The words that lead here, such as `parley keys create`. */
+  /** The full command, for example `parley keys create`. */
   readonly path: string
   readonly description: string
   readonly commands: readonly { readonly name: string; readonly description: string }[]
   readonly options: readonly CompletedOption[]
-  /** Of the arguments, in order; the last stands for all further ones. */
+  /** The values of the arguments, in order. The last entry applies to all further arguments. */
   readonly arguments: readonly Values[]
 }
 
 export interface CompletedOption {
-  /** `--json`, and a short form where there is one. */
+  /** For example `--json`, and a short form if there is one. */
   readonly flags: readonly string[]
   readonly description: string
-  /** Null where it takes none. */
+  /** Null if the option takes no value. */
   readonly values: Values | null
 }
 
@@ -24,7 +24,7 @@ export type Values =
   | { readonly kind: 'files' }
   | { readonly kind: 'free' }
 
-/** The command and all under it, outermost first. */
+/** Returns the command and all of its subcommands, outermost first. */
 export function completedCommands(command: Command, before: readonly string[] = []): CompletedCommand[] {
   const words = [...before, command.name()]
   const help = command.createHelp()

@@ -1,4 +1,4 @@
-/** The completion script for zsh, in the words of its own `_arguments`. */
+/** The completion script for zsh, which uses its function `_arguments`. */
 import type { CompletedCommand, CompletedOption, Values } from './tree.ts'
 
 export function zshScript(commands: readonly CompletedCommand[]): string {
@@ -37,8 +37,8 @@ ${cases.join('\n')}
 }
 
 function optionSpecs({ flags, description, values }: CompletedOption): string[] {
-  const says = description.replace(/[[\]:\\]/g, (character) => `\\${character}`)
-  return flags.map((flag) => quoted(`${flag}[${says}]${values ? `:value:${actionOf(values)}` : ''}`))
+  const text = description.replace(/[[\]:\\]/g, (character) => `\\${character}`)
+  return flags.map((flag) => quoted(`${flag}[${text}]${values ? `:value:${actionOf(values)}` : ''}`))
 }
 
 function actionOf(values: Values): string {

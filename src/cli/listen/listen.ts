@@ -1,4 +1,4 @@
-/** `parley listen`: a receiver of callbacks on one's own machine that verifies and prints what arrives, for development. */
+/** `parley listen`: receives callbacks on the developer's machine, verifies them and prints them. */
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { loadDatabaseUrl } from '../../config/load.ts'
@@ -10,11 +10,11 @@ import { createReceiver } from './receive.ts'
 import { accountSecrets, givenSecret, type SecretSource } from './secrets.ts'
 import { isSecret, Verifier } from './verify.ts'
 
-/** Nobody else's business: what it prints are a caller's data. */
+/** Only this machine can connect, because callbacks contain a caller's data. */
 const HOST = '127.0.0.1'
 const SECRET_VARIABLE = 'PARLEY_CALLBACK_SECRET'
-/** What --fail-first answers unless --status says otherwise. */
-const FAILING_STATUS = 500
+/** The status that --fail-first responds with if --status is not given. */
+const DEFAULT_FAILURE_STATUS = 500
 
 export interface ListenOptions {
   readonly port: number
@@ -27,24 +27,24 @@ export interface ListenOptions {
   readonly config?: string
 }
 
-/** Resolves when it has been told to stop. */
+/** Resolves after a shutdown signal. */
 export async function listen(options: ListenOptions): Promise<void> {
   const { status, failFirst, retryAfter, json } = options
   const verifier = await Verifier.of(secretSource(options))
-  const tell = json ? printError : printLine
+  const print = json ? printError : printLine
   const server = createReceiver({
     verifier,
-    failing: {
-      status: status ?? FAILING_STATUS,
+    failures: {
+      status: status ?? DEFAULT_FAILURE_STATUS,
       first: failFirst ?? (status === undefined ? 0 : Number.POSITIVE_INFINITY),
       retryAfterS: retryAfter ?? null,
     },
-    onArrival: (arrival: Delivery) => printLine(json ? deliveryJson(arrival) : deliveryText(arrival)),
-    onRefusal: ({ status, why, method, path }) =>
-      tell(`${timeOf(Date.now())}  refused with ${status}: ${shown(`${method} ${path}`)}: ${shown(why)}`),
+    onDelivery: (delivery: Delivery) => printLine(json ? deliveryJson(delivery) : deliveryText(delivery)),
+    onRejection: ({ status, why, method, path }) =>
+      print(`${timeOf(Date.now())}  rejected with ${status}: ${shown(`${method} ${path}`)}: ${shown(why)}`),
   })
   const url = await start(server, options.port)
-  tell(introduction(url, verifier))
+  print(introduction(url, verifier))
   await stopped(server)
 }
 
@@ -54,19 +54,19 @@ function secretSource({ secret, account, config }: ListenOptions): SecretSource 
   if (!fromEnvironment) return accountSecrets(loadDatabaseUrl(process.env, config), account)
   if (!isSecret(fromEnvironment)) {
     throw new CommandError(
-      `${SECRET_VARIABLE}: must be whsec_ and base64, as \`parley accounts secret NAME\` prints it`,
+      `${SECRET_VARIABLE}: must be whsec_ followed by base64. \`parley accounts secret NAME\` prints the secret.`,
     )
   }
   return givenSecret(fromEnvironment, SECRET_VARIABLE)
 }
 
 function introduction(url: string, { secrets: { secrets, says } }: Verifier): string {
-  const verifying = secrets.length > 0 ? `Verifying with ${says}.` : `not verified: ${says}.`
+  const verifying = secrets.length > 0 ? `Verifying with ${says}.` : `Callbacks are not verified: ${says}.`
   return `Parley listens for callbacks on ${url}
 
-Use it, with any path, as the callback_url of a batch element:
+Use this URL, with any path, as the callback_url of a batch element:
   "callback": { "callback_url": "${url}/hook" }
-The server must allow loopback, in its parley.config.json:
+Allow loopback addresses in the server's parley.config.json:
   "callbacks": { "allow_networks": ["127.0.0.0/8"] }
 ${verifying}
 `
@@ -82,14 +82,14 @@ async function start(server: Server, port: number): Promise<string> {
     const { code, message } = error as Error & { code?: string }
     throw new CommandError(
       code === 'EADDRINUSE'
-        ? `Port ${port} on ${HOST} is taken. Stop what uses it, or choose another by --port (0 picks a free one).`
+        ? `Port ${port} on ${HOST} is in use. Stop the program that uses it, or pass another --port (0 picks a free one).`
         : `parley listen cannot listen on ${HOST}:${port}: ${message}`,
     )
   }
   return `http://${HOST}:${(server.address() as AddressInfo).port}`
 }
 
-/** Resolves when nothing is left of the server: when told to stop, or when nobody reads what is printed any more. */
+/** Resolves when the server is closed, after a shutdown signal or when standard output is closed. */
 function stopped(server: Server): Promise<void> {
   return new Promise((resolve) => {
     const stop = () => {

@@ -1,4 +1,4 @@
-/** What `parley listen` takes. */
+/** The options of `parley listen`. */
 import { type Command, InvalidArgumentError, type Option } from 'commander'
 import { numberFrom } from '../number-option.ts'
 import type { ListenOptions } from './listen.ts'
@@ -6,35 +6,39 @@ import { isSecret } from './verify.ts'
 
 const DEFAULT_PORT = 9000
 const MAX_PORT = 65_535
-/** The most seconds of a Retry-After that the server heeds. */
+/** The longest Retry-After that the server respects. */
 const MAX_RETRY_AFTER_S = 86_400
 const MAX_FAILURES = 1_000_000
 
 const HELP = `
-The secret that callbacks are verified with is that of --secret, else of PARLEY_CALLBACK_SECRET, else that of
---account in the configured database, if there is one. Without a secret everything is printed as not verified.
+The secret that verifies callbacks comes from --secret, else from PARLEY_CALLBACK_SECRET, else it is the secret of
+--account in the configured database. Without a secret, callbacks are printed as not verified.
 
-What cannot be verified is answered with 401, everything else with 200. To see how failures are retried:
+Callbacks that fail verification get the response 401, all others 200. To see how failures are retried:
   parley listen --fail-first 2                                 500 twice, then 200
-  parley listen --status 410                                   410 always: the server gives up
+  parley listen --status 410                                   always 410: the server gives up
   parley listen --status 429 --retry-after 3 --fail-first 1    429 once, with Retry-After: 3
 
-The server must allow loopback: "callbacks": { "allow_networks": ["127.0.0.0/8"] } in its parley.config.json.`
+Allow loopback addresses in the server's parley.config.json: "callbacks": { "allow_networks": ["127.0.0.0/8"] }`
 
 export function addListen(command: Command, config: () => Option): void {
   command
-    .description('receive callbacks on this machine, verify and print them, for development')
+    .description('receive, verify and print callbacks on this machine, for development')
     .option('--port <port>', 'port on 127.0.0.1; 0 picks a free one', numberFrom(0, MAX_PORT), DEFAULT_PORT)
-    .option('--secret <secret>', 'whsec_…, as `parley accounts secret NAME` prints it', secretOf)
-    .option('--account <name>', 'whose secret to look up', 'default')
-    .option('--status <code>', 'answer every callback with this status', numberFrom(200, 599))
-    .option('--retry-after <seconds>', 'and with this Retry-After', numberFrom(0, MAX_RETRY_AFTER_S))
+    .option('--secret <secret>', 'the secret (whsec_…) that `parley accounts secret NAME` prints', secretOf)
+    .option('--account <name>', 'the account whose secret is looked up', 'default')
+    .option('--status <code>', 'respond to every callback with this status', numberFrom(200, 599))
+    .option(
+      '--retry-after <seconds>',
+      'with --status or --fail-first: send this Retry-After',
+      numberFrom(0, MAX_RETRY_AFTER_S),
+    )
     .option(
       '--fail-first <count>',
-      'answer only so many callbacks with --status (500 without it)',
+      'respond only to this many callbacks with --status (default: 500)',
       numberFrom(1, MAX_FAILURES),
     )
-    .option('--json', 'print each callback whole, as one line of JSON; all else goes to standard error')
+    .option('--json', 'print each callback as one line of JSON; everything else goes to standard error')
     .addOption(config())
     .addHelpText('after', HELP)
     .action(async (options: ListenOptions) => {
@@ -44,7 +48,7 @@ export function addListen(command: Command, config: () => Option): void {
         options.failFirst === undefined
       ) {
         command.error(
-          'error: --retry-after needs --status or --fail-first: a callback that arrived is not retried',
+          'error: --retry-after needs --status or --fail-first, because a delivered callback is not retried',
         )
       }
       const { listen } = await import('./listen.ts')
@@ -55,7 +59,7 @@ export function addListen(command: Command, config: () => Option): void {
 function secretOf(text: string): string {
   if (!isSecret(text)) {
     throw new InvalidArgumentError(
-      'It must be whsec_ and base64, as `parley accounts secret NAME` prints it.',
+      'It must be whsec_ followed by base64. `parley accounts secret NAME` prints the secret.',
     )
   }
   return text

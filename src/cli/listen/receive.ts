@@ -1,36 +1,36 @@
-/** The HTTP side of `parley listen`: reads what is sent, refuses what is no callback, and answers as it is told to. */
+/** The HTTP server of `parley listen`: reads callbacks, rejects other requests, and responds as the options say. */
 import { isUtf8 } from 'node:buffer'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { isDeeperThan } from '../../http/json-body.ts'
 import type { Delivery } from './delivery.ts'
 import type { Verifier } from './verify.ts'
 
-/** A callback holds at most an answer of 16 MiB and the payload of a batch's body. */
+/** A callback contains at most an answer of 16 MiB and a payload that fit in a batch request. */
 const MAX_BODY_BYTES = 64 * 1024 * 1024
-/** Deeper JSON than any callback's could not be shown. */
+/** No callback is nested more deeply, and printing very deep JSON would overflow the stack. */
 const MAX_DEPTH = 1000
-/** The last webhook-ids that are remembered. */
-const REMEMBERED_IDS = 100_000
+/** The number of webhook-ids that are remembered to detect duplicates. */
+const MAX_REMEMBERED_IDS = 100_000
 const REQUEST_MS = 60_000
 
-export interface Failing {
-  /** What is answered instead of 200. */
+export interface SimulatedFailures {
+  /** The response status instead of 200. */
   readonly status: number
-  /** How many callbacks get it, from the first; Infinity for all. */
+  /** How many callbacks fail, from the first; Infinity for all. */
   readonly first: number
-  /** Sent as Retry-After beside it. */
+  /** Sent as Retry-After with the failures. */
   readonly retryAfterS: number | null
 }
 
 export interface ReceiverOptions {
   readonly verifier: Verifier
-  readonly failing: Failing
-  readonly onArrival: (arrival: Delivery) => void
-  /** Something came that is no callback. */
-  readonly onRefusal: (refusal: Refusal & { readonly method: string; readonly path: string }) => void
+  readonly failures: SimulatedFailures
+  readonly onDelivery: (delivery: Delivery) => void
+  /** Called for a request that is not a callback. */
+  readonly onRejection: (rejection: Rejection & { readonly method: string; readonly path: string }) => void
 }
 
-export interface Refusal {
+export interface Rejection {
   readonly status: number
   readonly why: string
 }
@@ -38,31 +38,31 @@ export interface Refusal {
 export function createReceiver(options: ReceiverOptions): Server {
   const seen = new SeenIds()
   let callbacks = 0
-  const answerCallback = async (request: IncomingMessage, response: ServerResponse) => {
-    const atMs = Date.now()
+  const respond = async (request: IncomingMessage, response: ServerResponse) => {
+    const receivedAtMs = Date.now()
     const { method = '', url: path = '/', headers } = request
     const read = headProblem(request) ?? (await readJson(request))
     if (!Buffer.isBuffer(read)) {
-      options.onRefusal({ ...read, method, path })
-      return refuse(response, read)
+      options.onRejection({ ...read, method, path })
+      return reject(response, read)
     }
     const webhookId = typeof headers['webhook-id'] === 'string' ? headers['webhook-id'] : null
     callbacks += 1
-    const fails = callbacks <= options.failing.first
-    const before = webhookId === null ? 0 : seen.count(webhookId)
+    const fails = callbacks <= options.failures.first
+    const earlier = webhookId === null ? 0 : seen.count(webhookId)
     const verdict = await options.verifier.verdict(headers, read.toString('utf8'))
-    const answered = fails ? options.failing.status : verdict.kind === 'unverified' ? 401 : 200
-    options.onArrival({ atMs, path, webhookId, verdict, body: read, before, answered })
-    const { retryAfterS } = options.failing
+    const responseStatus = fails ? options.failures.status : verdict.kind === 'unverified' ? 401 : 200
+    options.onDelivery({ receivedAtMs, path, webhookId, verdict, body: read, earlier, responseStatus })
+    const { retryAfterS } = options.failures
     if (fails && retryAfterS !== null) response.setHeader('retry-after', String(retryAfterS))
-    const says = fails ? 'parley listen was told to answer so' : verdict.kind
-    response.writeHead(answered, { 'content-type': 'text/plain' }).end(`${says}\n`)
+    const text = fails ? 'parley listen simulates a failure' : verdict.kind
+    response.writeHead(responseStatus, { 'content-type': 'text/plain' }).end(`${text}\n`)
   }
   const server = createServer({ requestTimeout: REQUEST_MS }, (request, response) => {
-    // A sender that goes away in the middle is no business of the next one.
+    // Without a listener, a client that disconnects in the middle of a response would crash the process.
     response.on('error', () => {})
-    answerCallback(request, response).catch((error: Error) => {
-      options.onRefusal({
+    respond(request, response).catch((error: Error) => {
+      options.onRejection({
         status: 400,
         why: error.message,
         method: request.method ?? '',
@@ -74,20 +74,20 @@ export function createReceiver(options: ReceiverOptions): Server {
   return server
 }
 
-function headProblem({ method, headers }: IncomingMessage): Refusal | null {
-  if (method !== 'POST') return { status: 405, why: 'callbacks come by POST' }
+function headProblem({ method, headers }: IncomingMessage): Rejection | null {
+  if (method !== 'POST') return { status: 405, why: 'callbacks use POST' }
   const type = (headers['content-type'] ?? '').split(';')[0]?.trim().toLowerCase()
   if (type !== 'application/json') return { status: 415, why: 'Content-Type must be application/json' }
   return null
 }
 
-/** The raw bytes: they are what is signed. They are known to be a JSON object. */
-async function readJson(request: IncomingMessage): Promise<Buffer | Refusal> {
+/** Returns the raw bytes of a JSON object: the signature is computed from the raw bytes. */
+async function readJson(request: IncomingMessage): Promise<Buffer | Rejection> {
   const tooLong = { status: 413, why: `the body is longer than ${MAX_BODY_BYTES} bytes` }
   if (Number(request.headers['content-length'] ?? 0) > MAX_BODY_BYTES) return tooLong
   const chunks: Buffer[] = []
   let bytes = 0
-  // Not destroyed on leaving, so that the refusal can still be sent.
+  // Leaving the loop must not destroy the request, because the response is sent on the same connection.
   for await (const chunk of request.iterator({ destroyOnReturn: false })) {
     chunks.push(chunk as Buffer)
     bytes += (chunk as Buffer).length
@@ -110,23 +110,23 @@ function bodyProblem(body: Buffer): string | null {
   }
 }
 
-/** The connection is given up, since what is left of the body was not read. */
-function refuse(response: ServerResponse, { status, why }: Refusal): void {
+/** Closes the connection, because the rest of the body was not read. */
+function reject(response: ServerResponse, { status, why }: Rejection): void {
   if (status === 405) response.setHeader('allow', 'POST')
   response.writeHead(status, { 'content-type': 'text/plain', connection: 'close' }).end(`${why}\n`)
 }
 
-/** How often each webhook-id came, the longest unseen forgotten first. */
+/** Counts how often each webhook-id was received. The least recently seen are dropped first. */
 class SeenIds {
   readonly #counts = new Map<string, number>()
 
-  /** How often it came before; this time counts from now on. */
+  /** Returns how often it was received before, and counts this delivery. */
   count(id: string): number {
     const before = this.#counts.get(id) ?? 0
     this.#counts.delete(id)
     this.#counts.set(id, before + 1)
     const [oldest] = this.#counts.keys()
-    if (this.#counts.size > REMEMBERED_IDS && oldest !== undefined) this.#counts.delete(oldest)
+    if (this.#counts.size > MAX_REMEMBERED_IDS && oldest !== undefined) this.#counts.delete(oldest)
     return before
   }
 }

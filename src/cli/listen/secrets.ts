@@ -1,27 +1,27 @@
 /**
- * Where the secret comes from that arriving callbacks are held against: given by the user, or the account's, looked up in
- * the database. Looking changes nothing: it makes no database, and does not bring the schema of one up to date.
+ * The source of the secret that verifies callbacks: given by the user, or looked up in the database. A look-up changes
+ * nothing: it does not create a database or migrate its schema.
  */
 import { existsSync } from 'node:fs'
 import { secretsInForce } from '../../callbacks/callback-request.ts'
 import { isPostgres, lookUpSecrets, sqlitePath } from '../../store/open.ts'
 import { databaseName } from '../database-name.ts'
 
-/** With `secrets` of length 0 nothing can be verified; `says` is then why, and how to mend it. */
+/** If `secrets` is empty, nothing can be verified, and `says` explains why and what to do. */
 export interface FoundSecrets {
   readonly secrets: readonly string[]
-  /** Whose secret it is, for people. */
+  /** Describes where the secret comes from. */
   readonly says: string
 }
 
-/** `look` never rejects. A second call may find what a first did not: a server was started, a secret was rotated. */
+/** `look` never rejects. Later calls can return other secrets, for example after the secret was rotated. */
 export interface SecretSource {
   look(): Promise<FoundSecrets>
 }
 
-/** @param says whence the user gave it, such as `--secret` */
-export function givenSecret(secret: string, says: string): SecretSource {
-  const found = { secrets: [secret], says: `the secret of ${says}` }
+/** @param origin how the user gave it, for example `--secret` */
+export function givenSecret(secret: string, origin: string): SecretSource {
+  const found = { secrets: [secret], says: `the secret of ${origin}` }
   return { look: async () => found }
 }
 
@@ -29,7 +29,7 @@ export function accountSecrets(databaseUrl: string, account: string): SecretSour
   const database = databaseName(databaseUrl)
   const none = (why: string): FoundSecrets => ({
     secrets: [],
-    says: `${why}. Give the secret by --secret or PARLEY_CALLBACK_SECRET; \`parley accounts secret NAME\` prints it where the server runs`,
+    says: `${why}. Pass the secret with --secret or PARLEY_CALLBACK_SECRET; on the server, \`parley accounts secret NAME\` prints it`,
   })
   const look = async (): Promise<FoundSecrets> => {
     if (!isPostgres(databaseUrl) && !existsSync(sqlitePath(databaseUrl))) {
@@ -38,7 +38,7 @@ export function accountSecrets(databaseUrl: string, account: string): SecretSour
     try {
       const secrets = await lookUpSecrets(databaseUrl, account)
       if (secrets === null)
-        return none(`there is no account ${account} in ${database} (--account names another)`)
+        return none(`there is no account ${account} in ${database} (pass --account for another one)`)
       const says = `the secret of account ${account} in ${database}`
       return { secrets: secretsInForce(secrets, Date.now()), says }
     } catch (error) {
@@ -46,13 +46,13 @@ export function accountSecrets(databaseUrl: string, account: string): SecretSour
       return none(`the database ${database} could not be read: ${message || code}`)
     }
   }
-  let underWay: Promise<FoundSecrets> | null = null
+  let inProgress: Promise<FoundSecrets> | null = null
   return {
     look() {
-      underWay ??= look().finally(() => {
-        underWay = null
+      inProgress ??= look().finally(() => {
+        inProgress = null
       })
-      return underWay
+      return inProgress
     },
   }
 }

@@ -1,14 +1,14 @@
-/** Whether a callback is what the server sent, as the package `standardwebhooks` finds it, and if not, why in clear words. */
+/** Verifies the signature of a callback with the package `standardwebhooks`, and explains failures. */
 import type { IncomingHttpHeaders } from 'node:http'
 import { Webhook } from 'standardwebhooks'
 import type { FoundSecrets, SecretSource } from './secrets.ts'
 
-/** Standard Webhooks' tolerance: an older callback may be one that somebody recorded and sends again. */
+/** The tolerance of Standard Webhooks. It limits how long a recorded callback can be replayed. */
 const TOLERANCE_S = 300
 
 const HEADERS = ['webhook-id', 'webhook-timestamp', 'webhook-signature'] as const
 
-/** `unchecked`: there was no secret to check it with. `why` is for people. */
+/** `unchecked`: there was no secret to verify it with. `why` is a message for the user. */
 export type Verdict =
   | { readonly kind: 'verified' }
   | { readonly kind: 'unverified'; readonly why: string }
@@ -28,7 +28,7 @@ export class Verifier {
     return new Verifier(source, await source.look())
   }
 
-  /** What callbacks are held against now, or why nothing can be. */
+  /** The current secrets, or the reason why there are none. */
   get secrets(): FoundSecrets {
     return this.#found
   }
@@ -36,9 +36,9 @@ export class Verifier {
   async verdict(headers: IncomingHttpHeaders, body: string): Promise<Verdict> {
     const problem = headerProblem(headers, Math.floor(Date.now() / 1000))
     if (problem !== null) return { kind: 'unverified', why: problem }
-    // Where none fits, the secret may be newer than what we know.
-    const fits = this.#fits(headers, body) || (await this.#lookAgain(headers, body))
-    if (fits) {
+    // If no secret matches, it may have been rotated since the last look-up.
+    const matches = this.#matches(headers, body) || (await this.#matchesAfterReload(headers, body))
+    if (matches) {
       this.#hasVerified = true
       return { kind: 'verified' }
     }
@@ -46,25 +46,25 @@ export class Verifier {
     return { kind: 'unverified', why: this.#mismatch() }
   }
 
-  async #lookAgain(headers: IncomingHttpHeaders, body: string): Promise<boolean> {
+  async #matchesAfterReload(headers: IncomingHttpHeaders, body: string): Promise<boolean> {
     this.#found = await this.#source.look()
-    return this.#fits(headers, body)
+    return this.#matches(headers, body)
   }
 
-  #fits(headers: IncomingHttpHeaders, body: string): boolean {
+  #matches(headers: IncomingHttpHeaders, body: string): boolean {
     return this.#found.secrets.some((secret) => verifies(secret, headers, body))
   }
 
-  /** A signature cannot tell a changed callback from another's secret; that the secret fitted before makes one likelier. */
+  /** A changed body and a wrong secret look the same. A changed body is more likely if the secret has verified others before. */
   #mismatch(): string {
     const { says } = this.#found
     return this.#hasVerified
-      ? `no signature fits, although ${says} fitted others: body, webhook-id or webhook-timestamp was changed on the way, or another account's secret signed it`
-      : `no signature fits: it is not ${says} that signed it, or body, webhook-id or webhook-timestamp was changed on the way`
+      ? `no signature matches, although ${says} verified other callbacks: the body, webhook-id or webhook-timestamp was changed in transit, or another account's secret signed it`
+      : `no signature matches: another secret than ${says} signed it, or the body, webhook-id or webhook-timestamp was changed in transit`
   }
 }
 
-/** Whether `standardwebhooks` can use the text as a secret. */
+/** Whether `standardwebhooks` accepts the text as a secret. */
 export function isSecret(text: string): boolean {
   if (!/^whsec_./.test(text)) return false
   try {
@@ -93,10 +93,10 @@ function headerProblem(headers: IncomingHttpHeaders, nowS: number): string | nul
   if (!/^\d{1,15}$/.test(timestamp)) return 'webhook-timestamp is not a number of seconds'
   const ageS = nowS - Number(timestamp)
   if (ageS > TOLERANCE_S) {
-    return `old timestamp: webhook-timestamp is ${ageS} s ago, ${TOLERANCE_S} is the most; an old callback was sent again, or the clocks differ`
+    return `old timestamp: webhook-timestamp is ${ageS} s in the past, at most ${TOLERANCE_S} s are allowed; an old callback was replayed, or the clocks differ`
   }
   if (ageS < -TOLERANCE_S) {
-    return `webhook-timestamp is ${-ageS} s ahead, ${TOLERANCE_S} is the most: the clocks differ`
+    return `webhook-timestamp is ${-ageS} s in the future, at most ${TOLERANCE_S} s are allowed; the clocks differ`
   }
   return null
 }

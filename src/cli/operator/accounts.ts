@@ -1,15 +1,15 @@
-/** What `parley accounts` takes. */
+/** The options of `parley accounts`. */
 import { Argument, type Command } from 'commander'
 import { TIER_NAMES, type TierName } from '../../job/tier.ts'
 import type { CapOptions, ListAccountsOptions } from '../accounts.ts'
 import type { DeleteAccountOptions } from '../delete-account.ts'
-import { capOption, config, examples, noScrub, type Plain, SCRUB_HELP } from './parts.ts'
+import { capOption, config, type DefaultOptions, examples, noScrub, SCRUB_HELP } from './shared-options.ts'
 
 export function addAccounts(accounts: Command): void {
   accounts
     .command('list')
-    .description('all accounts, by name')
-    .option('--json', 'as a JSON array')
+    .description('list all accounts, by name')
+    .option('--json', 'print a JSON array')
     .addOption(config())
     .addHelpText(
       'after',
@@ -20,11 +20,11 @@ export function addAccounts(accounts: Command): void {
     .command('secret')
     .description("print the secret that signs an account's callbacks")
     .argument('<name>', 'the account')
-    .option('--rotate', 'make a new secret; the old one signs beside it for 24 hours')
-    .option('--json', 'as a JSON object')
+    .option('--rotate', 'create a new secret; the old one also signs for 24 hours')
+    .option('--json', 'print a JSON object')
     .addOption(config())
     .addHelpText('after', examples('parley accounts secret acme', 'parley accounts secret acme --rotate'))
-    .action(async (name: string, options: Plain & { rotate?: true }) =>
+    .action(async (name: string, options: DefaultOptions & { rotate?: true }) =>
       (await import('../accounts.ts')).rotateOrPrintSecret(name, options),
     )
   accounts
@@ -32,45 +32,47 @@ export function addAccounts(accounts: Command): void {
     .description('move an account to another tier')
     .argument('<name>', 'the account')
     .addArgument(new Argument('<tier>', 'the new tier').choices([...TIER_NAMES]))
-    .option('--json', 'as a JSON object')
+    .option('--json', 'print a JSON object')
     .addOption(config())
     .addHelpText('after', examples('parley accounts tier acme user_max'))
-    .action(async (name: string, tier: TierName, options: Plain) =>
+    .action(async (name: string, tier: TierName, options: DefaultOptions) =>
       (await import('../accounts.ts')).setTier(name, tier, options),
     )
-  addStanding(accounts)
+  addModeration(accounts)
   addDelete(accounts)
 }
 
-function addStanding(accounts: Command): void {
+function addModeration(accounts: Command): void {
   accounts
     .command('suspend')
-    .description('let an account create no jobs; it may still read them')
+    .description('suspend an account: it cannot create jobs, but can still read them')
     .argument('<name>', 'the account')
-    .option('--cancel', 'also cancel its jobs that wait or run; takes 3 seconds')
-    .option('--json', 'as a JSON object')
+    .option('--cancel', 'also cancel its queued and running jobs; takes 3 seconds')
+    .option('--json', 'print a JSON object')
     .addOption(config())
     .addHelpText('after', examples('parley accounts suspend acme', 'parley accounts suspend acme --cancel'))
-    .action(async (name: string, options: Plain & { cancel?: true }) =>
+    .action(async (name: string, options: DefaultOptions & { cancel?: true }) =>
       (await import('../accounts.ts')).suspend(name, options),
     )
   accounts
     .command('resume')
-    .description('let a suspended account create jobs again')
+    .description('resume a suspended account: it can create jobs again')
     .argument('<name>', 'the account')
-    .option('--json', 'as a JSON object')
+    .option('--json', 'print a JSON object')
     .addOption(config())
     .addHelpText('after', examples('parley accounts resume acme'))
-    .action(async (name: string, options: Plain) => (await import('../accounts.ts')).resume(name, options))
+    .action(async (name: string, options: DefaultOptions) =>
+      (await import('../accounts.ts')).resume(name, options),
+    )
   accounts
     .command('cap')
-    .description('set how much an account may use in a calendar month (UTC)')
+    .description('set the monthly caps of an account (calendar months in UTC)')
     .argument('<name>', 'the account')
-    .option('--jobs <cap>', 'a number of jobs, none for no end, or tier for what its tier says', capOption)
-    .option('--tokens <cap>', 'the same of tokens, input and output together', capOption)
-    .option('--json', 'as a JSON object')
+    .option('--jobs <cap>', "a number of jobs, none for no cap, or tier for the tier's cap", capOption)
+    .option('--tokens <cap>', 'the same for tokens, input and output together', capOption)
+    .option('--json', 'print a JSON object')
     .addOption(config())
-    .addHelpText('after', '\nWhat is not named stays as it is.')
+    .addHelpText('after', '\nA cap that you do not name stays as it is.')
     .addHelpText(
       'after',
       examples('parley accounts cap acme --jobs 10000', 'parley accounts cap acme --jobs tier --tokens none'),
@@ -81,16 +83,16 @@ function addStanding(accounts: Command): void {
 function addDelete(accounts: Command): void {
   accounts
     .command('delete')
-    .description('delete an account with its keys, jobs, secrets and usage, for good')
+    .description('permanently delete an account with its keys, jobs, secrets and usage')
     .argument('<name>', 'the account')
-    .option('--yes', 'do not ask')
+    .option('--yes', 'do not ask for confirmation')
     .addOption(noScrub())
-    .option('--json', 'as a JSON object')
+    .option('--json', 'print a JSON object')
     .addOption(config())
     .addHelpText(
       'after',
       `
-Jobs that wait or run are cancelled first. Without --yes the account's name is asked for on the terminal.
+Queued and running jobs are cancelled first. Without --yes the command asks you to type the account's name.
 ${SCRUB_HELP}`,
     )
     .addHelpText(

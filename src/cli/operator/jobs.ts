@@ -1,21 +1,21 @@
-/** What `parley jobs` takes. */
+/** The options of `parley jobs`. */
 import type { Command } from 'commander'
 import type { CancelJobsOptions, DeleteJobOptions } from '../jobs.ts'
-import { config, examples, noScrub, SCRUB_HELP } from './parts.ts'
+import { config, examples, noScrub, SCRUB_HELP } from './shared-options.ts'
 
 export function addJobs(jobs: Command): void {
   jobs
     .command('cancel')
-    .description('end a job that waits or runs, or those of an account')
-    .argument('[job-id]', 'which job')
-    .option('--account <name>', 'all jobs of this account that wait, instead')
-    .option('--running', 'of these, those that run, too')
-    .option('--json', 'as a JSON object')
+    .description('cancel a queued or running job, or the jobs of an account')
+    .argument('[job-id]', 'the job to cancel')
+    .option('--account <name>', 'cancel all queued jobs of this account')
+    .option('--running', 'with --account: also cancel its running jobs')
+    .option('--json', 'print a JSON object')
     .addOption(config())
     .addHelpText(
       'after',
       `
-A cancelled job has failed with \`cancelled\`, and its callback is sent. Its call to the model server ends within a second.`,
+A cancelled job fails with the code \`cancelled\`, and its callback is sent. Its call to the model server ends within a second.`,
     )
     .addHelpText(
       'after',
@@ -26,12 +26,12 @@ A cancelled job has failed with \`cancelled\`, and its callback is sent. Its cal
     )
   jobs
     .command('delete')
-    .description('delete a job that has ended, with its contents, kept answer and callback, for good')
-    .argument('<job-id>', 'which job')
+    .description('permanently delete a finished job with its contents, cached response and callback')
+    .argument('<job-id>', 'the job to delete')
     .addOption(noScrub())
-    .option('--json', 'as a JSON object')
+    .option('--json', 'print a JSON object')
     .addOption(config())
-    .addHelpText('after', `\nWhat it used stays counted.\n${SCRUB_HELP}`)
+    .addHelpText('after', `\nIts usage stays counted.\n${SCRUB_HELP}`)
     .addHelpText(
       'after',
       examples('parley jobs delete 019a5d3e-…', 'parley jobs delete 019a5d3e-… --no-scrub'),

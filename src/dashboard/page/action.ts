@@ -1,4 +1,4 @@
-/** Something that an operator has the server do: busy meanwhile, and what it came to is said. */
+/** Runs an admin action: tracks whether it is in progress, and announces its result. */
 import { useState } from 'preact/hooks'
 import { announce } from './parts/announce.ts'
 import { apiError } from './resource.ts'
@@ -9,8 +9,8 @@ export interface Action {
 }
 
 /**
- * @param work returns what is to be said of it
- * @param onEnd called when it ended, well or not: what the page shows may be old
+ * @param work returns the text to announce
+ * @param onEnd called after success and after failure, because the page may show old data
  */
 export function useAction(work: () => Promise<string>, onEnd: (isDone: boolean) => void): Action {
   const [busy, setBusy] = useState(false)

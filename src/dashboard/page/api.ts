@@ -1,8 +1,8 @@
-/** Requests to the server the page came from: to the admin API, and for the playground to the public interface. */
+/** Sends requests to the server: to the admin API and, for the playground, to the public interface. */
 import { parseExactly } from './format.ts'
 import { adminToken, operatorName, signOut } from './session.ts'
 
-/** An answer other than success, or none at all (`status` 0). Its message is for people. */
+/** A response that is not a success, or no response (`status` 0). The message is for the operator. */
 export class ApiError extends Error {
   readonly status: number
   readonly details: string | null
@@ -13,14 +13,14 @@ export class ApiError extends Error {
     this.details = details
   }
 
-  /** Message and details in one. */
+  /** The message followed by the details. */
   get words(): string {
     return this.details === null ? this.message : `${this.message} ${this.details}`
   }
 }
 
-export interface Ask {
-  /** POST with a body and GET without one, unless it says otherwise. */
+export interface RequestOptions {
+  /** Defaults to POST with a body, and GET without one. */
   readonly method?: 'POST' | 'DELETE'
   readonly body?: unknown
   readonly signal?: AbortSignal
@@ -32,21 +32,21 @@ export interface Envelope<T> {
   readonly data: T
 }
 
-/** The `data` of an admin route, such as `/overview`. An answer of 401 signs out. */
-export async function admin<T>(path: string, ask: Ask = {}): Promise<T> {
+/** Returns the `data` of an admin route, for example `/overview`. A 401 response signs out. */
+export async function admin<T>(path: string, options: RequestOptions = {}): Promise<T> {
   try {
-    const { data } = await call<T>(`/admin/api${path}`, ask, credentials())
+    const { data } = await call<T>(`/admin/api${path}`, options, credentials())
     return data
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) {
-      signOut('The admin token is not accepted any more. Sign in again.')
+      signOut('The server no longer accepts the admin token. Sign in again.')
     }
     throw error
   }
 }
 
-/** Whether the server takes the token; rejects when it cannot be asked. */
-export async function tokenIsRight(token: string): Promise<boolean> {
+/** Returns whether the server accepts the token; rejects if the server does not respond. */
+export async function isTokenAccepted(token: string): Promise<boolean> {
   try {
     await call('/admin/api/overview', {}, { authorization: `Bearer ${token}` })
     return true
@@ -56,22 +56,30 @@ export async function tokenIsRight(token: string): Promise<boolean> {
   }
 }
 
-/** The stream of events; its reader is the caller's. */
+/** Opens the stream of metric samples; the caller must read or cancel it. */
 export async function openEvents(signal: AbortSignal): Promise<ReadableStream<Uint8Array>> {
   const response = await send('/admin/api/events', { headers: credentials(), signal })
   if (!response.ok || !response.body) throw await errorOf(response)
   return response.body
 }
 
-/** A call of the public interface with an API key. */
-export function callWithKey<T>(path: string, key: string, ask: Ask = {}): Promise<Envelope<T>> {
-  return call<T>(path, ask, { 'x-api-key': key })
+/** Calls the public interface with an API key. */
+export function callWithKey<T>(
+  path: string,
+  key: string,
+  options: RequestOptions = {},
+): Promise<Envelope<T>> {
+  return call<T>(path, options, { 'x-api-key': key })
 }
 
-async function call<T>(path: string, ask: Ask, headers: Record<string, string>): Promise<Envelope<T>> {
-  const { body, signal = null } = ask
+async function call<T>(
+  path: string,
+  options: RequestOptions,
+  headers: Record<string, string>,
+): Promise<Envelope<T>> {
+  const { body, signal = null } = options
   const sends = body !== undefined
-  const { method = sends ? 'POST' : 'GET' } = ask
+  const { method = sends ? 'POST' : 'GET' } = options
   const response = await send(path, {
     method,
     headers: sends ? { ...headers, 'content-type': 'application/json' } : headers,
@@ -88,7 +96,7 @@ async function send(path: string, init: RequestInit): Promise<Response> {
     return await fetch(path, { ...init, cache: 'no-store', credentials: 'omit', redirect: 'error' })
   } catch (error) {
     if (error instanceof DOMException && error.name === 'AbortError') throw error
-    throw new ApiError(0, 'The server does not answer.')
+    throw new ApiError(0, 'The server does not respond.')
   }
 }
 
@@ -97,11 +105,11 @@ async function errorOf(response: Response): Promise<ApiError> {
     const { message, details } = (await response.json()) as { message: string; details?: string }
     return new ApiError(response.status, message, details ?? null)
   } catch {
-    return new ApiError(response.status, `The server answered ${response.status}.`)
+    return new ApiError(response.status, `The server responded with HTTP ${response.status}.`)
   }
 }
 
-/** Who asks: by what right, and by what name the audit log knows them. */
+/** The admin token, and the operator's name for the audit log. */
 function credentials(): Record<string, string> {
   const token = adminToken()
   const name = operatorName()
@@ -111,7 +119,7 @@ function credentials(): Record<string, string> {
   }
 }
 
-/** A header takes bytes, a character each: those of UTF-8 carry names of any writing. */
+/** Encodes text for a header, whose characters are bytes: UTF-8 supports names in any script. */
 function bytesOf(text: string): string {
   return String.fromCharCode(...new TextEncoder().encode(text))
 }

@@ -1,4 +1,4 @@
-/** The frame around every page: who is signed in, the ways to go, whether the figures are live. */
+/** The frame around every page: navigation, the operator's name, and whether the figures are live. */
 import { html } from 'htm/preact'
 import { useEffect, useState } from 'preact/hooks'
 import { AccountPage } from './accounts/account-page.ts'
@@ -25,13 +25,13 @@ import { SettingsPage } from './settings-page.ts'
 import { SignIn } from './sign-in.ts'
 import { UsagePage } from './usage/usage-page.ts'
 
-const WAYS: readonly (readonly [part: string, name: string, icon: IconName])[] = [
+const PAGES: readonly (readonly [part: string, name: string, icon: IconName])[] = [
   ['', 'Overview', 'overview'],
   ['jobs', 'Jobs', 'jobs'],
   ['callbacks', 'Callbacks', 'callbacks'],
   ['accounts', 'Accounts', 'accounts'],
   ['usage', 'Usage', 'usage'],
-  ['audit', 'Audit', 'audit'],
+  ['audit', 'Audit log', 'audit'],
   ['settings', 'Settings', 'settings'],
   ['playground', 'Playground', 'playground'],
 ]
@@ -56,14 +56,14 @@ function Frame() {
         <button type="button" class="icon-button" onClick=${() => signOut()} aria-label="Sign out" title="Sign out"><${Icon} name="leave" /></button>
       </div>
     </header>
-    <nav class="ways" aria-label="Pages">
+    <nav class="pages-nav" aria-label="Pages">
       <ul>
-        ${WAYS.map(
+        ${PAGES.map(
           ([part, name, icon]) => html`<li key=${part}>
           <a href=${part === '' ? HOME : address([part])} aria-current=${part === here ? 'page' : undefined}><${Icon} name=${icon} />${name}</a>
         </li>`,
         )}
-        <li class="ways-last"><a href="/docs" target="_blank" rel="noreferrer"><${Icon} name="document" />Interface<span class="visually-hidden"> (opens a new tab)</span></a></li>
+        <li class="pages-nav-last"><a href="/docs" target="_blank" rel="noreferrer"><${Icon} name="document" />Interface<span class="visually-hidden"> (opens a new tab)</span></a></li>
       </ul>
     </nav>
     <main id="main" tabindex="-1"><${Page} key=${place.parts.join('/')} place=${place} /></main>

@@ -1,12 +1,12 @@
 /**
- * What the admin API answers with, under `data` (all under `/admin/api`). Times are Unix seconds. Of the server's own words
- * for it only types are taken: they are gone before a browser is sent this.
+ * The types of the admin API's responses: the `data` of each route below `/admin/api`. Times are Unix seconds. Imports from the
+ * server are type-only, so they are stripped before a browser loads this module.
  */
 import type { CallbackView as CallbackSummary } from '../../admin/callback-view.ts'
 import type { JobSummaryView as JobSummary } from '../../admin/job-view.ts'
 import type { MetricSample } from '../../admin/metric-sample.ts'
 import type { Overview as Now } from '../../admin/overview.ts'
-import type { Caps } from './contract-operations.ts'
+import type { Caps } from './contract-usage.ts'
 
 export type {
   AttemptView as CallbackAttempt,
@@ -17,7 +17,7 @@ export type { PercentilesView as Percentiles } from '../../admin/metric-sample.t
 export type { UpstreamView as Upstream } from '../../admin/overview.ts'
 export type { CallbackSummary, JobSummary, MetricSample }
 
-/** With the last minutes, oldest first. */
+/** Includes the metric samples of the last minutes, oldest first. */
 export interface Overview extends Now {
   readonly points: readonly MetricSample[]
 }
@@ -28,9 +28,9 @@ export type CallbackState = 'owed' | 'delivered' | 'failed'
 export interface JobList {
   readonly jobs: readonly JobSummary[]
   readonly more: boolean
-  /** False when the search stopped at its bound before it had seen every job. */
+  /** False if the search stopped at its limit before it had examined every job. */
   readonly complete: boolean
-  /** What to give as `before` to go on. */
+  /** Pass this as `before` to get the next page. */
   readonly next: string | null
 }
 
@@ -58,7 +58,7 @@ export interface JobError {
   readonly raw_text?: string
 }
 
-/** What was really sent to models, and what came back. */
+/** What was sent to models, and what came back. */
 export interface Receipt {
   readonly form: 'text' | 'json' | 'schema'
   readonly strict?: boolean
@@ -71,9 +71,9 @@ export interface ReceiptCall {
   readonly kind: 'answer' | 'refused' | 'trouble'
   readonly status: number | null
   readonly ms: number
-  /** This and the next are not in the receipts of earlier versions. */
+  /** Receipts of earlier versions lack `roles` and `json_mode`. */
   readonly roles?: 'native' | 'developer_as_system'
-  /** Absent also where text was asked for. */
+  /** Also absent if the job requested text. */
   readonly json_mode?: JsonMode
   readonly instruction?: string
 }
@@ -94,7 +94,7 @@ export interface Account extends Caps {
   readonly keys: number
   readonly active_keys: number
   readonly secret_rotated_at: number | null
-  /** Since when it may create no jobs; null where it may. */
+  /** When it was suspended; null if it is not suspended. */
   readonly suspended_at: number | null
 }
 
@@ -127,7 +127,34 @@ export interface KeyList {
   readonly more: boolean
 }
 
-export interface SettingsInForce {
+export interface AccountDeleted {
+  readonly jobs: number
+  readonly cancelled: number
+}
+
+/** An entry of the audit log. */
+export interface AuditEntry {
+  readonly id: string
+  readonly at: number
+  readonly who: string
+  readonly what: string
+  readonly account: string | null
+  /** The job ID or key ID. */
+  readonly target: string | null
+  readonly details: Readonly<Record<string, unknown>>
+  /** Null while the action is in progress, and permanently if its process was killed. */
+  readonly outcome: string | null
+}
+
+export interface AuditPageData {
+  /** Newest first. */
+  readonly acts: readonly AuditEntry[]
+  readonly more: boolean
+  /** Pass this as `before` to get the next page. */
+  readonly next: string | null
+}
+
+export interface EffectiveSettings {
   readonly settings: Readonly<Record<string, unknown>>
   readonly file: string | null
   readonly database: string

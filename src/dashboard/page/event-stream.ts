@@ -1,7 +1,7 @@
-/** Server-sent events out of a stream of bytes: EventSource cannot send a token. */
+/** Parses server-sent events from a byte stream. The browser's EventSource cannot be used, because it cannot send a token. */
 
 export interface ServerEvent {
-  /** Empty for a comment, which only says that the line is alive. */
+  /** Empty for a comment, which only keeps the connection alive. */
   readonly name: string
   readonly data: string
 }

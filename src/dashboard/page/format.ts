@@ -1,4 +1,4 @@
-/** Numbers, durations and times as people read them. */
+/** Formats numbers, durations and times. */
 
 const whole = new Intl.NumberFormat('en-GB', { maximumFractionDigits: 0 })
 const short = new Intl.NumberFormat('en-GB', { notation: 'compact', maximumFractionDigits: 1 })
@@ -12,7 +12,7 @@ const clockMs = new Intl.DateTimeFormat('en-GB', {
 })
 const dayAndMonth = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric' })
 
-/** What stands where there is no value. */
+/** Shown if there is no value. */
 export const NONE = '–'
 
 export function count(value: number | null): string {
@@ -20,10 +20,10 @@ export function count(value: number | null): string {
   return Math.abs(value) < 100_000 ? whole.format(value) : short.format(value)
 }
 
-/** Every digit: for what is counted out. */
+/** Shows every digit. */
 export const exact = (value: number): string => whole.format(value)
 
-/** A rate or a mean: as many digits as mean something. */
+/** Formats a rate or a mean with about three significant digits. */
 export function figure(value: number): string {
   if (value >= 100) return count(value)
   if (value >= 10) return value.toFixed(1).replace(/\.0$/, '')
@@ -61,10 +61,10 @@ export const timeOfDay = (seconds: number): string => clock.format(seconds * 100
 export const timeOfDayMs = (seconds: number): string => clockMs.format(seconds * 1000)
 export const day = (seconds: number): string => dayAndMonth.format(seconds * 1000)
 
-/** The half of a job's id that tells it apart from its neighbours in time. */
+/** The parts of a job ID that differ between jobs created at about the same time. */
 export const shortId = (id: string): string => `${id.slice(0, 8)}…${id.slice(-6)}`
 
-/** JSON text laid out for reading; text that is no JSON as it is. */
+/** Indents JSON text; returns other text unchanged. */
 export function pretty(text: string): string {
   try {
     return JSON.stringify(parseExactly(text), null, 2)
@@ -73,7 +73,7 @@ export function pretty(text: string): string {
   }
 }
 
-/** Numbers that a double cannot hold are written again with the digits that they came with, where the browser can. */
+/** Parses JSON so that `JSON.stringify` writes numbers with their original digits, if the browser supports it. */
 export function parseExactly(text: string): unknown {
   return JSON.parse(text, keepDigits)
 }

@@ -1,6 +1,6 @@
 /**
- * The server's figures as they come: the overview once, then a point every two seconds by the stream of events. A broken
- * stream is opened again, after a pause that grows; while the tab is hidden there is none.
+ * Live figures from the server: the overview once, then a metric sample every two seconds from the event stream. A broken
+ * stream is reopened with exponential backoff. While the tab is hidden there is no stream.
  */
 import { useEffect, useState } from 'preact/hooks'
 import { ApiError, admin, openEvents } from './api.ts'
@@ -13,17 +13,17 @@ export type Connection = 'connecting' | 'live' | 'reconnecting'
 export interface Live {
   readonly connection: Connection
   readonly overview: Overview | null
-  /** Of the last 15 minutes, oldest first. */
+  /** The metric samples of the last 15 minutes, oldest first. */
   readonly points: readonly MetricSample[]
-  /** When the overview's figures are from, by this machine's clock, to tell how old the server's times are. */
+  /** How far the server's clock is ahead of the browser's. */
   readonly clockOffsetSeconds: number
 }
 
 const KEPT_SECONDS = 15 * 60
 const LONGEST_PAUSE_MS = 15_000
-/** The stream says something at least every two seconds; silence for so long is a broken line. */
+/** The stream sends something at least every two seconds. After this much silence the connection counts as broken. */
 const SILENCE_MS = 12_000
-/** How old the figures that only the overview has may grow. */
+/** How often figures are refreshed that only the overview contains. */
 const OVERVIEW_EVERY_MS = 10_000
 
 const NOTHING: Live = { connection: 'connecting', overview: null, points: [], clockOffsetSeconds: 0 }
@@ -42,10 +42,10 @@ export function useLive(): Live {
   return state
 }
 
-/** The server's time now, in seconds, however wrong the clock here is. */
+/** The server's current time in Unix seconds, independent of the browser's clock. */
 export const serverNow = (): number => Date.now() / 1000 + live.clockOffsetSeconds
 
-/** @returns ends it */
+/** @returns a function that stops it */
 export function beginLive(): () => void {
   const onVisibility = () => {
     if (document.hidden) stop()
@@ -82,7 +82,7 @@ async function follow(signal: AbortSignal): Promise<void> {
     } catch (error) {
       if (signal.aborted) return
       if (error instanceof ApiError && error.status === 401) {
-        signOut('The admin token is not accepted any more. Sign in again.')
+        signOut('The server no longer accepts the admin token. Sign in again.')
         return
       }
     }

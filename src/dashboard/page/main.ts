@@ -1,4 +1,4 @@
-/** The dashboard begins here. */
+/** The entry point of the dashboard. */
 import { html, render } from 'htm/preact'
 import { App } from './app.ts'
 import { followLinks } from './router.ts'

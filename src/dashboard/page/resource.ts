@@ -1,17 +1,17 @@
-/** Something read from the admin API for a page: loading, there, or not to be had. */
+/** Loads data from the admin API for a page. */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
 import { ApiError, admin } from './api.ts'
 import { useLive } from './live.ts'
 
 export interface Resource<T> {
-  /** What was read last: kept while it is read again. */
+  /** The latest data, which stays available while it is reloaded. */
   readonly data: T | null
   readonly error: ApiError | null
   readonly loading: boolean
   readonly reload: () => void
 }
 
-/** @param path below `/admin/api`; null reads nothing. When it changes, what was read of the old one is gone. */
+/** @param path below `/admin/api`; null loads nothing. When it changes, the data of the old path is dropped. */
 export function useResource<T>(path: string | null): Resource<T> {
   const [read, setRead] = useState<{ path: string | null; data: T | null; error: ApiError | null }>({
     path,
@@ -19,11 +19,10 @@ export function useResource<T>(path: string | null): Resource<T> {
     error: null,
   })
   const [loading, setLoading] = useState(path !== null)
-  const [turn, setTurn] = useState(0)
-  // A new turn reads the same path again.
+  const [reloads, setReloads] = useState(0)
   useEffect(() => {
     if (path === null) return
-    const { signal, abort } = ending()
+    const { signal, abort } = abortable()
     setLoading(true)
     admin<T>(path, { signal }).then(
       (data) => {
@@ -42,13 +41,13 @@ export function useResource<T>(path: string | null): Resource<T> {
       },
     )
     return abort
-  }, [path, turn])
-  const reload = useCallback(() => setTurn((before) => before + 1), [])
+  }, [path, reloads])
+  const reload = useCallback(() => setReloads((count) => count + 1), [])
   const isCurrent = read.path === path
   return { data: isCurrent ? read.data : null, error: isCurrent ? read.error : null, loading, reload }
 }
 
-/** Calls `reload` when points show that something happened, and no more often than every `everyMs`. */
+/** Calls `reload` when metric samples show a change, but at most once per `everyMs`. */
 export function useReloadOnChange(reload: () => void, active: boolean, everyMs = 4000): void {
   const { points } = useLive()
   const lastMs = useRef(Date.now())
@@ -69,12 +68,12 @@ export function useReloadOnChange(reload: () => void, active: boolean, everyMs =
   }, [points, active, everyMs, reload])
 }
 
-/** What an action came to; anything but an answer of the server is a fault of the page's own. */
+/** Converts anything that was thrown to an `ApiError`. */
 export function apiError(error: unknown): ApiError {
   return error instanceof ApiError ? error : new ApiError(0, String(error))
 }
 
-function ending(): { readonly signal: AbortSignal; readonly abort: () => void } {
+function abortable(): { readonly signal: AbortSignal; readonly abort: () => void } {
   const controller = new AbortController()
   return { signal: controller.signal, abort: () => controller.abort() }
 }

@@ -1,10 +1,10 @@
-/** Addresses of the pages: `/dashboard/…`, each to be linked to, with the browser's own history. */
+/** Client-side routing: the URLs of the pages below `/dashboard`, and the browser's history. */
 import { useEffect, useState } from 'preact/hooks'
 
 export const HOME = '/dashboard'
 
 export interface Place {
-  /** Below `/dashboard`, such as `['jobs', ID]`; empty for the overview. */
+  /** The path segments below `/dashboard`, for example `['jobs', ID]`; empty for the overview. */
   readonly parts: readonly string[]
   readonly query: URLSearchParams
 }
@@ -12,7 +12,7 @@ export interface Place {
 const listeners = new Set<() => void>()
 let hasMoved = false
 
-/** Whether somebody came here by a link of this page, and not by loading it: focus then belongs on the new title. */
+/** Whether the current page was reached by a link of the dashboard instead of loading it: then its heading gets the focus. */
 export const hasNavigated = (): boolean => hasMoved
 
 export function address(parts: readonly string[], query: Readonly<Record<string, string>> = {}): string {
@@ -38,7 +38,7 @@ export function usePlace(): Place {
   return place
 }
 
-/** Links of the page itself are followed without loading it anew. */
+/** Handles clicks on links to the dashboard without reloading the page. */
 export function followLinks(): void {
   addEventListener('popstate', moved)
   document.addEventListener('click', (event) => {

@@ -1,27 +1,27 @@
-/** Who is signed in: the admin token, the operator's name, and the playground's API key. All live as long as the tab. */
+/** The session: the admin token, the operator's name, and the playground's API key. They are stored until the tab is closed. */
 
 const TOKEN = 'parley.admin-token'
 const OPERATOR = 'parley.operator'
 const KEY = 'parley.playground-key'
 
-const LONGEST_NAME = 64
-/** What would move a cursor, turn the writing or end a line. */
+const MAX_NAME_LENGTH = 64
+/** Characters that would move a terminal's cursor, change the writing direction or end a line. */
 const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u
 
-let notice: string | null = null
+let signOutReason: string | null = null
 const listeners = new Set<() => void>()
 
 export const adminToken = (): string | null => sessionStorage.getItem(TOKEN)
-/** As the audit log is to have it; null where nobody said. */
+/** The name for the audit log; null if none was entered. */
 export const operatorName = (): string | null => sessionStorage.getItem(OPERATOR)
 export const playgroundKey = (): string | null => sessionStorage.getItem(KEY)
 
-/** Why the sign-in page is shown again; null at first. */
-export const signInNotice = (): string | null => notice
+/** Why the operator was signed out; null before the first sign-out. */
+export const signInNotice = (): string | null => signOutReason
 
 /** @param name as for `setOperatorName` */
 export function signIn(token: string, name: string): void {
-  notice = null
+  signOutReason = null
   sessionStorage.setItem(TOKEN, token)
   setOperatorName(name)
 }
@@ -30,21 +30,21 @@ export function signIn(token: string, name: string): void {
 export function setOperatorName(name: string): void {
   if (name === '') sessionStorage.removeItem(OPERATOR)
   else sessionStorage.setItem(OPERATOR, name)
-  tell()
+  notify()
 }
 
-/** What is wrong with a name; null where nothing is. */
+/** What is wrong with a name; null if it is valid. */
 export function operatorNameProblem(name: string): string | null {
-  if ([...name].length > LONGEST_NAME) return `A name has at most ${LONGEST_NAME} characters.`
-  return CONTROLS.test(name) ? 'A name has no control characters.' : null
+  if ([...name].length > MAX_NAME_LENGTH) return `The name can have at most ${MAX_NAME_LENGTH} characters.`
+  return CONTROLS.test(name) ? 'The name cannot contain control characters.' : null
 }
 
-/** @param why shown where the token is asked for */
-export function signOut(why: string | null = null): void {
-  notice = why
-  // The playground's draft goes too: whoever signs in next need not be the same.
+/** @param reason shown on the sign-in page */
+export function signOut(reason: string | null = null): void {
+  signOutReason = reason
+  // This also removes the playground's draft, because the next person to sign in may be someone else.
   sessionStorage.clear()
-  tell()
+  notify()
 }
 
 export function keepPlaygroundKey(key: string | null): void {
@@ -57,6 +57,6 @@ export function onSessionChange(listener: () => void): () => void {
   return () => void listeners.delete(listener)
 }
 
-function tell(): void {
+function notify(): void {
   for (const listener of listeners) listener()
 }

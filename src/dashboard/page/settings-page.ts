@@ -1,6 +1,6 @@
-/** The settings in force, to be read. They are changed in the configuration file and the environment. */
+/** The page of the effective settings. They can only be changed in the configuration file and the environment. */
 import { html } from 'htm/preact'
-import type { SettingsInForce } from './contract.ts'
+import type { EffectiveSettings } from './contract.ts'
 import { CopyButton } from './parts/copy-button.ts'
 import { Facts } from './parts/facts.ts'
 import { PageTitle } from './parts/page-title.ts'
@@ -9,13 +9,13 @@ import { StateOf } from './parts/state-of.ts'
 import { useResource } from './resource.ts'
 
 export function SettingsPage() {
-  const settings = useResource<SettingsInForce>('/settings')
+  const settings = useResource<EffectiveSettings>('/settings')
   const { data } = settings
   return html`<${PageTitle} title="Settings">
       ${data && html`<${CopyButton} text=${JSON.stringify(data.settings, null, 2)} what="the settings" />`}
     <//>
-    <p class="hint lead">In force on this node, and read-only here: they come from the environment, then the configuration file, then the
-      defaults. Secrets are never shown.</p>
+    <p class="hint lead">The settings of this node, read-only. Environment variables override the configuration file, which overrides the
+      defaults. Secrets are not shown.</p>
     ${settings.error || !data ? html`<${StateOf} of=${settings} what="the settings" />` : null}
     ${
       data &&
@@ -24,7 +24,7 @@ export function SettingsPage() {
     }`
 }
 
-function Sections({ settings }: { readonly settings: SettingsInForce['settings'] }) {
+function Sections({ settings }: { readonly settings: EffectiveSettings['settings'] }) {
   const entries = Object.entries(settings).filter(([name]) => name !== '$schema')
   const plain = entries.filter(([, value]) => !isObject(value))
   const nested = entries.filter((entry): entry is [string, object] => isObject(entry[1]))
@@ -46,12 +46,12 @@ function Values({ entries }: { readonly entries: Entries }) {
   </table>`
 }
 
-/** May be broken after a dot or an underscore, so that narrow screens do not break words. */
+/** Allows line breaks after dots and underscores, so that narrow screens do not break words. */
 function breakable(path: string) {
   return path.split(/(?<=[._])/).map((part) => html`<wbr />${part}`)
 }
 
-/** Nested names joined by dots, as the documentation writes them. */
+/** Joins nested names with dots, as the documentation does. */
 function flat(value: object, path = ''): Entries {
   return Object.entries(value).flatMap(([name, inner]) => {
     const here = path === '' ? name : `${path}.${name}`
@@ -63,14 +63,14 @@ function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Such as `upstream: openai, model: gpt-5`. */
+/** For example `upstream: openai, model: gpt-5`. */
 function lineOf(value: unknown): string {
   if (!isObject(value)) return textOf(value)
   const parts = Object.entries(value).map(([name, inner]) => `${name}: ${textOf(inner)}`)
   return parts.join(', ')
 }
 
-/** Lists of plain values in one line, of others in a line each. */
+/** Puts a list of plain values on one line, and each object of a list on its own line. */
 function textOf(value: unknown): string {
   if (typeof value === 'string') return value
   if (!Array.isArray(value)) return JSON.stringify(value)

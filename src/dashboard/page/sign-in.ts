@@ -1,7 +1,7 @@
-/** Asks for the admin token and, if one likes, a name. The token is tried before it is kept, and kept only as long as the tab. */
+/** The sign-in page: asks for the admin token and an optional name. The token is verified before it is stored in the tab. */
 import { html } from 'htm/preact'
 import { useEffect, useState } from 'preact/hooks'
-import { tokenIsRight } from './api.ts'
+import { isTokenAccepted } from './api.ts'
 import { TextField } from './parts/field.ts'
 import { Logo } from './parts/logo.ts'
 import { apiError } from './resource.ts'
@@ -19,13 +19,13 @@ export function SignIn() {
   const onSubmit = async (event: Event) => {
     event.preventDefault()
     const given = token.trim()
-    if (given === '') return setError('Paste the admin token.')
+    if (given === '') return setError('Enter the admin token.')
     const fault = operatorNameProblem(name.trim())
     setNameError(fault)
     if (fault !== null) return
     setBusy(true)
     try {
-      if (await tokenIsRight(given)) return signIn(given, name.trim())
+      if (await isTokenAccepted(given)) return signIn(given, name.trim())
       setError('This is not the admin token of this server.')
     } catch (problem) {
       setError(apiError(problem).words)
@@ -38,13 +38,13 @@ export function SignIn() {
       <h1>Sign in</h1>
       <${TextField} label="Admin token" type="password" value=${token} onInput=${setToken} error=${error} autofocus autocomplete="off" spellcheck=${false} />
       <${TextField} label="Your name (optional)" value=${name} onInput=${setName} error=${nameError} autocomplete="off" spellcheck=${false}
-        hint="The audit log says who did what by it." />
+        hint="The audit log records it with your actions." />
       <button type="submit" class="button primary" disabled=${busy}>${busy ? 'Checking…' : 'Sign in'}</button>
       <details>
-        <summary>Where is it?</summary>
-        <p class="hint">It is what <code>PARLEY_ADMIN_TOKEN</code> says where the server runs. Without that variable the server made one at its
-          first start and keeps it in a file beside its database, readable by its owner only.</p>
-        <p class="hint">This tab keeps it until it is closed or you sign out.</p>
+        <summary>Where do I find the token?</summary>
+        <p class="hint">It is the value of <code>PARLEY_ADMIN_TOKEN</code> on the server. If that variable is not set, the server generated a
+          token at its first start and stored it in a file next to its database that only its owner can read.</p>
+        <p class="hint">This tab stores the token until you close the tab or sign out.</p>
       </details>
     </form>
   </main>`

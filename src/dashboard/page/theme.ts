@@ -1,4 +1,4 @@
-/** Light or dark: as the system says, until somebody switches. */
+/** The colour scheme: that of the system, until the user switches. */
 export type Theme = 'system' | 'light' | 'dark'
 
 const STORED = 'parley.theme'
@@ -23,7 +23,7 @@ export function beginTheme(): void {
   apply()
 }
 
-/** For what is painted, not styled: charts take their colours anew. */
+/** For charts, which are painted on a canvas and must be redrawn with other colours. */
 export function onThemeChange(listener: () => void): () => void {
   listeners.add(listener)
   return () => void listeners.delete(listener)

@@ -1,50 +1,54 @@
-/** Stepping in on accounts: suspending, capping, cancelling their jobs, and deleting one for good. */
+/** Routes for admin actions on accounts: suspend, resume, cancel jobs, set caps, delete. */
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
 import { ACCOUNT_NAME } from '../../accounts/issue-key.ts'
 import { capsView, readCap, secondsOf } from '../../admin/account-view.ts'
-import { deleteWholeAccount, setCaps, suspendAccount } from '../../admin/actions/accounts.ts'
-import { cancelJobsOf } from '../../admin/actions/jobs.ts'
+import {
+  cancelJobsAction,
+  deleteAccountAction,
+  setCapsAction,
+  suspendAction,
+} from '../../admin/actions/accounts.ts'
 import { sendData } from '../envelope.ts'
 import { accountStillUsed, invalid, noSuchAccount, notScrubbed } from '../errors.ts'
 import { exampleBodies } from '../openapi/examples.ts'
 import { success } from '../openapi/schemas.ts'
-import type { AdminParts } from './admin-parts.ts'
-import { operatorHeader } from './operator.ts'
+import type { AdminContext } from './admin-context.ts'
+import { operatorHeader } from './operator-header.ts'
 import { adminErrors, caps, count, nameParam, scrubQuery, strict, unixTimeOrNull } from './shapes.ts'
 
 type NameParam = { Params: { name: string } }
 
 const newCaps = Type.Object(caps, strict)
-const whichJobs = Type.Object(
-  { running: Type.Optional(Type.Boolean({ description: 'Those that run, too.' })) },
+const jobsToCancel = Type.Object(
+  { running: Type.Optional(Type.Boolean({ description: 'Also cancels running jobs.' })) },
   strict,
 )
 
-export function accountActRoutes(app: FastifyInstance, parts: AdminParts): void {
-  suspendRoute(app, parts, 'suspend')
-  suspendRoute(app, parts, 'resume')
-  cancelJobsRoute(app, parts)
-  capsRoute(app, parts)
-  deleteRoute(app, parts)
+export function accountActionRoutes(app: FastifyInstance, context: AdminContext): void {
+  suspendRoute(app, context, 'suspend')
+  suspendRoute(app, context, 'resume')
+  cancelJobsRoute(app, context)
+  capsRoute(app, context)
+  deleteRoute(app, context)
 }
 
-function suspendRoute(app: FastifyInstance, parts: AdminParts, verb: 'suspend' | 'resume'): void {
-  const { store, clock, act, noteAct } = parts
+function suspendRoute(app: FastifyInstance, context: AdminContext, verb: 'suspend' | 'resume'): void {
+  const { store, clock, perform, logAction } = context
   const suspends = verb === 'suspend'
   app.post<NameParam>(
     `/accounts/:name/${verb}`,
     {
       schema: {
         summary: suspends
-          ? 'Let an account create no jobs; it may still read them'
-          : 'Let a suspended account create jobs again',
+          ? 'Suspend an account: it cannot create jobs, but can still read them'
+          : 'Resume a suspended account: it can create jobs again',
         headers: operatorHeader,
         params: nameParam,
         response: {
           200: success(
-            'So it is; every node knows within seconds.',
-            Type.Object({ name: Type.String(), suspended_at: unixTimeOrNull('Since when it is suspended') }),
+            'Done. Every node applies it within a few seconds.',
+            Type.Object({ name: Type.String(), suspended_at: unixTimeOrNull('When it was suspended') }),
           ),
           ...adminErrors(400, 404, 413, 415),
         },
@@ -54,11 +58,11 @@ function suspendRoute(app: FastifyInstance, parts: AdminParts, verb: 'suspend' |
       const { name } = request.params
       const sinceMs = suspends ? clock.nowMs() : null
       if (!ACCOUNT_NAME.test(name)) throw noSuchAccount()
-      const suspended = await act(request, suspendAccount(store, name, sinceMs))
-      if (!suspended) throw noSuchAccount()
-      noteAct(request, `${verb} an account`, { account: name })
-      const message = `The account is ${verb}${suspends ? 'ed' : 'd'}; every node knows within seconds.`
-      const data = { name, suspended_at: secondsOf(suspended.sinceMs) }
+      const suspension = await perform(request, suspendAction(store, name, sinceMs))
+      if (!suspension) throw noSuchAccount()
+      logAction(request, `${verb} an account`, { account: name })
+      const message = `The account is ${verb}${suspends ? 'ed' : 'd'}. Every node applies this within a few seconds.`
+      const data = { name, suspended_at: secondsOf(suspension.sinceMs) }
       return sendData(reply, 200, message, JSON.stringify(data))
     },
   )
@@ -66,9 +70,9 @@ function suspendRoute(app: FastifyInstance, parts: AdminParts, verb: 'suspend' |
 
 function cancelJobsRoute(
   app: FastifyInstance,
-  { store, clock, act, noteAct, onCancelled }: AdminParts,
+  { store, clock, perform, logAction, onCancelled }: AdminContext,
 ): void {
-  app.post<NameParam & { Body: Static<typeof whichJobs> }>(
+  app.post<NameParam & { Body: Static<typeof jobsToCancel> }>(
     '/accounts/:name/cancel-jobs',
     {
       preValidation: (request, _reply, done) => {
@@ -76,12 +80,12 @@ function cancelJobsRoute(
         done()
       },
       schema: {
-        summary: "End an account's jobs that wait, and those that run where asked to",
+        summary: "Cancel an account's queued jobs and, on request, its running jobs",
         headers: operatorHeader,
         params: nameParam,
-        body: { ...whichJobs, examples: exampleBodies.cancels },
+        body: { ...jobsToCancel, examples: exampleBodies.cancels },
         response: {
-          200: success('They are cancelled.', Type.Object({ cancelled: count })),
+          200: success('The jobs are cancelled.', Type.Object({ cancelled: count })),
           ...adminErrors(400, 404, 413, 415),
         },
       },
@@ -90,10 +94,10 @@ function cancelJobsRoute(
       const { name } = request.params
       const { running = false } = request.body
       if (!ACCOUNT_NAME.test(name)) throw noSuchAccount()
-      const cancelled = await act(request, cancelJobsOf(store, clock, { account: name, running }))
+      const cancelled = await perform(request, cancelJobsAction(store, clock, { account: name, running }))
       if (cancelled === null) throw noSuchAccount()
       await onCancelled()
-      noteAct(request, 'cancel the jobs of an account', { account: name, running, jobs: cancelled })
+      logAction(request, 'cancel the jobs of an account', { account: name, running, jobs: cancelled })
       return sendData(reply, 200, `${cancelled} jobs are cancelled.`, JSON.stringify({ cancelled }))
     },
   )
@@ -102,23 +106,23 @@ function cancelJobsRoute(
 const isCap = (given: unknown) =>
   given === 'none' || given === 'tier' || (Number.isSafeInteger(given) && Number(given) >= 0)
 
-function capsRoute(app: FastifyInstance, { store, act, noteAct }: AdminParts): void {
+function capsRoute(app: FastifyInstance, { store, perform, logAction }: AdminContext): void {
   app.post<NameParam & { Body: Static<typeof newCaps> }>(
     '/accounts/:name/caps',
     {
       preValidation: (request, _reply, done) => {
-        // The schema would name the first of what is allowed only.
+        // The schema's error message would name only the first of the allowed forms.
         const given = Object.entries(Object(request.body))
         const wrong = given.find(([name, cap]) => Object.hasOwn(caps, name) && !isCap(cap))
-        done(wrong && invalid(`${wrong[0]}: must be a whole number from 0, none or tier`))
+        done(wrong && invalid(`${wrong[0]}: must be a whole number of at least 0, none, or tier`))
       },
       schema: {
-        summary: 'Give an account monthly caps of its own, none, or those of its tier',
+        summary: 'Set the monthly caps of an account',
         headers: operatorHeader,
         params: nameParam,
         body: { ...newCaps, examples: exampleBodies.caps },
         response: {
-          200: success('It has these caps.', Type.Object({ name: Type.String(), ...caps })),
+          200: success('The caps are set.', Type.Object({ name: Type.String(), ...caps })),
           ...adminErrors(400, 404, 413, 415),
         },
       },
@@ -128,32 +132,35 @@ function capsRoute(app: FastifyInstance, { store, act, noteAct }: AdminParts): v
       const { max_monthly_jobs: jobs, max_monthly_tokens: tokens } = request.body
       if (!ACCOUNT_NAME.test(name)) throw noSuchAccount()
       const own = { monthlyJobs: readCap(jobs), monthlyTokens: readCap(tokens) }
-      if (!(await act(request, setCaps(store, name, own)))) throw noSuchAccount()
-      noteAct(request, 'set the caps of an account', { account: name, ...capsView(own) })
-      const message = 'The account has these caps; every node knows within seconds.'
+      if (!(await perform(request, setCapsAction(store, name, own)))) throw noSuchAccount()
+      logAction(request, 'set the caps of an account', { account: name, ...capsView(own) })
+      const message = 'The caps are set. Every node applies them within a few seconds.'
       return sendData(reply, 200, message, JSON.stringify({ name, ...capsView(own) }))
     },
   )
 }
 
-function deleteRoute(app: FastifyInstance, { store, clock, act, noteAct, onCancelled }: AdminParts): void {
+function deleteRoute(
+  app: FastifyInstance,
+  { store, clock, perform, logAction, onCancelled }: AdminContext,
+): void {
   app.delete<NameParam & { Querystring: Static<typeof scrubQuery> }>(
     '/accounts/:name',
     {
       schema: {
-        summary: 'Delete an account with its keys, jobs, secrets and usage, for good',
+        summary: 'Permanently delete an account with its keys, jobs, secrets and usage',
         description:
-          'It is suspended, its jobs are cancelled, and then all goes. It takes at least 3 seconds, so that every node knows. What the audit log says of it stays.',
+          'Suspends the account, cancels its jobs, then deletes everything. This takes at least 3 seconds, because every node must know of the suspension first. The audit log keeps its entries about the account.',
         headers: operatorHeader,
         params: nameParam,
         querystring: scrubQuery,
         response: {
           200: success(
-            'It is deleted.',
+            'The account is deleted.',
             Type.Object({
               deleted: Type.Literal(true),
-              jobs: Type.Integer({ description: 'Jobs that went with it.' }),
-              cancelled: Type.Integer({ description: 'Those of them that had to be cancelled.' }),
+              jobs: Type.Integer({ description: 'The number of deleted jobs.' }),
+              cancelled: Type.Integer({ description: 'How many of them were cancelled first.' }),
             }),
           ),
           ...adminErrors(400, 404, 409, 413, 415),
@@ -164,11 +171,11 @@ function deleteRoute(app: FastifyInstance, { store, clock, act, noteAct, onCance
       const { name } = request.params
       const scrub = request.query.scrub !== 'false'
       if (!ACCOUNT_NAME.test(name)) throw noSuchAccount()
-      const which = { account: name, scrub, onProgress: () => void onCancelled() }
-      const result = await act(request, deleteWholeAccount(store, clock, which))
+      const deletion = { account: name, scrub, onProgress: () => void onCancelled() }
+      const result = await perform(request, deleteAccountAction(store, clock, deletion))
       if (result.kind === 'unknown') throw noSuchAccount()
       const { jobs, cancelled } = result
-      noteAct(request, 'delete an account', { account: name, scrub, outcome: result.kind, jobs, cancelled })
+      logAction(request, 'delete an account', { account: name, scrub, outcome: result.kind, jobs, cancelled })
       if (result.kind === 'still used') throw accountStillUsed(jobs)
       if (result.notScrubbed !== null) throw notScrubbed(result.notScrubbed)
       const data = JSON.stringify({ deleted: true, jobs, cancelled })

@@ -1,16 +1,16 @@
-/** Accounts: their tiers, and the secrets that sign their callbacks. */
+/** Routes that list accounts, set their tiers, and show or rotate their signing secrets. */
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
 import { ACCOUNT_NAME } from '../../accounts/issue-key.ts'
 import { accountView } from '../../admin/account-view.ts'
-import { setTier, showSecret } from '../../admin/actions/accounts.ts'
+import { secretAction, setTierAction } from '../../admin/actions/accounts.ts'
 import { makeSecret } from '../../net/signature.ts'
 import { sendData } from '../envelope.ts'
 import { noSuchAccount } from '../errors.ts'
 import { exampleBodies } from '../openapi/examples.ts'
 import { success } from '../openapi/schemas.ts'
-import type { AdminParts } from './admin-parts.ts'
-import { operatorHeader } from './operator.ts'
+import type { AdminContext } from './admin-context.ts'
+import { operatorHeader } from './operator-header.ts'
 import {
   adminErrors,
   caps,
@@ -27,7 +27,7 @@ import {
 const filter = Type.Object(
   {
     after: Type.Optional(
-      Type.String({ pattern: ACCOUNT_NAME.source, description: 'Only those after this name.' }),
+      Type.String({ pattern: ACCOUNT_NAME.source, description: 'Only accounts after this name.' }),
     ),
     limit,
   },
@@ -41,8 +41,8 @@ const page = Type.Object({
       tier: Type.String(),
       keys: count,
       active_keys: Type.Integer({ description: 'Neither revoked nor expired.' }),
-      secret_rotated_at: unixTimeOrNull('When its signing secret was rotated last'),
-      suspended_at: unixTimeOrNull('Since when it may create no jobs'),
+      secret_rotated_at: unixTimeOrNull('When its signing secret was last rotated'),
+      suspended_at: unixTimeOrNull('When it was suspended'),
       ...caps,
     }),
     { description: 'By name.' },
@@ -55,7 +55,7 @@ const rotation = Type.Object(
   {
     rotate: Type.Optional(
       Type.Boolean({
-        description: 'Makes a new secret first; the one before signs beside it for 24 hours.',
+        description: 'Creates a new secret first. The previous secret also signs for 24 hours.',
       }),
     ),
   },
@@ -64,13 +64,13 @@ const rotation = Type.Object(
 
 type NameParam = { Params: { name: string } }
 
-export function accountRoutes(app: FastifyInstance, parts: AdminParts): void {
-  const { store, clock } = parts
+export function accountRoutes(app: FastifyInstance, context: AdminContext): void {
+  const { store, clock } = context
   app.get<{ Querystring: Static<typeof filter> }>(
     '/accounts',
     {
       schema: {
-        summary: 'Accounts, by name',
+        summary: 'List accounts, by name',
         querystring: filter,
         response: { 200: success('A page of accounts.', page), ...adminErrors(400) },
       },
@@ -87,11 +87,11 @@ export function accountRoutes(app: FastifyInstance, parts: AdminParts): void {
       return sendData(reply, 200, `${data.accounts.length} accounts.`, JSON.stringify(data))
     },
   )
-  tierRoute(app, parts)
-  secretRoute(app, parts)
+  tierRoute(app, context)
+  secretRoute(app, context)
 }
 
-function tierRoute(app: FastifyInstance, { store, act, noteAct }: AdminParts): void {
+function tierRoute(app: FastifyInstance, { store, perform, logAction }: AdminContext): void {
   app.post<NameParam & { Body: Static<typeof newTier> }>(
     '/accounts/:name/tier',
     {
@@ -101,7 +101,7 @@ function tierRoute(app: FastifyInstance, { store, act, noteAct }: AdminParts): v
         params: nameParam,
         body: { ...newTier, examples: exampleBodies.tiers },
         response: {
-          200: success('It has the tier.', Type.Object({ name: Type.String(), tier: tierName })),
+          200: success('The tier is set.', Type.Object({ name: Type.String(), tier: tierName })),
           ...adminErrors(400, 404, 413, 415),
         },
       },
@@ -110,15 +110,15 @@ function tierRoute(app: FastifyInstance, { store, act, noteAct }: AdminParts): v
       const { name } = request.params
       const { tier } = request.body
       if (!ACCOUNT_NAME.test(name)) throw noSuchAccount()
-      if (!(await act(request, setTier(store, name, tier)))) throw noSuchAccount()
-      noteAct(request, 'set the tier of an account', { account: name, tier })
-      const message = `The account has tier ${tier}; every node knows within seconds.`
+      if (!(await perform(request, setTierAction(store, name, tier)))) throw noSuchAccount()
+      logAction(request, 'set the tier of an account', { account: name, tier })
+      const message = `The account has tier ${tier}. Every node applies this within a few seconds.`
       return sendData(reply, 200, message, JSON.stringify({ name, tier }))
     },
   )
 }
 
-function secretRoute(app: FastifyInstance, { store, clock, act, noteAct }: AdminParts): void {
+function secretRoute(app: FastifyInstance, { store, clock, perform, logAction }: AdminContext): void {
   app.post<NameParam & { Body: Static<typeof rotation> }>(
     '/accounts/:name/secret',
     {
@@ -127,7 +127,7 @@ function secretRoute(app: FastifyInstance, { store, clock, act, noteAct }: Admin
         done()
       },
       schema: {
-        summary: "Show the secret that signs an account's callbacks, or rotate it; each look is logged",
+        summary: "Show or rotate the secret that signs an account's callbacks; each access is logged",
         headers: operatorHeader,
         params: nameParam,
         body: { ...rotation, examples: exampleBodies.rotations },
@@ -141,11 +141,11 @@ function secretRoute(app: FastifyInstance, { store, clock, act, noteAct }: Admin
       const { name } = request.params
       const { rotate = false } = request.body
       if (!ACCOUNT_NAME.test(name)) throw noSuchAccount()
-      const secrets = await act(request, showSecret(store, clock, name, rotate ? makeSecret() : null))
+      const secrets = await perform(request, secretAction(store, clock, name, rotate ? makeSecret() : null))
       if (!secrets) throw noSuchAccount()
-      noteAct(request, rotate ? 'rotate a secret' : 'look at a secret', { account: name })
+      logAction(request, rotate ? 'rotate a secret' : 'look at a secret', { account: name })
       const message = rotate
-        ? 'This is the new secret; the one before signs beside it for 24 hours.'
+        ? 'This is the new secret. The previous secret also signs for 24 hours.'
         : 'This is the secret.'
       return sendData(reply, 200, message, JSON.stringify({ secret: secrets.current }))
     },

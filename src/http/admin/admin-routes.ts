@@ -1,16 +1,16 @@
-/** The admin API, which the dashboard is built on: one token for all of it, no callers, nothing kept by anybody between. */
+/** The admin API, which the dashboard uses. One token opens all of it, and no response may be cached. */
 import type { FastifyInstance } from 'fastify'
-import { accountActRoutes } from './account-actions.ts'
+import { accountActionRoutes } from './account-actions.ts'
 import { accountRoutes } from './accounts.ts'
-import type { AdminParts, AdminRoutes } from './admin-parts.ts'
+import { AdminAuthentication } from './admin-authentication.ts'
+import type { AdminContext, AdminOptions } from './admin-context.ts'
 import { auditRoute } from './audit-log.ts'
 import { adminCallbackRoutes } from './callbacks.ts'
 import { eventRoute } from './events.ts'
-import { AdminGuard } from './guard.ts'
-import { jobActRoutes } from './job-actions.ts'
-import { jobRecordRoutes } from './jobs.ts'
+import { jobActionRoutes } from './job-actions.ts'
+import { adminJobRoutes } from './jobs.ts'
 import { keyRoutes } from './keys.ts'
-import { operatorOf, whoIs } from './operator.ts'
+import { auditName, operatorOf } from './operator-header.ts'
 import { overviewRoute } from './overview.ts'
 import { readQueryNumbers } from './query-numbers.ts'
 import { settingsRoute } from './settings.ts'
@@ -18,44 +18,44 @@ import { usageRoute } from './usage.ts'
 
 const BASE = '/admin/api'
 
-export async function adminRoutes(app: FastifyInstance, options: AdminRoutes): Promise<void> {
-  const guard = new AdminGuard(options.token, options.clock)
-  const parts: AdminParts = {
+export async function adminRoutes(app: FastifyInstance, options: AdminOptions): Promise<void> {
+  const authentication = new AdminAuthentication(options.token, options.clock)
+  const context: AdminContext = {
     ...options,
-    act: async (request, intended) => options.audit.act(whoIs(request), intended),
-    noteAct: (request, what, details) => {
+    perform: async (request, action) => options.auditLog.perform(auditName(request), action),
+    logAction: (request, what, details) => {
       const { id, ip } = request
-      options.onAct({ what, details, requestId: id, from: ip, operator: operatorOf(request) })
+      options.onAction({ what, details, requestId: id, from: ip, operator: operatorOf(request) })
     },
   }
   await app.register(
     (scope, _options, done) => {
       scope.addHook('onRoute', (route) => {
-        // Who calls is for the guard to say, and no page of another origin is to.
+        // These routes have their own authentication, and pages of other origins may not call them.
         route.config = { ...route.config, public: true, cors: false }
         route.schema = { tags: ['Admin'], security: [{ adminToken: [] }], ...route.schema }
       })
       scope.addHook('onRequest', (request, reply, next) => {
-        const refused = guard.refusal(request.headers.authorization, request.ip)
+        const error = authentication.errorFor(request.headers.authorization, request.ip)
         reply.header('cache-control', 'no-store')
-        if (refused?.status === 401) reply.header('www-authenticate', 'Bearer')
-        next(refused ?? undefined)
+        if (error?.status === 401) reply.header('www-authenticate', 'Bearer')
+        next(error ?? undefined)
       })
       scope.addHook('preValidation', (request, _reply, next) => {
         readQueryNumbers(request)
         next()
       })
-      overviewRoute(scope, parts)
-      eventRoute(scope, parts)
-      jobRecordRoutes(scope, parts)
-      jobActRoutes(scope, parts)
-      adminCallbackRoutes(scope, parts)
-      accountRoutes(scope, parts)
-      accountActRoutes(scope, parts)
-      keyRoutes(scope, parts)
-      usageRoute(scope, parts)
-      auditRoute(scope, parts)
-      settingsRoute(scope, parts)
+      overviewRoute(scope, context)
+      eventRoute(scope, context)
+      adminJobRoutes(scope, context)
+      jobActionRoutes(scope, context)
+      adminCallbackRoutes(scope, context)
+      accountRoutes(scope, context)
+      accountActionRoutes(scope, context)
+      keyRoutes(scope, context)
+      usageRoute(scope, context)
+      auditRoute(scope, context)
+      settingsRoute(scope, context)
       done()
     },
     { prefix: BASE },

@@ -1,15 +1,15 @@
-/** What became of callbacks, and sending them again. */
+/** Routes that list and show callbacks, and replay them. */
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
-import { replayCallback, replayFailedCallbacks } from '../../admin/actions/jobs.ts'
+import { replayCallbackAction, replayFailedCallbacksAction } from '../../admin/actions/callbacks.ts'
 import { callbackDetailsView, callbackView } from '../../admin/callback-view.ts'
 import { isJobId } from '../../job/job-id.ts'
 import { sendData } from '../envelope.ts'
 import { callbackInProgress, invalid, noSuchCallback } from '../errors.ts'
 import { exampleBodies } from '../openapi/examples.ts'
 import { success } from '../openapi/schemas.ts'
-import type { AdminParts } from './admin-parts.ts'
-import { operatorHeader } from './operator.ts'
+import type { AdminContext } from './admin-context.ts'
+import { operatorHeader } from './operator-header.ts'
 import {
   accountName,
   adminErrors,
@@ -29,7 +29,7 @@ const filter = Type.Object(
     state: Type.Optional(callbackState),
     account: Type.Optional(accountName),
     before: Type.Optional(
-      Type.String({ description: 'Only those of jobs before this id: `next` of the page before.' }),
+      Type.String({ description: 'Only callbacks of jobs before this ID: `next` of the previous page.' }),
     ),
     limit,
   },
@@ -45,20 +45,20 @@ const failedFilter = Type.Object({ account: Type.Optional(accountName) }, strict
 
 type JobParam = { Params: { jobId: string } }
 
-export function adminCallbackRoutes(app: FastifyInstance, parts: AdminParts): void {
-  const { store } = parts
+export function adminCallbackRoutes(app: FastifyInstance, context: AdminContext): void {
+  const { store } = context
   app.get<{ Querystring: Static<typeof filter> }>(
     '/callbacks',
     {
       schema: {
-        summary: 'Callbacks, newest job first',
+        summary: 'List callbacks, newest job first',
         querystring: filter,
         response: { 200: success('A page of callbacks.', page), ...adminErrors(400) },
       },
     },
     async ({ query }, reply) => {
       const { state, account, before } = query
-      if (before !== undefined && !isJobId(before)) throw invalid('before: must be a job id')
+      if (before !== undefined && !isJobId(before)) throw invalid('before: must be a job ID')
       const { found, complete, next } = await store.searchCallbacks({
         ...(state !== undefined && { state }),
         ...(account !== undefined && { account }),
@@ -73,7 +73,7 @@ export function adminCallbackRoutes(app: FastifyInstance, parts: AdminParts): vo
     '/callbacks/:jobId',
     {
       schema: {
-        summary: 'A callback with each of its attempts',
+        summary: 'Show a callback with all of its attempts',
         params: jobIdParam,
         response: { 200: success('The callback.', callbackDetails), ...adminErrors(404) },
       },
@@ -85,19 +85,19 @@ export function adminCallbackRoutes(app: FastifyInstance, parts: AdminParts): vo
       return sendData(reply, 200, 'The callback.', JSON.stringify(callbackDetailsView(found)))
     },
   )
-  replayRoutes(app, parts)
+  replayRoutes(app, context)
 }
 
-function replayRoutes(app: FastifyInstance, { store, expiry, act, noteAct }: AdminParts): void {
+function replayRoutes(app: FastifyInstance, { store, expiry, perform, logAction }: AdminContext): void {
   app.post<JobParam>(
     '/callbacks/:jobId/replay',
     {
       schema: {
-        summary: 'Have a callback sent again now, whatever its state',
+        summary: 'Replay a callback: send it again now, whatever its state',
         headers: operatorHeader,
         params: jobIdParam,
         response: {
-          200: success('It is due now.', Type.Object({ replayed: Type.Literal(true) })),
+          200: success('The callback is due now.', Type.Object({ replayed: Type.Literal(true) })),
           ...adminErrors(400, 404, 409, 413, 415),
         },
       },
@@ -105,11 +105,11 @@ function replayRoutes(app: FastifyInstance, { store, expiry, act, noteAct }: Adm
     async (request, reply) => {
       const { jobId } = request.params
       if (!isJobId(jobId)) throw noSuchCallback()
-      const replay = await act(request, await replayCallback(store, jobId, expiry()))
+      const replay = await perform(request, await replayCallbackAction(store, jobId, expiry()))
       if (replay === 'unknown') throw noSuchCallback()
       if (replay === 'under way') throw callbackInProgress()
       request.jobIds = [jobId]
-      noteAct(request, 'replay a callback', { job_id: jobId })
+      logAction(request, 'replay a callback', { job_id: jobId })
       return sendData(reply, 200, 'The callback is due now.', '{"replayed":true}')
     },
   )
@@ -121,19 +121,19 @@ function replayRoutes(app: FastifyInstance, { store, expiry, act, noteAct }: Adm
         done()
       },
       schema: {
-        summary: 'Have all callbacks that failed for good sent again',
+        summary: 'Replay all callbacks that have failed permanently',
         headers: operatorHeader,
         body: { ...failedFilter, examples: exampleBodies.replays },
         response: {
-          200: success('They are due now.', Type.Object({ replayed: count })),
+          200: success('The callbacks are due now.', Type.Object({ replayed: count })),
           ...adminErrors(400, 413, 415),
         },
       },
     },
     async (request, reply) => {
       const { account } = request.body
-      const replayed = await act(request, replayFailedCallbacks(store, account, expiry()))
-      noteAct(request, 'replay failed callbacks', { account, callbacks: replayed })
+      const replayed = await perform(request, replayFailedCallbacksAction(store, account, expiry()))
+      logAction(request, 'replay failed callbacks', { account, callbacks: replayed })
       return sendData(reply, 200, `${replayed} callbacks are due now.`, JSON.stringify({ replayed }))
     },
   )

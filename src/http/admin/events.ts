@@ -1,28 +1,28 @@
-/** Points as server-sent events. Each listener is given the same bytes; one that does not read is let go. */
+/** The route that streams metric samples as server-sent events. Clients that do not read are disconnected. */
 import { Readable } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
 import type { MetricFeed } from '../../admin/metric-feed.ts'
 import { tooManyListeners } from '../errors.ts'
-import type { AdminParts } from './admin-parts.ts'
+import type { AdminContext } from './admin-context.ts'
 import { adminErrors } from './shapes.ts'
 
-/** Bytes that a listener may be behind, beside what the machine keeps for it: some minutes of points. */
-export const MOST_BEHIND = 65_536
+/** Unread bytes that are buffered per client, in addition to the kernel's buffers: a few minutes of samples. */
+export const MAX_BUFFERED_BYTES = 65_536
 
-export function eventRoute(app: FastifyInstance, { points, onDropped }: AdminParts): void {
+export function eventRoute(app: FastifyInstance, { points, onSlowClient }: AdminContext): void {
   app.get(
     '/events',
     {
-      // A HEAD would wait for an answer without an end.
+      // A HEAD request would wait forever, because the response never ends.
       exposeHeadRoute: false,
       schema: {
-        summary: 'Points as they are made, as server-sent events',
+        summary: 'Stream metric samples as server-sent events',
         description:
-          'An event `point` every 2 seconds, its data a point as in the overview. Lines that begin with a colon keep the connection alive.',
+          'Sends an event `point` every 2 seconds. Its data is a metric sample as in the overview. Lines that begin with a colon keep the connection alive.',
         response: {
           200: {
-            description: 'Events without an end.',
+            description: 'A stream of events that does not end.',
             content: { 'text/event-stream': { schema: Type.String() } },
           },
           ...adminErrors(),
@@ -32,27 +32,27 @@ export function eventRoute(app: FastifyInstance, { points, onDropped }: AdminPar
     (request, reply) =>
       reply
         .header('content-type', 'text/event-stream; charset=utf-8')
-        // Proxies in front hold back answers to make them larger; nginx does not when told so.
+        // Proxies buffer responses. This header turns buffering off in nginx.
         .header('x-accel-buffering', 'no')
         .header('connection', 'close')
-        .send(streamOf(points, () => onDropped(request.id))),
+        .send(streamOf(points, () => onSlowClient(request.id))),
   )
 }
 
-function streamOf(points: MetricFeed, onDropped: () => void): Readable {
+function streamOf(points: MetricFeed, onSlowClient: () => void): Readable {
   const stream = new Readable({ read: () => {} })
-  const leave = points.listen({
+  const unsubscribe = points.listen({
     send: (event) => {
-      if (stream.readableLength <= MOST_BEHIND) stream.push(event)
+      if (stream.readableLength <= MAX_BUFFERED_BYTES) stream.push(event)
       else {
         stream.destroy()
-        onDropped()
+        onSlowClient()
       }
     },
     end: () => stream.push(null),
   })
-  if (!leave) throw tooManyListeners()
-  stream.on('close', leave)
+  if (!unsubscribe) throw tooManyListeners()
+  stream.on('close', unsubscribe)
   stream.push(': points follow\n\n')
   return stream
 }

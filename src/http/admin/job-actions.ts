@@ -1,34 +1,37 @@
-/** Stepping in on jobs: ending one before its time, and deleting one for good. */
+/** Routes for admin actions on jobs: cancel and delete. */
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
-import { cancelJob, deleteJob } from '../../admin/actions/jobs.ts'
+import { cancelJobAction, deleteJobAction } from '../../admin/actions/jobs.ts'
 import { isJobId } from '../../job/job-id.ts'
 import { sendData } from '../envelope.ts'
 import { jobEnded, jobNotEnded, noSuchJob, notScrubbed } from '../errors.ts'
 import { success } from '../openapi/schemas.ts'
-import type { AdminParts } from './admin-parts.ts'
-import { operatorHeader } from './operator.ts'
+import type { AdminContext } from './admin-context.ts'
+import { operatorHeader } from './operator-header.ts'
 import { adminErrors, jobIdParam, scrubQuery } from './shapes.ts'
 
 type JobParam = { Params: { jobId: string } }
 
-export function jobActRoutes(app: FastifyInstance, parts: AdminParts): void {
-  cancelRoute(app, parts)
-  deleteRoute(app, parts)
+export function jobActionRoutes(app: FastifyInstance, context: AdminContext): void {
+  cancelRoute(app, context)
+  deleteRoute(app, context)
 }
 
-function cancelRoute(app: FastifyInstance, { store, expiry, act, noteAct, onCancelled }: AdminParts): void {
+function cancelRoute(
+  app: FastifyInstance,
+  { store, expiry, perform, logAction, onCancelled }: AdminContext,
+): void {
   app.post<JobParam>(
     '/jobs/:jobId/cancel',
     {
       schema: {
-        summary: 'End a job that waits or runs: it has failed with `cancelled`',
+        summary: 'Cancel a queued or running job: it fails with `cancelled`',
         description:
-          'Its callback is sent. A run on this node has ended, with its call to the model server, when this is answered; one on another node ends within a second.',
+          'Its callback is sent. If the job runs on this node, its call to the model server has ended when this route responds. A run on another node ends within a second.',
         headers: operatorHeader,
         params: jobIdParam,
         response: {
-          200: success('It is cancelled.', Type.Object({ cancelled: Type.Literal(true) })),
+          200: success('The job is cancelled.', Type.Object({ cancelled: Type.Literal(true) })),
           ...adminErrors(400, 404, 409, 413, 415),
         },
       },
@@ -36,28 +39,28 @@ function cancelRoute(app: FastifyInstance, { store, expiry, act, noteAct, onCanc
     async (request, reply) => {
       const { jobId } = request.params
       if (!isJobId(jobId)) throw noSuchJob()
-      const result = await act(request, await cancelJob(store, jobId, expiry()))
+      const result = await perform(request, await cancelJobAction(store, jobId, expiry()))
       if (result === 'unknown') throw noSuchJob()
       if (result === 'ended before') throw jobEnded()
       await onCancelled()
       request.jobIds = [jobId]
-      noteAct(request, 'cancel a job', { job_id: jobId })
+      logAction(request, 'cancel a job', { job_id: jobId })
       return sendData(reply, 200, 'The job is cancelled.', '{"cancelled":true}')
     },
   )
 }
 
-function deleteRoute(app: FastifyInstance, { store, expiry, act, noteAct }: AdminParts): void {
+function deleteRoute(app: FastifyInstance, { store, expiry, perform, logAction }: AdminContext): void {
   app.delete<JobParam & { Querystring: Static<typeof scrubQuery> }>(
     '/jobs/:jobId',
     {
       schema: {
-        summary: 'Delete a job that has ended, with its contents, kept answer and callback',
+        summary: 'Permanently delete a finished job with its contents, cached response and callback',
         headers: operatorHeader,
         params: jobIdParam,
         querystring: scrubQuery,
         response: {
-          200: success('It is deleted.', Type.Object({ deleted: Type.Literal(true) })),
+          200: success('The job is deleted.', Type.Object({ deleted: Type.Literal(true) })),
           ...adminErrors(400, 404, 409, 413, 415),
         },
       },
@@ -66,11 +69,11 @@ function deleteRoute(app: FastifyInstance, { store, expiry, act, noteAct }: Admi
       const { jobId } = request.params
       const scrub = request.query.scrub !== 'false'
       if (!isJobId(jobId)) throw noSuchJob()
-      const result = await act(request, await deleteJob(store, { jobId, scrub }, expiry()))
+      const result = await perform(request, await deleteJobAction(store, { jobId, scrub }, expiry()))
       if (result.kind === 'unknown') throw noSuchJob()
       if (result.kind === 'not ended') throw jobNotEnded()
       request.jobIds = [jobId]
-      noteAct(request, 'delete a job', { job_id: jobId, scrub })
+      logAction(request, 'delete a job', { job_id: jobId, scrub })
       if (result.notScrubbed !== null) throw notScrubbed(result.notScrubbed)
       return sendData(reply, 200, 'The job is deleted.', '{"deleted":true}')
     },

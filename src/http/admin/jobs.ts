@@ -1,15 +1,15 @@
-/** Jobs of all accounts: searched, looked into, and, on demand and on record, read. */
+/** Routes that search and show the jobs of all accounts. Reading a job's contents is recorded in the audit log. */
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
-import { lookAtContents } from '../../admin/actions/jobs.ts'
+import { readContentsAction } from '../../admin/actions/jobs.ts'
 import { jobContentJson, jobDetailsView, jobSummaryView } from '../../admin/job-view.ts'
 import { isJobId } from '../../job/job-id.ts'
 import { MOST_SEARCHED } from '../../store/pagination.ts'
 import { sendData } from '../envelope.ts'
 import { invalid, noSuchJob } from '../errors.ts'
 import { success } from '../openapi/schemas.ts'
-import type { AdminParts } from './admin-parts.ts'
-import { operatorHeader } from './operator.ts'
+import type { AdminContext } from './admin-context.ts'
+import { operatorHeader } from './operator-header.ts'
 import {
   accountName,
   adminErrors,
@@ -39,7 +39,7 @@ const search = Type.Object(
     ),
     to: Type.Optional(Type.Number({ minimum: 0, description: 'Created before this Unix time (seconds).' })),
     before: Type.Optional(
-      Type.String({ description: 'Only jobs before this id: `next` of the page before.' }),
+      Type.String({ description: 'Only jobs before this ID: `next` of the previous page.' }),
     ),
     limit,
   },
@@ -53,7 +53,7 @@ const summary = {
   model: Type.String(),
   status,
   created_at: unixTime('When it was accepted'),
-  claimed_at: unixTimeOrNull('When a node claimed it last'),
+  claimed_at: unixTimeOrNull('When a node last claimed it'),
   settled_at: unixTimeOrNull('When it ended'),
   attempts: count,
   error_code: orNull(Type.String()),
@@ -73,7 +73,7 @@ const page = Type.Object({
 const details = Type.Object({
   ...summary,
   response_format: Type.Enum(['text', 'json', 'json with schema']),
-  deaths: Type.Integer({ description: 'Processes that died while they held it.' }),
+  deaths: Type.Integer({ description: 'The crash count: how many processes died while they ran the job.' }),
   timeline: Type.Array(
     Type.Object({
       at: unixTime('When'),
@@ -91,26 +91,29 @@ const content = Type.Object({
   error: Type.Unknown(),
   receipt: Type.Unknown({
     description:
-      'What was really sent upstream, and what came back. Each of its `calls` has the `target`, what came of it, the `roles` (`native` or `developer_as_system`), the `json_mode` where JSON was asked for (`json_schema_strict`, `json_schema`, `json_object`, `instruction` or `simulated`), and an `instruction` that was added. Calls of earlier versions lack `roles` and `json_mode`.',
+      'What was sent upstream, and what came back. Each of its `calls` has the `target`, the result, the `roles` (`native` or `developer_as_system`), the `json_mode` if JSON was requested (`json_schema_strict`, `json_schema`, `json_object`, `instruction` or `simulated`), and the `instruction` that was added, if any. Calls of earlier versions lack `roles` and `json_mode`.',
   }),
 })
 
 type JobParam = { Params: { jobId: string } }
 
-export function jobRecordRoutes(app: FastifyInstance, { store, expiry, act, noteAct }: AdminParts): void {
+export function adminJobRoutes(
+  app: FastifyInstance,
+  { store, expiry, perform, logAction }: AdminContext,
+): void {
   app.get<{ Querystring: Static<typeof search> }>(
     '/jobs',
     {
       schema: {
         summary: 'Search jobs',
-        description: `Newest first. One search looks at ${MOST_SEARCHED} jobs at most, and says where it stopped.`,
+        description: `Newest first. One search examines at most ${MOST_SEARCHED} jobs and reports where it stopped.`,
         querystring: search,
         response: { 200: success('A page of jobs.', page), ...adminErrors(400) },
       },
     },
     async ({ query }, reply) => {
       const { account, status, model, from, to, before } = query
-      if (before !== undefined && !isJobId(before)) throw invalid('before: must be a job id')
+      if (before !== undefined && !isJobId(before)) throw invalid('before: must be a job ID')
       const found = await store.searchJobs({
         ...(account !== undefined && { account }),
         ...(status !== undefined && { status }),
@@ -130,7 +133,7 @@ export function jobRecordRoutes(app: FastifyInstance, { store, expiry, act, note
     '/jobs/:jobId',
     {
       schema: {
-        summary: 'A job, without its contents',
+        summary: 'Show a job without its contents',
         params: jobIdParam,
         response: { 200: success('The job.', details), ...adminErrors(404) },
       },
@@ -148,7 +151,7 @@ export function jobRecordRoutes(app: FastifyInstance, { store, expiry, act, note
     '/jobs/:jobId/content',
     {
       schema: {
-        summary: 'The contents of a job; each look is logged',
+        summary: 'Show the contents of a job; each access is logged',
         headers: operatorHeader,
         params: jobIdParam,
         response: { 200: success('The contents.', content), ...adminErrors(400, 404) },
@@ -156,10 +159,12 @@ export function jobRecordRoutes(app: FastifyInstance, { store, expiry, act, note
     },
     async (request, reply) => {
       const { jobId } = request.params
-      const found = isJobId(jobId) ? await act(request, await lookAtContents(store, jobId, expiry())) : null
+      const found = isJobId(jobId)
+        ? await perform(request, await readContentsAction(store, jobId, expiry()))
+        : null
       if (!found) throw noSuchJob()
       request.jobIds = [jobId]
-      noteAct(request, 'look at contents', { job_id: jobId })
+      logAction(request, 'look at contents', { job_id: jobId })
       return sendData(reply, 200, 'The contents of the job.', jobContentJson(found))
     },
   )

@@ -1,16 +1,16 @@
-/** Keys of all accounts: listed, made, and ended. */
+/** Routes that list, create and revoke the API keys of all accounts. */
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
 import { ACCOUNT_NAME, ACCOUNT_RULE, keyEndMs } from '../../accounts/issue-key.ts'
 import { MOST_DAYS } from '../../accounts/key-lifetime.ts'
 import { keyView, secondsOf } from '../../admin/account-view.ts'
-import { makeKey, revokeKey } from '../../admin/actions/accounts.ts'
+import { createKeyAction, revokeKeyAction } from '../../admin/actions/keys.ts'
 import { sendData } from '../envelope.ts'
 import { invalid, noSuchKey, otherTier } from '../errors.ts'
 import { exampleBodies } from '../openapi/examples.ts'
 import { success } from '../openapi/schemas.ts'
-import type { AdminParts } from './admin-parts.ts'
-import { operatorHeader } from './operator.ts'
+import type { AdminContext } from './admin-context.ts'
+import { operatorHeader } from './operator-header.ts'
 import {
   accountName,
   adminErrors,
@@ -23,14 +23,14 @@ import {
   unixTimeOrNull,
 } from './shapes.ts'
 
-/** As `makeKeyId` makes them, and earlier or later ones may look. */
+/** Wider than what `makeKeyId` generates, so that IDs of other versions are accepted. */
 const KEY_ID = /^\w{1,64}$/
 
 const filter = Type.Object(
   {
     account: Type.Optional(accountName),
     before: Type.Optional(
-      Type.String({ pattern: KEY_ID.source, description: 'Only keys made before the one with this id.' }),
+      Type.String({ pattern: KEY_ID.source, description: 'Only keys created before the key with this ID.' }),
     ),
     limit,
   },
@@ -41,8 +41,8 @@ const key = Type.Object({
   id: Type.String(),
   account: Type.String(),
   tier: Type.String(),
-  created_at: unixTime('When it was made'),
-  expires_at: unixTimeOrNull('When it ends by itself'),
+  created_at: unixTime('When it was created'),
+  expires_at: unixTimeOrNull('When it expires'),
   revoked_at: unixTimeOrNull('When it was revoked'),
 })
 
@@ -50,13 +50,13 @@ const page = Type.Object({ keys: Type.Array(key, { description: 'Newest first.' 
 
 const newKey = Type.Object(
   {
-    account: Type.String({ description: 'Made if it is new.' }),
+    account: Type.String({ description: 'The account is created if it does not exist.' }),
     tier: Type.Enum(tierName.enum, { description: 'The tier of the account.' }),
     expires_days: Type.Optional(
       Type.Number({
         exclusiveMinimum: 0,
         maximum: MOST_DAYS,
-        description: 'Days until it ends; without it, never.',
+        description: 'Days until the key expires; if absent, it does not expire.',
       }),
     ),
   },
@@ -65,18 +65,18 @@ const newKey = Type.Object(
 
 const issued = Type.Object({
   id: Type.String(),
-  key: Type.String({ description: 'Shown this once.' }),
+  key: Type.String({ description: 'The key. It cannot be shown again.' }),
   account: Type.String(),
   tier: Type.String(),
-  expires_at: unixTimeOrNull('When it ends by itself'),
+  expires_at: unixTimeOrNull('When it expires'),
 })
 
-export function keyRoutes(app: FastifyInstance, parts: AdminParts): void {
+export function keyRoutes(app: FastifyInstance, context: AdminContext): void {
   app.get<{ Querystring: Static<typeof filter> }>(
     '/keys',
     {
       schema: {
-        summary: 'Keys, newest first',
+        summary: 'List keys, newest first',
         querystring: filter,
         response: { 200: success('A page of keys.', page), ...adminErrors(400) },
       },
@@ -84,7 +84,7 @@ export function keyRoutes(app: FastifyInstance, parts: AdminParts): void {
     async ({ query }, reply) => {
       const most = query.limit ?? LIMIT.default
       const { account, before } = query
-      const found = await parts.store.searchKeys({
+      const found = await context.store.searchKeys({
         ...(account !== undefined && { account }),
         ...(before !== undefined && { beforeKeyId: before }),
         limit: most + 1,
@@ -93,16 +93,16 @@ export function keyRoutes(app: FastifyInstance, parts: AdminParts): void {
       return sendData(reply, 200, `${data.keys.length} keys.`, JSON.stringify(data))
     },
   )
-  issueRoute(app, parts)
-  revokeRoute(app, parts)
+  issueRoute(app, context)
+  revokeRoute(app, context)
 }
 
-function issueRoute(app: FastifyInstance, { store, clock, act, noteAct }: AdminParts): void {
+function issueRoute(app: FastifyInstance, { store, clock, perform, logAction }: AdminContext): void {
   app.post<{ Body: Static<typeof newKey> }>(
     '/keys',
     {
       schema: {
-        summary: 'Make a key, and its account if that is new',
+        summary: 'Create a key, and its account if it does not exist',
         headers: operatorHeader,
         body: { ...newKey, examples: exampleBodies.keys },
         response: { 201: success('The key.', issued), ...adminErrors(400, 409, 413, 415) },
@@ -111,39 +111,44 @@ function issueRoute(app: FastifyInstance, { store, clock, act, noteAct }: AdminP
     async (request, reply) => {
       const { account, tier, expires_days: expiresDays = null } = request.body
       if (!ACCOUNT_NAME.test(account)) throw invalid(`account: ${ACCOUNT_RULE}`)
-      const wanted = { account, tier, expiresDays, nowMs: clock.nowMs() }
-      const made = await act(request, makeKey(store, wanted))
-      if (made.kind === 'other tier') throw otherTier(account, made.tier)
-      noteAct(request, 'make a key', { key_id: made.keyId, account, tier })
-      const expiresAt = secondsOf(keyEndMs(wanted))
-      const data = { id: made.keyId, key: made.key, account, tier, expires_at: expiresAt }
-      return sendData(reply, 201, 'This is the key; it is shown only now.', JSON.stringify(data))
+      const keyRequest = { account, tier, expiresDays, nowMs: clock.nowMs() }
+      const issued = await perform(request, createKeyAction(store, keyRequest))
+      if (issued.kind === 'other tier') throw otherTier(account, issued.tier)
+      logAction(request, 'make a key', { key_id: issued.keyId, account, tier })
+      const expiresAt = secondsOf(keyEndMs(keyRequest))
+      const data = { id: issued.keyId, key: issued.key, account, tier, expires_at: expiresAt }
+      return sendData(reply, 201, 'This is the key. It cannot be shown again.', JSON.stringify(data))
     },
   )
 }
 
-function revokeRoute(app: FastifyInstance, { store, clock, act, noteAct }: AdminParts): void {
+function revokeRoute(app: FastifyInstance, { store, clock, perform, logAction }: AdminContext): void {
   app.post<{ Params: { keyId: string } }>(
     '/keys/:keyId/revoke',
     {
       schema: {
-        summary: 'End a key for good',
+        summary: 'Revoke a key permanently',
         headers: operatorHeader,
-        params: Type.Object({ keyId: Type.String({ description: 'Its id; the key itself is none.' }) }),
+        params: Type.Object({ keyId: Type.String({ description: 'The key ID, not the key.' }) }),
         response: {
-          200: success('It is revoked.', Type.Object({ id: Type.String(), revoked: Type.Literal(true) })),
+          200: success(
+            'The key is revoked.',
+            Type.Object({ id: Type.String(), revoked: Type.Literal(true) }),
+          ),
           ...adminErrors(400, 404, 413, 415),
         },
       },
     },
     async (request, reply) => {
       const { keyId } = request.params
-      const result = KEY_ID.test(keyId) ? await act(request, revokeKey(store, clock, keyId)) : 'unknown'
+      const result = KEY_ID.test(keyId)
+        ? await perform(request, revokeKeyAction(store, clock, keyId))
+        : 'unknown'
       if (result === 'unknown') throw noSuchKey()
-      noteAct(request, 'revoke a key', { key_id: keyId })
+      logAction(request, 'revoke a key', { key_id: keyId })
       const message =
         result === 'revoked'
-          ? 'The key is revoked; every node knows within seconds.'
+          ? 'The key is revoked. Every node rejects it within a few seconds.'
           : 'The key was revoked before.'
       return sendData(reply, 200, message, JSON.stringify({ id: keyId, revoked: true }))
     },

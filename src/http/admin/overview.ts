@@ -1,9 +1,9 @@
-/** What the node and its database are doing now, with the points of the last minutes. */
+/** The route that returns the current state of the node and its database, with the metric samples of the last minutes. */
 import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
 import { sendData } from '../envelope.ts'
 import { success } from '../openapi/schemas.ts'
-import type { AdminParts } from './admin-parts.ts'
+import type { AdminContext } from './admin-context.ts'
 import { adminErrors, count, orNull, unixTime, unixTimeOrNull } from './shapes.ts'
 
 const percentiles = Type.Object({
@@ -13,8 +13,8 @@ const percentiles = Type.Object({
 })
 
 export const point = Type.Object({
-  at: unixTime('When it was made'),
-  seconds: Type.Number({ description: 'What the counts are for.' }),
+  at: unixTime('When it was taken'),
+  seconds: Type.Number({ description: 'The time that the counts cover.' }),
   jobs: Type.Record(Type.String(), count, { description: 'Jobs that ended on this node, by outcome.' }),
   waiting: orNull(count),
   assigned: orNull(count),
@@ -55,27 +55,31 @@ const overview = Type.Object({
       running: count,
       waiting: count,
       max_concurrency: count,
-      skipped_until: unixTimeOrNull('Until when all its targets are skipped'),
+      skipped_until: unixTimeOrNull(
+        'When its first target is tried again; null unless all of its targets are skipped',
+      ),
     }),
   ),
-  points: Type.Array(point, { description: 'The last 15 minutes, oldest first, every 2 seconds.' }),
+  points: Type.Array(point, {
+    description: 'Metric samples of the last 15 minutes, oldest first, one every 2 seconds.',
+  }),
 })
 
-export function overviewRoute(app: FastifyInstance, { overview: read, points }: AdminParts): void {
+export function overviewRoute(app: FastifyInstance, { overview: read, points }: AdminContext): void {
   app.get(
     '/overview',
     {
       schema: {
-        summary: 'What is going on now',
+        summary: 'Show the current state of the service',
         description:
-          'Waiting and assigned jobs, and callbacks, are those of the whole database; all else is of this node.',
-        response: { 200: success('Now, and the last minutes.', overview), ...adminErrors() },
+          'Waiting and assigned jobs, and callbacks, are counted in the whole database; everything else describes this node.',
+        response: { 200: success('The current state and the last minutes.', overview), ...adminErrors() },
       },
     },
     async (_request, reply) => {
       const now = JSON.stringify(await read())
       const data = `${now.slice(0, -1)},"points":[${points.kept.join(',')}]}`
-      return sendData(reply, 200, 'This is going on.', data)
+      return sendData(reply, 200, 'The current state.', data)
     },
   )
 }

@@ -1,4 +1,4 @@
-/** Numbers in a query come as text; what a route's schema calls a number is made one before it is checked. */
+/** Converts query parameters from text to numbers where the route's schema says that they are numbers, before validation. */
 import type { FastifyRequest } from 'fastify'
 
 const NUMBER = /^-?\d{1,15}(\.\d{1,9})?$/

@@ -1,29 +1,29 @@
-/** The settings in force, to be read only. */
+/** The route that returns the effective settings. They cannot be changed here. */
 import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
 import { sendData } from '../envelope.ts'
 import { success } from '../openapi/schemas.ts'
-import type { AdminParts } from './admin-parts.ts'
+import type { AdminContext } from './admin-context.ts'
 import { adminErrors, orNull } from './shapes.ts'
 
-const inForce = Type.Object({
+const effectiveSettings = Type.Object({
   settings: Type.Object(
     {},
-    { additionalProperties: true, description: 'As in the configuration file, defaults included.' },
+    { additionalProperties: true, description: 'As in the configuration file, including defaults.' },
   ),
   file: orNull(Type.String({ description: 'The configuration file that was read.' })),
   database: Type.String(),
 })
 
-export function settingsRoute(app: FastifyInstance, { settingsJson }: AdminParts): void {
+export function settingsRoute(app: FastifyInstance, { settingsJson }: AdminContext): void {
   app.get(
     '/settings',
     {
       schema: {
-        summary: 'The settings in force, without secrets',
-        response: { 200: success('The settings.', inForce), ...adminErrors() },
+        summary: 'Show the effective settings, without secrets',
+        response: { 200: success('The settings.', effectiveSettings), ...adminErrors() },
       },
     },
-    (_request, reply) => sendData(reply, 200, 'These settings are in force.', settingsJson),
+    (_request, reply) => sendData(reply, 200, 'The effective settings.', settingsJson),
   )
 }

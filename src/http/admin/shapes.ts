@@ -1,4 +1,4 @@
-/** The shapes that several routes of the admin API share, for validation and for the OpenAPI document. */
+/** Schemas that several routes of the admin API share, for validation and for the OpenAPI document. */
 import Type, { type TSchema } from 'typebox'
 import { ACCOUNT_NAME } from '../../accounts/issue-key.ts'
 import { MODEL_NAME } from '../../job/request.ts'
@@ -19,11 +19,14 @@ export const count = Type.Integer({ minimum: 0 })
 export const tierName = Type.Enum([...TIER_NAMES])
 export const callbackState = Type.Enum([...CALLBACK_STATES])
 
-/** Names as they can be; others, such as one with a NUL, would not even be taken by every database. */
-export const accountName = Type.String({ pattern: ACCOUNT_NAME.source, description: 'Of an account.' })
+/** Other names cannot exist, and some databases reject characters such as NUL, so they are rejected before the database is asked. */
+export const accountName = Type.String({
+  pattern: ACCOUNT_NAME.source,
+  description: 'The name of an account.',
+})
 export const modelName = Type.String({ pattern: MODEL_NAME, description: 'A public model name.' })
 
-/** Rows of an answer. */
+/** Rows in one response. */
 export const LIMIT = { most: 200, default: 50 } as const
 
 export const limit = Type.Optional(
@@ -31,20 +34,22 @@ export const limit = Type.Optional(
     minimum: 1,
     maximum: LIMIT.most,
     default: LIMIT.default,
-    description: 'How many at most.',
+    description: 'The maximum number of results.',
   }),
 )
 
-export const more = Type.Boolean({ description: 'Whether there are more after these.' })
+export const more = Type.Boolean({ description: 'Whether there are more results.' })
 
 export const next = (parameter: string) =>
-  Type.Union([Type.String(), Type.Null()], { description: `What to give as \`${parameter}\` to go on.` })
+  Type.Union([Type.String(), Type.Null()], {
+    description: `Pass this as \`${parameter}\` to get the next page.`,
+  })
 
-/** Of a search whose cost is bounded. */
+/** For searches that examine a limited number of rows. */
 export const paging = {
   more,
   complete: Type.Boolean({
-    description: `False where the search stopped after looking at ${MOST_SEARCHED}; go on with \`next\`.`,
+    description: `False if the search stopped after it had examined ${MOST_SEARCHED} rows; continue with \`next\`.`,
   }),
   next: next('before'),
 }
@@ -54,7 +59,7 @@ export const nameParam = Type.Object({ name: Type.String({ description: 'The acc
 
 const cap = (description: string) =>
   Type.Union([Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), Type.Enum(['none', 'tier'])], {
-    description: `${description}; \`tier\` where the tier's cap applies.`,
+    description: `${description}; \`none\` for no cap, \`tier\` for the tier's cap.`,
   })
 
 export const caps = {
@@ -67,7 +72,7 @@ export const scrubQuery = Type.Object(
     scrub: Type.Optional(
       Type.Enum(['true', 'false'], {
         description:
-          'Whether what is deleted is made to leave the disk, too; `true` if absent. On SQLite the file is written anew, and nothing else is written meanwhile.',
+          'Whether to scrub deleted data from the disk; `true` if absent. On SQLite this rewrites the whole file, and other writes wait meanwhile.',
       }),
     ),
   },
@@ -76,11 +81,11 @@ export const scrubQuery = Type.Object(
 
 export const attempt = Type.Object({
   attempt: count,
-  at: unixTime('When it began'),
+  at: unixTime('When it started'),
   ms: Type.Number(),
   status: orNull(Type.Integer()),
   error: orNull(Type.String()),
-  answer: Type.Union([Type.String(), Type.Null()], { description: 'The first 1 KiB of the answer.' }),
+  answer: Type.Union([Type.String(), Type.Null()], { description: 'The first 1 KiB of the response body.' }),
 })
 
 export const callback = {
@@ -90,7 +95,7 @@ export const callback = {
   state: callbackState,
   attempts: count,
   next_attempt_at: unixTimeOrNull('When the next attempt is due'),
-  ended_at: unixTimeOrNull('When it was delivered or failed for good'),
+  ended_at: unixTimeOrNull('When it was delivered or failed permanently'),
   last_attempt: orNull(attempt),
 }
 
@@ -98,22 +103,22 @@ export const callbackDetails = Type.Object({
   ...callback,
   job_status: Type.String(),
   under_way: Type.Boolean(),
-  header_names: Type.Array(Type.String(), { description: 'Without their values, which may be secret.' }),
+  header_names: Type.Array(Type.String(), { description: 'Without their values, which can be secret.' }),
   callback_payload: Type.String({ description: 'JSON text.' }),
   log: Type.Array(attempt),
 })
 
-/** Documents these statuses, and those that every route of the admin API can give. */
+/** Documents these statuses and those that every route of the admin API can return. */
 export function adminErrors(...statuses: number[]): Record<number, object> {
   const documented = errors(401, 429, 500, 503, ...statuses)
-  const because = {
+  const descriptions = {
     401: 'The admin token is missing or wrong.',
-    404: 'There is none.',
-    409: 'It is not in a state for this; see details.',
+    404: 'Not found.',
+    409: 'The current state does not allow this; see details.',
     429: 'Too many wrong tokens from this address; see Retry-After.',
     503: 'Temporarily unavailable; see Retry-After.',
   }
-  for (const [status, description] of Object.entries(because)) {
+  for (const [status, description] of Object.entries(descriptions)) {
     const given = documented[Number(status)]
     if (given) documented[Number(status)] = { ...given, description }
   }

@@ -1,4 +1,4 @@
-/** What accounts have used, by month and model. */
+/** The route that returns the usage of accounts, by month and model. */
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
 import { ACCOUNT_NAME } from '../../accounts/issue-key.ts'
@@ -9,14 +9,14 @@ import type { UsageKey } from '../../store/usage-store.ts'
 import { sendData } from '../envelope.ts'
 import { invalid } from '../errors.ts'
 import { success, usageSums } from '../openapi/schemas.ts'
-import type { AdminParts } from './admin-parts.ts'
+import type { AdminContext } from './admin-context.ts'
 import { accountName, adminErrors, LIMIT, limit, more, next, strict } from './shapes.ts'
 
 const filter = Type.Object(
   {
     account: Type.Optional(accountName),
     month: Type.Optional(Type.String({ description: 'A month in UTC, as YYYY-MM.' })),
-    after: Type.Optional(Type.String({ description: '`next` of the page before.' })),
+    after: Type.Optional(Type.String({ description: '`next` of the previous page.' })),
     limit,
   },
   strict,
@@ -27,7 +27,7 @@ const page = Type.Object({
     Type.Object({
       account: Type.String(),
       month: Type.String({ description: 'In UTC, as YYYY-MM.' }),
-      model: Type.String({ description: 'The public name that callers asked for.' }),
+      model: Type.String({ description: 'The public model name that callers requested.' }),
       ...usageSums,
     }),
     { description: 'Newest month first, then by account and model.' },
@@ -36,14 +36,14 @@ const page = Type.Object({
   next: next('after'),
 })
 
-export function usageRoute(app: FastifyInstance, { store }: AdminParts): void {
+export function usageRoute(app: FastifyInstance, { store }: AdminContext): void {
   app.get<{ Querystring: Static<typeof filter> }>(
     '/usage',
     {
       schema: {
-        summary: 'What accounts have used, by month and model',
+        summary: 'List usage by account, month and model',
         querystring: filter,
-        response: { 200: success('A page of sums.', page), ...adminErrors(400) },
+        response: { 200: success('A page of usage records.', page), ...adminErrors(400) },
       },
     },
     async ({ query }, reply) => {
@@ -64,7 +64,7 @@ export function usageRoute(app: FastifyInstance, { store }: AdminParts): void {
         more: hasMore,
         next: hasMore && last ? `${last.month}/${last.account}/${last.model}` : null,
       }
-      return sendData(reply, 200, `${usage.length} sums.`, JSON.stringify(data))
+      return sendData(reply, 200, `${usage.length} records.`, JSON.stringify(data))
     },
   )
 }
@@ -72,7 +72,7 @@ export function usageRoute(app: FastifyInstance, { store }: AdminParts): void {
 const KEY = /^([^/]*)\/([^/]*)\/(.*)$/
 const MODEL = new RegExp(MODEL_NAME)
 
-/** A model's name may hold slashes, so it is the last. */
+/** The model comes last, because its name can contain slashes. */
 function readKey(text: string): UsageKey {
   const [, month = '', account = '', model = ''] = KEY.exec(text) ?? []
   if (isMonth(month) && ACCOUNT_NAME.test(account) && MODEL.test(model)) return { month, account, model }

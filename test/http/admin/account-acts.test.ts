@@ -71,7 +71,7 @@ onEachStore(() => {
     clock.advance(KNOWN_MS)
     granted(await parley.post(MESSAGES, job(), key), 200)
 
-    const rule = 'must be a whole number from 0, none or tier'
+    const rule = 'must be a whole number of at least 0, none, or tier'
     invalid(await set(-1, 'tier'), `max_monthly_jobs: ${rule}`)
     invalid(await set('tier', 1.5), `max_monthly_tokens: ${rule}`)
     invalid(await set(null, 'tier'), `max_monthly_jobs: ${rule}`)

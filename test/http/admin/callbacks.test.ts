@@ -94,7 +94,7 @@ onEachStore(() => {
       assert.equal(refused(await admin.get(`/callbacks/${id}`), 404).message, 'Callback not found.')
       refused(await admin.post(`/callbacks/${id}/replay`), 404)
     }
-    invalid(await admin.get('/callbacks?before=x'), 'before: must be a job id')
+    invalid(await admin.get('/callbacks?before=x'), 'before: must be a job ID')
     invalid(await admin.get('/callbacks?state=lost'), /^state: must be one of owed, delivered, failed/)
     receiver.script({ kind: 'stall' })
     const [id] = await create(1)

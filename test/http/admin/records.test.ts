@@ -60,7 +60,7 @@ onEachStore(() => {
     for (const after of ['x', '2026-01/acme', '2026-01//gpt-5', '2026-13/acme/gpt-5', '2026-01/acme/%00']) {
       invalid(await admin.get(`/usage?after=${after}`), 'after: must be the `next` of a page')
     }
-    invalid(await admin.get('/audit?before=x'), 'before: must be the id of an act')
+    invalid(await admin.get('/audit?before=x'), 'before: must be the ID of an audit log entry')
     invalid(await admin.get('/audit?account=%00'), /^account: must match pattern/)
     assert.deepEqual(granted(await admin.get('/usage?month=1999-01'), 200).usage, [])
   })
@@ -113,7 +113,7 @@ onEachStore(() => {
     const { parley, admin } = await start(t)
     const tiers = (name: string) =>
       admin.post('/accounts/acme/tier', { tier: 'user_max' }, { 'x-parley-operator': name })
-    const rule = 'x-parley-operator: must be 1 to 64 characters, without controls'
+    const rule = 'x-parley-operator: must be 1 to 64 characters, without control characters'
     for (const name of ['', ' ', 'x'.repeat(65), 'tab\there', latin1('\u202eeve')])
       invalid(await tiers(name), rule)
     const names = ['x'.repeat(64), 'Zoë', latin1('Zoë'), 'Ann Lee']

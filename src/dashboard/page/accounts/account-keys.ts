@@ -1,4 +1,4 @@
-/** The keys of one account, on its page, and making another. */
+/** The keys of one account, with a button that creates another. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import type { Account } from '../contract.ts'
@@ -12,15 +12,15 @@ export interface AccountKeysProps {
 
 export function AccountKeys({ account, onChange }: AccountKeysProps) {
   const keys = useKeys(account.name)
-  const [making, setMaking] = useState(false)
+  const [creating, setCreating] = useState(false)
   const reload = () => {
     keys.reload()
     onChange()
   }
-  const create = html`<button type="button" class="button" onClick=${() => setMaking(true)}>Create a key…</button>`
+  const create = html`<button type="button" class="button" onClick=${() => setCreating(true)}>Create a key…</button>`
   return html`<${KeysPanel} keys=${keys} title=${`Keys of ${account.name}`} actions=${create} onChange=${reload} />
     ${
-      making &&
-      html`<${NewKeyDialog} accounts=${[account]} account=${account.name} onMade=${reload} onClose=${() => setMaking(false)} />`
+      creating &&
+      html`<${NewKeyDialog} accounts=${[account]} account=${account.name} onCreated=${reload} onClose=${() => setCreating(false)} />`
     }`
 }

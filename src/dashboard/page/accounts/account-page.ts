@@ -1,4 +1,4 @@
-/** One account: its state, what it may use and has used, its keys, and all that can be done to it. */
+/** The page of one account: its state, caps, usage and keys, and the admin actions on it. */
 import { html } from 'htm/preact'
 import type { Account } from '../contract.ts'
 import { dateAndTime } from '../format.ts'
@@ -13,14 +13,14 @@ import { address } from '../router.ts'
 import { AccountKeys } from './account-keys.ts'
 import { CapsPanel } from './caps.ts'
 import { DeleteAccount } from './delete-account.ts'
-import { SteppingIn } from './moderation.ts'
-import { useAccount } from './one-account.ts'
+import { Moderation } from './moderation.ts'
 import { SecretButton } from './secret.ts'
 import { TierSelect } from './tier.ts'
+import { useAccount } from './use-account.ts'
 
 export function AccountPage({ name }: { readonly name: string }) {
   const { account, error, reload } = useAccount(name)
-  return html`<p class="way-back"><a href=${address(['accounts'])}><${Icon} name="back" />Accounts</a></p>
+  return html`<p class="back-link"><a href=${address(['accounts'])}><${Icon} name="back" />Accounts</a></p>
     <${PageTitle} title=${name} tab=${`Account ${name}`}>
       ${account && html`<${Badge} state=${account.suspended_at === null ? 'active' : 'suspended'} />`}
       <a class="button" href=${address(['jobs'], { account: name })}>Jobs</a>
@@ -29,7 +29,7 @@ export function AccountPage({ name }: { readonly name: string }) {
     <//>
     ${
       account === null
-        ? html`<${Empty} title="There is no such account"><p>It never was, or it was deleted; the audit log tells.
+        ? html`<${Empty} title="There is no such account"><p>It never existed, or it was deleted. The audit log records deletions.
           <a href=${address(['accounts'])}>All accounts</a></p><//>`
         : html`<${StateOf} of=${{ data: account ?? null, error, loading: account === undefined, reload }} what="the account" />`
     }
@@ -44,14 +44,14 @@ interface DetailsProps {
 function Details({ account, onChange }: DetailsProps) {
   return html`<${Facts} facts=${factsOf(account, onChange)} />
     <div class="columns halves">
-      <${SteppingIn} account=${account} onChange=${onChange} />
+      <${Moderation} account=${account} onChange=${onChange} />
       <${CapsPanel} account=${account} onChange=${onChange} />
     </div>
     <${AccountKeys} account=${account} onChange=${onChange} />
     <${Panel} title="Delete the account" wide>
       <div class="step-line">
-        <p>Its jobs with all that was said, its keys, secrets and usage go for good.</p>
-        <${DeleteAccount} name=${account.name} onEnd=${onChange} />
+        <p>Permanently deletes its jobs with their contents, its keys, secrets and usage.</p>
+        <${DeleteAccount} name=${account.name} onFailed=${onChange} />
       </div>
     <//>`
 }

@@ -1,4 +1,4 @@
-/** The accounts, with what is done to them most: the tier set, the signing secret shown. The rest is on each one's page. */
+/** The list of accounts, with the most frequent actions: set the tier, show the signing secret. The page of an account has the others. */
 import { html } from 'htm/preact'
 import type { Account } from '../contract.ts'
 import { Badge } from '../parts/badge.ts'

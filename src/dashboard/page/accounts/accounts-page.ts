@@ -1,4 +1,4 @@
-/** Accounts and their keys: who may call, and with what rights. */
+/** The page of all accounts and keys. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import type { AccountList } from '../contract.ts'
@@ -11,34 +11,34 @@ import { AccountTable } from './account-table.ts'
 import { KeysPanel, useKeys } from './keys-panel.ts'
 import { NewKeyDialog } from './new-key.ts'
 
-const PAGE = '100'
+const PAGE_SIZE = '100'
 
 export function AccountsPage() {
   const [after, setAfter] = useState('')
   const accounts = useResource<AccountList>(
-    `/accounts?${new URLSearchParams({ limit: PAGE, ...(after && { after }) })}`,
+    `/accounts?${new URLSearchParams({ limit: PAGE_SIZE, ...(after && { after }) })}`,
   )
   const keys = useKeys('')
-  const [making, setMaking] = useState(false)
+  const [creating, setCreating] = useState(false)
   const { data, error } = accounts
   const reload = () => {
     accounts.reload()
     keys.reload()
   }
   return html`<${PageTitle} title="Accounts and keys">
-      <button type="button" class="button primary" onClick=${() => setMaking(true)}>Create a key…</button>
+      <button type="button" class="button primary" onClick=${() => setCreating(true)}>Create a key…</button>
     <//>
     ${
-      making &&
-      html`<${NewKeyDialog} accounts=${data?.accounts ?? []} account="" onMade=${reload} onClose=${() => setMaking(false)} />`
+      creating &&
+      html`<${NewKeyDialog} accounts=${data?.accounts ?? []} account="" onCreated=${reload} onClose=${() => setCreating(false)} />`
     }
     <${Panel} title="Accounts">
       ${error || !data ? html`<${StateOf} of=${accounts} what="the accounts" />` : null}
-      ${data?.accounts.length === 0 && html`<${Empty} title="There are no accounts"><p>The first key makes the first account.</p><//>`}
+      ${data?.accounts.length === 0 && html`<${Empty} title="There are no accounts"><p>Create a key: its account is created with it.</p><//>`}
       ${data && data.accounts.length > 0 && html`<${AccountTable} accounts=${data.accounts} onChange=${reload} />`}
       ${
         data &&
-        html`<${PagesOf} isFirst=${after === ''} more=${data.more} back="First" on="More"
+        html`<${PagesOf} isFirst=${after === ''} more=${data.more} newestLabel="First" olderLabel="More"
         onNewest=${() => setAfter('')} onOlder=${() => setAfter(data.accounts.at(-1)?.name ?? '')} />`
       }
     <//>

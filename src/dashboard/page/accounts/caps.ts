@@ -1,10 +1,10 @@
-/** How much an account may use in a month: what its tier says, a number of its own, or no end; beside what it used in this one. */
+/** The monthly caps of an account: those of its tier, its own numbers, or none. Shows this month's usage as well. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { useAction } from '../action.ts'
 import { admin } from '../api.ts'
-import type { Account, SettingsInForce } from '../contract.ts'
-import type { Cap, Caps, UsageList } from '../contract-operations.ts'
+import type { Account, EffectiveSettings } from '../contract.ts'
+import type { Cap, Caps, UsageList } from '../contract-usage.ts'
 import { exact } from '../format.ts'
 import { serverNow } from '../live.ts'
 import { Select, TextField } from '../parts/field.ts'
@@ -14,7 +14,7 @@ import { monthAt, sumOf } from '../usage/sums.ts'
 
 type Kind = 'tier' | 'none' | 'number'
 
-/** A cap as it is being typed. */
+/** A cap while it is being edited. */
 interface Draft {
   readonly kind: Kind
   readonly number: string
@@ -29,34 +29,34 @@ export interface CapsPanelProps {
 
 export function CapsPanel({ account, onChange }: CapsPanelProps) {
   const { name, tier, max_monthly_jobs, max_monthly_tokens } = account
-  const settings = useResource<SettingsInForce>('/settings')
+  const settings = useResource<EffectiveSettings>('/settings')
   const ofTier = (cap: CapName) => tierCap(settings.data, tier, cap)
   const [jobs, setJobs] = useState(draftOf(max_monthly_jobs))
   const [tokens, setTokens] = useState(draftOf(max_monthly_tokens))
-  const [tried, setTried] = useState(false)
+  const [submitted, setSubmitted] = useState(false)
   const save = useAction(async () => {
     const body: Caps = { max_monthly_jobs: capOf(jobs), max_monthly_tokens: capOf(tokens) }
     await admin(`/accounts/${encodeURIComponent(name)}/caps`, { body })
-    return `The caps of ${name} are set; every node knows within seconds.`
+    return `The caps of ${name} are set. Every node applies them within a few seconds.`
   }, onChange)
   const onSubmit = (event: Event) => {
     event.preventDefault()
-    setTried(true)
+    setSubmitted(true)
     if (problemOf(jobs) === null && problemOf(tokens) === null) void save.run()
   }
   return html`<${Panel} title="Monthly caps">
-    <${Used} name=${name} />
+    <${CurrentUsage} name=${name} />
     <form class="stack" onSubmit=${onSubmit} novalidate>
-      <${CapField} label="Jobs a month" ofTier=${ofTier('max_monthly_jobs')} draft=${jobs} onChange=${setJobs} error=${tried ? problemOf(jobs) : null} />
-      <${CapField} label="Tokens a month" ofTier=${ofTier('max_monthly_tokens')} draft=${tokens} onChange=${setTokens} error=${tried ? problemOf(tokens) : null} />
-      <div><button type="submit" class="button" disabled=${save.busy}>Set the caps</button></div>
+      <${CapField} label="Jobs a month" ofTier=${ofTier('max_monthly_jobs')} draft=${jobs} onChange=${setJobs} error=${submitted ? problemOf(jobs) : null} />
+      <${CapField} label="Tokens a month" ofTier=${ofTier('max_monthly_tokens')} draft=${tokens} onChange=${setTokens} error=${submitted ? problemOf(tokens) : null} />
+      <div><button type="submit" class="button" disabled=${save.busy}>Set caps</button></div>
     </form>
   <//>`
 }
 
 interface CapFieldProps {
   readonly label: string
-  /** What the tier says, in words; null where that is not known. */
+  /** The tier's cap as text; null while it is unknown. */
   readonly ofTier: string | null
   readonly draft: Draft
   readonly onChange: (draft: Draft) => void
@@ -65,9 +65,9 @@ interface CapFieldProps {
 
 function CapField({ label, ofTier, draft, onChange, error }: CapFieldProps) {
   const kinds: readonly (readonly [Kind, string])[] = [
-    ['tier', ofTier === null ? 'as its tier says' : `as its tier says: ${ofTier}`],
+    ['tier', ofTier === null ? 'as for its tier' : `as for its tier: ${ofTier}`],
     ['number', 'a number'],
-    ['none', 'no end'],
+    ['none', 'no cap'],
   ]
   return html`<div class="cap">
     <${Select} label=${label} value=${draft.kind} options=${kinds} onChange=${(kind: Kind) => onChange({ ...draft, kind })} />
@@ -79,26 +79,25 @@ function CapField({ label, ofTier, draft, onChange, error }: CapFieldProps) {
   </div>`
 }
 
-function Used({ name }: { readonly name: string }) {
+function CurrentUsage({ name }: { readonly name: string }) {
   const month = monthAt(serverNow())
   const { data } = useResource<UsageList>(
     `/usage?${new URLSearchParams({ account: name, month, limit: '200' })}`,
   )
   const { jobs, input_tokens, output_tokens } = sumOf(data?.usage ?? [])
-  return html`<p class="hint">A month ends in UTC. ${
-    data &&
-    `In this one, ${exact(jobs)} jobs have ended and ${exact(input_tokens + output_tokens)} tokens were used.`
+  return html`<p class="hint">Months are in UTC. ${
+    data && `This month: ${exact(jobs)} jobs and ${exact(input_tokens + output_tokens)} tokens.`
   }</p>`
 }
 
-/** By the settings of the node that the page came from. */
-function tierCap(data: SettingsInForce | null, tier: string, cap: CapName): string | null {
+/** According to the settings of the node that served the page. */
+function tierCap(data: EffectiveSettings | null, tier: string, cap: CapName): string | null {
   const tiers = data?.settings.tiers as
     | Readonly<Record<string, Partial<Record<CapName, number | null>>>>
     | undefined
   const found = tiers?.[tier]?.[cap]
   if (found === undefined) return null
-  return found === null ? 'no end' : exact(found)
+  return found === null ? 'no cap' : exact(found)
 }
 
 function draftOf(cap: Cap): Draft {
@@ -112,5 +111,5 @@ function capOf({ kind, number }: Draft): Cap {
 function problemOf({ kind, number }: Draft): string | null {
   if (kind !== 'number') return null
   const isCount = /^\d+$/.test(number.trim()) && Number.isSafeInteger(Number(number))
-  return isCount ? null : 'Give a whole number, 0 or more.'
+  return isCount ? null : 'Enter a whole number of at least 0.'
 }

@@ -1,4 +1,4 @@
-/** The keys there are and were, and revoking them. The keys themselves are stored nowhere. */
+/** A table of keys, including revoked and expired ones, with a button that revokes a key. Keys themselves are not stored. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { admin } from '../api.ts'
@@ -23,7 +23,7 @@ export function KeyTable({ keys, onChange }: KeyTableProps) {
     setBusy(true)
     try {
       await admin(`/keys/${encodeURIComponent(key.id)}/revoke`, { body: {} })
-      announce('The key is revoked; within seconds no node takes it any more.')
+      announce('The key is revoked. Every node rejects it within a few seconds.')
     } catch (error) {
       announce(apiError(error).words, true)
     }
@@ -35,7 +35,7 @@ export function KeyTable({ keys, onChange }: KeyTableProps) {
       <caption class="visually-hidden">Keys</caption>
       <thead>
         <tr>
-          <th scope="col">Key id</th>
+          <th scope="col">Key ID</th>
           <th scope="col" class="wide">Account</th>
           <th scope="col" class="wide">Created</th>
           <th scope="col">State</th>
@@ -57,8 +57,8 @@ export function KeyTable({ keys, onChange }: KeyTableProps) {
     ${
       revoking &&
       html`<${Confirm} title="Revoke this key?" action="Revoke" danger busy=${busy} onConfirm=${() => revoke(revoking)} onClose=${() => setRevoking(null)}>
-        <p><code class="breaks">${revoking.id}</code> of the account <strong>${revoking.account}</strong> stops working for good. Jobs of
-        the account go on and stay readable with its other keys.</p>
+        <p><code class="breaks">${revoking.id}</code> of the account <strong>${revoking.account}</strong> stops working permanently. The
+        account's jobs continue, and its other keys can read them.</p>
       <//>`
     }`
 }

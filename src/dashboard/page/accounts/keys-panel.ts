@@ -1,4 +1,4 @@
-/** The keys of one account or of all, newest first. */
+/** The keys of one account or of all accounts, newest first. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
@@ -9,11 +9,11 @@ import { Empty, StateOf } from '../parts/state-of.ts'
 import { type Resource, useResource } from '../resource.ts'
 import { KeyTable } from './key-table.ts'
 
-const PAGE = '100'
+const PAGE_SIZE = '100'
 
 export interface Keys extends Resource<KeyList> {
   readonly isFirst: boolean
-  /** Goes on after this key; empty for the beginning. */
+  /** Shows the page after this key; empty for the first page. */
   readonly onPage: (before: string) => void
 }
 
@@ -21,7 +21,11 @@ export interface Keys extends Resource<KeyList> {
 export function useKeys(account: string): Keys {
   const [page, setPage] = useState({ account, before: '' })
   const before = page.account === account ? page.before : ''
-  const query = new URLSearchParams({ limit: PAGE, ...(account && { account }), ...(before && { before }) })
+  const query = new URLSearchParams({
+    limit: PAGE_SIZE,
+    ...(account && { account }),
+    ...(before && { before }),
+  })
   const keys = useResource<KeyList>(`/keys?${query}`)
   return { ...keys, isFirst: before === '', onPage: (from) => setPage({ account, before: from }) }
 }

@@ -1,4 +1,4 @@
-/** Stopping an account: no new jobs, and the end of those it has. */
+/** Suspends and resumes an account, and cancels its jobs. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { useAction } from '../action.ts'
@@ -7,30 +7,30 @@ import type { Account } from '../contract.ts'
 import { Confirm } from '../parts/dialog.ts'
 import { Panel } from '../parts/panel.ts'
 
-export interface SteppingInProps {
+export interface ModerationProps {
   readonly account: Account
   readonly onChange: () => void
 }
 
-export function SteppingIn(props: SteppingInProps) {
+export function Moderation(props: ModerationProps) {
   const isSuspended = props.account.suspended_at !== null
-  return html`<${Panel} title="Stepping in">
+  return html`<${Panel} title="Moderation">
     <div class="step-line">
       <p>${
         isSuspended
-          ? 'It is suspended: its keys read jobs, and create none.'
-          : 'A suspended account reads its jobs, and creates none.'
+          ? 'The account is suspended: its keys can read jobs, but cannot create any.'
+          : 'A suspended account can read its jobs, but cannot create any.'
       }</p>
       ${isSuspended ? html`<${Resume} ...${props} />` : html`<${Suspend} ...${props} />`}
     </div>
     <div class="step-line">
-      <p>Its jobs that wait, and those that run if you like, can be ended now.</p>
+      <p>You can cancel its queued jobs and, optionally, its running jobs.</p>
       <${CancelJobs} ...${props} />
     </div>
   <//>`
 }
 
-function Suspend({ account: { name }, onChange }: SteppingInProps) {
+function Suspend({ account: { name }, onChange }: ModerationProps) {
   const [asking, setAsking] = useState(false)
   const suspend = useAction(
     async () => {
@@ -42,32 +42,32 @@ function Suspend({ account: { name }, onChange }: SteppingInProps) {
       onChange()
     },
   )
-  return html`<button type="button" class="button" onClick=${() => setAsking(true)}>Suspend…</button>
+  return html`<button type="button" class="button" onClick=${() => setAsking(true)}>Suspend account…</button>
     ${
       asking &&
-      html`<${Confirm} title=${`Suspend ${name}?`} action="Suspend" danger busy=${suspend.busy} onConfirm=${suspend.run} onClose=${() => setAsking(false)}>
-        <p>Within seconds every new job of the account is refused with 403, and its callers are told why. They can still read their jobs.</p>
-        <p>Jobs that were accepted go on, and so do callbacks; cancelling them is a step of its own. <em>Resume</em> lets the account in again.</p>
+      html`<${Confirm} title=${`Suspend ${name}?`} action="Suspend account" danger busy=${suspend.busy} onConfirm=${suspend.run} onClose=${() => setAsking(false)}>
+        <p>New jobs of the account are rejected with 403 within a few seconds, and the response says why. Its jobs stay readable.</p>
+        <p>Accepted jobs and their callbacks continue unless you cancel them separately. To lift the suspension, use <em>Resume account</em>.</p>
       <//>`
     }`
 }
 
-function Resume({ account: { name }, onChange }: SteppingInProps) {
+function Resume({ account: { name }, onChange }: ModerationProps) {
   const resume = useAction(async () => {
     await admin(`/accounts/${encodeURIComponent(name)}/resume`, { body: {} })
-    return `${name} may create jobs again.`
+    return `${name} can create jobs again.`
   }, onChange)
-  return html`<button type="button" class="button primary" disabled=${resume.busy} onClick=${resume.run}>Resume</button>`
+  return html`<button type="button" class="button primary" disabled=${resume.busy} onClick=${resume.run}>Resume account</button>`
 }
 
-function CancelJobs({ account: { name }, onChange }: SteppingInProps) {
+function CancelJobs({ account: { name }, onChange }: ModerationProps) {
   const [asking, setAsking] = useState(false)
   const [running, setRunning] = useState(false)
   const cancel = useAction(
     async () => {
       const path = `/accounts/${encodeURIComponent(name)}/cancel-jobs`
       const { cancelled } = await admin<{ cancelled: number }>(path, { body: { running } })
-      return cancelled === 1 ? '1 job is cancelled.' : `${cancelled} jobs are cancelled.`
+      return cancelled === 1 ? '1 job was cancelled.' : `${cancelled} jobs were cancelled.`
     },
     () => {
       setAsking(false)
@@ -77,13 +77,13 @@ function CancelJobs({ account: { name }, onChange }: SteppingInProps) {
   return html`<button type="button" class="button" onClick=${() => setAsking(true)}>Cancel jobs…</button>
     ${
       asking &&
-      html`<${Confirm} title=${`Cancel jobs of ${name}?`} action="Cancel the jobs" back="Leave them" danger busy=${cancel.busy} onConfirm=${cancel.run}
+      html`<${Confirm} title=${`Cancel jobs of ${name}?`} action="Cancel jobs" back="Keep jobs" danger busy=${cancel.busy} onConfirm=${cancel.run}
         onClose=${() => setAsking(false)}>
-        <p>They end for good, as <strong>failed</strong> with <code>cancelled</code>; whoever waits is answered, and callbacks are sent.
-        Jobs that come in from now on are not touched: suspend the account first, if there are to be none.</p>
+        <p>The jobs fail permanently with the code <code>cancelled</code>. Waiting requests are answered, and callbacks are sent. This does
+        not affect jobs that are created later; to prevent new jobs, suspend the account first.</p>
         <label class="check"><input type="checkbox" checked=${running}
           onChange=${(event: Event) => setRunning((event.target as HTMLInputElement).checked)} />
-          <span>Those that run, too: their calls to models are cut off</span></label>
+          <span>Also cancel running jobs: their calls to models are aborted</span></label>
       <//>`
     }`
 }

@@ -1,4 +1,4 @@
-/** Making a key. It is shown this once, so the dialog stays until somebody says that they have it. */
+/** Creates a key. The key is shown only once, so the dialog stays open until the operator confirms. */
 import { html } from 'htm/preact'
 import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { type ApiError, admin } from '../api.ts'
@@ -11,13 +11,13 @@ import { apiError } from '../resource.ts'
 
 export interface NewKeyDialogProps {
   readonly accounts: readonly Account[]
-  /** Filled in at first. */
+  /** The initial value of the account field. */
   readonly account: string
-  readonly onMade: () => void
+  readonly onCreated: () => void
   readonly onClose: () => void
 }
 
-const ENDS = [
+const LIFETIMES = [
   ['', 'never'],
   ['1', 'in a day'],
   ['30', 'in 30 days'],
@@ -25,17 +25,17 @@ const ENDS = [
   ['365', 'in a year'],
 ] as const
 
-export function NewKeyDialog({ accounts, account, onMade, onClose }: NewKeyDialogProps) {
-  const [made, setMade] = useState<NewKey | null>(null)
-  if (made) return html`<${ShownOnce} made=${made} onClose=${onClose} />`
+export function NewKeyDialog({ accounts, account, onCreated, onClose }: NewKeyDialogProps) {
+  const [created, setCreated] = useState<NewKey | null>(null)
+  if (created) return html`<${ShownOnce} newKey=${created} onClose=${onClose} />`
   const onKey = (key: NewKey) => {
-    setMade(key)
-    onMade()
+    setCreated(key)
+    onCreated()
   }
   return html`<${Form} accounts=${accounts} account=${account} onKey=${onKey} onClose=${onClose} />`
 }
 
-interface FormProps extends Omit<NewKeyDialogProps, 'onMade'> {
+interface FormProps extends Omit<NewKeyDialogProps, 'onCreated'> {
   readonly onKey: (key: NewKey) => void
 }
 
@@ -46,7 +46,7 @@ function Form({ accounts, account, onKey, onClose }: FormProps) {
   const [days, setDays] = useState('')
   const [error, setError] = useState<ApiError | null>(null)
   const [busy, setBusy] = useState(false)
-  // The tier belongs to the account: of one that is there already it is not chosen here.
+  // The tier belongs to the account, so it is only chosen for a new account.
   const existing = accounts.find((one) => one.name === name.trim())
   const onSubmit = async (event: Event) => {
     event.preventDefault()
@@ -67,14 +67,14 @@ function Form({ accounts, account, onKey, onClose }: FormProps) {
     <form onSubmit=${onSubmit}>
       <div class="dialog-text stack">
         <${TextField} label="Account" value=${name} onInput=${setName} list=${listId} required autofocus spellcheck=${false} autocomplete="off"
-          hint="Jobs belong to the account. A new name makes a new account." error=${error?.words} />
+          hint="Jobs belong to the account. A new name creates an account." error=${error?.words} />
         <datalist id=${listId}>${accounts.map((one) => html`<option key=${one.name} value=${one.name} />`)}</datalist>
         ${
           existing
             ? html`<p class="hint">The account has the tier <strong>${existing.tier}</strong>.</p>`
             : html`<${Select} label="Tier" value=${tier} options=${TIERS.map((one) => [one, one])} onChange=${setTier} />`
         }
-        <${Select} label="Ends" value=${days} options=${ENDS} onChange=${setDays} />
+        <${Select} label="Expires" value=${days} options=${LIFETIMES} onChange=${setDays} />
       </div>
       <div class="dialog-actions">
         <button type="button" class="button" onClick=${onClose}>Cancel</button>
@@ -84,16 +84,16 @@ function Form({ accounts, account, onKey, onClose }: FormProps) {
   <//>`
 }
 
-function ShownOnce({ made, onClose }: { readonly made: NewKey; readonly onClose: () => void }) {
-  const { key, account, expires_at } = made
+function ShownOnce({ newKey, onClose }: { readonly newKey: NewKey; readonly onClose: () => void }) {
+  const { key, account, expires_at } = newKey
   const text = useRef<HTMLParagraphElement>(null)
   useLayoutEffect(() => text.current?.focus(), [])
   return html`<${Dialog} title="The new key" onClose=${onClose}>
     <div class="dialog-text">
-      <p ref=${text} tabindex="-1"><strong>This is the only time that it is shown.</strong> Only a hash of it is stored. It is a key of
-        the account <strong>${account}</strong>${expires_at === null ? '' : ` and ends on ${day(expires_at)}`}.</p>
+      <p ref=${text} tabindex="-1"><strong>This key is shown only once,</strong> because only its hash is stored. It belongs to the
+        account <strong>${account}</strong>${expires_at === null ? '' : ` and expires on ${day(expires_at)}`}.</p>
       <p class="secret-line"><code class="breaks" data-key>${key}</code><${CopyButton} text=${key} what="the key" /></p>
     </div>
-    <div class="dialog-actions"><button type="button" class="button primary" onClick=${onClose}>I have it</button></div>
+    <div class="dialog-actions"><button type="button" class="button primary" onClick=${onClose}>I have saved it</button></div>
   <//>`
 }

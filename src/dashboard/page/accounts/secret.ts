@@ -1,4 +1,4 @@
-/** An account's callback signing secret: shown on demand, and rotated. */
+/** Shows and rotates the secret that signs an account's callbacks. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { admin } from '../api.ts'
@@ -37,7 +37,7 @@ function SecretDialog({ account, onChange, onClose }: SecretDialogProps) {
       setSecret(answer.secret)
       setError(null)
       if (rotate) {
-        announce(`The secret of ${account} is rotated.`)
+        announce(`The secret of ${account} was rotated.`)
         onChange()
       }
     } catch (problem) {
@@ -48,12 +48,12 @@ function SecretDialog({ account, onChange, onClose }: SecretDialogProps) {
   }
   return html`<${Dialog} title=${`Signing secret of ${account}`} onClose=${onClose}>
     <div class="dialog-text">
-      <p>Callbacks of the account are signed with it, as Standard Webhooks has it.</p>
+      <p>This secret signs the account's callbacks according to Standard Webhooks.</p>
       ${secret !== null && html`<p class="secret-line"><code class="breaks">${secret}</code><${CopyButton} text=${secret} what="the secret" small /></p>`}
       ${
         rotating &&
-        html`<p class="warning">A new secret signs from now on. For 24 hours the old one signs as well, so that receivers
-        can be moved over.</p>`
+        html`<p class="warning">This creates a new secret. The old secret also signs for 24 hours, so that you have time to update
+        receivers.</p>`
       }
       ${error && html`<p class="field-error" role="alert">${error}</p>`}
     </div>

@@ -1,4 +1,4 @@
-/** Moves an account to another tier. */
+/** Sets the tier of an account. */
 import { html } from 'htm/preact'
 import { admin } from '../api.ts'
 import { TIERS } from '../contract.ts'
@@ -16,7 +16,7 @@ export function TierSelect({ name, tier, onChange }: TierSelectProps) {
   const setTier = async (to: string) => {
     try {
       await admin(`/accounts/${encodeURIComponent(name)}/tier`, { body: { tier: to } })
-      announce(`The account ${name} has the tier ${to} now.`)
+      announce(`The account ${name} now has the tier ${to}.`)
     } catch (error) {
       announce(apiError(error).words, true)
     }

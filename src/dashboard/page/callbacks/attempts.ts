@@ -1,4 +1,4 @@
-/** A callback with each of its attempts. */
+/** A callback with all of its attempts. */
 import { html } from 'htm/preact'
 import type { CallbackAttempt, CallbackDetails } from '../contract.ts'
 import { dateAndTime, duration, pretty } from '../format.ts'
@@ -12,13 +12,13 @@ export function Attempts({ callback }: { readonly callback: CallbackDetails }) {
   const facts = [
     ['Address', html`<span class="mono breaks">${url}</span>`],
     ['Attempts', String(callback.attempts)],
-    ['Next attempt', callback.under_way ? 'under way' : html`<${Time} at=${next_attempt_at} />`],
+    ['Next attempt', callback.under_way ? 'in progress' : html`<${Time} at=${next_attempt_at} />`],
     ['Ended', html`<${Time} at=${ended_at} />`],
-    ['Headers', header_names.length === 0 ? 'none of the caller’s' : header_names.join(', ')],
+    ['Headers', header_names.length === 0 ? 'none from the caller' : header_names.join(', ')],
   ]
   return html`<${Facts} facts=${facts} />
     <details><summary>callback_payload</summary><${CodeBlock} text=${pretty(callback_payload)} what="the payload" /></details>
-    ${log.length === 0 ? html`<p class="muted">It has not been tried yet.</p>` : html`<${Log} log=${log} />`}`
+    ${log.length === 0 ? html`<p class="muted">No attempt has been made yet.</p>` : html`<${Log} log=${log} />`}`
 }
 
 function Log({ log }: { readonly log: readonly CallbackAttempt[] }) {
@@ -48,7 +48,7 @@ function Log({ log }: { readonly log: readonly CallbackAttempt[] }) {
 }
 
 function resultOf({ status, error }: CallbackAttempt) {
-  if (status === null) return html`<${Badge} state="failed" word="no answer" /> <span>${error}</span>`
+  if (status === null) return html`<${Badge} state="failed" word="no response" /> <span>${error}</span>`
   const isGood = status >= 200 && status < 300
   return html`<${Badge} state=${isGood ? 'delivered' : 'failed'} word=${`HTTP ${status}`} />`
 }

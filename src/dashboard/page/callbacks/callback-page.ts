@@ -1,4 +1,4 @@
-/** One callback with its attempts. */
+/** The page of one callback. */
 import { html } from 'htm/preact'
 import type { CallbackDetails } from '../contract.ts'
 import { Badge } from '../parts/badge.ts'
@@ -16,14 +16,14 @@ export function CallbackPage({ id }: { readonly id: string }) {
   const callback = useResource<CallbackDetails>(`/callbacks/${encodeURIComponent(id)}`)
   const { data } = callback
   useReloadOnChange(callback.reload, data?.state === 'owed', 1500)
-  return html`<p class="way-back"><a href=${address(['callbacks'])}><${Icon} name="back" />Callbacks</a></p>
+  return html`<p class="back-link"><a href=${address(['callbacks'])}><${Icon} name="back" />Callbacks</a></p>
     <${PageTitle} title="Callback" tab=${`Callback ${id.slice(0, 8)}`}>
-      ${data && html`<${Badge} state=${data.under_way ? 'under way' : data.state} />`}
+      ${data && html`<${Badge} state=${data.under_way ? 'in progress' : data.state} />`}
     <//>
-    <p class="id-line">of job <a class="mono breaks" href=${address(['jobs', id])}>${id}</a><${CopyButton} text=${id} what="the job id" small /></p>
+    <p class="id-line">of job <a class="mono breaks" href=${address(['jobs', id])}>${id}</a><${CopyButton} text=${id} what="the job ID" small /></p>
     ${
       callback.error?.status === 404
-        ? html`<${Empty} title="There is no such callback"><p>The job has none, or it has expired.</p><//>`
+        ? html`<${Empty} title="There is no such callback"><p>The job has no callback, or it has expired.</p><//>`
         : html`<${StateOf} of=${callback} what="the callback" />`
     }
     ${

@@ -1,4 +1,4 @@
-/** Callbacks: what failed, what is owed, what was delivered. */
+/** The page of all callbacks: failed, owed or delivered. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { CALLBACK_STATES, type CallbackList, type CallbackSummary } from '../contract.ts'
@@ -54,8 +54,8 @@ export function CallbacksPage() {
     ${data && data.callbacks.length > 0 && html`<${CallbackTable} callbacks=${data.callbacks} onReplayed=${callbacks.reload} />`}
     ${
       data?.callbacks.length === 0 &&
-      html`<${Empty} title=${EMPTY[state] ?? 'There are none'}>
-      <p>A batch element with a <code>callback</code> makes one.</p><//>`
+      html`<${Empty} title=${EMPTY[state] ?? 'There are no callbacks'}>
+      <p>A job has a callback if its batch element contains <code>callback</code>.</p><//>`
     }
     ${data?.complete === false && html`<${SearchStopped} />`}
     ${
@@ -111,6 +111,6 @@ function CallbackTable({ callbacks, onReplayed }: CallbackTableProps) {
 
 function lastOf({ state, last_attempt: last }: CallbackSummary) {
   if (!last) return html`<${Badge} state=${state} word=${state === 'owed' ? 'not tried yet' : state} />`
-  return html`<${Badge} state=${state} word=${last.status === null ? 'no answer' : `HTTP ${last.status}`} />
+  return html`<${Badge} state=${state} word=${last.status === null ? 'no response' : `HTTP ${last.status}`} />
     ${last.error && html` <span class="muted breaks">${last.error}</span>`}`
 }

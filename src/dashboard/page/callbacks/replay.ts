@@ -1,4 +1,4 @@
-/** Sending callbacks again: one, or all that have failed. */
+/** Replays one callback, or all that have failed. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { admin } from '../api.ts'
@@ -18,7 +18,7 @@ export function ReplayButton({ callback, onReplayed }: ReplayButtonProps) {
     setBusy(true)
     try {
       await admin(`/callbacks/${callback.job_id}/replay`, { body: {} })
-      announce('The callback is due again and will be sent in a moment.')
+      announce('The callback is due now and will be sent within seconds.')
     } catch (error) {
       announce(apiError(error).words, true)
     }
@@ -43,7 +43,7 @@ export function ReplayAllButton({
     try {
       const body = account === '' ? {} : { account }
       const { replayed } = await admin<{ replayed: number }>('/callbacks/replay-failed', { body })
-      announce(replayed === 1 ? '1 callback is due again.' : `${replayed} callbacks are due again.`)
+      announce(replayed === 1 ? '1 callback is due now.' : `${replayed} callbacks are due now.`)
     } catch (error) {
       announce(apiError(error).words, true)
     }
@@ -56,8 +56,8 @@ export function ReplayAllButton({
       asking &&
       html`<${Confirm} title="Replay all failed callbacks?" action="Replay all" busy=${busy} onConfirm=${replay}
         onClose=${() => setAsking(false)}>
-        <p>Every callback that failed for good${account === '' ? '' : html`, of the account <strong>${account}</strong>,`} becomes due now,
-        with all the attempts of a new one. Receivers may get some of them twice.</p>
+        <p>Every callback${account === '' ? '' : html` of the account <strong>${account}</strong>`} that failed permanently becomes due now,
+        with the full number of attempts. Receivers may get some of them twice.</p>
       <//>`
     }`
 }

@@ -1,4 +1,4 @@
-/** `response_content` for reading: a text as it is, JSON laid out. */
+/** Formats `response_content`: text unchanged, JSON indented. */
 export function contentText(content: unknown): string {
   return typeof content === 'string' ? content : JSON.stringify(content, null, 2)
 }

@@ -1,4 +1,4 @@
-/** The conversation, the answer and the receipt: shown when somebody asks for them, because each look is logged. */
+/** The conversation, the answer and the receipt of a job. They are loaded on request only, because each access is logged. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { type ApiError, admin } from '../api.ts'
@@ -26,7 +26,7 @@ export function Content({ job }: { readonly job: JobDetails }) {
   if (!content) {
     return html`<${Panel} title="Conversation, answer, receipt">
       <div class="locked">
-        <p>What was said belongs to the account <strong>${job.account}</strong>. It is shown on demand.</p>
+        <p>The contents belong to the account <strong>${job.account}</strong>. They are shown only on request.</p>
         <button type="button" class="button primary" disabled=${busy} onClick=${show}>Show contents (this access is logged)</button>
         ${error && html`<p class="field-error" role="alert">${error.words}</p>`}
       </div>
@@ -37,7 +37,7 @@ export function Content({ job }: { readonly job: JobDetails }) {
       <${Conversation} messages=${content.messages} />
       ${
         content.response_format.schema !== undefined &&
-        html`<details><summary>The schema asked for</summary>
+        html`<details><summary>Requested schema</summary>
         <${CodeBlock} text=${JSON.stringify(content.response_format.schema, null, 2)} what="the schema" /></details>`
       }
     <//>
@@ -60,10 +60,10 @@ function Conversation({ messages }: { readonly messages: readonly Message[] }) {
 function Answer({ content: { result, error } }: { readonly content: JobContent }) {
   if (error) {
     return html`<p><span class="code-word">${error.code}</span> ${error.message}</p>
-      ${error.upstream_message && html`<p class="muted">The upstream said${error.upstream_status ? ` (${error.upstream_status})` : ''}: ${error.upstream_message}</p>`}
+      ${error.upstream_message && html`<p class="muted">The upstream responded${error.upstream_status ? ` (${error.upstream_status})` : ''}: ${error.upstream_message}</p>`}
       ${error.errors && html`<ul class="faults">${error.errors.map((fault) => html`<li>${fault}</li>`)}</ul>`}
-      ${error.raw_text !== undefined && html`<h3>The last answer, as the model gave it</h3><${CodeBlock} text=${error.raw_text} what="the raw answer" />`}`
+      ${error.raw_text !== undefined && html`<h3>The last answer of the model, unprocessed</h3><${CodeBlock} text=${error.raw_text} what="the raw answer" />`}`
   }
-  if (!result) return html`<p class="muted">There is none yet.</p>`
+  if (!result) return html`<p class="muted">There is no answer yet.</p>`
   return html`<${CodeBlock} text=${contentText(result.response_content)} what="the answer" />`
 }

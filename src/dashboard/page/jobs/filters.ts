@@ -1,7 +1,7 @@
-/** The filters of the jobs, kept in the address so that a search can be linked to. */
+/** The filters of the job list. They are part of the URL, so that searches can be linked. */
 import { html } from 'htm/preact'
 import { useLayoutEffect, useState } from 'preact/hooks'
-import { type SettingsInForce, STATUSES } from '../contract.ts'
+import { type EffectiveSettings, STATUSES } from '../contract.ts'
 import { serverNow } from '../live.ts'
 import { Select, TextField } from '../parts/field.ts'
 import { useResource } from '../resource.ts'
@@ -26,17 +26,17 @@ export function filtersIn(query: URLSearchParams): JobFilters {
 export const isFiltered = (filters: JobFilters): boolean =>
   Object.values(filters).some((value) => value !== '')
 
-/** Where the time begins, in seconds; null for any time. */
+/** The start of the time range in Unix seconds; null for any time. */
 export function sinceOf(time: string): number | null {
   const span = TIMES[time]
   return span === undefined ? null : Math.floor(serverNow() - span)
 }
 
 export function Filters({ filters }: { readonly filters: JobFilters }) {
-  const settings = useResource<SettingsInForce>('/settings')
+  const settings = useResource<EffectiveSettings>('/settings')
   const [id, setId] = useState('')
   const [account, setAccount] = useState(filters.account)
-  // The back button brings earlier filters; before the next key is pressed, or it would be wiped.
+  // The back button restores earlier filters. A layout effect sets the field before the next key press, so that no input is lost.
   useLayoutEffect(() => setAccount(filters.account), [filters.account])
   const set = (change: Partial<JobFilters>) => {
     navigate(address(['jobs'], { ...filters, ...change }))
@@ -48,7 +48,7 @@ export function Filters({ filters }: { readonly filters: JobFilters }) {
     else set({ account: account.trim() })
   }
   return html`<form class="filters" role="search" aria-label="Jobs" onSubmit=${onSubmit}>
-    <${TextField} label="Job id" value=${id} onInput=${setId} placeholder="019a…" spellcheck=${false} autocomplete="off" />
+    <${TextField} label="Job ID" value=${id} onInput=${setId} placeholder="019a…" spellcheck=${false} autocomplete="off" />
     <${TextField} label="Account" value=${account} onInput=${setAccount} placeholder="any" spellcheck=${false} autocomplete="off" />
     <${Select} label="Status" value=${filters.status} options=${[ANY, ...STATUSES.map((status) => [status, status] as const)]}
       onChange=${(status: string) => set({ status, account: account.trim() })} />
@@ -61,7 +61,7 @@ export function Filters({ filters }: { readonly filters: JobFilters }) {
   </form>`
 }
 
-/** A model of an old link may be configured no more. */
+/** An old link may name a model that is no longer configured. */
 function modelsAnd(chosen: string, models: readonly string[]): (readonly [string, string])[] {
   const all = chosen === '' || models.includes(chosen) ? models : [...models, chosen]
   return all.map((model) => [model, model])

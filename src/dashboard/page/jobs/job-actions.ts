@@ -1,4 +1,4 @@
-/** Stepping in at one job: ending it before its time, and deleting it once it has ended. */
+/** Admin actions on one job: cancel it, or delete it after it has finished. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { useAction } from '../action.ts'
@@ -18,21 +18,21 @@ export function CancelJob({ job, onChange }: JobActionProps) {
   const cancel = useAction(
     async () => {
       await admin(`/jobs/${job.job_id}/cancel`, { body: {} })
-      return 'The job is cancelled.'
+      return 'The job was cancelled.'
     },
     () => {
       setAsking(false)
       onChange()
     },
   )
-  return html`<button type="button" class="button" onClick=${() => setAsking(true)}>Cancel the job…</button>
+  return html`<button type="button" class="button" onClick=${() => setAsking(true)}>Cancel job…</button>
     ${
       asking &&
-      html`<${Confirm} title="Cancel this job?" action="Cancel the job" back="Leave it" danger busy=${cancel.busy} onConfirm=${cancel.run}
+      html`<${Confirm} title="Cancel this job?" action="Cancel job" back="Keep job" danger busy=${cancel.busy} onConfirm=${cancel.run}
         onClose=${() => setAsking(false)}>
-        <p>It ends for good, as <strong>failed</strong> with <code>cancelled</code>. A call to a model that is under way is cut off within a
-        second, and what it would have answered is lost.</p>
-        <p>Whoever waits for the job is answered, and its callback, if it has one, is sent. It counts as a job of the month.</p>
+        <p>The job fails permanently with the code <code>cancelled</code>. A call to a model that is in progress is aborted within a
+        second, and its answer is lost.</p>
+        <p>A waiting request is answered, and the job's callback, if it has one, is sent. The job counts in this month's usage.</p>
       <//>`
     }`
 }
@@ -43,7 +43,7 @@ export function DeleteJob({ job, onChange }: JobActionProps) {
   const remove = useAction(
     async () => {
       await admin(`/jobs/${job.job_id}?scrub=${scrub}`, { method: 'DELETE' })
-      return 'The job is deleted.'
+      return 'The job was deleted.'
     },
     (isDone) => {
       setAsking(false)
@@ -51,14 +51,14 @@ export function DeleteJob({ job, onChange }: JobActionProps) {
       else onChange()
     },
   )
-  return html`<button type="button" class="button" onClick=${() => setAsking(true)}>Delete the job…</button>
+  return html`<button type="button" class="button" onClick=${() => setAsking(true)}>Delete job…</button>
     ${
       asking &&
-      html`<${Confirm} title="Delete this job?" action="Delete the job" danger busy=${remove.busy} onConfirm=${remove.run}
+      html`<${Confirm} title="Delete this job?" action="Delete job" danger busy=${remove.busy} onConfirm=${remove.run}
         onClose=${() => setAsking(false)}>
-        <p>Its conversation, its answer (kept ones, too), its receipt and its callback with all attempts are gone for good; who reads it is
-        told that there is no such job.${job.callback?.state === 'owed' ? ' Its callback has not been delivered and never will be.' : ''}</p>
-        <p>It stays counted in the account's usage, and the audit log keeps its id.</p>
+        <p>This permanently deletes its conversation, its answer (including the cached response), its receipt, and its callback with all
+        attempts. Reading the job then returns 404.${job.callback?.state === 'owed' ? ' Its callback has not been delivered and will not be sent.' : ''}</p>
+        <p>The job stays counted in the account's usage, and the audit log keeps its ID.</p>
         <${Scrub} value=${scrub} onChange=${setScrub} />
       <//>`
     }`

@@ -1,4 +1,4 @@
-/** One job: what it is, what happened to it, and on demand what was said. */
+/** The page of one job: its facts and timeline, and on request its contents. */
 import { html } from 'htm/preact'
 import { Attempts } from '../callbacks/attempts.ts'
 import { ReplayButton } from '../callbacks/replay.ts'
@@ -19,26 +19,26 @@ import { Timeline } from './timeline.ts'
 
 export function JobPage({ id }: { readonly id: string }) {
   const job = useResource<JobDetails>(`/jobs/${encodeURIComponent(id)}`)
-  // What was read before it was deleted, or had expired, is shown no longer.
+  // Data that was loaded before the job was deleted or expired must not stay on the page.
   const isGone = job.error?.status === 404
   const data = isGone ? null : job.data
   const isOpen = data !== null && (data.settled_at === null || data.callback?.state === 'owed')
   useReloadOnChange(job.reload, isOpen, 1500)
-  return html`<p class="way-back"><a href=${address(['jobs'])}><${Icon} name="back" />Jobs</a></p>
+  return html`<p class="back-link"><a href=${address(['jobs'])}><${Icon} name="back" />Jobs</a></p>
     <${PageTitle} title="Job" tab=${`Job ${id.slice(0, 8)}`}>
-      ${data && html`<${Badge} state=${data.status} /><${Steps} job=${data} onChange=${job.reload} />`}
+      ${data && html`<${Badge} state=${data.status} /><${Actions} job=${data} onChange=${job.reload} />`}
     <//>
-    <p class="id-line"><code>${id}</code><${CopyButton} text=${id} what="the job id" small /></p>
+    <p class="id-line"><code>${id}</code><${CopyButton} text=${id} what="the job ID" small /></p>
     ${
       isGone
-        ? html`<${Empty} title="There is no such job"><p>It never was, it has expired, or it was deleted. <a href=${address(['jobs'])}>All jobs</a></p><//>`
+        ? html`<${Empty} title="There is no such job"><p>It never existed, has expired, or was deleted. <a href=${address(['jobs'])}>All jobs</a></p><//>`
         : html`<${StateOf} of=${job} what="the job" />`
     }
     ${data && html`<${Details} job=${data} onChange=${job.reload} />`}`
 }
 
-/** What can be done to it: an open job is ended, one that has ended is deleted. */
-function Steps({ job, onChange }: { readonly job: JobDetails; readonly onChange: () => void }) {
+/** An open job can be cancelled, a finished one deleted. */
+function Actions({ job, onChange }: { readonly job: JobDetails; readonly onChange: () => void }) {
   return job.settled_at === null
     ? html`<${CancelJob} job=${job} onChange=${onChange} />`
     : html`<${DeleteJob} job=${job} onChange=${onChange} />`
@@ -54,7 +54,7 @@ function Details({ job, onChange }: { readonly job: JobDetails; readonly onChang
     ${
       callback &&
       html`<${Panel} title="Callback" wide
-        actions=${html`<${Badge} state=${callback.under_way ? 'under way' : callback.state} /><${ReplayButton} callback=${callback} onReplayed=${onChange} />`}>
+        actions=${html`<${Badge} state=${callback.under_way ? 'in progress' : callback.state} /><${ReplayButton} callback=${callback} onReplayed=${onChange} />`}>
         <${Attempts} callback=${callback} />
       <//>`
     }`
@@ -67,8 +67,8 @@ function factsOf(job: JobDetails) {
     ['Account', html`${link} <span class="muted">${job.tier}</span>`],
     ['Model', job.model],
     [
-      job.status === 'failed' ? 'Asked last' : 'Answered by',
-      job.cache_hit ? 'kept answer (cache hit), no model was called' : (job.target ?? '–'),
+      job.status === 'failed' ? 'Last called' : 'Answered by',
+      job.cache_hit ? 'cached response, no model was called' : (job.target ?? '–'),
     ],
     ['Answer format', job.response_format],
     ['Created', dateAndTime(created_at)],
@@ -77,7 +77,7 @@ function factsOf(job: JobDetails) {
     ['Tokens', input_tokens === null ? '–' : `${count(input_tokens)} in, ${count(output_tokens ?? 0)} out`],
     [
       'Claims',
-      html`${job.attempts}${job.deaths > 0 ? html` <span class="muted">(its node died ${job.deaths} times)</span>` : ''}`,
+      html`${job.attempts}${job.deaths > 0 ? html` <span class="muted">(its node crashed ${job.deaths} ${job.deaths === 1 ? 'time' : 'times'})</span>` : ''}`,
     ],
     ...(job.error_code === null
       ? []

@@ -1,4 +1,4 @@
-/** Jobs, newest first, found by id, account, status, model and time. The filters are in the address. */
+/** The page of all jobs, newest first, with filters. The filters are part of the URL. */
 import { html } from 'htm/preact'
 import { useMemo } from 'preact/hooks'
 import type { JobList, JobSummary } from '../contract.ts'
@@ -12,15 +12,15 @@ import { useReloadOnChange, useResource } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
 import { Filters, filtersIn, isFiltered, sinceOf } from './filters.ts'
 
-const PAGE = '50'
+const PAGE_SIZE = '50'
 
 export function JobsPage() {
   const { query } = usePlace()
   const filters = filtersIn(query)
   const before = query.get('before') ?? ''
-  // Taken once for each choice of filters: a moving start would read the list anew with every rendering.
+  // Computed once per filter: a start that moves with the clock would reload the list at every rendering.
   const since = useMemo(() => sinceOf(filters.time), [filters.time])
-  const asked = new URLSearchParams({ limit: PAGE })
+  const asked = new URLSearchParams({ limit: PAGE_SIZE })
   for (const name of ['account', 'status', 'model'] as const)
     if (filters[name]) asked.set(name, filters[name])
   if (since !== null) asked.set('from', String(since))
@@ -37,11 +37,11 @@ export function JobsPage() {
     ${data && data.jobs.length > 0 && html`<${JobTable} jobs=${data.jobs} />`}
     ${
       data?.jobs.length === 0 &&
-      html`<${Empty} title=${isFiltered(filters) ? 'No job fits' : 'There are no jobs yet'}>
+      html`<${Empty} title=${isFiltered(filters) ? 'No job matches' : 'There are no jobs yet'}>
         ${
           isFiltered(filters)
-            ? html`<p>Widen the filters, or <a href=${address(['jobs'])}>show all</a>.</p>`
-            : html`<p>Send one from the <a href=${address(['playground'])}>playground</a>.</p>`
+            ? html`<p>Change the filters, or <a href=${address(['jobs'])}>show all</a>.</p>`
+            : html`<p>Send a job from the <a href=${address(['playground'])}>playground</a>.</p>`
         }
       <//>`
     }

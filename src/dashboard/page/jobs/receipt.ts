@@ -1,4 +1,4 @@
-/** What was really sent to models for a job, and what came back, in words. */
+/** The receipt of a job: what was sent to models, and what came back. */
 import { html } from 'htm/preact'
 import type { JobContent, JobDetails, JsonMode, ReceiptCall, Receipt as ReceiptData } from '../contract.ts'
 import { duration } from '../format.ts'
@@ -13,9 +13,9 @@ export interface ReceiptProps {
 
 export function Receipt({ content, job }: ReceiptProps) {
   const { receipt } = content
-  if (!receipt) return html`<p class="muted">There is none until the job has ended.</p>`
+  if (!receipt) return html`<p class="muted">There is no receipt until the job has finished.</p>`
   if (job.cache_hit) {
-    return html`<p>The answer of an identical earlier job was used (<code>message_cache_ttl</code>); nothing was sent upstream.</p>`
+    return html`<p>The cached response of an identical earlier job was used (<code>message_cache_ttl</code>). Nothing was sent upstream.</p>`
   }
   if (receipt.calls.length === 0) return html`<p>No model was called.</p>`
   return html`<${Facts} facts=${factsOf(receipt, content, job)} />
@@ -25,17 +25,17 @@ export function Receipt({ content, job }: ReceiptProps) {
 }
 
 const FORMS = {
-  text: 'text: no form was asked of the model',
+  text: 'text: no format was requested from the model',
   json: 'any JSON value',
-  schema: 'JSON with the schema',
+  schema: 'JSON that satisfies the schema',
 } as const
 
 const JSON_MODES: Readonly<Record<JsonMode, string>> = {
-  json_schema_strict: 'json_schema, strict: the server was given the schema to hold the model to',
-  json_schema: 'json_schema, not strict: the server was given the schema as a guide',
+  json_schema_strict: 'json_schema, strict: the server enforces the schema',
+  json_schema: 'json_schema, not strict: the schema guides the model',
   json_object: 'json_object: any object, with the schema in an instruction',
-  instruction: 'an instruction alone',
-  simulated: 'nothing: the simulator makes JSON by itself',
+  instruction: 'an instruction only',
+  simulated: 'nothing: the simulator generates JSON itself',
 }
 
 const NOT_RECORDED = 'not recorded: the job ran on an earlier version'
@@ -46,30 +46,33 @@ function factsOf(receipt: ReceiptData, content: JobContent, job: JobDetails) {
     ? ', which meets the strict rules'
     : ', which does not meet the strict rules: not every property is required, or others are allowed'
   return [
-    ['Target chosen', job.target ?? 'none gave an answer'],
-    ['Roles', wordsOf(calls, ({ roles }) => roles && rolesOf(content, roles))],
-    ['Answer form', form === 'schema' ? FORMS.schema + strictness : FORMS[form]],
+    ['Target', job.target ?? 'no target answered'],
+    ['Roles', describeCalls(calls, ({ roles }) => roles && rolesOf(content, roles))],
+    ['Answer format', form === 'schema' ? FORMS.schema + strictness : FORMS[form]],
     ...(form === 'text'
       ? []
-      : [['Held to it by', wordsOf(calls, ({ json_mode }) => json_mode && JSON_MODES[json_mode])]]),
+      : [['Enforced by', describeCalls(calls, ({ json_mode }) => json_mode && JSON_MODES[json_mode])]]),
   ]
 }
 
-/** What is said of the calls, once where it is the same of all. */
-function wordsOf(calls: readonly ReceiptCall[], say: (call: ReceiptCall) => string | undefined): string {
-  const said = new Map<string, Set<string>>()
+/** Describes the calls: once if the description is the same for all, otherwise per target. */
+function describeCalls(
+  calls: readonly ReceiptCall[],
+  describe: (call: ReceiptCall) => string | undefined,
+): string {
+  const targetsBy = new Map<string, Set<string>>()
   for (const call of calls) {
-    const words = say(call) ?? NOT_RECORDED
-    said.set(words, (said.get(words) ?? new Set()).add(call.target))
+    const text = describe(call) ?? NOT_RECORDED
+    targetsBy.set(text, (targetsBy.get(text) ?? new Set()).add(call.target))
   }
-  if (said.size === 1) return [...said.keys()].join()
-  return [...said].map(([words, targets]) => `${[...targets].join(', ')}: ${words}`).join('; ')
+  if (targetsBy.size === 1) return [...targetsBy.keys()].join()
+  return [...targetsBy].map(([text, targets]) => `${[...targets].join(', ')}: ${text}`).join('; ')
 }
 
 function rolesOf({ messages }: JobContent, mode: NonNullable<ReceiptCall['roles']>): string {
   const order = messages.map(({ role }) => role).join(', ')
   const isMapped = mode === 'developer_as_system' && messages.some(({ role }) => role === 'developer')
-  return `${order} – ${isMapped ? 'developer was sent as system' : 'kept'}, in the caller's order`
+  return `${order} – ${isMapped ? 'developer was sent as system' : 'unchanged'}, in the caller's order`
 }
 
 function Calls({ calls }: { readonly calls: readonly ReceiptCall[] }) {
@@ -92,10 +95,10 @@ interface RepairProps {
 
 function Repair({ repair, job }: RepairProps) {
   return html`<h3>Repair</h3>
-    <p>The first answer broke the form that was asked for. The model was shown its errors and asked once more, ${
-      job.status === 'completed' ? 'and that answer was right.' : 'and that did not help.'
+    <p>The first answer did not match the requested format. The model got its errors and answered again, ${
+      job.status === 'completed' ? 'this time correctly.' : 'again incorrectly.'
     }</p>
     <ul class="faults">${repair.errors.map((error) => html`<li>${error}</li>`)}</ul>
-    <h3>The first answer, raw</h3>
+    <h3>The first answer, unprocessed</h3>
     <${CodeBlock} text=${repair.raw_text} what="the first answer" />`
 }

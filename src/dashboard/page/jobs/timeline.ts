@@ -1,4 +1,4 @@
-/** What happened to a job, in order, each with its distance from the one before. */
+/** The events of a job in order, each with the time since the previous one. */
 import { html } from 'htm/preact'
 import type { TimelineEntry } from '../contract.ts'
 import { dateAndTime, duration, timeOfDayMs } from '../format.ts'
@@ -20,7 +20,7 @@ const WORDS = {
   assigned: 'Assigned to a node',
   call: 'Model called',
   settled: 'Settled',
-  callback: 'Callback tried',
+  callback: 'Callback attempt',
 } as const
 
 function whenOf({ at }: TimelineEntry, previous: number | null) {
@@ -29,7 +29,7 @@ function whenOf({ at }: TimelineEntry, previous: number | null) {
   return html`${moment}<span>+${duration((at - previous) * 1000)}</span>`
 }
 
-/** By the words of the detail, such as `failed: model_error` or `attempt 2: 503, 12 ms`. */
+/** Derived from the text of the detail, for example `failed: model_error` or `attempt 2: 503, 12 ms`. */
 function toneOf({ what, detail }: TimelineEntry): string {
   const words = detail ?? ''
   if (what === 'settled') return words.startsWith('completed') ? 'is-good' : 'is-bad'

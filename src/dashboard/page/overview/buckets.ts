@@ -1,16 +1,16 @@
-/** Points gathered into even steps of time, as the charts draw them. */
+/** Groups metric samples into equal time steps for the charts. */
 import type { MetricSample, Percentiles } from '../contract.ts'
 import type { Series } from '../parts/series.ts'
 
 export interface Buckets {
-  /** When each step begins, in seconds. */
+  /** When each step starts, in Unix seconds. */
   readonly times: readonly number[]
   readonly stepSeconds: number
-  /** The points of each step, in order. */
+  /** The metric samples of each step, in order. */
   readonly points: readonly (readonly MetricSample[])[]
 }
 
-/** @param now the end of the last step, in seconds */
+/** @param now the end of the last step, in Unix seconds */
 export function bucketsOf(
   points: readonly MetricSample[],
   now: number,
@@ -25,7 +25,7 @@ export function bucketsOf(
   return { times, stepSeconds, points: filled }
 }
 
-/** What was counted, as a rate a minute over the time that the points of the step cover. */
+/** Converts counts to rates per minute over the time that the samples of a step cover. */
 export function ratesOf({ points }: Buckets, read: (point: MetricSample) => number): (number | null)[] {
   return points.map((step) => {
     const seconds = step.reduce((sum, point) => sum + point.seconds, 0)
@@ -33,7 +33,7 @@ export function ratesOf({ points }: Buckets, read: (point: MetricSample) => numb
   })
 }
 
-/** The highest of each step. */
+/** The maximum of each step. */
 export function highestOf(
   { points }: Buckets,
   read: (point: MetricSample) => number | null,
@@ -52,7 +52,7 @@ export function percentilesOf(buckets: Buckets, read: (point: MetricSample) => P
   ]
 }
 
-/** Every name that occurs, in the order of the alphabet. */
+/** Every name that occurs, in alphabetical order. */
 export function namesOf(points: readonly MetricSample[], read: (point: MetricSample) => object): string[] {
   return [...new Set(points.flatMap((point) => Object.keys(read(point))))].sort()
 }

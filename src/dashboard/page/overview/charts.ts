@@ -10,14 +10,14 @@ import { type Buckets, bucketsOf, highestOf, namesOf, percentilesOf, ratesOf } f
 export interface ChartsProps {
   readonly points: readonly MetricSample[]
   readonly now: number
-  /** Seconds that the charts show. */
+  /** The time range of the charts, in seconds. */
   readonly span: number
 }
 
-/** Steps of a chart: enough for its shape, few enough for bars. */
+/** Steps per chart: enough to show its shape, few enough to draw bars. */
 const STEPS = 75
 const PALETTE = ['--c1', '--c2', '--c4', '--c5', '--c6', '--c3']
-const TROUBLE = ['--bad', '--c2', '--c6', '--c5', '--c4']
+const FAILURE_PALETTE = ['--bad', '--c2', '--c6', '--c5', '--c4']
 
 export function Charts({ points, now, span }: ChartsProps) {
   const drawn = useMemo(() => {
@@ -26,12 +26,12 @@ export function Charts({ points, now, span }: ChartsProps) {
       times: buckets.times,
       outcomes: outcomesOf(buckets, points),
       depth: [
-        { label: 'waiting', color: '--c2', values: highestOf(buckets, ({ waiting }) => waiting) },
+        { label: 'queued', color: '--c2', values: highestOf(buckets, ({ waiting }) => waiting) },
         { label: 'assigned', color: '--c1', values: highestOf(buckets, ({ assigned }) => assigned) },
       ],
       age: [
         {
-          label: 'oldest waiting',
+          label: 'oldest queued job',
           color: '--c2',
           values: highestOf(buckets, ({ oldest_age_seconds: age }) => (age === null ? null : age * 1000)),
         },
@@ -60,10 +60,10 @@ export function Charts({ points, now, span }: ChartsProps) {
   const { times } = drawn
   return html`<section class="charts" aria-label="Charts">
     <${Chart} title="Jobs by outcome" unit="a minute" kind="stack" times=${times} series=${drawn.outcomes} format=${figure} />
-    <${Chart} title="In line" unit="jobs" kind="lines" times=${times} series=${drawn.depth} format=${count} />
-    <${Chart} title="Age of the oldest" unit="waiting" kind="lines" times=${times} series=${drawn.age} format=${duration} />
-    <${Chart} title="Wait" unit="until a worker has the job" kind="lines" times=${times} series=${drawn.wait} format=${duration} />
-    <${Chart} title="Run" unit="until it is settled" kind="lines" times=${times} series=${drawn.run} format=${duration} />
+    <${Chart} title="Open jobs" unit="jobs" kind="lines" times=${times} series=${drawn.depth} format=${count} />
+    <${Chart} title="Age of the oldest" unit="queued job" kind="lines" times=${times} series=${drawn.age} format=${duration} />
+    <${Chart} title="Time in queue" unit="until a node claims the job" kind="lines" times=${times} series=${drawn.wait} format=${duration} />
+    <${Chart} title="Run time" unit="until the job is settled" kind="lines" times=${times} series=${drawn.run} format=${duration} />
     <${Chart} title="Tokens by model" unit="a minute" kind="stack" times=${times} series=${drawn.tokens} format=${count} />
     <${Chart} title="Callbacks" unit="a minute" kind="stack" times=${times} series=${drawn.callbacks} format=${figure} />
     <${Chart} title="Callbacks owed" unit="" kind="lines" times=${times} series=${drawn.owed} format=${count} />
@@ -76,7 +76,7 @@ function outcomesOf(buckets: Buckets, points: readonly MetricSample[]): Series[]
     { label: 'completed', color: '--good', values: ratesOf(buckets, ({ jobs }) => jobs.completed ?? 0) },
     ...codes.map((code, index) => ({
       label: code,
-      color: TROUBLE[index % TROUBLE.length] ?? '--bad',
+      color: FAILURE_PALETTE[index % FAILURE_PALETTE.length] ?? '--bad',
       values: ratesOf(buckets, ({ jobs }) => jobs[code] ?? 0),
     })),
   ]

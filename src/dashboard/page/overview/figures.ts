@@ -1,4 +1,4 @@
-/** The numbers of this moment, each a way to what is behind it. */
+/** The current figures; most of them link to the matching list. */
 import { html } from 'htm/preact'
 import type { MetricSample, Overview } from '../contract.ts'
 import { count, duration, figure } from '../format.ts'
@@ -54,7 +54,7 @@ function figuresOf({ overview, points }: FiguresProps): readonly Figure[] {
   )
   const slow = minute.map(({ run_ms }) => run_ms.p95).filter((ms) => ms !== null)
   return [
-    { name: 'Ended', value: count(endedMinute), note: 'jobs in the last minute', href: address(['jobs']) },
+    { name: 'Finished', value: count(endedMinute), note: 'jobs in the last minute', href: address(['jobs']) },
     {
       name: 'Failed',
       value: count(failed),
@@ -66,16 +66,16 @@ function figuresOf({ overview, points }: FiguresProps): readonly Figure[] {
       ...(failed > 0 && { tone: 'bad' as const }),
     },
     {
-      name: 'Waiting',
+      name: 'Queued',
       value: count(waiting),
-      note: waiting === 0 ? 'none waits' : `the oldest for ${duration(oldest * 1000)}`,
+      note: waiting === 0 ? 'queue is empty' : `oldest for ${duration(oldest * 1000)}`,
       href: address(['jobs'], { status: 'pending' }),
     },
     {
       name: 'Running here',
       value: count(running),
-      // The line is looked at less often than what runs here.
-      note: `${count(Math.max(assigned, running))} assigned in all`,
+      // The database is read less often than this node's own count, so the smaller number is outdated.
+      note: `${count(Math.max(assigned, running))} on all nodes`,
       href: address(['jobs'], { status: 'assigned' }),
     },
     {
@@ -87,7 +87,7 @@ function figuresOf({ overview, points }: FiguresProps): readonly Figure[] {
     {
       name: 'Callbacks owed',
       value: count(owed),
-      note: late === 0 ? 'none is late' : `the latest by ${duration(late * 1000)}`,
+      note: late === 0 ? 'none is late' : `up to ${duration(late * 1000)} late`,
       href: address(['callbacks'], { state: 'owed' }),
     },
     {

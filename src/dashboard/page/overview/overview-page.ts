@@ -1,4 +1,4 @@
-/** The first page: what the server does now, and did in the last minutes. */
+/** The start page: the state of the server now, and during the last minutes. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import type { Overview } from '../contract.ts'
@@ -23,7 +23,7 @@ export function OverviewPage() {
   if (!overview) {
     return html`<${PageTitle} title="Overview" />
       <p class=${connection === 'reconnecting' ? 'fault' : 'loading'} aria-busy="true">
-        ${connection === 'reconnecting' ? 'The server does not answer; it is asked again.' : 'Reading the figures…'}
+        ${connection === 'reconnecting' ? 'The server does not respond. Trying again…' : 'Loading the figures…'}
       </p>`
   }
   const now = points.at(-1)?.at ?? overview.now
@@ -34,9 +34,9 @@ export function OverviewPage() {
         ${SPANS.map(
           ([
             seconds,
-            words,
+            label,
           ]) => html`<button type="button" key=${seconds} aria-pressed=${seconds === span ? 'true' : 'false'}
-            onClick=${() => setSpan(seconds)}>${words}</button>`,
+            onClick=${() => setSpan(seconds)}>${label}</button>`,
         )}
       </div>
     <//>
@@ -44,8 +44,8 @@ export function OverviewPage() {
     ${
       isQuiet &&
       html`<${Empty} title="No job has run here yet">
-        <p>Write a message in the <a href=${address(['playground'])}>playground</a> and watch it go through, or send one with
-        your own key: <a href="/docs" target="_blank" rel="noreferrer">the interface</a> has three routes.</p>
+        <p>Send a message in the <a href=${address(['playground'])}>playground</a>, or call the three routes of
+        the <a href="/docs" target="_blank" rel="noreferrer">interface</a> with your own key.</p>
       <//>`
     }
     <${Figures} overview=${overview} points=${points} />
@@ -53,7 +53,7 @@ export function OverviewPage() {
     <${Upstreams} upstreams=${overview.upstreams} points=${shown} simulated=${overview.simulated} />`
 }
 
-/** Nothing in line, nothing owed: an empty database, or a calm one; its points decide. */
+/** No open jobs and no callbacks: the database is empty or idle, and the metric samples show which. */
 function isFirstRun({ jobs, callbacks }: Overview): boolean {
   return jobs.waiting + jobs.assigned + callbacks.owed + callbacks.failed === 0
 }

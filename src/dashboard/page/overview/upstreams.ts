@@ -1,4 +1,4 @@
-/** The health of the model servers: whether each is asked, how busy it is, what its calls came to. */
+/** The health of the model servers: whether each is in use, its load, and the results of its calls. */
 import { html } from 'htm/preact'
 import type { MetricSample, Upstream } from '../contract.ts'
 import { count, figure, timeOfDay } from '../format.ts'
@@ -7,7 +7,7 @@ import { Badge } from '../parts/badge.ts'
 import { Panel } from '../parts/panel.ts'
 import { sum } from './buckets.ts'
 
-/** It stands in for every upstream, under a name of its own. */
+/** The name under which calls to the simulator are counted. */
 const SIMULATOR = 'simulator'
 
 export interface UpstreamsProps {
@@ -24,15 +24,15 @@ export function Upstreams({ upstreams, points, simulated }: UpstreamsProps) {
         <tr>
           <th scope="col">Name</th>
           <th scope="col">State</th>
-          <th scope="col" class="number">Calls under way</th>
-          <th scope="col" class="number wide">Waiting for a place</th>
+          <th scope="col" class="number">Running calls</th>
+          <th scope="col" class="number wide">Waiting calls</th>
           <th scope="col" class="number">Calls</th>
-          <th scope="col" class="number">Troubled</th>
+          <th scope="col" class="number">Failed</th>
         </tr>
       </thead>
       <tbody>
         ${upstreams.map((upstream) => html`<${Row} key=${upstream.name} upstream=${upstream} points=${points} name=${simulated ? SIMULATOR : upstream.name} />`)}
-        ${upstreams.length === 0 && html`<tr><td colspan="6" class="muted">None is in use on this node.</td></tr>`}
+        ${upstreams.length === 0 && html`<tr><td colspan="6" class="muted">This node uses no upstreams.</td></tr>`}
       </tbody>
     </table>
   <//>`
@@ -41,7 +41,7 @@ export function Upstreams({ upstreams, points, simulated }: UpstreamsProps) {
 interface RowProps {
   readonly upstream: Upstream
   readonly points: readonly MetricSample[]
-  /** What its calls are counted under. */
+  /** The name under which its calls are counted. */
   readonly name: string
 }
 

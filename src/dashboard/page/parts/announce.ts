@@ -1,34 +1,34 @@
-/** Says what an action came to: shown for a while, and read out once by screen readers. */
+/** Announces the result of an action: shown for a few seconds, and read once by screen readers. */
 import { html } from 'htm/preact'
 import { useEffect, useState } from 'preact/hooks'
 
-interface Notice {
+interface Announcement {
   readonly text: string
   readonly isError: boolean
-  /** False where the page shows it already, and it is only to be read out. */
+  /** False if the page shows it already, so that only screen readers need it. */
   readonly isShown: boolean
   readonly number: number
 }
 
 const SHOWN_MS = 6000
-let tell: (notice: Notice) => void = () => {}
-let notices = 0
+let show: (announcement: Announcement) => void = () => {}
+let announcements = 0
 
 export function announce(text: string, isError = false, isShown = true): void {
-  notices += 1
-  tell({ text, isError, isShown, number: notices })
+  announcements += 1
+  show({ text, isError, isShown, number: announcements })
 }
 
-/** Stands in the page once, and always: a live region that is added with its text is often not read. */
+/** Rendered once and never removed: screen readers often ignore a live region that is added together with its text. */
 export function Announcements() {
-  const [notice, setNotice] = useState<Notice | null>(null)
-  tell = setNotice
+  const [current, setCurrent] = useState<Announcement | null>(null)
+  show = setCurrent
   useEffect(() => {
-    if (!notice) return
-    const timer = setTimeout(() => setNotice(null), SHOWN_MS)
+    if (!current) return
+    const timer = setTimeout(() => setCurrent(null), SHOWN_MS)
     return () => clearTimeout(timer)
-  }, [notice])
+  }, [current])
   return html`<div class="announcements" role="status" aria-live="polite">
-    ${notice && html`<p key=${notice.number} class=${!notice.isShown ? 'visually-hidden' : notice.isError ? 'notice is-error' : 'notice'}>${notice.text}</p>`}
+    ${current && html`<p key=${current.number} class=${!current.isShown ? 'visually-hidden' : current.isError ? 'notice is-error' : 'notice'}>${current.text}</p>`}
   </div>`
 }

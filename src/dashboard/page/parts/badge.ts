@@ -1,4 +1,4 @@
-/** A state in a word and a colour; the word alone says it all. */
+/** A state as a coloured word. The word alone carries the meaning. */
 import { html } from 'htm/preact'
 
 const TONES: Readonly<Record<string, string>> = {
@@ -13,7 +13,7 @@ const TONES: Readonly<Record<string, string>> = {
   suspended: 'bad',
   assigned: 'busy',
   owed: 'busy',
-  'under way': 'busy',
+  'in progress': 'busy',
   busy: 'busy',
   expired: 'quiet',
   pending: 'quiet',

@@ -1,13 +1,13 @@
 /**
- * A chart of one measure over time, drawn by uPlot on a canvas; its legend carries the values in words, and a table says
- * the same for those who cannot see the picture.
+ * A chart over time, drawn by uPlot on a canvas. The legend shows the values as text, and a table has the same values for
+ * people who cannot see the canvas.
  */
 import { html } from 'htm/preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import type uPlot from 'uplot'
 import { timeOfDay } from '../format.ts'
 import { onThemeChange } from '../theme.ts'
-import { drawing } from './drawing.ts'
+import { createPlot } from './plot.ts'
 import { type ChartProps, dataOf, type Series } from './series.ts'
 
 export function Chart({ title, unit, times, series, format, kind }: ChartProps) {
@@ -16,17 +16,17 @@ export function Chart({ title, unit, times, series, format, kind }: ChartProps) 
   const plot = useRef<uPlot | null>(null)
   const [hovered, setHovered] = useState<number | null>(null)
   const [asTable, setAsTable] = useState(false)
-  const [turn, setTurn] = useState(0)
+  const [themeChanges, setThemeChanges] = useState(0)
   const shape = `${kind} ${series.map(({ label }) => label).join('\n')}`
   const latest = useRef({ times, series })
   latest.current = { times, series }
 
-  useEffect(() => onThemeChange(() => setTurn((before) => before + 1)), [])
-  // Drawn anew for other series or colours, not for new values.
+  useEffect(() => onThemeChange(() => setThemeChanges((count) => count + 1)), [])
+  // Recreated when the series or the colours change, but not for new values.
   useEffect(() => {
     const element = box.current
     if (!element || asTable) return
-    const drawn = drawing({ element, kind, format, onHover: setHovered, ...latest.current })
+    const drawn = createPlot({ element, kind, format, onHover: setHovered, ...latest.current })
     plot.current = drawn
     const resized = new ResizeObserver(() => {
       drawn.setSize({ width: element.clientWidth, height: element.clientHeight })
@@ -37,7 +37,7 @@ export function Chart({ title, unit, times, series, format, kind }: ChartProps) 
       drawn.destroy()
       plot.current = null
     }
-  }, [shape, turn, asTable])
+  }, [shape, themeChanges, asTable])
   useEffect(() => {
     plot.current?.setData(dataOf(times, series, kind))
   }, [times, series, kind])
@@ -64,13 +64,13 @@ export function Chart({ title, unit, times, series, format, kind }: ChartProps) 
         ? html`<${ValuesTable} title=${title} times=${times} series=${series} format=${format} />`
         : html`<div class="plot" aria-hidden="true">
             <div ref=${box} class="plot-box"></div>
-            ${isEmpty && html`<p class="plot-empty">Nothing in this time</p>`}
+            ${isEmpty && html`<p class="plot-empty">No data in this period</p>`}
           </div>`
     }
   </figure>`
 }
 
-/** The value under the pointer, else the last that there is. */
+/** The value under the pointer, otherwise the latest value. */
 function valueAt(values: Series['values'], index: number | null, format: (value: number) => string): string {
   const value = index === null ? values.findLast((one) => one !== null) : values[index]
   return value === null || value === undefined ? '–' : format(value)

@@ -1,10 +1,10 @@
-/** Text in the type of code, to be read and copied. It scrolls within itself, by keyboard too. */
+/** Preformatted text with a copy button. It can be scrolled with the keyboard. */
 import { html } from 'htm/preact'
 import { CopyButton } from './copy-button.ts'
 
 export interface CodeBlockProps {
   readonly text: string
-  /** What it is, for its name and its copy button: `the answer`. */
+  /** Names the text for assistive technology and for the copy button, for example `the answer`. */
   readonly what: string
   readonly copy?: boolean
 }

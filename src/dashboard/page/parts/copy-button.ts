@@ -1,11 +1,11 @@
-/** Copies a text, and says so. */
+/** Copies a text to the clipboard and announces it. */
 import { html } from 'htm/preact'
 import { announce } from './announce.ts'
 import { Icon } from './icon.ts'
 
 export interface CopyButtonProps {
   readonly text: string
-  /** What is copied, for the button's name: `the key`. */
+  /** Names the text in the button's label, for example `the key`. */
   readonly what: string
   readonly small?: boolean
 }
@@ -14,7 +14,7 @@ export function CopyButton({ text, what, small = false }: CopyButtonProps) {
   const onClick = async () => {
     const copied = await copy(text)
     announce(
-      copied ? `Copied ${what}.` : `This browser does not let pages copy; select ${what} by hand.`,
+      copied ? `Copied ${what}.` : `The browser did not allow copying. Select and copy ${what} manually.`,
       !copied,
     )
   }
@@ -24,7 +24,7 @@ export function CopyButton({ text, what, small = false }: CopyButtonProps) {
   </button>`
 }
 
-/** The clipboard is there on https and localhost only; elsewhere the old way still works. */
+/** Browsers offer the clipboard API only on HTTPS and localhost; otherwise the older `execCommand` works. */
 async function copy(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text)
@@ -39,9 +39,9 @@ function copyBySelection(text: string): boolean {
   const area = document.createElement('textarea')
   area.value = text
   area.className = 'visually-hidden'
-  // Inside an open dialog nothing outside of it can be selected.
-  const home = document.querySelector('dialog[open]') ?? document.body
-  home.append(area)
+  // While a modal dialog is open, nothing outside of it can be selected.
+  const parent = document.querySelector('dialog[open]') ?? document.body
+  parent.append(area)
   area.select()
   const copied = document.execCommand('copy')
   area.remove()

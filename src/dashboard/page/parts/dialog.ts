@@ -1,4 +1,4 @@
-/** The browser's own modal dialog: it holds the focus, ends with Escape, and gives the focus back. */
+/** A modal dialog based on the browser's `dialog` element, which traps and restores the focus and closes with Escape. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useId, useLayoutEffect, useRef } from 'preact/hooks'
@@ -29,11 +29,11 @@ export function Dialog({ title, onClose, children }: DialogProps) {
 
 export interface ConfirmProps {
   readonly title: string
-  /** What will happen, in a sentence or two. */
+  /** Explains in a sentence or two what will happen. */
   readonly children: ComponentChildren
-  /** The word on the button that does it. */
+  /** The label of the button that confirms. */
   readonly action: string
-  /** The word on the button that does nothing, where *Cancel* could be misread. */
+  /** The label of the button that closes the dialog, if *Cancel* would be ambiguous. */
   readonly back?: string
   readonly danger?: boolean
   readonly busy?: boolean

@@ -1,4 +1,4 @@
-/** Names with their values, in columns. */
+/** A list of names with their values, in columns. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 

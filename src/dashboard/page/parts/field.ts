@@ -1,4 +1,4 @@
-/** Form fields with their labels. */
+/** Form fields with labels, hints and errors. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useId } from 'preact/hooks'

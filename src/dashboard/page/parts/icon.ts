@@ -1,4 +1,4 @@
-/** The few pictures there are, drawn in the colour of the text; never the only bearer of a meaning. */
+/** Icons in the colour of the text. They are decorative: a label next to them carries the meaning. */
 import { html } from 'htm/preact'
 
 const PATHS = {

@@ -1,4 +1,4 @@
-/** Whether the figures come in as they are made. Only a loss and its end are read out. */
+/** Shows whether the figures are live. Screen readers announce only that the connection was lost or restored. */
 import { html } from 'htm/preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { type Connection, useLive } from '../live.ts'
@@ -15,8 +15,8 @@ export function LiveState() {
   const before = useRef<Connection>('connecting')
   useEffect(() => {
     if (connection === 'reconnecting' && before.current === 'live')
-      announce('The connection is lost; reconnecting.', true)
-    if (connection === 'live' && before.current === 'reconnecting') announce('Live again.')
+      announce('The connection was lost. Reconnecting.', true)
+    if (connection === 'live' && before.current === 'reconnecting') announce('The connection is restored.')
     before.current = connection
   }, [connection])
   return html`<span class=${`live is-${connection}`}><span class="live-dot" aria-hidden="true"></span>${WORDS[connection]}</span>`

@@ -1,4 +1,4 @@
-/** The name of the program, with its sign. */
+/** The program's logo and name. */
 import { html } from 'htm/preact'
 
 export function Logo() {

@@ -1,4 +1,4 @@
-/** Who the audit log says it was: shown at the top, and changed there. */
+/** Shows the operator's name for the audit log, and lets the operator change it. */
 import { html } from 'htm/preact'
 import { useEffect, useState } from 'preact/hooks'
 import { onSessionChange, operatorName, operatorNameProblem, setOperatorName } from '../session.ts'
@@ -11,9 +11,9 @@ export function Operator() {
   const [name, setName] = useState(operatorName())
   const [asking, setAsking] = useState(false)
   useEffect(() => onSessionChange(() => setName(operatorName())), [])
-  const words =
-    name === null ? 'Say who you are, for the audit log' : `You are ${name}, for the audit log; change it`
-  return html`<button type="button" class="operator" aria-label=${words} title=${words} onClick=${() => setAsking(true)}>
+  const label =
+    name === null ? 'Set your name for the audit log' : `Your name for the audit log: ${name}. Change it`
+  return html`<button type="button" class="operator" aria-label=${label} title=${label} onClick=${() => setAsking(true)}>
       <${Icon} name="accounts" />${name !== null && html`<span class="wide">${name}</span>`}
     </button>
     ${asking && html`<${NameDialog} name=${name ?? ''} onClose=${() => setAsking(false)} />`}`
@@ -30,7 +30,9 @@ function NameDialog({ name, onClose }: { readonly name: string; readonly onClose
     if (problem !== null) return
     setOperatorName(given)
     announce(
-      given === '' ? 'The audit log gets no name from this tab.' : `The audit log knows you as ${given}.`,
+      given === ''
+        ? 'The audit log records your actions without a name.'
+        : `The audit log records your actions as ${given}.`,
     )
     onClose()
   }
@@ -38,11 +40,11 @@ function NameDialog({ name, onClose }: { readonly name: string; readonly onClose
     <form onSubmit=${onSubmit} novalidate>
       <div class="dialog-text">
         <${TextField} label="Name" value=${typed} onInput=${setTyped} error=${error} autofocus autocomplete="off" spellcheck=${false}
-          hint="All who have the admin token may do the same; the audit log tells them apart by this name and their address. Nobody checks it. This tab keeps it." />
+          hint="Everyone with the admin token has the same rights. The audit log distinguishes operators by this name and their IP address. The name is not verified, and is stored in this tab only." />
       </div>
       <div class="dialog-actions">
         <button type="button" class="button" onClick=${onClose}>Cancel</button>
-        <button type="submit" class="button primary">Keep</button>
+        <button type="submit" class="button primary">Save</button>
       </div>
     </form>
   <//>`

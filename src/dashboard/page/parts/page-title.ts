@@ -1,4 +1,4 @@
-/** A page's heading. Focus moves to it when somebody came by a link, so that screen readers begin with the new page. */
+/** The heading of a page. After navigation by a link it gets the focus, so that screen readers start reading the new page. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
@@ -6,7 +6,7 @@ import { hasNavigated } from '../router.ts'
 
 export interface PageTitleProps {
   readonly title: string
-  /** For the tab, where the heading alone says too little. */
+  /** The title of the browser tab, if it should differ from the heading. */
   readonly tab?: string
   readonly children?: ComponentChildren
 }

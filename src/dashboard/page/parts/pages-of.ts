@@ -1,4 +1,4 @@
-/** Paging through lists, newest first unless said otherwise: back to the beginning, or on. */
+/** The buttons that page through a list: back to the first page, or to the next one. Lists are newest first by default. */
 import { html } from 'htm/preact'
 
 export interface PagesOfProps {
@@ -6,20 +6,20 @@ export interface PagesOfProps {
   readonly more: boolean
   readonly onNewest: () => void
   readonly onOlder: () => void
-  /** The words on the two buttons. */
-  readonly back?: string
-  readonly on?: string
+  readonly newestLabel?: string
+  readonly olderLabel?: string
 }
 
-export function PagesOf({ isFirst, more, onNewest, onOlder, back = 'Newest', on = 'Older' }: PagesOfProps) {
+export function PagesOf(props: PagesOfProps) {
+  const { isFirst, more, onNewest, onOlder, newestLabel = 'Newest', olderLabel = 'Older' } = props
   if (isFirst && !more) return null
   return html`<nav class="pages" aria-label="Pages of the list">
-    <button type="button" class="button" disabled=${isFirst} onClick=${onNewest}>${back}</button>
-    <button type="button" class="button" disabled=${!more} onClick=${onOlder}>${on}</button>
+    <button type="button" class="button" disabled=${isFirst} onClick=${onNewest}>${newestLabel}</button>
+    <button type="button" class="button" disabled=${!more} onClick=${onOlder}>${olderLabel}</button>
   </nav>`
 }
 
-/** Searches are bounded: few that fit among many that do not are found over several pages. */
+/** Each search examines a limited number of rows, so rare matches are spread over several pages. */
 export function SearchStopped() {
-  return html`<p class="hint">The search stopped at its bound before it had seen all; go on to older ones, or narrow it.</p>`
+  return html`<p class="hint">The search reached its limit. Continue with older entries, or use more filters.</p>`
 }

@@ -1,11 +1,11 @@
-/** A part of a page with a heading of its own. */
+/** A section of a page with its own heading. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useId } from 'preact/hooks'
 
 export interface PanelProps {
   readonly title: string
-  /** Beside the heading. */
+  /** Shown next to the heading. */
   readonly actions?: ComponentChildren
   readonly children?: ComponentChildren
   readonly wide?: boolean

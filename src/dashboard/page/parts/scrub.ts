@@ -1,4 +1,4 @@
-/** Asks whether what is deleted is to leave the disk at once. */
+/** A checkbox that asks whether to scrub the database after a deletion. */
 import { html } from 'htm/preact'
 import { useId } from 'preact/hooks'
 
@@ -13,8 +13,9 @@ export function Scrub({ value, onChange, disabled = false }: ScrubProps) {
   return html`<div class="field">
     <label class="check"><input type="checkbox" checked=${value} disabled=${disabled} aria-describedby=${id}
       onChange=${(event: Event) => onChange((event.target as HTMLInputElement).checked)} />
-      <span>Have it leave the disk at once</span></label>
-    <p class="hint" id=${id}>Otherwise the database writes over its place in time. On SQLite this writes the whole file anew, and nothing else
-      is stored meanwhile; a Postgres is vacuumed, and writes over the blocks of the disk in its own time. Backups are not touched either way.</p>
+      <span>Scrub the data from the disk now</span></label>
+    <p class="hint" id=${id}>Otherwise the database overwrites the data over time. On SQLite, scrubbing rewrites the whole file, and other
+      writes wait meanwhile. On Postgres it vacuums the tables, and Postgres overwrites the disk blocks over time. Backups are not
+      changed in either case.</p>
   </div>`
 }

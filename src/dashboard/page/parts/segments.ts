@@ -1,4 +1,4 @@
-/** A choice of a few, each a button. */
+/** A choice between a few options, each a button. */
 import { html } from 'htm/preact'
 
 export interface SegmentsProps<T extends string> {

@@ -1,26 +1,26 @@
-/** What a chart shows: series over time. */
+/** The data of a chart: series over time. */
 import type uPlot from 'uplot'
 
 export interface Series {
   readonly label: string
-  /** The name of a custom property in styles/colours.css, such as `--good`. */
+  /** The name of a custom property in styles/colours.css, for example `--good`. */
   readonly color: string
-  /** One for each time; null where there is none. */
+  /** One value for each time; null if there is none. */
   readonly values: readonly (number | null)[]
 }
 
 export interface ChartProps {
   readonly title: string
-  /** What the values are, for the heading: `a minute`. */
+  /** The unit of the values, for the heading, for example `a minute`. */
   readonly unit: string
-  /** Seconds, ascending and evenly spaced. */
+  /** Unix seconds, ascending and evenly spaced. */
   readonly times: readonly number[]
   readonly series: readonly Series[]
   readonly format: (value: number) => string
   readonly kind: 'lines' | 'stack'
 }
 
-/** What uPlot draws: of a stack, each series on top of those before it. */
+/** Converts the series for uPlot. In a stack, each series is added to the sum of the previous ones. */
 export function dataOf(
   times: readonly number[],
   series: readonly Series[],
@@ -32,6 +32,6 @@ export function dataOf(
     below = below.map((sum, index) => sum + (values[index] ?? 0))
     return below
   })
-  // The whole stack is drawn first, and each lower part over it.
+  // uPlot paints in order, so the full height comes first and the lower parts are painted over it.
   return [[...times], ...sums.reverse()]
 }

@@ -1,23 +1,23 @@
-/** What stands where a resource is not there: yet, or because it cannot be had. */
+/** Shown in place of a resource that is loading or could not be loaded. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import type { Resource } from '../resource.ts'
 
 export interface StateOfProps {
   readonly of: Pick<Resource<unknown>, 'data' | 'error' | 'loading' | 'reload'>
-  /** What is read, for the words: `the jobs`. */
+  /** Names the resource in the text, for example `the jobs`. */
   readonly what: string
 }
 
-/** Nothing at all once the resource is there and could be read. */
+/** Renders nothing once the resource is loaded. */
 export function StateOf({ of: { data, error, reload }, what }: StateOfProps) {
   if (error) {
     return html`<div class="fault" role="alert">
-      <p><strong>Could not read ${what}.</strong> ${error.words}</p>
+      <p><strong>Could not load ${what}.</strong> ${error.words}</p>
       <button type="button" class="button" onClick=${reload}>Try again</button>
     </div>`
   }
-  if (data === null) return html`<p class="loading" aria-busy="true">Reading ${what}…</p>`
+  if (data === null) return html`<p class="loading" aria-busy="true">Loading ${what}…</p>`
   return null
 }
 

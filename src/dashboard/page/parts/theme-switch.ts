@@ -1,4 +1,4 @@
-/** Switches between light and dark. */
+/** The button that switches between light and dark colours. */
 import { html } from 'htm/preact'
 import { useEffect, useState } from 'preact/hooks'
 import { isDark, onThemeChange, setTheme } from '../theme.ts'

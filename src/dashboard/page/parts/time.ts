@@ -1,4 +1,4 @@
-/** A moment, as a distance from now that keeps itself true, with the exact time behind it. */
+/** A time relative to now, for example `3 min ago`, which updates itself. The tooltip has the exact time. */
 import { html } from 'htm/preact'
 import { useEffect, useState } from 'preact/hooks'
 import { dateAndTime, NONE, relative } from '../format.ts'
@@ -7,9 +7,9 @@ import { serverNow } from '../live.ts'
 const EVERY_MS = 10_000
 
 export function Time({ at }: { readonly at: number | null }) {
-  const [, setTurn] = useState(0)
+  const [, setTicks] = useState(0)
   useEffect(() => {
-    const timer = setInterval(() => setTurn((turn) => turn + 1), EVERY_MS)
+    const timer = setInterval(() => setTicks((ticks) => ticks + 1), EVERY_MS)
     return () => clearInterval(timer)
   }, [])
   if (at === null) return html`<span class="muted">${NONE}</span>`

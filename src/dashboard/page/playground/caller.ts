@@ -1,4 +1,4 @@
-/** Whose key the playground calls with, and what it may do. */
+/** The API key that the playground uses, with its account, tier and limits. */
 import { useEffect, useState } from 'preact/hooks'
 import { type ApiError, callWithKey } from '../api.ts'
 import { apiError } from '../resource.ts'
@@ -13,9 +13,9 @@ export interface Me {
 
 export interface PlaygroundCaller {
   readonly key: string | null
-  /** Null until it is known. */
+  /** Null while it loads. */
   readonly me: Me | null
-  /** Why the key cannot be used. */
+  /** The reason why the key cannot be used. */
   readonly error: ApiError | null
   readonly use: (key: string) => void
   readonly forget: () => void

@@ -1,8 +1,8 @@
-/** What is being written in the playground, and the requests that it makes. It is kept as long as the tab. */
+/** The request being edited in the playground. It is stored in the tab's session storage. */
 import type { Message, Role } from '../contract.ts'
 
 export interface DraftMessage extends Message {
-  /** Stays with the message while it moves, so that its field keeps the focus. */
+  /** Identifies the message when it is moved, so that its field keeps the focus. */
   readonly id: number
 }
 
@@ -10,17 +10,17 @@ export interface Draft {
   readonly model: string
   readonly messages: readonly DraftMessage[]
   readonly format: 'text' | 'json'
-  /** As typed; empty for any JSON. */
+  /** JSON text as typed; empty for any JSON value. */
   readonly schema: string
   readonly mode: 'single' | 'batch'
-  /** In a batch without variants: how often the job is sent. */
+  /** In a batch without variants: how many copies of the job are sent. */
   readonly copies: number
-  /** In a batch: a line for each job, put in for INPUT. */
+  /** In a batch: one line per job, which replaces INPUT. */
   readonly variants: string
   readonly callbackUrl: string
 }
 
-/** Where a variant's line goes. */
+/** The placeholder for a variant's line. */
 export const INPUT = '{{input}}'
 
 export interface JobBody {
@@ -65,7 +65,7 @@ export function storeDraft(draft: Draft): void {
   sessionStorage.setItem(STORED, JSON.stringify(draft))
 }
 
-/** The job creation object; a schema that is no JSON is left out, and the editor says so. */
+/** The job creation object. A schema that is not valid JSON is left out; the editor shows an error. */
 export function jobOf(draft: Draft, input: string | null = null): JobBody {
   const { model, messages, format, schema } = draft
   const parsed = format === 'json' && schema.trim() !== '' ? parsedOr(schema) : undefined

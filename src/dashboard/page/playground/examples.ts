@@ -1,10 +1,10 @@
-/** Drafts to begin with. */
+/** Example requests. */
 import { type Draft, firstDraft, message } from './draft.ts'
 
 export interface Example {
   readonly name: string
   readonly draft: Partial<Draft>
-  /** Makes sense with the built-in simulator only. */
+  /** Works only with the built-in simulator. */
   readonly simulated?: true
 }
 
@@ -72,7 +72,7 @@ export const EXAMPLES: readonly Example[] = [
   },
 ]
 
-/** The model stays the one that was chosen. */
+/** Fills in an example, but keeps the selected model. */
 export function draftOf({ draft }: Example, model: string): Draft {
   const whole = { ...firstDraft(), ...draft, model }
   return { ...whole, messages: whole.messages.map(({ role, content }) => message(role, content)) }

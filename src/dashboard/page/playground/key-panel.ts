@@ -1,4 +1,4 @@
-/** Where the playground gets its API key: pasted, or made for a day. */
+/** Asks for the API key of the playground, or creates one that is valid for a day. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { admin } from '../api.ts'
@@ -13,15 +13,15 @@ export function KeyPanel({ caller }: { readonly caller: PlaygroundCaller }) {
   const [pasted, setPasted] = useState('')
   const [error, setError] = useState<string | null>(null)
   const [busy, setBusy] = useState(false)
-  const make = async () => {
+  const createKey = async () => {
     setBusy(true)
     try {
       // An account has one tier, so each tier's keys belong to an account of their own.
-      const made = await admin<NewKey>('/keys', {
+      const created = await admin<NewKey>('/keys', {
         body: { account: `playground-${tier}`, tier, expires_days: 1 },
       })
       setError(null)
-      caller.use(made.key)
+      caller.use(created.key)
     } catch (problem) {
       setError(apiError(problem).words)
     }
@@ -31,20 +31,21 @@ export function KeyPanel({ caller }: { readonly caller: PlaygroundCaller }) {
     event.preventDefault()
     if (pasted.trim() !== '') caller.use(pasted.trim())
   }
-  const refused =
-    caller.error && (caller.error.status === 401 ? 'The server does not take this key.' : caller.error.words)
-  return html`<${Panel} title="An API key to call with">
-    <p class="hint">The playground calls the public interface as any program does. The key stays in this tab.</p>
-    <div class="key-ways">
+  const keyError =
+    caller.error &&
+    (caller.error.status === 401 ? 'The server does not accept this key.' : caller.error.words)
+  return html`<${Panel} title="API key">
+    <p class="hint">The playground calls the public interface like any other program. The key is stored in this tab only.</p>
+    <div class="key-options">
       <div class="inline-form">
         <${Select} label="Tier" value=${tier} options=${TIERS.map((one) => [one, one])} onChange=${setTier} />
-        <button type="button" class="button primary" disabled=${busy} onClick=${make}>Make a key for a day</button>
+        <button type="button" class="button primary" disabled=${busy} onClick=${createKey}>Create a key for one day</button>
       </div>
       <form class="inline-form" onSubmit=${onSubmit}>
-        <${TextField} label="or paste one" type="password" value=${pasted} onInput=${setPasted} placeholder="prl_…" autocomplete="off" spellcheck="false" />
-        <button type="submit" class="button">Use it</button>
+        <${TextField} label="Or paste a key" type="password" value=${pasted} onInput=${setPasted} placeholder="prl_…" autocomplete="off" spellcheck="false" />
+        <button type="submit" class="button">Use this key</button>
       </form>
     </div>
-    ${(error ?? refused) && html`<p class="field-error" role="alert">${error ?? refused}</p>`}
+    ${(error ?? keyError) && html`<p class="field-error" role="alert">${error ?? keyError}</p>`}
   <//>`
 }

@@ -1,4 +1,4 @@
-/** JSON values as literals of programming languages. */
+/** Formats JSON values as literals of programming languages. */
 
 export interface Dialect {
   readonly name: (name: string) => string
@@ -10,7 +10,7 @@ export const TYPESCRIPT: Dialect = {
   word: String,
 }
 
-/** JSON's escapes mean the same in a Python string. */
+/** Python's string literals support all escapes of JSON. */
 export const PYTHON: Dialect = {
   name: (name) => JSON.stringify(name),
   word: (value) => (value === null ? 'None' : value ? 'True' : 'False'),

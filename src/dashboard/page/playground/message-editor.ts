@@ -1,4 +1,4 @@
-/** The conversation being written: roles and texts, to be added, removed and put in order. */
+/** Edits the messages of the conversation: add, remove, reorder, change roles and texts. */
 import { html } from 'htm/preact'
 import { useId, useLayoutEffect, useRef } from 'preact/hooks'
 import { ROLES, type Role } from '../contract.ts'
@@ -25,7 +25,7 @@ export function MessageEditor({ messages, onChange }: MessageEditorProps) {
     const moved = [...messages]
     moved.splice(to, 0, ...moved.splice(from, 1))
     onChange(moved)
-    announce(`Message ${from + 1} is number ${to + 1} now.`)
+    announce(`Message ${from + 1} is now message ${to + 1}.`)
   }
   const remove = (index: number) => {
     focusOn.current = (messages[index + 1] ?? messages[index - 1])?.id ?? null
@@ -48,21 +48,21 @@ export function MessageEditor({ messages, onChange }: MessageEditorProps) {
       )}
     </ol>
     ${!hasUser && html`<p class="field-error" role="status">At least one message must have the role user.</p>`}
-    <button type="button" class="button" onClick=${add}><${Icon} name="add" />Add a message</button>`
+    <button type="button" class="button" onClick=${add}><${Icon} name="add" />Add message</button>`
 }
 
 interface RowProps {
   readonly of: DraftMessage
-  /** Counted from 1. */
+  /** The position, from 1. */
   readonly number: number
   readonly isLast: boolean
   readonly onChange: (change: Partial<DraftMessage>) => void
   readonly onMove: (by: number) => void
-  /** Null for the only one. */
+  /** Null if it is the only message. */
   readonly onRemove: (() => void) | null
 }
 
-/** Moving keeps the button that was pressed focused, which it could not be if it were disabled at the end of the way. */
+/** The move buttons use `aria-disabled`, because a pressed button that becomes `disabled` would lose the focus. */
 function Row({ of: { id, role, content }, number, isLast, onChange, onMove, onRemove }: RowProps) {
   const field = useId()
   return html`<li class=${`message said-by-${role}`} data-message=${id}>

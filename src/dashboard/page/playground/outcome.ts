@@ -1,4 +1,4 @@
-/** What became of what was sent: each job's way through its statuses, and its answer. */
+/** Shows the jobs that the playground sent: their statuses and their answers. */
 import { html } from 'htm/preact'
 import type { Status } from '../contract.ts'
 import { duration } from '../format.ts'
@@ -15,19 +15,19 @@ export interface OutcomeProps {
 
 export function Outcome({ watching, onStop }: OutcomeProps) {
   if (!watching) {
-    return html`<${Panel} title="Answer"><p class="muted">Send what you wrote, and watch it here: <em>pending</em>, <em>assigned</em>,
+    return html`<${Panel} title="Answer"><p class="muted">Send the request to see its statuses here: <em>pending</em>, <em>assigned</em>,
       then <em>completed</em> or <em>failed</em>.</p><//>`
   }
-  const { jobs, refusal, ended } = watching
+  const { jobs, failure, ended } = watching
   const stop = ended
     ? null
     : html`<button type="button" class="quiet-button" onClick=${onStop}>Stop watching</button>`
   return html`<${Panel} title=${jobs.length === 1 ? 'Answer' : `Answers (${jobs.filter(hasEnded).length} of ${jobs.length})`} actions=${stop}>
     ${
-      refusal &&
-      html`<div class="fault" role="alert"><p><strong>${refusal.message}</strong>${refusal.details ? html`<br /><span class="breaks">${refusal.details}</span>` : ''}</p></div>`
+      failure &&
+      html`<div class="fault" role="alert"><p><strong>${failure.message}</strong>${failure.details ? html`<br /><span class="breaks">${failure.details}</span>` : ''}</p></div>`
     }
-    ${(!refusal || jobs.some(({ jobId }) => jobId !== null)) && html`<ol class="outcomes">${jobs.map((job, index) => html`<${Job} key=${index} job=${job} />`)}</ol>`}
+    ${(!failure || jobs.some(({ jobId }) => jobId !== null)) && html`<ol class="outcomes">${jobs.map((job, index) => html`<${Job} key=${index} job=${job} />`)}</ol>`}
   <//>`
 }
 

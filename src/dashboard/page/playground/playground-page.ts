@@ -1,7 +1,7 @@
-/** The playground: write a conversation, send it as a program would, and watch what becomes of it. */
+/** The playground page: edit a request, send it through the public interface, and watch its jobs. */
 import { html } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import type { SettingsInForce } from '../contract.ts'
+import type { EffectiveSettings } from '../contract.ts'
 import { duration } from '../format.ts'
 import { useLive } from '../live.ts'
 import { announce } from '../parts/announce.ts'
@@ -21,8 +21,8 @@ import { checkSchema } from './schema-check.ts'
 import { SchemaEditor } from './schema-editor.ts'
 import { type Watching, watchBatch, watchSingle } from './watch.ts'
 
-/** A batch of a caller that is not known yet. */
-const MOST_IN_BATCH = 30
+/** The batch limit while the caller's limits are unknown. */
+const DEFAULT_BATCH_LIMIT = 30
 
 export function PlaygroundPage() {
   const caller = usePlaygroundCaller()
@@ -42,13 +42,13 @@ export function PlaygroundPage() {
   useEffect(() => () => run.current?.abort(), [])
   const send = () => {
     const { key, me } = caller
-    if (key === null || me === null) return announce('First choose an API key to call with.', true)
+    if (key === null || me === null) return announce('Choose an API key first.', true)
     run.current?.abort()
     const controller = new AbortController()
     run.current = controller
     const onChange = (now: Watching) => {
       setWatching(now)
-      if (now.ended) announce(summaryOf(now), now.refusal !== null, false)
+      if (now.ended) announce(summaryOf(now), now.failure !== null, false)
     }
     const options = { key, me, signal: controller.signal, onChange }
     void (draft.mode === 'single' ? watchSingle(jobOf(draft), options) : watchBatch(batchOf(draft), options))
@@ -67,12 +67,12 @@ export function PlaygroundPage() {
     </div>`
 }
 
-function summaryOf({ jobs, refusal, ms }: Watching): string {
-  if (refusal) return refusal.words
+function summaryOf({ jobs, failure, ms }: Watching): string {
+  if (failure) return failure.words
   const [job] = jobs
   if (jobs.length === 1 && job) return `The job is ${job.status}, after ${duration(ms)}.`
   const failed = jobs.filter(({ status }) => status === 'failed').length
-  return `All ${jobs.length} jobs have ended, ${failed === 0 ? 'none failed' : `${failed} failed`}.`
+  return `All ${jobs.length} jobs have finished, ${failed === 0 ? 'none failed' : `${failed} failed`}.`
 }
 
 interface EditorProps {
@@ -94,7 +94,7 @@ function Editor({ draft, onChange, caller, onSend, isRunning }: EditorProps) {
     event.preventDefault()
     onSend()
   }
-  const isBroken = draft.format === 'json' && checkSchema(draft.schema).words.startsWith('No JSON')
+  const isBroken = draft.format === 'json' && checkSchema(draft.schema).words.startsWith('Not valid JSON')
   return html`<form onSubmit=${onSubmit} onKeyDown=${onKeyDown} class="stack">
     <${Panel} title="Messages">
       <${MessageEditor} messages=${draft.messages} onChange=${(messages: readonly DraftMessage[]) => onChange({ messages })} />
@@ -105,19 +105,19 @@ function Editor({ draft, onChange, caller, onSend, isRunning }: EditorProps) {
         <${Choice} label="Answer" value=${draft.format} options=${['text', 'json']} onChange=${(format: Draft['format']) => onChange({ format })} />
         ${draft.format === 'json' && html`<${SchemaEditor} schema=${draft.schema} onChange=${(schema: string) => onChange({ schema })} />`}
         <${Choice} label="Send" value=${draft.mode} options=${['single', 'batch']} onChange=${(mode: Draft['mode']) => onChange({ mode })} />
-        ${draft.mode === 'batch' && html`<${BatchFields} draft=${draft} onChange=${onChange} most=${caller.me?.limits.max_batch_jobs ?? MOST_IN_BATCH} />`}
+        ${draft.mode === 'batch' && html`<${BatchFields} draft=${draft} onChange=${onChange} most=${caller.me?.limits.max_batch_jobs ?? DEFAULT_BATCH_LIMIT} />`}
         <div class="send-line">
           <button type="submit" class="button primary" disabled=${isBroken || isRunning}>${isRunning ? 'Running…' : 'Send'}</button>
-          <span class="hint">${isBroken ? 'The schema is no JSON yet.' : 'or Ctrl + Enter'}</span>
+          <span class="hint">${isBroken ? 'The schema is not valid JSON.' : 'or Ctrl + Enter'}</span>
         </div>
       </div>
     <//>
   </form>`
 }
 
-/** Those of the server, with what the key may not use told. */
+/** The server's models; those that the key cannot use are marked. */
 function useModels({ me }: PlaygroundCaller): readonly (readonly [string, string])[] {
-  const settings = useResource<SettingsInForce>('/settings')
+  const settings = useResource<EffectiveSettings>('/settings')
   const known = Object.keys((settings.data?.settings.models as object | undefined) ?? {})
   const all = known.length > 0 ? known : (me?.models ?? ['gpt-auto'])
   return all.map((model) => [
@@ -159,7 +159,7 @@ function Examples({
     const select = event.target as HTMLSelectElement
     const example = shown.find(({ name }) => name === select.value)
     if (example) onChange(draftOf(example, draft.model))
-    // Back to its own words, so that the same example can be chosen again.
+    // Resets the select element, so that the same example can be chosen again.
     select.value = ''
   }
   return html`<select aria-label="Fill in an example" onChange=${choose}>
@@ -170,7 +170,7 @@ function Examples({
 
 function WhoseKey({ caller: { me, forget } }: { readonly caller: PlaygroundCaller }) {
   return html`<p class="about-node">
-    ${me ? html`<span>A key of <strong>${me.account}</strong></span><span>${me.tier}</span>` : html`<span>Looking at the key…</span>`}
-    <button type="button" class="quiet-button" onClick=${forget}>Another key</button>
+    ${me ? html`<span>Key of <strong>${me.account}</strong></span><span>${me.tier}</span>` : html`<span>Checking the key…</span>`}
+    <button type="button" class="quiet-button" onClick=${forget}>Use another key</button>
   </p>`
 }

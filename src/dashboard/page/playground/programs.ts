@@ -1,11 +1,11 @@
-/** The programs that do what the playground does. They take the key from the environment, never from the page. */
+/** Generates programs that send the same request. They read the API key from the environment. */
 import { batchOf, type Draft, type JobBody, jobOf } from './draft.ts'
 import { literal, PYTHON, TYPESCRIPT } from './literals.ts'
 
 export const LANGUAGES = ['curl', 'TypeScript', 'Python'] as const
 export type Language = (typeof LANGUAGES)[number]
 
-/** @param origin where the server is, such as `http://127.0.0.1:8080` */
+/** @param origin the server's origin, for example `http://127.0.0.1:8080` */
 export function programFor(language: Language, draft: Draft, origin: string): string {
   const single = draft.mode === 'single'
   const isJson = draft.format === 'json'
@@ -21,12 +21,12 @@ export function programFor(language: Language, draft: Draft, origin: string): st
   }
 }
 
-/** What prints a JSON answer whole, and as JSON: a language's own words for it would cut what lies deep, or be no JSON. */
+/** Prints answers as JSON: the default formats of the languages abbreviate nested values, or are not JSON. */
 const inTypescript = (value: string, isJson: boolean) => (isJson ? `JSON.stringify(${value})` : value)
 const inPython = (value: string, isJson: boolean) =>
   isJson ? `json.dumps(${value}, ensure_ascii=False)` : value
 
-/** The body comes from a here-document, so nothing in it needs a shell's quotes. */
+/** The body is a here-document, so nothing in it must be quoted for the shell. */
 function curl(origin: string, path: string, body: unknown): string {
   return `curl -s ${origin}${path} \\
   -H "x-api-key: $PARLEY_API_KEY" -H 'content-type: application/json' \\

@@ -1,4 +1,4 @@
-/** What the server will say of a schema: read here by the very code that reads it there. */
+/** Checks a schema with the same code that the server uses. */
 
 import { readSchema } from '../../../json-schema/read-schema.ts'
 import { meetsStrictRules } from '../../../json-schema/strict-rules.ts'
@@ -9,25 +9,25 @@ export interface SchemaVerdict {
 }
 
 export function checkSchema(text: string): SchemaVerdict {
-  if (text.trim() === '') return { kind: 'none', words: 'Without a schema any JSON value is right.' }
+  if (text.trim() === '') return { kind: 'none', words: 'Without a schema, any JSON value is accepted.' }
   let value: unknown
   try {
     value = JSON.parse(text)
   } catch (error) {
-    return { kind: 'fault', words: `No JSON yet: ${placeOf(text, error)}` }
+    return { kind: 'fault', words: `Not valid JSON: ${positionOf(text, error)}` }
   }
   const read = readSchema(value)
   if (!read.ok) return { kind: 'fault', words: `response_format.${read.path} ${read.rule}` }
   return {
     kind: 'good',
     words: meetsStrictRules(read.schema)
-      ? 'The schema is fine, and strict: model servers can be held to it as they write.'
-      : 'The schema is fine. It is sent without strict, because not every object requires all its properties and allows no others.',
+      ? 'The schema is valid and strict: model servers can enforce it.'
+      : 'The schema is valid. It is not sent as strict, because not every object requires all of its properties and forbids others.',
   }
 }
 
-/** Line and column, where the browser tells the place. */
-function placeOf(text: string, error: unknown): string {
+/** The line and column of the error, if the browser reports its position. */
+function positionOf(text: string, error: unknown): string {
   const words = error instanceof Error ? error.message : String(error)
   const position = /position (\d+)/.exec(words)?.[1]
   if (position === undefined) return words

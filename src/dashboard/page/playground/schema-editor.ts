@@ -1,4 +1,4 @@
-/** The form of the answer: text, or JSON with a schema that is checked as it is typed. */
+/** The editor of the response schema, which is checked while it is typed. */
 import { html } from 'htm/preact'
 import { useEffect, useId, useState } from 'preact/hooks'
 import { pretty } from '../format.ts'
@@ -9,15 +9,15 @@ export interface SchemaEditorProps {
   readonly onChange: (schema: string) => void
 }
 
-/** So that a screen reader hears a verdict of what was typed, not of each letter. */
-const SETTLED_MS = 500
+/** Screen readers announce the result after a pause in typing, not after each key. */
+const TYPING_PAUSE_MS = 500
 
 export function SchemaEditor({ schema, onChange }: SchemaEditorProps) {
   const id = useId()
   const verdict = checkSchema(schema)
-  const [spoken, setSpoken] = useState('')
+  const [announced, setAnnounced] = useState('')
   useEffect(() => {
-    const timer = setTimeout(() => setSpoken(verdict.words), SETTLED_MS)
+    const timer = setTimeout(() => setAnnounced(verdict.words), TYPING_PAUSE_MS)
     return () => clearTimeout(timer)
   }, [verdict.words])
   return html`<div class="field">
@@ -29,6 +29,6 @@ export function SchemaEditor({ schema, onChange }: SchemaEditorProps) {
       aria-invalid=${verdict.kind === 'fault' ? 'true' : undefined} aria-describedby=${`${id}-verdict`}
       placeholder='{ "type": "object", … }' onInput=${(event: Event) => onChange((event.target as HTMLTextAreaElement).value)}></textarea>
     <p id=${`${id}-verdict`} class=${`verdict is-${verdict.kind}`}>${verdict.words}</p>
-    <p class="visually-hidden" role="status">${spoken}</p>
+    <p class="visually-hidden" role="status">${announced}</p>
   </div>`
 }

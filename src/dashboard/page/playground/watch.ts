@@ -1,4 +1,4 @@
-/** Sends what was written and watches its jobs to their end, by the same calls that any program would make. */
+/** Sends a request and polls its jobs until they have ended, through the public interface. */
 import { type ApiError, admin, callWithKey, type Envelope } from '../api.ts'
 import type { JobError, JobList, Status } from '../contract.ts'
 import { serverNow } from '../live.ts'
@@ -7,11 +7,11 @@ import type { Me } from './caller.ts'
 import type { JobBody } from './draft.ts'
 
 export interface WatchedJob {
-  /** Null until it is known: a single create tells its job's id with the answer. */
+  /** Null while it is unknown: the response to a single job arrives only when the job has ended. */
   readonly jobId: string | null
   /** `sent` until a status is known. */
   readonly status: Status | 'sent'
-  /** When each status was first seen, in milliseconds from the sending. */
+  /** When each status was first seen, in milliseconds after the request. */
   readonly seen: Readonly<Partial<Record<Status, number>>>
   readonly content: unknown
   readonly error: JobError | null
@@ -20,8 +20,8 @@ export interface WatchedJob {
 
 export interface Watching {
   readonly jobs: readonly WatchedJob[]
-  /** Why it was refused, or why watching ended early. */
-  readonly refusal: ApiError | null
+  /** Why the request was rejected, or why polling failed. */
+  readonly failure: ApiError | null
   readonly ended: boolean
   readonly ms: number
 }
@@ -48,12 +48,12 @@ const SENT: WatchedJob = {
   error: null,
   cacheHit: false,
 }
-const LEAST_PAUSE_MS = 300
-/** A quick answer needs no look for its job. */
-const FIRST_LOOK_MS = 250
-const WAIT_S = 120
+const MIN_PAUSE_MS = 300
+/** The delay before the job is looked up, which is unnecessary for quick answers. */
+const FIRST_LOOKUP_MS = 250
+const TIMEOUT_S = 120
 
-/** One run of the playground: its jobs as they are known, told at every change. */
+/** One run of the playground: the state of its jobs, reported at every change. */
 class Run {
   readonly options: WatchOptions
   readonly #startMs = performance.now()
@@ -72,14 +72,14 @@ class Run {
     return performance.now() - this.#startMs
   }
 
-  note(index: number, change: Partial<WatchedJob>): void {
+  update(index: number, change: Partial<WatchedJob>): void {
     this.#jobs = this.#jobs.map((job, at) => (at === index ? seenAt({ ...job, ...change }, this.ms) : job))
-    this.tell(false)
+    this.report(false)
   }
 
-  tell(ended: boolean, refusal: ApiError | null = null): void {
+  report(ended: boolean, failure: ApiError | null = null): void {
     if (this.options.signal.aborted) return
-    this.options.onChange({ jobs: this.#jobs, refusal, ended, ms: this.ms })
+    this.options.onChange({ jobs: this.#jobs, failure, ended, ms: this.ms })
   }
 
   read(jobId: string): Promise<Envelope<Read>> {
@@ -90,49 +90,49 @@ class Run {
 
 export async function watchSingle(body: JobBody, options: WatchOptions): Promise<void> {
   const run = new Run(options, 1)
-  run.tell(false)
-  await ending(run, async () => {
+  run.report(false)
+  await reportEnd(run, async () => {
     const answered = new AbortController()
-    const looking = lookForJob(run, body.model, AbortSignal.any([options.signal, answered.signal]))
+    const lookup = lookUpJob(run, body.model, AbortSignal.any([options.signal, answered.signal]))
     const { key, signal } = options
     try {
       const path = '/api/v1/messages'
-      const answer = await callWithKey<Read>(path, key, { body: { ...body, timeout: WAIT_S }, signal })
+      const answer = await callWithKey<Read>(path, key, { body: { ...body, timeout: TIMEOUT_S }, signal })
       const { data, headers } = answer
-      run.note(0, { jobId: data.job_id, cacheHit: headers.get('x-cache') === 'hit' })
+      run.update(0, { jobId: data.job_id, cacheHit: headers.get('x-cache') === 'hit' })
       if (data.status === 'timeout') {
         answered.abort()
         await follow(run, [data.job_id])
-      } else run.note(0, stateOf(data))
+      } else run.update(0, stateOf(data))
     } finally {
       answered.abort()
-      await looking
+      await lookup
     }
   })
 }
 
 export async function watchBatch(bodies: readonly JobBody[], options: WatchOptions): Promise<void> {
   const run = new Run(options, bodies.length)
-  run.tell(false)
-  await ending(run, async () => {
+  run.report(false)
+  await reportEnd(run, async () => {
     const { key, signal } = options
     const path = '/api/v1/messages/batches'
     const { data } = await callWithKey<{ job_ids: string[] }>(path, key, { body: bodies, signal })
-    for (const [index, jobId] of data.job_ids.entries()) run.note(index, { jobId, status: 'pending' })
+    for (const [index, jobId] of data.job_ids.entries()) run.update(index, { jobId, status: 'pending' })
     await follow(run, data.job_ids)
   })
 }
 
-async function ending(run: Run, work: () => Promise<void>): Promise<void> {
+async function reportEnd(run: Run, work: () => Promise<void>): Promise<void> {
   try {
     await work()
-    run.tell(true)
+    run.report(true)
   } catch (error) {
-    run.tell(true, apiError(error))
+    run.report(true, apiError(error))
   }
 }
 
-/** Reads every job until all have ended, within half of what the tier may read. */
+/** Polls the jobs until all have ended, using at most half of the tier's read rate. */
 async function follow(run: Run, jobIds: readonly string[]): Promise<void> {
   const { me, signal } = run.options
   const readsMs = 60_000 / (me.limits.reads_per_minute / 2)
@@ -140,27 +140,27 @@ async function follow(run: Run, jobIds: readonly string[]): Promise<void> {
     for (const [index, jobId] of jobIds.entries()) {
       if (!isOpen(run.jobs[index])) continue
       const { data } = await run.read(jobId)
-      run.note(index, stateOf(data))
+      run.update(index, stateOf(data))
     }
     const open = run.jobs.filter(isOpen).length
     if (open === 0) return
-    await pause(Math.max(LEAST_PAUSE_MS, open * readsMs), signal)
+    await pause(Math.max(MIN_PAUSE_MS, open * readsMs), signal)
     signal.throwIfAborted()
   }
 }
 
 /**
- * Finds the job of a single create that is still being answered, by the admin API. Where several came at once nobody can
- * tell which it is, and none is taken.
+ * Looks up the job of a single request that is still open, through the admin API. If several new jobs match, it is unclear
+ * which one it is, and none is used.
  */
-async function lookForJob(run: Run, model: string, signal: AbortSignal): Promise<void> {
+async function lookUpJob(run: Run, model: string, signal: AbortSignal): Promise<void> {
   const { account } = run.options.me
   const from = String(Math.floor(serverNow()) - 1)
   const search = new URLSearchParams({ account, model, from, limit: '5' })
   const known = new Set<string>()
   try {
     const before = await admin<JobList>(`/jobs?${search}`, { signal })
-    await pause(FIRST_LOOK_MS, signal)
+    await pause(FIRST_LOOKUP_MS, signal)
     for (const { job_id, settled_at } of before.jobs) if (settled_at !== null) known.add(job_id)
     let jobId: string | undefined
     while (!signal.aborted) {
@@ -173,12 +173,12 @@ async function lookForJob(run: Run, model: string, signal: AbortSignal): Promise
         const { data } = await run.read(jobId)
         if (signal.aborted) return
         if (data.status === 'pending' || data.status === 'assigned')
-          run.note(0, { jobId, status: data.status })
+          run.update(0, { jobId, status: data.status })
       }
-      await pause(LEAST_PAUSE_MS, signal)
+      await pause(MIN_PAUSE_MS, signal)
     }
   } catch {
-    // Only a look: the answer tells the id in any case.
+    // The look-up is optional: the response contains the job ID in any case.
   }
 }
 

@@ -1,7 +1,7 @@
-/** Usage read for its page: many rows at once, because totals of half a list would mislead. */
+/** Loads usage in large steps, because totals of an incomplete list would be misleading. */
 import { useEffect, useState } from 'preact/hooks'
 import { type ApiError, admin } from '../api.ts'
-import type { UsageList, UsageRow } from '../contract-operations.ts'
+import type { UsageList, UsageRow } from '../contract-usage.ts'
 import { apiError } from '../resource.ts'
 
 export interface UsageFilters {
@@ -10,31 +10,31 @@ export interface UsageFilters {
 }
 
 export interface UsageRead {
-  /** Null until they are there. */
+  /** Null while they load. */
   readonly rows: readonly UsageRow[] | null
-  /** Where to go on; null where all were read. */
+  /** Where the next step continues; null if everything is loaded. */
   readonly next: string | null
   readonly error: ApiError | null
   readonly reload: () => void
-  readonly readOn: () => void
+  readonly loadMore: () => void
 }
 
-/** Rows of one request, the most that the server gives, and of one turn of the page. */
-const PAGE = 200
-const ROWS = 1000
+/** Rows per request: the server's maximum. */
+const PAGE_SIZE = 200
+/** Rows per step. */
+const STEP_ROWS = 1000
 
-/** When the filters change, what was read of the old ones is gone; a reload keeps it until it ends. */
+/** When the filters change, the data of the old filters is dropped. A reload keeps the data until it has finished. */
 export function useUsage(filters: UsageFilters): UsageRead {
   const { account, month } = filters
   const of = `${account}\n${month}`
-  const [most, setMost] = useState({ of, rows: ROWS })
-  const rowsWanted = most.of === of ? most.rows : ROWS
+  const [most, setMost] = useState({ of, rows: STEP_ROWS })
+  const rowsWanted = most.of === of ? most.rows : STEP_ROWS
   const [read, setRead] = useState<Pick<UsageRead, 'rows' | 'next' | 'error'> & { readonly of: string }>({
     of,
     ...NOTHING,
   })
-  const [turn, setTurn] = useState(0)
-  // A new turn reads the same again.
+  const [reloads, setReloads] = useState(0)
   useEffect(() => {
     const ending = new AbortController()
     const { signal } = ending
@@ -51,14 +51,14 @@ export function useUsage(filters: UsageFilters): UsageRead {
       },
     )
     return () => ending.abort()
-  }, [of, rowsWanted, turn])
+  }, [of, rowsWanted, reloads])
   const { rows, next, error } = read.of === of ? read : NOTHING
   return {
     rows,
     next,
     error,
-    reload: () => setTurn((before) => before + 1),
-    readOn: () => setMost({ of, rows: rowsWanted + ROWS }),
+    reload: () => setReloads((count) => count + 1),
+    loadMore: () => setMost({ of, rows: rowsWanted + STEP_ROWS }),
   }
 }
 
@@ -69,7 +69,7 @@ async function readRows({ account, month }: UsageFilters, most: number, signal: 
   let after: string | null = null
   do {
     const query = new URLSearchParams({
-      limit: String(PAGE),
+      limit: String(PAGE_SIZE),
       ...(account && { account }),
       ...(month && { month }),
       ...(after !== null && { after }),

@@ -1,5 +1,5 @@
-/** Adding up what was used, and the names of months. */
-import type { UsageRow, UsageSums } from '../contract-operations.ts'
+/** Sums usage rows, and formats months. */
+import type { UsageRow, UsageSums } from '../contract-usage.ts'
 
 const monthAndYear = new Intl.DateTimeFormat('en-GB', { month: 'long', year: 'numeric', timeZone: 'UTC' })
 
@@ -21,22 +21,22 @@ export interface Group<T> {
   readonly sums: UsageSums
 }
 
-/** In the order in which the names come. */
+/** Groups keep the order in which their names first occur. */
 export function groupsBy(rows: readonly UsageRow[], nameOf: (row: UsageRow) => string): Group<UsageRow>[] {
   const groups = Map.groupBy(rows, nameOf)
   return [...groups].map(([name, of]) => ({ name, rows: of, sums: sumOf(of) }))
 }
 
-/** The month of a moment in seconds, in UTC, such as `2026-11`. */
+/** The UTC month of a time in Unix seconds, for example `2026-11`. */
 export const monthAt = (seconds: number): string => new Date(seconds * 1000).toISOString().slice(0, 7)
 
-/** Such as `November 2026`; what is no month as it is. */
+/** For example `November 2026`. Text that is not a month is returned unchanged. */
 export function monthName(month: string): string {
   const atMs = Date.parse(`${month}-01T00:00:00Z`)
   return Number.isNaN(atMs) ? month : monthAndYear.format(atMs)
 }
 
-/** This month and those before it, newest first. */
+/** The current month and the months before it, newest first. */
 export function monthsUpTo(seconds: number, howMany: number): string[] {
   const now = new Date(seconds * 1000)
   return Array.from({ length: howMany }, (_, back) =>

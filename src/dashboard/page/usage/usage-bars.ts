@@ -1,12 +1,12 @@
-/** One month as bars: tokens or jobs, by account or model. Each bar's name and value stand beside it in words. */
+/** A bar chart of one month: tokens or jobs, by account or model. Names and values are shown as text. */
 import { html } from 'htm/preact'
 import { useId, useState } from 'preact/hooks'
-import type { UsageRow, UsageSums } from '../contract-operations.ts'
+import type { UsageRow, UsageSums } from '../contract-usage.ts'
 import { exact } from '../format.ts'
 import { Segments } from '../parts/segments.ts'
 import { type Group, groupsBy, monthName, sumOf } from './sums.ts'
 
-/** What is measured: the two parts of a bar. */
+/** What the bars show. Each bar has two parts. */
 interface Measure {
   readonly name: string
   readonly parts: readonly {
@@ -31,22 +31,22 @@ const JOBS: Measure = {
   ],
 }
 const MEASURES = { tokens: TOKENS, jobs: JOBS } as const
-const WAYS = { account: (row: UsageRow) => row.account, model: (row: UsageRow) => row.model } as const
+const GROUPINGS = { account: (row: UsageRow) => row.account, model: (row: UsageRow) => row.model } as const
 
-/** Bars; what is less than these is one together. */
-const BARS = 10
+/** The number of bars. The smallest groups share the last one. */
+const MAX_BARS = 10
 
 export function UsageBars({ month }: { readonly month: Group<UsageRow> }) {
   const id = useId()
   const [what, setWhat] = useState<keyof typeof MEASURES>('tokens')
-  const [by, setBy] = useState<keyof typeof WAYS>('account')
+  const [by, setBy] = useState<keyof typeof GROUPINGS>('account')
   const measure = MEASURES[what]
-  const bars = longest(groupsBy(month.rows, WAYS[by]), measure)
+  const bars = longest(groupsBy(month.rows, GROUPINGS[by]), measure)
   const most = Math.max(1, ...bars.map(({ sums }) => lengthOf(measure, sums)))
   return html`<figure class="chart bars" aria-labelledby=${id}>
     <figcaption class="chart-head">
       <h2 id=${id}>${measure.name} by ${by} <span class="muted">${monthName(month.name)}</span></h2>
-      <div class="bars-ways">
+      <div class="bars-options">
         <${Segments} label="What the bars show" value=${what} options=${[['tokens', 'Tokens'], ['jobs', 'Jobs']]} onChange=${setWhat} />
         <${Segments} label="What each bar is" value=${by} options=${[['account', 'By account'], ['model', 'By model']]} onChange=${setBy} />
       </div>
@@ -81,10 +81,10 @@ function longest(
   measure: Measure,
 ): Pick<Group<UsageRow>, 'name' | 'sums'>[] {
   const sorted = groups.toSorted((one, other) => lengthOf(measure, other.sums) - lengthOf(measure, one.sums))
-  if (sorted.length <= BARS) return sorted
-  const rest = sorted.slice(BARS - 1)
+  if (sorted.length <= MAX_BARS) return sorted
+  const rest = sorted.slice(MAX_BARS - 1)
   return [
-    ...sorted.slice(0, BARS - 1),
+    ...sorted.slice(0, MAX_BARS - 1),
     { name: `${rest.length} others`, sums: sumOf(rest.map(({ sums }) => sums)) },
   ]
 }

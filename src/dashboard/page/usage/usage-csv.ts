@@ -1,6 +1,6 @@
-/** Usage as a file for spreadsheets, made in the page of what it shows. */
+/** Exports the usage that the page shows as a CSV file. The browser creates the file. */
 import { html } from 'htm/preact'
-import type { UsageRow } from '../contract-operations.ts'
+import type { UsageRow } from '../contract-usage.ts'
 import { Icon } from '../parts/icon.ts'
 import type { UsageFilters } from './read-usage.ts'
 
@@ -33,7 +33,7 @@ export function CsvButton({ rows, filters: { account, month } }: CsvButtonProps)
     link.href = url
     link.download = `${['parley-usage', month, account].filter((part) => part !== '').join('-')}.csv`
     link.click()
-    // The download has begun when the click returns, and holds what it needs.
+    // The download has started when `click` returns, so the URL is no longer needed.
     URL.revokeObjectURL(url)
   }
   return html`<button type="button" class="button" disabled=${rows.length === 0} onClick=${onClick}><${Icon} name="down" />Download as CSV</button>`

@@ -1,4 +1,4 @@
-/** What accounts have used: by month, account and model. The filters are in the address. */
+/** The page of usage by month, account and model. The filters are part of the URL. */
 import { html } from 'htm/preact'
 import { useLayoutEffect, useState } from 'preact/hooks'
 import { serverNow } from '../live.ts'
@@ -13,9 +13,9 @@ import { UsageBars } from './usage-bars.ts'
 import { CsvButton } from './usage-csv.ts'
 import { UsageTable } from './usage-table.ts'
 
-/** Offered to choose from; an older one may stand in the address. */
+/** The number of months in the filter. The URL can name an older month. */
 const MONTHS = 24
-/** How often it is read again while jobs end: sums of a month are in no hurry. */
+/** The shortest interval between reloads while jobs end. Monthly totals change slowly. */
 const EVERY_MS = 10_000
 
 export function UsagePage() {
@@ -32,11 +32,11 @@ export function UsagePage() {
     ${error || !rows ? html`<${StateOf} of=${{ ...usage, data: rows, loading: rows === null }} what="the usage" />` : null}
     ${
       rows?.length === 0 &&
-      html`<${Empty} title=${isFiltered ? 'Nothing was used' : 'Nothing has been used yet'}>
+      html`<${Empty} title=${isFiltered ? 'No usage matches' : 'No usage has been recorded yet'}>
         ${
           isFiltered
-            ? html`<p>Widen the filters, or <a href=${address(['usage'])}>show all</a>.</p>`
-            : html`<p>A job is counted when it ends.</p>`
+            ? html`<p>Change the filters, or <a href=${address(['usage'])}>show all</a>.</p>`
+            : html`<p>Jobs are counted when they finish.</p>`
         }
       <//>`
     }
@@ -45,20 +45,20 @@ export function UsagePage() {
     ${
       rows &&
       next !== null &&
-      html`<div class="read-on"><p class="hint">These are the first ${rows.length} rows; totals and bars are of these alone.</p>
-        <button type="button" class="button" onClick=${usage.readOn}>Read on</button></div>`
+      html`<div class="read-on"><p class="hint">Showing the first ${rows.length} rows. Totals and bars cover only these rows.</p>
+        <button type="button" class="button" onClick=${usage.loadMore}>Load more</button></div>`
     }
     ${
       rows &&
       rows.length > 0 &&
-      html`<p class="hint">Jobs count in the month (UTC) in which they ended, and stay counted when they are deleted or expire. Tokens are as
-        the model servers counted them. A kept answer costs none.</p>`
+      html`<p class="hint">Jobs count in the month (UTC) in which they finished, and stay counted after they are deleted or expire. Tokens are
+        as counted by the model servers. Cached responses use no tokens.</p>`
     }`
 }
 
 function Filters({ filters }: { readonly filters: UsageFilters }) {
   const [account, setAccount] = useState(filters.account)
-  // The back button brings earlier filters; set before anybody can type, so that nothing typed is lost.
+  // The back button restores earlier filters. A layout effect sets the field before the next key press, so that no input is lost.
   useLayoutEffect(() => setAccount(filters.account), [filters.account])
   const set = (change: Partial<UsageFilters>) =>
     navigate(address(['usage'], { ...filters, account: account.trim(), ...change }))

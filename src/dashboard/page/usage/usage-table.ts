@@ -1,13 +1,13 @@
-/** What was used, as a table: each month with its totals, then its accounts and models. */
+/** The usage table: each month with its totals, then a row per account and model. */
 import { html } from 'htm/preact'
-import type { UsageRow, UsageSums } from '../contract-operations.ts'
+import type { UsageRow, UsageSums } from '../contract-usage.ts'
 import { exact } from '../format.ts'
 import { address } from '../router.ts'
 import { type Group, monthName } from './sums.ts'
 
 export interface UsageTableProps {
   readonly months: readonly Group<UsageRow>[]
-  /** The last month that was not read to its end; null where all were. */
+  /** The last month, if it is not completely loaded; otherwise null. */
   readonly cut: string | null
 }
 

@@ -1,23 +1,23 @@
-/** Writes a large file for a command: with its progress, and so that an interrupt leaves nothing behind. */
+/** Writes a large file for a command: shows progress, and leaves no partial file when interrupted. */
 import type { WriteOptions } from '../store/backup.ts'
 import { Progress } from './progress.ts'
 import { onShutdownSignal } from './shutdown-signals.ts'
 
-type Given = Pick<WriteOptions, 'signal' | 'onProgress'>
+type ProgressOptions = Pick<WriteOptions, 'signal' | 'onProgress'>
 
-export async function writing<T>(
-  work: (options: Given) => Promise<T>,
+export async function writeWithProgress<T>(
+  write: (options: ProgressOptions) => Promise<T>,
 ): Promise<{ readonly result: T; readonly seconds: number }> {
   const startedMs = performance.now()
   const controller = new AbortController()
   const progress = new Progress(process.stderr)
-  onShutdownSignal((why) => {
+  onShutdownSignal((reason) => {
     progress.end()
     controller.abort()
-    endBy(why === 'SIGINT' ? 'SIGINT' : 'SIGTERM')
+    killSelf(reason === 'SIGINT' ? 'SIGINT' : 'SIGTERM')
   })
   try {
-    const result = await work({
+    const result = await write({
       signal: controller.signal,
       onProgress: (bytes) => progress.show(Math.round(bytes / 1e6), 'MB'),
     })
@@ -27,8 +27,8 @@ export async function writing<T>(
   }
 }
 
-/** At once: to exit would be to wait for the thread, which hears nothing until SQLite has written everything. */
-function endBy(signal: NodeJS.Signals): void {
+/** Ends the process at once. `process.exit` would wait for the storage thread, which does not respond until SQLite has written everything. */
+function killSelf(signal: NodeJS.Signals): void {
   process.removeAllListeners(signal)
   process.kill(process.pid, signal)
 }

@@ -1,22 +1,24 @@
-/** One account, read for its own page out of the list of all: they are by name, so it stands soon after the start of its name. */
+/** Loads one account from the sorted list of all accounts, because the admin API has no route for a single account. */
 import { useEffect, useState } from 'preact/hooks'
 import { type ApiError, admin } from '../api.ts'
 import type { Account, AccountList } from '../contract.ts'
 import { apiError } from '../resource.ts'
 
-export interface OneAccount {
-  /** Undefined until it was read, null where there is no such account. */
+export interface AccountResource {
+  /** Undefined while it loads; null if there is no such account. */
   readonly account: Account | null | undefined
   readonly error: ApiError | null
   readonly reload: () => void
 }
 
-const PAGE = '200'
+const PAGE_SIZE = '200'
 
-export function useAccount(name: string): OneAccount {
-  const [read, setRead] = useState<Pick<OneAccount, 'account' | 'error'>>({ account: undefined, error: null })
-  const [turn, setTurn] = useState(0)
-  // A new turn reads it again.
+export function useAccount(name: string): AccountResource {
+  const [read, setRead] = useState<Pick<AccountResource, 'account' | 'error'>>({
+    account: undefined,
+    error: null,
+  })
+  const [reloads, setReloads] = useState(0)
   useEffect(() => {
     const ending = new AbortController()
     const { signal } = ending
@@ -29,14 +31,14 @@ export function useAccount(name: string): OneAccount {
       },
     )
     return () => ending.abort()
-  }, [name, turn])
-  return { ...read, reload: () => setTurn((before) => before + 1) }
+  }, [name, reloads])
+  return { ...read, reload: () => setReloads((count) => count + 1) }
 }
 
-/** However the database puts names in order, one comes after its own beginning. */
+/** Starts after the name without its last character: in every collation a name sorts after its own prefix. */
 async function find(name: string, signal: AbortSignal): Promise<Account | null> {
   for (let after = name.slice(0, -1); ; ) {
-    const query = new URLSearchParams({ limit: PAGE, ...(after !== '' && { after }) })
+    const query = new URLSearchParams({ limit: PAGE_SIZE, ...(after !== '' && { after }) })
     const { accounts, more } = await admin<AccountList>(`/accounts?${query}`, { signal })
     const found = accounts.find((one) => one.name === name)
     if (found) return found

@@ -1,7 +1,7 @@
-/** Whether there is an account of that name, and how it stands. */
-import type { AccountStore, KeyRecord } from '../../store/account-store.ts'
+/** Looks up an account by its name. */
+import type { AccountStore, KeyRecord } from '../store/account-store.ts'
 
-/** An account is made with its first key, and no key is ever taken away from it. */
+/** An account is created with its first key and keys are never removed, so an account that exists has a key. */
 export async function findAccount(
   store: Pick<AccountStore, 'searchKeys'>,
   account: string,

@@ -1,19 +1,19 @@
-/** How many wrong admin tokens each address has sent of late. Who sends many has to wait, whatever it sends next. */
+/** Counts the wrong admin tokens from each address. After too many, the address must wait, even if its next token is right. */
 import { isIPv6 } from 'node:net'
 import type { Clock } from '../../clock.ts'
 
-/** Wrong tokens an address may send in a minute. */
-export const WRONG_TOKENS = 10
+/** Wrong tokens that an address may send per window. */
+export const MAX_FAILURES = 10
 export const WINDOW_MS = 60_000
-/** Addresses counted at once; beyond that the one counted for longest is forgotten. */
-const ADDRESSES = 10_000
+/** Addresses that are counted at the same time. Beyond this, the oldest window is dropped. */
+const MAX_ADDRESSES = 10_000
 
 interface Window {
-  wrong: number
+  failures: number
   readonly endsMs: number
 }
 
-export class TokenGuesses {
+export class FailedTokenLimit {
   readonly #clock: Clock
   readonly #windows = new Map<string, Window>()
 
@@ -21,10 +21,10 @@ export class TokenGuesses {
     this.#clock = clock
   }
 
-  /** How long the address has to wait; 0 where it need not. */
+  /** How long the address must wait; 0 if it may try now. */
   waitMs(address: string): number {
     const window = this.#windows.get(networkOf(address))
-    if (!window || window.wrong < WRONG_TOKENS) return 0
+    if (!window || window.failures < MAX_FAILURES) return 0
     return Math.max(0, window.endsMs - this.#clock.steadyMs())
   }
 
@@ -33,18 +33,18 @@ export class TokenGuesses {
     const nowMs = this.#clock.steadyMs()
     let window = this.#windows.get(network)
     if (!window || window.endsMs <= nowMs) {
-      window = { wrong: 0, endsMs: nowMs + WINDOW_MS }
-      // At the end again, since the first is forgotten first.
+      window = { failures: 0, endsMs: nowMs + WINDOW_MS }
+      // Inserted again, because the map's insertion order decides which window is dropped first.
       this.#windows.delete(network)
       this.#windows.set(network, window)
     }
-    window.wrong += 1
+    window.failures += 1
     const [oldest] = this.#windows.keys()
-    if (this.#windows.size > ADDRESSES && oldest !== undefined) this.#windows.delete(oldest)
+    if (this.#windows.size > MAX_ADDRESSES && oldest !== undefined) this.#windows.delete(oldest)
   }
 }
 
-/** An IPv6 host has all of a /64 to itself; an IPv4 address may be written as one. */
+/** IPv6 hosts usually own a whole /64, so it counts as one address. IPv4-mapped IPv6 addresses count as IPv4. */
 function networkOf(address: string): string {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)
   if (mapped?.[1] !== undefined) return mapped[1]

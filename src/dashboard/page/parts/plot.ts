@@ -1,16 +1,16 @@
-/** How uPlot is to draw a chart: its axes, colours and shapes. */
-import './language.ts'
+/** Configures uPlot: the axes, colours and shapes of a chart. */
+import './browser-language.ts'
 import uPlot from 'uplot'
 import { type ChartProps, dataOf } from './series.ts'
 
-export interface Drawing extends Pick<ChartProps, 'times' | 'series' | 'kind' | 'format'> {
+export interface PlotOptions extends Pick<ChartProps, 'times' | 'series' | 'kind' | 'format'> {
   readonly element: HTMLElement
   readonly onHover: (index: number | null) => void
 }
 
 const FONT = '11px system-ui, sans-serif'
 
-export function drawing({ element, times, series, kind, format, onHover }: Drawing): uPlot {
+export function createPlot({ element, times, series, kind, format, onHover }: PlotOptions): uPlot {
   const style = getComputedStyle(document.documentElement)
   const colorOf = (name: string) => style.getPropertyValue(name).trim()
   const axis = {
@@ -26,7 +26,7 @@ export function drawing({ element, times, series, kind, format, onHover }: Drawi
     {
       width: element.clientWidth,
       height: element.clientHeight,
-      // Half of a time's width on the right, for the one at the end.
+      // Leaves room on the right for half of the last time label.
       padding: [8, 18, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { show: kind === 'lines' } },

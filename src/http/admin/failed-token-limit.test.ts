@@ -1,20 +1,20 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../../test/fake-clock.ts'
-import { TokenGuesses, WINDOW_MS, WRONG_TOKENS } from './token-guesses.ts'
+import { FailedTokenLimit, MAX_FAILURES, WINDOW_MS } from './failed-token-limit.ts'
 
 function limited(one: string, other: string): boolean {
-  const wrong = new TokenGuesses(new FakeClock())
-  for (let sent = 0; sent < WRONG_TOKENS; sent++) wrong.count(one)
+  const wrong = new FailedTokenLimit(new FakeClock())
+  for (let sent = 0; sent < MAX_FAILURES; sent++) wrong.count(one)
   return wrong.waitMs(other) > 0
 }
 
 test('who sent too many waits until a minute after the first has passed', () => {
   const clock = new FakeClock()
-  const wrong = new TokenGuesses(clock)
+  const wrong = new FailedTokenLimit(clock)
   wrong.count('192.0.2.1')
   clock.advance(1000)
-  for (let sent = 1; sent < WRONG_TOKENS; sent++) {
+  for (let sent = 1; sent < MAX_FAILURES; sent++) {
     assert.equal(wrong.waitMs('192.0.2.1'), 0)
     wrong.count('192.0.2.1')
   }
@@ -33,9 +33,9 @@ test('addresses of one host are one, and others are not', () => {
 })
 
 test('however many addresses there are, only so many are remembered', () => {
-  const wrong = new TokenGuesses(new FakeClock())
+  const wrong = new FailedTokenLimit(new FakeClock())
   const tooMany = (address: string) => {
-    for (let sent = 0; sent < WRONG_TOKENS; sent++) wrong.count(address)
+    for (let sent = 0; sent < MAX_FAILURES; sent++) wrong.count(address)
   }
   tooMany('192.0.2.1')
   tooMany('192.0.2.2')

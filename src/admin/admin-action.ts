@@ -1,0 +1,13 @@
+/** What an operator does to the service: the same object for the admin API and for commands. */
+import type { NewAct } from '../store/audit-store.ts'
+
+/** The audit log records everything except `run` and `describe`, so none of it may hold contents or secrets. */
+export interface AdminAction<T> extends Pick<NewAct, 'what'> {
+  readonly account?: string | null
+  /** The job or the key. */
+  readonly target?: string
+  readonly details?: Readonly<Record<string, unknown>>
+  readonly run: () => Promise<T>
+  /** The outcome in a few words, for the audit log. */
+  readonly describe: (result: T) => string
+}

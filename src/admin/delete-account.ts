@@ -1,0 +1,87 @@
+/** Deletes an account with everything that it has, in steps that are each one short transaction. */
+import type { Clock } from '../clock.ts'
+import type { OperatorStore } from '../store/operator-store.ts'
+import { BEFORE_ALL } from '../store/pagination.ts'
+import { cancelJobsOf, waitForAllNodes } from './cancel-jobs.ts'
+import { tryScrub } from './scrub.ts'
+
+/** The second pass finds every job that was being accepted when the deletion started. More passes mean that new jobs keep coming in. */
+const MAX_PASSES = 5
+
+export interface AccountDeletion {
+  readonly account: string
+  /** Whether to scrub the database afterwards. */
+  readonly scrub: boolean
+  readonly onProgress: (progress: DeletionProgress) => void
+}
+
+export interface DeletionProgress {
+  readonly step: 'waiting' | 'cancelling' | 'deleting' | 'scrubbing'
+  readonly cancelled: number
+  readonly deleted: number
+}
+
+export type AccountDeletionResult =
+  | {
+      readonly kind: 'deleted'
+      readonly cancelled: number
+      readonly jobs: number
+      /** Why the database was not scrubbed; null if it was, or if no scrub was requested. */
+      readonly notScrubbed: string | null
+    }
+  | { readonly kind: 'unknown' }
+  /** New jobs of the account kept coming in. Jobs deleted so far stay deleted; a second call can succeed. */
+  | { readonly kind: 'still used'; readonly cancelled: number; readonly jobs: number }
+
+/**
+ * Deletes an account permanently: suspends it, cancels its queued and running jobs, deletes all of its jobs with their results,
+ * then deletes the account with its keys, secrets and usage. Servers keep running meanwhile.
+ */
+export async function deleteAccount(
+  store: OperatorStore,
+  clock: Clock,
+  { account, scrub, onProgress }: AccountDeletion,
+): Promise<AccountDeletionResult> {
+  if (!(await store.suspend(account, clock.nowMs()))) return { kind: 'unknown' }
+  const done = { cancelled: 0, jobs: 0 }
+  const report = (step: DeletionProgress['step']) =>
+    onProgress({ step, cancelled: done.cancelled, deleted: done.jobs })
+  const wait = () => {
+    report('waiting')
+    return waitForAllNodes(clock)
+  }
+  await wait()
+  for (let pass = 0; pass < MAX_PASSES; pass++) {
+    report('cancelling')
+    const cancelled = await cancelJobsOf(store, clock, { account, running: true })
+    done.cancelled += cancelled
+    // Pending responses must be answered and runs must end first: a node that finds its job gone would create it again.
+    if (cancelled > 0) await wait()
+    report('deleting')
+    const { deleted, open } = await deleteJobs(store, account, (jobs) => {
+      done.jobs += jobs
+      report('deleting')
+    })
+    if (deleted > 0 || open > 0) continue
+    await store.deleteAccount(account)
+    if (scrub) report('scrubbing')
+    return { kind: 'deleted', ...done, notScrubbed: scrub ? await tryScrub(store) : null }
+  }
+  return { kind: 'still used', ...done }
+}
+
+async function deleteJobs(
+  store: Pick<OperatorStore, 'deleteJobsOf'>,
+  account: string,
+  onDeleted: (jobs: number) => void,
+): Promise<{ deleted: number; open: number }> {
+  const totals = { deleted: 0, open: 0 }
+  for (let after: string | null = BEFORE_ALL; after !== null; ) {
+    const step = await store.deleteJobsOf(account, after)
+    if (step.deleted > 0) onDeleted(step.deleted)
+    totals.deleted += step.deleted
+    totals.open += step.open
+    after = step.next
+  }
+  return totals
+}

@@ -1,0 +1,39 @@
+/** The options of `parley serve` and `parley check`. */
+import { type Command, Option } from 'commander'
+import { ROLES } from '../../app/role.ts'
+import type { ServeOptions } from '../serve.ts'
+import { config, type DefaultOptions, examples } from './shared-options.ts'
+
+export function addServe(program: Command, exit: (code: number) => void): void {
+  program
+    .command('serve')
+    .description('start the server')
+    .addOption(config())
+    .addOption(
+      new Option(
+        '--role <role>',
+        'api accepts jobs and answers requests, worker runs jobs; both need a shared database',
+      )
+        .choices([...ROLES])
+        .default('all'),
+    )
+    .addHelpText(
+      'after',
+      examples(
+        'parley serve                                    on http://127.0.0.1:8080, with ./data/parley.db',
+        'PORT=9090 OPENAI_API_KEY=sk-… parley serve',
+        'DATABASE_URL=postgres://db/parley parley serve --role worker',
+      ),
+    )
+    .action(async (options: ServeOptions) => exit(await (await import('../serve.ts')).serve(options)))
+}
+
+export function addCheck(program: Command, exit: (code: number) => void): void {
+  program
+    .command('check')
+    .description('check the configuration and the connections to the database and the model servers')
+    .option('--json', 'print the findings as a JSON array')
+    .addOption(config())
+    .addHelpText('after', examples('parley check', 'parley check --config production.json && parley serve'))
+    .action(async (options: DefaultOptions) => exit(await (await import('../check.ts')).check(options)))
+}

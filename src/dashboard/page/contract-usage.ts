@@ -1,0 +1,36 @@
+/** The admin API's responses on usage and caps. */
+
+export interface UsageSums {
+  /** Jobs that ended, failed ones included. */
+  readonly jobs: number
+  readonly failed_jobs: number
+  /** Jobs that a cached response answered. */
+  readonly cache_hits: number
+  /** Calls to model servers. */
+  readonly calls: number
+  readonly input_tokens: number
+  readonly output_tokens: number
+}
+
+export interface UsageRow extends UsageSums {
+  readonly account: string
+  /** For example `2026-11`, in UTC. */
+  readonly month: string
+  readonly model: string
+}
+
+export interface UsageList {
+  /** Newest month first, then by account and model. */
+  readonly usage: readonly UsageRow[]
+  readonly more: boolean
+  /** Pass this as `after` to get the next page. */
+  readonly next: string | null
+}
+
+/** The cap of an account: a number, `none` for no cap, or `tier` for the tier's cap. */
+export type Cap = number | 'none' | 'tier'
+
+export interface Caps {
+  readonly max_monthly_jobs: Cap
+  readonly max_monthly_tokens: Cap
+}
