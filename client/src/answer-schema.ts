@@ -1,5 +1,5 @@
 /**
- * A schema library's schema for an answer: the JSON Schema that is sent for it, and what becomes of the answer that comes.
+ * Supports schema libraries: converts a library's schema to the JSON Schema that is sent, and validates answers with the library.
  */
 import { ResponseContentError, SchemaError } from './errors.ts'
 import type { EndedJob, Job, ResponseFormat, TimedOutJob } from './job.ts'
@@ -7,10 +7,10 @@ import type { StandardJSONSchemaV1, StandardSchemaV1 } from './standard-schema.t
 
 export type AnswerSchema<T = unknown> = StandardSchemaV1<unknown, T>
 
-type Describing = Partial<StandardJSONSchemaV1.Props>
+type JsonSchemaProps = Partial<StandardJSONSchemaV1.Props>
 
 /**
- * Gives a schema the JSON Schema that its library does not make by itself.
+ * Adds a JSON Schema to a schema whose library cannot generate one.
  *
  * ```ts
  * const River = withJsonSchema(v.object({ river: v.string() }), { type: 'object', properties: { river: { type: 'string' } } })
@@ -18,15 +18,15 @@ type Describing = Partial<StandardJSONSchemaV1.Props>
  */
 export function withJsonSchema<T>(schema: AnswerSchema<T>, jsonSchema: object): AnswerSchema<T> {
   const { vendor, validate } = schema['~standard']
-  const described: AnswerSchema<T> = { '~standard': { version: 1, vendor, validate } }
-  byHand.set(described, jsonSchema)
-  return described
+  const extended: AnswerSchema<T> = { '~standard': { version: 1, vendor, validate } }
+  handWritten.set(extended, jsonSchema)
+  return extended
 }
 
-/** JSON Schemas that somebody wrote for a schema; they are sent as they are. */
-const byHand = new WeakMap<AnswerSchema, object>()
+/** JSON Schemas that the caller wrote for a schema. They are sent unchanged. */
+const handWritten = new WeakMap<AnswerSchema, object>()
 
-/** Types a JSON Schema object by hand: what satisfies it comes as `T`, on your word. */
+/** Declares the type of answers that satisfy a JSON Schema object. The client does not check that the type matches. */
 export function jsonSchema<T>(schema: object): AnswerSchema<T> {
   return withJsonSchema(
     { '~standard': { version: 1, vendor: 'parley-client', validate: (value) => ({ value: value as T }) } },
@@ -34,66 +34,67 @@ export function jsonSchema<T>(schema: object): AnswerSchema<T> {
   )
 }
 
-/** The schema of the library in this format, if it is one of a library. */
+/** The schema of this format, if it comes from a schema library. */
 export function answerSchemaOf({ schema }: ResponseFormat): AnswerSchema | undefined {
   return schema !== undefined && '~standard' in schema ? (schema as AnswerSchema) : undefined
 }
 
-/** The job as it is sent: with JSON Schema in place of the library's schema. */
-export function toSend<J extends { readonly response_format: ResponseFormat }>(job: J): J {
+/** Replaces a library's schema by its JSON Schema, so that the job can be sent. */
+export function serializable<J extends { readonly response_format: ResponseFormat }>(job: J): J {
   const schema = answerSchemaOf(job.response_format)
   if (schema === undefined) return job
   return { ...job, response_format: { ...job.response_format, schema: jsonSchemaOf(schema) } }
 }
 
 function jsonSchemaOf(schema: AnswerSchema): object {
-  const written = byHand.get(schema)
+  const written = handWritten.get(schema)
   if (written !== undefined) return written
-  const { vendor, jsonSchema } = schema['~standard'] as AnswerSchema['~standard'] & Describing
+  const { vendor, jsonSchema } = schema['~standard'] as AnswerSchema['~standard'] & JsonSchemaProps
   if (jsonSchema === undefined) {
     throw new SchemaError(
-      `this schema of ${vendor} makes no JSON Schema (Standard JSON Schema); add one by withJsonSchema(schema, …)`,
+      `this ${vendor} schema cannot generate a JSON Schema (Standard JSON Schema); add one with withJsonSchema(schema, …)`,
     )
   }
   try {
-    // What the model is to write is what the schema takes, not what it makes of it.
-    return inWordsOfParley(jsonSchema.input({ target: 'draft-2020-12' })) as object
+    // The model must write the schema's input; the library transforms it to the output.
+    return toParleyKeywords(jsonSchema.input({ target: 'draft-2020-12' })) as object
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause)
-    throw new SchemaError(`${vendor} makes no JSON Schema of this schema: ${why}`, { cause })
+    throw new SchemaError(`${vendor} cannot generate a JSON Schema for this schema: ${why}`, { cause })
   }
 }
 
-/** What holds schemas: one, several, or several by name. Elsewhere are values, which may look like schemas. */
+/** Keywords that contain a schema, a list of schemas, or schemas by name. Other keywords contain values, which may look like schemas. */
 const HOLDS_ONE = ['items', 'additionalProperties', 'propertyNames']
 const HOLDS_MANY = ['anyOf', 'oneOf', 'allOf', 'prefixItems']
 const HOLDS_NAMED = ['properties', '$defs', 'definitions', 'patternProperties']
 
 /**
- * Libraries write unions as `oneOf` and records with `propertyNames` that any name satisfies; Parley knows neither word.
- * Nothing is lost: the library checks the answer itself.
+ * Libraries generate `oneOf` for unions, and for records a `propertyNames` that every name satisfies. Parley does not support
+ * these keywords. Replacing them is safe, because the library validates the answer itself.
  */
-function inWordsOfParley(schema: unknown): unknown {
+function toParleyKeywords(schema: unknown): unknown {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return schema
-  const said = Object.entries(schema)
+  const converted = Object.entries(schema)
     .filter(([keyword, value]) => keyword !== 'propertyNames' || !isAnyName(value))
     .map(([keyword, value]): [string, unknown] => {
-      const word = keyword === 'oneOf' && !('anyOf' in schema) ? 'anyOf' : keyword
-      if (HOLDS_ONE.includes(keyword)) return [word, inWordsOfParley(value)]
-      if (HOLDS_MANY.includes(keyword) && Array.isArray(value)) return [word, value.map(inWordsOfParley)]
-      if (!HOLDS_NAMED.includes(keyword)) return [word, value]
-      const named = Object.entries(value as object).map(([name, inner]) => [name, inWordsOfParley(inner)])
-      return [word, Object.fromEntries(named)]
+      const supported = keyword === 'oneOf' && !('anyOf' in schema) ? 'anyOf' : keyword
+      if (HOLDS_ONE.includes(keyword)) return [supported, toParleyKeywords(value)]
+      if (HOLDS_MANY.includes(keyword) && Array.isArray(value))
+        return [supported, value.map(toParleyKeywords)]
+      if (!HOLDS_NAMED.includes(keyword)) return [supported, value]
+      const named = Object.entries(value as object).map(([name, inner]) => [name, toParleyKeywords(inner)])
+      return [supported, Object.fromEntries(named)]
     })
-  return Object.fromEntries(said)
+  return Object.fromEntries(converted)
 }
 
 function isAnyName(value: unknown): boolean {
   return JSON.stringify(value) === '{"type":"string"}'
 }
 
-/** The job with the answer that the library makes of it. Throws `ResponseContentError` where it takes it not. */
-export async function checked<T, J extends Job | EndedJob | TimedOutJob>(
+/** Returns the job with its answer as validated and transformed by the library. Throws `ResponseContentError` if it is invalid. */
+export async function withCheckedAnswer<T, J extends Job | EndedJob | TimedOutJob>(
   job: J,
   schema: AnswerSchema<T> | undefined,
 ): Promise<J> {

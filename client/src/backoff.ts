@@ -1,25 +1,25 @@
-/** How long to wait before something is tried again. */
+/** How long to wait before a retry. */
 
 const FIRST_MS = 500
-const LONGEST_MS = 8_000
+const MAX_MS = 8_000
 
 /**
- * Twice as long with each failure, and shorter by up to a half at random, so that many clients do not come back at once;
- * never before the server asked for.
+ * Doubles with each failure, and is shortened at random by up to a half, so that many clients do not retry at the same moment.
+ * It is never shorter than the server's Retry-After.
  *
- * @param failures how often it has failed so far, at least once
- * @param retryAfterS what the server asked for, in seconds
+ * @param failures how many tries have failed so far, at least 1
+ * @param retryAfterS the server's Retry-After, in seconds
  */
 export function backoffMs(
   failures: number,
   retryAfterS: number | undefined,
   random: () => number = Math.random,
 ): number {
-  const pauseMs = Math.min(FIRST_MS * 2 ** (failures - 1), LONGEST_MS)
+  const pauseMs = Math.min(FIRST_MS * 2 ** (failures - 1), MAX_MS)
   return Math.max(pauseMs * (1 - random() / 2), (retryAfterS ?? 0) * 1000)
 }
 
-/** Seconds from a Retry-After header, which is a number of them or a date; undefined where it is neither. */
+/** Parses a Retry-After header, which is a number of seconds or a date; undefined if it is neither. */
 export function retryAfterS(header: string | null, nowMs: number): number | undefined {
   if (header === null) return undefined
   if (/^\d+$/.test(header)) return Number(header)

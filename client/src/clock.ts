@@ -1,23 +1,23 @@
-/** Time, given to whatever waits, so that tests move it by hand; and what is made of it: pauses and deadlines. */
+/** The clock, which tests replace, and functions based on it: pauses and timeouts. */
 import { onAbort } from './on-abort.ts'
 
 export interface Clock {
   /** Wall-clock milliseconds since 1970. */
   nowMs(): number
-  /** Milliseconds that only ever grow. */
+  /** Milliseconds of a monotonic clock. */
   steadyMs(): number
-  /** Calls `act` once after `ms`; the returned function cancels that. */
-  after(ms: number, act: () => void): () => void
+  /** Calls `callback` once after `ms`; the returned function cancels the timer. */
+  after(ms: number, callback: () => void): () => void
 }
 
-/** Longer timers than this fire at once, in every runtime. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1
+/** Longer timers fire immediately, in every runtime. */
+const MAX_TIMER_MS = 2 ** 31 - 1
 
 export const systemClock: Clock = {
   nowMs: () => Date.now(),
   steadyMs: () => performance.now(),
-  after(ms, act) {
-    const timer = setTimeout(act, Math.min(ms, LONGEST_TIMER_MS))
+  after(ms, callback) {
+    const timer = setTimeout(callback, Math.min(ms, MAX_TIMER_MS))
     return () => clearTimeout(timer)
   },
 }
@@ -30,10 +30,10 @@ export function pause(ms: number, clock: Clock, signal: AbortSignal | undefined)
       return
     }
     const cancel = clock.after(ms, () => {
-      deafen()
+      unsubscribe()
       resolve()
     })
-    const deafen = onAbort(signal, () => {
+    const unsubscribe = onAbort(signal, () => {
       cancel()
       reject(signal?.reason)
     })
@@ -41,12 +41,12 @@ export function pause(ms: number, clock: Clock, signal: AbortSignal | undefined)
 }
 
 /**
- * Runs with a signal that aborts after so many seconds, with the error of `tooLate` as its reason, or when the outer signal
- * does, with its reason. What is still under way when the run ends is aborted as well.
+ * Runs with a signal that aborts after `seconds`, with the error of `timeoutError` as its reason, or when the outer signal
+ * aborts, with that signal's reason. The signal also aborts when the run ends, which cancels anything that is still running.
  */
-export async function within<T>(
+export async function withTimeout<T>(
   seconds: number,
-  tooLate: () => unknown,
+  timeoutError: () => unknown,
   clock: Clock,
   outer: AbortSignal | undefined,
   run: (signal: AbortSignal) => Promise<T>,
@@ -56,13 +56,13 @@ export async function within<T>(
   const cancel =
     seconds === Number.POSITIVE_INFINITY
       ? () => {}
-      : clock.after(seconds * 1000, () => controller.abort(tooLate()))
-  const deafen = onAbort(outer, () => controller.abort(outer?.reason))
+      : clock.after(seconds * 1000, () => controller.abort(timeoutError()))
+  const unsubscribe = onAbort(outer, () => controller.abort(outer?.reason))
   try {
     return await run(controller.signal)
   } finally {
     cancel()
-    deafen()
+    unsubscribe()
     controller.abort()
   }
 }

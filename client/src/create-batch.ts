@@ -1,5 +1,5 @@
 /** Creates any number of jobs, in batches as large as the tier allows. */
-import { toSend } from './answer-schema.ts'
+import { serializable } from './answer-schema.ts'
 import { BatchError, PermissionError, UnexpectedResponseError } from './errors.ts'
 import type { CallOptions, Exchange } from './exchange.ts'
 import { newIdempotencyKey } from './idempotency-key.ts'
@@ -8,15 +8,15 @@ import type { KnownLimits, Limits } from './limits.ts'
 
 export interface BatchOptions extends CallOptions {
   /**
-   * The same jobs with the same key are created once, however often this is called within 24 hours. A new key if absent;
-   * null sends none, and then no batch is tried again.
+   * The same jobs with the same key are created once, however often this is called within 24 hours. If absent, a new key is
+   * generated. With null no key is sent, and failed batches are not retried.
    */
   readonly idempotencyKey?: string | null | undefined
-  /** Jobs in one request; as many as the tier allows if absent. */
+  /** Jobs per request; if absent, as many as the tier allows. */
   readonly batchSize?: number | undefined
 }
 
-/** Resolves with the ids in the order of the jobs. One batch after the other, so that an error leaves no gap. */
+/** Resolves with the IDs in the order of the jobs. Batches are sent one after the other, so that an error leaves no gap. */
 export async function createBatch(
   jobs: readonly BatchJob[],
   options: BatchOptions,
@@ -24,24 +24,24 @@ export async function createBatch(
   limits: KnownLimits,
 ): Promise<string[]> {
   const { batchSize, idempotencyKey = newIdempotencyKey(), ...call } = options
-  // All of them before the first is created, so that a job that cannot be written as JSON leaves nothing half done.
-  const texts = jobs.map((job) => JSON.stringify(toSend(job)))
+  // All jobs are serialized before the first is sent, so that a job that cannot be serialized fails the whole call.
+  const texts = jobs.map((job) => JSON.stringify(serializable(job)))
   const ids: string[] = []
   const create = async (batch: readonly string[]) => {
-    const made = await exchange.data<{ readonly job_ids: readonly string[] }>({
+    const created = await exchange.data<{ readonly job_ids: readonly string[] }>({
       ...call,
       method: 'POST',
       path: '/api/v1/messages/batches',
       body: `[${batch.join()}]`,
-      // By its first job and nothing else: cut otherwise, the same jobs are refused and never made twice.
+      // The key depends only on the first job. If the batches are cut differently, the server rejects them instead of creating jobs twice.
       idempotencyKey: idempotencyKey && `${idempotencyKey}.${ids.length}`,
     })
-    if (made.job_ids?.length !== batch.length) {
+    if (created.job_ids?.length !== batch.length) {
       throw new UnexpectedResponseError(
-        `${batch.length} jobs were sent, and other than so many ids came back`,
+        `${batch.length} jobs were sent, but ${created.job_ids?.length ?? 'no'} IDs were returned`,
       )
     }
-    ids.push(...made.job_ids)
+    ids.push(...created.job_ids)
   }
   try {
     while (ids.length < texts.length) {
@@ -61,14 +61,14 @@ export async function createBatch(
   return ids
 }
 
-/** From this job on as many as fit, and at least that one: the server says what is wrong with one that is too large. */
+/** As many jobs as fit, starting at `from`, and at least one: the server's error explains what is wrong with a job that is too large. */
 function nextBatch(
   texts: readonly string[],
   from: number,
   limits: Limits,
   batchSize = limits.max_batch_jobs,
 ): readonly string[] {
-  // The two brackets, and a comma for each job.
+  // The brackets of the JSON array, and one comma per job.
   let bytes = 2
   let to = from
   for (; to < texts.length && to - from < batchSize; to++) {

@@ -1,4 +1,4 @@
-/** What the environment says, where there is one and it may be read: Node, Bun and Deno have it, browsers do not. */
+/** Reads an environment variable. Node, Bun and Deno have them, browsers do not. */
 export function fromEnvironment(name: string): string | undefined {
   try {
     const { process } = globalThis as {
@@ -6,7 +6,7 @@ export function fromEnvironment(name: string): string | undefined {
     }
     return process?.env?.[name] || undefined
   } catch {
-    // Deno, without the permission to read it.
+    // Deno without the permission to read the environment.
     return undefined
   }
 }

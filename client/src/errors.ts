@@ -1,6 +1,6 @@
 /**
- * Every error that the client throws, one class for each kind, all under `ParleyError`. An aborted call is the exception:
- * it throws its signal's own reason.
+ * All errors that the client throws: one class per kind, all derived from `ParleyError`. The exception is an aborted call,
+ * which throws its signal's reason.
  */
 import type { FailedJob, JobError } from './job.ts'
 import type { StandardSchemaV1 } from './standard-schema.ts'
@@ -16,15 +16,15 @@ export interface ErrorFields {
 
 export class ParleyError extends Error {
   override readonly name: string = 'ParleyError'
-  /** The HTTP status, where there was an answer. */
+  /** The HTTP status, if there was a response. */
   readonly status: number | undefined
-  /** Which field or rule, and the remedy, where the server says so. */
+  /** The field or rule and how to correct it, if the server names them. */
   readonly details: string | undefined
-  /** `x-request-id` of the answer: the server's log has it too. */
+  /** The `x-request-id` of the response, which is also in the server's log. */
   readonly requestId: string | undefined
-  /** Seconds that the server asked to wait before another try. */
+  /** The server's Retry-After, in seconds. */
   readonly retryAfter: number | undefined
-  /** Of a create whose outcome may be unknown: repeated with this key, it makes and pays nothing twice. */
+  /** The key of a create whose outcome may be unknown. Repeating it with this key neither creates nor pays for a job twice. */
   readonly idempotencyKey: string | undefined
 
   constructor(message: string, fields: ErrorFields = {}) {
@@ -38,7 +38,7 @@ export class ParleyError extends Error {
   }
 }
 
-/** The client was set up wrongly: no key, a base URL that is none, a secret that is none. */
+/** The client is not configured correctly: no API key, or a base URL or secret that is not valid. */
 export class ConfigurationError extends ParleyError {
   override readonly name = 'ConfigurationError'
 }
@@ -58,32 +58,32 @@ export class PermissionError extends ParleyError {
   override readonly name = 'PermissionError'
 }
 
-/** 404: there is no such job, or none any more. */
+/** 404: the job does not exist, or has expired. */
 export class NotFoundError extends ParleyError {
   override readonly name = 'NotFoundError'
 }
 
-/** 429: more reads in this minute than the tier allows. */
+/** 429: there were more reads in this minute than the tier allows. */
 export class RateLimitError extends ParleyError {
   override readonly name = 'RateLimitError'
 }
 
-/** 503: the server cannot take it now. */
+/** 503: the server is temporarily unavailable. */
 export class ServiceUnavailableError extends ParleyError {
   override readonly name = 'ServiceUnavailableError'
 }
 
-/** 500 and other statuses of its kind: something is wrong at the server, or between here and there. */
+/** 500 and other 5xx statuses: an error in the server, or in a proxy in front of it. */
 export class ServerError extends ParleyError {
   override readonly name = 'ServerError'
 }
 
-/** No answer: the server was not reached, or the connection broke before the answer was read. */
+/** The server was not reached, or the connection broke before the whole response was read. */
 export class ConnectionError extends ParleyError {
   override readonly name = 'ConnectionError'
 }
 
-/** A request or a wait took longer than its timeout; `jobId` where the job is known: it goes on. */
+/** A request or a wait took longer than its timeout. If `jobId` is set, that job continues on the server. */
 export class TimeoutError extends ParleyError {
   override readonly name = 'TimeoutError'
   readonly jobId: string | undefined
@@ -94,17 +94,17 @@ export class TimeoutError extends ParleyError {
   }
 }
 
-/** What answered does not speak as Parley does: a wrong base URL, or something in between. */
+/** The response is not from a Parley server: the base URL is wrong, or a proxy responded. */
 export class UnexpectedResponseError extends ParleyError {
   override readonly name = 'UnexpectedResponseError'
 }
 
-/** The schema given for the answer cannot be sent: its library makes no JSON Schema of it. */
+/** The schema of the answer cannot be sent, because its library cannot generate a JSON Schema for it. */
 export class SchemaError extends ParleyError {
   override readonly name = 'SchemaError'
 }
 
-/** The job ended as failed. */
+/** The job failed. */
 export class JobFailedError extends ParleyError {
   override readonly name = 'JobFailedError'
   readonly job: FailedJob
@@ -120,16 +120,16 @@ export class JobFailedError extends ParleyError {
   }
 }
 
-/** The job is completed, but the library's schema does not take its answer: a rule that no JSON Schema can say. */
+/** The job is completed, but its answer is not valid for the library's schema, because of a rule that JSON Schema cannot express. */
 export class ResponseContentError extends ParleyError {
   override readonly name = 'ResponseContentError'
   readonly jobId: string
   readonly issues: readonly StandardSchemaV1.Issue[]
-  /** The answer as it came. */
+  /** The unchanged answer. */
   readonly content: unknown
 
   constructor(jobId: string, issues: readonly StandardSchemaV1.Issue[], content: unknown) {
-    super(`the answer of job ${jobId} does not fit the schema: ${issues.map(issueText).join('; ')}`)
+    super(`the answer of job ${jobId} does not match the schema: ${issues.map(issueText).join('; ')}`)
     this.jobId = jobId
     this.issues = issues
     this.content = content
@@ -142,8 +142,8 @@ function issueText({ message, path = [] }: StandardSchemaV1.Issue): string {
 }
 
 /**
- * `createBatch` broke off after its first jobs were created: `jobIds` has theirs, in order, and `cause` says what happened
- * then, an abort included. With the same jobs and the `idempotencyKey` of this error it goes on where it was.
+ * `createBatch` failed or was aborted after some jobs had been created: `jobIds` has their IDs, in order, and `cause` is the
+ * reason. To continue, repeat the call with the same jobs and the `idempotencyKey` of this error.
  */
 export class BatchError extends ParleyError {
   override readonly name = 'BatchError'
@@ -152,7 +152,11 @@ export class BatchError extends ParleyError {
   constructor(jobIds: readonly string[], idempotencyKey: string | undefined, cause: unknown) {
     const why = cause instanceof Error ? cause.message : String(cause)
     const fields = cause instanceof ParleyError ? cause : {}
-    super(`${jobIds.length} jobs were created, then: ${why}`, { ...fields, idempotencyKey, cause })
+    super(`createBatch failed after ${jobIds.length} jobs had been created: ${why}`, {
+      ...fields,
+      idempotencyKey,
+      cause,
+    })
     this.jobIds = jobIds
   }
 }
@@ -165,7 +169,7 @@ export type VerificationFailure =
   | 'wrong signature'
   | 'bad body'
 
-/** A callback that is not to be trusted; answer it with 401. */
+/** The callback cannot be trusted. Respond with 401. */
 export class WebhookVerificationError extends ParleyError {
   override readonly name = 'WebhookVerificationError'
   readonly reason: VerificationFailure

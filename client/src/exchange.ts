@@ -1,6 +1,6 @@
-/** One HTTP exchange with the server, and its repetitions: everything that the client sends goes through here. */
+/** Sends a request to the server, retries it, and reads the response. Everything that the client sends goes through here. */
 import { backoffMs, retryAfterS } from './backoff.ts'
-import { type Clock, pause, within } from './clock.ts'
+import { type Clock, pause, withTimeout } from './clock.ts'
 import {
   ConnectionError,
   type ErrorFields,
@@ -11,9 +11,9 @@ import {
   TimeoutError,
   UnexpectedResponseError,
 } from './errors.ts'
-import { excerpt, refusalOf } from './refusal.ts'
+import { errorOf, excerpt } from './response-error.ts'
 
-/** What is told of each answer, those that are tried again included. */
+/** A response, as passed to `onAnswer`. Responses that are retried are included. */
 export interface AnswerInfo {
   readonly method: string
   readonly path: string
@@ -22,19 +22,19 @@ export interface AnswerInfo {
   readonly status: number
   readonly headers: Headers
   readonly requestId: string | undefined
-  /** The body as it came. */
+  /** The unchanged body. */
   readonly text: string
 }
 
-/** What every call takes. */
+/** The options of every call. */
 export interface CallOptions {
-  /** Ends the call, its pauses and its waits with the signal's reason. */
+  /** Aborts the call with the signal's reason, including its pauses and waits. */
   readonly signal?: AbortSignal | undefined
-  /** How often a call that failed for a while is tried again. */
+  /** How often a call is retried after a temporary failure. */
   readonly maxRetries?: number | undefined
-  /** Seconds for each try, the answer included. */
+  /** Timeout of each try in seconds, including reading the response. */
   readonly requestTimeout?: number | undefined
-  /** Called with each answer: for its text, its headers (`x-cache`), or a log. */
+  /** Called with each response, for example to log it or to read its headers (`x-cache`). */
   readonly onAnswer?: ((answer: AnswerInfo) => void) | undefined
 }
 
@@ -52,20 +52,20 @@ export interface ExchangeParts {
 
 export interface Call extends CallOptions {
   readonly method: 'GET' | 'POST'
-  /** From the base URL, such as `/api/v1/me`. */
+  /** Relative to the base URL, for example `/api/v1/me`. */
   readonly path: string
-  /** JSON text. It is the same for each try, as the server wants it of one Idempotency-Key. */
+  /** JSON text. It is the same for each try, because the server requires that of an Idempotency-Key. */
   readonly body?: string
-  /** Null or absent on a POST: it is never tried again, because that might do it twice. */
+  /** A POST without a key is never retried, because that could create the job twice. */
   readonly idempotencyKey?: string | null
-  /** Seconds that the server may take beyond what it takes for others: a single create waits. */
-  readonly waits?: number
-  /** Looks at the headers of each answer. */
+  /** Seconds that are added to the timeout: the server holds a single create open until the job has ended. */
+  readonly extraSeconds?: number
+  /** Called with the headers of each response. */
   readonly onHeaders?: (headers: Headers) => void
 }
 
-/** Who is asked to stay away for longer than this, in seconds, is told so instead. */
-const LONGEST_RETRY_AFTER_S = 120
+/** If Retry-After is longer, the call fails instead of waiting. */
+const MAX_RETRY_AFTER_S = 120
 
 export class Exchange {
   readonly clock: Clock
@@ -76,7 +76,7 @@ export class Exchange {
     this.#parts = parts
   }
 
-  /** The `data` of the answer. Throws a `ParleyError`, or the signal's reason. */
+  /** Resolves with the `data` of the response. Throws a `ParleyError`, or the signal's reason. */
   async data<D>(call: Call): Promise<D> {
     const maxRetries = call.maxRetries ?? this.#parts.maxRetries
     for (let attempt = 1; ; attempt++) {
@@ -84,7 +84,7 @@ export class Exchange {
         return (await this.#once(call, attempt)) as D
       } catch (error) {
         if (attempt > maxRetries || !isSafeToRepeat(call) || !isTemporary(error)) throw error
-        if ((error.retryAfter ?? 0) > LONGEST_RETRY_AFTER_S) throw error
+        if ((error.retryAfter ?? 0) > MAX_RETRY_AFTER_S) throw error
         await pause(backoffMs(attempt, error.retryAfter), this.clock, call.signal)
       }
     }
@@ -104,14 +104,14 @@ export class Exchange {
       idempotencyKey: call.idempotencyKey ?? undefined,
     }
     if (response.type === 'opaqueredirect' || (status >= 300 && status < 400)) {
-      const message = `${this.#parts.baseUrl} redirects; give the base URL that it redirects to`
+      const message = `${this.#parts.baseUrl} redirects; set baseUrl to the URL that it redirects to`
       throw new UnexpectedResponseError(message, fields)
     }
     const body = this.#parsed(text)
-    if (!response.ok) throw refusalOf(status, body, text, fields)
+    if (!response.ok) throw errorOf(status, body, text, fields)
     const envelope = body as { readonly success?: unknown; readonly data?: unknown } | null | undefined
     if (envelope?.success === true && envelope.data !== undefined) return envelope.data
-    const message = `${this.#parts.baseUrl} does not answer as Parley does: ${excerpt(text)}`
+    const message = `the response of ${this.#parts.baseUrl} is not from a Parley server: ${excerpt(text)}`
     throw new UnexpectedResponseError(message, fields)
   }
 
@@ -123,14 +123,14 @@ export class Exchange {
     }
   }
 
-  /** One try. The time counts until the answer is read to its end. */
+  /** One try. The timeout includes reading the whole response. */
   async #fetch(call: Call): Promise<{ readonly response: Response; readonly text: string }> {
-    const { method, path, body, idempotencyKey, waits = 0, signal } = call
+    const { method, path, body, idempotencyKey, extraSeconds = 0, signal } = call
     const { baseUrl, apiKey, headers, fetch } = this.#parts
-    const seconds = waits + (call.requestTimeout ?? this.#parts.requestTimeout)
+    const seconds = extraSeconds + (call.requestTimeout ?? this.#parts.requestTimeout)
     const failure = { idempotencyKey: idempotencyKey ?? undefined }
-    const tooLate = () => new TimeoutError(`${baseUrl} did not answer within ${seconds} s`, failure)
-    return within(seconds, tooLate, this.clock, signal, async (ending) => {
+    const timeoutError = () => new TimeoutError(`${baseUrl} did not respond within ${seconds} s`, failure)
+    return withTimeout(seconds, timeoutError, this.clock, signal, async (abortSignal) => {
       try {
         const response = await fetch(baseUrl + path, {
           method,
@@ -142,32 +142,32 @@ export class Exchange {
             ...(typeof idempotencyKey === 'string' && { 'idempotency-key': idempotencyKey }),
           },
           ...(body !== undefined && { body }),
-          // A redirect could take the key to another server.
+          // Following a redirect could send the key to another server.
           redirect: 'manual',
-          signal: ending,
+          signal: abortSignal,
         })
         return { response, text: await response.text() }
       } catch (cause) {
-        ending.throwIfAborted()
-        throw new ConnectionError(`no answer from ${baseUrl}: ${reasonOf(cause)}`, { ...failure, cause })
+        abortSignal.throwIfAborted()
+        throw new ConnectionError(`no response from ${baseUrl}: ${reasonOf(cause)}`, { ...failure, cause })
       }
     })
   }
 }
 
-/** Reads change nothing, and the server answers a create with a known key as it did the first time. */
+/** Reads change nothing, and the server responds to a repeated Idempotency-Key as it did the first time. */
 function isSafeToRepeat({ method, idempotencyKey }: Call): boolean {
   return method === 'GET' || typeof idempotencyKey === 'string'
 }
 
-/** Whether the same may work a little later. */
+/** Whether a retry may succeed. */
 export function isTemporary(error: unknown): error is ParleyError {
   return TEMPORARY.some((kind) => error instanceof kind)
 }
 
 const TEMPORARY = [ConnectionError, TimeoutError, RateLimitError, ServiceUnavailableError, ServerError]
 
-/** Runtimes say "fetch failed", and put what failed under it. */
+/** Runtimes report "fetch failed", and put the actual reason in `cause`. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   const { cause } = error

@@ -1,4 +1,4 @@
-/** What the package offers. */
+/** The public interface of the package. */
 export { type AnswerSchema, jsonSchema, withJsonSchema } from './answer-schema.ts'
 export type { Clock } from './clock.ts'
 export type { BatchOptions } from './create-batch.ts'

@@ -1,6 +1,6 @@
 /**
- * What callers send and get, field for field as the interface has it, so that what its documents say holds here. The type
- * parameter `T` is that of `response_content`.
+ * The objects of the HTTP interface, with the same field names, so that its documentation applies here. The type parameter `T`
+ * is the type of `response_content`.
  */
 import type { StandardSchemaV1 } from './standard-schema.ts'
 
@@ -8,11 +8,11 @@ export type Role = 'system' | 'developer' | 'assistant' | 'user'
 
 export interface Message {
   readonly role: Role
-  /** May be empty. */
+  /** It can be empty. */
   readonly content: string
 }
 
-/** The four that every server has; yours may have more. */
+/** The four models that every server has. A server can have more. */
 export type Model = 'gpt-auto' | 'gpt-5' | 'gpt-5.2' | 'gpt-5-mini' | (string & {})
 
 /** The answer is a string. */
@@ -21,13 +21,13 @@ export interface TextFormat {
   readonly schema?: never
 }
 
-/** The answer is JSON that the library's schema takes, and comes as the type that the schema makes of it. */
+/** The answer is JSON that is valid for the library's schema. Its type is the output type of the schema. */
 export interface SchemaFormat<T = unknown> {
   readonly format: 'json'
   readonly schema: StandardSchemaV1<unknown, T>
 }
 
-/** The answer is JSON: any value, or one that satisfies the JSON Schema object. */
+/** The answer is JSON: any value, or a value that satisfies the JSON Schema object. */
 export interface JsonFormat {
   readonly format: 'json'
   readonly schema?: JsonSchema
@@ -37,17 +37,17 @@ interface NotOfALibrary {
   readonly '~standard'?: never
 }
 
-/** An object written on the spot, or of whatever type somebody describes JSON Schemas by. */
+/** An object literal, or an object of any type for JSON Schemas. */
 export type JsonSchema = ({ readonly [keyword: string]: unknown } & NotOfALibrary) | (object & NotOfALibrary)
 
 export type ResponseFormat<T = unknown> = TextFormat | SchemaFormat<T> | JsonFormat
 
 export interface JobFields<F extends ResponseFormat = ResponseFormat> {
   readonly model: Model
-  /** The conversation, in order; at least one message is a user's. */
+  /** The conversation, in order. At least one message has the role `user`. */
   readonly messages: readonly Message[]
   readonly response_format: F
-  /** Seconds that the answer is kept for identical later jobs: 180 to 3600, 300 if absent. */
+  /** Seconds that the answer is cached for identical later jobs: 180 to 3600, 300 if absent. */
   readonly message_cache_ttl?: number
 }
 
@@ -65,10 +65,10 @@ export interface BatchJob<F extends ResponseFormat = ResponseFormat> extends Job
 }
 
 export interface CallbackRequest {
-  /** http or https address that receives the POST. */
+  /** The http or https URL that receives the POST. */
   readonly callback_url: string
   readonly callback_headers?: Readonly<Record<string, string>>
-  /** Comes back unchanged. */
+  /** Returned unchanged in the callback. */
   readonly callback_payload?: object
 }
 
@@ -108,24 +108,24 @@ export type FailureCode =
 /** Why a job failed. */
 export interface JobError {
   readonly code: FailureCode
-  /** A sentence for people. */
+  /** A sentence for users. */
   readonly message: string
-  /** The HTTP status that the model's server answered with. */
+  /** The HTTP status of the model server's response. */
   readonly upstream_status?: number
   readonly upstream_message?: string
-  /** For `validation_error`: what the answer broke, one rule each. */
+  /** For `validation_error`: the rules that the answer broke. */
   readonly errors?: readonly string[]
-  /** For `validation_error`: the answer as the model gave it. */
+  /** For `validation_error`: the unchanged answer of the model. */
   readonly raw_text?: string
 }
 
-/** A job that has ended, once and for all. */
+/** A job that has ended. It does not change any more. */
 export type EndedJob<T = unknown> = CompletedJob<T> | FailedJob
 
-/** What a read shows. */
+/** A job as `retrieve` returns it. */
 export type Job<T = unknown> = OpenJob | EndedJob<T>
 
-/** The server's wait ended before the job did: it goes on, and `wait(job_id)` waits for its end. */
+/** The job took longer than its `timeout`. It continues on the server, and `wait(job_id)` waits until it has ended. */
 export interface TimedOutJob {
   readonly status: 'timeout'
   readonly job_id: string
@@ -133,9 +133,9 @@ export interface TimedOutJob {
 
 export type CreatedJob<T = unknown> = EndedJob<T> | TimedOutJob
 
-/** What a callback carries. */
+/** The body of a callback. */
 export type Callback<T = unknown, P = unknown> = EndedJob<T> & {
-  /** What the job was created with; an empty object if that was nothing. */
+  /** The payload that the job was created with, or an empty object. */
   readonly callback_payload: P
 }
 
@@ -145,12 +145,12 @@ interface Range {
   readonly default: number
 }
 
-/** What was used in a month. */
+/** The usage of a month. */
 export interface Usage {
   /** Jobs that ended, failed ones included. */
   readonly jobs: number
   readonly failed_jobs: number
-  /** Jobs that a kept answer ended, without a call. */
+  /** Jobs that a cached response answered, without a call. */
   readonly cache_hits: number
   /** Calls to model servers. */
   readonly calls: number
@@ -158,20 +158,20 @@ export interface Usage {
   readonly output_tokens: number
 }
 
-/** What the key may do, and what is left of it. */
+/** The limits of the key, and what is left of them. */
 export interface Me {
   readonly account: string
   readonly key_id: string
   readonly tier: string
-  /** The models that the tier may use. */
+  /** The models that the tier can use. */
   readonly models: readonly string[]
   readonly limits: {
     readonly max_batch_jobs: number
     readonly reads_per_minute: number
     readonly max_input_tokens: number
-    /** Of the account in a calendar month (UTC), jobs that wait or run included; null for no end. */
+    /** Jobs of the account per calendar month (UTC), including queued and running jobs; null for no limit. */
     readonly max_monthly_jobs: number | null
-    /** Input and output together; null for no end. */
+    /** Tokens per calendar month, input and output together; null for no limit. */
     readonly max_monthly_tokens: number | null
     readonly body_bytes: number
     readonly batch_body_bytes: number
@@ -180,11 +180,11 @@ export interface Me {
   }
   /** Reads left in the current minute. */
   readonly reads: { readonly remaining: number; readonly resets_in_seconds: number }
-  /** How long an ended job stays readable. */
+  /** How long a job stays readable after it has ended. */
   readonly retention_seconds: number
-  /** Whether the account may read its jobs, but create none. */
+  /** Whether the account is suspended: it can read its jobs, but cannot create any. */
   readonly suspended: boolean
-  /** Of the account in the current month, in UTC; `resets_at` is its end, in Unix seconds. */
+  /** The account's usage in the current month (UTC). `resets_at` is the end of the month in Unix seconds. */
   readonly usage: Usage & {
     readonly month: string
     readonly resets_at: number

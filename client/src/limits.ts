@@ -1,4 +1,4 @@
-/** What the key's tier allows: asked for when it is first needed, and remembered. */
+/** The limits of the key's tier, loaded when they are first needed and then remembered. */
 import type { CallOptions, Exchange } from './exchange.ts'
 import type { Me } from './job.ts'
 
@@ -16,7 +16,7 @@ export class KnownLimits {
     return this.#known ?? (await this.me(options)).limits
   }
 
-  /** Asks, and remembers what may have changed. */
+  /** Loads the current limits and remembers them. */
   async me(options: CallOptions): Promise<Me> {
     const me = await this.#exchange.data<Me>({ ...options, method: 'GET', path: '/api/v1/me' })
     this.#known = me.limits

@@ -1,6 +1,6 @@
 /** Creates, reads and waits for jobs. */
-import { type AnswerSchema, answerSchemaOf, checked, toSend } from './answer-schema.ts'
-import { within } from './clock.ts'
+import { type AnswerSchema, answerSchemaOf, serializable, withCheckedAnswer } from './answer-schema.ts'
+import { withTimeout } from './clock.ts'
 import { type BatchOptions, createBatch } from './create-batch.ts'
 import { JobFailedError, TimeoutError } from './errors.ts'
 import type { CallOptions, Exchange } from './exchange.ts'
@@ -20,24 +20,24 @@ import type { KnownLimits } from './limits.ts'
 import { ReadBudget } from './read-budget.ts'
 import { type WaitAllOptions, type WaitOptions, type WaitParts, waitFor, waitForAll } from './wait.ts'
 
-/** How long a single create waits at the server if its job does not say. */
+/** The server's default for a job's `timeout`. */
 const DEFAULT_TIMEOUT_S = 90
 
 export interface CreateOptions extends CallOptions {
   /**
-   * The same job with the same key is created and paid once, however often this is called within 24 hours. A new key if
-   * absent, so that the tries of one call are one job; null sends none, and then the call is not tried again.
+   * The same job with the same key is created and paid for once, however often this is called within 24 hours. If absent, a
+   * new key is generated, so that retries of one call create one job. With null no key is sent, and the call is not retried.
    */
   readonly idempotencyKey?: string | null | undefined
 }
 
 export interface CreateAndWaitOptions extends CreateOptions {
-  /** Seconds for all of it; without it the wait lasts until the job ends. */
+  /** Timeout of the whole call in seconds; if absent, it waits until the job has ended. */
   readonly timeout?: number | undefined
 }
 
 export interface RetrieveOptions<T = unknown> extends CallOptions {
-  /** Checks the answer and makes it typed. */
+  /** Validates the answer and gives it a type. */
   readonly schema?: AnswerSchema<T> | undefined
 }
 
@@ -53,8 +53,8 @@ export class Messages {
   }
 
   /**
-   * Creates a job and waits up to its `timeout` for the answer. Resolves with the job, `completed` or `failed`, or with its
-   * id and the status `timeout`: then it goes on, and `wait` waits for it.
+   * Creates a job and waits up to its `timeout` for the answer. Resolves with the job, `completed` or `failed`, or with its ID
+   * and the status `timeout`. In that case the job continues on the server, and `wait` waits for it.
    */
   create(job: SingleJob<TextFormat>, options?: CreateOptions): Promise<CreatedJob<string>>
   create<T>(job: SingleJob<SchemaFormat<T>>, options?: CreateOptions): Promise<CreatedJob<T>>
@@ -65,14 +65,14 @@ export class Messages {
       ...call,
       method: 'POST',
       path: '/api/v1/messages',
-      body: JSON.stringify(toSend(job)),
+      body: JSON.stringify(serializable(job)),
       idempotencyKey,
-      waits: job.timeout ?? DEFAULT_TIMEOUT_S,
+      extraSeconds: job.timeout ?? DEFAULT_TIMEOUT_S,
     })
-    return checked(created, answerSchemaOf(job.response_format))
+    return withCheckedAnswer(created, answerSchemaOf(job.response_format))
   }
 
-  /** The same, to the job's end, however long that takes. Throws `JobFailedError` for a job that failed. */
+  /** Creates a job and waits until it has ended, however long that takes. Throws `JobFailedError` if it failed. */
   createAndWait(job: SingleJob<TextFormat>, options?: CreateAndWaitOptions): Promise<CompletedJob<string>>
   createAndWait<T>(job: SingleJob<SchemaFormat<T>>, options?: CreateAndWaitOptions): Promise<CompletedJob<T>>
   createAndWait<T = unknown>(
@@ -81,11 +81,11 @@ export class Messages {
   ): Promise<CompletedJob<T>>
   async createAndWait(job: SingleJob, options: CreateAndWaitOptions = {}): Promise<CompletedJob> {
     const { idempotencyKey = newIdempotencyKey(), timeout = Number.POSITIVE_INFINITY, ...call } = options
-    const tooLate = () => {
-      const message = `the job has not ended within ${timeout} s; it goes on, and the same call with this idempotencyKey waits for it again`
+    const timeoutError = () => {
+      const message = `the job did not finish within ${timeout} s; it continues on the server, and the same call with this idempotencyKey waits for it again`
       return new TimeoutError(message, { idempotencyKey: idempotencyKey ?? undefined })
     }
-    return within(timeout, tooLate, this.#exchange.clock, options.signal, async (signal) => {
+    return withTimeout(timeout, timeoutError, this.#exchange.clock, options.signal, async (signal) => {
       const created = await this.create(job, { ...call, signal, idempotencyKey })
       if (created.status !== 'timeout') return completed(created)
       const schema = answerSchemaOf(job.response_format)
@@ -94,14 +94,14 @@ export class Messages {
   }
 
   /**
-   * Creates any number of jobs, each of which may have a callback, and resolves with their ids in the order of the jobs. They
-   * go in batches as large as the tier allows. Throws `BatchError` when some were created and then something went wrong.
+   * Creates any number of jobs, each with an optional callback, and resolves with their IDs in the order of the jobs. They are
+   * sent in batches as large as the tier allows. Throws `BatchError` if it fails after some jobs have been created.
    */
   createBatch(jobs: readonly BatchJob[], options: BatchOptions = {}): Promise<string[]> {
     return createBatch(jobs, options, this.#exchange, this.#limits)
   }
 
-  /** Reads a job as it is now. */
+  /** Reads the current state of a job. */
   async retrieve<T = unknown>(jobId: string, options: RetrieveOptions<T> = {}): Promise<Job<T>> {
     const { schema, ...call } = options
     const reading = this.#budget.begin()
@@ -112,18 +112,18 @@ export class Messages {
         path: `/api/v1/messages/${encodeURIComponent(jobId)}`,
         onHeaders: reading.learn,
       })
-      return await checked(job, schema)
+      return await withCheckedAnswer(job, schema)
     } finally {
       reading.end()
     }
   }
 
-  /** Waits for a job's end, completed or failed: `completed(job)` tells them apart. */
+  /** Waits until a job has ended, completed or failed. Use `completed(job)` to get its answer or throw. */
   wait<T = unknown>(jobId: string, options: WaitOptions<T> = {}): Promise<EndedJob<T>> {
     return waitFor(jobId, options, this.#waitParts(options))
   }
 
-  /** Waits for many jobs within the tier's reads a minute. Resolves with the jobs in the order of the ids. */
+  /** Waits for many jobs without exceeding the tier's reads per minute. Resolves with the jobs in the order of the IDs. */
   async waitAll<T = unknown>(
     jobIds: readonly string[],
     options: WaitAllOptions<T> = {},
@@ -149,7 +149,7 @@ function callOptionsOf({ signal, maxRetries, requestTimeout, onAnswer }: CallOpt
   return { signal, maxRetries, requestTimeout, onAnswer }
 }
 
-/** The job, if it is completed; throws `JobFailedError` if it failed. */
+/** Returns the job if it is completed; throws `JobFailedError` if it failed. */
 export function completed<T>(job: EndedJob<T>): CompletedJob<T> {
   if (job.status === 'failed') throw new JobFailedError(job)
   return job

@@ -1,34 +1,34 @@
 /**
- * Hears of a signal's abort. However many wait for it, the signal has one listener: Node 20 warns of a leak where one signal
- * has more than ten, and a caller may well have one for a thousand calls.
+ * Calls functions when a signal aborts. All of them share one listener per signal, because Node 20 warns of a leak if a signal
+ * has more than ten listeners, and a caller may use one signal for a thousand calls.
  */
-const waiting = new WeakMap<AbortSignal, Set<() => void>>()
+const callbacksOf = new WeakMap<AbortSignal, Set<() => void>>()
 
-/** Calls `act` once when the signal aborts; the returned function undoes that. The signal has not aborted yet. */
-export function onAbort(signal: AbortSignal | undefined, act: () => void): () => void {
+/** Calls `callback` once when the signal aborts; the returned function unsubscribes. The signal must not have aborted yet. */
+export function onAbort(signal: AbortSignal | undefined, callback: () => void): () => void {
   if (signal === undefined) return () => {}
-  const acts = waiting.get(signal) ?? new Set()
-  // A function of its own, so that two who give the same are two.
-  const own = () => act()
-  acts.add(own)
-  if (acts.size === 1) listen(signal, acts)
+  const callbacks = callbacksOf.get(signal) ?? new Set()
+  // A new function, so that the same callback can be added twice.
+  const own = () => callback()
+  callbacks.add(own)
+  if (callbacks.size === 1) listen(signal, callbacks)
   return () => {
-    acts.delete(own)
-    if (acts.size === 0) listeners.get(acts)?.()
+    callbacks.delete(own)
+    if (callbacks.size === 0) unlistenOf.get(callbacks)?.()
   }
 }
 
-/** How to stop listening for the sake of these. */
-const listeners = new WeakMap<Set<() => void>, () => void>()
+/** Removes the shared listener of a set of callbacks. */
+const unlistenOf = new WeakMap<Set<() => void>, () => void>()
 
-function listen(signal: AbortSignal, acts: Set<() => void>): void {
+function listen(signal: AbortSignal, callbacks: Set<() => void>): void {
   const abort = () => {
-    for (const act of acts) act()
+    for (const callback of callbacks) callback()
   }
   signal.addEventListener('abort', abort, { once: true })
-  waiting.set(signal, acts)
-  listeners.set(acts, () => {
+  callbacksOf.set(signal, callbacks)
+  unlistenOf.set(callbacks, () => {
     signal.removeEventListener('abort', abort)
-    waiting.delete(signal)
+    callbacksOf.delete(signal)
   })
 }

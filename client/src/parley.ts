@@ -1,4 +1,4 @@
-/** The client: where the server is, who calls it, and how patient to be. */
+/** The client class and its configuration. */
 import { type Clock, systemClock } from './clock.ts'
 import { fromEnvironment } from './environment.ts'
 import { ConfigurationError } from './errors.ts'
@@ -8,27 +8,27 @@ import { KnownLimits } from './limits.ts'
 import { Messages } from './messages.ts'
 
 export interface ParleyOptions {
-  /** `PARLEY_URL` of the environment if absent, and without it `http://127.0.0.1:8080`. */
+  /** If absent, the environment variable `PARLEY_URL`, otherwise `http://127.0.0.1:8080`. */
   readonly baseUrl?: string | undefined
-  /** `PARLEY_API_KEY` of the environment if absent. */
+  /** If absent, the environment variable `PARLEY_API_KEY`. */
   readonly apiKey?: string | undefined
-  /** How often a call is tried again that failed for a while: 4 times if absent. */
+  /** How often a call is retried after a temporary failure: 4 times if absent. */
   readonly maxRetries?: number | undefined
-  /** Seconds for each try: 30 if absent. A single create has its `timeout` on top. */
+  /** Timeout of each try in seconds: 30 if absent. For a single create, the job's `timeout` is added. */
   readonly requestTimeout?: number | undefined
-  /** Sent with each request, for what stands in front of the server. */
+  /** Sent with each request, for example for a proxy in front of the server. */
   readonly headers?: Readonly<Record<string, string>> | undefined
-  /** In place of `JSON.parse`, for answers with numbers that need every digit. */
+  /** Replaces `JSON.parse`, for answers with large numbers. */
   readonly parseJson?: ((text: string) => unknown) | undefined
-  /** Called with each answer: for its text, its headers, or a log. */
+  /** Called with each response, for example to log it. */
   readonly onAnswer?: ((answer: AnswerInfo) => void) | undefined
-  /** In place of the runtime's own. */
+  /** Replaces the runtime's `fetch`. */
   readonly fetch?: typeof globalThis.fetch | undefined
-  /** Time, for tests that do not want to wait. */
+  /** Replaces the clock, for tests. */
   readonly clock?: Clock | undefined
 }
 
-const LOCAL = 'http://127.0.0.1:8080'
+const DEFAULT_URL = 'http://127.0.0.1:8080'
 const MAX_RETRIES = 4
 const REQUEST_TIMEOUT_S = 30
 
@@ -49,10 +49,10 @@ export class Parley {
 
   constructor(options: ParleyOptions = {}) {
     const exchange = new Exchange({
-      baseUrl: checkedUrl(options.baseUrl ?? fromEnvironment('PARLEY_URL') ?? LOCAL),
+      baseUrl: checkedUrl(options.baseUrl ?? fromEnvironment('PARLEY_URL') ?? DEFAULT_URL),
       apiKey: checkedKey(options.apiKey ?? fromEnvironment('PARLEY_API_KEY')),
       headers: options.headers ?? {},
-      // Called as a function of its own, which browsers insist on.
+      // Browsers require that `fetch` is not called as a method of another object.
       fetch: options.fetch ?? ((input, init) => globalThis.fetch(input, init)),
       parseJson: options.parseJson ?? JSON.parse,
       clock: options.clock ?? systemClock,
@@ -64,29 +64,30 @@ export class Parley {
     this.messages = new Messages(exchange, this.#limits)
   }
 
-  /** What the key may do, and what is left of it. */
+  /** The limits of the key, and what is left of them. */
   me(options: CallOptions = {}): Promise<Me> {
     return this.#limits.me(options)
   }
 }
 
-/** Without a slash at its end; it may have a path, where the server stands behind one. */
+/** Removes a trailing slash. The URL can have a path if a proxy serves Parley below one. */
 function checkedUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : null
   if (url === null || !/^https?:$/.test(url.protocol)) {
-    throw new ConfigurationError(`baseUrl must be an http or https address, such as ${LOCAL}`)
+    throw new ConfigurationError(`baseUrl must be an http or https URL, for example ${DEFAULT_URL}`)
   }
   if (url.username !== '' || url.search !== '' || url.hash !== '') {
-    throw new ConfigurationError('baseUrl must have no user name, query or fragment')
+    throw new ConfigurationError('baseUrl must not contain a user name, query or fragment')
   }
   return `${url.origin}${url.pathname}`.replace(/\/+$/, '')
 }
 
 function checkedKey(key: string | undefined): string {
   if (key === undefined || key === '') {
-    throw new ConfigurationError('there is no API key; give { apiKey }, or set PARLEY_API_KEY')
+    throw new ConfigurationError('no API key is set; pass { apiKey }, or set PARLEY_API_KEY')
   }
-  // What no header can hold would else be reported, with the key, by every runtime in other words.
-  if (!/^[\x21-\x7e]+$/.test(key)) throw new ConfigurationError('the API key has characters that no key has')
+  // Without this check, runtimes would reject the header with an error that contains the key.
+  if (!/^[\x21-\x7e]+$/.test(key))
+    throw new ConfigurationError('the API key contains characters that are not valid in a key')
   return key
 }

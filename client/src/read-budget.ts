@@ -1,6 +1,6 @@
 /**
- * Spreads the reads of many waits over the minute, so that they stay within what the tier allows. The server counts reads
- * for each key in windows of a minute and says with each answer what is left.
+ * Paces the reads of many waits so that they stay within the tier's rate limit. The server counts the reads of each key in
+ * windows of a minute, and each response has headers with the remaining reads.
  */
 import { type Clock, pause } from './clock.ts'
 
@@ -9,33 +9,33 @@ const WINDOW_MS = 60_000
 interface Window {
   readonly limit: number
   left: number
-  /** When it is known to have begun; what was sent before says nothing of it. */
-  beganMs: number
+  /** The window's start. Responses to earlier requests describe the previous window. */
+  startMs: number
   endsMs: number
 }
 
-/** A read under way. */
-export interface Reading {
-  /** What the headers of its answer say, if they are there. */
+/** A read in progress. */
+export interface ReadInProgress {
+  /** Reads the rate limit headers of its response, if there are any. */
   learn(headers: Headers): void
   end(): void
 }
 
 export class ReadBudget {
   readonly #clock: Clock
-  /** Null until the server has said what is left. */
+  /** Null until the server has reported the remaining reads. */
   #window: Window | null = null
   #nextMs = 0
-  #underWay = 0
+  #readsInProgress = 0
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
-  /** To be called as a read is sent. */
-  begin(): Reading {
+  /** Call this when a read is sent. */
+  begin(): ReadInProgress {
     const sentMs = this.#clock.steadyMs()
-    this.#underWay += 1
+    this.#readsInProgress += 1
     return {
       learn: (headers) => {
         const [limit, left, resetS] = ['limit', 'remaining', 'reset'].map((name) => {
@@ -43,25 +43,25 @@ export class ReadBudget {
           return value === null ? Number.NaN : Number(value)
         })
         if (limit && left !== undefined && resetS !== undefined && left >= 0 && resetS >= 0) {
-          // The others under way are counted by the server already, or will be.
-          this.learn(limit, left - (this.#underWay - 1), resetS, sentMs)
+          // The server has counted the other reads in progress, or will count them.
+          this.learn(limit, left - (this.#readsInProgress - 1), resetS, sentMs)
         }
       },
       end: () => {
-        this.#underWay -= 1
+        this.#readsInProgress -= 1
       },
     }
   }
 
   /**
-   * What the server said: reads a minute, how many are left, and in how many seconds the next minute begins.
+   * Takes over what the server reported: reads per minute, how many are left, and in how many seconds the next window starts.
    *
-   * @param sentMs when it was asked, by the steady clock
+   * @param sentMs when the request was sent, by the monotonic clock
    */
   learn(limit: number, left: number, resetS: number, sentMs: number): void {
-    const beganMs = this.#window?.beganMs ?? 0
-    if (sentMs < beganMs) return
-    this.#window = { limit, left, beganMs, endsMs: this.#clock.steadyMs() + resetS * 1000 }
+    const startMs = this.#window?.startMs ?? 0
+    if (sentMs < startMs) return
+    this.#window = { limit, left, startMs, endsMs: this.#clock.steadyMs() + resetS * 1000 }
   }
 
   /** Resolves when the next read may be made; rejects with the signal's reason. */
@@ -73,14 +73,14 @@ export class ReadBudget {
     }
   }
 
-  /** Takes a read and returns 0, or returns the milliseconds after which to ask again. */
+  /** Takes a read and returns 0, or returns the milliseconds to wait before the next call. */
   #take(): number {
     const nowMs = this.#clock.steadyMs()
     const window = this.#window
     if (window === null) return 0
     if (window.endsMs <= nowMs) {
       window.left = window.limit
-      window.beganMs = nowMs
+      window.startMs = nowMs
       window.endsMs = nowMs + WINDOW_MS
     }
     if (window.left <= 0) return window.endsMs - nowMs

@@ -1,33 +1,33 @@
-/** Waits for jobs to end, by reading them again and again: ever more rarely, within the tier's reads, through outages. */
+/** Waits for jobs by polling with growing pauses, within the tier's rate limit, and through outages. */
 import type { AnswerSchema } from './answer-schema.ts'
 import { backoffMs } from './backoff.ts'
-import { type Clock, pause, within } from './clock.ts'
+import { type Clock, pause, withTimeout } from './clock.ts'
 import { type ParleyError, RateLimitError, TimeoutError } from './errors.ts'
 import { type CallOptions, isTemporary } from './exchange.ts'
 import type { EndedJob, Job } from './job.ts'
 import type { ReadBudget } from './read-budget.ts'
 
 const FIRST_PAUSE_MS = 500
-const LONGEST_PAUSE_MS = 10_000
+const MAX_PAUSE_MS = 10_000
 const GROWTH = 1.5
-/** Failures that may pass are borne for as long; after that the server is as good as gone. */
-const OUTAGE_MS = 300_000
-/** Jobs of one `waitAll` that are read in turn; the others come after them, as the server takes them in order, too. */
-const AT_ONCE = 32
+/** How long temporary failures are tolerated. */
+const MAX_OUTAGE_MS = 300_000
+/** Jobs of one `waitAll` that are polled concurrently. The others follow in order, because the server also runs jobs in order. */
+const CONCURRENT_POLLS = 32
 
 export interface WaitOptions<T = unknown> extends CallOptions {
-  /** Seconds; without it the wait lasts until the job ends, which every job does. */
+  /** Timeout in seconds; if absent, it waits until the job has ended. Every job ends. */
   readonly timeout?: number | undefined
-  /** Checks the answer and makes it typed. */
+  /** Validates the answer and gives it a type. */
   readonly schema?: AnswerSchema<T> | undefined
 }
 
 export interface WaitAllOptions<T = unknown> extends WaitOptions<T> {
-  /** Called with each job as it is found ended, and its place among the ids. */
+  /** Called when a job has ended, with its position among the IDs. */
   readonly onEnded?: ((job: EndedJob<T>, index: number) => void) | undefined
 }
 
-/** Reads a job once, without trying again. */
+/** Reads a job once, without retries. */
 export type Read<T> = (jobId: string, signal: AbortSignal) => Promise<Job<T>>
 
 export interface WaitParts<T> {
@@ -36,40 +36,44 @@ export interface WaitParts<T> {
   readonly clock: Clock
 }
 
-/** Throws `TimeoutError` after `timeout`, errors that will not pass at once, and others after an outage of five minutes. */
+/** Throws `TimeoutError` after `timeout`, permanent errors immediately, and temporary ones after an outage of five minutes. */
 export function waitFor<T>(
   jobId: string,
   { timeout = Number.POSITIVE_INFINITY, signal }: WaitOptions<T>,
   parts: WaitParts<T>,
 ): Promise<EndedJob<T>> {
-  const tooLate = () => {
-    const message = `job ${jobId} has not ended within ${timeout} s; it goes on, and can be waited for again`
+  const timeoutError = () => {
+    const message = `job ${jobId} did not finish within ${timeout} s; it continues on the server, and you can wait for it again`
     return new TimeoutError(message, { jobId })
   }
-  return within(timeout, tooLate, parts.clock, signal, (ending) => poll(jobId, ending, parts))
+  return withTimeout(timeout, timeoutError, parts.clock, signal, (abortSignal) =>
+    poll(jobId, abortSignal, parts),
+  )
 }
 
-/** The jobs in the order of the ids. The first error ends it. */
+/** Resolves with the jobs in the order of the IDs. The first error ends the wait. */
 export async function waitForAll<T>(
   jobIds: readonly string[],
   { timeout = Number.POSITIVE_INFINITY, signal, onEnded }: WaitAllOptions<T>,
   parts: WaitParts<T>,
 ): Promise<EndedJob<T>[]> {
   const ended = new Map<number, EndedJob<T>>()
-  const line = jobIds.entries()
-  const tooLate = () => {
+  const queue = jobIds.entries()
+  const timeoutError = () => {
     const open = jobIds.length - ended.size
-    return new TimeoutError(`${open} of ${jobIds.length} jobs have not ended within ${timeout} s; they go on`)
+    return new TimeoutError(
+      `${open} of ${jobIds.length} jobs did not finish within ${timeout} s; they continue on the server`,
+    )
   }
-  await within(timeout, tooLate, parts.clock, signal, async (ending) => {
-    const takeTurns = async () => {
-      for (const [index, jobId] of line) {
-        const job = await poll(jobId, ending, parts)
+  await withTimeout(timeout, timeoutError, parts.clock, signal, async (abortSignal) => {
+    const pollNext = async () => {
+      for (const [index, jobId] of queue) {
+        const job = await poll(jobId, abortSignal, parts)
         ended.set(index, job)
         onEnded?.(job, index)
       }
     }
-    await Promise.all(Array.from({ length: Math.min(AT_ONCE, jobIds.length) }, takeTurns))
+    await Promise.all(Array.from({ length: Math.min(CONCURRENT_POLLS, jobIds.length) }, pollNext))
   })
   return jobIds.flatMap((_, index) => ended.get(index) ?? [])
 }
@@ -82,7 +86,7 @@ async function poll<T>(
   const outage = new Outage(clock)
   for (let reads = 1; ; reads++) {
     await budget.turn(signal)
-    let pauseMs = Math.min(FIRST_PAUSE_MS * GROWTH ** (reads - 1), LONGEST_PAUSE_MS)
+    let pauseMs = Math.min(FIRST_PAUSE_MS * GROWTH ** (reads - 1), MAX_PAUSE_MS)
     try {
       const job = await read(jobId, signal)
       if (job.status === 'completed' || job.status === 'failed') return job
@@ -96,7 +100,7 @@ async function poll<T>(
   }
 }
 
-/** Reads that fail one after the other. */
+/** Tracks consecutive failures of reads. */
 class Outage {
   readonly #clock: Clock
   #failures = 0
@@ -110,7 +114,7 @@ class Outage {
     this.#failures = 0
   }
 
-  /** Returns how long to wait; throws the error when it has lasted too long. A limit is no outage. */
+  /** Returns how long to wait; throws the error if the outage has lasted too long. A rate limit is not an outage. */
   failed(error: ParleyError): number {
     if (error instanceof RateLimitError) {
       this.over()
@@ -118,7 +122,7 @@ class Outage {
     }
     const nowMs = this.#clock.steadyMs()
     if (this.#failures === 0) this.#sinceMs = nowMs
-    else if (nowMs - this.#sinceMs > OUTAGE_MS) throw error
+    else if (nowMs - this.#sinceMs > MAX_OUTAGE_MS) throw error
     this.#failures += 1
     return backoffMs(this.#failures, error.retryAfter)
   }

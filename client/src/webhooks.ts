@@ -1,34 +1,35 @@
-/** Verifies callbacks, which are signed as Standard Webhooks (https://www.standardwebhooks.com) has it. */
-import { type AnswerSchema, checked } from './answer-schema.ts'
+/** Verifies and signs callbacks according to Standard Webhooks (https://www.standardwebhooks.com). */
+import { type AnswerSchema, withCheckedAnswer } from './answer-schema.ts'
 import { ConfigurationError, WebhookVerificationError } from './errors.ts'
 import type { Callback } from './job.ts'
 
-/** `Headers`, or an object as Node, Express, Fastify and the serverless platforms have it. */
+/** `Headers`, or a headers object of Node, Express, Fastify or a serverless platform. */
 export type WebhookHeaders =
   | { get(name: string): string | null }
   | Readonly<Record<string, string | readonly string[] | undefined>>
 
 export interface VerifyOptions<T = unknown> {
-  /** Seconds that the callback's time may differ from ours: 300 if absent. */
+  /** How many seconds the callback's timestamp may differ from the current time: 300 if absent. */
   readonly tolerance?: number | undefined
-  /** When the callback came; now if absent. */
+  /** When the callback was received; now if absent. */
   readonly at?: Date | undefined
-  /** Checks the answer and makes it typed. */
+  /** Validates the answer and gives it a type. */
   readonly schema?: AnswerSchema<T> | undefined
-  /** In place of `JSON.parse`. */
+  /** Replaces `JSON.parse`. */
   readonly parseJson?: ((text: string) => unknown) | undefined
 }
 
 const TOLERANCE_S = 300
 const PREFIX = 'whsec_'
-/** Standard Webhooks gives the key's bytes a least number; a shorter one is a mistake. */
-const LEAST_KEY_BYTES = 24
+/** The minimum length that Standard Webhooks requires. A shorter secret is a mistake. */
+const MIN_KEY_BYTES = 24
 
 /**
- * The callback, once it is known to come from the server and to be recent. Callbacks may come twice: `job_id` tells.
+ * Resolves with the callback if it comes from the server and is recent. A callback may be delivered twice; use `job_id` to
+ * detect duplicates.
  *
- * @param body exactly the bytes or the text that came; parsed and written again they may be others
- * @param secret the account's, `whsec_…`; several while one is being replaced
+ * @param body the unchanged bytes or text of the request: parsing and serializing it again can change it
+ * @param secret the account's secret (`whsec_…`), or several while it is being rotated
  */
 export async function verify<T = unknown, P = unknown>(
   body: string | Uint8Array | ArrayBuffer,
@@ -38,27 +39,28 @@ export async function verify<T = unknown, P = unknown>(
 ): Promise<Callback<T, P>> {
   const { tolerance = TOLERANCE_S, at = new Date(), schema, parseJson = JSON.parse } = options
   const keys = [secret].flat().map(keyBytes)
-  if (keys.length === 0) throw new ConfigurationError('there is no secret to verify callbacks with')
+  if (keys.length === 0) throw new ConfigurationError('no secret is set to verify callbacks with')
   const id = header(headers, 'webhook-id')
   const timestamp = header(headers, 'webhook-timestamp')
   const given = header(headers, 'webhook-signature').split(' ').flatMap(signatureOf)
-  refuseOtherTimes(timestamp, at, tolerance)
+  assertRecent(timestamp, at, tolerance)
   const bytes = typeof body === 'string' ? encoder.encode(body) : new Uint8Array(body)
   const signed = joined(encoder.encode(`${id}.${timestamp}.`), bytes)
-  const right = await Promise.all(keys.map((key) => digest(key, signed)))
-  // All are compared to the end, so that the time it takes says nothing.
-  const matches = right.flatMap((one) => given.map((other) => areEqual(one, other)))
+  const expected = await Promise.all(keys.map((key) => digest(key, signed)))
+  // All signatures are compared completely, so that the time does not reveal which one matched.
+  const matches = expected.flatMap((one) => given.map((other) => areEqual(one, other)))
   if (!matches.includes(true)) {
-    const message = 'the signature is not one of this secret and this body; give the body exactly as it came'
+    const message =
+      'the signature does not match this secret and this body; pass the body unchanged, exactly as it was received'
     throw new WebhookVerificationError('wrong signature', message)
   }
-  return checked(parsedCallback<T, P>(bytes, parseJson), schema)
+  return withCheckedAnswer(parsedCallback<T, P>(bytes, parseJson), schema)
 }
 
 /**
- * The headers that a callback with this body would carry, for tests of a receiver.
+ * Returns the headers of a signed callback with this body, for tests of a receiver.
  *
- * @param message `id` is the job's
+ * @param message `id` is the job ID
  */
 export async function sign(
   body: string,
@@ -78,8 +80,8 @@ const encoder = new TextEncoder()
 
 function keyBytes(secret: string): Uint8Array<ArrayBuffer> {
   const bytes = base64Bytes(secret.startsWith(PREFIX) ? secret.slice(PREFIX.length) : secret)
-  if (bytes === null || bytes.length < LEAST_KEY_BYTES) {
-    throw new ConfigurationError('the webhook secret is none: it is whsec_ and base64, as Parley prints it')
+  if (bytes === null || bytes.length < MIN_KEY_BYTES) {
+    throw new ConfigurationError('the webhook secret must be whsec_ followed by base64, as Parley prints it')
   }
   return bytes
 }
@@ -107,27 +109,27 @@ function valueByName(headers: Exclude<WebhookHeaders, { get(name: string): unkno
   return Array.isArray(found) ? found.join(' ') : found
 }
 
-/** The signatures of the one scheme there is; others are left aside, as the standard asks for. */
+/** Returns signatures of the scheme v1. Others are ignored, as the standard requires. */
 function signatureOf(text: string): Uint8Array[] {
   const bytes = text.startsWith('v1,') ? base64Bytes(text.slice('v1,'.length)) : null
   return bytes === null ? [] : [bytes]
 }
 
-function refuseOtherTimes(timestamp: string, at: Date, tolerance: number): void {
+function assertRecent(timestamp: string, at: Date, tolerance: number): void {
   if (!/^\d{1,15}$/.test(timestamp)) {
-    throw new WebhookVerificationError('bad timestamp', 'webhook-timestamp is no number of seconds')
+    throw new WebhookVerificationError('bad timestamp', 'webhook-timestamp is not a number of seconds')
   }
   const ageS = Math.floor(at.getTime() / 1000) - Number(timestamp)
   if (ageS > tolerance) {
     throw new WebhookVerificationError(
       'too old',
-      `the callback was sent ${ageS} s ago: a replay, or a clock that is off`,
+      `the callback was sent ${ageS} s ago; at most ${tolerance} s are allowed: it is a replay, or a clock is wrong`,
     )
   }
   if (-ageS > tolerance) {
     throw new WebhookVerificationError(
       'too new',
-      `the callback comes ${-ageS} s from the future: a clock is off`,
+      `the callback's timestamp is ${-ageS} s in the future; at most ${tolerance} s are allowed: a clock is wrong`,
     )
   }
 }
@@ -145,7 +147,7 @@ async function digest(key: Uint8Array<ArrayBuffer>, data: Uint8Array<ArrayBuffer
   return new Uint8Array(await crypto.subtle.sign('HMAC', imported, data))
 }
 
-/** Looks at every byte, wherever they differ first. */
+/** Compares in constant time. */
 function areEqual(right: Uint8Array, given: Uint8Array): boolean {
   if (right.length !== given.length) return false
   let difference = 0
@@ -158,7 +160,7 @@ function parsedCallback<T, P>(bytes: Uint8Array, parseJson: (text: string) => un
     const callback = parseJson(new TextDecoder('utf-8', { fatal: true }).decode(bytes)) as Callback<T, P>
     if (typeof callback.job_id === 'string') return callback
   } catch (cause) {
-    throw new WebhookVerificationError('bad body', 'the signature is right, but the body is not JSON', cause)
+    throw new WebhookVerificationError('bad body', 'the signature is valid, but the body is not JSON', cause)
   }
-  throw new WebhookVerificationError('bad body', 'the signature is right, but the body is no callback')
+  throw new WebhookVerificationError('bad body', 'the signature is valid, but the body is not a callback')
 }

@@ -44,7 +44,7 @@ const LOOKS: readonly Look[] = [
   { name: 'overview', path: '', prepare: rows },
   { name: 'jobs', path: '/jobs', prepare: rows },
   { name: 'job', path: `/jobs/${jobId}`, prepare: showContents },
-  { name: 'delete a job', path: `/jobs/${settledId}`, prepare: press('Delete the job…') },
+  { name: 'delete a job', path: `/jobs/${settledId}`, prepare: press('Delete job…') },
   { name: 'callbacks', path: '/callbacks', prepare: rows },
   { name: 'callback', path: `/callbacks/${jobId}`, prepare: rows },
   { name: 'accounts', path: '/accounts', prepare: rows },
@@ -59,9 +59,9 @@ const LOOKS: readonly Look[] = [
     path: '/accounts/stopped',
     prepare: (page) => page.getByText('suspended since').waitFor(),
   },
-  { name: 'suspend', path: `/accounts/${account}`, prepare: press('Suspend…') },
+  { name: 'suspend', path: `/accounts/${account}`, prepare: press('Suspend account…') },
   { name: 'cancel jobs', path: `/accounts/${account}`, prepare: press('Cancel jobs…') },
-  { name: 'delete an account', path: `/accounts/${account}`, prepare: press('Delete the account…') },
+  { name: 'delete an account', path: `/accounts/${account}`, prepare: press('Delete account…') },
   { name: 'usage', path: '/usage', prepare: rows },
   { name: 'audit log', path: '/audit', prepare: rows },
   { name: 'your name', path: '/audit', prepare: press('Say who you are, for the audit log') },
@@ -82,8 +82,8 @@ async function showContents(page: Page) {
 }
 
 async function play(page: Page) {
-  await page.getByRole('button', { name: 'Make a key for a day' }).click()
-  await page.getByText('A key of').waitFor()
+  await page.getByRole('button', { name: 'Create a key for one day' }).click()
+  await page.getByText('Key of').waitFor()
   await page.getByLabel('Fill in an example').selectOption('JSON with a schema')
   await page.getByRole('button', { name: 'Send' }).click()
   await page.getByRole('region', { name: 'the answer' }).waitFor()
@@ -154,9 +154,9 @@ test('by keyboard alone: sign in, skip, go to a page, open a dialog, leave it', 
 
 test('the playground sends by Ctrl + Enter, and a moved message keeps the focus of who moved it', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/playground')
-  await page.getByRole('button', { name: 'Make a key for a day' }).click()
-  await page.getByText('A key of').waitFor()
-  await page.getByRole('button', { name: 'Add a message' }).press('Enter')
+  await page.getByRole('button', { name: 'Create a key for one day' }).click()
+  await page.getByText('Key of').waitFor()
+  await page.getByRole('button', { name: 'Add message' }).press('Enter')
   await page.keyboard.type('typed at once')
   await page.getByRole('button', { name: 'Move message 2 up' }).press('Enter')
   assert.equal(await page.getByLabel('Text of message 1').inputValue(), 'typed at once')

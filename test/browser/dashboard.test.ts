@@ -28,7 +28,7 @@ test('a token that is taken no more leads back to signing in, and says why', asy
   const page = await visit(t, browser, parley, '/dashboard', { signedIn: false, expected: /401/ })
   await page.evaluate("sessionStorage.setItem('parley.admin-token', 'of yesterday')")
   await page.reload()
-  await page.getByText('not accepted any more').waitFor()
+  await page.getByText('no longer accepts the admin token').waitFor()
 })
 
 test('a browser whose language no standard knows is shown charts all the same', async (t) => {

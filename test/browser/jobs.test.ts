@@ -23,14 +23,14 @@ onEachStore(async () => {
     await page.getByText('timeout', { exact: true }).waitFor()
     assert.equal(await rows.count(), 1)
     await page.getByLabel('Model').selectOption('gpt-auto')
-    await page.getByText('No job fits').waitFor()
+    await page.getByText('No job matches').waitFor()
     await page.goBack()
     await page.getByText('timeout', { exact: true }).waitFor()
     await page.goBack()
     await page.waitForFunction((count) => document.querySelectorAll('tbody tr').length === count, all)
     await page.getByLabel('Account').fill('nobody')
     await page.getByRole('button', { name: 'Search' }).click()
-    await page.getByText('No job fits').waitFor()
+    await page.getByText('No job matches').waitFor()
   })
 
   test('a job shows its timeline, and its contents only when asked, which is logged', async (t) => {
@@ -47,7 +47,7 @@ onEachStore(async () => {
     )
     const id = body.data.job_id
     const page = await visit(t, browser, parley, '/dashboard/jobs')
-    await page.getByLabel('Job id').fill(id)
+    await page.getByLabel('Job ID').fill(id)
     await page.keyboard.press('Enter')
     await page.getByText('Settled', { exact: true }).waitFor()
     assert.equal(await page.locator('.timeline li').count(), 5)
@@ -59,8 +59,8 @@ onEachStore(async () => {
     await page.getByRole('heading', { name: 'Repair' }).waitFor()
     for (const words of [
       'which meets the strict rules',
-      'kept, in the caller',
-      'the simulator makes JSON by itself',
+      'unchanged, in the caller',
+      'the simulator generates JSON itself',
       'the answer is not JSON',
     ]) {
       await page.getByText(words).first().waitFor()
@@ -76,7 +76,7 @@ onEachStore(async () => {
     const page = await visit(t, browser, parley, `/dashboard/jobs/${id}`)
     await page.getByText('Failed with').waitFor()
     assert.equal(await page.getByText('Answered by').count(), 0)
-    await page.getByText('Asked last').waitFor()
+    await page.getByText('Last called').waitFor()
   })
 
   test('the receipt tells how each server was asked, and what an earlier version did not record', async (t) => {
@@ -109,8 +109,8 @@ onEachStore(async () => {
     assert.match(one, /developer, user – developer was sent as system, in the caller's order/)
     assert.match(one, /json_object: any object/)
     const two = await told(mapped, { target: 'b/n', roles: 'native', json_mode: 'instruction' })
-    assert.match(two, /a\/m: developer, user – developer was sent.*; b\/n: developer, user – kept/)
-    assert.match(two, /a\/m: json_object.*; b\/n: an instruction alone/)
+    assert.match(two, /a\/m: developer, user – developer was sent.*; b\/n: developer, user – unchanged/)
+    assert.match(two, /a\/m: json_object.*; b\/n: an instruction only/)
     assert.equal((await told({ target: 'a/m' })).match(/not recorded/g)?.length, 2)
   })
 })

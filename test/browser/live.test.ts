@@ -29,7 +29,7 @@ onEachStore(async () => {
     isCut = false
     await page.getByText('Live', { exact: true }).waitFor()
     await parley.post('/api/v1/messages', job({ messages: say('count me') }), key)
-    const ended = page.locator('.figure').filter({ hasText: 'Ended' }).locator('.figure-value')
+    const ended = page.locator('.figure').filter({ hasText: 'Finished' }).locator('.figure-value')
     await page.waitForFunction((figure) => figure?.textContent !== '0', await ended.elementHandle())
     const outcomes = page.getByRole('figure', { name: /Jobs by outcome/ })
     await outcomes.getByRole('button', { name: 'Jobs by outcome as a table' }).click()
@@ -47,7 +47,8 @@ onEachStore(async () => {
     }
   }
 
-  const ended = (page: Page) => page.locator('.figure').filter({ hasText: 'Ended' }).locator('.figure-value')
+  const ended = (page: Page) =>
+    page.locator('.figure').filter({ hasText: 'Finished' }).locator('.figure-value')
   const countsTo = async (page: Page, jobs: number) =>
     await ended(page).getByText(String(jobs), { exact: true }).waitFor()
 
@@ -61,13 +62,13 @@ onEachStore(async () => {
     await countsTo(page, before + 1)
     line.shut()
     await page.getByText('Reconnecting', { exact: true }).waitFor()
-    await page.getByText('The connection is lost; reconnecting.').waitFor({ state: 'attached' })
+    await page.getByText('The connection was lost. Reconnecting.').waitFor({ state: 'attached' })
     const point = pointWithAJob()
     await parley.post('/api/v1/messages', job({ messages: say('while it is broken') }), key)
     await point
     line.open()
     await page.getByText('Live', { exact: true }).waitFor()
-    await page.getByText('Live again.').waitFor({ state: 'attached' })
+    await page.getByText('The connection is restored.').waitFor({ state: 'attached' })
     await countsTo(page, before + 2)
     await parley.post('/api/v1/messages', job({ messages: say('after it came back') }), key)
     await countsTo(page, before + 3)

@@ -22,14 +22,14 @@ test('a long list is read on, and until then its totals say that they are not wh
   }
   const browser = await openBrowser(t)
   const page = await visit(t, browser, parley, '/dashboard/usage')
-  await page.getByText('These are the first 1000 rows').waitFor()
+  await page.getByText('Showing the first 1000 rows').waitFor()
   const total = page.locator('.month')
   assert.match((await total.textContent()) ?? '', /total so far/)
   // The nine longest bars, and one for all others.
   await page.getByRole('button', { name: 'By model' }).click()
   await page.getByText('92 others').waitFor()
-  await page.getByRole('button', { name: 'Read on' }).click()
+  await page.getByRole('button', { name: 'Load more' }).click()
   await page.getByText('total so far').waitFor({ state: 'detached' })
   assert.equal(await total.locator('.number').first().textContent(), '1,010')
-  assert.equal(await page.getByRole('button', { name: 'Read on' }).count(), 0)
+  assert.equal(await page.getByRole('button', { name: 'Load more' }).count(), 0)
 })

@@ -13,8 +13,8 @@ async function enter(
   options: Parameters<typeof visit>[4] = {},
 ): Promise<Page> {
   const page = await visit(t, browser, parley, '/dashboard/playground', options)
-  await page.getByRole('button', { name: 'Make a key for a day' }).click()
-  await page.getByText('A key of').waitFor()
+  await page.getByRole('button', { name: 'Create a key for one day' }).click()
+  await page.getByText('Key of').waitFor()
   return page
 }
 
@@ -24,7 +24,7 @@ const here = (page: Page, status: string) => page.locator(`.step.is-here.is-${st
 test('messages in four roles are added, ordered, removed, sent, watched and answered', async (t) => {
   const page = await enter(t)
   for (const [index, role] of ['system', 'developer', 'assistant', 'user'].entries()) {
-    if (index > 0) await page.getByRole('button', { name: 'Add a message' }).click()
+    if (index > 0) await page.getByRole('button', { name: 'Add message' }).click()
     await page.getByLabel(`Role of message ${index + 1}`).selectOption(role)
     await page.getByLabel(`Text of message ${index + 1}`).fill(`I am ${role}`)
   }
@@ -54,7 +54,7 @@ test('a schema is checked as it is typed by the rules of the server, and its ans
   await page.getByText('json', { exact: true }).click()
   const schema = page.getByRole('textbox', { name: 'Schema' })
   await schema.fill('{ "type": "object",')
-  await page.locator('.verdict').getByText('No JSON yet').waitFor()
+  await page.locator('.verdict').getByText('Not valid JSON').waitFor()
   assert.ok(await page.getByRole('button', { name: 'Send' }).isDisabled())
   const faulty = { type: 'object', patternProperties: {} }
   await schema.fill(JSON.stringify(faulty))
@@ -67,19 +67,19 @@ test('a schema is checked as it is typed by the rules of the server, and its ans
   const [said, foreseen] = [await alert.textContent(), await verdict.textContent()]
   assert.equal(said?.replace('Invalid parameters.', '').replace(': ', ' '), foreseen)
   await page.getByLabel('Fill in an example').selectOption('JSON with a schema')
-  await page.getByText('The schema is fine, and strict').first().waitFor()
+  await page.getByText('The schema is valid and strict').first().waitFor()
   await send(page)
   await page.getByRole('region', { name: 'the answer' }).getByText('"simulated river"').waitFor()
 })
 
 test('a failure and a forbidden model are shown for what they are', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/playground', { expected: /40[13]/ })
-  await page.getByLabel('or paste one').fill('prl_wrong')
-  await page.getByRole('button', { name: 'Use it' }).click()
-  await page.getByText('The server does not take this key.').waitFor()
-  await page.getByLabel('or paste one').fill(await parley.key('user_free', 'trial'))
-  await page.getByRole('button', { name: 'Use it' }).click()
-  await page.getByText('A key of').waitFor()
+  await page.getByLabel('Or paste a key').fill('prl_wrong')
+  await page.getByRole('button', { name: 'Use this key' }).click()
+  await page.getByText('The server does not accept this key.').waitFor()
+  await page.getByLabel('Or paste a key').fill(await parley.key('user_free', 'trial'))
+  await page.getByRole('button', { name: 'Use this key' }).click()
+  await page.getByText('Key of').waitFor()
   await page.getByLabel('Fill in an example').selectOption('A failure')
   await send(page)
   await here(page, 'failed').waitFor()

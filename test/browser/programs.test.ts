@@ -67,8 +67,8 @@ interface Program {
 
 async function written(t: Parameters<typeof visit>[0], { write }: Written): Promise<Program> {
   const page = await visit(t, browser, parley, '/dashboard/playground')
-  await page.getByRole('button', { name: 'Make a key for a day' }).click()
-  await page.getByText('A key of').waitFor()
+  await page.getByRole('button', { name: 'Create a key for one day' }).click()
+  await page.getByText('Key of').waitFor()
   await write(page)
   const PARLEY_API_KEY = String(await page.evaluate("sessionStorage.getItem('parley.playground-key')"))
   return { page, env: { ...process.env, PARLEY_API_KEY, PYTHONIOENCODING: 'utf8' } }

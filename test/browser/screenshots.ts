@@ -39,7 +39,7 @@ const SHOTS: readonly Shot[] = [
   { name: 'overview', path: () => '/dashboard', prepare: (page) => page.waitForSelector('.plot-box canvas') },
   { name: 'jobs', path: () => '/dashboard/jobs', prepare: (page) => page.waitForSelector('tbody tr') },
   { name: 'job', path: ({ job }) => `/dashboard/jobs/${job}`, docsHeight: 1262, prepare: showContents },
-  { name: 'delete-job', path: ({ job }) => `/dashboard/jobs/${job}`, prepare: press('Delete the job…') },
+  { name: 'delete-job', path: ({ job }) => `/dashboard/jobs/${job}`, prepare: press('Delete job…') },
   {
     name: 'callbacks',
     path: () => '/dashboard/callbacks',
@@ -94,8 +94,8 @@ function press(name: string) {
 }
 
 async function deleteAccount(page: Page) {
-  await page.getByRole('button', { name: 'Delete the account…' }).click()
-  await page.getByLabel(/name, to confirm/).fill('trial-42')
+  await page.getByRole('button', { name: 'Delete account…' }).click()
+  await page.getByLabel(/name to confirm/).fill('trial-42')
 }
 
 async function showContents(page: Page) {
@@ -107,12 +107,12 @@ async function makeKey(page: Page) {
   await page.getByRole('button', { name: 'Create a key…' }).click()
   await page.getByRole('dialog').getByLabel('Account').fill('newcomer')
   await page.getByRole('button', { name: 'Create', exact: true }).click()
-  await page.getByText('This is the only time').waitFor()
+  await page.getByText('This key is shown only once').waitFor()
 }
 
 async function play(page: Page) {
-  await page.getByRole('button', { name: 'Make a key for a day' }).click()
-  await page.getByText('A key of').waitFor()
+  await page.getByRole('button', { name: 'Create a key for one day' }).click()
+  await page.getByText('Key of').waitFor()
   await page.getByLabel('Fill in an example').selectOption('JSON with a schema')
   await page.getByRole('button', { name: 'Send' }).click()
   await page.getByRole('link', { name: 'Timeline and receipt' }).waitFor()

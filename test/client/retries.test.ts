@@ -124,7 +124,7 @@ onEachStore(() => {
     proxy.script({ status: 200, body: '<html>It works!</html>' })
     await assert.rejects(client.me(), UnexpectedResponseError)
     proxy.script({ status: 200, body: '{"object":"list"}' })
-    await assert.rejects(client.me(), /does not answer as Parley does/)
+    await assert.rejects(client.me(), /is not from a Parley server/)
     proxy.script({ status: 301, headers: { location: 'http://127.0.0.1:1/' } })
     await assert.rejects(client.me(), /redirects/)
     assert.equal(proxy.requests.length, 4)

@@ -141,7 +141,7 @@ onEachStore(() => {
     assert.equal((await create(withJsonSchema(even, { type: 'number' }))).result.response_content, 7)
     const dates = z.object({ at: z.date() })
     const call = client.messages.create({ ...asked, response_format: { format: 'json', schema: dates } })
-    await assert.rejects(call, /zod makes no JSON Schema of this schema: Date/)
+    await assert.rejects(call, /zod cannot generate a JSON Schema for this schema: Date/)
   })
 
   test('numbers keep every digit with a parser that keeps them', async (t) => {

@@ -210,7 +210,7 @@ test('mistakes and refusals have codes of their own', { timeout }, async (t) => 
     { args: 'batch empty.jsonl', code: 1, says: /empty\.jsonl contains no jobs/ },
     { args: 'batch jobs.jsonl --out no/such/folder.jsonl', code: 1, says: /Check the folder of --out/ },
     { args: 'batch jobs.jsonl --out a --key prl_wrong', code: 3, says: /API key/ },
-    { args: 'batch jobs.jsonl --out b --url http://127.0.0.1:9', code: 4, says: /No answer from/ },
+    { args: 'batch jobs.jsonl --out b --url http://127.0.0.1:9', code: 4, says: /No response from/ },
     { args: 'batch jobs.jsonl --out - --json', code: 1, says: /choose one/ },
     { args: 'batch jobs.jsonl --model =x', code: 1, says: /FROM=TO/ },
     { args: 'batch jobs.jsonl --concurrency 0', code: 1, says: /from 1 to 100000/ },

@@ -137,7 +137,10 @@ test('Ctrl-C stops at once, says how to go on, and nothing is run twice', { time
     assert.equal(refused.code, 1, refused.stderr)
     assert.match(refused.stderr, says)
   }
-  await changed(['--model', 'gpt-5'], /--model or --drop has changed since.*Restore it to resume, or pass --restart to start over\./)
+  await changed(
+    ['--model', 'gpt-5'],
+    /--model or --drop has changed since.*Restore it to resume, or pass --restart to start over\./,
+  )
   await changed(['--url', asking.server.url.replace('127.0.0.1', 'localhost')], /the server has changed/)
   await appendFile(join(asking.place.folder, 'jobs.jsonl'), '\n')
   await changed([], /the input has changed since/)
@@ -247,7 +250,10 @@ test('a batch of unknown outcome is not sent again when the server has forgotten
   models.release()
   const refused = await asking.ask(['batch', 'jobs.jsonl'])
   assert.equal(refused.code, 1)
-  assert.match(refused.stderr, /Lines 1 to 3 were sent at .*only 24 hours\. Pass --send-again to send these lines again/)
+  assert.match(
+    refused.stderr,
+    /Lines 1 to 3 were sent at .*only 24 hours\. Pass --send-again to send these lines again/,
+  )
   const ended = await asking.ask(['batch', 'jobs.jsonl', '--send-again'])
   assert.equal(ended.code, 0, ended.stderr)
   await assertResults(asking, 3)

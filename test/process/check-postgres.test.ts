@@ -101,5 +101,8 @@ test('a role for a node needs a shared database', { timeout }, async (t) => {
   const place = await installation(t)
   const { code, stderr } = await place.parley(['serve', '--role', 'worker'])
   assert.equal(code, 1)
-  assert.match(stderr, /--role worker needs a database that several nodes can share\. Set DATABASE_URL=postgres/)
+  assert.match(
+    stderr,
+    /--role worker needs a database that several nodes can share\. Set DATABASE_URL=postgres/,
+  )
 })

@@ -44,7 +44,10 @@ test('a callback of the server is verified and printed for people', { timeout },
   const id = await send(caller, url, `Hello ${'x'.repeat(1000)}`, { order: 'ü' })
   const [said] = await program.line(/^\d\d:\d\d:\d\d {2}verified: job .*\n(?: {10}.*\n)+/m)
   assert.match(said, new RegExp(`verified: job ${id} completed\n`))
-  assert.match(said, /^ +result +"This is a simulated .{150,250}… \(\d+ characters; --json shows everything\)$/m)
+  assert.match(
+    said,
+    /^ +result +"This is a simulated .{150,250}… \(\d+ characters; --json shows everything\)$/m,
+  )
   assert.match(said, /^ +payload +\{"order":"ü"\}$/m)
   assert.match(said, /^ +answered +200 to POST \/hook\?a=b$/m)
   assert.ok(!/duplicate|why/.test(said), said)
@@ -164,18 +167,27 @@ test('what is no database of ours, or has no such account, is left as it is', { 
   other.close()
   const before = await readFile(place.database)
   const { program } = await startListener(place)
-  assert.match(program.stdout, /^Callbacks are not verified: the database sqlite:\S+ could not be read: no such table/m)
+  assert.match(
+    program.stdout,
+    /^Callbacks are not verified: the database sqlite:\S+ could not be read: no such table/m,
+  )
   assert.deepEqual(await readFile(place.database), before)
 
   const text = join(place.folder, 'text.db')
   await writeFile(text, 'This is a text. '.repeat(100))
   const onText = await startListener(place, [], { env: { DATABASE_URL: `sqlite:${text}` } })
-  assert.match(onText.program.stdout, /^Callbacks are not verified: the database sqlite:\S+text\.db could not be read/m)
+  assert.match(
+    onText.program.stdout,
+    /^Callbacks are not verified: the database sqlite:\S+text\.db could not be read/m,
+  )
 
   const ours = await installation(t)
   await ours.parley(['migrate'])
   const accountless = await startListener(ours, ['--account', 'nobody'])
-  assert.match(accountless.program.stdout, /^Callbacks are not verified: there is no account nobody in sqlite:/m)
+  assert.match(
+    accountless.program.stdout,
+    /^Callbacks are not verified: there is no account nobody in sqlite:/m,
+  )
   assert.ok(!existsSync(`${ours.database}.lock`), 'no server was started on it')
 })
 

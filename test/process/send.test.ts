@@ -98,7 +98,10 @@ test('an answer that takes longer than the wait is waited for, and Ctrl-C says h
   const [, id = ''] = await slow.logged(/^Job (\S+) is still running/)
   slow.kill('SIGINT')
   assert.deepEqual(await slow.exited, { code: 130, signal: null })
-  assert.match(slow.stderr, new RegExp(`The job continues on the server\\. To wait for it: parley job ${id} --wait`))
+  assert.match(
+    slow.stderr,
+    new RegExp(`The job continues on the server\\. To wait for it: parley job ${id} --wait`),
+  )
   const patient = begin(['send', 'Hello again'])
   await patient.logged(/is still running/)
   await models.received(3)
@@ -130,9 +133,9 @@ test('mistakes and refusals have codes of their own', { timeout }, async (t) => 
       code: 3,
       says: /user_free may not use model gpt-5/,
     },
-    { args: 'send Hi --url http://127.0.0.1:9', code: 4, says: /No answer from http:\/\/127\.0\.0\.1:9/ },
-    { args: `send Hi --url ${other}`, code: 4, says: /does not answer as Parley does/ },
-    { args: 'send Hi --url localhost:8080', code: 1, says: /--url .* must be an http or https address/ },
+    { args: 'send Hi --url http://127.0.0.1:9', code: 4, says: /No response from http:\/\/127\.0\.0\.1:9/ },
+    { args: `send Hi --url ${other}`, code: 4, says: /is not from a Parley server/ },
+    { args: 'send Hi --url localhost:8080', code: 1, says: /--url .* must be an http or https URL/ },
     { args: 'send Hi --model gpt-9', code: 1, says: /model: must be one of/ },
     { args: 'send Hi --timeout 5', code: 1, says: /from 30 to 120/ },
     { args: 'send Hi --cache-ttl 5', code: 1, says: /from 180 to 3600/ },

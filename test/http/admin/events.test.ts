@@ -107,7 +107,9 @@ onEachStore(() => {
       `GET ${BASE}/events HTTP/1.1\r\nHost: a\r\nx-request-id: stalled\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`,
     )
     const gone = () =>
-      parley.log.some(({ request_id, message }) => request_id === 'stalled' && /nobody read/.test(message))
+      parley.log.some(
+        ({ request_id, message }) => request_id === 'stalled' && /closed an event stream/.test(message),
+      )
     // The machine keeps some megabytes for it first.
     while (!gone()) {
       await makePoint(clock)

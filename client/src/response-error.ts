@@ -1,0 +1,52 @@
+/** Converts an error response to the error that the client throws. */
+import {
+  AuthenticationError,
+  type ErrorFields,
+  InvalidRequestError,
+  NotFoundError,
+  type ParleyError,
+  PermissionError,
+  RateLimitError,
+  ServerError,
+  ServiceUnavailableError,
+  TimeoutError,
+  UnexpectedResponseError,
+} from './errors.ts'
+
+type ErrorClass = new (message: string, fields: ErrorFields) => ParleyError
+
+const BY_STATUS: Readonly<Record<number, ErrorClass>> = {
+  400: InvalidRequestError,
+  401: AuthenticationError,
+  403: PermissionError,
+  404: NotFoundError,
+  408: TimeoutError,
+  413: InvalidRequestError,
+  415: InvalidRequestError,
+  429: RateLimitError,
+  503: ServiceUnavailableError,
+}
+
+/** How much of an unexpected response, for example a proxy's error page, is quoted in a message. */
+const MAX_EXCERPT_LENGTH = 200
+
+/**
+ * @param body the parsed response; undefined if it is not JSON
+ * @param text the unchanged response
+ */
+export function errorOf(status: number, body: unknown, text: string, fields: ErrorFields): ParleyError {
+  const Class = BY_STATUS[status] ?? (status >= 500 ? ServerError : UnexpectedResponseError)
+  const error = body as { readonly message?: unknown; readonly details?: unknown } | null | undefined
+  if (typeof error?.message !== 'string') {
+    return new Class(
+      `the server responded with HTTP ${status} and without a message from Parley: ${excerpt(text)}`,
+      fields,
+    )
+  }
+  if (typeof error.details !== 'string') return new Class(error.message, fields)
+  return new Class(`${error.message} ${error.details}`, { ...fields, details: error.details })
+}
+
+export function excerpt(text: string): string {
+  return text.length > MAX_EXCERPT_LENGTH ? `${text.slice(0, MAX_EXCERPT_LENGTH)}…` : text
+}
