@@ -15,7 +15,7 @@ const ON_EACH_STORE = [
   'http/**/*.test.ts',
   'hostile/**/*.test.ts',
   'callbacks.test.ts',
-  'browser/{live,jobs,stepping-in}.test.ts',
+  'browser/{live,jobs,admin-actions}.test.ts',
 ]
 
 test('no test file declares tests for one store only', () => {

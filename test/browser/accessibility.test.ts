@@ -64,7 +64,7 @@ const LOOKS: readonly Look[] = [
   { name: 'delete an account', path: `/accounts/${account}`, prepare: press('Delete account…') },
   { name: 'usage', path: '/usage', prepare: rows },
   { name: 'audit log', path: '/audit', prepare: rows },
-  { name: 'your name', path: '/audit', prepare: press('Say who you are, for the audit log') },
+  { name: 'your name', path: '/audit', prepare: press('Set your name for the audit log') },
   { name: 'settings', path: '/settings', prepare: rows },
   { name: 'playground', path: '/playground', prepare: play },
 ]

@@ -51,7 +51,7 @@ test('an account is suspended and let in again', async (t) => {
   const key = await parley.key('user_max', 'stopped')
   const page = await visit(t, browser, parley, '/dashboard/accounts/stopped')
   await page.getByRole('button', { name: 'Suspend account…' }).click()
-  await page.getByRole('dialog').getByText('refused with 403').waitFor()
+  await page.getByRole('dialog').getByText('rejected with 403').waitFor()
   await confirm(page, 'Suspend account')
   await page.getByText('suspended since').waitFor()
   await until(403, () => create(key))
@@ -73,15 +73,15 @@ test('its jobs are cancelled: those that wait, and those that run where asked to
   const page = await visit(t, browser, parley, '/dashboard/accounts/busy')
   await page.getByRole('button', { name: 'Cancel jobs…' }).click()
   await confirm(page, 'Cancel jobs')
-  await page.getByRole('status').getByText('2 jobs are cancelled.').waitFor()
+  await page.getByRole('status').getByText('2 jobs were cancelled.').waitFor()
   assert.equal(
     (await parley.get(`/api/v1/messages/${body.data.job_ids[0]}`, key)).body.data.status,
     'assigned',
   )
   await page.getByRole('button', { name: 'Cancel jobs…' }).click()
-  await page.getByLabel(/Those that run, too/).check()
+  await page.getByLabel(/Also cancel running jobs/).check()
   await confirm(page, 'Cancel jobs')
-  await page.getByRole('status').getByText('1 job is cancelled.').waitFor()
+  await page.getByRole('status').getByText('1 job was cancelled.').waitFor()
   for (const id of body.data.job_ids) {
     assert.equal((await parley.ended(id, key)).body.data.error.code, 'cancelled')
   }

@@ -244,7 +244,7 @@ test('verify.sh finds the same with openssl', { timeout, skip: noOpenssl }, asyn
     await t.test(what, async () => {
       const { code, said, complained } = await runVerify(place, callback(), secret)
       assert.deepEqual([code, complained], [accepted ? 0 : 1, ''])
-      assert.match(said, accepted ? /^verified\n$/ : /^(no signature fits|the timestamp is .*)\n$/)
+      assert.match(said, accepted ? /^verified\n$/ : /^(no signature matches|the timestamp is .*)\n$/)
     })
   }
   const { code, said } = await runVerify(place, signedCallback(secret), '')
@@ -262,5 +262,5 @@ test('verify.sh verifies what the server sent', { timeout, skip: noOpenssl }, as
   const callback = { body: request.body, headers: request.headers as Record<string, string> }
   const place = await examples(t)
   assert.equal((await runVerify(place, callback, newer)).said, 'verified\n')
-  assert.equal((await runVerify(place, callback, other)).said, 'no signature fits\n')
+  assert.equal((await runVerify(place, callback, other)).said, 'no signature matches\n')
 })

@@ -1,4 +1,4 @@
-/** The admin API's stepping in on jobs: cancelled and deleted, and what callers see of it. */
+/** The admin API on jobs: cancel and delete, and what callers see of it. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'

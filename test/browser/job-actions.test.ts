@@ -1,4 +1,4 @@
-/** Stepping in at one job from its page: ending it before its time, and deleting it. */
+/** Admin actions on one job from its page: cancel it, and delete it. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'

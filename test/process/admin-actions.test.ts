@@ -1,4 +1,4 @@
-/** Stepping in by commands beside a running server: what they change, it knows in time, and callers see it. */
+/** Admin actions by commands beside a running server: the server applies them in time, and callers see the effect. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'

@@ -1,4 +1,4 @@
-/** The admin API's stepping in on accounts: suspended, capped, their jobs cancelled, and deleted. */
+/** The admin API on accounts: suspend, cap, cancel their jobs, and delete. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply } from '../../model-server.ts'
