@@ -9,17 +9,17 @@ import { backlogPostgres } from './benchmarks/backlog-postgres.ts'
 import { callbacks, callbacksPostgres } from './benchmarks/callbacks.ts'
 import { dashboards } from './benchmarks/dashboards.ts'
 import { drainBacklog } from './benchmarks/drain.ts'
+import { heldRequests } from './benchmarks/held-requests.ts'
 import { nodes } from './benchmarks/nodes.ts'
 import { sync } from './benchmarks/sync.ts'
 import { syncPostgres } from './benchmarks/sync-postgres.ts'
-import { waiters } from './benchmarks/waiters.ts'
+import { printLine } from './harness/output.ts'
 import { machine } from './harness/results.ts'
-import { say } from './harness/say.ts'
 
 const BENCHMARKS = [
   sync,
   backlog,
-  waiters,
+  heldRequests,
   drainBacklog,
   callbacks,
   dashboards,
@@ -46,10 +46,10 @@ const { values, positionals } = parseArgs({
 async function main(): Promise<void> {
   const unknown = positionals.filter((name) => !BENCHMARKS.some((benchmark) => benchmark.name === name))
   if (values.help || unknown.length > 0) {
-    if (unknown.length > 0) say(`There is no benchmark ${unknown.join(', ')}.`)
-    say('npm run bench [-- NAME …] [--rounds 5] [--seconds 4] [--jobs 100000] [--waiting 1000000]')
-    say('              [--callbacks 30000] [--concurrency 512] [--large]')
-    for (const { name, about } of BENCHMARKS) say(`  ${name.padEnd(18)} ${about}`)
+    if (unknown.length > 0) printLine(`There is no benchmark ${unknown.join(', ')}.`)
+    printLine('npm run bench [-- NAME …] [--rounds 5] [--seconds 4] [--jobs 100000] [--waiting 1000000]')
+    printLine('              [--callbacks 30000] [--concurrency 512] [--large]')
+    for (const { name, about } of BENCHMARKS) printLine(`  ${name.padEnd(18)} ${about}`)
     process.exitCode = values.help ? 0 : 2
     return
   }
@@ -63,10 +63,12 @@ async function main(): Promise<void> {
     large: values.large,
   }
   const { cores, cpu, node, system } = machine()
-  say(`${cores} cores (${cpu}), ${system}, Node ${node}; ${options.rounds} rounds of ${options.seconds} s`)
+  printLine(
+    `${cores} cores (${cpu}), ${system}, Node ${node}; ${options.rounds} rounds of ${options.seconds} s`,
+  )
   for (const benchmark of BENCHMARKS) {
     if (positionals.length > 0 && !positionals.includes(benchmark.name)) continue
-    say(`\n${benchmark.name}: ${benchmark.about}\n`)
+    printLine(`\n${benchmark.name}: ${benchmark.about}\n`)
     await benchmark.run(options)
   }
 }

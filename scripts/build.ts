@@ -1,6 +1,6 @@
 /**
  * `npm run build`, which `npm pack` runs: what the package carries, in `dist/`. The sources run as they are, but Node strips
- * no types below `node_modules`, so there each is JavaScript, in the same places, with the page's styles. Types are not
+ * no types below `node_modules`, so the package has JavaScript at the same paths, with the page's styles. Types are not
  * checked: `npm run types` does that.
  */
 import { spawnSync } from 'node:child_process'

@@ -1,17 +1,17 @@
 /**
- * What a claim costs on Postgres when the line is long, and when somebody's old snapshot keeps Postgres from removing what
+ * What a claim costs on Postgres when the queue is long, and when an old snapshot keeps Postgres from removing what
  * was claimed: a report that runs for hours, or a transaction left open. Two databases of one server, measured in turns.
  */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
+import { printLine } from '../harness/output.ts'
 import { writePicture } from '../harness/picture.ts'
 import { Postgres } from '../harness/postgres.ts'
 import { keepResults, pictureOf } from '../harness/results.ts'
 import { interleaved, ratios, type Spread, spreadOf } from '../harness/rounds.ts'
-import { say } from '../harness/say.ts'
 import { figure, spread, table } from '../harness/table.ts'
 import { type Latencies, summarise } from '../load/percentiles.ts'
 import { type ClaimPlan, claimPlans } from './claim-plans.ts'
-import { Line } from './line.ts'
+import { StoreQueue } from './store-queue.ts'
 
 const SHORT = 10_000
 const CONTENT = 'x'.repeat(900)
@@ -31,7 +31,7 @@ interface Measured {
 
 type Side = 'short' | 'long'
 type Runs = ReadonlyMap<Side, readonly Measured[]>
-type Lines = Readonly<Record<Side, Line>>
+type Queues = Readonly<Record<Side, StoreQueue>>
 
 export const backlogPostgres: Benchmark = {
   name: 'backlog-postgres',
@@ -52,9 +52,9 @@ async function measure(postgres: Postgres, { rounds, waiting }: BenchOptions): P
   const lookAtPlans = async (when: string) => {
     const from = async (limit: number, place: 'floor' | 'front') => claimPlans(postgres, 'long', limit, place)
     plans[when] = [...(await from(1, 'floor')), ...(await from(MANY, 'floor')), ...(await from(1, 'front'))]
-    say(reportPlans(when, plans[when]))
+    printLine(reportPlans(when, plans[when]))
   }
-  const lines = {
+  const queues = {
     short: await filled(postgres, 'short', SHORT),
     long: await filled(postgres, 'long', waiting),
   }
@@ -67,31 +67,33 @@ async function measure(postgres: Postgres, { rounds, waiting }: BenchOptions): P
   }
   await lookAtPlans('fresh')
   // Once without measuring, so that neither side pays for what the runtime compiles.
-  for (const side of SIDES) await claimAll(lines[side])
-  const fresh = await interleaved(SIDES, rounds, (side) => claimAll(lines[side]))
+  for (const side of SIDES) await claimAll(queues[side])
+  const fresh = await interleaved(SIDES, rounds, (side) => claimAll(queues[side]))
   const letGo = await holdSnapshots(postgres)
-  const old = await interleaved(SIDES, rounds, (side) => claimAll(lines[side]))
+  const old = await interleaved(SIDES, rounds, (side) => claimAll(queues[side]))
   await lookAtPlans('beside an old snapshot')
   await letGo()
-  for (const side of SIDES) await lines[side].close()
+  for (const side of SIDES) await queues[side].close()
   const jobs = rounds * (CLAIMS_OF_ONE + CLAIMS_OF_MANY * MANY)
-  say(`\nEach side claimed and settled ${figure(jobs)} jobs fresh, and as many beside the old snapshot.\n`)
+  printLine(
+    `\nEach side claimed and settled ${figure(jobs)} jobs fresh, and as many beside the old snapshot.\n`,
+  )
   report({ fresh, old }, waiting, rounds, plans)
 }
 
 const SIDES = ['short', 'long'] as const
 
-async function filled(postgres: Postgres, side: Side, jobs: number): Promise<Line> {
+async function filled(postgres: Postgres, side: Side, jobs: number): Promise<StoreQueue> {
   await postgres.createDatabase(side)
-  const line = await Line.onPostgres(postgres.url(side), () => CONTENT)
+  const queue = await StoreQueue.onPostgres(postgres.url(side), () => CONTENT)
   for (const name of NEVER_ANALYZED) {
     await postgres.query(`alter table ${name} set (autovacuum_enabled = false)`, side)
   }
   const startedMs = performance.now()
-  await line.fill(jobs)
+  await queue.fill(jobs)
   const seconds = (performance.now() - startedMs) / 1000
-  say(`${figure(jobs)} jobs accepted in ${seconds.toFixed(1)} s`)
-  return line
+  printLine(`${figure(jobs)} jobs accepted in ${seconds.toFixed(1)} s`)
+  return queue
 }
 
 /** A snapshot holds back vacuum in its own database only, so there is one in each. Returns what lets them go. */
@@ -106,10 +108,10 @@ async function holdSnapshots(postgres: Postgres): Promise<() => Promise<void>> {
   }
 }
 
-async function claimAll(line: Lines[Side]): Promise<Measured> {
-  const one = await line.claims(CLAIMS_OF_ONE, 1)
+async function claimAll(queue: Queues[Side]): Promise<Measured> {
+  const one = await queue.claims(CLAIMS_OF_ONE, 1)
   const startedMs = performance.now()
-  const many = await line.claims(CLAIMS_OF_MANY, MANY)
+  const many = await queue.claims(CLAIMS_OF_MANY, MANY)
   const drainedPerSecond = (CLAIMS_OF_MANY * MANY * 1000) / (performance.now() - startedMs)
   return { one: summarise(one), many: summarise(many), drainedPerSecond }
 }
@@ -156,7 +158,7 @@ function report(
   const rows = compared.map(({ condition, name, short, long, ratio }) => {
     return [`${CONDITIONS[condition]}: ${name}`, figure(short.median), figure(long.median), spread(ratio)]
   })
-  say(table(['', `${figure(SHORT)} waiting`, `${figure(waiting)} waiting`, 'ratio'], rows))
+  printLine(table(['', `${figure(SHORT)} waiting`, `${figure(waiting)} waiting`, 'ratio'], rows))
   keepResults('backlog-postgres', rounds, {
     lengths: { short: SHORT, long: waiting },
     figures: compared,

@@ -1,18 +1,18 @@
 /**
- * What a claim costs when the line is long: the SQLite store itself, with ten thousand waiting jobs and with a million
- * (or ten million), measured in turns. After each claim the jobs are settled and as many accepted, so that the line
+ * What a claim costs when the queue is long: the SQLite store itself, with ten thousand waiting jobs and with a million
+ * (or ten million), measured in turns. After each claim the jobs are settled and as many accepted, so that the queue
  * keeps its length and its fair order.
  */
 import { join } from 'node:path'
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
+import { printLine } from '../harness/output.ts'
 import { writePicture } from '../harness/picture.ts'
 import { keepResults, pictureOf } from '../harness/results.ts'
 import { interleaved, ratios, type Spread, spreadOf } from '../harness/rounds.ts'
-import { say } from '../harness/say.ts'
 import { removeScratch, scratchFolder } from '../harness/scratch.ts'
 import { figure, spread, table } from '../harness/table.ts'
 import { type Latencies, summarise } from '../load/percentiles.ts'
-import { Line } from './line.ts'
+import { StoreQueue } from './store-queue.ts'
 
 const SHORT = 10_000
 const LONGEST = 10_000_000
@@ -48,27 +48,27 @@ async function measure(folder: string, { rounds, waiting, large }: BenchOptions)
   const lengths = { short: SHORT, long: large ? LONGEST : waiting }
   const text = 'x'.repeat(large ? LEAST_CONTENT_BYTES : CONTENT_BYTES)
   const content = () => text
-  const lines = {
-    short: await Line.onSqlite(join(folder, 'short.db'), content),
-    long: await Line.onSqlite(join(folder, 'long.db'), content),
+  const queues = {
+    short: await StoreQueue.onSqlite(join(folder, 'short.db'), content),
+    long: await StoreQueue.onSqlite(join(folder, 'long.db'), content),
   }
   for (const side of ['short', 'long'] as const) {
     const startedMs = performance.now()
-    await lines[side].fill(lengths[side])
+    await queues[side].fill(lengths[side])
     const seconds = (performance.now() - startedMs) / 1000
-    say(`${figure(lengths[side])} jobs accepted in ${seconds.toFixed(1)} s`)
+    printLine(`${figure(lengths[side])} jobs accepted in ${seconds.toFixed(1)} s`)
   }
   // Once without measuring, so that neither side pays for what the runtime compiles.
-  for (const line of Object.values(lines)) await claimAll(line)
-  const runs = await interleaved(['short', 'long'], rounds, (side) => claimAll(lines[side]))
-  for (const line of Object.values(lines)) await line.close()
+  for (const queue of Object.values(queues)) await claimAll(queue)
+  const runs = await interleaved(['short', 'long'], rounds, (side) => claimAll(queues[side]))
+  for (const queue of Object.values(queues)) await queue.close()
   report(lengths, runs.get('short') ?? [], runs.get('long') ?? [], rounds)
 }
 
-async function claimAll(line: Line): Promise<Measured> {
-  const one = await line.claims(CLAIMS_OF_ONE, 1)
+async function claimAll(queue: StoreQueue): Promise<Measured> {
+  const one = await queue.claims(CLAIMS_OF_ONE, 1)
   const startedMs = performance.now()
-  const many = await line.claims(CLAIMS_OF_MANY, MANY)
+  const many = await queue.claims(CLAIMS_OF_MANY, MANY)
   const drainedPerSecond = (CLAIMS_OF_MANY * MANY * 1000) / (performance.now() - startedMs)
   return { one: summarise(one), many: summarise(many), drainedPerSecond }
 }
@@ -96,8 +96,8 @@ function report(
   const cell = ({ median }: Spread) => figure(median)
   const rows = compared.map((row) => [row.name, cell(row.short), cell(row.long), spread(row.ratio)])
   const head = ['', `${figure(lengths.short)} waiting`, `${figure(lengths.long)} waiting`, 'ratio']
-  say()
-  say(table(head, rows))
+  printLine()
+  printLine(table(head, rows))
   keepResults('backlog', rounds, { lengths, figures: compared })
   const bars = compared.map(({ name, ratio: { median, min, max } }) => {
     return { label: name.replace(/ (ms|µs)$/, ''), value: median, min, max, ours: true, target: TARGET }

@@ -77,7 +77,7 @@ async function startPeer(
   const count = async () => (await child.ask<{ count: number }>({ kind: 'delivered?' }, 'delivered')).count
   return {
     begin: async () => {
-      child.tell({ kind: 'go' })
+      child.send({ kind: 'go' })
       return child
     },
     servers: [],

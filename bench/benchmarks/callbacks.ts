@@ -6,10 +6,10 @@ import { DEFAULTS } from '../../src/config/settings.ts'
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import type { StoreName } from '../harness/callback-home.ts'
 import { type Rig, startRig } from '../harness/load-run.ts'
+import { printLine } from '../harness/output.ts'
 import { bullmqMissing } from '../harness/peers.ts'
 import { type Receivers, startReceivers } from '../harness/receivers.ts'
 import { interleaved } from '../harness/rounds.ts'
-import { say } from '../harness/say.ts'
 import { figure } from '../harness/table.ts'
 import {
   type Delivery,
@@ -35,7 +35,7 @@ const STEADY_TIMES = 5
 const CONDITIONS: Readonly<Record<StoreName, readonly DeliveryCondition[]>> = {
   sqlite: [
     { holes: 0, sides: ['parley', 'bare', 'bullmq'] },
-    // BullMQ would stand still: its places are all taken by the black holes, because it has no limit for each host.
+    // BullMQ would stand still: the black holes take all of its slots, because it has no limit per host.
     { holes: HOLES, sides: ['parley', 'bare'] },
   ],
   postgres: [
@@ -63,9 +63,9 @@ async function run(name: string, store: StoreName, options: BenchOptions): Promi
     sides: sides.filter((side) => side !== 'bullmq' || missing === null),
   }))
   if (store === 'sqlite') {
-    say(missing ? `BullMQ is left out; to measure it: ${missing.how}` : LEFT_OUT.bullmq)
+    printLine(missing ? `BullMQ is left out; to measure it: ${missing.how}` : LEFT_OUT.bullmq)
   }
-  say(LEFT_OUT.bare)
+  printLine(LEFT_OUT.bare)
   const rig = await startRig({})
   const receivers = await startReceivers(DELAY_MS)
   const deliveries: Delivery[] = []
@@ -75,15 +75,15 @@ async function run(name: string, store: StoreName, options: BenchOptions): Promi
   const runs = await measureSteady(store, rig, receivers, options)
   await receivers.child.stop()
   await rig.stop()
-  say()
-  say(reportDeliveries(deliveries))
-  say()
-  say(reportSteady(runs))
+  printLine()
+  printLine(reportDeliveries(deliveries))
+  printLine()
+  printLine(reportSteady(runs))
   keepCallbacks(name, deliveries, runs, options)
 }
 
 const LEFT_OUT = {
-  bullmq: 'BullMQ leaves out: the guard of addresses, a limit for each host, the job that it tells of',
+  bullmq: 'BullMQ leaves out: the guard of addresses, a limit for each host, the job that it reports',
   bare: 'the bare loop leaves out: all storage, retries, the guard of addresses; its signatures are made before',
 } as const
 
@@ -108,7 +108,7 @@ async function measureDelivery(
         timeoutMs: TIMEOUT_MS,
         holes,
       })
-      say(`${side}, ${holes} black holes: ${figure(delivered.perSecond)} callbacks a second`)
+      printLine(`${side}, ${holes} black holes: ${figure(delivered.perSecond)} callbacks a second`)
       return delivered
     },
   )
@@ -133,7 +133,7 @@ async function measureSteady(
       warmUpS: seconds,
       measureS: seconds * STEADY_TIMES,
     })
-    say(`${PER_SECOND} a second, ${holes} black holes: p99 ${figure(run.latencies.p99)} ms`)
+    printLine(`${PER_SECOND} a second, ${holes} black holes: p99 ${figure(run.latencies.p99)} ms`)
     return run
   })
 }

@@ -6,10 +6,10 @@ import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { type Child, startScript } from '../harness/child.ts'
 import { eachSettledOnce } from '../harness/gates.ts'
 import { type Rig, runLoad, startRig } from '../harness/load-run.ts'
+import { printLine } from '../harness/output.ts'
 import { Parley } from '../harness/parley.ts'
 import { keepResults } from '../harness/results.ts'
 import { ratios, spreadOf } from '../harness/rounds.ts'
-import { say } from '../harness/say.ts'
 import { figure, spread, table } from '../harness/table.ts'
 import { jobBody } from '../load/bodies.ts'
 import type { DashboardOrder } from '../load/dashboards.ts'
@@ -62,7 +62,7 @@ async function measureRound({ rig, parley, pages, options, jobIds }: RoundParts)
   const turns = { without: [] as Sums[], withThem: [] as Sums[] }
   for (const open of TURNS) {
     const done = pages.hear('so it is')
-    pages.tell((open ? { kind: 'open', count: DASHBOARDS } : { kind: 'close' }) satisfies DashboardOrder)
+    pages.send((open ? { kind: 'open', count: DASHBOARDS } : { kind: 'close' }) satisfies DashboardOrder)
     await done
     const order = {
       kind: 'run',
@@ -91,9 +91,9 @@ function tell(without: readonly Sums[], withThem: readonly Sums[], { rounds }: B
     figure(spreadOf(sums.map(({ perSecond }) => perSecond)).median),
     figure(spreadOf(sums.map(({ cpuUs }) => cpuUs)).median),
   ]
-  say(
+  printLine(
     table(['dashboards', 'a second', 'CPU µs'], [row('none', without), row(`${DASHBOARDS} open`, withThem)]),
   )
-  say(`with ÷ without: rate ${spread(rate)} (${TARGET} or more is wanted), CPU of a job ${spread(cpu)}`)
+  printLine(`with ÷ without: rate ${spread(rate)} (${TARGET} or more is wanted), CPU of a job ${spread(cpu)}`)
   keepResults('dashboards', rounds, { rate_with_over_without: rate, cpu_with_over_without: cpu })
 }

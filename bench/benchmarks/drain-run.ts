@@ -31,7 +31,7 @@ export async function drain(name: DrainSideName, options: Omit<DrainOptions, 'mo
     'jobs begun',
   )
   const from = await reading(rig, side)
-  rig.model.tell({ kind: 'release', overMs: 0 })
+  rig.model.send({ kind: 'release', overMs: 0 })
   await reaches(() => model('answered'), options.jobs, ENDED_WITHIN_MS, side.worker, 'jobs answered')
   await reaches(() => side.ended(), options.jobs, ENDED_WITHIN_MS, side.worker, 'jobs ended')
   const to = await reading(rig, side)

@@ -12,7 +12,7 @@ import { startRedis } from '../harness/redis.ts'
 import { jobBody } from '../load/bodies.ts'
 import { markMaker } from '../load/mark.ts'
 import { MARK_PLACE } from '../load/request.ts'
-import { Line } from './line.ts'
+import { StoreQueue } from './store-queue.ts'
 
 export type DrainSideName =
   | 'parley on postgres'
@@ -25,7 +25,7 @@ export interface DrainOptions {
   readonly modelPort: number
   readonly jobs: number
   readonly bytes: number
-  /** Jobs in hand at once. */
+  /** Jobs running at once. */
   readonly concurrency: number
 }
 
@@ -61,9 +61,9 @@ const PGBOSS_ENDED = `select count(*) from pgboss.job where state = 'completed' 
 
 async function startParleyOnPostgres({ modelPort, jobs, bytes }: DrainOptions): Promise<DrainSide> {
   const postgres = await Postgres.start()
-  const line = await Line.onPostgres(postgres.url(), contents(bytes))
-  await line.fill(jobs)
-  await line.close()
+  const queue = await StoreQueue.onPostgres(postgres.url(), contents(bytes))
+  await queue.fill(jobs)
+  await queue.close()
   await postgres.settle()
   const parley = await Parley.start({ modelPort, database: postgres.url(), role: 'worker' })
   return {
@@ -82,9 +82,9 @@ async function startParleyOnPostgres({ modelPort, jobs, bytes }: DrainOptions): 
 
 async function startParleyOnSqlite({ modelPort, jobs, bytes }: DrainOptions): Promise<DrainSide> {
   const home = new Home()
-  const line = await Line.onSqlite(home.database, contents(bytes))
-  await line.fill(jobs)
-  await line.close()
+  const queue = await StoreQueue.onSqlite(home.database, contents(bytes))
+  await queue.fill(jobs)
+  await queue.close()
   const parley = await Parley.start({ modelPort }, home)
   const reader = new DatabaseSync(home.database, { readOnly: true })
   const count = reader.prepare('select count(*) as n from outcomes')
@@ -106,7 +106,7 @@ async function startPeer(script: string, options: DrainOptions, endedSql: string
   const postgres = await Postgres.start()
   const worker = await startPeerScript(script, { ...options, url: postgres.url() })
   await postgres.settle()
-  worker.tell({ kind: 'go' })
+  worker.send({ kind: 'go' })
   return {
     worker,
     postgres,
@@ -124,7 +124,7 @@ async function startPeer(script: string, options: DrainOptions, endedSql: string
 async function startBullmq(options: DrainOptions): Promise<DrainSide> {
   const redis = await startRedis(undefined)
   const worker = await startPeerScript('bullmq-drain.ts', { ...options, url: String(redis.port) })
-  worker.tell({ kind: 'go' })
+  worker.send({ kind: 'go' })
   return {
     worker,
     postgres: null,

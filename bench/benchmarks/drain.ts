@@ -1,10 +1,10 @@
 /** A stored backlog, run to its end: Parley against the queues that people would build this from. */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
+import { printLine } from '../harness/output.ts'
 import { bullmqMissing, graphileMissing, type Missing, pgbossMissing } from '../harness/peers.ts'
 import { writePicture } from '../harness/picture.ts'
 import { keepResults, pictureOf } from '../harness/results.ts'
 import { interleaved, ratios, type Spread, spreadOf } from '../harness/rounds.ts'
-import { say } from '../harness/say.ts'
 import { figure, spread, table } from '../harness/table.ts'
 import { type Drained, drain } from './drain-run.ts'
 import type { DrainSideName } from './drain-sides.ts'
@@ -57,7 +57,9 @@ export const drainBacklog: Benchmark = {
     for (const { ours, peers } of CONTESTS) {
       const present = peers.filter(({ name, missing, leavesOut }) => {
         const lacks = missing()
-        say(lacks ? `${name} is left out; to measure it: ${lacks.how}` : `${name} leaves out: ${leavesOut}`)
+        printLine(
+          lacks ? `${name} is left out; to measure it: ${lacks.how}` : `${name} leaves out: ${leavesOut}`,
+        )
         if (lacks) leftOut.push(name)
         return lacks === null
       })
@@ -65,15 +67,15 @@ export const drainBacklog: Benchmark = {
       const measured = await interleaved(sides, options.rounds, (name) => measure(name, options))
       for (const [name, side] of measured) runs.set(name, side)
     }
-    say()
-    say(report(runs))
+    printLine()
+    printLine(report(runs))
     keep(runs, leftOut, options)
   },
 }
 
 async function measure(name: DrainSideName, { jobs }: BenchOptions): Promise<Drained> {
   const drained = await drain(name, { jobs, bytes: BYTES, concurrency: CONCURRENCY })
-  say(`${name}: ${figure(jobs)} jobs, ${figure(drained.perSecond)} a second`)
+  printLine(`${name}: ${figure(jobs)} jobs, ${figure(drained.perSecond)} a second`)
   return drained
 }
 

@@ -41,22 +41,22 @@ const NODE_OPTIONS = ['--expose-gc', '--import', COLLECTOR.href]
 export async function heldRun(
   name: HoldingSide,
   rig: Rig,
-  waiters: number,
+  requests: number,
   openFiles: number,
 ): Promise<HeldRun> {
-  const side = await start(name, rig, waiters, openFiles)
+  const side = await start(name, rig, requests, openFiles)
   await warmUp(rig, side)
   await side.beginToHold()
   const before = await memoryOf(side.child)
   const result = rig.generator.hear<HeldResult>('held result')
-  rig.generator.tell({ kind: 'hold', target: side.target, connections: waiters })
-  await reaches(side.held, waiters)
+  rig.generator.send({ kind: 'hold', target: side.target, connections: requests })
+  await reaches(side.held, requests)
   const plateau = await memoryOf(side.child)
   const releasedAtMs = monotonicMs()
   side.release()
   const { answeredAtMs, failures } = await result
   hold(failures.length === 0, `wrong answers, such as: ${failures[0]}`)
-  hold(answeredAtMs.length === waiters, `${answeredAtMs.length} of ${waiters} waiters were answered`)
+  hold(answeredAtMs.length === requests, `${answeredAtMs.length} of ${requests} requests were answered`)
   const { times } = await rig.model.ask<{ times: [string, number][] }>(
     { kind: 'answer times?' },
     'answer times',
@@ -65,22 +65,22 @@ export async function heldRun(
   const gaveAtMs = new Map(times)
   const wakes = answeredAtMs.map(([mark, atMs]) => atMs - (gaveAtMs.get(mark) ?? releasedAtMs))
   return {
-    rssBytes: (plateau.rss - before.rss) / waiters,
-    heapBytes: (plateau.heap - before.heap) / waiters,
+    rssBytes: (plateau.rss - before.rss) / requests,
+    heapBytes: (plateau.heap - before.heap) / requests,
     wake: summarise(wakes),
     allDoneMs: Math.max(...answeredAtMs.map(([, atMs]) => atMs)) - releasedAtMs,
   }
 }
 
-function start(name: HoldingSide, rig: Rig, waiters: number, openFiles: number): Promise<Held> {
+function start(name: HoldingSide, rig: Rig, requests: number, openFiles: number): Promise<Held> {
   if (name === 'holder') return startHolder(openFiles)
-  if (name === 'proxy') return startProxy(rig, waiters, openFiles)
-  return startParley(rig, waiters, openFiles, name === 'wide parley')
+  if (name === 'proxy') return startProxy(rig, requests, openFiles)
+  return startParley(rig, requests, openFiles, name === 'wide parley')
 }
 
-async function startParley(rig: Rig, waiters: number, openFiles: number, wide: boolean): Promise<Held> {
+async function startParley(rig: Rig, requests: number, openFiles: number, wide: boolean): Promise<Held> {
   const { modelPort } = rig
-  const concurrency = wide ? waiters : DEFAULT_CONCURRENCY
+  const concurrency = wide ? requests : DEFAULT_CONCURRENCY
   const beginToHold = () => rig.model.ask({ kind: 'hold', timed: true }, 'holding')
   const parley = await Parley.start({ modelPort, concurrency, openFiles, nodeOptions: NODE_OPTIONS })
   return {
@@ -91,7 +91,7 @@ async function startParley(rig: Rig, waiters: number, openFiles: number, wide: b
       const [waiting, asked] = await Promise.all([parley.metric('parley_waiters'), heldByModel(rig)])
       return asked < concurrency ? asked : waiting
     },
-    release: () => rig.model.tell({ kind: 'release', overMs: wide ? RELEASE_MS : 0 }),
+    release: () => rig.model.send({ kind: 'release', overMs: wide ? RELEASE_MS : 0 }),
     finish: async () => {
       await parley.child.stop()
       eachSettledOnce(parley.home.database, [], null)
@@ -112,7 +112,7 @@ async function startHolder(openFiles: number): Promise<Held> {
     target: bareTarget(ready.port, '"status":"completed"'),
     beginToHold: () => child.ask({ kind: 'hold' }, 'holding'),
     held: async () => (await child.ask<{ count: number }>({ kind: 'held?' }, 'held')).count,
-    release: () => child.tell({ kind: 'release' }),
+    release: () => child.send({ kind: 'release' }),
     finish: () => child.stop(),
   }
 }
@@ -130,7 +130,7 @@ async function startProxy(rig: Rig, connections: number, openFiles: number): Pro
     target: bareTarget(ready.port, '"finish_reason":"stop"'),
     beginToHold: () => rig.model.ask({ kind: 'hold', timed: true }, 'holding'),
     held: () => heldByModel(rig),
-    release: () => rig.model.tell({ kind: 'release', overMs: RELEASE_MS }),
+    release: () => rig.model.send({ kind: 'release', overMs: RELEASE_MS }),
     finish: () => child.stop(),
   }
 }
@@ -150,7 +150,7 @@ function bareTarget(port: number, text: string): Target {
   }
 }
 
-/** So that code compiled and caches filled on the way are no waiter's. */
+/** Compiles code and fills caches first, so that they are not counted for the held requests. */
 async function warmUp(rig: Rig, { target, child }: Held): Promise<void> {
   const order = { kind: 'run', target, connections: 64, warmUpMs: 500, measureMs: 1000 } as const
   await runLoad(rig, order, [child])

@@ -1,4 +1,4 @@
-/** The gate that no throughput buys off: a server killed in mid-run has lost nothing that a caller was told. */
+/** The gate that no throughput can offset: a server killed in mid-run has lost nothing that it acknowledged. */
 import { eachSettledOnce, hold, unsettled } from '../harness/gates.ts'
 import { startRig } from '../harness/load-run.ts'
 import { Home, Parley } from '../harness/parley.ts'
@@ -12,7 +12,7 @@ const SETTLED_WITHIN_MS = 60_000
 
 /**
  * Kills the server under single creates, then once more under batches, whose ids are promised before the jobs run.
- * Returns what to say of it; throws `GateFailed` when anything was lost or done twice.
+ * Returns what to printLine of it; throws `GateFailed` when anything was lost or done twice.
  */
 export async function losesNothing(): Promise<string> {
   const rig = await startRig({})
@@ -23,7 +23,7 @@ export async function losesNothing(): Promise<string> {
     const parley = await Parley.start({ modelPort: rig.modelPort }, home)
     const target = kind === 'single' ? parley.single(jobBody(1024)) : parley.batch(batchBody(30, 1024))
     const ended = rig.generator.hear<RunResult>('result')
-    rig.generator.tell({
+    rig.generator.send({
       kind: 'run',
       target,
       connections: kind === 'single' ? CONNECTIONS : 4,

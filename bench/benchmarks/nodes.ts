@@ -1,9 +1,9 @@
 /** What a job costs when the same load is spread over more nodes on one Postgres. */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
+import { printLine } from '../harness/output.ts'
 import { writePicture } from '../harness/picture.ts'
 import { keepResults, pictureOf } from '../harness/results.ts'
 import { interleaved, ratios, type Spread, spreadOf } from '../harness/rounds.ts'
-import { say } from '../harness/say.ts'
 import { figure, spread, table } from '../harness/table.ts'
 import { type NodesCost, nodesRun } from './nodes-run.ts'
 
@@ -27,8 +27,10 @@ export const nodes: Benchmark = {
   async run({ rounds, seconds }: BenchOptions) {
     const options = { perSecond: PER_SECOND, delayMs: DELAY_MS, seconds }
     const runs = await interleaved(NAMES, rounds, (side) => nodesRun({ ...options, nodes: SIDES[side] }))
-    say(report(runs))
-    say('\nOn SQLite, what is written is all that reaches the disk, the database file as well as its WAL.')
+    printLine(report(runs))
+    printLine(
+      '\nOn SQLite, what is written is all that reaches the disk, the database file as well as its WAL.',
+    )
     keep(runs, rounds)
   },
 }

@@ -1,12 +1,12 @@
 /** Single creates of 1 KB that wait for their answer: Parley on Postgres against pg-boss behind a shell. */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { type Run, runLoad, startRig } from '../harness/load-run.ts'
+import { printLine } from '../harness/output.ts'
 import { pgbossMissing } from '../harness/peers.ts'
 import { writePicture } from '../harness/picture.ts'
 import { type PostgresSideName, startPostgresSide } from '../harness/postgres-sides.ts'
 import { keepResults, pictureOf } from '../harness/results.ts'
 import { interleaved, ratios, type Spread, spreadOf } from '../harness/rounds.ts'
-import { say } from '../harness/say.ts'
 import { figure, spread, table } from '../harness/table.ts'
 
 const BYTES = 1024
@@ -36,7 +36,7 @@ export const syncPostgres: Benchmark = {
   about: 'single creates of 1 KB on Postgres, against pg-boss',
   async run(options) {
     const missing = pgbossMissing()
-    say(
+    printLine(
       missing
         ? `pg-boss is left out; to measure it: ${missing.how}`
         : 'The pg-boss shell leaves out: keys, tiers, checks, the time-out of waiting, callbacks, the answer cache, metrics.',
@@ -46,7 +46,7 @@ export const syncPostgres: Benchmark = {
     for (const condition of CONDITIONS) {
       measured.push({ condition, runs: await measure(condition, sides, options) })
     }
-    say(report(measured))
+    printLine(report(measured))
     keep(measured, options)
   },
 }

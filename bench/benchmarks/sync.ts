@@ -1,11 +1,11 @@
 /** Single creates of 1 KB that wait for their answer: Parley on SQLite against a bare proxy and against peers. */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { type Rig, type Run, runLoad, startRig } from '../harness/load-run.ts'
+import { printLine } from '../harness/output.ts'
 import { bullmqMissing, type Missing, portkeyMissing } from '../harness/peers.ts'
 import { writePicture } from '../harness/picture.ts'
 import { keepResults, pictureOf } from '../harness/results.ts'
 import { interleaved, ratios, type Spread, spreadOf } from '../harness/rounds.ts'
-import { say } from '../harness/say.ts'
 import { type SideName, startSide } from '../harness/sides.ts'
 import { figure, spread, table } from '../harness/table.ts'
 import { losesNothing } from './kill.ts'
@@ -52,18 +52,18 @@ export const sync: Benchmark = {
   about: 'single creates of 1 KB, against a bare proxy, Portkey and BullMQ',
   async run(options) {
     const missing = [portkeyMissing(), bullmqMissing()].filter((one) => one !== null)
-    for (const { peer, how } of missing) say(`${peer} is left out; to measure it: ${how}`)
+    for (const { peer, how } of missing) printLine(`${peer} is left out; to measure it: ${how}`)
     const peers = (['portkey', 'bullmq'] as const).filter((name) => !isMissing(name, missing))
     const measured: Measured[] = []
     for (const condition of CONDITIONS) {
       const sides: SideName[] = ['parley', 'bare', ...(condition.peers ? peers : [])]
       measured.push(await measure(condition, sides, options))
-      say(report(measured.slice(-1)))
-      say()
+      printLine(report(measured.slice(-1)))
+      printLine()
     }
-    say(await losesNothing())
-    say()
-    say(report(measured))
+    printLine(await losesNothing())
+    printLine()
+    printLine(report(measured))
     keep(measured, missing, options)
   },
 }

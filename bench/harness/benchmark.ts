@@ -5,11 +5,11 @@ export interface BenchOptions {
   readonly seconds: number
   /** The length of a backlog that is drained. */
   readonly jobs: number
-  /** The length of a long line of waiting jobs. */
+  /** The length of a long queue. */
   readonly waiting: number
   /** Callbacks that are owed. */
   readonly callbacks: number
-  /** Callbacks under way at once, of every side. */
+  /** Callbacks in progress at once, of every side. */
   readonly concurrency: number
   /** Also what takes long and much disk, such as ten million stored jobs. */
   readonly large: boolean

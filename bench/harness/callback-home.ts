@@ -24,7 +24,7 @@ export interface CallbackHome {
 
 export interface CallbackParleyOptions {
   readonly modelPort: number
-  /** Callbacks under way at once. */
+  /** Callbacks in progress at once. */
   readonly concurrency: number
 }
 

@@ -91,7 +91,7 @@ export class Child {
     }
   }
 
-  tell(message: object): void {
+  send(message: object): void {
     this.#process.send(message)
   }
 
@@ -119,7 +119,7 @@ export class Child {
 
   ask<T extends object>(message: object, answer: string): Promise<T> {
     const heard = this.hear<T>(answer)
-    this.tell(message)
+    this.send(message)
     return heard
   }
 

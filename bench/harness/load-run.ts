@@ -66,7 +66,7 @@ export async function runLoad(
   const ended = rig.generator.hear<RunResult>('result')
   const measuring = rig.generator.hear<Phase>('measuring').then(reading)
   const measured = rig.generator.hear<Phase>('measured').then(reading)
-  rig.generator.tell(order)
+  rig.generator.send(order)
   const [result, from, to] = await Promise.all([ended, measuring, measured])
   hold(result.failures.length === 0, `wrong answers, such as: ${result.failures[0]}`)
   const answers = (result.perSecond * order.measureMs) / 1000

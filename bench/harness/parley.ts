@@ -24,7 +24,7 @@ export interface ParleyOptions {
   readonly role?: 'all' | 'api' | 'worker'
 }
 
-/** A folder with a database; it goes when it is told to. */
+/** A folder with a database; it is deleted on request. */
 export class Home {
   readonly folder = scratchFolder()
   readonly database = join(this.folder, 'parley.db')

@@ -2,7 +2,7 @@
  * Open dashboards, in a process of their own: each reads the stream of events, and asks for the overview every ten seconds,
  * as its page does.
  */
-import { onBench, settingsFromBench, tellBench } from './parent.ts'
+import { onBench, sendToBench, settingsFromBench } from './parent.ts'
 
 export interface DashboardSettings {
   readonly port: number
@@ -48,8 +48,8 @@ async function follow(order: DashboardOrder): Promise<void> {
     const { signal } = open
     await Promise.all(Array.from({ length: order.count }, (_, index) => watch(signal, index)))
   }
-  tellBench({ kind: 'so it is' })
+  sendToBench({ kind: 'so it is' })
 }
 
 onBench<DashboardOrder>((order) => void follow(order))
-tellBench({ kind: 'ready' })
+sendToBench({ kind: 'ready' })

@@ -5,7 +5,7 @@
 import { Connection } from './connection.ts'
 import { markMaker } from './mark.ts'
 import { monotonicMs } from './monotonic.ts'
-import { onBench, tellBench } from './parent.ts'
+import { onBench, sendToBench } from './parent.ts'
 import { type Latencies, summarise } from './percentiles.ts'
 import { PreparedRequest, type RequestShape } from './request.ts'
 
@@ -107,8 +107,8 @@ async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
   const startMs = performance.now()
   const measureFromMs = startMs + warmUpMs
   const untilMs = measureFromMs + measureMs
-  setTimeout(() => tellBench({ kind: 'measuring' }), warmUpMs)
-  setTimeout(() => tellBench({ kind: 'measured' }), warmUpMs + measureMs)
+  setTimeout(() => sendToBench({ kind: 'measuring' }), warmUpMs)
+  setTimeout(() => sendToBench({ kind: 'measured' }), warmUpMs + measureMs)
   const loop = (connection: Connection, index: number) =>
     new Promise<void>((resolve) => {
       const request = new PreparedRequest(target)
@@ -198,9 +198,9 @@ async function hold({ target, connections: count }: Extract<Order, { kind: 'hold
 
 onBench<Order>((order) => {
   const ended = order.kind === 'run' ? run(order) : hold(order)
-  ended.then(tellBench, (error: Error) => {
+  ended.then(sendToBench, (error: Error) => {
     process.stderr.write(`${error.stack}\n`)
     process.exit(1)
   })
 })
-tellBench({ kind: 'ready' })
+sendToBench({ kind: 'ready' })

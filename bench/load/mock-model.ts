@@ -6,7 +6,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { MARK_BYTES, MARK_START } from './mark.ts'
 import { monotonicMs } from './monotonic.ts'
-import { onBench, settingsFromBench, tellBench } from './parent.ts'
+import { onBench, sendToBench, settingsFromBench } from './parent.ts'
 
 interface Settings {
   readonly delayMs: number
@@ -79,7 +79,7 @@ function release(overMs: number): void {
     const share = overMs === 0 ? 1 : Math.min(1, (monotonicMs() - startMs) / overMs)
     for (const due = Math.floor(answers.length * share); next < due; next++) answers[next]?.()
     if (next < answers.length) setTimeout(step, 1)
-    else tellBench({ kind: 'released' })
+    else sendToBench({ kind: 'released' })
   }
   step()
 }
@@ -88,26 +88,26 @@ onBench<Order>((order) => {
   switch (order.kind) {
     case 'delay':
       delayMs = order.ms
-      tellBench({ kind: 'delayed' })
+      sendToBench({ kind: 'delayed' })
       break
     case 'hold':
       stalled = true
       timed = order.timed
       answered = 0
       answeredAtMs = []
-      tellBench({ kind: 'holding' })
+      sendToBench({ kind: 'holding' })
       break
     case 'held?':
-      tellBench({ kind: 'held', count: held.length })
+      sendToBench({ kind: 'held', count: held.length })
       break
     case 'answered?':
-      tellBench({ kind: 'answered', count: answered })
+      sendToBench({ kind: 'answered', count: answered })
       break
     case 'release':
       release(order.overMs)
       break
     case 'answer times?':
-      tellBench({ kind: 'answer times', times: answeredAtMs })
+      sendToBench({ kind: 'answer times', times: answeredAtMs })
       timed = false
       answeredAtMs = []
       break
@@ -115,5 +115,5 @@ onBench<Order>((order) => {
 })
 
 server.listen(0, '127.0.0.1', 16_384, () => {
-  tellBench({ kind: 'ready', port: (server.address() as AddressInfo).port })
+  sendToBench({ kind: 'ready', port: (server.address() as AddressInfo).port })
 })

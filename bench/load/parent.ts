@@ -5,7 +5,7 @@ export function settingsFromBench<T extends object>(): T {
   return JSON.parse(process.argv[2] ?? '{}') as T
 }
 
-export function tellBench<T extends { readonly kind: string }>(message: T): void {
+export function sendToBench<T extends { readonly kind: string }>(message: T): void {
   process.send?.(message)
 }
 

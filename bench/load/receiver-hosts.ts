@@ -1,6 +1,6 @@
 /**
  * Where the receivers of callbacks are: each host is an address of the loopback network, all of them on one port. Linux
- * answers for that whole network without being told to.
+ * answers for that whole network by default.
  */
 export const HOSTS = 100
 

@@ -5,7 +5,7 @@
  */
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { monotonicMs } from './monotonic.ts'
-import { onBench, settingsFromBench, tellBench } from './parent.ts'
+import { onBench, sendToBench, settingsFromBench } from './parent.ts'
 import { type Latencies, summarise } from './percentiles.ts'
 import { addressOf, blackHoles, HOSTS } from './receiver-hosts.ts'
 
@@ -39,7 +39,7 @@ const ANSWER =
   'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 15\r\n\r\n{"status":"ok"}'
 const { delayMs } = settingsFromBench<Settings>()
 
-class Tally {
+class ArrivalCounters {
   readonly holes: ReadonlySet<number>
   readonly #measureFromMs: number
   readonly #ids = new Set<string>()
@@ -90,11 +90,11 @@ function after(text: string, name: string): string | null {
   return text.slice(at + name.length, end < 0 ? undefined : end)
 }
 
-let tally = new Tally(0, 0)
+let counters = new ArrivalCounters(0, 0)
 
 function receive(socket: Socket, host: number): void {
   let received = ''
-  tally.connections += 1
+  counters.connections += 1
   socket.setNoDelay(true)
   socket.setEncoding('latin1')
   // Senders give up on black holes, and end as they like.
@@ -108,11 +108,11 @@ function receive(socket: Socket, host: number): void {
     if (received.length - bodyStart < Number.parseInt(after(head, 'content-length: ') ?? '', 10)) return
     const body = received.slice(bodyStart)
     received = ''
-    if (tally.holes.has(host)) {
-      tally.lost += 1
+    if (counters.holes.has(host)) {
+      counters.lost += 1
       return
     }
-    tally.arrived(head, body)
+    counters.arrived(head, body)
     setTimeout(() => {
       if (socket.writable) socket.write(ANSWER, 'latin1')
     }, delayMs)
@@ -131,13 +131,13 @@ function listen(host: number, port: number): Promise<number> {
 
 onBench<ReceiversOrder>((order) => {
   if (order.kind === 'expect') {
-    tally = new Tally(order.holes, order.measureFromMs)
-    tellBench({ kind: 'expecting' })
+    counters = new ArrivalCounters(order.holes, order.measureFromMs)
+    sendToBench({ kind: 'expecting' })
   } else {
-    tellBench(tally.report())
+    sendToBench(counters.report())
   }
 })
 
 const port = await listen(0, 0)
 for (let host = 1; host < HOSTS; host++) await listen(host, port)
-tellBench({ kind: 'ready', port })
+sendToBench({ kind: 'ready', port })

@@ -1,4 +1,4 @@
-/** A prepared HTTP request into which each mark is written in its place: the cheapest way to send unique contents. */
+/** A prepared HTTP request into which each mark is written in its position: the cheapest way to send unique contents. */
 import { MARK_BYTES } from './mark.ts'
 
 export interface RequestShape {
@@ -15,28 +15,28 @@ export const MARK_PLACE = '#'.repeat(MARK_BYTES)
 /** One per connection: sending it again before it was written out would overwrite what is on its way. */
 export class PreparedRequest {
   readonly bytes: Buffer
-  readonly #places: readonly number[]
+  readonly #positions: readonly number[]
 
   constructor({ host, path, headers, body }: RequestShape) {
     const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
     const head = `POST ${path} HTTP/1.1\r\nhost: ${host}\r\n${lines.join('')}content-length: ${Buffer.byteLength(body)}\r\n\r\n`
     this.bytes = Buffer.from(head + body)
-    this.#places = placesIn(this.bytes)
+    this.#positions = positionsIn(this.bytes)
   }
 
-  /** Writes a new mark into every place; returns the last one. */
+  /** Writes a new mark into every position; returns the last one. */
   mark(next: () => string): string {
     let mark = ''
-    for (const place of this.#places) {
+    for (const position of this.#positions) {
       mark = next()
-      this.bytes.write(mark, place, 'latin1')
+      this.bytes.write(mark, position, 'latin1')
     }
     return mark
   }
 }
 
-function placesIn(bytes: Buffer): number[] {
-  const places: number[] = []
-  for (let at = bytes.indexOf(MARK_PLACE); at >= 0; at = bytes.indexOf(MARK_PLACE, at + 1)) places.push(at)
-  return places
+function positionsIn(bytes: Buffer): number[] {
+  const positions: number[] = []
+  for (let at = bytes.indexOf(MARK_PLACE); at >= 0; at = bytes.indexOf(MARK_PLACE, at + 1)) positions.push(at)
+  return positions
 }

@@ -1,13 +1,13 @@
 /**
  * The yardstick of callbacks: a loop that posts from memory with an undici pool for each host. Hosts have their turns, and no
- * host has more than its share of the places, so that one that never answers takes none from the others.
+ * host has more than its share of the slots, so that one that never answers takes none from the others.
  *
  * It keeps nothing, tries nothing again and guards no address; bodies and signatures are made beforehand.
  */
 import { Pool } from 'undici'
 import { callbackRequest } from '../../src/callbacks/callback-request.ts'
 import { owedCallbacks } from '../load/owed-callbacks.ts'
-import { onBench, settingsFromBench, tellBench } from '../load/parent.ts'
+import { onBench, sendToBench, settingsFromBench } from '../load/parent.ts'
 import type { CallbackOrder, CallbackSettings } from './callback-settings.ts'
 
 interface Prepared {
@@ -19,7 +19,7 @@ interface Prepared {
 interface Host {
   readonly pool: Pool
   readonly waiting: Prepared[]
-  underWay: number
+  inProgress: number
 }
 
 const settings = settingsFromBench<CallbackSettings>()
@@ -33,23 +33,23 @@ const byOrigin = Map.groupBy(requests, ({ origin }) => origin)
 const mostEach = Math.ceil(concurrency / byOrigin.size)
 const hosts: readonly Host[] = [...byOrigin].map(([origin, waiting]) => {
   const options = { connections: mostEach, pipelining: 1, headersTimeout: timeoutMs, bodyTimeout: timeoutMs }
-  return { pool: new Pool(origin, options), waiting, underWay: 0 }
+  return { pool: new Pool(origin, options), waiting, inProgress: 0 }
 })
 let turn = 0
-let underWay = 0
+let inProgress = 0
 let delivered = 0
 
 function nextHost(): Host | null {
   for (let looked = 0; looked < hosts.length; looked++) {
     const host = hosts[turn]
     turn = (turn + 1) % hosts.length
-    if (host && host.waiting.length > 0 && host.underWay < mostEach) return host
+    if (host && host.waiting.length > 0 && host.inProgress < mostEach) return host
   }
   return null
 }
 
 function sendAll(): void {
-  while (underWay < concurrency) {
+  while (inProgress < concurrency) {
     const host = nextHost()
     const request = host?.waiting.pop()
     if (!host || !request) return
@@ -58,8 +58,8 @@ function sendAll(): void {
 }
 
 async function send(host: Host, { path, headers, body }: Prepared): Promise<void> {
-  host.underWay += 1
-  underWay += 1
+  host.inProgress += 1
+  inProgress += 1
   try {
     const answer = await host.pool.request({ method: 'POST', path, headers, body })
     await answer.body.dump()
@@ -67,13 +67,13 @@ async function send(host: Host, { path, headers, body }: Prepared): Promise<void
   } catch {
     // A host that does not answer: nobody tries again.
   }
-  host.underWay -= 1
-  underWay -= 1
+  host.inProgress -= 1
+  inProgress -= 1
   sendAll()
 }
 
 onBench<CallbackOrder>((order) => {
   if (order.kind === 'go') sendAll()
-  else tellBench({ kind: 'delivered', count: delivered })
+  else sendToBench({ kind: 'delivered', count: delivered })
 })
-tellBench({ kind: 'ready' })
+sendToBench({ kind: 'ready' })

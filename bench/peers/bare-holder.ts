@@ -1,11 +1,11 @@
 /**
- * What waiting costs at the least: node:http that reads a request and holds its answer until it is told to give it. It
+ * What waiting costs at the least: node:http that reads a request and holds its answer until it gets a signal. It
  * calls no model and keeps nothing.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { MARK_BYTES, MARK_START } from '../load/mark.ts'
-import { onBench, tellBench } from '../load/parent.ts'
+import { onBench, sendToBench } from '../load/parent.ts'
 
 type Order = { readonly kind: 'hold' | 'held?' | 'release' }
 
@@ -30,15 +30,15 @@ server.keepAliveTimeout = 75_000
 server.requestTimeout = 0
 
 onBench<Order>(({ kind }) => {
-  if (kind === 'held?') tellBench({ kind: 'held', count: held.length })
+  if (kind === 'held?') sendToBench({ kind: 'held', count: held.length })
   else if (kind === 'hold') {
     holding = true
-    tellBench({ kind: 'holding' })
+    sendToBench({ kind: 'holding' })
   } else {
     holding = false
     for (const answer of held.splice(0)) answer()
   }
 })
 server.listen(0, '127.0.0.1', 16_384, () => {
-  tellBench({ kind: 'ready', port: (server.address() as AddressInfo).port })
+  sendToBench({ kind: 'ready', port: (server.address() as AddressInfo).port })
 })

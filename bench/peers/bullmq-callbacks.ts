@@ -2,14 +2,14 @@
  * BullMQ delivering callbacks: a worker reads them from the queue, signs them and posts them with an undici pool for each
  * host; their outcome is kept in Redis.
  *
- * What it leaves out: the guard of addresses, a limit for each host, the job that the callback tells of.
+ * What it leaves out: the guard of addresses, a limit for each host, the job that the callback reports.
  */
 import { Agent } from 'undici'
 import { callbackRequest } from '../../src/callbacks/callback-request.ts'
 import { DEFAULTS } from '../../src/config/settings.ts'
 import type { CallbackBody } from '../../src/store/callback-store.ts'
 import { owedCallbacks } from '../load/owed-callbacks.ts'
-import { onBench, settingsFromBench, tellBench } from '../load/parent.ts'
+import { onBench, sendToBench, settingsFromBench } from '../load/parent.ts'
 import type { CallbackOrder, CallbackSettings } from './callback-settings.ts'
 
 interface QueuedJob {
@@ -56,11 +56,11 @@ async function deliver({ data }: QueuedJob): Promise<{ status: number }> {
 
 onBench<CallbackOrder>((order) => {
   if (order.kind === 'go') new Worker('callbacks', deliver, { connection, concurrency })
-  else void queue.getCompletedCount().then((count) => tellBench({ kind: 'delivered', count }))
+  else void queue.getCompletedCount().then((count) => sendToBench({ kind: 'delivered', count }))
 })
 const owed = owedCallbacks(settings)
 for (let at = 0; at < owed.length; at += FILL_GROUP) {
   const group = owed.slice(at, at + FILL_GROUP)
   await queue.addBulk(group.map((data) => ({ name: 'callback', data, opts })))
 }
-tellBench({ kind: 'ready' })
+sendToBench({ kind: 'ready' })

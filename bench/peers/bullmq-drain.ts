@@ -3,7 +3,7 @@
  *
  * What it leaves out: fair order between accounts, the answer cache, receipts and usage.
  */
-import { onBench, settingsFromBench, tellBench } from '../load/parent.ts'
+import { onBench, sendToBench, settingsFromBench } from '../load/parent.ts'
 import { bodies, type DrainOrder, type DrainSettings, modelCaller } from './drain-settings.ts'
 
 interface QueuedJob {
@@ -34,10 +34,10 @@ onBench<DrainOrder>((order) => {
       concurrency,
     })
   } else {
-    void queue.getCompletedCount().then((count) => tellBench({ kind: 'ended', count }))
+    void queue.getCompletedCount().then((count) => sendToBench({ kind: 'ended', count }))
   }
 })
 for (const group of bodies(jobs, bytes, FILL_GROUP)) {
   await queue.addBulk(group.map((body) => ({ name: 'message', data: { body }, opts })))
 }
-tellBench({ kind: 'ready' })
+sendToBench({ kind: 'ready' })

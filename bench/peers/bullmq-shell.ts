@@ -9,7 +9,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Pool } from 'undici'
-import { onBench, settingsFromBench, tellBench } from '../load/parent.ts'
+import { onBench, sendToBench, settingsFromBench } from '../load/parent.ts'
 
 interface Settings {
   readonly modelPort: number
@@ -83,5 +83,5 @@ await Promise.all([queue.waitUntilReady(), events.waitUntilReady(), worker.waitU
 events.setMaxListeners(0)
 onBench(() => {})
 server.listen(0, '127.0.0.1', 16_384, () => {
-  tellBench({ kind: 'ready', port: (server.address() as AddressInfo).port })
+  sendToBench({ kind: 'ready', port: (server.address() as AddressInfo).port })
 })

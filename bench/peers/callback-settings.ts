@@ -1,8 +1,8 @@
-/** What a peer that delivers callbacks is told: the same for each of them. */
+/** The settings of the peers that deliver callbacks: the same for each of them. */
 import type { OwedOptions } from '../load/owed-callbacks.ts'
 
 export interface CallbackSettings extends OwedOptions {
-  /** Callbacks under way at once. */
+  /** Callbacks in progress at once. */
   readonly concurrency: number
   /** Deadline of an attempt. */
   readonly timeoutMs: number

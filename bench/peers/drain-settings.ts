@@ -1,4 +1,4 @@
-/** What a peer that drains a backlog is told, and how it asks the model: the same for each of them. */
+/** The settings of the peers that drain a backlog, and how they call the model: the same for each of them. */
 import { Pool } from 'undici'
 import { chatBody } from '../load/bodies.ts'
 import { markMaker } from '../load/mark.ts'
@@ -9,7 +9,7 @@ export interface DrainSettings {
   readonly url: string
   readonly jobs: number
   readonly bytes: number
-  /** Jobs in hand at once. */
+  /** Jobs running at once. */
   readonly concurrency: number
 }
 

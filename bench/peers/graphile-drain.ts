@@ -7,7 +7,7 @@
  * receipts and usage.
  */
 import pg from 'pg'
-import { onBench, settingsFromBench, tellBench } from '../load/parent.ts'
+import { onBench, sendToBench, settingsFromBench } from '../load/parent.ts'
 import { bodies, type DrainOrder, type DrainSettings, modelCaller } from './drain-settings.ts'
 
 interface Graphile {
@@ -28,7 +28,7 @@ interface Result {
 
 const NAME = 'graphile-worker'
 const FILL_GROUP = 1000
-/** Statements of results under way at once, as many as Parley has. */
+/** Statements of results in progress at once, as many as Parley has. */
 const IN_FLIGHT = 2
 
 const { modelPort, url, jobs, bytes, concurrency } = settingsFromBench<DrainSettings>()
@@ -37,7 +37,7 @@ const ask = modelCaller(modelPort, concurrency)
 const logger = new Logger(() => () => {})
 const results = new pg.Pool({ connectionString: url, max: IN_FLIGHT })
 let waiting: Result[] = []
-let underWay = 0
+let inProgress = 0
 
 function write(jobId: string, content: string): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -47,10 +47,10 @@ function write(jobId: string, content: string): Promise<void> {
 }
 
 async function flush(): Promise<void> {
-  if (underWay >= IN_FLIGHT || waiting.length === 0) return
+  if (inProgress >= IN_FLIGHT || waiting.length === 0) return
   const group = waiting
   waiting = []
-  underWay += 1
+  inProgress += 1
   try {
     const values = [group.map(({ jobId }) => jobId), group.map(({ content }) => content)]
     await results.query({ name: 'results', text: INSERT, values })
@@ -58,7 +58,7 @@ async function flush(): Promise<void> {
   } catch (error) {
     for (const { reject } of group) reject(error)
   }
-  underWay -= 1
+  inProgress -= 1
   void flush()
 }
 
@@ -103,4 +103,4 @@ onBench<DrainOrder>((order) => {
   if (order.kind === 'go') void work()
 })
 await fill()
-tellBench({ kind: 'ready' })
+sendToBench({ kind: 'ready' })

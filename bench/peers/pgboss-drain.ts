@@ -4,7 +4,7 @@
  *
  * What it leaves out: fair order between accounts, the answer cache, receipts and usage.
  */
-import { onBench, settingsFromBench, tellBench } from '../load/parent.ts'
+import { onBench, sendToBench, settingsFromBench } from '../load/parent.ts'
 import { bodies, type DrainOrder, type DrainSettings, modelCaller } from './drain-settings.ts'
 import { startBoss } from './pgboss.ts'
 
@@ -48,4 +48,4 @@ onBench<DrainOrder>((order) => {
   if (order.kind === 'go') void work()
 })
 await fill()
-tellBench({ kind: 'ready' })
+sendToBench({ kind: 'ready' })

@@ -10,7 +10,7 @@
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { onBench, settingsFromBench, tellBench } from '../load/parent.ts'
+import { onBench, sendToBench, settingsFromBench } from '../load/parent.ts'
 import { modelCaller } from './drain-settings.ts'
 import { type BossJob, startBoss } from './pgboss.ts'
 
@@ -28,11 +28,11 @@ const ask = modelCaller(modelPort, CONCURRENCY)
 const boss = await startBoss(url)
 await boss.createQueue(QUEUE, { partition: true })
 
-interface Waiter {
+interface PendingResponse {
   readonly resolve: (answer: string) => void
   readonly reject: (error: unknown) => void
 }
-const waiters = new Map<string, Waiter>()
+const pendingResponses = new Map<string, PendingResponse>()
 /** Jobs that ended before their sender knew their id. */
 const early = new Map<string, string>()
 let toFetch = 0
@@ -54,11 +54,11 @@ async function work({ id, data }: BossJob): Promise<void> {
     const content = await ask(data.body)
     await boss.complete(QUEUE, id, { content })
     const answer = JSON.stringify({ status: 'completed', job_id: id, result: { content } })
-    const waiter = waiters.get(id)
-    if (waiter) waiter.resolve(answer)
+    const pending = pendingResponses.get(id)
+    if (pending) pending.resolve(answer)
     else early.set(id, answer)
   } catch (error) {
-    waiters.get(id)?.reject(error)
+    pendingResponses.get(id)?.reject(error)
   }
 }
 
@@ -71,8 +71,8 @@ async function createAndWait(body: string): Promise<string> {
   const answer = early.get(id)
   early.delete(id)
   if (answer !== undefined) return answer
-  return new Promise<string>((resolve, reject) => waiters.set(id, { resolve, reject })).finally(() =>
-    waiters.delete(id),
+  return new Promise<string>((resolve, reject) => pendingResponses.set(id, { resolve, reject })).finally(() =>
+    pendingResponses.delete(id),
   )
 }
 
@@ -95,5 +95,5 @@ server.keepAliveTimeout = 75_000
 
 onBench(() => {})
 server.listen(0, '127.0.0.1', 16_384, () => {
-  tellBench({ kind: 'ready', port: (server.address() as AddressInfo).port })
+  sendToBench({ kind: 'ready', port: (server.address() as AddressInfo).port })
 })

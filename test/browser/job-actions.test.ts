@@ -28,7 +28,7 @@ test('a job that runs is cancelled: the call is cut off, and the page shows what
   assert.equal(await page.getByRole('button', { name: 'Delete job…' }).count(), 0)
   await page.getByRole('button', { name: 'Cancel job…' }).click()
   const dialog = page.getByRole('dialog', { name: 'Cancel this job?' })
-  await dialog.getByText('in progress, or interrupted').waitFor()
+  await dialog.getByText('is aborted within a').waitFor()
   await dialog.getByRole('button', { name: 'Keep job' }).click()
   assert.equal((await parley.get(`/api/v1/messages/${running}`, key)).body.data.status, 'assigned')
   await page.getByRole('button', { name: 'Cancel job…' }).click()

@@ -47,7 +47,7 @@ test('of the server it holds what is fit for browsers, and of the admin API no m
   const folders = [...page.text.matchAll(/"\/dashboard\/files\/[^/"]+\/([^/"]+)\/[^"]+"/g)].map(
     (found) => found[1],
   )
-  assert.deepEqual([...new Set(folders)].sort(), ['dashboard', 'job', 'lib'])
+  assert.deepEqual([...new Set(folders)].sort(), ['dashboard', 'json-schema', 'lib'])
 })
 
 test('every style sheet of the source is in the one that is served', async () => {

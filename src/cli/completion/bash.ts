@@ -38,7 +38,7 @@ ${commands.map(flagsOf).join('\n')}
     return
   fi
   case "$path" in
-${commands.map(placesOf).join('\n')}
+${commands.map(positionsOf).join('\n')}
   esac
 }
 complete -F _parley parley
@@ -50,7 +50,7 @@ function flagsOf({ path, options }: CompletedCommand): string {
 }
 
 /** Completes a word that is not an option: a command, or the next argument. */
-function placesOf({ path, commands, arguments: taken }: CompletedCommand): string {
+function positionsOf({ path, commands, arguments: taken }: CompletedCommand): string {
   if (commands.length > 0) {
     return `  '${path}') ${offer({ kind: 'words', words: commands.map(({ name }) => name) })} ;;`
   }

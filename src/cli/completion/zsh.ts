@@ -13,11 +13,11 @@ function functionOf(command: CompletedCommand): string {
   const { path, commands, options, arguments: taken } = command
   const specs = options.flatMap(optionSpecs)
   if (commands.length === 0) {
-    const places = taken.map((values, place) => {
-      const isLast = place === taken.length - 1
-      return quoted(`${isLast ? '*' : place + 1}:argument:${actionOf(values)}`)
+    const positions = taken.map((values, position) => {
+      const isLast = position === taken.length - 1
+      return quoted(`${isLast ? '*' : position + 1}:argument:${actionOf(values)}`)
     })
-    return `${nameOf(path)}() {\n  _arguments ${[...specs, ...places].join(' ')}\n}`
+    return `${nameOf(path)}() {\n  _arguments ${[...specs, ...positions].join(' ')}\n}`
   }
   const listed = commands.map(({ name, description }) => quoted(`${name}:${description}`))
   const cases = commands

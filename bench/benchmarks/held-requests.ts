@@ -3,21 +3,21 @@
  * caller takes, and how soon it hears of its answer.
  *
  * Two comparisons. With the default concurrency most of the jobs wait in the database, and the yardstick is a node:http
- * server that holds as many requests and does nothing else. With a concurrency as high as the number of waiters every
+ * server that holds as many requests and does nothing else. With a concurrency as high as the number of requests every
  * job also has its call to the model open, and the yardstick is a bare proxy that holds as many.
  */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { startRig } from '../harness/load-run.ts'
 import { openFilesAllowed } from '../harness/open-files.ts'
+import { printLine } from '../harness/output.ts'
 import { writePicture } from '../harness/picture.ts'
 import { keepResults, pictureOf } from '../harness/results.ts'
 import { interleaved, ratios, spreadOf } from '../harness/rounds.ts'
-import { say } from '../harness/say.ts'
 import { figure, spread, table } from '../harness/table.ts'
 import { type HeldRun, type HoldingSide, heldRun } from './held-run.ts'
 
-const WAITERS = 10_000
-/** Files that a service needs besides those of its callers and calls. */
+const REQUESTS = 10_000
+/** Files that a service needs in addition to those of its callers and calls. */
 const OTHER_FILES = 250
 const MEMORY_TARGET = 1.5
 const WAKE_TARGET_MS = 25
@@ -41,24 +41,25 @@ interface Measured {
   readonly runs: ReadonlyMap<HoldingSide, readonly HeldRun[]>
 }
 
-export const waiters: Benchmark = {
+export const heldRequests: Benchmark = {
   name: 'waiters',
   about: '10,000 single creates held at once: memory of each, and how soon each hears of its answer',
   async run(options) {
     const measured: Measured[] = []
     for (const pair of PAIRS) measured.push({ ...pair, runs: await measure(pair, options) })
-    say(report(measured))
+    printLine(report(measured))
     keep(measured, options)
   },
 }
 
 async function measure(pair: (typeof PAIRS)[number], { rounds }: BenchOptions) {
   const openFiles = openFilesAllowed()
-  const waiters = Math.min(WAITERS, Math.floor((openFiles - OTHER_FILES) / pair.filesEach))
-  if (waiters < WAITERS) say(`${pair.name}: ${waiters} waiters, because ${openFiles} files may be open here`)
+  const requests = Math.min(REQUESTS, Math.floor((openFiles - OTHER_FILES) / pair.filesEach))
+  if (requests < REQUESTS)
+    printLine(`${pair.name}: ${requests} requests, because only ${openFiles} files can be open here`)
   return interleaved<HoldingSide, HeldRun>([pair.ours, pair.theirs], rounds, async (side) => {
     const rig = await startRig({ openFiles })
-    const run = await heldRun(side, rig, waiters, openFiles)
+    const run = await heldRun(side, rig, requests, openFiles)
     await rig.stop()
     return run
   })
@@ -105,7 +106,7 @@ function keep(measured: readonly Measured[], { rounds }: BenchOptions): void {
     rss_ratio: ratios(runs.get(ours) ?? [], runs.get(theirs) ?? [], ({ rssBytes }) => rssBytes),
     heap_ratio: ratios(runs.get(ours) ?? [], runs.get(theirs) ?? [], ({ heapBytes }) => heapBytes),
   }))
-  keepResults('waiters', rounds, { waiters: WAITERS, results })
+  keepResults('waiters', rounds, { waiters: REQUESTS, results })
   const memory = results.map(({ name, rss_ratio: { median, min, max } }) => {
     return { label: name, value: median, min, max, ours: true, target: MEMORY_TARGET }
   })
@@ -116,7 +117,7 @@ function keep(measured: readonly Measured[], { rounds }: BenchOptions): void {
       return side === ours ? { ...bar, target: WAKE_TARGET_MS } : bar
     }),
   )
-  writePicture(pictureOf('waiters'), `${figure(WAITERS)} callers waiting at once`, 'Dashed: the target.', [
+  writePicture(pictureOf('waiters'), `${figure(REQUESTS)} callers waiting at once`, 'Dashed: the target.', [
     { title: 'Memory of a waiter, Parley ÷ bare', unit: '×', bars: memory },
     { title: 'From the answer of the model to the caller, p99', unit: ' ms', bars: wake },
   ])

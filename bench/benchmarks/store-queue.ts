@@ -11,7 +11,7 @@ const NODE = 'bench'
 /** As the settings have them. */
 const CONNECTIONS = 10
 const RETENTION_MS = 604_800_000
-const SUSPECTS = { crashCount: 2, limit: 1 }
+const POISON_CANDIDATES = { crashCount: 2, limit: 1 }
 const ACCOUNTS = 100
 const BATCH = 30
 /** Batches on their way to the store at once. */
@@ -19,7 +19,7 @@ const TOGETHER = 64
 /** How far a job moves its account's next turn: the accounts differ in weight, as tiers do. */
 const STEPS = [1000, 500, 250, 125] as const
 
-export class Line {
+export class StoreQueue {
   readonly #store: Store
   readonly #content: () => string
   readonly #makeId = jobIdMaker(systemClock, (bytes) => randomBytes(bytes).toString('hex'))
@@ -31,15 +31,15 @@ export class Line {
   }
 
   /** @param content what the user of each job says */
-  static async onSqlite(path: string, content: () => string): Promise<Line> {
+  static async onSqlite(path: string, content: () => string): Promise<StoreQueue> {
     const onFatal = (error: Error) => {
       throw error
     }
     const maxQueued = Number.POSITIVE_INFINITY
-    return new Line(await openSqliteStore({ path, maxQueued, nowMs: Date.now, onFatal }), content)
+    return new StoreQueue(await openSqliteStore({ path, maxQueued, nowMs: Date.now, onFatal }), content)
   }
 
-  static async onPostgres(url: string, content: () => string): Promise<Line> {
+  static async onPostgres(url: string, content: () => string): Promise<StoreQueue> {
     const store = await openPostgresStore({
       url,
       node: NODE,
@@ -51,7 +51,7 @@ export class Line {
       nowMs: Date.now,
       onNote: () => {},
     })
-    return new Line(store, content)
+    return new StoreQueue(store, content)
   }
 
   async fill(jobs: number): Promise<void> {
@@ -68,7 +68,7 @@ export class Line {
     const took: number[] = []
     for (let time = 0; time < times; time++) {
       const startedMs = performance.now()
-      const claimed = await this.#store.claim(NODE, jobs, Date.now(), SUSPECTS)
+      const claimed = await this.#store.claim(NODE, jobs, Date.now(), POISON_CANDIDATES)
       took.push(performance.now() - startedMs)
       if (claimed.length !== jobs) throw new Error(`a claim of ${jobs} jobs gave ${claimed.length}`)
       await Promise.all(claimed.map((job) => this.#settle(job)))

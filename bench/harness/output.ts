@@ -1,0 +1,4 @@
+/** Prints lines for the user on standard output. */
+export function printLine(text = ''): void {
+  process.stdout.write(`${text}\n`)
+}

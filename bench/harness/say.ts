@@ -1,4 +1,0 @@
-/** Words for people, on standard output. */
-export function say(text = ''): void {
-  process.stdout.write(`${text}\n`)
-}
