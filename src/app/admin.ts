@@ -36,7 +36,7 @@ export function createAdmin(parts: AdminApiParts): AdminOptions {
     token,
     store,
     clock,
-    points: samples,
+    samples,
     auditLog: new AuditLog(
       store,
       clock,

@@ -108,7 +108,7 @@ async function replayOne(jobId: string, { json, config }: ReplayOptions): Promis
     ? await performAction(config, (store) => replayCallbackAction(store, jobId, expiry))
     : 'unknown'
   if (replay === 'unknown') throw noSuchCallback(jobId)
-  if (replay === 'under way') {
+  if (replay === 'in progress') {
     throw new CommandError(
       `The callback of job ${jobId} is being sent at this moment, so it was not replayed. Try again in a minute.`,
     )

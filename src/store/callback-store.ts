@@ -68,7 +68,7 @@ export interface FailedFilter {
   readonly limit: number
 }
 
-export type Replay = 'replayed' | 'under way' | 'unknown'
+export type Replay = 'replayed' | 'in progress' | 'unknown'
 
 /** Callbacks that were never tried wait apart from those that were, so that many retries hold up no new one. */
 export const DELIVERY_QUEUES = ['first', 'retry'] as const

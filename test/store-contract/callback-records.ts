@@ -150,7 +150,7 @@ export function callbackRecordTests(on: On): void {
       taken.map(({ attempt, tries, owedSinceMs }) => [attempt, tries, owedSinceMs]),
       Array(3).fill([2, 1, later]),
     )
-    assert.equal(await store.replayCallback(failed, expiry(later)), 'under way')
+    assert.equal(await store.replayCallback(failed, expiry(later)), 'in progress')
     assert.equal(await store.recordCallback(record(failed, 2, DELIVERED, later)), true)
     assert.equal((await store.findCallback(failed))?.state, 'delivered')
   })

@@ -19,7 +19,7 @@ export async function replayCallbackAction(
     run: () => store.replayCallback(jobId, expiry),
     describe: (replay) => {
       if (replay === 'unknown') return 'refused: there is no such callback'
-      return replay === 'under way' ? 'refused: it was being sent just then' : 'due again'
+      return replay === 'in progress' ? 'refused: it was being sent just then' : 'due again'
     },
   }
 }

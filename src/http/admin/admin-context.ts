@@ -14,7 +14,7 @@ export interface AdminOptions {
   readonly store: OperatorStore
   readonly clock: Clock
   readonly expiry: () => Expiry
-  readonly points: MetricFeed
+  readonly samples: MetricFeed
   readonly auditLog: AuditLog
   /** Resolves when this node has ended its own runs of the jobs that were cancelled before the call. */
   readonly onCancelled: () => Promise<void>

@@ -107,7 +107,7 @@ function replayRoutes(app: FastifyInstance, { store, expiry, perform, logAction 
       if (!isJobId(jobId)) throw noSuchCallback()
       const replay = await perform(request, await replayCallbackAction(store, jobId, expiry()))
       if (replay === 'unknown') throw noSuchCallback()
-      if (replay === 'under way') throw callbackInProgress()
+      if (replay === 'in progress') throw callbackInProgress()
       request.jobIds = [jobId]
       logAction(request, 'replay a callback', { job_id: jobId })
       return sendData(reply, 200, 'The callback is due now.', '{"replayed":true}')

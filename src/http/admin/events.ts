@@ -10,7 +10,7 @@ import { adminErrors } from './shapes.ts'
 /** Unread bytes that are buffered per client, in addition to the kernel's buffers: a few minutes of samples. */
 export const MAX_BUFFERED_BYTES = 65_536
 
-export function eventRoute(app: FastifyInstance, { points, onSlowClient }: AdminContext): void {
+export function eventRoute(app: FastifyInstance, { samples, onSlowClient }: AdminContext): void {
   app.get(
     '/events',
     {
@@ -35,13 +35,13 @@ export function eventRoute(app: FastifyInstance, { points, onSlowClient }: Admin
         // Proxies buffer responses. This header turns buffering off in nginx.
         .header('x-accel-buffering', 'no')
         .header('connection', 'close')
-        .send(streamOf(points, () => onSlowClient(request.id))),
+        .send(streamOf(samples, () => onSlowClient(request.id))),
   )
 }
 
-function streamOf(points: MetricFeed, onSlowClient: () => void): Readable {
+function streamOf(samples: MetricFeed, onSlowClient: () => void): Readable {
   const stream = new Readable({ read: () => {} })
-  const unsubscribe = points.listen({
+  const unsubscribe = samples.listen({
     send: (event) => {
       if (stream.readableLength <= MAX_BUFFERED_BYTES) stream.push(event)
       else {

@@ -12,7 +12,7 @@ const percentiles = Type.Object({
   p99: orNull(Type.Number()),
 })
 
-export const point = Type.Object({
+export const metricSample = Type.Object({
   at: unixTime('When it was taken'),
   seconds: Type.Number({ description: 'The time that the counts cover.' }),
   jobs: Type.Record(Type.String(), count, { description: 'Jobs that ended on this node, by outcome.' }),
@@ -60,12 +60,12 @@ const overview = Type.Object({
       ),
     }),
   ),
-  points: Type.Array(point, {
+  points: Type.Array(metricSample, {
     description: 'Metric samples of the last 15 minutes, oldest first, one every 2 seconds.',
   }),
 })
 
-export function overviewRoute(app: FastifyInstance, { overview: read, points }: AdminContext): void {
+export function overviewRoute(app: FastifyInstance, { overview: read, samples }: AdminContext): void {
   app.get(
     '/overview',
     {
@@ -78,7 +78,7 @@ export function overviewRoute(app: FastifyInstance, { overview: read, points }: 
     },
     async (_request, reply) => {
       const now = JSON.stringify(await read())
-      const data = `${now.slice(0, -1)},"points":[${points.kept.join(',')}]}`
+      const data = `${now.slice(0, -1)},"points":[${samples.kept.join(',')}]}`
       return sendData(reply, 200, 'The current state.', data)
     },
   )

@@ -49,7 +49,7 @@ export class PostgresCallbackRecords implements CallbackRecords {
     if (!isJobId(jobId)) return 'unknown'
     const [row] = await this.#database.query(REPLAY, [nowMs, retentionMs, jobId])
     if (!row) return 'unknown'
-    return row.replayed ? 'replayed' : 'under way'
+    return row.replayed ? 'replayed' : 'in progress'
   }
 
   async replayFailedCallbacks(

@@ -64,7 +64,7 @@ export class SqliteCallbackRecords {
       )
       .get(jobId, nowMs, retentionMs)
     if (!row) return 'unknown'
-    if (row.under_way) return 'under way'
+    if (row.under_way) return 'in progress'
     this.#db
       .prepare(`update callbacks set ${ANEW} where seq = (select seq from jobs where id = ?2)`)
       .run(nowMs, jobId)
