@@ -4,8 +4,8 @@ export interface Clock {
   nowMs(): number
   /** Milliseconds that only ever grow: for durations, leases and deadlines. */
   steadyMs(): number
-  /** Calls `act` once after `ms`; the returned function cancels that. Does not keep the process alive. */
-  after(ms: number, act: () => void): () => void
+  /** Calls `callback` once after `ms`; the returned function cancels the timer. It does not keep the process alive. */
+  after(ms: number, callback: () => void): () => void
 }
 
 /** A hundred thousand days: added to any moment it still is a whole number of milliseconds, and fits every database. */
@@ -28,8 +28,8 @@ export function wait(clock: Pick<Clock, 'after'>, ms: number): Promise<void> {
 export const systemClock: Clock = {
   nowMs: Date.now,
   steadyMs: performance.now.bind(performance),
-  after(ms, act) {
-    const timer = setTimeout(act, Math.min(ms, LONGEST_TIMER_MS))
+  after(ms, callback) {
+    const timer = setTimeout(callback, Math.min(ms, LONGEST_TIMER_MS))
     timer.unref()
     return () => clearTimeout(timer)
   },

@@ -10,7 +10,7 @@ import type { Clock } from '../src/clock.ts'
 
 interface Timer {
   readonly at: number
-  readonly act: () => void
+  readonly callback: () => void
 }
 
 interface Watcher {
@@ -38,8 +38,8 @@ export class FakeClock implements Clock {
     return this.#steadyMs
   }
 
-  after(ms: number, act: () => void): () => void {
-    const timer: Timer = { at: this.#steadyMs + Math.max(0, ms), act }
+  after(ms: number, callback: () => void): () => void {
+    const timer: Timer = { at: this.#steadyMs + Math.max(0, ms), callback }
     this.#timers.add(timer)
     for (const watcher of this.#watchers) {
       if (!watcher.accept(ms)) continue
@@ -58,7 +58,7 @@ export class FakeClock implements Clock {
     for (let timer = this.#next(); timer !== undefined && timer.at <= end; timer = this.#next()) {
       this.#timers.delete(timer)
       this.#move(timer.at - this.#steadyMs)
-      timer.act()
+      timer.callback()
     }
     this.#move(end - this.#steadyMs)
   }

@@ -9,7 +9,7 @@ export function sendToBench<T extends { readonly kind: string }>(message: T): vo
   process.send?.(message)
 }
 
-export function onBench<T extends { readonly kind: string }>(act: (message: T) => void): void {
-  process.on('message', (message) => act(message as T))
+export function onBench<T extends { readonly kind: string }>(callback: (message: T) => void): void {
+  process.on('message', (message) => callback(message as T))
   process.on('disconnect', () => process.exit())
 }

@@ -6,7 +6,7 @@ export interface BossJob {
 }
 
 export interface Boss {
-  on(event: 'error', act: (error: Error) => void): void
+  on(event: 'error', callback: (error: Error) => void): void
   start(): Promise<unknown>
   createQueue(name: string, options?: object): Promise<void>
   insert(name: string, jobs: readonly object[]): Promise<unknown>

@@ -6,15 +6,15 @@ import { onAbort } from './on-abort.ts'
 test('however many wait, the signal has one listener, and none when nobody waits any more', () => {
   const { signal } = new AbortController()
   const listeners = () => getEventListeners(signal, 'abort').length
-  const act = () => {}
-  const undos = Array.from({ length: 50 }, () => onAbort(signal, act))
+  const callback = () => {}
+  const undos = Array.from({ length: 50 }, () => onAbort(signal, callback))
   assert.equal(listeners(), 1)
   for (const undo of undos.slice(1)) undo()
   assert.equal(listeners(), 1)
   undos[0]?.()
   undos[0]?.()
   assert.equal(listeners(), 0)
-  onAbort(signal, act)
+  onAbort(signal, callback)
   assert.equal(listeners(), 1)
 })
 

@@ -36,7 +36,7 @@ export interface ServiceOptions {
   readonly role?: Role
   readonly clock?: Clock
   /** Delays the early write of a job (`queue/held-job.ts`); null sends it at once, so that a test can rely on it. */
-  readonly earlyWriteDelay?: ((act: () => void) => void) | null
+  readonly earlyWriteDelay?: ((callback: () => void) => void) | null
   /** Storage has ended for good: end the process and start it again. */
   readonly onFatal: (error: Error) => void
 }
@@ -213,8 +213,8 @@ async function connect(parts: OpenedParts): Promise<Service> {
 }
 
 /** Real time, whatever the injected clock says, because it depends on the pace of the machine. */
-function earlyWriteDelay(act: () => void): void {
-  setTimeout(act, EARLY_WRITE_MS)
+function earlyWriteDelay(callback: () => void): void {
+  setTimeout(callback, EARLY_WRITE_MS)
 }
 
 /** Null when the database is not a file. */

@@ -9,7 +9,7 @@ export type Answer =
   | { readonly ok: true; readonly contentJson: string }
   | { readonly ok: false; readonly errors: readonly string[] }
 
-/** A fence that models like to put around JSON, whatever they were told. */
+/** A fence that models like to put around JSON, despite their instructions. */
 const FENCED = /^```[a-zA-Z]*\s*\n([\s\S]*?)\n?```$/
 
 export function readAnswer(text: string, format: ResponseFormat): Answer {

@@ -2,40 +2,40 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Stop } from './stop.ts'
 
-function listenerOf(told: string[], name: string) {
-  return { onStop: () => void told.push(name) }
+function listenerOf(notified: string[], name: string) {
+  return { onStop: () => void notified.push(name) }
 }
 
 test('tells every listener once, in order, and keeps the first reason', () => {
   const stop = new Stop()
-  const told: string[] = []
-  stop.listen(listenerOf(told, 'a'))
-  stop.listen(listenerOf(told, 'b'))
+  const notified: string[] = []
+  stop.listen(listenerOf(notified, 'a'))
+  stop.listen(listenerOf(notified, 'b'))
   assert.equal(stop.reason, null)
   stop.now('deadline')
   stop.now('release')
-  assert.deepEqual(told, ['a', 'b'])
+  assert.deepEqual(notified, ['a', 'b'])
   assert.equal(stop.reason, 'deadline')
 })
 
 test('does not tell who listens no more, nor who begins to listen when it has stopped', () => {
   const stop = new Stop()
-  const told: string[] = []
-  const gone = listenerOf(told, 'gone')
+  const notified: string[] = []
+  const gone = listenerOf(notified, 'gone')
   stop.listen(gone)
   stop.unlisten(gone)
   stop.now('release')
-  stop.listen(listenerOf(told, 'late'))
+  stop.listen(listenerOf(notified, 'late'))
   stop.now('release')
-  assert.deepEqual(told, [])
+  assert.deepEqual(notified, [])
 })
 
 test('a listener that another one takes off while they are told is not told', () => {
   const stop = new Stop()
-  const told: string[] = []
-  const second = listenerOf(told, 'second')
+  const notified: string[] = []
+  const second = listenerOf(notified, 'second')
   stop.listen({ onStop: () => stop.unlisten(second) })
   stop.listen(second)
   stop.now('release')
-  assert.deepEqual(told, [])
+  assert.deepEqual(notified, [])
 })

@@ -17,9 +17,9 @@ const LONGEST_CPU_MS = 500
 
 const slowest = { call: '', cpuMs: 0 }
 
-function timed<T>(call: string, act: () => T): T {
+function timed<T>(call: string, callback: () => T): T {
   const before = process.threadCpuUsage()
-  const result = act()
+  const result = callback()
   const { user, system } = process.threadCpuUsage(before)
   const cpuMs = (user + system) / 1000
   if (cpuMs > slowest.cpuMs) Object.assign(slowest, { call, cpuMs })

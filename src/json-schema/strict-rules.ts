@@ -1,5 +1,5 @@
 /**
- * Whether OpenAI's structured outputs accept a schema with `strict: true`. When in doubt the answer is no: a schema sent
+ * Whether OpenAI's structured outputs accept a schema with `strict: true`. If unsure, the answer is no: a schema sent
  * with `strict: false` still works and is checked here, but one that OpenAI rejects would end the job.
  */
 import { type AnswerSchema, isObject, type SchemaSource } from './answer-schema.ts'

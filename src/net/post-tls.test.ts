@@ -68,11 +68,11 @@ function selfSigned(names: readonly string[], addresses: readonly string[]): Cer
 
 const known = selfSigned(['hooks.example.com'], ['127.0.0.1'])
 /** As trusted as the first, but not valid for the hosts of these tests. */
-const elsewhere = selfSigned(['elsewhere.example.com'], ['127.0.0.9'])
+const otherHost = selfSigned(['elsewhere.example.com'], ['127.0.0.9'])
 const RESOLVED = { resolve: async () => ['127.0.0.1'] }
 const defaults = getCACertificates('default')
 
-before(() => setDefaultCACertificates([known.cert, elsewhere.cert]))
+before(() => setDefaultCACertificates([known.cert, otherHost.cert]))
 after(() => setDefaultCACertificates(defaults))
 
 test('the certificate is checked against the name, or the address, of the URL', async (t) => {
@@ -96,7 +96,7 @@ test('the certificate is checked against the name, or the address, of the URL', 
 })
 
 test('a certificate for another name or address is a failure, and nothing is sent', async (t) => {
-  const { receiver, post } = await startPoster(t, RESOLVED, { tls: elsewhere })
+  const { receiver, post } = await startPoster(t, RESOLVED, { tls: otherHost })
   for (const host of ['hooks.example.com', '127.0.0.1']) {
     const result = await post({ url: `https://${host}:${receiver.port}/` })
     assert.ok(result.kind === 'failed')

@@ -29,7 +29,7 @@ export interface EnqueuerOptions {
   /** How far a job of this tier moves its account's next turn. */
   readonly stepOf: (tier: string) => number
   /** Calls back after `EARLY_WRITE_MS`; null sends every job to the store at once. */
-  readonly delay: ((act: () => void) => void) | null
+  readonly delay: ((callback: () => void) => void) | null
 }
 
 export class Enqueuer {

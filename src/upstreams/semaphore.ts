@@ -1,7 +1,7 @@
 /** A semaphore: limits how many holders have a slot at once; the others wait in the order in which they came. */
 import type { StopListener, StopSignal } from '../job/stop.ts'
 
-interface Waiter extends StopListener {
+interface QueuedCall extends StopListener {
   readonly signal: StopSignal
   readonly resolve: (acquired: boolean) => void
 }
@@ -10,7 +10,7 @@ export class Semaphore {
   readonly limit: number
   #held = 0
   /** A set keeps the order of arrival and removes a waiter from its middle in constant time. */
-  readonly #queue = new Set<Waiter>()
+  readonly #queue = new Set<QueuedCall>()
 
   constructor(limit: number) {
     this.limit = limit
@@ -36,20 +36,20 @@ export class Semaphore {
     if (signal.reason !== null) return Promise.resolve(false)
     if (this.tryAcquire()) return Promise.resolve(true)
     return new Promise((resolve) => {
-      const waiter: Waiter = {
+      const call: QueuedCall = {
         signal,
         resolve,
         onStop: () => {
-          this.#queue.delete(waiter)
+          this.#queue.delete(call)
           resolve(false)
         },
       }
-      signal.listen(waiter)
-      this.#queue.add(waiter)
+      signal.listen(call)
+      this.#queue.add(call)
     })
   }
 
-  /** Passes the slot to the first waiter, which continues in a later microtask and never inside this call. */
+  /** Passes the slot to the first queued call, which continues in a later microtask and never inside this call. */
   release(): void {
     const next = this.#queue.values().next().value
     if (next === undefined) {

@@ -15,14 +15,14 @@ onEachStore(async () => {
   after(() => receiver.close())
   const browser = await openBrowser({ after })
   const key = await parley.key('user_max', 'acme')
-  const say = (content: string) => [{ role: 'user', content }]
+  const userMessage = (content: string) => [{ role: 'user', content }]
 
   test('a failed callback is shown with its attempts and replayed; so are all', async (t) => {
     receiver.script(
       ...Array.from({ length: 3 }, () => ({ kind: 'answer', status: 500, body: 'not today' }) as const),
     )
     const callback = { callback_url: receiver.url, callback_payload: { order: 7 } }
-    const jobs = ['one', 'two', 'three'].map((words) => job({ messages: say(words), callback }))
+    const jobs = ['one', 'two', 'three'].map((words) => job({ messages: userMessage(words), callback }))
     const { body } = await parley.post('/api/v1/messages/batches', jobs, key)
     const [first] = body.data.job_ids
     await receiver.received(3)

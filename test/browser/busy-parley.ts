@@ -89,7 +89,7 @@ export async function startBusyParley(t: Lifetime, ms: number): Promise<BusyParl
   const timer = setInterval(send, ROUND_MS)
   t.after(() => clearInterval(timer))
   await new Promise((resolve) => setTimeout(resolve, ms))
-  const told = {
+  const jobBody = {
     model: 'gpt-5-mini',
     response_format: { format: 'json', schema: SCHEMA },
     messages: [
@@ -99,7 +99,7 @@ export async function startBusyParley(t: Lifetime, ms: number): Promise<BusyParl
     ],
     callback: { callback_url: `${receiver.url}/broken`, callback_payload: { order: 7 } },
   }
-  const { body } = await parley.post('/api/v1/messages/batches', [told], keys[0])
+  const { body } = await parley.post('/api/v1/messages/batches', [jobBody], keys[0])
   if (!body.success) throw new Error(JSON.stringify(body))
   const job = body.data.job_ids[0] as string
   await parley.ended(job, keys[0] as string)

@@ -8,6 +8,6 @@ export function fastClock(times: number): Clock {
   return {
     nowMs: () => Math.round(beganMs + passedMs()),
     steadyMs: () => steadyBeganMs + passedMs(),
-    after: (ms, act) => systemClock.after(ms / times, act),
+    after: (ms, callback) => systemClock.after(ms / times, callback),
   }
 }

@@ -9,11 +9,11 @@ onEachStore(async () => {
   const parley = await startParley({ after })
   const browser = await openBrowser({ after })
   const key = await parley.key('user_max', 'acme')
-  const say = (content: string) => [{ role: 'user', content }]
+  const userMessage = (content: string) => [{ role: 'user', content }]
 
   test('jobs are found by filters that stand in the address, and the back button goes back', async (t) => {
-    await parley.post('/api/v1/messages', job({ messages: say('[[fail timeout]]') }), key)
-    await parley.post('/api/v1/messages', job({ model: 'gpt-auto', messages: say('fine') }), key)
+    await parley.post('/api/v1/messages', job({ messages: userMessage('[[fail timeout]]') }), key)
+    await parley.post('/api/v1/messages', job({ model: 'gpt-auto', messages: userMessage('fine') }), key)
     const page = await visit(t, browser, parley, '/dashboard/jobs')
     const rows = page.locator('tbody tr')
     await rows.first().waitFor()
@@ -42,7 +42,10 @@ onEachStore(async () => {
     }
     const { body } = await parley.post(
       '/api/v1/messages',
-      job({ messages: say('[[bad-json once]] secret words'), response_format: { format: 'json', schema } }),
+      job({
+        messages: userMessage('[[bad-json once]] secret words'),
+        response_format: { format: 'json', schema },
+      }),
       key,
     )
     const id = body.data.job_id
@@ -69,7 +72,7 @@ onEachStore(async () => {
   })
 
   test('nobody is said to have answered a job that failed', async (t) => {
-    const messages = say('[[fail model_error]]')
+    const messages = userMessage('[[fail model_error]]')
     const { body } = await parley.post('/api/v1/messages/batches', [job({ messages })], key)
     const [id] = body.data.job_ids
     await parley.ended(id, key)
@@ -80,7 +83,7 @@ onEachStore(async () => {
   })
 
   test('the receipt tells how each server was asked, and what an earlier version did not record', async (t) => {
-    const messages = [{ role: 'developer', content: 'Be brief.' }, ...say('a number')]
+    const messages = [{ role: 'developer', content: 'Be brief.' }, ...userMessage('a number')]
     const { body } = await parley.post(
       '/api/v1/messages',
       job({ messages, response_format: { format: 'json' } }),
@@ -88,7 +91,7 @@ onEachStore(async () => {
     )
     const page = await visit(t, browser, parley, `/dashboard/jobs/${body.data.job_id}`)
     const call = { kind: 'answer', status: 200, at_ms: 0, ms: 1 }
-    const told = async (...calls: readonly Record<string, string>[]) => {
+    const receiptText = async (...calls: readonly Record<string, string>[]) => {
       await page.route('**/content', async (route) => {
         const response = await route.fetch()
         const answer = await response.json()
@@ -105,12 +108,12 @@ onEachStore(async () => {
       return text
     }
     const mapped = { target: 'a/m', roles: 'developer_as_system', json_mode: 'json_object' }
-    const one = await told(mapped, mapped)
+    const one = await receiptText(mapped, mapped)
     assert.match(one, /developer, user – developer was sent as system, in the caller's order/)
     assert.match(one, /json_object: any object/)
-    const two = await told(mapped, { target: 'b/n', roles: 'native', json_mode: 'instruction' })
+    const two = await receiptText(mapped, { target: 'b/n', roles: 'native', json_mode: 'instruction' })
     assert.match(two, /a\/m: developer, user – developer was sent.*; b\/n: developer, user – unchanged/)
     assert.match(two, /a\/m: json_object.*; b\/n: an instruction only/)
-    assert.equal((await told({ target: 'a/m' })).match(/not recorded/g)?.length, 2)
+    assert.equal((await receiptText({ target: 'a/m' })).match(/not recorded/g)?.length, 2)
   })
 })

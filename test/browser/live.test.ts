@@ -11,7 +11,7 @@ onEachStore(async () => {
   const parley = await startParley({ after })
   const browser = await openBrowser({ after })
   const key = await parley.key('user_max', 'acme')
-  const say = (content: string) => [{ role: 'user', content }]
+  const userMessage = (content: string) => [{ role: 'user', content }]
 
   test('an empty server says so, and points to the playground', async (t) => {
     const page = await visit(t, browser, parley, '/dashboard')
@@ -28,7 +28,7 @@ onEachStore(async () => {
     await page.getByText('Reconnecting', { exact: true }).waitFor()
     isCut = false
     await page.getByText('Live', { exact: true }).waitFor()
-    await parley.post('/api/v1/messages', job({ messages: say('count me') }), key)
+    await parley.post('/api/v1/messages', job({ messages: userMessage('count me') }), key)
     const ended = page.locator('.figure').filter({ hasText: 'Finished' }).locator('.figure-value')
     await page.waitForFunction((figure) => figure?.textContent !== '0', await ended.elementHandle())
     const outcomes = page.getByRole('figure', { name: /Jobs by outcome/ })
@@ -58,19 +58,19 @@ onEachStore(async () => {
     const page = await visit(t, browser, line, '/dashboard', { expected: /ERR_/ })
     await page.getByText('Live', { exact: true }).waitFor()
     const before = Number(await ended(page).textContent())
-    await parley.post('/api/v1/messages', job({ messages: say('while it holds') }), key)
+    await parley.post('/api/v1/messages', job({ messages: userMessage('while it holds') }), key)
     await countsTo(page, before + 1)
     line.shut()
     await page.getByText('Reconnecting', { exact: true }).waitFor()
     await page.getByText('The connection was lost. Reconnecting.').waitFor({ state: 'attached' })
     const point = pointWithAJob()
-    await parley.post('/api/v1/messages', job({ messages: say('while it is broken') }), key)
+    await parley.post('/api/v1/messages', job({ messages: userMessage('while it is broken') }), key)
     await point
     line.open()
     await page.getByText('Live', { exact: true }).waitFor()
     await page.getByText('The connection is restored.').waitFor({ state: 'attached' })
     await countsTo(page, before + 2)
-    await parley.post('/api/v1/messages', job({ messages: say('after it came back') }), key)
+    await parley.post('/api/v1/messages', job({ messages: userMessage('after it came back') }), key)
     await countsTo(page, before + 3)
   })
 

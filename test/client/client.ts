@@ -21,12 +21,12 @@ export class HurriedClock implements Clock {
     return this.#ms
   }
 
-  after(ms: number, act: () => void): () => void {
+  after(ms: number, callback: () => void): () => void {
     if (ms >= NEVER_S * 1000) return () => {}
     const immediate = setImmediate(() => {
       this.pauses.push(ms)
       this.#ms += ms
-      act()
+      callback()
     })
     return () => clearImmediate(immediate)
   }

@@ -13,7 +13,7 @@ import {
   type TextFormat,
 } from '../../client/src/index.ts'
 import { FakeClock } from '../fake-clock.ts'
-import { startStage, waitersAre } from '../http/stage.ts'
+import { pendingResponsesAre, startStage } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { clientOf, HurriedClock, startWithClient } from './client.ts'
@@ -53,7 +53,7 @@ onEachStore(() => {
     const created = client.messages.create({ ...ask('First'), timeout: 30 })
     const awaited = client.messages.createAndWait({ ...ask('Second'), timeout: 30 })
     await models.received(2)
-    await waitersAre(t, parley, 2)
+    await pendingResponsesAre(t, parley, 2)
     clock.advance(30_000)
     const job = await created
     assert.equal(job.status, 'timeout')

@@ -118,14 +118,14 @@ onEachStore(() => {
       settings: { tiers: { user_go: { reads_per_minute: 12 } } },
     })
     // Time goes on only while nothing is under way, as if answers took none.
-    let underWay = 0
+    let inProgress = 0
     const fetched: typeof fetch = async (input, init) => {
-      underWay += 1
+      inProgress += 1
       try {
         const response = await fetch(input, init)
         return new Response(await response.text(), response)
       } finally {
-        underWay -= 1
+        inProgress -= 1
       }
     }
     const client = clientOf(parley, await parley.key('user_go'), { clock, fetch: fetched })
@@ -142,7 +142,7 @@ onEachStore(() => {
       })
     while (!isDone) {
       await setImmediate()
-      if (underWay === 0) clock.advance(50)
+      if (inProgress === 0) clock.advance(50)
     }
     assert.deepEqual(
       (await all).map((one) => one.job_id),

@@ -168,11 +168,11 @@ for (const { file, command, skip } of receivers) {
     const old = (await parley.store.secrets('user_max'))?.current ?? ''
     const place = await examples(t)
     const before = await start(place, command, old)
-    await told(before.program, await create(parley, key, before.url))
+    await received(before.program, await create(parley, key, before.url))
     await parley.store.rotateSecret('user_max', newer, Date.now())
-    await told(before.program, await create(parley, key, before.url))
+    await received(before.program, await create(parley, key, before.url))
     const after = await start(place, command, newer)
-    await told(after.program, await create(parley, key, after.url))
+    await received(after.program, await create(parley, key, after.url))
   })
 }
 
@@ -194,7 +194,7 @@ async function create(parley: Parley, key: string, url: string): Promise<string>
   return created.body.data.job_ids[0]
 }
 
-function told(program: Program, jobId: string): Promise<unknown> {
+function received(program: Program, jobId: string): Promise<unknown> {
   return program.line(new RegExp(`${jobId} completed`))
 }
 
@@ -208,7 +208,7 @@ test('inbox.ts works a callback off once, however often it comes', { timeout }, 
     assert.equal(await post(first.url, signedCallback(secret, { id, ageS, body })), 204)
   }
   assert.equal(await post(first.url, signedCallback(secret)), 204)
-  await told(first.program, '0198c0de-0000-7000-8000-000000000001')
+  await received(first.program, '0198c0de-0000-7000-8000-000000000001')
   assert.equal(first.program.stdout.split(`work: ${id}`).length, 2, first.program.stdout)
   first.program.kill('SIGKILL')
   await first.program.exited
@@ -222,7 +222,7 @@ test('inbox.ts works a callback off once, however often it comes', { timeout }, 
     ),
     204,
   )
-  await told(second.program, 'new')
+  await received(second.program, 'new')
   assert.ok(!second.program.stdout.includes(id), second.program.stdout)
 })
 

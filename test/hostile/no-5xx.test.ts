@@ -199,7 +199,9 @@ onEachStore(() => {
         'nothing',
         '',
       ),
-      fc.constantFrom('suspend', 'resume', 'caps', 'cancel-jobs').map((act) => `accounts/user_max/${act}`),
+      fc
+        .constantFrom('suspend', 'resume', 'caps', 'cancel-jobs')
+        .map((action) => `accounts/user_max/${action}`),
       segment.map((id) => `jobs/${id}/cancel`),
       fc.constantFrom('callbacks/replay-failed', 'accounts/user_max/tier', 'accounts/user_max/secret'),
       segment.map((id) => `jobs/${id}`),

@@ -5,7 +5,7 @@ import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
 import { enqueued, failed, granted } from './expect.ts'
-import { startStage, waitersAre } from './stage.ts'
+import { pendingResponsesAre, startStage } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
@@ -40,7 +40,7 @@ onEachStore(() => {
     const first = parley.post(MESSAGES, job(), key)
     await models.received(1)
     const second = parley.post(MESSAGES, job(), key)
-    await waitersAre(t, parley, 2)
+    await pendingResponsesAre(t, parley, 2)
     while ((await parley.store.depth()).waiting !== 1);
     const beforeJobId = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
     const which = { account: 'user_max', running: true, beforeJobId, limit: 10, nowMs: clock.nowMs() }

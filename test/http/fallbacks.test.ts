@@ -7,7 +7,7 @@ import { job } from '../parley.ts'
 import { jobsStored, openDatabase } from './database.ts'
 import { completed, enqueued, granted, timedOut } from './expect.ts'
 import { openLine, readAnswer } from './raw-http.ts'
-import { startStage, stopAtOnce, waitersAre } from './stage.ts'
+import { pendingResponsesAre, startStage, stopAtOnce } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
@@ -107,7 +107,7 @@ onEachStore(() => {
     const first = parley.post(MESSAGES, job(), key, headers)
     await models.received(1)
     const second = parley.post(MESSAGES, job(), key, headers)
-    await waitersAre(t, parley, 2)
+    await pendingResponsesAre(t, parley, 2)
     const database = await openDatabase(t, parley)
     await jobsStored(t, database, 1)
     await database.deleteJobs()

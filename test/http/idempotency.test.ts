@@ -6,7 +6,7 @@ import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
 import { openDatabase } from './database.ts'
 import { completed, enqueued, invalid, refused, timedOut } from './expect.ts'
-import { startStage, waitersAre } from './stage.ts'
+import { pendingResponsesAre, startStage } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
@@ -84,7 +84,7 @@ onEachStore(() => {
     await models.received(1)
     clock.advance(60_000)
     const second = parley.post(MESSAGES, job(), key, ORDER)
-    await waitersAre(t, parley, 2)
+    await pendingResponsesAre(t, parley, 2)
     clock.advance(30_000)
     const id = timedOut(await first)
     clock.advance(59_999)
@@ -101,7 +101,7 @@ onEachStore(() => {
     const key = await parley.key()
     const answers = [parley.post(MESSAGES, job(), key, ORDER), parley.post(MESSAGES, job(), key, ORDER)]
     await models.received(1)
-    await waitersAre(t, parley, 2)
+    await pendingResponsesAre(t, parley, 2)
     clock.advance(90_000)
     const [first, second] = (await Promise.all(answers)).map(timedOut)
     assert.equal(first, second)

@@ -7,7 +7,7 @@ import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
 import { jobsStored, openDatabase } from './database.ts'
 import { completed, failed, invalid, refused, timedOut } from './expect.ts'
-import { startStage, waitersAre } from './stage.ts'
+import { pendingResponsesAre, startStage } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 
@@ -149,7 +149,7 @@ onEachStore(() => {
     const [id] = await jobsStored(t, await openDatabase(t, parley), 1)
     caller.abort()
     await assert.rejects(waiting)
-    await waitersAre(t, parley, 0)
+    await pendingResponsesAre(t, parley, 0)
     models.release()
     assert.ok(id)
     assert.equal(completed(await parley.ended(id, key)), 'echo: Hello')

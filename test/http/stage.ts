@@ -61,7 +61,11 @@ export async function stopAtOnce({ parley, clock }: Stage): Promise<void> {
 }
 
 /** Resolves when so many single creates wait. */
-export async function waitersAre(t: { signal: AbortSignal }, parley: Parley, count: number): Promise<void> {
+export async function pendingResponsesAre(
+  t: { signal: AbortSignal },
+  parley: Parley,
+  count: number,
+): Promise<void> {
   for (;;) {
     const { text } = await parley.get('/metrics')
     if (text.includes(`\nparley_waiters ${count}\n`)) return

@@ -32,14 +32,14 @@ test('a schema lasts until what works in it has stopped, and no longer', async (
 })
 
 test('a database lasts until what works in it has stopped, and no longer', async (t) => {
-  const elsewhere = await freshDatabase(t)
+  const other = await freshDatabase(t)
   let database: unknown
   await t.test('works in it', async (inner) => {
     const url = await freshRealDatabase(inner)
     database = (await query(url, 'select current_database() as it'))[0]?.it
     inner.after(async () => query(url, 'create table written_by_a_hook (it int)'))
   })
-  assert.deepEqual(await query(elsewhere, COUNT_DATABASES, [database]), [{ found: 0 }])
+  assert.deepEqual(await query(other, COUNT_DATABASES, [database]), [{ found: 0 }])
 })
 
 test('notifications stay in their database', async (t) => {

@@ -78,10 +78,10 @@ both(
     assert.deepEqual([answer.status, answer.body.data?.error?.code], [200, 'cancelled'])
     const read = await caller.read(jobId)
     assert.deepEqual([read.body.data?.status, read.body.data?.error?.code], ['failed', 'cancelled'])
-    const [act] = await json(place, 'audit', '--limit', '1')
-    const { what, account, target, outcome } = act
+    const [entry] = await json(place, 'audit', '--limit', '1')
+    const { what, account, target, outcome } = entry
     assert.deepEqual([what, account, target, outcome], ['cancel a job', 'acme', jobId, 'cancelled'])
-    assert.match(act.who, /^[^@]+@\S+ \(command line\)$/)
+    assert.match(entry.who, /^[^@]+@\S+ \(command line\)$/)
     const again = await place.parley(['jobs', 'cancel', jobId])
     assert.deepEqual([again.code, again.stdout], [1, ''])
     assert.match(again.stderr, /has already finished, so it was not cancelled/)
@@ -187,9 +187,9 @@ both(
     assert.deepEqual(await json(place, 'usage'), [])
     const names = (await json(place, 'accounts', 'list')).map(({ name }: { name: string }) => name)
     assert.deepEqual(names, ['default'])
-    const [act] = await json(place, 'audit', '--account', 'acme')
-    assert.match(act.who, /^alice@\S+ \(command line\)$/)
-    assert.deepEqual([act.what, act.details], ['delete an account', { scrub: true }])
+    const [entry] = await json(place, 'audit', '--account', 'acme')
+    assert.match(entry.who, /^alice@\S+ \(command line\)$/)
+    assert.deepEqual([entry.what, entry.details], ['delete an account', { scrub: true }])
     const { stdout: shown } = await run(place, 'audit', '--limit', '1')
     assert.match(
       shown,

@@ -114,10 +114,10 @@ test('invalid lines are told before anything is sent, and can be left out', { ti
   await write('jobs.jsonl', [valid, ...wrong.map(([line]) => line)].join('\n'))
   const refused = await ask(['batch', 'jobs.jsonl'])
   assert.deepEqual([refused.code, refused.stdout], [1, ''])
-  const told = refused.stderr.split('\n')
+  const messages = refused.stderr.split('\n')
   for (const [place, [line, says]] of wrong.entries()) {
-    assert.match(told[place] ?? '', new RegExp(`^jobs\\.jsonl:${place + 2}: `), line)
-    assert.match(told[place] ?? '', says, line)
+    assert.match(messages[place] ?? '', new RegExp(`^jobs\\.jsonl:${place + 2}: `), line)
+    assert.match(messages[place] ?? '', says, line)
   }
   assert.match(refused.stderr, /13 of 14 lines are invalid, so nothing was sent\. .*--skip-invalid/)
   assert.equal(models.requests.length, 0)

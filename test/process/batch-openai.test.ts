@@ -135,7 +135,7 @@ test('what an OpenAI line cannot be here is refused by its line', { timeout }, a
   const { code, stderr } = await ask(['batch', 'openai.jsonl', '--format', 'openai'])
   assert.equal(code, 1)
   for (const [place, [, says]] of wrong.entries()) {
-    const told = stderr.split('\n').find((text) => text.startsWith(`openai.jsonl:${place + 1}: `))
-    assert.match(told ?? '', says, `line ${place + 1}`)
+    const message = stderr.split('\n').find((text) => text.startsWith(`openai.jsonl:${place + 1}: `))
+    assert.match(message ?? '', says, `line ${place + 1}`)
   }
 })

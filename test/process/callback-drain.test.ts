@@ -33,9 +33,9 @@ test('SIGTERM with callbacks at a stalling receiver: it ends in time, and the ne
   const ids = await create(STALLED)
   await receiver.received(ANSWERED + STALLED)
 
-  const toldAt = Date.now()
+  const signalledAt = Date.now()
   assert.deepEqual(await server.stop(), { code: 0, signal: null })
-  const tookMs = Date.now() - toldAt
+  const tookMs = Date.now() - signalledAt
   assert.ok(tookMs <= DRAIN_WITHIN_MS, `the drain took ${tookMs} ms`)
 
   reply = { kind: 'answer' }

@@ -88,7 +88,7 @@ export class CallbackLedger {
   }
 
   /** Says at the end of the test which callbacks are missing then. */
-  sayMissing(t: TestContext): void {
+  reportMissing(t: TestContext): void {
     t.signal.addEventListener('abort', () => {
       if (this.missing === 0) return
       t.diagnostic(`${this.missing} of ${this.size} are missing, such as ${[...this.#missing].slice(0, 5)}`)

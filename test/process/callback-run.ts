@@ -25,7 +25,7 @@ export const JOBS_OF_A_BATCH = (1 + MOST_IN_A_BATCH) / 2
  * short form, where that is a handful, as many at each kill as one receiver may have under way.
  */
 const MOST_DUPLICATES = 0.02
-const UNDER_WAY = 32
+const IN_PROGRESS = 32
 
 /** Sends a batch; null where no answer came, and so nothing was promised. */
 export type SendBatch = (
@@ -44,7 +44,7 @@ export class CallbackRun {
     const random = new Random()
     t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
     const ledger = new CallbackLedger()
-    ledger.sayMissing(t)
+    ledger.reportMissing(t)
     const receivers = await Promise.all(
       Array.from({ length: RECEIVERS }, () =>
         startFaultyReceiver(random, (request, answered) => ledger.came(request, answered)),
@@ -122,7 +122,7 @@ export class CallbackRun {
       `${ledger.size} callbacks accepted, 0 missing, ${again} (${share}); ${ledger.requests} requests, ` +
         `${outages} outages of ${RECEIVERS} receivers; the last arrived ${tookS.toFixed(1)} s after the last batch`,
     )
-    const most = Math.max(MOST_DUPLICATES * ledger.size, LONG ? 0 : kills * UNDER_WAY)
+    const most = Math.max(MOST_DUPLICATES * ledger.size, LONG ? 0 : kills * IN_PROGRESS)
     assert.ok(ledger.duplicates <= most, `${again}, of ${ledger.size}`)
   }
 }

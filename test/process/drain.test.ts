@@ -35,14 +35,14 @@ test('SIGTERM under load: waiters get their ids, and after a restart every accep
   // Callers who do not stop asking until nobody listens any more.
   const busy = [1, 2, 3].map((n) => askUntilRefused(server.caller(key), `busy ${n}`))
   await gauge(server.url, 'parley_waiters', running.length + queued.length + 1)
-  const toldAt = Date.now()
+  const signalledAt = Date.now()
   server.kill('SIGTERM')
 
   const waited = await Promise.all([...running, ...queued])
   for (const answer of waited) assertTimedOut(answer)
   models.release()
   assert.deepEqual(await server.exited, { code: 0, signal: null })
-  const tookMs = Date.now() - toldAt
+  const tookMs = Date.now() - signalledAt
   assert.ok(tookMs <= DRAIN_WITHIN_MS, `the drain took ${tookMs} ms`)
 
   const answers = [...waited, batch, ...(await Promise.all(busy)).flat()]
@@ -95,9 +95,9 @@ for (const [what, sent] of [
     socket.write(sent(key))
     // A request of somebody else, answered after: the server has seen the connection.
     assert.equal((await server.caller(key).single('Hello')).status, 200)
-    const toldAt = Date.now()
+    const signalledAt = Date.now()
     assert.deepEqual(await server.stop(), { code: 0, signal: null })
-    assert.ok(Date.now() - toldAt <= DRAIN_WITHIN_MS, `the drain took ${Date.now() - toldAt} ms`)
+    assert.ok(Date.now() - signalledAt <= DRAIN_WITHIN_MS, `the drain took ${Date.now() - signalledAt} ms`)
   })
 }
 

@@ -31,13 +31,13 @@ export async function pack(place: Installation, what: readonly string[], cwd: st
   return { file: join(place.folder, filename), paths: files.map(({ path }) => path) }
 }
 
-interface Told {
+interface NpmReport {
   readonly filename: string
   readonly files: readonly { readonly path: string }[]
 }
 
 /** npm 12 tells of packages by their names, those before it one after the other. */
-function onlyOne(said: Readonly<Record<string, Told>> | readonly Told[]): Told {
+function onlyOne(said: Readonly<Record<string, NpmReport>> | readonly NpmReport[]): NpmReport {
   const [only] = Object.values(said)
   assert.ok(only)
   return only

@@ -51,7 +51,7 @@ class Gate {
   #left: number
   #endsMs = 0
   #closedUntilMs = 0
-  #underWay = 0
+  #readsInProgress = 0
 
   constructor(target: string, options: GateOptions) {
     this.#target = target
@@ -63,14 +63,14 @@ class Gate {
     const isRead = request.method === 'GET' && /\/messages\//.test(request.url ?? '')
     if (isRead && this.#refuses(response)) return
     const body = await buffer(request)
-    this.#underWay += isRead ? 1 : 0
+    this.#readsInProgress += isRead ? 1 : 0
     const answer = await fetch(this.#target + request.url, {
       method: request.method ?? 'GET',
       headers: headersOf(request),
       ...(body.length > 0 && { body }),
     })
     const text = await answer.text()
-    this.#underWay -= isRead ? 1 : 0
+    this.#readsInProgress -= isRead ? 1 : 0
     response.writeHead(answer.status, { 'content-type': 'application/json', ...(isRead && this.#said()) })
     response.end(request.url === '/api/v1/me' ? this.#limited(text) : text)
   }
@@ -89,7 +89,7 @@ class Gate {
       return false
     }
     this.refused += 1
-    if (this.#underWay === 0) this.#closedUntilMs = nowMs + 1000
+    if (this.#readsInProgress === 0) this.#closedUntilMs = nowMs + 1000
     const body = { success: false, message: 'Rate limit exceeded.', details: 'Try again in 1 s.' }
     response.writeHead(429, {
       'content-type': 'application/json',

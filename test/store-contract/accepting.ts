@@ -57,8 +57,8 @@ export function acceptTests(on: On): void {
       const other = await store.accept(acceptance([newJob()], { idempotency: { ...key, fingerprint: 'f2' } }))
       assert.deepEqual(other, { kind: 'conflict' })
 
-      const elsewhere = newJob({ account: 'other' })
-      assert.deepEqual(await store.accept(acceptance([elsewhere], { idempotency: key })), {
+      const otherAccounts = newJob({ account: 'other' })
+      assert.deepEqual(await store.accept(acceptance([otherAccounts], { idempotency: key })), {
         kind: 'accepted',
       })
 

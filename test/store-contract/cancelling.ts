@@ -115,9 +115,9 @@ export function cancelTests(on: On): void {
     const later = newJob()
     await store.accept(acceptance([later]))
     assert.equal(await store.cancelJobs(all({ running: true, beforeJobId: later.id })), 2)
-    const told = await store.takeCancelled('node-a')
+    const cancelled = await store.takeCancelled('node-a')
     assert.deepEqual(
-      told.filter(({ attempt }) => attempt > 0),
+      cancelled.filter(({ attempt }) => attempt > 0),
       [{ jobId: running.id, attempt: 1 }],
     )
     assert.deepEqual(ids(await store.claim('node-a', 9, now.ms)), [later.id])

@@ -139,9 +139,9 @@ class StepIn implements Step {
     }
     assert.equal(await real.store.cancelJob(id, START_MS), ended ? 'ended before' : 'cancelled')
     if (ended) return
-    const told = []
-    for (const node of NODES) told.push(...(await real.store.takeCancelled(node)))
-    if (job.node !== null) assert.deepEqual(told, [{ jobId: id, attempt: job.attempt }])
+    const cancelled = []
+    for (const node of NODES) cancelled.push(...(await real.store.takeCancelled(node)))
+    if (job.node !== null) assert.deepEqual(cancelled, [{ jobId: id, attempt: job.attempt }])
     Object.assign(job, { status: 'failed', node: null })
     model.ended += 1
   }

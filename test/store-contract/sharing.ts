@@ -60,7 +60,7 @@ export function shareTests(on: On): void {
       counts.reduce((sum, count) => sum + count, 0),
       jobs.length,
     )
-    assert.deepEqual(await deathsOf(store), new Set([1]))
+    assert.deepEqual(await crashCountsOf(store), new Set([1]))
   })
 
   on("a callback in the hands of a living node is no other's, whatever the clocks say", async (store) => {
@@ -84,6 +84,6 @@ export function shareTests(on: On): void {
   })
 }
 
-async function deathsOf(store: Store): Promise<Set<number>> {
+async function crashCountsOf(store: Store): Promise<Set<number>> {
   return new Set((await store.claim('node-a', 1000, now.ms)).map(({ crashCount: deaths }) => deaths))
 }

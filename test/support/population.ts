@@ -122,7 +122,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
   const begun = await first.claim('first', 20, clock.ms)
   await first.release('first', begun.slice(0, 8).map(claimOf))
   await first.close()
-  await reclaimFor(url, clock)
+  await rescueFor(url, clock)
   const last = await openStore(url, options('last', clock))
   const held = await last.claim('last', 5, clock.ms)
   const kept = { fingerprint: 'kept', untilMs: nowMs + HOUR_MS }
@@ -139,7 +139,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
 }
 
 /** Somebody finds the node that held jobs dead: their deaths are counted. */
-async function reclaimFor(url: string, clock: { ms: number }): Promise<void> {
+async function rescueFor(url: string, clock: { ms: number }): Promise<void> {
   const store = await openStore(url, options('finder', clock))
   await store.rescue('finder', clock.ms)
   await store.close()

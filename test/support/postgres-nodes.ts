@@ -15,8 +15,8 @@ export interface TestNode {
 
 export async function openNode(url: string): Promise<TestNode> {
   const name = randomBytes(8).toString('hex')
-  const settled = new Told<string>()
-  const waiting = new Told<true>()
+  const settled = new Received<string>()
+  const waiting = new Received<true>()
   const notes: string[] = []
   const store = await openPostgresStore({
     url,
@@ -42,7 +42,7 @@ export async function openNode(url: string): Promise<TestNode> {
 }
 
 /** What was told, in order, for whoever awaits so much of it. */
-class Told<T> {
+class Received<T> {
   readonly all: T[] = []
   #listeners: (() => void)[] = []
 

@@ -96,7 +96,7 @@ export async function start(
   })
   /** Sends the jobs whose early write is delayed. */
   const sends: (() => void)[] = []
-  const delay = early ? (act: () => void) => void sends.push(act) : null
+  const delay = early ? (callback: () => void) => void sends.push(callback) : null
   const enqueuer = new Enqueuer({
     store: wrap(store),
     worker,

@@ -62,7 +62,7 @@ function readCoded(rest: string): { codePoint: number; length: number } | null {
   const hex = /^(?:x([\da-fA-F]{2})|u([\da-fA-F]{4})|u\{([\da-fA-F]{1,8})\})/.exec(rest)
   if (hex !== null) {
     const codePoint = Number.parseInt(hex[1] ?? hex[2] ?? hex[3] ?? '', 16)
-    if (codePoint > 0x10ffff) throw new PatternRejected(`has "\\${hex[0]}", which is no character`)
+    if (codePoint > 0x10ffff) throw new PatternRejected(`has "\\${hex[0]}", which is not a character`)
     return { codePoint, length: hex[0].length }
   }
   const control = /^c([A-Za-z])/.exec(rest)

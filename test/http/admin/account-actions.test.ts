@@ -120,8 +120,8 @@ onEachStore(() => {
     assert.deepEqual(granted(await admin.get('/keys?account=acme'), 200).keys, [])
     models.script = () => undefined
     granted(await parley.post(MESSAGES, job(), other), 200)
-    const [act] = granted(await admin.get('/audit?account=acme'), 200).acts
-    const { what, details, outcome } = act
+    const [entry] = granted(await admin.get('/audit?account=acme'), 200).acts
+    const { what, details, outcome } = entry
     assert.deepEqual([what, details], ['delete an account', { scrub: true }])
     assert.equal(outcome, 'deleted; 1 jobs deleted, 1 of them cancelled')
     refused(await admin.delete('/accounts/acme'), 404)
@@ -142,8 +142,8 @@ onEachStore(() => {
   test('an account that never was is not found', async (t) => {
     const { admin } = await start(t)
     for (const name of ['nobody', '%00']) {
-      for (const act of ['suspend', 'resume', 'cancel-jobs']) {
-        refused(await admin.post(`/accounts/${name}/${act}`), 404)
+      for (const action of ['suspend', 'resume', 'cancel-jobs']) {
+        refused(await admin.post(`/accounts/${name}/${action}`), 404)
       }
       const caps = { max_monthly_jobs: 1, max_monthly_tokens: 1 }
       refused(await admin.post(`/accounts/${name}/caps`, caps), 404)

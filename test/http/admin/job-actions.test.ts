@@ -82,12 +82,12 @@ onEachStore(() => {
     const { parley, admin, key } = await start(t)
     const { job_id: id } = granted(await parley.post(MESSAGES, job(), key), 200)
     parley.store.scrub = () => Promise.reject(new Error('somebody reads'))
-    const told = refused(await admin.delete(`/jobs/${id}`), 409)
-    assert.equal(told.message, 'Deleted, but not scrubbed from the disk.')
-    assert.match(told.details ?? '', /^somebody reads\. .*parley scrub/)
+    const error = refused(await admin.delete(`/jobs/${id}`), 409)
+    assert.equal(error.message, 'Deleted, but not scrubbed from the disk.')
+    assert.match(error.details ?? '', /^somebody reads\. .*parley scrub/)
     refused(await admin.get(`/jobs/${id}`), 404)
-    const [act] = granted(await admin.get('/audit'), 200).acts
-    assert.equal(act.outcome, 'deleted, not scrubbed: somebody reads')
+    const [entry] = granted(await admin.get('/audit'), 200).acts
+    assert.equal(entry.outcome, 'deleted, not scrubbed: somebody reads')
   })
 
   test('what never was is not found, and what cannot be is refused by name', async (t) => {

@@ -107,8 +107,8 @@ onEachStore(() => {
     const id = idOf(await created)
     const data = granted(await admin.get(`/jobs/${id}`), 200)
     assert.deepEqual([data.response_format, data.deaths, data.callback], ['json with schema', 0, null])
-    const told = data.timeline.map(({ what, detail }: { what: string; detail: string }) => [what, detail])
-    assert.deepEqual(told, [
+    const timeline = data.timeline.map(({ what, detail }: { what: string; detail: string }) => [what, detail])
+    assert.deepEqual(timeline, [
       ['accepted', null],
       ['assigned', 'attempt 1'],
       ['call', 'openai/gpt-5-mini: trouble, 500, 0 ms'],

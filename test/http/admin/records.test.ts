@@ -80,14 +80,14 @@ onEachStore(() => {
     granted(await admin.delete(`/jobs/${jobId}?scrub=false`), 200)
     const answer = await admin.get('/audit')
     const { acts } = granted(answer, 200)
-    const told = acts.map(({ who, what, account, target, outcome }: Record<string, string>) => [
+    const recorded = acts.map(({ who, what, account, target, outcome }: Record<string, string>) => [
       who?.split(' from ')[0],
       what,
       account,
       target,
       outcome,
     ])
-    assert.deepEqual(told, [
+    assert.deepEqual(recorded, [
       ['admin token', 'delete a job', 'acme', jobId, 'deleted'],
       ['alice', 'cancel a job', 'acme', jobId, 'refused: it had ended before'],
       ['admin token', 'suspend an account', 'acme', null, 'suspended'],
@@ -140,15 +140,15 @@ onEachStore(() => {
     assert.equal(acme.suspended_at, null)
     assert.deepEqual(granted(await admin.get('/audit'), 200).acts, [])
     refused(await admin.delete(`/jobs/${randomUUID()}`), 404)
-    const [act] = granted(await admin.get('/audit'), 200).acts
-    assert.equal(act.outcome, 'refused: there is no such job')
+    const [entry] = granted(await admin.get('/audit'), 200).acts
+    assert.equal(entry.outcome, 'refused: there is no such job')
   })
 
   test('what was done stays done where its outcome cannot be noted', async (t) => {
     const { parley, admin } = await start(t)
     parley.store.endAct = () => Promise.reject(new Error('the log is full'))
     granted(await admin.post('/accounts/acme/suspend'), 200)
-    const [act] = granted(await admin.get('/audit'), 200).acts
-    assert.deepEqual([act.what, act.outcome], ['suspend an account', null])
+    const [entry] = granted(await admin.get('/audit'), 200).acts
+    assert.deepEqual([entry.what, entry.outcome], ['suspend an account', null])
   })
 })

@@ -66,13 +66,16 @@ export function conforms(
   about: string,
   { status, headers, body, text }: Answer,
 ): void {
-  const told = `${name}, ${about}, ${status}: ${text.slice(0, 300)}`
+  const description = `${name}, ${about}, ${status}: ${text.slice(0, 300)}`
   const response = responses[status]
-  assert.ok(response, `the status is not documented: ${told}`)
+  assert.ok(response, `the status is not documented: ${description}`)
   const type = (headers.get('content-type') ?? '').split(';', 1)[0] ?? ''
   const media = response.content?.[type]
-  assert.ok(media, `${type} is not documented: ${told}`)
-  assert.ok(Check(closed(media.schema), type === 'application/json' ? body : text), `another shape: ${told}`)
+  assert.ok(media, `${type} is not documented: ${description}`)
+  assert.ok(
+    Check(closed(media.schema), type === 'application/json' ? body : text),
+    `another shape: ${description}`,
+  )
 }
 
 /** The schema with no room for fields that it does not name. */

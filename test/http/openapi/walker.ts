@@ -53,8 +53,8 @@ export function walkerOf(parley: Parley, key: string, parameters: Readonly<Recor
   /** The same, and the status is one of these. */
   async function expectOf(route: Route, statuses: readonly number[], sent: Sent): Promise<Answer> {
     const answer = await send(route, sent)
-    const told = `${route.name}, ${sent.about}: ${answer.status} ${answer.text} for ${JSON.stringify(sent).slice(0, 500)}`
-    assert.ok(statuses.includes(answer.status), told)
+    const description = `${route.name}, ${sent.about}: ${answer.status} ${answer.text} for ${JSON.stringify(sent).slice(0, 500)}`
+    assert.ok(statuses.includes(answer.status), description)
     return answer
   }
 
