@@ -4,6 +4,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { identifiersIn, splitSource } from '../test/support/source-text.ts'
 import { settingsJsonSchema, settingsPage } from './config/document.ts'
 
 const SRC = dirname(fileURLToPath(import.meta.url))
@@ -236,3 +237,235 @@ test('the documents made from the code are up to date (npm run docs)', () => {
   assert.equal(readFileSync(join(ROOT, 'docs/settings.md'), 'utf8'), settingsPage())
   assert.equal(readFileSync(join(ROOT, 'parley.schema.json'), 'utf8'), settingsJsonSchema())
 })
+
+// ---- Retired names: the list and its test ----
+
+/**
+ * Words and sequences of words that no identifier and no file name may contain. The glossary in job.ts and the standard terms of
+ * job queues replace them.
+ */
+const RETIRED_NAMES = [
+  'act',
+  'acts',
+  'courier',
+  'couriers',
+  'death',
+  'deaths',
+  'destination',
+  'destinations',
+  'doubt',
+  'doubts',
+  'ear',
+  'elsewhere',
+  'fared',
+  'give back',
+  'given back',
+  'gives back',
+  'giving back',
+  'hands',
+  'holdings',
+  'intervention',
+  'interventions',
+  'kept answer',
+  'kept answers',
+  'lane',
+  'lanes',
+  'lingering',
+  'notices',
+  'postpone',
+  'postponed',
+  'recall',
+  'recalled',
+  'reclaim',
+  'reclaimed',
+  'say',
+  'stepping',
+  'storing',
+  'suspect',
+  'suspects',
+  'sweeper',
+  'tally',
+  'told',
+  'under way',
+  'waiter',
+  'waiters',
+]
+
+/** Released names, and where the program maps them to its own. */
+const RELEASED_NAMES: readonly {
+  readonly names: readonly string[]
+  readonly in: RegExp
+  readonly because: string
+}[] = [
+  {
+    names: ['acts'],
+    in: /^(src\/http\/admin\/audit-log|src\/dashboard\/page\/contract|src\/dashboard\/page\/audit\/audit-page|test\/(http|browser|process)\/)/,
+    because: 'the field of /admin/api/audit',
+  },
+  {
+    names: ['deaths', 'under_way', 'waiters', 'trouble'],
+    in: /^(src\/admin\/(job-view|callback-view|overview|metric-sample)|src\/http\/admin\/(jobs|shapes|overview)|src\/app\/admin|src\/dashboard\/page\/|test\/)/,
+    because: 'fields of /admin/api',
+  },
+  { names: ['kept_answers'], in: /^(src\/cli\/copy|test\/)/, because: 'the field of parley copy --json' },
+  {
+    names: ['waiters'],
+    in: /^bench\/benchmarks\/held-requests/,
+    because: 'the name of the benchmark in its results',
+  },
+  {
+    names: ['max_waiters'],
+    in: /^(src\/(config|app)\/|test\/|bench\/)/,
+    because: 'the setting sync.max_waiters',
+  },
+  {
+    names: ['parley_waiters', 'parley_waiter_places', 'parley_jobs_reclaimed_total'],
+    in: /^(test|bench)\//,
+    because: 'metrics',
+  },
+  {
+    names: ['lane', 'callback_lane', 'deaths', 'under_way'],
+    in: /^src\/(store|telemetry)\//,
+    because: 'columns that row readers map, and a label of metrics',
+  },
+]
+
+/** Folders whose names are being replaced; each leaves this list when it is clean. */
+const NAMES_IN_PROGRESS = [
+  'src/app/',
+  'src/callbacks/',
+  'src/http/',
+  'src/queue/',
+  'src/store/',
+  'src/telemetry/',
+  'test/store-contract/',
+  'test/support/',
+  // These use names of the store.
+  'src/admin/admin-action.ts',
+  'src/admin/audit-entry-view.ts',
+  'src/admin/audit-log.ts',
+  'src/admin/callback-view.ts',
+  'src/cli/audit.ts',
+  'src/cli/callbacks.ts',
+  'src/cli/copy.ts',
+  'src/cli/restore.ts',
+  'test/browser/audit.test.ts',
+  'test/http/admin/records.test.ts',
+]
+
+test('no identifier and no file name is a retired one', () => {
+  const files = ['src', 'client/src', 'test', 'bench', 'scripts'].flatMap((folder) =>
+    sourcesIn(join(ROOT, folder)).map(({ path, text }) => ({ path: `${folder}/${path}`, text })),
+  )
+  const retired = new RegExp(`\\b(${RETIRED_NAMES.join('|')})\\b`)
+  const wrong = files
+    .filter(({ path }) => !NAMES_IN_PROGRESS.some((folder) => path.startsWith(folder)))
+    .flatMap(({ path, text }) => {
+      const released = RELEASED_NAMES.filter(({ in: where }) => where.test(path)).flatMap(
+        ({ names }) => names,
+      )
+      const fileName = retired.test(path.replaceAll(/[-./]/g, ' ')) ? [`${path} is named so`] : []
+      const names = identifiersIn(splitSource(text).code)
+        .filter(({ name, words }) => retired.test(words) && !released.includes(name))
+        .map(({ name }) => `${path}: ${name}`)
+      return [...fileName, ...names]
+    })
+  assert.deepEqual(wrong, [])
+})
+
+// ---- Retired phrases: the list and its test ----
+
+/** Phrases that the documents, messages and comments do not use, because plain technical English has a better one. */
+const RETIRED_PHRASES: readonly (readonly [phrase: RegExp, better: string])[] = [
+  [/\banew\b/, 'again'],
+  [/\b(?:tell|tells|telling|told) of\b/, 'report, show'],
+  [/\b(?:is|are|was|were|be|been|being) (?:not )?told\b/, 'is informed, gets, is reported'],
+  [/\bwants? somebody\b/, 'page someone'],
+  [/\bmend(?:s|ed|ing)?\b/, 'fix, correct, repair'],
+  [/\bwhom?ever\b/, 'name who'],
+  [/\bunder way\b/, 'in progress, running'],
+  [/\bbesides\b/, 'in addition to'],
+  [/\bstep(?:s|ped|ping)? in\b/, 'admin action'],
+  [/\bkept answers?\b/, 'cached response'],
+  [/\bg(?:ive|ives|iven|iving|ave) back\b/, 'release'],
+  [/\b(?:tak(?:e|es|en|ing)|took) (?:\w+ )?back\b/, 'rescue'],
+  [/\breclaim(?:s|ed|ing)?\b/, 'rescue'],
+  [/\bdeaths?\b/, 'crash, crash count'],
+  [/\bcouriers?\b/, 'callback dispatcher'],
+  [/\blanes?\b/, 'delivery queue'],
+  [/\bin doubt\b/, 'unknown outcome'],
+  [/\b(?:an?|the|each|every|refused) acts?\b/, 'admin action, audit entry'],
+  [/\bholdings\b/, 'database summary'],
+  [/\bwaiters\b/, 'pending responses'],
+  [/\bin hand\b/, 'running'],
+  [/\bwaits? in line\b/, 'is queued'],
+  [/\b(?:head|length|end|rest) of the line\b|\b(?:back to|goes by) the line\b|\blong line of\b/, 'queue'],
+  [/(?<!\bthere[\s*]+)\b(?:is|are) no (?!longer|more|less|fewer|later)/, 'is not a'],
+  [/\bhas ended without a word\b/, 'exited unexpectedly'],
+]
+
+/** Folders of the program whose prose is being rewritten; each leaves this list when it is clean. */
+const PROSE_IN_PROGRESS = [
+  'src/app/',
+  'src/callbacks/',
+  'src/config/',
+  'src/http/',
+  'src/queue/',
+  'src/store/',
+  'src/telemetry/',
+  // Generated from src/config/settings.ts.
+  'docs/settings.md',
+]
+
+test('no document, message or comment uses a retired phrase', () => {
+  const documents = [
+    ...[
+      'README.md',
+      'ARCHITECTURE.md',
+      'CONTRIBUTING.md',
+      'CHANGELOG.md',
+      'client/README.md',
+      'client/CHANGELOG.md',
+    ],
+    ...['docs', 'deploy'].flatMap((folder) =>
+      readdirSync(join(ROOT, folder))
+        .filter((name) => !/\.png$/.test(name) && name !== 'pictures')
+        .map((name) => `${folder}/${name}`),
+    ),
+  ]
+    .filter((path) => !PROSE_IN_PROGRESS.includes(path))
+    .map((path) => ({ path, lines: proseOf(readFileSync(join(ROOT, path), 'utf8')) }))
+  const files = [
+    ...program.map(({ path, text }) => ({ path: `src/${path}`, text })),
+    ...clientProgram.map(({ path, text }) => ({ path: `client/src/${path}`, text })),
+  ]
+    .filter(({ path }) => !PROSE_IN_PROGRESS.some((folder) => path.startsWith(folder)))
+    .map(({ path, text }) => ({
+      path,
+      lines: splitSource(text).prose.map(({ line, text }) => ({ line, text: withoutCode(text) })),
+    }))
+  const wrong = [...documents, ...files].flatMap(({ path, lines }) =>
+    lines.flatMap(({ line, text }) =>
+      RETIRED_PHRASES.filter(([phrase]) => new RegExp(phrase, 'i').test(text)).map(
+        ([phrase, better]) => `${path}:${line}: ${new RegExp(phrase, 'i').exec(text)?.[0]} → ${better}`,
+      ),
+    ),
+  )
+  assert.deepEqual(wrong, [])
+})
+
+/** The lines of a document outside of code blocks and queries, which contain released names. */
+function proseOf(document: string): readonly { readonly line: number; readonly text: string }[] {
+  let inCode = false
+  return document.split('\n').flatMap((text, index) => {
+    if (/^\s*```/.test(text)) inCode = !inCode
+    return inCode || /"(?:expr|legendFormat)":/.test(text)
+      ? []
+      : [{ line: index + 1, text: withoutCode(text) }]
+  })
+}
+
+/** Without what stands between backticks, and without names of metrics and fields. */
+function withoutCode(text: string): string {
+  return text.replaceAll(/`[^`\n]*`/g, '').replaceAll(/\b\w+_\w+\b/g, '')
+}
