@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { GOOD_PATTERNS, wellFormed } from '../../test/support/generated-schemas.ts'
+import { GOOD_PATTERNS, wellFormed } from '../../test/support/random-schemas.ts'
 import { checkAnswer } from './check-answer.ts'
 import { makeExample } from './make-example.ts'
 import { readSchema } from './read-schema.ts'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
-import { IDLE_LIMITS, startPoster } from '../../test/support/poster.ts'
+import { IDLE_LIMITS, startPoster } from '../../test/support/callback-poster.ts'
 import { MAX_CONNECTION_AGE_MS } from './connection-pool.ts'
 
 const RESOLVED = { resolve: async () => ['127.0.0.1'] }

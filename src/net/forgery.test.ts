@@ -7,7 +7,7 @@ import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import { after, before, test } from 'node:test'
 import { type Receiver, startReceiver } from '../../test/receiver.ts'
-import { IDLE_LIMITS } from '../../test/support/poster.ts'
+import { IDLE_LIMITS } from '../../test/support/callback-poster.ts'
 import { createPoster, type PostResult } from './post.ts'
 import { checkCallbackUrl, isBlockedAddress, readNetworks } from './ssrf-guard.ts'
 

@@ -5,7 +5,7 @@ import { createServer, Socket } from 'node:net'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { startReceiver } from '../../test/receiver.ts'
-import { startPoster } from '../../test/support/poster.ts'
+import { startPoster } from '../../test/support/callback-poster.ts'
 import { MAX_ADDRESSES_TRIED, openSocket } from './guarded-connect.ts'
 import { CONNECT_MS } from './post.ts'
 

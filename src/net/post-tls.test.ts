@@ -8,7 +8,7 @@ import { createServer } from 'node:net'
 import { after, before, test } from 'node:test'
 import { getCACertificates, setDefaultCACertificates, type TlsOptions } from 'node:tls'
 import { FakeClock } from '../../test/fake-clock.ts'
-import { startPoster } from '../../test/support/poster.ts'
+import { startPoster } from '../../test/support/callback-poster.ts'
 import { CONNECT_MS } from './post.ts'
 
 interface Certificate {

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net'
 import { test } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { FakeClock } from '../../test/fake-clock.ts'
-import { startPoster } from '../../test/support/poster.ts'
+import { startPoster } from '../../test/support/callback-poster.ts'
 import { KEPT_BODY_BYTES, MAX_ANSWER_BYTES, MAX_RETRY_AFTER_MS } from './exchange.ts'
 import { openSocket } from './guarded-connect.ts'
 

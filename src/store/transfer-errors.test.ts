@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
 import { freshDatabase } from '../../test/postgres/database.ts'
-import { options } from '../../test/support/population.ts'
+import { options } from '../../test/support/populated-database.ts'
 import { openNode } from '../../test/support/postgres-nodes.ts'
 import {
   all,
@@ -15,7 +15,7 @@ import {
   populated,
   refused,
   target,
-} from '../../test/support/transfer.ts'
+} from '../../test/support/transfer-databases.ts'
 import { openStore, openTransferSource } from './open.ts'
 
 test('a database that is served is neither copied nor filled', async (t) => {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { freshDatabase } from '../../test/postgres/database.ts'
 import { acceptance, newJob } from '../../test/store-contract/fixtures.ts'
-import { options } from '../../test/support/population.ts'
+import { options } from '../../test/support/populated-database.ts'
 import {
   all,
   change,
@@ -13,7 +13,7 @@ import {
   newFile,
   populated,
   rowsOf,
-} from '../../test/support/transfer.ts'
+} from '../../test/support/transfer-databases.ts'
 import { DELIVERY_QUEUES, type DueCallback } from './callback-store.ts'
 import { openStore, openTransferSource } from './open.ts'
 

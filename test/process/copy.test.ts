@@ -6,7 +6,7 @@ import { DatabaseSync } from 'node:sqlite'
 import test, { type TestContext } from 'node:test'
 import { Client } from 'pg'
 import { freshDatabase } from '../postgres/database.ts'
-import { populate } from '../support/population.ts'
+import { populate } from '../support/populated-database.ts'
 import { idsOf } from './caller.ts'
 import { installation, MAIN, type Program, type Server } from './server-process.ts'
 

@@ -1,4 +1,4 @@
-/** Stores on one Postgres, as several nodes hold it, each with what it was told. */
+/** Stores on one Postgres, one for each node, each with the notifications that it received. */
 import { randomBytes } from 'node:crypto'
 import { openPostgresStore } from '../../src/store/postgres/postgres-store.ts'
 import type { Store } from '../../src/store/store.ts'

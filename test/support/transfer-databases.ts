@@ -1,4 +1,4 @@
-/** Databases to copy from, and what is in them, for tests of copying. */
+/** Databases to copy from, and their contents, for tests of `parley copy`. */
 import assert from 'node:assert/strict'
 import { copyFile, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -9,7 +9,7 @@ import pg from 'pg'
 import { DatabaseProblem } from '../../src/store/database-problem.ts'
 import { openTransferSource, openTransferTarget } from '../../src/store/open.ts'
 import { type CopyCounts, transferDatabase } from '../../src/store/transfer.ts'
-import { type Population, populate } from './population.ts'
+import { type Population, populate } from './populated-database.ts'
 
 const SEED = Number(process.env.PARLEY_TEST_SEED ?? Date.now() % 1_000_000)
 

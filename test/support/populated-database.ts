@@ -1,6 +1,6 @@
 /**
- * A database as ten days of use leave it, made through the store itself: every kind of account, key, job, callback, kept
- * answer and idempotency key that a copy meets, in varied numbers.
+ * A database after ten days of use, written through the store itself: every kind of account, key, job, callback, cached
+ * response and idempotency key that a copy meets, in varied numbers.
  */
 import { randomBytes } from 'node:crypto'
 import type { Callback, Job, Message, Outcome } from '../../src/job/job.ts'

@@ -1,6 +1,6 @@
 /**
- * A node of the first version, as it goes on writing while newer ones start: its statements, word for word and prepared by
- * name as it has them, on a schema that may have moved on under it. What newer nodes must leave working for it is here.
+ * A node of version 0.1 on Postgres that keeps writing while newer nodes start: its statements, word for word and prepared
+ * by name, on a schema that newer nodes may have migrated. Newer nodes must keep every statement here working.
  */
 import pg from 'pg'
 import type { Job } from '../../src/job/job.ts'

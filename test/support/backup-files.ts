@@ -1,4 +1,4 @@
-/** What the tests of backups need: a populated file, and all that a file holds. */
+/** Temporary folders and the full contents of a database file, for tests of backup and restore. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
