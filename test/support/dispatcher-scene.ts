@@ -12,7 +12,7 @@ import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { type ReceivedRequest, type ReceiverReply, startReceiver } from '../receiver.ts'
 import { acceptance, newJob, settlement } from '../store-contract/fixtures.ts'
-import { ALLOW_LOOPBACK, IDLE_LIMITS } from './poster.ts'
+import { ALLOW_LOOPBACK, IDLE_LIMITS } from './callback-poster.ts'
 
 /** After which a stopping courier cuts off what is under way. */
 const STOP_GRACE_MS = 5000
