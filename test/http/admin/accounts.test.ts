@@ -47,7 +47,7 @@ onEachStore(async () => {
     const { key, expires_at } = granted(made, 201)
     assert.equal(expires_at, Math.floor(clock.nowMs() / 1000) + DAY_S / 2)
     granted(await parley.get(ME, key), 200)
-    clock.advance((DAY_S / 2) * 1000)
+    clock.skip((DAY_S / 2) * 1000)
     refused(await parley.get(ME, key), 401)
   })
 
