@@ -4,6 +4,7 @@ import test, { after } from 'node:test'
 import type { Page } from 'playwright-core'
 import { reply, startModelServer } from '../model-server.ts'
 import { job, startParley } from '../parley.ts'
+import { eventually } from '../support/eventually.ts'
 import { openBrowser, visit } from './visit.ts'
 
 const server = await startModelServer({ script: () => reply.stall() })
@@ -26,7 +27,7 @@ async function accountOf(name: string) {
 
 /** Asks the server until it answers so: nodes hear of changes within seconds. */
 async function until(status: number, ask: () => Promise<{ status: number }>): Promise<void> {
-  while ((await ask()).status !== status);
+  await eventually(ask, (answer) => answer.status === status)
 }
 
 async function confirm(page: Page, action: string) {

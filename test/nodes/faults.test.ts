@@ -5,8 +5,10 @@ import pg from 'pg'
 import { startModelServer } from '../model-server.ts'
 import { type Cluster, startCluster } from '../postgres/cluster.ts'
 import { freshRealDatabase } from '../postgres/database.ts'
+import type { Caller } from '../process/caller.ts'
 import { Random } from '../process/random.ts'
 import type { Server } from '../process/server-process.ts'
+import { eventually } from '../support/eventually.ts'
 import { startCuttingProxy } from './cutting-proxy.ts'
 import { type Fleet, LEASE_S, startFleet } from './fleet.ts'
 import { Load } from './load.ts'
@@ -100,7 +102,7 @@ test('a database out of reach gives 503 with Retry-After; then all goes on', { t
   }
   assert.equal((await caller.send('/healthz')).status, 200)
   proxy.open()
-  while ((await caller.send('/readyz')).status !== 200) t.signal.throwIfAborted()
+  await ready(t, caller)
   assert.equal((await caller.single('after')).body.data?.status, 'completed')
   assert.equal(await fleet.assertAllSettledOnce(), 2)
 })
@@ -140,7 +142,7 @@ test('a Postgres that takes no more connections gives 503; then all goes on', { 
   const refused = await caller.single('meanwhile')
   assert.equal(refused.status, 503, refused.text)
   await Promise.all(others.map((client) => client.end()))
-  while ((await caller.send('/readyz')).status !== 200) t.signal.throwIfAborted()
+  await ready(t, caller)
   assert.equal((await caller.single('after')).status, 200)
 })
 
@@ -175,6 +177,14 @@ async function takeAllConnections(cluster: Cluster, node: Server | undefined): P
     node?.kill('SIGCONT')
   }
   return taken
+}
+
+async function ready({ signal }: TestContext, caller: Caller): Promise<void> {
+  await eventually(
+    () => caller.send('/readyz'),
+    ({ status }) => status === 200,
+    { signal },
+  )
 }
 
 /** What was stored though its caller never heard of it ends too. */

@@ -20,6 +20,7 @@ import {
   type ProgramOptions,
   type Server,
 } from '../process/server-process.ts'
+import { eventually } from '../support/eventually.ts'
 
 export interface FleetOptions {
   readonly nodes: number
@@ -110,21 +111,27 @@ export class Fleet {
 
   /** Rows of the database, behind the back of the interface. */
   async rows(sql: string, values: readonly unknown[] = []): Promise<Record<string, unknown>[]> {
-    const client = new pg.Client(this.databaseUrl)
-    await client.connect()
-    try {
-      return (await client.query(sql, [...values])).rows
-    } finally {
-      await client.end()
-    }
+    return this.#connected((client) => rowsOf(client, sql, values))
   }
 
   /** Asks the database until it says yes. */
   async until(signal: AbortSignal, sql: string, values: readonly unknown[] = []): Promise<void> {
-    for (;;) {
-      signal.throwIfAborted()
-      const [row] = await this.rows(`select (${sql}) as yes`, values)
-      if (row?.yes === true) return
+    await this.#connected((client) =>
+      eventually(
+        () => rowsOf(client, `select (${sql}) as yes`, values),
+        ([row]) => row?.yes === true,
+        { signal },
+      ),
+    )
+  }
+
+  async #connected<T>(work: (client: pg.Client) => Promise<T>): Promise<T> {
+    const client = new pg.Client(this.databaseUrl)
+    await client.connect()
+    try {
+      return await work(client)
+    } finally {
+      await client.end()
     }
   }
 
@@ -146,4 +153,12 @@ export class Fleet {
     assert.deepEqual([open?.jobs, left?.jobs], [0, 0])
     return Number(all?.jobs)
   }
+}
+
+async function rowsOf(
+  client: pg.Client,
+  sql: string,
+  values: readonly unknown[],
+): Promise<Record<string, unknown>[]> {
+  return (await client.query(sql, [...values])).rows
 }

@@ -1,10 +1,13 @@
 /** Callers that go on asking a fleet until they are told to stop, and enter in a ledger what they were promised. */
 import assert from 'node:assert/strict'
+import { setTimeout } from 'node:timers/promises'
 import type { Reply } from '../process/caller.ts'
 import { Ledger } from '../process/ledger.ts'
 import type { Fleet } from './fleet.ts'
 
 const BATCH = 10
+/** A caller that was refused comes again after this time. At once, all of them would keep the server from recovering. */
+const AFTER_REFUSAL_MS = 50
 
 export class Load {
   readonly ledger = new Ledger((content) => `echo: ${content}`)
@@ -49,7 +52,7 @@ export class Load {
         single ? caller.single(content) : caller.batch(contents),
       )
       if (reply === null) this.cutOff += 1
-      else if (reply.status === 503) this.#refuse(reply)
+      else if (reply.status === 503) await this.#refuse(reply)
       else {
         this.ledger.accepted(contents, reply)
         this.#accept()
@@ -57,9 +60,10 @@ export class Load {
     }
   }
 
-  #refuse({ headers }: Reply): void {
+  async #refuse({ headers }: Reply): Promise<void> {
     assert.ok(Number(headers['retry-after']) > 0, 'a 503 says when to come again')
     this.refused += 1
+    await setTimeout(AFTER_REFUSAL_MS)
   }
 
   #accept(): void {

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
 import type { Server } from '../process/server-process.ts'
+import { eventually } from '../support/eventually.ts'
 import { LEASE_S, startFleet, TAKEN_OVER_S } from './fleet.ts'
 import { Load } from './load.ts'
 
@@ -150,7 +151,11 @@ test('a key revoked by the command line is refused by every node within 5 second
   await fleet.revokeKey()
   const revokedMs = performance.now()
   for (const node of fleet.nodes) {
-    while ((await fleet.caller(node).send('/api/v1/me')).status !== 401) t.signal.throwIfAborted()
+    await eventually(
+      () => fleet.caller(node).send('/api/v1/me'),
+      ({ status }) => status === 401,
+      { signal: t.signal },
+    )
   }
   assert.ok(performance.now() - revokedMs < 5000)
 })

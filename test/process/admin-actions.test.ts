@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'
 import { freshDatabase } from '../postgres/database.ts'
+import { eventually } from '../support/eventually.ts'
 import { type Caller, idsOf, type Reply } from './caller.ts'
 import { type Ended, type Installation, installation } from './server-process.ts'
 
@@ -39,13 +40,8 @@ const run = async (place: Installation, ...args: string[]): Promise<Ended> => {
 const json = async (place: Installation, ...args: string[]) =>
   JSON.parse((await run(place, ...args, '--json')).stdout)
 
-async function within(ask: () => Promise<Reply>, accept: (reply: Reply) => boolean): Promise<Reply> {
-  const deadline = Date.now() + KNOWN_WITHIN_MS
-  for (;;) {
-    const answer = await ask()
-    if (accept(answer)) return answer
-    assert.ok(Date.now() < deadline, `still ${answer.status} after ${KNOWN_WITHIN_MS} ms: ${answer.text}`)
-  }
+function within(ask: () => Promise<Reply>, accept: (reply: Reply) => boolean): Promise<Reply> {
+  return eventually(ask, accept, { withinMs: KNOWN_WITHIN_MS })
 }
 
 /** On both databases. */
@@ -63,12 +59,12 @@ both(
     await models.received(1)
     // Who waits does not know the id yet, and the call begins before the job is stored.
     const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
-    let jobId: string | undefined
-    while (jobId === undefined) {
+    const openJob = async () => {
       const open = await fetch(`${url}/admin/api/jobs?status=assigned`, { headers })
       const { data } = (await open.json()) as { data: { jobs: readonly { job_id: string }[] } }
-      jobId = data.jobs[0]?.job_id
+      return data.jobs[0]?.job_id ?? ''
     }
+    const jobId = await eventually(openJob, (id) => id !== '')
     await run(place, 'jobs', 'cancel', jobId)
     const endedMs = Date.now()
     assert.equal(await models.requests[0]?.ended, 'cut')

@@ -1,5 +1,6 @@
 /** A caller of a Parley in another process, with a key and connections of its own. */
 import { Agent, request } from 'undici'
+import { eventually } from '../support/eventually.ts'
 
 /** The fields of every answer's body; which are there, the specification says. */
 export interface Body {
@@ -52,11 +53,12 @@ export class Caller {
 
   /** Reads until the job is in a final state. */
   async ended(jobId: string): Promise<Reply> {
-    for (;;) {
+    const read = async () => {
       const reply = await this.read(jobId)
       if (reply.status !== 200) throw new Error(`a read of ${jobId} gave ${reply.status}: ${reply.text}`)
-      if (isFinal(reply)) return reply
+      return reply
     }
+    return await eventually(read, isFinal)
   }
 
   async send(path: string, body?: unknown, headers: Readonly<Record<string, string>> = {}): Promise<Reply> {

@@ -4,6 +4,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import test from 'node:test'
+import { eventually } from '../support/eventually.ts'
 import type { Caller, Reply } from './caller.ts'
 import { type Ended, type Installation, installation } from './server-process.ts'
 
@@ -98,13 +99,9 @@ test('accounts tier takes effect on a running server', { timeout }, async (t) =>
   assert.equal((await caller.batch(three)).status, 403)
   const command = await place.parley(['accounts', 'tier', 'ada', 'user_go'])
   assert.deepEqual([command.code, command.stderr], [0, ''])
-  const deadline = Date.now() + KNOWN_WITHIN_MS
-  for (;;) {
-    const { status } = await caller.batch(three)
-    if (status === 202) break
-    assert.equal(status, 403)
-    assert.ok(Date.now() < deadline, 'the server does not know the tier yet')
-  }
+  const batchStatus = async () => (await caller.batch(three)).status
+  const known = await eventually(batchStatus, (status) => status !== 403, { withinMs: KNOWN_WITHIN_MS })
+  assert.equal(known, 202)
   assert.equal((await listed(place)).find(({ account }) => account === 'ada')?.tier, 'user_go')
 })
 
@@ -326,8 +323,5 @@ async function listed(place: Installation): Promise<ListedKey[]> {
 }
 
 async function readUntil(caller: Caller, accept: (reply: Reply) => boolean): Promise<void> {
-  const deadline = Date.now() + KNOWN_WITHIN_MS
-  while (!accept(await caller.read(NO_JOB))) {
-    assert.ok(Date.now() < deadline, `the server does not know after ${KNOWN_WITHIN_MS} ms`)
-  }
+  await eventually(() => caller.read(NO_JOB), accept, { withinMs: KNOWN_WITHIN_MS })
 }

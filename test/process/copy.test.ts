@@ -6,6 +6,7 @@ import { DatabaseSync } from 'node:sqlite'
 import test, { type TestContext } from 'node:test'
 import { Client } from 'pg'
 import { freshDatabase } from '../postgres/database.ts'
+import { eventually } from '../support/eventually.ts'
 import { populate } from '../support/populated-database.ts'
 import { idsOf } from './caller.ts'
 import { installation, MAIN, type Program, type Server } from './server-process.ts'
@@ -142,9 +143,11 @@ async function killAtTheLastTable(t: TestContext, url: string, start: () => Prog
   await holder.query('begin; lock table idempotency in access exclusive mode')
   const program = start()
   const waits = `select 1 from pg_locks where relation = 'idempotency'::regclass and not granted`
-  while ((await watcher.query(waits)).rows.length === 0) {
+  const waiting = async () => {
     assert.equal(program.stdout + program.stderr, '')
+    return (await watcher.query(waits)).rows.length
   }
+  await eventually(waiting, (rows) => rows > 0)
   program.kill('SIGKILL')
   assert.deepEqual(await program.exited, { code: null, signal: 'SIGKILL' })
   await holder.query('rollback')

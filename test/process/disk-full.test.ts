@@ -6,6 +6,7 @@ import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import test from 'node:test'
 import { startModelServer } from '../model-server.ts'
+import { eventually } from '../support/eventually.ts'
 import { idsOf, type Reply } from './caller.ts'
 import { jobsByContent } from './rows.ts'
 import { installation, MAIN } from './server-process.ts'
@@ -58,7 +59,10 @@ test('a full disk gives 503 with Retry-After, no false acceptance, and recovers 
   // A single create whose answer cannot be stored goes on waiting until there is room.
   await Promise.race([full, filling])
   // The write that it tries is small, and may find room a few times more.
-  while ((await fetch(`${server.url}/readyz`)).status !== 503);
+  await eventually(
+    () => fetch(`${server.url}/readyz`),
+    ({ status }) => status === 503,
+  )
   assert.equal((await fetch(`${server.url}/healthz`)).status, 200)
   const [first] = accepted
   assert.ok(first && accepted.length > 10)

@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { chatCompletion, type Reply, startModelServer } from '../model-server.ts'
+import { eventually } from '../support/eventually.ts'
 import { CrashRun } from './crash-run.ts'
 import { Random } from './random.ts'
 import { outcomes, usageSums } from './rows.ts'
@@ -90,8 +91,8 @@ function countedReply(counted: Map<string, Counted>, random: Random): Reply {
 
 /** Resolves when no job waits or runs any more. */
 async function allEnded(url: string): Promise<void> {
-  for (;;) {
-    const text = await (await fetch(`${url}/metrics`)).text()
-    if (/^parley_queue_jobs 0$/m.test(text) && /^parley_jobs_assigned 0$/m.test(text)) return
-  }
+  await eventually(
+    async () => (await fetch(`${url}/metrics`)).text(),
+    (text) => /^parley_queue_jobs 0$/m.test(text) && /^parley_jobs_assigned 0$/m.test(text),
+  )
 }
