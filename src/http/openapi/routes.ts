@@ -1,9 +1,8 @@
 /** GET /openapi.json, generated from the routes themselves, and GET /docs, a page to read it. */
-import { createHash } from 'node:crypto'
 import swagger from '@fastify/swagger'
-import apiReference from '@scalar/fastify-api-reference'
-import type { FastifyInstance, FastifyReply } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import '../request-context.ts'
+import { serveDocsPage } from './docs-page.ts'
 
 const ABOUT = `Runs AI message jobs: send a conversation, and get the answer in the same response, by polling, or by a signed callback.
 
@@ -29,34 +28,7 @@ export async function openapiRoutes(app: FastifyInstance, version: string): Prom
     },
   })
   app.get('/openapi.json', { config: { public: true }, schema: { hide: true } }, () => app.swagger())
-  await app.register((scope, _options, done) => {
-    scope.addHook('onSend', (_request, reply, payload, next) => {
-      if (typeof payload === 'string' && isHtml(reply))
-        reply.header('content-security-policy', policyFor(payload))
-      next(null, payload)
-    })
-    scope.addHook('onRoute', (route) => {
-      route.config = { ...route.config, public: true }
-      route.schema = { ...route.schema, hide: true }
-    })
-    void scope.register(apiReference, {
-      routePrefix: '/docs',
-      configuration: {
-        url: '/openapi.json',
-        withDefaultFonts: false,
-        telemetry: false,
-        hideClientButton: true,
-        persistAuth: false,
-        pageTitle: 'Parley: API reference',
-        authentication: { preferredSecurityScheme: 'apiKey' },
-        // These would send data to its maker's own services.
-        agent: { disabled: true },
-        mcp: { disabled: true },
-        showDeveloperTools: 'never',
-      },
-    })
-    done()
-  })
+  serveDocsPage(app)
 }
 
 interface Body {
@@ -72,27 +44,4 @@ function markRequiredBodies(paths: Readonly<Record<string, object | undefined>>)
       if (requestBody && schema && 'properties' in schema) requestBody.required = 'required' in schema
     }
   }
-}
-
-function isHtml(reply: FastifyReply): boolean {
-  return String(reply.getHeader('content-type')).startsWith('text/html')
-}
-
-/** The page contains an inline script, which is allowed by its hash, and creates its styles at run time. */
-function policyFor(html: string): string {
-  const inline = [...html.matchAll(/<script(?![^>]*\bsrc=)[^>]*>([\s\S]*?)<\/script>/g)]
-  const hashes = inline.map(
-    ([, script = '']) => `'sha256-${createHash('sha256').update(script).digest('base64')}'`,
-  )
-  return [
-    "default-src 'none'",
-    `script-src 'self' ${hashes.join(' ')}`,
-    "style-src 'self' 'unsafe-inline'",
-    "connect-src 'self'",
-    "img-src 'self' data:",
-    "font-src 'self' data:",
-    "frame-ancestors 'none'",
-    "base-uri 'none'",
-    "form-action 'none'",
-  ].join('; ')
 }
