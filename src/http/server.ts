@@ -6,6 +6,7 @@ import cors from '@fastify/cors'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { StoreUnavailable } from '../store/store.ts'
 import type { Authentication, Caller } from './authentication.ts'
+import { compileOnFirstUse } from './compile-on-first-use.ts'
 import { JSON_TYPE, sendError } from './envelope.ts'
 import {
   HttpError,
@@ -89,6 +90,7 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
     routerOptions: { maxParamLength: LONGEST_JOB_ID },
     ajv: {
       customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: false, allErrors: false },
+      onCreate: compileOnFirstUse,
     },
     clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, onCompleted),
     frameworkErrors: (_error, request, reply) => void answerBadUrl(request, reply, options),
