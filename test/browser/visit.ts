@@ -42,6 +42,7 @@ export async function visit(
     viewport: { width, height },
     colorScheme: theme,
     locale: 'en-GB',
+    reducedMotion: 'reduce',
     baseURL: parley.url,
     permissions: ['clipboard-read', 'clipboard-write'],
   })
