@@ -1,6 +1,6 @@
 /**
- * What a claim costs on Postgres when the queue is long, and when an old snapshot keeps Postgres from removing what
- * was claimed: a report that runs for hours, or a transaction left open. Two databases of one server, measured in turns.
+ * What a claim costs on Postgres when the queue is long, and when an old snapshot (a report that runs for hours, or a
+ * transaction left open) keeps Postgres from removing what was claimed. Two databases of one server, measured in turns.
  */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { printLine } from '../harness/output.ts'
@@ -11,7 +11,7 @@ import { interleaved, ratios, type Spread, spreadOf } from '../harness/rounds.ts
 import { figure, spread, table } from '../harness/table.ts'
 import { type Latencies, summarise } from '../load/percentiles.ts'
 import { type ClaimPlan, claimPlans } from './claim-plans.ts'
-import { StoreQueue } from './store-queue.ts'
+import { QueueStore } from './queue-store.ts'
 
 const SHORT = 10_000
 const CONTENT = 'x'.repeat(900)
@@ -19,7 +19,7 @@ const CLAIMS_OF_ONE = 400
 const CLAIMS_OF_MANY = 80
 const MANY = 256
 const TARGET = 1.25
-/** While a table is filled: nobody has counted its rows yet, as in the first minutes of a new service. */
+/** While a table is filled: its rows are not counted yet, as in the first minutes of a new service. */
 const NEVER_ANALYZED = ['open_jobs']
 
 interface Measured {
@@ -31,7 +31,7 @@ interface Measured {
 
 type Side = 'short' | 'long'
 type Runs = ReadonlyMap<Side, readonly Measured[]>
-type Queues = Readonly<Record<Side, StoreQueue>>
+type Stores = Readonly<Record<Side, QueueStore>>
 
 export const backlogPostgres: Benchmark = {
   name: 'backlog-postgres',
@@ -54,7 +54,7 @@ async function measure(postgres: Postgres, { rounds, waiting }: BenchOptions): P
     plans[when] = [...(await from(1, 'floor')), ...(await from(MANY, 'floor')), ...(await from(1, 'front'))]
     printLine(reportPlans(when, plans[when]))
   }
-  const queues = {
+  const stores = {
     short: await filled(postgres, 'short', SHORT),
     long: await filled(postgres, 'long', waiting),
   }
@@ -67,13 +67,13 @@ async function measure(postgres: Postgres, { rounds, waiting }: BenchOptions): P
   }
   await lookAtPlans('fresh')
   // Once without measuring, so that neither side pays for what the runtime compiles.
-  for (const side of SIDES) await claimAll(queues[side])
-  const fresh = await interleaved(SIDES, rounds, (side) => claimAll(queues[side]))
+  for (const side of SIDES) await claimAll(stores[side])
+  const fresh = await interleaved(SIDES, rounds, (side) => claimAll(stores[side]))
   const letGo = await holdSnapshots(postgres)
-  const old = await interleaved(SIDES, rounds, (side) => claimAll(queues[side]))
+  const old = await interleaved(SIDES, rounds, (side) => claimAll(stores[side]))
   await lookAtPlans('beside an old snapshot')
   await letGo()
-  for (const side of SIDES) await queues[side].close()
+  for (const side of SIDES) await stores[side].close()
   const jobs = rounds * (CLAIMS_OF_ONE + CLAIMS_OF_MANY * MANY)
   printLine(
     `\nEach side claimed and settled ${figure(jobs)} jobs fresh, and as many beside the old snapshot.\n`,
@@ -83,17 +83,17 @@ async function measure(postgres: Postgres, { rounds, waiting }: BenchOptions): P
 
 const SIDES = ['short', 'long'] as const
 
-async function filled(postgres: Postgres, side: Side, jobs: number): Promise<StoreQueue> {
+async function filled(postgres: Postgres, side: Side, jobs: number): Promise<QueueStore> {
   await postgres.createDatabase(side)
-  const queue = await StoreQueue.onPostgres(postgres.url(side), () => CONTENT)
+  const store = await QueueStore.onPostgres(postgres.url(side), () => CONTENT)
   for (const name of NEVER_ANALYZED) {
     await postgres.query(`alter table ${name} set (autovacuum_enabled = false)`, side)
   }
   const startedMs = performance.now()
-  await queue.fill(jobs)
+  await store.fill(jobs)
   const seconds = (performance.now() - startedMs) / 1000
   printLine(`${figure(jobs)} jobs accepted in ${seconds.toFixed(1)} s`)
-  return queue
+  return store
 }
 
 /** A snapshot holds back vacuum in its own database only, so there is one in each. Returns what lets them go. */
@@ -108,10 +108,10 @@ async function holdSnapshots(postgres: Postgres): Promise<() => Promise<void>> {
   }
 }
 
-async function claimAll(queue: Queues[Side]): Promise<Measured> {
-  const one = await queue.claims(CLAIMS_OF_ONE, 1)
+async function claimAll(store: Stores[Side]): Promise<Measured> {
+  const one = await store.claims(CLAIMS_OF_ONE, 1)
   const startedMs = performance.now()
-  const many = await queue.claims(CLAIMS_OF_MANY, MANY)
+  const many = await store.claims(CLAIMS_OF_MANY, MANY)
   const drainedPerSecond = (CLAIMS_OF_MANY * MANY * 1000) / (performance.now() - startedMs)
   return { one: summarise(one), many: summarise(many), drainedPerSecond }
 }

@@ -1,7 +1,7 @@
 /**
  * What a claim costs when the queue is long: the SQLite store itself, with ten thousand waiting jobs and with a million
- * (or ten million), measured in turns. After each claim the jobs are settled and as many accepted, so that the queue
- * keeps its length and its fair order.
+ * (or ten million), measured in turns. After each claim the jobs are settled and as many accepted, so that the
+ * queue keeps its length and its fair order.
  */
 import { join } from 'node:path'
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
@@ -12,7 +12,7 @@ import { interleaved, ratios, type Spread, spreadOf } from '../harness/rounds.ts
 import { removeScratch, scratchFolder } from '../harness/scratch.ts'
 import { figure, spread, table } from '../harness/table.ts'
 import { type Latencies, summarise } from '../load/percentiles.ts'
-import { StoreQueue } from './store-queue.ts'
+import { QueueStore } from './queue-store.ts'
 
 const SHORT = 10_000
 const LONGEST = 10_000_000
@@ -48,27 +48,27 @@ async function measure(folder: string, { rounds, waiting, large }: BenchOptions)
   const lengths = { short: SHORT, long: large ? LONGEST : waiting }
   const text = 'x'.repeat(large ? LEAST_CONTENT_BYTES : CONTENT_BYTES)
   const content = () => text
-  const queues = {
-    short: await StoreQueue.onSqlite(join(folder, 'short.db'), content),
-    long: await StoreQueue.onSqlite(join(folder, 'long.db'), content),
+  const stores = {
+    short: await QueueStore.onSqlite(join(folder, 'short.db'), content),
+    long: await QueueStore.onSqlite(join(folder, 'long.db'), content),
   }
   for (const side of ['short', 'long'] as const) {
     const startedMs = performance.now()
-    await queues[side].fill(lengths[side])
+    await stores[side].fill(lengths[side])
     const seconds = (performance.now() - startedMs) / 1000
     printLine(`${figure(lengths[side])} jobs accepted in ${seconds.toFixed(1)} s`)
   }
   // Once without measuring, so that neither side pays for what the runtime compiles.
-  for (const queue of Object.values(queues)) await claimAll(queue)
-  const runs = await interleaved(['short', 'long'], rounds, (side) => claimAll(queues[side]))
-  for (const queue of Object.values(queues)) await queue.close()
+  for (const store of Object.values(stores)) await claimAll(store)
+  const runs = await interleaved(['short', 'long'], rounds, (side) => claimAll(stores[side]))
+  for (const store of Object.values(stores)) await store.close()
   report(lengths, runs.get('short') ?? [], runs.get('long') ?? [], rounds)
 }
 
-async function claimAll(queue: StoreQueue): Promise<Measured> {
-  const one = await queue.claims(CLAIMS_OF_ONE, 1)
+async function claimAll(store: QueueStore): Promise<Measured> {
+  const one = await store.claims(CLAIMS_OF_ONE, 1)
   const startedMs = performance.now()
-  const many = await queue.claims(CLAIMS_OF_MANY, MANY)
+  const many = await store.claims(CLAIMS_OF_MANY, MANY)
   const drainedPerSecond = (CLAIMS_OF_MANY * MANY * 1000) / (performance.now() - startedMs)
   return { one: summarise(one), many: summarise(many), drainedPerSecond }
 }

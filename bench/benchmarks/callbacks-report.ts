@@ -1,4 +1,4 @@
-/** The figures of callbacks: tables, what is kept of them, and their picture. */
+/** The figures of callbacks: tables, stored results, and their picture. */
 import type { BenchOptions } from '../harness/benchmark.ts'
 import { type Bar, writePicture } from '../harness/picture.ts'
 import { keepResults, pictureOf } from '../harness/results.ts'

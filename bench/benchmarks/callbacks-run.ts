@@ -1,7 +1,7 @@
 /** One delivery of callbacks that are owed: from the first arrival at a host that answers to the last. */
-import { hold } from '../harness/gates.ts'
-import { reaches } from '../harness/reaches.ts'
+import { assertThat } from '../harness/invariants.ts'
 import type { Receivers } from '../harness/receivers.ts'
+import { waitForCount } from '../harness/wait-for-count.ts'
 import { blackHoles, HOSTS } from '../load/receiver-hosts.ts'
 import {
   type CallbacksSide,
@@ -42,13 +42,13 @@ export async function deliver(
   const read = () => reading(receivers, sender, side)
   const from = await read()
   const arrived = async () => (await receivers.report()).callbacks
-  await reaches(arrived, answered, ARRIVED_WITHIN_MS, sender, 'callbacks arrived')
+  await waitForCount(arrived, answered, ARRIVED_WITHIN_MS, sender, 'callbacks arrived')
   const to = await read()
-  await reaches(side.delivered, answered, RECORDED_WITHIN_MS, sender, 'callbacks recorded as delivered')
+  await waitForCount(side.delivered, answered, RECORDED_WITHIN_MS, sender, 'callbacks recorded as delivered')
   await side.finish(answered)
   const { arrivals, callbacks, firstAtMs, lastAtMs, connections } = await receivers.report()
-  hold(callbacks === answered, `${callbacks} of ${answered} callbacks arrived`)
-  hold(arrivals === answered, `${arrivals - callbacks} callbacks arrived more than once`)
+  assertThat(callbacks === answered, `${callbacks} of ${answered} callbacks arrived`)
+  assertThat(arrivals === answered, `${arrivals - callbacks} callbacks arrived more than once`)
   const each = (of: (reading: Reading) => number) =>
     ((of(to) - of(from)) * 1000) / (to.callbacks - from.callbacks)
   return {

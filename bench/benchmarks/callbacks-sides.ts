@@ -1,12 +1,12 @@
-/** Who delivers callbacks that are owed: each holds all of them before it begins. */
-import { type CallbackHome, makeCallbackHome, type StoreName } from '../harness/callback-home.ts'
+/** The sides that deliver owed callbacks: each has all of them before it begins. */
+import { type CallbackDatabase, openCallbackDatabase, type StoreName } from '../harness/callback-database.ts'
 import { type Child, startScript } from '../harness/child.ts'
-import { hold } from '../harness/gates.ts'
+import { assertThat } from '../harness/invariants.ts'
 import type { Worked } from '../harness/load-run.ts'
 import { startRedis } from '../harness/redis.ts'
 import { owedCallbacks } from '../load/owed-callbacks.ts'
 import type { CallbackSettings } from '../peers/callback-settings.ts'
-import { fillWithOwed } from './owed-store.ts'
+import { fillWithOwed } from './owed-callbacks-store.ts'
 
 export type CallbacksSideName = 'parley' | 'bare' | 'bullmq'
 
@@ -42,8 +42,8 @@ export function startCallbacksSide(
 
 async function startParley(options: CallbacksSideOptions): Promise<CallbacksSide> {
   const { store, callbacks, modelPort, concurrency } = options
-  const there: CallbackHome = await makeCallbackHome(store)
-  there.home.key = await fillWithOwed(there.url, owedCallbacks(options))
+  const there: CallbackDatabase = await openCallbackDatabase(store)
+  there.dataFolder.key = await fillWithOwed(there.url, owedCallbacks(options))
   let child: Child | null = null
   return {
     begin: async () => {
@@ -56,11 +56,11 @@ async function startParley(options: CallbacksSideOptions): Promise<CallbacksSide
       await child?.stop()
       await there.checkJobs([], callbacks)
       const [recorded, owed] = [await there.delivered(), await there.owed()]
-      hold(
+      assertThat(
         recorded === delivered,
         `${delivered} callbacks arrived, and ${recorded} are recorded as delivered`,
       )
-      hold(recorded + owed === callbacks, `${callbacks - recorded - owed} callbacks were given up`)
+      assertThat(recorded + owed === callbacks, `${callbacks - recorded - owed} callbacks were given up`)
       await there.remove()
     },
   }
@@ -77,14 +77,14 @@ async function startPeer(
   const count = async () => (await child.ask<{ count: number }>({ kind: 'delivered?' }, 'delivered')).count
   return {
     begin: async () => {
-      child.send({ kind: 'go' })
+      child.tell({ kind: 'go' })
       return child
     },
     servers: [],
     delivered: count,
     finish: async (delivered) => {
       const recorded = await count()
-      hold(recorded === delivered, `${delivered} callbacks arrived, and ${recorded} count as delivered`)
+      assertThat(recorded === delivered, `${delivered} callbacks arrived, and ${recorded} count as delivered`)
       await child.stop()
     },
   }

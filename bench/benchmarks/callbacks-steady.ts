@@ -1,9 +1,9 @@
-/** A steady load of jobs with callbacks on a running Parley: how soon the hosts that answer hear of their jobs. */
-import { makeCallbackHome, type StoreName } from '../harness/callback-home.ts'
-import { hold } from '../harness/gates.ts'
+/** A steady load of jobs with callbacks on a running Parley: how soon the hosts that answer get their callbacks. */
+import { openCallbackDatabase, type StoreName } from '../harness/callback-database.ts'
+import { assertThat } from '../harness/invariants.ts'
 import type { Rig } from '../harness/load-run.ts'
-import { reaches } from '../harness/reaches.ts'
 import type { Receivers } from '../harness/receivers.ts'
+import { waitForCount } from '../harness/wait-for-count.ts'
 import { sendSteadily } from '../load/batch-sender.ts'
 import { monotonicMs } from '../load/monotonic.ts'
 import type { Latencies } from '../load/percentiles.ts'
@@ -37,7 +37,7 @@ const RECORDED_WITHIN_MS = 10_000
 
 export async function steady(receivers: Receivers, rig: Rig, options: SteadyOptions): Promise<Steady> {
   const { store, holes, bytes, perSecond, warmUpS, measureS } = options
-  const there = await makeCallbackHome(store)
+  const there = await openCallbackDatabase(store)
   const parley = await there.start({ modelPort: rig.modelPort, concurrency: options.concurrency })
   const jobsEach = Math.round(perSecond / BATCHES_PER_SECOND)
   const batches = (warmUpS + measureS) * BATCHES_PER_SECOND
@@ -56,8 +56,8 @@ export async function steady(receivers: Receivers, rig: Rig, options: SteadyOpti
   })
   const [toMs, parleyToMs, receiversToMs] = read()
   const arrived = async () => (await receivers.report()).callbacks
-  await reaches(arrived, answered, ARRIVED_WITHIN_MS, parley.child, 'callbacks arrived')
-  await reaches(
+  await waitForCount(arrived, answered, ARRIVED_WITHIN_MS, parley.child, 'callbacks arrived')
+  await waitForCount(
     there.delivered,
     answered,
     RECORDED_WITHIN_MS,
@@ -69,9 +69,15 @@ export async function steady(receivers: Receivers, rig: Rig, options: SteadyOpti
   const recorded = await there.delivered()
   await there.remove()
   const report = await receivers.report()
-  hold(jobIds.length === batches * jobsEach, `${jobIds.length} of ${batches * jobsEach} jobs were accepted`)
-  hold(recorded === answered, `${answered} callbacks arrived, and ${recorded} are recorded as delivered`)
-  hold(
+  assertThat(
+    jobIds.length === batches * jobsEach,
+    `${jobIds.length} of ${batches * jobsEach} jobs were accepted`,
+  )
+  assertThat(
+    recorded === answered,
+    `${answered} callbacks arrived, and ${recorded} are recorded as delivered`,
+  )
+  assertThat(
     report.arrivals === answered,
     `${answered} callbacks are owed to hosts that answer, and ${report.arrivals} arrived`,
   )

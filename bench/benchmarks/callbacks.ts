@@ -1,10 +1,10 @@
 /**
- * Callbacks to 100 hosts that answer after 50 ms, with outcomes that are durable: how fast what is owed gets delivered, against
- * a bare loop and BullMQ, and whether hosts that never answer delay the callbacks to the others.
+ * Callbacks to 100 hosts that answer after 50 ms, with durable outcomes: how fast owed callbacks are delivered, against a bare
+ * loop and BullMQ, and whether hosts that never answer delay the callbacks to the others.
  */
 import { DEFAULTS } from '../../src/config/settings.ts'
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
-import type { StoreName } from '../harness/callback-home.ts'
+import type { StoreName } from '../harness/callback-database.ts'
 import { type Rig, startRig } from '../harness/load-run.ts'
 import { printLine } from '../harness/output.ts'
 import { bullmqMissing } from '../harness/peers.ts'
@@ -35,7 +35,7 @@ const STEADY_TIMES = 5
 const CONDITIONS: Readonly<Record<StoreName, readonly DeliveryCondition[]>> = {
   sqlite: [
     { holes: 0, sides: ['parley', 'bare', 'bullmq'] },
-    // BullMQ would stand still: the black holes take all of its slots, because it has no limit per host.
+    // BullMQ would stop: the black holes take all its slots, because it has no limit for each host.
     { holes: HOLES, sides: ['parley', 'bare'] },
   ],
   postgres: [
@@ -83,7 +83,7 @@ async function run(name: string, store: StoreName, options: BenchOptions): Promi
 }
 
 const LEFT_OUT = {
-  bullmq: 'BullMQ leaves out: the guard of addresses, a limit for each host, the job that it reports',
+  bullmq: 'BullMQ leaves out: the guard of addresses, a limit for each host, the job that it tells of',
   bare: 'the bare loop leaves out: all storage, retries, the guard of addresses; its signatures are made before',
 } as const
 

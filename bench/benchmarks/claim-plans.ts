@@ -1,7 +1,6 @@
 /**
- * How Postgres carries out a claim: which indexes it reads, how many pages, and whether it reads anything whole. Each plan
- * is looked at as it is for known values and as it is for any (a prepared statement may come to either), in a transaction
- * that is rolled back.
+ * How Postgres executes a claim: which indexes it reads, how many pages, and whether it reads anything whole. Each plan is
+ * read for known values and for any values (a prepared statement may use either), in a transaction that is rolled back.
  */
 
 import pg from 'pg'
@@ -28,7 +27,7 @@ export interface ClaimPlan {
   readonly values: 'known' | 'any'
   readonly ms: number
   readonly pages: number
-  /** Scans that were carried out, as `index (rows)`. */
+  /** Executed scans, as `index (rows)`. */
   readonly scans: readonly string[]
   /** Tables with rows in them that were read whole. */
   readonly whole: readonly string[]
@@ -38,7 +37,7 @@ const MODES = { known: 'force_custom_plan', any: 'force_generic_plan' } as const
 /** Fewer rows than that are read whole at no cost. */
 const SMALL = 100
 
-/** @param from where the walk begins: where the line does, or at the very front, as once a second at most */
+/** @param from where the scan begins: at the head of the queue or, once a second at most, at the start of the index */
 export async function claimPlans(
   postgres: Postgres,
   database: string,

@@ -1,10 +1,10 @@
 /**
  * What open dashboards cost: single creates on one server, in short turns with and without fifty of them. A round is turns
- * in the order without, with, with, without, so that what drifts in it falls on both alike.
+ * in the order without, with, with, without, so that drift affects both equally.
  */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { type Child, startScript } from '../harness/child.ts'
-import { eachSettledOnce } from '../harness/gates.ts'
+import { assertEachSettledOnce } from '../harness/invariants.ts'
 import { type Rig, runLoad, startRig } from '../harness/load-run.ts'
 import { printLine } from '../harness/output.ts'
 import { Parley } from '../harness/parley.ts'
@@ -44,8 +44,8 @@ export const dashboards: Benchmark = {
     await pages.stop()
     await parley.child.stop()
     await rig.stop()
-    eachSettledOnce(parley.home.database, jobIds, jobIds.length)
-    parley.home.remove()
+    assertEachSettledOnce(parley.dataFolder.database, jobIds, jobIds.length)
+    parley.dataFolder.remove()
     tell(without, withThem, options)
   },
 }
@@ -62,7 +62,7 @@ async function measureRound({ rig, parley, pages, options, jobIds }: RoundParts)
   const turns = { without: [] as Sums[], withThem: [] as Sums[] }
   for (const open of TURNS) {
     const done = pages.hear('so it is')
-    pages.send((open ? { kind: 'open', count: DASHBOARDS } : { kind: 'close' }) satisfies DashboardOrder)
+    pages.tell((open ? { kind: 'open', count: DASHBOARDS } : { kind: 'close' }) satisfies DashboardOrder)
     await done
     const order = {
       kind: 'run',

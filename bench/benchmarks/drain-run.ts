@@ -1,7 +1,7 @@
-/** One drain of a stored backlog: from the moment that the model answers until the last result is durable. */
+/** One drain of a stored backlog: from the model's first answer until the last result is durable. */
 import { type Rig, startRig } from '../harness/load-run.ts'
 import type { PostgresWork } from '../harness/postgres.ts'
-import { reaches } from '../harness/reaches.ts'
+import { waitForCount } from '../harness/wait-for-count.ts'
 import { type DrainOptions, type DrainSide, type DrainSideName, startDrainSide } from './drain-sides.ts'
 
 export interface Drained {
@@ -23,7 +23,7 @@ export async function drain(name: DrainSideName, options: Omit<DrainOptions, 'mo
   await rig.model.ask({ kind: 'hold', timed: false }, 'holding')
   const side = await startDrainSide(name, { ...options, modelPort: rig.modelPort })
   const model = (question: 'held' | 'answered') => countOf(rig, question)
-  await reaches(
+  await waitForCount(
     () => model('held'),
     Math.min(options.jobs, options.concurrency),
     BEGUN_WITHIN_MS,
@@ -31,9 +31,9 @@ export async function drain(name: DrainSideName, options: Omit<DrainOptions, 'mo
     'jobs begun',
   )
   const from = await reading(rig, side)
-  rig.model.send({ kind: 'release', overMs: 0 })
-  await reaches(() => model('answered'), options.jobs, ENDED_WITHIN_MS, side.worker, 'jobs answered')
-  await reaches(() => side.ended(), options.jobs, ENDED_WITHIN_MS, side.worker, 'jobs ended')
+  rig.model.tell({ kind: 'release', overMs: 0 })
+  await waitForCount(() => model('answered'), options.jobs, ENDED_WITHIN_MS, side.worker, 'jobs answered')
+  await waitForCount(() => side.ended(), options.jobs, ENDED_WITHIN_MS, side.worker, 'jobs ended')
   const to = await reading(rig, side)
   await side.finish()
   await rig.stop()

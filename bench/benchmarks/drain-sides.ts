@@ -1,18 +1,18 @@
 /**
- * Who drains a backlog: each is filled first, then begins to work while the model still holds every answer back. So neither
- * the filling nor the start of a process is in the measured time.
+ * The sides that drain a backlog: each is filled first, then starts while the model still holds every answer back. So
+ * neither the filling nor the start of a process is in the measured time.
  */
 import { DatabaseSync } from 'node:sqlite'
 import { type Child, startScript } from '../harness/child.ts'
-import { eachSettledOnce, hold } from '../harness/gates.ts'
-import { Home, Parley } from '../harness/parley.ts'
+import { assertEachSettledOnce, assertThat } from '../harness/invariants.ts'
+import { DataFolder, Parley } from '../harness/parley.ts'
 import { Postgres } from '../harness/postgres.ts'
-import { eachSettledOnceThere } from '../harness/postgres-gates.ts'
+import { assertEachSettledOnceOnPostgres } from '../harness/postgres-invariants.ts'
 import { startRedis } from '../harness/redis.ts'
 import { jobBody } from '../load/bodies.ts'
-import { markMaker } from '../load/mark.ts'
-import { MARK_PLACE } from '../load/request.ts'
-import { StoreQueue } from './store-queue.ts'
+import { correlationIdGenerator } from '../load/correlation-id.ts'
+import { CORRELATION_ID_PLACEHOLDER } from '../load/request.ts'
+import { QueueStore } from './queue-store.ts'
 
 export type DrainSideName =
   | 'parley on postgres'
@@ -25,7 +25,7 @@ export interface DrainOptions {
   readonly modelPort: number
   readonly jobs: number
   readonly bytes: number
-  /** Jobs running at once. */
+  /** Jobs in hand at once. */
   readonly concurrency: number
 }
 
@@ -34,7 +34,7 @@ export interface DrainSide {
   readonly postgres: Postgres | null
   /** Another process whose CPU time is the database's. */
   readonly server: Child | null
-  /** Jobs whose result is durable and that are done with. */
+  /** Completed jobs whose result is durable. */
   ended(): Promise<number>
   /** Stops it; then checks what must hold. */
   finish(): Promise<void>
@@ -61,9 +61,9 @@ const PGBOSS_ENDED = `select count(*) from pgboss.job where state = 'completed' 
 
 async function startParleyOnPostgres({ modelPort, jobs, bytes }: DrainOptions): Promise<DrainSide> {
   const postgres = await Postgres.start()
-  const queue = await StoreQueue.onPostgres(postgres.url(), contents(bytes))
-  await queue.fill(jobs)
-  await queue.close()
+  const store = await QueueStore.onPostgres(postgres.url(), contents(bytes))
+  await store.fill(jobs)
+  await store.close()
   await postgres.settle()
   const parley = await Parley.start({ modelPort, database: postgres.url(), role: 'worker' })
   return {
@@ -73,20 +73,20 @@ async function startParleyOnPostgres({ modelPort, jobs, bytes }: DrainOptions): 
     ended: () => postgres.number('select count(*) from outcomes'),
     finish: async () => {
       await parley.child.stop()
-      await eachSettledOnceThere(postgres, [], jobs)
-      parley.home.remove()
+      await assertEachSettledOnceOnPostgres(postgres, [], jobs)
+      parley.dataFolder.remove()
       await postgres.stop()
     },
   }
 }
 
 async function startParleyOnSqlite({ modelPort, jobs, bytes }: DrainOptions): Promise<DrainSide> {
-  const home = new Home()
-  const queue = await StoreQueue.onSqlite(home.database, contents(bytes))
-  await queue.fill(jobs)
-  await queue.close()
-  const parley = await Parley.start({ modelPort }, home)
-  const reader = new DatabaseSync(home.database, { readOnly: true })
+  const dataFolder = new DataFolder()
+  const store = await QueueStore.onSqlite(dataFolder.database, contents(bytes))
+  await store.fill(jobs)
+  await store.close()
+  const parley = await Parley.start({ modelPort }, dataFolder)
+  const reader = new DatabaseSync(dataFolder.database, { readOnly: true })
   const count = reader.prepare('select count(*) as n from outcomes')
   return {
     worker: parley.child,
@@ -96,8 +96,8 @@ async function startParleyOnSqlite({ modelPort, jobs, bytes }: DrainOptions): Pr
     finish: async () => {
       reader.close()
       await parley.child.stop()
-      eachSettledOnce(home.database, [], jobs)
-      home.remove()
+      assertEachSettledOnce(dataFolder.database, [], jobs)
+      dataFolder.remove()
     },
   }
 }
@@ -106,7 +106,7 @@ async function startPeer(script: string, options: DrainOptions, endedSql: string
   const postgres = await Postgres.start()
   const worker = await startPeerScript(script, { ...options, url: postgres.url() })
   await postgres.settle()
-  worker.send({ kind: 'go' })
+  worker.tell({ kind: 'go' })
   return {
     worker,
     postgres,
@@ -115,7 +115,7 @@ async function startPeer(script: string, options: DrainOptions, endedSql: string
     finish: async () => {
       await worker.stop()
       const ended = await postgres.number(endedSql)
-      hold(ended === options.jobs, `${ended} of ${options.jobs} jobs have ended`)
+      assertThat(ended === options.jobs, `${ended} of ${options.jobs} jobs have ended`)
       await postgres.stop()
     },
   }
@@ -124,7 +124,7 @@ async function startPeer(script: string, options: DrainOptions, endedSql: string
 async function startBullmq(options: DrainOptions): Promise<DrainSide> {
   const redis = await startRedis(undefined)
   const worker = await startPeerScript('bullmq-drain.ts', { ...options, url: String(redis.port) })
-  worker.send({ kind: 'go' })
+  worker.tell({ kind: 'go' })
   return {
     worker,
     postgres: null,
@@ -148,10 +148,10 @@ async function startPeerScript(
   return child
 }
 
-/** What the user says, so that the whole request has that many bytes; different for each job. */
+/** The user message, sized so that the whole request has that many bytes, and different for each job. */
 function contents(bytes: number): () => string {
   const { messages } = JSON.parse(jobBody(bytes)) as { messages: { role: string; content: string }[] }
   const form = messages.find(({ role }) => role === 'user')?.content ?? ''
-  const nextMark = markMaker()
-  return () => form.replace(MARK_PLACE, nextMark)
+  const nextCorrelationId = correlationIdGenerator()
+  return () => form.replace(CORRELATION_ID_PLACEHOLDER, nextCorrelationId)
 }

@@ -1,4 +1,4 @@
-/** A stored backlog, run to its end: Parley against the queues that people would build this from. */
+/** A stored backlog, run to its end: Parley against the job queues that you would otherwise build this from. */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { printLine } from '../harness/output.ts'
 import { bullmqMissing, graphileMissing, type Missing, pgbossMissing } from '../harness/peers.ts'

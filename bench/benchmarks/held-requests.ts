@@ -1,10 +1,10 @@
 /**
  * Many single creates held at once while the model is silent, then answered within a second: the memory that a waiting
- * caller takes, and how soon it hears of its answer.
+ * caller takes, and how soon it gets its answer.
  *
- * Two comparisons. With the default concurrency most of the jobs wait in the database, and the yardstick is a node:http
- * server that holds as many requests and does nothing else. With a concurrency as high as the number of requests every
- * job also has its call to the model open, and the yardstick is a bare proxy that holds as many.
+ * Two comparisons. With the default concurrency most of the jobs wait in the database, and the baseline is a node:http
+ * server that holds as many requests and does nothing else. With a concurrency as high as the number of held requests every
+ * job also has its call to the model open, and the baseline is a bare proxy that holds as many.
  */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { startRig } from '../harness/load-run.ts'
@@ -14,10 +14,10 @@ import { writePicture } from '../harness/picture.ts'
 import { keepResults, pictureOf } from '../harness/results.ts'
 import { interleaved, ratios, spreadOf } from '../harness/rounds.ts'
 import { figure, spread, table } from '../harness/table.ts'
-import { type HeldRun, type HoldingSide, heldRun } from './held-run.ts'
+import { type HeldRun, type HoldingSide, heldRun } from './held-requests-run.ts'
 
-const REQUESTS = 10_000
-/** Files that a service needs in addition to those of its callers and calls. */
+const HELD_REQUESTS = 10_000
+/** Files that a service needs besides those of its callers and calls. */
 const OTHER_FILES = 250
 const MEMORY_TARGET = 1.5
 const WAKE_TARGET_MS = 25
@@ -54,12 +54,12 @@ export const heldRequests: Benchmark = {
 
 async function measure(pair: (typeof PAIRS)[number], { rounds }: BenchOptions) {
   const openFiles = openFilesAllowed()
-  const requests = Math.min(REQUESTS, Math.floor((openFiles - OTHER_FILES) / pair.filesEach))
-  if (requests < REQUESTS)
-    printLine(`${pair.name}: ${requests} requests, because only ${openFiles} files can be open here`)
+  const held = Math.min(HELD_REQUESTS, Math.floor((openFiles - OTHER_FILES) / pair.filesEach))
+  if (held < HELD_REQUESTS)
+    printLine(`${pair.name}: ${held} held requests, because ${openFiles} files may be open here`)
   return interleaved<HoldingSide, HeldRun>([pair.ours, pair.theirs], rounds, async (side) => {
     const rig = await startRig({ openFiles })
-    const run = await heldRun(side, rig, requests, openFiles)
+    const run = await heldRun(side, rig, held, openFiles)
     await rig.stop()
     return run
   })
@@ -106,7 +106,7 @@ function keep(measured: readonly Measured[], { rounds }: BenchOptions): void {
     rss_ratio: ratios(runs.get(ours) ?? [], runs.get(theirs) ?? [], ({ rssBytes }) => rssBytes),
     heap_ratio: ratios(runs.get(ours) ?? [], runs.get(theirs) ?? [], ({ heapBytes }) => heapBytes),
   }))
-  keepResults('waiters', rounds, { waiters: REQUESTS, results })
+  keepResults('waiters', rounds, { held: HELD_REQUESTS, results })
   const memory = results.map(({ name, rss_ratio: { median, min, max } }) => {
     return { label: name, value: median, min, max, ours: true, target: MEMORY_TARGET }
   })
@@ -117,8 +117,13 @@ function keep(measured: readonly Measured[], { rounds }: BenchOptions): void {
       return side === ours ? { ...bar, target: WAKE_TARGET_MS } : bar
     }),
   )
-  writePicture(pictureOf('waiters'), `${figure(REQUESTS)} callers waiting at once`, 'Dashed: the target.', [
-    { title: 'Memory of a waiter, Parley ÷ bare', unit: '×', bars: memory },
-    { title: 'From the answer of the model to the caller, p99', unit: ' ms', bars: wake },
-  ])
+  writePicture(
+    pictureOf('waiters'),
+    `${figure(HELD_REQUESTS)} callers waiting at once`,
+    'Dashed: the target.',
+    [
+      { title: 'Memory of a waiter, Parley ÷ bare', unit: '×', bars: memory },
+      { title: 'From the answer of the model to the caller, p99', unit: ' ms', bars: wake },
+    ],
+  )
 }

@@ -1,7 +1,7 @@
-/** The gate that no throughput can offset: a server killed in mid-run has lost nothing that it acknowledged. */
-import { eachSettledOnce, hold, unsettled } from '../harness/gates.ts'
+/** The invariant above all throughput: a server that is killed during a run loses nothing that it promised a caller. */
+import { assertEachSettledOnce, assertThat, unsettled } from '../harness/invariants.ts'
 import { startRig } from '../harness/load-run.ts'
-import { Home, Parley } from '../harness/parley.ts'
+import { DataFolder, Parley } from '../harness/parley.ts'
 import { batchBody, jobBody } from '../load/bodies.ts'
 import type { RunResult } from '../load/generator.ts'
 
@@ -12,18 +12,18 @@ const SETTLED_WITHIN_MS = 60_000
 
 /**
  * Kills the server under single creates, then once more under batches, whose ids are promised before the jobs run.
- * Returns what to printLine of it; throws `GateFailed` when anything was lost or done twice.
+ * Returns what to say of it; throws `InvariantBroken` when anything was lost or done twice.
  */
 export async function losesNothing(): Promise<string> {
   const rig = await startRig({})
-  const home = new Home()
+  const dataFolder = new DataFolder()
   await rig.model.ask({ kind: 'delay', ms: DELAY_MS }, 'delayed')
   const promised: string[] = []
   for (const kind of ['single', 'batch'] as const) {
-    const parley = await Parley.start({ modelPort: rig.modelPort }, home)
+    const parley = await Parley.start({ modelPort: rig.modelPort }, dataFolder)
     const target = kind === 'single' ? parley.single(jobBody(1024)) : parley.batch(batchBody(30, 1024))
     const ended = rig.generator.hear<RunResult>('result')
-    rig.generator.send({
+    rig.generator.tell({
       kind: 'run',
       target,
       connections: kind === 'single' ? CONNECTIONS : 4,
@@ -34,16 +34,16 @@ export async function losesNothing(): Promise<string> {
     await new Promise((resolve) => setTimeout(resolve, KILL_AFTER_MS))
     await parley.child.kill()
     const { jobIds, failures } = await ended
-    hold(failures.length === 0, `wrong answers before the kill, such as: ${failures[0]}`)
-    hold(jobIds.length > 0, `nothing was answered before the kill (${kind})`)
+    assertThat(failures.length === 0, `wrong answers before the kill, such as: ${failures[0]}`)
+    assertThat(jobIds.length > 0, `nothing was answered before the kill (${kind})`)
     promised.push(...jobIds)
   }
-  const waiting = unsettled(home.database)
-  const parley = await Parley.start({ modelPort: rig.modelPort }, home)
-  await allSettled(home.database)
+  const waiting = unsettled(dataFolder.database)
+  const parley = await Parley.start({ modelPort: rig.modelPort }, dataFolder)
+  await allSettled(dataFolder.database)
   await parley.child.stop()
-  const jobs = eachSettledOnce(home.database, promised, null)
-  home.remove()
+  const jobs = assertEachSettledOnce(dataFolder.database, promised, null)
+  dataFolder.remove()
   await rig.stop()
   return `Killed twice in mid-run: ${promised.length} ids had been given, all are completed exactly once; ${waiting} jobs were unsettled at the last kill and ran after it; ${jobs} jobs in all.`
 }
@@ -51,7 +51,7 @@ export async function losesNothing(): Promise<string> {
 async function allSettled(database: string): Promise<void> {
   const untilMs = performance.now() + SETTLED_WITHIN_MS
   while (unsettled(database) > 0) {
-    hold(performance.now() < untilMs, `${unsettled(database)} jobs did not end after the restart`)
+    assertThat(performance.now() < untilMs, `${unsettled(database)} jobs did not end after the restart`)
     await new Promise((resolve) => setTimeout(resolve, 200))
   }
 }

@@ -1,11 +1,11 @@
 /**
  * A fixed load on some nodes that share a database, and what it costs. The load is the same for any number of nodes; before
- * it each node has had as much as it could take, so that no figure holds what the runtime compiles.
+ * it each node is warmed up with as much load as it can take, so that no figure includes compilation.
  */
 import { type Rig, runLoad, startRig } from '../harness/load-run.ts'
-import { Home, Parley } from '../harness/parley.ts'
+import { DataFolder, Parley } from '../harness/parley.ts'
 import { Postgres } from '../harness/postgres.ts'
-import { eachSettledOnceThere } from '../harness/postgres-gates.ts'
+import { assertEachSettledOnceOnPostgres } from '../harness/postgres-invariants.ts'
 import { writtenBytesOf } from '../harness/process-figures.ts'
 import { jobBody } from '../load/bodies.ts'
 import type { Latencies } from '../load/percentiles.ts'
@@ -44,10 +44,10 @@ export async function nodesRun(options: NodesOptions): Promise<NodesCost> {
 
 async function onPostgres(rig: Rig, options: NodesOptions, count: number): Promise<NodesCost> {
   const postgres = await Postgres.start()
-  const home = new Home()
+  const dataFolder = new DataFolder()
   const nodes: Parley[] = []
   for (let node = 0; node < count; node++) {
-    nodes.push(await Parley.start({ modelPort: rig.modelPort, database: postgres.url() }, home))
+    nodes.push(await Parley.start({ modelPort: rig.modelPort, database: postgres.url() }, dataFolder))
   }
   const read = async () => {
     const { cpuMs, walBytes, commits } = await postgres.work()
@@ -55,8 +55,8 @@ async function onPostgres(rig: Rig, options: NodesOptions, count: number): Promi
   }
   const { cost, answers, jobIds } = await measure(rig, nodes, options, read)
   for (const { child } of nodes) await child.stop()
-  await eachSettledOnceThere(postgres, jobIds, answers)
-  home.remove()
+  await assertEachSettledOnceOnPostgres(postgres, jobIds, answers)
+  dataFolder.remove()
   await postgres.stop()
   return cost
 }
@@ -70,7 +70,7 @@ async function onSqlite(rig: Rig, options: NodesOptions): Promise<NodesCost> {
   })
   const { cost } = await measure(rig, [parley], options, read)
   await parley.child.stop()
-  parley.home.remove()
+  parley.dataFolder.remove()
   return cost
 }
 
@@ -104,7 +104,7 @@ async function measure(
     warm.push((await runLoad(rig, order, [])).result)
   }
   const readings: Promise<DatabaseReading>[] = []
-  const mark = () => readings.push(read())
+  const takeReading = () => readings.push(read())
   const order = {
     ...shared,
     ports: nodes.map(({ port }) => port),
@@ -112,8 +112,8 @@ async function measure(
     warmUpMs: seconds * 250,
     measureMs: seconds * 1000,
   }
-  rig.generator.hear('measuring').then(mark, mark)
-  rig.generator.hear('measured').then(mark, mark)
+  rig.generator.hear('measuring').then(takeReading, takeReading)
+  rig.generator.hear('measured').then(takeReading, takeReading)
   const processes = nodes.map(({ child }) => child)
   const { result, sideCpuUs } = await runLoad(rig, order, processes)
   const [from, to] = await Promise.all(readings)

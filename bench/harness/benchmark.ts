@@ -1,4 +1,4 @@
-/** What a benchmark is given. */
+/** What a benchmark is, and the options that it gets. */
 export interface BenchOptions {
   readonly rounds: number
   /** Measured time of a round; the warm-up before it takes half of that. */
@@ -9,7 +9,7 @@ export interface BenchOptions {
   readonly waiting: number
   /** Callbacks that are owed. */
   readonly callbacks: number
-  /** Callbacks in progress at once, of every side. */
+  /** Attempts in progress at once, on every side. */
   readonly concurrency: number
   /** Also what takes long and much disk, such as ten million stored jobs. */
   readonly large: boolean

@@ -1,6 +1,6 @@
 /**
- * Child processes and their end. Whatever happens to the bench, nothing it started outlives it: children of our own
- * leave when the channel to the bench closes, all others are killed when it exits.
+ * Child processes and their end. Whatever happens to the benchmark, nothing that it started outlives it: its own scripts
+ * exit when the channel to it closes, and all others are killed when it exits.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { type CpuSet, cpuMsOf, rssBytesOf } from './process-figures.ts'
@@ -16,7 +16,7 @@ export interface ChildOptions {
   readonly cpus?: CpuSet | undefined
   /** Open files it needs, where that may be more than the shell allows by default. */
   readonly openFiles?: number
-  /** Whether it speaks to the bench by messages; true for scripts of the bench. */
+  /** Whether it exchanges messages with the benchmark; true for scripts of its own. */
   readonly channel?: boolean
 }
 
@@ -91,11 +91,11 @@ export class Child {
     }
   }
 
-  send(message: object): void {
+  tell(message: object): void {
     this.#process.send(message)
   }
 
-  /** The next message of that kind. What a script of ours sends is what its file says, so the type is taken on trust. */
+  /** The next message of that kind. The script's own file defines the message, so its type is not checked. */
   hear<T extends object>(kind: string): Promise<T> {
     return new Promise((resolve, reject) => {
       const leave = () => {
@@ -119,7 +119,7 @@ export class Child {
 
   ask<T extends object>(message: object, answer: string): Promise<T> {
     const heard = this.hear<T>(answer)
-    this.send(message)
+    this.tell(message)
     return heard
   }
 
@@ -150,10 +150,10 @@ export class Child {
   }
 }
 
-/** What `npm start` gives the runtime; whatever we measure against gets the same. */
+/** The runtime flags of `npm start`, for Parley and for everything it is compared with. */
 export const RUNTIME_FLAGS = ['--max-semi-space-size=64']
 
-/** A script of the bench as a child; resolves when it says that it is ready, with what it said. */
+/** Starts a script of the benchmark as a child; resolves with its message that it is ready. */
 export async function startScript<Ready extends object>(
   script: URL,
   options: Omit<ChildOptions, 'command' | 'args' | 'channel'> & {

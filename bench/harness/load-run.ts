@@ -1,7 +1,7 @@
 /** One run of load against a target, with the CPU time that each process took in the measured time. */
 import type { Order, Phase, RunResult } from '../load/generator.ts'
 import { type Child, startScript } from './child.ts'
-import { hold } from './gates.ts'
+import { assertThat } from './invariants.ts'
 import type { CpuSet } from './process-figures.ts'
 
 /** The generator and the model server, used by all sides in turn. */
@@ -66,9 +66,9 @@ export async function runLoad(
   const ended = rig.generator.hear<RunResult>('result')
   const measuring = rig.generator.hear<Phase>('measuring').then(reading)
   const measured = rig.generator.hear<Phase>('measured').then(reading)
-  rig.generator.send(order)
+  rig.generator.tell(order)
   const [result, from, to] = await Promise.all([ended, measuring, measured])
-  hold(result.failures.length === 0, `wrong answers, such as: ${result.failures[0]}`)
+  assertThat(result.failures.length === 0, `wrong answers, such as: ${result.failures[0]}`)
   const answers = (result.perSecond * order.measureMs) / 1000
   const usEach = (ms: number) => (ms * 1000) / answers
   return {

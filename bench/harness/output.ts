@@ -1,4 +1,4 @@
-/** Prints lines for the user on standard output. */
+/** Prints to the person who runs the benchmarks. */
 export function printLine(text = ''): void {
   process.stdout.write(`${text}\n`)
 }

@@ -1,4 +1,4 @@
-/** A Parley of its own for one round: a fresh database unless one is given, its model the mock, its key at hand. */
+/** A Parley for one round: with a fresh database unless one is given, the mock as its model, and an API key. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -24,8 +24,8 @@ export interface ParleyOptions {
   readonly role?: 'all' | 'api' | 'worker'
 }
 
-/** A folder with a database; it is deleted on request. */
-export class Home {
+/** A folder with a database, until `remove`. */
+export class DataFolder {
   readonly folder = scratchFolder()
   readonly database = join(this.folder, 'parley.db')
   key: string | null = null
@@ -39,20 +39,20 @@ export class Parley {
   readonly child: Child
   readonly port: number
   readonly key: string
-  readonly home: Home
+  readonly dataFolder: DataFolder
   /** From the start of the process until it listened. */
   readonly startMs: number
 
-  private constructor(child: Child, port: number, key: string, home: Home, startMs: number) {
+  private constructor(child: Child, port: number, key: string, dataFolder: DataFolder, startMs: number) {
     this.child = child
     this.port = port
     this.key = key
-    this.home = home
+    this.dataFolder = dataFolder
     this.startMs = startMs
   }
 
-  static async start(options: ParleyOptions, home = new Home()): Promise<Parley> {
-    const config = join(home.folder, 'parley.config.json')
+  static async start(options: ParleyOptions, dataFolder = new DataFolder()): Promise<Parley> {
+    const config = join(dataFolder.folder, 'parley.config.json')
     writeFileSync(config, JSON.stringify(configuration(options)))
     const command = ['serve', '--config', config, ...(options.role ? ['--role', options.role] : [])]
     const startedMs = performance.now()
@@ -60,11 +60,11 @@ export class Parley {
       name: 'parley',
       command: process.execPath,
       args: [...RUNTIME_FLAGS, ...(options.nodeOptions ?? []), MAIN, ...command],
-      cwd: home.folder,
+      cwd: dataFolder.folder,
       // The peers write no log either.
       env: {
         PORT: '0',
-        DATABASE_URL: options.database ?? `sqlite:${home.database}`,
+        DATABASE_URL: options.database ?? `sqlite:${dataFolder.database}`,
         LOG_LEVEL: 'warn',
         npm_lifecycle_event: '',
         ...options.env,
@@ -74,11 +74,11 @@ export class Parley {
     })
     const [, port] = await child.printed(/listening on http:\/\/127\.0\.0\.1:(\d+)/)
     const startMs = performance.now() - startedMs
-    if (home.key === null) {
+    if (dataFolder.key === null) {
       const [key] = await child.printed(/prl_[A-Za-z0-9]+/)
-      home.key = key
+      dataFolder.key = key
     }
-    return new Parley(child, Number(port), home.key, home, startMs)
+    return new Parley(child, Number(port), dataFolder.key, dataFolder, startMs)
   }
 
   get headers(): Readonly<Record<string, string>> {
@@ -93,7 +93,7 @@ export class Parley {
       path: '/api/v1/messages',
       headers: this.headers,
       body,
-      expect: { status: 200, text: '"status":"completed"', mark: true },
+      expect: { status: 200, text: '"status":"completed"', correlationId: true },
     }
   }
 
@@ -101,7 +101,7 @@ export class Parley {
     return {
       ...this.single(body),
       path: '/api/v1/messages/batches',
-      expect: { status: 202, text: '"job_ids"', mark: false },
+      expect: { status: 202, text: '"job_ids"', correlationId: false },
     }
   }
 

@@ -1,4 +1,4 @@
-/** Which peers can be measured here, and how to get the others. */
+/** Which peers can be measured here, and how to install the others. */
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 

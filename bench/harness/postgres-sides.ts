@@ -1,10 +1,10 @@
 /** The sides of a comparison on Postgres, each with a Postgres of its own for a round. */
 import { jobBody } from '../load/bodies.ts'
 import { startScript } from './child.ts'
-import { hold } from './gates.ts'
+import { assertThat } from './invariants.ts'
 import { Parley } from './parley.ts'
 import { Postgres } from './postgres.ts'
-import { eachSettledOnceThere } from './postgres-gates.ts'
+import { assertEachSettledOnceOnPostgres } from './postgres-invariants.ts'
 import type { Side } from './sides.ts'
 
 export type PostgresSideName = 'parley' | 'pgboss'
@@ -34,9 +34,9 @@ async function startParley({ modelPort, bytes }: PostgresSideOptions): Promise<P
     postgres,
     finish: async ({ answers, jobIds }) => {
       await parley.child.stop()
-      hold(jobIds.length === answers, `${answers} answers held ${jobIds.length} job ids`)
-      await eachSettledOnceThere(postgres, jobIds, answers)
-      parley.home.remove()
+      assertThat(jobIds.length === answers, `${answers} answers held ${jobIds.length} job ids`)
+      await assertEachSettledOnceOnPostgres(postgres, jobIds, answers)
+      parley.dataFolder.remove()
       await postgres.stop()
     },
   }
@@ -54,7 +54,7 @@ async function startPgboss({ modelPort, bytes }: PostgresSideOptions): Promise<P
       path: '/messages',
       headers: { 'content-type': 'application/json' },
       body: jobBody(bytes),
-      expect: { status: 200, text: '"status":"completed"', mark: true },
+      expect: { status: 200, text: '"status":"completed"', correlationId: true },
     },
     processes: [child, postgres],
     postgres,
@@ -63,7 +63,7 @@ async function startPgboss({ modelPort, bytes }: PostgresSideOptions): Promise<P
       const ended = await postgres.number(
         `select count(*) from pgboss.job where state = 'completed' and output is not null`,
       )
-      hold(ended === answers, `${answers} answers were given, and ${ended} jobs are completed`)
+      assertThat(ended === answers, `${answers} answers were given, and ${ended} jobs are completed`)
       await postgres.stop()
     },
   }

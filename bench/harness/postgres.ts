@@ -1,5 +1,5 @@
 /**
- * A Postgres of its own for one round, as durable as production's. All that use one are given the same settings: those of
+ * A Postgres of its own for one round, as durable as production's. Every side gets the same settings: those of
  * a small server, with checkpoints far enough apart that a round has none by the clock.
  */
 import pg from 'pg'

@@ -27,7 +27,7 @@ function childrenOf(pid: number): number[] {
   return read(`/proc/${pid}/task/${pid}/children`).trim().split(' ').filter(Boolean).map(Number)
 }
 
-/** What it has had written to disks, as far as the kernel counts it as this process's. */
+/** What it has written to disks, as far as the kernel attributes it to this process. */
 export function writtenBytesOf(pid: number): number {
   return Number(/^write_bytes: (\d+)$/m.exec(read(`/proc/${pid}/io`))?.[1] ?? 0)
 }

@@ -1,4 +1,4 @@
-/** The receivers of callbacks, as a benchmark speaks to them. */
+/** Starts the receivers of callbacks for a benchmark, and asks them for their counts. */
 import type { ReceiversOrder, ReceiversReport } from '../load/receivers.ts'
 import { type Child, startScript } from './child.ts'
 

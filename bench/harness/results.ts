@@ -1,4 +1,4 @@
-/** What was measured, kept as `results.json`: a run replaces the results of the benchmarks that it ran, and no others. */
+/** Stores what was measured in `results.json`: a run replaces the results of its own benchmarks only. */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { cpus, platform, release, totalmem } from 'node:os'
 

@@ -1,4 +1,4 @@
-/** Interleaved rounds, and the ratios between their sides: on a noisy machine the only figures worth having. */
+/** Interleaved rounds, and the ratios between their sides: on a noisy machine only these are reliable. */
 
 /** A median of rounds, with the least and the greatest. */
 export interface Spread {

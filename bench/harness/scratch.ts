@@ -1,4 +1,4 @@
-/** Folders for the time of a run; whatever happens to the bench, they go with it. */
+/** Temporary folders, which are removed when the benchmark exits for any reason. */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

@@ -1,9 +1,9 @@
-/** The sides of a comparison: each started afresh for a round, with all processes that do its work. */
+/** The sides of a comparison: each started again for a round, with all processes that do its work. */
 import { fileURLToPath } from 'node:url'
 import { chatBody, jobBody } from '../load/bodies.ts'
 import type { RunResult, Target } from '../load/generator.ts'
 import { Child, startScript } from './child.ts'
-import { eachSettledOnce, hold } from './gates.ts'
+import { assertEachSettledOnce, assertThat } from './invariants.ts'
 import type { Worked } from './load-run.ts'
 import { Parley } from './parley.ts'
 import type { CpuSet } from './process-figures.ts'
@@ -48,9 +48,9 @@ async function startParley({ modelPort, bytes, cpus, env }: SideOptions): Promis
     processes: [parley.child],
     finish: async ({ answers, jobIds }) => {
       await parley.child.stop()
-      hold(jobIds.length === answers, `${answers} answers held ${jobIds.length} job ids`)
-      eachSettledOnce(parley.home.database, jobIds, answers)
-      parley.home.remove()
+      assertThat(jobIds.length === answers, `${answers} answers held ${jobIds.length} job ids`)
+      assertEachSettledOnce(parley.dataFolder.database, jobIds, answers)
+      parley.dataFolder.remove()
     },
   }
 }
@@ -66,7 +66,7 @@ async function startBare({ modelPort, bytes, cpus, connections }: SideOptions): 
       path: '/v1/chat/completions',
       headers: { 'content-type': 'application/json' },
       body: jobBody(bytes),
-      expect: { status: 200, text: '"finish_reason":"stop"', mark: true },
+      expect: { status: 200, text: '"finish_reason":"stop"', correlationId: true },
     },
     processes: [child],
     finish: () => child.stop(),
@@ -99,7 +99,7 @@ async function startPortkey({ modelPort, bytes, cpus }: SideOptions): Promise<Si
         authorization: 'Bearer none',
       },
       body: chatBody(bytes),
-      expect: { status: 200, text: '"finish_reason":"stop"', mark: true },
+      expect: { status: 200, text: '"finish_reason":"stop"', correlationId: true },
     },
     processes: [child],
     finish: () => child.stop(),
@@ -122,7 +122,7 @@ async function startBullmq({ modelPort, bytes, cpus }: SideOptions): Promise<Sid
       path: '/messages',
       headers: { 'content-type': 'application/json' },
       body: jobBody(bytes),
-      expect: { status: 200, text: '"status":"completed"', mark: true },
+      expect: { status: 200, text: '"status":"completed"', correlationId: true },
     },
     processes: [child, redis.child],
     finish: async () => {

@@ -1,10 +1,10 @@
-/** Sends batches of jobs with callbacks at a steady pace, from the bench itself: they are few, and each is large. */
+/** Sends batches of jobs with callbacks at a steady pace, from the benchmark's own process: they are few, and each is large. */
 import { Pool } from 'undici'
 import { jobBody } from './bodies.ts'
-import { markMaker } from './mark.ts'
+import { correlationIdGenerator } from './correlation-id.ts'
 import { monotonicMs } from './monotonic.ts'
 import { HOSTS, urlOf } from './receiver-hosts.ts'
-import { MARK_PLACE } from './request.ts'
+import { CORRELATION_ID_PLACEHOLDER } from './request.ts'
 
 export interface SteadyLoad {
   /** Of Parley. */
@@ -25,12 +25,12 @@ const CONNECTIONS = 16
 export async function sendSteadily(load: SteadyLoad): Promise<string[]> {
   const pool = new Pool(`http://127.0.0.1:${load.port}`, { connections: CONNECTIONS, pipelining: 1 })
   const form = jobBody(load.bytes).slice(0, -1)
-  const nextMark = markMaker()
+  const nextCorrelationId = correlationIdGenerator()
   let order = 0
   const job = () => {
     const url = urlOf(order++ % HOSTS, load.receiversPort)
     const callback = { callback_url: url, callback_payload: { sent_ms: monotonicMs() } }
-    return `${form.replace(MARK_PLACE, nextMark)},"callback":${JSON.stringify(callback)}}`
+    return `${form.replace(CORRELATION_ID_PLACEHOLDER, nextCorrelationId)},"callback":${JSON.stringify(callback)}}`
   }
   const send = async (): Promise<string[]> => {
     const body = `[${Array.from({ length: load.jobsEach }, job).join(',')}]`

@@ -1,5 +1,5 @@
-/** Request bodies of a chosen size, each with its mark. */
-import { MARK_PLACE } from './request.ts'
+/** Request bodies of a chosen size, each with its correlation ID. */
+import { CORRELATION_ID_PLACEHOLDER } from './request.ts'
 
 const WORDS = 'The quick brown fox jumps over the lazy dog while the band plays on. '
 export const MODEL = 'gpt-5-mini'
@@ -12,7 +12,7 @@ export function jobBody(bytes: number): string {
       response_format: { format: 'text' },
       messages: [
         { role: 'system', content: 'You are a helpful assistant.' },
-        { role: 'user', content: `${MARK_PLACE} ${text}` },
+        { role: 'user', content: `${CORRELATION_ID_PLACEHOLDER} ${text}` },
       ],
     }),
   )
@@ -25,7 +25,7 @@ export function chatBody(bytes: number): string {
       model: MODEL,
       messages: [
         { role: 'system', content: 'You are a helpful assistant.' },
-        { role: 'user', content: `${MARK_PLACE} ${text}` },
+        { role: 'user', content: `${CORRELATION_ID_PLACEHOLDER} ${text}` },
       ],
     }),
   )

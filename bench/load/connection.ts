@@ -1,6 +1,6 @@
 /**
- * One kept-alive HTTP/1.1 connection that sends a request and waits for its answer, by hand on a socket: the generator
- * must cost as little as it can, since it shares the machine with what it measures.
+ * One keep-alive HTTP/1.1 connection that sends a request and waits for its answer, directly on a socket: the generator
+ * must cost as little as possible, since it shares the machine with what it measures.
  */
 import { connect, type Socket } from 'node:net'
 

@@ -1,8 +1,8 @@
 /**
- * Open dashboards, in a process of their own: each reads the stream of events, and asks for the overview every ten seconds,
- * as its page does.
+ * Open dashboards, in a process of their own: each reads the event stream and requests the overview every ten seconds, as
+ * its page does.
  */
-import { onBench, sendToBench, settingsFromBench } from './parent.ts'
+import { onBenchMessage, sendToBench, settingsFromBench } from './bench-channel.ts'
 
 export interface DashboardSettings {
   readonly port: number
@@ -51,5 +51,5 @@ async function follow(order: DashboardOrder): Promise<void> {
   sendToBench({ kind: 'so it is' })
 }
 
-onBench<DashboardOrder>((order) => void follow(order))
+onBenchMessage<DashboardOrder>((order) => void follow(order))
 sendToBench({ kind: 'ready' })

@@ -2,10 +2,11 @@
  * The load generator, a process of its own: a closed loop over N connections, or as many requests held at once. Checks
  * every answer: its status, that it is an answer to this very request, and what it must contain.
  */
+
+import { onBenchMessage, sendToBench } from './bench-channel.ts'
 import { Connection } from './connection.ts'
-import { markMaker } from './mark.ts'
+import { correlationIdGenerator } from './correlation-id.ts'
 import { monotonicMs } from './monotonic.ts'
-import { onBench, sendToBench } from './parent.ts'
 import { type Latencies, summarise } from './percentiles.ts'
 import { PreparedRequest, type RequestShape } from './request.ts'
 
@@ -15,8 +16,8 @@ export interface Target extends RequestShape {
   readonly expect: {
     readonly status: number
     readonly text: string
-    /** Whether the answer must hold the request's mark. */
-    readonly mark: boolean
+    /** Whether the answer must hold the request's correlation ID. */
+    readonly correlationId: boolean
   }
 }
 
@@ -52,7 +53,7 @@ export type Phase = { readonly kind: 'measuring' | 'measured' }
 
 export interface HeldResult {
   readonly kind: 'held result'
-  readonly answeredAtMs: readonly (readonly [mark: string, atMs: number])[]
+  readonly answeredAtMs: readonly (readonly [correlationId: string, atMs: number])[]
   readonly failures: readonly string[]
 }
 
@@ -60,10 +61,10 @@ const JOB_ID = /[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g
 /** Ports of one source address that may be used; a loopback address has 28,000. */
 const PER_ADDRESS = 20_000
 const OPENING_AT_ONCE = 100
-/** Between them when many are to be held. */
+/** Between requests when many are to be held. */
 const PAUSE_MS = 25
 
-/** As many to each port, give or take one. */
+/** The same number to each port, plus or minus one. */
 async function openOn(ports: readonly number[], target: Target, count: number): Promise<Connection[]> {
   const shares = ports.map((port, index) => {
     return { port, share: Math.floor(count / ports.length) + (index < count % ports.length ? 1 : 0) }
@@ -87,13 +88,14 @@ function openSome({ port }: Target, count: number, opened: number): Promise<Conn
   )
 }
 
-function wrong({ expect }: Target, status: number, body: string, mark: string): string | null {
+function wrong({ expect }: Target, status: number, body: string, correlationId: string): string | null {
   if (status !== expect.status || !body.includes(expect.text)) return `${status} ${body.slice(0, 300)}`
-  if (expect.mark && !body.includes(mark)) return `an answer to another request: ${body.slice(0, 300)}`
+  if (expect.correlationId && !body.includes(correlationId))
+    return `an answer to another request: ${body.slice(0, 300)}`
   return null
 }
 
-const nextMark = markMaker()
+const nextCorrelationId = correlationIdGenerator()
 
 async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
   const { target, warmUpMs, measureMs } = order
@@ -123,12 +125,12 @@ async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
       const next = () => {
         const sentMs = performance.now()
         if (sentMs >= untilMs) return resolve()
-        const mark = request.mark(nextMark)
+        const correlationId = request.writeCorrelationIds(nextCorrelationId)
         connection.send(
           request.bytes,
           ({ status, body }) => {
             const nowMs = performance.now()
-            const failure = wrong(target, status, body, mark)
+            const failure = wrong(target, status, body, correlationId)
             if (failure === null) {
               answers += 1
               jobIds.push(...(body.match(JOB_ID) ?? []))
@@ -162,7 +164,10 @@ async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
  * Sends one request on each of many connections, and ends when all are answered. They come one after the other, as
  * callers do, not as one storm of connections.
  */
-async function hold({ target, connections: count }: Extract<Order, { kind: 'hold' }>): Promise<HeldResult> {
+async function assertThat({
+  target,
+  connections: count,
+}: Extract<Order, { kind: 'hold' }>): Promise<HeldResult> {
   const connections: Connection[] = []
   const answeredAtMs: [string, number][] = []
   const failures: string[] = []
@@ -170,12 +175,12 @@ async function hold({ target, connections: count }: Extract<Order, { kind: 'hold
   const sendOn = (connection: Connection) =>
     new Promise<void>((resolve) => {
       const request = new PreparedRequest(target)
-      const mark = request.mark(nextMark)
+      const correlationId = request.writeCorrelationIds(nextCorrelationId)
       connection.send(
         request.bytes,
         ({ status, body }) => {
-          answeredAtMs.push([mark, monotonicMs()])
-          const failure = wrong(target, status, body, mark)
+          answeredAtMs.push([correlationId, monotonicMs()])
+          const failure = wrong(target, status, body, correlationId)
           if (failure !== null) failures.push(failure)
           resolve()
         },
@@ -196,8 +201,8 @@ async function hold({ target, connections: count }: Extract<Order, { kind: 'hold
   return { kind: 'held result', answeredAtMs, failures }
 }
 
-onBench<Order>((order) => {
-  const ended = order.kind === 'run' ? run(order) : hold(order)
+onBenchMessage<Order>((order) => {
+  const ended = order.kind === 'run' ? run(order) : assertThat(order)
   ended.then(sendToBench, (error: Error) => {
     process.stderr.write(`${error.stack}\n`)
     process.exit(1)

@@ -1,16 +1,16 @@
 /**
  * A model server for load: plain node:http, a valid chat completion of about 400 bytes for every request, after a delay
- * or on a signal. The answer repeats the request's mark, so that a caller can tell that the answer is its own.
+ * or on a signal. The answer repeats the request's correlation ID, so that a caller can tell that the answer is its own.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { MARK_BYTES, MARK_START } from './mark.ts'
+import { onBenchMessage, sendToBench, settingsFromBench } from './bench-channel.ts'
+import { CORRELATION_ID_BYTES, CORRELATION_ID_PREFIX } from './correlation-id.ts'
 import { monotonicMs } from './monotonic.ts'
-import { onBench, sendToBench, settingsFromBench } from './parent.ts'
 
 interface Settings {
   readonly delayMs: number
-  /** Hold all requests until told to release them. */
+  /** Hold all requests until `release`. */
   readonly stalled?: boolean
 }
 
@@ -21,7 +21,7 @@ type Order =
   | { readonly kind: 'held?' }
   /** How many were answered since it began to hold. */
   | { readonly kind: 'answered?' }
-  /** Answers what is held, evenly over that time; what comes later is answered at once. */
+  /** Answers the held requests, evenly over that time; later ones are answered at once. */
   | { readonly kind: 'release'; readonly overMs: number }
   | { readonly kind: 'answer times?' }
 
@@ -31,8 +31,8 @@ let stalled = settings.stalled ?? false
 let timed = false
 let answered = 0
 const held: (() => void)[] = []
-/** When each mark was answered, on the machine's monotonic clock. */
-let answeredAtMs: [mark: string, atMs: number][] = []
+/** When each correlation ID was answered, on the machine's monotonic clock. */
+let answeredAtMs: [correlationId: string, atMs: number][] = []
 
 const before = Buffer.from(
   '{"id":"chatcmpl-bench","object":"chat.completion","created":1700000000,"model":"bench","choices":[{"index":0,"message":{"role":"assistant","content":"An answer of the length that a short reply has, to the request marked ',
@@ -40,7 +40,7 @@ const before = Buffer.from(
 const after = Buffer.from(
   ', and nothing more.","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":256,"completion_tokens":24,"total_tokens":280}}',
 )
-const length = before.length + MARK_BYTES + after.length
+const length = before.length + CORRELATION_ID_BYTES + after.length
 const headers = { 'content-type': 'application/json', 'content-length': length }
 
 const server = createServer((request, response) => {
@@ -49,21 +49,22 @@ const server = createServer((request, response) => {
   request.on('end', () => {
     const [first] = pieces
     const body = pieces.length === 1 && first ? first : Buffer.concat(pieces)
-    const at = body.indexOf(MARK_START)
-    const mark = at < 0 ? Buffer.alloc(MARK_BYTES, 'x') : body.subarray(at, at + MARK_BYTES)
-    take(request, response, mark)
+    const at = body.indexOf(CORRELATION_ID_PREFIX)
+    const correlationId =
+      at < 0 ? Buffer.alloc(CORRELATION_ID_BYTES, 'x') : body.subarray(at, at + CORRELATION_ID_BYTES)
+    take(request, response, correlationId)
   })
 })
 server.keepAliveTimeout = 0
 server.requestTimeout = 0
 server.headersTimeout = 0
 
-function take(_request: IncomingMessage, response: ServerResponse, mark: Buffer): void {
+function take(_request: IncomingMessage, response: ServerResponse, correlationId: Buffer): void {
   const answer = () => {
     answered += 1
-    if (timed) answeredAtMs.push([mark.toString('latin1'), monotonicMs()])
+    if (timed) answeredAtMs.push([correlationId.toString('latin1'), monotonicMs()])
     response.writeHead(200, headers)
-    response.end(Buffer.concat([before, mark, after], length))
+    response.end(Buffer.concat([before, correlationId, after], length))
   }
   if (stalled) held.push(answer)
   else if (delayMs === 0) answer()
@@ -84,7 +85,7 @@ function release(overMs: number): void {
   step()
 }
 
-onBench<Order>((order) => {
+onBenchMessage<Order>((order) => {
   switch (order.kind) {
     case 'delay':
       delayMs = order.ms

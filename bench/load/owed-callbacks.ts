@@ -1,4 +1,4 @@
-/** Callbacks that are owed, evenly over the hosts and of a chosen size: the same for every side of a comparison. */
+/** Owed callbacks, spread evenly over the hosts and of a chosen size: the same for every side of a comparison. */
 import { randomBytes } from 'node:crypto'
 import { callbackRequest } from '../../src/callbacks/callback-request.ts'
 import { systemClock } from '../../src/clock.ts'
@@ -8,7 +8,7 @@ import type { CallbackBody } from '../../src/store/callback-store.ts'
 import { words } from './bodies.ts'
 import { HOSTS, urlOf } from './receiver-hosts.ts'
 
-/** Whose they all are. */
+/** The account that owns them all. */
 export const ACCOUNT = 'bench'
 
 export interface OwedOptions {

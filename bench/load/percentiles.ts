@@ -1,4 +1,4 @@
-/** Latencies in milliseconds, summed up. */
+/** Percentiles of latencies, in milliseconds. */
 export interface Latencies {
   readonly p50: number
   readonly p90: number

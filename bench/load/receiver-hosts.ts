@@ -1,6 +1,6 @@
 /**
- * Where the receivers of callbacks are: each host is an address of the loopback network, all of them on one port. Linux
- * answers for that whole network by default.
+ * The addresses of the receivers of callbacks: each host is an address of the loopback network, all on one port. Linux
+ * accepts connections to that whole network without configuration.
  */
 export const HOSTS = 100
 

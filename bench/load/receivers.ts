@@ -1,11 +1,11 @@
 /**
  * The receivers of callbacks, a process of its own: many hosts, each of which answers with 200 after a delay, or never if it
- * is a black hole. By hand on sockets, because it shares the machine with what it measures. It counts how often each
+ * is a black hole. Directly on sockets, because it shares the machine with what it measures. It counts how often each
  * callback arrived, by its `webhook-id`, and how long after the moment that its payload names as `sent_ms`.
  */
 import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { onBenchMessage, sendToBench, settingsFromBench } from './bench-channel.ts'
 import { monotonicMs } from './monotonic.ts'
-import { onBench, sendToBench, settingsFromBench } from './parent.ts'
 import { type Latencies, summarise } from './percentiles.ts'
 import { addressOf, blackHoles, HOSTS } from './receiver-hosts.ts'
 
@@ -23,7 +23,7 @@ export interface ReceiversReport {
   /** Callbacks that came to hosts that answer: how many there were, and how often they came. */
   readonly callbacks: number
   readonly arrivals: number
-  /** When the first of them came, and the last that had not come before; NaN when none did. */
+  /** When the first callback arrived, and the last that was not a duplicate; NaN when none arrived. */
   readonly firstAtMs: number
   readonly lastAtMs: number
   /** From `sent_ms` to the first arrival. */
@@ -39,7 +39,7 @@ const ANSWER =
   'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 15\r\n\r\n{"status":"ok"}'
 const { delayMs } = settingsFromBench<Settings>()
 
-class ArrivalCounters {
+class Arrivals {
   readonly holes: ReadonlySet<number>
   readonly #measureFromMs: number
   readonly #ids = new Set<string>()
@@ -90,14 +90,14 @@ function after(text: string, name: string): string | null {
   return text.slice(at + name.length, end < 0 ? undefined : end)
 }
 
-let counters = new ArrivalCounters(0, 0)
+let arrivals = new Arrivals(0, 0)
 
 function receive(socket: Socket, host: number): void {
   let received = ''
-  counters.connections += 1
+  arrivals.connections += 1
   socket.setNoDelay(true)
   socket.setEncoding('latin1')
-  // Senders give up on black holes, and end as they like.
+  // Senders give up on black holes, and may end in any way.
   socket.on('error', () => {})
   socket.on('data', (text: unknown) => {
     received = received === '' ? String(text) : received + String(text)
@@ -108,11 +108,11 @@ function receive(socket: Socket, host: number): void {
     if (received.length - bodyStart < Number.parseInt(after(head, 'content-length: ') ?? '', 10)) return
     const body = received.slice(bodyStart)
     received = ''
-    if (counters.holes.has(host)) {
-      counters.lost += 1
+    if (arrivals.holes.has(host)) {
+      arrivals.lost += 1
       return
     }
-    counters.arrived(head, body)
+    arrivals.arrived(head, body)
     setTimeout(() => {
       if (socket.writable) socket.write(ANSWER, 'latin1')
     }, delayMs)
@@ -129,12 +129,12 @@ function listen(host: number, port: number): Promise<number> {
   })
 }
 
-onBench<ReceiversOrder>((order) => {
+onBenchMessage<ReceiversOrder>((order) => {
   if (order.kind === 'expect') {
-    counters = new ArrivalCounters(order.holes, order.measureFromMs)
+    arrivals = new Arrivals(order.holes, order.measureFromMs)
     sendToBench({ kind: 'expecting' })
   } else {
-    sendToBench(counters.report())
+    sendToBench(arrivals.report())
   }
 })
 

@@ -1,42 +1,47 @@
-/** A prepared HTTP request into which each mark is written in its position: the cheapest way to send unique contents. */
-import { MARK_BYTES } from './mark.ts'
+/** A prepared HTTP request into which correlation IDs are written: the cheapest way to send unique content. */
+import { CORRELATION_ID_BYTES } from './correlation-id.ts'
 
 export interface RequestShape {
   readonly host: string
   readonly path: string
   readonly headers: Readonly<Record<string, string>>
-  /** JSON with `MARK_PLACE` wherever a mark of its own is to stand. */
+  /** JSON with `CORRELATION_ID_PLACEHOLDER` wherever a correlation ID goes. */
   readonly body: string
 }
 
-/** Stands for a mark in a body. */
-export const MARK_PLACE = '#'.repeat(MARK_BYTES)
+/** Where a correlation ID goes in a body. */
+export const CORRELATION_ID_PLACEHOLDER = '#'.repeat(CORRELATION_ID_BYTES)
 
 /** One per connection: sending it again before it was written out would overwrite what is on its way. */
 export class PreparedRequest {
   readonly bytes: Buffer
-  readonly #positions: readonly number[]
+  readonly #places: readonly number[]
 
   constructor({ host, path, headers, body }: RequestShape) {
     const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
     const head = `POST ${path} HTTP/1.1\r\nhost: ${host}\r\n${lines.join('')}content-length: ${Buffer.byteLength(body)}\r\n\r\n`
     this.bytes = Buffer.from(head + body)
-    this.#positions = positionsIn(this.bytes)
+    this.#places = placesIn(this.bytes)
   }
 
-  /** Writes a new mark into every position; returns the last one. */
-  mark(next: () => string): string {
-    let mark = ''
-    for (const position of this.#positions) {
-      mark = next()
-      this.bytes.write(mark, position, 'latin1')
+  /** Writes a new correlation ID over every placeholder; returns the last one. */
+  writeCorrelationIds(next: () => string): string {
+    let correlationId = ''
+    for (const place of this.#places) {
+      correlationId = next()
+      this.bytes.write(correlationId, place, 'latin1')
     }
-    return mark
+    return correlationId
   }
 }
 
-function positionsIn(bytes: Buffer): number[] {
-  const positions: number[] = []
-  for (let at = bytes.indexOf(MARK_PLACE); at >= 0; at = bytes.indexOf(MARK_PLACE, at + 1)) positions.push(at)
-  return positions
+function placesIn(bytes: Buffer): number[] {
+  const places: number[] = []
+  for (
+    let at = bytes.indexOf(CORRELATION_ID_PLACEHOLDER);
+    at >= 0;
+    at = bytes.indexOf(CORRELATION_ID_PLACEHOLDER, at + 1)
+  )
+    places.push(at)
+  return places
 }

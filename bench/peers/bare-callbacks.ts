@@ -1,13 +1,13 @@
 /**
- * The yardstick of callbacks: a loop that posts from memory with an undici pool for each host. Hosts have their turns, and no
- * host has more than its share of the slots, so that one that never answers takes none from the others.
+ * The baseline of callbacks: a loop that posts from memory with an undici pool for each host. Hosts take
+ * turns, and no host has more than its share of the slots, so that one that never answers takes none from the others.
  *
- * It keeps nothing, tries nothing again and guards no address; bodies and signatures are made beforehand.
+ * It stores nothing, retries nothing and guards no address; bodies and signatures are made beforehand.
  */
 import { Pool } from 'undici'
 import { callbackRequest } from '../../src/callbacks/callback-request.ts'
+import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
 import { owedCallbacks } from '../load/owed-callbacks.ts'
-import { onBench, sendToBench, settingsFromBench } from '../load/parent.ts'
 import type { CallbackOrder, CallbackSettings } from './callback-settings.ts'
 
 interface Prepared {
@@ -19,7 +19,7 @@ interface Prepared {
 interface Host {
   readonly pool: Pool
   readonly waiting: Prepared[]
-  inProgress: number
+  inFlight: number
 }
 
 const settings = settingsFromBench<CallbackSettings>()
@@ -33,23 +33,23 @@ const byOrigin = Map.groupBy(requests, ({ origin }) => origin)
 const mostEach = Math.ceil(concurrency / byOrigin.size)
 const hosts: readonly Host[] = [...byOrigin].map(([origin, waiting]) => {
   const options = { connections: mostEach, pipelining: 1, headersTimeout: timeoutMs, bodyTimeout: timeoutMs }
-  return { pool: new Pool(origin, options), waiting, inProgress: 0 }
+  return { pool: new Pool(origin, options), waiting, inFlight: 0 }
 })
 let turn = 0
-let inProgress = 0
+let inFlight = 0
 let delivered = 0
 
 function nextHost(): Host | null {
   for (let looked = 0; looked < hosts.length; looked++) {
     const host = hosts[turn]
     turn = (turn + 1) % hosts.length
-    if (host && host.waiting.length > 0 && host.inProgress < mostEach) return host
+    if (host && host.waiting.length > 0 && host.inFlight < mostEach) return host
   }
   return null
 }
 
 function sendAll(): void {
-  while (inProgress < concurrency) {
+  while (inFlight < concurrency) {
     const host = nextHost()
     const request = host?.waiting.pop()
     if (!host || !request) return
@@ -58,21 +58,21 @@ function sendAll(): void {
 }
 
 async function send(host: Host, { path, headers, body }: Prepared): Promise<void> {
-  host.inProgress += 1
-  inProgress += 1
+  host.inFlight += 1
+  inFlight += 1
   try {
     const answer = await host.pool.request({ method: 'POST', path, headers, body })
     await answer.body.dump()
     if (answer.statusCode === 200) delivered += 1
   } catch {
-    // A host that does not answer: nobody tries again.
+    // A host that does not answer: there is no retry.
   }
-  host.inProgress -= 1
-  inProgress -= 1
+  host.inFlight -= 1
+  inFlight -= 1
   sendAll()
 }
 
-onBench<CallbackOrder>((order) => {
+onBenchMessage<CallbackOrder>((order) => {
   if (order.kind === 'go') sendAll()
   else sendToBench({ kind: 'delivered', count: delivered })
 })

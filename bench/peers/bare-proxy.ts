@@ -1,11 +1,11 @@
 /**
- * The yardstick: the least that a proxy to a model can do. node:http in front, an undici pool behind, the body passed on
- * as it came, the answer passed back as it came. It checks nothing, keeps nothing and survives nothing.
+ * The baseline: the minimum that a proxy to a model can do. node:http in front, an undici pool behind, the body passed on
+ * as it came, the answer passed back as it came. It checks nothing, stores nothing and survives nothing.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Pool } from 'undici'
-import { onBench, sendToBench, settingsFromBench } from '../load/parent.ts'
+import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
 
 interface Settings {
   readonly modelPort: number
@@ -46,7 +46,7 @@ const server = createServer((request, response) => {
 server.keepAliveTimeout = 75_000
 server.requestTimeout = 0
 
-onBench(() => {})
+onBenchMessage(() => {})
 server.listen(0, '127.0.0.1', 16_384, () => {
   sendToBench({ kind: 'ready', port: (server.address() as AddressInfo).port })
 })

@@ -1,6 +1,6 @@
 /**
  * BullMQ delivering callbacks: a worker reads them from the queue, signs them and posts them with an undici pool for each
- * host; their outcome is kept in Redis.
+ * host; their outcome is stored in Redis.
  *
  * What it leaves out: the guard of addresses, a limit for each host, the job that the callback reports.
  */
@@ -8,8 +8,8 @@ import { Agent } from 'undici'
 import { callbackRequest } from '../../src/callbacks/callback-request.ts'
 import { DEFAULTS } from '../../src/config/settings.ts'
 import type { CallbackBody } from '../../src/store/callback-store.ts'
+import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
 import { owedCallbacks } from '../load/owed-callbacks.ts'
-import { onBench, sendToBench, settingsFromBench } from '../load/parent.ts'
 import type { CallbackOrder, CallbackSettings } from './callback-settings.ts'
 
 interface QueuedJob {
@@ -54,7 +54,7 @@ async function deliver({ data }: QueuedJob): Promise<{ status: number }> {
   return { status: answer.statusCode }
 }
 
-onBench<CallbackOrder>((order) => {
+onBenchMessage<CallbackOrder>((order) => {
   if (order.kind === 'go') new Worker('callbacks', deliver, { connection, concurrency })
   else void queue.getCompletedCount().then((count) => sendToBench({ kind: 'delivered', count }))
 })

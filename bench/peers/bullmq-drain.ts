@@ -1,9 +1,9 @@
 /**
- * BullMQ draining a backlog; a job's return value is its result, kept in Redis. `url` is the port of Redis.
+ * BullMQ draining a backlog; a job's return value is its result, stored in Redis. `url` is the port of Redis.
  *
- * What it leaves out: fair order between accounts, the answer cache, receipts and usage.
+ * What it leaves out: fair order between accounts, the response cache, receipts and usage.
  */
-import { onBench, sendToBench, settingsFromBench } from '../load/parent.ts'
+import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
 import { bodies, type DrainOrder, type DrainSettings, modelCaller } from './drain-settings.ts'
 
 interface QueuedJob {
@@ -27,7 +27,7 @@ const queue = new Queue('messages', { connection })
 // Finished jobs stay readable, as with us.
 const opts = { removeOnComplete: false, removeOnFail: false }
 
-onBench<DrainOrder>((order) => {
+onBenchMessage<DrainOrder>((order) => {
   if (order.kind === 'go') {
     new Worker('messages', async ({ data }) => ({ content: await ask(data.body) }), {
       connection,

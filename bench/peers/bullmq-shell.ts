@@ -9,7 +9,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Pool } from 'undici'
-import { onBench, sendToBench, settingsFromBench } from '../load/parent.ts'
+import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
 
 interface Settings {
   readonly modelPort: number
@@ -81,7 +81,7 @@ async function createAndWait(body: string): Promise<string> {
 
 await Promise.all([queue.waitUntilReady(), events.waitUntilReady(), worker.waitUntilReady()])
 events.setMaxListeners(0)
-onBench(() => {})
+onBenchMessage(() => {})
 server.listen(0, '127.0.0.1', 16_384, () => {
   sendToBench({ kind: 'ready', port: (server.address() as AddressInfo).port })
 })

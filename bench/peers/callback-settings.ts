@@ -1,8 +1,8 @@
-/** The settings of the peers that deliver callbacks: the same for each of them. */
+/** The settings of a peer that delivers callbacks: the same for each of them. */
 import type { OwedOptions } from '../load/owed-callbacks.ts'
 
 export interface CallbackSettings extends OwedOptions {
-  /** Callbacks in progress at once. */
+  /** Attempts in progress at once. */
   readonly concurrency: number
   /** Deadline of an attempt. */
   readonly timeoutMs: number

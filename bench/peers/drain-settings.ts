@@ -1,15 +1,15 @@
-/** The settings of the peers that drain a backlog, and how they call the model: the same for each of them. */
+/** The settings of a peer that drains a backlog, and how it calls the model: the same for each of them. */
 import { Pool } from 'undici'
 import { chatBody } from '../load/bodies.ts'
-import { markMaker } from '../load/mark.ts'
-import { MARK_PLACE } from '../load/request.ts'
+import { correlationIdGenerator } from '../load/correlation-id.ts'
+import { CORRELATION_ID_PLACEHOLDER } from '../load/request.ts'
 
 export interface DrainSettings {
   readonly modelPort: number
   readonly url: string
   readonly jobs: number
   readonly bytes: number
-  /** Jobs running at once. */
+  /** Jobs in hand at once. */
   readonly concurrency: number
 }
 
@@ -28,11 +28,13 @@ export function modelCaller(modelPort: number, concurrency: number): (body: stri
   }
 }
 
-/** Request bodies in groups, each body with a mark of its own. */
+/** Request bodies in groups, each with its own correlation ID. */
 export function* bodies(jobs: number, bytes: number, group: number): Generator<string[]> {
-  const nextMark = markMaker()
+  const nextCorrelationId = correlationIdGenerator()
   const form = chatBody(bytes)
   for (let left = jobs; left > 0; left -= group) {
-    yield Array.from({ length: Math.min(group, left) }, () => form.replace(MARK_PLACE, nextMark))
+    yield Array.from({ length: Math.min(group, left) }, () =>
+      form.replace(CORRELATION_ID_PLACEHOLDER, nextCorrelationId),
+    )
   }
 }

@@ -3,11 +3,11 @@
  * are completed together. The task calls the model and writes the result into a table, with what else comes meanwhile;
  * it ends when its result is durable, and so no job is completed whose result could be lost.
  *
- * What it leaves out: keeping the job after its end (it deletes it), fair order between accounts, the answer cache,
+ * What it leaves out: keeping the job after its end (it deletes it), fair order between accounts, the response cache,
  * receipts and usage.
  */
 import pg from 'pg'
-import { onBench, sendToBench, settingsFromBench } from '../load/parent.ts'
+import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
 import { bodies, type DrainOrder, type DrainSettings, modelCaller } from './drain-settings.ts'
 
 interface Graphile {
@@ -28,7 +28,7 @@ interface Result {
 
 const NAME = 'graphile-worker'
 const FILL_GROUP = 1000
-/** Statements of results in progress at once, as many as Parley has. */
+/** Statements in progress at once that write results, as many as Parley has. */
 const IN_FLIGHT = 2
 
 const { modelPort, url, jobs, bytes, concurrency } = settingsFromBench<DrainSettings>()
@@ -37,7 +37,7 @@ const ask = modelCaller(modelPort, concurrency)
 const logger = new Logger(() => () => {})
 const results = new pg.Pool({ connectionString: url, max: IN_FLIGHT })
 let waiting: Result[] = []
-let inProgress = 0
+let inFlight = 0
 
 function write(jobId: string, content: string): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -47,10 +47,10 @@ function write(jobId: string, content: string): Promise<void> {
 }
 
 async function flush(): Promise<void> {
-  if (inProgress >= IN_FLIGHT || waiting.length === 0) return
+  if (inFlight >= IN_FLIGHT || waiting.length === 0) return
   const group = waiting
   waiting = []
-  inProgress += 1
+  inFlight += 1
   try {
     const values = [group.map(({ jobId }) => jobId), group.map(({ content }) => content)]
     await results.query({ name: 'results', text: INSERT, values })
@@ -58,7 +58,7 @@ async function flush(): Promise<void> {
   } catch (error) {
     for (const { reject } of group) reject(error)
   }
-  inProgress -= 1
+  inFlight -= 1
   void flush()
 }
 
@@ -99,7 +99,7 @@ async function work(): Promise<void> {
   })
 }
 
-onBench<DrainOrder>((order) => {
+onBenchMessage<DrainOrder>((order) => {
   if (order.kind === 'go') void work()
 })
 await fill()

@@ -2,9 +2,9 @@
  * pg-boss draining a backlog: batches are fetched one after the other without a pause, and each batch is completed in one
  * statement, every job with an output of its own, which is the durable result.
  *
- * What it leaves out: fair order between accounts, the answer cache, receipts and usage.
+ * What it leaves out: fair order between accounts, the response cache, receipts and usage.
  */
-import { onBench, sendToBench, settingsFromBench } from '../load/parent.ts'
+import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
 import { bodies, type DrainOrder, type DrainSettings, modelCaller } from './drain-settings.ts'
 import { startBoss } from './pgboss.ts'
 
@@ -44,7 +44,7 @@ async function work(): Promise<void> {
   )
 }
 
-onBench<DrainOrder>((order) => {
+onBenchMessage<DrainOrder>((order) => {
   if (order.kind === 'go') void work()
 })
 await fill()

@@ -2,15 +2,15 @@
  * pg-boss as a single-create service, behind a plain node:http shell: a request sends a job, a worker in the same process
  * calls the model by undici, and the request is answered when the job is completed, with its output, in the database.
  *
- * The worker is woken in the process itself as soon as a job was sent, which is sooner than polling or a notice could: it
- * fetches all that wait in one statement. Jobs are completed one by one, each as soon as it has its answer, since the only
+ * The worker is woken in the process itself as soon as a job is sent, which is sooner than by polling or a notification: it
+ * fetches all queued jobs in one statement. Jobs are completed one by one, each as soon as it has its answer, since the only
  * way to complete many with outputs of their own makes each wait for the slowest of its batch.
  *
  * What it leaves out: keys, tiers, checks, the wait's time-out, callbacks, the answer cache, metrics.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { onBench, sendToBench, settingsFromBench } from '../load/parent.ts'
+import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
 import { modelCaller } from './drain-settings.ts'
 import { type BossJob, startBoss } from './pgboss.ts'
 
@@ -28,11 +28,11 @@ const ask = modelCaller(modelPort, CONCURRENCY)
 const boss = await startBoss(url)
 await boss.createQueue(QUEUE, { partition: true })
 
-interface PendingResponse {
+interface Pending {
   readonly resolve: (answer: string) => void
   readonly reject: (error: unknown) => void
 }
-const pendingResponses = new Map<string, PendingResponse>()
+const pending = new Map<string, Pending>()
 /** Jobs that ended before their sender knew their id. */
 const early = new Map<string, string>()
 let toFetch = 0
@@ -54,11 +54,11 @@ async function work({ id, data }: BossJob): Promise<void> {
     const content = await ask(data.body)
     await boss.complete(QUEUE, id, { content })
     const answer = JSON.stringify({ status: 'completed', job_id: id, result: { content } })
-    const pending = pendingResponses.get(id)
-    if (pending) pending.resolve(answer)
+    const waiting = pending.get(id)
+    if (waiting) waiting.resolve(answer)
     else early.set(id, answer)
   } catch (error) {
-    pendingResponses.get(id)?.reject(error)
+    pending.get(id)?.reject(error)
   }
 }
 
@@ -71,8 +71,8 @@ async function createAndWait(body: string): Promise<string> {
   const answer = early.get(id)
   early.delete(id)
   if (answer !== undefined) return answer
-  return new Promise<string>((resolve, reject) => pendingResponses.set(id, { resolve, reject })).finally(() =>
-    pendingResponses.delete(id),
+  return new Promise<string>((resolve, reject) => pending.set(id, { resolve, reject })).finally(() =>
+    pending.delete(id),
   )
 }
 
@@ -93,7 +93,7 @@ const server = createServer((request, response) => {
 })
 server.keepAliveTimeout = 75_000
 
-onBench(() => {})
+onBenchMessage(() => {})
 server.listen(0, '127.0.0.1', 16_384, () => {
   sendToBench({ kind: 'ready', port: (server.address() as AddressInfo).port })
 })

@@ -1,4 +1,4 @@
-/** pg-boss as far as it is used here: its package is not the product's. */
+/** The part of pg-boss's types that is used here: its package is not installed with the product. */
 
 export interface BossJob {
   readonly id: string
@@ -17,7 +17,7 @@ export interface Boss {
 }
 
 const NAME = 'pg-boss'
-/** Connections beside the workers': more gave no more. */
+/** Connections beside the workers': more of them did not raise the throughput. */
 const CONNECTIONS = 20
 
 export async function startBoss(url: string): Promise<Boss> {

@@ -1,11 +1,11 @@
 /**
- * What waiting costs at the least: node:http that reads a request and holds its answer until it gets a signal. It
- * calls no model and keeps nothing.
+ * The minimum that waiting costs: node:http that reads a request and holds its answer until `release`. It calls no model
+ * and stores nothing.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { MARK_BYTES, MARK_START } from '../load/mark.ts'
-import { onBench, sendToBench } from '../load/parent.ts'
+import { onBenchMessage, sendToBench } from '../load/bench-channel.ts'
+import { CORRELATION_ID_BYTES, CORRELATION_ID_PREFIX } from '../load/correlation-id.ts'
 
 type Order = { readonly kind: 'hold' | 'held?' | 'release' }
 
@@ -16,11 +16,11 @@ const server = createServer((request, response) => {
   request.on('data', (piece: Buffer) => pieces.push(piece))
   request.on('end', () => {
     const body = Buffer.concat(pieces)
-    const at = body.indexOf(MARK_START)
-    const mark = body.toString('latin1', at, at + MARK_BYTES)
+    const at = body.indexOf(CORRELATION_ID_PREFIX)
+    const correlationId = body.toString('latin1', at, at + CORRELATION_ID_BYTES)
     const answer = () => {
       response.writeHead(200, { 'content-type': 'application/json' })
-      response.end(JSON.stringify({ status: 'completed', mark }))
+      response.end(JSON.stringify({ status: 'completed', correlationId }))
     }
     if (holding) held.push(answer)
     else answer()
@@ -29,7 +29,7 @@ const server = createServer((request, response) => {
 server.keepAliveTimeout = 75_000
 server.requestTimeout = 0
 
-onBench<Order>(({ kind }) => {
+onBenchMessage<Order>(({ kind }) => {
   if (kind === 'held?') sendToBench({ kind: 'held', count: held.length })
   else if (kind === 'hold') {
     holding = true

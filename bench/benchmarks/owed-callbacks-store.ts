@@ -1,4 +1,4 @@
-/** A store of ended jobs whose callbacks are owed, as the service itself would have left them. */
+/** A store of ended jobs whose callbacks are owed, as the service leaves them. */
 import { issueKey } from '../../src/accounts/issue-key.ts'
 import type { Job } from '../../src/job/job.ts'
 import type { CallbackBody } from '../../src/store/callback-store.ts'

@@ -1,16 +1,20 @@
-/** What must hold after every run, or its figures are worth nothing: looked up in the database file itself. */
+/** What must hold after every run, or its figures are worthless: read from the database file itself. */
 import { DatabaseSync } from 'node:sqlite'
 
-export class GateFailed extends Error {
-  override readonly name = 'GateFailed'
+export class InvariantBroken extends Error {
+  override readonly name = 'InvariantBroken'
 }
 
 /**
- * Every job is completed, has one outcome, is held by nobody and waits for nobody; and every id that a caller was given
- * is one of them, given once.
+ * Asserts that every job is completed, has one outcome, and is neither queued nor assigned; and that every id that a caller
+ * got is the id of one job and was returned once.
  * @param answers how many jobs callers were promised; null where some promises may have been lost on their way to them
  */
-export function eachSettledOnce(path: string, jobIds: readonly string[], answers: number | null): number {
+export function assertEachSettledOnce(
+  path: string,
+  jobIds: readonly string[],
+  answers: number | null,
+): number {
   const db = new DatabaseSync(path, { readOnly: true })
   try {
     const count = (sql: string) => Number(Object.values(db.prepare(sql).get() ?? {})[0])
@@ -20,9 +24,13 @@ export function eachSettledOnce(path: string, jobIds: readonly string[], answers
        where j.status = 'completed' and j.turn is null and j.node is null and j.settled_at_ms is not null`,
     )
     const outcomes = count('select count(*) from outcomes')
-    hold(settled === jobs, `${jobs} jobs are stored, but ${settled} of them are settled in every respect`)
-    hold(outcomes === jobs, `${jobs} jobs are stored, and ${outcomes} outcomes`)
-    if (answers !== null) hold(jobs === answers, `${answers} answers were given, and ${jobs} jobs are stored`)
+    assertThat(
+      settled === jobs,
+      `${jobs} jobs are stored, but ${settled} of them are settled in every respect`,
+    )
+    assertThat(outcomes === jobs, `${jobs} jobs are stored, and ${outcomes} outcomes`)
+    if (answers !== null)
+      assertThat(jobs === answers, `${answers} answers were given, and ${jobs} jobs are stored`)
     const stored = new Set(
       db
         .prepare('select id from jobs')
@@ -30,17 +38,20 @@ export function eachSettledOnce(path: string, jobIds: readonly string[], answers
         .map(({ id }) => String(id)),
     )
     const given = new Set(jobIds)
-    hold(given.size === jobIds.length, `${jobIds.length - given.size} ids were given twice`)
+    assertThat(given.size === jobIds.length, `${jobIds.length - given.size} ids were given twice`)
     const lost = jobIds.filter((id) => !stored.has(id))
-    hold(lost.length === 0, `${lost.length} ids were given for jobs that are not stored, such as ${lost[0]}`)
+    assertThat(
+      lost.length === 0,
+      `${lost.length} ids were given for jobs that are not stored, such as ${lost[0]}`,
+    )
     return jobs
   } finally {
     db.close()
   }
 }
 
-export function hold(holds: boolean, otherwise: string): void {
-  if (!holds) throw new GateFailed(otherwise)
+export function assertThat(holds: boolean, otherwise: string): void {
+  if (!holds) throw new InvariantBroken(otherwise)
 }
 
 /** Jobs without an outcome in the file of a running server. */

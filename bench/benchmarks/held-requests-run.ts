@@ -1,6 +1,6 @@
 /** One round of waiting: hold many requests on a side, look at its memory, release them, and time each answer. */
 import { type Child, startScript } from '../harness/child.ts'
-import { eachSettledOnce, hold } from '../harness/gates.ts'
+import { assertEachSettledOnce, assertThat } from '../harness/invariants.ts'
 import { type Rig, runLoad } from '../harness/load-run.ts'
 import { Parley } from '../harness/parley.ts'
 import { jobBody } from '../load/bodies.ts'
@@ -13,9 +13,9 @@ export interface HeldRun {
   /** Of one waiter: what the process grew by, and what its JavaScript heap and buffers grew by after a collection. */
   readonly rssBytes: number
   readonly heapBytes: number
-  /** From the moment its answer was on its way from the model until the caller had it. */
+  /** From the model's answer until the caller got it. */
   readonly wake: Latencies
-  /** From the release until the last caller had its answer. */
+  /** From the release until the last caller got its answer. */
   readonly allDoneMs: number
 }
 
@@ -23,7 +23,7 @@ interface Held {
   readonly child: Child
   readonly target: Target
   readonly beginToHold: () => Promise<unknown>
-  /** Requests held just now. */
+  /** Requests that are held now. */
   readonly held: () => Promise<number>
   /** Lets the answers come. */
   readonly release: () => void
@@ -35,52 +35,54 @@ const DEFAULT_CONCURRENCY = 256
 const RELEASE_MS = 800
 const HELD_WITHIN_MS = 60_000
 const SETTLE_MS = 1000
-const COLLECTOR = new URL('../harness/collect-on-signal.ts', import.meta.url)
+const COLLECTOR = new URL('../harness/collect-garbage-on-signal.ts', import.meta.url)
 const NODE_OPTIONS = ['--expose-gc', '--import', COLLECTOR.href]
 
 export async function heldRun(
   name: HoldingSide,
   rig: Rig,
-  requests: number,
+  held: number,
   openFiles: number,
 ): Promise<HeldRun> {
-  const side = await start(name, rig, requests, openFiles)
+  const side = await start(name, rig, held, openFiles)
   await warmUp(rig, side)
   await side.beginToHold()
   const before = await memoryOf(side.child)
   const result = rig.generator.hear<HeldResult>('held result')
-  rig.generator.send({ kind: 'hold', target: side.target, connections: requests })
-  await reaches(side.held, requests)
+  rig.generator.tell({ kind: 'hold', target: side.target, connections: held })
+  await waitForCount(side.held, held)
   const plateau = await memoryOf(side.child)
   const releasedAtMs = monotonicMs()
   side.release()
   const { answeredAtMs, failures } = await result
-  hold(failures.length === 0, `wrong answers, such as: ${failures[0]}`)
-  hold(answeredAtMs.length === requests, `${answeredAtMs.length} of ${requests} requests were answered`)
+  assertThat(failures.length === 0, `wrong answers, such as: ${failures[0]}`)
+  assertThat(answeredAtMs.length === held, `${answeredAtMs.length} of ${held} held were answered`)
   const { times } = await rig.model.ask<{ times: [string, number][] }>(
     { kind: 'answer times?' },
     'answer times',
   )
   await side.finish()
   const gaveAtMs = new Map(times)
-  const wakes = answeredAtMs.map(([mark, atMs]) => atMs - (gaveAtMs.get(mark) ?? releasedAtMs))
+  const wakes = answeredAtMs.map(
+    ([correlationId, atMs]) => atMs - (gaveAtMs.get(correlationId) ?? releasedAtMs),
+  )
   return {
-    rssBytes: (plateau.rss - before.rss) / requests,
-    heapBytes: (plateau.heap - before.heap) / requests,
+    rssBytes: (plateau.rss - before.rss) / held,
+    heapBytes: (plateau.heap - before.heap) / held,
     wake: summarise(wakes),
     allDoneMs: Math.max(...answeredAtMs.map(([, atMs]) => atMs)) - releasedAtMs,
   }
 }
 
-function start(name: HoldingSide, rig: Rig, requests: number, openFiles: number): Promise<Held> {
+function start(name: HoldingSide, rig: Rig, held: number, openFiles: number): Promise<Held> {
   if (name === 'holder') return startHolder(openFiles)
-  if (name === 'proxy') return startProxy(rig, requests, openFiles)
-  return startParley(rig, requests, openFiles, name === 'wide parley')
+  if (name === 'proxy') return startProxy(rig, held, openFiles)
+  return startParley(rig, held, openFiles, name === 'wide parley')
 }
 
-async function startParley(rig: Rig, requests: number, openFiles: number, wide: boolean): Promise<Held> {
+async function startParley(rig: Rig, held: number, openFiles: number, wide: boolean): Promise<Held> {
   const { modelPort } = rig
-  const concurrency = wide ? requests : DEFAULT_CONCURRENCY
+  const concurrency = wide ? held : DEFAULT_CONCURRENCY
   const beginToHold = () => rig.model.ask({ kind: 'hold', timed: true }, 'holding')
   const parley = await Parley.start({ modelPort, concurrency, openFiles, nodeOptions: NODE_OPTIONS })
   return {
@@ -91,17 +93,17 @@ async function startParley(rig: Rig, requests: number, openFiles: number, wide: 
       const [waiting, asked] = await Promise.all([parley.metric('parley_waiters'), heldByModel(rig)])
       return asked < concurrency ? asked : waiting
     },
-    release: () => rig.model.send({ kind: 'release', overMs: wide ? RELEASE_MS : 0 }),
+    release: () => rig.model.tell({ kind: 'release', overMs: wide ? RELEASE_MS : 0 }),
     finish: async () => {
       await parley.child.stop()
-      eachSettledOnce(parley.home.database, [], null)
-      parley.home.remove()
+      assertEachSettledOnce(parley.dataFolder.database, [], null)
+      parley.dataFolder.remove()
     },
   }
 }
 
 async function startHolder(openFiles: number): Promise<Held> {
-  const script = new URL('../peers/bare-holder.ts', import.meta.url)
+  const script = new URL('../peers/bare-held-requests.ts', import.meta.url)
   const { child, ready } = await startScript<{ port: number }>(script, {
     name: 'bare holder',
     openFiles,
@@ -112,7 +114,7 @@ async function startHolder(openFiles: number): Promise<Held> {
     target: bareTarget(ready.port, '"status":"completed"'),
     beginToHold: () => child.ask({ kind: 'hold' }, 'holding'),
     held: async () => (await child.ask<{ count: number }>({ kind: 'held?' }, 'held')).count,
-    release: () => child.send({ kind: 'release' }),
+    release: () => child.tell({ kind: 'release' }),
     finish: () => child.stop(),
   }
 }
@@ -130,7 +132,7 @@ async function startProxy(rig: Rig, connections: number, openFiles: number): Pro
     target: bareTarget(ready.port, '"finish_reason":"stop"'),
     beginToHold: () => rig.model.ask({ kind: 'hold', timed: true }, 'holding'),
     held: () => heldByModel(rig),
-    release: () => rig.model.send({ kind: 'release', overMs: RELEASE_MS }),
+    release: () => rig.model.tell({ kind: 'release', overMs: RELEASE_MS }),
     finish: () => child.stop(),
   }
 }
@@ -146,11 +148,11 @@ function bareTarget(port: number, text: string): Target {
     path: '/v1/chat/completions',
     headers: { 'content-type': 'application/json' },
     body: jobBody(BYTES),
-    expect: { status: 200, text, mark: true },
+    expect: { status: 200, text, correlationId: true },
   }
 }
 
-/** Compiles code and fills caches first, so that they are not counted for the held requests. */
+/** So that code compiled and caches filled on the way are no waiter's. */
 async function warmUp(rig: Rig, { target, child }: Held): Promise<void> {
   const order = { kind: 'run', target, connections: 64, warmUpMs: 500, measureMs: 1000 } as const
   await runLoad(rig, order, [child])
@@ -164,10 +166,10 @@ async function memoryOf(child: Child): Promise<{ rss: number; heap: number }> {
   return { rss: child.rssBytes(), heap: heapUsed + external }
 }
 
-async function reaches(held: () => Promise<number>, count: number): Promise<void> {
+async function waitForCount(held: () => Promise<number>, count: number): Promise<void> {
   const untilMs = performance.now() + HELD_WITHIN_MS
   for (let now = await held(); now < count; now = await held()) {
-    hold(performance.now() < untilMs, `only ${now} of ${count} requests are held`)
+    assertThat(performance.now() < untilMs, `only ${now} of ${count} requests are held`)
     await new Promise((resolve) => setTimeout(resolve, 250))
   }
   // What is still on its way to the disk is memory of the moment.

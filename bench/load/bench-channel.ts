@@ -1,6 +1,6 @@
-/** The bench as its scripts see it: the settings they were started with, messages to it, and leaving when it is gone. */
+/** How a script of the benchmark reads its settings, exchanges messages with the benchmark, and exits when that is gone. */
 
-/** Settings come from the bench itself, so their type is taken on trust. */
+/** Settings come from the benchmark itself, so their type is not checked. */
 export function settingsFromBench<T extends object>(): T {
   return JSON.parse(process.argv[2] ?? '{}') as T
 }
@@ -9,7 +9,7 @@ export function sendToBench<T extends { readonly kind: string }>(message: T): vo
   process.send?.(message)
 }
 
-export function onBench<T extends { readonly kind: string }>(callback: (message: T) => void): void {
+export function onBenchMessage<T extends { readonly kind: string }>(callback: (message: T) => void): void {
   process.on('message', (message) => callback(message as T))
   process.on('disconnect', () => process.exit())
 }

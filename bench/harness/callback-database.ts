@@ -1,30 +1,30 @@
-/** Where a Parley that delivers callbacks keeps them, on either store: what a round asks of it from outside. */
+/** The database of a Parley that delivers callbacks, on either store, as a round queries it from outside. */
 import { DatabaseSync } from 'node:sqlite'
-import { eachSettledOnce } from './gates.ts'
+import { assertEachSettledOnce } from './invariants.ts'
 import type { Worked } from './load-run.ts'
-import { Home, Parley } from './parley.ts'
+import { DataFolder, Parley } from './parley.ts'
 import { Postgres } from './postgres.ts'
-import { eachSettledOnceThere } from './postgres-gates.ts'
+import { assertEachSettledOnceOnPostgres } from './postgres-invariants.ts'
 
 export type StoreName = 'sqlite' | 'postgres'
 
-export interface CallbackHome {
+export interface CallbackDatabase {
   readonly url: string
-  readonly home: Home
+  readonly dataFolder: DataFolder
   /** Processes of the database, whose CPU time is its. */
   readonly servers: readonly Worked[]
   start(options: CallbackParleyOptions): Promise<Parley>
-  /** Callbacks recorded as delivered, and as owed still. */
+  /** Callbacks recorded as delivered, and those still owed. */
   delivered(): Promise<number>
   owed(): Promise<number>
-  /** Every job is settled in every respect; throws where one is not. */
+  /** Throws unless every job is fully settled. */
   checkJobs(jobIds: readonly string[], jobs: number): Promise<void>
   remove(): Promise<void>
 }
 
 export interface CallbackParleyOptions {
   readonly modelPort: number
-  /** Callbacks in progress at once. */
+  /** Attempts in progress at once. */
   readonly concurrency: number
 }
 
@@ -33,60 +33,60 @@ const LOOPBACK = '127.0.0.0/8'
 const DELIVERED = 'select count(*) as n from callbacks where delivered_at_ms is not null'
 const OWED = 'select count(*) as n from callbacks where due_at_ms is not null'
 
-export function makeCallbackHome(store: StoreName): Promise<CallbackHome> {
+export function openCallbackDatabase(store: StoreName): Promise<CallbackDatabase> {
   return store === 'sqlite' ? Promise.resolve(inFile()) : inPostgres()
 }
 
-function inFile(): CallbackHome {
-  const home = new Home()
+function inFile(): CallbackDatabase {
+  const dataFolder = new DataFolder()
   let reader: DatabaseSync | null = null
   const count = (sql: string) => {
-    reader ??= new DatabaseSync(home.database, { readOnly: true })
+    reader ??= new DatabaseSync(dataFolder.database, { readOnly: true })
     return Number(reader.prepare(sql).get()?.n)
   }
   return {
-    url: `sqlite:${home.database}`,
-    home,
+    url: `sqlite:${dataFolder.database}`,
+    dataFolder,
     servers: [],
-    start: (options) => startOn(home, options),
+    start: (options) => startOn(dataFolder, options),
     delivered: async () => count(DELIVERED),
     owed: async () => count(OWED),
     checkJobs: async (jobIds, jobs) => {
-      eachSettledOnce(home.database, jobIds, jobs)
+      assertEachSettledOnce(dataFolder.database, jobIds, jobs)
     },
     remove: async () => {
       reader?.close()
-      home.remove()
+      dataFolder.remove()
     },
   }
 }
 
-async function inPostgres(): Promise<CallbackHome> {
+async function inPostgres(): Promise<CallbackDatabase> {
   const postgres = await Postgres.start()
-  const home = new Home()
+  const dataFolder = new DataFolder()
   return {
     url: postgres.url(),
-    home,
+    dataFolder,
     servers: [postgres],
     start: async (options) => {
       await postgres.settle()
-      return startOn(home, options, postgres.url())
+      return startOn(dataFolder, options, postgres.url())
     },
     delivered: () => postgres.number(DELIVERED),
     owed: () => postgres.number(OWED),
-    checkJobs: (jobIds, jobs) => eachSettledOnceThere(postgres, jobIds, jobs),
+    checkJobs: (jobIds, jobs) => assertEachSettledOnceOnPostgres(postgres, jobIds, jobs),
     remove: async () => {
-      home.remove()
+      dataFolder.remove()
       await postgres.stop()
     },
   }
 }
 
 function startOn(
-  home: Home,
+  dataFolder: DataFolder,
   { modelPort, concurrency }: CallbackParleyOptions,
   database?: string,
 ): Promise<Parley> {
   const callbacks = { allow_networks: [LOOPBACK], concurrency }
-  return Parley.start({ modelPort, callbacks, ...(database !== undefined && { database }) }, home)
+  return Parley.start({ modelPort, callbacks, ...(database !== undefined && { database }) }, dataFolder)
 }

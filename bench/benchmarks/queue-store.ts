@@ -1,4 +1,4 @@
-/** A store with a line of waiting jobs of several accounts, as the service itself would fill and empty it. */
+/** A store with a queue of jobs of several accounts, filled and emptied as the service would do it. */
 import { randomBytes } from 'node:crypto'
 import { systemClock } from '../../src/clock.ts'
 import type { ClaimedJob } from '../../src/job/job.ts'
@@ -19,7 +19,7 @@ const TOGETHER = 64
 /** How far a job moves its account's next turn: the accounts differ in weight, as tiers do. */
 const STEPS = [1000, 500, 250, 125] as const
 
-export class StoreQueue {
+export class QueueStore {
   readonly #store: Store
   readonly #content: () => string
   readonly #makeId = jobIdMaker(systemClock, (bytes) => randomBytes(bytes).toString('hex'))
@@ -30,16 +30,16 @@ export class StoreQueue {
     this.#content = content
   }
 
-  /** @param content what the user of each job says */
-  static async onSqlite(path: string, content: () => string): Promise<StoreQueue> {
+  /** @param content the user message of each job */
+  static async onSqlite(path: string, content: () => string): Promise<QueueStore> {
     const onFatal = (error: Error) => {
       throw error
     }
     const maxQueued = Number.POSITIVE_INFINITY
-    return new StoreQueue(await openSqliteStore({ path, maxQueued, nowMs: Date.now, onFatal }), content)
+    return new QueueStore(await openSqliteStore({ path, maxQueued, nowMs: Date.now, onFatal }), content)
   }
 
-  static async onPostgres(url: string, content: () => string): Promise<StoreQueue> {
+  static async onPostgres(url: string, content: () => string): Promise<QueueStore> {
     const store = await openPostgresStore({
       url,
       node: NODE,
@@ -51,7 +51,7 @@ export class StoreQueue {
       nowMs: Date.now,
       onNote: () => {},
     })
-    return new StoreQueue(store, content)
+    return new QueueStore(store, content)
   }
 
   async fill(jobs: number): Promise<void> {

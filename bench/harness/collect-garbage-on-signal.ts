@@ -1,6 +1,6 @@
 /**
  * Loaded into both sides of a comparison of memory (`--expose-gc --import`): on SIGUSR2 it collects garbage and prints
- * what is left, so that neither side is charged for what it no longer needs.
+ * the memory that is left, so that no figure includes garbage.
  */
 import { isMainThread } from 'node:worker_threads'
 

@@ -1,6 +1,6 @@
-/** Waiting for a count, in a run that ends by it. */
+/** Waits until a count reaches its goal, which ends a run. */
 import type { Child } from './child.ts'
-import { hold } from './gates.ts'
+import { assertThat } from './invariants.ts'
 
 const LOOK_MS = 20
 
@@ -8,7 +8,7 @@ const LOOK_MS = 20
  * Fails when the process that it depends on has ended, or it takes too long.
  * @param what is counted, such as `jobs`
  */
-export async function reaches(
+export async function waitForCount(
   count: () => Promise<number>,
   goal: number,
   withinMs: number,
@@ -18,7 +18,7 @@ export async function reaches(
   const untilMs = performance.now() + withinMs
   for (let now = await count(); now < goal; now = await count()) {
     const asItShould = performance.now() < untilMs && !worker.hasEnded
-    hold(asItShould, `${worker.name} came to ${now} of ${goal} ${what}; it printed:\n${worker.output}`)
+    assertThat(asItShould, `${worker.name} came to ${now} of ${goal} ${what}; it printed:\n${worker.output}`)
     await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
   }
 }
