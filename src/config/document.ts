@@ -1,4 +1,4 @@
-/** The settings' table as documents: a page for people, and a JSON Schema for editors. */
+/** Documents generated from the table of settings: a page for people, and a JSON Schema for editors. */
 import { DEFAULTS, settingsSchema } from './settings.ts'
 
 interface Node {
@@ -17,23 +17,23 @@ interface Node {
 const INTRODUCTION = `# Settings
 
 Environment beats file, file beats default. The file is \`./parley.config.json\`, or what \`PARLEY_CONFIG\` or
-\`--config\` names. An unknown key or a bad value stops the start, with its path and the reason.
+\`--config\` names. An unknown key or an invalid value stops the start, with its path and the reason.
 
 Objects merge key by key over the defaults, arrays replace. A named upstream's missing keys take the defaults of
 \`upstreams.NAME\`; an entry under \`models\` replaces the default entry of that name. For completion and checks in an
-editor, begin the file with \`"$schema": "./node_modules/parley/parley.schema.json"\` (or wherever this project lies).
+editor, start the file with \`"$schema": "./node_modules/parley/parley.schema.json"\` (or the path of that file in a clone).
 
 ## Environment
 
 | variable | meaning | default |
 |---|---|---|
-| \`HOST\`, \`PORT\` | where to listen; port 0 picks a free one | \`127.0.0.1\`, \`8080\` |
+| \`HOST\`, \`PORT\` | where to listen; port 0 selects a free port | \`127.0.0.1\`, \`8080\` |
 | \`DATABASE_URL\` | \`sqlite:PATH\` | \`sqlite:./data/parley.db\` |
 | \`PARLEY_CONFIG\` | the configuration file | \`./parley.config.json\` if there is one |
 | \`OPENAI_API_KEY\` | the key of the upstream \`openai\` | none |
 | \`OPENAI_BASE_URL\` | its address; with it alone, no key is sent | \`https://api.openai.com/v1\` |
-| \`OPENAI_MODEL\` | the one model of the upstream \`openai\` that every public name there stands for | each name stands for itself |
-| \`PARLEY_ADMIN_TOKEN\` | opens the admin API and the dashboard; nodes on one Postgres are given the same | made at the first start and kept, readable by its owner only, in \`DATABASE-FILE.admin-token\`; on a Postgres in \`./data/parley.admin-token\`, for this node alone |
+| \`OPENAI_MODEL\` | the model of the upstream \`openai\` that serves every public name there | the model of the same name |
+| \`PARLEY_ADMIN_TOKEN\` | grants access to the admin API and the dashboard; give nodes on one Postgres the same token | generated at the first start and kept, readable only by its owner, in \`DATABASE-FILE.admin-token\`; on a Postgres in \`./data/parley.admin-token\`, for this node only |
 | \`LOG_LEVEL\` | \`fatal\`, \`error\`, \`warn\`, \`info\`, \`debug\`, \`trace\`, \`silent\` | \`info\` |
 
 Without an upstream in the file and without any \`OPENAI_\` variable, the built-in simulator answers.
@@ -47,13 +47,13 @@ Without an upstream in the file and without any \`OPENAI_\` variable, the built-
 const EXAMPLE = `
 ## Examples
 
-One server of your own, without a key, for every public model name:
+One model server of your own, without a key, for every public model name:
 
 \`\`\`sh
 OPENAI_BASE_URL=http://127.0.0.1:11434/v1 OPENAI_MODEL=llama3.2 npm start
 \`\`\`
 
-Two upstreams; the second is tried when the first fails in a way worth retrying:
+Two upstreams; the second is tried when the first fails with a retryable error:
 
 \`\`\`json
 {
@@ -115,7 +115,7 @@ function rangeOf(node: Node): string {
   return node.maximum === undefined ? `${node.type}, ${least}` : `${node.type}, ${from} to ${node.maximum}`
 }
 
-/** In a file every key may be left out, since each has a default. */
+/** In a file every key is optional, since each has a default. */
 function withoutRequired(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutRequired)
   if (typeof value !== 'object' || value === null) return value

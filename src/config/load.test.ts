@@ -105,7 +105,7 @@ const merged: readonly {
     is: ['127.0.0.3', 2, 'sqlite:environment.db'],
   },
   {
-    name: 'file beats default, and an empty variable is none',
+    name: 'file beats default, and an empty variable counts as not set',
     file: { host: '127.0.0.2', port: 1, database: 'sqlite:file.db' },
     env: { HOST: '', PORT: '', DATABASE_URL: '' },
     of: ({ host, port, database }) => [host, port, database],
@@ -126,7 +126,7 @@ const merged: readonly {
     is: { ...UPSTREAM_DEFAULTS, base_url: 'http://environment/v1', api_key_env: null, max_concurrency: 7 },
   },
   {
-    name: 'OPENAI_* touch no other upstream',
+    name: 'OPENAI_* change no other upstream',
     file: { upstreams: { local }, models: { 'gpt-5': toLocal('a') } },
     env: { OPENAI_API_KEY: 'k', OPENAI_BASE_URL: 'http://environment/v1', OPENAI_MODEL: 'one' },
     of: ({ upstreams, models }) => [upstreams.local?.base_url, models['gpt-5'], models['gpt-5.2']],
@@ -178,8 +178,8 @@ const faults: readonly { name: string; file?: unknown; env?: Environment; says: 
   { name: 'a value out of range', file: { port: 65_536 }, says: [/^port: must be <= 65535$/] },
   { name: 'null for an object', file: { jobs: null }, says: [/^jobs: must be object$/] },
   { name: 'an array for an object', file: { models: [] }, says: [/^models: must be object$/] },
-  { name: 'a file that is no JSON', file: '{"port": 1,}', says: [/\.json: .*JSON/] },
-  { name: 'a file that holds no object', file: '[1]', says: [/\.json: must hold a JSON object$/] },
+  { name: 'a file that is not JSON', file: '{"port": 1,}', says: [/\.json: .*JSON/] },
+  { name: 'a file without an object', file: '[1]', says: [/\.json: must hold a JSON object$/] },
   {
     name: 'targets at an upstream that does not exist',
     file: { models: { 'gpt-5': { targets: [{ upstream: 'azure', model: 'x' }] } } },
@@ -195,7 +195,7 @@ const faults: readonly { name: string; file?: unknown; env?: Environment; says: 
   {
     name: 'auto of a model that is itself auto',
     file: { models: { a: { auto: [{ model: 'gpt-auto' }] } } },
-    says: [/^models\.a\.auto: gpt-auto is no model with targets$/],
+    says: [/^models\.a\.auto: gpt-auto must name a model that has targets$/],
   },
   {
     name: 'a tier with a model that does not exist',
@@ -203,17 +203,20 @@ const faults: readonly { name: string; file?: unknown; env?: Environment; says: 
     says: [/^tiers\.user_free\.models: there is no model gpt-6$/],
   },
   {
-    name: 'a network that is none',
+    name: 'a range that is not valid',
     file: { callbacks: { allow_networks: ['10.0.0.0/40'] } },
-    says: [/^callbacks\.allow_networks: 10\.0\.0\.0\/40 is no network/],
+    says: [/^callbacks\.allow_networks: 10\.0\.0\.0\/40 is not a valid CIDR range/],
   },
   {
-    name: 'a proxy that is no network, and an origin that is none',
+    name: 'a proxy and an origin that are not valid',
     file: {
       trust_proxy: '10.0.0.0/8, proxy.example',
       cors: { origins: ['*', 'https://ok.example', 'nonsense'] },
     },
-    says: [/^trust_proxy: proxy\.example is no network/, /^cors\.origins: nonsense is no origin/],
+    says: [
+      /^trust_proxy: proxy\.example is not a valid CIDR range/,
+      /^cors\.origins: nonsense is not a valid origin/,
+    ],
   },
   {
     name: 'an upstream without its key',
@@ -226,7 +229,7 @@ const faults: readonly { name: string; file?: unknown; env?: Environment; says: 
     says: [/^upstreams\.openai\.api_key_env: the environment variable OPENAI_API_KEY is not set/],
   },
   {
-    name: 'an address that is no URL',
+    name: 'an address that is not a URL',
     env: { OPENAI_BASE_URL: 'localhost:9' },
     says: [/^upstreams\.openai\.base_url: must be an http or https URL$/],
   },
@@ -236,7 +239,11 @@ const faults: readonly { name: string; file?: unknown; env?: Environment; says: 
     env: { LOG_LEVEL: 'loud' },
     says: [/^upstreams\.openai\.api_key_env: /, /^LOG_LEVEL: must be one of fatal, .*silent$/],
   },
-  { name: 'PORT that is no number', env: { PORT: '80a' }, says: [/^PORT: must be a number from 0 to 65535/] },
+  {
+    name: 'PORT that is not a number',
+    env: { PORT: '80a' },
+    says: [/^PORT: must be a number from 0 to 65535/],
+  },
   { name: 'PORT out of range', env: { PORT: '65536' }, says: [/^PORT: must be a number from 0 to 65535/] },
 ]
 
@@ -275,14 +282,14 @@ test('a key is taken from the variable that the upstream names', () => {
   assert.equal(loadConfiguration({ MY_KEY: 'k' }, fileOf(content)).apiKeys.get('local'), 'k')
 })
 
-test('a server named by OPENAI_BASE_URL alone wants no key, and is given one that is set', () => {
+test('a server given by OPENAI_BASE_URL alone requires no key, and gets one that is set', () => {
   const OPENAI_BASE_URL = 'http://127.0.0.1:9/v1'
   assert.equal(loadConfiguration({ OPENAI_BASE_URL }, fileOf({})).apiKeys.get('openai'), null)
   const both = loadConfiguration({ OPENAI_BASE_URL, OPENAI_API_KEY: 'k' }, fileOf({}))
   assert.equal(both.apiKeys.get('openai'), 'k')
 })
 
-test('the file: --config beats PARLEY_CONFIG, and one that is named must exist', () => {
+test('the file: --config beats PARLEY_CONFIG, and a file that is named must exist', () => {
   const option = fileOf({ port: 1 })
   const variable = fileOf({ port: 2 })
   const byOption = loadConfiguration({ PARLEY_CONFIG: variable }, option)
@@ -302,7 +309,7 @@ test('the level of the log', () => {
   assert.equal(loadConfiguration({ LOG_LEVEL: 'debug' }, fileOf({})).logLevel, 'debug')
 })
 
-test('commands that need the database alone do not mind other settings', () => {
+test('commands that need only the database ignore other settings', () => {
   const file = fileOf({ database: 'sqlite:file.db', jobs: 'wrong' })
   assert.equal(loadDatabaseUrl({}, file), 'sqlite:file.db')
   assert.equal(loadDatabaseUrl({ DATABASE_URL: 'sqlite:environment.db' }, file), 'sqlite:environment.db')

@@ -1,6 +1,4 @@
-/**
- * Reads the settings: environment beats file, file beats default. The environment is handed in.
- */
+/** Reads the settings: environment beats file, file beats default. The environment is an argument. */
 import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { Compile } from 'typebox/compile'
@@ -11,7 +9,7 @@ import { databaseProblems, settingsProblems } from './settings-rules.ts'
 
 export interface Configuration {
   readonly settings: Settings
-  /** The keys of the upstreams, by upstream; null where one wants none. */
+  /** The API key of each upstream; null where it requires none. */
   readonly apiKeys: ReadonlyMap<string, string | null>
   /** True when no model is configured, and the built-in simulator answers. */
   readonly simulated: boolean
@@ -22,7 +20,7 @@ export interface Configuration {
   readonly file: string | null
 }
 
-/** What the operator must mend, one sentence a line. */
+/** What the operator must correct, one sentence for each line. */
 export class ConfigurationError extends Error {
   override readonly name = 'ConfigurationError'
   constructor(problems: readonly string[]) {
@@ -32,12 +30,12 @@ export class ConfigurationError extends Error {
 
 const DEFAULT_FILE = 'parley.config.json'
 const OPENAI = 'openai'
-/** What can be sent in a header. */
+/** Characters that a header may contain. */
 const ADMIN_TOKEN = /^[\x21-\x7e]{1,512}$/
 
 /**
  * @param file the `--config` option; beats PARLEY_CONFIG
- * @throws ConfigurationError naming each setting that is wrong, and why
+ * @throws ConfigurationError that names each wrong setting, with the reason
  */
 export function loadConfiguration(env: Environment, file?: string): Configuration {
   const path = configFile(env, file)
@@ -45,7 +43,7 @@ export function loadConfiguration(env: Environment, file?: string): Configuratio
   const settings = withEnvironment(merge(DEFAULTS, given) as Settings, env)
   checkShape(settings)
   const simulated = !namesUpstream(given) && !namesOpenai(env)
-  const keyless = simulated ? new Set(Object.keys(settings.upstreams)) : wantsNoKey(given, env)
+  const keyless = simulated ? new Set(Object.keys(settings.upstreams)) : keylessUpstreams(given, env)
   const { problems, apiKeys } = settingsProblems(settings, env, keyless)
   const logLevel = env.LOG_LEVEL || 'info'
   if (!LOG_LEVELS.includes(logLevel as LogLevel))
@@ -57,7 +55,7 @@ export function loadConfiguration(env: Environment, file?: string): Configuratio
   return { settings, apiKeys, simulated, logLevel: logLevel as LogLevel, adminToken, file: path }
 }
 
-/** The database alone, for commands that need nothing else to be right. */
+/** Only the database, for commands that need no other setting to be valid. */
 export function loadDatabaseUrl(env: Environment, file?: string): string {
   const path = configFile(env, file)
   const given = path === null ? {} : readFile(path)
@@ -67,7 +65,7 @@ export function loadDatabaseUrl(env: Environment, file?: string): string {
   return String(url)
 }
 
-/** How long an ended job stays readable, for a command that is told its databases itself. */
+/** How long an ended job stays readable, for a command that takes its databases as arguments. */
 export function loadRetentionMs(env: Environment, file?: string): number {
   const path = configFile(env, file)
   const given = path === null ? {} : readFile(path)
@@ -103,8 +101,8 @@ function isObject(value: unknown): value is JsonObject {
 }
 
 /**
- * Objects merge key by key, arrays replace. A named upstream is completed from the upstream defaults, and stands alone:
- * a file that names upstreams replaces the default one. An entry of `models` replaces the default of its name.
+ * Objects merge key by key, arrays replace. A named upstream takes missing keys from the upstream defaults. An entry of
+ * `models` replaces the default of its name.
  */
 function merge(defaults: Settings, given: JsonObject): JsonObject {
   const merged: JsonObject = mergeObjects(defaults, given)
@@ -136,8 +134,8 @@ function namesOpenai(env: Environment): boolean {
   return Boolean(env.OPENAI_API_KEY || env.OPENAI_BASE_URL || env.OPENAI_MODEL)
 }
 
-/** A server of one's own, named by OPENAI_BASE_URL alone, usually wants no key. */
-function wantsNoKey(given: JsonObject, env: Environment): ReadonlySet<string> {
+/** A server of the operator's own, given by OPENAI_BASE_URL alone, usually requires no key. */
+function keylessUpstreams(given: JsonObject, env: Environment): ReadonlySet<string> {
   const named = isObject(given.upstreams) && isObject(given.upstreams[OPENAI])
   const none = env.OPENAI_BASE_URL && !env.OPENAI_API_KEY && !named
   return new Set(none ? [OPENAI] : [])
@@ -163,7 +161,7 @@ function portOf(text: string): number {
   return Number(text)
 }
 
-/** Every public name that goes to the upstream `openai` means this one model there; other upstreams are not touched. */
+/** Every target on the upstream `openai` becomes this model. Targets on other upstreams stay. */
 function mapTargets(models: Settings['models'], model: string): Settings['models'] {
   return Object.fromEntries(
     Object.entries(models).map(([name, entry]) => {
@@ -189,7 +187,7 @@ function checkShape(settings: Settings): void {
   throw new ConfigurationError([...problems])
 }
 
-/** From a JSON pointer, in which a slash within a name is written `~1`. */
+/** The path in a JSON pointer, which writes a slash within a name as `~1`. */
 function settingPath(pointer: string): string {
   const names = pointer.slice(1).split('/')
   return names.map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~')).join('.')

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { maskedDatabase, maskedSettings } from './masked.ts'
 import { DEFAULTS, UPSTREAM_DEFAULTS } from './settings.ts'
 
-test('a database’s password is not shown, wherever it stands', () => {
+test('the password of a database is not shown, wherever it is', () => {
   const shown: Record<string, string> = {
     'sqlite:./data/parley.db': 'sqlite:./data/parley.db',
     'postgres://parley:s3cret@db:5432/parley': 'postgres://parley:***@db:5432/parley',
@@ -18,7 +18,7 @@ test('a database’s password is not shown, wherever it stands', () => {
   }
 })
 
-test('of a model server’s address neither user, password nor key is shown, and the rest is as it was', () => {
+test('user, password and key in the address of a model server are not shown, and the rest is unchanged', () => {
   const base_url = 'https://sk-s3cret:s3cret@models.example.com/v1?code=7&api_key=s3cret&api_key=s3cret'
   const settings = { ...DEFAULTS, upstreams: { own: { ...UPSTREAM_DEFAULTS, base_url } } }
   const { upstreams, ...rest } = maskedSettings(settings)

@@ -1,4 +1,4 @@
-/** The settings as they may be shown: without what opens anything. Keys of upstreams are no settings, and never here. */
+/** The settings as they may be shown, without secrets. The keys of upstreams are not settings, so they never appear. */
 import type { Settings } from './settings.ts'
 
 export const MASK = '***'
@@ -17,12 +17,12 @@ export function maskedSettings(settings: Settings): Settings {
   }
 }
 
-/** A file's path says nothing secret; an address keeps its user's name. */
+/** The path of a file is not secret. An address keeps the name of its user. */
 export function maskedDatabase(database: string): string {
   return database.startsWith('sqlite:') ? database : maskedUrl(database, true)
 }
 
-/** @param keepsUser whether a name before the host is shown; in an address of a model server it may be a key */
+/** @param keepsUser whether a user name before the host is shown; in the address of a model server it may be a key */
 function maskedUrl(text: string, keepsUser = false): string {
   const url = URL.parse(text)
   if (!url) return MASK

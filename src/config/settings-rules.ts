@@ -1,14 +1,14 @@
-/** What must hold between settings, which their table alone cannot say. */
+/** Rules between settings, which their table cannot express. */
 import { readNetworks } from '../net/ssrf-guard.ts'
 import type { Environment, Settings } from './settings.ts'
 
 export interface Findings {
-  /** A sentence each, beginning with the path of the setting. */
+  /** One sentence each, which starts with the path of the setting. */
   readonly problems: string[]
   readonly apiKeys: Map<string, string | null>
 }
 
-/** @param keyless upstreams that may lack their key though they are used */
+/** @param keyless upstreams that need no key although models use them */
 export function settingsProblems(
   settings: Settings,
   env: Environment,
@@ -41,7 +41,7 @@ function modelProblems({ models, upstreams }: Settings): string[] {
     const wrong = (auto ?? []).filter(({ model }) => models[model]?.targets === undefined)
     return [
       ...unknown.map(({ upstream }) => `${path}.targets: there is no upstream ${upstream}`),
-      ...wrong.map(({ model }) => `${path}.auto: ${model} is no model with targets`),
+      ...wrong.map(({ model }) => `${path}.auto: ${model} must name a model that has targets`),
     ]
   })
 }
@@ -57,7 +57,7 @@ function tierProblems({ tiers, models }: Settings): string[] {
 
 function networkProblems(path: string, list: readonly string[]): string[] {
   const read = readNetworks(list)
-  return read.ok ? [] : [`${path}: ${read.entry} is no network; write it as 10.0.0.0/8`]
+  return read.ok ? [] : [`${path}: ${read.entry} is not a valid CIDR range, such as 10.0.0.0/8`]
 }
 
 function proxiesOf(trust: Settings['trust_proxy']): string[] {
@@ -67,7 +67,7 @@ function proxiesOf(trust: Settings['trust_proxy']): string[] {
 function originProblems(origins: readonly string[]): string[] {
   return origins
     .filter((origin) => origin !== '*' && URL.parse(origin)?.origin !== origin)
-    .map((origin) => `cors.origins: ${origin} is no origin; write it as https://app.example.com, or "*"`)
+    .map((origin) => `cors.origins: ${origin} is not a valid origin, such as https://app.example.com, or "*"`)
 }
 
 function readKeys({ upstreams, models }: Settings, env: Environment, keyless: ReadonlySet<string>): Findings {
@@ -81,7 +81,7 @@ function readKeys({ upstreams, models }: Settings, env: Environment, keyless: Re
     const key = api_key_env === null ? null : env[api_key_env] || null
     if (api_key_env !== null && key === null && used.has(name) && !keyless.has(name)) {
       problems.push(
-        `upstreams.${name}.api_key_env: the environment variable ${api_key_env} is not set; set it, or say null if the server wants no key`,
+        `upstreams.${name}.api_key_env: the environment variable ${api_key_env} is not set; set it, or use null if the server requires no key`,
       )
     }
     apiKeys.set(name, key)

@@ -1,23 +1,22 @@
 /**
- * Every setting there is: its name, type, limits, default and meaning, in one table. The configuration file's check, its
- * JSON Schema for editors and docs/settings.md are all made from this table.
+ * All settings with their names, types, limits, defaults and meanings, in one table. The check of the configuration file,
+ * its JSON Schema for editors and docs/settings.md are generated from it.
  */
 import Type, { type Static } from 'typebox'
 import { MODEL_NAME } from '../job/request.ts'
 
 const strict = { additionalProperties: false } as const
 
-/** A host name or address, in a log and in a URL. */
 const host = Type.String({ minLength: 1, description: 'Address to listen on.' })
 
-const places = (description: string) => Type.Integer({ minimum: 1, description })
+const slots = (description: string) => Type.Integer({ minimum: 1, description })
 
 const target = Type.Object(
   {
     upstream: Type.String({ minLength: 1, description: 'Name of an entry of `upstreams`.' }),
-    model: Type.String({ minLength: 1, description: 'What that server calls the model.' }),
+    model: Type.String({ minLength: 1, description: 'The name of the model on that server.' }),
   },
-  { ...strict, description: 'A place where a model can be had.' },
+  { ...strict, description: 'A model on an upstream.' },
 )
 
 const candidate = Type.Object(
@@ -26,11 +25,11 @@ const candidate = Type.Object(
     up_to_tokens: Type.Optional(
       Type.Integer({
         minimum: 1,
-        description: 'Chosen for inputs of at most this many tokens; absent: for any.',
+        description: 'Chosen for inputs of at most this many tokens; without it, for any input.',
       }),
     ),
   },
-  { ...strict, description: 'A model that may be picked, by input size.' },
+  { ...strict, description: 'A model that may be chosen, by input size.' },
 )
 
 const model = Type.Object(
@@ -40,7 +39,7 @@ const model = Type.Object(
       Type.Array(candidate, {
         minItems: 1,
         description:
-          'Instead of targets: other public models, picked by input size among those the tier may use.',
+          'Instead of targets: other public models, chosen by input size from those that the tier may use.',
       }),
     ),
   },
@@ -49,24 +48,24 @@ const model = Type.Object(
 
 const upstream = Type.Object(
   {
-    base_url: Type.String({ description: 'Where `/chat/completions` is, without that ending.' }),
+    base_url: Type.String({ description: 'The address of the API, without `/chat/completions`.' }),
     api_key_env: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
-      description: 'The environment variable that holds the key; null where the server wants none.',
+      description: 'The environment variable that holds the key; null if the server requires none.',
     }),
-    max_concurrency: Type.Integer({ minimum: 1, description: 'Calls under way at once.' }),
+    max_concurrency: Type.Integer({ minimum: 1, description: 'Concurrent calls.' }),
     call_timeout_seconds: Type.Number({
       exclusiveMinimum: 0,
-      description: 'A call that has not ended by then is given up and counts as a failure worth retrying.',
+      description: 'A call that takes longer is aborted and counts as a retryable error.',
     }),
     roles: Type.Union([Type.Literal('native'), Type.Literal('developer_as_system')], {
       description:
-        'Whether the four roles are sent as they are, or `developer` as `system` for servers without it.',
+        'Whether the four roles are sent unchanged, or `developer` as `system` for servers that do not know it.',
     }),
     structured_output: Type.Union(
       [Type.Literal('json_schema'), Type.Literal('json_object'), Type.Literal('none')],
       {
         description:
-          'How the server can be held to JSON; below `json_schema` the schema goes into an instruction.',
+          'How the server supports JSON output; without `json_schema` the schema is sent as an instruction.',
       },
     ),
   },
@@ -75,7 +74,7 @@ const upstream = Type.Object(
 
 const cap = (description: string) =>
   Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
-    description: `${description} null for no end; an account can have its own (\`parley accounts cap\`).`,
+    description: `${description} null for no cap; an account can have its own (\`parley accounts cap\`).`,
   })
 
 const tier = Type.Object(
@@ -84,17 +83,17 @@ const tier = Type.Object(
       description: 'The public model names it may use, or "all".',
     }),
     max_batch_jobs: Type.Integer({ minimum: 1, description: 'Jobs in one batch request.' }),
-    reads_per_minute: Type.Integer({ minimum: 1, description: 'Reads a minute, per key and node.' }),
+    reads_per_minute: Type.Integer({ minimum: 1, description: 'Reads per minute, for each key and node.' }),
     max_input_tokens: Type.Integer({ minimum: 1, description: 'Input tokens of one job.' }),
-    weight: Type.Number({ exclusiveMinimum: 0, description: 'Share of the workers when jobs wait.' }),
-    max_monthly_jobs: cap('Jobs of one account in a calendar month (UTC); more are refused with 403.'),
+    weight: Type.Number({ exclusiveMinimum: 0, description: 'Share of the slots while jobs are queued.' }),
+    max_monthly_jobs: cap('Jobs of one account in a calendar month (UTC); more are rejected with 403.'),
     max_monthly_tokens: cap(
-      'Input and output tokens of one account in a calendar month (UTC), as model servers count them; when they are used up, new jobs are refused with 403.',
+      'Input and output tokens of one account in a calendar month (UTC), as model servers count them; when they are used up, new jobs are rejected with 403.',
     ),
   },
   {
     ...strict,
-    description: 'What the accounts of a tier may do (names: user_free, user_go, user_pro, user_max).',
+    description: 'The limits of the accounts of a tier (names: user_free, user_go, user_pro, user_max).',
   },
 )
 
@@ -104,35 +103,41 @@ export const settingsSchema = Type.Object(
   {
     $schema: Type.Optional(Type.String({ description: 'For editors; ignored.' })),
     host,
-    port: Type.Integer({ minimum: 0, maximum: 65535, description: 'Port to listen on; 0 picks a free one.' }),
+    port: Type.Integer({
+      minimum: 0,
+      maximum: 65535,
+      description: 'Port to listen on; 0 selects a free one.',
+    }),
     database: Type.String({
-      description:
-        '`sqlite:PATH`, a file of its own for one server; or `postgres://…`, shared by many nodes.',
+      description: '`sqlite:PATH`, a file for one server; or `postgres://…`, shared by many nodes.',
     }),
     postgres: Type.Object(
       {
         connections: Type.Integer({
           minimum: 3,
-          description: 'Connections that a node opens to a Postgres, besides one for notices.',
+          description: 'Connections that a node opens to Postgres, in addition to one for notifications.',
         }),
         prepared_statements: Type.Boolean({
           description:
-            'Whether statements are prepared by name. false only behind a PgBouncer older than 1.21 that pools transactions.',
+            'Whether statements are prepared by name. Use false only behind a PgBouncer older than 1.21 that pools transactions.',
         }),
         statement_timeout_seconds: Type.Number({
           minimum: 0.1,
-          description:
-            'A statement that takes longer is ended, and its request answered 503: something blocks it.',
+          description: 'A statement that takes longer is cancelled, and its request gets 503.',
         }),
       },
       strict,
     ),
     trust_proxy: Type.Union([Type.Boolean(), Type.String({ minLength: 1 })], {
       description:
-        'Whether X-Forwarded-For is believed: true, false, or the addresses or ranges of the proxies, with commas.',
+        'Whether X-Forwarded-For is trusted: true, false, or the addresses or ranges of the proxies, separated by commas.',
     }),
     cors: Type.Object(
-      { origins: Type.Array(Type.String(), { description: 'Origins whose pages may call; "*" for any.' }) },
+      {
+        origins: Type.Array(Type.String(), {
+          description: 'Origins whose pages may call the API; "*" for any.',
+        }),
+      },
       strict,
     ),
     upstreams: Type.Record(Type.String({ pattern: '^[A-Za-z0-9_.-]{1,64}$' }), upstream, strict),
@@ -140,28 +145,29 @@ export const settingsSchema = Type.Object(
     tiers: Type.Object({ user_free: tier, user_go: tier, user_pro: tier, user_max: tier }, strict),
     jobs: Type.Object(
       {
-        concurrency: Type.Integer({ minimum: 1, description: 'Jobs that a node runs at once.' }),
+        concurrency: Type.Integer({ minimum: 1, description: 'Concurrent jobs of a node.' }),
         retention_seconds: seconds('How long an ended job stays readable.', 1),
         run_timeout_seconds: Type.Number({
           exclusiveMinimum: 0,
-          description: 'Deadline of one run, retries included; then the job fails with `timeout`.',
+          description: 'Deadline of one execution, including retries; after it the job fails with `timeout`.',
         }),
         max_attempts: Type.Integer({
           minimum: 1,
-          description: 'A job whose node died this often while running it fails.',
+          description: 'A job fails when nodes died this often while they held it.',
         }),
         lease_seconds: seconds(
-          'On a Postgres: a node that was silent for so long is dead, and others run its jobs. It renews three times as often. (A SQLite file has one node; its lock is the lease.)',
+          'On Postgres: a node that does not renew its lease for this long is dead, and others run its jobs. It renews three times as often. (A SQLite file has one node; its lock is the lease.)',
           1,
         ),
-        drain_seconds: seconds('On SIGTERM, how long running jobs may go on before they are given back.'),
+        drain_seconds: seconds('On SIGTERM, how long running jobs may continue before they are released.'),
       },
       strict,
     ),
     cache: Type.Object(
       {
         enabled: Type.Boolean({
-          description: 'Whether an identical later job is answered without a call (message_cache_ttl).',
+          description:
+            'Whether identical jobs are completed from a cached response, without a call (message_cache_ttl).',
         }),
       },
       strict,
@@ -170,7 +176,7 @@ export const settingsSchema = Type.Object(
       {
         max_waiters: Type.Integer({
           minimum: 0,
-          description: 'Single creates that may wait at once; more are answered 202 at once.',
+          description: 'Single creates that may wait at the same time; more get 202 immediately.',
         }),
       },
       strict,
@@ -182,11 +188,11 @@ export const settingsSchema = Type.Object(
         json_depth: Type.Integer({ minimum: 8, maximum: 512, description: 'Nesting of a body.' }),
         queued_writes: Type.Integer({
           minimum: 1,
-          description: 'Writes that may wait for the database; more are refused with 503.',
+          description: 'Writes that may wait for the database; more are rejected with 503.',
         }),
         idempotency_seconds: seconds('How long an Idempotency-Key is remembered.', 60),
-        header_timeout_seconds: seconds('By when the headers of a request must be there.', 1),
-        request_timeout_seconds: seconds('By when the whole request must be there.', 1),
+        header_timeout_seconds: seconds('Time limit for receiving the headers of a request.', 1),
+        request_timeout_seconds: seconds('Time limit for receiving a whole request.', 1),
       },
       strict,
     ),
@@ -195,23 +201,21 @@ export const settingsSchema = Type.Object(
         retry_seconds: Type.Array(seconds('Pause in seconds.'), {
           minItems: 1,
           description:
-            'The pause before each attempt, with 20% jitter either way; its length is the number of attempts.',
+            'The pause before each attempt, with a jitter of ±20%. The number of entries is the number of attempts.',
         }),
         timeout_seconds: Type.Number({ exclusiveMinimum: 0, description: 'Deadline of one attempt.' }),
-        concurrency: places('First attempts under way at once on a node.'),
-        retry_concurrency: places('Later attempts under way at once on a node.'),
-        concurrency_per_origin: places(
-          'Attempts under way at once from a node to one receiver (scheme, host and port).',
-        ),
+        concurrency: slots('Concurrent first attempts of a node.'),
+        retry_concurrency: slots('Concurrent later attempts of a node.'),
+        concurrency_per_origin: slots('Concurrent attempts of a node to one origin (scheme, host and port).'),
         in_flight_bytes: Type.Integer({
           minimum: 1_048_576,
           description:
             'Bytes of callback bodies that a node holds in memory at once. The rest waits in the database; a larger body is sent alone. Bodies up to 16 KiB do not count.',
         }),
         allow_networks: Type.Array(Type.String(), {
-          description: 'Private ranges (CIDR) that callbacks may go to nevertheless.',
+          description: 'Private ranges (CIDR) that callbacks may go to.',
         }),
-        https_only: Type.Boolean({ description: 'Whether http callback addresses are refused.' }),
+        https_only: Type.Boolean({ description: 'Whether http callback addresses are rejected.' }),
       },
       strict,
     ),
@@ -224,10 +228,10 @@ export type UpstreamSettings = Static<typeof upstream>
 export type ModelSettings = Static<typeof model>
 export type TierSettings = Static<typeof tier>
 
-/** The process's environment, handed in so that only one place reads it. */
+/** The environment of the process. It is an argument, so that only one place reads it. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** What an entry of `upstreams` takes for the keys it leaves out. */
+/** The values of keys that an entry of `upstreams` omits. */
 export const UPSTREAM_DEFAULTS: UpstreamSettings = {
   base_url: 'https://api.openai.com/v1',
   api_key_env: 'OPENAI_API_KEY',
