@@ -1,8 +1,8 @@
-/** Time, injected everywhere it matters, so that tests move it by hand instead of sleeping. */
+/** Time is injected wherever it matters, so that tests move it by hand instead of sleeping. */
 export interface Clock {
   /** Wall-clock milliseconds since 1970: for what is stored and shown. It may jump. */
   nowMs(): number
-  /** Milliseconds that only ever grow: for durations, leases and deadlines. */
+  /** Milliseconds that never go back: for durations, leases and deadlines. */
   steadyMs(): number
   /** Calls `callback` once after `ms`; the returned function cancels the timer. It does not keep the process alive. */
   after(ms: number, callback: () => void): () => void

@@ -104,6 +104,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   telemetry: [
     'admin/metric-sample.ts',
     'admin/metric-feed.ts',
+    'admin/overview.ts',
     'http/server.ts',
     'job',
     'queue',

@@ -1,4 +1,4 @@
-/** Makes a key for an account, and the account if it is new. */
+/** Issues a key for an account, and creates the account if it is new. */
 import type { TierName } from '../job/tier.ts'
 import { makeSecret } from '../net/signature.ts'
 import type { AccountStore } from '../store/account-store.ts'
@@ -11,7 +11,7 @@ export const ACCOUNT_NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/
 export interface IssueRequest {
   readonly account: string
   readonly tier: TierName
-  /** Days until the key ends; null for never. */
+  /** Days until the key expires; null for never. */
   readonly expiresDays: number | null
   readonly nowMs: number
 }
@@ -20,7 +20,7 @@ export type Issued =
   | { readonly kind: 'issued'; readonly key: string; readonly keyId: string }
   | { readonly kind: 'other tier'; readonly tier: TierName }
 
-/** The key itself is returned this once and stored nowhere. */
+/** The key itself is returned only here, and is not stored. */
 export async function issueKey(store: AccountStore, request: IssueRequest): Promise<Issued> {
   const key = makeKey()
   const keyId = makeKeyId()
@@ -37,7 +37,7 @@ export async function issueKey(store: AccountStore, request: IssueRequest): Prom
   return result.kind === 'created' ? { kind: 'issued', key, keyId } : result
 }
 
-/** When a key that is made now ends by itself; null for never. */
+/** When a key that is issued now expires; null for never. */
 export function keyEndMs({ expiresDays, nowMs }: IssueRequest): number | null {
   return expiresDays === null ? null : nowMs + Math.round(expiresDays * DAY_MS)
 }

@@ -2,14 +2,14 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { hashKey, isWellFormedKey, makeKey } from './key.ts'
 
-test('a key has its prefix, 32 random characters and 6 of checksum', () => {
+test('a key has its prefix, 32 random characters and a checksum of 6', () => {
   const key = makeKey()
   assert.match(key, /^prl_[0-9A-Za-z]{38}$/)
   assert.ok(isWellFormedKey(key))
   assert.notEqual(makeKey(), key)
 })
 
-test('a changed, shortened or lengthened key is told without asking the database', () => {
+test('a changed, shortened or lengthened key is detected without a look-up', () => {
   const key = makeKey()
   for (let at = 0; at < key.length; at++) {
     const other = key[at] === 'A' ? 'B' : 'A'
@@ -21,14 +21,14 @@ test('a changed, shortened or lengthened key is told without asking the database
   assert.equal(isWellFormedKey(''), false)
 })
 
-test('bytes that would favour some digits are thrown away', () => {
+test('bytes that would favour some digits are discarded', () => {
   const bytes = [255, 248, 247, ...Array.from({ length: 61 }, () => 0)]
   const key = makeKey((count) => Uint8Array.from(bytes.splice(0, count)))
   // 247 is the largest byte that is kept: 247 mod 62 is 61, the last digit.
   assert.equal(key.slice(4, 36), `z${'0'.repeat(31)}`)
 })
 
-test('what is stored of a key does not contain it', () => {
+test('the stored hash does not contain the key', () => {
   const key = makeKey()
   assert.equal(hashKey(key).length, 43)
   assert.ok(!hashKey(key).includes(key.slice(4, 20)))

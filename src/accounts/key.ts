@@ -1,6 +1,6 @@
 /**
- * API keys: `prl_`, 32 random base62 characters, and 6 of checksum. The checksum tells a mistyped or made-up key before
- * the database is asked; only a hash of the key is ever stored.
+ * API keys: `prl_`, 32 random base62 characters, and a checksum of 6. The checksum detects a mistyped or invented key
+ * without a look-up in the database. Only a hash of the key is stored.
  */
 import { hash, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
@@ -10,7 +10,7 @@ const PREFIX = 'prl_'
 const RANDOM_LENGTH = 32
 const CHECKSUM_LENGTH = 6
 const SHAPE = /^prl_[0-9A-Za-z]{38}$/
-/** The largest multiple of 62 in a byte: bytes from there on are thrown away, so that each digit is equally likely. */
+/** The largest multiple of 62 in a byte. Larger bytes are discarded, so that each digit is equally likely. */
 const FAIR_BYTES = 248
 
 export function makeKey(random: (bytes: number) => Uint8Array = randomBytes): string {
@@ -23,17 +23,17 @@ export function makeKey(random: (bytes: number) => Uint8Array = randomBytes): st
   return PREFIX + text + checksum(PREFIX + text)
 }
 
-/** Whether the text is a key that could have been issued: shape and checksum, without asking anybody. */
+/** Whether the text could be a key, by its shape and checksum alone. */
 export function isWellFormedKey(text: string): boolean {
   return SHAPE.test(text) && text.endsWith(checksum(text.slice(0, PREFIX.length + RANDOM_LENGTH)))
 }
 
-/** What is stored of a key. The key is random and long, so a plain fast hash keeps it secret. */
+/** The hash of a key, for the database. The key is random and long, so a plain fast hash keeps it secret. */
 export function hashKey(key: string): string {
   return hash('sha256', key, 'base64url')
 }
 
-/** A key's name in lists and commands; it opens nothing. */
+/** The name of a key in lists and commands. It grants no access. */
 export function makeKeyId(): string {
   return `key_${randomBytes(8).toString('hex')}`
 }

@@ -1,7 +1,6 @@
 /** Composes what the admin API depends on: the node, its parts and its settings. */
 import { randomBytes } from 'node:crypto'
 import { AuditLog } from '../admin/audit-log.ts'
-import type { Overview } from '../admin/overview.ts'
 import { type Clock, wholeMs } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import { maskedDatabase, maskedSettings } from '../config/masked.ts'
@@ -11,7 +10,8 @@ import type { Cancellation } from '../queue/cancellation.ts'
 import type { Store } from '../store/store.ts'
 import type { Gauges } from '../telemetry/gauges.ts'
 import type { Log } from '../telemetry/log.ts'
-import { ageSeconds, type MetricSamples } from '../telemetry/metric-samples.ts'
+import type { MetricSamples } from '../telemetry/metric-samples.ts'
+import { overviewOf } from '../telemetry/overview.ts'
 import { VERSION } from '../version.ts'
 import type { Role } from './role.ts'
 
@@ -29,9 +29,9 @@ export interface AdminApiParts {
 }
 
 export function createAdmin(parts: AdminApiParts): AdminOptions {
-  const { configuration, token, store, clock, samples, cancellation, log } = parts
-  const { settings } = configuration
-  const startedAt = clock.nowMs() / 1000
+  const { configuration, token, node, role, store, clock, gauges, samples, cancellation, log } = parts
+  const { settings, simulated } = configuration
+  const about = { version: VERSION, node, role, simulated, started_at: clock.nowMs() / 1000 }
   return {
     token,
     store,
@@ -44,7 +44,10 @@ export function createAdmin(parts: AdminApiParts): AdminOptions {
     ),
     onCancelled: () => cancellation.apply(),
     expiry: () => ({ nowMs: clock.nowMs(), retentionMs: wholeMs(settings.jobs.retention_seconds) }),
-    overview: () => overviewOf(parts, startedAt),
+    overview: async () => {
+      const [depth, callbacks] = await Promise.all([gauges.depth(), gauges.callbackDepth()])
+      return overviewOf({ about, gauges, depth, callbacks, nowMs: clock.nowMs() })
+    },
     settingsJson: JSON.stringify({
       settings: maskedSettings(settings),
       file: configuration.file,
@@ -57,41 +60,5 @@ export function createAdmin(parts: AdminApiParts): AdminOptions {
         { what, ...details, request_id: requestId, from, ...(operator !== null && { operator }) },
         'admin',
       ),
-  }
-}
-
-async function overviewOf(
-  { configuration, node, role, clock, gauges }: AdminApiParts,
-  startedAt: number,
-): Promise<Overview> {
-  const [depth, callbacks] = await Promise.all([gauges.depth(), gauges.callbackDepth()])
-  const nowMs = clock.nowMs()
-  return {
-    now: nowMs / 1000,
-    version: VERSION,
-    node,
-    role,
-    simulated: configuration.simulated,
-    started_at: startedAt,
-    jobs: {
-      waiting: depth.waiting,
-      assigned: depth.assigned,
-      oldest_age_seconds: ageSeconds(depth.oldestCreatedAtMs, nowMs),
-      running: gauges.running(),
-      waiters: gauges.waiters(),
-    },
-    callbacks: {
-      owed: callbacks.owed,
-      failed: callbacks.failed,
-      late_seconds: ageSeconds(callbacks.earliestDueMs, nowMs),
-      under_way: gauges.callbacksUnderWay(),
-    },
-    upstreams: gauges.upstreams().map(({ name, running, waiting, maxConcurrency, openUntilMs }) => ({
-      name,
-      running,
-      waiting,
-      max_concurrency: maxConcurrency,
-      skipped_until: openUntilMs === null ? null : openUntilMs / 1000,
-    })),
   }
 }

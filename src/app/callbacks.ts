@@ -1,5 +1,4 @@
 /** Creates the callback dispatcher. */
-
 import { CallbackDispatcher } from '../callbacks/dispatcher.ts'
 import { type Clock, wholeMs } from '../clock.ts'
 import { addressRulesOf } from '../config/callback-addresses.ts'
@@ -51,9 +50,12 @@ export function createDispatcher({
         const fields = { job_id: jobId, account, attempt: attempt.attempt, status, ms }
         if (next === 'delivered') log.debug(fields, 'callback delivered')
         else
-          log.warn(fields, next === 'due' ? 'callback failed; it is tried again' : 'callback failed for good')
+          log.warn(
+            fields,
+            next === 'due' ? 'callback attempt failed; it will be retried' : 'callback failed permanently',
+          )
       },
-      trouble: (error) => log.error(errorFields(error), 'callbacks are held up; they are tried again'),
+      trouble: (error) => log.error(errorFields(error), 'processing callbacks failed; it will be retried'),
     },
   })
 }

@@ -1,4 +1,4 @@
-/** Serves the dashboard's page. It is open to anybody, and shows nothing before it is given the admin token. */
+/** Serves the dashboard's page. It needs no authentication, and shows nothing without the admin token. */
 import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type PageFile, pageMaker } from '../dashboard/page.ts'
@@ -18,8 +18,8 @@ const HEADERS = {
   'cross-origin-resource-policy': 'same-origin',
 }
 
-/** Their address changes with what they say. */
-const FOR_EVER = 'public, max-age=31536000, immutable'
+/** The address of a file changes with its contents. */
+const IMMUTABLE = 'public, max-age=31536000, immutable'
 
 export function dashboardRoutes(app: FastifyInstance): void {
   const page = pageMaker(FILES)
@@ -32,7 +32,7 @@ export function dashboardRoutes(app: FastifyInstance): void {
     return reply.header('content-type', 'text/html; charset=utf-8').send(html)
   }
   app.get(HOME, options, sendDocument)
-  // The page finds its own way: every address below is the same document.
+  // The page does its own routing: every address below is the same document.
   app.get(`${HOME}/*`, options, sendDocument)
   app.get<{ Params: { hash: string; '*': string } }>(`${FILES}/:hash/*`, options, async (request, reply) => {
     const { hash, files } = await page()
@@ -45,7 +45,7 @@ export function dashboardRoutes(app: FastifyInstance): void {
 
 function sendFile(request: FastifyRequest, reply: FastifyReply, file: PageFile): FastifyReply {
   const zipped = /\bgzip\b/.test(request.headers['accept-encoding'] ?? '')
-  reply.headers(HEADERS).header('cache-control', FOR_EVER).header('vary', 'accept-encoding')
+  reply.headers(HEADERS).header('cache-control', IMMUTABLE).header('vary', 'accept-encoding')
   if (zipped) reply.header('content-encoding', 'gzip')
   return reply.header('content-type', file.type).send(Buffer.from(zipped ? file.gzipped : file.body))
 }

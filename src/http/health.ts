@@ -1,4 +1,4 @@
-/** For those who watch: whether the process lives, whether it can accept a job, and its metrics. */
+/** GET /healthz, /readyz and /metrics: whether the process is alive, whether it can accept jobs, and its metrics. */
 import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
 import { sendData, sendError } from './envelope.ts'
@@ -17,17 +17,24 @@ export function healthRoutes(app: FastifyInstance, { ready, metrics }: HealthRou
   const tags = ['Operations']
   app.get(
     '/healthz',
-    { config, schema: { summary: 'Whether the process lives', tags, response: { 200: ok('It lives.') } } },
-    (_request, reply) => sendData(reply, 200, 'The process lives.', '{"status":"alive"}'),
+    {
+      config,
+      schema: {
+        summary: 'Whether the process is alive',
+        tags,
+        response: { 200: ok('The process is alive.') },
+      },
+    },
+    (_request, reply) => sendData(reply, 200, 'The process is alive.', '{"status":"alive"}'),
   )
   app.get(
     '/readyz',
     {
       config,
       schema: {
-        summary: 'Whether a job can be accepted',
+        summary: 'Whether jobs can be accepted',
         tags,
-        response: { 200: ok('It can.'), ...errors(503) },
+        response: { 200: ok('Jobs can be accepted.'), ...errors(503) },
       },
     },
     async (_request, reply) => {

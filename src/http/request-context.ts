@@ -1,23 +1,23 @@
-/** What a request carries besides what Fastify gives it. */
+/** What a request has in addition to what Fastify provides. */
 import type { Caller } from './authentication.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Who calls; set before any handler of a route that needs a key. */
+    /** Set before the handler of any route that requires a key. */
     caller: Caller
-    /** The jobs that the request was about, for its log line. */
+    /** The jobs that the request concerns, for its log line. */
     jobIds: readonly string[] | null
-    /** The body as it came, on routes that ask for it by `keepBytes`. */
+    /** The body as it was received, on routes with `keepBytes`. */
     bodyBytes: Buffer | null
   }
   interface FastifyContextConfig {
-    /** Open to anybody: health, metrics, documents. */
+    /** Requires no key: health, metrics, documents. */
     public?: boolean
-    /** Counts against the tier's reads a minute. */
+    /** Counts towards the tier's reads per minute. */
     limitReads?: boolean
-    /** False where no other origin's page is let in, whatever `cors.origins` says. */
+    /** False where pages of other origins are never allowed, whatever `cors.origins` says. */
     cors?: false
-    /** Keeps the body's bytes for a second look. */
+    /** Keeps the bytes of the body, to parse them a second time. */
     keepBytes?: boolean
   }
 }

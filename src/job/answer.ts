@@ -1,4 +1,4 @@
-/** From a model's text to `response_content`: JSON answers are parsed and checked against the caller's schema here. */
+/** From a model's text to `response_content`: parses JSON answers and checks them against the caller's schema. */
 
 import type { AnswerSchema } from '../json-schema/answer-schema.ts'
 import { checkAnswer } from '../json-schema/check-answer.ts'
@@ -26,7 +26,7 @@ export function readAnswer(text: string, format: ResponseFormat): Answer {
     const checked = checkAnswer(answerSchemaOf(format.schema), value)
     if (!checked.ok) return checked
   }
-  // The model's own text, not a new one made of the value: large integers stay what they were.
+  // The model's own text, not the value written again: large integers keep their digits.
   return { ok: true, contentJson: json }
 }
 
@@ -45,7 +45,7 @@ export function readSchemaOnce(schema: SchemaObject): ReadSchemaResult {
 /** The schema of an accepted job, ready for checking. */
 export function answerSchemaOf(schema: SchemaObject): AnswerSchema {
   const result = readSchemaOnce(schema)
-  // Refused at creation, so a stored job cannot have it, unless a later version reads schemas more strictly.
-  if (!result.ok) throw new Error(`the job's schema is refused: ${result.path} ${result.rule}`)
+  // Such a schema is rejected when the job is created, so only a job of a version that accepted it can have one.
+  if (!result.ok) throw new Error(`the job's schema is rejected: ${result.path} ${result.rule}`)
   return result.schema
 }

@@ -1,10 +1,10 @@
-/** What makes two jobs identical, and two requests the same. */
+/** What makes two jobs, or two requests, identical. */
 import { hash } from 'node:crypto'
 import type { Job } from './job.ts'
 
 /**
  * Equal exactly for jobs of the same account with the same model, response_format and messages: 128 bits of SHA-256 in
- * base64url. Each part is preceded by its length, so that no two sets of parts run together alike.
+ * base64url. The length of each part comes before it, so that different parts never join into the same text.
  */
 export function jobFingerprint(
   job: Pick<Job, 'account' | 'model' | 'responseFormat' | 'messagesJson'>,
@@ -12,7 +12,7 @@ export function jobFingerprint(
   return digest([job.account, job.model, JSON.stringify(job.responseFormat), job.messagesJson])
 }
 
-/** Stands for a request's route and body, for Idempotency-Key. */
+/** Identifies the route and body of a request, for Idempotency-Key. */
 export function requestFingerprint(route: string, body: unknown): string {
   return digest([route, JSON.stringify(body)])
 }

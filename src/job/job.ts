@@ -58,7 +58,7 @@ export interface Message {
   readonly content: string
 }
 
-/** SPEC §2.2. `schema` is the caller's text-for-text JSON value, already found acceptable at creation. */
+/** SPEC §2.2. `schema` is the JSON value that the caller sent, accepted when the job was created. */
 export type ResponseFormat =
   | { readonly format: 'text' }
   | { readonly format: 'json'; readonly schema?: SchemaObject }
@@ -66,39 +66,39 @@ export type ResponseFormat =
 /** A caller's JSON Schema object, as parsed. Only `answer-schema.ts` looks inside. */
 export type SchemaObject = { readonly [keyword: string]: unknown }
 
-/** SPEC §2.4, as stored. `payloadJson` is JSON text, so that 64-bit integers and `1e400` come back as sent. */
+/** SPEC §2.4, as stored. `payloadJson` is JSON text, so that 64-bit integers and `1e400` are returned as they were sent. */
 export interface Callback {
   readonly url: string
   readonly headers: { readonly [name: string]: string }
   readonly payloadJson: string
 }
 
-/** An accepted job: all that a run needs. */
+/** A job with everything that its execution needs. */
 export interface Job {
-  /** UUIDv7: creation time in its first 48 bits, so that stored jobs lie in the order of time. */
+  /** UUIDv7: the creation time in its first 48 bits keeps stored jobs in the order of time. */
   readonly id: string
   readonly account: string
-  /** The account's tier when the job was accepted; `gpt-auto` picks among this tier's models. */
+  /** The account's tier when the job was created; `gpt-auto` chooses from this tier's models. */
   readonly tier: string
   /** The public model name the caller asked for. */
   readonly model: string
   readonly messages: readonly Message[]
-  /** The messages as JSON text, made once though several need it: the store, the fingerprint, the call. */
+  /** The messages as JSON text, written once for the store, the fingerprint and the call. */
   readonly messagesJson: string
   readonly responseFormat: ResponseFormat
-  /** How long the answer is kept for identical later jobs (SPEC §2.1 `message_cache_ttl`), in whole milliseconds. */
+  /** How long the answer is cached for identical jobs (SPEC §2.1 `message_cache_ttl`), in whole milliseconds. */
   readonly cacheTtlMs: number
   readonly callback: Callback | null
   readonly createdAtMs: number
-  /** The input's size: its tokens where they were counted, else an upper bound (its bytes). */
+  /** The size of the input: its tokens where they were counted, else an upper bound. */
   readonly inputTokens: number
 }
 
-/** A job in the hands of a node. Writes about it name the attempt, so that a stale holder can write nothing. */
+/** A job that a node holds. Writes about it name the attempt, so that a stale holder cannot change anything. */
 export interface ClaimedJob extends Job {
   /** 1 for the first claim of this job, and one more for each later one. */
   readonly attempt: number
-  /** How often a node died while it held this job; at `jobs.max_attempts` the job fails without another run. */
+  /** How often a node died while it held this job. At `jobs.max_attempts` the job fails without another execution. */
   readonly crashCount: number
 }
 
@@ -116,36 +116,36 @@ export interface JobError {
   readonly code: FailureCode
   /** A full sentence for people. */
   readonly message: string
-  /** The HTTP status the upstream answered with, where it answered. */
+  /** The HTTP status of the upstream's response, if there was one. */
   readonly upstream_status?: number
-  /** The upstream's own words, cut to a few hundred characters. */
+  /** The upstream's own message, cut to a few hundred characters. */
   readonly upstream_message?: string
-  /** For `validation_error`: what the answer broke, one rule each. */
+  /** For `validation_error`: the rules that the answer broke. */
   readonly errors?: readonly string[]
-  /** For `validation_error`: the answer as the model gave it. */
+  /** For `validation_error`: the answer as the model returned it. */
   readonly raw_text?: string
 }
 
-/** How a run ended. `contentJson` is `response_content` as JSON text, so that it is stored and sent unaltered. */
+/** How an execution ended. `contentJson` is `response_content` as JSON text, so that it is stored and sent unchanged. */
 export type Outcome =
   | { readonly status: 'completed'; readonly contentJson: string }
   | { readonly status: 'failed'; readonly error: JobError }
 
-/** What a run used, kept with its outcome and written in the same transaction. */
+/** What an execution used. It is stored with the outcome, in the same transaction. */
 export interface Usage {
-  /** The target that answered, as `upstream/model`; null when none did, or when the answer came from the cache. */
+  /** The target that answered, as `upstream/model`; null when none did, or for a cached response. */
   readonly target: string | null
-  /** Tokens as the upstream counted them, summed over all calls of the run. */
+  /** Tokens as the upstream counted them, summed over all calls. */
   readonly input_tokens: number
   readonly output_tokens: number
-  /** Calls made to upstreams, failed ones included. */
+  /** Calls to upstreams, including failed ones. */
   readonly calls: number
   readonly cache_hit: boolean
-  /** Whether the model was shown its errors and asked once more. */
+  /** Whether the model was asked once more, with the errors of its answer. */
   readonly repaired: boolean
 }
 
-/** Of a job that ended without a call to a model server. */
+/** The usage of a job that ended without a call. */
 export const NO_USAGE: Usage = {
   target: null,
   input_tokens: 0,

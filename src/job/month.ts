@@ -1,20 +1,20 @@
-/** Calendar months in UTC, as `2026-11`: the span that usage is summed over and caps count in. */
+/** Calendar months in UTC, such as `2026-11`: the period of usage and caps. */
 
 let known = { month: '', fromMs: 0, toMs: 0 }
 
-/** The month of a moment. */
+/** The month of a time. */
 export function monthOf(atMs: number): string {
-  // Asked for each job, and the answer stays the same for weeks.
+  // This is called for each job, and the result stays the same for weeks.
   if (atMs < known.fromMs || atMs >= known.toMs) known = spanOf(atMs)
   return known.month
 }
 
-/** The first moment after the month of this one. */
+/** When the month of this time ends. */
 export function monthEndsMs(atMs: number): number {
   return spanOf(atMs).toMs
 }
 
-/** Whether a text is a month as `monthOf` writes it. */
+/** Whether the text is a month as `monthOf` writes it. */
 export function isMonth(text: string): boolean {
   return /^\d{4}-(0[1-9]|1[0-2])$/.test(text)
 }

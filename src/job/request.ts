@@ -1,11 +1,11 @@
 /**
- * The job creation object (SPEC §2.1 to §2.4) as callers send it: its shape, which also documents it, and the rules
- * that a shape cannot say.
+ * The job creation object (SPEC §2.1 to §2.4) as callers send it: its schema, which also documents it, and the rules that
+ * the schema cannot express.
  */
 import Type, { type Static } from 'typebox'
 import { ROLES } from './job.ts'
 
-/** What a public model name may look like. */
+/** The pattern of public model names. */
 export const MODEL_NAME = '^[A-Za-z0-9_.:/-]{1,64}$'
 
 const strict = { additionalProperties: false } as const
@@ -15,7 +15,7 @@ export const TIMEOUT_S = { least: 30, most: 120, default: 90 } as const
 
 const message = Type.Object(
   {
-    role: Type.Enum([...ROLES], { description: 'Who speaks.' }),
+    role: Type.Enum([...ROLES], { description: 'The author of the message.' }),
     content: Type.String({ description: 'The text of the message; may be empty.' }),
   },
   strict,
@@ -23,14 +23,14 @@ const message = Type.Object(
 
 const responseFormat = Type.Object(
   {
-    format: Type.Enum(['text', 'json'], { description: 'What the answer is to be.' }),
+    format: Type.Enum(['text', 'json'], { description: 'The format of the answer.' }),
     schema: Type.Optional(
       Type.Object(
         {},
         {
           additionalProperties: true,
           description:
-            'With `json` only: the JSON Schema that the answer satisfies. Without it, any JSON value.',
+            'Only with `json`: the JSON Schema that the answer must satisfy. Without it, any JSON value.',
         },
       ),
     ),
@@ -43,7 +43,7 @@ const callback = Type.Object(
     callback_url: Type.String({
       minLength: 1,
       maxLength: 2048,
-      description: 'http or https address that receives the completion POST.',
+      description: 'The http or https address that receives the POST when the job ends.',
     }),
     callback_headers: Type.Optional(
       Type.Record(Type.String(), Type.String(), { description: 'Extra headers of that POST.' }),
@@ -51,7 +51,7 @@ const callback = Type.Object(
     callback_payload: Type.Optional(
       Type.Object(
         {},
-        { additionalProperties: true, description: 'Comes back unchanged; `{}` is sent without it.' },
+        { additionalProperties: true, description: 'Returned unchanged in the POST; `{}` by default.' },
       ),
     ),
   },
@@ -65,7 +65,7 @@ const common = {
       minimum: CACHE_TTL_S.least,
       maximum: CACHE_TTL_S.most,
       default: CACHE_TTL_S.default,
-      description: 'Seconds that the answer is kept for identical later jobs of the account.',
+      description: 'Seconds that the answer is cached for identical jobs of the account.',
     }),
   ),
   response_format: responseFormat,
@@ -83,7 +83,7 @@ export const singleCreate = Type.Object(
         minimum: TIMEOUT_S.least,
         maximum: TIMEOUT_S.most,
         default: TIMEOUT_S.default,
-        description: 'Seconds to wait for the answer at most. Single creates only.',
+        description: 'Maximum seconds to wait for the answer. Single creates only.',
       }),
     ),
   },
@@ -99,20 +99,20 @@ export const batchElement = Type.Object(
 export type SingleCreate = Static<typeof singleCreate>
 export type BatchElement = Static<typeof batchElement>
 
-/** Fields that exist, but not here; a refusal says where they belong. */
+/** Fields of the other kind of create. The error says where they belong. */
 export const BELONGS: Readonly<Record<string, string>> = {
   timeout: 'belongs to single creates (POST /api/v1/messages); a batch runs asynchronously',
   callback:
     'belongs to batch elements (POST /api/v1/messages/batches); a single create answers in its response',
 }
 
-/** What is wrong with a request though its shape is right: the field's path within the object, and the rule. */
+/** A rule that a job creation object of the right shape breaks, with the path of the field. */
 export interface Problem {
   readonly field: string
   readonly rule: string
 }
 
-/** The rules of SPEC §2.2 and §2.3 that a shape cannot say. */
+/** The first rule of SPEC §2.2 and §2.3 that the object breaks, of those that the schema cannot express. */
 export function problemWith({ response_format, messages }: SingleCreate | BatchElement): Problem | null {
   if (!messages.some(({ role }) => role === 'user')) {
     return { field: 'messages', rule: 'must contain at least one message whose role is user' }

@@ -6,7 +6,7 @@ import { MetricCounter, MetricHistogram } from './counters.ts'
 const BOUNDS = [0.1, 1, 10]
 const sorted = (text: string) => text.split('\n').sort()
 
-test('is written exactly as the library writes its own', async () => {
+test('counters and histograms are written exactly as the library writes its own', async () => {
   const ours = new Registry()
   const theirs = new Registry()
   const count = new MetricCounter(ours, 'a_total', 'A.', ['model', 'outcome'])

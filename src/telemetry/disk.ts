@@ -1,9 +1,9 @@
-/** How much room there is on the disk that a file is on. */
+/** The free space and the size of the disk that a file is on. */
 import { statfs } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
 export interface Disk {
-  /** For a process without special rights. */
+  /** What a process without special rights may use. */
   readonly freeBytes: number
   readonly sizeBytes: number
 }

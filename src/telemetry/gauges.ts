@@ -1,6 +1,6 @@
 /**
- * What is read from the running parts at the moment of a scrape. A database that does not answer takes none of the rest
- * with it: what only it knows is then left out, and `parley_ready` says 0.
+ * Gauges that are read from the running parts at each scrape. When the database does not answer, only the gauges that
+ * come from it are missing, and `parley_ready` is 0.
  */
 import { getHeapStatistics } from 'node:v8'
 import { Gauge, type Registry } from 'prom-client'
@@ -8,6 +8,7 @@ import type { Clock } from '../clock.ts'
 import { type CallbackDepth, COUNTED, type DeliveryQueueName } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
 import type { UpstreamState } from '../upstreams/router.ts'
+import { ageSeconds } from './age.ts'
 import type { Disk } from './disk.ts'
 import { withTimeout } from './with-timeout.ts'
 
@@ -16,69 +17,77 @@ export interface Gauges {
   ready(): Promise<void>
   depth(): Promise<Depth>
   callbackDepth(): Promise<CallbackDepth>
-  callbacksUnderWay(): Readonly<Record<DeliveryQueueName, number>>
+  callbacksInProgress(): Readonly<Record<DeliveryQueueName, number>>
   running(): number
-  waiters(): number
+  pendingResponses(): number
   upstreams(): readonly UpstreamState[]
-  /** Of the disk that the database file is on; null where it is no file. */
+  /** The disk of the database file; null where the database is not a file. */
   disk(): Promise<Disk | null>
-  readonly places: { readonly jobs: number; readonly waiters: number }
+  readonly slots: { readonly jobs: number; readonly pendingResponses: number }
   readonly about: { readonly version: string; readonly role: string; readonly store: string }
   readonly clock: Clock
 }
 
-export function watch(registry: Registry, gauges: Gauges): void {
-  const { clock, places, about } = gauges
-  const add = adderTo(registry)
+export function registerGauges(registry: Registry, gauges: Gauges): void {
+  const { clock, slots, about } = gauges
+  const add = gaugeAdder(registry)
   const ready = withTimeout(clock, () => gauges.ready().then(() => true))
   const depth = withTimeout(clock, gauges.depth)
   const callbacks = withTimeout(clock, gauges.callbackDepth)
   const disk = withTimeout(clock, gauges.disk)
-  const age = (sinceMs: number | null) => (sinceMs === null ? 0 : Math.max(0, clock.nowMs() - sinceMs) / 1000)
+  const age = (sinceMs: number | null) => ageSeconds(sinceMs, clock.nowMs())
 
-  add('info', '1, with what runs here as labels.', (set) => set(1, about), ['version', 'role', 'store'])
-  add('ready', '1 while a job can be accepted here, as /readyz says.', async (set) =>
+  add('info', '1, with the version, role and store of this node as labels.', (set) => set(1, about), [
+    'version',
+    'role',
+    'store',
+  ])
+  add('ready', '1 while this node can accept jobs, as in /readyz.', async (set) =>
     set((await ready()) ? 1 : 0),
   )
   const fromDepth = (name: string, help: string, read: (found: Depth) => number) =>
     add(name, help, async (set) => set(readIf(await depth(), read)))
-  fromDepth('queue_jobs', 'Jobs that wait to be claimed.', ({ waiting }) => waiting)
-  fromDepth('jobs_assigned', 'Jobs that a node holds.', ({ assigned }) => assigned)
-  fromDepth('queue_oldest_age_seconds', 'Age of the oldest waiting job.', ({ oldestCreatedAtMs }) =>
+  fromDepth('queue_jobs', 'Queued jobs.', ({ waiting }) => waiting)
+  fromDepth('jobs_assigned', 'Jobs held by nodes.', ({ assigned }) => assigned)
+  fromDepth('queue_oldest_age_seconds', 'Age of the oldest queued job.', ({ oldestCreatedAtMs }) =>
     age(oldestCreatedAtMs),
   )
-  add('jobs_running', 'Jobs in hand on this node.', (set) => set(gauges.running()))
-  add('job_places', 'Jobs that this node may have in hand.', (set) => set(places.jobs))
-  add('waiters', 'Single creates that wait on this node.', (set) => set(gauges.waiters()))
-  add('waiter_places', 'Single creates that may wait on this node.', (set) => set(places.waiters))
+  add('jobs_running', 'Jobs that this node runs.', (set) => set(gauges.running()))
+  add('job_places', 'Jobs that this node may run at once.', (set) => set(slots.jobs))
+  add('waiters', 'Pending responses: single creates that wait on this node.', (set) =>
+    set(gauges.pendingResponses()),
+  )
+  add('waiter_places', 'Single creates that may wait on this node at once.', (set) =>
+    set(slots.pendingResponses),
+  )
 
   const upTo = `, counted up to ${COUNTED}.`
   const fromCallbacks = (name: string, help: string, read: (found: CallbackDepth) => number) =>
     add(name, help, async (set) => set(readIf(await callbacks(), read)))
   fromCallbacks('callbacks_owed', `Callbacks not delivered yet${upTo}`, ({ owed }) => owed)
-  fromCallbacks('callbacks_failed', `Callbacks that failed for good and are kept${upTo}`, (f) => f.failed)
+  fromCallbacks('callbacks_failed', `Callbacks that failed permanently and are kept${upTo}`, (f) => f.failed)
   fromCallbacks(
     'callbacks_late_seconds',
-    'How long the callback that is due for longest has been so.',
+    'How long the earliest due callback has been due.',
     ({ earliestDueMs }) => age(earliestDueMs),
   )
-  const byLane = (set: SetValue) => {
-    for (const [lane, count] of Object.entries(gauges.callbacksUnderWay())) set(count, { lane })
+  const byQueue = (set: SetValue) => {
+    for (const [lane, count] of Object.entries(gauges.callbacksInProgress())) set(count, { lane })
   }
-  add('callbacks_under_way', 'Attempts under way on this node.', byLane, ['lane'])
+  add('callbacks_under_way', 'Callback attempts in progress on this node.', byQueue, ['lane'])
 
-  const calls = 'Calls under way, waiting for a place, and places in all.'
+  const calls = 'Calls in progress, calls waiting for a slot, and slots in total.'
   add('upstream_calls', calls, (set) => setCalls(gauges.upstreams(), set), ['upstream', 'state'])
-  const skipped = '1 while every target of the upstream is skipped because it keeps failing.'
+  const skipped = '1 while every target of the upstream is skipped because its circuit breaker is open.'
   add('upstream_skipped', skipped, (set) => setSkipped(gauges.upstreams(), set), ['upstream'])
 
-  add('disk_free_bytes', 'Room on the disk of the database file.', async (set) =>
+  add('disk_free_bytes', 'Free space on the disk of the database file.', async (set) =>
     set(readIf(await disk(), ({ freeBytes }) => freeBytes)),
   )
   add('disk_size_bytes', 'Size of the disk of the database file.', async (set) =>
     set(readIf(await disk(), ({ sizeBytes }) => sizeBytes)),
   )
-  const heap = 'The heap that the runtime may use; the process ends where it needs more.'
+  const heap = 'Maximum size of the heap; the process crashes when it needs more.'
   add('heap_limit_bytes', heap, (set) => set(getHeapStatistics().heap_size_limit))
 }
 
@@ -99,8 +108,8 @@ function setSkipped(upstreams: readonly UpstreamState[], set: SetValue): void {
 /** Sets a value; null is left out of the scrape. */
 type SetValue = (value: number | null, labels?: Readonly<Record<string, string>>) => void
 
-/** Adds a gauge that holds what `collect` sets at this scrape, and nothing of an earlier one. */
-function adderTo(registry: Registry) {
+/** Adds a gauge with the values that `collect` sets at each scrape; values of earlier scrapes are removed. */
+function gaugeAdder(registry: Registry) {
   return (
     name: string,
     help: string,

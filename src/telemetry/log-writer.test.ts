@@ -1,11 +1,11 @@
-/** That a log survives what it is written to: a pipe that nobody reads for a while, and a full disk. */
+/** The log survives a pipe that nobody reads for a while, and a full disk. */
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { closeSync, constants, existsSync, openSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import test from 'node:test'
 import { temporaryFolder } from '../../test/parley.ts'
-import { LogWriter, MOST_KEPT } from './log-writer.ts'
+import { LogWriter, MAX_KEPT } from './log-writer.ts'
 
 const lostLine = (lines: number) => `${lines} lost\n`
 const numbered = (count: number) =>
@@ -22,13 +22,13 @@ test('lines arrive whole and in order', async (t) => {
   assert.equal(readFileSync(path, 'utf8'), lines.join(''))
 })
 
-test('what a full pipe does not take is kept up to a limit, and lost lines are told of', async (t) => {
+test('lines that a full pipe does not take are kept up to a limit, and a line reports how many were lost', async (t) => {
   const path = join(await temporaryFolder(t), 'pipe')
   if (spawnSync('mkfifo', [path]).status !== 0) return t.skip('this system has no mkfifo')
   const fd = openSync(path, constants.O_RDWR | constants.O_NONBLOCK)
   t.after(() => closeSync(fd))
   const writer = new LogWriter(fd, lostLine)
-  const lines = numbered(MOST_KEPT / 1000 + 500)
+  const lines = numbered(MAX_KEPT / 1000 + 500)
   for (const line of lines) writer.write(line)
   const reader = spawn('cat', [path])
   t.after(() => reader.kill())
@@ -36,7 +36,7 @@ test('what a full pipe does not take is kept up to a limit, and lost lines are t
   let after = 0
   for await (const part of reader.stdout.setEncoding('utf8')) {
     text += part
-    // A line for which there is room again tells of those for which there was none.
+    // The first line for which there is space again reports the lines for which there was none.
     if (after === 0) writer.write('afterwards\n')
     after += 1
     if (/afterwards\n$/.test(text) && /\d+ lost\n/.test(text)) break
@@ -47,7 +47,7 @@ test('what a full pipe does not take is kept up to a limit, and lost lines are t
   assert.equal(rest, 'afterwards\n')
 })
 
-test('a full disk neither throws nor holds up the end', {
+test('a full disk neither throws nor delays the end of the process', {
   skip: existsSync('/dev/full') ? false : 'this system has no /dev/full',
 }, (t) => {
   const fd = openSync('/dev/full', 'w')

@@ -1,76 +1,76 @@
 /**
- * Writes log lines to a file descriptor, many at a time. What cannot be written, as on a full disk, is kept and tried
- * again; beyond a limit lines are lost, and a line says how many. A log must not stop the server that it tells of.
+ * Writes log lines to a file descriptor, many at a time. Lines that cannot be written, as on a full disk, are kept and
+ * retried; above a limit lines are lost, and a line says how many. The log must never stop the server.
  */
 import { write, writeSync } from 'node:fs'
 
-/** In characters: lines are gathered, since a system call a line would cost more than the line. */
-const GATHERED = 65_536
+/** In characters: lines are written together, since a system call for each would cost more than the line. */
+const BATCH_LENGTH = 65_536
 const WRITE_EVERY_MS = 200
-/** Of a log that cannot be written, in characters. */
-export const MOST_KEPT = 4_194_304
-/** At the very end the reader of a full pipe has a second to make room. */
-const LAST_PAUSES = 100
-const LAST_PAUSE_MS = 10
+/** How much is kept while the log cannot be written, in characters. */
+export const MAX_KEPT = 4_194_304
+/** Before the process ends, the reader of a full pipe has a second to read from it. */
+const FLUSH_PAUSES = 100
+const FLUSH_PAUSE_MS = 10
 
 export class LogWriter {
   readonly #fd: number
-  /** The line that stands for so many lost ones. */
+  /** The line that reports how many lines were lost. */
   readonly #lostLine: (lines: number) => string
-  #waiting = ''
+  #unsent = ''
   #lost = 0
-  /** What of the lines sent last is not written yet. */
-  #sent: Buffer = Buffer.alloc(0)
+  /** The part of the last batch that is not written yet. */
+  #batch: Buffer = Buffer.alloc(0)
   #writing = false
 
   constructor(fd: number, lostLine: (lines: number) => string) {
     this.#fd = fd
     this.#lostLine = lostLine
-    setInterval(() => this.#send(), WRITE_EVERY_MS).unref()
+    setInterval(() => this.#writeBatch(), WRITE_EVERY_MS).unref()
   }
 
   write(line: string): void {
-    if (this.#waiting.length + line.length > MOST_KEPT) {
+    if (this.#unsent.length + line.length > MAX_KEPT) {
       this.#lost += 1
       return
     }
-    this.#waiting += this.#lost > 0 ? this.#lostLine(this.#lost) + line : line
+    this.#unsent += this.#lost > 0 ? this.#lostLine(this.#lost) + line : line
     this.#lost = 0
-    if (this.#waiting.length >= GATHERED && this.#sent.length === 0) this.#send()
+    if (this.#unsent.length >= BATCH_LENGTH && this.#batch.length === 0) this.#writeBatch()
   }
 
-  /** Writes what is in memory before the process ends. What cannot be written now is given up. */
+  /** Writes what is in memory before the process ends. What cannot be written by now is lost. */
   flush(): void {
-    // What is being written is the system's to end.
-    let rest = Buffer.concat(this.#writing ? [this.#take()] : [this.#sent, this.#take()])
-    for (let pauses = 0; rest.length > 0 && pauses < LAST_PAUSES; ) {
+    // The system finishes the write in progress.
+    let rest = Buffer.concat(this.#writing ? [this.#takeUnsent()] : [this.#batch, this.#takeUnsent()])
+    for (let pauses = 0; rest.length > 0 && pauses < FLUSH_PAUSES; ) {
       try {
         rest = rest.subarray(writeSync(this.#fd, rest))
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') return
         pauses += 1
-        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LAST_PAUSE_MS)
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, FLUSH_PAUSE_MS)
       }
     }
   }
 
-  #take(): Buffer {
-    const lines = Buffer.from(this.#waiting)
-    this.#waiting = ''
+  #takeUnsent(): Buffer {
+    const lines = Buffer.from(this.#unsent)
+    this.#unsent = ''
     return lines
   }
 
-  /** What fails is tried again at the next turn. */
-  #send(): void {
+  /** A write that fails is retried at the next interval. */
+  #writeBatch(): void {
     if (this.#writing) return
-    if (this.#sent.length === 0) this.#sent = this.#take()
-    if (this.#sent.length === 0) return
+    if (this.#batch.length === 0) this.#batch = this.#takeUnsent()
+    if (this.#batch.length === 0) return
     this.#writing = true
-    write(this.#fd, this.#sent, (error, written) => {
+    write(this.#fd, this.#batch, (error, written) => {
       this.#writing = false
       if (error) return
-      this.#sent = this.#sent.subarray(written)
-      if (this.#sent.length > 0 || this.#waiting.length >= GATHERED) this.#send()
+      this.#batch = this.#batch.subarray(written)
+      if (this.#batch.length > 0 || this.#unsent.length >= BATCH_LENGTH) this.#writeBatch()
     })
   }
 }

@@ -30,15 +30,15 @@ function start() {
     callbackDepth: async () => CALLBACKS,
     running: () => 2,
   }
-  const points = new MetricSamples({ metrics, gauges, clock, onError: assert.ifError })
-  points.begin()
+  const samples = new MetricSamples({ metrics, gauges, clock, onError: assert.ifError })
+  samples.begin()
   const next = async (): Promise<MetricSample> => {
     await setImmediate()
     await setImmediate()
     clock.advance(SAMPLE_MS)
-    return JSON.parse(points.kept.at(-1) ?? '') as MetricSample
+    return JSON.parse(samples.kept.at(-1) ?? '') as MetricSample
   }
-  return { clock, metrics, points, next, database }
+  return { clock, metrics, samples, next, database }
 }
 
 const listener = (over: Partial<MetricListener> = {}): MetricListener => ({
@@ -47,7 +47,7 @@ const listener = (over: Partial<MetricListener> = {}): MetricListener => ({
   ...over,
 })
 
-test('a point has what was counted since the one before', async () => {
+test('a sample contains what was counted since the sample before it', async () => {
   const { metrics, next } = start()
   metrics.called({ upstream: 'a', model: 'm', kind: 'answer', status: 200, aborted: false, ms: 1 })
   metrics.called({ upstream: 'a', model: 'm', kind: 'refused', status: 200, aborted: false, ms: 1 })
@@ -66,21 +66,21 @@ test('a point has what was counted since the one before', async () => {
   assert.deepEqual(second.callbacks, { delivered: 0, failed_attempts: 0, failed: 0 })
 })
 
-test('the points of a quarter of an hour are kept', async () => {
-  const { points, next } = start()
+test('the samples of a quarter of an hour are kept', async () => {
+  const { samples, next } = start()
   for (let made = 0; made < MAX_SAMPLES + 5; made++) await next()
-  assert.equal(points.kept.length, MAX_SAMPLES)
-  const [first, last] = [points.kept[0], points.kept.at(-1)].map(
+  assert.equal(samples.kept.length, MAX_SAMPLES)
+  const [first, last] = [samples.kept[0], samples.kept.at(-1)].map(
     (text) => JSON.parse(text ?? '') as MetricSample,
   )
   assert.equal((last?.at ?? 0) - (first?.at ?? 0), ((MAX_SAMPLES - 1) * SAMPLE_MS) / 1000)
 })
 
-test('the database is asked rarely while nobody listens, and not twice at once', async () => {
-  const { points, next, database } = start()
+test('the database is asked less often while there are no listeners, and never twice at once', async () => {
+  const { samples, next, database } = start()
   for (let made = 0; made < 10; made++) await next()
   assert.equal(database.asked, 3)
-  points.listen(listener())
+  samples.listen(listener())
   for (let made = 0; made < 10; made++) await next()
   assert.equal(database.asked, 13)
   database.answer = () => new Promise(() => {})
@@ -88,11 +88,11 @@ test('the database is asked rarely while nobody listens, and not twice at once',
   assert.equal(database.asked, 14)
 })
 
-test('a database that does not answer keeps no point from being made, and what it said grows stale', async () => {
-  const { points, next, database } = start()
-  points.listen(listener())
+test('samples are taken while the database does not answer, and its last depths become stale', async () => {
+  const { samples, next, database } = start()
+  samples.listen(listener())
   assert.equal((await next()).waiting, 7)
-  database.answer = () => Promise.reject(new Error('gone'))
+  database.answer = () => Promise.reject(new Error('unreachable'))
   assert.equal((await next()).waiting, 7)
   for (let made = 0; made < 15; made++) await next()
   const stale = await next()
@@ -102,28 +102,28 @@ test('a database that does not answer keeps no point from being made, and what i
   )
 })
 
-test('a point is written once for all who listen, of whom there is an end', async () => {
-  const { points, next } = start()
+test('a sample is serialised once for all listeners, whose number is limited', async () => {
+  const { samples, next } = start()
   const events: Buffer[] = []
   const leaves = Array.from({ length: MAX_LISTENERS }, () =>
-    points.listen(listener({ send: (event) => events.push(event) })),
+    samples.listen(listener({ send: (event) => events.push(event) })),
   )
-  assert.equal(points.listen(listener()), null)
+  assert.equal(samples.listen(listener()), null)
   await next()
   assert.equal(events.length, MAX_LISTENERS)
   assert.equal(new Set(events).size, 1)
-  assert.equal(events[0]?.toString(), `event: point\ndata: ${points.kept[0]}\n\n`)
+  assert.equal(events[0]?.toString(), `event: point\ndata: ${samples.kept[0]}\n\n`)
   for (const leave of leaves) leave?.()
   await next()
   assert.equal(events.length, MAX_LISTENERS)
 })
 
-test('a stop lets all go, makes no further point, and takes no new listener', async () => {
-  const { clock, points, next } = start()
+test('a stop ends all listeners, takes no further sample, and accepts no new listener', async () => {
+  const { clock, samples, next } = start()
   let ended = 0
-  points.listen(listener({ end: () => ended++ }))
+  samples.listen(listener({ end: () => ended++ }))
   await next()
   await setImmediate()
-  points.stop()
-  assert.deepEqual([ended, clock.pending(), points.listen(listener())], [1, [], null])
+  samples.stop()
+  assert.deepEqual([ended, clock.pending(), samples.listen(listener())], [1, [], null])
 })

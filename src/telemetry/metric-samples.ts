@@ -1,6 +1,6 @@
 /**
- * Makes a point every two seconds from what the metrics count already, keeps those of the last minutes, and tells who
- * listens: a point is written once, however many there are.
+ * Takes a metric sample every two seconds from what the metrics count already, keeps the samples of the last minutes, and
+ * sends each to all listeners. A sample is serialised once, however many listeners there are.
  */
 
 import type { MetricFeed, MetricListener } from '../admin/metric-feed.ts'
@@ -10,6 +10,7 @@ import { singleFlight } from '../lookup-cache.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import type { CallbackDepth } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
+import { ageSeconds } from './age.ts'
 import type { Gauges } from './gauges.ts'
 import type { Metrics } from './metrics.ts'
 
@@ -17,9 +18,9 @@ export const SAMPLE_MS = 2000
 /** A quarter of an hour. */
 export const MAX_SAMPLES = 450
 export const MAX_LISTENERS = 500
-/** How often the database is asked while nobody listens, in points. */
-const UNHEARD_EVERY = 5
-/** What the database said longer ago is not repeated. */
+/** How often the database is asked while there are no listeners, in samples. */
+const IDLE_EVERY = 5
+/** Depths that are older are not repeated. */
 const STALE_MS = 30_000
 
 export interface MetricSamplesOptions {
@@ -29,7 +30,8 @@ export interface MetricSamplesOptions {
   readonly onError: (error: unknown) => void
 }
 
-interface Seen {
+/** What the database reported last. */
+interface Depths {
   readonly depth: Depth
   readonly callbacks: CallbackDepth
   readonly steadyMs: number
@@ -39,17 +41,17 @@ export class MetricSamples implements MetricFeed {
   readonly #parts: MetricSamplesOptions
   readonly #kept: string[] = []
   readonly #listeners = new Set<MetricListener>()
-  #seen: Seen | null = null
-  #made = 0
-  #lastMs = 0
+  #last: Depths | null = null
+  #taken = 0
+  #lastSampleMs = 0
   #stopped = false
-  readonly #look = singleFlight(() => this.#ask())
+  readonly #readDepths = singleFlight(() => this.#askDatabase())
   readonly #loop: PollingLoop
 
   constructor(parts: MetricSamplesOptions) {
     this.#parts = parts
     const { clock, onError } = parts
-    this.#loop = new PollingLoop({ clock, pauseMs: SAMPLE_MS, task: async () => this.#sample(), onError })
+    this.#loop = new PollingLoop({ clock, pauseMs: SAMPLE_MS, task: async () => this.#takeSample(), onError })
   }
 
   get kept(): readonly string[] {
@@ -57,8 +59,8 @@ export class MetricSamples implements MetricFeed {
   }
 
   begin(): void {
-    this.#lastMs = this.#parts.clock.steadyMs()
-    void this.#look()
+    this.#lastSampleMs = this.#parts.clock.steadyMs()
+    void this.#readDepths()
     this.#loop.start()
   }
 
@@ -68,7 +70,7 @@ export class MetricSamples implements MetricFeed {
     return () => this.#listeners.delete(listener)
   }
 
-  /** Lets every listener go. */
+  /** Ends every listener. */
   stop(): void {
     this.#stopped = true
     void this.#loop.stop()
@@ -76,49 +78,44 @@ export class MetricSamples implements MetricFeed {
     this.#listeners.clear()
   }
 
-  #sample(): void {
-    const text = JSON.stringify(this.#point())
+  #takeSample(): void {
+    const text = JSON.stringify(this.#nextSample())
     if (this.#kept.push(text) > MAX_SAMPLES) this.#kept.shift()
     if (this.#listeners.size > 0) {
       const event = Buffer.from(`event: point\ndata: ${text}\n\n`)
       for (const listener of this.#listeners) listener.send(event)
     }
-    this.#made += 1
-    if (this.#listeners.size > 0 || this.#made % UNHEARD_EVERY === 0) void this.#look()
+    this.#taken += 1
+    if (this.#listeners.size > 0 || this.#taken % IDLE_EVERY === 0) void this.#readDepths()
   }
 
-  #point(): MetricSample {
+  #nextSample(): MetricSample {
     const { metrics, gauges, clock } = this.#parts
     const nowMs = clock.nowMs()
     const steadyMs = clock.steadyMs()
-    const seconds = (steadyMs - this.#lastMs) / 1000
-    this.#lastMs = steadyMs
-    const seen = this.#seen && steadyMs - this.#seen.steadyMs < STALE_MS ? this.#seen : null
+    const seconds = (steadyMs - this.#lastSampleMs) / 1000
+    this.#lastSampleMs = steadyMs
+    const last = this.#last && steadyMs - this.#last.steadyMs < STALE_MS ? this.#last : null
     return {
       at: nowMs / 1000,
       seconds,
       ...metrics.takeDeltas(),
-      waiting: seen?.depth.waiting ?? null,
-      assigned: seen?.depth.assigned ?? null,
-      oldest_age_seconds: seen && ageSeconds(seen.depth.oldestCreatedAtMs, nowMs),
+      waiting: last?.depth.waiting ?? null,
+      assigned: last?.depth.assigned ?? null,
+      oldest_age_seconds: last && ageSeconds(last.depth.oldestCreatedAtMs, nowMs),
       running: gauges.running(),
-      callbacks_owed: seen?.callbacks.owed ?? null,
+      callbacks_owed: last?.callbacks.owed ?? null,
     }
   }
 
   /** Never rejects, and no sample waits for it: a slow database must not delay them. */
-  async #ask(): Promise<void> {
+  async #askDatabase(): Promise<void> {
     const { gauges, clock } = this.#parts
     try {
       const [depth, callbacks] = await Promise.all([gauges.depth(), gauges.callbackDepth()])
-      this.#seen = { depth, callbacks, steadyMs: clock.steadyMs() }
+      this.#last = { depth, callbacks, steadyMs: clock.steadyMs() }
     } catch {
-      // The depths seen last become stale.
+      // The last depths become stale.
     }
   }
-}
-
-/** Zero where nothing waits. */
-export function ageSeconds(sinceMs: number | null, nowMs: number): number {
-  return sinceMs === null ? 0 : Math.max(0, nowMs - sinceMs) / 1000
 }

@@ -6,7 +6,7 @@ import type { ExecutionResult } from '../queue/execute.ts'
 import type { CallbackAttempt, CallbackNext } from '../store/callback-store.ts'
 import type { CallEvent } from '../upstreams/router.ts'
 import { MetricCounter, MetricHistogram } from './counters.ts'
-import { type Gauges, watch } from './gauges.ts'
+import { type Gauges, registerGauges } from './gauges.ts'
 import { Percentiles } from './percentiles.ts'
 import { type SampleDeltas, sampleDeltas } from './sample-deltas.ts'
 
@@ -70,7 +70,7 @@ export class Metrics {
 
   /** Adds the gauges, which are read from the running parts at each scrape. */
   watch(gauges: Gauges): void {
-    watch(this.#registry, gauges)
+    registerGauges(this.#registry, gauges)
   }
 
   async text(): Promise<{ type: string; text: string }> {

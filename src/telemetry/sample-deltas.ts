@@ -1,4 +1,4 @@
-/** What the counts of the metrics have grown by, put together as a point has it. */
+/** From the increases of the counters to the deltas of a metric sample. */
 import type { MetricSample, PercentilesView } from '../admin/metric-sample.ts'
 import type { Labels } from './counters.ts'
 
@@ -7,15 +7,15 @@ export type SampleDeltas = Pick<
   'jobs' | 'wait_ms' | 'run_ms' | 'tokens' | 'cache_hits' | 'calls' | 'callbacks'
 >
 
-type Growth = readonly { readonly labels: Labels; readonly amount: number }[]
+type Increases = readonly { readonly labels: Labels; readonly amount: number }[]
 
-export interface Grown {
-  readonly jobs: Growth
-  readonly tokens: Growth
-  readonly cacheHits: Growth
-  readonly calls: Growth
-  readonly attempts: Growth
-  readonly callbacks: Growth
+export interface Deltas {
+  readonly jobs: Increases
+  readonly tokens: Increases
+  readonly cacheHits: Increases
+  readonly calls: Increases
+  readonly attempts: Increases
+  readonly callbacks: Increases
   readonly waits: PercentilesView
   readonly runs: PercentilesView
 }
@@ -29,14 +29,14 @@ export function sampleDeltas({
   callbacks,
   waits,
   runs,
-}: Grown): SampleDeltas {
+}: Deltas): SampleDeltas {
   return {
     jobs: Object.fromEntries(sums(jobs, ({ outcome }) => outcome)),
     wait_ms: waits,
     run_ms: runs,
     tokens: pairs(tokens, 'model', ['input', 'output'], ({ direction }) => direction),
     cache_hits: total(cacheHits),
-    // A call that we ended ourselves says nothing of the upstream.
+    // A call that we aborted ourselves says nothing about the upstream.
     calls: pairs(calls, 'upstream', ['ok', 'trouble'], ({ result }) =>
       result === 'aborted' ? undefined : result?.startsWith('trouble') ? 'trouble' : 'ok',
     ),
@@ -48,30 +48,30 @@ export function sampleDeltas({
   }
 }
 
-function total(growth: Growth): number {
-  return growth.reduce((sum, { amount }) => sum + amount, 0)
+function total(increases: Increases): number {
+  return increases.reduce((sum, { amount }) => sum + amount, 0)
 }
 
-function sums(growth: Growth, nameOf: (labels: Labels) => string | undefined): Map<string, number> {
+function sums(increases: Increases, nameOf: (labels: Labels) => string | undefined): Map<string, number> {
   const found = new Map<string, number>()
-  for (const { labels, amount } of growth) {
+  for (const { labels, amount } of increases) {
     const name = nameOf(labels)
     if (name !== undefined) found.set(name, (found.get(name) ?? 0) + amount)
   }
   return found
 }
 
-/** By one label, and for each of its values two sums. */
+/** Two sums for each value of one label. */
 function pairs<First extends string, Second extends string>(
-  growth: Growth,
+  increases: Increases,
   label: string,
   [first, second]: readonly [First, Second],
   nameOf: (labels: Labels) => string | undefined,
 ): Record<string, Record<First | Second, number>> {
-  const names = new Set(growth.map(({ labels }) => labels[label] ?? ''))
+  const names = new Set(increases.map(({ labels }) => labels[label] ?? ''))
   const entries = [...names].map((name) => {
     const own = sums(
-      growth.filter(({ labels }) => labels[label] === name),
+      increases.filter(({ labels }) => labels[label] === name),
       nameOf,
     )
     return [name, { [first]: own.get(first) ?? 0, [second]: own.get(second) ?? 0 }] as const

@@ -11,7 +11,7 @@ interface Recorded {
   ended: boolean
 }
 
-/** As much of an SDK as there must be for spans to be kept. */
+/** The smallest part of an SDK that records spans. */
 function record(): Recorded[] {
   const spans: Recorded[] = []
   const startSpan = (name: string): Span => {
@@ -41,7 +41,7 @@ function record(): Recorded[] {
   return spans
 }
 
-test('without an SDK nothing is traced; with one, the life of a job is, with the GenAI names', async (t) => {
+test('without an SDK nothing is traced; with one, the life of a job is traced with the GenAI names', async (t) => {
   assert.equal(isTracing(), false)
   const spans = record()
   t.after(() => trace.disable())

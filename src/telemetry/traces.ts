@@ -1,6 +1,6 @@
 /**
  * OpenTelemetry spans for the life of a job, with the GenAI names for calls to models. They exist only when an SDK is
- * loaded (`NODE_OPTIONS=--import …`) before the service is made; otherwise nothing is wrapped and nothing is paid.
+ * loaded (`NODE_OPTIONS=--import …`) before the service is created; otherwise nothing is wrapped, and tracing costs nothing.
  */
 import { ProxyTracerProvider, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import type { ClaimedJob, Job } from '../job/job.ts'
@@ -11,7 +11,7 @@ import type { Router } from '../upstreams/model-server.ts'
 
 type Execute = (job: ClaimedJob, signal: StopSignal) => Promise<ExecutionResult | null>
 
-/** Whether somebody listens to spans. */
+/** Whether an SDK records spans. */
 export function isTracing(): boolean {
   const provider = trace.getTracerProvider()
   if (!(provider instanceof ProxyTracerProvider)) return true
@@ -20,7 +20,7 @@ export function isTracing(): boolean {
 
 const tracer = trace.getTracer('parley')
 
-async function within<T>(name: string, kind: SpanKind, work: (span: Span) => Promise<T>): Promise<T> {
+async function withSpan<T>(name: string, kind: SpanKind, work: (span: Span) => Promise<T>): Promise<T> {
   return tracer.startActiveSpan(name, { kind }, async (span) => {
     try {
       return await work(span)
@@ -33,10 +33,10 @@ async function within<T>(name: string, kind: SpanKind, work: (span: Span) => Pro
   })
 }
 
-/** Spans `parley.accept` and `parley.settle`; a job that was stored with its outcome has the first only. */
+/** Spans `parley.accept` and `parley.settle`. A job that is stored together with its outcome has only the first. */
 export function tracedStore(store: Store): Store {
   const accept = (acceptance: Acceptance) =>
-    within('parley.accept', SpanKind.INTERNAL, (span) => {
+    withSpan('parley.accept', SpanKind.INTERNAL, (span) => {
       span.setAttribute(
         'parley.job.ids',
         acceptance.jobs.map(({ job }) => job.id),
@@ -44,12 +44,12 @@ export function tracedStore(store: Store): Store {
       return store.accept(acceptance)
     })
   const acceptEnded = (job: Job, settlement: Settlement) =>
-    within('parley.accept', SpanKind.INTERNAL, (span) => {
+    withSpan('parley.accept', SpanKind.INTERNAL, (span) => {
       span.setAttributes({ 'parley.job.ids': [job.id], 'parley.job.ended': true })
       return store.acceptEnded(job, settlement)
     })
   const settle = (settlement: Settlement) =>
-    within('parley.settle', SpanKind.INTERNAL, (span) => {
+    withSpan('parley.settle', SpanKind.INTERNAL, (span) => {
       span.setAttribute('parley.job.id', settlement.jobId)
       return store.settle(settlement)
     })
@@ -64,17 +64,17 @@ export function tracedStore(store: Store): Store {
   })
 }
 
-/** A span `parley.run`, with what came of it. */
+/** A span `parley.run` for each execution, with its outcome. */
 export function tracedExecution(run: Execute): Execute {
   return (job, signal) =>
-    within('parley.run', SpanKind.INTERNAL, async (span) => {
+    withSpan('parley.run', SpanKind.INTERNAL, async (span) => {
       span.setAttributes({
         'parley.job.id': job.id,
         'parley.job.model': job.model,
         'parley.job.attempt': job.attempt,
       })
       const result = await run(job, signal)
-      span.setAttribute('parley.job.outcome', result?.outcome.status ?? 'given back')
+      span.setAttribute('parley.job.outcome', result?.outcome.status ?? 'released')
       if (result?.outcome.status === 'failed') {
         span.setAttribute('error.type', result.outcome.error.code)
         span.setStatus({ code: SpanStatusCode.ERROR })
@@ -84,15 +84,15 @@ export function tracedExecution(run: Execute): Execute {
     })
 }
 
-/** A span `chat MODEL` for each question put to the models. */
+/** A span `chat MODEL` for each request to the router. */
 export function tracedRouter(router: Router): Router {
   return {
-    ask: (question, signal) =>
-      within(`chat ${question.model}`, SpanKind.CLIENT, async (span) => {
-        const routed = await router.ask(question, signal)
+    ask: (request, signal) =>
+      withSpan(`chat ${request.model}`, SpanKind.CLIENT, async (span) => {
+        const routed = await router.ask(request, signal)
         span.setAttributes({
           'gen_ai.operation.name': 'chat',
-          'gen_ai.request.model': question.model,
+          'gen_ai.request.model': request.model,
           'gen_ai.usage.input_tokens': routed.tokens.input,
           'gen_ai.usage.output_tokens': routed.tokens.output,
           'parley.calls': routed.calls.length,

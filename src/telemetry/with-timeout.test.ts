@@ -1,10 +1,10 @@
-/** Asking what may fail or hang: nobody waits for long, and what hangs is asked once. */
+/** Requests that may fail or hang: no caller waits for long, and a request that hangs is not repeated. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { TIMEOUT_MS, withTimeout } from './with-timeout.ts'
 
-test('an answer is handed on, and the next question is asked anew', async () => {
+test('an answer is shared by concurrent calls, and the next call asks again', async () => {
   const clock = new FakeClock()
   let asked = 0
   const ask = withTimeout(clock, async () => ++asked)
@@ -13,18 +13,18 @@ test('an answer is handed on, and the next question is asked anew', async () => 
   assert.deepEqual(clock.pending(), [])
 })
 
-test('a failure is no answer, and the next question is asked anew', async () => {
+test('a failure gives null, and the next call asks again', async () => {
   let asked = 0
   const ask = withTimeout(new FakeClock(), async () => {
     asked += 1
-    if (asked === 1) throw new Error('it is gone')
+    if (asked === 1) throw new Error('unreachable')
     return 'back'
   })
   assert.equal(await ask(), null)
   assert.equal(await ask(), 'back')
 })
 
-test('what hangs is given up, and is not asked again before it has ended', async () => {
+test('a request that hangs times out, and is not repeated before it has ended', async () => {
   const clock = new FakeClock()
   const first = Promise.withResolvers<string>()
   let asked = 0

@@ -7,7 +7,7 @@ import { countTexts } from './token-thread.ts'
 
 const NO_LIMIT = Number.POSITIVE_INFINITY
 
-test('counts as an OpenAI tokenizer does, with what the chat format adds', async (t) => {
+test('counts like an OpenAI tokenizer, with what the chat format adds', async (t) => {
   const counter = new TokenCounter()
   t.after(() => counter.close())
   const messages: Message[] = [
@@ -23,7 +23,7 @@ test('counts as an OpenAI tokenizer does, with what the chat format adds', async
   assert.equal(again, both)
 })
 
-test('bytes bound tokens from above, whatever the text', () => {
+test('the number of bytes is an upper bound of the tokens, whatever the text', () => {
   for (const content of [
     '',
     'a',
@@ -39,17 +39,17 @@ test('bytes bound tokens from above, whatever the text', () => {
   }
 })
 
-test('text that looks like a special token is text', () => {
+test('text that looks like a special token is counted as text', () => {
   assert.ok(countTexts(['<|endoftext|>'], NO_LIMIT) > 1)
 })
 
-test('counting stops when it is enough', () => {
+test('counting stops at the limit', () => {
   const long = 'word '.repeat(10_000)
   const enough = countTexts([long], 100)
   assert.ok(enough >= 100 && enough < 500, `${enough}`)
 })
 
-test('a cut never parts a surrogate pair', () => {
+test('a cut never separates a surrogate pair', () => {
   const text = `${'a'.repeat(1023)}😀${'b'.repeat(10)}`
   const whole = countTexts(['a'.repeat(1023)], NO_LIMIT) + countTexts([`😀${'b'.repeat(10)}`], NO_LIMIT)
   assert.ok(countTexts([text], NO_LIMIT) <= whole + 1)

@@ -1,16 +1,16 @@
 /**
- * Counts tokens, in a thread of its own: the tokenizer is fast on prose but slow on long runs of one character, and must
- * never hold up the HTTP loop.
+ * Counts tokens in a thread: the tokenizer is fast on prose but slow on long runs of one character, and must never block
+ * the event loop of the HTTP server.
  */
 import { parentPort } from 'node:worker_threads'
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base'
 
 /**
- * The tokenizer is quadratic in runs without a break, so text is counted in pieces of this many characters. A cut can
- * split a token, which makes the count a little too high: at most one in a piece.
+ * The tokenizer takes quadratic time for runs without a break, so text is counted in pieces of this many characters. A cut
+ * can split a token, so the count may be too high by one for each piece.
  */
 const PIECE = 1024
-/** Text that looks like a special token is text: it was written by a caller. */
+/** Text that looks like a special token was written by a caller, and is counted as text. */
 const AS_TEXT = { disallowedSpecial: new Set<string>() }
 
 export interface CountRequest {
@@ -37,7 +37,7 @@ export function countTexts(texts: readonly string[], enough: number): number {
   return tokens
 }
 
-/** Never between the halves of a surrogate pair. */
+/** Never between the two halves of a surrogate pair. */
 function pieceEnd(text: string, from: number): number {
   const to = Math.min(from + PIECE, text.length)
   const code = text.charCodeAt(to - 1)

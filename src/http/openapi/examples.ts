@@ -1,4 +1,4 @@
-/** Examples for the OpenAPI document: the requests are accepted as they stand, and each answer has the shape beside it. */
+/** Examples for the OpenAPI document. The requests are accepted as they are, and each response has the documented shape. */
 import type { BatchElement, SingleCreate } from '../../job/request.ts'
 
 const JOB_ID = '019a5d3e-8f43-7000-9a1c-2f54b7a1c0de'
@@ -37,7 +37,7 @@ const withCallback: BatchElement = {
   },
 }
 
-/** Bodies of requests. */
+/** Request bodies. */
 export const exampleBodies = {
   singles: [text, { ...json, timeout: 60 }],
   batches: [[text, withCallback]],
@@ -81,8 +81,8 @@ const assigned = success('The job is being processed.', {
   error: null,
 })
 
-/** Bodies of answers. */
-export const exampleAnswers = {
+/** Response bodies. */
+export const exampleResponses = {
   ended: [completed, failed],
   read: [completed, failed, assigned],
   timedOut: [

@@ -1,17 +1,19 @@
-/** The shapes of answers, for the OpenAPI document (SPEC §2.5, §2.6, §7). Answers are made elsewhere, as text. */
+/** Schemas of responses for the OpenAPI document (SPEC §2.5, §2.6, §7). The responses themselves are written as text. */
 import Type, { type TSchema } from 'typebox'
-import { exampleAnswers } from './examples.ts'
+import { exampleResponses } from './examples.ts'
 
 const error = Type.Object({
   success: Type.Literal(false),
   message: Type.String(),
-  details: Type.Optional(Type.String({ description: 'Which field or rule, and the remedy.' })),
+  details: Type.Optional(
+    Type.String({ description: 'The field or rule that is concerned, and what to do.' }),
+  ),
 })
 
 interface More {
-  /** What the answer carries besides the standard headers. */
+  /** Headers in addition to the standard ones. */
   readonly headers?: Record<string, TSchema>
-  /** Whole bodies. */
+  /** Complete bodies. */
   readonly examples?: readonly object[]
 }
 
@@ -22,24 +24,24 @@ export function success(description: string, data: TSchema, { headers = {}, exam
 
 const header = (description: string) => Type.String({ description })
 const RATE_HEADERS = {
-  'ratelimit-limit': header('Reads a minute.'),
+  'ratelimit-limit': header('Reads per minute.'),
   'ratelimit-remaining': header('Reads left in the current minute.'),
   'ratelimit-reset': header('Seconds until the next minute begins.'),
 }
-const RETRY_AFTER = { 'retry-after': header('Seconds after which to try again.') }
+const RETRY_AFTER = { 'retry-after': header('Seconds after which to retry.') }
 
-/** The request header of both creates that makes them safe to repeat. */
+/** The request header that makes both kinds of create safe to repeat. */
 export const idempotencyHeader = Type.Object({
   'idempotency-key': Type.Optional(
     Type.String({
       description:
-        '1 to 255 visible ASCII characters. The same key with the same body gives the same job ids for 24 hours; with another body, 400.',
+        '1 to 255 visible ASCII characters. For 24 hours the same key with the same body returns the same job ids, and with another body 400.',
     }),
   ),
 })
 
 const result = Type.Union([Type.Object({ response_content: Type.Unknown() }), Type.Null()], {
-  description: 'Present when completed: a string for format text, any JSON value for format json.',
+  description: 'Present when the job is completed: a string for format text, any JSON value for format json.',
 })
 
 const jobError = Type.Union(
@@ -64,7 +66,7 @@ const jobError = Type.Union(
     ),
     Type.Null(),
   ],
-  { description: 'Present when failed.' },
+  { description: 'Present when the job has failed.' },
 )
 
 const jobId = Type.String({ format: 'uuid' })
@@ -79,19 +81,21 @@ const jobResult = Type.Object({
 
 export const answers = {
   ended: success('The job ended within the wait: completed or failed.', jobResult, {
-    headers: { 'x-cache': header('`hit` when the answer of an identical earlier job was used.') },
-    examples: exampleAnswers.ended,
+    headers: {
+      'x-cache': header('`hit` when the job was completed from the cached response of an identical job.'),
+    },
+    examples: exampleResponses.ended,
   }),
-  read: success('The job.', jobResult, { headers: RATE_HEADERS, examples: exampleAnswers.read }),
+  read: success('The job.', jobResult, { headers: RATE_HEADERS, examples: exampleResponses.read }),
   timedOut: success(
     'The job is created and still being processed; read it by its id.',
     Type.Object({ status: Type.Literal('timeout'), job_id: jobId }),
-    { examples: exampleAnswers.timedOut },
+    { examples: exampleResponses.timedOut },
   ),
   jobIds: success(
-    'All jobs are enqueued; one id for each, in order.',
+    'All jobs are enqueued. One id for each, in order.',
     Type.Object({ job_ids: Type.Array(jobId) }),
-    { examples: exampleAnswers.jobIds },
+    { examples: exampleResponses.jobIds },
   ),
   error,
 } as const
@@ -101,7 +105,7 @@ const REASONS: Readonly<Record<number, string>> = {
   401: 'The API key is missing or invalid.',
   403: 'The tier does not allow this.',
   404: 'The job does not exist or has expired.',
-  409: 'Not possible in this state.',
+  409: 'Not possible in the current state.',
   413: 'The body is too large.',
   415: 'The body is not declared as application/json.',
   429: 'Rate limit exceeded; see Retry-After.',
@@ -109,7 +113,7 @@ const REASONS: Readonly<Record<number, string>> = {
   503: 'Temporarily unavailable; nothing was created; see Retry-After.',
 }
 
-/** Documents these statuses as errors of the one shape. */
+/** Documents these statuses as error responses. */
 export function errors(...statuses: number[]): Record<number, object> {
   return Object.fromEntries(
     statuses.map((status) => [
@@ -125,11 +129,11 @@ export function errors(...statuses: number[]): Record<number, object> {
 
 const sum = (description: string) => Type.Integer({ minimum: 0, description })
 
-/** What was used, as every answer that tells of it has it. */
+/** Usage, as in every response that reports it. */
 export const usageSums = {
   jobs: sum('Jobs that ended, failed ones included.'),
-  failed_jobs: sum('Those of them that failed.'),
-  cache_hits: sum('Those of them that a kept answer ended, without a call.'),
+  failed_jobs: sum('Jobs that failed.'),
+  cache_hits: sum('Jobs completed from a cached response, without a call.'),
   calls: sum('Calls to model servers.'),
   input_tokens: sum('As the model servers counted them.'),
   output_tokens: sum('As the model servers counted them.'),

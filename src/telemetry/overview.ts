@@ -1,0 +1,41 @@
+/** What the gauges of a node and the counts of its database say, as the overview of the admin API has it. */
+import type { Overview } from '../admin/overview.ts'
+import type { CallbackDepth } from '../store/callback-store.ts'
+import type { Depth } from '../store/store.ts'
+import { ageSeconds } from './age.ts'
+import type { Gauges } from './gauges.ts'
+
+export interface OverviewParts {
+  readonly about: Pick<Overview, 'version' | 'node' | 'role' | 'simulated' | 'started_at'>
+  readonly gauges: Pick<Gauges, 'running' | 'pendingResponses' | 'callbacksInProgress' | 'upstreams'>
+  readonly depth: Depth
+  readonly callbacks: CallbackDepth
+  readonly nowMs: number
+}
+
+export function overviewOf({ about, gauges, depth, callbacks, nowMs }: OverviewParts): Overview {
+  return {
+    ...about,
+    now: nowMs / 1000,
+    jobs: {
+      waiting: depth.waiting,
+      assigned: depth.assigned,
+      oldest_age_seconds: ageSeconds(depth.oldestCreatedAtMs, nowMs),
+      running: gauges.running(),
+      waiters: gauges.pendingResponses(),
+    },
+    callbacks: {
+      owed: callbacks.owed,
+      failed: callbacks.failed,
+      late_seconds: ageSeconds(callbacks.earliestDueMs, nowMs),
+      under_way: gauges.callbacksInProgress(),
+    },
+    upstreams: gauges.upstreams().map(({ name, running, waiting, maxConcurrency, openUntilMs }) => ({
+      name,
+      running,
+      waiting,
+      max_concurrency: maxConcurrency,
+      skipped_until: openUntilMs === null ? null : openUntilMs / 1000,
+    })),
+  }
+}
