@@ -68,7 +68,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     maxQueued: settings.limits.queued_writes,
     retentionMs: wholeMs(settings.jobs.retention_seconds),
     nowMs: () => clock.nowMs(),
-    onCommit: (size, ms) => metrics.committed(size, ms),
+    onCommit: metrics.committed,
     onNote: (message) => log.warn({}, message),
     onFatal,
   })
@@ -91,7 +91,7 @@ interface OpenedParts extends ServiceOptions {
 async function connect(parts: OpenedParts): Promise<Service> {
   const { configuration, role = 'all', log, clock, metrics, node, store } = parts
   const { settings } = configuration
-  const upstreams = createRouter(configuration, clock, (call) => metrics.called(call))
+  const upstreams = createRouter(configuration, clock, metrics.called)
   const router = isTracing() ? tracedRouter(upstreams) : upstreams
   const pendingResponses = new PendingResponses(clock, settings.sync.max_waiters)
   const tiers = new Tiers(tiersOf(settings))

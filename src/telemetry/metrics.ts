@@ -112,7 +112,8 @@ export class Metrics {
     if (usage.output_tokens > 0) this.#tokens.add(usage.output_tokens, model, 'output')
   }
 
-  called({ upstream, model, kind, status, aborted, ms }: CallEvent): void {
+  /** Bound to its metrics, because it is called for every call to an upstream. */
+  readonly called = ({ upstream, model, kind, status, aborted, ms }: CallEvent): void => {
     const result = aborted ? 'aborted' : kind === 'error' ? `trouble ${status ?? 'connection'}` : kind
     this.#calls.add(1, upstream, model, result)
     this.#callTime.observe(ms / 1000, upstream, model)
@@ -133,7 +134,8 @@ export class Metrics {
     this.#leasesLost.add(1)
   }
 
-  committed(size: number, ms: number): void {
+  /** Bound to its metrics, because it is called for every commit. */
+  readonly committed = (size: number, ms: number): void => {
     this.#commits.observe(ms / 1000)
     this.#groups.observe(size)
   }
