@@ -95,9 +95,9 @@ onEachStore(async () => {
     const opened = page.waitForResponse(/\/admin\/api\/events$/)
     await page.goto('/dashboard')
     await page.getByText('Live', { exact: true }).waitFor()
-    await page.clock.fastForward(11_000)
+    await page.clock.fastForward(8_000)
     assert.equal(await page.getByText('Reconnecting', { exact: true }).count(), 0)
-    await page.clock.fastForward(1_500)
+    await page.clock.fastForward(4_500)
     await opened
     await page.getByText('Live', { exact: true }).waitFor()
   })
