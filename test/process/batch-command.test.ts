@@ -100,14 +100,14 @@ test('invalid lines are told before anything is sent, and can be left out', { ti
     ],
     [jobLine('x', { timeout: 30 }), /timeout: belongs to single creates/],
     [jobLine('x', { temperature: 1 }), /temperature: is not a known field here/],
-    [jobLine('x', { model: 'gpt-9' }), /model: gpt-9 is none that tier user_max may use: gpt-5/],
+    [jobLine('x', { model: 'gpt-9' }), /model: tier user_max cannot use gpt-9; it can use gpt-5/],
     [jobLine('x', { message_cache_ttl: 1 }), /message_cache_ttl: must be >= 180/],
     [
       jobLine('x', { response_format: { format: 'json', schema: { oneOf: [] } } }),
       /response_format\.schema\.oneOf: /,
     ],
     [jobLine('x', { callback: { callback_url: 'ftp://x' } }), /callback\.callback_url: must be an http/],
-    [jobLine('word '.repeat(100)), /messages: 10\d tokens, and tier user_max allows 50/],
+    [jobLine('word '.repeat(100)), /messages: have 10\d tokens; tier user_max allows at most 50/],
     [jobLine('x', { custom_id: 7 }), /custom_id: must be a string/],
   ]
   const valid = jobLine('the only valid one')
@@ -208,7 +208,7 @@ test('mistakes and refusals have codes of their own', { timeout }, async (t) => 
   const cases: readonly { args: string; code: number; says: RegExp }[] = [
     { args: 'batch none.jsonl', code: 1, says: /none\.jsonl does not exist/ },
     { args: 'batch empty.jsonl', code: 1, says: /empty\.jsonl contains no jobs/ },
-    { args: 'batch jobs.jsonl --out no/such/folder.jsonl', code: 1, says: /Check the folder of --out/ },
+    { args: 'batch jobs.jsonl --out no/such/folder.jsonl', code: 1, says: /Check that the folder of --out exists/ },
     { args: 'batch jobs.jsonl --out a --key prl_wrong', code: 3, says: /API key/ },
     { args: 'batch jobs.jsonl --out b --url http://127.0.0.1:9', code: 4, says: /No response from/ },
     { args: 'batch jobs.jsonl --out - --json', code: 1, says: /choose one/ },

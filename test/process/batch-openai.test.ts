@@ -114,8 +114,8 @@ test('what an OpenAI line cannot be here is refused by its line', { timeout }, a
     [line({ custom_id: undefined }), /custom_id: must be a string/],
     [line({ url: '/v1/embeddings' }), /url: must be \/v1\/chat\/completions/],
     [line({ method: 'GET' }), /method: must be POST/],
-    [line({}, { tools: [] }), /body\.tools: a job has no such field/],
-    [line({}, { stream: true }), /body\.stream: a job has no such field/],
+    [line({}, { tools: [] }), /body\.tools: is not supported/],
+    [line({}, { stream: true }), /body\.stream: is not supported/],
     [
       line({}, { messages: [{ role: 'user', content: [{ type: 'text', text: 'x' }] }] }),
       /body\.messages\[0\]\.content: must be a string/,
@@ -126,9 +126,9 @@ test('what an OpenAI line cannot be here is refused by its line', { timeout }, a
       /body\.messages\[0\]\.name: is not a known field of a message/,
     ],
     [line({}, { response_format: { type: 'grammar' } }), /body\.response_format\.type: must be one of/],
-    [line({}, { model: 'gpt-4o' }), /model: gpt-4o is none that/],
+    [line({}, { model: 'gpt-4o' }), /model: tier user_max cannot use gpt-4o/],
     [line({ custom_id: 'b' }), /^$/],
-    [line({ custom_id: 'b' }), /custom_id: is that of line 11, too/],
+    [line({ custom_id: 'b' }), /custom_id: line 11 has the same custom_id/],
     [jobLine('without an id'), /custom_id: is required with --format openai/],
   ]
   await write('openai.jsonl', wrong.map(([text]) => text).join('\n'))

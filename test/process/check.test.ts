@@ -40,8 +40,8 @@ test('an upstream that answers passes, and is asked with its key', { timeout }, 
 const key = { OPENAI_API_KEY: 'sk-canary' }
 
 for (const [status, says] of [
-  [401, /WRONG upstream openai: refuses the key \(401\)/],
-  [403, /WRONG upstream openai: refuses the key \(403\)/],
+  [401, /WRONG upstream openai: rejects the API key \(HTTP 401\)/],
+  [403, /WRONG upstream openai: rejects the API key \(HTTP 403\)/],
   [500, /WRONG upstream openai: .*500/],
 ] as const) {
   test(`an upstream that answers ${status} is wrong`, { timeout }, async (t) => {
