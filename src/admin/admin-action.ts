@@ -1,8 +1,8 @@
 /** What an operator does to the service: the same object for the admin API and for commands. */
-import type { NewAct } from '../store/audit-store.ts'
+import type { NewAuditEntry } from '../store/audit-store.ts'
 
 /** The audit log records everything except `run` and `describe`, so none of it may hold contents or secrets. */
-export interface AdminAction<T> extends Pick<NewAct, 'what'> {
+export interface AdminAction<T> extends Pick<NewAuditEntry, 'what'> {
   readonly account?: string | null
   /** The job or the key. */
   readonly target?: string

@@ -22,7 +22,7 @@ export class AuditLog {
     const { what, account = null, target = null, details = {}, run, describe } = action
     const id = this.#makeId()
     const detailsJson = JSON.stringify(details)
-    await this.#store.noteAct({ id, atMs: this.#clock.nowMs(), who, what, account, target, detailsJson })
+    await this.#store.addAuditEntry({ id, atMs: this.#clock.nowMs(), who, what, account, target, detailsJson })
     let result: T
     try {
       result = await run()
@@ -36,6 +36,6 @@ export class AuditLog {
 
   /** The action has run and cannot be undone, so an outcome that cannot be written leaves the entry without one. */
   async #recordOutcome(id: string, outcome: string): Promise<void> {
-    await this.#store.endAct(id, outcome.slice(0, MAX_OUTCOME_LENGTH)).catch(() => {})
+    await this.#store.endAuditEntry(id, outcome.slice(0, MAX_OUTCOME_LENGTH)).catch(() => {})
   }
 }

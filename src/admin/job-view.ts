@@ -59,7 +59,7 @@ export function jobDetailsView(job: JobDetails, callback: CallbackDetails | null
   return {
     ...jobSummaryView(job),
     response_format: job.format,
-    deaths: job.deaths,
+    deaths: job.crashCount,
     timeline: timelineOf(job, callback),
     callback: callback && callbackDetailsView(callback),
   }

@@ -114,7 +114,7 @@ test('a callback that has waited for longer than all its attempts ends, where it
   const isPostponed = ({ attempts, dueAtMs }: CallbackSummary) =>
     attempts === 0 && Number(dueAtMs) > clock.nowMs()
   for (let postponed = 0; postponed < 36; ) {
-    postponed = (await store.searchCallbacks({ state: 'owed', limit: 100 })).found.filter(isPostponed).length
+    postponed = (await store.searchCallbacks({ state: 'owed', limit: 100 })).items.filter(isPostponed).length
   }
   clock.jump(HOUR_MS)
   courier.begin()

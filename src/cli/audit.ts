@@ -1,7 +1,7 @@
 /** `parley audit`: lists the audit log, newest first. */
 import { auditEntryView } from '../admin/audit-entry-view.ts'
 import { isJobId } from '../job/job-id.ts'
-import type { Act } from '../store/audit-store.ts'
+import type { AuditEntry } from '../store/audit-store.ts'
 import { CommandError } from './command-error.ts'
 import { printLine } from './output.ts'
 import { printable } from './printable.ts'
@@ -26,9 +26,9 @@ export async function audit({ account, before, limit, json, config }: AuditOptio
     )
   }
   const entries = await withOperatorStore(config, (store) =>
-    store.listActs({
+    store.listAuditEntries({
       ...(account !== undefined && { account }),
-      ...(before !== undefined && { beforeActId: before }),
+      ...(before !== undefined && { beforeEntryId: before }),
       limit,
     }),
   )
@@ -39,7 +39,7 @@ export async function audit({ account, before, limit, json, config }: AuditOptio
   if (last && entries.length === limit) printLine(`For older entries, add --before ${last.id}`)
 }
 
-function rowOf({ atMs, who, what, account, target, detailsJson, outcome }: Act): string[] {
+function rowOf({ atMs, who, what, account, target, detailsJson, outcome }: AuditEntry): string[] {
   const when = `${new Date(atMs).toISOString().slice(0, 19)}Z`
   const details = detailsJson === '{}' ? '' : ` ${detailsJson}`
   const cells = [when, who, what + details, account ?? '', target ?? ''].map((text) => printable(text))

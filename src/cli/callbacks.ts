@@ -45,7 +45,7 @@ export async function listCallbacks(options: ListCallbacksOptions): Promise<void
     ...(account !== undefined && { account }),
     ...(before !== undefined && { beforeJobId: before }),
   }
-  const { found: callbacks, next } = await withOperatorStore(config, (store) =>
+  const { items: callbacks, next } = await withOperatorStore(config, (store) =>
     searchedInFull(filter, (part) => store.searchCallbacks(part)),
   )
   if (json) return printLine(JSON.stringify(callbacks.map(callbackView), null, 2))
@@ -69,8 +69,8 @@ export async function searchedInFull(filter: CallbackFilter, search: Search): Pr
   const found: CallbackSummary[] = []
   for (let from = filter; ; ) {
     const page = await search({ ...from, limit: filter.limit - found.length })
-    found.push(...page.found)
-    if (page.complete || page.next === null || found.length === filter.limit) return { ...page, found }
+    found.push(...page.items)
+    if (page.complete || page.next === null || found.length === filter.limit) return { ...page, items: found }
     from = { ...filter, beforeJobId: page.next }
   }
 }

@@ -4,16 +4,16 @@
  */
 
 export interface AuditStore {
-  noteAct(act: NewAct): Promise<void>
+  addAuditEntry(act: NewAuditEntry): Promise<void>
 
   /** Says what came of it. */
-  endAct(actId: string, outcome: string): Promise<void>
+  endAuditEntry(actId: string, outcome: string): Promise<void>
 
   /** Newest first. */
-  listActs(search: ActSearch): Promise<Act[]>
+  listAuditEntries(search: AuditSearch): Promise<AuditEntry[]>
 }
 
-export interface NewAct {
+export interface NewAuditEntry {
   /** UUIDv7: acts lie in the order of time. */
   readonly id: string
   readonly atMs: number
@@ -29,13 +29,13 @@ export interface NewAct {
   readonly detailsJson: string
 }
 
-export interface Act extends NewAct {
+export interface AuditEntry extends NewAuditEntry {
   /** Null while it is under way, and for ever where it was cut off. */
   readonly outcome: string | null
 }
 
-export interface ActSearch {
+export interface AuditSearch {
   readonly account?: string
-  readonly beforeActId?: string
+  readonly beforeEntryId?: string
   readonly limit: number
 }

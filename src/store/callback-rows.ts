@@ -8,24 +8,24 @@ import type {
   CallbackBody,
   CallbackDetails,
   CallbackFilter,
-  CallbackSlice,
+  CallbackScan,
   CallbackState,
   CallbackSummary,
   DueCallback,
 } from './callback-store.ts'
-import { AFTER_ALL, type Page, type PageSlice, paginate } from './pagination.ts'
+import { AFTER_ALL, type Chunk, type Page, paginate } from './pagination.ts'
 
-export function searchCallbacksInSlices(
+export function searchCallbacksByChunk(
   { state, account, beforeJobId = AFTER_ALL, limit }: CallbackFilter,
   rows: number,
-  look: (slice: CallbackSlice) => Promise<PageSlice<CallbackSummary>>,
+  look: (slice: CallbackScan) => Promise<Chunk<CallbackSummary>>,
 ): Promise<Page<CallbackSummary>> {
   return paginate<CallbackSummary>({
     limit,
-    rows,
+    chunkRows: rows,
     beforeId: beforeJobId,
     idOf: ({ jobId }) => jobId,
-    look: (beforeId) =>
+    scan: (beforeId) =>
       look({ state: state ?? null, account: account ?? null, beforeId, rows, enough: limit + 1 }),
   })
 }

@@ -167,7 +167,7 @@ export interface CallbackFilter {
 }
 
 /** Some callbacks in the order of their jobs, and which of them are wanted. */
-export interface CallbackSlice {
+export interface CallbackScan {
   readonly state: CallbackState | null
   readonly account: string | null
   readonly beforeId: string

@@ -5,7 +5,7 @@ import type { Expiry } from './expiry.ts'
 
 export interface JobRecords {
   /**
-   * Newest first. Its cost is bounded however many jobs there are: a search that finds little looks at `MOST_SEARCHED` of them
+   * Newest first. Its cost is bounded however many jobs there are: a search that finds little looks at `MAX_SCANNED` of them
    * and says where to go on (`JobPage`). Nothing else waits for it for more than a few milliseconds at a time.
    */
   searchJobs(search: JobSearch): Promise<JobPage>
@@ -59,7 +59,7 @@ export interface JobSummary {
 
 export interface JobDetails extends JobSummary {
   readonly format: 'text' | 'json' | 'json with schema'
-  readonly deaths: number
+  readonly crashCount: number
   /** JSON text; null until it has ended. */
   readonly receiptJson: string | null
 }

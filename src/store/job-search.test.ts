@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type LookedAtJobs, type Slice, searchInSlices } from './job-search.ts'
-import { MOST_SEARCHED } from './pagination.ts'
+import { type JobChunk, type JobScan, searchJobsByChunk } from './job-search.ts'
+import { MAX_SCANNED } from './pagination.ts'
 
 const expiry = { nowMs: 0, retentionMs: 1 }
 
 /** Ids that fall from one slice to the next, of which none is wanted. */
-function nothingAmong(rows: number): { slices: Slice[]; look: (slice: Slice) => Promise<LookedAtJobs> } {
-  const slices: Slice[] = []
+function nothingAmong(rows: number): { slices: JobScan[]; look: (slice: JobScan) => Promise<JobChunk> } {
+  const slices: JobScan[] = []
   let left = rows
   return {
     slices,
@@ -15,22 +15,22 @@ function nothingAmong(rows: number): { slices: Slice[]; look: (slice: Slice) => 
       slices.push(slice)
       const looked = Math.min(slice.rows, left)
       left -= looked
-      return { looked, lastId: looked === 0 ? null : `id ${left}`, found: [] }
+      return { scanned: looked, lastId: looked === 0 ? null : `id ${left}`, matches: [] }
     },
   }
 }
 
 test('a search that finds nothing stops at its bound, and says where to go on', async () => {
   const { slices, look } = nothingAmong(1_000_000)
-  const page = await searchInSlices({ limit: 5, expiry }, 500, look)
-  assert.deepEqual(page, { jobs: [], complete: false, next: `id ${1_000_000 - MOST_SEARCHED}` })
-  assert.equal(slices.length, MOST_SEARCHED / 500)
+  const page = await searchJobsByChunk({ limit: 5, expiry }, 500, look)
+  assert.deepEqual(page, { jobs: [], complete: false, next: `id ${1_000_000 - MAX_SCANNED}` })
+  assert.equal(slices.length, MAX_SCANNED / 500)
   assert.equal(slices[1]?.beforeId, 'id 999500')
 })
 
 test('a search that has seen all is complete', async () => {
   for (const rows of [0, 499, 500, 1200]) {
-    const page = await searchInSlices({ limit: 5, expiry }, 500, nothingAmong(rows).look)
+    const page = await searchJobsByChunk({ limit: 5, expiry }, 500, nothingAmong(rows).look)
     assert.deepEqual(page, { jobs: [], complete: true, next: null })
   }
 })

@@ -4,12 +4,12 @@ import { leastJobId } from '../job/job-id.ts'
 import type { CallbackState } from './callback-store.ts'
 import { type Expiry, expiresAtMs } from './expiry.ts'
 import type { JobContent, JobDetails, JobPage, JobSearch, JobSummary } from './job-records.ts'
-import { AFTER_ALL, BEFORE_ALL, type PageSlice, paginate } from './pagination.ts'
+import { AFTER_ALL, BEFORE_ALL, type Chunk, paginate } from './pagination.ts'
 
 export type JobRow = Readonly<Record<string, unknown>>
 
 /** Some jobs in the order of their ids, the newest first, and which of them are wanted. */
-export interface Slice {
+export interface JobScan {
   readonly account: string | null
   readonly status: Status | null
   readonly model: string | null
@@ -21,24 +21,31 @@ export interface Slice {
   readonly rows: number
 }
 
-export type LookedAtJobs = PageSlice<JobRow>
+export type JobChunk = Chunk<JobRow>
 
 /** @param rows jobs to look at in a slice; it depends on what a row costs, and who waits meanwhile */
-export async function searchInSlices(
+export async function searchJobsByChunk(
   search: JobSearch,
   rows: number,
-  look: (slice: Slice) => Promise<LookedAtJobs>,
+  look: (slice: JobScan) => Promise<JobChunk>,
 ): Promise<JobPage> {
   const { account = null, status = null, model = null, limit, expiry } = search
   const fromId = search.fromMs === undefined ? BEFORE_ALL : leastJobId(search.fromMs)
-  const { found, complete, next } = await paginate<JobSummary>({
+  const {
+    items: found,
+    complete,
+    next,
+  } = await paginate<JobSummary>({
     limit,
-    rows,
+    chunkRows: rows,
     beforeId: upperBound(search),
     idOf: ({ id }) => id,
-    look: async (beforeId) => {
+    scan: async (beforeId) => {
       const slice = await look({ account, status, model, fromId, beforeId, rows })
-      return { ...slice, found: slice.found.filter((row) => !hasExpired(row, expiry)).map(readJobSummary) }
+      return {
+        ...slice,
+        matches: slice.matches.filter((row) => !hasExpired(row, expiry)).map(readJobSummary),
+      }
     },
   })
   return { jobs: found, complete, next }
@@ -80,7 +87,7 @@ export function readJobDetails(row: JobRow): JobDetails {
   return {
     ...readJobSummary(row),
     format: format.format === 'text' ? 'text' : format.schema ? 'json with schema' : 'json',
-    deaths: Number(row.deaths),
+    crashCount: Number(row.deaths),
     receiptJson: row.receipt as string | null,
   }
 }

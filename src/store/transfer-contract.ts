@@ -2,7 +2,7 @@
  * What a copy takes from one database to another, in rows that are alike for every store, and who gives and takes them.
  * Conversations and outcomes stay the JSON text that they are stored as, so that nothing in them changes on the way.
  */
-import type { Act } from './audit-store.ts'
+import type { AuditEntry } from './audit-store.ts'
 import type { Expiry } from './expiry.ts'
 import type { UsageRecord } from './usage-store.ts'
 
@@ -10,28 +10,28 @@ import type { UsageRecord } from './usage-store.ts'
 export interface TransferSource {
   /** How far the line had come: no job that joins it later stands before that. */
   readonly turn: number
-  accounts(): Batches<CopiedAccount>
-  keys(): Batches<CopiedKey>
+  accounts(): Batches<TransferredAccount>
+  keys(): Batches<TransferredKey>
   /** In the order of their ids, expired ones included. */
-  jobs(): Batches<CopiedJob>
-  keptAnswers(nowMs: number): Batches<CopiedAnswer>
-  idempotencyKeys(nowMs: number): Batches<CopiedIdempotencyKey>
+  jobs(): Batches<TransferredJob>
+  cachedResponses(nowMs: number): Batches<TransferredResponse>
+  idempotencyKeys(nowMs: number): Batches<TransferredIdempotencyKey>
   usage(): Batches<UsageRecord>
   /** Oldest first. */
-  acts(): Batches<Act>
+  auditEntries(): Batches<AuditEntry>
   close(): Promise<void>
 }
 
 /** Holds its database for the copy alone. It held no account and no job, and all or nothing is stored in it. */
 export interface TransferTarget {
-  addAccounts(accounts: readonly CopiedAccount[]): Promise<void>
-  addKeys(keys: readonly CopiedKey[]): Promise<void>
-  addJobs(jobs: readonly CopiedJob[]): Promise<void>
+  addAccounts(accounts: readonly TransferredAccount[]): Promise<void>
+  addKeys(keys: readonly TransferredKey[]): Promise<void>
+  addJobs(jobs: readonly TransferredJob[]): Promise<void>
   /** Those of jobs that were added; returns how many there were. */
-  addKeptAnswers(answers: readonly CopiedAnswer[]): Promise<number>
-  addIdempotencyKeys(keys: readonly CopiedIdempotencyKey[]): Promise<void>
+  addCachedResponses(answers: readonly TransferredResponse[]): Promise<number>
+  addIdempotencyKeys(keys: readonly TransferredIdempotencyKey[]): Promise<void>
   addUsage(usage: readonly UsageRecord[]): Promise<void>
-  addActs(acts: readonly Act[]): Promise<void>
+  addAuditEntries(acts: readonly AuditEntry[]): Promise<void>
   /** Makes all that was added durable. */
   commit(turn: number): Promise<void>
   /** Lets go of the database. Without a commit it is as it was before. */
@@ -48,7 +48,7 @@ export interface TargetOptions {
 /** Each small enough to hold in memory, however many there are. */
 export type Batches<T> = AsyncIterable<readonly T[]>
 
-export interface CopiedAccount {
+export interface TransferredAccount {
   readonly name: string
   readonly tier: string
   readonly secret: string
@@ -62,7 +62,7 @@ export interface CopiedAccount {
   readonly nextTurn: number | null
 }
 
-export interface CopiedKey {
+export interface TransferredKey {
   readonly id: string
   readonly account: string
   readonly hash: string
@@ -71,7 +71,7 @@ export interface CopiedKey {
   readonly revokedAtMs: number | null
 }
 
-export interface CopiedJob {
+export interface TransferredJob {
   readonly id: string
   readonly account: string
   readonly tier: string
@@ -83,18 +83,18 @@ export interface CopiedJob {
   readonly responseFormat: string
   readonly callback: string | null
   readonly attempt: number
-  readonly state: CopiedPlace | CopiedOutcome
+  readonly state: TransferredQueuedJob | TransferredOutcome
 }
 
 /** A job that has not ended. One that a node held comes as given back: at the head of the line, with no death counted. */
-export interface CopiedPlace {
+export interface TransferredQueuedJob {
   readonly kind: 'waits'
   readonly turn: number
   readonly deaths: number
   readonly wasHeld: boolean
 }
 
-export interface CopiedOutcome {
+export interface TransferredOutcome {
   readonly kind: 'ended'
   readonly status: string
   readonly content: string | null
@@ -104,7 +104,7 @@ export interface CopiedOutcome {
   readonly deaths: number
   readonly claimedAtMs: number | null
   readonly settledAtMs: number
-  readonly callback: CopiedCallback | null
+  readonly callback: TransferredCallback | null
 }
 
 /** What the rows of callbacks hold alike in every store, beside whose they are. */
@@ -119,25 +119,27 @@ export const CALLBACK_COLUMNS = [
   'attempts',
 ] as const
 
-export type CopiedCallback = Readonly<Record<(typeof CALLBACK_COLUMNS)[number], string | number | null>>
+export type TransferredCallback = Readonly<Record<(typeof CALLBACK_COLUMNS)[number], string | number | null>>
 
 /** For a select from `callbacks c`, under names of their own. */
 export const CALLBACK_SELECT = CALLBACK_COLUMNS.map((name) => `c.${name} as callback_${name}`).join(', ')
 
 /** From a row with what `CALLBACK_SELECT` says; null where there was none. */
-export function copiedCallback(row: Readonly<Record<string, unknown>>): CopiedCallback | null {
+export function readTransferredCallback(row: Readonly<Record<string, unknown>>): TransferredCallback | null {
   if (row.callback_lane === null) return null
-  return Object.fromEntries(CALLBACK_COLUMNS.map((name) => [name, row[`callback_${name}`]])) as CopiedCallback
+  return Object.fromEntries(
+    CALLBACK_COLUMNS.map((name) => [name, row[`callback_${name}`]]),
+  ) as TransferredCallback
 }
 
-export interface CopiedAnswer {
+export interface TransferredResponse {
   readonly jobId: string
   readonly fingerprint: string
   readonly keptAtMs: number
   readonly untilMs: number
 }
 
-export interface CopiedIdempotencyKey {
+export interface TransferredIdempotencyKey {
   readonly account: string
   readonly key: string
   readonly fingerprint: string

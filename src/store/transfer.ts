@@ -2,7 +2,7 @@
 
 import { DatabaseProblem } from './database-problem.ts'
 import { type Expiry, expiresAtMs } from './expiry.ts'
-import type { Batches, CopiedJob, TransferSource, TransferTarget } from './transfer-contract.ts'
+import type { Batches, TransferredJob, TransferSource, TransferTarget } from './transfer-contract.ts'
 
 export interface CopyCounts {
   accounts: number
@@ -58,8 +58,8 @@ export async function transferDatabase(
       await target.addJobs(readable)
       for (const job of readable) count(counts, job)
     })
-    await each('kept answers', source.keptAnswers(expiry.nowMs), async (answers) => {
-      counts.keptAnswers += await target.addKeptAnswers(answers)
+    await each('kept answers', source.cachedResponses(expiry.nowMs), async (answers) => {
+      counts.keptAnswers += await target.addCachedResponses(answers)
     })
     await each('idempotency keys', source.idempotencyKeys(expiry.nowMs), async (keys) => {
       await target.addIdempotencyKeys(keys)
@@ -69,8 +69,8 @@ export async function transferDatabase(
       await target.addUsage(usage)
       counts.usage += usage.length
     })
-    await each('the audit log', source.acts(), async (acts) => {
-      await target.addActs(acts)
+    await each('the audit log', source.auditEntries(), async (acts) => {
+      await target.addAuditEntries(acts)
       counts.acts += acts.length
     })
     kind = 'the end'
@@ -103,7 +103,7 @@ function noCounts(): CopyCounts {
   }
 }
 
-function count(counts: CopyCounts, { state }: CopiedJob): void {
+function count(counts: CopyCounts, { state }: TransferredJob): void {
   if (state.kind === 'waits') {
     counts.waiting += 1
     if (state.wasHeld) counts.held += 1
@@ -115,7 +115,7 @@ function count(counts: CopyCounts, { state }: CopiedJob): void {
   else counts.callbacksOwed += 1
 }
 
-function hasExpired({ state, cacheTtlS }: CopiedJob, { nowMs, retentionMs }: Expiry): boolean {
+function hasExpired({ state, cacheTtlS }: TransferredJob, { nowMs, retentionMs }: Expiry): boolean {
   if (state.kind === 'waits' || (state.callback && state.callback.due_at_ms !== null)) return false
   return expiresAtMs(state.settledAtMs, cacheTtlS, retentionMs) <= nowMs
 }

@@ -1,10 +1,10 @@
 /** A job for a copy, from the row that a source of any kind selects: its columns are named as the fields are. */
-import { type CopiedJob, copiedCallback } from './transfer-contract.ts'
+import { readTransferredCallback, type TransferredJob } from './transfer-contract.ts'
 
 type Row = Readonly<Record<string, unknown>>
 
 /** @param turn how far the line has come, for jobs that a node held */
-export function copiedJob(row: Row, turn: number): CopiedJob {
+export function readTransferredJob(row: Row, turn: number): TransferredJob {
   const {
     id,
     account,
@@ -16,7 +16,7 @@ export function copiedJob(row: Row, turn: number): CopiedJob {
     messages,
     responseFormat,
     callback,
-  } = row as unknown as CopiedJob
+  } = row as unknown as TransferredJob
   const asked = {
     id,
     account,
@@ -32,12 +32,12 @@ export function copiedJob(row: Row, turn: number): CopiedJob {
   return { ...asked, attempt: Number(row.attempt), state: stateOf(row, turn) }
 }
 
-function stateOf(row: Row, turn: number): CopiedJob['state'] {
+function stateOf(row: Row, turn: number): TransferredJob['state'] {
   if (row.settledAtMs === null) {
     const wasHeld = row.turn === null
     return { kind: 'waits', turn: wasHeld ? turn : Number(row.turn), deaths: Number(row.deaths), wasHeld }
   }
   const { status, content, error, usage, receipt, deaths, claimedAtMs, settledAtMs } = row
   const outcome = { status, content, error, usage, receipt, deaths, claimedAtMs, settledAtMs }
-  return { kind: 'ended', ...outcome, callback: copiedCallback(row) } as CopiedJob['state']
+  return { kind: 'ended', ...outcome, callback: readTransferredCallback(row) } as TransferredJob['state']
 }

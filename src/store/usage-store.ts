@@ -49,4 +49,4 @@ export interface Used {
   readonly tokens: number
 }
 
-export const MOST_OPEN_COUNTED = 100_000
+export const MAX_OPEN_COUNTED = 100_000

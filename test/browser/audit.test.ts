@@ -9,7 +9,7 @@ const browser = await openBrowser({ after })
 const key = await parley.key('user_max', 'acme')
 await parley.key('user_max', 'bob')
 
-const acts = () => parley.store.listActs({ limit: 100 })
+const acts = () => parley.store.listAuditEntries({ limit: 100 })
 
 test('an empty log says so', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/audit')

@@ -262,7 +262,7 @@ onEachStore(async () => {
     const asked =
       'accept read findKey ping depth callbackDepth searchJobs findJob jobContent searchCallbacks findCallback'
     const written =
-      'replayCallback replayFailedCallbacks listAccounts setTier rotateSecret secrets searchKeys createKey revokeKey noteAct listUsage listActs'
+      'replayCallback replayFailedCallbacks listAccounts setTier rotateSecret secrets searchKeys createKey revokeKey addAuditEntry listUsage listAuditEntries'
     const broken = new Map<string, unknown>()
     const store = parley.store as unknown as Record<string, unknown>
     for (const [status, error] of [

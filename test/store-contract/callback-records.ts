@@ -68,7 +68,7 @@ export function callbackRecordTests(on: On): void {
     await withAccount(store)
     const [first, second, third] = [await owed(store), await owed(store), await owed(store)]
     const ids = async (filter: Partial<CallbackFilter>) => {
-      const { found, ...rest } = await store.searchCallbacks({ limit: 10, ...filter })
+      const { items: found, ...rest } = await store.searchCallbacks({ limit: 10, ...filter })
       assert.deepEqual(rest, { complete: true, next: null })
       return found.map(({ jobId }) => jobId)
     }
@@ -82,8 +82,8 @@ export function callbackRecordTests(on: On): void {
     assert.deepEqual(await ids({ state: 'failed' }), [first])
     assert.deepEqual(await ids({ state: 'delivered' }), [second])
     assert.deepEqual(await ids({ state: 'owed' }), [third])
-    assert.equal((await store.searchCallbacks({ limit: 1 })).found.length, 1)
-    const { found } = await store.searchCallbacks({ state: 'delivered', limit: 1 })
+    assert.equal((await store.searchCallbacks({ limit: 1 })).items.length, 1)
+    const { items: found } = await store.searchCallbacks({ state: 'delivered', limit: 1 })
     assert.deepEqual(found[0], {
       jobId: second,
       account: 'acme',
@@ -114,7 +114,7 @@ export function callbackRecordTests(on: On): void {
         ...(next !== null && { beforeJobId: next }),
       })
       assert.equal(page.complete, true)
-      seen.push(...page.found.map(({ jobId }) => jobId))
+      seen.push(...page.items.map(({ jobId }) => jobId))
       next = page.next
     } while (next !== null)
     assert.deepEqual(seen, rare.toReversed())
@@ -126,7 +126,7 @@ export function callbackRecordTests(on: On): void {
     await withAccount(store)
     const jobId = await owed(store)
     const dueAt = async () => {
-      const { found } = await store.searchCallbacks({ limit: 5 })
+      const { items: found } = await store.searchCallbacks({ limit: 5 })
       return [...found, await store.findCallback(jobId)].map((callback) => callback?.dueAtMs)
     }
     assert.deepEqual(await dueAt(), Array(2).fill(now.ms))

@@ -152,7 +152,7 @@ export function callbackTests(on: On): void {
     )
     assert.deepEqual(recorded, [...Array(3).fill(false), ...Array(27).fill(true)])
     const count = async (state: 'owed' | 'delivered' | 'failed') =>
-      (await store.searchCallbacks({ state, limit: 100 })).found.length
+      (await store.searchCallbacks({ state, limit: 100 })).items.length
     assert.deepEqual([await count('delivered'), await count('failed'), await count('owed')], [9, 9, 12])
   })
 

@@ -103,7 +103,7 @@ async function upgrade(
   )
   const callbacks = await store.searchCallbacks({ limit: 10 })
   assert.deepEqual(
-    callbacks.found.map(({ jobId, state, attempts }) => [jobId, state, attempts]),
+    callbacks.items.map(({ jobId, state, attempts }) => [jobId, state, attempts]),
     [
       [ENDED.undelivered, 'owed', 1],
       [ENDED.delivered, 'delivered', 1],

@@ -62,9 +62,9 @@ export function auditRoute(app: FastifyInstance, { store }: AdminContext): void 
       if (before !== undefined && !isJobId(before))
         throw invalid('before: must be the ID of an audit log entry')
       const most = query.limit ?? LIMIT.default
-      const found = await store.listActs({
+      const found = await store.listAuditEntries({
         ...(account !== undefined && { account }),
-        ...(before !== undefined && { beforeActId: before }),
+        ...(before !== undefined && { beforeEntryId: before }),
         limit: most + 1,
       })
       const entries = found.slice(0, most)

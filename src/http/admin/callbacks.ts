@@ -59,13 +59,13 @@ export function adminCallbackRoutes(app: FastifyInstance, context: AdminContext)
     async ({ query }, reply) => {
       const { state, account, before } = query
       if (before !== undefined && !isJobId(before)) throw invalid('before: must be a job ID')
-      const { found, complete, next } = await store.searchCallbacks({
+      const { items, complete, next } = await store.searchCallbacks({
         ...(state !== undefined && { state }),
         ...(account !== undefined && { account }),
         ...(before !== undefined && { beforeJobId: before }),
         limit: query.limit ?? LIMIT.default,
       })
-      const data = { callbacks: found.map(callbackView), more: next !== null, complete, next }
+      const data = { callbacks: items.map(callbackView), more: next !== null, complete, next }
       return sendData(reply, 200, `${data.callbacks.length} callbacks.`, JSON.stringify(data))
     },
   )

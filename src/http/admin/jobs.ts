@@ -4,7 +4,7 @@ import Type, { type Static } from 'typebox'
 import { readContentsAction } from '../../admin/actions/jobs.ts'
 import { jobContentJson, jobDetailsView, jobSummaryView } from '../../admin/job-view.ts'
 import { isJobId } from '../../job/job-id.ts'
-import { MOST_SEARCHED } from '../../store/pagination.ts'
+import { MAX_SCANNED } from '../../store/pagination.ts'
 import { sendData } from '../envelope.ts'
 import { invalid, noSuchJob } from '../errors.ts'
 import { success } from '../openapi/schemas.ts'
@@ -106,7 +106,7 @@ export function adminJobRoutes(
     {
       schema: {
         summary: 'Search jobs',
-        description: `Newest first. One search examines at most ${MOST_SEARCHED} jobs and reports where it stopped.`,
+        description: `Newest first. One search examines at most ${MAX_SCANNED} jobs and reports where it stopped.`,
         querystring: search,
         response: { 200: success('A page of jobs.', page), ...adminErrors(400) },
       },

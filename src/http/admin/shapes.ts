@@ -4,7 +4,7 @@ import { ACCOUNT_NAME } from '../../accounts/issue-key.ts'
 import { MODEL_NAME } from '../../job/request.ts'
 import { TIER_NAMES } from '../../job/tier.ts'
 import { CALLBACK_STATES } from '../../store/callback-store.ts'
-import { MOST_SEARCHED } from '../../store/pagination.ts'
+import { MAX_SCANNED } from '../../store/pagination.ts'
 import { errors } from '../openapi/schemas.ts'
 
 export const strict = { additionalProperties: false } as const
@@ -49,7 +49,7 @@ export const next = (parameter: string) =>
 export const paging = {
   more,
   complete: Type.Boolean({
-    description: `False if the search stopped after it had examined ${MOST_SEARCHED} rows; continue with \`next\`.`,
+    description: `False if the search stopped after it had examined ${MAX_SCANNED} rows; continue with \`next\`.`,
   }),
   next: next('before'),
 }

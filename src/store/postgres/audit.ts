@@ -1,6 +1,6 @@
 /** The audit log in Postgres. */
 import { isJobId } from '../../job/job-id.ts'
-import type { Act, ActSearch, AuditStore, NewAct } from '../audit-store.ts'
+import type { AuditEntry, AuditSearch, AuditStore, NewAuditEntry } from '../audit-store.ts'
 import type { Database, Statement } from './database.ts'
 
 export class PostgresAudit implements AuditStore {
@@ -10,21 +10,21 @@ export class PostgresAudit implements AuditStore {
     this.#database = database
   }
 
-  async noteAct({ id, atMs, who, what, account, target, detailsJson }: NewAct): Promise<void> {
+  async addAuditEntry({ id, atMs, who, what, account, target, detailsJson }: NewAuditEntry): Promise<void> {
     await this.#database.query(NOTE, [id, atMs, who, what, account, target, detailsJson])
   }
 
-  async endAct(actId: string, outcome: string): Promise<void> {
+  async endAuditEntry(actId: string, outcome: string): Promise<void> {
     await this.#database.query(END, [actId, outcome])
   }
 
-  async listActs({ account, beforeActId, limit }: ActSearch): Promise<Act[]> {
+  async listAuditEntries({ account, beforeEntryId: beforeActId, limit }: AuditSearch): Promise<AuditEntry[]> {
     const before = beforeActId !== undefined && isJobId(beforeActId) ? beforeActId : AFTER_ALL
     const rows =
       account === undefined
         ? await this.#database.query(LIST, [before, limit])
         : await this.#database.query(LIST_OF, [before, limit, account])
-    return rows as unknown as Act[]
+    return rows as unknown as AuditEntry[]
   }
 }
 

@@ -1,18 +1,18 @@
 /** What operators see and do of callbacks in Postgres. */
 import { isJobId } from '../../job/job-id.ts'
-import { readDetails, readSummary, searchCallbacksInSlices, URL_PREFIX } from '../callback-rows.ts'
+import { readDetails, readSummary, searchCallbacksByChunk, URL_PREFIX } from '../callback-rows.ts'
 import type {
   CallbackDetails,
   CallbackFilter,
   CallbackRecords,
-  CallbackSlice,
+  CallbackScan,
   CallbackState,
   CallbackSummary,
   FailedFilter,
   Replay,
 } from '../callback-store.ts'
 import type { Expiry } from '../expiry.ts'
-import type { Page, PageSlice } from '../pagination.ts'
+import type { Chunk, Page } from '../pagination.ts'
 import type { Database, Statement } from './database.ts'
 
 /** Callbacks in a slice, a statement each. */
@@ -26,16 +26,16 @@ export class PostgresCallbackRecords implements CallbackRecords {
   }
 
   searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>> {
-    return searchCallbacksInSlices(filter, SLICE_ROWS, (slice) => this.#look(slice))
+    return searchCallbacksByChunk(filter, SLICE_ROWS, (slice) => this.#look(slice))
   }
 
-  async #look({ state, account, beforeId, enough }: CallbackSlice): Promise<PageSlice<CallbackSummary>> {
+  async #look({ state, account, beforeId, enough }: CallbackScan): Promise<Chunk<CallbackSummary>> {
     const rows = await this.#database.query(LOOK[state ?? 'any'], [beforeId, account, enough])
     const [first] = rows
     return {
-      looked: Number(first?.looked),
+      scanned: Number(first?.looked),
       lastId: first?.last_id == null ? null : String(first.last_id),
-      found: rows.filter(({ job_id }) => job_id !== null).map(readSummary),
+      matches: rows.filter(({ job_id }) => job_id !== null).map(readSummary),
     }
   }
 

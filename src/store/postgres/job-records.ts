@@ -6,11 +6,11 @@ import type { JobContent, JobDetails, JobPage, JobRecords, JobSearch } from '../
 import {
   ERROR_HEAD,
   hasExpired,
-  type LookedAtJobs,
+  type JobChunk,
+  type JobScan,
   readJobContent,
   readJobDetails,
-  type Slice,
-  searchInSlices,
+  searchJobsByChunk,
 } from '../job-search.ts'
 import type { Database, Row, Statement } from './database.ts'
 
@@ -25,7 +25,7 @@ export class PostgresJobRecords implements JobRecords {
   }
 
   searchJobs(search: JobSearch): Promise<JobPage> {
-    return searchInSlices(search, SLICE_ROWS, (slice) => this.#look(slice))
+    return searchJobsByChunk(search, SLICE_ROWS, (slice) => this.#look(slice))
   }
 
   async findJob(jobId: string, expiry: Expiry): Promise<JobDetails | null> {
@@ -38,14 +38,14 @@ export class PostgresJobRecords implements JobRecords {
     return row && readJobContent(row)
   }
 
-  async #look({ account, status, model, fromId, beforeId }: Slice): Promise<LookedAtJobs> {
+  async #look({ account, status, model, fromId, beforeId }: JobScan): Promise<JobChunk> {
     const values = [beforeId, fromId, account, model, status]
     const rows = await this.#database.query(status ? LOOK[status] : LOOK.any, values)
     const [first] = rows
     return {
-      looked: Number(first?.looked),
+      scanned: Number(first?.looked),
       lastId: first?.last_id == null ? null : String(first.last_id),
-      found: rows.filter(({ id }) => id !== null),
+      matches: rows.filter(({ id }) => id !== null),
     }
   }
 

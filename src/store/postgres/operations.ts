@@ -2,7 +2,7 @@
 import type { TierName } from '../../job/tier.ts'
 import type { AccountPage, KeySearch, NewKey, OwnCaps } from '../account-store.ts'
 import type { CancelJobs } from '../admin-action-store.ts'
-import type { ActSearch, NewAct } from '../audit-store.ts'
+import type { AuditSearch, NewAuditEntry } from '../audit-store.ts'
 import type { CallbackFilter, FailedFilter } from '../callback-store.ts'
 import type { Expiry } from '../expiry.ts'
 import type { JobSearch } from '../job-records.ts'
@@ -50,9 +50,9 @@ export class PostgresOperations implements OperatorStore {
     this.#accounts.rotateSecret(account, secret, nowMs)
   hasAccounts = () => this.#accounts.hasAccounts()
 
-  noteAct = (act: NewAct) => this.#audit.noteAct(act)
-  endAct = (actId: string, outcome: string) => this.#audit.endAct(actId, outcome)
-  listActs = (search: ActSearch) => this.#audit.listActs(search)
+  addAuditEntry = (act: NewAuditEntry) => this.#audit.addAuditEntry(act)
+  endAuditEntry = (actId: string, outcome: string) => this.#audit.endAuditEntry(actId, outcome)
+  listAuditEntries = (search: AuditSearch) => this.#audit.listAuditEntries(search)
 
   searchCallbacks = (filter: CallbackFilter) => this.#callbacks.searchCallbacks(filter)
   findCallback = (jobId: string) => this.#callbacks.findCallback(jobId)

@@ -1,20 +1,20 @@
 /** Reads a whole Postgres for a copy, as it was at one moment, while no server uses it. */
 import pg from 'pg'
-import type { Act } from '../audit-store.ts'
+import type { AuditEntry } from '../audit-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import {
   BATCH_ROWS,
   BATCH_WEIGHT,
   type Batches,
   CALLBACK_SELECT,
-  type CopiedAccount,
-  type CopiedAnswer,
-  type CopiedIdempotencyKey,
-  type CopiedJob,
-  type CopiedKey,
+  type TransferredAccount,
+  type TransferredIdempotencyKey,
+  type TransferredJob,
+  type TransferredKey,
+  type TransferredResponse,
   type TransferSource,
 } from '../transfer-contract.ts'
-import { copiedJob } from '../transferred-job.ts'
+import { readTransferredJob } from '../transferred-job.ts'
 import type { UsageRecord } from '../usage-store.ts'
 import { ACT_COLUMNS } from './audit.ts'
 import { connectionSettings, type Row } from './database.ts'
@@ -71,35 +71,35 @@ class PostgresSource implements TransferSource {
     this.turn = turn
   }
 
-  accounts(): Batches<CopiedAccount> {
-    return this.#batches(ACCOUNTS, [''], (row) => [row.name], readAs<CopiedAccount>)
+  accounts(): Batches<TransferredAccount> {
+    return this.#batches(ACCOUNTS, [''], (row) => [row.name], readAs<TransferredAccount>)
   }
 
-  keys(): Batches<CopiedKey> {
-    return this.#batches(KEYS, [''], (row) => [row.id], readAs<CopiedKey>)
+  keys(): Batches<TransferredKey> {
+    return this.#batches(KEYS, [''], (row) => [row.id], readAs<TransferredKey>)
   }
 
-  jobs(): Batches<CopiedJob> {
-    const read = (row: Row) => copiedJob(row, this.turn)
+  jobs(): Batches<TransferredJob> {
+    const read = (row: Row) => readTransferredJob(row, this.turn)
     return this.#batches(JOBS, [LEAST_ID], (row) => [row.id], read, [BATCH_WEIGHT])
   }
 
-  keptAnswers(nowMs: number): Batches<CopiedAnswer> {
+  cachedResponses(nowMs: number): Batches<TransferredResponse> {
     const key = (row: Row) => [row.fingerprint, row.jobId]
-    return this.#batches(KEPT, ['', LEAST_ID], key, readAs<CopiedAnswer>, [nowMs])
+    return this.#batches(KEPT, ['', LEAST_ID], key, readAs<TransferredResponse>, [nowMs])
   }
 
-  idempotencyKeys(nowMs: number): Batches<CopiedIdempotencyKey> {
+  idempotencyKeys(nowMs: number): Batches<TransferredIdempotencyKey> {
     const key = (row: Row) => [row.account, row.key]
-    return this.#batches(IDEMPOTENCY, ['', ''], key, readAs<CopiedIdempotencyKey>, [nowMs])
+    return this.#batches(IDEMPOTENCY, ['', ''], key, readAs<TransferredIdempotencyKey>, [nowMs])
   }
 
   usage(): Batches<UsageRecord> {
     return this.#batches(USAGE, ['', '', ''], (row) => [row.account, row.month, row.model], usageRecord)
   }
 
-  acts(): Batches<Act> {
-    return this.#batches(ACTS, [LEAST_ID], (row) => [row.id], readAs<Act>)
+  auditEntries(): Batches<AuditEntry> {
+    return this.#batches(ACTS, [LEAST_ID], (row) => [row.id], readAs<AuditEntry>)
   }
 
   close(): Promise<void> {

@@ -3,17 +3,17 @@
  * gives back.
  */
 import { jobIdMs } from '../../job/job-id.ts'
-import type { Act } from '../audit-store.ts'
+import type { AuditEntry } from '../audit-store.ts'
 import type { Expiry } from '../expiry.ts'
 import { notEmpty } from '../not-empty.ts'
 import {
   CALLBACK_COLUMNS,
-  type CopiedAccount,
-  type CopiedAnswer,
-  type CopiedIdempotencyKey,
-  type CopiedJob,
-  type CopiedKey,
   type TargetOptions,
+  type TransferredAccount,
+  type TransferredIdempotencyKey,
+  type TransferredJob,
+  type TransferredKey,
+  type TransferredResponse,
   type TransferTarget,
 } from '../transfer-contract.ts'
 import type { UsageRecord } from '../usage-store.ts'
@@ -69,7 +69,7 @@ class PostgresTarget implements TransferTarget {
   }
 
   /** Where an account's next job stands is no row here: it follows the account's waiting jobs. */
-  addAccounts(accounts: readonly CopiedAccount[]): Promise<void> {
+  addAccounts(accounts: readonly TransferredAccount[]): Promise<void> {
     return this.#insert(
       ACCOUNTS,
       accounts.map((a) => [
@@ -79,14 +79,14 @@ class PostgresTarget implements TransferTarget {
     )
   }
 
-  addKeys(keys: readonly CopiedKey[]): Promise<void> {
+  addKeys(keys: readonly TransferredKey[]): Promise<void> {
     return this.#insert(
       KEYS,
       keys.map((k) => [k.id, k.account, k.hash, k.createdAtMs, k.expiresAtMs, k.revokedAtMs]),
     )
   }
 
-  async addJobs(jobs: readonly CopiedJob[]): Promise<void> {
+  async addJobs(jobs: readonly TransferredJob[]): Promise<void> {
     await partitionsFor(
       this.#connection,
       jobs.map(({ id }) => jobIdMs(id)),
@@ -138,13 +138,13 @@ class PostgresTarget implements TransferTarget {
     await this.#insert(CALLBACKS, rows.owed)
   }
 
-  async addKeptAnswers(answers: readonly CopiedAnswer[]): Promise<number> {
+  async addCachedResponses(answers: readonly TransferredResponse[]): Promise<number> {
     const rows = answers.map((a) => [a.fingerprint, a.jobId, a.keptAtMs, a.untilMs])
     const added = await this.#connection.run(KEPT, columnsOf(rows))
     return added.length
   }
 
-  addIdempotencyKeys(keys: readonly CopiedIdempotencyKey[]): Promise<void> {
+  addIdempotencyKeys(keys: readonly TransferredIdempotencyKey[]): Promise<void> {
     return this.#insert(
       IDEMPOTENCY,
       keys.map((k) => [k.account, k.key, k.fingerprint, k.jobIds, k.untilMs]),
@@ -161,7 +161,7 @@ class PostgresTarget implements TransferTarget {
     )
   }
 
-  addActs(acts: readonly Act[]): Promise<void> {
+  addAuditEntries(acts: readonly AuditEntry[]): Promise<void> {
     return this.#insert(
       ACTS,
       acts.map((a) => [a.id, a.atMs, a.who, a.what, a.account, a.target, a.detailsJson, a.outcome]),
@@ -186,7 +186,7 @@ class PostgresTarget implements TransferTarget {
   }
 }
 
-function askedOf(job: CopiedJob): unknown[] {
+function askedOf(job: TransferredJob): unknown[] {
   const { id, account, tier, model, cacheTtlS, inputTokens, createdAtMs, messages, responseFormat } = job
   return [
     id,

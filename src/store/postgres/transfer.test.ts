@@ -24,7 +24,7 @@ test('usage arrives once, folded or not, and so do acts, caps and suspensions', 
   await store.setCaps('acme', { monthlyJobs: 7, monthlyTokens: 'none' })
   await store.suspend('acme', 8)
   const act = { who: 'root', what: 'set caps', account: 'acme', target: null, detailsJson: '{}' }
-  await store.noteAct({ id: newJob().id, atMs: now.ms, ...act })
+  await store.addAuditEntry({ id: newJob().id, atMs: now.ms, ...act })
   const end = async (model: string) => {
     const job = newJob({ model })
     await store.accept(acceptance([job], { handedOff: true }))
@@ -41,7 +41,7 @@ test('usage arrives once, folded or not, and so do acts, caps and suspensions', 
   const seen = async (at: typeof store) => ({
     usage: await at.listUsage({ limit: 10 }),
     used: await at.used('acme', '2026-01'),
-    acts: await at.listActs({ limit: 10 }),
+    acts: await at.listAuditEntries({ limit: 10 }),
     key: await at.findKey('h1'),
   })
   const there = await seen(store)

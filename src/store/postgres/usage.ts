@@ -3,7 +3,7 @@
  * one statement, which sees a folding as done or as not begun.
  */
 import {
-  MOST_OPEN_COUNTED,
+  MAX_OPEN_COUNTED,
   type UsageRecord,
   type UsageSearch,
   type UsageStore,
@@ -33,7 +33,7 @@ export class PostgresUsage implements UsageStore {
     const [row] = await this.#database.query(USED, [account, month])
     return {
       jobs: Number(row?.jobs),
-      openJobs: Math.min(Number(row?.waiting) + Number(row?.held), MOST_OPEN_COUNTED),
+      openJobs: Math.min(Number(row?.waiting) + Number(row?.held), MAX_OPEN_COUNTED),
       tokens: Number(row?.tokens),
     }
   }
@@ -96,7 +96,7 @@ const USED: Statement = {
   )
   select (select coalesce(sum(jobs), 0) from u) as jobs, (select coalesce(sum(tokens), 0) from u) as tokens,
     (select count(*) from (
-      select 1 from open_jobs where account = $1 and turn is not null limit ${MOST_OPEN_COUNTED}
+      select 1 from open_jobs where account = $1 and turn is not null limit ${MAX_OPEN_COUNTED}
     ) w) as waiting,
     (select count(*) from open_jobs where node is not null and account = $1) as held`,
 }

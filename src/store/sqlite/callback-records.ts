@@ -3,14 +3,14 @@ import type { DatabaseSync } from 'node:sqlite'
 import { readDetails, readSummary, URL_PREFIX } from '../callback-rows.ts'
 import type {
   CallbackDetails,
-  CallbackSlice,
+  CallbackScan,
   CallbackState,
   CallbackSummary,
   FailedFilter,
   Replay,
 } from '../callback-store.ts'
 import type { Expiry } from '../expiry.ts'
-import { AFTER_ALL, type PageSlice } from '../pagination.ts'
+import { AFTER_ALL, type Chunk } from '../pagination.ts'
 
 export class SqliteCallbackRecords {
   readonly #db: DatabaseSync
@@ -20,8 +20,8 @@ export class SqliteCallbackRecords {
   }
 
   /** Row numbers are given in the order of acceptance, as ids are. */
-  look({ state, account, beforeId, rows, enough }: CallbackSlice): PageSlice<CallbackSummary> {
-    const nothing = { looked: 0, lastId: null, found: [] }
+  look({ state, account, beforeId, rows, enough }: CallbackScan): Chunk<CallbackSummary> {
+    const nothing = { scanned: 0, lastId: null, matches: [] }
     const before = beforeId === AFTER_ALL ? Number.MAX_SAFE_INTEGER : this.#seqOf(beforeId)
     if (before === null) return nothing
     const which =
@@ -42,7 +42,7 @@ export class SqliteCallbackRecords {
       )
       .all(last, before, account, enough)
     const lastId = this.#db.prepare('select job_id from callbacks where seq = ?').get(last)?.job_id
-    return { looked, lastId: String(lastId), found: found.map(readSummary) }
+    return { scanned: looked, lastId: String(lastId), matches: found.map(readSummary) }
   }
 
   #seqOf(jobId: string): number | null {

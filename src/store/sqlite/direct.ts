@@ -23,7 +23,7 @@ export const DIRECT_READS = [
   'jobContent',
   'listUsage',
   'used',
-  'listActs',
+  'listAuditEntries',
 ] as const
 
 export const DIRECT_WRITES = [
@@ -40,8 +40,8 @@ export const DIRECT_WRITES = [
   'deleteJob',
   'deleteJobsOf',
   'deleteAccount',
-  'noteAct',
-  'endAct',
+  'addAuditEntry',
+  'endAuditEntry',
 ] as const
 
 export type DirectName = (typeof DIRECT_READS)[number] | (typeof DIRECT_WRITES)[number]
@@ -87,9 +87,9 @@ export function directOn(db: DatabaseSync, usage: SqliteUsage): Direct {
     deleteJob: (jobId) => interventions.deleteJob(jobId),
     deleteJobsOf: (account, afterJobId) => interventions.deleteJobsOf(account, afterJobId),
     deleteAccount: (account) => interventions.deleteAccount(account),
-    noteAct: (act) => audit.note(act),
-    endAct: (actId, outcome) => audit.end(actId, outcome),
-    listActs: (search) => audit.list(search),
+    addAuditEntry: (act) => audit.note(act),
+    endAuditEntry: (actId, outcome) => audit.end(actId, outcome),
+    listAuditEntries: (search) => audit.list(search),
   }
 }
 

@@ -6,10 +6,10 @@ import type { JobContent, JobDetails } from '../job-records.ts'
 import {
   ERROR_HEAD,
   hasExpired,
-  type LookedAtJobs,
+  type JobChunk,
+  type JobScan,
   readJobContent,
   readJobDetails,
-  type Slice,
 } from '../job-search.ts'
 
 /** Jobs in a slice: two milliseconds of the thread. */
@@ -22,14 +22,14 @@ export class SqliteJobRecords {
     this.#db = db
   }
 
-  look({ account, status, model, fromId, beforeId, rows }: Slice): LookedAtJobs {
+  look({ account, status, model, fromId, beforeId, rows }: JobScan): JobChunk {
     const source = `${sourceOf(status)} order by id desc limit ?3`
     const bounds = [beforeId, fromId, rows] as const
     const bound = this.#db
       .prepare(`select count(*) as looked, min(id) as lastId from (${source})`)
       .get(...bounds)
     const looked = Number(bound?.looked)
-    if (looked === 0) return { looked, lastId: null, found: [] }
+    if (looked === 0) return { scanned: looked, lastId: null, matches: [] }
     const wanted = this.#db
       .prepare(
         `select ${SUMMARY} from (${source}) s cross join jobs j on j.id = s.id
@@ -38,7 +38,7 @@ export class SqliteJobRecords {
          order by s.id desc`,
       )
       .all(...bounds, account, model, status)
-    return { looked, lastId: String(bound?.lastId), found: wanted.map((row) => ({ ...row })) }
+    return { scanned: looked, lastId: String(bound?.lastId), matches: wanted.map((row) => ({ ...row })) }
   }
 
   find(jobId: string, expiry: Expiry): JobDetails | null {

@@ -1,9 +1,9 @@
 /**
  * The operations that cross to the storage thread, by name, as tuples: the one place that both sides are typed from.
  */
-import type { CallbackSlice, DeferredCallback, TakeCallbacks, TakeDeferred } from '../callback-store.ts'
+import type { CallbackScan, DeferredCallback, TakeCallbacks, TakeDeferred } from '../callback-store.ts'
 import type { Expiry } from '../expiry.ts'
-import type { Slice } from '../job-search.ts'
+import type { JobScan } from '../job-search.ts'
 import type { PoisonCandidates } from '../store.ts'
 import type { DirectOperation } from './direct.ts'
 import type { Cell } from './wire.ts'
@@ -22,8 +22,8 @@ export type Operation =
   | readonly ['recordCallback', jobId: string, attempt: number, line: string, ...RecordCells]
   | readonly ['postponeCallbacks', node: string, readonly DeferredCallback[]]
   | readonly ['callbackDepth']
-  | readonly ['lookAtCallbacks', CallbackSlice]
-  | readonly ['lookAtJobs', Slice]
+  | readonly ['lookAtCallbacks', CallbackScan]
+  | readonly ['lookAtJobs', JobScan]
   | readonly ['probe', nowMs: number]
   | readonly ['takeCancelled']
   | readonly ['scrub']

@@ -1,8 +1,8 @@
 /** What operators do straight in the file, beside a running server: no lock, no thread. */
 import { DatabaseSync } from 'node:sqlite'
 import type { Secrets } from '../account-store.ts'
-import { searchCallbacksInSlices } from '../callback-rows.ts'
-import { searchInSlices } from '../job-search.ts'
+import { searchCallbacksByChunk } from '../callback-rows.ts'
+import { searchJobsByChunk } from '../job-search.ts'
 import type { OperatorStore } from '../operator-store.ts'
 import { SqliteAccounts } from './accounts.ts'
 import { SqliteCallbackRecords } from './callback-records.ts'
@@ -39,8 +39,8 @@ export function openSqliteForOperator(path: string): OperatorStore {
       (operation) => change(() => run(operation)),
     ),
     searchCallbacks: (filter) =>
-      searchCallbacksInSlices(filter, SLICE_ROWS, async (slice) => callbacks.look(slice)),
-    searchJobs: (search) => searchInSlices(search, SLICE_ROWS, async (slice) => jobs.look(slice)),
+      searchCallbacksByChunk(filter, SLICE_ROWS, async (slice) => callbacks.look(slice)),
+    searchJobs: (search) => searchJobsByChunk(search, SLICE_ROWS, async (slice) => jobs.look(slice)),
     scrub: async () => scrub(db),
     close: async () => db.close(),
   }

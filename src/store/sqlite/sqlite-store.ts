@@ -3,7 +3,7 @@ import { Worker } from 'node:worker_threads'
 import type { ClaimedJob, Job } from '../../job/job.ts'
 import type { JobRecord } from '../../job/job-record.ts'
 import { moduleURL } from '../../module-url.ts'
-import { attemptLine, recordCells, searchCallbacksInSlices } from '../callback-rows.ts'
+import { attemptLine, recordCells, searchCallbacksByChunk } from '../callback-rows.ts'
 import {
   type AttemptRecord,
   BODY_READ_BYTES,
@@ -21,7 +21,7 @@ import { DatabaseProblem } from '../database-problem.ts'
 import type { Expiry } from '../expiry.ts'
 import { GroupCommit, type OpResult } from '../group-commit.ts'
 import type { JobPage, JobSearch } from '../job-records.ts'
-import { searchInSlices } from '../job-search.ts'
+import { searchJobsByChunk } from '../job-search.ts'
 import type { Claim, Renewal } from '../node-store.ts'
 import type { Page } from '../pagination.ts'
 import {
@@ -274,11 +274,11 @@ class SqliteStore implements Omit<Store, DirectName> {
   }
 
   searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>> {
-    return searchCallbacksInSlices(filter, SLICE_ROWS, (slice) => this.#read(['lookAtCallbacks', slice]))
+    return searchCallbacksByChunk(filter, SLICE_ROWS, (slice) => this.#read(['lookAtCallbacks', slice]))
   }
 
   searchJobs(search: JobSearch): Promise<JobPage> {
-    return searchInSlices(search, SLICE_ROWS, (slice) => this.#read(['lookAtJobs', slice]))
+    return searchJobsByChunk(search, SLICE_ROWS, (slice) => this.#read(['lookAtJobs', slice]))
   }
 
   depth(): Promise<Depth> {

@@ -1,21 +1,21 @@
 /** Reads a whole SQLite file for a copy, as it was at one moment, while no server uses it. */
 import { existsSync } from 'node:fs'
 import type { DatabaseSync } from 'node:sqlite'
-import type { Act } from '../audit-store.ts'
+import type { AuditEntry } from '../audit-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import {
   BATCH_ROWS,
   BATCH_WEIGHT,
   type Batches,
   CALLBACK_SELECT,
-  type CopiedAccount,
-  type CopiedAnswer,
-  type CopiedIdempotencyKey,
-  type CopiedJob,
-  type CopiedKey,
+  type TransferredAccount,
+  type TransferredIdempotencyKey,
+  type TransferredJob,
+  type TransferredKey,
+  type TransferredResponse,
   type TransferSource,
 } from '../transfer-contract.ts'
-import { copiedJob } from '../transferred-job.ts'
+import { readTransferredJob } from '../transferred-job.ts'
 import type { UsageRecord } from '../usage-store.ts'
 import { lockForCopying, migrate, openFile, schemaOf } from './file.ts'
 import { toldAsProblem } from './transfer-problem.ts'
@@ -54,32 +54,32 @@ class SqliteSource implements TransferSource {
     this.turn = Number(db.prepare('select turn from line').get()?.turn)
   }
 
-  accounts(): Batches<CopiedAccount> {
-    return this.#batches(ACCOUNTS, [this.turn], (row) => row as unknown as CopiedAccount)
+  accounts(): Batches<TransferredAccount> {
+    return this.#batches(ACCOUNTS, [this.turn], (row) => row as unknown as TransferredAccount)
   }
 
-  keys(): Batches<CopiedKey> {
-    return this.#batches(KEYS, [], (row) => row as unknown as CopiedKey)
+  keys(): Batches<TransferredKey> {
+    return this.#batches(KEYS, [], (row) => row as unknown as TransferredKey)
   }
 
-  jobs(): Batches<CopiedJob> {
-    return this.#batches(JOBS, [], (row) => copiedJob(row, this.turn), weightOf)
+  jobs(): Batches<TransferredJob> {
+    return this.#batches(JOBS, [], (row) => readTransferredJob(row, this.turn), weightOf)
   }
 
-  keptAnswers(nowMs: number): Batches<CopiedAnswer> {
-    return this.#batches(KEPT, [nowMs], (row) => row as unknown as CopiedAnswer)
+  cachedResponses(nowMs: number): Batches<TransferredResponse> {
+    return this.#batches(KEPT, [nowMs], (row) => row as unknown as TransferredResponse)
   }
 
-  idempotencyKeys(nowMs: number): Batches<CopiedIdempotencyKey> {
-    return this.#batches(IDEMPOTENCY, [nowMs], (row) => row as unknown as CopiedIdempotencyKey)
+  idempotencyKeys(nowMs: number): Batches<TransferredIdempotencyKey> {
+    return this.#batches(IDEMPOTENCY, [nowMs], (row) => row as unknown as TransferredIdempotencyKey)
   }
 
   usage(): Batches<UsageRecord> {
     return this.#batches(USAGE, [], (row) => row as unknown as UsageRecord)
   }
 
-  acts(): Batches<Act> {
-    return this.#batches(ACTS, [], (row) => row as unknown as Act)
+  auditEntries(): Batches<AuditEntry> {
+    return this.#batches(ACTS, [], (row) => row as unknown as AuditEntry)
   }
 
   async close(): Promise<void> {

@@ -4,16 +4,16 @@
  * file next.
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
-import type { Act } from '../audit-store.ts'
+import type { AuditEntry } from '../audit-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { notEmpty } from '../not-empty.ts'
 import {
   CALLBACK_COLUMNS,
-  type CopiedAccount,
-  type CopiedAnswer,
-  type CopiedIdempotencyKey,
-  type CopiedJob,
-  type CopiedKey,
+  type TransferredAccount,
+  type TransferredIdempotencyKey,
+  type TransferredJob,
+  type TransferredKey,
+  type TransferredResponse,
   type TransferTarget,
 } from '../transfer-contract.ts'
 import type { UsageRecord } from '../usage-store.ts'
@@ -61,7 +61,7 @@ class SqliteTarget implements TransferTarget {
     this.#statements = prepare(db)
   }
 
-  addAccounts(accounts: readonly CopiedAccount[]): Promise<void> {
+  addAccounts(accounts: readonly TransferredAccount[]): Promise<void> {
     const { account, nextTurn } = this.#statements
     return each(accounts, (a) => {
       const standing = [a.suspendedAtMs, a.capJobs, a.capTokens] as const
@@ -70,18 +70,18 @@ class SqliteTarget implements TransferTarget {
     })
   }
 
-  addKeys(keys: readonly CopiedKey[]): Promise<void> {
+  addKeys(keys: readonly TransferredKey[]): Promise<void> {
     const { key } = this.#statements
     return each(keys, (k) => {
       key.run(k.id, k.account, k.hash, k.createdAtMs, k.expiresAtMs, k.revokedAtMs)
     })
   }
 
-  addJobs(jobs: readonly CopiedJob[]): Promise<void> {
+  addJobs(jobs: readonly TransferredJob[]): Promise<void> {
     return each(jobs, (job) => this.#addJob(job, ++this.#seq))
   }
 
-  #addJob(job: CopiedJob, seq: number): void {
+  #addJob(job: TransferredJob, seq: number): void {
     const { job: insert, request, outcome, callback } = this.#statements
     const { state } = job
     const place =
@@ -118,7 +118,7 @@ class SqliteTarget implements TransferTarget {
     if (owed) callback.run(seq, job.id, job.account, ...CALLBACK_COLUMNS.map((name) => owed[name]))
   }
 
-  async addKeptAnswers(answers: readonly CopiedAnswer[]): Promise<number> {
+  async addCachedResponses(answers: readonly TransferredResponse[]): Promise<number> {
     let added = 0
     await each(answers, ({ jobId, fingerprint, untilMs }) => {
       added += Number(this.#statements.answer.run(fingerprint, untilMs, jobId).changes)
@@ -126,7 +126,7 @@ class SqliteTarget implements TransferTarget {
     return added
   }
 
-  addIdempotencyKeys(keys: readonly CopiedIdempotencyKey[]): Promise<void> {
+  addIdempotencyKeys(keys: readonly TransferredIdempotencyKey[]): Promise<void> {
     const { idempotency } = this.#statements
     return each(keys, (k) => {
       idempotency.run(k.account, k.key, k.fingerprint, k.jobIds, k.untilMs)
@@ -140,7 +140,7 @@ class SqliteTarget implements TransferTarget {
     })
   }
 
-  addActs(acts: readonly Act[]): Promise<void> {
+  addAuditEntries(acts: readonly AuditEntry[]): Promise<void> {
     return each(acts, (a) => {
       const { act } = this.#statements
       act.run(a.id, a.atMs, a.who, a.what, a.account, a.target, a.detailsJson, a.outcome)

@@ -6,7 +6,7 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import type { Usage } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
 import {
-  MOST_OPEN_COUNTED,
+  MAX_OPEN_COUNTED,
   type UsageKey,
   type UsageRecord,
   type UsageSearch,
@@ -55,7 +55,7 @@ export class SqliteUsage {
       `select count(*) as open from (
          select 1 from jobs indexed by jobs_waiting_by_account where turn is not null and account = ?1
          union all select 1 from jobs indexed by jobs_held where node is not null and account = ?1
-         limit ${MOST_OPEN_COUNTED})`,
+         limit ${MAX_OPEN_COUNTED})`,
     )
   }
 

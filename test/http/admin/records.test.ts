@@ -132,10 +132,10 @@ onEachStore(() => {
 
   test('what cannot be noted is not done', async (t) => {
     const { parley, admin } = await start(t)
-    const noteAct = parley.store.noteAct
-    parley.store.noteAct = () => Promise.reject(new Error('the log is full'))
+    const add = parley.store.addAuditEntry
+    parley.store.addAuditEntry = () => Promise.reject(new Error('the log is full'))
     refused(await admin.post('/accounts/acme/suspend'), 500)
-    parley.store.noteAct = noteAct
+    parley.store.addAuditEntry = add
     const [acme] = granted(await admin.get('/accounts'), 200).accounts
     assert.equal(acme.suspended_at, null)
     assert.deepEqual(granted(await admin.get('/audit'), 200).acts, [])
@@ -146,7 +146,7 @@ onEachStore(() => {
 
   test('what was done stays done where its outcome cannot be noted', async (t) => {
     const { parley, admin } = await start(t)
-    parley.store.endAct = () => Promise.reject(new Error('the log is full'))
+    parley.store.endAuditEntry = () => Promise.reject(new Error('the log is full'))
     granted(await admin.post('/accounts/acme/suspend'), 200)
     const [entry] = granted(await admin.get('/audit'), 200).acts
     assert.deepEqual([entry.what, entry.outcome], ['suspend an account', null])
