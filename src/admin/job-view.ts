@@ -1,6 +1,6 @@
 /** Jobs as the admin API returns them. Times are Unix seconds, with fractions. */
 import type { CallbackDetails } from '../store/callback-store.ts'
-import type { JobContent, JobDetails, JobSummary } from '../store/job-records.ts'
+import type { JobContent, JobDetails, JobSummary } from '../store/job-search-store.ts'
 import { type CallbackDetailsView, callbackDetailsView } from './callback-view.ts'
 
 export interface JobSummaryView {

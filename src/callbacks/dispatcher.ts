@@ -128,7 +128,7 @@ export class CallbackDispatcher {
   async #takePostponed(postponed: readonly TakenBefore[]): Promise<DueCallback[]> {
     const { store, node, clock } = this.#options
     const leaseUntilMs = this.#leaseUntil(clock.nowMs())
-    return this.#new(await store.takeDeferred({ node, postponed, leaseUntilMs }))
+    return this.#new(await store.takeDeferred({ node, deferred: postponed, leaseUntilMs }))
   }
 
   #leaseUntil(nowMs: number): number {

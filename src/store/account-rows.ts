@@ -1,40 +1,80 @@
-/** What every store reads alike from its rows of accounts. */
-import type { OwnCap, OwnCaps, Secrets } from './account-store.ts'
+/** Rows of accounts and keys, which every store reads and writes alike. */
+import type { TierName } from '../job/tier.ts'
+import type { AccountRecord, KeyRecord, OwnCap, OwnCaps, Secrets } from './account-store.ts'
+import { numberOf, numberOrNull, type Row, textOf } from './rows.ts'
 
-/** Of a row with the columns `secret`, `previous_secret` and `rotated_at_ms`. */
-export function readSecrets(row: Readonly<Record<string, unknown>>): Secrets {
-  const { secret, previous_secret: previous, rotated_at_ms: rotated } = row
+/** What `readSecrets` reads, from `accounts a`. */
+export const SECRET_COLUMNS = 'a.secret, a.previous_secret, a.rotated_at_ms'
+
+export function readSecrets(row: Row): Secrets {
+  const { previous_secret: previous } = row
   return {
-    current: String(secret),
-    previous: previous === null ? null : { secret: String(previous), rotatedAtMs: Number(rotated) },
+    current: textOf(row, 'secret'),
+    previous:
+      previous === null
+        ? null
+        : { secret: textOf(row, 'previous_secret'), rotatedAtMs: numberOf(row, 'rotated_at_ms') },
   }
 }
 
-const NO_CAP = -1
+/** What `readKey` reads, from `keys k` and `accounts a`. */
+export const KEY_COLUMNS = `k.id, k.account, a.tier, k.created_at_ms, k.expires_at_ms, k.revoked_at_ms,
+  a.suspended_at_ms, a.cap_jobs, a.cap_tokens`
 
-/** The columns that a row of an account's keys or of the account needs for what follows. */
-export const STANDING_COLUMNS =
-  'a.suspended_at_ms as "suspendedAtMs", a.cap_jobs as "capJobs", a.cap_tokens as "capTokens"'
-
-/** From a row with `STANDING_COLUMNS` to the same with `suspendedAtMs` and `caps`. */
-export function withStanding<T>(row: Readonly<Record<string, unknown>>): T {
-  const { capJobs, capTokens, ...rest } = row
-  const caps: OwnCaps = { monthlyJobs: readCap(capJobs), monthlyTokens: readCap(capTokens) }
-  return { ...rest, caps } as T
+export function readKey(row: Row): KeyRecord {
+  return {
+    id: textOf(row, 'id'),
+    account: textOf(row, 'account'),
+    tier: readTier(row),
+    createdAtMs: numberOf(row, 'created_at_ms'),
+    expiresAtMs: numberOrNull(row, 'expires_at_ms'),
+    revokedAtMs: numberOrNull(row, 'revoked_at_ms'),
+    ...readStanding(row),
+  }
 }
 
-export function capColumns({
+/** What `readAccount` reads from `accounts a`, beside the counts `keys` and `active_keys`. */
+export const ACCOUNT_COLUMNS = 'a.name, a.tier, a.rotated_at_ms, a.suspended_at_ms, a.cap_jobs, a.cap_tokens'
+
+export function readAccount(row: Row): AccountRecord {
+  return {
+    name: textOf(row, 'name'),
+    tier: readTier(row),
+    keys: numberOf(row, 'keys'),
+    activeKeys: numberOf(row, 'active_keys'),
+    rotatedAtMs: numberOrNull(row, 'rotated_at_ms'),
+    ...readStanding(row),
+  }
+}
+
+/** The name is not checked: the tier may be one of another version, and then `Tiers.of` allows the account the least. */
+export function readTier(row: Row): TierName {
+  return textOf(row, 'tier') as TierName
+}
+
+function readStanding(row: Row): Pick<AccountRecord, 'suspendedAtMs' | 'caps'> {
+  return {
+    suspendedAtMs: numberOrNull(row, 'suspended_at_ms'),
+    caps: { monthlyJobs: readCap(row, 'cap_jobs'), monthlyTokens: readCap(row, 'cap_tokens') },
+  }
+}
+
+/** How the cap `none` is stored. */
+const NO_CAP = -1
+
+/** The columns `cap_jobs` and `cap_tokens`. */
+export function capCells({
   monthlyJobs,
   monthlyTokens,
 }: OwnCaps): [jobs: number | null, tokens: number | null] {
-  return [capColumn(monthlyJobs), capColumn(monthlyTokens)]
+  return [capCell(monthlyJobs), capCell(monthlyTokens)]
 }
 
-function readCap(cell: unknown): OwnCap {
-  if (cell === null || cell === undefined) return null
-  return Number(cell) === NO_CAP ? 'none' : Number(cell)
+function readCap(row: Row, column: string): OwnCap {
+  const cap = numberOrNull(row, column)
+  return cap === NO_CAP ? 'none' : cap
 }
 
-function capColumn(cap: OwnCap): number | null {
+function capCell(cap: OwnCap): number | null {
   return cap === 'none' ? NO_CAP : cap
 }

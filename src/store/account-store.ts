@@ -17,7 +17,7 @@ export interface AccountStore {
   listAccounts(page: AccountPage): Promise<AccountRecord[]>
 
   /** Ends a key for good. A second call changes nothing. */
-  revokeKey(keyId: string, nowMs: number): Promise<'revoked' | 'revoked before' | 'unknown'>
+  revokeKey(keyId: string, nowMs: number): Promise<RevokeResult>
 
   /** The key with this hash, or null. Whether it has expired or was revoked is for the caller to judge. */
   findKey(hash: string): Promise<KeyRecord | null>
@@ -69,6 +69,8 @@ export interface NewKey {
 export type NewKeyResult =
   | { readonly kind: 'created' }
   | { readonly kind: 'other tier'; readonly tier: TierName }
+
+export type RevokeResult = 'revoked' | 'revoked before' | 'unknown'
 
 export interface KeyRecord {
   readonly id: string

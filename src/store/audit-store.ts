@@ -1,41 +1,52 @@
 /**
- * Who did what to the service. An act is noted before it is done and ended after it, so that none is missing; one without
- * an outcome was cut off. Entries are never changed otherwise, and never deleted.
+ * The audit log: who did what to the service. An entry is added before the admin action and ended after it, so that none is
+ * missing; an entry without an outcome was cut off. Entries are never changed otherwise, and never deleted.
  */
 
 export interface AuditStore {
-  addAuditEntry(act: NewAuditEntry): Promise<void>
+  /** Durable before the action begins. A second call with the same entry changes nothing on Postgres, and rejects on SQLite. */
+  addAuditEntry(entry: NewAuditEntry): Promise<void>
 
-  /** Says what came of it. */
-  endAuditEntry(actId: string, outcome: string): Promise<void>
+  /** Stores the outcome of the action. A second call replaces it; an unknown entry is ignored. */
+  endAuditEntry(entryId: string, outcome: string): Promise<void>
 
   /** Newest first. */
   listAuditEntries(search: AuditSearch): Promise<AuditEntry[]>
 }
 
-export interface NewAuditEntry {
-  /** UUIDv7: acts lie in the order of time. */
+interface AuditFields {
+  /** UUIDv7: entries lie in the order of time. */
   readonly id: string
   readonly atMs: number
   /** Such as `root@db1 (command line)` or `alice from 10.0.0.7 (admin API)`. */
   readonly who: string
   /** Such as `cancel a job`. */
   readonly what: string
-  /** The account that it was done to, where it was one's. */
-  readonly account: string | null
-  /** The job or key, where it was one. */
+  /** The job or key that the action was on, if it was on one. */
   readonly target: string | null
   /** JSON text; never contents or secrets. */
   readonly detailsJson: string
 }
 
-export interface AuditEntry extends NewAuditEntry {
-  /** Null while it is under way, and for ever where it was cut off. */
+export interface NewAuditEntry extends AuditFields {
+  readonly account: string | AccountOfJob | null
+}
+
+/** The account of a job, which the store finds out in the statement that adds the entry; null if there is no such job. */
+export interface AccountOfJob {
+  readonly ofJob: string
+}
+
+export interface AuditEntry extends AuditFields {
+  /** The account that the action was on, if it was on one. */
+  readonly account: string | null
+  /** Null while the action runs, and for good if it was cut off. */
   readonly outcome: string | null
 }
 
 export interface AuditSearch {
   readonly account?: string
+  /** Entries before this one only: the last of the page before. */
   readonly beforeEntryId?: string
   readonly limit: number
 }

@@ -1,6 +1,5 @@
-/** What every store reads alike from its rows of callbacks. */
+/** Rows of callbacks, which every store searches, reads and writes alike. */
 import type { Callback } from '../job/job.ts'
-import type { JobRecord } from '../job/job-record.ts'
 import { readSecrets } from './account-rows.ts'
 import type {
   AttemptRecord,
@@ -13,12 +12,14 @@ import type {
   CallbackSummary,
   DueCallback,
 } from './callback-store.ts'
+import { readJobRecord } from './job-rows.ts'
 import { AFTER_ALL, type Chunk, type Page, paginate } from './pagination.ts'
+import { booleanOf, numberOf, type Row, textOf } from './rows.ts'
 
 export function searchCallbacksByChunk(
   { state, account, beforeJobId = AFTER_ALL, limit }: CallbackFilter,
   rows: number,
-  look: (slice: CallbackScan) => Promise<Chunk<CallbackSummary>>,
+  scanCallbacks: (scan: CallbackScan) => Promise<Chunk<CallbackSummary>>,
 ): Promise<Page<CallbackSummary>> {
   return paginate<CallbackSummary>({
     limit,
@@ -26,11 +27,9 @@ export function searchCallbacksByChunk(
     beforeId: beforeJobId,
     idOf: ({ jobId }) => jobId,
     scan: (beforeId) =>
-      look({ state: state ?? null, account: account ?? null, beforeId, rows, enough: limit + 1 }),
+      scanCallbacks({ state: state ?? null, account: account ?? null, beforeId, rows, enough: limit + 1 }),
   })
 }
-
-export type CallbackRow = Readonly<Record<string, unknown>>
 
 /**
  * Characters of a stored callback that hold its URL, however long that is: addresses have 8,192 characters at most, each
@@ -45,20 +44,21 @@ export function callbackText({ url, headers, payloadJson }: Callback): string {
 
 /**
  * The URL, from the first `URL_PREFIX` characters of a stored callback. Version 0.1 also stored longer ones, which are never
- * sent: of those it is the beginning.
+ * sent: then this is its beginning.
  */
-function urlOf(prefix: unknown): string {
-  const [, escaped] = /^\{"url":"([^"\\]*(?:\\.[^"\\]*)*)/.exec(String(prefix)) ?? []
+function urlOf(row: Row): string {
+  const prefix = textOf(row, 'callback_prefix')
+  const [, escaped] = /^\{"url":"([^"\\]*(?:\\.[^"\\]*)*)/.exec(prefix) ?? []
   if (!escaped) throw new Error('a stored callback does not begin with its URL')
   return escaped.includes('\\') ? (JSON.parse(`"${escaped}"`) as string) : escaped
 }
 
-/** How an attempt is added to those before it: a line of JSON. */
+/** How an attempt is appended to those before it: a line of JSON. */
 export function attemptLine(attempt: CallbackAttempt): string {
   return `${JSON.stringify(attempt)}\n`
 }
 
-/** What recording an attempt changes, for stores of any kind. */
+/** The columns that recording an attempt changes. */
 export function recordCells({ next, nowMs }: AttemptRecord) {
   return {
     dueAtMs: next.kind === 'due' ? next.atMs : null,
@@ -68,69 +68,58 @@ export function recordCells({ next, nowMs }: AttemptRecord) {
   }
 }
 
-export function readDueCallback(row: CallbackRow): DueCallback {
+/** Of a row with `callback_prefix` and `body_bytes`, whose attempt is the one that was just counted. */
+export function readDueCallback(row: Row): DueCallback {
   return {
-    jobId: String(row.job_id),
-    attempt: Number(row.attempt),
-    tries: Number(row.tries),
-    account: String(row.account),
-    url: urlOf(row.callback_prefix),
-    bodyBytes: Number(row.body_bytes),
-    owedSinceMs: Number(row.owed_since_ms),
+    jobId: textOf(row, 'job_id'),
+    attempt: numberOf(row, 'attempt'),
+    tries: numberOf(row, 'tries'),
+    account: textOf(row, 'account'),
+    url: urlOf(row),
+    bodyBytes: numberOf(row, 'body_bytes'),
+    owedSinceMs: numberOf(row, 'owed_since_ms'),
   }
 }
 
-export function readCallbackBody(row: CallbackRow): CallbackBody {
-  return {
-    callback: JSON.parse(String(row.callback)) as Callback,
-    view: {
-      id: String(row.job_id),
-      status: row.status as JobRecord['status'],
-      createdAtMs: Number(row.created_at_ms),
-      contentJson: row.content as string | null,
-      errorJson: row.error as string | null,
-    },
-    secrets: readSecrets(row),
-  }
+/** Of a row of the settled job, with the callback and the secrets of its account. */
+export function readCallbackBody(row: Row): CallbackBody {
+  const callback: Callback = JSON.parse(textOf(row, 'callback'))
+  return { callback, view: readJobRecord(row), secrets: readSecrets(row) }
 }
 
-export function readSummary(row: CallbackRow): CallbackSummary {
-  const owed = row.due_at_ms !== null
+export function readSummary(row: Row): CallbackSummary {
+  const state = stateOf(row)
   return {
-    jobId: String(row.job_id),
-    account: String(row.account),
-    url: urlOf(row.callback_prefix),
-    state: stateOf(row),
-    attempts: Number(row.attempt),
-    dueAtMs: owed && !isUnderWay(row) ? Number(row.due_at_ms) : null,
-    endedAtMs: owed ? null : Number(row.delivered_at_ms ?? row.failed_at_ms),
+    jobId: textOf(row, 'job_id'),
+    account: textOf(row, 'account'),
+    url: urlOf(row),
+    state,
+    attempts: numberOf(row, 'attempt'),
+    dueAtMs: state === 'owed' && !booleanOf(row, 'under_way') ? numberOf(row, 'due_at_ms') : null,
+    endedAtMs: state === 'owed' ? null : numberOf(row, `${state}_at_ms`),
     last: readAttempts(row).at(-1) ?? null,
   }
 }
 
-export function readDetails(row: CallbackRow): CallbackDetails {
-  const { headers, payloadJson } = JSON.parse(String(row.callback)) as Callback
+/** The same with the whole `callback`. */
+export function readDetails(row: Row): CallbackDetails {
+  const { headers, payloadJson }: Callback = JSON.parse(textOf(row, 'callback'))
   return {
     ...readSummary(row),
-    jobStatus: String(row.status),
+    jobStatus: textOf(row, 'status'),
     headerNames: Object.keys(headers),
     payloadJson,
-    underWay: isUnderWay(row),
+    underWay: booleanOf(row, 'under_way'),
     log: readAttempts(row),
   }
 }
 
-/** SQLite knows no booleans. */
-function isUnderWay(row: CallbackRow): boolean {
-  return Boolean(row.under_way)
-}
-
-function stateOf(row: CallbackRow): CallbackState {
+function stateOf(row: Row): CallbackState {
   if (row.due_at_ms !== null) return 'owed'
   return row.delivered_at_ms === null ? 'failed' : 'delivered'
 }
 
-function readAttempts(row: CallbackRow): CallbackAttempt[] {
-  const lines = String(row.attempts).split('\n')
+function readAttempts(row: Row): CallbackAttempt[] {
+  const lines = textOf(row, 'attempts').split('\n')
   return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as CallbackAttempt)
 }

@@ -1,4 +1,4 @@
-/** Callbacks that are owed, as a store keeps them: an outbox that the settling transaction writes. */
+/** Owed callbacks: the part of the storage contract with the outbox that settling a job writes. */
 import type { Callback } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import type { Secrets } from './account-store.ts'
@@ -13,53 +13,53 @@ export const BODY_READ_BYTES = 8 * 1024 * 1024
 
 export interface CallbackStore extends CallbackRecords {
   /**
-   * Gives up to `limit` callbacks of a lane that are due to the node, the longest due first, and counts an attempt of
-   * each. No other node is given them while this one lives (`Store.reclaim`), nor is this one before `leaseUntilMs`: by
-   * then the answer to this call must have been lost. Their bodies are not read, so the memory that this takes does not
-   * depend on their sizes, and the attempts are committed before `loadCallback` reads the first body.
+   * Takes up to `limit` callbacks of a delivery queue that are due, the longest due first, and counts an attempt of each. No
+   * other node takes them until this one is dead (`Store.rescue`), nor does this one before `leaseUntilMs`: by then the answer
+   * to this call must have been lost. Their bodies are not read, so the memory that this takes does not depend on their sizes,
+   * and the attempts are committed before `loadCallback` reads the first body.
    */
   takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]>
 
-  /** The same for callbacks that this node postponed, due or not: those that are still as that left them. */
+  /** The same for callbacks that this node deferred, due or not, if nothing has happened to them since. */
   takeDeferred(take: TakeDeferred): Promise<DueCallback[]>
 
   /**
    * Reads what is to be sent of a callback that was taken under this attempt. Null if it was taken again since or its job
-   * has gone. Bodies that are asked for together are read together, up to `BODY_READ_BYTES` at a time.
+   * is gone. Bodies that are loaded together are read together, up to `BODY_READ_BYTES` at a time.
    */
   loadCallback(callback: CallbackToLoad): Promise<CallbackBody | null>
 
   /**
-   * Records an attempt and what came of it. False, and nothing is changed, if the callback was taken again since or its
-   * job has gone.
+   * Records an attempt and its result. False, and nothing changes, if the callback was taken again since or its job is gone;
+   * so a second call changes nothing.
    */
   recordCallback(record: AttemptRecord): Promise<boolean>
 
   /**
-   * Puts callbacks of this node aside untried: their attempt is not counted, they are due at the times given, and they stay
-   * this node's until it is dead.
+   * Returns callbacks of this node untried: their attempt is not counted, they are due at the times given, and no other node
+   * takes them until this one is dead. Those that were taken again since are left alone.
    */
-  deferCallbacks(node: string, postponed: readonly DeferredCallback[]): Promise<void>
+  deferCallbacks(node: string, deferred: readonly DeferredCallback[]): Promise<void>
 
   /** What is owed and what has failed, counted up to a bound; see `CallbackDepth`. */
   callbackDepth(): Promise<CallbackDepth>
 }
 
-/** What operators look into, also from beside a running server. */
+/** What operators see of callbacks, and how they send them again; also in a process beside a running server. */
 export interface CallbackRecords {
-  /** Newest job first, at a cost that is bounded as that of `JobRecords.searchJobs` is. */
+  /** Newest job first. Its cost is bounded as that of `JobSearchStore.searchJobs` is. */
   searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>>
 
-  /** The callback of a job with all its attempts that are kept; null if there is none. */
+  /** The callback of a job with the attempts that are stored; null if there is none. */
   findCallback(jobId: string): Promise<CallbackDetails | null>
 
   /**
    * Makes a callback due now, whether it was delivered, has failed or waits for its next attempt, with all the attempts
-   * of a new one. One that is under way is left alone; one whose job has expired is unknown.
+   * of a new one. One that an attempt sends just now is left alone; one whose job has expired is unknown.
    */
   replayCallback(jobId: string, expiry: Expiry): Promise<Replay>
 
-  /** The same for those that had failed before now; returns how many there were. */
+  /** The same for those that had failed before now, in one transaction; returns how many there were. */
   replayFailedCallbacks(filter: FailedFilter, expiry: Expiry): Promise<number>
 }
 
@@ -70,7 +70,7 @@ export interface FailedFilter {
 
 export type Replay = 'replayed' | 'in progress' | 'unknown'
 
-/** Callbacks that were never tried wait apart from those that were, so that many retries hold up no new one. */
+/** Callbacks that were never tried are queued apart from those that were, so that many retries delay no new one. */
 export const DELIVERY_QUEUES = ['first', 'retry'] as const
 export type DeliveryQueueName = (typeof DELIVERY_QUEUES)[number]
 
@@ -84,11 +84,11 @@ export interface TakeCallbacks {
 
 export interface TakeDeferred {
   readonly node: string
-  readonly postponed: readonly TakenBefore[]
+  readonly deferred: readonly TakenBefore[]
   readonly leaseUntilMs: number
 }
 
-/** A callback, and how many attempts of it there were: with one more it is not what it was. */
+/** A callback, and how many attempts it had when it was deferred: with one more, something has happened to it since. */
 export interface TakenBefore {
   readonly jobId: string
   readonly attempts: number
@@ -99,11 +99,11 @@ export interface DueCallback {
   readonly jobId: string
   /** 1 for the first attempt, and one more for each later one: the fence of what is recorded. */
   readonly attempt: number
-  /** The same, but anew from a replay on, and without attempts that a stopping server cut off: place in the schedule. */
+  /** Its place in the schedule: the same, but counted from the last replay, and without attempts that a stopping server cut off. */
   readonly tries: number
   readonly account: string
   readonly url: string
-  /** About what the body takes: the bytes of the callback and of the job's outcome, as they are stored. */
+  /** About the size of the body: the bytes of the callback and of the job's outcome, as they are stored. */
   readonly bodyBytes: number
   /** When it became owed: at the job's end, or by the last replay. */
   readonly owedSinceMs: number
@@ -134,7 +134,7 @@ export type CallbackNext =
   /** `counts`: whether the attempt counts in the schedule. */
   | { readonly kind: 'due'; readonly atMs: number; readonly counts: boolean }
 
-/** One attempt, as it is kept and shown. */
+/** One attempt, as it is stored and shown. */
 export interface CallbackAttempt {
   /** Missing numbers are attempts whose process ended before it could record them. */
   readonly attempt: number
@@ -154,7 +154,7 @@ export interface DeferredCallback {
   readonly dueAtMs: number
 }
 
-/** `owed`: waits for its first or next attempt, or is under way. `failed`: no further attempt is made by itself. */
+/** `owed`: an attempt is still to be made, or is in progress. `failed`: no further attempt is made unless it is replayed. */
 export const CALLBACK_STATES = ['owed', 'delivered', 'failed'] as const
 export type CallbackState = (typeof CALLBACK_STATES)[number]
 
@@ -166,13 +166,13 @@ export interface CallbackFilter {
   readonly limit: number
 }
 
-/** Some callbacks in the order of their jobs, and which of them are wanted. */
+/** The callbacks to scan, in the order of their jobs, and which of them match. */
 export interface CallbackScan {
   readonly state: CallbackState | null
   readonly account: string | null
   readonly beforeId: string
   readonly rows: number
-  /** More than are wanted of one slice. */
+  /** Matches after which a chunk may end. */
   readonly enough: number
 }
 
@@ -181,9 +181,9 @@ export interface CallbackSummary {
   readonly account: string
   readonly url: string
   readonly state: CallbackState
-  /** Attempts so far, one under way included. */
+  /** Attempts so far, including one in progress. */
   readonly attempts: number
-  /** When the next attempt is due; null unless it is owed and not under way. */
+  /** When the next attempt is due; null unless it is owed and no attempt is in progress. */
   readonly dueAtMs: number | null
   /** When it was delivered or has failed; null while it is owed. */
   readonly endedAtMs: number | null
@@ -193,15 +193,15 @@ export interface CallbackSummary {
 
 export interface CallbackDetails extends CallbackSummary {
   readonly jobStatus: string
-  /** By name only: their values may be secrets of the receiver. */
+  /** Names only: the values may be secrets of the receiver. */
   readonly headerNames: readonly string[]
   readonly payloadJson: string
   readonly underWay: boolean
-  /** Oldest first; of very many the oldest are not kept (`MOST_KEPT`). */
+  /** Oldest first; of very many the oldest are deleted (`MAX_ATTEMPTS_LENGTH`). */
   readonly log: readonly CallbackAttempt[]
 }
 
-/** Each count stops at `COUNTED`. */
+/** Each count stops at `MAX_COUNTED`. */
 export interface CallbackDepth {
   readonly owed: number
   readonly failed: number
@@ -209,7 +209,7 @@ export interface CallbackDepth {
   readonly earliestDueMs: number | null
 }
 
-export const COUNTED = 10_000
+export const MAX_COUNTED = 10_000
 
-/** Characters of the attempts that are kept of one callback; beyond it the oldest go. */
-export const MOST_KEPT = 65_536
+/** Characters of the attempts that are stored of one callback; beyond it the oldest is deleted. */
+export const MAX_ATTEMPTS_LENGTH = 65_536

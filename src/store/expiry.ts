@@ -1,5 +1,4 @@
-/** What every store says alike of a job that has ended. */
-import type { Usage } from '../job/job.ts'
+/** When an ended job can no longer be read, by the same rule in every store. */
 
 /** What decides at a given moment whether an ended job has expired. */
 export interface Expiry {
@@ -7,12 +6,7 @@ export interface Expiry {
   readonly retentionMs: number
 }
 
-/** When it stops being readable, unless its callback is still owed. */
+/** When an ended job expires, unless its callback is still owed. */
 export function expiresAtMs(settledAtMs: number, cacheTtlS: number, retentionMs: number): number {
   return settledAtMs + Math.max(retentionMs, cacheTtlS * 1000)
-}
-
-/** Whether a kept answer was its outcome. */
-export function cacheHitOf(usageJson: string): boolean {
-  return (JSON.parse(usageJson) as Usage).cache_hit
 }

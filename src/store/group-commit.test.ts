@@ -1,15 +1,19 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { GroupCommit, type OpResult } from './group-commit.ts'
+import { Failed, GroupCommit } from './group-commit.ts'
 import { StoreUnavailable } from './store.ts'
 
 /** A database whose commits end when the test says so. */
 function slowDatabase() {
-  const groups: { ops: number[]; end: (results?: OpResult[]) => void; fail: (error: Error) => void }[] = []
+  const groups: {
+    ops: readonly number[]
+    end: (results?: (number | Failed)[]) => void
+    fail: (error: Error) => void
+  }[] = []
   let began: (() => void)[] = []
-  const commit = (ops: number[]) =>
-    new Promise<OpResult[]>((resolve, reject) => {
-      const end = (results: OpResult[] = ops.map((op) => ({ value: op * 10 }))) => resolve(results)
+  const commit = (ops: readonly number[]) =>
+    new Promise<(number | Failed)[]>((resolve, reject) => {
+      const end = (results: (number | Failed)[] = ops.map((op) => op * 10)) => resolve(results)
       groups.push({ ops, end, fail: reject })
       for (const tell of began.splice(0)) tell()
     })
@@ -50,6 +54,19 @@ test('what arrives during a commit makes the next group', async () => {
   assert.deepEqual(sizes, [2, 3])
 })
 
+test('a group is no heavier than it may be; one that is heavier alone is a group of its own', async () => {
+  const database = slowDatabase()
+  const weight = { of: (op: number) => op, max: 10 }
+  const reads = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 9, weight, maxQueued: 100 })
+  const all = [4, 6, 5, 6, 11, 12, 1, 2].map((op) => reads.submit(op))
+  for (const index of [0, 1, 2, 3, 4, 5]) (await database.group(index)).end()
+  await Promise.all(all)
+  assert.deepEqual(
+    database.groups.map(({ ops }) => ops),
+    [[4, 6], [5], [6], [11], [12], [1, 2]],
+  )
+})
+
 test('a group is no larger than it may be, and keeps the order', async () => {
   const database = slowDatabase()
   const writes = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 2, maxQueued: 100 })
@@ -66,7 +83,7 @@ test('one operation may fail and its neighbours not', async () => {
   const database = slowDatabase()
   const writes = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 10, maxQueued: 100 })
   const all = Promise.allSettled([writes.submit(1), writes.submit(2)])
-  ;(await database.group(0)).end([{ value: 1 }, { error: new Error('no') }])
+  ;(await database.group(0)).end([1, new Failed(new Error('no'))])
   assert.deepEqual(
     (await all).map(({ status }) => status),
     ['fulfilled', 'rejected'],

@@ -1,131 +1,128 @@
 /**
- * Self-clocking group commit: while groups are being committed, the next one gathers. There is no timer, so a lone
- * write waits for nothing, and under load the groups grow until the disk keeps up.
+ * Self-clocking group commit: while some groups are being committed, the next one gathers. There is no timer, so a single
+ * write never waits for others, and under load the groups grow until the database keeps up.
  */
 import { StoreUnavailable } from './store.ts'
 
-interface Waiting<Op> {
-  readonly op: Op
-  readonly resolve: (value: unknown) => void
-  readonly reject: (error: unknown) => void
+/** Stands in the place of an operation's result when that operation failed and others of its group did not. */
+export class Failed {
+  readonly error: unknown
+
+  constructor(error: unknown) {
+    this.error = error
+  }
 }
 
-/** What became of one operation of a group. */
-export type OpResult = { readonly value: unknown } | { readonly error: unknown }
-
-export interface GroupCommitOptions<Op> {
-  /** Commits a group and says what became of each operation, in order. A rejection is every operation's error. */
-  readonly commit: (ops: Op[]) => Promise<readonly OpResult[]>
+export interface GroupCommitOptions<Op, Result> {
+  /** Commits a group and resolves with the result of each operation, in order. A rejection is the error of all of them. */
+  readonly commit: (ops: readonly Op[]) => Promise<readonly (Result | Failed)[]>
   /**
-   * Groups under way at once. More than one keeps a database busy that takes them in turn: it finds the next group
-   * waiting when it ends one, instead of idling until the event loop here comes round to sending it.
+   * Groups that are committed at once. More than one keeps a database busy that takes them one after another: it finds the
+   * next group when it ends one, instead of idling until this event loop comes round to sending it.
    */
   readonly inFlight: number
-  /** Operations in one group at most, so that one transaction stays short. */
+  /** The largest number of operations in one group, so that one transaction stays short. */
   readonly maxGroup: number
-  /** The same in bytes or the like, where operations differ much: a group ends with the one that reaches `max`. */
+  /** The same in bytes or characters, where operations differ much. One that is heavier than `max` is a group of its own. */
   readonly weight?: { readonly of: (op: Op) => number; readonly max: number }
-  /** Operations that may wait or be under way; more are refused with `StoreUnavailable`. */
+  /** How many operations may be queued or in commit; a sheddable one beyond that is rejected with `StoreUnavailable`. */
   readonly maxQueued: number
-  /** Told of each group committed: its size and how long it took. */
+  /** Called after each group that was committed, with its size and how long the commit took. */
   readonly onCommit?: (size: number, ms: number) => void
 }
 
-export class GroupCommit<Op> {
-  readonly #options: GroupCommitOptions<Op>
-  #waiting: Waiting<Op>[] = []
-  #underWay = 0
-  #opsUnderWay = 0
-  #sending = false
-  #idle: (() => void)[] = []
+export class GroupCommit<Op, Result> {
+  readonly #options: GroupCommitOptions<Op, Result>
+  /** The group that gathers, and the promise of each of its operations. */
+  #ops: Op[] = []
+  #promises: PromiseWithResolvers<Result>[] = []
+  #groupsInCommit = 0
+  #opsInCommit = 0
+  #scheduled = false
+  #onIdle: (() => void)[] = []
 
-  constructor(options: GroupCommitOptions<Op>) {
+  constructor(options: GroupCommitOptions<Op, Result>) {
     this.#options = options
   }
 
   /**
-   * Adds an operation to the group that gathers now; resolves when that group is committed.
-   * @param sheddable whether the operation may be refused because too many wait already
+   * Adds an operation to the group that gathers; resolves when that group is committed.
+   * @param sheddable whether the operation may be rejected because too many are queued
    */
-  submit<T>(op: Op, sheddable = false): Promise<T> {
-    if (sheddable && this.#waiting.length + this.#opsUnderWay >= this.#options.maxQueued) {
+  submit(op: Op, sheddable = false): Promise<Result> {
+    const { maxQueued, inFlight } = this.#options
+    if (sheddable && this.#ops.length + this.#opsInCommit >= maxQueued) {
       return Promise.reject(new StoreUnavailable('Too many writes are waiting for the database.'))
     }
-    return new Promise<T>((resolve, reject) => {
-      this.#waiting.push({ op, resolve: resolve as (value: unknown) => void, reject })
-      this.#sendSoon()
-    })
+    const promise = Promise.withResolvers<Result>()
+    this.#ops.push(op)
+    this.#promises.push(promise)
+    if (!this.#scheduled && this.#groupsInCommit < inFlight) {
+      this.#scheduled = true
+      // At the end of this turn of the event loop: what else the turn brings belongs to the same group.
+      setImmediate(this.#send)
+    }
+    return promise.promise
   }
 
-  /** Resolves when nothing waits and nothing is under way. */
+  /** Resolves when nothing is queued and nothing is in commit. */
   drained(): Promise<void> {
-    if (this.#isIdle) return Promise.resolve()
-    return new Promise((resolve) => this.#idle.push(resolve))
+    if (this.#groupsInCommit === 0 && this.#ops.length === 0) return Promise.resolve()
+    return new Promise((resolve) => this.#onIdle.push(resolve))
   }
 
-  get #isIdle(): boolean {
-    return this.#underWay === 0 && this.#waiting.length === 0
-  }
-
-  /** Sends at the end of this turn of the event loop: what else the turn brings belongs to the same group. */
-  #sendSoon(): void {
-    if (this.#sending || this.#underWay >= this.#options.inFlight) return
-    this.#sending = true
-    setImmediate(() => {
-      this.#sending = false
-      this.#send()
-    })
-  }
-
-  #send(): void {
-    const { inFlight } = this.#options
-    while (this.#waiting.length > 0 && this.#underWay < inFlight) {
-      const group = this.#nextGroup()
-      this.#underWay += 1
-      this.#opsUnderWay += group.length
-      void this.#commit(group).then(() => {
-        this.#underWay -= 1
-        this.#opsUnderWay -= group.length
-        this.#send()
-        if (this.#isIdle) for (const resolve of this.#idle.splice(0)) resolve()
-      })
+  #send = (): void => {
+    this.#scheduled = false
+    const { inFlight, maxGroup, weight } = this.#options
+    while (this.#ops.length > 0 && this.#groupsInCommit < inFlight) {
+      const [ops, promises] = [this.#ops, this.#promises]
+      const most = Math.min(ops.length, maxGroup)
+      const size = weight ? sizeByWeight(ops, most, weight) : most
+      // Usually the whole group goes, and then nothing is copied.
+      this.#ops = size === ops.length ? [] : ops.splice(size)
+      this.#promises = size === promises.length ? [] : promises.splice(size)
+      void this.#commit(ops, promises)
     }
-  }
-
-  #nextGroup(): readonly Waiting<Op>[] {
-    const all = this.#waiting
-    const size = this.#groupSize(all)
-    this.#waiting = size === all.length ? [] : all.slice(size)
-    return size === all.length ? all : all.slice(0, size)
-  }
-
-  #groupSize(waiting: readonly Waiting<Op>[]): number {
-    const { maxGroup, weight } = this.#options
-    const most = Math.min(waiting.length, maxGroup)
-    if (!weight) return most
-    let total = 0
-    for (let size = 1; size <= most; size++) {
-      const last = waiting[size - 1]
-      if (last) total += weight.of(last.op)
-      if (total >= weight.max) return size
-    }
-    return most
   }
 
   /** Never rejects. */
-  async #commit(group: readonly Waiting<Op>[]): Promise<void> {
+  async #commit(ops: readonly Op[], promises: readonly PromiseWithResolvers<Result>[]): Promise<void> {
     const startedMs = performance.now()
+    this.#groupsInCommit += 1
+    this.#opsInCommit += ops.length
     try {
-      const results = await this.#options.commit(group.map(({ op }) => op))
-      this.#options.onCommit?.(group.length, performance.now() - startedMs)
-      group.forEach(({ resolve, reject }, index) => {
-        const result = results[index]
-        if (result === undefined) reject(new Error('the store lost the result of an operation'))
-        else if ('error' in result) reject(result.error)
-        else resolve(result.value)
-      })
+      const results = await this.#options.commit(ops)
+      this.#options.onCommit?.(ops.length, performance.now() - startedMs)
+      let index = 0
+      for (const { resolve, reject } of promises) {
+        if (index === results.length) reject(new Error('the store lost the result of an operation'))
+        else {
+          const result = results[index++] as Result | Failed
+          if (result instanceof Failed) reject(result.error)
+          else resolve(result)
+        }
+      }
     } catch (error) {
-      for (const { reject } of group) reject(error)
+      for (const { reject } of promises) reject(error)
     }
+    this.#groupsInCommit -= 1
+    this.#opsInCommit -= ops.length
+    if (this.#ops.length > 0) this.#send()
+    else if (this.#groupsInCommit === 0) for (const resolve of this.#onIdle.splice(0)) resolve()
   }
+}
+
+/** How many of the first operations are together no heavier than they may be; the first alone always goes. */
+function sizeByWeight<Op>(
+  ops: readonly Op[],
+  most: number,
+  { of, max }: { readonly of: (op: Op) => number; readonly max: number },
+): number {
+  let total = 0
+  for (const [index, op] of ops.entries()) {
+    if (index === most) break
+    total += of(op)
+    if (total > max) return Math.max(1, index)
+  }
+  return most
 }

@@ -1,54 +1,47 @@
-/** How every store searches jobs: in slices, each cheap enough to keep nobody waiting; and what it reads from their rows. */
+/** How every store searches jobs: in chunks, each small enough to delay nobody; and how the rows are read. */
 import type { ResponseFormat, Status, Usage } from '../job/job.ts'
 import { leastJobId } from '../job/job-id.ts'
 import type { CallbackState } from './callback-store.ts'
-import { type Expiry, expiresAtMs } from './expiry.ts'
-import type { JobContent, JobDetails, JobPage, JobSearch, JobSummary } from './job-records.ts'
+import { hasExpired, STATUSES } from './job-rows.ts'
+import type { JobContent, JobDetails, JobPage, JobSearch, JobSummary } from './job-search-store.ts'
 import { AFTER_ALL, BEFORE_ALL, type Chunk, paginate } from './pagination.ts'
+import { numberOf, numberOrNull, oneOf, type Row, textOf, textOrNull } from './rows.ts'
 
-export type JobRow = Readonly<Record<string, unknown>>
-
-/** Some jobs in the order of their ids, the newest first, and which of them are wanted. */
+/** The jobs to scan, newest first, and which of them match. */
 export interface JobScan {
   readonly account: string | null
   readonly status: Status | null
   readonly model: string | null
-  /** The least id that is looked at. */
+  /** The least id that is scanned. */
   readonly fromId: string
-  /** Ids from this one on are not looked at. */
+  /** Ids from this one on are not scanned. */
   readonly beforeId: string
-  /** Jobs to look at. */
+  /** How many jobs to scan. */
   readonly rows: number
 }
 
-export type JobChunk = Chunk<JobRow>
+export type JobChunk = Chunk<Row>
 
-/** @param rows jobs to look at in a slice; it depends on what a row costs, and who waits meanwhile */
+/** @param rows jobs in a chunk; it depends on what a row costs, and on what waits meanwhile */
 export async function searchJobsByChunk(
   search: JobSearch,
   rows: number,
-  look: (slice: JobScan) => Promise<JobChunk>,
+  scanJobs: (scan: JobScan) => Promise<JobChunk>,
 ): Promise<JobPage> {
   const { account = null, status = null, model = null, limit, expiry } = search
   const fromId = search.fromMs === undefined ? BEFORE_ALL : leastJobId(search.fromMs)
-  const {
-    items: found,
-    complete,
-    next,
-  } = await paginate<JobSummary>({
+  const { items, complete, next } = await paginate<JobSummary>({
     limit,
     chunkRows: rows,
     beforeId: upperBound(search),
     idOf: ({ id }) => id,
     scan: async (beforeId) => {
-      const slice = await look({ account, status, model, fromId, beforeId, rows })
-      return {
-        ...slice,
-        matches: slice.matches.filter((row) => !hasExpired(row, expiry)).map(readJobSummary),
-      }
+      const chunk = await scanJobs({ account, status, model, fromId, beforeId, rows })
+      const matches = chunk.matches.filter((row) => !hasExpired(row, expiry)).map(readJobSummary)
+      return { ...chunk, matches }
     },
   })
-  return { jobs: found, complete, next }
+  return { jobs: items, complete, next }
 }
 
 function upperBound({ toMs, beforeJobId }: JobSearch): string {
@@ -56,57 +49,55 @@ function upperBound({ toMs, beforeJobId }: JobSearch): string {
   return beforeJobId !== undefined && beforeJobId < to ? beforeJobId : to
 }
 
-/** Jobs that have ended, and whose callback is not owed. */
-export function hasExpired(row: JobRow, { nowMs, retentionMs }: Expiry): boolean {
-  if (row.settled_at_ms === null || row.due_at_ms !== null) return false
-  return expiresAtMs(Number(row.settled_at_ms), Number(row.cache_ttl_s), retentionMs) <= nowMs
-}
-
-/** Characters of a stored error that hold its code, which is written first. */
+/** The first characters of a stored error, which hold its code. */
 export const ERROR_HEAD = 80
 
-export function readJobSummary(row: JobRow): JobSummary {
+export function readJobSummary(row: Row): JobSummary {
   return {
-    id: String(row.id),
-    account: String(row.account),
-    tier: String(row.tier),
-    model: String(row.model),
-    status: row.status as Status,
-    createdAtMs: Number(row.created_at_ms),
-    claimedAtMs: row.claimed_at_ms as number | null,
-    settledAtMs: row.settled_at_ms as number | null,
-    attempts: Number(row.attempt),
-    errorCode: codeOf(row.error_head),
-    usage: typeof row.usage === 'string' ? (JSON.parse(row.usage) as Usage) : null,
+    id: textOf(row, 'id'),
+    account: textOf(row, 'account'),
+    tier: textOf(row, 'tier'),
+    model: textOf(row, 'model'),
+    status: oneOf(row, 'status', STATUSES),
+    createdAtMs: numberOf(row, 'created_at_ms'),
+    claimedAtMs: numberOrNull(row, 'claimed_at_ms'),
+    settledAtMs: numberOrNull(row, 'settled_at_ms'),
+    attempts: numberOf(row, 'attempt'),
+    errorCode: codeOf(textOrNull(row, 'error_head')),
+    usage: readUsage(textOrNull(row, 'usage')),
     callback: callbackState(row),
   }
 }
 
-export function readJobDetails(row: JobRow): JobDetails {
-  const format = JSON.parse(String(row.response_format)) as ResponseFormat
+export function readJobDetails(row: Row): JobDetails {
+  const format: ResponseFormat = JSON.parse(textOf(row, 'response_format'))
   return {
     ...readJobSummary(row),
     format: format.format === 'text' ? 'text' : format.schema ? 'json with schema' : 'json',
-    crashCount: Number(row.deaths),
-    receiptJson: row.receipt as string | null,
+    crashCount: numberOf(row, 'deaths'),
+    receiptJson: textOrNull(row, 'receipt'),
   }
 }
 
-export function readJobContent(row: JobRow): JobContent {
+export function readJobContent(row: Row): JobContent {
   return {
-    messagesJson: String(row.messages),
-    responseFormatJson: String(row.response_format),
-    contentJson: row.content as string | null,
-    errorJson: row.error as string | null,
-    receiptJson: row.receipt as string | null,
+    messagesJson: textOf(row, 'messages'),
+    responseFormatJson: textOf(row, 'response_format'),
+    contentJson: textOrNull(row, 'content'),
+    errorJson: textOrNull(row, 'error'),
+    receiptJson: textOrNull(row, 'receipt'),
   }
 }
 
-function codeOf(head: unknown): string | null {
-  return /^\{"code":"(\w+)"/.exec(String(head))?.[1] ?? null
+function readUsage(json: string | null): Usage | null {
+  return json === null ? null : JSON.parse(json)
 }
 
-function callbackState(row: JobRow): CallbackState | null {
+function codeOf(errorHead: string | null): string | null {
+  return /^\{"code":"(\w+)"/.exec(errorHead ?? '')?.[1] ?? null
+}
+
+function callbackState(row: Row): CallbackState | null {
   if (row.due_at_ms !== null) return 'owed'
   if (row.delivered_at_ms !== null) return 'delivered'
   return row.failed_at_ms === null ? null : 'failed'

@@ -3,7 +3,7 @@ import type { Secrets } from './account-store.ts'
 import type { DatabaseSummary, Restored, RestoreOptions, WriteOptions } from './backup.ts'
 import type { DatabaseCheck } from './database-check.ts'
 import type { OperatorStore } from './operator-store.ts'
-import { lookUpSecretsInFile, openSqliteForOperator } from './sqlite/operator-file.ts'
+import { lookUpSecretsInFile, openSqliteForOperator } from './sqlite/operator-store.ts'
 import { openSqliteStore } from './sqlite/sqlite-store.ts'
 import type { Store } from './store.ts'
 import type { TargetOptions, TransferSource, TransferTarget } from './transfer-contract.ts'
@@ -38,14 +38,14 @@ export async function openStore(url: string, options: OpenOptions): Promise<Stor
 /** For commands, also beside a running server. Brings the schema up to date. */
 export async function openForOperator(url: string): Promise<OperatorStore> {
   if (!isPostgres(url)) return openSqliteForOperator(sqlitePath(url))
-  const { openPostgresForOperator } = await import('./postgres/operator-database.ts')
+  const { openPostgresForOperator } = await import('./postgres/operator-store.ts')
   return openPostgresForOperator(url)
 }
 
 /** An account's secrets, without changing anything: not even the schema is brought up to date. */
 export async function lookUpSecrets(url: string, account: string): Promise<Secrets | null> {
   if (!isPostgres(url)) return lookUpSecretsInFile(sqlitePath(url), account)
-  const { lookUpSecretsInPostgres } = await import('./postgres/operator-database.ts')
+  const { lookUpSecretsInPostgres } = await import('./postgres/operator-store.ts')
   return lookUpSecretsInPostgres(url, account)
 }
 
@@ -55,7 +55,7 @@ export async function migrateDatabase(url: string): Promise<number> {
     const { migratePostgres } = await import('./postgres/schema.ts')
     return migratePostgres(url)
   }
-  const { migrateFile } = await import('./sqlite/file.ts')
+  const { migrateFile } = await import('./sqlite/schema.ts')
   return migrateFile(sqlitePath(url))
 }
 

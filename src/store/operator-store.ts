@@ -3,7 +3,7 @@ import type { AccountStore } from './account-store.ts'
 import type { AdminActionStore } from './admin-action-store.ts'
 import type { AuditStore } from './audit-store.ts'
 import type { CallbackRecords } from './callback-store.ts'
-import type { JobRecords } from './job-records.ts'
+import type { JobSearchStore } from './job-search-store.ts'
 import type { UsageStore } from './usage-store.ts'
 
 export interface OperatorStore
@@ -11,7 +11,7 @@ export interface OperatorStore
     AuditStore,
     CallbackRecords,
     AdminActionStore,
-    JobRecords,
+    JobSearchStore,
     UsageStore {
   close(): Promise<void>
 }

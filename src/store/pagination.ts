@@ -1,57 +1,53 @@
-/** Walks what lies in the order of jobs' ids, newest first, in slices that are cheap enough to keep nobody waiting. */
+/** Searches rows in the order of jobs' ids, newest first, in chunks that are small enough to delay nobody. */
 
-/** What one walk looks at, at most. */
+/** The most rows that one search scans. */
 export const MAX_SCANNED = 20_000
 
 /** After and before every id. */
 export const AFTER_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 export const BEFORE_ALL = '00000000-0000-0000-0000-000000000000'
 
+/** The rows that one scan read, and which of them match. */
 export interface Chunk<T> {
   readonly scanned: number
-  /** The last that was looked at; null where there was none. */
+  /** The last row that was scanned; null if there was none. */
   readonly lastId: string | null
-  /** Those that are wanted, newest first: all of them, or more than `limit`. */
+  /** Newest first: all that match, or more than `limit`. */
   readonly matches: readonly T[]
 }
 
 export interface ChunkedSearch<T> {
   readonly limit: number
-  /** How many a slice looks at; a slice that looks at fewer is the last. */
+  /** How many rows a chunk has; one that has fewer is the last. */
   readonly chunkRows: number
   readonly beforeId: string
-  readonly idOf: (one: T) => string
+  readonly idOf: (item: T) => string
   readonly scan: (beforeId: string) => Promise<Chunk<T>>
 }
 
 export interface Page<T> {
   readonly items: readonly T[]
-  /** False where the walk stopped at its bound before it knew whether there are more. */
+  /** False if the search stopped at its bound before it knew whether there are more. */
   readonly complete: boolean
-  /** Before which id to go on; null at the end. */
+  /** The id before which the next page begins; null at the end. */
   readonly next: string | null
 }
 
-export async function paginate<T>({
-  limit,
-  chunkRows: rows,
-  beforeId,
-  idOf,
-  scan: look,
-}: ChunkedSearch<T>): Promise<Page<T>> {
-  const found: T[] = []
-  let before = beforeId
-  for (let looked = 0; looked < MAX_SCANNED; ) {
-    const slice = await look(before)
-    found.push(...slice.matches)
-    if (found.length > limit) {
-      const page = found.slice(0, limit)
+export async function paginate<T>(search: ChunkedSearch<T>): Promise<Page<T>> {
+  const { limit, chunkRows, idOf, scan } = search
+  const items: T[] = []
+  let before = search.beforeId
+  for (let scanned = 0; scanned < MAX_SCANNED; ) {
+    const chunk = await scan(before)
+    items.push(...chunk.matches)
+    if (items.length > limit) {
+      const page = items.slice(0, limit)
       const last = page.at(-1)
       return { items: page, complete: true, next: last === undefined ? null : idOf(last) }
     }
-    if (slice.scanned < rows || slice.lastId === null) return { items: found, complete: true, next: null }
-    looked += slice.scanned
-    before = slice.lastId
+    if (chunk.scanned < chunkRows || chunk.lastId === null) return { items, complete: true, next: null }
+    scanned += chunk.scanned
+    before = chunk.lastId
   }
-  return { items: found, complete: false, next: before }
+  return { items, complete: false, next: before }
 }

@@ -16,7 +16,7 @@ import type { AdminActionStore } from './admin-action-store.ts'
 import type { AuditStore } from './audit-store.ts'
 import type { CallbackStore } from './callback-store.ts'
 import type { Expiry } from './expiry.ts'
-import type { JobRecords } from './job-records.ts'
+import type { JobSearchStore } from './job-search-store.ts'
 import type { Claim, NodeStore } from './node-store.ts'
 import type { UsageStore } from './usage-store.ts'
 
@@ -25,7 +25,7 @@ export interface Store
     AuditStore,
     CallbackStore,
     AdminActionStore,
-    JobRecords,
+    JobSearchStore,
     NodeStore,
     UsageStore {
   /**

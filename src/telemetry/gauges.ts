@@ -5,7 +5,7 @@
 import { getHeapStatistics } from 'node:v8'
 import { Gauge, type Registry } from 'prom-client'
 import type { Clock } from '../clock.ts'
-import { type CallbackDepth, COUNTED, type DeliveryQueueName } from '../store/callback-store.ts'
+import { type CallbackDepth, type DeliveryQueueName, MAX_COUNTED } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
 import type { UpstreamState } from '../upstreams/router.ts'
 import { ageSeconds } from './age.ts'
@@ -61,7 +61,7 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
     set(slots.pendingResponses),
   )
 
-  const upTo = `, counted up to ${COUNTED}.`
+  const upTo = `, counted up to ${MAX_COUNTED}.`
   const fromCallbacks = (name: string, help: string, read: (found: CallbackDepth) => number) =>
     add(name, help, async (set) => set(readIf(await callbacks(), read)))
   fromCallbacks('callbacks_owed', `Callbacks not delivered yet${upTo}`, ({ owed }) => owed)

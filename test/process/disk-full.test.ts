@@ -101,7 +101,7 @@ test('a start on a full disk says what to mend', { timeout, skip }, async (t) =>
   assert.deepEqual(await program.exited, { code: 1, signal: null })
   assert.match(
     program.stderr,
-    /^The database .*parley\.db cannot be used: .*\. See to free disk and to the rights/m,
+    /^The database .*parley\.db cannot be used: .*\. Check free disk space and the permissions/m,
   )
   assert.doesNotMatch(program.stderr, /\n {4}at /)
 })

@@ -37,11 +37,11 @@ export function auditTests(on: On): void {
       await store.addAuditEntry(one)
     }
     const [first, second, third, fourth] = acts.map(({ id }) => id)
-    const found = async (over: { account?: string; beforeActId?: string; limit?: number }) =>
+    const found = async (over: { account?: string; beforeEntryId?: string; limit?: number }) =>
       (await store.listAuditEntries({ limit: 10, ...over })).map(({ id }) => id)
     assert.deepEqual(await found({}), [fourth, third, second, first])
     assert.deepEqual(await found({ account: 'acme' }), [third, first])
-    assert.deepEqual(await found({ limit: 1, ...(third && { beforeActId: third }) }), [second])
+    assert.deepEqual(await found({ limit: 1, ...(third && { beforeEntryId: third }) }), [second])
     assert.deepEqual(await found({ account: 'nobody' }), [])
   })
 }

@@ -1,6 +1,10 @@
 /** What every store promises operators of callbacks: that they find them, and may have them sent again. */
 import assert from 'node:assert/strict'
-import { type CallbackFilter, type CallbackSummary, MOST_KEPT } from '../../src/store/callback-store.ts'
+import {
+  type CallbackFilter,
+  type CallbackSummary,
+  MAX_ATTEMPTS_LENGTH,
+} from '../../src/store/callback-store.ts'
 import type { Page } from '../../src/store/pagination.ts'
 import {
   attemptMade,
@@ -47,7 +51,7 @@ export function callbackRecordTests(on: On): void {
     await withAccount(store)
     const jobId = await owed(store)
     const answer = 'é'.repeat(1024)
-    const most = Math.ceil(MOST_KEPT / answer.length) + 5
+    const most = Math.ceil(MAX_ATTEMPTS_LENGTH / answer.length) + 5
     for (let attempt = 1; attempt <= most; attempt++) {
       await take(store, { queue: attempt === 1 ? 'first' : 'retry' })
       await store.recordCallback({
@@ -119,7 +123,7 @@ export function callbackRecordTests(on: On): void {
     } while (next !== null)
     assert.deepEqual(seen, rare.toReversed())
     const failed = await store.searchCallbacks({ state: 'failed', limit: 3 })
-    assert.deepEqual(failed, { found: [], complete: true, next: null })
+    assert.deepEqual(failed, { items: [], complete: true, next: null })
   })
 
   on('one that is under way has no next attempt yet, found one by one or in a search', async (store) => {

@@ -202,7 +202,7 @@ export function callbackTests(on: On): void {
     const takeAgain = (node: string) =>
       store.takeDeferred({
         node,
-        postponed: [waits, tried].map((jobId) => ({ jobId, attempts: 0 })),
+        deferred: [waits, tried].map((jobId) => ({ jobId, attempts: 0 })),
         leaseUntilMs: now.ms + 5000,
       })
     await take(store, { nowMs: now.ms + 1000, limit: 1 })

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import type { Callback, Outcome, Status } from '../../src/job/job.ts'
 import { jobIdMs } from '../../src/job/job-id.ts'
-import type { JobSearch } from '../../src/store/job-records.ts'
+import type { JobSearch } from '../../src/store/job-search-store.ts'
 import type { Store } from '../../src/store/store.ts'
 import { withAccount } from './callback-fixtures.ts'
 import { acceptance, claimOf, DAY_MS, expiry, ids, newJob, now, type On, settlement } from './fixtures.ts'
@@ -94,7 +94,7 @@ export function jobRecordTests(on: On): void {
       status: 'pending',
       claimedAtMs: null,
       attempts: 0,
-      deaths: 0,
+      crashCount: 0,
     }
     assert.deepEqual(await store.findJob(job.id, expiry()), waiting)
     const [claimed] = await store.claim('node-a', 1, createdAtMs + 100)
@@ -110,7 +110,7 @@ export function jobRecordTests(on: On): void {
     const ended = { status: 'failed', settledAtMs: createdAtMs + 900, errorCode: 'model_error' }
     const known = { ...held, ...ended, usage: settled.usage, receiptJson: RECEIPT }
     assert.deepEqual(await store.findJob(job.id, expiry()), known)
-    const { format: _, deaths: __, receiptJson: ___, ...summary } = known
+    const { format: _, crashCount: __, receiptJson: ___, ...summary } = known
     assert.deepEqual((await store.searchJobs(search())).jobs, [summary])
     assert.equal(await store.findJob(newJob().id, expiry()), null)
     assert.equal(await store.findJob('no id', expiry()), null)

@@ -1,7 +1,7 @@
 /** Admin actions on jobs, and on the database that stores them. */
 import type { Cancelled, Deleted } from '../../store/admin-action-store.ts'
 import type { Expiry } from '../../store/expiry.ts'
-import type { JobContent } from '../../store/job-records.ts'
+import type { JobContent } from '../../store/job-search-store.ts'
 import type { OperatorStore } from '../../store/operator-store.ts'
 import type { AdminAction } from '../admin-action.ts'
 import { tryScrub } from '../scrub.ts'

@@ -1,12 +1,13 @@
 /**
- * Stores new jobs, many acceptances in one statement. A job that waits gets its turn here: fair order is start-time fair
- * queueing, and a job's turn is the greatest of the line's turn, the turn of the job at its head, and one step after the
- * last of its account that waits. The head counts because nobody remembers the turns of an account whose jobs all run: at
- * the line's turn, an account whose jobs come one by one would always be next. The database says all of it, so nodes need
- * not agree on anything.
+ * Stores new jobs in Postgres, those of many acceptances in one statement. A job that waits gets its turn here: fair order
+ * is start-time fair queueing, and a job's turn is the greatest of the queue's turn, the turn of the job at its head, and
+ * one step after the last queued job of its account. The head counts because nothing records the turns of an account whose
+ * jobs all run: at the queue's turn, an account whose jobs come one by one would always be next. The database decides all of
+ * it, so nodes need not agree on anything.
  */
 import type { Job } from '../../job/job.ts'
-import type { Acceptance, Accepted, Idempotency, NewJob, Settlement } from '../store.ts'
+import { Failed } from '../group-commit.ts'
+import type { Acceptance, Accepted, Idempotency, NewJob, Settlement, Store } from '../store.ts'
 import {
   NEW_JOB_NAMES,
   NEW_JOB_TYPES,
@@ -15,92 +16,163 @@ import {
   SETTLEMENT_TYPES,
   settlementColumns,
   unnest,
+  weightOfJob,
+  weightOfSettlement,
 } from './columns.ts'
-import type { Database, Queries, Statement } from './database.ts'
-import type { QueueHead } from './queue-head.ts'
-import { OWE_AND_KEEP } from './settle.ts'
+import type { Queries, Statement } from './database.ts'
+import { MAX_WEIGHT } from './groups.ts'
+import type { PostgresParts } from './parts.ts'
+import { STORE_OUTCOMES } from './settle.ts'
+import { eachAlone, untilCommitKnown } from './unknown-commit.ts'
 
-/** A job that was stored already is left as it is: for a repetition after an unknown outcome. */
+/** `again` leaves a job that is stored already as it is: to repeat an unknown commit. */
 type Mode = 'first' | 'again'
 
-export interface NewEndedJob {
+interface EndedAcceptance {
   readonly job: Job
   readonly settlement: Settlement
 }
 
-export class PostgresAccept {
-  readonly #database: Database
-  readonly #line: QueueHead
-
-  constructor(database: Database, line: QueueHead) {
-    this.#database = database
-    this.#line = line
+export function acceptOperations(parts: PostgresParts): Pick<Store, 'accept' | 'acceptEnded'> {
+  const { groups, maxQueued, onCommit } = parts
+  const limits = { maxQueued, ...(onCommit && { onCommit }) }
+  const acceptances = groups.add<Acceptance, Accepted>({
+    ...limits,
+    weight: { of: weightOfAcceptance, max: MAX_WEIGHT },
+    commit: (group) => acceptGroup(parts, group),
+  })
+  const ended = groups.add<EndedAcceptance, undefined>({
+    ...limits,
+    weight: {
+      of: ({ job, settlement }) => weightOfJob(job) + weightOfSettlement(settlement),
+      max: MAX_WEIGHT,
+    },
+    commit: (group) => eachAlone(group, (some) => acceptEnded(parts, some)),
+  })
+  return {
+    accept: (acceptance) => acceptances.submit(acceptance, true),
+    acceptEnded: (job, settlement) => ended.submit({ job, settlement }, true),
   }
+}
 
-  /** All acceptances of one node, without idempotency keys. All are stored, or none. */
-  async accept(acceptances: readonly Acceptance[], mode: Mode): Promise<void> {
-    const [first] = acceptances
-    if (first)
-      await this.#insert(
-        this.#database,
-        first.node,
-        acceptances.flatMap(({ jobs }) => jobs),
-        first.nowMs,
-        mode,
-      )
+/** Those with an idempotency key go one by one, each in a transaction of its own; the others go in one statement. */
+async function acceptGroup(
+  parts: PostgresParts,
+  group: readonly Acceptance[],
+): Promise<readonly (Accepted | Failed)[]> {
+  const plain = group.filter(({ idempotency }) => idempotency === null)
+  const together = eachAlone(plain, (some) => acceptPlain(parts, some))
+  const keyed = group.flatMap(({ idempotency, ...acceptance }) =>
+    idempotency ? [acceptKeyed(parts, acceptance, idempotency)] : [],
+  )
+  const [plainResults, keyedResults] = await Promise.all([together, Promise.all(keyed)])
+  const [ofPlain, ofKeyed] = [plainResults.values(), keyedResults.values()]
+  return group.map(({ idempotency }) => {
+    const { value } = (idempotency === null ? ofPlain : ofKeyed).next()
+    return value ?? new Failed(new Error('the result of an acceptance was lost'))
+  })
+}
+
+/** All acceptances are of one node. All are stored, or none. */
+async function acceptPlain(parts: PostgresParts, acceptances: readonly Acceptance[]): Promise<Accepted[]> {
+  const [first] = acceptances
+  if (!first) return []
+  const jobs = acceptances.flatMap((acceptance) => acceptance.jobs)
+  const insert = (mode: Mode) => insertJobs(parts, parts.database, { ...first, jobs }, mode)
+  await untilCommitKnown(
+    () => insert('first'),
+    () => insert('again'),
+  )
+  notifyOfQueued(parts, jobs)
+  return acceptances.map(() => ({ kind: 'accepted' }))
+}
+
+async function acceptKeyed(
+  parts: PostgresParts,
+  acceptance: Omit<Acceptance, 'idempotency'>,
+  idempotency: Idempotency,
+): Promise<Accepted | Failed> {
+  const accept = () => acceptOnce(parts, acceptance, idempotency)
+  try {
+    const accepted = await untilCommitKnown(accept, accept)
+    if (accepted.kind === 'accepted') notifyOfQueued(parts, acceptance.jobs)
+    return accepted
+  } catch (error) {
+    return new Failed(error)
   }
+}
 
-  /** One acceptance with its key, which only one at a time of the same key goes through. */
-  async acceptOnce({ node, jobs, nowMs }: Acceptance, idempotency: Idempotency): Promise<Accepted> {
-    const account = jobs[0]?.job.account ?? ''
-    const ids = jobs.map(({ job }) => job.id)
-    return this.#database.transaction(async (queries) => {
-      await queries.query(LOCK_KEY, [account, idempotency.key])
-      const [earlier] = await queries.query(FIND_KEY, [account, idempotency.key])
-      if (earlier && Number(earlier.until_ms) > nowMs) {
-        if (earlier.fingerprint !== idempotency.fingerprint) return { kind: 'conflict' }
-        const jobIds = JSON.parse(String(earlier.job_ids)) as string[]
-        // This very request, whose first answer was lost on the way.
-        if (jobIds[0] === ids[0]) return { kind: 'accepted' }
-        // A request whose jobs have vanished is made anew, rather than answered with ids that lead nowhere.
-        const [found] = await queries.query(COUNT_JOBS, [jobIds])
-        if (Number(found?.count) === jobIds.length) return { kind: 'repeated', jobIds }
-      }
-      await this.#insert(queries, node, jobs, nowMs, 'first')
-      const { key, fingerprint, untilMs } = idempotency
-      await queries.query(REMEMBER_KEY, [account, key, fingerprint, JSON.stringify(ids), untilMs])
-      return { kind: 'accepted' }
-    })
-  }
-
-  async #insert(
-    queries: Queries,
-    node: string,
-    jobs: readonly NewJob[],
-    nowMs: number,
-    mode: Mode,
-  ): Promise<void> {
-    const columns = newJobColumns(jobs.map(({ job }) => job))
-    const origins = jobs.map(({ awaited }) => (awaited ? node : null))
-    if (jobs.every(({ handedOff }) => handedOff)) {
-      await queries.query(ACCEPT_HELD[mode], [node, ...columns, origins, Math.floor(nowMs)])
-      return
+/** Only one request of the same key at a time gets past the lock. */
+async function acceptOnce(
+  parts: PostgresParts,
+  acceptance: Omit<Acceptance, 'idempotency'>,
+  { key, fingerprint, untilMs }: Idempotency,
+): Promise<Accepted> {
+  const { jobs, nowMs } = acceptance
+  const account = jobs[0]?.job.account ?? ''
+  const ids = jobs.map(({ job }) => job.id)
+  return parts.database.transaction(async (queries) => {
+    await queries.query(LOCK_KEY, [account, key])
+    const [earlier] = await queries.query(FIND_KEY, [account, key])
+    if (earlier && Number(earlier.until_ms) > nowMs) {
+      if (earlier.fingerprint !== fingerprint) return { kind: 'conflict' }
+      const jobIds: string[] = JSON.parse(String(earlier.job_ids))
+      // This very request, whose first answer was lost on the way.
+      if (jobIds[0] === ids[0]) return { kind: 'accepted' }
+      // A request whose jobs no longer exist is accepted again, rather than answered with ids that lead nowhere.
+      const [found] = await queries.query(COUNT_JOBS, [jobIds])
+      if (Number(found?.count) === jobIds.length) return { kind: 'repeated', jobIds }
     }
-    const handedOff = jobs.map((job) => job.handedOff)
-    const steps = jobs.map(({ step }) => step)
-    const values = [node, ...columns, origins, handedOff, steps, this.#line.turn, Math.floor(nowMs)]
-    const [placed] = await queries.query(ACCEPT[mode], values)
-    if (placed?.turn != null) this.#line.joined(Number(placed.turn))
-  }
+    await insertJobs(parts, queries, acceptance, 'first')
+    await queries.query(REMEMBER_KEY, [account, key, fingerprint, JSON.stringify(ids), untilMs])
+    return { kind: 'accepted' }
+  })
+}
 
-  /** Jobs that have ended already, each with its outcome. All are stored, or none. */
-  async acceptEnded(ended: readonly NewEndedJob[], mode: Mode): Promise<void> {
-    const [first] = ended
-    if (!first) return
-    const columns = newJobColumns(ended.map(({ job }) => job))
-    const outcomes = settlementColumns(ended.map(({ settlement }) => settlement))
-    await this.#database.query(ACCEPT_ENDED[mode], [first.settlement.node, ...columns, ...outcomes])
+async function insertJobs(
+  { queueHead }: PostgresParts,
+  queries: Queries,
+  { node, jobs, nowMs }: Omit<Acceptance, 'idempotency'>,
+  mode: Mode,
+): Promise<void> {
+  const columns = newJobColumns(jobs.map(({ job }) => job))
+  const origins = jobs.map(({ awaited }) => (awaited ? node : null))
+  if (jobs.every(({ handedOff }) => handedOff)) {
+    await queries.query(ACCEPT_HELD[mode], [node, ...columns, origins, Math.floor(nowMs)])
+    return
   }
+  const handedOff = jobs.map((job) => job.handedOff)
+  const steps = jobs.map(({ step }) => step)
+  const values = [node, ...columns, origins, handedOff, steps, queueHead.turn, Math.floor(nowMs)]
+  const [placed] = await queries.query(ACCEPT[mode], values)
+  if (placed?.turn != null) queueHead.joined(Number(placed.turn))
+}
+
+function notifyOfQueued({ notifications, queueHead }: PostgresParts, jobs: readonly NewJob[]): void {
+  if (jobs.some(({ handedOff }) => !handedOff)) notifications.jobQueued(queueHead.turn)
+}
+
+/** All are stored, or none. */
+async function acceptEnded(
+  { database }: PostgresParts,
+  acceptances: readonly EndedAcceptance[],
+): Promise<undefined[]> {
+  const [first] = acceptances
+  if (!first) return []
+  const columns = newJobColumns(acceptances.map(({ job }) => job))
+  const outcomes = settlementColumns(acceptances.map(({ settlement }) => settlement))
+  const insert = async (mode: Mode) => {
+    await database.query(ACCEPT_ENDED[mode], [first.settlement.node, ...columns, ...outcomes])
+  }
+  await untilCommitKnown(
+    () => insert('first'),
+    () => insert('again'),
+  )
+  return acceptances.map(() => undefined)
+}
+
+function weightOfAcceptance({ jobs }: Acceptance): number {
+  return jobs.reduce((total, { job }) => total + weightOfJob(job), 0)
 }
 
 const JOBS_FROM = 2
@@ -111,7 +183,7 @@ const modes = (name: string, text: (onConflict: string) => string): Readonly<Rec
   again: { name: `${name} again`, text: text('on conflict (id) do nothing') },
 })
 
-const insertJobs = (onConflict: string) =>
+const insertedJobs = (onConflict: string) =>
   `stored as (insert into jobs (${NEW_JOB_NAMES}) select ${NEW_JOB_NAMES} from n ${onConflict} returning id)`
 
 /** $1 node, then the columns of jobs, then origins, then now. */
@@ -119,7 +191,7 @@ const ACCEPT_HELD = modes(
   'accept held',
   (onConflict) => `
   with n as (select * from ${unnest([...NEW_JOB_TYPES, 'text'], JOBS_FROM)} as n(${NEW_JOB_NAMES}, origin)),
-  ${insertJobs(onConflict)}
+  ${insertedJobs(onConflict)}
   insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin)
   select id, account, callback is not null, null, $1::text, 1, 0, $${AFTER_JOBS + 1}::bigint, origin
   from n join stored using (id)`,
@@ -127,7 +199,7 @@ const ACCEPT_HELD = modes(
 
 const TURN = `$${AFTER_JOBS + 3}::bigint`
 
-/** $1 node, then the columns of jobs, then origins, whether handed off, steps, the line's turn as the node knows it, now. */
+/** $1 node, then the columns of jobs, then origins, whether handed off, steps, the queue's turn as the node knows it, now. */
 const ACCEPT = modes(
   'accept',
   (onConflict) => `
@@ -135,7 +207,7 @@ const ACCEPT = modes(
     select * from ${unnest([...NEW_JOB_TYPES, 'text', 'boolean', 'bigint'], JOBS_FROM)}
       with ordinality as n(${NEW_JOB_NAMES}, origin, handed_off, step, place)
   ),
-  ${insertJobs(onConflict)},
+  ${insertedJobs(onConflict)},
   queued as (
     select id, account, step, sum(step) over (partition by account order by place) - step as ahead
     from n where not handed_off
@@ -164,13 +236,13 @@ const ACCEPT_ENDED = modes(
   'accept ended',
   (onConflict) => `
   with n as (select * from ${unnest(NEW_JOB_TYPES, JOBS_FROM)} as n(${NEW_JOB_NAMES})),
-  ${insertJobs(onConflict)},
+  ${insertedJobs(onConflict)},
   s as (select * from ${unnest(SETTLEMENT_TYPES, AFTER_JOBS)} as s(${SETTLEMENT_NAMES})),
   freed as (
     select id, account, callback is not null as has_callback, 0 as deaths, created_at_ms as claimed_at_ms
     from n join stored using (id)
   ),
-  ${OWE_AND_KEEP}
+  ${STORE_OUTCOMES}
   select 1`,
 )
 

@@ -1,94 +1,75 @@
 /** Accounts and keys in Postgres. */
-import type { TierName } from '../../job/tier.ts'
-import { capColumns, readSecrets, STANDING_COLUMNS, withStanding } from '../account-rows.ts'
-import type {
-  AccountPage,
-  AccountRecord,
-  AccountStore,
-  KeyRecord,
-  KeySearch,
-  NewKey,
-  NewKeyResult,
-  OwnCaps,
-  Secrets,
-} from '../account-store.ts'
+import {
+  ACCOUNT_COLUMNS,
+  capCells,
+  KEY_COLUMNS,
+  readAccount,
+  readKey,
+  readSecrets,
+  readTier,
+  SECRET_COLUMNS,
+} from '../account-rows.ts'
+import type { AccountStore } from '../account-store.ts'
 import type { Database, Statement } from './database.ts'
 
-export class PostgresAccounts implements AccountStore {
-  readonly #database: Database
+export function accountOperations(database: Database): AccountStore {
+  return {
+    createKey: (key) =>
+      database.transaction(async ({ query }) => {
+        const [account] = await query(MAKE_ACCOUNT, [key.account, key.tier, key.secret])
+        const tier = readTier(account ?? {})
+        if (tier !== key.tier) return { kind: 'other tier', tier }
+        await query(MAKE_KEY, [key.id, key.account, key.hash, key.createdAtMs, key.expiresAtMs])
+        return { kind: 'created' }
+      }),
 
-  constructor(database: Database) {
-    this.#database = database
-  }
+    listKeys: async () => (await database.query(LIST_KEYS)).map(readKey),
 
-  createKey(key: NewKey): Promise<NewKeyResult> {
-    return this.#database.transaction(async ({ query }) => {
-      const [account] = await query(MAKE_ACCOUNT, [key.account, key.tier, key.secret])
-      const tier = String(account?.tier) as TierName
-      if (tier !== key.tier) return { kind: 'other tier', tier }
-      await query(MAKE_KEY, [key.id, key.account, key.hash, key.createdAtMs, key.expiresAtMs])
-      return { kind: 'created' }
-    })
-  }
+    searchKeys: async ({ account, beforeKeyId, limit }) => {
+      const rows = await database.query(SEARCH_KEYS, [account ?? null, beforeKeyId ?? null, limit])
+      return rows.map(readKey)
+    },
 
-  async listKeys(): Promise<KeyRecord[]> {
-    return (await this.#database.query(LIST_KEYS)).map(withStanding<KeyRecord>)
-  }
+    listAccounts: async ({ after, limit, nowMs }) => {
+      const rows = await database.query(LIST_ACCOUNTS, [after ?? '', limit, Math.floor(nowMs)])
+      return rows.map(readAccount)
+    },
 
-  async searchKeys({ account, beforeKeyId, limit }: KeySearch): Promise<KeyRecord[]> {
-    const values = [account ?? null, beforeKeyId ?? null, limit]
-    return (await this.#database.query(SEARCH_KEYS, values)).map(withStanding<KeyRecord>)
-  }
+    revokeKey: async (keyId, nowMs) => {
+      const [row] = await database.query(REVOKE_KEY, [keyId, nowMs])
+      if (row?.revoked) return 'revoked'
+      return row?.there ? 'revoked before' : 'unknown'
+    },
 
-  async listAccounts({ after, limit, nowMs }: AccountPage): Promise<AccountRecord[]> {
-    const rows = await this.#database.query(LIST_ACCOUNTS, [after ?? '', limit, Math.floor(nowMs)])
-    return rows.map(withStanding<AccountRecord>)
-  }
+    findKey: async (hash) => {
+      const [row] = await database.query(FIND_KEY, [hash])
+      return row ? readKey(row) : null
+    },
 
-  async revokeKey(keyId: string, nowMs: number): Promise<'revoked' | 'revoked before' | 'unknown'> {
-    const [row] = await this.#database.query(REVOKE_KEY, [keyId, nowMs])
-    if (row?.revoked) return 'revoked'
-    return row?.there ? 'revoked before' : 'unknown'
-  }
+    setTier: async (account, tier) => (await database.query(SET_TIER, [account, tier])).length > 0,
 
-  async findKey(hash: string): Promise<KeyRecord | null> {
-    const [row] = await this.#database.query(FIND_KEY, [hash])
-    return row ? withStanding<KeyRecord>(row) : null
-  }
+    suspend: async (account, sinceMs) => (await database.query(SUSPEND, [account, sinceMs])).length > 0,
 
-  async setTier(account: string, tier: TierName): Promise<boolean> {
-    return (await this.#database.query(SET_TIER, [account, tier])).length > 0
-  }
+    setCaps: async (account, caps) =>
+      (await database.query(SET_CAPS, [account, ...capCells(caps)])).length > 0,
 
-  async suspend(account: string, sinceMs: number | null): Promise<boolean> {
-    return (await this.#database.query(SUSPEND, [account, sinceMs])).length > 0
-  }
+    secrets: async (account) => {
+      const [row] = await database.query(SECRETS, [account])
+      return row ? readSecrets(row) : null
+    },
 
-  async setCaps(account: string, caps: OwnCaps): Promise<boolean> {
-    return (await this.#database.query(SET_CAPS, [account, ...capColumns(caps)])).length > 0
-  }
+    rotateSecret: async (account, secret, nowMs) =>
+      (await database.query(ROTATE_SECRET, [account, secret, nowMs])).length > 0,
 
-  async secrets(account: string): Promise<Secrets | null> {
-    const [row] = await this.#database.query(SECRETS, [account])
-    return row ? readSecrets(row) : null
-  }
-
-  async rotateSecret(account: string, secret: string, nowMs: number): Promise<boolean> {
-    return (await this.#database.query(ROTATE_SECRET, [account, secret, nowMs])).length > 0
-  }
-
-  async hasAccounts(): Promise<boolean> {
-    return (await this.#database.query(HAS_ACCOUNTS)).length > 0
+    hasAccounts: async () => (await database.query(HAS_ACCOUNTS)).length > 0,
   }
 }
 
-const KEYS = `select k.id, k.account, a.tier, k.created_at_ms as "createdAtMs", k.expires_at_ms as "expiresAtMs",
-  k.revoked_at_ms as "revokedAtMs", ${STANDING_COLUMNS}
-  from keys k join accounts a on a.name = k.account`
+const KEYS = `select ${KEY_COLUMNS} from keys k join accounts a on a.name = k.account`
 
 /**
- * One that exists is locked until the key is stored, so that its tier stays and it is not deleted meanwhile; one that is
- * being deleted is waited for, and made anew.
+ * An account that exists is locked until the key is stored, so that its tier stays and it is not deleted meanwhile; one
+ * that is being deleted is waited for, and then created again.
  */
 const MAKE_ACCOUNT = {
   name: 'make account',
@@ -116,11 +97,11 @@ const LIST_ACCOUNTS: Statement = {
   repeatable: true,
   name: 'list accounts',
   text: `
-  select a.name, a.tier, a.rotated_at_ms as "rotatedAtMs", k.keys, k."activeKeys", ${STANDING_COLUMNS}
+  select ${ACCOUNT_COLUMNS}, k.keys, k.active_keys
   from (select * from accounts where name > $1 order by name limit $2::bigint) a
   cross join lateral (
     select count(*) as keys,
-      count(*) filter (where revoked_at_ms is null and coalesce(expires_at_ms > $3::bigint, true)) as "activeKeys"
+      count(*) filter (where revoked_at_ms is null and coalesce(expires_at_ms > $3::bigint, true)) as active_keys
     from keys where account = a.name
   ) k order by a.name`,
 }
@@ -152,7 +133,7 @@ const SET_CAPS: Statement = {
 const SECRETS: Statement = {
   repeatable: true,
   name: 'secrets',
-  text: 'select secret, previous_secret, rotated_at_ms from accounts where name = $1',
+  text: `select ${SECRET_COLUMNS} from accounts a where a.name = $1`,
 }
 const ROTATE_SECRET = {
   name: 'rotate secret',

@@ -1,57 +1,56 @@
 /** The audit log in Postgres. */
 import { isJobId } from '../../job/job-id.ts'
-import type { AuditEntry, AuditSearch, AuditStore, NewAuditEntry } from '../audit-store.ts'
+import { AUDIT_COLUMNS, readAuditEntry } from '../audit-rows.ts'
+import type { AuditStore } from '../audit-store.ts'
+import { AFTER_ALL } from '../pagination.ts'
 import type { Database, Statement } from './database.ts'
 
-export class PostgresAudit implements AuditStore {
-  readonly #database: Database
+export function auditOperations(database: Database): AuditStore {
+  return {
+    addAuditEntry: async ({ id, atMs, who, what, account, target, detailsJson }) => {
+      const [name, job] = typeof account === 'object' ? [null, account?.ofJob ?? null] : [account, null]
+      // A text that is not an identifier would fail the statement.
+      const ofJob = job !== null && isJobId(job) ? job : null
+      await database.query(ADD, [id, atMs, who, what, name, ofJob, target, detailsJson])
+    },
 
-  constructor(database: Database) {
-    this.#database = database
-  }
+    endAuditEntry: async (entryId, outcome) => {
+      await database.query(END, [entryId, outcome])
+    },
 
-  async addAuditEntry({ id, atMs, who, what, account, target, detailsJson }: NewAuditEntry): Promise<void> {
-    await this.#database.query(NOTE, [id, atMs, who, what, account, target, detailsJson])
-  }
-
-  async endAuditEntry(actId: string, outcome: string): Promise<void> {
-    await this.#database.query(END, [actId, outcome])
-  }
-
-  async listAuditEntries({ account, beforeEntryId: beforeActId, limit }: AuditSearch): Promise<AuditEntry[]> {
-    const before = beforeActId !== undefined && isJobId(beforeActId) ? beforeActId : AFTER_ALL
-    const rows =
-      account === undefined
-        ? await this.#database.query(LIST, [before, limit])
-        : await this.#database.query(LIST_OF, [before, limit, account])
-    return rows as unknown as AuditEntry[]
+    listAuditEntries: async ({ account, beforeEntryId, limit }) => {
+      const before = beforeEntryId !== undefined && isJobId(beforeEntryId) ? beforeEntryId : AFTER_ALL
+      const rows =
+        account === undefined
+          ? await database.query(LIST, [before, limit])
+          : await database.query(LIST_OF, [before, limit, account])
+      return rows.map(readAuditEntry)
+    },
   }
 }
 
-const AFTER_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
-
-/** Repeated where its answer was lost, it finds itself. */
-const NOTE: Statement = {
+/** If its answer was lost it is repeated, and then finds its own row. */
+const ADD: Statement = {
   repeatable: true,
-  name: 'note act',
-  text: `insert into audit (id, at_ms, who, what, account, target, details) values ($1, $2, $3, $4, $5, $6, $7)
-    on conflict (id) do nothing`,
+  name: 'add audit entry',
+  text: `
+  insert into audit (id, at_ms, who, what, account, target, details)
+  values ($1, $2, $3, $4, coalesce($5, (select account from jobs where id = $6::uuid)), $7, $8)
+  on conflict (id) do nothing`,
 }
 const END: Statement = {
   repeatable: true,
-  name: 'end act',
+  name: 'end audit entry',
   text: 'update audit set outcome = $2 where id = $1',
 }
-export const ACT_COLUMNS =
-  'id, at_ms as "atMs", who, what, account, target, details as "detailsJson", outcome'
-const SELECT = `select ${ACT_COLUMNS} from audit where id < $1::uuid`
+const SELECT = `select ${AUDIT_COLUMNS} from audit where id < $1::uuid`
 const LIST: Statement = {
   repeatable: true,
-  name: 'list acts',
+  name: 'list audit entries',
   text: `${SELECT} order by id desc limit $2::bigint`,
 }
 const LIST_OF: Statement = {
   repeatable: true,
-  name: 'list acts of an account',
+  name: 'list audit entries of an account',
   text: `${SELECT} and account = $3 order by id desc limit $2::bigint`,
 }

@@ -1,97 +1,66 @@
-/** Owed callbacks in Postgres. What is recorded together goes into one statement. */
+/** Callbacks that are owed, in Postgres. What is recorded or loaded together goes into one statement. */
 import { attemptLine, readCallbackBody, readDueCallback, recordCells, URL_PREFIX } from '../callback-rows.ts'
 import {
   type AttemptRecord,
   BODY_READ_BYTES,
   type CallbackBody,
-  type CallbackDepth,
+  type CallbackRecords,
+  type CallbackStore,
   type CallbackToLoad,
-  COUNTED,
   DELIVERY_QUEUES,
-  type DeferredCallback,
-  type DueCallback,
-  MOST_KEPT,
-  type TakeCallbacks,
-  type TakeDeferred,
+  MAX_ATTEMPTS_LENGTH,
+  MAX_COUNTED,
 } from '../callback-store.ts'
-import { GroupCommit } from '../group-commit.ts'
+import { numberOf, numberOrNull, textOf } from '../rows.ts'
 import { unnest } from './columns.ts'
 import type { Database, Statement } from './database.ts'
+import type { PostgresParts } from './parts.ts'
 import { eachAlone } from './unknown-commit.ts'
-import { IN_FLIGHT, MAX_GROUP } from './write.ts'
 
-export class PostgresCallbacks {
-  readonly #database: Database
-  readonly #records: GroupCommit<AttemptRecord>
-  readonly #bodies: GroupCommit<CallbackToLoad>
+export function callbackOperations({
+  database,
+  groups,
+}: PostgresParts): Omit<CallbackStore, keyof CallbackRecords> {
+  const records = groups.add<AttemptRecord, boolean>({
+    commit: (group) => eachAlone(group, (some) => recordAll(database, some)),
+  })
+  const bodies = groups.add<CallbackToLoad, CallbackBody | null>({
+    weight: { of: ({ bodyBytes }) => bodyBytes, max: BODY_READ_BYTES },
+    commit: (group) => eachAlone(group, (some) => loadAll(database, some)),
+  })
+  return {
+    takeCallbacks: async ({ node, queue, limit, nowMs, leaseUntilMs }) => {
+      const values = [node, DELIVERY_QUEUES.indexOf(queue), limit, nowMs, leaseUntilMs]
+      return (await database.query(TAKE, values)).map(readDueCallback)
+    },
 
-  constructor(database: Database) {
-    this.#database = database
-    this.#records = new GroupCommit({
-      inFlight: IN_FLIGHT,
-      maxGroup: MAX_GROUP,
-      maxQueued: Number.POSITIVE_INFINITY,
-      commit: (group) => eachAlone(group, (some) => recordAll(database, some)),
-    })
-    this.#bodies = new GroupCommit({
-      inFlight: IN_FLIGHT,
-      maxGroup: MAX_GROUP,
-      weight: { of: ({ bodyBytes }) => bodyBytes, max: BODY_READ_BYTES },
-      maxQueued: Number.POSITIVE_INFINITY,
-      commit: (group) => eachAlone(group, (some) => loadAll(database, some)),
-    })
-  }
+    takeDeferred: async ({ node, deferred, leaseUntilMs }) => {
+      const ids = deferred.map(({ jobId }) => jobId)
+      const attempts = deferred.map(({ attempts }) => attempts)
+      return (await database.query(TAKE_DEFERRED, [node, ids, attempts, leaseUntilMs])).map(readDueCallback)
+    },
 
-  async take({ node, queue: lane, limit, nowMs, leaseUntilMs }: TakeCallbacks): Promise<DueCallback[]> {
-    const rows = await this.#database.query(TAKE, [
-      node,
-      DELIVERY_QUEUES.indexOf(lane),
-      limit,
-      nowMs,
-      leaseUntilMs,
-    ])
-    return rows.map(readDueCallback)
-  }
+    loadCallback: (callback) => bodies.submit(callback),
 
-  async takePostponed({ node, postponed, leaseUntilMs }: TakeDeferred): Promise<DueCallback[]> {
-    const rows = await this.#database.query(TAKE_POSTPONED, [
-      node,
-      postponed.map(({ jobId }) => jobId),
-      postponed.map(({ attempts }) => attempts),
-      leaseUntilMs,
-    ])
-    return rows.map(readDueCallback)
-  }
+    recordCallback: (record) => records.submit(record),
 
-  load(callback: CallbackToLoad): Promise<CallbackBody | null> {
-    return this.#bodies.submit(callback)
-  }
+    deferCallbacks: async (node, deferred) => {
+      await database.query(DEFER, [
+        node,
+        deferred.map(({ jobId }) => jobId),
+        deferred.map(({ attempt }) => attempt),
+        deferred.map(({ dueAtMs }) => dueAtMs),
+      ])
+    },
 
-  record(record: AttemptRecord): Promise<boolean> {
-    return this.#records.submit(record)
-  }
-
-  async postpone(node: string, postponed: readonly DeferredCallback[]): Promise<void> {
-    await this.#database.query(POSTPONE, [
-      node,
-      postponed.map(({ jobId }) => jobId),
-      postponed.map(({ attempt }) => attempt),
-      postponed.map(({ dueAtMs }) => dueAtMs),
-    ])
-  }
-
-  async depth(): Promise<CallbackDepth> {
-    const [row] = await this.#database.query(DEPTH)
-    const earliest = row?.earliest_due_ms
-    return {
-      owed: Number(row?.owed),
-      failed: Number(row?.failed),
-      earliestDueMs: earliest == null ? null : Number(earliest),
-    }
-  }
-
-  async drained(): Promise<void> {
-    await Promise.all([this.#records.drained(), this.#bodies.drained()])
+    callbackDepth: async () => {
+      const [row = {}] = await database.query(DEPTH)
+      return {
+        owed: numberOf(row, 'owed'),
+        failed: numberOf(row, 'failed'),
+        earliestDueMs: numberOrNull(row, 'earliest_due_ms'),
+      }
+    },
   }
 }
 
@@ -103,8 +72,11 @@ async function loadAll(
     callbacks.map(({ jobId }) => jobId),
     callbacks.map(({ attempt }) => attempt),
   ])
-  const bodies = new Map(rows.map((row) => [`${row.job_id} ${row.attempt}`, readCallbackBody(row)]))
-  return callbacks.map(({ jobId, attempt }) => bodies.get(`${jobId} ${attempt}`) ?? null)
+  const bodies = new Map(rows.map((row) => [keyOf(textOf(row, 'id'), numberOf(row, 'attempt')), row]))
+  return callbacks.map(({ jobId, attempt }) => {
+    const row = bodies.get(keyOf(jobId, attempt))
+    return row ? readCallbackBody(row) : null
+  })
 }
 
 async function recordAll(database: Database, records: readonly AttemptRecord[]): Promise<boolean[]> {
@@ -118,8 +90,12 @@ async function recordAll(database: Database, records: readonly AttemptRecord[]):
     cells.map(({ failedAtMs }) => failedAtMs),
     cells.map(({ uncounted }) => uncounted),
   ])
-  const recorded = new Set(rows.map(({ job_id, attempt }) => `${job_id} ${attempt}`))
-  return records.map(({ jobId, attempt }) => recorded.has(`${jobId} ${attempt.attempt}`))
+  const recorded = new Set(rows.map((row) => keyOf(textOf(row, 'job_id'), numberOf(row, 'attempt'))))
+  return records.map(({ jobId, attempt }) => recorded.has(keyOf(jobId, attempt.attempt)))
+}
+
+function keyOf(jobId: string, attempt: number): string {
+  return `${jobId} ${attempt}`
 }
 
 /** Postgres knows these lengths, and the first characters, without reading the whole texts. */
@@ -129,8 +105,8 @@ const SELECT_TAKEN = `
   from taken t join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id`
 
 /**
- * $1 node, $2 lane, $3 limit, $4 now, $5 until when each is taken. What another node has in hand is its own until it is
- * dead, whatever the clocks say.
+ * $1 node, $2 lane, $3 limit, $4 now, $5 until when each is leased. What another node has taken stays its own while that
+ * lives, whatever the clocks say.
  */
 const TAKE = {
   name: 'take callbacks',
@@ -147,9 +123,9 @@ const TAKE = {
   )
   ${SELECT_TAKEN}`,
 }
-/** $1 node, $2 ids, $3 attempts so far, $4 until when each is taken. In the order of ids, so that no two wait for each other. */
-const TAKE_POSTPONED = {
-  name: 'take postponed callbacks',
+/** $1 node, $2 ids, $3 attempts so far, $4 until when each is leased. In the order of ids, so that no two wait for each other. */
+const TAKE_DEFERRED = {
+  name: 'take deferred callbacks',
   text: `
   with found as (
     select c.job_id from callbacks c
@@ -169,7 +145,7 @@ const LOAD: Statement = {
   repeatable: true,
   name: 'load callbacks',
   text: `
-  select t.job_id, t.attempt, j.callback, j.created_at_ms, o.status, o.content, o.error,
+  select j.id, t.attempt, j.callback, j.created_at_ms, o.status, o.content, o.error,
     a.secret, a.previous_secret, a.rotated_at_ms
   from unnest($1::uuid[], $2::integer[]) as t(job_id, attempt)
   join callbacks c on c.job_id = t.job_id and c.attempt = t.attempt and c.due_at_ms is not null and c.under_way
@@ -181,16 +157,16 @@ const RECORD = {
   update callbacks c set due_at_ms = r.due_at_ms, delivered_at_ms = r.delivered_at_ms, failed_at_ms = r.failed_at_ms,
     node = null, under_way = false, tries = c.tries - r.uncounted,
     lane = case when r.due_at_ms is null then c.lane else 1 end,
-    attempts = case when length(c.attempts) > ${MOST_KEPT}
+    attempts = case when length(c.attempts) > ${MAX_ATTEMPTS_LENGTH}
       then substr(c.attempts, position(E'\\n' in c.attempts) + 1) else c.attempts end || r.line
   from ${unnest(['uuid', 'integer', 'text', 'bigint', 'bigint', 'bigint', 'integer'], 1)}
     as r(job_id, attempt, line, due_at_ms, delivered_at_ms, failed_at_ms, uncounted)
   where c.job_id = r.job_id and c.attempt = r.attempt and c.due_at_ms is not null
   returning c.job_id, c.attempt`,
 }
-const POSTPONE: Statement = {
+const DEFER: Statement = {
   repeatable: true,
-  name: 'postpone callbacks',
+  name: 'defer callbacks',
   text: `
   update callbacks c set attempt = c.attempt - 1, tries = c.tries - 1, under_way = false, due_at_ms = p.due_at_ms
   from unnest($2::uuid[], $3::integer[], $4::bigint[]) as p(job_id, attempt, due_at_ms)
@@ -201,8 +177,8 @@ const DEPTH: Statement = {
   name: 'callback depth',
   text: `
   select
-    (select count(*) from (select 1 from callbacks where due_at_ms is not null limit ${COUNTED}) c) as owed,
-    (select count(*) from (select 1 from callbacks where failed_at_ms is not null limit ${COUNTED}) c) as failed,
+    (select count(*) from (select 1 from callbacks where due_at_ms is not null limit ${MAX_COUNTED}) c) as owed,
+    (select count(*) from (select 1 from callbacks where failed_at_ms is not null limit ${MAX_COUNTED}) c) as failed,
     (select min(due) from (
       select min(due_at_ms) as due from callbacks where lane = 0 and due_at_ms is not null
       union all select min(due_at_ms) from callbacks where lane = 1 and due_at_ms is not null

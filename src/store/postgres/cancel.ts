@@ -1,61 +1,66 @@
-/** Ends jobs before their time, in Postgres: an outcome like any other, whoever holds the job. */
+/** Cancels jobs in Postgres: an outcome like any other, whichever node holds the job. */
 import { isJobId } from '../../job/job-id.ts'
 import { monthOf } from '../../job/month.ts'
 import {
+  type AdminActionStore,
   CANCELLED_ERROR_JSON,
   CANCELLED_RECEIPT_JSON,
   CANCELLED_USAGE_JSON,
-  type CancelJobs,
-  type Cancelled,
 } from '../admin-action-store.ts'
-import type { Claim } from '../node-store.ts'
+import { MAX_CANCELLED, type NodeStore } from '../node-store.ts'
+import { numberOf, textOf } from '../rows.ts'
+import { USAGE_COLUMNS } from '../usage-rows.ts'
 import type { Database, Statement } from './database.ts'
-import { USAGE_COLUMNS } from './usage.ts'
 
-/** Who is named for outcomes that no node settled; no node has that name. */
+/** The node in the rows of outcomes that no node settled; no node has that name. */
 const OPERATOR = 'operator'
-/** Jobs that a node is told of at once. */
-const MOST_TOLD = 1000
 /** A node that has not asked for so long is dead. */
-const TOLD_WITHIN_MS = 3_600_000
+const REPORTED_WITHIN_MS = 3_600_000
 
-export async function cancelJob(database: Database, jobId: string, nowMs: number): Promise<Cancelled> {
-  if (!isJobId(jobId)) return 'unknown'
-  const [row] = await database.query(CANCEL_ONE, [...common(nowMs), jobId])
-  if (Number(row?.cancelled) > 0) return 'cancelled'
-  return row?.there ? 'ended before' : 'unknown'
-}
+export function cancelOperations(database: Database): Pick<AdminActionStore, 'cancelJob' | 'cancelJobs'> {
+  return {
+    cancelJob: async (jobId, nowMs) => {
+      if (!isJobId(jobId)) return 'unknown'
+      const [row] = await database.query(CANCEL_ONE, [...commonValues(nowMs), jobId])
+      if (Number(row?.cancelled) > 0) return 'cancelled'
+      return row?.there ? 'ended before' : 'unknown'
+    },
 
-/** Picks until it finds none: a job that is claimed or ends meanwhile does not make it stop before the end. */
-export async function cancelJobs(database: Database, which: CancelJobs): Promise<number> {
-  const { account, running, beforeJobId, limit, nowMs } = which
-  let total = 0
-  while (total < limit) {
-    const values = [...common(nowMs), account, running, beforeJobId, limit - total]
-    const [row] = await database.query(CANCEL_SOME, values)
-    total += Number(row?.cancelled)
-    if (Number(row?.picked) === 0) break
+    /** Picks until it finds none: a job that is claimed or ends meanwhile does not make it stop before the end. */
+    cancelJobs: async ({ account, running, beforeJobId, limit, nowMs }) => {
+      let total = 0
+      while (total < limit) {
+        const values = [...commonValues(nowMs), account, running, beforeJobId, limit - total]
+        const [row] = await database.query(CANCEL_SOME, values)
+        total += Number(row?.cancelled)
+        if (Number(row?.picked) === 0) break
+      }
+      return total
+    },
   }
-  return total
 }
 
-export async function takeCancelled(database: Database, node: string): Promise<Claim[]> {
-  const rows = await database.query(TAKE, [node])
-  return rows.map(({ job_id, attempt }) => ({ jobId: String(job_id), attempt: Number(attempt) }))
+export function cancelledOperations(database: Database): Pick<NodeStore, 'takeCancelled'> {
+  return {
+    takeCancelled: async (node) => {
+      const rows = await database.query(TAKE_CANCELLED, [node])
+      return rows.map((row) => ({ jobId: textOf(row, 'job_id'), attempt: numberOf(row, 'attempt') }))
+    },
+  }
 }
 
-/** Forgets what nobody asked for. */
+/** Deletes what no node has taken. */
 export async function forgetCancelled(database: Database, nowMs: number): Promise<void> {
-  await database.query(FORGET, [Math.floor(nowMs - TOLD_WITHIN_MS)])
+  await database.query(FORGET, [Math.floor(nowMs - REPORTED_WITHIN_MS)])
 }
 
-function common(nowMs: number): unknown[] {
+function commonValues(nowMs: number): unknown[] {
   const at = Math.floor(nowMs)
   return [at, monthOf(at), OPERATOR, CANCELLED_ERROR_JSON, CANCELLED_USAGE_JSON, CANCELLED_RECEIPT_JSON]
 }
 
 /**
- * $1 now, $2 month, $3 who, $4 error, $5 usage, $6 receipt. Whoever holds the job finds it gone when it settles: the fence
+ * $1 now, $2 month, $3 by whom, $4 error, $5 usage, $6 receipt. The node that holds the job finds it gone when it settles: the fence
  * of all writes is its row in `open_jobs`.
  * @param which condition of `open_jobs o`
  */
@@ -77,7 +82,7 @@ const end = (which: string) => `
     select f.account, $2, j.model, count(*), count(*), 0, 0, 0, 0
     from freed f cross join lateral (select model from jobs where id = f.id limit 1) j group by f.account, j.model
   ),
-  told as (
+  reported as (
     insert into cancelled_jobs (node, job_id, attempt, at_ms)
     select node, id, attempt, $1::bigint from freed where node is not null
     union all
@@ -93,7 +98,7 @@ const CANCEL_ONE = {
 }
 
 /**
- * $7 account, $8 whether those that run, too, $9 before which job, $10 limit. What was picked may be claimed or given back
+ * $7 account, $8 whether those that run, too, $9 before which job, $10 limit. What was picked may be claimed or released
  * before its row is locked, and is looked at again then.
  */
 const CANCEL_SOME = {
@@ -114,11 +119,11 @@ const CANCEL_SOME = {
   select (select count(*) from freed) as cancelled, (select count(*) from picked) as picked`,
 }
 
-/** Asked often by every node, and mostly for nothing: a look into the primary key. */
-const TAKE: Statement = {
+/** Every node asks often, and mostly in vain: a look-up in the primary key. */
+const TAKE_CANCELLED: Statement = {
   name: 'take cancelled',
   text: `delete from cancelled_jobs where ctid = any (array (
-      select ctid from cancelled_jobs where node = $1 limit ${MOST_TOLD}
+      select ctid from cancelled_jobs where node = $1 limit ${MAX_CANCELLED}
     )) returning job_id, attempt`,
 }
 const FORGET: Statement = {

@@ -3,12 +3,18 @@ import { wholeMs } from '../../clock.ts'
 import type { Callback, ClaimedJob, Job, Message, ResponseFormat } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
 import { callbackText } from '../callback-rows.ts'
+import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import type { Settlement } from '../store.ts'
-import type { Row } from './database.ts'
 
-/** Texts that a job brings, in characters: about what it weighs in a statement. */
+/** About what a job weighs in a statement: the characters of its texts. */
 export function weightOfJob({ messagesJson, callback }: Job): number {
   return 500 + messagesJson.length + (callback?.payloadJson.length ?? 0)
+}
+
+/** The same for a settlement. */
+export function weightOfSettlement({ outcome, receiptJson }: Settlement): number {
+  const content = outcome.status === 'completed' ? outcome.contentJson : (outcome.error.raw_text ?? '')
+  return 300 + content.length + receiptJson.length
 }
 
 export const NEW_JOB_TYPES = [
@@ -71,8 +77,8 @@ export function settlementColumns(settlements: readonly Settlement[]): unknown[]
     settlements.map(({ outcome }) => (outcome.status === 'failed' ? JSON.stringify(outcome.error) : null)),
     settlements.map(({ usage }) => JSON.stringify(usage)),
     settlements.map(({ receiptJson }) => receiptJson),
-    settlements.map(({ cache: keep }) => keep?.fingerprint ?? null),
-    settlements.map(({ cache: keep }) => Math.ceil(keep?.untilMs ?? 0)),
+    settlements.map(({ cache }) => cache?.fingerprint ?? null),
+    settlements.map(({ cache }) => Math.ceil(cache?.untilMs ?? 0)),
     settlements.map(({ nowMs }) => nowMs),
     settlements.map(({ model }) => model),
     settlements.map(({ nowMs }) => monthOf(nowMs)),
@@ -90,20 +96,21 @@ export function unnest(types: readonly string[], from: number): string {
 
 /** A row with the columns of `jobs`, and `attempt` and `deaths` as they are after the claim. */
 export function readClaimedJob(row: Row): ClaimedJob {
-  const messagesJson = String(row.messages)
+  const messagesJson = textOf(row, 'messages')
+  const callbackJson = textOrNull(row, 'callback')
   return {
-    id: String(row.id),
-    account: String(row.account),
-    tier: String(row.tier),
-    model: String(row.model),
-    cacheTtlMs: wholeMs(Number(row.cache_ttl_s)),
-    inputTokens: Number(row.input_tokens),
-    createdAtMs: Number(row.created_at_ms),
-    attempt: Number(row.attempt),
-    crashCount: Number(row.deaths),
+    id: textOf(row, 'id'),
+    account: textOf(row, 'account'),
+    tier: textOf(row, 'tier'),
+    model: textOf(row, 'model'),
+    cacheTtlMs: wholeMs(numberOf(row, 'cache_ttl_s')),
+    inputTokens: numberOf(row, 'input_tokens'),
+    createdAtMs: numberOf(row, 'created_at_ms'),
+    attempt: numberOf(row, 'attempt'),
+    crashCount: numberOf(row, 'deaths'),
     messages: JSON.parse(messagesJson) as Message[],
     messagesJson,
-    responseFormat: JSON.parse(String(row.response_format)) as ResponseFormat,
-    callback: typeof row.callback === 'string' ? (JSON.parse(row.callback) as Callback) : null,
+    responseFormat: JSON.parse(textOf(row, 'response_format')) as ResponseFormat,
+    callback: callbackJson === null ? null : (JSON.parse(callbackJson) as Callback),
   }
 }

@@ -3,6 +3,7 @@
  * waits for ever: the server ends a long one, and where no answer comes at all the connection is given up.
  */
 import pg from 'pg'
+import type { Row } from '../rows.ts'
 import { StoreUnavailable } from '../store.ts'
 import { breaksConnection, meaningOf, OutcomeUnknown, Overruled } from './errors.ts'
 
@@ -28,8 +29,6 @@ export interface Statement {
   /** A second time changes nothing and says the same, so where a connection broke it is simply asked again. */
   readonly repeatable?: true
 }
-
-export type Row = Readonly<Record<string, unknown>>
 
 /** What runs statements: the pool, or one connection inside a transaction. */
 export interface Queries {

@@ -1,63 +1,60 @@
-/** Deletes what has expired: whole partitions where that is sound, and the rest in small steps; and folds usage. */
+/** Deletes what has expired in Postgres: whole partitions where that is sound, and the rest in small steps; and folds usage. */
 import { leastJobId } from '../../job/job-id.ts'
-import { type Expiry, expiresAtMs } from '../expiry.ts'
+import type { Expiry } from '../expiry.ts'
+import { hasExpired } from '../job-rows.ts'
+import { BEFORE_ALL } from '../pagination.ts'
+import { textOf } from '../rows.ts'
+import type { Store } from '../store.ts'
 import { forgetCancelled } from './cancel.ts'
-import type { Database, Row, Statement } from './database.ts'
+import type { Database, Statement } from './database.ts'
 import { ALLOW_BITMAPS, keepPartitions } from './partitions.ts'
+import type { PostgresParts } from './parts.ts'
 import { foldUsage } from './usage.ts'
 
-/** Rows that one step looks at, of each kind. */
+/** Rows of each kind that one step looks at. */
 const STEP = 400
 const PARTITIONS_EVERY_MS = 60_000
-const NO_ID = '00000000-0000-0000-0000-000000000000'
 
-export class PostgresExpiry {
-  readonly #database: Database
-  /** Where the walk through the default partition has come to. It starts anew when it reaches the young jobs. */
-  #cursor = NO_ID
-  #partitionsDueMs = 0
-
-  constructor(database: Database) {
-    this.#database = database
-  }
-
-  /** Takes one step; returns whether another would find work now. */
-  async step(expiry: Expiry): Promise<boolean> {
-    await this.#keepPartitions(expiry)
-    const answers = await this.#database.transaction(async ({ query }) => {
-      await query(ALLOW_BITMAPS)
-      return query(DELETE_ANSWERS, [expiry.nowMs, STEP])
-    })
-    const keys = await this.#database.query(DELETE_KEYS, [expiry.nowMs, STEP])
-    const jobs = await this.#walkJobs(expiry)
-    await forgetCancelled(this.#database, expiry.nowMs)
-    if (await foldUsage(this.#database)) return true
-    return answers.length >= STEP || keys.length >= STEP || jobs >= STEP
-  }
-
-  async #keepPartitions(expiry: Expiry): Promise<void> {
-    if (performance.now() < this.#partitionsDueMs) return
-    this.#partitionsDueMs = performance.now() + PARTITIONS_EVERY_MS
-    await keepPartitions(this.#database, expiry)
-  }
-
-  async #walkJobs({ nowMs, retentionMs }: Expiry): Promise<number> {
-    const rows = await this.#database.query(OLD_JOBS, [this.#cursor, leastJobId(nowMs - retentionMs), STEP])
-    const isOver = (row: Row) =>
-      row.settled_at_ms !== null &&
-      row.due_at_ms === null &&
-      expiresAtMs(Number(row.settled_at_ms), Number(row.cache_ttl_s), retentionMs) <= nowMs
-    const over = rows.filter(isOver).map(({ id }) => String(id))
-    if (over.length > 0) await this.#database.query(DELETE_JOBS, [over])
-    const last = rows.at(-1)
-    this.#cursor = last && rows.length === STEP ? String(last.id) : NO_ID
-    return rows.length
+export function expireOperations({ database }: PostgresParts): Pick<Store, 'expire'> {
+  /** The last job of the default partition that was looked at. It starts over when it reaches the young jobs. */
+  let cursor = BEFORE_ALL
+  let partitionsDueMs = 0
+  return {
+    expire: async (expiry) => {
+      if (performance.now() >= partitionsDueMs) {
+        partitionsDueMs = performance.now() + PARTITIONS_EVERY_MS
+        await keepPartitions(database, expiry)
+      }
+      const responses = await database.transaction(async ({ query }) => {
+        await query(ALLOW_BITMAPS)
+        return query(DELETE_RESPONSES, [expiry.nowMs, STEP])
+      })
+      const keys = await database.query(DELETE_KEYS, [expiry.nowMs, STEP])
+      const jobs = await deleteJobs(database, expiry, cursor)
+      cursor = jobs.cursor
+      await forgetCancelled(database, expiry.nowMs)
+      if (await foldUsage(database)) return true
+      return responses.length >= STEP || keys.length >= STEP || jobs.scanned >= STEP
+    },
   }
 }
 
-const DELETE_ANSWERS: Statement = {
+async function deleteJobs(
+  database: Database,
+  expiry: Expiry,
+  cursor: string,
+): Promise<{ scanned: number; cursor: string }> {
+  const before = leastJobId(expiry.nowMs - expiry.retentionMs)
+  const rows = await database.query(OLD_JOBS, [cursor, before, STEP])
+  const expired = rows.filter((row) => hasExpired(row, expiry)).map((row) => textOf(row, 'id'))
+  if (expired.length > 0) await database.query(DELETE_JOBS, [expired])
+  const last = rows.at(-1)
+  return { scanned: rows.length, cursor: last && rows.length === STEP ? textOf(last, 'id') : BEFORE_ALL }
+}
+
+const DELETE_RESPONSES: Statement = {
   repeatable: true,
-  name: 'delete answers',
+  name: 'delete responses',
   text: `delete from kept_answers where ctid = any(array(
       select ctid from kept_answers where until_ms <= $1::bigint limit $2::bigint
     )) returning 1`,
@@ -81,7 +78,7 @@ const DELETE_JOBS: Statement = {
   repeatable: true,
   name: 'delete jobs',
   text: `
-  with gone as (delete from jobs where id = any($1::uuid[])),
-  told as (delete from callbacks where job_id = any($1::uuid[]))
+  with deleted as (delete from jobs where id = any($1::uuid[])),
+  callbacks_deleted as (delete from callbacks where job_id = any($1::uuid[]))
   delete from outcomes where id = any($1::uuid[])`,
 }

@@ -1,6 +1,7 @@
 /** Whether a Postgres is fit to hold jobs: what would break a promise stops the start, what weakens one is said. */
 import { DatabaseProblem } from '../database-problem.ts'
-import type { Queries, Row } from './database.ts'
+import type { Row } from '../rows.ts'
+import type { Queries } from './database.ts'
 
 export const LEAST_VERSION = 14
 /** Beyond that, what nodes say of times and what the database says differ for people who compare them. */

@@ -1,29 +1,30 @@
-/** Leases of nodes, by the database's clock. */
-import type { Renewal } from '../node-store.ts'
+/** Leases of nodes in Postgres, by the database's clock. */
+import { numberOf, textOf } from '../rows.ts'
+import type { Store } from '../store.ts'
 import type { Database, Statement } from './database.ts'
+import type { PostgresParts } from './parts.ts'
 
-export async function renew(
-  database: Database,
-  node: string,
-  leaseMs: number,
-  turn: number,
-): Promise<Renewal> {
-  const [renewed] = await database.query(RENEW, [node, leaseMs, turn])
-  const rows = await database.query(HELD, [node])
+export function nodeOperations({ database, queueHead }: PostgresParts): Pick<Store, 'renew' | 'leave'> {
   return {
-    kept: renewed?.kept === true,
-    held: rows.map(({ id, attempt }) => ({ jobId: String(id), attempt: Number(attempt) })),
+    renew: async (node, leaseMs) => {
+      const [renewed] = await database.query(RENEW, [node, leaseMs, queueHead.turn])
+      const rows = await database.query(HELD, [node])
+      return {
+        kept: renewed?.kept === true,
+        held: rows.map((row) => ({ jobId: textOf(row, 'id'), attempt: numberOf(row, 'attempt') })),
+      }
+    },
+
+    leave: async (node) => {
+      await database.query(LEAVE, [node])
+    },
   }
 }
 
-export async function leave(database: Database, node: string): Promise<void> {
-  await database.query(LEAVE, [node])
-}
-
-/** Tells how far this node has claimed, and learns how far any has. */
+/** Shares how far this node has claimed, and returns how far any node has. */
 export async function shareTurn(database: Database, node: string, turn: number): Promise<number> {
   const [row] = await database.query(SHARE_TURN, [node, turn])
-  return Number(row?.turn ?? 0)
+  return row ? numberOf(row, 'turn') : 0
 }
 
 /** `xmax` of a row is 0 only where it was inserted and not updated. */

@@ -23,9 +23,9 @@ export interface NotificationsOptions {
   readonly database: Database
   readonly node: string
   /** Told a turn that joined the line at another node, or a lesser one. */
-  readonly onJoined: (turn: number) => void
+  readonly onQueued: (turn: number) => void
   /** Every second, whether notices arrive or not. */
-  readonly onLook: () => void
+  readonly onPoll: () => void
   /** Told once when notices do not arrive, and once when they do again. */
   readonly onChange: (message: string) => void
 }
@@ -54,7 +54,7 @@ export class Notifications {
   /** Resolves when it listens, or could not yet; it goes on trying. */
   async begin(): Promise<void> {
     const look = setInterval(() => {
-      this.#options.onLook()
+      this.#options.onPoll()
       this.#events?.jobsWaiting()
     }, LOOK_MS)
     this.#timers.add(look.unref())
@@ -62,7 +62,7 @@ export class Notifications {
   }
 
   /** A job of this turn waits. */
-  jobJoined(turn: number): void {
+  jobQueued(turn: number): void {
     if (this.#client === null) return
     this.#turn = Math.min(this.#turn ?? turn, turn)
     this.#sendSoon()
@@ -150,7 +150,7 @@ export class Notifications {
       this.#echo = null
       this.#sayWhetherTheyArrive(true, '')
     } else if (channel === this.#jobsChannel) {
-      this.#options.onJoined(Number(payload))
+      this.#options.onQueued(Number(payload))
       this.#events?.jobsWaiting()
     } else {
       this.#events?.settled(payload.split(','))

@@ -1,20 +1,89 @@
-/** Stores outcomes, many in one statement: each only if this node still holds the job under this attempt. */
-import type { Settled, Settlement } from '../store.ts'
-import { SETTLEMENT_NAMES, SETTLEMENT_TYPES, settlementColumns, unnest } from './columns.ts'
-import type { Database, Row } from './database.ts'
-import { USAGE_COLUMNS } from './usage.ts'
+/** Stores outcomes in Postgres, many in one statement: each only if this node still holds the job under this attempt. */
+import { type Row, textOrNull } from '../rows.ts'
+import type { Settled, Settlement, Store } from '../store.ts'
+import { USAGE_COLUMNS } from '../usage-rows.ts'
+import {
+  SETTLEMENT_NAMES,
+  SETTLEMENT_TYPES,
+  settlementColumns,
+  unnest,
+  weightOfSettlement,
+} from './columns.ts'
+import type { Database } from './database.ts'
+import { OutcomeUnknown } from './errors.ts'
+import { MAX_WEIGHT } from './groups.ts'
+import type { PostgresParts } from './parts.ts'
+import { eachAlone } from './unknown-commit.ts'
 
-/** A settled job, and the node where a caller waits for it. */
-export interface SettledJob {
+/** A settled job, and the node that has a pending response for it. */
+interface SettledJob {
   readonly settled: Settled
   readonly origin: string | null
 }
 
+export function settleOperations(parts: PostgresParts): Pick<Store, 'settle'> {
+  const { database, groups, notifications, onCommit } = parts
+  /** Jobs whose settlement may be committed although its answer was lost. */
+  const unknown = new Set<string>()
+  const settlements = groups.add<Settlement, SettledJob>({
+    ...(onCommit && { onCommit }),
+    weight: { of: weightOfSettlement, max: MAX_WEIGHT },
+    commit: (group) => eachAlone(group, (some) => settleOrMark(database, some, unknown)),
+  })
+  return {
+    settle: async (settlement) => {
+      const { settled, origin } = await settlements.submit(settlement)
+      if (settled === 'settled' && origin !== null && origin !== settlement.node) {
+        notifications.settledFor(origin, settlement.jobId)
+      }
+      return settled
+    },
+  }
+}
+
+/** Rejects rather than repeats: the caller tries again until the commit is known, however long that takes. */
+async function settleOrMark(
+  database: Database,
+  settlements: readonly Settlement[],
+  unknown: Set<string>,
+): Promise<SettledJob[]> {
+  try {
+    const settled = await settleAll(database, settlements, unknown)
+    for (const { jobId } of settlements) unknown.delete(jobId)
+    return settled
+  } catch (error) {
+    if (error instanceof OutcomeUnknown) for (const { jobId } of settlements) unknown.add(jobId)
+    throw error
+  }
+}
+
 /**
- * With `freed` (id, account, has_callback, deaths, claimed_at_ms) and `s` (the settlements): the outcomes, the callbacks that are owed, the
- * answers that are kept, and the usage, a row of its own for each sum, so that no other statement is waited for.
+ * Settles all; returns the results in their order.
+ * @param unknown jobs whose settlement by this node may be committed already: if it is, they count as settled
  */
-export const OWE_AND_KEEP = `
+async function settleAll(
+  database: Database,
+  settlements: readonly Settlement[],
+  unknown: ReadonlySet<string>,
+): Promise<SettledJob[]> {
+  const [first] = settlements
+  if (!first) return []
+  const rows = await database.query(SETTLE, [first.node, ...settlementColumns(settlements)])
+  const byId = new Map(rows.map((row) => [row.id, row]))
+  return settlements.map(({ jobId }) => resultOf(byId.get(jobId), unknown.has(jobId)))
+}
+
+function resultOf(row: Row | undefined, unknown: boolean): SettledJob {
+  if (row?.freed) return { settled: 'settled', origin: textOrNull(row, 'origin') }
+  if (unknown && row?.before) return { settled: 'settled', origin: null }
+  return { settled: row?.there ? 'stale' : 'gone', origin: null }
+}
+
+/**
+ * With `freed` (id, account, has_callback, deaths, claimed_at_ms) and `s` (the settlements): the outcomes, the callbacks that are owed,
+ * the cached responses, and the usage, a row of its own for each sum, so that no statement waits for another.
+ */
+export const STORE_OUTCOMES = `
   written as (
     insert into outcomes (id, status, content, error, usage, receipt, node, attempt, deaths, claimed_at_ms,
       settled_at_ms, counted)
@@ -37,28 +106,6 @@ export const OWE_AND_KEEP = `
   )`
 
 /**
- * Settles all; answers in their order.
- * @param again jobs whose settlement by this node may have been carried out before: finding it so counts as settled
- */
-export async function settleAll(
-  database: Database,
-  settlements: readonly Settlement[],
-  again: ReadonlySet<string>,
-): Promise<SettledJob[]> {
-  const [first] = settlements
-  if (!first) return []
-  const rows = await database.query(SETTLE, [first.node, ...settlementColumns(settlements)])
-  const byId = new Map(rows.map((row) => [String(row.id), row]))
-  return settlements.map(({ jobId }) => whatCameOf(byId.get(jobId), again.has(jobId)))
-}
-
-function whatCameOf(row: Row | undefined, again: boolean): SettledJob {
-  if (row?.freed) return { settled: 'settled', origin: row.origin === null ? null : String(row.origin) }
-  if (again && row?.before) return { settled: 'settled', origin: null }
-  return { settled: row?.there ? 'stale' : 'gone', origin: null }
-}
-
-/**
  * $1 node, then the columns of settlements, ids first. The planner takes a node for something rare, since the most jobs
  * have none, and would look for them by node: past all that this node has ever held and no vacuum could remove yet. It
  * has no index for `is not distinct from`; and `is true` has it look claims up in a hash, rather than go through all of them
@@ -76,7 +123,7 @@ const SETTLE = {
       and ((o.id, o.attempt) in (select id, attempt from s)) is true
     returning o.id, o.account, o.has_callback, o.deaths, o.claimed_at_ms, o.origin
   ),
-  ${OWE_AND_KEEP}
+  ${STORE_OUTCOMES}
   select s.id, f.id is not null as freed, f.origin,
     case when f.id is null then exists (
       select 1 from outcomes o where o.id = s.id and o.node = $1 and o.attempt = s.attempt

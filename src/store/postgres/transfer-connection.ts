@@ -4,7 +4,8 @@
  */
 import pg from 'pg'
 import { DatabaseProblem } from '../database-problem.ts'
-import { connectionSettings, type Queries, type Row, type Statement } from './database.ts'
+import type { Row } from '../rows.ts'
+import { connectionSettings, type Queries, type Statement } from './database.ts'
 import { COPY_LOCK } from './transfer-lock.ts'
 
 /** Far longer than the other database takes for a batch. A copy whose machine is gone is ended after it. */

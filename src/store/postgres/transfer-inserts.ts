@@ -1,7 +1,7 @@
 /** The statements that fill an empty Postgres: columns of rows, as arrays. */
 import { CALLBACK_COLUMNS } from '../transfer-contract.ts'
+import { USAGE_COLUMNS } from '../usage-rows.ts'
 import { NEW_JOB_NAMES, NEW_JOB_TYPES, unnest } from './columns.ts'
-import { USAGE_COLUMNS } from './usage.ts'
 
 function insert(table: string, names: string, types: readonly string[]): string {
   return `insert into ${table} (${names}) select * from ${unnest(types, 1)}`

@@ -1,7 +1,9 @@
 /** Reads a whole Postgres for a copy, as it was at one moment, while no server uses it. */
 import pg from 'pg'
+import { AUDIT_COLUMNS, readAuditEntry } from '../audit-rows.ts'
 import type { AuditEntry } from '../audit-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
+import type { Row } from '../rows.ts'
 import {
   BATCH_ROWS,
   BATCH_WEIGHT,
@@ -14,13 +16,19 @@ import {
   type TransferredResponse,
   type TransferSource,
 } from '../transfer-contract.ts'
-import { readTransferredJob } from '../transferred-job.ts'
+import {
+  readTransferredAccount,
+  readTransferredIdempotencyKey,
+  readTransferredJob,
+  readTransferredKey,
+  readTransferredResponse,
+} from '../transferred-rows.ts'
+import { readUsage } from '../usage-rows.ts'
 import type { UsageRecord } from '../usage-store.ts'
-import { ACT_COLUMNS } from './audit.ts'
-import { connectionSettings, type Row } from './database.ts'
+import { connectionSettings } from './database.ts'
 import { migratePostgres } from './schema.ts'
 import { CopyConnection } from './transfer-connection.ts'
-import { sumsOfUsage, usageRecord } from './usage.ts'
+import { sumsOfUsage } from './usage.ts'
 
 export async function openPostgresSource(url: string): Promise<TransferSource> {
   await refuseUnlessParleys(url)
@@ -72,11 +80,11 @@ class PostgresSource implements TransferSource {
   }
 
   accounts(): Batches<TransferredAccount> {
-    return this.#batches(ACCOUNTS, [''], (row) => [row.name], readAs<TransferredAccount>)
+    return this.#batches(ACCOUNTS, [''], (row) => [row.name], readTransferredAccount)
   }
 
   keys(): Batches<TransferredKey> {
-    return this.#batches(KEYS, [''], (row) => [row.id], readAs<TransferredKey>)
+    return this.#batches(KEYS, [''], (row) => [row.id], readTransferredKey)
   }
 
   jobs(): Batches<TransferredJob> {
@@ -85,21 +93,21 @@ class PostgresSource implements TransferSource {
   }
 
   cachedResponses(nowMs: number): Batches<TransferredResponse> {
-    const key = (row: Row) => [row.fingerprint, row.jobId]
-    return this.#batches(KEPT, ['', LEAST_ID], key, readAs<TransferredResponse>, [nowMs])
+    const key = (row: Row) => [row.fingerprint, row.job_id]
+    return this.#batches(KEPT, ['', LEAST_ID], key, readTransferredResponse, [nowMs])
   }
 
   idempotencyKeys(nowMs: number): Batches<TransferredIdempotencyKey> {
     const key = (row: Row) => [row.account, row.key]
-    return this.#batches(IDEMPOTENCY, ['', ''], key, readAs<TransferredIdempotencyKey>, [nowMs])
+    return this.#batches(IDEMPOTENCY, ['', ''], key, readTransferredIdempotencyKey, [nowMs])
   }
 
   usage(): Batches<UsageRecord> {
-    return this.#batches(USAGE, ['', '', ''], (row) => [row.account, row.month, row.model], usageRecord)
+    return this.#batches(USAGE, ['', '', ''], (row) => [row.account, row.month, row.model], readUsage)
   }
 
   auditEntries(): Batches<AuditEntry> {
-    return this.#batches(ACTS, [LEAST_ID], (row) => [row.id], readAs<AuditEntry>)
+    return this.#batches(ACTS, [LEAST_ID], (row) => [row.id], readAuditEntry)
   }
 
   close(): Promise<void> {
@@ -124,10 +132,6 @@ class PostgresSource implements TransferSource {
   }
 }
 
-function readAs<T>(row: Row): T {
-  return row as T
-}
-
 const LEAST_ID = '00000000-0000-0000-0000-000000000000'
 
 /** What joins the line stands behind what was claimed last, and not before its head (accepting.ts). */
@@ -138,14 +142,14 @@ const TURN = `
     0) as turn`
 /** The account's next job follows its last one; how far behind, only its tier would say. */
 const ACCOUNTS = `
-  select name, tier, secret, previous_secret as "previousSecret", rotated_at_ms as "rotatedAtMs",
-    suspended_at_ms as "suspendedAtMs", cap_jobs as "capJobs", cap_tokens as "capTokens",
+  select name, tier, secret, previous_secret, rotated_at_ms,
+    suspended_at_ms, cap_jobs, cap_tokens,
     (select o.turn + 1 from open_jobs o where o.account = name and o.turn is not null
-      order by o.turn desc limit 1) as "nextTurn"
+      order by o.turn desc limit 1) as next_turn
   from accounts where name > $1 order by name limit $2`
 const KEYS = `
-  select id, account, hash, created_at_ms as "createdAtMs", expires_at_ms as "expiresAtMs",
-    revoked_at_ms as "revokedAtMs"
+  select id, account, hash, created_at_ms, expires_at_ms,
+    revoked_at_ms
   from keys where id > $1 order by id limit $2`
 /** $3 the bytes of text after which a batch ends, one job at least. Sizes are known without reading the texts. */
 const JOBS = `
@@ -159,10 +163,10 @@ const JOBS = `
     from page p left join outcomes o on o.id = p.id
     window w as (order by p.id rows between unbounded preceding and 1 preceding)
   )
-  select j.id, j.account, j.tier, j.model, j.cache_ttl_s as "cacheTtlS", j.input_tokens as "inputTokens",
-    j.created_at_ms as "createdAtMs", j.messages, j.response_format as "responseFormat", j.callback,
+  select j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens,
+    j.created_at_ms, j.messages, j.response_format, j.callback,
     coalesce(o.attempt, q.attempt) as attempt, q.turn, coalesce(o.deaths, q.deaths) as deaths,
-    o.status, o.content, o.error, o.usage, o.receipt, o.claimed_at_ms as "claimedAtMs", o.settled_at_ms as "settledAtMs",
+    o.status, o.content, o.error, o.usage, o.receipt, o.claimed_at_ms, o.settled_at_ms,
     ${CALLBACK_SELECT}
   from weighed w join jobs j on j.id = w.id
     left join outcomes o on o.id = w.id
@@ -171,12 +175,12 @@ const JOBS = `
   where coalesce(w.total_before, 0) < $3::bigint
   order by w.id`
 const KEPT = `
-  select fingerprint, job_id as "jobId", kept_at_ms as "keptAtMs", until_ms as "untilMs"
+  select fingerprint, job_id, kept_at_ms, until_ms
   from kept_answers where (fingerprint, job_id) > ($1, $2::uuid) and until_ms > $4::bigint
   order by fingerprint, job_id limit $3`
 const IDEMPOTENCY = `
-  select account, key, fingerprint, job_ids as "jobIds", until_ms as "untilMs"
+  select account, key, fingerprint, job_ids, until_ms
   from idempotency where (account, key) > ($1, $2) and until_ms > $4::bigint order by account, key limit $3`
 /** What is not folded yet, too. */
 const USAGE = `${sumsOfUsage('(account, month, model) > ($1, $2, $3)')} order by account, month, model limit $4`
-const ACTS = `select ${ACT_COLUMNS} from audit where id > $1::uuid order by id limit $2`
+const ACTS = `select ${AUDIT_COLUMNS} from audit where id > $1::uuid order by id limit $2`

@@ -1,36 +1,36 @@
-/** What to do where a group failed, or where nobody knows whether it did. */
+/** What to do when a group failed, and when nothing is known about whether a commit happened. */
 import { setTimeout as pause } from 'node:timers/promises'
-import type { OpResult } from '../group-commit.ts'
+import { Failed } from '../group-commit.ts'
 import { StoreUnavailable } from '../store.ts'
 import { OutcomeUnknown } from './errors.ts'
 
-/** A caller waits for the answer: after so long it is told 503 rather than nothing. A restart takes less. */
-const KNOWN_WITHIN_MS = 20_000
+/** A caller waits for the answer: after this long it gets a 503 rather than nothing. A restart takes less. */
+const MAX_UNKNOWN_MS = 20_000
 const FIRST_PAUSE_MS = 50
 const LONGEST_PAUSE_MS = 1000
 
 /**
- * Carries out a group as one; if the database refuses that, each operation on its own, for one of them may be at fault. A
- * database that cannot be reached refuses all alike.
+ * Runs a group as one; if the database rejects it, each operation on its own, for one of them may be at fault. A database
+ * that cannot be reached fails all of them.
  */
-export async function eachAlone<Op, Value>(
+export async function eachAlone<Op, Result>(
   ops: readonly Op[],
-  carryOut: (ops: readonly Op[]) => Promise<readonly Value[]>,
-): Promise<OpResult[]> {
+  run: (ops: readonly Op[]) => Promise<readonly Result[]>,
+): Promise<readonly (Result | Failed)[]> {
   if (ops.length === 0) return []
   try {
-    return (await carryOut(ops)).map((value) => ({ value }))
+    return await run(ops)
   } catch (error) {
-    if (error instanceof StoreUnavailable || ops.length === 1) return ops.map(() => ({ error }))
-    const results: OpResult[] = []
-    for (const op of ops) results.push(...(await eachAlone([op], carryOut)))
+    if (error instanceof StoreUnavailable || ops.length === 1) return ops.map(() => new Failed(error))
+    const results: (Result | Failed)[] = []
+    for (const op of ops) results.push(...(await eachAlone([op], run)))
     return results
   }
 }
 
 /**
- * Carries out `first`; where its outcome is unknown, `again`, until that succeeds or fails for sure. `again` finds what
- * `first` did, and does what it did not do. Rejects with `StoreUnavailable` when it took too long.
+ * Runs `first`; if its commit is unknown, `again`, until that succeeds or certainly fails. `again` finds what `first` did,
+ * and does what it did not do. Rejects with `StoreUnavailable` when that took too long.
  */
 export async function untilCommitKnown<T>(first: () => Promise<T>, again: () => Promise<T>): Promise<T> {
   let error: unknown
@@ -40,7 +40,7 @@ export async function untilCommitKnown<T>(first: () => Promise<T>, again: () => 
     if (!(failure instanceof OutcomeUnknown)) throw failure
     error = failure
   }
-  const untilMs = performance.now() + KNOWN_WITHIN_MS
+  const untilMs = performance.now() + MAX_UNKNOWN_MS
   for (let pauseMs = FIRST_PAUSE_MS; performance.now() < untilMs; pauseMs *= 2) {
     await pause(Math.min(pauseMs, LONGEST_PAUSE_MS))
     try {

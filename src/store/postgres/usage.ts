@@ -1,68 +1,44 @@
 /**
- * What accounts have used, in Postgres: sums, and the deltas that settling writes beside them. Whoever reads sums both in
- * one statement, which sees a folding as done or as not begun.
+ * What accounts have used, in Postgres: sums, and the deltas that settling writes beside them. Each read adds both up in one
+ * statement, which sees a fold as complete or as not begun.
  */
-import {
-  MAX_OPEN_COUNTED,
-  type UsageRecord,
-  type UsageSearch,
-  type UsageStore,
-  type Used,
-} from '../usage-store.ts'
-import type { Database, Row, Statement } from './database.ts'
+import { numberOf } from '../rows.ts'
+import { readUsage, USAGE_COLUMNS } from '../usage-rows.ts'
+import { MAX_OPEN_COUNTED, type UsageStore } from '../usage-store.ts'
+import type { Database, Statement } from './database.ts'
 
-export const USAGE_COLUMNS =
-  'account, month, model, jobs, failed_jobs, cache_hits, calls, input_tokens, output_tokens'
-/** Deltas that are folded in one step. */
-const FOLDED = 10_000
+/** Deltas that one step folds. */
+const STEP = 10_000
 
-export class PostgresUsage implements UsageStore {
-  readonly #database: Database
+export function usageOperations(database: Database): UsageStore {
+  return {
+    listUsage: async ({ account, month, after, limit }) => {
+      const key = [after?.account ?? null, after?.month ?? null, after?.model ?? null]
+      const rows = await database.query(LIST, [account ?? null, month ?? null, ...key, limit])
+      return rows.map(readUsage)
+    },
 
-  constructor(database: Database) {
-    this.#database = database
-  }
-
-  async listUsage({ account, month, after, limit }: UsageSearch): Promise<UsageRecord[]> {
-    const key = [after?.account ?? null, after?.month ?? null, after?.model ?? null]
-    const rows = await this.#database.query(LIST, [account ?? null, month ?? null, ...key, limit])
-    return rows.map(usageRecord)
-  }
-
-  async used(account: string, month: string): Promise<Used> {
-    const [row] = await this.#database.query(USED, [account, month])
-    return {
-      jobs: Number(row?.jobs),
-      openJobs: Math.min(Number(row?.waiting) + Number(row?.held), MAX_OPEN_COUNTED),
-      tokens: Number(row?.tokens),
-    }
+    used: async (account, month) => {
+      const [row = {}] = await database.query(USED, [account, month])
+      return {
+        jobs: numberOf(row, 'jobs'),
+        openJobs: Math.min(numberOf(row, 'waiting') + numberOf(row, 'held'), MAX_OPEN_COUNTED),
+        tokens: numberOf(row, 'tokens'),
+      }
+    },
   }
 }
 
-/** Folds some deltas into the sums, unless another node does so just now; returns whether more may be left. */
+/** Folds some deltas into the sums, unless another node is doing so; returns whether more may be left. */
 export async function foldUsage(database: Database): Promise<boolean> {
   const [row] = await database.query(FOLD)
-  return Number(row?.folded) >= FOLDED
+  return Number(row?.folded) >= STEP
 }
 
-/** Waits for a folding that is under way and keeps off the next, until the end of the transaction. */
+/** Waits for a fold that is running and prevents the next, until the end of the transaction. */
 export const LOCK_USAGE: Statement = {
   name: 'lock usage',
   text: `select pg_advisory_xact_lock(hashtextextended('usage of ' || current_schema(), 0))`,
-}
-
-export function usageRecord(row: Row): UsageRecord {
-  return {
-    account: String(row.account),
-    month: String(row.month),
-    model: String(row.model),
-    jobs: Number(row.jobs),
-    failedJobs: Number(row.failed_jobs),
-    cacheHits: Number(row.cache_hits),
-    calls: Number(row.calls),
-    inputTokens: Number(row.input_tokens),
-    outputTokens: Number(row.output_tokens),
-  }
 }
 
 /** @param condition of rows of either table */
@@ -113,7 +89,7 @@ const FOLD: Statement = {
   ),
   gone as (
     delete from usage_deltas where ctid = any (array (
-      select ctid from usage_deltas where (select mine from turn) limit ${FOLDED}
+      select ctid from usage_deltas where (select mine from turn) limit ${STEP}
     )) returning ${USAGE_COLUMNS}
   ),
   folded as (

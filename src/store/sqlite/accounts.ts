@@ -1,7 +1,15 @@
-/** Accounts and keys in SQLite. Synchronous: the storage thread and the command line both run it where they are. */
-import type { DatabaseSync, StatementSync } from 'node:sqlite'
+/** Accounts and keys in SQLite. */
 import type { TierName } from '../../job/tier.ts'
-import { capColumns, readSecrets, STANDING_COLUMNS, withStanding } from '../account-rows.ts'
+import {
+  ACCOUNT_COLUMNS,
+  capCells,
+  KEY_COLUMNS,
+  readAccount,
+  readKey,
+  readSecrets,
+  readTier,
+  SECRET_COLUMNS,
+} from '../account-rows.ts'
 import type {
   AccountPage,
   AccountRecord,
@@ -10,43 +18,24 @@ import type {
   NewKey,
   NewKeyResult,
   OwnCaps,
+  RevokeResult,
   Secrets,
 } from '../account-store.ts'
+import type { OpenFile } from './open-file.ts'
+import { read, write } from './operation.ts'
 
-const KEY_COLUMNS = `k.id, k.account, a.tier, k.created_at_ms as "createdAtMs", k.expires_at_ms as "expiresAtMs",
-  k.revoked_at_ms as "revokedAtMs", ${STANDING_COLUMNS} from keys k join accounts a on a.name = k.account`
-
-export class SqliteAccounts {
-  readonly #db: DatabaseSync
-  readonly #findKey: StatementSync
-
-  constructor(db: DatabaseSync) {
-    this.#db = db
-    this.#findKey = db.prepare(`select ${KEY_COLUMNS} where k.hash = ?`)
-  }
-
-  createKey(key: NewKey): NewKeyResult {
-    const account = this.#db.prepare('select tier from accounts where name = ?').get(key.account)
-    if (account && account.tier !== key.tier) {
-      return { kind: 'other tier', tier: account.tier as TierName }
-    }
-    if (!account) {
-      this.#db
-        .prepare('insert into accounts (name, tier, secret) values (?, ?, ?)')
-        .run(key.account, key.tier, key.secret)
-    }
-    this.#db
-      .prepare('insert into keys (id, account, hash, created_at_ms, expires_at_ms) values (?, ?, ?, ?, ?)')
-      .run(key.id, key.account, key.hash, key.createdAtMs, key.expiresAtMs)
+export const accountOperations = {
+  createKey: write((file: OpenFile, key: NewKey): NewKeyResult => {
+    const account = file.prepare(FIND_TIER).get(key.account)
+    if (account && account.tier !== key.tier) return { kind: 'other tier', tier: readTier(account) }
+    if (!account) file.prepare(INSERT_ACCOUNT).run(key.account, key.tier, key.secret)
+    file.prepare(INSERT_KEY).run(key.id, key.account, key.hash, key.createdAtMs, key.expiresAtMs)
     return { kind: 'created' }
-  }
+  }),
 
-  listKeys(): KeyRecord[] {
-    const rows = this.#db.prepare(`select ${KEY_COLUMNS} order by k.created_at_ms, k.id`).all()
-    return rows.map(withStanding<KeyRecord>)
-  }
+  listKeys: read((file: OpenFile): KeyRecord[] => file.prepare(LIST_KEYS).all().map(readKey)),
 
-  searchKeys({ account, beforeKeyId, limit }: KeySearch): KeyRecord[] {
+  searchKeys: read((file: OpenFile, { account, beforeKeyId, limit }: KeySearch): KeyRecord[] => {
     const conditions = ['true']
     const values: (string | number)[] = []
     if (account !== undefined) {
@@ -57,66 +46,76 @@ export class SqliteAccounts {
       conditions.push('(k.created_at_ms, k.id) < (select created_at_ms, id from keys where id = ?)')
       values.push(beforeKeyId)
     }
-    const sql = `select ${KEY_COLUMNS} where ${conditions.join(' and ')}
-      order by k.created_at_ms desc, k.id desc limit ?`
-    const rows = this.#db.prepare(sql).all(...values, limit)
-    return rows.map(withStanding<KeyRecord>)
-  }
+    const sql = `${KEYS} where ${conditions.join(' and ')} order by k.created_at_ms desc, k.id desc limit ?`
+    return file
+      .prepare(sql)
+      .all(...values, limit)
+      .map(readKey)
+  }),
 
-  listAccounts({ after, limit, nowMs }: AccountPage): AccountRecord[] {
-    const rows = this.#db
-      .prepare(
-        `select a.name, a.tier, a.rotated_at_ms as "rotatedAtMs", ${STANDING_COLUMNS},
-           (select count(*) from keys k where k.account = a.name) as keys,
-           (select count(*) from keys k where k.account = a.name and k.revoked_at_ms is null
-             and coalesce(k.expires_at_ms > ?1, true)) as "activeKeys"
-         from accounts a where a.name > ?2 order by a.name limit ?3`,
-      )
+  listAccounts: read((file: OpenFile, { after, limit, nowMs }: AccountPage): AccountRecord[] =>
+    file
+      .prepare(LIST_ACCOUNTS)
       .all(nowMs, after ?? '', limit)
-    return rows.map(withStanding<AccountRecord>)
-  }
+      .map(readAccount),
+  ),
 
-  revokeKey(keyId: string, nowMs: number): 'revoked' | 'revoked before' | 'unknown' {
-    const row = this.#db.prepare('select revoked_at_ms from keys where id = ?').get(keyId)
+  revokeKey: write((file: OpenFile, keyId: string, nowMs: number): RevokeResult => {
+    const row = file.prepare('select revoked_at_ms from keys where id = ?').get(keyId)
     if (!row) return 'unknown'
     if (row.revoked_at_ms !== null) return 'revoked before'
-    this.#db.prepare('update keys set revoked_at_ms = ? where id = ?').run(nowMs, keyId)
+    file.prepare('update keys set revoked_at_ms = ? where id = ?').run(nowMs, keyId)
     return 'revoked'
-  }
+  }),
 
-  findKey(hash: string): KeyRecord | null {
-    const row = this.#findKey.get(hash)
-    return row ? withStanding<KeyRecord>(row) : null
-  }
+  findKey: read((file: OpenFile, hash: string): KeyRecord | null => {
+    const row = file.prepare(FIND_KEY).get(hash)
+    return row ? readKey(row) : null
+  }),
 
-  setTier(account: string, tier: TierName): boolean {
-    return this.#db.prepare('update accounts set tier = ? where name = ?').run(tier, account).changes > 0
-  }
+  setTier: write((file: OpenFile, account: string, tier: TierName): boolean => {
+    return file.prepare('update accounts set tier = ? where name = ?').run(tier, account).changes > 0
+  }),
 
-  suspend(account: string, sinceMs: number | null): boolean {
-    const since = 'case when ?1 is null then null else coalesce(suspended_at_ms, ?1) end'
-    const sql = `update accounts set suspended_at_ms = ${since} where name = ?2`
-    return this.#db.prepare(sql).run(sinceMs, account).changes > 0
-  }
+  suspend: write((file: OpenFile, account: string, sinceMs: number | null): boolean => {
+    return file.prepare(SUSPEND).run(sinceMs, account).changes > 0
+  }),
 
-  setCaps(account: string, caps: OwnCaps): boolean {
+  setCaps: write((file: OpenFile, account: string, caps: OwnCaps): boolean => {
     const sql = 'update accounts set cap_jobs = ?, cap_tokens = ? where name = ?'
-    return this.#db.prepare(sql).run(...capColumns(caps), account).changes > 0
-  }
+    return file.prepare(sql).run(...capCells(caps), account).changes > 0
+  }),
 
-  secrets(account: string): Secrets | null {
-    const row = this.#db
-      .prepare('select secret, previous_secret, rotated_at_ms from accounts where name = ?')
-      .get(account)
+  secrets: read((file: OpenFile, account: string): Secrets | null => {
+    const row = file.prepare(SECRETS).get(account)
     return row ? readSecrets(row) : null
-  }
+  }),
 
-  rotateSecret(account: string, secret: string, nowMs: number): boolean {
-    const sql = 'update accounts set previous_secret = secret, secret = ?, rotated_at_ms = ? where name = ?'
-    return this.#db.prepare(sql).run(secret, nowMs, account).changes > 0
-  }
+  rotateSecret: write((file: OpenFile, account: string, secret: string, nowMs: number): boolean => {
+    return file.prepare(ROTATE_SECRET).run(secret, nowMs, account).changes > 0
+  }),
 
-  hasAccounts(): boolean {
-    return this.#db.prepare('select 1 from accounts limit 1').get() !== undefined
-  }
+  hasAccounts: read(
+    (file: OpenFile): boolean => file.prepare('select 1 from accounts limit 1').get() !== undefined,
+  ),
 }
+
+const KEYS = `select ${KEY_COLUMNS} from keys k join accounts a on a.name = k.account`
+
+const FIND_TIER = 'select tier from accounts where name = ?'
+const INSERT_ACCOUNT = 'insert into accounts (name, tier, secret) values (?, ?, ?)'
+const INSERT_KEY = 'insert into keys (id, account, hash, created_at_ms, expires_at_ms) values (?, ?, ?, ?, ?)'
+const LIST_KEYS = `${KEYS} order by k.created_at_ms, k.id`
+const FIND_KEY = `${KEYS} where k.hash = ?`
+const LIST_ACCOUNTS = `
+  select ${ACCOUNT_COLUMNS},
+    (select count(*) from keys k where k.account = a.name) as keys,
+    (select count(*) from keys k where k.account = a.name and k.revoked_at_ms is null
+      and coalesce(k.expires_at_ms > ?1, true)) as active_keys
+  from accounts a where a.name > ?2 order by a.name limit ?3`
+const SUSPEND = `
+  update accounts set suspended_at_ms = case when ?1 is null then null else coalesce(suspended_at_ms, ?1) end
+  where name = ?2`
+const SECRETS = `select ${SECRET_COLUMNS} from accounts a where a.name = ?`
+const ROTATE_SECRET =
+  'update accounts set previous_secret = secret, secret = ?, rotated_at_ms = ? where name = ?'

@@ -1,33 +1,32 @@
 /** The audit log in SQLite. */
-import type { DatabaseSync } from 'node:sqlite'
+import { AUDIT_COLUMNS, readAuditEntry } from '../audit-rows.ts'
 import type { AuditEntry, AuditSearch, NewAuditEntry } from '../audit-store.ts'
+import type { OpenFile } from './open-file.ts'
+import { read, write } from './operation.ts'
 
-export class SqliteAudit {
-  readonly #db: DatabaseSync
+export const auditOperations = {
+  addAuditEntry: write(
+    (file: OpenFile, { id, atMs, who, what, account, target, detailsJson }: NewAuditEntry): void => {
+      const [name, ofJob] = typeof account === 'object' ? [null, account?.ofJob ?? null] : [account, null]
+      file.prepare(ADD).run(id, atMs, who, what, name, ofJob, target, detailsJson)
+    },
+  ),
 
-  constructor(db: DatabaseSync) {
-    this.#db = db
-  }
+  endAuditEntry: write((file: OpenFile, entryId: string, outcome: string): void => {
+    file.prepare('update audit set outcome = ? where id = ?').run(outcome, entryId)
+  }),
 
-  note({ id, atMs, who, what, account, target, detailsJson }: NewAuditEntry): void {
-    this.#db
-      .prepare(
-        'insert into audit (id, at_ms, who, what, account, target, details) values (?, ?, ?, ?, ?, ?, ?)',
-      )
-      .run(id, atMs, who, what, account, target, detailsJson)
-  }
-
-  end(actId: string, outcome: string): void {
-    this.#db.prepare('update audit set outcome = ? where id = ?').run(outcome, actId)
-  }
-
-  list({ account, beforeEntryId: beforeActId, limit }: AuditSearch): AuditEntry[] {
-    const rows = this.#db
-      .prepare(
-        `select id, at_ms as atMs, who, what, account, target, details as detailsJson, outcome from audit
-         where (?1 is null or account = ?1) and (?2 is null or id < ?2) order by id desc limit ?3`,
-      )
-      .all(account ?? null, beforeActId ?? null, limit)
-    return rows.map((row) => ({ ...row }) as unknown as AuditEntry)
-  }
+  listAuditEntries: read((file: OpenFile, { account, beforeEntryId, limit }: AuditSearch): AuditEntry[] =>
+    file
+      .prepare(LIST)
+      .all(account ?? null, beforeEntryId ?? null, limit)
+      .map(readAuditEntry),
+  ),
 }
+
+const ADD = `
+  insert into audit (id, at_ms, who, what, account, target, details)
+  values (?1, ?2, ?3, ?4, coalesce(?5, (select account from jobs where id = ?6)), ?7, ?8)`
+const LIST = `
+  select ${AUDIT_COLUMNS} from audit
+  where (?1 is null or account = ?1) and (?2 is null or id < ?2) order by id desc limit ?3`

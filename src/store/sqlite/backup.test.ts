@@ -15,7 +15,7 @@ import { contentsOf, folderForTest, quietly } from '../../../test/support/backup
 import { options, populate } from '../../../test/support/populated-database.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { backUpDatabase, openStore } from '../open.ts'
-import { migrateFile } from './file.ts'
+import { migrateFile } from './schema.ts'
 
 test('a backup is one private file with every row, and what is only in the write-ahead log', async (t) => {
   const folder = await folderForTest(t)

@@ -3,8 +3,8 @@ import { statSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
 import type { DatabaseSummary } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
-import { newerSchema, schemaOf } from './file.ts'
 import { MIGRATIONS } from './migrations.ts'
+import { newerSchema, schemaVersion } from './schema.ts'
 
 /** How long a look may wait for a writer. */
 const BUSY_TIMEOUT_MS = 5000
@@ -13,7 +13,7 @@ const BUSY_TIMEOUT_MS = 5000
 export function openToLook(path: string): DatabaseSync {
   const db = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS })
   try {
-    const schema = schemaOf(db)
+    const schema = schemaVersion(db)
     if (schema === 0) throw new DatabaseProblem(`${path} is no database of Parley's.`)
     if (schema > MIGRATIONS.length) throw newerSchema(schema)
     // Another program's database may have a number, too.
@@ -41,7 +41,7 @@ export function holdingsOf(db: DatabaseSync, path: string): DatabaseSummary {
   const byStatus = db.prepare('select status, count(*) as jobs from jobs group by status').all()
   const jobs = { pending: 0, assigned: 0, completed: 0, failed: 0 }
   const newest = db.prepare('select created_at_ms from jobs order by id desc limit 1').get()
-  const schema = schemaOf(db)
+  const schema = schemaVersion(db)
   return {
     bytes: statSync(path).size,
     schema,

@@ -1,72 +1,52 @@
-/** Deletes what has expired, in steps so small that no write waits long behind one. */
-import type { DatabaseSync } from 'node:sqlite'
+/** Deletes what has expired in SQLite, in steps so small that no write waits long behind one. */
 import { leastJobId } from '../../job/job-id.ts'
-import { type Expiry, expiresAtMs } from '../expiry.ts'
+import type { Expiry } from '../expiry.ts'
+import { hasExpired } from '../job-rows.ts'
+import { numberOf, textOf } from '../rows.ts'
+import type { ServedFile } from './open-file.ts'
+import { write } from './operation.ts'
 
-/** Rows that one step looks at, of each kind. */
+/** Rows of each kind that one step looks at. */
 const STEP = 400
 
-export class SqliteExpiry {
-  readonly #statements: ReturnType<typeof prepare>
-  /** Where the walk through the old jobs has come to. It starts anew when it reaches the young ones. */
-  #cursor = ''
-
-  constructor(db: DatabaseSync) {
-    this.#statements = prepare(db)
-  }
-
+export const expireOperations = {
   /** Takes one step; returns whether another would find work now. */
-  step(expiry: Expiry): boolean {
-    const answers = this.#deleteKeptAnswers(expiry.nowMs)
-    const keys = Number(this.#statements.deleteIdempotency.run(expiry.nowMs, STEP).changes)
-    const jobs = this.#walkJobs(expiry)
-    return answers >= STEP || keys >= STEP || jobs >= STEP
-  }
-
-  /** From the oldest on. An entry kept for long holds up the shorter ones behind it by an hour at most (SPEC §2.1). */
-  #deleteKeptAnswers(nowMs: number): number {
-    return Number(this.#statements.deleteAnswers.run(STEP, nowMs).changes)
-  }
-
-  /**
-   * Jobs lie in the order of their creation, and none can have expired that is younger than the retention, so the walk
-   * is over the oldest rows only. Rows it cannot delete yet are passed over once a round, not once a step.
-   */
-  #walkJobs({ nowMs, retentionMs }: Expiry): number {
-    const s = this.#statements
-    const rows = s.oldJobs.all(this.#cursor, leastJobId(nowMs - retentionMs), STEP)
-    for (const row of rows) {
-      if (row.settled_at_ms === null || row.due_at_ms !== null) continue
-      const end = expiresAtMs(Number(row.settled_at_ms), Number(row.cache_ttl_s), retentionMs)
-      if (end > nowMs) continue
-      const seq = Number(row.seq)
-      for (const statement of s.deleteJob) statement.run(seq)
-      s.deleteRow.run(String(row.id))
-    }
-    const last = rows.at(-1)
-    this.#cursor = last && rows.length === STEP ? String(last.id) : ''
-    return rows.length
-  }
+  expire: write((file: ServedFile, expiry: Expiry): boolean => {
+    // From the oldest on. One that is cached for long delays the shorter ones behind it by an hour at most (SPEC §2.1).
+    const responses = Number(file.prepare(DELETE_RESPONSES).run(STEP, expiry.nowMs).changes)
+    const keys = Number(file.prepare(DELETE_KEYS).run(expiry.nowMs, STEP).changes)
+    const jobs = deleteJobs(file, expiry)
+    return responses >= STEP || keys >= STEP || jobs >= STEP
+  }),
 }
 
-function prepare(db: DatabaseSync) {
-  return {
-    deleteAnswers: db.prepare(
-      `delete from kept_answers
-       where seq in (select seq from kept_answers order by seq limit ?) and until_ms <= ?`,
-    ),
-    deleteIdempotency: db.prepare(
-      `delete from idempotency where (account, key) in
-         (select account, key from idempotency where until_ms <= ? order by until_ms limit ?)`,
-    ),
-    oldJobs: db.prepare(
-      `select j.id, j.seq, j.settled_at_ms, j.cache_ttl_s, c.due_at_ms
-       from jobs j left join callbacks c on c.seq = j.seq
-       where j.id > ? and j.id < ? order by j.id limit ?`,
-    ),
-    deleteJob: ['requests', 'outcomes', 'callbacks'].map((table) =>
-      db.prepare(`delete from ${table} where seq = ?`),
-    ),
-    deleteRow: db.prepare('delete from jobs where id = ?'),
+/**
+ * Jobs lie in the order of their creation, and none younger than the retention can have expired, so only the oldest rows are
+ * looked at. Rows that cannot be deleted yet are passed over once a round, not once a step.
+ */
+function deleteJobs(file: ServedFile, expiry: Expiry): number {
+  const before = leastJobId(expiry.nowMs - expiry.retentionMs)
+  const rows = file.prepare(OLD_JOBS).all(file.expiryCursor, before, STEP)
+  for (const row of rows) {
+    if (!hasExpired(row, expiry)) continue
+    const seq = numberOf(row, 'seq')
+    for (const sql of DELETE_ROWS) file.prepare(sql).run(seq)
+    file.prepare(DELETE_JOB).run(textOf(row, 'id'))
   }
+  const last = rows.at(-1)
+  file.expiryCursor = last && rows.length === STEP ? textOf(last, 'id') : ''
+  return rows.length
 }
+
+const DELETE_RESPONSES = `
+  delete from kept_answers
+  where seq in (select seq from kept_answers order by seq limit ?) and until_ms <= ?`
+const DELETE_KEYS = `
+  delete from idempotency where (account, key) in
+    (select account, key from idempotency where until_ms <= ? order by until_ms limit ?)`
+const OLD_JOBS = `
+  select j.id, j.seq, j.settled_at_ms, j.cache_ttl_s, c.due_at_ms
+  from jobs j left join callbacks c on c.seq = j.seq
+  where j.id > ? and j.id < ? order by j.id limit ?`
+const DELETE_ROWS = ['requests', 'outcomes', 'callbacks'].map((table) => `delete from ${table} where seq = ?`)
+const DELETE_JOB = 'delete from jobs where id = ?'

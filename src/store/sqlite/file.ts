@@ -1,9 +1,8 @@
-/** Opens the database file: the durability we promise, the schema brought up to date, and one server at a time. */
+/** Opens a SQLite file: durable commits, and one server at a time. */
 import { chmodSync, existsSync, mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { DatabaseProblem } from '../database-problem.ts'
-import { MIGRATIONS } from './migrations.ts'
 
 /** How long another process, such as the command line, may hold the write lock before we call it trouble. */
 const BUSY_TIMEOUT_MS = 5000
@@ -43,54 +42,6 @@ function makeFolder(folder: string): void {
   if (existsSync(folder)) return
   makeFolder(dirname(folder))
   mkdirSync(folder, { mode: 0o700 })
-}
-
-/** Opens the file to bring its schema up to date, and closes it. Returns how many steps were taken. */
-export function migrateFile(path: string): number {
-  const db = openFile(path)
-  try {
-    return migrate(db)
-  } finally {
-    db.close()
-  }
-}
-
-/** Brings the schema up to date, in one transaction. Returns how many steps were taken. */
-export function migrate(db: DatabaseSync): number {
-  db.exec('begin immediate')
-  try {
-    const have = schemaOf(db)
-    if (have > MIGRATIONS.length) throw newerSchema(have)
-    for (const step of MIGRATIONS.slice(have)) db.exec(step)
-    db.exec(`pragma user_version = ${MIGRATIONS.length}; commit`)
-    return MIGRATIONS.length - have
-  } catch (error) {
-    // SQLite has already rolled back by itself after some errors, such as a full disk.
-    if (db.isTransaction) db.exec('rollback')
-    throw error
-  }
-}
-
-/** How many steps made the file's schema: 0 for a new file. */
-export function schemaOf(db: DatabaseSync): number {
-  return Number(db.prepare('pragma user_version').get()?.user_version)
-}
-
-export function newerSchema(schema: number): DatabaseProblem {
-  return new DatabaseProblem(
-    `The database was written by a newer Parley (schema ${schema}, this one knows ${MIGRATIONS.length}). Start that version, or a newer one.`,
-  )
-}
-
-/**
- * Has what was deleted leave the disk: writes the file anew, without the pages that were freed, and empties the write-ahead
- * log, in which it still stands. Outside of any transaction; throws where another process will not let go of the file.
- */
-export function scrub(db: DatabaseSync): void {
-  // The copy that is made meanwhile is as large as the file, too large for memory perhaps.
-  db.exec('pragma temp_store = file; vacuum; pragma temp_store = memory')
-  const row = db.prepare('pragma wal_checkpoint(truncate)').get()
-  if (row?.busy !== 0) throw new Error('another process reads the database, so its log could not be emptied')
 }
 
 /**

@@ -1,70 +1,83 @@
 /**
- * The operations that cross to the storage thread, by name, as tuples: the one place that both sides are typed from.
+ * Every operation of the SQLite store, by name. The storage thread looks operations up here, and the methods of its client
+ * and of commands are derived from here with their types.
  */
-import type { CallbackScan, DeferredCallback, TakeCallbacks, TakeDeferred } from '../callback-store.ts'
-import type { Expiry } from '../expiry.ts'
-import type { JobScan } from '../job-search.ts'
-import type { PoisonCandidates } from '../store.ts'
-import type { DirectOperation } from './direct.ts'
-import type { Cell } from './wire.ts'
+import { acceptOperations } from './accept.ts'
+import { accountOperations } from './accounts.ts'
+import { auditOperations } from './audit.ts'
+import { callbackReplayOperations } from './callback-replay.ts'
+import { callbackSearchOperations } from './callback-search.ts'
+import { callbackOperations } from './callbacks.ts'
+import { cancelledOperations, cancelOperations } from './cancel.ts'
+import { claimOperations } from './claim.ts'
+import { deleteOperations } from './delete.ts'
+import { expireOperations } from './expire.ts'
+import { healthOperations } from './health.ts'
+import { jobSearchOperations } from './job-search.ts'
+import { nodeOperations } from './nodes.ts'
+import type { OpenFile, ServedFile } from './open-file.ts'
+import type { Operation } from './operation.ts'
+import { readOperations } from './read.ts'
+import { releaseOperations } from './release.ts'
+import { rescueOperations } from './rescue.ts'
+import { responseCacheOperations } from './response-cache.ts'
+import { scrubOperations } from './scrub.ts'
+import { settleOperations } from './settle.ts'
+import { usageOperations } from './usage.ts'
 
-export type Operation =
-  | readonly ['accept', node: string, nowMs: number, idempotency: IdempotencyCells | null, rows: Cell[]]
-  | readonly ['acceptEnded', row: Cell[], ...ended: EndedCells, ...keep: KeepCells, number]
-  | readonly ['claim', node: string, limit: number, nowMs: number, PoisonCandidates | null]
-  | readonly ['settle', ...claim: [string, string, number], ...ended: EndedCells, ...keep: KeepCells, number]
-  | readonly ['giveBack', node: string, claims: Cell[]]
-  | readonly ['reclaim', node: string, nowMs: number]
-  | readonly ['expire', Expiry]
-  | readonly ['takeCallbacks', TakeCallbacks]
-  | readonly ['takePostponed', TakeDeferred]
-  | readonly ['loadCallbacks', wanted: Cell[]]
-  | readonly ['recordCallback', jobId: string, attempt: number, line: string, ...RecordCells]
-  | readonly ['postponeCallbacks', node: string, readonly DeferredCallback[]]
-  | readonly ['callbackDepth']
-  | readonly ['lookAtCallbacks', CallbackScan]
-  | readonly ['lookAtJobs', JobScan]
-  | readonly ['probe', nowMs: number]
-  | readonly ['takeCancelled']
-  | readonly ['scrub']
-  | readonly ['findResponse', seq: number, fingerprint: string, nowMs: number]
-  | readonly ['read', account: string, jobId: string, Expiry]
-  | readonly ['readEnded', jobIds: readonly string[]]
-  | readonly ['held', node: string]
-  | readonly ['keptAnswersAfter', seq: number, limit: number]
-  | readonly ['depth']
-  | DirectOperation
-
-export type IdempotencyCells = { key: string; fingerprint: string; untilMs: number }
-export type EndedCells = [
-  status: string,
-  content: string | null,
-  error: string | null,
-  usage: string,
-  receipt: string,
-]
-export type RecordCells = [
-  dueAtMs: number | null,
-  deliveredAtMs: number | null,
-  failedAtMs: number | null,
-  uncounted: number,
-]
-export type KeepCells = [fingerprint: string | null, untilMs: number]
-
-/** A group for the thread: answered by a `Reply` with as many results, in order. */
-export interface Request {
-  readonly id: number
-  /** Writes run in one transaction; reads in none. */
-  readonly kind: 'write' | 'read'
-  readonly ops: readonly Operation[]
+/** What commands do too, beside a running server. */
+const OPERATOR_OPERATIONS = {
+  ...accountOperations,
+  ...auditOperations,
+  ...callbackReplayOperations,
+  ...callbackSearchOperations,
+  ...cancelOperations,
+  ...deleteOperations,
+  ...jobSearchOperations,
+  ...scrubOperations,
+  ...usageOperations,
 }
 
-export type Result = { readonly value: unknown } | { readonly failed: string; readonly as: Failure }
+const OPERATIONS = {
+  ...OPERATOR_OPERATIONS,
+  ...acceptOperations,
+  ...callbackOperations,
+  ...cancelledOperations,
+  ...claimOperations,
+  ...expireOperations,
+  ...healthOperations,
+  ...nodeOperations,
+  ...readOperations,
+  ...releaseOperations,
+  ...rescueOperations,
+  ...responseCacheOperations,
+  ...settleOperations,
+}
 
-/** What a failure means: `unavailable` may pass, `rejected` never does, of an `error` nothing is known. */
-export type Failure = 'unavailable' | 'rejected' | 'error'
+type ArgsOf<One> = One extends { run: (file: never, ...args: infer Args) => unknown } ? Args : never
+type ResultOf<One> = One extends { run: (...args: never) => infer Result } ? Result : never
 
-export interface Reply {
-  readonly id: number
-  readonly results: readonly Result[]
+export type Name = keyof typeof OPERATIONS
+export type OperatorName = keyof typeof OPERATOR_OPERATIONS
+export type Args<N extends Name> = ArgsOf<(typeof OPERATIONS)[N]>
+export type Result<N extends Name> = ResultOf<(typeof OPERATIONS)[N]>
+
+/** An operation to run, as it crosses to the storage thread: flat, because copying that is cheap. */
+export type Call<N extends Name = Name> = { [One in N]: readonly [One, ...Args<One>] }[N]
+
+export const operations: { readonly [N in Name]: Operation<ServedFile, Args<N>, Result<N>> } = OPERATIONS
+export const operatorOperations: {
+  readonly [N in OperatorName]: Operation<OpenFile, Args<N>, Result<N>>
+} = OPERATOR_OPERATIONS
+
+/** The operations of those names as asynchronous methods. */
+export type Methods<N extends Name> = { [One in N]: (...args: Args<One>) => Promise<Result<One>> }
+
+export function methodsOf<N extends Name>(
+  names: { readonly [One in N]: unknown },
+  call: <One extends N>(name: One, args: Args<One>) => Promise<Result<One>>,
+): Methods<N> {
+  const methods: Partial<Methods<N>> = {}
+  for (const name of Object.keys(names) as N[]) methods[name] = (...args) => call(name, args)
+  return methods as Methods<N>
 }

@@ -8,7 +8,8 @@ import { options, populate } from '../../../test/support/populated-database.ts'
 import type { RestoreOptions } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { backUpDatabase, openStore, restoreDatabase } from '../open.ts'
-import { lockForServing, migrateFile } from './file.ts'
+import { lockForServing } from './file.ts'
+import { migrateFile } from './schema.ts'
 
 const NOW_MS = Date.UTC(2026, 0, 2, 3, 4, 5, 6)
 const ASIDE = 'parley.db.replaced-2026-01-02T03-04-05.006Z'

@@ -1,351 +1,258 @@
-/** The store on SQLite, as the rest of the program holds it: groups operations and sends them to the storage thread. */
+/** The store on SQLite as the server uses it: groups operations and sends them to the storage thread. */
 import { Worker } from 'node:worker_threads'
-import type { ClaimedJob, Job } from '../../job/job.ts'
-import type { JobRecord } from '../../job/job-record.ts'
 import { moduleURL } from '../../module-url.ts'
-import { attemptLine, recordCells, searchCallbacksByChunk } from '../callback-rows.ts'
-import {
-  type AttemptRecord,
-  BODY_READ_BYTES,
-  type CallbackBody,
-  type CallbackDepth,
-  type CallbackFilter,
-  type CallbackSummary,
-  type CallbackToLoad,
-  type DeferredCallback,
-  type DueCallback,
-  type TakeCallbacks,
-  type TakeDeferred,
-} from '../callback-store.ts'
+import { attemptLine, callbackText, recordCells } from '../callback-rows.ts'
+import { BODY_READ_BYTES, type CallbackToLoad } from '../callback-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
-import type { Expiry } from '../expiry.ts'
-import { GroupCommit, type OpResult } from '../group-commit.ts'
-import type { JobPage, JobSearch } from '../job-records.ts'
-import { searchJobsByChunk } from '../job-search.ts'
-import type { Claim, Renewal } from '../node-store.ts'
-import type { Page } from '../pagination.ts'
-import {
-  type Acceptance,
-  type Accepted,
-  type Depth,
-  type EndedJob,
-  type PoisonCandidates,
-  type Settled,
-  type Settlement,
-  type Store,
-  StoreUnavailable,
-  WriteRejected,
-} from '../store.ts'
-import { readLoaded, readTaken } from './callbacks.ts'
-import { type DirectName, directBy } from './direct.ts'
-import { SLICE_ROWS } from './job-records.ts'
-import type { EndedCells, KeepCells, Operation, Reply, Request, Result } from './operations.ts'
-import { ResponseCacheIndex } from './response-cache.ts'
-import { type Cell, GONE, pushNewJob, readClaimedJob, STALE } from './wire.ts'
+import { Failed, GroupCommit } from '../group-commit.ts'
+import { type NewJob, type Settlement, type Store, StoreUnavailable, WriteRejected } from '../store.ts'
+import type { NewJobCells } from './accept.ts'
+import { readBody, readDue } from './callbacks.ts'
+import { readClaimedJob } from './claim.ts'
+import type { Reply, Request, StartReport } from './messages.ts'
+import { type Args, type Call, methodsOf, type Name, operations, type Result } from './operations.ts'
+import { ResponseIndex } from './response-index.ts'
+import { withSearches } from './searches.ts'
+import type { OutcomeCells } from './settle.ts'
 
 const MAX_GROUP = 1024
-/** Groups on their way: the thread commits together what has come while it was committing. */
+/** Groups on their way: the thread commits together what has arrived while it was committing. */
 const IN_FLIGHT = 8
-const FILL_STEP = 5000
-const NOTHING_KEPT = Promise.resolve(null)
+/** Cached responses that are read at once to build their index. */
+const INDEX_STEP = 5000
 
 export interface SqliteStoreOptions {
   readonly path: string
-  /** Writes that may wait before acceptances are refused. */
+  /** Writes that may be queued before new jobs are rejected. */
   readonly maxQueued: number
   readonly nowMs: () => number
   readonly onCommit?: (size: number, ms: number) => void
-  /** The storage thread ended unasked: nothing can be stored any more, and the process had better end. */
+  /** The storage thread exited unexpectedly: nothing can be stored any more, and the process should exit. */
   readonly onFatal: (error: Error) => void
 }
 
-/** Opens the file and starts its thread. Rejects with a `DatabaseProblem` for what the operator must mend. */
+/** Opens the file and starts its thread. Rejects with a `DatabaseProblem` for what the operator must fix. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
-  const thread = new Worker(moduleURL('./thread.ts', import.meta.url), { workerData: { path: options.path } })
+  const worker = new Worker(moduleURL('./thread.ts', import.meta.url), { workerData: { path: options.path } })
   await new Promise<void>((resolve, reject) => {
-    thread.once('error', reject)
-    thread.once('message', (message: 'ready' | { notReady: string; mend: boolean }) => {
-      thread.off('error', reject)
-      if (message === 'ready') return resolve()
-      reject(message.mend ? new DatabaseProblem(message.notReady) : new Error(message.notReady))
+    worker.once('error', reject)
+    worker.once('message', (report: StartReport) => {
+      worker.off('error', reject)
+      if (report === 'ready') resolve()
+      else reject(report.operator ? new DatabaseProblem(report.notReady) : new Error(report.notReady))
     })
   })
-  const store = new SqliteStore(thread, options)
-  return Object.assign(store, store.direct())
+  return storeOn(new ThreadClient(worker, options), options)
 }
 
-class SqliteStore implements Omit<Store, DirectName> {
-  readonly shared = false
-  readonly #thread: Worker
-  readonly #writes: GroupCommit<Operation>
-  readonly #reads: GroupCommit<Operation>
-  readonly #bodies: GroupCommit<CallbackToLoad>
-  readonly #kept = new ResponseCacheIndex()
-  /** Resolves when the index of kept answers has been read back. */
-  readonly #keptRead: Promise<void>
-  #keptComplete = false
-  readonly #nowMs: () => number
-  readonly #replies = new Map<number, { resolve: (r: OpResult[]) => void; reject: (e: Error) => void }>()
+/** A call; that its arguments are those of the operation is known where it is made. */
+type Sent = readonly unknown[]
+
+/** Calls operations in the storage thread, and groups what is called together. */
+class ThreadClient {
+  readonly #worker: Worker
+  readonly #onFatal: (error: Error) => void
+  readonly #groups: Readonly<Record<Request['kind'], GroupCommit<Sent, unknown>>>
+  readonly #bodies: GroupCommit<CallbackToLoad, unknown>
+  readonly #replies = new Map<number, PromiseWithResolvers<readonly unknown[]>>()
   #nextRequest = 1
-  #closing = false
   #closed: Promise<void> | null = null
 
-  constructor(thread: Worker, { maxQueued, nowMs, onCommit, onFatal }: SqliteStoreOptions) {
-    this.#thread = thread
-    this.#nowMs = nowMs
-    this.#writes = new GroupCommit({
-      commit: (ops) => this.#send('write', ops),
-      inFlight: IN_FLIGHT,
-      maxGroup: MAX_GROUP,
-      maxQueued,
-      ...(onCommit && { onCommit }),
-    })
-    this.#reads = new GroupCommit({
-      commit: (ops) => this.#send('read', ops),
-      inFlight: IN_FLIGHT,
-      maxGroup: MAX_GROUP,
-      maxQueued: Number.POSITIVE_INFINITY,
-    })
-    this.#bodies = new GroupCommit({
-      commit: (group) => this.#loadAll(group),
-      // One at a time, so that the thread holds one read's bodies at most.
+  constructor(worker: Worker, { maxQueued, onCommit, onFatal }: SqliteStoreOptions) {
+    this.#worker = worker
+    this.#onFatal = onFatal
+    const group = (kind: Request['kind']) =>
+      new GroupCommit<Sent, unknown>({
+        commit: (calls) => this.#send(kind, calls),
+        inFlight: IN_FLIGHT,
+        maxGroup: MAX_GROUP,
+        maxQueued,
+        ...(kind === 'write' && onCommit && { onCommit }),
+      })
+    this.#groups = { read: group('read'), write: group('write') }
+    this.#bodies = new GroupCommit<CallbackToLoad, unknown>({
+      commit: (group) => {
+        const calls = group.map(({ jobId, attempt }) => ['loadCallback', jobId, attempt])
+        return this.#send('read', calls)
+      },
+      // One at a time, so that the thread never holds more bodies than one read of them.
       inFlight: 1,
       maxGroup: MAX_GROUP,
       weight: { of: ({ bodyBytes }) => bodyBytes, max: BODY_READ_BYTES },
       maxQueued: Number.POSITIVE_INFINITY,
     })
-    thread.on('message', (replies: readonly Reply[]) => {
-      for (const { id, results } of replies) {
-        const waiting = this.#replies.get(id)
-        this.#replies.delete(id)
-        waiting?.resolve(results.map(toOpResult))
-      }
-    })
-    const fatal = (error: Error) => {
-      for (const { reject } of this.#replies.values()) reject(error)
-      this.#replies.clear()
-      if (!this.#closing) onFatal(error)
-    }
-    thread.on('error', fatal)
-    thread.on('exit', () => fatal(new Error('the storage thread has ended')))
-    this.#keptRead = this.#readKeptAnswers()
-    this.#keptRead.catch(onFatal)
+    worker.on('message', (replies: readonly Reply[]) => this.#receive(replies))
+    worker.on('error', (error: Error) => this.#end(error))
+    worker.on('exit', () => this.#end(new Error('the storage thread exited')))
   }
 
-  /** The methods that cross to the thread as they are. */
-  direct(): Pick<Store, DirectName> {
-    return directBy(
-      (operation) => this.#read(operation),
-      (operation) => this.#write(operation),
-    )
+  get isClosed(): boolean {
+    return this.#closed !== null
   }
 
-  accept({ node, jobs, idempotency, nowMs }: Acceptance): Promise<Accepted> {
-    const rows: Cell[] = []
-    for (const job of jobs) pushNewJob(rows, job)
-    return this.#write(['accept', node, nowMs, idempotency, rows], true)
+  call<N extends Name>(name: N, ...args: Args<N>): Promise<Result<N>> {
+    const { kind, sheddable } = operations[name]
+    const call: Call<N> = [name, ...args]
+    // The thread runs the operation of that name, so its result is of that operation.
+    return this.#groups[kind].submit(call, sheddable) as Promise<Result<N>>
   }
 
-  async claim(
-    node: string,
-    limit: number,
-    nowMs: number,
-    suspects?: PoisonCandidates,
-  ): Promise<ClaimedJob[]> {
-    const rows = await this.#write<Cell[][]>(['claim', node, limit, nowMs, suspects ?? null])
-    return rows.map(readClaimedJob)
+  /** Bodies are read together up to a number of bytes, not of operations. */
+  loadBody(callback: CallbackToLoad): Promise<Result<'loadCallback'>> {
+    return this.#bodies.submit(callback) as Promise<Result<'loadCallback'>>
   }
 
-  acceptEnded(job: Job, settlement: Settlement): Promise<void> {
-    const row: Cell[] = []
-    pushNewJob(row, { job, handedOff: true, step: 0, awaited: false })
-    return this.#write<number>(['acceptEnded', row, ...outcomeCells(settlement)], true).then((seq) =>
-      this.#noteKept(settlement, seq),
-    )
-  }
-
-  async settle(settlement: Settlement): Promise<Settled> {
-    const { jobId, node, attempt } = settlement
-    const seq = await this.#write<number>(['settle', jobId, node, attempt, ...outcomeCells(settlement)])
-    if (seq === STALE) return 'stale'
-    if (seq === GONE) return 'gone'
-    this.#noteKept(settlement, seq)
-    return 'settled'
-  }
-
-  #noteKept({ cache: keep, nowMs }: Settlement, seq: number): void {
-    if (keep) this.#kept.note(keep.fingerprint, seq, keep.untilMs, nowMs)
-  }
-
-  release(node: string, claims: readonly Claim[]): Promise<void> {
-    return this.#write(['giveBack', node, claims.flatMap(({ jobId, attempt }) => [jobId, attempt])])
-  }
-
-  rescue(node: string, nowMs: number): Promise<number> {
-    return this.#write(['reclaim', node, nowMs])
-  }
-
-  findResponse(fingerprint: string, nowMs: number): Promise<string | null> {
-    if (!this.#keptComplete) return this.#keptRead.then(() => this.#recall(fingerprint, nowMs))
-    return this.#recall(fingerprint, nowMs)
-  }
-
-  #recall(fingerprint: string, nowMs: number): Promise<string | null> {
-    const seq = this.#kept.find(fingerprint, nowMs)
-    return seq === null ? NOTHING_KEPT : this.#read(['findResponse', seq, fingerprint, nowMs])
-  }
-
-  read(account: string, jobId: string, expiry: Expiry): Promise<JobRecord | null> {
-    return this.#read(['read', account, jobId, expiry])
-  }
-
-  readEnded(jobIds: readonly string[]): Promise<EndedJob[]> {
-    return this.#read(['readEnded', jobIds])
-  }
-
-  /** No other node uses this file. */
-  subscribe(): void {}
-
-  /** The file's lock is the lease: it was kept, or nobody would be here to ask. */
-  async renew(node: string): Promise<Renewal> {
-    const held = await this.#read<[string, number][]>(['held', node])
-    return { kept: true, held: held.map(([jobId, attempt]) => ({ jobId, attempt })) }
-  }
-
-  takeCancelled(): Promise<Claim[]> {
-    return this.#write(['takeCancelled'])
-  }
-
-  /** A read as far as the thread is concerned: it runs outside of any transaction. */
-  scrub(): Promise<void> {
-    return this.#read(['scrub'])
-  }
-
-  /** The lock ends with the process. */
-  leave(): Promise<void> {
-    return Promise.resolve()
-  }
-
-  expire(expiry: Expiry): Promise<boolean> {
-    return this.#write(['expire', expiry])
-  }
-
-  async takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]> {
-    return (await this.#write<Cell[][]>(['takeCallbacks', take])).map(readTaken)
-  }
-
-  async takeDeferred(take: TakeDeferred): Promise<DueCallback[]> {
-    return (await this.#write<Cell[][]>(['takePostponed', take])).map(readTaken)
-  }
-
-  loadCallback(callback: CallbackToLoad): Promise<CallbackBody | null> {
-    return this.#bodies.submit(callback)
-  }
-
-  /** A row that cannot be read holds up no others: each is then read on its own. */
-  async #loadAll(group: readonly CallbackToLoad[]): Promise<OpResult[]> {
-    const wanted = group.flatMap(({ jobId, attempt }) => [jobId, attempt])
-    const [loaded] = await this.#send('read', [['loadCallbacks', wanted]])
-    if (loaded && 'value' in loaded) {
-      const cells = loaded.value as Cell[]
-      return group.map((_, index) => ({ value: readLoaded(cells, index) }))
-    }
-    if (group.length === 1 || loaded?.error instanceof StoreUnavailable) {
-      return group.map(() => ({ error: loaded?.error }))
-    }
-    const alone = await Promise.all(group.map((one) => this.#loadAll([one])))
-    return alone.flat()
-  }
-
-  recordCallback(record: AttemptRecord): Promise<boolean> {
-    const { jobId, attempt } = record
-    const { dueAtMs, deliveredAtMs, failedAtMs, uncounted } = recordCells(record)
-    const line = attemptLine(attempt)
-    const cells = [dueAtMs, deliveredAtMs, failedAtMs, uncounted] as const
-    return this.#write(['recordCallback', jobId, attempt.attempt, line, ...cells])
-  }
-
-  deferCallbacks(node: string, postponed: readonly DeferredCallback[]): Promise<void> {
-    return this.#write(['postponeCallbacks', node, postponed])
-  }
-
-  callbackDepth(): Promise<CallbackDepth> {
-    return this.#read(['callbackDepth'])
-  }
-
-  searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>> {
-    return searchCallbacksByChunk(filter, SLICE_ROWS, (slice) => this.#read(['lookAtCallbacks', slice]))
-  }
-
-  searchJobs(search: JobSearch): Promise<JobPage> {
-    return searchJobsByChunk(search, SLICE_ROWS, (slice) => this.#read(['lookAtJobs', slice]))
-  }
-
-  depth(): Promise<Depth> {
-    return this.#read(['depth'])
-  }
-
-  ping(): Promise<void> {
-    return this.#write(['probe', this.#nowMs()], true)
-  }
-
+  /** Finishes what was called and ends the thread. A second call waits for the same end. */
   close(): Promise<void> {
-    this.#closed ??= this.#close()
+    this.#closed ??= this.#finish()
     return this.#closed
   }
 
-  async #close(): Promise<void> {
-    this.#closing = true
-    await Promise.all([this.#writes.drained(), this.#reads.drained(), this.#bodies.drained()])
-    const ended = new Promise((resolve) => this.#thread.once('exit', resolve))
-    this.#thread.postMessage('close')
-    await ended
+  async #finish(): Promise<void> {
+    const { read, write } = this.#groups
+    await Promise.all([read.drained(), write.drained(), this.#bodies.drained()])
+    const exited = new Promise((resolve) => this.#worker.once('exit', resolve))
+    this.#worker.postMessage('close')
+    await exited
   }
 
-  #write<T>(op: Operation, sheddable = false): Promise<T> {
-    return this.#writes.submit(op, sheddable)
-  }
-
-  #read<T>(op: Operation): Promise<T> {
-    return this.#reads.submit(op)
-  }
-
-  #send(kind: Request['kind'], ops: Operation[]): Promise<OpResult[]> {
+  #send(kind: Request['kind'], calls: readonly Sent[]): Promise<readonly unknown[]> {
     const id = this.#nextRequest++
-    return new Promise((resolve, reject) => {
-      this.#replies.set(id, { resolve, reject })
-      this.#thread.postMessage({ id, kind, ops } satisfies Request)
-    })
+    const reply = Promise.withResolvers<readonly unknown[]>()
+    this.#replies.set(id, reply)
+    this.#worker.postMessage({ id, kind, calls } satisfies Request<Sent>)
+    return reply.promise
   }
 
-  /** Fills the index with the answers kept before this start. */
-  async #readKeptAnswers(): Promise<void> {
-    let after = 0
-    while (!this.#closing) {
-      const entries = await this.#read<[number, string, number][]>(['keptAnswersAfter', after, FILL_STEP])
-      const nowMs = this.#nowMs()
-      for (const [seq, fingerprint, untilMs] of entries) {
-        if (untilMs > nowMs) this.#kept.note(fingerprint, seq, untilMs, nowMs)
-        after = seq
-      }
-      if (entries.length < FILL_STEP) break
+  #receive(replies: readonly Reply[]): void {
+    for (const { id, values, failures } of replies) {
+      const results = failures.length === 0 ? values : withFailures(values, failures)
+      this.#replies.get(id)?.resolve(results)
+      this.#replies.delete(id)
     }
-    this.#keptComplete = true
   }
-}
 
-/** What of a settlement is stored, in the order of the operations `settle` and `acceptEnded`. */
-function outcomeCells({ outcome, usage, receiptJson, cache: keep, nowMs }: Settlement) {
-  const content = outcome.status === 'completed' ? outcome.contentJson : null
-  const error = outcome.status === 'failed' ? JSON.stringify(outcome.error) : null
-  const kept: KeepCells = [keep?.fingerprint ?? null, keep?.untilMs ?? 0]
-  const ended: EndedCells = [outcome.status, content, error, JSON.stringify(usage), receiptJson]
-  return [...ended, ...kept, nowMs] as const
+  #end(error: Error): void {
+    for (const { reject } of this.#replies.values()) reject(error)
+    this.#replies.clear()
+    if (this.#closed === null) this.#onFatal(error)
+  }
 }
 
 const ERRORS = { unavailable: StoreUnavailable, rejected: WriteRejected, error: Error }
 
-function toOpResult(result: Result): OpResult {
-  if ('value' in result) return result
-  return { error: new ERRORS[result.as](result.failed) }
+function withFailures(values: readonly unknown[], failures: Reply['failures']): unknown[] {
+  const results = [...values]
+  for (const [index, message, kind] of failures) results[index] = new Failed(new ERRORS[kind](message))
+  return results
+}
+
+function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): Store {
+  const index = new ResponseIndex()
+  const filled = fillIndex(index, thread, nowMs)
+  filled.catch(onFatal)
+  let isFilled = false
+  void filled.then(() => {
+    isFilled = true
+  })
+  const findResponse = async (fingerprint: string, atMs: number): Promise<string | null> => {
+    if (!isFilled) await filled
+    const seq = index.find(fingerprint, atMs)
+    return seq === null ? null : thread.call('findResponse', seq, fingerprint, atMs)
+  }
+  const noteCached = ({ cache, nowMs: atMs }: Settlement, seq: number): void => {
+    if (cache) index.set(cache.fingerprint, seq, cache.untilMs, atMs)
+  }
+  return {
+    ...withSearches(methodsOf(operations, (name, args) => thread.call(name, ...args))),
+    shared: false,
+    /** No other node uses this file. */
+    subscribe: () => {},
+
+    accept: ({ node, jobs, idempotency, nowMs: atMs }) =>
+      thread.call('accept', node, atMs, idempotency, jobs.map(newJobCells)),
+
+    acceptEnded: async (job, settlement) => {
+      const cells = newJobCells({ job, handedOff: true, step: 0, awaited: false })
+      noteCached(settlement, await thread.call('acceptEnded', cells, ...outcomeCells(settlement)))
+    },
+
+    claim: async (node, limit, atMs, candidates) =>
+      (await thread.call('claim', node, limit, atMs, candidates ?? null)).map(readClaimedJob),
+
+    settle: async (settlement) => {
+      const { jobId, node, attempt } = settlement
+      const seq = await thread.call('settle', jobId, node, attempt, ...outcomeCells(settlement))
+      if (typeof seq === 'string') return seq
+      noteCached(settlement, seq)
+      return 'settled'
+    },
+
+    findResponse,
+
+    takeCallbacks: async (take) => (await thread.call('takeCallbacks', take)).map(readDue),
+
+    takeDeferred: async (take) => (await thread.call('takeDeferred', take)).map(readDue),
+
+    loadCallback: async (callback) => {
+      const cells = await thread.loadBody(callback)
+      return cells && readBody(cells)
+    },
+
+    recordCallback: (record) => {
+      const { jobId, attempt } = record
+      const { dueAtMs, deliveredAtMs, failedAtMs, uncounted } = recordCells(record)
+      const line = attemptLine(attempt)
+      const cells = [dueAtMs, deliveredAtMs, failedAtMs, uncounted] as const
+      return thread.call('recordCallback', jobId, attempt.attempt, line, ...cells)
+    },
+
+    ping: () => thread.call('ping', nowMs()),
+
+    close: () => thread.close(),
+  }
+}
+
+/** Adds the responses that were cached before this start to their index. */
+async function fillIndex(index: ResponseIndex, thread: ThreadClient, nowMs: () => number): Promise<void> {
+  let afterSeq = 0
+  while (!thread.isClosed) {
+    const entries = await thread.call('listResponses', afterSeq, INDEX_STEP)
+    const atMs = nowMs()
+    for (const [seq, fingerprint, untilMs] of entries) {
+      afterSeq = Number(seq)
+      if (Number(untilMs) > atMs) index.set(String(fingerprint), afterSeq, Number(untilMs), atMs)
+    }
+    if (entries.length < INDEX_STEP) break
+  }
+}
+
+function newJobCells({ job, handedOff, step }: NewJob): NewJobCells {
+  return [
+    job.id,
+    job.account,
+    job.tier,
+    job.model,
+    handedOff ? 1 : 0,
+    step,
+    job.cacheTtlMs / 1000,
+    job.inputTokens,
+    job.createdAtMs,
+    job.messagesJson,
+    JSON.stringify(job.responseFormat),
+    job.callback === null ? null : callbackText(job.callback),
+  ]
+}
+
+function outcomeCells({ outcome, usage, receiptJson, cache, nowMs }: Settlement): OutcomeCells {
+  return [
+    outcome.status,
+    outcome.status === 'completed' ? outcome.contentJson : null,
+    outcome.status === 'failed' ? JSON.stringify(outcome.error) : null,
+    JSON.stringify(usage),
+    receiptJson,
+    cache?.fingerprint ?? null,
+    cache?.untilMs ?? 0,
+    nowMs,
+  ]
 }

@@ -1,201 +1,114 @@
 /**
- * The storage thread: it alone touches the database file, so that a slow disk never holds up the HTTP loop. It answers
- * groups of operations, a group of writes in one transaction.
+ * The storage thread: only it touches the database file, so that a slow disk never delays the HTTP loop. It answers groups
+ * of operations, and commits the writes of all groups that have arrived in one transaction.
  */
 import type { DatabaseSync } from 'node:sqlite'
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { DatabaseProblem } from '../database-problem.ts'
-import type { Claim } from '../node-store.ts'
-import { SqliteInterventions } from './admin-actions.ts'
-import { SqliteCallbackRecords } from './callback-records.ts'
-import { SqliteCallbacks } from './callbacks.ts'
-import { type Direct, type DirectOperation, directOn } from './direct.ts'
-import { SqliteExpiry } from './expire.ts'
-import { lockForServing, migrate, openFile, scrub } from './file.ts'
-import { SqliteJobRecords } from './job-records.ts'
-import { type Kept, SqliteJobs } from './jobs.ts'
-import type { Failure, Operation, Reply, Request, Result } from './operations.ts'
-import { SqliteReading } from './read.ts'
-import { SqliteUsage } from './usage.ts'
+import { lockForServing, openFile } from './file.ts'
+import type { Failure, FailureKind, Reply, Request, StartReport } from './messages.ts'
+import { ServedFile } from './open-file.ts'
+import { type Args, type Call, type Name, operations, type Result } from './operations.ts'
+import { migrate } from './schema.ts'
 
 /** SQLite's primary result codes that may pass: busy, locked, no memory, read-only, I/O, full, cannot open. */
 const PASSING_CODES: readonly number[] = [5, 6, 7, 8, 10, 13, 14]
 /** Those that say what is wrong with the row itself: too big, constraint, mismatch. */
 const REJECTING_CODES: readonly number[] = [18, 19, 20]
 
-const REMEDY = 'See to free disk and to the rights on the file, and start again.'
+const REMEDY = 'Check free disk space and the permissions of the file, and start again.'
 
-const MESSAGES_AT_ONCE = 16
+/** So many messages at most are answered together, so that one transaction stays short. */
+const MAX_MESSAGES = 16
+
+interface Results {
+  readonly values: unknown[]
+  readonly failures: Failure[]
+}
 
 class StorageThread {
-  readonly #db: DatabaseSync
+  readonly #file: ServedFile
   /** Never read, but it must stay referenced: the lock goes when the handle is collected. */
   readonly lock: DatabaseSync
-  readonly #usage: SqliteUsage
-  readonly #jobs: SqliteJobs
-  readonly #direct: Direct
-  readonly #interventions: SqliteInterventions
-  readonly #reading: SqliteReading
-  readonly #expiry: SqliteExpiry
-  readonly #callbacks: SqliteCallbacks
-  readonly #records: SqliteCallbackRecords
-  readonly #jobRecords: SqliteJobRecords
 
   constructor(path: string) {
-    // The lock first: while a copy fills the file it cannot even be opened.
+    // The lock first: while a transfer fills the file it cannot even be opened.
     this.lock = lockForServing(path)
-    this.#db = openFile(path)
-    migrate(this.#db)
-    this.#usage = new SqliteUsage(this.#db)
-    this.#jobs = new SqliteJobs(this.#db, this.#usage)
-    this.#direct = directOn(this.#db, this.#usage)
-    this.#interventions = new SqliteInterventions(this.#db, this.#usage)
-    this.#reading = new SqliteReading(this.#db)
-    this.#expiry = new SqliteExpiry(this.#db)
-    this.#callbacks = new SqliteCallbacks(this.#db)
-    this.#records = new SqliteCallbackRecords(this.#db)
-    this.#jobRecords = new SqliteJobRecords(this.#db)
+    const db = openFile(path)
+    migrate(db)
+    this.#file = new ServedFile(db)
   }
 
-  /** Answers requests that came while another was being answered: all their writes in one transaction. */
+  /** Answers requests that arrived while another was being answered. */
   answer(requests: readonly Request[]): Reply[] {
-    const writes = requests.filter(({ kind }) => kind === 'write')
-    const results = this.#commit(writes.flatMap(({ ops }) => ops))
-    let at = 0
-    return requests.map(({ id, kind, ops }) => {
-      if (kind === 'read') return { id, results: ops.map((op) => this.#alone(op)) }
-      at += ops.length
-      return { id, results: results.slice(at - ops.length, at) }
+    const { values, failures } = this.#commit(
+      requests.filter(({ kind }) => kind === 'write').flatMap(({ calls }) => calls),
+    )
+    let from = 0
+    return requests.map(({ id, kind, calls }) => {
+      if (kind === 'read') return { id, ...eachAlone(calls, (call) => this.#read(call)) }
+      const start = from
+      from += calls.length
+      const own = failures.filter(([index]) => index >= start && index < from)
+      return {
+        id,
+        values: values.slice(start, from),
+        failures: own.map(([index, ...failure]) => [index - start, ...failure]),
+      }
     })
   }
 
   close(): void {
-    this.#db.close()
+    this.#file.db.close()
     this.lock.close()
   }
 
-  #commit(ops: readonly Operation[]): Result[] {
-    if (ops.length === 0) return []
-    const before = this.#jobs.kept()
+  #commit(calls: readonly Call[]): Results {
+    if (calls.length === 0) return { values: [], failures: [] }
     try {
-      this.#db.exec('begin immediate')
-      const results = ops.map((op) => ({ value: this.#run(op) }))
-      this.#usage.flush()
-      this.#db.exec('commit')
-      return results
+      return { values: this.#file.transaction(() => calls.map((call) => this.#run(call))), failures: [] }
     } catch (error) {
-      this.#rollBack(before)
-      if (ops.length === 1) return [failure(error)]
+      if (calls.length === 1) return failed(error)
       // One operation may be at fault, or the group may be too large for what is left of the disk: each on its own.
-      return ops.map((op) => this.#commit([op])[0] ?? failure(error))
+      return eachAlone(calls, (call) => this.#commit([call]))
     }
   }
 
-  #rollBack(before: Kept): void {
-    // SQLite has already rolled back by itself after some errors, such as a full disk.
-    if (this.#db.isTransaction) this.#db.exec('rollback')
-    this.#usage.forget()
-    this.#jobs.restore(before)
-  }
-
-  #takeCancelled(): Claim[] {
-    const taken = this.#interventions.takeCancelled()
-    // They were in line or held until then, whoever took them out, a command beside this server perhaps.
-    if (taken.length > 0) this.#jobs.recount()
-    return taken
-  }
-
-  #alone(op: Operation): Result {
+  #read(call: Call): Results {
     try {
-      return { value: this.#run(op) }
+      return { values: [this.#run(call)], failures: [] }
     } catch (error) {
-      return failure(error)
+      return failed(error)
     }
   }
 
-  #run(op: Operation): unknown {
-    switch (op[0]) {
-      case 'accept':
-        return this.#jobs.accept(op[1], op[2], op[3], op[4])
-      case 'acceptEnded': {
-        const [, row, status, content, error, usage, receipt, fingerprint, untilMs, nowMs] = op
-        const keep = fingerprint === null ? null : { fingerprint, untilMs }
-        return this.#jobs.acceptEnded(row, { status, content, error, usage, receipt }, keep, nowMs)
-      }
-      case 'claim':
-        return this.#jobs.claim(op[1], op[2], op[3], op[4])
-      case 'settle': {
-        const [, jobId, node, attempt, status, content, error, usage, receipt, fingerprint, untilMs, nowMs] =
-          op
-        const keep = fingerprint === null ? null : { fingerprint, untilMs }
-        const ended = { status, content, error, usage, receipt }
-        return this.#jobs.settle({ jobId, node, attempt }, ended, keep, nowMs)
-      }
-      case 'giveBack':
-        return this.#jobs.giveBack(op[1], op[2])
-      case 'reclaim':
-        this.#callbacks.reclaim(op[1], op[2])
-        return this.#jobs.reclaim(op[1])
-      case 'expire':
-        return this.#expiry.step(op[1])
-      case 'probe':
-        return this.#jobs.probe(op[1])
-      case 'findResponse':
-        return this.#reading.keptAnswer(op[1], op[2], op[3])
-      case 'read':
-        return this.#reading.job(op[1], op[2], op[3])
-      case 'readEnded':
-        return this.#reading.endedJobs(op[1])
-      case 'held':
-        return this.#reading.heldBy(op[1])
-      case 'keptAnswersAfter':
-        return this.#reading.keptAnswersAfter(op[1], op[2])
-      case 'depth':
-        return this.#jobs.depth()
-      default:
-        return this.#runOnRecords(op)
-    }
-  }
-
-  #runOnRecords(op: Operation): unknown {
-    switch (op[0]) {
-      case 'takeCallbacks':
-        return this.#callbacks.take(op[1])
-      case 'takePostponed':
-        return this.#callbacks.takePostponed(op[1])
-      case 'loadCallbacks':
-        return this.#callbacks.load(op[1])
-      case 'recordCallback':
-        return this.#callbacks.record(op[1], op[2], op[3], op[4], op[5], op[6], op[7])
-      case 'postponeCallbacks':
-        return this.#callbacks.postpone(op[1], op[2])
-      case 'callbackDepth':
-        return this.#callbacks.depth()
-      case 'lookAtCallbacks':
-        return this.#records.look(op[1])
-      case 'lookAtJobs':
-        return this.#jobRecords.look(op[1])
-      case 'takeCancelled':
-        return this.#takeCancelled()
-      case 'scrub':
-        return scrub(this.#db)
-      default:
-        return this.#runDirect(op as DirectOperation)
-    }
-  }
-
-  #runDirect([name, ...args]: DirectOperation): unknown {
-    const method = this.#direct[name] as ((...args: readonly unknown[]) => unknown) | undefined
-    if (!method) throw new Error(`the storage thread knows no operation ${name}`)
-    return method(...args)
+  /** A plain look-up by name. */
+  #run<N extends Name>([name, ...args]: readonly [N, ...Args<N>]): Result<N> {
+    return operations[name].run(this.#file, ...args)
   }
 }
 
-function failure(error: unknown): Result {
-  return { failed: error instanceof Error ? error.message : String(error), as: meaningOf(error) }
+/** @param run returns the one result, or the one failure */
+function eachAlone(calls: readonly Call[], run: (call: Call) => Results): Results {
+  const values: unknown[] = []
+  const failures: Failure[] = []
+  for (const call of calls) {
+    const one = run(call)
+    for (const [, message, kind] of one.failures) failures.push([values.length, message, kind])
+    values.push(one.values[0])
+  }
+  return { values, failures }
 }
 
-function meaningOf(error: unknown): Failure {
+function failed(error: unknown): Results {
+  return { values: [undefined], failures: [[0, messageOf(error), kindOf(error)]] }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+function kindOf(error: unknown): FailureKind {
   const code = error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : 0
   if (PASSING_CODES.includes(code)) return 'unavailable'
   return REJECTING_CODES.includes(code) ? 'rejected' : 'error'
@@ -203,25 +116,22 @@ function meaningOf(error: unknown): Failure {
 
 type Message = Request | 'close'
 
-/** What has come since, up to a bound, so that one transaction stays short. */
+/** Other messages that have arrived, up to a bound. */
 function* waitingMessages(port: MessagePort): Generator<Message> {
-  for (let count = 1; count < MESSAGES_AT_ONCE; count++) {
+  for (let count = 1; count < MAX_MESSAGES; count++) {
     const next = receiveMessageOnPort(port)
     if (!next) return
-    yield next.message as Message
+    yield next.message
   }
 }
 
-/** Started as a thread: says `ready`, or why not, then answers requests until it is told to close. */
+/** Started as a thread: reports `ready`, or why it cannot start, then answers requests until it is told to close. */
 function serve(port: MessagePort): void {
   let thread: StorageThread
   try {
     thread = new StorageThread(String(workerData.path))
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error)
-    const passing = meaningOf(error) === 'unavailable'
-    const notReady = passing ? `The database ${workerData.path} cannot be used: ${why}. ${REMEDY}` : why
-    port.postMessage({ notReady, mend: passing || error instanceof DatabaseProblem })
+    port.postMessage(whyNotReady(error))
     return
   }
   port.on('message', (first: Message) => {
@@ -233,7 +143,13 @@ function serve(port: MessagePort): void {
       port.close()
     }
   })
-  port.postMessage('ready')
+  port.postMessage('ready' satisfies StartReport)
+}
+
+function whyNotReady(error: unknown): StartReport {
+  const why = messageOf(error)
+  if (kindOf(error) !== 'unavailable') return { notReady: why, operator: error instanceof DatabaseProblem }
+  return { notReady: `The database ${workerData.path} cannot be used: ${why}. ${REMEDY}`, operator: true }
 }
 
 if (parentPort) serve(parentPort)

@@ -1,8 +1,10 @@
 /** Reads a whole SQLite file for a copy, as it was at one moment, while no server uses it. */
 import { existsSync } from 'node:fs'
 import type { DatabaseSync } from 'node:sqlite'
+import { AUDIT_COLUMNS, readAuditEntry } from '../audit-rows.ts'
 import type { AuditEntry } from '../audit-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
+import type { Row } from '../rows.ts'
 import {
   BATCH_ROWS,
   BATCH_WEIGHT,
@@ -15,12 +17,18 @@ import {
   type TransferredResponse,
   type TransferSource,
 } from '../transfer-contract.ts'
-import { readTransferredJob } from '../transferred-job.ts'
+import {
+  readTransferredAccount,
+  readTransferredIdempotencyKey,
+  readTransferredJob,
+  readTransferredKey,
+  readTransferredResponse,
+} from '../transferred-rows.ts'
+import { readUsage, USAGE_COLUMNS } from '../usage-rows.ts'
 import type { UsageRecord } from '../usage-store.ts'
-import { lockForCopying, migrate, openFile, schemaOf } from './file.ts'
+import { lockForCopying, openFile } from './file.ts'
+import { migrate, schemaVersion } from './schema.ts'
 import { toldAsProblem } from './transfer-problem.ts'
-
-type Row = Readonly<Record<string, unknown>>
 
 export function openSqliteSource(path: string): TransferSource {
   // Opening would make it, and an address that is mistyped would be copied as an empty database.
@@ -29,7 +37,7 @@ export function openSqliteSource(path: string): TransferSource {
   let db: DatabaseSync | undefined
   try {
     db = openFile(path)
-    if (schemaOf(db) === 0) {
+    if (schemaVersion(db) === 0) {
       throw new DatabaseProblem(`${path} is no database of Parley's.`)
     }
     migrate(db)
@@ -55,11 +63,11 @@ class SqliteSource implements TransferSource {
   }
 
   accounts(): Batches<TransferredAccount> {
-    return this.#batches(ACCOUNTS, [this.turn], (row) => row as unknown as TransferredAccount)
+    return this.#batches(ACCOUNTS, [this.turn], readTransferredAccount)
   }
 
   keys(): Batches<TransferredKey> {
-    return this.#batches(KEYS, [], (row) => row as unknown as TransferredKey)
+    return this.#batches(KEYS, [], readTransferredKey)
   }
 
   jobs(): Batches<TransferredJob> {
@@ -67,19 +75,19 @@ class SqliteSource implements TransferSource {
   }
 
   cachedResponses(nowMs: number): Batches<TransferredResponse> {
-    return this.#batches(KEPT, [nowMs], (row) => row as unknown as TransferredResponse)
+    return this.#batches(KEPT, [nowMs], readTransferredResponse)
   }
 
   idempotencyKeys(nowMs: number): Batches<TransferredIdempotencyKey> {
-    return this.#batches(IDEMPOTENCY, [nowMs], (row) => row as unknown as TransferredIdempotencyKey)
+    return this.#batches(IDEMPOTENCY, [nowMs], readTransferredIdempotencyKey)
   }
 
   usage(): Batches<UsageRecord> {
-    return this.#batches(USAGE, [], (row) => row as unknown as UsageRecord)
+    return this.#batches(USAGE, [], readUsage)
   }
 
   auditEntries(): Batches<AuditEntry> {
-    return this.#batches(ACTS, [], (row) => row as unknown as AuditEntry)
+    return this.#batches(ACTS, [], readAuditEntry)
   }
 
   async close(): Promise<void> {
@@ -113,40 +121,38 @@ class SqliteSource implements TransferSource {
   }
 }
 
-const TEXTS = ['messages', 'responseFormat', 'callback', 'content', 'error', 'receipt']
+const TEXTS = ['messages', 'response_format', 'callback', 'content', 'error', 'receipt']
 
 function weightOf(row: Row): number {
   return TEXTS.reduce((total, name) => total + String(row[name] ?? '').length, 0)
 }
 
 const ACCOUNTS = `
-  select a.name, a.tier, a.secret, a.previous_secret as previousSecret, a.rotated_at_ms as rotatedAtMs,
-    a.suspended_at_ms as suspendedAtMs, a.cap_jobs as capJobs, a.cap_tokens as capTokens,
-    t.next_turn as nextTurn
+  select a.name, a.tier, a.secret, a.previous_secret, a.rotated_at_ms,
+    a.suspended_at_ms, a.cap_jobs, a.cap_tokens,
+    t.next_turn
   from accounts a left join turns t on t.account = a.name and t.next_turn > ? order by a.name`
 const KEYS = `
-  select id, account, hash, created_at_ms as createdAtMs, expires_at_ms as expiresAtMs,
-    revoked_at_ms as revokedAtMs
+  select id, account, hash, created_at_ms, expires_at_ms,
+    revoked_at_ms
   from keys order by id`
 const JOBS = `
-  select j.id, j.account, j.tier, j.model, j.cache_ttl_s as cacheTtlS, j.input_tokens as inputTokens,
-    j.created_at_ms as createdAtMs, r.messages, r.response_format as responseFormat, r.callback,
+  select j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens,
+    j.created_at_ms, r.messages, r.response_format, r.callback,
     j.attempt, j.turn, j.deaths, j.status, o.content, o.error, o.usage, o.receipt,
-    j.claimed_at_ms as claimedAtMs, j.settled_at_ms as settledAtMs,
+    j.claimed_at_ms, j.settled_at_ms,
     ${CALLBACK_SELECT}
   from jobs j cross join requests r on r.seq = j.seq
     left join outcomes o on o.seq = j.seq left join callbacks c on c.seq = j.seq
   order by j.id`
 /** From the jobs on, because only they know their rows' number. */
 const KEPT = `
-  select j.id as jobId, k.fingerprint, j.settled_at_ms as keptAtMs, k.until_ms as untilMs
+  select j.id as job_id, k.fingerprint, j.settled_at_ms as kept_at_ms, k.until_ms
   from jobs j cross join kept_answers k on k.seq = j.seq where k.until_ms > ? order by j.id`
 const IDEMPOTENCY = `
-  select account, key, fingerprint, job_ids as jobIds, until_ms as untilMs
+  select account, key, fingerprint, job_ids, until_ms
   from idempotency where until_ms > ? order by account, key`
 const USAGE = `
-  select account, month, model, jobs, failed_jobs as failedJobs, cache_hits as cacheHits, calls,
-    input_tokens as inputTokens, output_tokens as outputTokens
-  from usage order by account, month, model`
+  select ${USAGE_COLUMNS} from usage order by account, month, model`
 const ACTS = `
-  select id, at_ms as atMs, who, what, account, target, details as detailsJson, outcome from audit order by id`
+  select ${AUDIT_COLUMNS} from audit order by id`

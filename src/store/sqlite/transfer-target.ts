@@ -18,7 +18,8 @@ import {
 } from '../transfer-contract.ts'
 import type { UsageRecord } from '../usage-store.ts'
 import { holdsAnything } from './database-summary.ts'
-import { lockForCopying, migrate, openFile } from './file.ts'
+import { lockForCopying, openFile } from './file.ts'
+import { migrate } from './schema.ts'
 import { toldAsProblem } from './transfer-problem.ts'
 
 export function openSqliteTarget(path: string): TransferTarget {

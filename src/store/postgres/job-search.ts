@@ -2,63 +2,66 @@
 import type { Status } from '../../job/job.ts'
 import { isJobId } from '../../job/job-id.ts'
 import type { Expiry } from '../expiry.ts'
-import type { JobContent, JobDetails, JobPage, JobRecords, JobSearch } from '../job-records.ts'
+import { hasExpired } from '../job-rows.ts'
 import {
   ERROR_HEAD,
-  hasExpired,
   type JobChunk,
   type JobScan,
   readJobContent,
   readJobDetails,
   searchJobsByChunk,
 } from '../job-search.ts'
-import type { Database, Row, Statement } from './database.ts'
+import type { JobSearchStore } from '../job-search-store.ts'
+import { numberOf, type Row, textOrNull } from '../rows.ts'
+import type { Database, Statement } from './database.ts'
 
-/** Jobs in a slice, a statement each. */
-const SLICE_ROWS = 2000
+/** Jobs in a chunk, a statement each. */
+const CHUNK_ROWS = 2000
 
-export class PostgresJobRecords implements JobRecords {
-  readonly #database: Database
+export function jobSearchOperations(database: Database): JobSearchStore {
+  return {
+    searchJobs: (search) => searchJobsByChunk(search, CHUNK_ROWS, (chunk) => scanJobs(database, chunk)),
 
-  constructor(database: Database) {
-    this.#database = database
+    findJob: async (jobId, expiry) => {
+      const row = await findJob(database, FIND, jobId, expiry)
+      return row && readJobDetails(row)
+    },
+
+    jobContent: async (jobId, expiry) => {
+      const row = await findJob(database, CONTENT, jobId, expiry)
+      return row && readJobContent(row)
+    },
   }
+}
 
-  searchJobs(search: JobSearch): Promise<JobPage> {
-    return searchJobsByChunk(search, SLICE_ROWS, (slice) => this.#look(slice))
+async function scanJobs(
+  database: Database,
+  { account, status, model, fromId, beforeId }: JobScan,
+): Promise<JobChunk> {
+  const values = [beforeId, fromId, account, model, status]
+  const rows = await database.query(SCAN[status ?? 'any'], values)
+  const [first = {}] = rows
+  return {
+    scanned: numberOf(first, 'scanned'),
+    lastId: textOrNull(first, 'last_id'),
+    matches: rows.filter((row) => row.id !== null),
   }
+}
 
-  async findJob(jobId: string, expiry: Expiry): Promise<JobDetails | null> {
-    const row = await this.#one(FIND, jobId, expiry)
-    return row && readJobDetails(row)
-  }
-
-  async jobContent(jobId: string, expiry: Expiry): Promise<JobContent | null> {
-    const row = await this.#one(CONTENT, jobId, expiry)
-    return row && readJobContent(row)
-  }
-
-  async #look({ account, status, model, fromId, beforeId }: JobScan): Promise<JobChunk> {
-    const values = [beforeId, fromId, account, model, status]
-    const rows = await this.#database.query(status ? LOOK[status] : LOOK.any, values)
-    const [first] = rows
-    return {
-      scanned: Number(first?.looked),
-      lastId: first?.last_id == null ? null : String(first.last_id),
-      matches: rows.filter(({ id }) => id !== null),
-    }
-  }
-
-  async #one(statement: Statement, jobId: string, expiry: Expiry): Promise<Row | null> {
-    if (!isJobId(jobId)) return null
-    const [row] = await this.#database.query(statement, [jobId])
-    return row && !hasExpired(row, expiry) ? row : null
-  }
+async function findJob(
+  database: Database,
+  statement: Statement,
+  jobId: string,
+  expiry: Expiry,
+): Promise<Row | null> {
+  if (!isJobId(jobId)) return null
+  const [row] = await database.query(statement, [jobId])
+  return row && !hasExpired(row, expiry) ? row : null
 }
 
 /**
  * Each job's rows are looked up one by one: joined as sets, the planner might read all outcomes to find those of a few
- * jobs, since it takes a slice for a part of the table.
+ * jobs, since it estimates a chunk as a part of the table.
  */
 const ROWS_OF = (id: string) => `
   left join lateral (select * from outcomes where id = ${id} limit 1) o on true
@@ -81,29 +84,29 @@ const SOURCES: Readonly<Record<'any' | 'pending' | 'assigned', string>> = {
     union all select id from open_jobs where turn is not null and attempt > 0 and ${RANGE}`,
 }
 
-/** $1 before which id, $2 from which on, $3 account, $4 model, $5 status. A row without an id says only what was looked at. */
-const look = (source: keyof typeof SOURCES): Statement => ({
+/** $1 before which id, $2 from which on, $3 account, $4 model, $5 status. A row without an id only reports what was scanned. */
+const scan = (source: keyof typeof SOURCES): Statement => ({
   repeatable: true,
-  name: `look at ${source} jobs`,
+  name: `scan ${source} jobs`,
   text: `
-  with looked as materialized (${SOURCES[source]} order by id desc limit ${SLICE_ROWS}),
-  wanted as (
-    select ${SUMMARY} from looked l
+  with scanned as materialized (${SOURCES[source]} order by id desc limit ${CHUNK_ROWS}),
+  matching as (
+    select ${SUMMARY} from scanned l
     cross join lateral (
       select id, account, tier, model, created_at_ms, cache_ttl_s from jobs
       where id = l.id and ($3::text is null or account = $3) and ($4::text is null or model = $4) limit 1
     ) j ${ROWS_OF('l.id')}
     where $5::text is null or ${STATUS} = $5
   )
-  select (select count(*) from looked) as looked, (select id from looked order by id limit 1) as last_id, w.*
-  from (select 1) one left join wanted w on true order by w.id desc`,
+  select (select count(*) from scanned) as scanned, (select id from scanned order by id limit 1) as last_id, w.*
+  from (select 1) one left join matching w on true order by w.id desc`,
 })
-const LOOK: Readonly<Record<Status | 'any', Statement>> = {
-  any: look('any'),
-  pending: look('pending'),
-  assigned: look('assigned'),
-  completed: look('any'),
-  failed: look('any'),
+const SCAN: Readonly<Record<Status | 'any', Statement>> = {
+  any: scan('any'),
+  pending: scan('pending'),
+  assigned: scan('assigned'),
+  completed: scan('any'),
+  failed: scan('any'),
 }
 
 const FIND: Statement = {

@@ -3,7 +3,7 @@ import type { Status, Usage } from '../job/job.ts'
 import type { CallbackState } from './callback-store.ts'
 import type { Expiry } from './expiry.ts'
 
-export interface JobRecords {
+export interface JobSearchStore {
   /**
    * Newest first. Its cost is bounded however many jobs there are: a search that finds little looks at `MAX_SCANNED` of them
    * and says where to go on (`JobPage`). Nothing else waits for it for more than a few milliseconds at a time.

@@ -1,0 +1,32 @@
+/** A job's row as its account may see it, which every store reads alike. */
+import type { Usage } from '../job/job.ts'
+import type { JobRecord } from '../job/job-record.ts'
+import { type Expiry, expiresAtMs } from './expiry.ts'
+import { numberOf, oneOf, type Row, textOf, textOrNull } from './rows.ts'
+import type { EndedJob } from './store.ts'
+
+export const STATUSES = ['pending', 'assigned', 'completed', 'failed'] as const
+
+/** Of a row with `id`, `status`, `created_at_ms`, `content` and `error`. */
+export function readJobRecord(row: Row): JobRecord {
+  return {
+    id: textOf(row, 'id'),
+    status: oneOf(row, 'status', STATUSES),
+    createdAtMs: numberOf(row, 'created_at_ms'),
+    contentJson: textOrNull(row, 'content'),
+    errorJson: textOrNull(row, 'error'),
+  }
+}
+
+/** The same with `usage`. */
+export function readEndedJob(row: Row): EndedJob {
+  const usage: Usage = JSON.parse(textOf(row, 'usage'))
+  return { ...readJobRecord(row), cacheHit: usage.cache_hit }
+}
+
+/** Whether a job can no longer be read, by `settled_at_ms`, `cache_ttl_s` and its callback's `due_at_ms`. */
+export function hasExpired(row: Row, { nowMs, retentionMs }: Expiry): boolean {
+  if (row.settled_at_ms === null || row.due_at_ms !== null) return false
+  const endMs = expiresAtMs(numberOf(row, 'settled_at_ms'), numberOf(row, 'cache_ttl_s'), retentionMs)
+  return endMs <= nowMs
+}

@@ -1,0 +1,28 @@
+/** Gathers what arrives together into statements of many rows, a group of each kind of operation. */
+import { GroupCommit, type GroupCommitOptions } from '../group-commit.ts'
+
+/** Operations in one statement. */
+const MAX_GROUP = 512
+/** Statements of a kind that run at once: the next gathers while one waits for the disk, and one while it is sent. */
+const IN_FLIGHT = 2
+/** Characters in one statement: what more would gain is lost in its memory. */
+export const MAX_WEIGHT = 4 * 1024 * 1024
+
+export class StatementGroups {
+  readonly #all: { drained(): Promise<void> }[] = []
+
+  /** Nothing is shed unless `maxQueued` says so. */
+  add<Op, Result>(
+    options: Partial<GroupCommitOptions<Op, Result>> & Pick<GroupCommitOptions<Op, Result>, 'commit'>,
+  ): GroupCommit<Op, Result> {
+    const limits = { inFlight: IN_FLIGHT, maxGroup: MAX_GROUP, maxQueued: Number.POSITIVE_INFINITY }
+    const group = new GroupCommit<Op, Result>({ ...limits, ...options })
+    this.#all.push(group)
+    return group
+  }
+
+  /** Resolves when nothing is queued and nothing is in commit. */
+  async drained(): Promise<void> {
+    await Promise.all(this.#all.map((group) => group.drained()))
+  }
+}

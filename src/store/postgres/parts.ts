@@ -1,0 +1,15 @@
+/** What the operations of a Postgres store share, as one of many nodes. */
+import type { Database } from './database.ts'
+import type { StatementGroups } from './groups.ts'
+import type { Notifications } from './notifications.ts'
+import type { QueueHead } from './queue-head.ts'
+
+export interface PostgresParts {
+  readonly database: Database
+  readonly groups: StatementGroups
+  readonly queueHead: QueueHead
+  readonly notifications: Notifications
+  /** Writes of each kind that may be queued before new jobs are rejected. */
+  readonly maxQueued: number
+  readonly onCommit?: (size: number, ms: number) => void
+}

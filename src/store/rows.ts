@@ -1,0 +1,43 @@
+/** Reads the columns of a row that a database returned. A column of another type is an error that names it. */
+export type Row = Readonly<Record<string, unknown>>
+
+export function textOf(row: Row, column: string): string {
+  const value = row[column]
+  return typeof value === 'string' ? value : wrongType(column, 'text', value)
+}
+
+export function textOrNull(row: Row, column: string): string | null {
+  const value = row[column]
+  return value === null || typeof value === 'string' ? value : wrongType(column, 'text or null', value)
+}
+
+/** Postgres returns sums as decimal text, because they may not fit a double; those of ours do. */
+export function numberOf(row: Row, column: string): number {
+  const value = row[column]
+  if (typeof value === 'number') return value
+  const number =
+    typeof value === 'bigint' || (typeof value === 'string' && value !== '') ? Number(value) : NaN
+  return Number.isNaN(number) ? wrongType(column, 'a number', value) : number
+}
+
+export function numberOrNull(row: Row, column: string): number | null {
+  return row[column] === null ? null : numberOf(row, column)
+}
+
+/** SQLite has no booleans: it returns 0 or 1. */
+export function booleanOf(row: Row, column: string): boolean {
+  const value = row[column]
+  if (typeof value === 'boolean') return value
+  return value === 0 || value === 1 ? value === 1 : wrongType(column, 'a boolean', value)
+}
+
+/** A text of which only some values exist. */
+export function oneOf<const Value extends string>(row: Row, column: string, values: readonly Value[]): Value {
+  const value = row[column]
+  return values.find((one) => one === value) ?? wrongType(column, `one of ${values.join(', ')}`, value)
+}
+
+function wrongType(column: string, expected: string, value: unknown): never {
+  const type = value === null || value === undefined ? String(value) : typeof value
+  throw new Error(`the column ${column} does not hold ${expected} (it holds ${type})`)
+}

@@ -1,0 +1,105 @@
+/** Stores new jobs in SQLite. */
+import type { Accepted, Idempotency } from '../store.ts'
+import type { ServedFile } from './open-file.ts'
+import { sheddableWrite } from './operation.ts'
+import { type OutcomeCells, storeOutcome } from './settle.ts'
+
+/** A new job as it crosses to the storage thread; `sqlite-store.ts` makes it. */
+export type NewJobCells = readonly [
+  id: string,
+  account: string,
+  tier: string,
+  model: string,
+  handedOff: 0 | 1,
+  step: number,
+  cacheTtlS: number,
+  inputTokens: number,
+  createdAtMs: number,
+  messages: string,
+  responseFormat: string,
+  callback: string | null,
+]
+
+export const acceptOperations = {
+  accept: sheddableWrite(
+    (
+      file: ServedFile,
+      node: string,
+      nowMs: number,
+      idempotency: Idempotency | null,
+      jobs: readonly NewJobCells[],
+    ): Accepted => {
+      const account = jobs[0]?.[1] ?? ''
+      if (idempotency) {
+        const earlier = findEarlier(file, account, idempotency, nowMs)
+        if (earlier) return earlier
+      }
+      for (const job of jobs) storeJob(file, node, nowMs, job)
+      if (idempotency) {
+        const { key, fingerprint, untilMs } = idempotency
+        const ids = JSON.stringify(jobs.map(([id]) => id))
+        file.prepare(REMEMBER_KEY).run(account, key, fingerprint, ids, untilMs)
+      }
+      return { kind: 'accepted' }
+    },
+  ),
+
+  /** The job's row is written once, as it ended: never assigned, never queued. Returns its row number. */
+  acceptEnded: sheddableWrite((file: ServedFile, job: NewJobCells, ...outcome: OutcomeCells): number => {
+    const [jobId, account, tier, model, , , ttlS, tokens, createdAtMs, messages, format, callback] = job
+    const [status, , , , , , , nowMs] = outcome
+    const seq = file.queue.takeSeq()
+    const owesCallback = callback === null ? 0 : 1
+    const times = [createdAtMs, createdAtMs, nowMs] as const
+    file
+      .prepare(INSERT_JOB)
+      .run(jobId, seq, account, tier, model, status, null, null, 1, ttlS, tokens, owesCallback, ...times)
+    file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
+    storeOutcome(file, { seq, jobId, account, model, owesCallback: owesCallback === 1 }, outcome)
+    return seq
+  }),
+}
+
+/** What an earlier request with the same key makes of this one; null where it does not count. */
+function findEarlier(
+  file: ServedFile,
+  account: string,
+  { key, fingerprint }: Idempotency,
+  nowMs: number,
+): Accepted | null {
+  const earlier = file.prepare(FIND_KEY).get(account, key)
+  if (!earlier || Number(earlier.until_ms) <= nowMs) return null
+  if (earlier.fingerprint !== fingerprint) return { kind: 'conflict' }
+  const jobIds: string[] = JSON.parse(String(earlier.job_ids))
+  // A request whose jobs no longer exist is accepted again, rather than answered with ids that lead nowhere.
+  return jobIds.every((id) => file.prepare(EXISTS).get(id)) ? { kind: 'repeated', jobIds } : null
+}
+
+function storeJob(file: ServedFile, node: string, nowMs: number, job: NewJobCells): void {
+  const [id, account, tier, model, handedOff, step, ttlS, tokens, createdAtMs, messages, format, callback] =
+    job
+  const { queue } = file
+  const seq = queue.takeSeq()
+  const hasCallback = callback === null ? 0 : 1
+  const insert = file.prepare(INSERT_JOB)
+  if (handedOff) {
+    const times = [createdAtMs, nowMs, null] as const
+    insert.run(id, seq, account, tier, model, 'assigned', null, node, 1, ttlS, tokens, hasCallback, ...times)
+    queue.handOff()
+  } else {
+    const turn = queue.join(file, account, step)
+    const times = [createdAtMs, null, null] as const
+    insert.run(id, seq, account, tier, model, 'pending', turn, null, 0, ttlS, tokens, hasCallback, ...times)
+  }
+  file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
+}
+
+const INSERT_JOB = `
+  insert into jobs (id, seq, account, tier, model, status, turn, node, attempt, deaths, cache_ttl_s,
+    input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms)
+  values (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)`
+const INSERT_REQUEST = 'insert into requests (seq, messages, response_format, callback) values (?, ?, ?, ?)'
+const FIND_KEY = 'select fingerprint, job_ids, until_ms from idempotency where account = ? and key = ?'
+const REMEMBER_KEY =
+  'insert or replace into idempotency (account, key, fingerprint, job_ids, until_ms) values (?, ?, ?, ?, ?)'
+const EXISTS = 'select 1 from jobs where id = ?'

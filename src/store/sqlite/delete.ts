@@ -1,0 +1,49 @@
+/** Deletes what is stored of ended jobs, and of whole accounts, in SQLite. */
+import type { Deleted, DeletedJobs } from '../admin-action-store.ts'
+import { numberOf, textOf } from '../rows.ts'
+import type { OpenFile } from './open-file.ts'
+import { write } from './operation.ts'
+
+/** Jobs that one step looks at: a few milliseconds of the file. */
+const STEP = 2000
+
+export const deleteOperations = {
+  deleteJob: write((file: OpenFile, jobId: string): Deleted => {
+    const job = file.prepare('select seq, settled_at_ms from jobs where id = ?').get(jobId)
+    if (!job) return 'unknown'
+    if (job.settled_at_ms === null) return 'not ended'
+    deleteRows(file, jobId, numberOf(job, 'seq'))
+    return 'deleted'
+  }),
+
+  deleteJobsOf: write((file: OpenFile, account: string, afterJobId: string): DeletedJobs => {
+    const rows = file.prepare(NEXT_JOBS).all(afterJobId, STEP)
+    const ofAccount = rows.filter((row) => row.account === account)
+    const ended = ofAccount.filter((row) => row.settled_at_ms !== null)
+    for (const row of ended) deleteRows(file, textOf(row, 'id'), numberOf(row, 'seq'))
+    const last = rows.at(-1)
+    return {
+      deleted: ended.length,
+      open: ofAccount.length - ended.length,
+      next: last && rows.length === STEP ? textOf(last, 'id') : null,
+    }
+  }),
+
+  deleteAccount: write((file: OpenFile, account: string): boolean => {
+    for (const sql of DELETE_OF_ACCOUNT) file.prepare(sql).run(account)
+    return file.prepare('delete from accounts where name = ?').run(account).changes > 0
+  }),
+}
+
+function deleteRows(file: OpenFile, jobId: string, seq: number): void {
+  for (const sql of DELETE_ROWS) file.prepare(sql).run(seq)
+  file.prepare('delete from jobs where id = ?').run(jobId)
+}
+
+const NEXT_JOBS = 'select id, seq, account, settled_at_ms from jobs where id > ? order by id limit ?'
+const DELETE_ROWS = ['requests', 'outcomes', 'callbacks', 'kept_answers'].map(
+  (table) => `delete from ${table} where seq = ?`,
+)
+const DELETE_OF_ACCOUNT = ['keys', 'turns', 'idempotency', 'usage', 'callbacks'].map(
+  (table) => `delete from ${table} where account = ?`,
+)

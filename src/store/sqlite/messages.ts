@@ -1,0 +1,24 @@
+/** What crosses between the storage thread and its client. */
+import type { Call } from './operations.ts'
+
+/** A group of operations. Writes run in one transaction; reads run outside of any. */
+export interface Request<One = Call> {
+  readonly id: number
+  readonly kind: 'read' | 'write'
+  readonly calls: readonly One[]
+}
+
+/** Answers a request: the result of each operation, in order, and which of them failed. */
+export interface Reply {
+  readonly id: number
+  readonly values: readonly unknown[]
+  readonly failures: readonly Failure[]
+}
+
+export type Failure = readonly [index: number, message: string, kind: FailureKind]
+
+/** `unavailable` may pass, `rejected` never does, and nothing is known about an `error`. */
+export type FailureKind = 'unavailable' | 'rejected' | 'error'
+
+/** The first message of the thread. `operator` is whether the operator must fix why it could not start. */
+export type StartReport = 'ready' | { readonly notReady: string; readonly operator: boolean }

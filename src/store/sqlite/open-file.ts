@@ -1,0 +1,85 @@
+/** A SQLite file that is open: its prepared statements, its transactions, and what is kept in memory about it. */
+import type { DatabaseSync, StatementSync } from 'node:sqlite'
+import { QueueState } from './queue-state.ts'
+import { UsageSums } from './usage-sums.ts'
+
+/**
+ * What a column holds. Between threads rows cross as arrays of cells, because copying those costs a fraction of copying
+ * objects.
+ */
+export type Cell = string | number | null
+
+/** As any process may open it; a command does so beside a running server. */
+export class OpenFile {
+  readonly db: DatabaseSync
+  readonly usage = new UsageSums()
+  readonly #statements = new Map<string, StatementSync>()
+  readonly #cellStatements = new Map<string, StatementSync>()
+
+  constructor(db: DatabaseSync) {
+    this.db = db
+  }
+
+  /** Each statement is prepared when it is first used, once. */
+  prepare(sql: string): StatementSync {
+    const known = this.#statements.get(sql)
+    if (known) return known
+    const statement = this.db.prepare(sql)
+    this.#statements.set(sql, statement)
+    return statement
+  }
+
+  /** The rows of a select, each an array of its columns. */
+  cells(sql: string, ...values: Cell[]): Cell[][] {
+    let statement = this.#cellStatements.get(sql)
+    if (!statement) {
+      statement = this.db.prepare(sql)
+      statement.setReturnArrays(true)
+      this.#cellStatements.set(sql, statement)
+    }
+    return statement.all(...values).map(cellsOf)
+  }
+
+  /** Runs the work in one transaction, which is rolled back if the work throws. */
+  transaction<Result>(work: () => Result): Result {
+    try {
+      this.db.exec('begin immediate')
+      const result = work()
+      this.usage.write(this)
+      this.db.exec('commit')
+      return result
+    } catch (error) {
+      // SQLite has already rolled back by itself after some errors, such as a full disk.
+      if (this.db.isTransaction) this.db.exec('rollback')
+      this.usage.forget()
+      throw error
+    }
+  }
+}
+
+/** As the server opens it, which is alone on its file but for commands. */
+export class ServedFile extends OpenFile {
+  readonly queue: QueueState
+  /** The last job that the deletion of expired jobs has looked at; it starts over when it reaches the young ones. */
+  expiryCursor = ''
+
+  constructor(db: DatabaseSync) {
+    super(db)
+    this.queue = new QueueState(this)
+  }
+
+  override transaction<Result>(work: () => Result): Result {
+    const before = this.queue.snapshot()
+    try {
+      return super.transaction(work)
+    } catch (error) {
+      this.queue.restore(before)
+      throw error
+    }
+  }
+}
+
+function cellsOf(row: unknown): Cell[] {
+  if (!Array.isArray(row)) throw new Error('SQLite returned a row that is not an array')
+  return row
+}

@@ -1,0 +1,33 @@
+/** What operators do straight in a SQLite file, beside a running server: no lock, no thread. */
+import { DatabaseSync } from 'node:sqlite'
+import type { Secrets } from '../account-store.ts'
+import type { OperatorStore } from '../operator-store.ts'
+import { openFile } from './file.ts'
+import { OpenFile } from './open-file.ts'
+import { type Args, methodsOf, type OperatorName, operatorOperations, type Result } from './operations.ts'
+import { migrate } from './schema.ts'
+import { withSearches } from './searches.ts'
+
+export function openSqliteForOperator(path: string): OperatorStore {
+  const db = openFile(path)
+  migrate(db)
+  const file = new OpenFile(db)
+  const call = async <N extends OperatorName>(name: N, args: Args<N>): Promise<Result<N>> => {
+    const { kind, run } = operatorOperations[name]
+    // Each write is one short transaction, so that the server hardly waits for it.
+    return kind === 'read' ? run(file, ...args) : file.transaction(() => run(file, ...args))
+  }
+  return { ...withSearches(methodsOf(operatorOperations, call)), close: async () => db.close() }
+}
+
+/** How long a command that only reads may wait for a writer. */
+const BUSY_TIMEOUT_MS = 5000
+
+export function lookUpSecretsInFile(path: string, account: string): Secrets | null {
+  const db = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS })
+  try {
+    return operatorOperations.secrets.run(new OpenFile(db), account)
+  } finally {
+    db.close()
+  }
+}

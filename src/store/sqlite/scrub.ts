@@ -1,0 +1,17 @@
+/** Removes deleted data from the disk, in SQLite. */
+import type { OpenFile } from './open-file.ts'
+import { read } from './operation.ts'
+
+export const scrubOperations = {
+  /**
+   * Writes the file again without the pages that were freed, and empties the write-ahead log, which still holds them. Outside
+   * of any transaction, as a read is. Throws if another process keeps reading the file.
+   */
+  scrub: read(({ db }: OpenFile): void => {
+    // The copy that is made meanwhile is as large as the file, perhaps too large for memory.
+    db.exec('pragma temp_store = file; vacuum; pragma temp_store = memory')
+    const row = db.prepare('pragma wal_checkpoint(truncate)').get()
+    if (row?.busy !== 0)
+      throw new Error('another process reads the database, so its log could not be emptied')
+  }),
+}

@@ -1,0 +1,69 @@
+/** Stores outcomes in SQLite: each only if the node still holds the job under this attempt. */
+import { booleanOf, numberOf, textOf } from '../rows.ts'
+import type { OpenFile, ServedFile } from './open-file.ts'
+import { write } from './operation.ts'
+
+/** How a job ended, as it crosses to the storage thread; `sqlite-store.ts` makes it. */
+export type OutcomeCells = readonly [
+  status: 'completed' | 'failed',
+  content: string | null,
+  error: string | null,
+  usage: string,
+  receipt: string,
+  /** Of the answer if it is to be cached. */
+  fingerprint: string | null,
+  cachedUntilMs: number,
+  nowMs: number,
+]
+
+export interface EndedRow {
+  readonly seq: number
+  readonly jobId: string
+  readonly account: string
+  readonly model: string
+  readonly owesCallback: boolean
+}
+
+export const settleOperations = {
+  /** Returns the row number of the outcome, by which a cached answer is found. */
+  settle: write(
+    (
+      file: ServedFile,
+      jobId: string,
+      node: string,
+      attempt: number,
+      ...outcome: OutcomeCells
+    ): number | 'stale' | 'gone' => {
+      const [status, , , , , , , nowMs] = outcome
+      const job = file.prepare(END_ATTEMPT).get(status, nowMs, jobId, node, attempt)
+      if (!job) return file.prepare(EXISTS).get(jobId) ? 'stale' : 'gone'
+      const seq = numberOf(job, 'seq')
+      const [account, model] = [textOf(job, 'account'), textOf(job, 'model')]
+      const owesCallback = booleanOf(job, 'has_callback')
+      storeOutcome(file, { seq, jobId, account, model, owesCallback }, outcome)
+      file.queue.settle()
+      return seq
+    },
+  ),
+}
+
+/** All that settling stores beside the job's own row: outcome, cached response, owed callback, usage. */
+export function storeOutcome(
+  file: OpenFile,
+  { seq, jobId, account, model, owesCallback }: EndedRow,
+  [status, content, error, usageJson, receipt, fingerprint, cachedUntilMs, nowMs]: OutcomeCells,
+): void {
+  file.prepare(INSERT_OUTCOME).run(seq, content, error, usageJson, receipt)
+  if (fingerprint !== null) file.prepare(CACHE_RESPONSE).run(seq, fingerprint, cachedUntilMs)
+  if (owesCallback) file.prepare(OWE_CALLBACK).run(seq, jobId, account, nowMs)
+  file.usage.add({ account, model, failed: status === 'failed', usageJson, nowMs })
+}
+
+const END_ATTEMPT = `
+  update jobs set status = ?, settled_at_ms = ?, node = null
+  where id = ? and node = ? and attempt = ? and status = 'assigned' returning seq, has_callback, account, model`
+const EXISTS = 'select 1 from jobs where id = ?'
+const INSERT_OUTCOME = 'insert into outcomes (seq, content, error, usage, receipt) values (?, ?, ?, ?, ?)'
+const CACHE_RESPONSE = 'insert into kept_answers (seq, fingerprint, until_ms) values (?, ?, ?)'
+const OWE_CALLBACK =
+  'insert into callbacks (seq, job_id, account, owed_since_ms, due_at_ms) values (?1, ?2, ?3, ?4, ?4)'
