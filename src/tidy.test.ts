@@ -234,6 +234,15 @@ test('names say what things are', () => {
   )
 })
 
+test('the README shows how to run Parley and how to test it', () => {
+  const readme = readFileSync(join(ROOT, 'README.md'), 'utf8')
+  const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+  for (const script of ['start', 'test']) {
+    assert.match(readme, new RegExp(`^npm ci && npm ${script}\\b`, 'm'))
+    assert.ok(scripts[script], `package.json has the script ${script}`)
+  }
+})
+
 test('the documents made from the code are up to date (npm run docs)', () => {
   assert.equal(readFileSync(join(ROOT, 'docs/settings.md'), 'utf8'), settingsPage())
   assert.equal(readFileSync(join(ROOT, 'parley.schema.json'), 'utf8'), settingsJsonSchema())
