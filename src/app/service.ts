@@ -6,7 +6,7 @@ import type { Configuration } from '../config/load.ts'
 import type { Settings } from '../config/settings.ts'
 import { tiersOf } from '../config/tiers.ts'
 import { Tiers, turnStep } from '../job/tier.ts'
-import { EARLY_WRITE_MS, Enqueuer } from '../queue/enqueue.ts'
+import { Enqueuer } from '../queue/enqueue.ts'
 import { PendingResponses } from '../queue/pending-responses.ts'
 import { retentionLoop } from '../queue/retention.ts'
 import { isPostgres, openStore, sqlitePath } from '../store/open.ts'
@@ -108,7 +108,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     node,
     clock,
     stepOf: (tier) => turnStep(tiers.of(tier)),
-    delay: parts.earlyWriteDelay === undefined ? earlyWriteDelay : parts.earlyWriteDelay,
+    ...(parts.earlyWriteDelay !== undefined && { delay: parts.earlyWriteDelay }),
   })
   const stopping = new AbortController()
   const ready = async () => {
@@ -210,11 +210,6 @@ async function connect(parts: OpenedParts): Promise<Service> {
       return stopped
     },
   }
-}
-
-/** Real time, whatever the injected clock says, because it depends on the pace of the machine. */
-function earlyWriteDelay(callback: () => void): void {
-  setTimeout(callback, EARLY_WRITE_MS)
 }
 
 /** Null when the database is not a file. */

@@ -2,10 +2,8 @@
 import type { CallbackDispatcher } from '../callbacks/dispatcher.ts'
 import { type Clock, wholeMs } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
-import type { ClaimedJob } from '../job/job.ts'
-import type { StopSignal } from '../job/stop.ts'
-import { afterSettlement } from '../queue/after-settlement.ts'
-import { executeJob } from '../queue/execute.ts'
+import { createAfterSettlement } from '../queue/after-settlement.ts'
+import { createExecuteJob } from '../queue/execute.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
 import { Worker } from '../queue/worker.ts'
 import type { Store } from '../store/store.ts'
@@ -28,14 +26,13 @@ export interface WorkerParts {
 
 export function createWorker(parts: WorkerParts): Worker {
   const { store, router, node, clock, settings, log, metrics } = parts
-  const options = {
+  const execute = createExecuteJob({
     store,
     router,
     clock,
     cacheEnabled: settings.cache.enabled,
     maxAttempts: settings.jobs.max_attempts,
-  }
-  const execute = (job: ClaimedJob, signal: StopSignal) => executeJob(job, options, signal)
+  })
   return new Worker({
     store,
     node,
@@ -44,11 +41,8 @@ export function createWorker(parts: WorkerParts): Worker {
     executionTimeoutMs: wholeMs(settings.jobs.run_timeout_seconds),
     poisonCrashCount: Math.max(1, settings.jobs.max_attempts - 1),
     execute: isTracing() ? tracedExecution(execute) : execute,
-    events: {
-      started: (job) => metrics.started(job, clock.nowMs()),
-      settled: (job, result, settled, executionMs) =>
-        afterSettlement(parts, job, result, settled, executionMs),
-      error: (message, error) => log.error(errorFields(error), message),
-    },
+    afterSettlement: createAfterSettlement(parts),
+    metrics,
+    onError: (message, error) => log.error(errorFields(error), message),
   })
 }

@@ -17,35 +17,39 @@ interface JobLog {
 }
 
 /** @param settled `stale` leaves everything to the holder that settled the job; `gone` means that nobody can read it */
-export function afterSettlement(
-  { pendingResponses, dispatcher, metrics, log }: AfterSettlementOptions,
+export type AfterSettlement = (
   job: ClaimedJob,
   result: ExecutionResult,
   settled: Settled,
   executionMs: number,
-): void {
-  if (settled === 'gone') pendingResponses.end(job.id, { kind: 'vanished' })
-  if (settled !== 'settled') return
-  const { outcome, usage } = result
-  const error = outcome.status === 'failed' ? outcome.error : null
-  const record = {
-    id: job.id,
-    status: outcome.status,
-    createdAtMs: job.createdAtMs,
-    contentJson: outcome.status === 'completed' ? outcome.contentJson : null,
-    errorJson: error && JSON.stringify(error),
+) => void
+
+export function createAfterSettlement(options: AfterSettlementOptions): AfterSettlement {
+  const { pendingResponses, dispatcher, metrics, log } = options
+  return function afterSettlement(job, result, settled, executionMs) {
+    if (settled === 'gone') pendingResponses.end(job.id, { kind: 'vanished' })
+    if (settled !== 'settled') return
+    const { outcome, usage } = result
+    const error = outcome.status === 'failed' ? outcome.error : null
+    const record = {
+      id: job.id,
+      status: outcome.status,
+      createdAtMs: job.createdAtMs,
+      contentJson: outcome.status === 'completed' ? outcome.contentJson : null,
+      errorJson: error && JSON.stringify(error),
+    }
+    pendingResponses.end(job.id, { kind: 'settled', record, cacheHit: usage.cache_hit })
+    if (job.callback) dispatcher.wake(job.account, job.id)
+    metrics.settled(job, result, executionMs)
+    const fields = {
+      job_id: job.id,
+      account: job.account,
+      model: job.model,
+      target: usage.target,
+      ms: Math.round(executionMs),
+    }
+    // Without the message of the model server, which may quote the conversation.
+    if (error) log.warn({ ...fields, code: error.code, upstream_status: error.upstream_status }, 'job failed')
+    else log.debug(fields, 'job completed')
   }
-  pendingResponses.end(job.id, { kind: 'settled', record, cacheHit: usage.cache_hit })
-  if (job.callback) dispatcher.wake(job.account, job.id)
-  metrics.settled(job, result, executionMs)
-  const fields = {
-    job_id: job.id,
-    account: job.account,
-    model: job.model,
-    target: usage.target,
-    ms: Math.round(executionMs),
-  }
-  // Without the message of the model server, which may quote the conversation.
-  if (error) log.warn({ ...fields, code: error.code, upstream_status: error.upstream_status }, 'job failed')
-  else log.debug(fields, 'job completed')
 }

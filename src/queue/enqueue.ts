@@ -18,7 +18,7 @@ export interface EnqueueOptions {
  * How long a job that is already executed may stay unsent. A model or a cached response that is faster saves one of two
  * writes; for any other execution five milliseconds are nothing.
  */
-export const EARLY_WRITE_MS = 5
+const EARLY_WRITE_MS = 5
 
 export interface EnqueuerOptions {
   readonly store: Pick<Store, 'accept'>
@@ -28,8 +28,8 @@ export interface EnqueuerOptions {
   readonly clock: Clock
   /** How far a job of this tier moves its account's next turn. */
   readonly stepOf: (tier: string) => number
-  /** Calls back after `EARLY_WRITE_MS`; null sends every job to the store at once. */
-  readonly delay: ((callback: () => void) => void) | null
+  /** Replaces the timer of `EARLY_WRITE_MS`; null sends every job to the store at once. */
+  readonly delay?: ((send: () => void) => void) | null
 }
 
 export class Enqueuer {
@@ -78,11 +78,13 @@ export class Enqueuer {
     void worker.execute(held)
     if (this.#early.push(held) > 1) return held.accepted
     if (delay === null) this.#sendUnsent()
-    else delay(() => this.#sendUnsent())
+    else if (delay) delay(this.#sendUnsent)
+    // Real time, whatever the injected clock says, because it depends on the pace of the machine.
+    else setTimeout(this.#sendUnsent, EARLY_WRITE_MS)
     return held.accepted
   }
 
-  #sendUnsent(): void {
+  readonly #sendUnsent = (): void => {
     const { store } = this.#options
     for (const held of this.#early) {
       if (held.state === 'unsent') held.sentIn(store.accept(this.#acceptanceOf([held.job], 1, null, true)))

@@ -46,23 +46,23 @@ export interface Receipt {
   readonly repair?: { readonly raw_text: string; readonly errors: readonly string[] }
 }
 
-/** @returns null when the signal says to release the job, or that this node no longer holds it */
-export async function executeJob(
-  job: ClaimedJob,
-  options: ExecuteOptions,
-  signal: StopSignal,
-): Promise<ExecutionResult | null> {
-  if (job.crashCount >= options.maxAttempts) return crashedTooOften(job)
-  const fingerprint = options.cacheEnabled ? jobFingerprint(job) : null
-  const { store, clock } = options
-  const cached = fingerprint === null ? null : await lookUpResponse(store, fingerprint, clock, signal)
-  if (cached !== null) return fromCache(cached)
-  const execution = new Execution(job, fingerprint, options, signal)
-  const first = await execution.ask(job.messages, job.messagesJson)
-  if (first.kind !== 'answer') return execution.failWithout(first)
-  const answer = readAnswer(first.text, job.responseFormat)
-  if (answer.ok) return execution.end({ status: 'completed', contentJson: answer.contentJson })
-  return await execution.repair(first.text, answer.errors)
+/** Resolves to null when the signal says to release the job, or that this node no longer holds it. */
+export type ExecuteJob = (job: ClaimedJob, signal: StopSignal) => Promise<ExecutionResult | null>
+
+export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
+  const { store, clock, cacheEnabled, maxAttempts } = options
+  return async function executeJob(job, signal) {
+    if (job.crashCount >= maxAttempts) return crashedTooOften(job)
+    const fingerprint = cacheEnabled ? jobFingerprint(job) : null
+    const cached = fingerprint === null ? null : await lookUpResponse(store, fingerprint, clock, signal)
+    if (cached !== null) return fromCache(cached)
+    const execution = new Execution(job, fingerprint, options, signal)
+    const first = await execution.ask(job.messages, job.messagesJson)
+    if (first.kind !== 'answer') return execution.failWithout(first)
+    const answer = readAnswer(first.text, job.responseFormat)
+    if (answer.ok) return execution.end({ status: 'completed', contentJson: answer.contentJson })
+    return await execution.repair(first.text, answer.errors)
+  }
 }
 
 /** The result of an execution that ended in a bug of Parley. */

@@ -4,10 +4,10 @@
  */
 import { type Clock, wait } from '../clock.ts'
 import type { ClaimedJob } from '../job/job.ts'
-import type { StopSignal } from '../job/stop.ts'
 import type { Claim } from '../store/node-store.ts'
-import { type Settled, type Store, StoreUnavailable, WriteRejected } from '../store/store.ts'
-import { type ExecutionResult, internalFailure } from './execute.ts'
+import { type Store, StoreUnavailable, WriteRejected } from '../store/store.ts'
+import type { AfterSettlement } from './after-settlement.ts'
+import { type ExecuteJob, type ExecutionResult, internalFailure } from './execute.ts'
 import { HeldJob } from './held-job.ts'
 import { type SettleOptions, settle } from './settle.ts'
 
@@ -27,16 +27,10 @@ export interface WorkerOptions {
    * candidate beside it, and only the job that kills its node is ended.
    */
   readonly poisonCrashCount: number
-  /** Resolves to null when the job is to be released, or is no longer this node's: the signal says which. */
-  readonly execute: (job: ClaimedJob, signal: StopSignal) => Promise<ExecutionResult | null>
-  readonly events: WorkerEvents
-}
-
-export interface WorkerEvents {
-  started(job: ClaimedJob): void
-  /** The outcome is durable, or is not this node's to write (`stale`), or its job is gone (`gone`). */
-  settled(job: ClaimedJob, result: ExecutionResult, settled: Settled, executionMs: number): void
-  error(message: string, error: unknown): void
+  readonly execute: ExecuteJob
+  readonly afterSettlement: AfterSettlement
+  readonly metrics: { started(job: ClaimedJob, nowMs: number): void }
+  readonly onError: (message: string, error: unknown) => void
 }
 
 export class Worker {
@@ -60,14 +54,14 @@ export class Worker {
   #onEmpty: (() => void)[] = []
 
   constructor(options: WorkerOptions) {
-    const { store, node, clock, events } = options
+    const { store, node, clock, onError } = options
     this.#options = options
     this.#settleOptions = {
       store,
       node,
       clock,
       mayRetry: () => this.#state !== 'stopped',
-      onError: (message, error) => events.error(message, error),
+      onError,
     }
   }
 
@@ -146,22 +140,22 @@ export class Worker {
 
   /** Executes a job in a reserved slot, from here to its end on this node. Never rejects. */
   async execute(held: HeldJob): Promise<void> {
-    const { events, poisonCrashCount } = this.#options
+    const { clock, metrics, onError, poisonCrashCount } = this.#options
     const { job, stop } = held
     const isPoisonCandidate = job.crashCount >= poisonCrashCount
     this.#reserved -= 1
     this.#held.set(job.id, held)
     if (isPoisonCandidate) this.#poisonCandidates += 1
     try {
-      events.started(job)
-      const startedMs = this.#options.clock.steadyMs()
+      metrics.started(job, clock.nowMs())
+      const startedMs = clock.steadyMs()
       const result = await this.#executeWithin(held)
-      const executionMs = this.#options.clock.steadyMs() - startedMs
+      const executionMs = clock.steadyMs() - startedMs
       if (result !== null) await this.#settle(held, result, executionMs)
       else if (stop.reason !== 'lost') await this.#release(held)
     } catch (error) {
       // A job that was not stored never existed, and its caller knows. Any other error is a bug; the job is safe.
-      if (!(error instanceof StoreUnavailable)) events.error(`handling job ${job.id} failed`, error)
+      if (!(error instanceof StoreUnavailable)) onError(`handling job ${job.id} failed`, error)
     } finally {
       this.#held.delete(job.id)
       if (isPoisonCandidate) this.#poisonCandidateEnded()
@@ -170,14 +164,14 @@ export class Worker {
   }
 
   async #executeWithin({ job, stop }: HeldJob): Promise<ExecutionResult | null> {
-    const { clock, execute, executionTimeoutMs, events } = this.#options
+    const { clock, execute, executionTimeoutMs, onError } = this.#options
     if (this.#state === 'stopped') return null
     const cancel = clock.after(executionTimeoutMs, () => stop.now('deadline'))
     try {
       return await execute(job, stop)
     } catch (error) {
       // A bug must not leave the job without an outcome.
-      events.error(`executing job ${job.id} failed`, error)
+      onError(`executing job ${job.id} failed`, error)
       return internalFailure()
     } finally {
       cancel()
@@ -185,16 +179,16 @@ export class Worker {
   }
 
   async #settle(held: HeldJob, result: ExecutionResult, executionMs: number): Promise<void> {
-    const { events } = this.#options
+    const { afterSettlement, onError } = this.#options
     const { job } = held
     try {
       const { settled, result: stored } = await settle(held, result, this.#settleOptions)
-      if (settled !== 'unsettled') events.settled(job, stored, settled, executionMs)
+      if (settled !== 'unsettled') afterSettlement(job, stored, settled, executionMs)
     } catch (error) {
       if (!(error instanceof WriteRejected) || held.state !== 'stored') throw error
       this.#unsettleable.set(job.id, held.claim)
       const message = `the database rejects every outcome of job ${job.id}; it does not run again before a restart: repair the database and restart, or cancel the job`
-      events.error(message, error)
+      onError(message, error)
     }
   }
 
@@ -245,7 +239,7 @@ export class Worker {
 
   /** Never rejects: a claim that fails is retried after a pause. */
   async #claim(slots: number): Promise<readonly ClaimedJob[]> {
-    const { store, node, clock, events, poisonCrashCount } = this.#options
+    const { store, node, clock, onError, poisonCrashCount } = this.#options
     const wakeUps = this.#wakeUps
     const poison = { crashCount: poisonCrashCount, limit: this.#poisonCandidates === 0 ? 1 : 0 }
     try {
@@ -253,7 +247,7 @@ export class Worker {
       if (jobs.length < slots && wakeUps === this.#wakeUps) this.#mayBeQueued = false
       return jobs
     } catch (error) {
-      events.error('claiming jobs failed; it is retried', error)
+      onError('claiming jobs failed; it is retried', error)
       await wait(clock, CLAIM_RETRY_MS)
       return []
     }

@@ -3,13 +3,10 @@
  * loaded (`NODE_OPTIONS=--import …`) before the service is created; otherwise nothing is wrapped, and tracing costs nothing.
  */
 import { ProxyTracerProvider, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
-import type { ClaimedJob, Job } from '../job/job.ts'
-import type { StopSignal } from '../job/stop.ts'
-import type { ExecutionResult } from '../queue/execute.ts'
+import type { Job } from '../job/job.ts'
+import type { ExecuteJob } from '../queue/execute.ts'
 import type { Acceptance, Settlement, Store } from '../store/store.ts'
 import type { Router } from '../upstreams/model-server.ts'
-
-type Execute = (job: ClaimedJob, signal: StopSignal) => Promise<ExecutionResult | null>
 
 /** Whether an SDK records spans. */
 export function isTracing(): boolean {
@@ -65,7 +62,7 @@ export function tracedStore(store: Store): Store {
 }
 
 /** A span `parley.run` for each execution, with its outcome. */
-export function tracedExecution(run: Execute): Execute {
+export function tracedExecution(execute: ExecuteJob): ExecuteJob {
   return (job, signal) =>
     withSpan('parley.run', SpanKind.INTERNAL, async (span) => {
       span.setAttributes({
@@ -73,7 +70,7 @@ export function tracedExecution(run: Execute): Execute {
         'parley.job.model': job.model,
         'parley.job.attempt': job.attempt,
       })
-      const result = await run(job, signal)
+      const result = await execute(job, signal)
       span.setAttribute('parley.job.outcome', result?.outcome.status ?? 'released')
       if (result?.outcome.status === 'failed') {
         span.setAttribute('error.type', result.outcome.error.code)

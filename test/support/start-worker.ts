@@ -88,11 +88,9 @@ export async function start(
           },
         })
       }),
-    events: {
-      started: () => {},
-      settled: (job, result, how) => settled.add([job.id, how, result]),
-      error: (message) => errors.add(message),
-    },
+    afterSettlement: (job, result, how) => settled.add([job.id, how, result]),
+    metrics: { started: () => {} },
+    onError: (message) => errors.add(message),
   })
   /** Sends the jobs whose early write is delayed. */
   const sends: (() => void)[] = []
