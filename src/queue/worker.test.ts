@@ -245,8 +245,8 @@ function rejecting(contentJson: string | null) {
 
 test('poison candidates are executed one at a time, beside other jobs', async (t) => {
   const { store, worker, executions, settled } = await start(t, 8)
-  const suspects = [newJob(), newJob(), newJob()]
-  await store.accept(acceptance(suspects))
+  const candidates = [newJob(), newJob(), newJob()]
+  await store.accept(acceptance(candidates))
   for (const dead of ['dead-1', 'dead-2']) {
     await store.claim(dead, 5, 0)
     await store.rescue(NODE, 0)
@@ -256,12 +256,12 @@ test('poison candidates are executed one at a time, beside other jobs', async (t
   worker.wake()
   const ran = await executions.atLeast(2)
   await runsNothingWaits(store)
-  assert.deepEqual(ran.map(({ job }) => job.id).sort(), [suspects[0]?.id, fresh.id].sort())
-  for (let ended = 0; ended < suspects.length; ended++) {
-    const suspect = ran.filter(({ job }) => job.crashCount === 2)[ended]
-    suspect?.end()
+  assert.deepEqual(ran.map(({ job }) => job.id).sort(), [candidates[0]?.id, fresh.id].sort())
+  for (let ended = 0; ended < candidates.length; ended++) {
+    const candidate = ran.filter(({ job }) => job.crashCount === 2)[ended]
+    candidate?.end()
     await settled.atLeast(ended + 1)
-    if (ended + 1 < suspects.length) await executions.atLeast(ended + 3)
+    if (ended + 1 < candidates.length) await executions.atLeast(ended + 3)
   }
   assert.equal(executions.all.length, 4)
   executions.all.find(({ job }) => job.id === fresh.id)?.end()
@@ -286,7 +286,7 @@ test('draining lets executions end, claims no more, and releases what does not e
 
   const claimed = await store.claim('node-b', 5, clock.nowMs())
   assert.deepEqual(
-    claimed.map(({ id, attempt, crashCount: deaths }) => [id, attempt, deaths]),
+    claimed.map(({ id, attempt, crashCount }) => [id, attempt, crashCount]),
     [
       [slow.id, 2, 0],
       [waiting.id, 1, 0],
