@@ -2,8 +2,7 @@
 import type { NewAuditEntry } from '../store/audit-store.ts'
 
 /** The audit log records everything except `run` and `describe`, so none of it may hold contents or secrets. */
-export interface AdminAction<T> extends Pick<NewAuditEntry, 'what'> {
-  readonly account?: string | null
+export interface AdminAction<T> extends Pick<NewAuditEntry, 'what'>, Partial<Pick<NewAuditEntry, 'account'>> {
   /** The job or the key. */
   readonly target?: string
   readonly details?: Readonly<Record<string, unknown>>

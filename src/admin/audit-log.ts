@@ -22,7 +22,15 @@ export class AuditLog {
     const { what, account = null, target = null, details = {}, run, describe } = action
     const id = this.#makeId()
     const detailsJson = JSON.stringify(details)
-    await this.#store.addAuditEntry({ id, atMs: this.#clock.nowMs(), who, what, account, target, detailsJson })
+    await this.#store.addAuditEntry({
+      id,
+      atMs: this.#clock.nowMs(),
+      who,
+      what,
+      account,
+      target,
+      detailsJson,
+    })
     let result: T
     try {
       result = await run()

@@ -2,7 +2,6 @@
 import { ACCOUNT_NAME } from '../accounts/issue-key.ts'
 import { cancelJobsAction } from '../admin/actions/accounts.ts'
 import { cancelJobAction, deleteJobAction } from '../admin/actions/jobs.ts'
-import { loadRetentionMs } from '../config/load.ts'
 import { isJobId } from '../job/job-id.ts'
 import { CommandError } from './command-error.ts'
 import { noSuchAccount } from './no-such-account.ts'
@@ -33,8 +32,7 @@ export async function cancelJobs(jobId: string | undefined, options: CancelJobsO
 
 async function cancelOne(jobId: string, { json, config }: CancelJobsOptions): Promise<void> {
   if (!isJobId(jobId)) throw noSuchJob(jobId)
-  const expiry = { nowMs: Date.now(), retentionMs: loadRetentionMs(process.env, config) }
-  const result = await performAction(config, (store) => cancelJobAction(store, jobId, expiry))
+  const result = await performAction(config, (store, clock) => cancelJobAction(store, jobId, clock.nowMs()))
   if (result === 'unknown') throw noSuchJob(jobId)
   if (result === 'ended before') {
     throw new CommandError(`Job ${jobId} has already finished, so it was not cancelled.`)
@@ -68,8 +66,7 @@ export interface DeleteJobOptions {
 
 export async function deleteJob(jobId: string, { scrub, json, config }: DeleteJobOptions): Promise<void> {
   if (!isJobId(jobId)) throw noSuchJob(jobId)
-  const expiry = { nowMs: Date.now(), retentionMs: loadRetentionMs(process.env, config) }
-  const result = await performAction(config, (store) => deleteJobAction(store, { jobId, scrub }, expiry))
+  const result = await performAction(config, (store) => deleteJobAction(store, { jobId, scrub }))
   if (result.kind === 'unknown') throw noSuchJob(jobId)
   if (result.kind === 'not ended') {
     throw new CommandError(`Job ${jobId} has not finished. Cancel it first: parley jobs cancel ${jobId}`)

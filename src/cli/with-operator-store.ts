@@ -33,11 +33,11 @@ const clock: Clock = {
 /** Performs an admin action on record: see `AuditLog`. */
 export async function performAction<T>(
   configFile: string | undefined,
-  actionOf: (store: OperatorStore, clock: Clock) => AdminAction<T> | Promise<AdminAction<T>>,
+  actionOf: (store: OperatorStore, clock: Clock) => AdminAction<T>,
 ): Promise<T> {
   const who = operatorName(process.env)
   const makeId = jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex'))
   return withOperatorStore(configFile, async (store) =>
-    new AuditLog(store, clock, makeId).perform(who, await actionOf(store, clock)),
+    new AuditLog(store, clock, makeId).perform(who, actionOf(store, clock)),
   )
 }

@@ -1,10 +1,10 @@
-/** What every store promises of the audit log. */
+/** What every store promises about the audit log. */
 import assert from 'node:assert/strict'
 import type { NewAuditEntry } from '../../src/store/audit-store.ts'
-import { newJob, now, type On } from './fixtures.ts'
+import { acceptance, newJob, now, type On } from './fixtures.ts'
 
 export function auditTests(on: On): void {
-  const act = (over: Partial<NewAuditEntry> = {}): NewAuditEntry => ({
+  const newEntry = (over: Partial<NewAuditEntry> = {}): NewAuditEntry => ({
     // As jobs' ids are: in the order of time.
     id: newJob().id,
     atMs: now.ms,
@@ -16,27 +16,43 @@ export function auditTests(on: On): void {
     ...over,
   })
 
-  on('keeps each act, and what came of it where that is known', async (store) => {
-    const [ended, cutOff] = [act(), act({ account: null, target: 'key_1', who: 'zoë "z" from 10.0.0.7' })]
+  on('stores each entry, and its outcome once that is known', async (store) => {
+    const ended = newEntry()
+    const interrupted = newEntry({ account: null, target: 'key_1', who: 'zoë "z" from 10.0.0.7' })
     await store.addAuditEntry(ended)
     now.ms += 1
-    await store.addAuditEntry(cutOff)
+    await store.addAuditEntry(interrupted)
     await store.endAuditEntry(ended.id, 'done')
     assert.deepEqual(await store.listAuditEntries({ limit: 10 }), [
-      { ...cutOff, outcome: null },
+      { ...interrupted, outcome: null },
       { ...ended, outcome: 'done' },
     ])
   })
 
-  on('finds acts newest first, a page at a time, of all accounts or of one', async (store) => {
-    const acts: NewAuditEntry[] = []
+  on('an entry names the account of its job, and none if there is no such job', async (store) => {
+    const job = newJob({ account: 'other' })
+    await store.accept(acceptance([job]))
+    for (const target of [job.id, newJob().id, 'not an id']) {
+      await store.addAuditEntry(newEntry({ target, account: { ofJob: target } }))
+      now.ms += 1
+    }
+    const entries = await store.listAuditEntries({ limit: 10 })
+    assert.deepEqual(
+      entries.map(({ account }) => account),
+      [null, null, 'other'],
+    )
+    assert.equal((await store.listAuditEntries({ account: 'other', limit: 10 })).length, 1)
+  })
+
+  on('lists entries newest first, a page at a time, of all accounts or of one', async (store) => {
+    const entries: NewAuditEntry[] = []
     for (const account of ['acme', 'other', 'acme', null]) {
       now.ms += 1
-      const one = act({ account })
-      acts.push(one)
-      await store.addAuditEntry(one)
+      const entry = newEntry({ account })
+      entries.push(entry)
+      await store.addAuditEntry(entry)
     }
-    const [first, second, third, fourth] = acts.map(({ id }) => id)
+    const [first, second, third, fourth] = entries.map(({ id }) => id)
     const found = async (over: { account?: string; beforeEntryId?: string; limit?: number }) =>
       (await store.listAuditEntries({ limit: 10, ...over })).map(({ id }) => id)
     assert.deepEqual(await found({}), [fourth, third, second, first])

@@ -3,19 +3,19 @@ import type { Replay } from '../../store/callback-store.ts'
 import type { Expiry } from '../../store/expiry.ts'
 import type { OperatorStore } from '../../store/operator-store.ts'
 import type { AdminAction } from '../admin-action.ts'
-import { jobTarget } from './job-target.ts'
 
 /** Callbacks replayed in one transaction. It is small so that other writes do not wait for long. */
 const CALLBACKS_PER_STEP = 500
 
-export async function replayCallbackAction(
+export function replayCallbackAction(
   store: OperatorStore,
   jobId: string,
   expiry: Expiry,
-): Promise<AdminAction<Replay>> {
+): AdminAction<Replay> {
   return {
     what: 'replay a callback',
-    ...(await jobTarget(store, jobId, expiry)),
+    target: jobId,
+    account: { ofJob: jobId },
     run: () => store.replayCallback(jobId, expiry),
     describe: (replay) => {
       if (replay === 'unknown') return 'refused: there is no such callback'

@@ -5,32 +5,29 @@ import type { JobContent } from '../../store/job-search-store.ts'
 import type { OperatorStore } from '../../store/operator-store.ts'
 import type { AdminAction } from '../admin-action.ts'
 import { tryScrub } from '../scrub.ts'
-import { jobTarget } from './job-target.ts'
 
 const NO_SUCH_JOB = 'refused: there is no such job'
 
-export async function readContentsAction(
+export function readContentsAction(
   store: OperatorStore,
   jobId: string,
   expiry: Expiry,
-): Promise<AdminAction<JobContent | null>> {
+): AdminAction<JobContent | null> {
   return {
     what: 'look at contents',
-    ...(await jobTarget(store, jobId, expiry)),
+    target: jobId,
+    account: { ofJob: jobId },
     run: () => store.jobContent(jobId, expiry),
     describe: (content) => (content ? 'shown' : NO_SUCH_JOB),
   }
 }
 
-export async function cancelJobAction(
-  store: OperatorStore,
-  jobId: string,
-  expiry: Expiry,
-): Promise<AdminAction<Cancelled>> {
+export function cancelJobAction(store: OperatorStore, jobId: string, nowMs: number): AdminAction<Cancelled> {
   return {
     what: 'cancel a job',
-    ...(await jobTarget(store, jobId, expiry)),
-    run: () => store.cancelJob(jobId, expiry.nowMs),
+    target: jobId,
+    account: { ofJob: jobId },
+    run: () => store.cancelJob(jobId, nowMs),
     describe: (result) => {
       if (result === 'unknown') return NO_SUCH_JOB
       return result === 'cancelled' ? 'cancelled' : 'refused: it had ended before'
@@ -44,14 +41,14 @@ export interface JobDeletionResult {
   readonly notScrubbed: string | null
 }
 
-export async function deleteJobAction(
+export function deleteJobAction(
   store: OperatorStore,
   { jobId, scrub }: { jobId: string; scrub: boolean },
-  expiry: Expiry,
-): Promise<AdminAction<JobDeletionResult>> {
+): AdminAction<JobDeletionResult> {
   return {
     what: 'delete a job',
-    ...(await jobTarget(store, jobId, expiry)),
+    target: jobId,
+    account: { ofJob: jobId },
     details: { scrub },
     run: async () => {
       const kind = await store.deleteJob(jobId)

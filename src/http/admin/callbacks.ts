@@ -105,7 +105,7 @@ function replayRoutes(app: FastifyInstance, { store, expiry, perform, logAction 
     async (request, reply) => {
       const { jobId } = request.params
       if (!isJobId(jobId)) throw noSuchCallback()
-      const replay = await perform(request, await replayCallbackAction(store, jobId, expiry()))
+      const replay = await perform(request, replayCallbackAction(store, jobId, expiry()))
       if (replay === 'unknown') throw noSuchCallback()
       if (replay === 'in progress') throw callbackInProgress()
       request.jobIds = [jobId]

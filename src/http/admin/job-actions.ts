@@ -39,7 +39,7 @@ function cancelRoute(
     async (request, reply) => {
       const { jobId } = request.params
       if (!isJobId(jobId)) throw noSuchJob()
-      const result = await perform(request, await cancelJobAction(store, jobId, expiry()))
+      const result = await perform(request, cancelJobAction(store, jobId, expiry().nowMs))
       if (result === 'unknown') throw noSuchJob()
       if (result === 'ended before') throw jobEnded()
       await onCancelled()
@@ -50,7 +50,7 @@ function cancelRoute(
   )
 }
 
-function deleteRoute(app: FastifyInstance, { store, expiry, perform, logAction }: AdminContext): void {
+function deleteRoute(app: FastifyInstance, { store, perform, logAction }: AdminContext): void {
   app.delete<JobParam & { Querystring: Static<typeof scrubQuery> }>(
     '/jobs/:jobId',
     {
@@ -69,7 +69,7 @@ function deleteRoute(app: FastifyInstance, { store, expiry, perform, logAction }
       const { jobId } = request.params
       const scrub = request.query.scrub !== 'false'
       if (!isJobId(jobId)) throw noSuchJob()
-      const result = await perform(request, await deleteJobAction(store, { jobId, scrub }, expiry()))
+      const result = await perform(request, deleteJobAction(store, { jobId, scrub }))
       if (result.kind === 'unknown') throw noSuchJob()
       if (result.kind === 'not ended') throw jobNotEnded()
       request.jobIds = [jobId]

@@ -159,9 +159,7 @@ export function adminJobRoutes(
     },
     async (request, reply) => {
       const { jobId } = request.params
-      const found = isJobId(jobId)
-        ? await perform(request, await readContentsAction(store, jobId, expiry()))
-        : null
+      const found = isJobId(jobId) ? await perform(request, readContentsAction(store, jobId, expiry())) : null
       if (!found) throw noSuchJob()
       request.jobIds = [jobId]
       logAction(request, 'look at contents', { job_id: jobId })
