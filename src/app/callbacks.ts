@@ -40,22 +40,18 @@ export function createDispatcher({
     random: Math.random,
     timeoutMs,
     pausesS: callbacks.retry_seconds,
-    places: { first: concurrency, retry: retry_concurrency },
-    placesPerOrigin: concurrency_per_origin,
+    slots: { first: concurrency, retry: retry_concurrency },
+    slotsPerOrigin: concurrency_per_origin,
     maxBodyBytes: callbacks.in_flight_bytes,
-    events: {
-      attempted: ({ jobId, account }, attempt, next) => {
-        metrics.calledBack(attempt, next)
-        const { status, ms } = attempt
-        const fields = { job_id: jobId, account, attempt: attempt.attempt, status, ms }
-        if (next === 'delivered') log.debug(fields, 'callback delivered')
-        else
-          log.warn(
-            fields,
-            next === 'due' ? 'callback attempt failed; it will be retried' : 'callback failed permanently',
-          )
-      },
-      trouble: (error) => log.error(errorFields(error), 'processing callbacks failed; it will be retried'),
+    onAttempt: ({ jobId, account }, attempt, next) => {
+      metrics.calledBack(attempt, next)
+      const { status, ms } = attempt
+      const fields = { job_id: jobId, account, attempt: attempt.attempt, status, ms }
+      if (next === 'delivered') log.debug(fields, 'callback delivered')
+      else if (next === 'due') log.warn(fields, 'callback failed; it will be retried')
+      else log.warn(fields, 'callback failed for good')
     },
+    onError: (error) =>
+      log.error(errorFields(error), 'callbacks are delayed by an error; they will be retried'),
   })
 }

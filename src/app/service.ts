@@ -120,7 +120,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     ready,
     depth: () => store.depth(),
     callbackDepth: () => store.callbackDepth(),
-    callbacksInProgress: () => dispatcher.underWay,
+    callbacksInProgress: () => dispatcher.inFlight,
     running: () => worker.running,
     pendingResponses: () => pendingResponses.count,
     upstreams: () => upstreams.state(),
@@ -177,7 +177,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   })
   if (executes) {
     worker.wake()
-    dispatcher.begin()
+    dispatcher.start()
   }
   if (role !== 'worker') remoteResults.start()
   cancellation.start()

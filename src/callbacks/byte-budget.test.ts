@@ -11,19 +11,19 @@ function start() {
   return { clock, budget: new ByteBudget({ maxBytes: 8 * MIB, maxWaitMs: MAX_WAIT_MS, clock }) }
 }
 
-/** What became of a reservation so far. */
+/** What has become of a reservation so far. */
 async function stateOf(
   reservation: Promise<Free | null> | Free | null,
-): Promise<'held' | 'refused' | 'waits'> {
+): Promise<'held' | 'rejected' | 'waits'> {
   const first = await Promise.race([
     reservation,
     new Promise<'waits'>((resolve) => setImmediate(resolve, 'waits')),
   ])
   if (first === 'waits') return 'waits'
-  return first === null ? 'refused' : 'held'
+  return first === null ? 'rejected' : 'held'
 }
 
-test('bytes are granted up to the budget, and to the next when some are freed', async () => {
+test('bytes are granted up to the budget, and to the next that waits when some are freed', async () => {
   const { budget } = start()
   const first = budget.reserve('one', 4 * MIB)
   await budget.reserve('two', 4 * MIB)
@@ -36,7 +36,7 @@ test('bytes are granted up to the budget, and to the next when some are freed', 
   assert.equal(await stateOf(budget.reserve('three', 4 * MIB)), 'waits', 'freed twice, counted once')
 })
 
-test('one account holds half of the budget at most, and holds up no other', async () => {
+test('one account may hold half of the budget, and does not delay another', async () => {
   const { budget } = start()
   await budget.reserve('one', 3 * MIB)
   const more = budget.reserve('one', 3 * MIB)
@@ -44,7 +44,7 @@ test('one account holds half of the budget at most, and holds up no other', asyn
   assert.equal(await stateOf(more), 'waits')
 })
 
-test('a body larger than the budget is held alone, and is not overtaken for ever', async () => {
+test('a body larger than the budget is held alone, and is not overtaken forever', async () => {
   const { budget } = start()
   const small = await budget.reserve('one', MIB)
   const large = budget.reserve('two', 20 * MIB)
@@ -62,21 +62,21 @@ test('small bodies never wait', async () => {
   for (let count = 0; count < 1000; count++) await budget.reserve('one', SMALL_BODY_BYTES)
 })
 
-test('what has waited for too long is refused, and those behind it go on', async () => {
+test('a body that has waited for too long is rejected, and those behind it continue', async () => {
   const { budget, clock } = start()
   await budget.reserve('one', MIB)
   const large = budget.reserve('two', 20 * MIB)
   clock.advance(MAX_WAIT_MS - 1)
   const behind = budget.reserve('three', MIB)
   clock.advance(1)
-  assert.deepEqual([await stateOf(large), await stateOf(behind)], ['refused', 'held'])
+  assert.deepEqual([await stateOf(large), await stateOf(behind)], ['rejected', 'held'])
 })
 
-test('a closed budget refuses, also those that wait', async () => {
+test('a closed budget rejects every body, including those that wait', async () => {
   const { budget } = start()
   await budget.reserve('one', 20 * MIB)
   const waits = budget.reserve('two', MIB)
   budget.close()
-  assert.equal(await stateOf(waits), 'refused')
-  assert.equal(await stateOf(budget.reserve('two', 1)), 'refused')
+  assert.equal(await stateOf(waits), 'rejected')
+  assert.equal(await stateOf(budget.reserve('two', 1)), 'rejected')
 })

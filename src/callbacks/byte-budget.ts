@@ -1,13 +1,14 @@
 /**
- * How many bytes of callback bodies a node holds at once, and who may have them: a thousand callbacks of megabytes may be
- * due at the same moment, and there are slots for hundreds.
+ * Bounds the bytes of callback bodies that a node has in memory: a thousand callbacks of megabytes may be due at the same
+ * moment, and there are slots for hundreds.
  *
- * - Small bodies are always granted: the number of slots bounds them, and large ones never hold them up.
+ * - Small bodies are always granted: the number of slots bounds them, and large ones never delay them.
  * - One account may hold half of the budget, so that its slow receivers leave the rest to others.
  * - A body larger than its share is granted when nothing else is held that counts against it.
- * - Who has waited longest comes first, so that many smaller bodies cannot starve a larger one.
+ * - The body that has waited longest comes first, so that many smaller bodies cannot starve a larger one.
  */
 import type { Clock } from '../clock.ts'
+import { Counts } from './counts.ts'
 
 /** A body of at most this many bytes does not wait and does not count. */
 export const SMALL_BODY_BYTES = 16 * 1024
@@ -32,17 +33,17 @@ interface Waiting {
 
 export class ByteBudget {
   readonly #options: ByteBudgetOptions
-  /** The one that has waited longest comes first. */
+  /** In the order in which they began to wait. */
   readonly #waiting = new Set<Waiting>()
-  readonly #heldBy = new Map<string, number>()
-  #held = 0
+  /** Bytes by account. */
+  readonly #held = new Counts<string>()
   #closed = false
 
   constructor(options: ByteBudgetOptions) {
     this.#options = options
   }
 
-  /** For when the bytes may be held; null once they were waited for too long, or the budget was closed. */
+  /** Resolves when the bytes may be held. Null means that they may not: the wait was too long, or the budget was closed. */
   reserve(account: string, bytes: number): Promise<Free | null> | Free | null {
     if (this.#closed) return null
     if (bytes <= SMALL_BODY_BYTES) return NOTHING_TO_FREE
@@ -65,7 +66,7 @@ export class ByteBudget {
     return promise
   }
 
-  /** Nothing is granted any more, also to those that wait. */
+  /** Grants nothing more, and rejects what waits. */
   close(): void {
     this.#closed = true
     for (const { end } of this.#waiting) end(null)
@@ -74,25 +75,18 @@ export class ByteBudget {
   #grant(): void {
     const { maxBytes } = this.#options
     for (const { account, bytes, end } of this.#waiting) {
-      const own = this.#heldBy.get(account) ?? 0
+      const own = this.#held.of(account)
       if (own > 0 && own + bytes > maxBytes / 2) continue
       // Others do not overtake it: what is freed is kept for it until it fits.
-      if (this.#held > 0 && this.#held + bytes > maxBytes) return
-      this.#hold(account, bytes)
+      if (this.#held.total > 0 && this.#held.total + bytes > maxBytes) return
+      this.#held.add(account, bytes)
       let isHeld = true
       end(() => {
         if (!isHeld) return
         isHeld = false
-        this.#hold(account, -bytes)
+        this.#held.add(account, -bytes)
         this.#grant()
       })
     }
-  }
-
-  #hold(account: string, bytes: number): void {
-    this.#held += bytes
-    const own = (this.#heldBy.get(account) ?? 0) + bytes
-    if (own === 0) this.#heldBy.delete(account)
-    else this.#heldBy.set(account, own)
   }
 }

@@ -1,127 +1,97 @@
 /**
- * The places of a lane, and who may have them. Of the places
+ * Which deliveries may be sent, and which may wait on this node. Every rule is a pure function of what is in flight.
  *
- * - destinations that are not known to answer may have half together, those of one account an eighth;
- * - the last eighth is for accounts that have less than an eighth.
+ * - A receiver gets as many attempts at once as it has capacity for, and an origin as many as the setting allows.
+ * - Receivers that are not proven to respond may occupy half of a delivery queue's slots together, and those of one account
+ *   an eighth.
+ * - The last eighth of the slots is reserved for accounts that occupy less than an eighth.
  *
- * So however many receivers hang or are slow, and whoever made them so, there are places for those that answer.
+ * However many receivers hang or are slow, and no matter which accounts they belong to, slots remain for those that respond.
  */
-import type { Receiver, Receivers } from './receivers.ts'
+import type { ReadonlyCounts } from './counts.ts'
+import type { Receiver } from './receivers.ts'
 
-/** Callbacks that may wait for a destination that is not known to answer: it may keep them waiting for long. */
-const WAITING_UNPROVEN = 2
+/** Deliveries that may wait for a receiver that is not proven to respond, because their wait may be long. */
+const MAX_WAITING_UNPROVEN = 2
 
-export class ConcurrencyLimits {
-  readonly all: number
-  underWay = 0
-  readonly #waitingEach: number
-  readonly #destinations: Receivers
-  readonly #of = new Counts()
-  readonly #unprovenOf = new Counts()
-  readonly #waitingOf = new Counts()
-  readonly #waitingFor = new Map<Receiver, number>()
-
-  constructor(all: number, waitingEach: number, destinations: Receivers) {
-    this.all = all
-    this.#waitingEach = waitingEach
-    this.#destinations = destinations
-  }
-
-  get free(): number {
-    return this.all - this.underWay
-  }
-
-  /** Free places that any account may have; none while so many wait for places of theirs that more would wait too. */
-  get common(): number {
-    return this.#waitingOf.total < this.#share(8) ? this.mostCommon - this.underWay : 0
-  }
-
-  get mostCommon(): number {
-    return Math.max(1, this.all - this.#share(8))
-  }
-
-  mayGo(destination: Receiver): boolean {
-    const { account } = destination
-    if (this.free === 0 || !this.#destinations.hasRoom(destination)) return false
-    if (this.underWay >= this.mostCommon && !this.mayHaveLast(account)) return false
-    if (destination.isProven) return true
-    return this.#unprovenOf.total < this.#share(2) && this.#unprovenOf.of(account) < this.#share(8)
-  }
-
-  /** Whether the account has so few places that the last ones are for it. */
-  mayHaveLast(account: string): boolean {
-    return this.#of.of(account) < this.#share(8)
-  }
-
-  /** Where there is a chance that it can go soon. */
-  mayWait(destination: Receiver): boolean {
-    return (
-      !destination.isFailing &&
-      (this.#waitingFor.get(destination) ?? 0) <
-        (destination.isProven ? this.#waitingEach : WAITING_UNPROVEN) &&
-      this.#waitingOf.total < this.#share(2) &&
-      this.#waitingOf.of(destination.account) < this.#share(4)
-    )
-  }
-
-  /** How many may go or wait there, if one may go now. */
-  roomFor(destination: Receiver): number {
-    return destination.isFailing ? destination.room : this.#waitingEach
-  }
-
-  /** So many more, or fewer, wait for the destination. */
-  wait(destination: Receiver, count: number): void {
-    this.#waitingOf.add(destination.account, count)
-    const waiting = (this.#waitingFor.get(destination) ?? 0) + count
-    if (waiting === 0) this.#waitingFor.delete(destination)
-    else this.#waitingFor.set(destination, waiting)
-  }
-
-  /** The destination is left before the place: the record of the attempt comes between. Each is left once. */
-  enter(destination: Receiver): { destination(keptUp: boolean | null): void; place(): void } {
-    const { account } = destination
-    const unproven = destination.isProven ? 0 : 1
-    let isThere = true
-    this.#destinations.enter(destination)
-    this.#unprovenOf.add(account, unproven)
-    this.#of.add(account, 1)
-    this.underWay += 1
-    const leave = (keptUp: boolean | null) => {
-      if (!isThere) return
-      isThere = false
-      this.#destinations.leave(destination, keptUp)
-      this.#unprovenOf.add(account, -unproven)
-    }
-    return {
-      destination: leave,
-      place: () => {
-        leave(null)
-        this.#of.add(account, -1)
-        this.underWay -= 1
-      },
-    }
-  }
-
-  /** A part of the places, one at least. */
-  #share(parts: number): number {
-    return Math.max(1, Math.floor(this.all / parts))
-  }
+export interface Limits {
+  /** Attempts at once of a delivery queue, from the claim of a slot until the attempt is recorded. */
+  readonly slots: number
+  /** Attempts at once to one origin, of both delivery queues together. */
+  readonly slotsPerOrigin: number
 }
 
-/** How many there are, in all and of each account. */
-class Counts {
-  total = 0
-  readonly #of = new Map<string, number>()
+/** The deliveries of one delivery queue that occupy a slot or wait for one, and the attempts of both queues. */
+export interface InFlight {
+  /** Deliveries that occupy a slot, by account. */
+  readonly occupied: ReadonlyCounts<string>
+  /** Attempts in progress at receivers that were not proven to respond when the attempt began, by account. */
+  readonly unproven: ReadonlyCounts<string>
+  /** Deliveries that wait for a slot, by account. */
+  readonly waiting: ReadonlyCounts<string>
+  readonly waitingByReceiver: ReadonlyMap<Receiver, { readonly size: number }>
+  /** Attempts in progress of both delivery queues. */
+  readonly toReceiver: ReadonlyCounts<Receiver>
+  readonly toOrigin: ReadonlyCounts<string>
+}
 
-  of(account: string): number {
-    return this.#of.get(account) ?? 0
-  }
+/** Whether an attempt at the receiver may begin now. */
+export function maySend(limits: Limits, inFlight: InFlight, receiver: Receiver): boolean {
+  const { account, origin } = receiver
+  if (freeSlots(limits, inFlight) === 0) return false
+  if (receiverCapacity(inFlight, receiver) <= 0) return false
+  if (inFlight.toOrigin.of(origin) >= limits.slotsPerOrigin) return false
+  const isReserve = inFlight.occupied.total >= sharedSlots(limits)
+  if (isReserve && !mayUseReserve(limits, inFlight, account)) return false
+  if (receiver.isProven) return true
+  return inFlight.unproven.total < share(limits, 2) && inFlight.unproven.of(account) < share(limits, 8)
+}
 
-  add(account: string, count: number): void {
-    if (count === 0) return
-    this.total += count
-    const now = this.of(account) + count
-    if (now === 0) this.#of.delete(account)
-    else this.#of.set(account, now)
-  }
+/** Whether a delivery that may not be sent now may wait on this node: only where it has a chance to be sent soon. */
+export function mayWait(limits: Limits, inFlight: InFlight, receiver: Receiver): boolean {
+  const maxForReceiver = receiver.isProven ? limits.slotsPerOrigin : MAX_WAITING_UNPROVEN
+  return (
+    !receiver.isFailing &&
+    (inFlight.waitingByReceiver.get(receiver)?.size ?? 0) < maxForReceiver &&
+    inFlight.waiting.total < share(limits, 2) &&
+    inFlight.waiting.of(receiver.account) < share(limits, 4)
+  )
+}
+
+/** How many deferred deliveries to claim for a receiver, given that one may be sent now. */
+export function deferredToClaim(limits: Limits, inFlight: InFlight, receiver: Receiver): number {
+  return receiver.isFailing ? receiverCapacity(inFlight, receiver) : limits.slotsPerOrigin
+}
+
+export function freeSlots(limits: Limits, inFlight: InFlight): number {
+  return limits.slots - inFlight.occupied.total
+}
+
+/** Slots that any account may occupy: all except the reserve. */
+export function sharedSlots(limits: Limits): number {
+  return Math.max(1, limits.slots - share(limits, 8))
+}
+
+/**
+ * Free slots that any account may occupy: 0 or less if there are none, and 0 while so many deliveries wait for their
+ * receivers that more claimed ones would wait, too.
+ */
+export function freeSharedSlots(limits: Limits, inFlight: InFlight): number {
+  const isCrowded = inFlight.waiting.total >= share(limits, 8)
+  return isCrowded ? 0 : sharedSlots(limits) - inFlight.occupied.total
+}
+
+/** Whether the account occupies so few slots that it may use the reserve. */
+export function mayUseReserve(limits: Limits, inFlight: InFlight, account: string): boolean {
+  return inFlight.occupied.of(account) < share(limits, 8)
+}
+
+/** How many more attempts the receiver has capacity for. */
+function receiverCapacity(inFlight: InFlight, receiver: Receiver): number {
+  return receiver.limit - inFlight.toReceiver.of(receiver)
+}
+
+/** The slots divided by `parts`, at least one. */
+function share(limits: Limits, parts: number): number {
+  return Math.max(1, Math.floor(limits.slots / parts))
 }

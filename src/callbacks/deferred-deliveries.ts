@@ -1,61 +1,61 @@
 /**
- * Callbacks that found no place at their destination and were put aside in the store: remembered here by their ids, so that
- * they can be fetched as soon as there is room. What is forgotten comes back by itself, when its time in the store is over.
+ * Deliveries that found no capacity at their receiver and were returned to the store untried. Their identifiers are remembered
+ * here, so that they can be claimed as soon as there is capacity. Those that are not remembered become due again by themselves.
  */
-import type { DeferredCallback, DueCallback, TakenBefore } from '../store/callback-store.ts'
+import type { DeferredCallback, TakenBefore } from '../store/callback-store.ts'
+import type { Delivery } from './deliveries.ts'
 import type { Receiver } from './receivers.ts'
 
-/** Remembered in all; a destination may have as many as are left for others. */
-const MOST_REMEMBERED = 100_000
-/** When they come back by themselves, where they were forgotten here. */
-const COMES_BACK_MS = 60_000
-/** The same where the receiver fails, so that a long line for a dead one is not read again and again. */
-const COMES_BACK_FAILING_MS = 600_000
+/** In total. A receiver may have as many as are left for others. */
+const MAX_REMEMBERED = 100_000
+/** When a deferred delivery is due again, if it is not claimed before. */
+const DEFER_MS = 60_000
+/** The same for a receiver that fails, so that a long backlog for a dead one is not read again and again. */
+const DEFER_FAILING_MS = 600_000
 
-/** What the store is to be told of one that finds no place now. */
-export function postponed(due: DueCallback, destination: Receiver, nowMs: number): DeferredCallback {
-  const inMs = destination.isFailing ? COMES_BACK_FAILING_MS : COMES_BACK_MS
-  return { jobId: due.jobId, attempt: due.attempt, dueAtMs: nowMs + inMs }
+/** What the store records of a delivery that is deferred now. */
+export function deferred({ callback, attempt, receiver }: Delivery, nowMs: number): DeferredCallback {
+  const inMs = receiver.isFailing ? DEFER_FAILING_MS : DEFER_MS
+  return { jobId: callback.jobId, attempt, dueAtMs: nowMs + inMs }
 }
 
 export class DeferredDeliveries {
-  /** By job: the attempts there were. The one postponed for longest comes first. */
-  readonly #of = new Map<Receiver, Map<string, number>>()
+  /** The attempts that each job's callback has had. The one deferred first comes first. */
+  readonly #byReceiver = new Map<Receiver, Map<string, number>>()
   #total = 0
 
   get isEmpty(): boolean {
     return this.#total === 0
   }
 
-  get destinations(): Iterable<Receiver> {
-    return this.#of.keys()
+  get receivers(): Iterable<Receiver> {
+    return this.#byReceiver.keys()
   }
 
-  /** Once the store knows that they are postponed: before that they could not be fetched. */
-  add(callbacks: readonly DueCallback[], destination: Receiver): void {
-    const ids = this.#of.get(destination) ?? new Map<string, number>()
-    const before = ids.size
-    for (const { jobId, attempt } of callbacks) {
-      const total = this.#total + ids.size - before
-      if (ids.size >= MOST_REMEMBERED - total) break
-      ids.set(jobId, attempt - 1)
+  /** To be called once the store has recorded that they are deferred, because they cannot be claimed before. */
+  add(deliveries: readonly Delivery[]): void {
+    for (const { callback, attempt, receiver } of deliveries) {
+      const attempts = this.#byReceiver.get(receiver) ?? new Map<string, number>()
+      const before = attempts.size
+      if (before >= MAX_REMEMBERED - this.#total) continue
+      attempts.set(callback.jobId, attempt - 1)
+      this.#byReceiver.set(receiver, attempts)
+      this.#total += attempts.size - before
     }
-    if (ids.size > 0) this.#of.set(destination, ids)
-    this.#total += ids.size - before
   }
 
-  /** Removes up to `count`; empty if none is remembered. */
-  fetch(destination: Receiver, count: number): TakenBefore[] {
-    const ids = this.#of.get(destination)
-    if (!ids) return []
-    const fetched: TakenBefore[] = []
-    for (const [jobId, attempts] of ids) {
-      if (fetched.length === count) break
-      fetched.push({ jobId, attempts })
-      ids.delete(jobId)
+  /** Removes and returns up to `max` for the receiver. */
+  take(receiver: Receiver, max: number): TakenBefore[] {
+    const attempts = this.#byReceiver.get(receiver)
+    if (!attempts) return []
+    const taken: TakenBefore[] = []
+    for (const [jobId, count] of attempts) {
+      if (taken.length === max) break
+      taken.push({ jobId, attempts: count })
+      attempts.delete(jobId)
     }
-    this.#total -= fetched.length
-    if (ids.size === 0) this.#of.delete(destination)
-    return fetched
+    this.#total -= taken.length
+    if (attempts.size === 0) this.#byReceiver.delete(receiver)
+    return taken
   }
 }

@@ -1,277 +1,305 @@
 /**
- * A lane of callbacks: takes those that are due from the store while there are places, and sends each when its
- * destination has room. What finds no room waits here, or is put aside in the store and fetched when there is.
+ * A delivery queue: claims due callbacks from the store while there are slots, and sends each when its receiver has capacity.
+ * Those whose receiver has none wait on this node, or are deferred in the store and claimed again when it has some.
  */
 import type { Clock } from '../clock.ts'
-import type { DeferredCallback, DueCallback, TakenBefore } from '../store/callback-store.ts'
-import { ConcurrencyLimits } from './concurrency-limits.ts'
-import { DeferredDeliveries, postponed } from './deferred-deliveries.ts'
+import type { CallbackStore, DeliveryQueueName, DueCallback, TakenBefore } from '../store/callback-store.ts'
+import type { CallbackSender } from './callback-sender.ts'
+import {
+  deferredToClaim,
+  freeSharedSlots,
+  freeSlots,
+  type InFlight,
+  type Limits,
+  maySend,
+  mayUseReserve,
+  mayWait,
+  sharedSlots,
+} from './concurrency-limits.ts'
+import { DeferredDeliveries, deferred } from './deferred-deliveries.ts'
+import type { Deliveries, Delivery } from './deliveries.ts'
 import type { Receiver, Receivers } from './receivers.ts'
 
-/** Callbacks taken at once. */
-const MOST_TAKEN = 128
-/** Fewer are not worth a transaction of their own while others are under way. */
-const LEAST_TAKEN = 32
-/** Callbacks that one look puts aside at most: each is a write more. */
-const MOST_PUT_ASIDE = 2048
-/** How often it looks whether there is room for those that wait or were postponed. */
-const LOOK_MS = 100
+/** Callbacks claimed at once. */
+const MAX_CLAIMED = 128
+/** Fewer are not worth a transaction of their own while others are in flight. */
+const MIN_CLAIMED = 32
+/** Callbacks that one poll claims only to defer them: each is one more write. */
+const MAX_DEFERRED = 2048
+/** How often to check whether there is capacity for deliveries that wait or were deferred. */
+const RECHECK_MS = 100
 
 export interface DeliveryQueueOptions {
-  readonly places: number
-  /** Callbacks that may wait here for one destination. */
-  readonly waitingEach: number
-  readonly destinations: Receivers
+  readonly name: DeliveryQueueName
+  readonly node: string
+  readonly store: Pick<CallbackStore, 'takeCallbacks' | 'takeDeferred' | 'deferCallbacks'>
+  readonly limits: Limits
+  readonly deliveries: Deliveries
+  readonly receivers: Receivers
+  readonly sender: CallbackSender
   readonly clock: Clock
-  readonly take: (limit: number) => Promise<readonly DueCallback[]>
-  readonly takePostponed: (postponed: readonly TakenBefore[]) => Promise<readonly DueCallback[]>
-  /** Sends it and records what came of it; `sent` is to be called in between. Never rejects. */
-  readonly deliver: (due: DueCallback, sent: Sent) => Promise<void>
-  readonly postpone: (postponed: readonly DeferredCallback[]) => Promise<void>
-  /** Whether it is owed for longer than all its attempts would have taken. */
-  readonly isOverdue: (due: DueCallback) => boolean
-  /** Records that it has failed for good, without another attempt. Never rejects. */
-  readonly end: (due: DueCallback) => Promise<void>
-  readonly onTrouble: (error: unknown) => void
+  /** How long a claim is this node's. */
+  readonly leaseMs: number
+  /** After so long a callback has been owed for longer than all its attempts take. */
+  readonly maxOwedMs: number
+  readonly onError: (error: unknown) => void
 }
-
-/** What an attempt said of its receiver; null for nothing. */
-export type Sent = (keptUp: boolean | null) => void
 
 export class DeliveryQueue {
   readonly #options: DeliveryQueueOptions
-  readonly #places: ConcurrencyLimits
-  readonly #waiting = new Map<Receiver, DueCallback[]>()
-  readonly #postponed = new DeferredDeliveries()
-  readonly #fetching = new Set<Receiver>()
-  #due = true
-  #taking = false
-  #stopped = false
-  #isLooking = false
-  /** Attempts that have ended since the last look. */
-  #ended = 0
+  readonly #inFlight: InFlight
+  readonly #deferred = new DeferredDeliveries()
+  /** Receivers for which deferred deliveries are being claimed. */
+  readonly #claimingFor = new Set<Receiver>()
+  /** Whether the store may have callbacks that are due. */
+  #mayBeDue = true
+  #isClaiming = false
+  /** Callbacks to be claimed before those that have been due for longer. */
   #overtaking: TakenBefore[] = []
   #isOvertaking = false
-  #cancelLook: () => void = () => {}
-  #onIdle: (() => void)[] = []
+  #endedSincePoll = 0
+  #cancelRecheck: (() => void) | null = null
+  #isStopped = false
+  /** Claims, deliveries and returns to the store that have not ended. */
+  #operations = 0
+  #onIdle: () => void = () => {}
 
   constructor(options: DeliveryQueueOptions) {
     this.#options = options
-    this.#places = new ConcurrencyLimits(options.places, options.waitingEach, options.destinations)
+    this.#inFlight = options.deliveries.inFlight(options.name)
   }
 
-  get underWay(): number {
-    return this.#places.underWay
-  }
-
-  /** A callback has become due. If it may have a place that those before it may not, it is fetched at once. */
-  wake(account: string, jobId: string): void {
-    this.#due = true
-    this.#takeSoon(1)
-    if (this.#places.common > 0 || !this.#places.mayHaveLast(account)) return
+  /** A callback has become due. If it may have a slot that those before it may not have, it overtakes them. */
+  notify(account: string, jobId: string): void {
+    const { limits } = this.#options
+    this.#mayBeDue = true
+    this.#claimIfFree(1)
+    const mayOvertake =
+      freeSharedSlots(limits, this.#inFlight) <= 0 && mayUseReserve(limits, this.#inFlight, account)
+    if (!mayOvertake) return
     this.#overtaking.push({ jobId, attempts: 0 })
-    void this.#overtake()
+    void this.#run(() => this.#claimOvertaking())
   }
 
   /**
-   * Callbacks may have become due. Where accounts have all places that they may have, and these are slow to be free again,
-   * callbacks are put aside to find those of others behind them.
+   * Callbacks may have become due. Where accounts occupy all slots that they may have, and free few of them between two polls,
+   * their callbacks are claimed and deferred to find those of other accounts behind them.
    */
-  look(): void {
-    this.#due = true
-    this.#takeSoon(1)
-    const isStuck = this.#places.common <= 0 && this.#ended < this.#places.all
-    this.#ended = 0
+  poll(): void {
+    const { limits } = this.#options
+    this.#mayBeDue = true
+    this.#claimIfFree(1)
+    const isStuck = freeSharedSlots(limits, this.#inFlight) <= 0 && this.#endedSincePoll < limits.slots
+    this.#endedSincePoll = 0
     if (!isStuck) return
-    let left = MOST_PUT_ASIDE
-    void this.#takeAll(() => {
-      const most = Math.min(left, MOST_TAKEN)
-      left -= most
-      return this.#places.free > 0 ? most : 0
-    })
-  }
-
-  /** Takes no more; what waits here goes back into the store. Resolves when nothing is under way. */
-  async stop(): Promise<void> {
-    this.#stopped = true
-    this.#cancelLook()
-    const nowMs = this.#options.clock.nowMs()
-    const waiting = [...this.#waiting.values()].flat()
-    this.#waiting.clear()
-    await this.#giveBack(waiting, nowMs)
-    if (this.#isIdle) return
-    await new Promise<void>((resolve) => this.#onIdle.push(resolve))
-  }
-
-  get #isIdle(): boolean {
-    const isTaking = this.#taking || this.#isOvertaking || this.#fetching.size > 0
-    return this.#places.underWay === 0 && !isTaking
-  }
-
-  #takeSoon(least: number): void {
-    if (this.#due && this.#places.common >= least) {
-      void this.#takeAll(() => Math.min(this.#places.common, MOST_TAKEN))
-    }
-  }
-
-  /** @param most how many are to be taken next; none ends it */
-  async #takeAll(most: () => number): Promise<void> {
-    if (this.#taking || this.#stopped) return
-    this.#taking = true
-    try {
-      for (let limit = most(); this.#due && limit > 0 && !this.#stopped; limit = most()) {
-        this.#due = false
-        const taken = await this.#options.take(limit)
-        if (taken.length === limit) this.#due = true
-        await this.#sort(taken)
-      }
-    } catch (error) {
-      // The next look is within a second.
-      this.#options.onTrouble(error)
-    } finally {
-      this.#taking = false
-      this.#idleIfSo()
-    }
-  }
-
-  async #sort(taken: readonly DueCallback[]): Promise<void> {
-    const { destinations, clock, isOverdue, end } = this.#options
-    if (this.#stopped) return this.#giveBack(taken, clock.nowMs())
-    const back = new Map<Receiver, DueCallback[]>()
-    for (const due of taken) {
-      const destination = destinations.of(due.account, due.url)
-      if (this.#places.mayGo(destination)) this.#send(due, destination)
-      else if (this.#places.mayWait(destination)) this.#wait(due, destination)
-      else if (destination.isFailing && isOverdue(due)) await end(due)
-      else {
-        const others = back.get(destination) ?? []
-        others.push(due)
-        back.set(destination, others)
-      }
-    }
-    await this.#postpone(back)
-  }
-
-  async #postpone(back: ReadonlyMap<Receiver, readonly DueCallback[]>): Promise<void> {
-    const nowMs = this.#options.clock.nowMs()
-    const all = [...back].flatMap(([destination, callbacks]) =>
-      callbacks.map((due) => postponed(due, destination, nowMs)),
+    let left = MAX_DEFERRED
+    void this.#run(() =>
+      this.#claimWhile(() => {
+        const count = Math.min(left, MAX_CLAIMED)
+        left -= count
+        return freeSlots(limits, this.#inFlight) > 0 ? count : 0
+      }),
     )
-    if (all.length > 0) await this.#options.postpone(all)
-    for (const [destination, callbacks] of back) this.#postponed.add(callbacks, destination)
-    this.#lookAgain()
   }
 
-  #wait(due: DueCallback, destination: Receiver): void {
-    const waiting = this.#waiting.get(destination) ?? []
-    waiting.push(due)
-    this.#waiting.set(destination, waiting)
-    this.#places.wait(destination, 1)
+  /** Claims no more, and returns what waits to the store. Resolves when nothing is in flight. */
+  async stop(): Promise<void> {
+    const { deliveries, name } = this.#options
+    this.#isStopped = true
+    this.#cancelRecheck?.()
+    const waiting = [...deliveries.waiting(name).values()].flatMap((ofReceiver) => [...ofReceiver])
+    void this.#run(() => this.#release(waiting))
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#onIdle = resolve
+    await promise
   }
 
-  #send(due: DueCallback, destination: Receiver): void {
-    const leave = this.#places.enter(destination)
-    const sent: Sent = (keptUp) => {
-      leave.destination(keptUp)
-      this.#sendWaiting()
+  /** Runs an operation that `stop` waits for. Never rejects. */
+  async #run(operation: () => Promise<void>): Promise<void> {
+    this.#operations += 1
+    try {
+      await operation()
+    } catch (error) {
+      // What this node holds becomes due again when its lease ends. The next poll is within a second.
+      this.#options.onError(error)
     }
-    const end = () => {
-      leave.place()
-      this.#ended += 1
-      this.#idleIfSo()
-      this.#sendWaiting()
-      this.#fetch(destination)
-      this.#takeSoon(Math.min(LEAST_TAKEN, this.#places.mostCommon))
-    }
-    void this.#options.deliver(due, sent).finally(end)
+    this.#operations -= 1
+    if (this.#operations === 0) this.#onIdle()
   }
 
-  #sendWaiting(): void {
-    for (const [destination, waiting] of this.#waiting) {
-      let sent = 0
-      for (const due of waiting) {
-        if (!this.#places.mayGo(destination)) break
-        sent += 1
-        this.#send(due, destination)
+  // ---- Claiming ----
+
+  #claimIfFree(min: number): void {
+    const free = () => freeSharedSlots(this.#options.limits, this.#inFlight)
+    if (this.#isClaiming || !this.#mayBeDue || free() < min) return
+    void this.#run(() => this.#claimWhile(() => Math.min(free(), MAX_CLAIMED)))
+  }
+
+  /** @param nextCount how many to claim next; 0 or less ends it */
+  async #claimWhile(nextCount: () => number): Promise<void> {
+    if (this.#isClaiming || this.#isStopped) return
+    const { store, node, name, clock } = this.#options
+    this.#isClaiming = true
+    try {
+      for (let limit = nextCount(); this.#mayBeDue && limit > 0 && !this.#isStopped; limit = nextCount()) {
+        this.#mayBeDue = false
+        const nowMs = clock.nowMs()
+        const claim = { node, queue: name, limit, nowMs, leaseUntilMs: this.#leaseUntilMs() }
+        const claimed = await store.takeCallbacks(claim)
+        if (claimed.length === limit) this.#mayBeDue = true
+        await this.#dispatch(claimed)
       }
-      this.#noLongerWaiting(destination, waiting, sent)
-      if (destination.isFailing && waiting.length > 0) this.#giveUpWaiting(destination, waiting)
+    } finally {
+      this.#isClaiming = false
     }
   }
 
-  /** The receiver hangs or fails, so there is no telling how long they would wait. */
-  #giveUpWaiting(destination: Receiver, waiting: DueCallback[]): void {
-    const back = new Map([[destination, [...waiting]]])
-    this.#noLongerWaiting(destination, waiting, waiting.length)
-    this.#postpone(back).catch(this.#options.onTrouble)
-  }
-
-  #noLongerWaiting(destination: Receiver, waiting: DueCallback[], count: number): void {
-    if (count === 0) return
-    waiting.splice(0, count)
-    this.#places.wait(destination, -count)
-    if (waiting.length === 0) this.#waiting.delete(destination)
-  }
-
-  /** Fetches what was postponed for want of room there, if there is some now. */
-  #fetch(destination: Receiver): void {
-    const { takePostponed, onTrouble } = this.#options
-    if (this.#stopped || this.#fetching.has(destination)) return
-    if (this.#waiting.has(destination) || !this.#places.mayGo(destination)) return
-    const fetched = this.#postponed.fetch(destination, this.#places.roomFor(destination))
-    if (fetched.length === 0) return
-    this.#fetching.add(destination)
-    takePostponed(fetched)
-      .then((taken) => this.#sort(taken))
-      .catch(onTrouble)
-      .finally(() => {
-        this.#fetching.delete(destination)
-        this.#idleIfSo()
-      })
-  }
-
-  /**
-   * As long as anything waits or is postponed: room may have come by the other lane, or by another destination of the same
-   * origin or account.
-   */
-  #lookAgain(): void {
-    const { clock } = this.#options
-    const isNeeded = this.#waiting.size > 0 || !this.#postponed.isEmpty
-    if (this.#isLooking || this.#stopped || !isNeeded) return
-    this.#isLooking = true
-    this.#cancelLook = clock.after(LOOK_MS, () => {
-      this.#isLooking = false
-      this.#sendWaiting()
-      for (const destination of [...this.#postponed.destinations]) this.#fetch(destination)
-      this.#lookAgain()
-    })
-  }
-
-  /** Those that came meanwhile go together. */
-  async #overtake(): Promise<void> {
+  /** Those that arrive meanwhile are claimed together. */
+  async #claimOvertaking(): Promise<void> {
     if (this.#isOvertaking) return
     this.#isOvertaking = true
     try {
-      while (this.#overtaking.length > 0 && !this.#stopped) {
-        await this.#sort(await this.#options.takePostponed(this.#overtaking.splice(0, MOST_TAKEN)))
+      while (this.#overtaking.length > 0 && !this.#isStopped) {
+        await this.#claimDeferred(this.#overtaking.splice(0, MAX_CLAIMED))
       }
-    } catch (error) {
-      // They are taken in their turn.
-      this.#options.onTrouble(error)
     } finally {
       this.#isOvertaking = false
-      this.#idleIfSo()
     }
   }
 
-  /** Untried, due at once, for whoever takes them next. */
-  async #giveBack(callbacks: readonly DueCallback[], nowMs: number): Promise<void> {
-    if (callbacks.length === 0) return
-    const back = callbacks.map(({ jobId, attempt }) => ({ jobId, attempt, dueAtMs: nowMs }))
-    await this.#options.postpone(back)
+  /** Claims what was deferred for the receiver, if it has capacity now. */
+  #claimDeferredFor(receiver: Receiver): void {
+    const { limits, deliveries, name } = this.#options
+    if (this.#deferred.isEmpty || this.#isStopped || this.#claimingFor.has(receiver)) return
+    if (deliveries.waiting(name).has(receiver) || !maySend(limits, this.#inFlight, receiver)) return
+    const taken = this.#deferred.take(receiver, deferredToClaim(limits, this.#inFlight, receiver))
+    if (taken.length === 0) return
+    this.#claimingFor.add(receiver)
+    void this.#run(() => this.#claimDeferred(taken).finally(() => this.#claimingFor.delete(receiver)))
   }
 
-  #idleIfSo(): void {
-    if (this.#isIdle) for (const resolve of this.#onIdle.splice(0)) resolve()
+  async #claimDeferred(deferred: readonly TakenBefore[]): Promise<void> {
+    const { store, node } = this.#options
+    await this.#dispatch(await store.takeDeferred({ node, deferred, leaseUntilMs: this.#leaseUntilMs() }))
+  }
+
+  #leaseUntilMs(): number {
+    return this.#options.clock.nowMs() + this.#options.leaseMs
+  }
+
+  // ---- Sending, waiting, deferring ----
+
+  /** Decides what to do with callbacks that this node has claimed. */
+  async #dispatch(claimed: readonly DueCallback[]): Promise<void> {
+    const { name, limits, deliveries, receivers, clock, maxOwedMs } = this.#options
+    const toDefer: Delivery[] = []
+    const overdue: Delivery[] = []
+    const owedBeforeMs = clock.nowMs() - maxOwedMs
+    for (const callback of claimed) {
+      if (deliveries.renew(callback)) continue
+      const receiver = receivers.of(callback.account, callback.url)
+      const delivery = deliveries.add(callback, name, receiver)
+      if (this.#isStopped) toDefer.push(delivery)
+      else if (maySend(limits, this.#inFlight, receiver)) this.#send(delivery)
+      else if (mayWait(limits, this.#inFlight, receiver)) deliveries.move(delivery, 'waiting')
+      else if (receiver.isFailing && callback.owedSinceMs < owedBeforeMs) overdue.push(delivery)
+      else toDefer.push(delivery)
+    }
+    if (this.#isStopped) return this.#release(toDefer)
+    this.#recheckSoon()
+    await Promise.all([this.#defer(toDefer), ...overdue.map((delivery) => this.#recordOverdue(delivery))])
+  }
+
+  #send(delivery: Delivery): void {
+    this.#options.deliveries.move(delivery, 'sending')
+    void this.#run(() => this.#deliver(delivery))
+  }
+
+  async #deliver(delivery: Delivery): Promise<void> {
+    const { deliveries, sender, limits } = this.#options
+    const { receiver } = delivery
+    try {
+      const sent = await sender.send(delivery)
+      if (sent.kind === 'not sent') await this.#release([delivery])
+      if (sent.kind === 'sent') {
+        // The receiver has capacity again before the slot is free: the record of the attempt takes its time.
+        deliveries.move(delivery, 'recording')
+        receiver.learn(sent.health)
+        this.#sendWaiting()
+        await sender.record(delivery, sent)
+      }
+    } finally {
+      deliveries.remove(delivery)
+      this.#endedSincePoll += 1
+      this.#sendWaiting()
+      this.#claimDeferredFor(receiver)
+      this.#claimIfFree(Math.min(MIN_CLAIMED, sharedSlots(limits)))
+    }
+  }
+
+  async #recordOverdue(delivery: Delivery): Promise<void> {
+    const { deliveries, sender } = this.#options
+    try {
+      await sender.recordOverdue(delivery)
+    } finally {
+      deliveries.remove(delivery)
+    }
+  }
+
+  #sendWaiting(): void {
+    const { deliveries, name, limits } = this.#options
+    for (const [receiver, waiting] of deliveries.waiting(name)) {
+      for (const delivery of waiting) {
+        if (!maySend(limits, this.#inFlight, receiver)) break
+        this.#send(delivery)
+      }
+      // The receiver hangs or fails, so the wait may be long.
+      if (receiver.isFailing && waiting.size > 0) void this.#run(() => this.#defer([...waiting]))
+    }
+  }
+
+  /**
+   * Returns deliveries to the store because their receivers have no capacity. This node stops holding them before it writes:
+   * as soon as they are written, they may be claimed again.
+   */
+  async #defer(given: readonly Delivery[]): Promise<void> {
+    if (given.length === 0) return
+    const { store, node, deliveries, clock } = this.#options
+    const nowMs = clock.nowMs()
+    for (const delivery of given) deliveries.remove(delivery)
+    await store.deferCallbacks(
+      node,
+      given.map((delivery) => deferred(delivery, nowMs)),
+    )
+    this.#deferred.add(given)
+    this.#recheckSoon()
+  }
+
+  /** Returns deliveries to the store untried and due at once, for any node that claims them next. */
+  async #release(given: readonly Delivery[]): Promise<void> {
+    if (given.length === 0) return
+    const { store, node, deliveries, clock } = this.#options
+    const dueAtMs = clock.nowMs()
+    for (const delivery of given) deliveries.remove(delivery)
+    await store.deferCallbacks(
+      node,
+      given.map(({ callback, attempt }) => ({ jobId: callback.jobId, attempt, dueAtMs })),
+    )
+  }
+
+  /**
+   * While any delivery waits or is deferred: the other delivery queue, or another receiver of the same origin or account, may
+   * have made room.
+   */
+  #recheckSoon(): void {
+    const { clock, deliveries, name } = this.#options
+    const isNeeded = deliveries.waiting(name).size > 0 || !this.#deferred.isEmpty
+    if (this.#cancelRecheck || this.#isStopped || !isNeeded) return
+    this.#cancelRecheck = clock.after(RECHECK_MS, () => {
+      this.#cancelRecheck = null
+      this.#sendWaiting()
+      for (const receiver of [...this.#deferred.receivers]) this.#claimDeferredFor(receiver)
+      this.#recheckSoon()
+    })
   }
 }

@@ -1,29 +1,28 @@
-/** Drives callbacks on this node: takes those that are due, sends them, and records what came of it. */
+/**
+ * The callback dispatcher of a node. It owns the deliveries that the node holds, and runs the two delivery queues on them: one
+ * for callbacks never tried and one for retries, so that many retries do not delay a new callback.
+ */
 import type { Clock } from '../clock.ts'
-import type { Poster, PostResult } from '../net/post.ts'
-import { retryWrite } from '../queue/retry-write.ts'
+import type { Poster } from '../net/post.ts'
+import { PollingLoop } from '../polling-loop.ts'
 import type {
-  AttemptRecord,
   CallbackAttempt,
   CallbackNext,
   CallbackStore,
-  DeferredCallback,
   DeliveryQueueName,
   DueCallback,
-  TakenBefore,
 } from '../store/callback-store.ts'
-import { ByteBudget } from './byte-budget.ts'
-import { attemptOf, callbackRequest, keepsUp, longestOwedMs, nextAttempt } from './callback-request.ts'
-import { DeliveryQueue, type Sent } from './delivery-queue.ts'
+import { CallbackSender } from './callback-sender.ts'
+import { Deliveries } from './deliveries.ts'
+import { DeliveryQueue } from './delivery-queue.ts'
 import { Receivers } from './receivers.ts'
+import { maxOwedMs } from './retry-schedule.ts'
 
-/** How often it looks for callbacks whose pause has ended. */
-const LOOK_MS = 1000
-/** Beyond an attempt's own deadline, before a taken callback that is not in hand is taken anew. */
+/** How often the store is asked for callbacks whose pause has ended. */
+const POLL_MS = 1000
+/** How much longer than an attempt's own deadline a claim is this node's. After that, the answer to the claim must have been lost. */
 const LEASE_SLACK_MS = 30_000
-/** How long a callback may hold a slot while it waits for bytes: a part of the slack, so that its lease outlasts the attempt. */
-const BYTES_WAIT_MS = 15_000
-/** On stopping, how long callbacks under way may take; what is cut off is sent again later. */
+/** How long a stop lets attempts in progress continue. Those that it cuts off are made again later. */
 const STOP_GRACE_MS = 5000
 
 export interface CallbackDispatcherOptions {
@@ -31,211 +30,77 @@ export interface CallbackDispatcherOptions {
   readonly node: string
   readonly poster: Poster
   readonly clock: Clock
+  /** From 0 up to but not including 1. */
   readonly random: () => number
+  /** The deadline of an attempt. */
   readonly timeoutMs: number
+  /** The pause before each attempt. */
   readonly pausesS: readonly number[]
-  /** Callbacks under way at once. */
-  readonly places: Readonly<Record<DeliveryQueueName, number>>
-  readonly placesPerOrigin: number
+  /** Deliveries in flight at once. */
+  readonly slots: Readonly<Record<DeliveryQueueName, number>>
+  readonly slotsPerOrigin: number
   /** Bytes of bodies in memory at once; see `ByteBudget` for what counts. */
   readonly maxBodyBytes: number
-  readonly events: CallbackDispatcherEvents
-}
-
-export interface CallbackDispatcherEvents {
-  /** An attempt was made, or made no more; it is recorded. */
-  attempted(due: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']): void
-  trouble(error: unknown): void
+  /** An attempt, or that none is made any more, was recorded. */
+  readonly onAttempt: (callback: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']) => void
+  /** What failed is retried. */
+  readonly onError: (error: unknown) => void
 }
 
 export class CallbackDispatcher {
   readonly #options: CallbackDispatcherOptions
-  readonly #lanes: Readonly<Record<DeliveryQueueName, DeliveryQueue>>
-  readonly #budget: ByteBudget
-  /** The attempt under which each is this node's. */
-  readonly #inHand = new Map<string, number>()
-  #state: 'running' | 'stopping' | 'cut off' = 'running'
-  #cancelLook: () => void = () => {}
+  readonly #deliveries = new Deliveries()
+  readonly #sender: CallbackSender
+  readonly #queues: Readonly<Record<DeliveryQueueName, DeliveryQueue>>
+  readonly #polling: PollingLoop
 
   constructor(options: CallbackDispatcherOptions) {
+    const { clock, slots, slotsPerOrigin, onError } = options
     this.#options = options
-    const { maxBodyBytes, clock } = options
-    this.#budget = new ByteBudget({ maxBytes: maxBodyBytes, maxWaitMs: BYTES_WAIT_MS, clock })
-    const destinations = new Receivers(options.placesPerOrigin)
-    this.#lanes = { first: this.#lane('first', destinations), retry: this.#lane('retry', destinations) }
+    this.#sender = new CallbackSender(options)
+    const common = {
+      ...options,
+      deliveries: this.#deliveries,
+      receivers: new Receivers(slotsPerOrigin, this.#deliveries.toReceiver),
+      sender: this.#sender,
+      leaseMs: options.timeoutMs + LEASE_SLACK_MS,
+      maxOwedMs: maxOwedMs(options.pausesS),
+    }
+    const queue = (name: DeliveryQueueName) =>
+      new DeliveryQueue({ ...common, name, limits: { slots: slots[name], slotsPerOrigin } })
+    this.#queues = { first: queue('first'), retry: queue('retry') }
+    this.#polling = new PollingLoop({ clock, pauseMs: POLL_MS, task: async () => this.#poll(), onError })
   }
 
-  begin(): void {
-    this.#look()
+  start(): void {
+    this.#poll()
+    this.#polling.start()
   }
 
-  /** A job has ended that owes a callback. */
-  wake(account: string, jobId: string): void {
-    this.#lanes.first.wake(account, jobId)
+  /** A job of the account was settled on this node, and owes a callback. */
+  notify(account: string, jobId: string): void {
+    this.#queues.first.notify(account, jobId)
   }
 
-  /** Attempts under way. */
-  get underWay(): Readonly<Record<DeliveryQueueName, number>> {
-    return { first: this.#lanes.first.underWay, retry: this.#lanes.retry.underWay }
+  /** Deliveries that occupy a slot. */
+  get inFlight(): Readonly<Record<DeliveryQueueName, number>> {
+    const inFlight = (name: DeliveryQueueName) => this.#deliveries.inFlight(name).occupied.total
+    return { first: inFlight('first'), retry: inFlight('retry') }
   }
 
+  /** Resolves when nothing is in flight. What was not sent, or was cut off, is in the store and due at once. */
   async stop(): Promise<void> {
-    const { poster, clock, events } = this.#options
-    this.#state = 'stopping'
-    this.#cancelLook()
-    this.#budget.close()
-    const cancel = clock.after(STOP_GRACE_MS, () => {
-      this.#state = 'cut off'
-      void poster.close()
-    })
-    const lanes = Object.values(this.#lanes)
-    // What could not be given back is this node's no longer once its lease has ended.
-    await Promise.all(lanes.map((lane) => lane.stop().catch(events.trouble)))
+    const { clock, poster } = this.#options
+    this.#sender.stop()
+    const cancel = clock.after(STOP_GRACE_MS, () => this.#sender.cutOff())
+    const { first, retry } = this.#queues
+    await Promise.all([this.#polling.stop(), first.stop(), retry.stop()])
     cancel()
     await poster.close()
   }
 
-  #look(): void {
-    for (const lane of Object.values(this.#lanes)) lane.look()
-    this.#cancelLook = this.#options.clock.after(LOOK_MS, () => this.#look())
-  }
-
-  #lane(name: DeliveryQueueName, destinations: Receivers): DeliveryQueue {
-    const { places, placesPerOrigin, clock, pausesS, events } = this.#options
-    const longestMs = longestOwedMs(pausesS)
-    return new DeliveryQueue({
-      places: places[name],
-      waitingEach: placesPerOrigin,
-      destinations,
-      clock,
-      take: (limit) => this.#take(name, limit),
-      takePostponed: (postponed) => this.#takePostponed(postponed),
-      deliver: (due, sent) => this.#deliver(due, sent),
-      postpone: (postponed) => this.#postpone(postponed),
-      isOverdue: ({ owedSinceMs }) => clock.nowMs() - owedSinceMs > longestMs,
-      end: (due) => this.#end(due),
-      onTrouble: events.trouble,
-    })
-  }
-
-  async #take(lane: DeliveryQueueName, limit: number): Promise<DueCallback[]> {
-    const { store, node, clock } = this.#options
-    const nowMs = clock.nowMs()
-    const leaseUntilMs = this.#leaseUntil(nowMs)
-    return this.#new(await store.takeCallbacks({ node, queue: lane, limit, nowMs, leaseUntilMs }))
-  }
-
-  async #takePostponed(postponed: readonly TakenBefore[]): Promise<DueCallback[]> {
-    const { store, node, clock } = this.#options
-    const leaseUntilMs = this.#leaseUntil(clock.nowMs())
-    return this.#new(await store.takeDeferred({ node, deferred: postponed, leaseUntilMs }))
-  }
-
-  #leaseUntil(nowMs: number): number {
-    return nowMs + this.#options.timeoutMs + LEASE_SLACK_MS
-  }
-
-  /** Those that are not in hand already. */
-  #new(taken: readonly DueCallback[]): DueCallback[] {
-    return taken.filter(({ jobId, attempt }) => {
-      // The clock has jumped, or it has waited here for long: it goes on, under the attempt that the store knows now.
-      const isNew = !this.#inHand.has(jobId)
-      this.#inHand.set(jobId, attempt)
-      return isNew
-    })
-  }
-
-  async #postpone(postponed: readonly DeferredCallback[]): Promise<void> {
-    const { store, node } = this.#options
-    const current = postponed.map((one) => ({ ...one, attempt: this.#attemptOf(one.jobId, one.attempt) }))
-    for (const { jobId } of postponed) this.#inHand.delete(jobId)
-    await store.deferCallbacks(node, current)
-  }
-
-  async #deliver(due: DueCallback, sent: Sent): Promise<void> {
-    const { clock, random, pausesS, events } = this.#options
-    try {
-      const made = await this.#attempt(due)
-      if (made === 'later') return await this.#putBack(due)
-      if (made === 'gone') return
-      const { result, atMs } = made
-      sent(this.#state === 'cut off' ? null : keepsUp(result))
-      const nowMs = clock.nowMs()
-      const next = this.#wasCutOff(result)
-        ? ({ kind: 'due', atMs: nowMs, counts: false } as const)
-        : nextAttempt(result, due.tries, pausesS, random(), nowMs)
-      await this.#record(due, attemptOf(due.attempt, atMs, result), next)
-    } catch (error) {
-      // It is this node's until its lease ends, and is then taken anew.
-      events.trouble(error)
-    } finally {
-      this.#inHand.delete(due.jobId)
-    }
-  }
-
-  /** Makes an attempt: waits for the bytes of its body, loads that and sends it. */
-  async #attempt(due: DueCallback): Promise<{ result: PostResult; atMs: number } | 'later' | 'gone'> {
-    const { store, poster, clock, events } = this.#options
-    const { jobId, bodyBytes } = due
-    const reserved = this.#budget.reserve(due.account, bodyBytes)
-    const free = reserved instanceof Promise ? await reserved : reserved
-    if (!free) return 'later'
-    try {
-      const attempt = this.#attemptOf(jobId, due.attempt)
-      const load = () => store.loadCallback({ jobId, attempt, bodyBytes })
-      const body = await retryWrite(load, clock, events.trouble, () => this.#state === 'running')
-      if (body === 'given up') return 'later'
-      // Null, too, if its lease ended meanwhile and this node took it again: then it is still to be sent.
-      if (!body) return this.#attemptOf(jobId, attempt) === attempt ? 'gone' : 'later'
-      const atMs = clock.nowMs()
-      return { result: await poster.post(callbackRequest(body, atMs)), atMs }
-    } finally {
-      free()
-    }
-  }
-
-  /** Untried and due at once: what holds memory now is sent first. */
-  async #putBack({ jobId, attempt }: DueCallback): Promise<void> {
-    await this.#postpone([{ jobId, attempt, dueAtMs: this.#options.clock.nowMs() }])
-  }
-
-  /** By our own end, which says nothing of the receiver. */
-  #wasCutOff(result: PostResult): boolean {
-    return result.kind === 'failed' && this.#state === 'cut off'
-  }
-
-  /** Never rejects. */
-  async #end(due: DueCallback): Promise<void> {
-    const error = 'not tried again: the receiver fails, and more callbacks wait for it than can be tried'
-    const attempt = {
-      attempt: due.attempt,
-      atMs: this.#options.clock.nowMs(),
-      ms: 0,
-      status: null,
-      error,
-      answer: null,
-    }
-    try {
-      await this.#record(due, attempt, { kind: 'failed' })
-    } catch (error) {
-      this.#options.events.trouble(error)
-    } finally {
-      this.#inHand.delete(due.jobId)
-    }
-  }
-
-  async #record(due: DueCallback, made: CallbackAttempt, next: CallbackNext): Promise<void> {
-    const { store, clock, events } = this.#options
-    const recordOf = (): AttemptRecord => {
-      const attempt = { ...made, attempt: this.#attemptOf(due.jobId, made.attempt) }
-      return { jobId: due.jobId, attempt, next, nowMs: clock.nowMs() }
-    }
-    const goOn = () => this.#state !== 'cut off'
-    const recorded = await retryWrite(() => store.recordCallback(recordOf()), clock, events.trouble, goOn)
-    if (recorded === true) events.attempted(due, made, next.kind)
-  }
-
-  #attemptOf(jobId: string, attempt: number): number {
-    return this.#inHand.get(jobId) ?? attempt
+  /** Does not wait for the claims, because a slow one must not delay the next poll of the other delivery queue. */
+  #poll(): void {
+    for (const queue of Object.values(this.#queues)) queue.poll()
   }
 }

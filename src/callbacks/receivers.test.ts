@@ -1,73 +1,74 @@
-/** How many callbacks may be under way to whom. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type Receiver, Receivers } from './receivers.ts'
+import type { PostResult } from '../net/post.ts'
+import { Counts } from './counts.ts'
+import { type Health, healthOf, type Receiver, Receivers } from './receivers.ts'
 
 const URL_A = 'https://a.example.com/hook'
-const MOST = 8
+const MAX_LIMIT = 8
 
-/** Enters as often as there is room; returns how often that was. */
-function fill(destinations: Receivers, destination: Receiver): number {
-  let entered = 0
-  for (; destinations.hasRoom(destination); entered++) destinations.enter(destination)
-  return entered
+function start() {
+  const inUse = new Counts<Receiver>()
+  return { inUse, receivers: new Receivers(MAX_LIMIT, inUse) }
 }
 
-function leaveAll(destinations: Receivers, destination: Receiver, keptUp: boolean | null): void {
-  while (destination.underWay > 0) destinations.leave(destination, keptUp)
+/** What is learned if all the attempts that the receiver has capacity for end in this way. */
+function learnFromAll(receiver: Receiver, health: Health): void {
+  for (let left = receiver.limit; left > 0; left--) receiver.learn(health)
 }
 
-test('a receiver is asked little until it has answered, then ever more, up to the limit', () => {
-  const destinations = new Receivers(MOST)
-  const destination = destinations.of('acme', URL_A)
-  const rooms: number[] = []
-  for (let round = 0; round < 5; round++) {
-    rooms.push(fill(destinations, destination))
-    leaveAll(destinations, destination, true)
-  }
-  assert.deepEqual(rooms, [2, 4, 8, 8, 8])
-})
-
-test('a receiver that does not keep up is asked half as much for each time, and never less than at first', () => {
-  const destinations = new Receivers(MOST)
-  const destination = destinations.of('acme', URL_A)
-  for (let round = 0; round < 3; round++) {
-    fill(destinations, destination)
-    leaveAll(destinations, destination, true)
-  }
-  const rooms: number[] = []
+test('a new receiver gets few attempts, and one more for each that it copes with, up to the limit', () => {
+  const receiver = start().receivers.of('acme', URL_A)
+  const limits = [receiver.limit]
   for (let round = 0; round < 4; round++) {
-    rooms.push(fill(destinations, destination))
-    destinations.leave(destination, false)
-    leaveAll(destinations, destination, null)
+    learnFromAll(receiver, 'coping')
+    limits.push(receiver.limit)
   }
-  assert.deepEqual(rooms, [8, 4, 2, 2])
+  assert.deepEqual(limits, [2, 4, 8, 8, 8])
 })
 
-test('accounts that share an origin share its limit, and not what is known of it', () => {
-  const destinations = new Receivers(3)
-  const [theirs, ours] = [destinations.of('other', URL_A), destinations.of('acme', URL_A)]
-  for (let failed = 0; failed < 2; failed++) {
-    destinations.enter(theirs)
-    destinations.leave(theirs, false)
+test('each attempt that a receiver does not cope with halves its limit, down to that of a new receiver', () => {
+  const receiver = start().receivers.of('acme', URL_A)
+  for (let round = 0; round < 3; round++) learnFromAll(receiver, 'coping')
+  const limits = [receiver.limit]
+  for (let round = 0; round < 3; round++) {
+    receiver.learn('overloaded')
+    receiver.learn('unknown')
+    limits.push(receiver.limit)
   }
+  assert.deepEqual(limits, [8, 4, 2, 2])
+})
+
+test('the status of a response shows whether the receiver copes', () => {
+  const answered = (status: number) =>
+    healthOf({ kind: 'answered', status, retryAfterMs: null, bodyStart: '', ms: 1 })
+  assert.deepEqual([200, 301, 404, 410, 500].map(answered), Array(5).fill('coping'))
+  assert.deepEqual([408, 429, 502, 503, 504].map(answered), Array(5).fill('overloaded'))
+  const without = (kind: 'failed' | 'refused'): PostResult => ({ kind, message: '', ms: 1 })
+  assert.equal(healthOf(without('failed')), 'overloaded')
+  assert.equal(healthOf(without('refused')), 'unknown')
+})
+
+test('what one account learns about an origin does not affect another account or another port', () => {
+  const { receivers } = start()
+  const theirs = receivers.of('other', URL_A)
+  const ours = receivers.of('acme', URL_A)
+  for (let failed = 0; failed < 2; failed++) theirs.learn('overloaded')
   assert.deepEqual([theirs.isFailing, ours.isFailing, ours.isProven], [true, false, false])
-  assert.equal(fill(destinations, theirs), 2)
-  assert.equal(fill(destinations, ours), 1)
-  const elsewhere = destinations.of('acme', 'https://a.example.com:8443/hook')
-  assert.equal(fill(destinations, elsewhere), 2)
+  assert.equal(ours.origin, theirs.origin)
+  assert.notEqual(receivers.of('acme', 'https://a.example.com:8443/hook').origin, ours.origin)
 })
 
-test('the same account and origin are the same destination, whatever the path', () => {
-  const destinations = new Receivers(MOST)
-  assert.equal(destinations.of('acme', URL_A), destinations.of('acme', 'https://a.example.com/other?x'))
+test('callbacks of an account to one origin have the same receiver, whatever the path', () => {
+  const { receivers } = start()
+  assert.equal(receivers.of('acme', URL_A), receivers.of('acme', 'https://a.example.com/other?x'))
 })
 
-test('two failures in a row are no accident, and one answer ends them', () => {
-  const destination = new Receivers(MOST).of('acme', URL_A)
-  const states = [true, false, false, true].map((keptUp) => {
-    destination.learn(keptUp)
-    return [destination.isProven, destination.isFailing]
+test('a receiver is failing after two failures in a row, until it copes with an attempt', () => {
+  const receiver = start().receivers.of('acme', URL_A)
+  const states = (['coping', 'overloaded', 'overloaded', 'coping'] as const).map((health) => {
+    receiver.learn(health)
+    return [receiver.isProven, receiver.isFailing]
   })
   assert.deepEqual(states, [
     [true, false],
@@ -77,12 +78,12 @@ test('two failures in a row are no accident, and one answer ends them', () => {
   ])
 })
 
-test('destinations that are used no more are forgotten, those under way never', () => {
-  const destinations = new Receivers(MOST)
-  const used = destinations.of('acme', URL_A)
-  destinations.enter(used)
-  const idle = destinations.of('acme', 'https://b.example.com/')
-  for (let other = 0; other < 10_100; other++) destinations.of('acme', `https://h${other}.example.com/`)
-  assert.equal(destinations.of('acme', URL_A), used)
-  assert.notEqual(destinations.of('acme', 'https://b.example.com/'), idle)
+test('receivers that are no longer used are forgotten, except those with attempts in progress', () => {
+  const { receivers, inUse } = start()
+  const used = receivers.of('acme', URL_A)
+  inUse.add(used, 1)
+  const idle = receivers.of('acme', 'https://b.example.com/')
+  for (let other = 0; other < 10_100; other++) receivers.of('acme', `https://h${other}.example.com/`)
+  assert.equal(receivers.of('acme', URL_A), used)
+  assert.notEqual(receivers.of('acme', 'https://b.example.com/'), idle)
 })

@@ -1,104 +1,101 @@
 /**
- * Where callbacks go, and how many may be under way there. A destination is one account's part of an origin (scheme, host
- * and port), so that what one account sends to a receiver that hangs does not hold up another's.
+ * The receivers of callbacks, and how many attempts at once each has capacity for. A receiver is one account's part of an
+ * origin (scheme, host and port), so that what one account sends to a server that hangs does not delay another account.
  *
- * How many is found out: each attempt that a receiver keeps up with allows one more, each that it does not halves it. So a
- * receiver that hangs holds few places, one that is overloaded is asked less, and one that is back is soon asked as before.
+ * Its capacity is learned (additive increase, multiplicative decrease): an attempt that the receiver copes with raises the
+ * limit by one, an attempt that it does not cope with halves it. So a receiver that hangs occupies few slots, one that is
+ * overloaded gets fewer attempts, and one that has recovered soon gets as many as before.
  */
+import type { PostResult } from '../net/post.ts'
+import type { ReadonlyCounts } from './counts.ts'
 
-/** What may be under way to a destination of which nothing is known, and always. */
-const LEAST = 2
-/** So many failures in a row are no accident. */
-const FAILING = 2
-/** Destinations that are remembered though nothing is under way to them. */
-const REMEMBERED = 10_000
+/** The limit of a receiver of which nothing is known, and the lowest limit there is. */
+const MIN_LIMIT = 2
+/** So many failures in a row are not a coincidence. */
+const FAILURES_IN_A_ROW = 2
+/** Receivers that are remembered, except while more than this have attempts in progress. */
+const MAX_REMEMBERED = 10_000
+/** Statuses of a receiver that has too much to do, or whose gateway cannot reach it. */
+const OVERLOADED_STATUSES: readonly number[] = [408, 429, 502, 503, 504]
 
-export class Receivers {
-  readonly #perOrigin: number
-  /** The one used longest ago comes first. */
-  readonly #all = new Map<string, Receiver>()
-  /** Attempts under way by origin, without those that have none. */
-  readonly #underWay = new Map<string, number>()
+/** What an attempt shows about its receiver. */
+export type Health = 'coping' | 'overloaded' | 'unknown'
 
-  constructor(perOrigin: number) {
-    this.#perOrigin = perOrigin
-  }
-
-  of(account: string, url: string): Receiver {
-    const { origin } = new URL(url)
-    const name = `${account} ${origin}`
-    const destination = this.#all.get(name) ?? new Receiver(account, origin, this.#perOrigin)
-    this.#all.delete(name)
-    this.#all.set(name, destination)
-    this.#forgetOne()
-    return destination
-  }
-
-  hasRoom(destination: Receiver): boolean {
-    const inOrigin = this.#underWay.get(destination.origin) ?? 0
-    return destination.room > 0 && inOrigin < this.#perOrigin
-  }
-
-  enter(destination: Receiver): void {
-    destination.underWay += 1
-    this.#underWay.set(destination.origin, (this.#underWay.get(destination.origin) ?? 0) + 1)
-  }
-
-  /** @param keptUp null where the attempt said nothing of the receiver */
-  leave(destination: Receiver, keptUp: boolean | null): void {
-    destination.underWay -= 1
-    if (keptUp !== null) destination.learn(keptUp)
-    const left = (this.#underWay.get(destination.origin) ?? 0) - 1
-    if (left > 0) this.#underWay.set(destination.origin, left)
-    else this.#underWay.delete(destination.origin)
-  }
-
-  /** One at a time is enough: no more than one was added. */
-  #forgetOne(): void {
-    if (this.#all.size <= REMEMBERED) return
-    for (const [name, destination] of this.#all) {
-      if (destination.underWay > 0) continue
-      this.#all.delete(name)
-      return
-    }
-  }
+/** A receiver that rejects a callback with 404 or fails on it with 500 copes; one that was not asked shows nothing. */
+export function healthOf(result: PostResult): Health {
+  if (result.kind === 'refused') return 'unknown'
+  return result.kind === 'answered' && !OVERLOADED_STATUSES.includes(result.status) ? 'coping' : 'overloaded'
 }
 
 export class Receiver {
   readonly account: string
   readonly origin: string
-  underWay = 0
-  readonly #most: number
-  #limit = LEAST
+  readonly #maxLimit: number
+  #limit = MIN_LIMIT
   #isKnown = false
-  /** In a row, up to now. */
-  #failures = 0
+  #failuresInARow = 0
 
-  constructor(account: string, origin: string, most: number) {
+  constructor(account: string, origin: string, maxLimit: number) {
     this.account = account
     this.origin = origin
-    this.#most = most
+    this.#maxLimit = maxLimit
   }
 
-  /** How many more may go there, as far as this account is concerned. */
-  get room(): number {
-    return this.#limit - this.underWay
+  /** Attempts at once that it has capacity for. */
+  get limit(): number {
+    return this.#limit
   }
 
-  /** Whether it is known to answer. */
+  /** Whether its last attempt showed that it responds. */
   get isProven(): boolean {
-    return this.#isKnown && this.#failures === 0
+    return this.#isKnown && this.#failuresInARow === 0
   }
 
   get isFailing(): boolean {
-    return this.#failures >= FAILING
+    return this.#failuresInARow >= FAILURES_IN_A_ROW
   }
 
-  learn(keptUp: boolean): void {
+  learn(health: Health): void {
+    if (health === 'unknown') return
+    const isCoping = health === 'coping'
     this.#isKnown = true
-    this.#failures = keptUp ? 0 : this.#failures + 1
-    this.#limit = keptUp
-      ? Math.min(this.#limit + 1, this.#most)
-      : Math.max(LEAST, Math.floor(this.#limit / 2))
+    this.#failuresInARow = isCoping ? 0 : this.#failuresInARow + 1
+    this.#limit = isCoping
+      ? Math.min(this.#limit + 1, this.#maxLimit)
+      : Math.max(MIN_LIMIT, Math.floor(this.#limit / 2))
+  }
+}
+
+/** Finds the receiver of a callback; forgets those that were used longest ago. */
+export class Receivers {
+  readonly #maxLimit: number
+  readonly #inUse: ReadonlyCounts<Receiver>
+  /** The one used longest ago comes first. */
+  readonly #all = new Map<string, Receiver>()
+
+  /** @param inUse attempts in progress: a receiver that has some is not forgotten */
+  constructor(maxLimit: number, inUse: ReadonlyCounts<Receiver>) {
+    this.#maxLimit = maxLimit
+    this.#inUse = inUse
+  }
+
+  of(account: string, url: string): Receiver {
+    const { origin } = new URL(url)
+    const key = `${account} ${origin}`
+    const receiver = this.#all.get(key) ?? new Receiver(account, origin, this.#maxLimit)
+    this.#all.delete(key)
+    this.#all.set(key, receiver)
+    this.#forgetOne()
+    return receiver
+  }
+
+  /** One at a time is enough, because at most one was added. */
+  #forgetOne(): void {
+    if (this.#all.size <= MAX_REMEMBERED) return
+    for (const [key, receiver] of this.#all) {
+      if (this.#inUse.of(receiver) > 0) continue
+      this.#all.delete(key)
+      return
+    }
   }
 }

@@ -1,4 +1,4 @@
-/** What follows a settlement on this node: answer the pending response, wake the callback dispatcher, count, log. */
+/** What follows a settlement on this node: answer the pending response, notify the callback dispatcher, count, log. */
 import type { ClaimedJob } from '../job/job.ts'
 import type { Settled } from '../store/store.ts'
 import type { ExecutionResult } from './execute.ts'
@@ -6,7 +6,7 @@ import type { PendingResponses } from './pending-responses.ts'
 
 export interface AfterSettlementOptions {
   readonly pendingResponses: Pick<PendingResponses, 'end'>
-  readonly dispatcher: { wake(account: string, jobId: string): void }
+  readonly dispatcher: { notify(account: string, jobId: string): void }
   readonly metrics: { settled(job: ClaimedJob, result: ExecutionResult, executionMs: number): void }
   readonly log: JobLog
 }
@@ -39,7 +39,7 @@ export function createAfterSettlement(options: AfterSettlementOptions): AfterSet
       errorJson: error && JSON.stringify(error),
     }
     pendingResponses.end(job.id, { kind: 'settled', record, cacheHit: usage.cache_hit })
-    if (job.callback) dispatcher.wake(job.account, job.id)
+    if (job.callback) dispatcher.notify(job.account, job.id)
     metrics.settled(job, result, executionMs)
     const fields = {
       job_id: job.id,

@@ -208,7 +208,11 @@ test('mistakes and refusals have codes of their own', { timeout }, async (t) => 
   const cases: readonly { args: string; code: number; says: RegExp }[] = [
     { args: 'batch none.jsonl', code: 1, says: /none\.jsonl does not exist/ },
     { args: 'batch empty.jsonl', code: 1, says: /empty\.jsonl contains no jobs/ },
-    { args: 'batch jobs.jsonl --out no/such/folder.jsonl', code: 1, says: /Check that the folder of --out exists/ },
+    {
+      args: 'batch jobs.jsonl --out no/such/folder.jsonl',
+      code: 1,
+      says: /Check that the folder of --out exists/,
+    },
     { args: 'batch jobs.jsonl --out a --key prl_wrong', code: 3, says: /API key/ },
     { args: 'batch jobs.jsonl --out b --url http://127.0.0.1:9', code: 4, says: /No response from/ },
     { args: 'batch jobs.jsonl --out - --json', code: 1, says: /choose one/ },

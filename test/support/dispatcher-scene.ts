@@ -1,4 +1,4 @@
-/** A courier that sends callbacks to real receivers, out of a real store. */
+/** A callback dispatcher that sends callbacks to real receivers, out of a real store. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -14,7 +14,7 @@ import { type ReceivedRequest, type ReceiverReply, startReceiver } from '../rece
 import { acceptance, newJob, settlement } from '../store-contract/fixtures.ts'
 import { ALLOW_LOOPBACK, IDLE_LIMITS } from './callback-poster.ts'
 
-/** After which a stopping courier cuts off what is under way. */
+/** After which a dispatcher that stops cuts off the attempts in progress. */
 const STOP_GRACE_MS = 5000
 export const STALL: ReceiverReply = { kind: 'stall' }
 
@@ -24,10 +24,10 @@ export interface StartOptions {
   readonly pausesS?: readonly number[]
   readonly maxBodyBytes?: number
   readonly timeoutMs?: number
-  /** By the host of the request: 127.0.0.1, 127.0.0.2 and so on are receivers of their own. */
+  /** By the host of the request: each of 127.0.0.1, 127.0.0.2 and so on is another receiver. */
   readonly reply?: (host: string, request: ReceivedRequest) => ReceiverReply
   readonly wrap?: (store: Store) => Store
-  /** For what comes back by itself after a moment. */
+  /** For behaviour that depends on short timers. */
   readonly realTime?: boolean
 }
 
@@ -41,7 +41,7 @@ export async function start(t: TestContext, options: StartOptions = {}) {
     reply,
     wrap = (store) => store,
   } = options
-  const folder = await mkdtemp(join(tmpdir(), 'parley-courier-'))
+  const folder = await mkdtemp(join(tmpdir(), 'parley-dispatcher-'))
   const fake = new FakeClock()
   const clock = options.realTime ? systemClock : fake
   const onFatal = (error: Error) => {
@@ -55,7 +55,7 @@ export async function start(t: TestContext, options: StartOptions = {}) {
     reply: (request) => reply?.(hostOf(request), request) ?? { kind: 'answer' },
   })
   const ended = new Ended()
-  const courier = new CallbackDispatcher({
+  const dispatcher = new CallbackDispatcher({
     store: wrap(store),
     node: 'node-a',
     poster: createPoster({ rules: ALLOW_LOOPBACK, timeoutMs, idle: IDLE_LIMITS, clock }),
@@ -63,16 +63,14 @@ export async function start(t: TestContext, options: StartOptions = {}) {
     random: () => 0.5,
     timeoutMs,
     pausesS,
-    places: { first, retry: first },
-    placesPerOrigin: perOrigin,
+    slots: { first, retry: first },
+    slotsPerOrigin: perOrigin,
     maxBodyBytes,
-    events: {
-      attempted: ({ jobId }, { error }, next) => ended.add([jobId, next, error]),
-      trouble: () => {},
-    },
+    onAttempt: ({ jobId }, { error }, next) => ended.add([jobId, next, error]),
+    onError: () => {},
   })
   t.after(async () => {
-    const stopped = courier.stop()
+    const stopped = dispatcher.stop()
     fake.advance(STOP_GRACE_MS)
     await stopped
     await receiver.close()
@@ -81,7 +79,7 @@ export async function start(t: TestContext, options: StartOptions = {}) {
   })
   for (const account of ['acme', 'other']) await makeAccount(store, account)
 
-  /** Stores a job that has ended and owes a callback to the receiver of that number. */
+  /** Stores a settled job that owes a callback to the receiver of that number. */
   async function owe(host = 1, account = 'acme', agoMs = 0, content = 'Hello back'): Promise<string> {
     const url = `http://127.0.0.${host}:${receiver.port}/hook`
     const nowMs = clock.nowMs() - agoMs
@@ -93,17 +91,17 @@ export async function start(t: TestContext, options: StartOptions = {}) {
   }
   const arrivedAt = (host: number) =>
     receiver.requests.filter((one) => hostOf(one) === `127.0.0.${host}`).length
-  return { store, courier, clock: fake, receiver, ended, owe, arrivedAt }
+  return { store, dispatcher, clock: fake, receiver, ended, owe, arrivedAt }
 }
 
-/** What became of attempts, in order; can be awaited. */
+/** The recorded attempts, in order. A test can await a condition on them. */
 export class Ended {
   readonly all: [jobId: string, next: string, error: string | null][] = []
   #waiting: (() => void)[] = []
 
   add(one: [string, string, string | null]): void {
     this.all.push(one)
-    for (const look of this.#waiting) look()
+    for (const check of this.#waiting) check()
   }
 
   async when(holds: () => boolean): Promise<void> {
@@ -116,7 +114,7 @@ export class Ended {
   }
 }
 
-/** The store with another method in the place of one of its own. */
+/** The store with one method replaced. */
 export function instead<Name extends 'loadCallback' | 'recordCallback'>(
   store: Store,
   name: Name,
@@ -131,7 +129,7 @@ export function instead<Name extends 'loadCallback' | 'recordCallback'>(
   })
 }
 
-/** The store as long as it refuses one of its methods. */
+/** The store, with a method that is unavailable as long as `refuses` returns true. */
 export function refusing(
   store: Store,
   name: 'loadCallback' | 'recordCallback',

@@ -1,0 +1,136 @@
+/** Makes one attempt to deliver a callback: waits until its body may be in memory, loads it, sends it, and records the result. */
+import type { Clock } from '../clock.ts'
+import type { Poster, PostResult } from '../net/post.ts'
+import { retryWrite } from '../queue/retry-write.ts'
+import type {
+  CallbackAttempt,
+  CallbackBody,
+  CallbackNext,
+  CallbackStore,
+  DueCallback,
+} from '../store/callback-store.ts'
+import { ByteBudget } from './byte-budget.ts'
+import { callbackRequest } from './callback-request.ts'
+import type { Delivery } from './deliveries.ts'
+import { type Health, healthOf } from './receivers.ts'
+import { nextAttempt } from './retry-schedule.ts'
+
+/** How long a delivery may occupy a slot while it waits for bytes. Shorter than `LEASE_SLACK_MS`, so its lease outlasts the attempt. */
+const MAX_BYTES_WAIT_MS = 15_000
+const OVERDUE = 'not tried again: the receiver fails, and more callbacks wait for it than can be tried'
+
+export interface CallbackSenderOptions {
+  readonly store: Pick<CallbackStore, 'loadCallback' | 'recordCallback'>
+  readonly poster: Poster
+  readonly clock: Clock
+  /** From 0 up to but not including 1. */
+  readonly random: () => number
+  readonly pausesS: readonly number[]
+  readonly maxBodyBytes: number
+  /** An attempt, or that none is made any more, was recorded. */
+  readonly onAttempt: (callback: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']) => void
+  readonly onError: (error: unknown) => void
+}
+
+export type SendResult =
+  | { readonly kind: 'sent'; readonly result: PostResult; readonly atMs: number; readonly health: Health }
+  /** No attempt was made. The delivery is to be returned to the store. */
+  | { readonly kind: 'not sent' }
+  /** No attempt was made, and none is owed: the job was deleted, or the callback is another node's. */
+  | { readonly kind: 'gone' }
+
+export class CallbackSender {
+  readonly #options: CallbackSenderOptions
+  readonly #budget: ByteBudget
+  #state: 'running' | 'stopping' | 'cut off' = 'running'
+
+  constructor(options: CallbackSenderOptions) {
+    this.#options = options
+    const { maxBodyBytes, clock } = options
+    this.#budget = new ByteBudget({ maxBytes: maxBodyBytes, maxWaitMs: MAX_BYTES_WAIT_MS, clock })
+  }
+
+  async send(delivery: Delivery): Promise<SendResult> {
+    const { poster, clock } = this.#options
+    const { account, bodyBytes } = delivery.callback
+    const reserved = this.#budget.reserve(account, bodyBytes)
+    const free = reserved instanceof Promise ? await reserved : reserved
+    if (!free) return { kind: 'not sent' }
+    try {
+      const body = await this.#load(delivery)
+      if (body === 'not sent' || body === 'gone') return { kind: body }
+      const atMs = clock.nowMs()
+      const result = await poster.post(callbackRequest(body, atMs))
+      return { kind: 'sent', result, atMs, health: this.#isCutOff(result) ? 'unknown' : healthOf(result) }
+    } finally {
+      free()
+    }
+  }
+
+  /** Records what was sent, and when the callback is due again. */
+  async record(delivery: Delivery, { result, atMs }: Extract<SendResult, { kind: 'sent' }>): Promise<void> {
+    const { clock, random, pausesS } = this.#options
+    const nowMs = clock.nowMs()
+    const next = this.#isCutOff(result)
+      ? ({ kind: 'due', atMs: nowMs, counts: false } as const)
+      : nextAttempt(result, delivery.callback.tries, pausesS, random(), nowMs)
+    const answered = result.kind === 'answered'
+    await this.#write(delivery, next, {
+      attempt: delivery.callback.attempt,
+      atMs,
+      ms: result.ms,
+      status: answered ? result.status : null,
+      error: answered ? null : result.message,
+      answer: answered ? result.bodyStart : null,
+    })
+  }
+
+  /** Records that the callback has failed for good, without an attempt. */
+  async recordOverdue(delivery: Delivery): Promise<void> {
+    const { attempt } = delivery.callback
+    const atMs = this.#options.clock.nowMs()
+    const made = { attempt, atMs, ms: 0, status: null, error: OVERDUE, answer: null }
+    await this.#write(delivery, { kind: 'failed' }, made)
+  }
+
+  /** No more bodies are loaded. What is being sent may end. */
+  stop(): void {
+    this.#state = 'stopping'
+    this.#budget.close()
+  }
+
+  /** Aborts what is being sent. It is due again at once, and the attempt does not count. */
+  cutOff(): void {
+    this.#state = 'cut off'
+    void this.#options.poster.close()
+  }
+
+  async #load(delivery: Delivery): Promise<CallbackBody | 'not sent' | 'gone'> {
+    const { store, clock, onError } = this.#options
+    const { jobId, bodyBytes } = delivery.callback
+    const { attempt } = delivery
+    const load = () => store.loadCallback({ jobId, attempt, bodyBytes })
+    const body = await retryWrite(load, clock, onError, () => this.#state === 'running')
+    if (body === 'given up') return 'not sent'
+    if (body) return body
+    // If this node claimed it again after its lease had ended, it is still to be sent.
+    return delivery.attempt === attempt ? 'gone' : 'not sent'
+  }
+
+  async #write(delivery: Delivery, next: CallbackNext, made: CallbackAttempt): Promise<void> {
+    const { store, clock, onAttempt, onError } = this.#options
+    const { jobId } = delivery.callback
+    // The fence is read for each try, because the callback may be claimed again meanwhile.
+    const write = () => {
+      const attempt = { ...made, attempt: delivery.attempt }
+      return store.recordCallback({ jobId, attempt, next, nowMs: clock.nowMs() })
+    }
+    const recorded = await retryWrite(write, clock, onError, () => this.#state !== 'cut off')
+    if (recorded === true) onAttempt(delivery.callback, made, next.kind)
+  }
+
+  /** By us, which shows nothing about the receiver. */
+  #isCutOff(result: PostResult): boolean {
+    return result.kind === 'failed' && this.#state === 'cut off'
+  }
+}

@@ -1,0 +1,23 @@
+/** Counts things by key, such as deliveries by account. A key whose count is 0 takes no memory. */
+
+export interface ReadonlyCounts<Key> {
+  readonly total: number
+  of(key: Key): number
+}
+
+export class Counts<Key> implements ReadonlyCounts<Key> {
+  total = 0
+  readonly #byKey = new Map<Key, number>()
+
+  of(key: Key): number {
+    return this.#byKey.get(key) ?? 0
+  }
+
+  /** @param count negative to subtract */
+  add(key: Key, count: number): void {
+    this.total += count
+    const now = this.of(key) + count
+    if (now === 0) this.#byKey.delete(key)
+    else this.#byKey.set(key, now)
+  }
+}
