@@ -46,7 +46,7 @@ async function asksForJobs(t: TestContext, databaseUrl?: string): Promise<void> 
   assert.deepEqual([none.code, none.stdout], [1, ''])
   assert.match(none.stderr, /does not exist or has expired/)
   const misused = await ask(['job', slow, '--timeout', '5'])
-  assert.deepEqual([misused.code, misused.stderr], [1, '--timeout belongs to --wait.\n'])
+  assert.deepEqual([misused.code, misused.stderr], [1, '--timeout can only be used with --wait.\n'])
 }
 
 test('a job is shown, waited for and left alone (SQLite)', { timeout }, (t) => asksForJobs(t))
