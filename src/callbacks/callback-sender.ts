@@ -32,12 +32,22 @@ export interface CallbackSenderOptions {
   readonly onError: (error: unknown) => void
 }
 
+export interface Sent {
+  readonly kind: 'sent'
+  readonly result: PostResult
+  readonly atMs: number
+  readonly health: Health
+}
+
 export type SendResult =
-  | { readonly kind: 'sent'; readonly result: PostResult; readonly atMs: number; readonly health: Health }
-  /** No attempt was made. The delivery is to be returned to the store. */
+  | Sent
+  /** No attempt was made. The delivery is to be released. */
   | { readonly kind: 'not sent' }
-  /** No attempt was made, and none is owed: the job was deleted, or the callback is another node's. */
+  /** No attempt was made, and none is owed: the job was deleted, or another node holds the callback. */
   | { readonly kind: 'gone' }
+
+const NOT_SENT: SendResult = { kind: 'not sent' }
+const GONE: SendResult = { kind: 'gone' }
 
 export class CallbackSender {
   readonly #options: CallbackSenderOptions
@@ -55,10 +65,13 @@ export class CallbackSender {
     const { account, bodyBytes } = delivery.callback
     const reserved = this.#budget.reserve(account, bodyBytes)
     const free = reserved instanceof Promise ? await reserved : reserved
-    if (!free) return { kind: 'not sent' }
+    if (!free) return NOT_SENT
     try {
+      const { attempt } = delivery
       const body = await this.#load(delivery)
-      if (body === 'not sent' || body === 'gone') return { kind: body }
+      if (body === 'given up') return NOT_SENT
+      // If this node claimed it again meanwhile, because its lease had ended, it is still to be sent.
+      if (!body) return delivery.attempt === attempt ? GONE : NOT_SENT
       const atMs = clock.nowMs()
       const result = await poster.post(callbackRequest(body, atMs))
       return { kind: 'sent', result, atMs, health: this.#isCutOff(result) ? 'unknown' : healthOf(result) }
@@ -68,15 +81,16 @@ export class CallbackSender {
   }
 
   /** Records what was sent, and when the callback is due again. */
-  async record(delivery: Delivery, { result, atMs }: Extract<SendResult, { kind: 'sent' }>): Promise<void> {
+  record(delivery: Delivery, { result, atMs }: Sent): Promise<void> {
     const { clock, random, pausesS } = this.#options
+    const { attempt, tries } = delivery.callback
     const nowMs = clock.nowMs()
-    const next = this.#isCutOff(result)
-      ? ({ kind: 'due', atMs: nowMs, counts: false } as const)
-      : nextAttempt(result, delivery.callback.tries, pausesS, random(), nowMs)
+    const next: CallbackNext = this.#isCutOff(result)
+      ? { kind: 'due', atMs: nowMs, counts: false }
+      : nextAttempt(result, tries, pausesS, random(), nowMs)
     const answered = result.kind === 'answered'
-    await this.#write(delivery, next, {
-      attempt: delivery.callback.attempt,
+    return this.#write(delivery, next, {
+      attempt,
       atMs,
       ms: result.ms,
       status: answered ? result.status : null,
@@ -86,11 +100,11 @@ export class CallbackSender {
   }
 
   /** Records that the callback has failed for good, without an attempt. */
-  async recordOverdue(delivery: Delivery): Promise<void> {
+  recordOverdue(delivery: Delivery): Promise<void> {
     const { attempt } = delivery.callback
     const atMs = this.#options.clock.nowMs()
     const made = { attempt, atMs, ms: 0, status: null, error: OVERDUE, answer: null }
-    await this.#write(delivery, { kind: 'failed' }, made)
+    return this.#write(delivery, { kind: 'failed' }, made)
   }
 
   /** No more bodies are loaded. What is being sent may end. */
@@ -105,16 +119,11 @@ export class CallbackSender {
     void this.#options.poster.close()
   }
 
-  async #load(delivery: Delivery): Promise<CallbackBody | 'not sent' | 'gone'> {
+  #load({ callback, attempt }: Delivery): Promise<CallbackBody | null | 'given up'> {
     const { store, clock, onError } = this.#options
-    const { jobId, bodyBytes } = delivery.callback
-    const { attempt } = delivery
+    const { jobId, bodyBytes } = callback
     const load = () => store.loadCallback({ jobId, attempt, bodyBytes })
-    const body = await retryWrite(load, clock, onError, () => this.#state === 'running')
-    if (body === 'given up') return 'not sent'
-    if (body) return body
-    // If this node claimed it again after its lease had ended, it is still to be sent.
-    return delivery.attempt === attempt ? 'gone' : 'not sent'
+    return retryWrite(load, clock, onError, () => this.#state === 'running')
   }
 
   async #write(delivery: Delivery, next: CallbackNext, made: CallbackAttempt): Promise<void> {

@@ -41,8 +41,7 @@ export function maySend(limits: Limits, inFlight: InFlight, receiver: Receiver):
   if (freeSlots(limits, inFlight) === 0) return false
   if (receiverCapacity(inFlight, receiver) <= 0) return false
   if (inFlight.toOrigin.of(origin) >= limits.slotsPerOrigin) return false
-  const isReserve = inFlight.occupied.total >= sharedSlots(limits)
-  if (isReserve && !mayUseReserve(limits, inFlight, account)) return false
+  if (onlyReserveLeft(limits, inFlight) && !mayUseReserve(limits, inFlight, account)) return false
   if (receiver.isProven) return true
   return inFlight.unproven.total < share(limits, 2) && inFlight.unproven.of(account) < share(limits, 8)
 }
@@ -70,6 +69,11 @@ export function freeSlots(limits: Limits, inFlight: InFlight): number {
 /** Slots that any account may occupy: all except the reserve. */
 export function sharedSlots(limits: Limits): number {
   return Math.max(1, limits.slots - share(limits, 8))
+}
+
+/** Whether the free slots, if there are any, are all reserved. */
+export function onlyReserveLeft(limits: Limits, inFlight: InFlight): boolean {
+  return inFlight.occupied.total >= sharedSlots(limits)
 }
 
 /**

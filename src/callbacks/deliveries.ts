@@ -16,17 +16,14 @@ import type { Receiver } from './receivers.ts'
  * `claimed`: occupies nothing. `waiting`: waits for a slot. `sending`: occupies a slot of its delivery queue and capacity of
  * its receiver. `recording`: occupies the slot only, because the receiver has responded.
  */
-export type DeliveryState = 'claimed' | 'waiting' | 'sending' | 'recording'
+export type DeliveryState = 'claimed' | 'waiting' | 'sending' | 'recording' | 'removed'
 
+/** Only `Deliveries` changes one. */
 export interface Delivery {
   readonly callback: DueCallback
   readonly queue: DeliveryQueueName
   readonly receiver: Receiver
   /** The attempt under which this node holds the callback: the fence of everything that it writes. */
-  readonly attempt: number
-}
-
-interface Entry extends Delivery {
   attempt: number
   state: DeliveryState
   /** Whether the receiver was not proven to respond when the attempt began. */
@@ -34,7 +31,7 @@ interface Entry extends Delivery {
 }
 
 export class Deliveries {
-  readonly #byJob = new Map<string, Entry>()
+  readonly #byJob = new Map<string, Delivery>()
   readonly #toReceiver = new Counts<Receiver>()
   readonly #toOrigin = new Counts<string>()
   readonly #queues = { first: this.#emptyQueue(), retry: this.#emptyQueue() }
@@ -59,13 +56,13 @@ export class Deliveries {
    * lease. The delivery then continues under the attempt of the new claim.
    */
   renew({ jobId, attempt }: DueCallback): boolean {
-    const entry = this.#byJob.get(jobId)
-    if (entry) entry.attempt = attempt
-    return entry !== undefined
+    const delivery = this.#byJob.get(jobId)
+    if (delivery) delivery.attempt = attempt
+    return delivery !== undefined
   }
 
   add(callback: DueCallback, queue: DeliveryQueueName, receiver: Receiver): Delivery {
-    const entry: Entry = {
+    const delivery: Delivery = {
       callback,
       queue,
       receiver,
@@ -73,45 +70,50 @@ export class Deliveries {
       state: 'claimed',
       isUnproven: false,
     }
-    this.#byJob.set(callback.jobId, entry)
-    return entry
+    this.#byJob.set(callback.jobId, delivery)
+    return delivery
   }
 
-  move(delivery: Delivery, state: Exclude<DeliveryState, 'claimed'>): void {
-    const entry = this.#byJob.get(delivery.callback.jobId)
-    if (entry !== delivery) return
-    this.#count(entry, -1)
-    if (state === 'sending') entry.isUnproven = !entry.receiver.isProven
-    entry.state = state
-    this.#count(entry, 1)
+  move(delivery: Delivery, state: 'waiting' | 'sending' | 'recording'): void {
+    this.#change(delivery, state)
   }
 
   /** A second call does nothing. */
   remove(delivery: Delivery): void {
-    const entry = this.#byJob.get(delivery.callback.jobId)
-    if (entry !== delivery) return
-    this.#count(entry, -1)
-    this.#byJob.delete(entry.callback.jobId)
+    if (delivery.state === 'removed') return
+    this.#change(delivery, 'removed')
+    this.#byJob.delete(delivery.callback.jobId)
   }
 
-  #count(entry: Entry, change: 1 | -1): void {
-    const { state, receiver } = entry
-    const { account, origin } = receiver
-    const { waitingByReceiver, waiting, occupied, unproven } = this.#queues[entry.queue]
-    if (state === 'waiting') {
-      waiting.add(account, change)
-      const ofReceiver = waitingByReceiver.get(receiver) ?? new Set()
-      if (change > 0) ofReceiver.add(entry)
-      else ofReceiver.delete(entry)
-      if (ofReceiver.size > 0) waitingByReceiver.set(receiver, ofReceiver)
-      else waitingByReceiver.delete(receiver)
-    }
+  #change(delivery: Delivery, state: DeliveryState): void {
+    const before = delivery.state
+    if (before === 'waiting') this.#countWaiting(delivery, -1)
+    if (before === 'sending') this.#countSending(delivery, -1)
+    delivery.state = state
+    if (state === 'waiting') this.#countWaiting(delivery, 1)
     if (state === 'sending') {
-      this.#toReceiver.add(receiver, change)
-      this.#toOrigin.add(origin, change)
-      if (entry.isUnproven) unproven.add(account, change)
+      delivery.isUnproven = !delivery.receiver.isProven
+      this.#countSending(delivery, 1)
     }
-    if (state === 'sending' || state === 'recording') occupied.add(account, change)
+    const slots = slotsOf(state) - slotsOf(before)
+    if (slots !== 0) this.#queues[delivery.queue].occupied.add(delivery.receiver.account, slots)
+  }
+
+  #countWaiting(delivery: Delivery, change: 1 | -1): void {
+    const { receiver } = delivery
+    const { waiting, waitingByReceiver } = this.#queues[delivery.queue]
+    const ofReceiver = waitingByReceiver.get(receiver) ?? new Set()
+    if (change > 0) ofReceiver.add(delivery)
+    else ofReceiver.delete(delivery)
+    if (ofReceiver.size > 0) waitingByReceiver.set(receiver, ofReceiver)
+    else waitingByReceiver.delete(receiver)
+    waiting.add(receiver.account, change)
+  }
+
+  #countSending({ queue, receiver, isUnproven }: Delivery, change: 1 | -1): void {
+    this.#toReceiver.add(receiver, change)
+    this.#toOrigin.add(receiver.origin, change)
+    if (isUnproven) this.#queues[queue].unproven.add(receiver.account, change)
   }
 
   #emptyQueue() {
@@ -119,9 +121,13 @@ export class Deliveries {
       occupied: new Counts<string>(),
       unproven: new Counts<string>(),
       waiting: new Counts<string>(),
-      waitingByReceiver: new Map<Receiver, Set<Entry>>(),
+      waitingByReceiver: new Map<Receiver, Set<Delivery>>(),
       toReceiver: this.#toReceiver,
       toOrigin: this.#toOrigin,
     }
   }
+}
+
+function slotsOf(state: DeliveryState): 0 | 1 {
+  return state === 'sending' || state === 'recording' ? 1 : 0
 }

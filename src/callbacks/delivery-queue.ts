@@ -14,6 +14,7 @@ import {
   maySend,
   mayUseReserve,
   mayWait,
+  onlyReserveLeft,
   sharedSlots,
 } from './concurrency-limits.ts'
 import { DeferredDeliveries, deferred } from './deferred-deliveries.ts'
@@ -123,6 +124,10 @@ export class DeliveryQueue {
       // What this node holds becomes due again when its lease ends. The next poll is within a second.
       this.#options.onError(error)
     }
+    this.#endOperation()
+  }
+
+  #endOperation(): void {
     this.#operations -= 1
     if (this.#operations === 0) this.#onIdle()
   }
@@ -130,9 +135,9 @@ export class DeliveryQueue {
   // ---- Claiming ----
 
   #claimIfFree(min: number): void {
+    if (this.#isClaiming || !this.#mayBeDue) return
     const free = () => freeSharedSlots(this.#options.limits, this.#inFlight)
-    if (this.#isClaiming || !this.#mayBeDue || free() < min) return
-    void this.#run(() => this.#claimWhile(() => Math.min(free(), MAX_CLAIMED)))
+    if (free() >= min) void this.#run(() => this.#claimWhile(() => Math.min(free(), MAX_CLAIMED)))
   }
 
   /** @param nextCount how many to claim next; 0 or less ends it */
@@ -212,12 +217,14 @@ export class DeliveryQueue {
 
   #send(delivery: Delivery): void {
     this.#options.deliveries.move(delivery, 'sending')
-    void this.#run(() => this.#deliver(delivery))
+    void this.#deliver(delivery)
   }
 
+  /** Never rejects. */
   async #deliver(delivery: Delivery): Promise<void> {
     const { deliveries, sender, limits } = this.#options
     const { receiver } = delivery
+    this.#operations += 1
     try {
       const sent = await sender.send(delivery)
       if (sent.kind === 'not sent') await this.#release([delivery])
@@ -228,13 +235,17 @@ export class DeliveryQueue {
         this.#sendWaiting()
         await sender.record(delivery, sent)
       }
-    } finally {
-      deliveries.remove(delivery)
-      this.#endedSincePoll += 1
-      this.#sendWaiting()
-      this.#claimDeferredFor(receiver)
-      this.#claimIfFree(Math.min(MIN_CLAIMED, sharedSlots(limits)))
+    } catch (error) {
+      this.#options.onError(error)
     }
+    // While slots are left for any account, one more makes no difference to the deliveries that wait.
+    const freesMore = delivery.state !== 'recording' || onlyReserveLeft(limits, this.#inFlight)
+    deliveries.remove(delivery)
+    this.#endedSincePoll += 1
+    if (freesMore) this.#sendWaiting()
+    this.#claimDeferredFor(receiver)
+    this.#claimIfFree(Math.min(MIN_CLAIMED, sharedSlots(limits)))
+    this.#endOperation()
   }
 
   async #recordOverdue(delivery: Delivery): Promise<void> {
