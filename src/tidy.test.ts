@@ -340,37 +340,19 @@ const RELEASED_NAMES: readonly {
   },
 ]
 
-/** Folders whose names are being replaced; each leaves this list when it is clean. */
-const NAMES_IN_PROGRESS = [
-  'src/callbacks/',
-  'src/store/',
-  'test/store-contract/',
-  'test/support/',
-  // These use names of the two.
-  'src/admin/callback-view.ts',
-  'src/app/service.ts',
-  'src/cli/callbacks.ts',
-  'src/cli/copy.ts',
-  'src/cli/restore.ts',
-]
-
 test('no identifier and no file name is a retired one', () => {
   const files = ['src', 'client/src', 'test', 'bench', 'scripts'].flatMap((folder) =>
     sourcesIn(join(ROOT, folder)).map(({ path, text }) => ({ path: `${folder}/${path}`, text })),
   )
   const retired = new RegExp(`\\b(${RETIRED_NAMES.join('|')})\\b`)
-  const wrong = files
-    .filter(({ path }) => !NAMES_IN_PROGRESS.some((folder) => path.startsWith(folder)))
-    .flatMap(({ path, text }) => {
-      const released = RELEASED_NAMES.filter(({ in: where }) => where.test(path)).flatMap(
-        ({ names }) => names,
-      )
-      const fileName = retired.test(path.replaceAll(/[-./]/g, ' ')) ? [`${path} is named so`] : []
-      const names = identifiersIn(splitSource(text).code)
-        .filter(({ name, words }) => retired.test(words) && !released.includes(name))
-        .map(({ name }) => `${path}: ${name}`)
-      return [...fileName, ...names]
-    })
+  const wrong = files.flatMap(({ path, text }) => {
+    const released = RELEASED_NAMES.filter(({ in: where }) => where.test(path)).flatMap(({ names }) => names)
+    const fileName = retired.test(path.replaceAll(/[-./]/g, ' ')) ? [`${path} is named so`] : []
+    const names = identifiersIn(splitSource(text).code)
+      .filter(({ name, words }) => retired.test(words) && !released.includes(name))
+      .map(({ name }) => `${path}: ${name}`)
+    return [...fileName, ...names]
+  })
   assert.deepEqual(wrong, [])
 })
 
@@ -412,9 +394,6 @@ const RELEASED_WORDS: readonly { readonly words: RegExp; readonly in: RegExp; re
   { words: /.+/gs, in: /^src\/store\/\w+\/migrations/, because: 'the text of released migrations stays' },
 ]
 
-/** Folders of the program whose prose is being rewritten; each leaves this list when it is clean. */
-const PROSE_IN_PROGRESS = ['src/callbacks/', 'src/store/']
-
 test('no document, message or comment uses a retired phrase', () => {
   const documents = [
     ...[
@@ -434,17 +413,15 @@ test('no document, message or comment uses a retired phrase', () => {
   const files = [
     ...program.map(({ path, text }) => ({ path: `src/${path}`, text })),
     ...clientProgram.map(({ path, text }) => ({ path: `client/src/${path}`, text })),
-  ]
-    .filter(({ path }) => !PROSE_IN_PROGRESS.some((folder) => path.startsWith(folder)))
-    .map(({ path, text }) => {
-      const released = RELEASED_WORDS.filter(({ in: where }) => where.test(path))
-      const withoutReleased = (prose: string) =>
-        released.reduce((rest, { words }) => rest.replaceAll(words, ''), withoutCode(prose))
-      return {
-        path,
-        lines: splitSource(text).prose.map(({ line, text }) => ({ line, text: withoutReleased(text) })),
-      }
-    })
+  ].map(({ path, text }) => {
+    const released = RELEASED_WORDS.filter(({ in: where }) => where.test(path))
+    const withoutReleased = (prose: string) =>
+      released.reduce((rest, { words }) => rest.replaceAll(words, ''), withoutCode(prose))
+    return {
+      path,
+      lines: splitSource(text).prose.map(({ line, text }) => ({ line, text: withoutReleased(text) })),
+    }
+  })
   const wrong = [...documents, ...files].flatMap(({ path, lines }) =>
     lines.flatMap(({ line, text }) =>
       RETIRED_PHRASES.filter(([phrase]) => new RegExp(phrase, 'i').test(text)).map(

@@ -52,7 +52,7 @@ export function callbackDetailsView(details: CallbackDetails): CallbackDetailsVi
   return {
     ...callbackView(details),
     job_status: details.jobStatus,
-    under_way: details.underWay,
+    under_way: details.inProgress,
     header_names: details.headerNames,
     callback_payload: details.payloadJson,
     log: details.log.map(attemptView),

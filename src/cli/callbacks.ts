@@ -149,12 +149,12 @@ function rowOf({
 }
 
 function detailsText(details: CallbackDetails): string {
-  const { jobId, account, jobStatus, state, dueAtMs, endedAtMs, underWay, url, headerNames, payloadJson } =
+  const { jobId, account, jobStatus, state, dueAtMs, endedAtMs, inProgress, url, headerNames, payloadJson } =
     details
   const facts = [
     ['job', `${jobId} (${jobStatus})`],
     ['account', account],
-    ['state', stateText(state, underWay, endedAtMs ?? dueAtMs)],
+    ['state', stateText(state, inProgress, endedAtMs ?? dueAtMs)],
     ['receiver', printable(url)],
     ['headers', headerNames.length === 0 ? 'none' : `${headerNames.join(', ')} (their values are not shown)`],
     ['payload', printable(payloadJson, MAX_LENGTH)],
@@ -172,16 +172,16 @@ function detailsText(details: CallbackDetails): string {
   return `${table(facts)}\n\n${attempts}${missingAttempts(details)}`
 }
 
-function stateText(state: CallbackState, underWay: boolean, whenMs: number | null): string {
-  if (underWay) return 'owed; an attempt is in progress'
+function stateText(state: CallbackState, inProgress: boolean, whenMs: number | null): string {
+  if (inProgress) return 'owed; an attempt is in progress'
   const time = whenMs === null ? '' : ` ${timeOf(whenMs)}`
   return state === 'owed' ? `owed; the next attempt is due${time}` : `${state}${time}`
 }
 
 /** A note if there are attempts without a record, apart from one in progress. */
-function missingAttempts({ attempts, log, underWay }: CallbackDetails): string {
+function missingAttempts({ attempts, log, inProgress }: CallbackDetails): string {
   const first = log[0]?.attempt ?? 1
-  const missing = attempts - first + 1 - log.length - (underWay ? 1 : 0)
+  const missing = attempts - first + 1 - log.length - (inProgress ? 1 : 0)
   return missing > 0
     ? `\n\n${missing} ${missing === 1 ? 'attempt is' : 'attempts are'} missing: the server stopped before the result was recorded.`
     : ''

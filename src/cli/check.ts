@@ -50,9 +50,9 @@ function print({ ok, warns, about, says }: Finding): void {
 async function databaseFindings(url: string): Promise<Finding[]> {
   const about = 'database'
   try {
-    const { says, problems, warnings } = await checkDatabase(url)
+    const { description, problems, warnings } = await checkDatabase(url)
     return [
-      { ok: true, about, says },
+      { ok: true, about, says: description },
       ...problems.map((problem) => ({ ok: false, about, says: problem })),
       ...warnings.map((warning) => ({ ok: true, warns: true, about, says: warning })),
     ]

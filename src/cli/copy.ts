@@ -3,7 +3,7 @@ import { loadRetentionMs } from '../config/load.ts'
 import { databaseProblems } from '../config/settings-rules.ts'
 import { DatabaseProblem } from '../store/database-problem.ts'
 import { openTransferSource, openTransferTarget } from '../store/open.ts'
-import { type CopyCounts, transferDatabase } from '../store/transfer.ts'
+import { type TransferCounts, transferDatabase } from '../store/transfer.ts'
 import { CommandError } from './command-error.ts'
 import { databaseName } from './database-name.ts'
 import { printError, printLine } from './output.ts'
@@ -62,7 +62,7 @@ async function about<T>(option: string, address: string, open: () => Promise<T>)
   }
 }
 
-function summaryOf(counts: Readonly<CopyCounts>, retentionMs: number): string[] {
+function summaryOf(counts: Readonly<TransferCounts>, retentionMs: number): string[] {
   const held = counts.held > 0 ? ` (${counts.held} of them were assigned to a server)` : ''
   const days = retentionMs / 86_400_000
   const kept = days >= 1 ? `${Number(days.toFixed(1))} days` : `${retentionMs / 1000} s`
@@ -73,16 +73,16 @@ function summaryOf(counts: Readonly<CopyCounts>, retentionMs: number): string[] 
     ['finished jobs', counts.ended, ''],
     ['callbacks owed', counts.callbacksOwed, ''],
     ['callbacks done', counts.callbacksDone, ''],
-    ['cached responses', counts.keptAnswers, ''],
+    ['cached responses', counts.cachedResponses, ''],
     ['idempotency keys', counts.idempotencyKeys, ''],
     ['not copied', counts.expired, ` (finished jobs older than jobs.retention_seconds, ${kept})`],
   ]
   return rows.map(([name, count, more]) => `${name.padEnd(16)} ${String(count).padStart(10)}${more}`)
 }
 
-function asJson(counts: Readonly<CopyCounts>): object {
+function asJson(counts: Readonly<TransferCounts>): object {
   const { accounts, keys, waiting, held, ended, expired } = counts
-  const { callbacksOwed, callbacksDone, keptAnswers, idempotencyKeys } = counts
+  const { callbacksOwed, callbacksDone, cachedResponses, idempotencyKeys } = counts
   return {
     accounts,
     keys,
@@ -92,7 +92,7 @@ function asJson(counts: Readonly<CopyCounts>): object {
     expired,
     callbacks_owed: callbacksOwed,
     callbacks_done: callbacksDone,
-    kept_answers: keptAnswers,
+    kept_answers: cachedResponses,
     idempotency_keys: idempotencyKeys,
   }
 }

@@ -20,7 +20,7 @@ export async function restore(file: string, { force, json, config }: BackupOptio
   const { result, seconds } = await writeWithProgress((options) =>
     restoreDatabase(url, file, { force: force ?? false, nowMs: Date.now(), ...options }),
   )
-  const { holdings: summary, keptAside } = result
+  const { summary, keptAside } = result
   if (json) {
     const more = { kept_aside: keptAside, schema_steps: summary.schemaSteps }
     return printLine(JSON.stringify({ file, seconds, ...summaryJson(summary), ...more }, null, 2))
@@ -30,7 +30,7 @@ export async function restore(file: string, { force, json, config }: BackupOptio
   for (const note of notesOn(result)) printLine(`\n${note}`)
 }
 
-function notesOn({ holdings: summary, keptAside }: Restored): string[] {
+function notesOn({ summary, keptAside }: Restored): string[] {
   const { pending, assigned } = summary.jobs
   const notes: string[] = []
   if (keptAside !== null) notes.push(`The previous database was renamed to ${keptAside}.`)

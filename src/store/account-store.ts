@@ -1,10 +1,11 @@
-/**
- * Accounts and their keys, as a store keeps them. The command line uses this part alone, beside a running server.
- */
+/** Accounts and their keys: the part of the storage contract that authentication and operators use. */
 import type { TierName } from '../job/tier.ts'
 
 export interface AccountStore {
-  /** Adds a key, and makes the account if it is new. An account that exists keeps its tier; see `NewKeyResult`. */
+  /**
+   * Adds a key, and creates the account if it is new, in one transaction. An account that exists keeps its tier; see
+   * `NewKeyResult`. A second call with the same key rejects.
+   */
   createKey(key: NewKey): Promise<NewKeyResult>
 
   /** Every key, oldest first, revoked and expired ones included. */
@@ -16,35 +17,38 @@ export interface AccountStore {
   /** By name. */
   listAccounts(page: AccountPage): Promise<AccountRecord[]>
 
-  /** Ends a key for good. A second call changes nothing. */
+  /** Ends a key permanently. A second call changes nothing. */
   revokeKey(keyId: string, nowMs: number): Promise<RevokeResult>
 
-  /** The key with this hash, or null. Whether it has expired or was revoked is for the caller to judge. */
+  /** The key with this hash, or null. The caller checks whether it has expired or was revoked. */
   findKey(hash: string): Promise<KeyRecord | null>
 
   /** Moves an account to a tier; false if there is no such account. Jobs already accepted keep their tier. */
   setTier(account: string, tier: TierName): Promise<boolean>
 
   /**
-   * Stops new jobs of the account since then, or lets them in again (null); false if there is no such account. One that is
-   * suspended already stays so since when it was.
+   * Rejects new jobs of the account from then on, or accepts them again (null); false if there is no such account. A second
+   * suspension keeps the time of the first.
    */
   suspend(account: string, sinceMs: number | null): Promise<boolean>
 
-  /** Gives the account caps of its own; false if there is no such account. */
+  /** Sets the account's own caps; false if there is no such account. */
   setCaps(account: string, caps: OwnCaps): Promise<boolean>
 
   /** The secrets that sign the account's callbacks; null if there is no such account. */
   secrets(account: string): Promise<Secrets | null>
 
-  /** Makes `secret` the account's signing secret; the one before goes on signing beside it for a day. */
+  /**
+   * Makes `secret` the account's signing secret; the previous one also signs for a day. False if there is no such account. A
+   * second call rotates again, and the secret before the first is lost.
+   */
   rotateSecret(account: string, secret: string, nowMs: number): Promise<boolean>
 
-  /** Whether there is any account at all: the first start makes one. */
+  /** Whether there is any account: the first start creates one. */
   hasAccounts(): Promise<boolean>
 }
 
-/** How much an account may use in a month: a number, `none` for no end, or null where its tier says. */
+/** How much an account may use in a month: a number, `none` for no limit, or null for the cap of its tier. */
 export type OwnCap = number | 'none' | null
 
 export interface OwnCaps {
@@ -57,7 +61,7 @@ export interface NewKey {
   readonly id: string
   readonly hash: string
   readonly account: string
-  /** For an account that is new, and checked against the tier of one that is not. */
+  /** The tier of a new account; for an existing one, it must be the same. */
   readonly tier: TierName
   /** The signing secret for an account that is new. */
   readonly secret: string
@@ -79,14 +83,14 @@ export interface KeyRecord {
   readonly createdAtMs: number
   readonly expiresAtMs: number | null
   readonly revokedAtMs: number | null
-  /** Of its account: since when it may create no jobs; null where it may. */
+  /** Of its account: since when it may create no jobs; null if it may. */
   readonly suspendedAtMs: number | null
   readonly caps: OwnCaps
 }
 
 export interface KeySearch {
   readonly account?: string
-  /** Keys made before this one only: the last of the page before. */
+  /** Keys created before this one only: the last of the page before. */
   readonly beforeKeyId?: string
   readonly limit: number
 }
@@ -105,9 +109,9 @@ export interface AccountRecord {
   /** All of its keys, and those that are neither revoked nor expired. */
   readonly keys: number
   readonly activeKeys: number
-  /** When the signing secret was rotated last; null where it never was. */
+  /** When the signing secret was rotated last; null if it never was. */
   readonly rotatedAtMs: number | null
-  /** Since when it may create no jobs; null where it may. */
+  /** Since when it may create no jobs; null if it may. */
   readonly suspendedAtMs: number | null
   readonly caps: OwnCaps
 }

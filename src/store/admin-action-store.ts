@@ -1,41 +1,41 @@
 /**
- * How operators step in: end jobs before their time, and delete what was stored. Each method is one short transaction, so
- * that servers beside it hardly wait; what takes many is walked by the caller (admin/interventions.ts).
+ * Admin actions on what is stored: cancelling and deleting jobs, deleting accounts, scrubbing. Each method is one short
+ * transaction, so that servers hardly wait for it; the caller repeats those that return a number or a next job.
  */
 import { NO_USAGE } from '../job/job.ts'
 
 export interface AdminActionStore {
   /**
-   * Ends a job that has not ended, whoever holds it: it has failed with `cancelled`, its callback is owed, and its usage is
-   * counted. The node that runs it or waits for it is told by `takeCancelled`, from when on
-   * `depth` knows it too; what that node writes later changes nothing.
+   * Settles a job that has not ended, whichever node holds it: it fails with `cancelled`, its callback is owed, and its usage
+   * is counted. The nodes that run it or have a pending response for it learn it from `takeCancelled`; what they write later
+   * changes nothing. On SQLite `depth` counts the job until then. A second call changes nothing.
    */
   cancelJob(jobId: string, nowMs: number): Promise<Cancelled>
 
   /** The same for up to `limit` jobs of an account; returns how many there were, fewer than `limit` at the end. */
   cancelJobs(which: CancelJobs): Promise<number>
 
-  /** Deletes a job that has ended, with its outcome, kept answer, callback and its attempts. Its usage stays counted. */
+  /** Deletes a job that has ended, with its outcome, cached response, callback and attempts. Its usage stays counted. */
   deleteJob(jobId: string): Promise<Deleted>
 
-  /** The same for those of an account among the next jobs after an id, in the order of ids. */
+  /** The same for the jobs of an account among the next jobs after an id, in the order of ids. */
   deleteJobsOf(account: string, afterJobId: string): Promise<DeletedJobs>
 
-  /** Deletes the account with its keys, secrets, idempotency keys and usage. False if there is none. */
+  /** Deletes the account with its keys, secrets, idempotency keys and usage. False if there is no such account. */
   deleteAccount(account: string): Promise<boolean>
 
   /**
-   * Has what was deleted leave the disk, as far as the database can: SQLite's file is written anew and its log emptied;
-   * Postgres's tables are vacuumed. Nothing else is written meanwhile on SQLite.
+   * Removes deleted data from the disk, as far as the database can: SQLite writes its file again and empties its log, and
+   * writes nothing else meanwhile; Postgres vacuums its tables.
    */
   scrub(): Promise<void>
 }
 
 export interface CancelJobs {
   readonly account: string
-  /** Whether those that run are ended too, beside those that wait. */
+  /** Whether running jobs are cancelled too, and not only queued ones. */
   readonly running: boolean
-  /** Jobs before this id only, so that what comes in meanwhile does not keep it going for ever. */
+  /** Jobs before this id only, so that jobs that arrive meanwhile do not prolong it without end. */
   readonly beforeJobId: string
   readonly limit: number
   readonly nowMs: number
@@ -46,13 +46,13 @@ export type Deleted = 'deleted' | 'not ended' | 'unknown'
 
 export interface DeletedJobs {
   readonly deleted: number
-  /** Jobs of the account that were passed over because they have not ended. */
+  /** Jobs of the account that were left because they have not ended. */
   readonly open: number
-  /** After which id to go on; null at the end. */
+  /** The id after which to continue; null at the end. */
   readonly next: string | null
 }
 
-/** How a job ends that an operator cancelled, as stored. */
+/** The outcome of a cancelled job, as it is stored. */
 export const CANCELLED_ERROR_JSON = JSON.stringify({
   code: 'cancelled',
   message: 'An operator of the service cancelled the job.',

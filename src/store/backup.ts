@@ -1,26 +1,26 @@
-/** What a backup of a database holds, and what became of one that was made or restored. */
+/** Backups of a database: what one contains, and how it is made and restored. */
 import type { Status } from '../job/job.ts'
 
 export interface DatabaseSummary {
   readonly bytes: number
-  /** The number of the schema that it was written by. */
+  /** The version of its schema. */
   readonly schema: number
-  /** Steps that the next start takes to bring it up to date. */
+  /** Migrations that the next start applies. */
   readonly schemaSteps: number
   readonly accounts: number
   readonly keys: number
   readonly jobs: Readonly<Record<Status, number>>
   readonly callbacksOwed: number
-  /** When the job that was accepted last was created; null where there is no job. */
+  /** When the job that was accepted last was created; null if there is no job. */
   readonly newestJobAtMs: number | null
 }
 
 export interface WriteOptions {
-  /** Whether what is there already may be replaced. */
+  /** Whether an existing file may be replaced. */
   readonly force: boolean
   /** Once it is aborted, nothing is left behind; the thread that writes ends only with the process. */
   readonly signal: AbortSignal
-  /** Called now and then with what has been written so far. */
+  /** Called from time to time with the number of bytes written so far. */
   readonly onProgress: (bytes: number) => void
 }
 
@@ -29,7 +29,7 @@ export interface RestoreOptions extends WriteOptions {
 }
 
 export interface Restored {
-  readonly holdings: DatabaseSummary
-  /** Where the database is now that was there before; null where there was none. */
+  readonly summary: DatabaseSummary
+  /** The new path of the database that was there before; null if there was none. */
   readonly keptAside: string | null
 }

@@ -109,7 +109,7 @@ export function readDetails(row: Row): CallbackDetails {
     jobStatus: textOf(row, 'status'),
     headerNames: Object.keys(headers),
     payloadJson,
-    underWay: booleanOf(row, 'under_way'),
+    inProgress: booleanOf(row, 'under_way'),
     log: readAttempts(row),
   }
 }

@@ -196,7 +196,7 @@ export interface CallbackDetails extends CallbackSummary {
   /** Names only: the values may be secrets of the receiver. */
   readonly headerNames: readonly string[]
   readonly payloadJson: string
-  readonly underWay: boolean
+  readonly inProgress: boolean
   /** Oldest first; of very many the oldest are deleted (`MAX_ATTEMPTS_LENGTH`). */
   readonly log: readonly CallbackAttempt[]
 }

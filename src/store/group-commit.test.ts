@@ -115,7 +115,7 @@ test('sheds what may be shed when too much waits, and takes the rest', async () 
   assert.deepEqual(await Promise.all([under, ...waiting]), [0, 10, 20, 40])
 })
 
-test('drained resolves when nothing is left, at once where nothing was', async () => {
+test('drained resolves when nothing is left, at once if nothing was', async () => {
   const database = slowDatabase()
   const writes = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 1, maxQueued: 10 })
   await writes.drained()
@@ -130,7 +130,7 @@ test('drained resolves when nothing is left, at once where nothing was', async (
   assert.equal(await all[1], 20)
 })
 
-test('groups may be under way side by side, in order', async () => {
+test('groups may be in commit side by side, in order', async () => {
   const database = slowDatabase()
   const writes = new GroupCommit({ commit: database.commit, inFlight: 2, maxGroup: 10, maxQueued: 100 })
   const first = writes.submit(1)

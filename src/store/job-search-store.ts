@@ -1,18 +1,18 @@
-/** What operators look into of jobs, whoever's they are. A job that has expired is not shown, though it may still be stored. */
+/** Jobs of all accounts as operators see them. A job that has expired is not shown, although it may still be stored. */
 import type { Status, Usage } from '../job/job.ts'
 import type { CallbackState } from './callback-store.ts'
 import type { Expiry } from './expiry.ts'
 
 export interface JobSearchStore {
   /**
-   * Newest first. Its cost is bounded however many jobs there are: a search that finds little looks at `MAX_SCANNED` of them
-   * and says where to go on (`JobPage`). Nothing else waits for it for more than a few milliseconds at a time.
+   * Newest first. Its cost is bounded however many jobs there are: a search that finds little stops after `MAX_SCANNED` of
+   * them and returns where to continue (`JobPage`). Other operations wait for it for a few milliseconds at most.
    */
   searchJobs(search: JobSearch): Promise<JobPage>
 
   findJob(jobId: string, expiry: Expiry): Promise<JobDetails | null>
 
-  /** What was asked and what came of it; null if there is no such job. */
+  /** What was requested, and the outcome; null if there is no such job. */
   jobContent(jobId: string, expiry: Expiry): Promise<JobContent | null>
 }
 
@@ -32,9 +32,9 @@ export interface JobSearch {
 
 export interface JobPage {
   readonly jobs: readonly JobSummary[]
-  /** False where the search stopped at its bound before it knew whether there are more. */
+  /** False if the search stopped at its bound before it knew whether there are more. */
   readonly complete: boolean
-  /** What to give as `beforeJobId` to go on; null at the end. */
+  /** The `beforeJobId` of the next page; null at the end. */
   readonly next: string | null
 }
 
@@ -45,7 +45,7 @@ export interface JobSummary {
   readonly model: string
   readonly status: Status
   readonly createdAtMs: number
-  /** When it was claimed last; null where it never was, or where that is not known any more. */
+  /** When it was claimed last; null if it never was, or if that is no longer known. */
   readonly claimedAtMs: number | null
   readonly settledAtMs: number | null
   /** Claims so far. */
@@ -53,7 +53,7 @@ export interface JobSummary {
   readonly errorCode: string | null
   /** Null until it has ended. */
   readonly usage: Usage | null
-  /** Null where none was asked for, and until the job has ended. */
+  /** Null if none was requested, and until the job has ended. */
   readonly callback: CallbackState | null
 }
 

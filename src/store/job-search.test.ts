@@ -20,7 +20,7 @@ function nothingAmong(rows: number): { slices: JobScan[]; look: (slice: JobScan)
   }
 }
 
-test('a search that finds nothing stops at its bound, and says where to go on', async () => {
+test('a search that finds nothing stops at its bound, and returns where to continue', async () => {
   const { slices, look } = nothingAmong(1_000_000)
   const page = await searchJobsByChunk({ limit: 5, expiry }, 500, look)
   assert.deepEqual(page, { jobs: [], complete: false, next: `id ${1_000_000 - MAX_SCANNED}` })
@@ -28,7 +28,7 @@ test('a search that finds nothing stops at its bound, and says where to go on', 
   assert.equal(slices[1]?.beforeId, 'id 999500')
 })
 
-test('a search that has seen all is complete', async () => {
+test('a search that has scanned everything is complete', async () => {
   for (const rows of [0, 499, 500, 1200]) {
     const page = await searchJobsByChunk({ limit: 5, expiry }, 500, nothingAmong(rows).look)
     assert.deepEqual(page, { jobs: [], complete: true, next: null })

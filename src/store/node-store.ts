@@ -1,6 +1,6 @@
 /**
- * Nodes that share a database: each holds a lease while it lives, and tells the others what cannot wait. A store that one
- * process has to itself keeps the contract with nothing to do: its lease is the file's lock, and nobody else is told.
+ * Nodes that share a database: each holds a lease while it lives, and notifies the others of what is urgent. A store with one
+ * node keeps this contract trivially: its lease is the lock on the file, and there is no other node.
  */
 
 /** A node's hold on a job. */
@@ -20,23 +20,23 @@ export interface NodeStore {
   subscribe(events: NodeEvents): void
 
   /**
-   * Makes or renews the node's lease, to end `leaseMs` from now by the database's own clock: those of nodes differ, and
-   * may jump.
+   * Creates or renews the node's lease, which expires `leaseMs` from now by the database's clock: the clocks of nodes differ,
+   * and may jump.
    */
   renew(node: string, leaseMs: number): Promise<Renewal>
 
-  /** Ends the lease of a node that has nothing in hand any more. */
+  /** Ends the lease of a node that holds no jobs. A second call changes nothing. */
   leave(node: string): Promise<void>
 
   /**
-   * Takes the jobs that were cancelled and that this node held, or that a request waits for on this node: up to
-   * `MAX_CANCELLED` of them, each once. `attempt` is that of the last claim, 0 when there was none.
+   * Takes the jobs that were cancelled and that this node held, or that it has a pending response for: up to `MAX_CANCELLED` of
+   * them, each once. Fewer means that there are no more. `attempt` is that of the last claim, 0 if there was none.
    */
   takeCancelled(node: string): Promise<Claim[]>
 }
 
 export interface Renewal {
-  /** False where there was no lease to renew: the first time, and after others found it ended and took the jobs. */
+  /** False if there was no lease: the first time, and after it expired and another node rescued the jobs. */
   readonly kept: boolean
   /** Everything that the node holds, as the database has it. */
   readonly held: readonly Claim[]
@@ -46,6 +46,6 @@ export interface Renewal {
 export interface NodeEvents {
   /** Jobs were queued, or may have been. */
   readonly jobsWaiting: () => void
-  /** Jobs that this node accepted for a caller who waits have been settled by another. */
+  /** Another node settled jobs for which this node has a pending response. */
   readonly settled: (jobIds: readonly string[]) => void
 }

@@ -1,4 +1,4 @@
-/** What a copy says of a target that holds something already. */
+/** The error of a transfer whose target is not empty. */
 import { DatabaseProblem } from './database-problem.ts'
 
 /** @param place without a password */

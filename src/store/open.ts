@@ -1,4 +1,4 @@
-/** Opens the store that a database address names: `sqlite:PATH` for one node, `postgres://…` for many. */
+/** Opens the database that an address names: `sqlite:PATH` for one node, `postgres://…` for many. */
 import type { Secrets } from './account-store.ts'
 import type { DatabaseSummary, Restored, RestoreOptions, WriteOptions } from './backup.ts'
 import type { DatabaseCheck } from './database-check.ts'
@@ -9,47 +9,47 @@ import type { Store } from './store.ts'
 import type { TargetOptions, TransferSource, TransferTarget } from './transfer-contract.ts'
 
 export interface OpenOptions {
-  /** Who opens it: what other nodes tell this one is sent to that name. */
+  /** The name of this node, under which other nodes reach it. */
   readonly node: string
   /** Connections of this node to a Postgres. */
   readonly connections: number
   /** Whether statements on a Postgres are prepared by name. */
   readonly prepare: boolean
-  /** After which a statement on a Postgres is ended. */
+  /** The time limit of a statement on a Postgres. */
   readonly statementMs: number
-  /** Writes that may wait before acceptances are refused. */
+  /** Writes that may be queued before new jobs are rejected. */
   readonly maxQueued: number
   readonly retentionMs: number
   readonly nowMs: () => number
   readonly onCommit?: (size: number, ms: number) => void
-  /** What the operator should know of the database, and that does not stop the start. */
+  /** What the operator should know about the database, and that does not stop the start. */
   readonly onNote: (message: string) => void
   readonly onFatal: (error: Error) => void
 }
 
-/** For serving: brings the schema up to date; takes the lock of a SQLite file. */
+/** For a server: migrates the schema, and takes the lock of a SQLite file. */
 export async function openStore(url: string, options: OpenOptions): Promise<Store> {
   if (!isPostgres(url)) return openSqliteStore({ path: sqlitePath(url), ...options })
-  // Loaded only where it is needed: it would be a tenth of the time to start.
+  // Loaded only if it is needed: it would take a tenth of the time to start.
   const { openPostgresStore } = await import('./postgres/postgres-store.ts')
   return openPostgresStore({ url, ...options })
 }
 
-/** For commands, also beside a running server. Brings the schema up to date. */
+/** For commands, also beside a running server. Migrates the schema. */
 export async function openForOperator(url: string): Promise<OperatorStore> {
   if (!isPostgres(url)) return openSqliteForOperator(sqlitePath(url))
   const { openPostgresForOperator } = await import('./postgres/operator-store.ts')
   return openPostgresForOperator(url)
 }
 
-/** An account's secrets, without changing anything: not even the schema is brought up to date. */
+/** An account's secrets. Changes nothing, not even the schema. */
 export async function lookUpSecrets(url: string, account: string): Promise<Secrets | null> {
   if (!isPostgres(url)) return lookUpSecretsInFile(sqlitePath(url), account)
   const { lookUpSecretsInPostgres } = await import('./postgres/operator-store.ts')
   return lookUpSecretsInPostgres(url, account)
 }
 
-/** Brings the schema up to date, and nothing else. Returns how many steps were taken. */
+/** Migrates the schema, and nothing else. Returns how many migrations were applied. */
 export async function migrateDatabase(url: string): Promise<number> {
   if (isPostgres(url)) {
     const { migratePostgres } = await import('./postgres/schema.ts')
@@ -59,7 +59,7 @@ export async function migrateDatabase(url: string): Promise<number> {
   return migrateFile(sqlitePath(url))
 }
 
-/** Finds out whether the database is fit to serve from. Rejects where it cannot be reached at all. */
+/** Checks whether a server can use the database. Rejects if it cannot be reached at all. */
 export async function checkDatabase(url: string): Promise<DatabaseCheck> {
   if (isPostgres(url)) {
     const { checkPostgres } = await import('./postgres/check.ts')
@@ -68,10 +68,11 @@ export async function checkDatabase(url: string): Promise<DatabaseCheck> {
   const store = await openForOperator(url)
   const some = await store.hasAccounts()
   await store.close()
-  return { says: some ? `${url} opens` : `${url} opens, and has no account yet`, problems: [], warnings: [] }
+  const description = some ? `${url} opens` : `${url} opens, and has no account yet`
+  return { description, problems: [], warnings: [] }
 }
 
-/** For a copy: what it reads, held for it alone. Rejects with a `DatabaseProblem` where a server uses it. */
+/** The source of a transfer, held exclusively. Rejects with a `DatabaseProblem` if a server uses it. */
 export async function openTransferSource(url: string): Promise<TransferSource> {
   if (isPostgres(url)) {
     const { openPostgresSource } = await import('./postgres/transfer-source.ts')
@@ -81,7 +82,7 @@ export async function openTransferSource(url: string): Promise<TransferSource> {
   return openSqliteSource(sqlitePath(url))
 }
 
-/** For a copy: what it fills, with its schema up to date. Rejects with a `DatabaseProblem` unless it is empty and unused. */
+/** The target of a transfer, with its schema migrated. Rejects with a `DatabaseProblem` unless it is empty and unused. */
 export async function openTransferTarget(url: string, options: TargetOptions): Promise<TransferTarget> {
   if (isPostgres(url)) {
     const { openPostgresTarget } = await import('./postgres/transfer-target.ts')
@@ -91,7 +92,7 @@ export async function openTransferTarget(url: string, options: TargetOptions): P
   return openSqliteTarget(sqlitePath(url))
 }
 
-/** Into a file, beside running servers. Of SQLite only: a Postgres has tools of its own for it. */
+/** Backs up into a file, beside running servers. For SQLite only: Postgres has its own tools for it. */
 export async function backUpDatabase(
   url: string,
   target: string,
@@ -101,7 +102,7 @@ export async function backUpDatabase(
   return backUpFile(sqlitePath(url), target, options)
 }
 
-/** Puts a backup in the database's place. Rejects with a `DatabaseProblem` where a server uses it. */
+/** Replaces the database with a backup. Rejects with a `DatabaseProblem` if a server uses it. */
 export async function restoreDatabase(
   url: string,
   backup: string,

@@ -1,4 +1,4 @@
-/** What an operator may do from beside running servers: the part of a store that commands open. */
+/** The part of the storage contract that commands use, also beside running servers. */
 import type { AccountStore } from './account-store.ts'
 import type { AdminActionStore } from './admin-action-store.ts'
 import type { AuditStore } from './audit-store.ts'

@@ -1,13 +1,23 @@
 /**
- * Where jobs live: the contract that every store keeps, with its promises. One suite (store-contract.ts) holds each
- * implementation to it.
+ * The storage contract: where jobs live. This file has the life of a job; the other parts of the contract are beside it:
  *
- * Promises common to all methods:
- * - A write that resolved is durable: it outlives a power cut. A write that rejected with `StoreUnavailable` may be
- *   tried again; of a rejected `accept` nothing is stored. One that rejected with `WriteRejected` changed nothing, and
- *   neither did it harm the writes that were committed together with it.
- * - Callers hand over single writes; the store groups what arrives together into one transaction, in order.
- * - Times are given in, never taken from a clock of the store's own.
+ * - `account-store.ts`: accounts, their keys and secrets
+ * - `callback-store.ts`: owed callbacks, and how operators see and replay them
+ * - `node-store.ts`: leases of nodes, and what other nodes report
+ * - `usage-store.ts`: what accounts have used
+ * - `job-search-store.ts`: jobs as operators see them
+ * - `admin-action-store.ts`: cancelling and deleting jobs, deleting accounts, scrubbing
+ * - `audit-store.ts`: the audit log
+ *
+ * `test/store-contract/` has one suite of tests for all of it, which every implementation passes.
+ *
+ * Guarantees of every method:
+ * - Each call is atomic: it happens completely or not at all.
+ * - A write that resolved is durable: it survives a power cut.
+ * - A write that rejected with `StoreUnavailable` may be tried again; a rejected `accept` has stored nothing. One that
+ *   rejected with `WriteRejected` has changed nothing, and has not harmed the writes that were committed together with it.
+ * - Callers make single calls; the store commits calls that arrive together in one transaction, in their order.
+ * - The caller passes the time; a store uses no clock of its own, except the database's for leases.
  */
 import type { ClaimedJob, Job, Outcome, Usage } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
@@ -29,68 +39,73 @@ export interface Store
     NodeStore,
     UsageStore {
   /**
-   * Stores all jobs of the acceptance, or none. With an idempotency key that is remembered for the account, stores
-   * nothing and answers with the earlier request's jobs (`repeated`), or with `conflict` if that was another request. A
-   * request whose jobs no longer exist is stored anew.
+   * Stores all jobs of the acceptance, or none. With an idempotency key that is remembered for the account, it stores nothing
+   * and returns the jobs of the earlier request (`repeated`), or `conflict` if that request was another one. If those jobs no
+   * longer exist, the request is accepted again. A second call without a key stores the jobs a second time, or rejects.
    */
   accept(acceptance: Acceptance): Promise<Accepted>
 
   /**
-   * Stores a job that has ended already, with its outcome and all that settling stores, in one write: as if it had been
-   * accepted by the settlement's node, handed off and settled at once.
+   * Stores a job that has ended already, together with everything that settling stores: as if the settlement's node had
+   * accepted it, run it by hand-off and settled it at once.
    */
   acceptEnded(job: Job, settlement: Settlement): Promise<void>
 
   /**
-   * Gives up to `limit` waiting jobs to the node, lowest turn first, and counts an attempt of each. No job is ever
-   * held by two nodes. The cost does not grow with the number of waiting jobs. Of the suspects, if they are named, only
-   * so many are among them.
+   * Assigns up to `limit` queued jobs to the node, lowest turn first, and counts an attempt of each. No job is ever assigned
+   * to two nodes. The cost does not grow with the length of the queue. If poison candidates are described, at most that many
+   * of the jobs are such. A second call claims other jobs; if the answer of the first was lost, `renew` returns its jobs.
    */
-  claim(node: string, limit: number, nowMs: number, suspects?: PoisonCandidates): Promise<ClaimedJob[]>
+  claim(node: string, limit: number, nowMs: number, candidates?: PoisonCandidates): Promise<ClaimedJob[]>
 
   /**
-   * Stores the outcome, its usage, the kept answer and the callback that is owed, all in one transaction, if this node
-   * still holds the job under this attempt. A second call, or one from a stale holder, changes nothing.
+   * Stores the outcome, its usage, the cached response and the callback that is owed, if this node still holds the job under
+   * this attempt. A second call, or a call of a stale holder, changes nothing.
    */
   settle(settlement: Settlement): Promise<Settled>
 
-  /** Puts jobs that this node holds back at the head of the line. Jobs it no longer holds are left alone. */
+  /**
+   * Returns jobs that this node holds to the head of the queue. Those that it no longer holds are left alone, so a second
+   * call changes nothing.
+   */
   release(node: string, claims: readonly Claim[]): Promise<void>
 
   /**
-   * Gives back every job held by a node that is dead, counting a death for each, and never one of this node's. Returns
-   * how many there were. Dead is who has no lease, or one that has ended. Callbacks that it held are due now.
+   * Returns the jobs of dead nodes to the head of the queue, counts a crash of each, and makes their callbacks due. A node is
+   * dead if it has no lease or its lease has expired; never this one. Returns how many jobs there were. When several nodes
+   * call this, one rescues each job.
    */
   rescue(node: string, nowMs: number): Promise<number>
 
-  /** The answer kept for an identical job, or null. `fingerprint` already distinguishes accounts. */
+  /** The cached response of an identical job, or null. `fingerprint` already distinguishes accounts. */
   findResponse(fingerprint: string, nowMs: number): Promise<string | null>
 
-  /** The job as its account may see it; null if there is none, it is another account's, or it has expired. */
+  /** The job as its account may see it; null if it does not exist, belongs to another account, or has expired. */
   read(account: string, jobId: string, expiry: Expiry): Promise<JobRecord | null>
 
-  /** Those of the jobs that have ended, whoever's they are: for the node that accepted them. */
+  /** Those of the jobs that have ended, of any account: for the node that accepted them. */
   readEnded(jobIds: readonly string[]): Promise<EndedJob[]>
 
   /**
-   * Deletes a bounded number of expired jobs, kept answers and idempotency keys. Returns true when it stopped at its
-   * bound and more may be left.
+   * Deletes a bounded number of expired jobs, cached responses and idempotency keys. Returns true if it stopped at its bound
+   * and there may be more.
    */
   expire(expiry: Expiry): Promise<boolean>
 
-  /** How long the line is, in constant time: exact up to some thousands, an estimate beyond where that is dear. */
+  /** The length of the queue, in constant time: exact up to some thousands, and beyond that an estimate if counting is slow. */
   depth(): Promise<Depth>
 
-  /** Resolves when the store can take a write just now. */
+  /** Resolves if the store can write now. */
   ping(): Promise<void>
 
-  /** Finishes the writes under way and closes. A second call waits for the same end. */
+  /** Finishes the calls that were made and closes. A second call waits for the same end. */
   close(): Promise<void>
 }
 
-/** Jobs that may be what kills their node: those that were held at so many deaths, or more. */
+/** Describes jobs that may be what kills their node: those with at least that crash count. */
 export interface PoisonCandidates {
   readonly crashCount: number
+  /** How many of them one claim may return. */
   readonly limit: number
 }
 
@@ -103,18 +118,18 @@ export interface Acceptance {
 
 export interface NewJob {
   readonly job: Job
-  /** True when the accepting node runs the job itself at once: it is stored as claimed by it, attempt 1. */
+  /** True if the accepting node runs the job itself at once: it is stored as claimed by that node, attempt 1. */
   readonly handedOff: boolean
   /** How far this job moves its account's next turn: 1000 divided by the tier's weight. */
   readonly step: number
-  /** Whether a caller waits for it at the accepting node, which is then told when another node settles it. */
+  /** Whether the accepting node has a pending response for it: then that node is notified if another one settles it. */
   readonly awaited: boolean
 }
 
 export interface Idempotency {
   /** What the caller sent as Idempotency-Key. */
   readonly key: string
-  /** Stands for the request: the same key with another fingerprint is a conflict. */
+  /** Identifies the request: the same key with another fingerprint is a conflict. */
   readonly fingerprint: string
   readonly untilMs: number
 }
@@ -126,40 +141,40 @@ export type Accepted =
 
 export interface Settlement extends Claim {
   readonly node: string
-  /** The public name that was asked for: usage is summed by it. */
+  /** The public model name of the request: usage is summed by it. */
   readonly model: string
   readonly outcome: Outcome
   readonly usage: Usage
-  /** What was really sent upstream and came back, as JSON text. */
+  /** What was sent to upstreams and what they returned, as JSON text. */
   readonly receiptJson: string
-  /** Keeps the answer for identical later jobs; null where it is not to be kept. */
+  /** Caches the answer for identical later jobs; null if it is not cached. */
   readonly cache: { readonly fingerprint: string; readonly untilMs: number } | null
   readonly nowMs: number
 }
 
-/** `stale`: another holder, or settled before. `gone`: there is no such job (any more). */
+/** `stale`: another node holds the job, or it was settled before. `gone`: the job does not exist, or no longer. */
 export type Settled = 'settled' | 'stale' | 'gone'
 
-/** An ended job, as the node is told of it where its caller waits. */
+/** An ended job, for the pending response of a node that did not run it. */
 export interface EndedJob extends JobRecord {
   readonly cacheHit: boolean
 }
 
 export interface Depth {
-  /** Jobs that wait to be claimed. */
+  /** Queued jobs. */
   readonly waiting: number
-  /** When the oldest of them was created; null when none waits. */
+  /** When the oldest of them was created; null if there is none. */
   readonly oldestCreatedAtMs: number | null
-  /** Jobs held by nodes. */
+  /** Jobs that nodes hold. */
   readonly assigned: number
 }
 
-/** The database cannot take the write now (disk full, unreachable, too much queued); it may later. */
+/** The database cannot write now (disk full, unreachable, too many writes queued), but may later. */
 export class StoreUnavailable extends Error {
   override readonly name = 'StoreUnavailable'
 }
 
-/** The database rejects the write for what is in it (a constraint, a value's type, a size), and will do so each time. */
+/** The database rejects the write because of what it contains (a constraint, a type, a size), and always will. */
 export class WriteRejected extends Error {
   override readonly name = 'WriteRejected'
 }

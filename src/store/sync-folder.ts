@@ -1,9 +1,9 @@
-/** Makes it durable that a file is in its folder, under the name that it has now. */
+/** Makes the name of a file durable. */
 import { closeSync, fsyncSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 
 export function syncFolderOf(path: string): void {
-  // Windows does not open folders, and keeps their entries without being asked.
+  // Windows does not open folders, and makes their entries durable by itself.
   if (process.platform === 'win32') return
   const fd = openSync(dirname(path), 'r')
   fsyncSync(fd)

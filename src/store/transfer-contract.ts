@@ -1,14 +1,14 @@
 /**
- * What a copy takes from one database to another, in rows that are alike for every store, and who gives and takes them.
- * Conversations and outcomes stay the JSON text that they are stored as, so that nothing in them changes on the way.
+ * A transfer from one database to another: its rows, which are the same for every store, its source and its target.
+ * Conversations and outcomes stay the JSON text that they are stored as, so that nothing in them changes.
  */
 import type { AuditEntry } from './audit-store.ts'
 import type { Expiry } from './expiry.ts'
 import type { UsageRecord } from './usage-store.ts'
 
-/** Holds its database for the copy alone, and sees it as it was at one moment. */
+/** Holds its database exclusively, and sees it as it was at one moment. */
 export interface TransferSource {
-  /** How far the line had come: no job that joins it later stands before that. */
+  /** The queue's turn: no job that is queued later comes before it. */
   readonly turn: number
   accounts(): Batches<TransferredAccount>
   keys(): Batches<TransferredKey>
@@ -22,26 +22,26 @@ export interface TransferSource {
   close(): Promise<void>
 }
 
-/** Holds its database for the copy alone. It held no account and no job, and all or nothing is stored in it. */
+/** Holds its database exclusively. The database was empty, and all or nothing is stored in it. */
 export interface TransferTarget {
   addAccounts(accounts: readonly TransferredAccount[]): Promise<void>
   addKeys(keys: readonly TransferredKey[]): Promise<void>
   addJobs(jobs: readonly TransferredJob[]): Promise<void>
   /** Those of jobs that were added; returns how many there were. */
-  addCachedResponses(answers: readonly TransferredResponse[]): Promise<number>
+  addCachedResponses(responses: readonly TransferredResponse[]): Promise<number>
   addIdempotencyKeys(keys: readonly TransferredIdempotencyKey[]): Promise<void>
   addUsage(usage: readonly UsageRecord[]): Promise<void>
-  addAuditEntries(acts: readonly AuditEntry[]): Promise<void>
+  addAuditEntries(entries: readonly AuditEntry[]): Promise<void>
   /** Makes all that was added durable. */
   commit(turn: number): Promise<void>
-  /** Lets go of the database. Without a commit it is as it was before. */
+  /** Releases the database. Without a commit it is as it was before. */
   close(): Promise<void>
 }
 
 export interface TargetOptions {
   /** Decides how long partitions are, where a store has any. */
   readonly expiry: Expiry
-  /** What the operator should know of the database, and that does not stop the copy. */
+  /** What the operator should know about the database, and that does not stop the transfer. */
   readonly onNote: (message: string) => void
 }
 
@@ -58,7 +58,7 @@ export interface TransferredAccount {
   /** As stored (account-rows.ts). */
   readonly capJobs: number | null
   readonly capTokens: number | null
-  /** The least turn of its next job that must wait; null where the line alone decides. */
+  /** The least turn of its next job that must wait; null if the queue alone decides. */
   readonly nextTurn: number | null
 }
 
@@ -86,11 +86,11 @@ export interface TransferredJob {
   readonly state: TransferredQueuedJob | TransferredOutcome
 }
 
-/** A job that has not ended. One that a node held comes as given back: at the head of the line, with no death counted. */
+/** A job that has not ended. One that a node held comes as released: at the head of the queue, without another crash. */
 export interface TransferredQueuedJob {
   readonly kind: 'waits'
   readonly turn: number
-  readonly deaths: number
+  readonly crashCount: number
   readonly wasHeld: boolean
 }
 
@@ -101,13 +101,13 @@ export interface TransferredOutcome {
   readonly error: string | null
   readonly usage: string
   readonly receipt: string
-  readonly deaths: number
+  readonly crashCount: number
   readonly claimedAtMs: number | null
   readonly settledAtMs: number
   readonly callback: TransferredCallback | null
 }
 
-/** What the rows of callbacks hold alike in every store, beside whose they are. */
+/** The columns of callbacks that every store has, in addition to the job and the account. */
 export const CALLBACK_COLUMNS = [
   'lane',
   'attempt',
@@ -121,10 +121,10 @@ export const CALLBACK_COLUMNS = [
 
 export type TransferredCallback = Readonly<Record<(typeof CALLBACK_COLUMNS)[number], string | number | null>>
 
-/** For a select from `callbacks c`, under names of their own. */
+/** For a select from `callbacks c`, under names with a prefix. */
 export const CALLBACK_SELECT = CALLBACK_COLUMNS.map((name) => `c.${name} as callback_${name}`).join(', ')
 
-/** From a row with what `CALLBACK_SELECT` says; null where there was none. */
+/** From a row with `CALLBACK_SELECT`; null if there was no callback. */
 export function readTransferredCallback(row: Readonly<Record<string, unknown>>): TransferredCallback | null {
   if (row.callback_lane === null) return null
   return Object.fromEntries(

@@ -62,7 +62,7 @@ test('while a copy runs no server starts, no command writes, and no other copy b
   await fromPostgres.close()
 })
 
-test('a target that holds anything is refused, and stays as it is', async (t) => {
+test('a target that is not empty is rejected, and stays as it is', async (t) => {
   const { file, population } = await populated(t)
   const clock = { ms: population.nowMs }
   for (const url of [`sqlite:${await newFile(t)}`, await freshDatabase(t)]) {
@@ -87,7 +87,7 @@ test('a target that holds anything is refused, and stays as it is', async (t) =>
   }
 })
 
-test('a source that is none is refused, and nothing is made of it', async (t) => {
+test('a source that does not exist is rejected, and is not created', async (t) => {
   const missing = await newFile(t)
   await refused(openTransferSource(`sqlite:${missing}`), /There is no file/)
   const other = await newFile(t)

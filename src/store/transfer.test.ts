@@ -50,7 +50,7 @@ test('Postgres to Postgres', async (t) => {
   assert.deepEqual(rowsOf(end), rowsOf(file, expected(file, population)))
 })
 
-test('the copy serves: the fair order, fences, kept answers, idempotency keys and callbacks', async (t) => {
+test('a server runs on the copy: fair order, fences, cached responses, idempotency keys and callbacks', async (t) => {
   const { file, population } = await populated(t)
   const clock = { ms: population.nowMs }
   const url = await freshDatabase(t)
@@ -89,7 +89,7 @@ test('the copy serves: the fair order, fences, kept answers, idempotency keys an
   )
 })
 
-test('a held job waits and reads assigned, with no death counted; a new job waits behind what was begun', async (t) => {
+test('an assigned job is queued and reads as assigned, with no crash counted; a new job is queued behind what was begun', async (t) => {
   const { file, population } = await populated(t)
   const clock = { ms: population.nowMs }
   const held = all(
@@ -131,7 +131,7 @@ test('a held job waits and reads assigned, with no death counted; a new job wait
   }
 })
 
-test('what has expired stays behind; a shorter retention leaves more', async (t) => {
+test('what has expired is not copied; a shorter retention leaves more', async (t) => {
   const { file, population } = await populated(t)
   const end = await newFile(t)
   const day = { ...population, retentionMs: 86_400_000 }
@@ -144,7 +144,7 @@ test('what has expired stays behind; a shorter retention leaves more', async (t)
   assert.deepEqual(all(end, orphans), [])
 })
 
-test('jobs arrive in partitions, which go as a whole when they have expired', async (t) => {
+test('jobs arrive in partitions, which are dropped as a whole when they have expired', async (t) => {
   const { file, population } = await populated(t)
   for (const retentionMs of [population.retentionMs, 36 * 3_600_000]) {
     const url = await freshDatabase(t)

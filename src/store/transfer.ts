@@ -1,39 +1,38 @@
-/** Copies what one database holds into another that holds nothing. */
+/** Transfers what is in one database to another, empty one. */
 
 import { DatabaseProblem } from './database-problem.ts'
 import { type Expiry, expiresAtMs } from './expiry.ts'
 import type { Batches, TransferredJob, TransferSource, TransferTarget } from './transfer-contract.ts'
 
-export interface CopyCounts {
+export interface TransferCounts {
   accounts: number
   keys: number
   waiting: number
-  /** Of those that wait, how many a server held. */
+  /** How many of those were assigned to a server. */
   held: number
   ended: number
-  /** Ended jobs that nobody can read any more: they stay behind. */
+  /** Ended jobs that can no longer be read: they are not transferred. */
   expired: number
   callbacksOwed: number
   /** Delivered, or failed for good. */
   callbacksDone: number
-  keptAnswers: number
+  cachedResponses: number
   idempotencyKeys: number
   /** Sums of an account, a month and a model. */
   usage: number
-  /** Entries of the audit log. */
-  acts: number
+  auditEntries: number
 }
 
 /**
  * All or nothing: when it rejects, the target is as it was. Neither database is closed.
- * @param onProgress told after each batch
+ * @param onProgress called after each batch
  */
 export async function transferDatabase(
   source: TransferSource,
   target: TransferTarget,
   expiry: Expiry,
-  onProgress: (counts: Readonly<CopyCounts>) => void,
-): Promise<Readonly<CopyCounts>> {
+  onProgress: (counts: Readonly<TransferCounts>) => void,
+): Promise<Readonly<TransferCounts>> {
   const counts = noCounts()
   let kind = ''
   const each = async <T>(what: string, batches: Batches<T>, add: (batch: readonly T[]) => Promise<void>) => {
@@ -58,8 +57,8 @@ export async function transferDatabase(
       await target.addJobs(readable)
       for (const job of readable) count(counts, job)
     })
-    await each('kept answers', source.cachedResponses(expiry.nowMs), async (answers) => {
-      counts.keptAnswers += await target.addCachedResponses(answers)
+    await each('cached responses', source.cachedResponses(expiry.nowMs), async (responses) => {
+      counts.cachedResponses += await target.addCachedResponses(responses)
     })
     await each('idempotency keys', source.idempotencyKeys(expiry.nowMs), async (keys) => {
       await target.addIdempotencyKeys(keys)
@@ -69,9 +68,9 @@ export async function transferDatabase(
       await target.addUsage(usage)
       counts.usage += usage.length
     })
-    await each('the audit log', source.auditEntries(), async (acts) => {
-      await target.addAuditEntries(acts)
-      counts.acts += acts.length
+    await each('the audit log', source.auditEntries(), async (entries) => {
+      await target.addAuditEntries(entries)
+      counts.auditEntries += entries.length
     })
     kind = 'the end'
     await target.commit(source.turn)
@@ -79,14 +78,14 @@ export async function transferDatabase(
     if (!(error instanceof DatabaseProblem)) throw error
     const done = counts.waiting + counts.ended
     throw new DatabaseProblem(
-      `The copy stopped at ${kind}, after ${done} jobs: ${error.message} Nothing of it stays in the target, and the source is unchanged. Mend the cause and run it again.`,
+      `The copy stopped at ${kind}, after ${done} jobs: ${error.message} Nothing of it stays in the target, and the source is unchanged. Fix the cause and run it again.`,
       { cause: error },
     )
   }
   return counts
 }
 
-function noCounts(): CopyCounts {
+function noCounts(): TransferCounts {
   return {
     accounts: 0,
     keys: 0,
@@ -96,14 +95,14 @@ function noCounts(): CopyCounts {
     expired: 0,
     callbacksOwed: 0,
     callbacksDone: 0,
-    keptAnswers: 0,
+    cachedResponses: 0,
     idempotencyKeys: 0,
     usage: 0,
-    acts: 0,
+    auditEntries: 0,
   }
 }
 
-function count(counts: CopyCounts, { state }: TransferredJob): void {
+function count(counts: TransferCounts, { state }: TransferredJob): void {
   if (state.kind === 'waits') {
     counts.waiting += 1
     if (state.wasHeld) counts.held += 1

@@ -57,7 +57,7 @@ export function readTransferredJob(row: Row, turn: number): TransferredJob {
 function readQueued(row: Row, turn: number): TransferredQueuedJob {
   const wasHeld = row.turn === null
   const ownTurn = wasHeld ? turn : numberOf(row, 'turn')
-  return { kind: 'waits', turn: ownTurn, deaths: numberOf(row, 'deaths'), wasHeld }
+  return { kind: 'waits', turn: ownTurn, crashCount: numberOf(row, 'deaths'), wasHeld }
 }
 
 function readOutcome(row: Row): TransferredOutcome {
@@ -68,7 +68,7 @@ function readOutcome(row: Row): TransferredOutcome {
     error: textOrNull(row, 'error'),
     usage: textOf(row, 'usage'),
     receipt: textOf(row, 'receipt'),
-    deaths: numberOf(row, 'deaths'),
+    crashCount: numberOf(row, 'deaths'),
     claimedAtMs: numberOrNull(row, 'claimed_at_ms'),
     settledAtMs: numberOf(row, 'settled_at_ms'),
     callback: readTransferredCallback(row),

@@ -1,13 +1,13 @@
 /**
- * What accounts have used, summed by account, month and model. It is written by the transaction that settles a job, so
- * that no job is missing and none counts twice, whatever dies when. The sums outlive their jobs.
+ * What accounts have used, summed by account, month and model. The transaction that settles a job writes it, so that no job
+ * is missing and none counts twice, whatever crashes. The sums outlive their jobs.
  */
 
 export interface UsageStore {
   /** Newest month first, then by account and model. */
   listUsage(search: UsageSearch): Promise<UsageRecord[]>
 
-  /** What counts against the account's caps in that month; bounded in cost however many jobs wait. */
+  /** What counts against the account's caps in that month; its cost is bounded however many jobs are queued. */
   used(account: string, month: string): Promise<Used>
 }
 
@@ -23,7 +23,7 @@ export interface UsageSearch {
 export interface UsageKey {
   readonly account: string
   readonly month: string
-  /** The public name that callers asked for. */
+  /** The public model name of the requests. */
   readonly model: string
 }
 
@@ -31,7 +31,7 @@ export interface UsageRecord extends UsageKey {
   /** Jobs that ended in that month, failed ones included. */
   readonly jobs: number
   readonly failedJobs: number
-  /** Jobs answered by a kept answer: they cost nothing. */
+  /** Jobs answered from the response cache: they cost nothing. */
   readonly cacheHits: number
   /** Calls to model servers, failed ones included. */
   readonly calls: number

@@ -1,4 +1,4 @@
-/** What every store promises of accept. */
+/** What every store guarantees about accept. */
 import assert from 'node:assert/strict'
 import { acceptance, expiry, ids, newJob, now, type On, START_MS, settlement } from './fixtures.ts'
 
@@ -70,7 +70,7 @@ export function acceptTests(on: On): void {
     },
   )
 
-  on('stores a request anew whose jobs have vanished', async (store) => {
+  on('accepts a request again if its jobs no longer exist', async (store) => {
     const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1e9 }
     const [first, again] = [newJob(), newJob()]
     await store.accept(acceptance([first], { idempotency, handedOff: true }))

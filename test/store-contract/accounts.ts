@@ -1,4 +1,4 @@
-/** What every store promises of accounts and keys. */
+/** What every store guarantees about accounts and keys. */
 import assert from 'node:assert/strict'
 import type { NewKey } from '../../src/store/account-store.ts'
 import { type On, START_MS } from './fixtures.ts'
@@ -17,7 +17,7 @@ export function accountTests(on: On): void {
     ...over,
   })
 
-  on('makes an account with its first key, and finds keys by their hash', async (store) => {
+  on('creates an account with its first key, and finds keys by their hash', async (store) => {
     assert.equal(await store.hasAccounts(), false)
     assert.deepEqual(await store.createKey(key()), { kind: 'created' })
     assert.deepEqual(await store.createKey(key({ id: 'key_2', hash: 'h2', expiresAtMs: 9 })), {
@@ -92,7 +92,7 @@ export function accountTests(on: On): void {
     assert.deepEqual(await found({ beforeKeyId: 'key_none' }), [])
   })
 
-  on('suspends an account, with all its keys, and lets it in again', async (store) => {
+  on('suspends an account, with all its keys, and resumes it', async (store) => {
     await store.createKey(key())
     assert.equal(await store.suspend('acme', 8), true)
     assert.equal(await store.suspend('acme', 9), true)
@@ -105,7 +105,7 @@ export function accountTests(on: On): void {
     assert.equal(await store.suspend('nobody', 8), false)
   })
 
-  on('gives an account caps of its own', async (store) => {
+  on("sets an account's own caps", async (store) => {
     await store.createKey(key())
     for (const caps of [
       { monthlyJobs: 1000, monthlyTokens: 2 ** 40 },

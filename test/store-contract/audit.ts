@@ -1,4 +1,4 @@
-/** What every store promises about the audit log. */
+/** What every store guarantees about the audit log. */
 import assert from 'node:assert/strict'
 import type { NewAuditEntry } from '../../src/store/audit-store.ts'
 import { acceptance, newJob, now, type On } from './fixtures.ts'

@@ -1,4 +1,4 @@
-/** What every store promises of owed callbacks. */
+/** What every store guarantees about owed callbacks. */
 import assert from 'node:assert/strict'
 import type { Outcome } from '../../src/job/job.ts'
 import { BODY_READ_BYTES } from '../../src/store/callback-store.ts'
@@ -50,15 +50,15 @@ export function callbackTests(on: On): void {
     await withAccount(store)
     for (let made = 0; made < 30; made++) await owed(store)
     const taken = await take(store, { limit: 100 })
-    const [retaken, recorded, postponed] = taken
-    assert.ok(retaken && recorded && postponed)
+    const [retaken, recorded, deferred] = taken
+    assert.ok(retaken && recorded && deferred)
     await store.recordCallback(record(recorded.jobId, 1, dueAt(now.ms + 5000)))
-    await store.deferCallbacks('node-a', [{ jobId: postponed.jobId, attempt: 1, dueAtMs: now.ms }])
+    await store.deferCallbacks('node-a', [{ jobId: deferred.jobId, attempt: 1, dueAtMs: now.ms }])
     const unknown = { ...retaken, jobId: newJob().id }
     const asked = [...taken, { ...retaken, attempt: 2 }, unknown]
     const loaded = await Promise.all(asked.map((one) => store.loadCallback(one)))
     const ids = taken.map(({ jobId }) =>
-      jobId === recorded.jobId || jobId === postponed.jobId ? undefined : jobId,
+      jobId === recorded.jobId || jobId === deferred.jobId ? undefined : jobId,
     )
     assert.deepEqual(
       loaded.map((body) => body?.view.id),
@@ -101,7 +101,7 @@ export function callbackTests(on: On): void {
     assert.equal((await take(store))[0]?.jobId, job.id)
   })
 
-  on('a callback is taken by one only, and again by the same node when its lease ends', async (store) => {
+  on('a callback is taken by one node only, and again by that node when its lease ends', async (store) => {
     await withAccount(store)
     await owed(store)
     const leaseUntilMs = now.ms + 1000
@@ -111,7 +111,7 @@ export function callbackTests(on: On): void {
     assert.deepEqual([again?.attempt, again?.tries], [2, 2])
   })
 
-  on('what a dead node had in hand is due at once', async (store, _t, place) => {
+  on('the callbacks of a dead node are due at once', async (store, _t, place) => {
     await withAccount(store)
     await owed(store)
     await take(store, { leaseUntilMs: now.ms + DAY_MS })
@@ -123,23 +123,26 @@ export function callbackTests(on: On): void {
     await next.close()
   })
 
-  on('what came of an attempt decides when it is due, and a stale attempt decides nothing', async (store) => {
-    await withAccount(store)
-    const jobId = await owed(store)
-    await take(store)
-    const later = now.ms + 5000
-    assert.equal(await store.recordCallback(record(jobId, 1, dueAt(later))), true)
-    assert.deepEqual(await take(store, { queue: 'retry', nowMs: later - 1 }), [])
-    assert.equal((await take(store, { queue: 'retry', nowMs: later })).length, 1)
-    assert.equal(await store.recordCallback(record(jobId, 1, DELIVERED, later)), false)
-    assert.equal(await store.recordCallback(record(jobId, 2, DELIVERED, later)), true)
-    assert.equal(await store.recordCallback(record(jobId, 2, FAILED, later)), false)
-    for (const lane of ['first', 'retry'] as const) {
-      assert.deepEqual(await take(store, { queue: lane, nowMs: later + 1e9 }), [])
-    }
-  })
+  on(
+    'the result of an attempt decides when it is due, and a stale attempt decides nothing',
+    async (store) => {
+      await withAccount(store)
+      const jobId = await owed(store)
+      await take(store)
+      const later = now.ms + 5000
+      assert.equal(await store.recordCallback(record(jobId, 1, dueAt(later))), true)
+      assert.deepEqual(await take(store, { queue: 'retry', nowMs: later - 1 }), [])
+      assert.equal((await take(store, { queue: 'retry', nowMs: later })).length, 1)
+      assert.equal(await store.recordCallback(record(jobId, 1, DELIVERED, later)), false)
+      assert.equal(await store.recordCallback(record(jobId, 2, DELIVERED, later)), true)
+      assert.equal(await store.recordCallback(record(jobId, 2, FAILED, later)), false)
+      for (const queue of ['first', 'retry'] as const) {
+        assert.deepEqual(await take(store, { queue, nowMs: later + 1e9 }), [])
+      }
+    },
+  )
 
-  on('many are recorded together, each by what came of it', async (store) => {
+  on('many are recorded together, each with its own result', async (store) => {
     await withAccount(store)
     const jobIds: string[] = []
     for (let made = 0; made < 30; made++) jobIds.push(await owed(store))
@@ -170,7 +173,7 @@ export function callbackTests(on: On): void {
     assert.deepEqual([again?.jobId, again?.attempt, again?.tries], [tried, 2, 2])
   })
 
-  on('an attempt that our own end cut off is kept and does not count', async (store) => {
+  on('an attempt that our own shutdown cut off is stored and does not count', async (store) => {
     await withAccount(store)
     const jobId = await owed(store)
     await take(store)
@@ -179,13 +182,13 @@ export function callbackTests(on: On): void {
     assert.deepEqual([again?.attempt, again?.tries], [2, 1])
   })
 
-  on('what is postponed was not tried, and comes back when it was said', async (store) => {
+  on('a deferred callback was not tried, and is due at the time given', async (store) => {
     await withAccount(store)
     const jobId = await owed(store)
     await take(store)
     const dueAtMs = now.ms + 700
     await store.deferCallbacks('node-b', [{ jobId, attempt: 1, dueAtMs: now.ms }])
-    assert.deepEqual(await take(store), [], 'another node postponed it')
+    assert.deepEqual(await take(store), [], 'another node deferred it')
     await store.deferCallbacks('node-a', [{ jobId, attempt: 1, dueAtMs }])
     assert.equal(await store.recordCallback(record(jobId, 1, DELIVERED)), false)
     assert.deepEqual(await take(store, { nowMs: dueAtMs - 1 }), [])
@@ -193,12 +196,12 @@ export function callbackTests(on: On): void {
     assert.deepEqual([again?.attempt, again?.tries], [1, 1])
   })
 
-  on('what was postponed is taken before it is due, unless it was tried since', async (store) => {
+  on('a deferred callback is taken before it is due, unless it was tried since', async (store) => {
     await withAccount(store)
     const [waits, tried] = [await owed(store), await owed(store)]
     await take(store)
-    const postponed = [waits, tried].map((jobId) => ({ jobId, attempt: 1, dueAtMs: now.ms + 1000 }))
-    await store.deferCallbacks('node-a', postponed)
+    const deferred = [waits, tried].map((jobId) => ({ jobId, attempt: 1, dueAtMs: now.ms + 1000 }))
+    await store.deferCallbacks('node-a', deferred)
     const takeAgain = (node: string) =>
       store.takeDeferred({
         node,

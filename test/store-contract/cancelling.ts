@@ -1,4 +1,4 @@
-/** What every store promises of cancelling: an end like any other, whoever holds the job. */
+/** What every store guarantees about cancelling: an outcome like any other, whichever node holds the job. */
 import assert from 'node:assert/strict'
 import { acceptance, claimOf, expiry, ids, newJob, now, type On, settlement } from './fixtures.ts'
 
@@ -14,58 +14,58 @@ export function cancelTests(on: On): void {
     ...over,
   })
 
+  on('cancels a queued job: it has failed, is never claimed, and its callback is owed', async (store) => {
+    const callback = { url: 'https://example.com/', headers: {}, payloadJson: '{}' }
+    const [job, next] = [newJob({ callback }), newJob()]
+    await store.createKey({
+      id: 'key_1',
+      hash: 'h1',
+      account: 'acme',
+      tier: 'user_max',
+      secret: 'whsec_1',
+      createdAtMs: now.ms,
+      expiresAtMs: null,
+    })
+    await store.accept(acceptance([job, next]))
+    assert.equal(await store.cancelJob(job.id, now.ms), 'cancelled')
+    const read = await store.read('acme', job.id, expiry())
+    assert.equal(read?.status, 'failed')
+    assert.equal(JSON.parse(read?.errorJson ?? '').code, 'cancelled')
+    assert.deepEqual(ids(await store.claim('node-a', 5, now.ms)), [next.id])
+    const take = {
+      node: 'node-a',
+      queue: 'first',
+      limit: 5,
+      nowMs: now.ms,
+      leaseUntilMs: now.ms + 1000,
+    } as const
+    const owed = await store.takeCallbacks(take)
+    assert.deepEqual(
+      owed.map(({ jobId }) => jobId),
+      [job.id],
+    )
+    const found = await store.findJob(job.id, expiry())
+    assert.deepEqual([found?.errorCode, found?.usage?.calls, found?.settledAtMs], ['cancelled', 0, now.ms])
+  })
+
   on(
-    'ends a job that waits: it has failed, is claimed by nobody, and its callback is owed',
+    'cancels a running job: its node learns it once, and what that node writes changes nothing',
     async (store) => {
-      const callback = { url: 'https://example.com/', headers: {}, payloadJson: '{}' }
-      const [job, next] = [newJob({ callback }), newJob()]
-      await store.createKey({
-        id: 'key_1',
-        hash: 'h1',
-        account: 'acme',
-        tier: 'user_max',
-        secret: 'whsec_1',
-        createdAtMs: now.ms,
-        expiresAtMs: null,
-      })
-      await store.accept(acceptance([job, next]))
+      const job = newJob()
+      await store.accept(acceptance([job], { handedOff: true }))
+      const claim = { jobId: job.id, attempt: 1 }
       assert.equal(await store.cancelJob(job.id, now.ms), 'cancelled')
-      const read = await store.read('acme', job.id, expiry())
-      assert.equal(read?.status, 'failed')
-      assert.equal(JSON.parse(read?.errorJson ?? '').code, 'cancelled')
-      assert.deepEqual(ids(await store.claim('node-a', 5, now.ms)), [next.id])
-      const take = {
-        node: 'node-a',
-        queue: 'first',
-        limit: 5,
-        nowMs: now.ms,
-        leaseUntilMs: now.ms + 1000,
-      } as const
-      const owed = await store.takeCallbacks(take)
-      assert.deepEqual(
-        owed.map(({ jobId }) => jobId),
-        [job.id],
-      )
-      const found = await store.findJob(job.id, expiry())
-      assert.deepEqual([found?.errorCode, found?.usage?.calls, found?.settledAtMs], ['cancelled', 0, now.ms])
+      assert.deepEqual(await store.takeCancelled('node-a'), [claim])
+      assert.deepEqual(await store.takeCancelled('node-a'), [])
+      assert.equal(await store.settle(settlement(claim)), 'stale')
+      await store.release('node-a', [claim])
+      assert.deepEqual(await store.claim('node-a', 5, now.ms), [])
+      assert.equal((await store.read('acme', job.id, expiry()))?.status, 'failed')
+      assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
     },
   )
 
-  on('ends a job that runs: its node is told once, and what it writes changes nothing', async (store) => {
-    const job = newJob()
-    await store.accept(acceptance([job], { handedOff: true }))
-    const claim = { jobId: job.id, attempt: 1 }
-    assert.equal(await store.cancelJob(job.id, now.ms), 'cancelled')
-    assert.deepEqual(await store.takeCancelled('node-a'), [claim])
-    assert.deepEqual(await store.takeCancelled('node-a'), [])
-    assert.equal(await store.settle(settlement(claim)), 'stale')
-    await store.release('node-a', [claim])
-    assert.deepEqual(await store.claim('node-a', 5, now.ms), [])
-    assert.equal((await store.read('acme', job.id, expiry()))?.status, 'failed')
-    assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
-  })
-
-  on('tells the node where a caller waits of a job that waited', async (store) => {
+  on('reports a queued job to the node that has a pending response for it', async (store) => {
     const job = newJob()
     await store.accept(acceptance([job], { awaited: true }))
     await store.cancelJob(job.id, now.ms)
@@ -73,7 +73,7 @@ export function cancelTests(on: On): void {
     assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
   })
 
-  on('ends a job that was given back, and leaves alone what has ended or never was', async (store) => {
+  on('cancels a released job, and leaves alone what has ended or never existed', async (store) => {
     const [returned, done] = [newJob(), newJob()]
     await store.accept(acceptance([returned, done]))
     const claimed = await store.claim('node-a', 2, now.ms)
@@ -89,7 +89,7 @@ export function cancelTests(on: On): void {
     assert.deepEqual(await store.claim('node-a', 5, now.ms), [])
   })
 
-  on('ends the waiting jobs of one account, some at a time', async (store) => {
+  on('cancels the queued jobs of one account, some at a time', async (store) => {
     const mine = Array.from({ length: 5 }, () => newJob())
     const others = [newJob({ account: 'other' }), newJob({ account: 'other' })]
     const running = newJob()
@@ -107,7 +107,7 @@ export function cancelTests(on: On): void {
     )
   })
 
-  on('ends those that run too where that is wanted, and none that came later', async (store) => {
+  on('cancels running jobs too if requested, and none that came later', async (store) => {
     const [waiting, running, held] = [newJob(), newJob(), newJob({ account: 'other' })]
     await store.accept(acceptance([waiting]))
     await store.accept(acceptance([running, held], { handedOff: true }))

@@ -1,10 +1,10 @@
-/** What every store promises of claim: one holder, fair order. */
+/** What every store guarantees about claim: one node per job, in fair order. */
 import assert from 'node:assert/strict'
 import type { Callback } from '../../src/job/job.ts'
 import { acceptance, ids, newJob, now, type On } from './fixtures.ts'
 
 export function claimTests(on: On): void {
-  on('gives back every field of a job as it was accepted', async (store) => {
+  on('returns every field of a job as it was accepted', async (store) => {
     const callback: Callback = {
       url: 'https://example.com/hook',
       headers: { 'x-a': 'ä' },
@@ -73,7 +73,7 @@ export function claimTests(on: On): void {
     assert.ok(ofTwo >= 19 && ofTwo <= 21, `${ofTwo} of 30`)
   })
 
-  on('gives no more suspects than asked for, and others all the same', async (store) => {
+  on('claims no more poison candidates than requested, and others nevertheless', async (store) => {
     const old = [newJob(), newJob(), newJob()]
     await store.accept(acceptance(old, { node: 'dead', handedOff: true }))
     await store.rescue('node-a', now.ms)

@@ -1,4 +1,4 @@
-/** What every store promises of deleting: it is as if the job, or the account, had never been. */
+/** What every store guarantees about deleting: nothing of the job, or of the account, is left. */
 import assert from 'node:assert/strict'
 import type { Store } from '../../src/store/store.ts'
 import { acceptance, expiry, newJob, now, type On, settlement } from './fixtures.ts'
@@ -25,7 +25,7 @@ export function deleteTests(on: On): void {
       createdAtMs: now.ms,
       expiresAtMs: null,
     })
-  /** Deletes all, as whoever deletes an account does. */
+  /** Deletes all jobs of an account, as deleting the account does. */
   const deleteAll = async (store: Store, account: string) => {
     const sums = { deleted: 0, open: 0 }
     for (let after: string | null = BEFORE_ALL; after !== null; ) {
@@ -37,20 +37,23 @@ export function deleteTests(on: On): void {
     return sums
   }
 
-  on('deletes an ended job with its kept answer and its callback, and leaves its usage', async (store) => {
-    await makeKey(store, 'acme')
-    const job = await ended(store)
-    assert.equal(await store.deleteJob(job.id), 'deleted')
-    assert.equal(await store.read('acme', job.id, expiry()), null)
-    assert.equal(await store.findJob(job.id, expiry()), null)
-    assert.equal(await store.findResponse(keep.fingerprint, now.ms), null)
-    assert.equal(await store.findCallback(job.id), null)
-    assert.equal((await store.callbackDepth()).owed, 0)
-    assert.equal(await store.deleteJob(job.id), 'unknown')
-    assert.equal((await store.listUsage({ limit: 10 }))[0]?.jobs, 1)
-  })
+  on(
+    'deletes an ended job with its cached response and its callback, and leaves its usage',
+    async (store) => {
+      await makeKey(store, 'acme')
+      const job = await ended(store)
+      assert.equal(await store.deleteJob(job.id), 'deleted')
+      assert.equal(await store.read('acme', job.id, expiry()), null)
+      assert.equal(await store.findJob(job.id, expiry()), null)
+      assert.equal(await store.findResponse(keep.fingerprint, now.ms), null)
+      assert.equal(await store.findCallback(job.id), null)
+      assert.equal((await store.callbackDepth()).owed, 0)
+      assert.equal(await store.deleteJob(job.id), 'unknown')
+      assert.equal((await store.listUsage({ limit: 10 }))[0]?.jobs, 1)
+    },
+  )
 
-  on('does not delete a job that waits or runs', async (store) => {
+  on('does not delete a queued or running job', async (store) => {
     const [waiting, running] = [newJob(), newJob()]
     await store.accept(acceptance([waiting]))
     await store.accept(acceptance([running], { handedOff: true }))
@@ -72,7 +75,7 @@ export function deleteTests(on: On): void {
     assert.deepEqual(await deleteAll(store, 'nobody'), { deleted: 0, open: 0 })
   })
 
-  on('walks more jobs than one step takes', async (store) => {
+  on('scans more jobs than one step takes', async (store) => {
     const jobs = Array.from({ length: 4500 }, (_, at) => newJob({ account: at % 3 === 0 ? 'acme' : 'other' }))
     for (let from = 0; from < jobs.length; from += 500) {
       await store.accept(acceptance(jobs.slice(from, from + 500)))
@@ -108,7 +111,7 @@ export function deleteTests(on: On): void {
     assert.equal(again.kind, 'accepted')
   })
 
-  on('scrubs while it goes on serving', async (store) => {
+  on('scrubs while it keeps serving', async (store) => {
     await makeKey(store, 'acme')
     const job = await ended(store)
     await store.deleteJob(job.id)

@@ -1,10 +1,10 @@
-/** What every store promises of the next opening. */
+/** What every store guarantees about a store that is opened again. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { acceptance, expiry, ids, newJob, now, type Place, START_MS, settlement } from './fixtures.ts'
 
 export function durabilityTests(makePlace: (t: TestContext) => Promise<Place>): void {
-  test('what was stored is there after the next opening', async (t) => {
+  test('what was stored is there when the store is opened again', async (t) => {
     now.ms = START_MS
     const place = await makePlace(t)
     const [done, waiting] = [newJob(), newJob({ account: 'other' })]
@@ -23,7 +23,7 @@ export function durabilityTests(makePlace: (t: TestContext) => Promise<Place>): 
     assert.deepEqual(ids(await second.claim('node-c', 5, now.ms)), [waiting.id])
   })
 
-  test('fair order outlives the process', async (t) => {
+  test('fair order survives the process', async (t) => {
     now.ms = START_MS
     const place = await makePlace(t)
     const first = await place.open()

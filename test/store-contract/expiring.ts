@@ -1,4 +1,4 @@
-/** What every store promises of expiry. */
+/** What every store guarantees about expiry. */
 import assert from 'node:assert/strict'
 import type { Store } from '../../src/store/store.ts'
 import { acceptance, DAY_MS, expiry, newJob, now, type On, settlement } from './fixtures.ts'
@@ -19,7 +19,7 @@ export function expireTests(on: On): void {
     assert.equal(await store.read('acme', job.id, expiry(end, 1_000_000)), null)
   })
 
-  on('a job is readable as long as its answer is kept, and while its callback is owed', async (store) => {
+  on('a job is readable as long as its response is cached, and while its callback is owed', async (store) => {
     const callback = { url: 'https://example.com/', headers: {}, payloadJson: '{}' }
     const [short, owing] = [newJob({ cacheTtlMs: 3_600_000 }), newJob({ callback })]
     await store.accept(acceptance([short, owing], { handedOff: true }))

@@ -17,7 +17,7 @@ export type On = (title: string, work: (store: Store, t: TestContext, place: Pla
 export const START_MS = Date.UTC(2026, 0, 2, 3, 4, 5)
 export const DAY_MS = 86_400_000
 
-/** The moment that the stores are told; a test may move it on. */
+/** The time that is passed to the stores; a test may advance it. */
 export const now = { ms: START_MS }
 const makeId = jobIdMaker({ nowMs: () => now.ms }, (bytes) => randomBytes(bytes).toString('hex'))
 

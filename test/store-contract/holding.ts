@@ -1,9 +1,9 @@
-/** What every store promises of what a node holds, and of jobs that have ended elsewhere. */
+/** What every store guarantees about what a node holds, and about jobs that other nodes have ended. */
 import assert from 'node:assert/strict'
 import { acceptance, claimOf, expiry, newJob, now, type On, settlement } from './fixtures.ts'
 
 export function holdTests(on: On): void {
-  on('a renewal says what the node holds, under which attempt', async (store) => {
+  on('a renewal returns what the node holds, under which attempt', async (store) => {
     const [mine, theirs, waiting] = [newJob(), newJob(), newJob()]
     await store.accept(acceptance([mine], { handedOff: true }))
     await store.accept(acceptance([theirs], { handedOff: true, node: 'node-b' }))

@@ -15,7 +15,7 @@ interface ModelJob {
   status: 'pending' | 'assigned' | 'completed' | 'failed'
   node: string | null
   attempt: number
-  deaths: number
+  crashCount: number
 }
 
 interface Model {
@@ -60,7 +60,7 @@ class Accept implements Step {
         status: handedOff ? 'assigned' : 'pending',
         node: handedOff ? node : null,
         attempt,
-        deaths: 0,
+        crashCount: 0,
       })
       if (handedOff) model.claims.push({ jobId: id, attempt, node })
     }
@@ -80,10 +80,10 @@ class ClaimSome implements Step {
     const waiting = [...model.jobs.values()].filter((job) => !hasEnded(job) && job.node === null)
     const claimed = await real.store.claim(this.node, this.limit, START_MS)
     assert.equal(claimed.length, Math.min(this.limit, waiting.length))
-    for (const { id, attempt, crashCount: deaths } of claimed) {
+    for (const { id, attempt, crashCount } of claimed) {
       const job = model.jobs.get(id)
       assert.ok(job && job.node === null && !hasEnded(job), 'a job is claimed once')
-      assert.deepEqual([attempt, deaths], [job.attempt + 1, job.deaths])
+      assert.deepEqual([attempt, crashCount], [job.attempt + 1, job.crashCount])
       Object.assign(job, { status: 'assigned', node: this.node, attempt })
       model.claims.push({ jobId: id, attempt, node: this.node })
     }
@@ -160,7 +160,7 @@ class Crash implements Step {
     real.store = await real.place.open()
     const lost = [...model.jobs.values()].filter(({ node }) => node !== null && node !== this.survivor)
     assert.equal(await real.store.rescue(this.survivor, START_MS), lost.length)
-    for (const job of lost) Object.assign(job, { node: null, deaths: job.deaths + 1 })
+    for (const job of lost) Object.assign(job, { node: null, crashCount: job.crashCount + 1 })
   }
   toString = () => `crash(${this.survivor} goes on)`
 }

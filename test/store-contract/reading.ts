@@ -1,4 +1,4 @@
-/** What every store promises of read and recall. */
+/** What every store guarantees about read and findResponse. */
 import assert from 'node:assert/strict'
 import type { Outcome } from '../../src/job/job.ts'
 import { acceptance, expiry, newJob, now, type On, settlement } from './fixtures.ts'
@@ -12,7 +12,7 @@ export function readTests(on: On): void {
     assert.equal(await store.read('acme', 'no id at all', expiry()), null)
   })
 
-  on('recalls a kept answer until its time, the latest one first', async (store) => {
+  on('finds a cached response until it expires, the latest one first', async (store) => {
     const [first, second] = [newJob(), newJob()]
     await store.accept(acceptance([first, second], { handedOff: true }))
     const keep = (untilMs: number) => ({ fingerprint: 'f'.repeat(22), untilMs })
@@ -27,7 +27,7 @@ export function readTests(on: On): void {
     assert.equal(await store.findResponse('f'.repeat(22), now.ms), '"later"')
   })
 
-  on('does not keep the answer of a stale settlement', async (store) => {
+  on('does not cache the response of a stale settlement', async (store) => {
     const job = newJob()
     await store.accept(acceptance([job], { handedOff: true }))
     const keep = { fingerprint: 's'.repeat(22), untilMs: now.ms + 300_000 }

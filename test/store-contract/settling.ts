@@ -1,4 +1,4 @@
-/** What every store promises of settle: once, and by the holder only. */
+/** What every store guarantees about settle: once, and by the holder only. */
 import assert from 'node:assert/strict'
 import type { Outcome } from '../../src/job/job.ts'
 import { WriteRejected } from '../../src/store/store.ts'
@@ -16,7 +16,7 @@ export function settleTests(on: On): void {
     assert.deepEqual([read?.status, read?.contentJson, read?.errorJson], ['completed', '"Hello back"', null])
   })
 
-  on('stores a failure as it is told', async (store) => {
+  on('stores a failure as it was reported', async (store) => {
     const job = newJob()
     await store.accept(acceptance([job], { handedOff: true }))
     const error = {
@@ -54,7 +54,7 @@ export function settleTests(on: On): void {
     assert.ok(await store.read('acme', job.id, expiry(now.ms + 1e12, 1)))
   })
 
-  on('refuses another node, another attempt, a waiting job, and one that never was', async (store) => {
+  on('rejects another node, another attempt, a queued job, and one that never existed', async (store) => {
     const [held, waiting] = [newJob(), newJob()]
     await store.accept(acceptance([held], { handedOff: true }))
     await store.accept(acceptance([waiting]))

@@ -1,4 +1,4 @@
-/** What a store that many nodes share promises of their leases. The time is the database's own. */
+/** What a store that many nodes share guarantees about their leases. The time is the database's. */
 import assert from 'node:assert/strict'
 import type { Store } from '../../src/store/store.ts'
 import { owed, take, withAccount } from './callback-fixtures.ts'
@@ -22,24 +22,27 @@ export function shareTests(on: On): void {
     )
   })
 
-  on('who lost its lease writes nothing of its jobs, and learns so at its next renewal', async (store) => {
-    const job = newJob()
-    await store.renew('node-b', ENDED_MS)
-    await store.accept(acceptance([job], { handedOff: true, node: 'node-b' }))
-    assert.equal(await store.rescue('node-a', now.ms), 1)
-    const stale = { jobId: job.id, attempt: 1 }
-    assert.equal(await store.settle(settlement(stale, { node: 'node-b' })), 'stale')
-    await store.release('node-b', [stale])
-    const [claimed] = await store.claim('node-a', 1, now.ms)
-    assert.ok(claimed)
-    assert.deepEqual([claimed.attempt, claimed.crashCount], [2, 1])
-    assert.equal(await store.settle(settlement(stale, { node: 'node-b' })), 'stale')
-    assert.deepEqual(await store.renew('node-b', LONG_MS), { kept: false, held: [] })
-    assert.equal((await store.renew('node-b', LONG_MS)).kept, true)
-    assert.equal(await store.settle(settlement(claimOf(claimed))), 'settled')
-  })
+  on(
+    'a node that lost its lease writes nothing about its jobs, and learns it at its next renewal',
+    async (store) => {
+      const job = newJob()
+      await store.renew('node-b', ENDED_MS)
+      await store.accept(acceptance([job], { handedOff: true, node: 'node-b' }))
+      assert.equal(await store.rescue('node-a', now.ms), 1)
+      const stale = { jobId: job.id, attempt: 1 }
+      assert.equal(await store.settle(settlement(stale, { node: 'node-b' })), 'stale')
+      await store.release('node-b', [stale])
+      const [claimed] = await store.claim('node-a', 1, now.ms)
+      assert.ok(claimed)
+      assert.deepEqual([claimed.attempt, claimed.crashCount], [2, 1])
+      assert.equal(await store.settle(settlement(stale, { node: 'node-b' })), 'stale')
+      assert.deepEqual(await store.renew('node-b', LONG_MS), { kept: false, held: [] })
+      assert.equal((await store.renew('node-b', LONG_MS)).kept, true)
+      assert.equal(await store.settle(settlement(claimOf(claimed))), 'settled')
+    },
+  )
 
-  on('a lease that ended and was renewed before anybody looked is kept', async (store) => {
+  on('a lease that expired and was renewed before another node noticed is kept', async (store) => {
     const job = newJob()
     await store.renew('node-b', ENDED_MS)
     await store.accept(acceptance([job], { handedOff: true, node: 'node-b' }))
@@ -50,7 +53,7 @@ export function shareTests(on: On): void {
     assert.equal(await store.rescue('node-a', now.ms), 0)
   })
 
-  on('many nodes that look at once take each dead job back once', async (store) => {
+  on('many nodes that rescue at the same time rescue each job once', async (store) => {
     const jobs = Array.from({ length: 200 }, () => newJob())
     await store.accept(acceptance(jobs, { handedOff: true, node: 'dead' }))
     const counts = await Promise.all(
@@ -63,7 +66,7 @@ export function shareTests(on: On): void {
     assert.deepEqual(await crashCountsOf(store), new Set([1]))
   })
 
-  on("a callback in the hands of a living node is no other's, whatever the clocks say", async (store) => {
+  on('no other node takes a callback of a living node, whatever the clocks say', async (store) => {
     await withAccount(store)
     await owed(store)
     await store.renew('node-b', 60_000)
@@ -75,7 +78,7 @@ export function shareTests(on: On): void {
     assert.equal((await take(store)).length, 1)
   })
 
-  on('a node that leaves holds nothing up', async (store) => {
+  on('a node that leaves delays nothing', async (store) => {
     await store.renew('node-b', LONG_MS)
     await store.leave('node-b')
     const job = newJob()
@@ -85,5 +88,5 @@ export function shareTests(on: On): void {
 }
 
 async function crashCountsOf(store: Store): Promise<Set<number>> {
-  return new Set((await store.claim('node-a', 1000, now.ms)).map(({ crashCount: deaths }) => deaths))
+  return new Set((await store.claim('node-a', 1000, now.ms)).map(({ crashCount }) => crashCount))
 }

@@ -6,7 +6,7 @@ import { describe, type TestContext, test } from 'node:test'
 import { acceptTests } from './accepting.ts'
 import { accountTests } from './accounts.ts'
 import { auditTests } from './audit.ts'
-import { callbackRecordTests } from './callback-records.ts'
+import { callbackSearchTests } from './callback-search.ts'
 import { callbackTests } from './callbacks.ts'
 import { cancelTests } from './cancelling.ts'
 import { claimTests } from './claiming.ts'
@@ -14,11 +14,11 @@ import { deleteTests } from './deleting.ts'
 import { durabilityTests } from './durability.ts'
 import { expireTests } from './expiring.ts'
 import { now, type On, type Place, START_MS } from './fixtures.ts'
-import { returnTests } from './giving-back.ts'
 import { holdTests } from './holding.ts'
-import { jobRecordTests } from './job-records.ts'
+import { jobSearchTests } from './job-search.ts'
 import { queueModel } from './queue-model.ts'
 import { readTests } from './reading.ts'
+import { returnTests } from './returning.ts'
 import { settleTests } from './settling.ts'
 import { shareTests } from './sharing.ts'
 import { usageTests } from './usage.ts'
@@ -28,13 +28,13 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   describe(`${name}: accept`, () => acceptTests(on))
   describe(`${name}: claim`, () => claimTests(on))
   describe(`${name}: settle`, () => settleTests(on))
-  describe(`${name}: give back and reclaim`, () => returnTests(on))
+  describe(`${name}: release and rescue`, () => returnTests(on))
   describe(`${name}: hold`, () => holdTests(on))
-  describe(`${name}: read and recall`, () => readTests(on))
+  describe(`${name}: read and find response`, () => readTests(on))
   describe(`${name}: expire`, () => expireTests(on))
   describe(`${name}: callbacks`, () => callbackTests(on))
-  describe(`${name}: records of callbacks`, () => callbackRecordTests(on))
-  describe(`${name}: records of jobs`, () => jobRecordTests(on))
+  describe(`${name}: find and replay callbacks`, () => callbackSearchTests(on))
+  describe(`${name}: search jobs`, () => jobSearchTests(on))
   describe(`${name}: accounts`, () => accountTests(on))
   describe(`${name}: usage`, () => usageTests(on))
   describe(`${name}: cancel`, () => cancelTests(on))

@@ -1,4 +1,4 @@
-/** What every store promises of usage: each ended job counts once, in the month in which it ended. */
+/** What every store guarantees about usage: each ended job counts once, in the month in which it ended. */
 import assert from 'node:assert/strict'
 import type { Settlement, Store } from '../../src/store/store.ts'
 import { acceptance, newJob, now, type On, settlement, USAGE } from './fixtures.ts'
@@ -78,7 +78,7 @@ export function usageTests(on: On): void {
     )
   })
 
-  on('goes on counting whatever a model server claims', async (store) => {
+  on('keeps counting whatever a model server claims', async (store) => {
     const huge = { ...USAGE, input_tokens: Number.MAX_SAFE_INTEGER, output_tokens: Number.MAX_SAFE_INTEGER }
     // Past what 64 bits hold, some at a time: a store refuses what it cannot keep up with.
     for (let round = 0; round < 11; round++) {
@@ -110,7 +110,7 @@ export function usageTests(on: On): void {
     assert.deepEqual(await found({ month: '2025-12' }), [])
   })
 
-  on('tells what counts against caps: what ended in the month, and what is open', async (store) => {
+  on('returns what counts against caps: what ended in the month, and what is open', async (store) => {
     await ended(store)
     await ended(store, { model: 'gpt-5' })
     await ended(store, { account: 'other' })

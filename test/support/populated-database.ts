@@ -167,13 +167,13 @@ async function makeAccounts(store: Store, nowMs: number): Promise<void> {
   await store.setTier('bob', 'user_free')
   await store.suspend('bob', nowMs + 9)
   await store.setCaps('eve', { monthlyJobs: 'none', monthlyTokens: 2 ** 40 })
-  const act = { atMs: nowMs, who: 'zoë', what: 'set a tier', account: 'bob', target: null }
+  const entry = { atMs: nowMs, who: 'zoë', what: 'set a tier', account: 'bob', target: null }
   await store.addAuditEntry({
-    ...act,
+    ...entry,
     id: '019a0000-0000-7000-8000-000000000001',
     detailsJson: '{"nul":"\\u0000"}',
   })
-  await store.addAuditEntry({ ...act, id: '019a0000-0000-7000-8000-000000000002', detailsJson: '{}' })
+  await store.addAuditEntry({ ...entry, id: '019a0000-0000-7000-8000-000000000002', detailsJson: '{}' })
   await store.endAuditEntry('019a0000-0000-7000-8000-000000000001', 'done')
 }
 

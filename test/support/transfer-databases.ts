@@ -8,7 +8,7 @@ import { after, before, type TestContext } from 'node:test'
 import pg from 'pg'
 import { DatabaseProblem } from '../../src/store/database-problem.ts'
 import { openTransferSource, openTransferTarget } from '../../src/store/open.ts'
-import { type CopyCounts, transferDatabase } from '../../src/store/transfer.ts'
+import { type TransferCounts, transferDatabase } from '../../src/store/transfer.ts'
 import { type Population, populate } from './populated-database.ts'
 
 const SEED = Number(process.env.PARLEY_TEST_SEED ?? Date.now() % 1_000_000)
@@ -48,7 +48,7 @@ export function target(url: string, { nowMs, retentionMs }: Moment) {
   return openTransferTarget(url, { expiry: { nowMs, retentionMs }, onNote: () => {} })
 }
 
-export async function copyAll(from: string, to: string, moment: Moment): Promise<Readonly<CopyCounts>> {
+export async function copyAll(from: string, to: string, moment: Moment): Promise<Readonly<TransferCounts>> {
   const source = await openTransferSource(from)
   try {
     const into = await target(to, moment)

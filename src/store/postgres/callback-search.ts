@@ -45,7 +45,7 @@ const IN_STATE: Readonly<Record<CallbackState, string>> = {
 
 /**
  * $1 before which job, $2 account, $3 how many are enough. Rows are looked up one by one, as those of jobs are
- * (job-records.ts); one without a job's id says only what was scanned at.
+ * (job-search.ts); one without a job's id only reports what was scanned.
  */
 const scan = (state: CallbackState | 'any'): Statement => ({
   repeatable: true,

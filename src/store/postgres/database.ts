@@ -1,6 +1,6 @@
 /**
  * The connections to Postgres: a pool of them, statements by name, and errors by what they mean (errors.ts). No query
- * waits for ever: the server ends a long one, and where no answer comes at all the connection is given up.
+ * waits without end: the server ends a long one, and a connection that does not answer at all is abandoned.
  */
 import pg from 'pg'
 import type { Row } from '../rows.ts'
@@ -8,16 +8,16 @@ import { StoreUnavailable } from '../store.ts'
 import { breaksConnection, meaningOf, OutcomeUnknown, Overruled } from './errors.ts'
 
 const CONNECT_MS = 5_000
-/** Beyond the time limit of a statement, by when the server's word that it ended it must have come. */
+/** How long after the time limit of a statement the server may take to report that it ended the statement. */
 const ANSWER_SLACK_MS = 5_000
-/** A node stopped in the middle of a transaction would hold row locks that the others skip for ever. */
+/** A node that is suspended during a transaction would hold row locks that the others skip. */
 const IDLE_IN_TRANSACTION_MS = 10_000
 const TRIES = 5
 /**
- * Each of our statements finds its few rows by an index. Left to itself the planner reads the whole line and sorts it for
- * a claim when it knows nothing of the table yet, or keeps a plan from when the table was empty. Where there is no index,
- * it still reads the whole; and then it must not take that for so dear a statement that compiling it would be worth while.
- * With that one plan is right for all values, and making another for each claim would cost as much as the claim itself.
+ * Each of our statements finds its few rows by an index. By default the planner reads the whole queue and sorts it for
+ * a claim when it has no statistics of the table yet, or keeps a plan from when the table was empty. Without an index it
+ * still reads the whole table; then it must not consider that expensive enough to compile the statement. With these
+ * settings one plan is right for all values, and planning each claim again would cost as much as the claim itself.
  */
 const PLANNING =
   '-c enable_seqscan=off -c enable_bitmapscan=off -c jit=off -c plan_cache_mode=force_generic_plan'
@@ -26,7 +26,7 @@ const PLANNING =
 export interface Statement {
   readonly name: string
   readonly text: string
-  /** A second time changes nothing and says the same, so where a connection broke it is simply asked again. */
+  /** Running it a second time changes nothing and returns the same, so it is run again if the connection broke. */
   readonly repeatable?: true
 }
 
@@ -40,11 +40,11 @@ export interface DatabaseOptions {
   readonly connections: number
   /** Whether statements are prepared by name; some poolers give each transaction another connection. */
   readonly prepare: boolean
-  /** Far longer than any of our statements takes: one that meets it is stuck behind a lock or a dying disk. */
+  /** Far longer than any of our statements takes: one that reaches it is stuck behind a lock or a failing disk. */
   readonly statementMs: number
 }
 
-/** How any connection of ours is made. @param statementMs null for none, as in a migration */
+/** The settings of every connection. @param statementMs null for no limit, as in a migration */
 export function connectionSettings(url: string, statementMs: number | null): pg.ClientConfig {
   return {
     connectionString: withPlanning(url),
@@ -70,7 +70,7 @@ function withPlanning(url: string): string {
 
 const BIGINT = 20
 
-/** Times and counts fit a double; without this they would come as text. */
+/** Times and counts fit a double; by default they would arrive as text. */
 const numbersForBigints: pg.CustomTypesConfig = {
   getTypeParser: (oid: number, format?: 'text' | 'binary') =>
     oid === BIGINT ? Number : pg.types.getTypeParser(oid, format as 'text'),
@@ -84,13 +84,13 @@ export class Database implements Queries {
     this.#prepare = prepare
     const settings = connectionSettings(url, statementMs)
     this.#pool = new pg.Pool({ ...settings, max: connections, idleTimeoutMillis: 60_000 })
-    // A connection that breaks while nobody uses it is replaced by the pool; there is nothing to do.
+    // The pool replaces a connection that breaks while it is idle.
     this.#pool.on('error', () => {})
   }
 
   /**
-   * Runs one statement, which is a transaction of its own. Rejects with `OutcomeUnknown` where it may have been carried
-   * out nevertheless, with another `StoreUnavailable` where it was not but may be tried again.
+   * Runs one statement, which is a transaction of its own. Rejects with `OutcomeUnknown` if it may have run
+   * nevertheless, and with another `StoreUnavailable` if it has not run but may be tried again.
    */
   query(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> {
     const work = (client: pg.ClientBase) => this.#run(client, statement, values)
@@ -143,7 +143,7 @@ export class Database implements Queries {
   async #withClient<T>(work: (client: pg.ClientBase) => Promise<T>): Promise<T> {
     const client = await this.#connect()
     let broken = false
-    // A connection that breaks between two statements says so here; the next statement on it is rejected.
+    // A connection that breaks between two statements emits this; the next statement on it is rejected.
     const onError = () => {
       broken = true
     }
@@ -159,14 +159,14 @@ export class Database implements Queries {
     }
   }
 
-  /** A connection that breaks while it is made is tried once more: nothing was asked on it yet. */
+  /** A connection that breaks while it opens is tried once more: no statement was sent on it yet. */
   #connect(): Promise<pg.PoolClient> {
     return this.#pool
       .connect()
       .catch(() => this.#pool.connect())
       .catch((error: Error & { code?: string }) => {
-        const why = error.message || error.code
-        throw new StoreUnavailable(`The database cannot be reached: ${why}`, { cause: error })
+        const reason = error.message || error.code
+        throw new StoreUnavailable(`The database cannot be reached: ${reason}`, { cause: error })
       })
   }
 }

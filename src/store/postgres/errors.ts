@@ -5,7 +5,7 @@
 import { DatabaseError } from 'pg'
 import { StoreUnavailable, WriteRejected } from '../store.ts'
 
-/** The connection broke with the operation under way: it may have been carried out, or may yet be. */
+/** The connection broke during the operation: it may have run, or may still run. */
 export class OutcomeUnknown extends StoreUnavailable {}
 
 /** The database ended the operation in favour of another, and nothing of it remains: it is tried again at once. */

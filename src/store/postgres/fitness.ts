@@ -1,20 +1,20 @@
-/** Whether a Postgres is fit to hold jobs: what would break a promise stops the start, what weakens one is said. */
+/** Whether a Postgres is fit to hold jobs: what would break a guarantee stops the start, what weakens one is a warning. */
 import { DatabaseProblem } from '../database-problem.ts'
 import type { Row } from '../rows.ts'
 import type { Queries } from './database.ts'
 
 export const LEAST_VERSION = 14
-/** Beyond that, what nodes say of times and what the database says differ for people who compare them. */
+/** Beyond that, people who compare times of nodes with times of the database notice a difference. */
 const CLOCK_DIFFERENCE_MS = 5_000
 
 export interface Fitness {
   readonly version: string
-  /** Differences that break a promise. */
+  /** What breaks a guarantee. */
   readonly problems: readonly string[]
   readonly warnings: readonly string[]
 }
 
-/** Rejects with a `DatabaseProblem` naming what is wrong; tells the rest. */
+/** Rejects with a `DatabaseProblem` that names the problems; reports the warnings. */
 export async function checkFitness(queries: Queries, onNote: (message: string) => void): Promise<void> {
   const { problems, warnings } = await fitnessOf(queries)
   if (problems.length > 0) throw new DatabaseProblem(problems.join(' '))
@@ -39,10 +39,10 @@ function problemsOf(row: Row): string[] {
     )
   }
   if (row.read_only === 'on' || row.standby === true) {
-    problems.push('The database only reads: it is a standby. DATABASE_URL must lead to the primary.')
+    problems.push('The database is read-only: it is a standby. DATABASE_URL must lead to the primary.')
   }
   if (row.schema === null) {
-    problems.push('There is no schema to work in: create the one that search_path names.')
+    problems.push('The schema that search_path names does not exist. Create it.')
   } else if (row.may_create !== true) {
     problems.push(
       `The role ${row.role} may not create tables in the schema ${row.schema}: grant create on schema ${row.schema} to ${row.role}.`,

@@ -135,7 +135,7 @@ insert into probe values (0);
  * Caps, suspension, usage, cancelled jobs, the audit log. Nodes of the first version go on running on it: nothing that they
  * write or read is taken away.
  */
-const interventions = `
+const adminActions = `
 alter table accounts
   add column suspended_at_ms bigint,
   add column cap_jobs bigint,       -- null where the tier says, -1 for none
@@ -233,4 +233,4 @@ function monthAt(ms: string): string {
   return `to_char(to_timestamp(${ms} / 1000.0) at time zone 'UTC', 'YYYY-MM')`
 }
 
-export const MIGRATIONS: readonly string[] = [first, interventions, countForFirstVersion, countWhatWasThere]
+export const MIGRATIONS: readonly string[] = [first, adminActions, countForFirstVersion, countWhatWasThere]

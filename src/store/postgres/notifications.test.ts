@@ -13,15 +13,15 @@ async function twoNodes(t: TestContext) {
   return { url, one, other }
 }
 
-test('a job that joins the line at one node is told to the other', async (t) => {
+test('the other node is notified of a job that one node queues', async (t) => {
   const { one, other } = await twoNodes(t)
-  const told = other.jobsWaiting(1)
+  const notified = other.jobsWaiting(1)
   await one.store.accept(acceptance([newJob()], { node: one.name }))
-  await told
+  await notified
   assert.equal((await other.store.claim(other.name, 5, now.ms)).length, 1)
 })
 
-test('a node is told of a job that another settles and that a caller waits for', async (t) => {
+test('a node is notified of a job that another settles and that it has a pending response for', async (t) => {
   const { one, other } = await twoNodes(t)
   const [awaited, unawaited] = [newJob(), newJob()]
   await one.store.accept(acceptance([unawaited], { node: one.name }))
@@ -33,7 +33,7 @@ test('a node is told of a job that another settles and that a caller waits for',
   assert.equal((await one.store.readEnded([awaited.id]))[0]?.status, 'completed')
 })
 
-test('more settled jobs than one notice holds arrive in several', async (t) => {
+test('more settled jobs than fit in one notification arrive in several', async (t) => {
   const { one, other } = await twoNodes(t)
   const jobs = Array.from({ length: 450 }, () => newJob())
   await one.store.accept(acceptance(jobs, { node: one.name, awaited: true }))
@@ -43,7 +43,7 @@ test('more settled jobs than one notice holds arrive in several', async (t) => {
   assert.deepEqual(new Set(await one.settled(jobs.length)), new Set(jobs.map(({ id }) => id)))
 })
 
-test('with notices lost, the line is looked at every second; they come back by themselves', async (t) => {
+test('with notifications lost, the queue is polled every second; they come back by themselves', async (t) => {
   const { url, one, other } = await twoNodes(t)
   const client = new pg.Client(url)
   await client.connect()
@@ -66,7 +66,7 @@ test('with notices lost, the line is looked at every second; they come back by t
   assert.equal((await one.settled(1)).length, 1)
 })
 
-test('however often a node tried to come back, it listens on one connection', async (t) => {
+test('however often a node tried to reconnect, it listens on one connection', async (t) => {
   const direct = await freshDatabase(t)
   const proxy = await startCuttingProxy(direct)
   const { store, name, jobsWaiting } = await openNode(proxy.url)

@@ -1,32 +1,32 @@
 /**
- * What nodes tell each other, by LISTEN and NOTIFY: that jobs have joined the line, and that a job was settled whose caller
- * waits at another node. NOTIFY takes a lock of the whole database at its commit, so it stays out of the transactions of
- * jobs, and what comes together goes as one. Each notice may be lost; a look at the database every second makes up for it.
+ * Notifications between nodes, by LISTEN and NOTIFY: jobs were queued, or a job was settled for which another node has a
+ * pending response. NOTIFY locks the whole database at its commit, so it stays out of the transactions of jobs, and
+ * notifications that arise together are sent together. Each may be lost; a poll of the database every second covers for it.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import pg from 'pg'
 import type { NodeEvents } from '../node-store.ts'
 import { connectionSettings, type Database } from './database.ts'
 
-/** At most one sending in this time; what comes meanwhile goes with the next. */
+/** At most one statement in this time; what arises meanwhile goes with the next. */
 const GATHER_MS = 10
-const LOOK_MS = 1000
-/** How long a notice to ourselves may take before we say that none arrive. */
+const POLL_MS = 1000
+/** How long a notification to this node itself may take before it reports that none arrive. */
 const ECHO_MS = 3000
 const RECONNECT_MS = 1000
-/** A notice holds 8,000 bytes at most. */
-const IDS_IN_NOTICE = 200
+/** A notification holds at most 8,000 bytes. */
+const IDS_PER_NOTIFICATION = 200
 
 export interface NotificationsOptions {
   readonly url: string
   readonly statementMs: number
   readonly database: Database
   readonly node: string
-  /** Told a turn that joined the line at another node, or a lesser one. */
+  /** Called with the turn of a job that another node queued, or a lesser one. */
   readonly onQueued: (turn: number) => void
-  /** Every second, whether notices arrive or not. */
+  /** Called every second, whether notifications arrive or not. */
   readonly onPoll: () => void
-  /** Told once when notices do not arrive, and once when they do again. */
+  /** Called once when notifications stop arriving, and once when they arrive again. */
   readonly onChange: (message: string) => void
 }
 
@@ -37,7 +37,7 @@ export class Notifications {
   #jobsChannel = ''
   #closed = false
   #echo: { token: string; timer: NodeJS.Timeout } | null = null
-  #arrive = true
+  #arriving = true
   #turn: number | null = null
   #settled = new Map<string, string[]>()
   #sending = false
@@ -51,26 +51,26 @@ export class Notifications {
     this.#events = events
   }
 
-  /** Resolves when it listens, or could not yet; it goes on trying. */
+  /** Resolves when it listens, or could not connect yet; it keeps trying. */
   async begin(): Promise<void> {
-    const look = setInterval(() => {
+    const poll = setInterval(() => {
       this.#options.onPoll()
       this.#events?.jobsWaiting()
-    }, LOOK_MS)
-    this.#timers.add(look.unref())
+    }, POLL_MS)
+    this.#timers.add(poll.unref())
     await this.#connect()
   }
 
-  /** A job of this turn waits. */
+  /** A job with this turn is queued. */
   jobQueued(turn: number): void {
     if (this.#client === null) return
     this.#turn = Math.min(this.#turn ?? turn, turn)
     this.#sendSoon()
   }
 
-  /** A job was settled here whose caller waits at that node. */
+  /** A job was settled here for which that node has a pending response. */
   settledFor(origin: string, jobId: string): void {
-    // What cannot be told now is not kept either: the look every second finds it.
+    // What cannot be sent now is not stored either: the other node's poll finds it.
     if (this.#client === null) return
     const ids = this.#settled.get(origin)
     if (ids) ids.push(jobId)
@@ -91,17 +91,17 @@ export class Notifications {
     if (this.#closed) return
     const client = new pg.Client(connectionSettings(this.#options.url, this.#options.statementMs))
     let ended = false
-    // A connection that fails may say so more than once, and must be followed by one other only.
+    // A connection that fails may emit more than one event, and must be followed by one other only.
     const onEnd = () => {
       if (!ended) this.#reconnect(client)
       ended = true
     }
     client.on('error', onEnd)
     client.on('end', onEnd)
-    client.on('notification', ({ channel, payload = '' }) => this.#heard(channel, payload))
+    client.on('notification', ({ channel, payload = '' }) => this.#receive(channel, payload))
     try {
       await client.connect()
-      // Nothing that notices say has to outlive a crash.
+      // Notifications need not survive a crash.
       await client.query('set synchronous_commit = off')
       const { rows } = await client.query<{ schema: string }>('select current_schema() as schema')
       this.#jobsChannel = jobsChannelOf(rows[0]?.schema ?? '')
@@ -109,10 +109,10 @@ export class Notifications {
       await client.query(`listen ${client.escapeIdentifier(nodeChannelOf(this.#options.node))}`)
       this.#client = client
       await this.#test()
-      // Whatever was told while nobody listened.
+      // Notifications may have been sent before this node listened.
       this.#events?.jobsWaiting()
     } catch (error) {
-      this.#sayWhetherTheyArrive(false, (error as Error).message)
+      this.#reportArrival(false, (error as Error).message)
       onEnd()
     }
     if (this.#closed) await this.#client?.end()
@@ -127,28 +127,28 @@ export class Notifications {
     this.#later(RECONNECT_MS, () => void this.#connect())
   }
 
-  #later(ms: number, act: () => void): void {
+  #later(ms: number, callback: () => void): void {
     const timer = setTimeout(() => {
       this.#timers.delete(timer)
-      act()
+      callback()
     }, ms)
     this.#timers.add(timer.unref())
   }
 
-  /** A notice to ourselves by another connection: a pooler between may take LISTEN and never pass a notice on. */
+  /** Sends this node a notification on another connection: a pooler may accept LISTEN and never deliver one. */
   async #test(): Promise<void> {
     const token = `echo ${randomBytes(6).toString('hex')}`
     clearTimeout(this.#echo?.timer)
-    const timer = setTimeout(() => this.#sayWhetherTheyArrive(false, 'a notice to itself was lost'), ECHO_MS)
+    const timer = setTimeout(() => this.#reportArrival(false, 'a notification to itself was lost'), ECHO_MS)
     this.#echo = { token, timer: timer.unref() }
     await this.#options.database.query(NOTIFY, [[nodeChannelOf(this.#options.node)], [token]])
   }
 
-  #heard(channel: string, payload: string): void {
+  #receive(channel: string, payload: string): void {
     if (payload === this.#echo?.token) {
       clearTimeout(this.#echo.timer)
       this.#echo = null
-      this.#sayWhetherTheyArrive(true, '')
+      this.#reportArrival(true, '')
     } else if (channel === this.#jobsChannel) {
       this.#options.onQueued(Number(payload))
       this.#events?.jobsWaiting()
@@ -157,13 +157,13 @@ export class Notifications {
     }
   }
 
-  #sayWhetherTheyArrive(arrive: boolean, why: string): void {
-    if (arrive === this.#arrive || this.#closed) return
-    this.#arrive = arrive
+  #reportArrival(arrive: boolean, reason: string): void {
+    if (arrive === this.#arriving || this.#closed) return
+    this.#arriving = arrive
     this.#options.onChange(
       arrive
-        ? 'notices between nodes arrive again'
-        : `notices between nodes do not arrive (${why}); the database is looked at every second instead`,
+        ? 'notifications between nodes arrive again'
+        : `notifications between nodes do not arrive (${reason}); the database is polled every second instead`,
     )
   }
 
@@ -174,11 +174,11 @@ export class Notifications {
   }
 
   async #send(): Promise<void> {
-    const [channels, payloads] = this.#gathered()
+    const [channels, payloads] = this.#takeGathered()
     try {
       await this.#client?.query({ ...NOTIFY, values: [channels, payloads] })
     } catch {
-      // Lost: the look every second makes up for it.
+      // They are lost, and the poll every second covers for them.
     }
     this.#later(GATHER_MS, () => {
       this.#sending = false
@@ -186,7 +186,7 @@ export class Notifications {
     })
   }
 
-  #gathered(): [channels: string[], payloads: string[]] {
+  #takeGathered(): [channels: string[], payloads: string[]] {
     const channels: string[] = []
     const payloads: string[] = []
     if (this.#turn !== null) {
@@ -194,9 +194,9 @@ export class Notifications {
       payloads.push(String(this.#turn))
     }
     for (const [origin, ids] of this.#settled) {
-      for (let from = 0; from < ids.length; from += IDS_IN_NOTICE) {
+      for (let from = 0; from < ids.length; from += IDS_PER_NOTIFICATION) {
         channels.push(nodeChannelOf(origin))
-        payloads.push(ids.slice(from, from + IDS_IN_NOTICE).join(','))
+        payloads.push(ids.slice(from, from + IDS_PER_NOTIFICATION).join(','))
       }
     }
     this.#turn = null
@@ -205,7 +205,7 @@ export class Notifications {
   }
 }
 
-/** Channels are the whole database's, and another Parley may live in another schema of it. */
+/** A channel belongs to the whole database, and another Parley may use another schema of it. */
 function jobsChannelOf(schema: string): string {
   return `parley_jobs_${createHash('sha256').update(schema).digest('hex').slice(0, 16)}`
 }

@@ -57,7 +57,7 @@ test('there is a partition for today and for the days to come, and jobs go there
   assert.equal(await jobsIn('default'), 1)
 })
 
-test('a day goes when all its jobs have expired, with its outcomes, and not before', async (t) => {
+test('a day is dropped when all its jobs have expired, with its outcomes, and not before', async (t) => {
   const { store, spans, keep } = await start(t)
   await keep(week(NOON_MS))
   const [done, late] = [jobAt(NOON_MS), jobAt(NOON_MS)]
@@ -119,14 +119,14 @@ test('jobs that came before their partition stay in the default one, and expire 
   assert.equal(await jobsIn('default'), 0)
 })
 
-test('where jobs are kept for an hour, a partition spans an hour', async (t) => {
+test('if jobs are stored for an hour, a partition spans an hour', async (t) => {
   const { spans, keep } = await start(t)
   await keep(expiry(NOON_MS, 3_600_000))
   const hour = `${NOON_MS / 1000}_${NOON_MS / 1000 + 3600}`
   assert.ok((await spans()).includes(hour))
 })
 
-test('many nodes that keep partitions at once do not disturb each other', async (t) => {
+test('many nodes that maintain partitions at once do not disturb each other', async (t) => {
   const { spans, keep } = await start(t)
   await Promise.all(Array.from({ length: 6 }, () => keep(week(NOON_MS))))
   await keep(week(NOON_MS))

@@ -1,7 +1,7 @@
 /**
- * The partitions of `jobs` and `outcomes`: each holds the jobs created in one span of time, and goes as a whole when all
- * of them have expired, which costs the same for a million jobs as for one. They are made ahead of their time. A job that
- * fits in none, because a clock jumped, is in the default partition, from which expiry deletes row by row.
+ * The partitions of `jobs` and `outcomes`: each holds the jobs created in one span of time, and is dropped as a whole
+ * when all of them have expired, which costs the same for a million jobs as for one. They are created ahead of time. A job
+ * that fits in none, because a clock jumped, is in the default partition, from which expiry deletes row by row.
  */
 import { leastJobId } from '../../job/job-id.ts'
 import type { Expiry } from '../expiry.ts'
@@ -9,13 +9,13 @@ import type { Database, Queries } from './database.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-/** Partitions from the present one on that there always are. */
+/** The partitions that always exist: the present one and the next ones. */
 const AHEAD = 3
-/** Partitions that a copy makes at most: each takes about ten of the locks that one transaction may hold. */
-const MOST = 300
-/** SPEC §2.1: no answer is kept for longer, whatever its job's retention. */
+/** The most partitions that a transfer creates: each takes about ten of the locks that one transaction may hold. */
+const MAX_CREATED = 300
+/** SPEC §2.1: no response is cached for longer, whatever its job's retention. */
 export const LONGEST_TTL_MS = HOUR_MS
-/** A drop waits for no long query, and holds nobody up while it waits: it is tried again at the next round. */
+/** A drop waits for no long query, and delays no other statement while it waits: it is tried again at the next round. */
 const LOCK_MS = 200
 
 interface Span {
@@ -23,7 +23,7 @@ interface Span {
   readonly toMs: number
 }
 
-/** Makes those that are missing and drops those that have expired. Only one node does so at a time. */
+/** Creates those that are missing and drops those that have expired. Only one node does so at a time. */
 export async function keepPartitions(database: Database, expiry: Expiry): Promise<void> {
   await database.transaction(async (queries) => {
     const [lock] = await queries.query(TRY_LOCK)
@@ -37,8 +37,8 @@ export async function keepPartitions(database: Database, expiry: Expiry): Promis
 }
 
 /**
- * Makes those that are missing for jobs that come with their ids from elsewhere, inside the caller's transaction. What is
- * older than `MOST` spans, or lies in the future, goes to the default partition.
+ * Creates those that are missing for jobs of another database, which keep their ids, inside the caller's transaction. What is
+ * older than `MAX_CREATED` spans, or lies in the future, goes to the default partition.
  * @param idsMs the times in the ids
  */
 export async function partitionsFor(
@@ -47,7 +47,7 @@ export async function partitionsFor(
   expiry: Expiry,
 ): Promise<void> {
   const width = widthOf(expiry)
-  const oldestMs = expiry.nowMs - MOST * width
+  const oldestMs = expiry.nowMs - MAX_CREATED * width
   const wanted = new Set(idsMs.map((ms) => Math.floor(ms / width) * width))
   const spans = await spansOf(queries)
   for (const fromMs of [...wanted].sort((a, b) => a - b)) {
@@ -76,7 +76,7 @@ function missing(spans: readonly Span[], expiry: Expiry): Span[] {
   return wanted
 }
 
-/** A day each; an hour where jobs are kept so short that a day would outlast them by far. */
+/** A day each; an hour if jobs are stored so shortly that a day would outlast them by far. */
 function widthOf({ retentionMs }: Expiry): number {
   return retentionMs >= 2 * DAY_MS ? DAY_MS : HOUR_MS
 }
@@ -127,7 +127,7 @@ function nameOf(table: string, { fromMs, toMs }: Span): string {
   return `${table}_${fromMs / 1000}_${toMs / 1000}`
 }
 
-/** Not worth preparing: it is run once. */
+/** Not worth preparing: it runs once. */
 const plain = (text: string) => ({ name: '', text })
 
 const TRY_LOCK = {
@@ -135,7 +135,7 @@ const TRY_LOCK = {
   text: `select pg_try_advisory_xact_lock(hashtextextended('partitions of ' || current_schema(), 0)) as mine`,
 }
 const LIMIT_LOCKS = { name: '', text: `set local lock_timeout = ${LOCK_MS}` }
-/** Out of favour otherwise (database.ts), but the only way to use the index of when outcomes were settled. */
+/** Disabled otherwise (database.ts), but the only way to use the index of when outcomes were settled. */
 export const ALLOW_BITMAPS = { name: '', text: 'set local enable_bitmapscan = on' }
 const LIST = {
   name: '',

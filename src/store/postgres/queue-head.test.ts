@@ -15,7 +15,7 @@ test('a walk begins at the turn claimed last', () => {
   assert.deepEqual([line.begin(2).fromTurn, line.turn], [5000, 5000])
 })
 
-test('a job that joined before that is not passed over, also when it joined during the walk', () => {
+test('a job that was queued before that is not passed over, also when it was queued during the walk', () => {
   const line = walked()
   line.end(line.begin(1), 5000, 1)
   line.joined(3000)
@@ -33,7 +33,7 @@ test('a walk that claimed nothing moves nothing', () => {
   assert.equal(line.begin(3).fromTurn, 5000)
 })
 
-test('every second the whole line is walked, and less often where that takes long', () => {
+test('every second the whole queue is walked, and less often if that takes long', () => {
   const line = walked()
   line.end(line.begin(1), 5000, 1)
   const whole = line.begin(1000)
@@ -43,7 +43,7 @@ test('every second the whole line is walked, and less often where that takes lon
   assert.equal(line.begin(3100).whole, true)
 })
 
-test('what joins gets no lesser turn than any node has claimed', () => {
+test('a job that is queued gets no lesser turn than any node has claimed', () => {
   const line = walked()
   line.reached(7000)
   assert.equal(line.turn, 7000)

@@ -1,12 +1,12 @@
 /**
- * Where in the line this node claims next. Claimed jobs leave dead entries at the head of the line's index, which stay for
- * as long as anybody's snapshot is older; a claim that walked them would cost more the more was claimed. So a claim begins
- * at the turn claimed last, or at a lesser one that has joined since as far as this node knows. Now and then it begins at
- * the very front, for what nobody told it of.
+ * Where in the queue this node claims next. Claimed jobs leave dead entries at the head of the queue's index, which stay as
+ * long as any older snapshot exists; a claim that walked them would cost more the more was claimed. So a claim begins at the
+ * turn claimed last, or at a lesser one that was queued since, as far as this node knows. From time to time it begins at the
+ * very front, for jobs that this node received no notification about.
  */
 
 const WHOLE_EVERY_MS = 1000
-/** Walking the whole line takes this part of the time at most, however many dead entries there are. */
+/** Walking the whole queue takes at most this part of the time, however many dead entries there are. */
 const WHOLE_SHARE = 1 / 20
 
 export interface Walk {
@@ -16,10 +16,10 @@ export interface Walk {
 }
 
 export class QueueHead {
-  /** The furthest turn claimed, here or elsewhere: what joins the line now gets no lesser one. */
+  /** The furthest turn that any node has claimed: a job that is queued now gets no lesser one. */
   #turn = 0
   #from = 0
-  /** The least turn that joined since the last walk began. */
+  /** The least turn that was queued since the last walk began. */
   #joined = Number.POSITIVE_INFINITY
   #wholeDueMs = 0
 
@@ -27,12 +27,12 @@ export class QueueHead {
     return this.#turn
   }
 
-  /** Another node has claimed that far. It says nothing of what still waits before that. */
+  /** Another node has claimed that far. Jobs before that may still be queued. */
   reached(turn: number): void {
     this.#turn = Math.max(this.#turn, turn)
   }
 
-  /** A job of this turn waits now. */
+  /** A job with this turn is queued now. */
   joined(turn: number): void {
     this.#joined = Math.min(this.#joined, turn)
     this.#from = Math.min(this.#from, turn)

@@ -55,7 +55,7 @@ function usageOfSome(times: number) {
   ]
 }
 
-test('what ended before the step and after it counts once, whichever version settles', async (t) => {
+test('what ended before the migration and after it counts once, whichever version settles', async (t) => {
   const { url, old } = await start(t)
   await endSome(old)
   const { store } = await openNode(url)
@@ -79,7 +79,7 @@ test('what ended before the step and after it counts once, whichever version set
   assert.deepEqual([sum?.jobs, sum?.calls, sum?.inputTokens], [2, 2, 6])
 })
 
-test('what lands in partitions that an old node makes later counts, too, and they go as a whole', async (t) => {
+test('what lands in partitions that an old node creates later counts, too, and they are dropped as a whole', async (t) => {
   const { url, old } = await start(t)
   await migratePostgres(url)
   const { store } = await openNode(url)
@@ -97,7 +97,7 @@ test('what lands in partitions that an old node makes later counts, too, and the
   assert.deepEqual(await store.listUsage({ limit: 10 }), [sum])
 })
 
-test('nodes that start at the same time take each step once', async (t) => {
+test('nodes that start at the same time apply each migration once', async (t) => {
   const { url, old } = await start(t)
   await endSome(old)
   const taken = await Promise.all(Array.from({ length: 4 }, () => migratePostgres(url)))
@@ -110,7 +110,7 @@ test('nodes that start at the same time take each step once', async (t) => {
   assert.deepEqual(await store.listUsage({ limit: 10 }), usageOfSome(1))
 })
 
-test('an upgrade that was cut off between its steps goes on, and counts nothing twice', async (t) => {
+test('an upgrade that was cut off between its migrations continues, and counts nothing twice', async (t) => {
   const { url, old } = await start(t)
   await endSome(old)
   const first = new pg.Client(url)
@@ -125,7 +125,7 @@ test('an upgrade that was cut off between its steps goes on, and counts nothing 
   assert.deepEqual(await store.listUsage({ limit: 10 }), usageOfSome(2))
 })
 
-test('a table that another program holds for long is not waited for, and the next start goes on', async (t) => {
+test('a table that another program locks for long is not waited for, and the next start continues', async (t) => {
   const { url, old } = await start(t)
   const backup = new pg.Client(url)
   await backup.connect()

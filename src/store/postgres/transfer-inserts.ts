@@ -60,10 +60,10 @@ export const USAGE = insert('usage', USAGE_COLUMNS, [
   ...['text', 'text', 'text'],
   ...['bigint', 'bigint', 'bigint', 'bigint', 'numeric', 'numeric'],
 ])
-export const ACTS = insert('audit', 'id, at_ms, who, what, account, target, details, outcome', [
+export const AUDIT = insert('audit', 'id, at_ms, who, what, account, target, details, outcome', [
   ...['uuid', 'bigint', 'text', 'text', 'text', 'text', 'text', 'text'],
 ])
-export const KEPT = `
+export const RESPONSES = `
   insert into kept_answers (fingerprint, job_id, kept_at_ms, until_ms)
   select k.* from ${unnest(['text', 'uuid', 'bigint', 'bigint'], 1)} as k(fingerprint, job_id, kept_at_ms, until_ms)
   where exists (select 1 from outcomes o where o.id = k.job_id) returning 1`

@@ -1,7 +1,7 @@
 /**
- * What a copy holds for as long as its transaction: servers and commands ask for it before anything else, by schema.ts, and
- * are refused.
+ * The lock of a transfer, held as long as its transaction: servers and commands request it before anything else (schema.ts),
+ * and do not start without it.
  */
 
 /** An advisory lock of this schema, as the argument of Postgres's functions for them. */
-export const COPY_LOCK = `hashtextextended('copy of ' || current_schema(), 0)`
+export const TRANSFER_LOCK = `hashtextextended('copy of ' || current_schema(), 0)`

@@ -1,4 +1,4 @@
-/** Reads a whole Postgres for a copy, as it was at one moment, while no server uses it. */
+/** Reads a whole Postgres for a transfer, as it was at one moment, while no server uses it. */
 import pg from 'pg'
 import { AUDIT_COLUMNS, readAuditEntry } from '../audit-rows.ts'
 import type { AuditEntry } from '../audit-store.ts'
@@ -27,31 +27,31 @@ import { readUsage } from '../usage-rows.ts'
 import type { UsageRecord } from '../usage-store.ts'
 import { connectionSettings } from './database.ts'
 import { migratePostgres } from './schema.ts'
-import { CopyConnection } from './transfer-connection.ts'
+import { TransferConnection } from './transfer-connection.ts'
 import { sumsOfUsage } from './usage.ts'
 
 export async function openPostgresSource(url: string): Promise<TransferSource> {
-  await refuseUnlessParleys(url)
+  await rejectUnlessParley(url)
   await migratePostgres(url)
-  const connection = await CopyConnection.begin(url, {
+  const connection = await TransferConnection.begin(url, {
     mode: 'isolation level repeatable read',
     lockTables: 'lock table nodes in share mode',
   })
   try {
-    // Every read here is along a key. Without statistics, as after another copy, the planner may think otherwise.
+    // Every read here is along a key. Without statistics, as after another transfer, the planner may choose otherwise.
     await connection.run('set local enable_seqscan = off')
     await connection.run('set local enable_hashjoin = off')
     await connection.run('set local enable_mergejoin = off')
-    const [line] = await connection.run(TURN)
-    return new PostgresSource(connection, Number(line?.turn))
+    const [queue] = await connection.run(TURN)
+    return new PostgresSource(connection, Number(queue?.turn))
   } catch (error) {
     await connection.close()
     throw error
   }
 }
 
-/** Migrating would make the tables, and an address that is mistyped would be copied as an empty database. */
-async function refuseUnlessParleys(url: string): Promise<void> {
+/** Migrating would create the tables, and a mistyped address would be transferred as an empty database. */
+async function rejectUnlessParley(url: string): Promise<void> {
   const client = new pg.Client(connectionSettings(url, null))
   client.on('error', () => {})
   let found: boolean
@@ -67,14 +67,14 @@ async function refuseUnlessParleys(url: string): Promise<void> {
   } finally {
     await client.end()
   }
-  if (!found) throw new DatabaseProblem("This database holds no tables of Parley's.")
+  if (!found) throw new DatabaseProblem('This database has no tables of Parley.')
 }
 
 class PostgresSource implements TransferSource {
   readonly turn: number
-  readonly #connection: CopyConnection
+  readonly #connection: TransferConnection
 
-  constructor(connection: CopyConnection, turn: number) {
+  constructor(connection: TransferConnection, turn: number) {
     this.#connection = connection
     this.turn = turn
   }
@@ -94,7 +94,7 @@ class PostgresSource implements TransferSource {
 
   cachedResponses(nowMs: number): Batches<TransferredResponse> {
     const key = (row: Row) => [row.fingerprint, row.job_id]
-    return this.#batches(KEPT, ['', LEAST_ID], key, readTransferredResponse, [nowMs])
+    return this.#batches(RESPONSES, ['', LEAST_ID], key, readTransferredResponse, [nowMs])
   }
 
   idempotencyKeys(nowMs: number): Batches<TransferredIdempotencyKey> {
@@ -107,14 +107,14 @@ class PostgresSource implements TransferSource {
   }
 
   auditEntries(): Batches<AuditEntry> {
-    return this.#batches(ACTS, [LEAST_ID], (row) => [row.id], readAuditEntry)
+    return this.#batches(AUDIT, [LEAST_ID], (row) => [row.id], readAuditEntry)
   }
 
   close(): Promise<void> {
     return this.#connection.close()
   }
 
-  /** Statements take the key after which to begin, the most rows, and what is `more`. */
+  /** Statements take the key after which to begin, the number of rows, and `more`. */
   async *#batches<T>(
     text: string,
     least: readonly unknown[],
@@ -134,13 +134,13 @@ class PostgresSource implements TransferSource {
 
 const LEAST_ID = '00000000-0000-0000-0000-000000000000'
 
-/** What joins the line stands behind what was claimed last, and not before its head (accepting.ts). */
+/** A job that is queued comes after the job that was claimed last, and not before the head of the queue (accept.ts). */
 const TURN = `
   select greatest(
     (select max(turn) from nodes),
     (select turn from open_jobs where turn is not null and deaths = 0 order by turn, id limit 1),
     0) as turn`
-/** The account's next job follows its last one; how far behind, only its tier would say. */
+/** The account's next job follows its last one; how far behind, only its tier decides. */
 const ACCOUNTS = `
   select name, tier, secret, previous_secret, rotated_at_ms,
     suspended_at_ms, cap_jobs, cap_tokens,
@@ -174,7 +174,7 @@ const JOBS = `
     left join callbacks c on c.job_id = w.id
   where coalesce(w.total_before, 0) < $3::bigint
   order by w.id`
-const KEPT = `
+const RESPONSES = `
   select fingerprint, job_id, kept_at_ms, until_ms
   from kept_answers where (fingerprint, job_id) > ($1, $2::uuid) and until_ms > $4::bigint
   order by fingerprint, job_id limit $3`
@@ -183,4 +183,4 @@ const IDEMPOTENCY = `
   from idempotency where (account, key) > ($1, $2) and until_ms > $4::bigint order by account, key limit $3`
 /** What is not folded yet, too. */
 const USAGE = `${sumsOfUsage('(account, month, model) > ($1, $2, $3)')} order by account, month, model limit $4`
-const ACTS = `select ${AUDIT_COLUMNS} from audit where id > $1::uuid order by id limit $2`
+const AUDIT = `select ${AUDIT_COLUMNS} from audit where id > $1::uuid order by id limit $2`

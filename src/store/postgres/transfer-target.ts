@@ -1,6 +1,6 @@
 /**
- * Fills an empty Postgres in one transaction: rows that were never committed cost nothing but their place, which vacuum
- * gives back.
+ * Fills an empty Postgres in one transaction: rows that were never committed cost nothing but space, which vacuum
+ * frees.
  */
 import { jobIdMs } from '../../job/job-id.ts'
 import type { AuditEntry } from '../audit-store.ts'
@@ -20,17 +20,17 @@ import type { UsageRecord } from '../usage-store.ts'
 import { checkFitness } from './fitness.ts'
 import { partitionsFor } from './partitions.ts'
 import { migratePostgres } from './schema.ts'
-import { CopyConnection } from './transfer-connection.ts'
+import { TransferConnection } from './transfer-connection.ts'
 import {
   ACCOUNTS,
-  ACTS,
+  AUDIT,
   CALLBACKS,
   IDEMPOTENCY,
   JOBS,
-  KEPT,
   KEYS,
   OPEN_JOBS,
   OUTCOMES,
+  RESPONSES,
   USAGE,
 } from './transfer-inserts.ts'
 
@@ -39,7 +39,7 @@ export async function openPostgresTarget(
   { expiry, onNote }: TargetOptions,
 ): Promise<TransferTarget> {
   await migratePostgres(url)
-  const connection = await CopyConnection.begin(url, {
+  const connection = await TransferConnection.begin(url, {
     mode: 'isolation level read committed',
     lockTables: 'lock table nodes, accounts, jobs in share row exclusive mode',
   })
@@ -54,21 +54,21 @@ export async function openPostgresTarget(
   }
 }
 
-/** Who is named for settlements made elsewhere; no node has that name. */
+/** The node in rows of jobs that were settled in another database; no node has that name. */
 const NOBODY = 'copied'
-/** Usage comes as sums. */
+/** Usage is transferred as sums. */
 const COUNTED = true
 
 class PostgresTarget implements TransferTarget {
-  readonly #connection: CopyConnection
+  readonly #connection: TransferConnection
   readonly #expiry: Expiry
 
-  constructor(connection: CopyConnection, expiry: Expiry) {
+  constructor(connection: TransferConnection, expiry: Expiry) {
     this.#connection = connection
     this.#expiry = expiry
   }
 
-  /** Where an account's next job stands is no row here: it follows the account's waiting jobs. */
+  /** An account's next turn is not stored here: it follows the account's queued jobs. */
   addAccounts(accounts: readonly TransferredAccount[]): Promise<void> {
     return this.#insert(
       ACCOUNTS,
@@ -102,7 +102,7 @@ class PostgresTarget implements TransferTarget {
       const { id, account, attempt, callback, state } = job
       rows.asked.push(askedOf(job))
       if (state.kind === 'waits') {
-        rows.waiting.push([id, account, callback !== null, state.turn, attempt, state.deaths])
+        rows.waiting.push([id, account, callback !== null, state.turn, attempt, state.crashCount])
         continue
       }
       const {
@@ -111,7 +111,7 @@ class PostgresTarget implements TransferTarget {
         error,
         usage,
         receipt,
-        deaths,
+        crashCount,
         claimedAtMs,
         settledAtMs,
         callback: owed,
@@ -124,7 +124,7 @@ class PostgresTarget implements TransferTarget {
         receipt,
         NOBODY,
         attempt,
-        deaths,
+        crashCount,
         claimedAtMs,
         settledAtMs,
         COUNTED,
@@ -138,9 +138,9 @@ class PostgresTarget implements TransferTarget {
     await this.#insert(CALLBACKS, rows.owed)
   }
 
-  async addCachedResponses(answers: readonly TransferredResponse[]): Promise<number> {
-    const rows = answers.map((a) => [a.fingerprint, a.jobId, a.keptAtMs, a.untilMs])
-    const added = await this.#connection.run(KEPT, columnsOf(rows))
+  async addCachedResponses(responses: readonly TransferredResponse[]): Promise<number> {
+    const rows = responses.map((a) => [a.fingerprint, a.jobId, a.keptAtMs, a.untilMs])
+    const added = await this.#connection.run(RESPONSES, columnsOf(rows))
     return added.length
   }
 
@@ -161,16 +161,16 @@ class PostgresTarget implements TransferTarget {
     )
   }
 
-  addAuditEntries(acts: readonly AuditEntry[]): Promise<void> {
+  addAuditEntries(entries: readonly AuditEntry[]): Promise<void> {
     return this.#insert(
-      ACTS,
-      acts.map((a) => [a.id, a.atMs, a.who, a.what, a.account, a.target, a.detailsJson, a.outcome]),
+      AUDIT,
+      entries.map((a) => [a.id, a.atMs, a.who, a.what, a.account, a.target, a.detailsJson, a.outcome]),
     )
   }
 
-  /** The line begins at its head, wherever that is, so there is no turn to store. */
+  /** The queue begins at its head, so there is no turn to store. */
   async commit(): Promise<void> {
-    // Plans made from the statistics of empty tables would be poor until they are gathered by themselves.
+    // Plans from the statistics of empty tables would be poor until autovacuum gathers new ones.
     await this.#connection.run(
       'analyze accounts, keys, jobs, outcomes, open_jobs, callbacks, kept_answers, idempotency, usage, audit',
     )

@@ -8,7 +8,7 @@ import { transferDatabase } from '../transfer.ts'
 import { openPostgresSource } from './transfer-source.ts'
 import { openPostgresTarget } from './transfer-target.ts'
 
-test('usage arrives once, folded or not, and so do acts, caps and suspensions', async (t) => {
+test('usage arrives once, folded or not, and so do audit entries, caps and suspensions', async (t) => {
   const [from, to] = [await freshDatabase(t), await freshDatabase(t)]
   const { store } = await openNode(from)
   const key = {
@@ -23,8 +23,8 @@ test('usage arrives once, folded or not, and so do acts, caps and suspensions', 
   await store.createKey(key)
   await store.setCaps('acme', { monthlyJobs: 7, monthlyTokens: 'none' })
   await store.suspend('acme', 8)
-  const act = { who: 'root', what: 'set caps', account: 'acme', target: null, detailsJson: '{}' }
-  await store.addAuditEntry({ id: newJob().id, atMs: now.ms, ...act })
+  const entry = { who: 'root', what: 'set caps', account: 'acme', target: null, detailsJson: '{}' }
+  await store.addAuditEntry({ id: newJob().id, atMs: now.ms, ...entry })
   const end = async (model: string) => {
     const job = newJob({ model })
     await store.accept(acceptance([job], { handedOff: true }))
@@ -41,7 +41,7 @@ test('usage arrives once, folded or not, and so do acts, caps and suspensions', 
   const seen = async (at: typeof store) => ({
     usage: await at.listUsage({ limit: 10 }),
     used: await at.used('acme', '2026-01'),
-    acts: await at.listAuditEntries({ limit: 10 }),
+    entries: await at.listAuditEntries({ limit: 10 }),
     key: await at.findKey('h1'),
   })
   const there = await seen(store)
@@ -51,7 +51,7 @@ test('usage arrives once, folded or not, and so do acts, caps and suspensions', 
   const target = await openPostgresTarget(to, { expiry: expiry(), onNote: () => {} })
   const counts = await transferDatabase(source, target, expiry(), () => {})
   await Promise.all([source.close(), target.close()])
-  assert.deepEqual([counts.usage, counts.acts], [2, 1])
+  assert.deepEqual([counts.usage, counts.auditEntries], [2, 1])
 
   const { store: copy } = await openNode(to)
   t.after(() => copy.close())

@@ -23,11 +23,11 @@ async function start(t: TestContext) {
     await proxy.close()
   })
   /** Cuts off the answer to the statement of that name. */
-  const cut = async <T>(statement: string, act: () => Promise<T>): Promise<T> => {
+  const cut = async <T>(statement: string, work: () => Promise<T>): Promise<T> => {
     const before = proxy.cuts()
     proxy.cutAtNextAnswer(statement)
     try {
-      return await act()
+      return await work()
     } finally {
       assert.equal(proxy.cuts(), before + 1, 'no answer was cut off')
     }
@@ -80,7 +80,7 @@ test('a settlement whose answer was cut off counts as settled when it is tried a
   assert.equal((await store.listUsage({ limit: 1 }))[0]?.jobs, 1)
 })
 
-test('a folding of usage whose answer was cut off is not done twice', async (t) => {
+test('a fold of usage whose answer was cut off is not done twice', async (t) => {
   const { store, cut } = await start(t)
   const job = newJob()
   await store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }))
@@ -88,7 +88,7 @@ test('a folding of usage whose answer was cut off is not done twice', async (t) 
   assert.equal((await store.listUsage({ limit: 1 }))[0]?.jobs, 1)
 })
 
-test('jobs of a claim whose answer was cut off are among what the node holds, and can be given back', async (t) => {
+test('jobs of a claim whose answer was cut off are among what the node holds, and can be released', async (t) => {
   const { store, cut } = await start(t)
   const job = newJob()
   await store.accept(acceptance([job]))

@@ -82,7 +82,7 @@ test('a sum never overflows, whatever a model server counts', async (t) => {
   assert.ok(sum && sum.inputTokens > 2 ** 63)
 })
 
-test('a job that is cancelled while it is settled, claimed and given back ends once, and counts once', async (t) => {
+test('a job that is cancelled while it is settled, claimed and released ends once, and counts once', async (t) => {
   const { nodes, count } = await start(t)
   const [{ store }, { store: other }] = nodes
   const jobs = Array.from({ length: 300 }, () => newJob())
@@ -113,15 +113,15 @@ test('a job that is cancelled while it is settled, claimed and given back ends o
   assert.equal(await count('outcomes'), jobs.length)
 })
 
-test('both the node that holds a cancelled job and the one where a caller waits are told, or it is forgotten', async (t) => {
+test('both the node that holds a cancelled job and the one with a pending response learn it, or it is forgotten', async (t) => {
   const { nodes, count } = await start(t)
   const [{ store }] = nodes
-  const [told, lost] = [newJob(), newJob()]
-  await store.accept(acceptance([told], { node: 'origin', awaited: true }))
+  const [reported, lost] = [newJob(), newJob()]
+  await store.accept(acceptance([reported], { node: 'origin', awaited: true }))
   await store.claim('holder', 1, now.ms)
-  assert.equal(await store.cancelJob(told.id, now.ms), 'cancelled')
+  assert.equal(await store.cancelJob(reported.id, now.ms), 'cancelled')
   for (const node of ['origin', 'holder']) {
-    assert.deepEqual(await store.takeCancelled(node), [{ jobId: told.id, attempt: 1 }])
+    assert.deepEqual(await store.takeCancelled(node), [{ jobId: reported.id, attempt: 1 }])
   }
   await store.accept(acceptance([lost], { node: 'dead', awaited: true }))
   await store.cancelJob(lost.id, now.ms)
@@ -131,7 +131,7 @@ test('both the node that holds a cancelled job and the one where a caller waits 
   assert.equal(await count('cancelled_jobs'), 0)
 })
 
-test('a key that is made while its account is deleted belongs to an account, or is none', async (t) => {
+test('a key that is created while its account is deleted belongs to an account, or does not exist', async (t) => {
   const { nodes, count } = await start(t)
   const [{ store }, { store: other }] = nodes
   for (let round = 0; round < 20; round++) {

@@ -29,11 +29,7 @@ test('a backup is one private file with every row, and what is only in the write
   assert.ok(claimed.length === 3 && statSync(`${file}-wal`).size > 0)
 
   const seen: number[] = []
-  const holdings = await backUpDatabase(
-    `sqlite:${file}`,
-    target,
-    quietly({ onProgress: (b) => seen.push(b) }),
-  )
+  const summary = await backUpDatabase(`sqlite:${file}`, target, quietly({ onProgress: (b) => seen.push(b) }))
   assert.deepEqual(contentsOf(target), contentsOf(file))
   assert.equal(statSync(target).mode & 0o777, 0o600)
   assert.deepEqual(
@@ -44,15 +40,15 @@ test('a backup is one private file with every row, and what is only in the write
   const rows = contentsOf(file) as Record<string, Record<string, unknown>[]>
   const jobs = Object.groupBy(rows.jobs ?? [], ({ status }) => String(status))
   assert.deepEqual(
-    holdings.jobs,
+    summary.jobs,
     Object.fromEntries(['pending', 'assigned', 'completed', 'failed'].map((s) => [s, jobs[s]?.length ?? 0])),
   )
-  assert.deepEqual([holdings.accounts, holdings.keys], [4, 7])
-  assert.equal(holdings.callbacksOwed, rows.callbacks?.filter((row) => row.due_at_ms !== null).length)
-  assert.equal(holdings.newestJobAtMs, Math.max(...(rows.jobs ?? []).map((row) => Number(row.created_at_ms))))
-  assert.equal(holdings.bytes, statSync(target).size)
-  assert.equal(holdings.schemaSteps, 0)
-  for (const count of [...Object.values(holdings.jobs), holdings.callbacksOwed]) assert.ok(count > 0)
+  assert.deepEqual([summary.accounts, summary.keys], [4, 7])
+  assert.equal(summary.callbacksOwed, rows.callbacks?.filter((row) => row.due_at_ms !== null).length)
+  assert.equal(summary.newestJobAtMs, Math.max(...(rows.jobs ?? []).map((row) => Number(row.created_at_ms))))
+  assert.equal(summary.bytes, statSync(target).size)
+  assert.equal(summary.schemaSteps, 0)
+  for (const count of [...Object.values(summary.jobs), summary.callbacksOwed]) assert.ok(count > 0)
 })
 
 test('what is deleted is not in a backup, though the file still holds its bytes', async (t) => {
@@ -69,7 +65,7 @@ test('what is deleted is not in a backup, though the file still holds its bytes'
   assert.ok(!readFileSync(target).includes('an expired conversation'))
 })
 
-test('a backup that cannot be made says why, and leaves nothing behind', async (t) => {
+test('a backup that fails reports why, and leaves nothing behind', async (t) => {
   const folder = await folderForTest(t)
   const at = (name: string) => join(folder, name)
   migrateFile(at('parley.db'))
@@ -112,7 +108,7 @@ test('a backup that cannot be made says why, and leaves nothing behind', async (
   assert.deepEqual(contentsOf(at('there')), contentsOf(at('parley.db')))
 })
 
-test('a damaged database is told, and replaces no good backup', async (t) => {
+test('a damaged database is reported, and replaces no good backup', async (t) => {
   const folder = await folderForTest(t)
   const [file, target] = [join(folder, 'parley.db'), join(folder, 'copy.db')]
   await populate(`sqlite:${file}`, 1)

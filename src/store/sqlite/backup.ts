@@ -5,7 +5,7 @@ import type { DatabaseSummary, WriteOptions } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { takeSnapshot } from './snapshot.ts'
 
-/** What stands beside a database file under its name. */
+/** The endings of files that belong to a database file. */
 const SIBLINGS = ['', '-wal', '-shm', '-journal', '.lock', '.lock-journal', '.admin-token']
 
 export async function backUpFile(
@@ -25,7 +25,7 @@ export async function backUpFile(
     snapshot.remove()
     throw error
   }
-  return snapshot.holdings
+  return snapshot.summary
 }
 
 function refuseUnfit(target: string, path: string): void {
@@ -35,7 +35,7 @@ function refuseUnfit(target: string, path: string): void {
   }
   const there = lstatSync(target, { throwIfNoEntry: false })
   if (there?.isDirectory()) throw new DatabaseProblem(`${target} is a folder. Name a file in it.`)
-  if (there && !there.isFile()) throw new DatabaseProblem(`${target} is no ordinary file. Name another.`)
+  if (there && !there.isFile()) throw new DatabaseProblem(`${target} is not a regular file. Name another.`)
   const database = realpathSync(path)
   if (SIBLINGS.some((end) => join(realpathSync(folder), basename(target)) === `${database}${end}`)) {
     throw new DatabaseProblem(`${target} belongs to the database itself. Name another file.`)
@@ -44,5 +44,5 @@ function refuseUnfit(target: string, path: string): void {
 
 function refuseToReplace(target: string): void {
   if (!existsSync(target)) return
-  throw new DatabaseProblem(`${target} is there already. Name another file, or replace it by --force.`)
+  throw new DatabaseProblem(`${target} already exists. Name another file, or replace it with --force.`)
 }

@@ -1,4 +1,4 @@
-/** Looks into a database file without changing it: whether it is one of Parley's, whole, and what it holds. */
+/** Reads a database file without changing it: whether it is one of Parley, whether it is damaged, and what it contains. */
 import { statSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
 import type { DatabaseSummary } from '../backup.ts'
@@ -6,21 +6,21 @@ import { DatabaseProblem } from '../database-problem.ts'
 import { MIGRATIONS } from './migrations.ts'
 import { newerSchema, schemaVersion } from './schema.ts'
 
-/** How long a look may wait for a writer. */
+/** How long a read may wait for a writer. */
 const BUSY_TIMEOUT_MS = 5000
 
-/** The caller closes it. Throws a `DatabaseProblem` for what is no database of Parley's, or of a newer one. */
-export function openToLook(path: string): DatabaseSync {
+/** The caller closes it. Throws a `DatabaseProblem` if the file is not a database of Parley, or of a newer version. */
+export function openReadOnly(path: string): DatabaseSync {
   const db = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS })
   try {
     const schema = schemaVersion(db)
-    if (schema === 0) throw new DatabaseProblem(`${path} is no database of Parley's.`)
+    if (schema === 0) throw new DatabaseProblem(`${path} is not a database of Parley.`)
     if (schema > MIGRATIONS.length) throw newerSchema(schema)
-    // Another program's database may have a number, too.
+    // Another program's database may have a version, too.
     const tables = db.prepare(
       `select count(*) as found from sqlite_schema where type = 'table' and name in ('accounts', 'keys', 'jobs')`,
     )
-    if (Number(tables.get()?.found) !== 3) throw new DatabaseProblem(`${path} is no database of Parley's.`)
+    if (Number(tables.get()?.found) !== 3) throw new DatabaseProblem(`${path} is not a database of Parley.`)
     return db
   } catch (error) {
     db.close()
@@ -28,15 +28,15 @@ export function openToLook(path: string): DatabaseSync {
   }
 }
 
-/** What is wrong with the file, in SQLite's words; null where nothing is. Reads all of it. */
+/** What SQLite finds wrong with the file; null if nothing is. Reads all of it. */
 export function faultOf(db: DatabaseSync): string | null {
   const [row] = db.prepare('pragma integrity_check(1)').all()
-  const says = String(row?.integrity_check)
-  return says === 'ok' ? null : says
+  const found = String(row?.integrity_check)
+  return found === 'ok' ? null : found
 }
 
-/** Of any schema that this version knows. */
-export function holdingsOf(db: DatabaseSync, path: string): DatabaseSummary {
+/** For every schema that this version can read. */
+export function summaryOf(db: DatabaseSync, path: string): DatabaseSummary {
   const numberOf = (sql: string) => Number(db.prepare(sql).get()?.number)
   const byStatus = db.prepare('select status, count(*) as jobs from jobs group by status').all()
   const jobs = { pending: 0, assigned: 0, completed: 0, failed: 0 }

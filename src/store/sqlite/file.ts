@@ -4,15 +4,15 @@ import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { DatabaseProblem } from '../database-problem.ts'
 
-/** How long another process, such as the command line, may hold the write lock before we call it trouble. */
+/** How long another process, such as the command line, may hold the write lock before that is an error. */
 const BUSY_TIMEOUT_MS = 5000
-/** Pages of write-ahead log before it is copied into the file: rarer copies cost less in all. */
+/** Pages of write-ahead log before a checkpoint: rarer checkpoints cost less in all. */
 const CHECKPOINT_PAGES = 8000
 const CACHE_KIB = 65_536
 
 /**
- * Opens the file, making it and its folder if they are missing, readable by their owner only: the file holds the
- * secrets that sign callbacks. Every commit is on the disk before it returns (`synchronous=FULL`).
+ * Opens the file. Creates it and its folder if they are missing, readable by their owner only: the file holds the secrets
+ * that sign callbacks. Every commit is on the disk before it returns (`synchronous=FULL`).
  */
 export function openFile(path: string): DatabaseSync {
   try {
@@ -37,7 +37,7 @@ function openDurably(path: string): DatabaseSync {
   return db
 }
 
-/** One by one, because the recursive `mkdirSync` never returns where a folder cannot be made, as below /proc. */
+/** One by one, because the recursive `mkdirSync` never returns if a folder cannot be created, as below /proc. */
 function makeFolder(folder: string): void {
   if (existsSync(folder)) return
   makeFolder(dirname(folder))
@@ -47,7 +47,7 @@ function makeFolder(folder: string): void {
 /**
  * Takes the lock that keeps a second server off the file: an exclusive transaction on a small sibling database, since
  * Node has no flock. The lock ends with the process, however that ends. Keep the handle referenced: a collected handle
- * would let go of it.
+ * would release it.
  */
 export function lockForServing(path: string): DatabaseSync {
   return lock(
@@ -56,19 +56,19 @@ export function lockForServing(path: string): DatabaseSync {
   )
 }
 
-/** The same lock, for a copy: no server runs meanwhile, and no other copy. */
-export function lockForCopying(path: string): DatabaseSync {
+/** The same lock, for a transfer: no server runs meanwhile, and no other transfer. */
+export function lockForTransfer(path: string): DatabaseSync {
   return lock(
     path,
-    `A Parley server, or another copy, is using ${path}. Stop it first: at SIGTERM a server ends or gives back what it runs.`,
+    `A Parley server, or another copy, is using ${path}. Stop it first. On SIGTERM a server finishes or releases its jobs.`,
   )
 }
 
-/** The same lock, for a backup that takes the file's place. */
+/** The same lock, for a backup that replaces the file. */
 export function lockForRestoring(path: string): DatabaseSync {
   return lock(
     path,
-    `A Parley server, or a copy, is using ${path}. Stop it first, so that it writes nothing more into what is replaced.`,
+    `A Parley server, or a copy, is using ${path}. Stop it first, so that it does not write to the file that is replaced.`,
   )
 }
 

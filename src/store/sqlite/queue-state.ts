@@ -1,6 +1,6 @@
 /**
  * What the server keeps in memory about the queue of its SQLite file: counting it would take as long as the queue is, and
- * fair order would need a look-up for each job. It follows the transactions: whoever changes rows changes this too.
+ * fair order would need a look-up for each job. It follows the transactions: an operation that changes rows changes this too.
  *
  * Fair order is start-time fair queueing: a job that must wait takes as its turn the later of the queue's turn (that of the
  * job claimed last) and its account's next turn, and moves the latter on by its step. So an account with a hundred thousand

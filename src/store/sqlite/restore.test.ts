@@ -14,10 +14,10 @@ import { migrateFile } from './schema.ts'
 const NOW_MS = Date.UTC(2026, 0, 2, 3, 4, 5, 6)
 const ASIDE = 'parley.db.replaced-2026-01-02T03-04-05.006Z'
 
-test('a backup restored into a folder that is not there serves', async (t) => {
+test('a server runs on a backup restored into a folder that did not exist', async (t) => {
   const { folder, backup } = await backupForTest(t)
   const place = join(folder, 'new', 'folder', 'parley.db')
-  const { holdings, keptAside } = await restoreDatabase(`sqlite:${place}`, backup, given())
+  const { summary, keptAside } = await restoreDatabase(`sqlite:${place}`, backup, given())
   assert.equal(keptAside, null)
   assert.deepEqual(contentsOf(place), contentsOf(backup))
   assert.equal(statSync(place).mode & 0o777, 0o600)
@@ -25,13 +25,13 @@ test('a backup restored into a folder that is not there serves', async (t) => {
 
   const store = await openStore(`sqlite:${place}`, options('next', { ms: NOW_MS }))
   const again = await store.rescue('next', NOW_MS)
-  assert.equal(again, holdings.jobs.assigned - returned(backup), 'what was in hand waits again')
-  const waiting = holdings.jobs.pending + holdings.jobs.assigned
+  assert.equal(again, summary.jobs.assigned - returned(backup), 'what was in hand waits again')
+  const waiting = summary.jobs.pending + summary.jobs.assigned
   assert.equal((await store.claim('next', 10_000, NOW_MS)).length, waiting)
   await store.close()
 })
 
-test('a database that holds something is replaced by --force only, and kept with its log', async (t) => {
+test('a database that is not empty is replaced with --force only, and kept with its log', async (t) => {
   const { folder, backup } = await backupForTest(t)
   const place = join(folder, 'parley.db')
   const old = leaveLog(place)
@@ -89,7 +89,7 @@ test('nothing is replaced while a server runs', async (t) => {
   )
 })
 
-test('what is no whole backup of a known schema replaces nothing', async (t) => {
+test('what is not a whole backup of a known schema replaces nothing', async (t) => {
   const { folder, backup } = await backupForTest(t)
   const at = (name: string) => join(folder, name)
   const bytes = readFileSync(backup)

@@ -1,27 +1,27 @@
-/** Puts a backup in the place of a database file, and keeps what was there. */
+/** Replaces a database file with a backup, and keeps the old file under another name. */
 import { chownSync, existsSync, linkSync, realpathSync, renameSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Restored, RestoreOptions } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
-import { holdsAnything, openToLook } from './database-summary.ts'
+import { holdsAnything, openReadOnly } from './database-summary.ts'
 import { lockForRestoring } from './file.ts'
 import { takeSnapshot } from './snapshot.ts'
 
 /**
- * The backup is read as a database is, not as bytes: so the copy of a whole data folder is taken with what is in its
- * write-ahead log, and a damaged one replaces nothing.
+ * The backup is read as a database is, not as bytes: so a copy of a whole data folder is restored with what is in its
+ * write-ahead log, and a damaged backup replaces nothing.
  */
 export async function restoreFile(backup: string, path: string, options: RestoreOptions): Promise<Restored> {
   if (!statSync(backup, { throwIfNoEntry: false })?.isFile())
     throw new DatabaseProblem(`There is no file ${backup}.`)
   const lock = lockForRestoring(path)
   try {
-    // The lock is beside the name that servers are given, all else beside the file itself.
+    // The lock is beside the name that servers use, all else beside the file itself.
     const place = existsSync(path) ? realpathSync(path) : path
     if (realpathSync(backup) === place) throw new DatabaseProblem(`${backup} is the database itself.`)
     if (!options.force && holdsSomething(place)) {
       throw new DatabaseProblem(
-        `${path} holds accounts or jobs, or cannot be read. With --force the backup takes its place, and it is kept beside it.`,
+        `${path} holds accounts or jobs, or cannot be read. With --force the backup replaces it, and it is kept beside the backup under another name.`,
       )
     }
     const snapshot = await takeSnapshot(backup, place, options)
@@ -29,7 +29,7 @@ export async function restoreFile(backup: string, path: string, options: Restore
       giveToOwnerOf(place, [snapshot.file, `${path}.lock`])
       const keptAside = putAside(place, options.nowMs)
       snapshot.putInPlace()
-      return { holdings: snapshot.holdings, keptAside }
+      return { summary: snapshot.summary, keptAside }
     } catch (error) {
       snapshot.remove()
       throw error
@@ -39,11 +39,11 @@ export async function restoreFile(backup: string, path: string, options: Restore
   }
 }
 
-/** What cannot be read may hold anything. */
+/** A file that cannot be read may hold anything. */
 function holdsSomething(path: string): boolean {
   if (sizeOf(path) === 0) return sizeOf(`${path}-wal`) > 0
   try {
-    const db = openToLook(path)
+    const db = openReadOnly(path)
     try {
       return holdsAnything(db)
     } finally {
@@ -58,7 +58,7 @@ function sizeOf(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0
 }
 
-/** A backup is often restored by root, for a server that is somebody else. */
+/** A backup is often restored by root, for a server that runs as another user. */
 function giveToOwnerOf(path: string, made: readonly string[]): void {
   if (process.geteuid?.() !== 0) return
   const { uid, gid } = statSync(existsSync(path) ? path : dirname(path))
@@ -66,8 +66,8 @@ function giveToOwnerOf(path: string, made: readonly string[]): void {
 }
 
 /**
- * The write-ahead log first, since an old one would corrupt a new file; the old file keeps its name until the new one takes
- * that over, wherever the file system has links.
+ * The write-ahead log first, since an old one would corrupt a new file; the old file keeps its name until the new one replaces
+ * it, if the file system has links.
  */
 function putAside(path: string, nowMs: number): string | null {
   const aside = `${path}.replaced-${new Date(nowMs).toISOString().replaceAll(':', '-')}`

@@ -1,14 +1,14 @@
 /**
- * The thread of one snapshot: SQLite writes the whole of it in one statement, and the command must be able to show how far
- * it is, and to clean up when it is interrupted.
+ * The thread of one snapshot: SQLite writes all of it in one statement, and meanwhile the command must be able to show
+ * progress, and to clean up when it is interrupted.
  */
 import { dirname } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
 import type { DatabaseSummary } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
-import { faultOf, holdingsOf, openToLook } from './database-summary.ts'
+import { faultOf, openReadOnly, summaryOf } from './database-summary.ts'
 
-export type SnapshotResult = { readonly holdings: DatabaseSummary } | { readonly problem: string }
+export type SnapshotResult = { readonly summary: DatabaseSummary } | { readonly problem: string }
 
 interface Paths {
   readonly from: string
@@ -24,29 +24,29 @@ const FULL = 13
 const NOT_A_DATABASE = 26
 
 function write({ from, to }: Paths): DatabaseSummary {
-  const source = toldOf(from, () => openToLook(from))
+  const source = asProblem(from, () => openReadOnly(from))
   try {
-    toldOf(from, () => source.prepare('vacuum into ?').run(to), dirname(to))
+    asProblem(from, () => source.prepare('vacuum into ?').run(to), dirname(to))
   } finally {
     source.close()
   }
-  return toldOf(from, () => check(from, to))
+  return asProblem(from, () => check(from, to))
 }
 
-/** What was written is read back, all of it: a backup that is found damaged on the bad day is none. */
+/** All that was written is read again: a backup that turns out to be damaged when it is needed is useless. */
 function check(from: string, to: string): DatabaseSummary {
-  const copy = openToLook(to)
+  const copy = openReadOnly(to)
   try {
     const fault = faultOf(copy)
     if (fault !== null) throw new DatabaseProblem(`${from} is damaged: ${fault}.`)
-    return holdingsOf(copy, to)
+    return summaryOf(copy, to)
   } finally {
     copy.close()
   }
 }
 
-/** @param folder where it is written to, if it is */
-function toldOf<T>(from: string, work: () => T, folder?: string): T {
+/** @param folder the one that is written to, if the work writes */
+function asProblem<T>(from: string, work: () => T, folder?: string): T {
   try {
     return work()
   } catch (error) {
@@ -55,24 +55,24 @@ function toldOf<T>(from: string, work: () => T, folder?: string): T {
   }
 }
 
-function messageOf(says: string, code: number, from: string, folder: string | undefined): string {
-  if (code === NOT_A_DATABASE) return `${from} is no database of Parley's: ${says}.`
-  if (code === CORRUPT) return `${from} is damaged: ${says}.`
-  if (code === BUSY || code === LOCKED) return `Another program holds ${from}: ${says}. End it first.`
-  if (code === FULL) return `There is no room in ${folder ?? dirname(from)} for a copy of ${from}.`
-  if (folder === undefined) return `${from} cannot be read: ${says}.`
-  return `${from} cannot be copied into ${folder}: ${says}. Check the disk, its room, and limits on the size of files.`
+function messageOf(reason: string, code: number, from: string, folder: string | undefined): string {
+  if (code === NOT_A_DATABASE) return `${from} is not a database of Parley: ${reason}.`
+  if (code === CORRUPT) return `${from} is damaged: ${reason}.`
+  if (code === BUSY || code === LOCKED) return `Another program has locked ${from}: ${reason}. Stop it first.`
+  if (code === FULL) return `There is not enough space in ${folder ?? dirname(from)} for a copy of ${from}.`
+  if (folder === undefined) return `${from} cannot be read: ${reason}.`
+  return `${from} cannot be copied into ${folder}: ${reason}. Check the disk, its free space, and limits on file sizes.`
 }
 
-function tell(result: SnapshotResult): void {
+function post(result: SnapshotResult): void {
   parentPort?.postMessage(result)
 }
 
 if (parentPort) {
   try {
-    tell({ holdings: write(workerData as Paths) })
+    post({ summary: write(workerData as Paths) })
   } catch (error) {
     if (!(error instanceof DatabaseProblem)) throw error
-    tell({ problem: error.message })
+    post({ problem: error.message })
   }
 }

@@ -1,6 +1,6 @@
 /**
  * Takes a snapshot of a database file, which a server may be using: a single file, complete and checked, that holds what
- * was committed before it began. Under a name of its own until it is put in its place.
+ * was committed before it began. It has a temporary name until it is put in place.
  */
 import { randomBytes } from 'node:crypto'
 import { closeSync, fsyncSync, openSync, renameSync, rmSync, statSync } from 'node:fs'
@@ -14,15 +14,15 @@ import type { SnapshotResult } from './snapshot-thread.ts'
 const PROGRESS_MS = 500
 
 export interface Snapshot {
-  readonly holdings: DatabaseSummary
-  /** Where it is, beside the place that it is for. */
+  readonly summary: DatabaseSummary
+  /** Its path, beside its place. */
   readonly file: string
-  /** Durably, and at once for whoever looks. */
+  /** Durably, and in one step for other processes. */
   putInPlace(): void
   remove(): void
 }
 
-/** Rejects with a `DatabaseProblem` for what the operator must mend, and leaves nothing behind then. */
+/** Rejects with a `DatabaseProblem` for what the operator must fix, and then leaves nothing behind. */
 export async function takeSnapshot(
   from: string,
   place: string,
@@ -36,7 +36,7 @@ export async function takeSnapshot(
   signal.addEventListener('abort', remove)
   const progress = setInterval(() => onProgress(sizeOf(file)), PROGRESS_MS)
   try {
-    const result = await inThread(from, file)
+    const result = await runInThread(from, file)
     signal.throwIfAborted()
     if ('problem' in result) throw new DatabaseProblem(result.problem)
     sync(file)
@@ -44,7 +44,7 @@ export async function takeSnapshot(
       renameSync(file, place)
       syncFolderOf(place)
     }
-    return { holdings: result.holdings, file, putInPlace, remove }
+    return { summary: result.summary, file, putInPlace, remove }
   } catch (error) {
     remove()
     throw error
@@ -53,21 +53,21 @@ export async function takeSnapshot(
   }
 }
 
-/** Before anything is in it: it will hold conversations and signing secrets. */
+/** Creates the empty file: it will hold conversations and signing secrets. */
 function makePrivate(file: string): void {
   try {
     closeSync(openSync(file, 'wx', 0o600))
   } catch (error) {
-    throw new DatabaseProblem(`${file} cannot be made: ${(error as Error).message}.`, { cause: error })
+    throw new DatabaseProblem(`${file} cannot be created: ${(error as Error).message}.`, { cause: error })
   }
 }
 
-function inThread(from: string, to: string): Promise<SnapshotResult> {
+function runInThread(from: string, to: string): Promise<SnapshotResult> {
   const thread = new Worker(moduleURL('./snapshot-thread.ts', import.meta.url), { workerData: { from, to } })
   return new Promise((resolve, reject) => {
     thread.once('message', resolve)
     thread.once('error', reject)
-    thread.once('exit', () => reject(new Error('the thread of the snapshot has ended without a word')))
+    thread.once('exit', () => reject(new Error('the thread of the snapshot exited unexpectedly')))
   })
 }
 

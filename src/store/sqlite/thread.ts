@@ -88,7 +88,7 @@ class StorageThread {
   }
 }
 
-/** @param run returns the one result, or the one failure */
+/** @param run returns one result, or one failure */
 function eachAlone(calls: readonly Call[], run: (call: Call) => Results): Results {
   const values: unknown[] = []
   const failures: Failure[] = []
@@ -125,7 +125,7 @@ function* waitingMessages(port: MessagePort): Generator<Message> {
   }
 }
 
-/** Started as a thread: reports `ready`, or why it cannot start, then answers requests until it is told to close. */
+/** Started as a thread: reports `ready`, or why it cannot start, then answers requests until it receives `close`. */
 function serve(port: MessagePort): void {
   let thread: StorageThread
   try {

@@ -1,4 +1,4 @@
-/** Reads a whole SQLite file for a copy, as it was at one moment, while no server uses it. */
+/** Reads a whole SQLite file for a transfer, as it was at one moment, while no server uses it. */
 import { existsSync } from 'node:fs'
 import type { DatabaseSync } from 'node:sqlite'
 import { AUDIT_COLUMNS, readAuditEntry } from '../audit-rows.ts'
@@ -26,19 +26,19 @@ import {
 } from '../transferred-rows.ts'
 import { readUsage, USAGE_COLUMNS } from '../usage-rows.ts'
 import type { UsageRecord } from '../usage-store.ts'
-import { lockForCopying, openFile } from './file.ts'
+import { lockForTransfer, openFile } from './file.ts'
 import { migrate, schemaVersion } from './schema.ts'
-import { toldAsProblem } from './transfer-problem.ts'
+import { asProblem } from './transfer-problem.ts'
 
 export function openSqliteSource(path: string): TransferSource {
-  // Opening would make it, and an address that is mistyped would be copied as an empty database.
+  // Opening would create it, and a mistyped address would be transferred as an empty database.
   if (!existsSync(path)) throw new DatabaseProblem(`There is no file ${path}.`)
-  const lock = lockForCopying(path)
+  const lock = lockForTransfer(path)
   let db: DatabaseSync | undefined
   try {
     db = openFile(path)
     if (schemaVersion(db) === 0) {
-      throw new DatabaseProblem(`${path} is no database of Parley's.`)
+      throw new DatabaseProblem(`${path} is not a database of Parley.`)
     }
     migrate(db)
     return new SqliteSource(db, lock)
@@ -57,7 +57,7 @@ class SqliteSource implements TransferSource {
   constructor(db: DatabaseSync, lock: DatabaseSync) {
     this.#db = db
     this.#lock = lock
-    // One snapshot for all that follows: commands may go on making keys beside it.
+    // One snapshot for all that follows: commands may create keys meanwhile.
     db.exec('begin')
     this.turn = Number(db.prepare('select turn from line').get()?.turn)
   }
@@ -75,7 +75,7 @@ class SqliteSource implements TransferSource {
   }
 
   cachedResponses(nowMs: number): Batches<TransferredResponse> {
-    return this.#batches(KEPT, [nowMs], readTransferredResponse)
+    return this.#batches(RESPONSES, [nowMs], readTransferredResponse)
   }
 
   idempotencyKeys(nowMs: number): Batches<TransferredIdempotencyKey> {
@@ -87,7 +87,7 @@ class SqliteSource implements TransferSource {
   }
 
   auditEntries(): Batches<AuditEntry> {
-    return this.#batches(ACTS, [], readAuditEntry)
+    return this.#batches(AUDIT, [], readAuditEntry)
   }
 
   async close(): Promise<void> {
@@ -95,17 +95,17 @@ class SqliteSource implements TransferSource {
     this.#lock.close()
   }
 
-  /** One walk along the primary key, a batch at a time: it holds no more of the table than that. */
+  /** One scan along the primary key, a batch at a time: it holds no more of the table than that. */
   async *#batches<T>(
     sql: string,
     values: readonly number[],
     read: (row: Row) => T,
     weigh: (row: Row) => number = () => 0,
   ): AsyncGenerator<readonly T[]> {
-    const rows = toldAsProblem(() => this.#db.prepare(sql).iterate(...values))
+    const rows = asProblem(() => this.#db.prepare(sql).iterate(...values))
     for (let more = true; more; ) {
       const batch: T[] = []
-      toldAsProblem(() => {
+      asProblem(() => {
         for (let weight = 0; batch.length < BATCH_ROWS && weight < BATCH_WEIGHT; ) {
           const { done, value } = rows.next()
           if (done) {
@@ -145,8 +145,8 @@ const JOBS = `
   from jobs j cross join requests r on r.seq = j.seq
     left join outcomes o on o.seq = j.seq left join callbacks c on c.seq = j.seq
   order by j.id`
-/** From the jobs on, because only they know their rows' number. */
-const KEPT = `
+/** Starts from the jobs, because only their rows have the row number. */
+const RESPONSES = `
   select j.id as job_id, k.fingerprint, j.settled_at_ms as kept_at_ms, k.until_ms
   from jobs j cross join kept_answers k on k.seq = j.seq where k.until_ms > ? order by j.id`
 const IDEMPOTENCY = `
@@ -154,5 +154,5 @@ const IDEMPOTENCY = `
   from idempotency where until_ms > ? order by account, key`
 const USAGE = `
   select ${USAGE_COLUMNS} from usage order by account, month, model`
-const ACTS = `
+const AUDIT = `
   select ${AUDIT_COLUMNS} from audit order by id`

@@ -1,7 +1,7 @@
 /**
- * Fills an empty SQLite file in one transaction. It is kept by a rollback journal: that holds only the few pages there were
- * before, where a write-ahead log would hold all that is copied. A copy that is killed is rolled back by whoever opens the
- * file next.
+ * Fills an empty SQLite file in one transaction. It uses a rollback journal: that holds only the few pages there were
+ * before, where a write-ahead log would hold all that is transferred. A transfer that is killed is rolled back by the next
+ * process that opens the file.
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import type { AuditEntry } from '../audit-store.ts'
@@ -18,13 +18,13 @@ import {
 } from '../transfer-contract.ts'
 import type { UsageRecord } from '../usage-store.ts'
 import { holdsAnything } from './database-summary.ts'
-import { lockForCopying, openFile } from './file.ts'
+import { lockForTransfer, openFile } from './file.ts'
 import { migrate } from './schema.ts'
-import { toldAsProblem } from './transfer-problem.ts'
+import { asProblem } from './transfer-problem.ts'
 
 export function openSqliteTarget(path: string): TransferTarget {
-  // The lock first: while another copy fills the file it cannot even be opened.
-  const lock = lockForCopying(path)
+  // The lock first: while another transfer fills the file it cannot even be opened.
+  const lock = lockForTransfer(path)
   let db: DatabaseSync | undefined
   try {
     db = openFile(path)
@@ -46,7 +46,7 @@ function leaveWriteAheadLog(db: DatabaseSync, path: string): void {
   try {
     db.exec('pragma journal_mode = delete')
   } catch (error) {
-    throw new DatabaseProblem(`Another program has ${path} open. End it first.`, { cause: error })
+    throw new DatabaseProblem(`Another program has ${path} open. Stop it first.`, { cause: error })
   }
 }
 
@@ -90,7 +90,7 @@ class SqliteTarget implements TransferTarget {
         ? {
             status: job.attempt > 0 ? 'assigned' : 'pending',
             turn: state.turn,
-            deaths: state.deaths,
+            crashCount: state.crashCount,
             claimedAtMs: null,
             settledAtMs: null,
           }
@@ -104,7 +104,7 @@ class SqliteTarget implements TransferTarget {
       place.status,
       place.turn,
       job.attempt,
-      place.deaths,
+      place.crashCount,
       job.cacheTtlS,
       job.inputTokens,
       job.callback === null ? 0 : 1,
@@ -119,10 +119,10 @@ class SqliteTarget implements TransferTarget {
     if (owed) callback.run(seq, job.id, job.account, ...CALLBACK_COLUMNS.map((name) => owed[name]))
   }
 
-  async addCachedResponses(answers: readonly TransferredResponse[]): Promise<number> {
+  async addCachedResponses(responses: readonly TransferredResponse[]): Promise<number> {
     let added = 0
-    await each(answers, ({ jobId, fingerprint, untilMs }) => {
-      added += Number(this.#statements.answer.run(fingerprint, untilMs, jobId).changes)
+    await each(responses, ({ jobId, fingerprint, untilMs }) => {
+      added += Number(this.#statements.response.run(fingerprint, untilMs, jobId).changes)
     })
     return added
   }
@@ -141,15 +141,23 @@ class SqliteTarget implements TransferTarget {
     })
   }
 
-  addAuditEntries(acts: readonly AuditEntry[]): Promise<void> {
-    return each(acts, (a) => {
-      const { act } = this.#statements
-      act.run(a.id, a.atMs, a.who, a.what, a.account, a.target, a.detailsJson, a.outcome)
+  addAuditEntries(entries: readonly AuditEntry[]): Promise<void> {
+    return each(entries, (a) => {
+      this.#statements.auditEntry.run(
+        a.id,
+        a.atMs,
+        a.who,
+        a.what,
+        a.account,
+        a.target,
+        a.detailsJson,
+        a.outcome,
+      )
     })
   }
 
   async commit(turn: number): Promise<void> {
-    toldAsProblem(() => {
+    asProblem(() => {
       this.#statements.turn.run(turn)
       this.#db.exec('commit')
     })
@@ -164,7 +172,7 @@ class SqliteTarget implements TransferTarget {
 }
 
 async function each<T>(rows: readonly T[], add: (row: T) => void): Promise<void> {
-  toldAsProblem(() => {
+  asProblem(() => {
     for (const row of rows) add(row)
   })
 }
@@ -192,7 +200,7 @@ function prepare(db: DatabaseSync) {
       `insert into callbacks (seq, job_id, account, ${CALLBACK_COLUMNS.join(', ')})
        values (?, ?, ?, ${CALLBACK_COLUMNS.map(() => '?').join(', ')})`,
     ),
-    answer: statement(
+    response: statement(
       `insert into kept_answers (seq, fingerprint, until_ms)
        select seq, ?, ? from jobs where id = ? and settled_at_ms is not null`,
     ),
@@ -203,7 +211,7 @@ function prepare(db: DatabaseSync) {
       `insert into usage (account, month, model, jobs, failed_jobs, cache_hits, calls, input_tokens, output_tokens)
        values (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     ),
-    act: statement(
+    auditEntry: statement(
       'insert into audit (id, at_ms, who, what, account, target, details, outcome) values (?, ?, ?, ?, ?, ?, ?, ?)',
     ),
     turn: statement('update line set turn = ?'),

@@ -1,9 +1,9 @@
-/** What every store promises of jobs that return to the line: given back, or of a dead node. */
+/** What every store guarantees about jobs that return to the queue: released, or rescued from a dead node. */
 import assert from 'node:assert/strict'
 import { acceptance, claimOf, expiry, newJob, now, type On, settlement } from './fixtures.ts'
 
 export function returnTests(on: On): void {
-  on('a job given back is claimed next, still reads assigned, and spends no death', async (store) => {
+  on('a released job is claimed next, still reads as assigned, and counts no crash', async (store) => {
     const [first, second] = [newJob(), newJob()]
     await store.accept(acceptance([first, second]))
     const [held] = await store.claim('node-a', 1, now.ms)
@@ -15,7 +15,7 @@ export function returnTests(on: On): void {
     assert.equal(await store.settle(settlement(claimOf(held))), 'stale')
   })
 
-  on('gives back only what the node holds under that attempt', async (store) => {
+  on('releases only what the node holds under that attempt', async (store) => {
     const job = newJob()
     await store.accept(acceptance([job], { handedOff: true }))
     await store.release('node-b', [{ jobId: job.id, attempt: 1 }])
@@ -23,7 +23,7 @@ export function returnTests(on: On): void {
     assert.deepEqual(await store.depth(), { waiting: 0, assigned: 1, oldestCreatedAtMs: null })
   })
 
-  on('reclaims the jobs of a dead node and counts a death of each', async (store, _t, place) => {
+  on('rescues the jobs of a dead node and counts a crash of each', async (store, _t, place) => {
     const [mine, theirs] = [newJob(), newJob()]
     await store.accept(acceptance([mine], { handedOff: true }))
     await store.accept(acceptance([theirs], { handedOff: true, node: 'node-b' }))
@@ -32,14 +32,14 @@ export function returnTests(on: On): void {
     assert.equal(await next.rescue('node-a', now.ms), 1)
     const claimed = await next.claim('node-a', 10, now.ms)
     assert.deepEqual(
-      claimed.map(({ id, attempt, crashCount: deaths }) => ({ id, attempt, deaths })),
-      [{ id: theirs.id, attempt: 2, deaths: 1 }],
+      claimed.map(({ id, attempt, crashCount }) => ({ id, attempt, crashCount })),
+      [{ id: theirs.id, attempt: 2, crashCount: 1 }],
     )
     assert.equal(await next.settle(settlement({ jobId: mine.id, attempt: 1 })), 'settled')
     await next.close()
   })
 
-  on('knows how long the line is, and how old', async (store) => {
+  on('knows how long the queue is, and how old', async (store) => {
     assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
     const old = newJob()
     await store.accept(acceptance([old]))

@@ -1,4 +1,4 @@
-/** What every store promises operators of callbacks: that they find them, and may have them sent again. */
+/** What every store guarantees operators about callbacks: they find them, and can replay them. */
 import assert from 'node:assert/strict'
 import {
   type CallbackFilter,
@@ -19,7 +19,7 @@ import {
 } from './callback-fixtures.ts'
 import { acceptance, DAY_MS, expiry, newJob, now, type On, settlement } from './fixtures.ts'
 
-export function callbackRecordTests(on: On): void {
+export function callbackSearchTests(on: On): void {
   on('a callback is found with all its attempts', async (store) => {
     await withAccount(store)
     const jobId = await owed(store)
@@ -40,14 +40,14 @@ export function callbackRecordTests(on: On): void {
       jobStatus: 'completed',
       headerNames: ['x-caller'],
       payloadJson: CALLBACK.payloadJson,
-      underWay: false,
+      inProgress: false,
       log: [attemptMade(1), failed],
     })
     assert.equal(await store.findCallback('no id'), null)
     assert.equal(await store.findCallback(newJob().id), null)
   })
 
-  on('of very many attempts the last are kept', async (store) => {
+  on('of very many attempts the last are stored', async (store) => {
     await withAccount(store)
     const jobId = await owed(store)
     const answer = 'é'.repeat(1024)
@@ -100,7 +100,7 @@ export function callbackRecordTests(on: On): void {
     })
   })
 
-  on('a search for callbacks goes on where the page before ended', async (store) => {
+  on('a search for callbacks continues where the page before ended', async (store) => {
     await withAccount(store)
     const jobs = Array.from({ length: 2100 }, (_, at) =>
       newJob({ callback: CALLBACK, account: at % 300 === 0 ? 'rare' : 'acme' }),
@@ -126,7 +126,7 @@ export function callbackRecordTests(on: On): void {
     assert.deepEqual(failed, { items: [], complete: true, next: null })
   })
 
-  on('one that is under way has no next attempt yet, found one by one or in a search', async (store) => {
+  on('an attempt in progress has no next attempt yet, found one by one or in a search', async (store) => {
     await withAccount(store)
     const jobId = await owed(store)
     const dueAt = async () => {
@@ -159,7 +159,7 @@ export function callbackRecordTests(on: On): void {
     assert.equal((await store.findCallback(failed))?.state, 'delivered')
   })
 
-  on('a callback whose job has expired, or that never was, is not replayed', async (store) => {
+  on('a callback whose job has expired, or that never existed, is not replayed', async (store) => {
     await withAccount(store)
     const jobId = await owed(store)
     await take(store)
@@ -172,7 +172,7 @@ export function callbackRecordTests(on: On): void {
     assert.equal(await store.replayCallback(jobId, expiry(now.ms + 1)), 'replayed')
   })
 
-  on('all that have failed are replayed, so many at a time', async (store) => {
+  on('all that have failed are replayed, a limited number at a time', async (store) => {
     await withAccount(store)
     const jobIds: string[] = []
     for (let made = 0; made < 5; made++) jobIds.push(await owed(store))
@@ -189,7 +189,7 @@ export function callbackRecordTests(on: On): void {
     assert.equal((await take(store, { queue: 'retry', nowMs: later })).length, 4)
   })
 
-  on('a callback that failed for good goes with its job', async (store) => {
+  on('a callback that failed permanently is deleted with its job', async (store) => {
     await withAccount(store)
     const jobId = await owed(store)
     await take(store)

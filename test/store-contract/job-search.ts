@@ -1,4 +1,4 @@
-/** What every store promises operators who look into jobs. */
+/** What every store guarantees operators who search jobs. */
 import assert from 'node:assert/strict'
 import type { Callback, Outcome, Status } from '../../src/job/job.ts'
 import { jobIdMs } from '../../src/job/job-id.ts'
@@ -13,12 +13,12 @@ const FAILED: Outcome = {
 }
 const RECEIPT = '{"form":"text","calls":[]}'
 
-export function jobRecordTests(on: On): void {
+export function jobSearchTests(on: On): void {
   const search = (over: Partial<JobSearch> = {}): JobSearch => ({ limit: 10, expiry: expiry(), ...over })
   const found = async (store: Store, over: Partial<JobSearch> = {}) =>
     (await store.searchJobs(search(over))).jobs.map(({ id }) => id)
 
-  on('jobs are found newest first, by whose they are, model and time', async (store) => {
+  on('jobs are found newest first, by account, model and time', async (store) => {
     const old = newJob({ account: 'other' })
     // Ids only grow, also from one test to the next, and may be ahead of the time that a test begins at.
     now.ms = jobIdMs(old.id) + 60_000
@@ -59,7 +59,7 @@ export function jobRecordTests(on: On): void {
     assert.deepEqual(await found(store, { status: 'assigned', account: 'other' }), [])
   })
 
-  on('a search goes on where the page before ended', async (store) => {
+  on('a search continues where the page before ended', async (store) => {
     const jobs = Array.from({ length: 2300 }, (_, at) =>
       newJob({ account: at % 100 === 0 ? 'rare' : 'acme' }),
     )
