@@ -128,6 +128,23 @@ test('each folder imports only what it may', () => {
   assert.deepEqual(wrong, [])
 })
 
+test('the table of folders in ARCHITECTURE.md lists what each folder may import', () => {
+  const rows = readFileSync(join(ROOT, 'ARCHITECTURE.md'), 'utf8').matchAll(
+    /^\| `([\w-]+)\/` \|.*\| ([^|]+) \|$/gm,
+  )
+  const listed = [...rows]
+    .filter(([, folder = '']) => !WIRING.includes(folder))
+    .map(([, folder = '', imports = '']) => [
+      folder,
+      [...imports.matchAll(/`([\w-]+)`/g)].map(([, name]) => name).toSorted(),
+    ])
+  const rules = Object.entries(MAY_IMPORT).map(([folder, allowed]) => [
+    folder,
+    [...new Set(allowed.map(folderOf))].toSorted(),
+  ])
+  assert.deepEqual(listed.toSorted(), rules.toSorted())
+})
+
 test('every folder has its rule', () => {
   const known = new Set([...Object.keys(MAY_IMPORT), ...WIRING, ...FOR_ALL])
   assert.deepEqual(

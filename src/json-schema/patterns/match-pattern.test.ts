@@ -166,7 +166,7 @@ test('what no linear-time matcher can take, or dialects disagree about, is refus
     ['\\Aa\\Z', /write "\^" or "\$"/],
     ['\\Qa', /escape "\\Q"/],
     ['\\u12', /escape "\\u"/],
-    ['\\u{110000}', /no character/],
+    ['\\u{110000}', /not a character/],
     ['\\p{Klingon}', /unknown "\\p/],
     ['a**', /repeats a repetition/],
     ['a++', /after a repetition/],
