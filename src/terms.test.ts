@@ -1,0 +1,205 @@
+/** One word for one idea: no file, document or message uses a term or a phrase that the glossary in job.ts replaced. */
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { clientProgram, program, ROOT, sourcesIn } from '../test/support/project-sources.ts'
+import { identifiersIn, splitSource } from '../test/support/source-text.ts'
+
+/**
+ * Words and sequences of words that no identifier and no file name may contain. The glossary in job.ts and the standard terms of
+ * job queues replace them.
+ */
+const RETIRED_NAMES = [
+  'act',
+  'acts',
+  'courier',
+  'couriers',
+  'death',
+  'deaths',
+  'destination',
+  'destinations',
+  'doubt',
+  'doubts',
+  'ear',
+  'elsewhere',
+  'fared',
+  'give back',
+  'given back',
+  'gives back',
+  'giving back',
+  'hands',
+  'holdings',
+  'intervention',
+  'interventions',
+  'kept answer',
+  'kept answers',
+  'lane',
+  'lanes',
+  'lingering',
+  'notices',
+  'postpone',
+  'postponed',
+  'recall',
+  'recalled',
+  'reclaim',
+  'reclaimed',
+  'say',
+  'stepping',
+  'storing',
+  'suspect',
+  'suspects',
+  'sweeper',
+  'tally',
+  'told',
+  'under way',
+  'waiter',
+  'waiters',
+]
+
+/** Released names, and where the program maps them to its own. */
+const RELEASED_NAMES: readonly {
+  readonly names: readonly string[]
+  readonly in: RegExp
+  readonly because: string
+}[] = [
+  {
+    names: ['acts'],
+    in: /^(src\/http\/admin\/audit-log|src\/dashboard\/page\/contract|src\/dashboard\/page\/audit\/audit-page|test\/(http|browser|process)\/)/,
+    because: 'the field of /admin/api/audit',
+  },
+  {
+    names: ['deaths', 'under_way', 'waiters', 'trouble'],
+    in: /^(src\/admin\/(job-view|callback-view|overview|metric-sample)|src\/http\/admin\/(jobs|shapes|overview)|src\/telemetry\/overview|src\/dashboard\/page\/|test\/)/,
+    because: 'fields of /admin/api',
+  },
+  { names: ['kept_answers'], in: /^(src\/cli\/copy|test\/)/, because: 'the field of parley copy --json' },
+  {
+    names: ['waiters'],
+    in: /^bench\/benchmarks\/held-requests/,
+    because: 'the name of the benchmark in its results',
+  },
+  {
+    names: ['max_waiters'],
+    in: /^(src\/(config|app)\/|test\/|bench\/)/,
+    because: 'the setting sync.max_waiters',
+  },
+  {
+    names: ['parley_waiters', 'parley_waiter_places', 'parley_jobs_reclaimed_total'],
+    in: /^(test|bench)\//,
+    because: 'metrics',
+  },
+  {
+    names: ['lane', 'callback_lane', 'deaths', 'under_way'],
+    in: /^src\/(store|telemetry)\//,
+    because: 'columns that row readers map, and a label of metrics',
+  },
+]
+
+test('no identifier and no file name is a retired one', () => {
+  const files = ['src', 'client/src', 'test', 'bench', 'scripts']
+    .flatMap((folder) =>
+      sourcesIn(join(ROOT, folder)).map(({ path, text }) => ({ path: `${folder}/${path}`, text })),
+    )
+    .filter(({ path }) => path !== 'src/terms.test.ts')
+  const retired = new RegExp(`\\b(${RETIRED_NAMES.join('|')})\\b`)
+  const wrong = files.flatMap(({ path, text }) => {
+    const released = RELEASED_NAMES.filter(({ in: where }) => where.test(path)).flatMap(({ names }) => names)
+    const fileName = retired.test(path.replaceAll(/[-./]/g, ' ')) ? [`${path} is named so`] : []
+    const names = identifiersIn(splitSource(text).code)
+      .filter(({ name, words }) => retired.test(words) && !released.includes(name))
+      .map(({ name }) => `${path}: ${name}`)
+    return [...fileName, ...names]
+  })
+  assert.deepEqual(wrong, [])
+})
+
+/** Phrases that the documents, messages and comments do not use, because plain technical English has a better one. */
+const RETIRED_PHRASES: readonly (readonly [phrase: RegExp, better: string])[] = [
+  [/\banew\b/, 'again'],
+  [/\b(?:tell|tells|telling|told) of\b/, 'report, show'],
+  [/\b(?:is|are|was|were|be|been|being) (?:not )?told\b/, 'is informed, gets, is reported'],
+  [/\bwants? somebody\b/, 'page someone'],
+  [/\bmend(?:s|ed|ing)?\b/, 'fix, correct, repair'],
+  [/\bwhom?ever\b/, 'name who'],
+  [/\bunder way\b/, 'in progress, running'],
+  [/\bbesides\b/, 'in addition to'],
+  [/\bstep(?:s|ped|ping)? in\b/, 'admin action'],
+  [/\bkept answers?\b/, 'cached response'],
+  [/\bg(?:ive|ives|iven|iving|ave) back\b/, 'release'],
+  [/\b(?:tak(?:e|es|en|ing)|took) (?:\w+ )?back\b/, 'rescue'],
+  [/\breclaim(?:s|ed|ing)?\b/, 'rescue'],
+  [/\bdeaths?\b/, 'crash, crash count'],
+  [/\bcouriers?\b/, 'callback dispatcher'],
+  [/\blanes?\b/, 'delivery queue'],
+  [/\bin doubt\b/, 'unknown outcome'],
+  [/\b(?:an?|the|each|every|refused) acts?\b/, 'admin action, audit entry'],
+  [/\bholdings\b/, 'database summary'],
+  [/\bwaiters\b/, 'pending responses'],
+  [/\bin hand\b/, 'running'],
+  [/\bwaits? in line\b/, 'is queued'],
+  [/\b(?:head|length|end|rest) of the line\b|\b(?:back to|goes by) the line\b|\blong line of\b/, 'queue'],
+  [/(?<!\bthere[\s*]+)\b(?:is|are) no (?!longer|more|less|fewer|later)/, 'is not a'],
+  [/\bhas ended without a word\b/, 'exited unexpectedly'],
+]
+
+/** Released names in SQL and in other strings, where they look like prose. */
+const RELEASED_WORDS: readonly { readonly words: RegExp; readonly in: RegExp; readonly because: string }[] = [
+  { words: /\b(?:deaths|lane)\b/g, in: /^src\/store\//, because: 'columns' },
+  { words: /\b(?:lane|waiters)\b/g, in: /^src\/telemetry\//, because: 'a label and a part of metric names' },
+  { words: /.+/gs, in: /^src\/store\/\w+\/migrations/, because: 'the text of released migrations stays' },
+]
+
+test('no document, message or comment uses a retired phrase', () => {
+  const documents = [
+    ...[
+      'README.md',
+      'ARCHITECTURE.md',
+      'CONTRIBUTING.md',
+      'CHANGELOG.md',
+      'client/README.md',
+      'client/CHANGELOG.md',
+    ],
+    ...['docs', 'deploy'].flatMap((folder) =>
+      readdirSync(join(ROOT, folder))
+        .filter((name) => !/\.png$/.test(name) && name !== 'pictures')
+        .map((name) => `${folder}/${name}`),
+    ),
+  ].map((path) => ({ path, lines: proseOf(readFileSync(join(ROOT, path), 'utf8')) }))
+  const files = [
+    ...program.map(({ path, text }) => ({ path: `src/${path}`, text })),
+    ...clientProgram.map(({ path, text }) => ({ path: `client/src/${path}`, text })),
+  ].map(({ path, text }) => {
+    const released = RELEASED_WORDS.filter(({ in: where }) => where.test(path))
+    const withoutReleased = (prose: string) =>
+      released.reduce((rest, { words }) => rest.replaceAll(words, ''), withoutCode(prose))
+    return {
+      path,
+      lines: splitSource(text).prose.map(({ line, text }) => ({ line, text: withoutReleased(text) })),
+    }
+  })
+  const wrong = [...documents, ...files].flatMap(({ path, lines }) =>
+    lines.flatMap(({ line, text }) =>
+      RETIRED_PHRASES.filter(([phrase]) => new RegExp(phrase, 'i').test(text)).map(
+        ([phrase, better]) => `${path}:${line}: ${new RegExp(phrase, 'i').exec(text)?.[0]} → ${better}`,
+      ),
+    ),
+  )
+  assert.deepEqual(wrong, [])
+})
+
+/** The lines of a document outside of code blocks and queries, which contain released names. */
+function proseOf(document: string): readonly { readonly line: number; readonly text: string }[] {
+  let inCode = false
+  return document.split('\n').flatMap((text, index) => {
+    if (/^\s*```/.test(text)) inCode = !inCode
+    return inCode || /"(?:expr|legendFormat)":/.test(text)
+      ? []
+      : [{ line: index + 1, text: withoutCode(text) }]
+  })
+}
+
+/** Without what stands between backticks, and without names of metrics and fields. */
+function withoutCode(text: string): string {
+  return text.replaceAll(/`[^`\n]*`/g, '').replaceAll(/\b\w+_\w+\b/g, '')
+}

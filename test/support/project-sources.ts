@@ -1,0 +1,34 @@
+/** The sources of the project as text, for the tests that check style. */
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, relative, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+export const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const SRC = join(ROOT, 'src')
+export const CLIENT = join(ROOT, 'client/src')
+
+export interface Source {
+  /** From its folder of sources, such as `job/job.ts`. */
+  readonly path: string
+  readonly text: string
+  /** The files of the project that it imports, from the same folder. */
+  readonly imports: readonly string[]
+}
+
+export function sourcesIn(folder: string): readonly Source[] {
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith('.ts'))
+    .map((path) => {
+      const text = readFileSync(join(folder, path), 'utf8')
+      const imports = [...text.matchAll(/(?:from|import|URL)\(? ?'(\.[^']+)'/g)].map((found) =>
+        relative(folder, resolve(folder, dirname(path), found[1] ?? '')),
+      )
+      return { path, text, imports }
+    })
+}
+
+export const sources = sourcesIn(SRC)
+export const client = sourcesIn(CLIENT)
+const isTest = ({ path }: Source) => path.endsWith('.test.ts')
+export const program = sources.filter((source) => !isTest(source))
+export const clientProgram = client.filter((source) => !isTest(source))
