@@ -34,7 +34,7 @@ test('a database that is served is neither copied nor filled', async (t) => {
   await refused(openTransferSource(url), /1 Parley server uses this database.*SIGTERM.* in (29|30) s/)
   await refused(target(url, population), /1 Parley server uses this database.*SIGTERM/)
   await node.store.renew(node.name, -1)
-  // Its lease has ended: it is dead, and holds nobody up.
+  // Its lease has expired: it is dead, and delays nothing.
   await copyAll(`sqlite:${file}`, url, population)
 })
 
@@ -49,16 +49,16 @@ test('while a copy runs no server starts, no command writes, and no other copy b
   await toFile.close()
 
   const toPostgres = await target(url, population)
-  await refused(openStore(url, options('server', clock)), /under way\. Wait/)
-  await refused(target(url, population), /under way\. Wait/)
-  await refused(openTransferSource(url), /under way\. Wait/)
+  await refused(openStore(url, options('server', clock)), /in progress\. Wait/)
+  await refused(target(url, population), /in progress\. Wait/)
+  await refused(openTransferSource(url), /in progress\. Wait/)
   await toPostgres.close()
 
   const source = await openTransferSource(`sqlite:${file}`)
   await refused(openStore(`sqlite:${file}`, options('server', clock)), /Another Parley server is using/)
   await source.close()
   const fromPostgres = await openTransferSource(url)
-  await refused(openStore(url, options('server', clock)), /under way\. Wait/)
+  await refused(openStore(url, options('server', clock)), /in progress\. Wait/)
   await fromPostgres.close()
 })
 
@@ -92,10 +92,10 @@ test('a source that does not exist is rejected, and is not created', async (t) =
   await refused(openTransferSource(`sqlite:${missing}`), /There is no file/)
   const other = await newFile(t)
   new DatabaseSync(other).exec('create table theirs (a); pragma user_version = 0')
-  await refused(openTransferSource(`sqlite:${other}`), /no database of Parley's/)
+  await refused(openTransferSource(`sqlite:${other}`), /not a database of Parley/)
   assert.deepEqual(all(other, 'select name from sqlite_schema'), [{ name: 'theirs' }])
   const url = await freshDatabase(t)
-  await refused(openTransferSource(url), /no tables of Parley's/)
+  await refused(openTransferSource(url), /no tables of Parley/)
   const { rows } = await (await connect(t, url)).query(`select to_regclass('jobs') as jobs`)
   assert.deepEqual(rows, [{ jobs: null }])
 })
@@ -110,13 +110,13 @@ test('a copy that fails in the middle leaves the target empty, names the cause, 
   const url = await freshDatabase(t)
   await refused(
     copyAll(`sqlite:${file}`, url, population),
-    /The copy stopped at jobs, after \d\d+ jobs: Postgres says: invalid byte sequence.*\. Nothing of it stays/,
+    /The copy stopped at jobs, after \d\d+ jobs: Postgres reports: invalid byte sequence.*\. Nothing of it stays/,
   )
   const path = await newFile(t)
   const half = await target(`sqlite:${path}`, population)
   const source = await openTransferSource(`sqlite:${file}`)
   for await (const jobs of source.jobs()) await half.addJobs(jobs)
-  await refused(half.addJobs([await firstJob(source)]), /SQLite says: UNIQUE constraint failed: jobs\.id/)
+  await refused(half.addJobs([await firstJob(source)]), /SQLite reports: UNIQUE constraint failed: jobs\.id/)
   await half.close()
   await source.close()
   assert.deepEqual(

@@ -22,7 +22,7 @@ test('a backup and its restore are told in words', { timeout }, async (t) => {
 
   const twice = await place.parley(['backup', 'one.db'])
   assert.deepEqual([twice.code, twice.stdout], [1, ''])
-  assert.match(twice.stderr, /^one\.db is there already\. Name another file, or replace it by --force\.\n$/)
+  assert.match(twice.stderr, /^one\.db already exists\. Name another file, or replace it with --force\.\n$/)
   const over = await place.parley(['restore', 'one.db'])
   assert.deepEqual([over.code, over.stdout], [1, ''])
   assert.match(over.stderr, /parley\.db holds accounts or jobs, .*With --force/)
@@ -62,6 +62,6 @@ test('a disk without room is told, and nothing is left on it', {
   const command = `ulimit -S -f ${LIMIT_BLOCKS}; exec "${process.execPath}" "${MAIN}" backup backups/one.db`
   const program = place.spawn(['sh', '-c', command])
   assert.deepEqual(await program.exited, { code: 1, signal: null })
-  assert.match(program.stderr, /^\S+parley\.db cannot be copied into backups: .*Check the disk, its room/)
+  assert.match(program.stderr, /^\S+parley\.db cannot be copied into backups: .*Check the disk, its free space/)
   assert.deepEqual(readdirSync(join(place.folder, 'backups')), [])
 })

@@ -63,7 +63,7 @@ test('a server moves to Postgres with its keys, jobs, answers and repeatable req
   assert.equal(served.code, 1)
   assert.match(
     served.stderr,
-    /^--from postgres:\/\/[^@]+: 1 Parley server uses this database\. Stop it by SIGTERM/,
+    /^--from postgres:\/\/[^@]+: 1 Parley server uses this database\. Stop it with SIGTERM/,
   )
   assert.ok(!served.stderr.includes(PASSWORD))
   assert.ok(

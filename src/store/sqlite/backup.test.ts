@@ -85,14 +85,14 @@ test('a backup that fails reports why, and leaves nothing behind', async (t) => 
   const mistakes: readonly [from: string, to: string, force: boolean, says: RegExp][] = [
     ['parley.db', 'none/copy.db', true, /There is no folder .*none\. Make it first/],
     ['parley.db', 'folder', true, /is a folder\. Name a file in it/],
-    ['parley.db', 'link.db', true, /no ordinary file/],
+    ['parley.db', 'link.db', true, /not a regular file/],
     ['parley.db', 'parley.db', true, /belongs to the database itself/],
     ['link.db', 'parley.db-wal', true, /belongs to the database itself/],
-    ['parley.db', 'there', false, /is there already\. .*--force/],
+    ['parley.db', 'there', false, /already exists\. .*--force/],
     ['none.db', 'copy.db', true, /There is no database .*none\.db/],
-    ['text.db', 'there', true, /no database of Parley's/],
-    ['empty.db', 'there', true, /no database of Parley's/],
-    ['foreign.db', 'there', true, /no database of Parley's/],
+    ['text.db', 'there', true, /not a database of Parley/],
+    ['empty.db', 'there', true, /not a database of Parley/],
+    ['foreign.db', 'there', true, /not a database of Parley/],
     ['newer.db', 'there', true, /newer Parley \(schema 1000/],
   ]
   for (const [from, to, force, says] of mistakes) {

@@ -119,7 +119,7 @@ test('what is not a whole backup of a known schema replaces nothing', async (t) 
     'half.db': /is damaged: /,
     'holed.db': /is damaged: /,
     'rule.db': /is damaged: NULL value in requests\.callback/,
-    'text.db': /no database of Parley's/,
+    'text.db': /not a database of Parley/,
     'newer.db': /newer Parley \(schema 1000/,
   }
   for (const [name, says] of Object.entries(mistakes)) {
