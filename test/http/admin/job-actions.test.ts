@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto'
 import test from 'node:test'
 import { reply } from '../../model-server.ts'
 import { onEachStore } from '../../on-each-store.ts'
-import { job } from '../../parley.ts'
+import { job, type Parley } from '../../parley.ts'
 import { jobsStored, openDatabase } from '../database.ts'
 import { enqueued, failed, granted, invalid, refused } from '../expect.ts'
 import { type StageOptions, startStage } from '../stage.ts'
@@ -34,6 +34,17 @@ onEachStore(() => {
     assert.deepEqual([left.running, left.assigned], [0, 0])
     const again = refused(await admin.post(`/jobs/${id}/cancel`), 409)
     assert.equal(again.message, 'The job has ended.')
+  })
+
+  test('cancelling a running job takes four store operations', async (t) => {
+    const { parley, models, admin, key } = await start(t, { script: () => reply.stall() })
+    const waiting = parley.post(MESSAGES, job(), key)
+    await models.received(1)
+    const [id = ''] = await jobsStored(t, await openDatabase(t, parley), 1)
+    const operations = recordOperations(parley.store)
+    granted(await admin.post(`/jobs/${id}/cancel`), 200)
+    assert.deepEqual(failed(await waiting), CANCELLED)
+    assert.deepEqual(operations, ['addAuditEntry', 'cancelJob', 'endAuditEntry', 'takeCancelled'])
   })
 
   test('a job that waits is cancelled, and never runs', async (t) => {
@@ -100,3 +111,18 @@ onEachStore(() => {
     invalid(scrub, 'scrub: must be one of true, false')
   })
 })
+
+/** The names of the store's methods that are called from now on. Time stands still, so no poll is among them. */
+function recordOperations(store: Parley['store']): readonly string[] {
+  const called: string[] = []
+  const methods = store as unknown as Record<string, (...args: unknown[]) => unknown>
+  for (const name of Object.keys(store)) {
+    const method = methods[name]
+    if (typeof method !== 'function') continue
+    methods[name] = (...args) => {
+      called.push(name)
+      return method.apply(store, args)
+    }
+  }
+  return called
+}
