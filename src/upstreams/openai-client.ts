@@ -10,16 +10,10 @@ import { type Clock, wholeMs } from '../clock.ts'
 import type { UpstreamSettings } from '../config/settings.ts'
 import type { StopListener, StopSignal } from '../job/stop.ts'
 import type { AnswerForm, ModelServer, Prompt, Reply, RequestFormat } from './model-server.ts'
-import {
-  type Mask,
-  maskFor,
-  readCompletion,
-  readFailure,
-  readRetryAfter,
-  upstreamError,
-} from './read-completion.ts'
+import { type Mask, maskFor, readCompletion, readFailure, upstreamError } from './read-completion.ts'
 import { requestBody, requestFormat } from './request-body.ts'
 import { LARGE_ANSWER_BYTES, LargeAnswerSlot, ResponseBody } from './response-body.ts'
+import { readRetryAfter } from './retry-after.ts'
 import { Semaphore } from './semaphore.ts'
 
 /** An answer of more bytes is not read to its end: the longest that models give are a tenth of this. */

@@ -101,20 +101,6 @@ export function readFailure(
   return upstreamError({ status, message, retryable: isRetryable(status), retryAfterMs })
 }
 
-/** The delay that Retry-After asks for, in milliseconds from now; null if it is absent or malformed. */
-export function readRetryAfter(
-  headers: { readonly [name: string]: string | string[] | undefined },
-  nowMs: number,
-): number | null {
-  const ms = headers['retry-after-ms']
-  if (typeof ms === 'string' && /^\d+(\.\d+)?$/.test(ms)) return Math.ceil(Number(ms))
-  const value = headers['retry-after']
-  if (typeof value !== 'string') return null
-  if (/^\d+(\.\d+)?$/.test(value)) return Math.ceil(Number(value) * 1000)
-  const date = Date.parse(value)
-  return Number.isNaN(date) ? null : Math.max(0, date - nowMs)
-}
-
 /** Masks the messages of a server: they may echo the request's headers, and with them our key. */
 export function maskFor(key: string | null): Mask {
   return (message) => {
