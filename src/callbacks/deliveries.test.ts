@@ -76,3 +76,13 @@ test('a callback that is claimed again continues under the attempt of the new cl
   deliveries.remove(delivery)
   assert.equal(deliveries.renew(callback('a', 3)), false)
 })
+
+test('a delivery is removed once, so that its end does not remove one of the same callback claimed since', () => {
+  const { deliveries, receiver } = start()
+  const old = deliveries.add(callback('a'), 'first', receiver)
+  deliveries.remove(old)
+  const current = deliveries.add(callback('a', 2), 'first', receiver)
+  deliveries.remove(old)
+  assert.equal(deliveries.renew(callback('a', 3)), true)
+  assert.equal(current.attempt, 3)
+})

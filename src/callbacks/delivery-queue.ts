@@ -63,7 +63,8 @@ export class DeliveryQueue {
   #isStopped = false
   /** Claims, deliveries and returns to the store that have not ended. */
   #operations = 0
-  #onIdle: () => void = () => {}
+  /** Resolves when the queue is stopped and no operation is left. */
+  readonly #ended = Promise.withResolvers<void>()
 
   constructor(options: DeliveryQueueOptions) {
     this.#options = options
@@ -110,9 +111,7 @@ export class DeliveryQueue {
     this.#cancelRecheck?.()
     const waiting = [...deliveries.waiting(name).values()].flatMap((ofReceiver) => [...ofReceiver])
     void this.#run(() => this.#release(waiting))
-    const { promise, resolve } = Promise.withResolvers<void>()
-    this.#onIdle = resolve
-    await promise
+    await this.#ended.promise
   }
 
   /** Runs an operation that `stop` waits for. Never rejects. */
@@ -129,7 +128,7 @@ export class DeliveryQueue {
 
   #endOperation(): void {
     this.#operations -= 1
-    if (this.#operations === 0) this.#onIdle()
+    if (this.#operations === 0 && this.#isStopped) this.#ended.resolve()
   }
 
   // ---- Claiming ----
@@ -286,7 +285,7 @@ export class DeliveryQueue {
     this.#recheckSoon()
   }
 
-  /** Returns deliveries to the store untried and due at once, for any node that claims them next. */
+  /** Returns deliveries to the store untried and due at once. */
   async #release(given: readonly Delivery[]): Promise<void> {
     if (given.length === 0) return
     const { store, node, deliveries, clock } = this.#options

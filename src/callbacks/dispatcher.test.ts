@@ -1,8 +1,9 @@
 /** The callback dispatcher with real receivers and a real store. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { refusing, STALL, start } from '../../test/support/dispatcher-scene.ts'
+import { instead, refusing, STALL, start } from '../../test/support/dispatcher-scene.ts'
 import type { CallbackSummary } from '../store/callback-store.ts'
+import { StoreUnavailable } from '../store/store.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -80,6 +81,30 @@ test('attempts that a stop cuts off are due at once and do not count, and delive
   )
 })
 
+test('attempts in progress may end though a stop cannot return the deliveries that wait', async (t) => {
+  const unavailable = Promise.withResolvers<void>()
+  const { dispatcher, receiver, ended, owe } = await start(t, {
+    reply: () => STALL,
+    wrap: (store) =>
+      instead(store, 'deferCallbacks', async () => {
+        unavailable.resolve()
+        throw new StoreUnavailable('full')
+      }),
+  })
+  for (let made = 0; made < 3; made++) await owe()
+  dispatcher.notify('acme', '')
+  await receiver.received(2)
+  const stopped = dispatcher.stop()
+  await unavailable.promise
+  await new Promise<void>((resolve) => setImmediate(resolve))
+  receiver.release()
+  await stopped
+  assert.deepEqual(
+    ended.all.map(([, next]) => next),
+    ['delivered', 'delivered'],
+  )
+})
+
 test('an attempt that the database cannot record is recorded later, and the callback is not sent again', async (t) => {
   let refusals = 3
   const { dispatcher, receiver, clock, ended, owe } = await start(t, {
@@ -102,6 +127,25 @@ test('deliveries that find no capacity at their receiver are sent when it has so
   await ended.when(() => ended.all.length >= 30)
   assert.equal(receiver.requests.length, 30)
   assert.equal(ended.count('delivered'), 30)
+})
+
+test('a delivery that waits is sent at once when those before it turn out to be gone', async (t) => {
+  const deleted = Promise.withResolvers<void>()
+  let loads = 0
+  const { dispatcher, ended, owe } = await start(t, {
+    wrap: (store) =>
+      instead(store, 'loadCallback', async (callback) => {
+        if (++loads > 2) return store.loadCallback(callback)
+        await deleted.promise
+        return null
+      }),
+  })
+  // A new receiver has capacity for two, so the third waits.
+  for (let made = 0; made < 3; made++) await owe()
+  dispatcher.notify('acme', '')
+  while (loads < 2) await new Promise<void>((resolve) => setImmediate(resolve))
+  deleted.resolve()
+  await ended.when(() => ended.count('delivered') === 1)
 })
 
 test('a callback owed for longer than its schedule takes fails when its receiver fails', async (t) => {

@@ -115,7 +115,7 @@ export class Ended {
 }
 
 /** The store with one method replaced. */
-export function instead<Name extends 'loadCallback' | 'recordCallback'>(
+export function instead<Name extends 'loadCallback' | 'recordCallback' | 'deferCallbacks'>(
   store: Store,
   name: Name,
   method: Store[Name],
