@@ -43,7 +43,7 @@ onEachStore(() => {
     assert.throws(() => new Webhook(secrets?.current ?? '').verify(request.body.replace('ü', 'u'), headers))
   })
 
-  test('6.3 without a payload an empty object is sent; a failed job is told too', async (t) => {
+  test('6.3 without a payload an empty object is sent, and a failed job is reported, too', async (t) => {
     const { receiver, parley, key } = await start(t)
     const failing = {
       ...withCallback(receiver.url),
@@ -70,7 +70,7 @@ onEachStore(() => {
     )
   })
 
-  test('a failed delivery is tried again, with the same id and a signature of its own', async (t) => {
+  test('a failed delivery is retried with the same ID and a signature of its own', async (t) => {
     const { receiver, parley, key } = await start(t)
     receiver.script({ kind: 'answer', status: 500 }, { kind: 'reset', when: 'before' })
     await parley.post('/api/v1/messages/batches', [withCallback(receiver.url)], key)

@@ -1,4 +1,4 @@
-/** SPEC §6: a job's result never depends on its callback, and nobody's callbacks on a receiver of somebody else. */
+/** SPEC §6: a result never depends on its callback, and the callbacks of an account never on another account's receivers. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { onEachStore } from '../on-each-store.ts'
@@ -9,7 +9,7 @@ import { enqueued } from './expect.ts'
 const timeout = 60_000
 const BATCHES = '/api/v1/messages/batches'
 const BATCH = 30
-/** More than all callbacks that a Parley has under way at once. */
+/** More than all callbacks that a node has in flight at once. */
 const BATCHES_OF_ONE_RECEIVER = 10
 const ROUNDS = 3
 
@@ -25,8 +25,8 @@ async function createBatch(parley: Parley, key: string, url: string): Promise<st
 }
 
 onEachStore(() => {
-  /** The receiver of one account neither answers nor fails while the test lasts: whatever it holds, it holds for good. */
-  test('6 receivers that stall and that are down change no result, and delay no callback of another account', {
+  /** The receiver of one account neither responds nor fails during the test, so it keeps every request open. */
+  test('6 receivers that stall or are down change no result and delay no callback of another account', {
     timeout,
   }, async (t) => {
     const [stalling, healthy, ending] = [
@@ -70,8 +70,8 @@ onEachStore(() => {
         assert.deepEqual([status, body.data.status], [200, 'completed'])
       }
     }
-    assert.ok(stalling.open() > 0, 'all the while it held what it was sent')
-    assert.equal(stalling.open(), stalling.requests.length, 'and sent no answer')
+    assert.ok(stalling.open() > 0, 'the receiver holds what it was sent')
+    assert.equal(stalling.open(), stalling.requests.length, 'the receiver has sent no response')
     t.diagnostic(`${stalling.requests.length} callbacks held, ${ROUNDS * BATCH} of the other account arrived`)
   })
 })

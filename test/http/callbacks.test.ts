@@ -1,4 +1,4 @@
-/** SPEC §2.4: what a callback may be, judged when its job is created, and what is kept of it. */
+/** SPEC §2.4: what a callback may contain, checked when its job is created, and how it is stored. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { reply } from '../model-server.ts'
@@ -21,7 +21,7 @@ onEachStore(async () => {
     return parley.post(BATCHES, [job({ callback })], apiKey)
   }
 
-  /** The callback of the job created last, as it is stored. */
+  /** The stored callback of the newest job. */
   async function stored() {
     return (await database.callbacks()).at(-1)
   }
@@ -55,7 +55,7 @@ onEachStore(async () => {
     test(`2.4 400 ${name}`, async () => invalid(await create(callback), details))
   }
 
-  test('2.4 400 for a callback_url that is no http or https address', async () => {
+  test('2.4 400 for a callback_url that is not an http or https address', async () => {
     for (const url of [
       'hook',
       '/hook',
@@ -87,7 +87,7 @@ onEachStore(async () => {
     }
   })
 
-  test('2.4 allow_networks opens a network, and never the metadata addresses', async (t) => {
+  test('2.4 allow_networks allows a network, but never the metadata addresses', async (t) => {
     const { parley } = await startStage(t, {
       settings: { callbacks: { allow_networks: ['10.0.0.0/8', '169.254.0.0/16'] } },
       script: () => reply.stall(),
@@ -98,7 +98,7 @@ onEachStore(async () => {
     invalid(await create({ callback_url: 'http://169.254.169.254/' }, parley, own), /may never go to/)
   })
 
-  test('2.4 https_only refuses http', async (t) => {
+  test('2.4 https_only rejects http', async (t) => {
     const { parley } = await startStage(t, {
       settings: { callbacks: { https_only: true } },
       script: () => reply.stall(),
@@ -138,7 +138,7 @@ onEachStore(async () => {
     )
   })
 
-  test('2.4 a callback is kept: its address, its headers, and {} where there is no payload', async () => {
+  test('2.4 a callback is stored with its address, its headers, and {} if there is no payload', async () => {
     const headers = { 'X-Order': '17', Authorization: 'Bearer abc', 'content-type': 'application/json' }
     enqueued(await create({ callback_url: 'HTTPS://Example.com/a b?q=1', callback_headers: headers }), 1)
     assert.deepEqual(await stored(), { url: 'https://example.com/a%20b?q=1', headers, payloadJson: '{}' })
@@ -148,7 +148,7 @@ onEachStore(async () => {
     assert.equal(await stored(), null)
   })
 
-  test('2.4 callback_payload is kept as it was sent, to the last digit', async () => {
+  test('2.4 callback_payload is stored as it was sent, to the last digit', async () => {
     const payload =
       '{"id":9007199254740993,"neg":-9223372036854775808,"huge":1e400,"tiny":1E-400,"zero":-0,"one":1.0,' +
       '"long":0.12345678901234567890123,"text":"é 👋 \\u0000 \\ud800 \\u2028","empty":{},"list":[1,[2.50,null,true]],' +
@@ -159,7 +159,7 @@ onEachStore(async () => {
     ])
     enqueued(await stage.parley.post(BATCHES, body.replace('{"it":0}', payload), key), 2)
     const [callback, none] = (await database.callbacks()).slice(-2)
-    // Escapes may be spelled in another way; what they mean is the same.
+    // Escapes may be written differently, with the same meaning.
     const spelled = payload.replace('"é 👋 \\u0000 \\ud800 \\u2028"', '"é 👋 \\u0000 \\ud800 \u2028"')
     assert.deepEqual(callback, { url: URL, headers: {}, payloadJson: spelled })
     assert.equal(none, null)

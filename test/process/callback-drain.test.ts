@@ -1,4 +1,4 @@
-/** P7 and P8: SIGTERM while callbacks are under way at a receiver that does not answer. */
+/** P7 and P8: SIGTERM while callbacks are in flight to a receiver that does not respond. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { type ReceiverReply, startReceiver } from '../receiver.ts'
@@ -8,17 +8,17 @@ import { installation } from './server-process.ts'
 
 const timeout = 90_000
 const DRAIN_WITHIN_MS = 30_000
-/** Answered before, so that the receiver is trusted with all that stall. */
+/** Answered first, so that the receiver has capacity for all that stall. */
 const ANSWERED = 20
 const STALLED = 8
 
-test('SIGTERM with callbacks at a stalling receiver: it ends in time, and the next start delivers them', {
+test('SIGTERM while callbacks are in flight to a receiver that stalls: the server ends in time, and the next start delivers them', {
   timeout,
 }, async (t) => {
   let reply: ReceiverReply = { kind: 'answer' }
   const receiver = await startReceiver({ reply: () => reply })
   t.after(() => receiver.close())
-  // One attempt only: what the drain cuts off must not have been it. And no deadline of the callbacks' own.
+  // Only one attempt is allowed, so an attempt that the drain cuts off must not count. The attempts have no deadline of their own.
   const callbacks = { allow_networks: ['127.0.0.0/8'], retry_seconds: [0], timeout_seconds: 3600 }
   const place = await installation(t, { settings: { callbacks } })
   const server = await place.start()

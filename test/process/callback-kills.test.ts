@@ -1,4 +1,4 @@
-/** P7: a callback arrives at least once, though its sender is killed at random moments and its receivers do their worst. */
+/** P7: every callback arrives at least once, although its sender is killed at random moments and its receivers fail in many ways. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { startModelServer } from '../model-server.ts'
@@ -8,10 +8,10 @@ import { installation } from './server-process.ts'
 
 const KILLS = LONG ? 20 : 3
 const CALLBACKS = LONG ? 10_000 : 600
-/** A request and its answer. */
+/** A request and its response. */
 const EVENTS_OF_A_BATCH = 2
 
-test(`${KILLS} kills of the server, and receivers at their worst: all of ${CALLBACKS} callbacks arrive`, {
+test(`${KILLS} kills of the server and receivers that fail in many ways: all ${CALLBACKS} callbacks arrive`, {
   timeout: LONG ? 1_800_000 : 180_000,
 }, async (t) => {
   const models = await startModelServer({ keep: false })

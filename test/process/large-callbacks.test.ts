@@ -1,4 +1,4 @@
-/** More bytes of callbacks are due at once than the heap holds: after a restart all are delivered, and the server lives. */
+/** More bytes of callbacks are due at once than the heap can hold: the server survives, and delivers all after a restart. */
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -14,7 +14,7 @@ const CALLBACKS = 16
 const CONTENT = `${'x'.repeat(10_000_000)}€`
 const CONTENT_JSON = Buffer.from(JSON.stringify(CONTENT))
 
-test(`${CALLBACKS} results of 10 MB are called back with a heap of ${HEAP_MIB} MiB`, {
+test(`${CALLBACKS} callbacks of 10 MB are delivered with a heap of ${HEAP_MIB} MiB`, {
   timeout,
 }, async (t) => {
   const models = await startModelServer({ keep: false, script: () => answer.text(CONTENT) })
@@ -46,17 +46,17 @@ test(`${CALLBACKS} results of 10 MB are called back with a heap of ${HEAP_MIB} M
   assert.doesNotMatch(next.program.stderr, /callback failed/)
 })
 
-/** A receiver that is down until it is told otherwise, and keeps no bodies. */
+/** A receiver that answers 503 until `up` is called, and keeps no bodies. */
 async function startReceiver(t: TestContext) {
   let ids = new Set<string>()
   let status = 503
-  let look = () => {}
+  let check = () => {}
   const server = createServer(async (request, response) => {
     const chunks: Buffer[] = []
     for await (const chunk of request) chunks.push(chunk)
     if (Buffer.concat(chunks).includes(CONTENT_JSON)) ids.add(String(request.headers['webhook-id']))
     response.writeHead(status).end()
-    look()
+    check()
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.after(() => {
@@ -70,11 +70,11 @@ async function startReceiver(t: TestContext) {
       status = 200
       ids = new Set()
     },
-    /** Resolves with the ids of so many jobs once their callbacks have come whole, whatever was answered. */
+    /** Resolves with the job IDs once `count` callbacks have arrived in full, with whichever status they were answered. */
     received: (count: number) =>
       new Promise<ReadonlySet<string>>((resolve) => {
-        look = () => ids.size >= count && resolve(ids)
-        look()
+        check = () => ids.size >= count && resolve(ids)
+        check()
       }),
   }
 }
