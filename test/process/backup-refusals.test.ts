@@ -62,6 +62,9 @@ test('a disk without room is told, and nothing is left on it', {
   const command = `ulimit -S -f ${LIMIT_BLOCKS}; exec "${process.execPath}" "${MAIN}" backup backups/one.db`
   const program = place.spawn(['sh', '-c', command])
   assert.deepEqual(await program.exited, { code: 1, signal: null })
-  assert.match(program.stderr, /^\S+parley\.db cannot be copied into backups: .*Check the disk, its free space/)
+  assert.match(
+    program.stderr,
+    /^\S+parley\.db cannot be copied into backups: .*Check the disk, its free space/,
+  )
   assert.deepEqual(readdirSync(join(place.folder, 'backups')), [])
 })
