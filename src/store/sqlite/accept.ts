@@ -45,7 +45,7 @@ export const acceptOperations = {
   ),
 
   /** The job's row is written once, as it ended: never assigned, never queued. Returns its row number. */
-  acceptEnded: sheddableWrite((file: ServedFile, job: NewJobCells, ...outcome: OutcomeCells): number => {
+  acceptEnded: sheddableWrite((file: ServedFile, job: NewJobCells, outcome: OutcomeCells): number => {
     const [jobId, account, tier, model, , , ttlS, tokens, createdAtMs, messages, format, callback] = job
     const [status, , , , , , , nowMs] = outcome
     const seq = file.queue.takeSeq()

@@ -70,7 +70,8 @@ export const callbackOperations = {
 
 /** @param rows whose last cell is the row number, which is taken away */
 function lease(file: OpenFile, rows: Cell[][], node: string, leaseUntilMs: number): Cell[][] {
-  for (const row of rows) file.prepare(LEASE).run(node, leaseUntilMs, row.pop() ?? null)
+  const update = file.prepare(LEASE)
+  for (const row of rows) update.run(node, leaseUntilMs, row.pop() ?? null)
   return rows
 }
 

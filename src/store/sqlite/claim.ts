@@ -17,10 +17,11 @@ export const claimOperations = {
     ): Cell[][] => {
       const rows = headOfQueue(file, limit, candidates)
       if (rows.length === 0) return rows
+      const claim = file.prepare(CLAIM)
       let furthest = 0
       for (const row of rows) {
         furthest = Math.max(furthest, Number(row.pop()))
-        file.prepare(CLAIM).run(node, nowMs, row[0] ?? null)
+        claim.run(node, nowMs, row[0] ?? null)
       }
       file.queue.claim(file, rows.length, furthest)
       return rows

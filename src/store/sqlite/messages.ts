@@ -2,10 +2,10 @@
 import type { Call } from './operations.ts'
 
 /** A group of operations. Writes run in one transaction; reads run outside of any. */
-export interface Request<One = Call> {
+export interface Request {
   readonly id: number
   readonly kind: 'read' | 'write'
-  readonly calls: readonly One[]
+  readonly calls: readonly Call[]
 }
 
 /** Answers a request: the result of each operation, in order, and which of them failed. */

@@ -37,7 +37,9 @@ export class OpenFile {
       statement.setReturnArrays(true)
       this.#cellStatements.set(sql, statement)
     }
-    return statement.all(...values).map(cellsOf)
+    const rows: unknown[] = statement.all(...values)
+    if (!areCells(rows)) throw new Error('SQLite returned a row that is not an array')
+    return rows
   }
 
   /** Runs the work in one transaction, which is rolled back if the work throws. */
@@ -79,7 +81,6 @@ export class ServedFile extends OpenFile {
   }
 }
 
-function cellsOf(row: unknown): Cell[] {
-  if (!Array.isArray(row)) throw new Error('SQLite returned a row that is not an array')
-  return row
+function areCells(rows: unknown[]): rows is Cell[][] {
+  return rows.every(Array.isArray)
 }

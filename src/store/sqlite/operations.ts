@@ -62,8 +62,8 @@ export type OperatorName = keyof typeof OPERATOR_OPERATIONS
 export type Args<N extends Name> = ArgsOf<(typeof OPERATIONS)[N]>
 export type Result<N extends Name> = ResultOf<(typeof OPERATIONS)[N]>
 
-/** An operation to run, as it crosses to the storage thread: flat, because copying that is cheap. */
-export type Call<N extends Name = Name> = { [One in N]: readonly [One, ...Args<One>] }[N]
+/** An operation to run, as it crosses to the storage thread: an array, because copying one is cheap. */
+export type Call = readonly [name: Name, args: Args<Name>]
 
 export const operations: { readonly [N in Name]: Operation<ServedFile, Args<N>, Result<N>> } = OPERATIONS
 export const operatorOperations: {

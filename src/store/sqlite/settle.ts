@@ -32,7 +32,7 @@ export const settleOperations = {
       jobId: string,
       node: string,
       attempt: number,
-      ...outcome: OutcomeCells
+      outcome: OutcomeCells,
     ): number | 'stale' | 'gone' => {
       const [status, , , , , , , nowMs] = outcome
       const job = file.prepare(END_ATTEMPT).get(status, nowMs, jobId, node, attempt)

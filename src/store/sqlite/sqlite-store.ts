@@ -45,14 +45,11 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
   return storeOn(new ThreadClient(worker, options), options)
 }
 
-/** A call; that its arguments are those of the operation is known where it is made. */
-type Sent = readonly unknown[]
-
 /** Calls operations in the storage thread, and groups what is called together. */
 class ThreadClient {
   readonly #worker: Worker
   readonly #onFatal: (error: Error) => void
-  readonly #groups: Readonly<Record<Request['kind'], GroupCommit<Sent, unknown>>>
+  readonly #groups: Readonly<Record<Request['kind'], GroupCommit<Call, unknown>>>
   readonly #bodies: GroupCommit<CallbackToLoad, unknown>
   readonly #replies = new Map<number, PromiseWithResolvers<readonly unknown[]>>()
   #nextRequest = 1
@@ -62,7 +59,7 @@ class ThreadClient {
     this.#worker = worker
     this.#onFatal = onFatal
     const group = (kind: Request['kind']) =>
-      new GroupCommit<Sent, unknown>({
+      new GroupCommit<Call, unknown>({
         commit: (calls) => this.#send(kind, calls),
         inFlight: IN_FLIGHT,
         maxGroup: MAX_GROUP,
@@ -72,7 +69,7 @@ class ThreadClient {
     this.#groups = { read: group('read'), write: group('write') }
     this.#bodies = new GroupCommit<CallbackToLoad, unknown>({
       commit: (group) => {
-        const calls = group.map(({ jobId, attempt }) => ['loadCallback', jobId, attempt])
+        const calls = group.map(({ jobId, attempt }): Call => ['loadCallback', [jobId, attempt]])
         return this.#send('read', calls)
       },
       // One at a time, so that the thread never holds more bodies than one read of them.
@@ -81,7 +78,7 @@ class ThreadClient {
       weight: { of: ({ bodyBytes }) => bodyBytes, max: BODY_READ_BYTES },
       maxQueued: Number.POSITIVE_INFINITY,
     })
-    worker.on('message', (replies: readonly Reply[]) => this.#receive(replies))
+    worker.on('message', this.#receive)
     worker.on('error', (error: Error) => this.#end(error))
     worker.on('exit', () => this.#end(new Error('the storage thread exited')))
   }
@@ -90,11 +87,10 @@ class ThreadClient {
     return this.#closed !== null
   }
 
-  call<N extends Name>(name: N, ...args: Args<N>): Promise<Result<N>> {
+  call<N extends Name>(name: N, args: Args<N>): Promise<Result<N>> {
     const { kind, sheddable } = operations[name]
-    const call: Call<N> = [name, ...args]
     // The thread runs the operation of that name, so its result is of that operation.
-    return this.#groups[kind].submit(call, sheddable) as Promise<Result<N>>
+    return this.#groups[kind].submit([name, args], sheddable) as Promise<Result<N>>
   }
 
   /** Bodies are read together up to a number of bytes, not of operations. */
@@ -116,15 +112,15 @@ class ThreadClient {
     await exited
   }
 
-  #send(kind: Request['kind'], calls: readonly Sent[]): Promise<readonly unknown[]> {
+  #send(kind: Request['kind'], calls: readonly Call[]): Promise<readonly unknown[]> {
     const id = this.#nextRequest++
     const reply = Promise.withResolvers<readonly unknown[]>()
     this.#replies.set(id, reply)
-    this.#worker.postMessage({ id, kind, calls } satisfies Request<Sent>)
+    this.#worker.postMessage({ id, kind, calls } satisfies Request)
     return reply.promise
   }
 
-  #receive(replies: readonly Reply[]): void {
+  #receive = (replies: readonly Reply[]): void => {
     for (const { id, values, failures } of replies) {
       const results = failures.length === 0 ? values : withFailures(values, failures)
       this.#replies.get(id)?.resolve(results)
@@ -149,40 +145,39 @@ function withFailures(values: readonly unknown[], failures: Reply['failures']): 
 
 function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): Store {
   const index = new ResponseIndex()
-  const filled = fillIndex(index, thread, nowMs)
-  filled.catch(onFatal)
   let isFilled = false
-  void filled.then(() => {
+  const filled = fillIndex(index, thread, nowMs).then(() => {
     isFilled = true
   })
+  filled.catch(onFatal)
   const findResponse = async (fingerprint: string, atMs: number): Promise<string | null> => {
     if (!isFilled) await filled
     const seq = index.find(fingerprint, atMs)
-    return seq === null ? null : thread.call('findResponse', seq, fingerprint, atMs)
+    return seq === null ? null : thread.call('findResponse', [seq, fingerprint, atMs])
   }
   const noteCached = ({ cache, nowMs: atMs }: Settlement, seq: number): void => {
     if (cache) index.set(cache.fingerprint, seq, cache.untilMs, atMs)
   }
   return {
-    ...withSearches(methodsOf(operations, (name, args) => thread.call(name, ...args))),
+    ...withSearches(methodsOf(operations, (name, args) => thread.call(name, args))),
     shared: false,
     /** No other node uses this file. */
     subscribe: () => {},
 
     accept: ({ node, jobs, idempotency, nowMs: atMs }) =>
-      thread.call('accept', node, atMs, idempotency, jobs.map(newJobCells)),
+      thread.call('accept', [node, atMs, idempotency, jobs.map(newJobCells)]),
 
     acceptEnded: async (job, settlement) => {
       const cells = newJobCells({ job, handedOff: true, step: 0, awaited: false })
-      noteCached(settlement, await thread.call('acceptEnded', cells, ...outcomeCells(settlement)))
+      noteCached(settlement, await thread.call('acceptEnded', [cells, outcomeCells(settlement)]))
     },
 
     claim: async (node, limit, atMs, candidates) =>
-      (await thread.call('claim', node, limit, atMs, candidates ?? null)).map(readClaimedJob),
+      (await thread.call('claim', [node, limit, atMs, candidates ?? null])).map(readClaimedJob),
 
     settle: async (settlement) => {
       const { jobId, node, attempt } = settlement
-      const seq = await thread.call('settle', jobId, node, attempt, ...outcomeCells(settlement))
+      const seq = await thread.call('settle', [jobId, node, attempt, outcomeCells(settlement)])
       if (typeof seq === 'string') return seq
       noteCached(settlement, seq)
       return 'settled'
@@ -190,9 +185,9 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
 
     findResponse,
 
-    takeCallbacks: async (take) => (await thread.call('takeCallbacks', take)).map(readDue),
+    takeCallbacks: async (take) => (await thread.call('takeCallbacks', [take])).map(readDue),
 
-    takeDeferred: async (take) => (await thread.call('takeDeferred', take)).map(readDue),
+    takeDeferred: async (take) => (await thread.call('takeDeferred', [take])).map(readDue),
 
     loadCallback: async (callback) => {
       const cells = await thread.loadBody(callback)
@@ -204,10 +199,10 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
       const { dueAtMs, deliveredAtMs, failedAtMs, uncounted } = recordCells(record)
       const line = attemptLine(attempt)
       const cells = [dueAtMs, deliveredAtMs, failedAtMs, uncounted] as const
-      return thread.call('recordCallback', jobId, attempt.attempt, line, ...cells)
+      return thread.call('recordCallback', [jobId, attempt.attempt, line, ...cells])
     },
 
-    ping: () => thread.call('ping', nowMs()),
+    ping: () => thread.call('ping', [nowMs()]),
 
     close: () => thread.close(),
   }
@@ -217,7 +212,7 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
 async function fillIndex(index: ResponseIndex, thread: ThreadClient, nowMs: () => number): Promise<void> {
   let afterSeq = 0
   while (!thread.isClosed) {
-    const entries = await thread.call('listResponses', afterSeq, INDEX_STEP)
+    const entries = await thread.call('listResponses', [afterSeq, INDEX_STEP])
     const atMs = nowMs()
     for (const [seq, fingerprint, untilMs] of entries) {
       afterSeq = Number(seq)

@@ -46,7 +46,7 @@ class StorageThread {
     )
     let from = 0
     return requests.map(({ id, kind, calls }) => {
-      if (kind === 'read') return { id, ...eachAlone(calls, (call) => this.#read(call)) }
+      if (kind === 'read') return { id, ...eachAlone(calls, ([name, args]) => this.#run(name, args)) }
       const start = from
       from += calls.length
       const own = failures.filter(([index]) => index >= start && index < from)
@@ -65,43 +65,39 @@ class StorageThread {
 
   #commit(calls: readonly Call[]): Results {
     if (calls.length === 0) return { values: [], failures: [] }
+    const commit = (some: readonly Call[]) =>
+      this.#file.transaction(() => some.map(([name, args]) => this.#run(name, args)))
     try {
-      return { values: this.#file.transaction(() => calls.map((call) => this.#run(call))), failures: [] }
+      return { values: commit(calls), failures: [] }
     } catch (error) {
-      if (calls.length === 1) return failed(error)
+      if (calls.length === 1) return { values: [undefined], failures: [failureOf(error, 0)] }
       // One operation may be at fault, or the group may be too large for what is left of the disk: each on its own.
-      return eachAlone(calls, (call) => this.#commit([call]))
-    }
-  }
-
-  #read(call: Call): Results {
-    try {
-      return { values: [this.#run(call)], failures: [] }
-    } catch (error) {
-      return failed(error)
+      return eachAlone(calls, (call) => commit([call])[0])
     }
   }
 
   /** A plain look-up by name. */
-  #run<N extends Name>([name, ...args]: readonly [N, ...Args<N>]): Result<N> {
+  #run<N extends Name>(name: N, args: Args<N>): Result<N> {
     return operations[name].run(this.#file, ...args)
   }
 }
 
-/** @param run returns one result, or one failure */
-function eachAlone(calls: readonly Call[], run: (call: Call) => Results): Results {
+function eachAlone(calls: readonly Call[], run: (call: Call) => unknown): Results {
   const values: unknown[] = []
   const failures: Failure[] = []
   for (const call of calls) {
-    const one = run(call)
-    for (const [, message, kind] of one.failures) failures.push([values.length, message, kind])
-    values.push(one.values[0])
+    try {
+      values.push(run(call))
+    } catch (error) {
+      failures.push(failureOf(error, values.length))
+      values.push(undefined)
+    }
   }
   return { values, failures }
 }
 
-function failed(error: unknown): Results {
-  return { values: [undefined], failures: [[0, messageOf(error), kindOf(error)]] }
+function failureOf(error: unknown, index: number): Failure {
+  return [index, messageOf(error), kindOf(error)]
 }
 
 function messageOf(error: unknown): string {
