@@ -135,8 +135,8 @@ class ResponseReader implements Dispatcher.DispatchHandler {
     return text.replaceAll('\0', '\ufffd')
   }
 
-  #end(complete: boolean, error = new Error('the receiver sent no status')): void {
-    if (this.#head === null) this.#reject(error)
+  #end(complete: boolean, error?: Error): void {
+    if (this.#head === null) this.#reject(error ?? new Error('the receiver sent no status'))
     else this.#resolve({ ...this.#head, complete })
   }
 }
