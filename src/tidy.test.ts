@@ -37,7 +37,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   tokens: ['job'],
   // Its page shows what the server's own check of a schema says; of `admin` it takes types only (test/browser/serving.test.ts).
   dashboard: ['job', ...JSON_SCHEMA, 'admin'],
-  config: ['job', 'net', 'telemetry/log-level.ts'],
+  config: ['job', 'net'],
   store: ['job'],
   upstreams: ['job', ...JSON_SCHEMA, 'config/settings.ts'],
   accounts: ['job/tier.ts', 'net/signature.ts', 'store/account-store.ts'],
@@ -79,6 +79,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/usage-store.ts',
   ],
   telemetry: [
+    'config/log-level.ts',
     'admin/metric-sample.ts',
     'admin/metric-feed.ts',
     'admin/overview.ts',

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { Compile } from 'typebox/compile'
 import { wholeMs } from '../clock.ts'
-import { LOG_LEVELS, type LogLevel } from '../telemetry/log-level.ts'
+import { LOG_LEVELS, type LogLevel } from './log-level.ts'
 import { DEFAULTS, type Environment, type Settings, settingsSchema, UPSTREAM_DEFAULTS } from './settings.ts'
 import { databaseProblems, settingsProblems } from './settings-rules.ts'
 

@@ -3,8 +3,8 @@
  * an answer, a key or a header.
  */
 import { pino } from 'pino'
+import type { LogLevel } from '../config/log-level.ts'
 import { StoreUnavailable } from '../store/store.ts'
-import type { LogLevel } from './log-level.ts'
 import { LogWriter } from './log-writer.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
