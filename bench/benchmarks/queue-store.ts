@@ -11,7 +11,7 @@ const NODE = 'bench'
 /** As the settings have them. */
 const CONNECTIONS = 10
 const RETENTION_MS = 604_800_000
-const POISON_CANDIDATES = { crashCount: 2, limit: 1 }
+const POISON_CANDIDATES = { crashCount: 2, limit: 1, maxCrashCount: 3 }
 const ACCOUNTS = 100
 const BATCH = 30
 /** Batches on their way to the store at once. */

@@ -11,6 +11,8 @@ import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 
 export interface NodeParts {
+  /** The process must exit: what keeps it a node of the database has ended. */
+  readonly onFatal: (error: Error) => void
   readonly store: Store
   readonly node: string
   readonly clock: Clock
@@ -21,14 +23,29 @@ export interface NodeParts {
   readonly metrics: Metrics
 }
 
-export function createNodeLease({ settings, log, metrics, ...parts }: NodeParts): NodeLease {
+export function createNodeLease({ settings, log, metrics, onFatal, ...parts }: NodeParts): NodeLease {
+  const { node, clock } = parts
   return new NodeLease({
     ...parts,
     leaseMs: wholeMs(settings.jobs.lease_seconds),
+    startHeartbeat: async (onExpired) => {
+      // Loaded only if it is needed: a SQLite file has no leases.
+      const { startHeartbeat } = await import('./heartbeat.ts')
+      const onError = (error: Error) =>
+        log.warn(errorFields(error), 'renewing the lease failed; it is retried')
+      return startHeartbeat({ settings, node, clock, onExpired, onError, onFatal })
+    },
     events: {
       rescued: (jobs) => {
         metrics.rescued(jobs)
         log.info({ jobs }, 'rescued the jobs of a process that ended; they are queued again')
+      },
+      reverted: (crashes) => {
+        metrics.crashesReverted(crashes)
+        log.info(
+          { crashes },
+          'reverted crashes of jobs: the node that held them was paused and has come back',
+        )
       },
       lost: (jobs) => {
         metrics.leaseLost()

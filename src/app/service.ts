@@ -37,7 +37,7 @@ export interface ServiceOptions {
   readonly clock?: Clock
   /** Delays the early write of a job (`queue/held-job.ts`); null sends it at once, so that a test can rely on it. */
   readonly earlyWriteDelay?: ((callback: () => void) => void) | null
-  /** Storage has ended for good: end the process and start it again. */
+  /** The storage thread or the heartbeat thread has ended: end the process and start it again. */
   readonly onFatal: (error: Error) => void
 }
 
@@ -89,7 +89,7 @@ interface OpenedParts extends ServiceOptions {
 }
 
 async function connect(parts: OpenedParts): Promise<Service> {
-  const { configuration, role = 'all', log, clock, metrics, node, store } = parts
+  const { configuration, role = 'all', log, clock, metrics, node, store, onFatal } = parts
   const { settings } = configuration
   const upstreams = createRouter(configuration, clock, metrics.called)
   const router = isTracing() ? tracedRouter(upstreams) : upstreams
@@ -97,7 +97,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const tiers = new Tiers(tiersOf(settings))
   const tokens = new TokenCounter()
   const dispatcher = createDispatcher({ settings, store, node, clock, log, metrics })
-  const common = { settings, store, node, clock, log, metrics, pendingResponses }
+  const common = { settings, store, node, clock, log, metrics, pendingResponses, onFatal }
   const worker = createWorker({ ...common, router, dispatcher })
   const lease = createNodeLease({ ...common, worker })
   const remoteResults = createRemoteResults({ ...common, worker })

@@ -40,6 +40,7 @@ export function createWorker(parts: WorkerParts): Worker {
     concurrency: settings.jobs.concurrency,
     executionTimeoutMs: wholeMs(settings.jobs.run_timeout_seconds),
     poisonCrashCount: Math.max(1, settings.jobs.max_attempts - 1),
+    maxAttempts: settings.jobs.max_attempts,
     execute: isTracing() ? tracedExecution(execute) : execute,
     afterSettlement: createAfterSettlement(parts),
     metrics,

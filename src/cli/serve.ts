@@ -25,7 +25,10 @@ export async function serve({ config, role }: ServeOptions): Promise<number> {
   }
   const log = createLog(configuration.logLevel)
   const onFatal = (error: Error) => {
-    log.error(errorFields(error), 'storage thread exited; shutting down, accepted jobs run after a restart')
+    log.error(
+      errorFields(error),
+      'a thread exited unexpectedly; shutting down, accepted jobs run after a restart',
+    )
     log.flush()
     process.exit(1)
   }

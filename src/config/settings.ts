@@ -115,7 +115,8 @@ export const settingsSchema = Type.Object(
       {
         connections: Type.Integer({
           minimum: 3,
-          description: 'Connections that a node opens to Postgres, in addition to one for notifications.',
+          description:
+            'Connections that a node opens to Postgres, in addition to one for notifications and one for its lease.',
         }),
         prepared_statements: Type.Boolean({
           description:
@@ -157,6 +158,10 @@ export const settingsSchema = Type.Object(
         }),
         lease_seconds: seconds(
           'On Postgres: a node that does not renew its lease for this long is dead, and others run its jobs. It renews three times as often. (A SQLite file has one node; its lock is the lease.)',
+          1,
+        ),
+        hang_seconds: seconds(
+          'On Postgres: a node whose event loop does nothing for this long ends itself, and others run its jobs. Until then a busy event loop does not lose the lease.',
           1,
         ),
         drain_seconds: seconds('On SIGTERM, how long running jobs may continue before they are released.'),
@@ -299,6 +304,7 @@ export const DEFAULTS: Settings = {
     run_timeout_seconds: 600,
     max_attempts: 3,
     lease_seconds: 30,
+    hang_seconds: 300,
     drain_seconds: 20,
   },
   cache: { enabled: true },

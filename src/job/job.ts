@@ -29,7 +29,8 @@
  *   (`run` in settings: `run_timeout_seconds`).
  * - **settle**: store the outcome, once and for all, together with the callback that is owed.
  * - **release**: return a claimed job to the queue without an outcome, because the node drains.
- * - **rescue**: return the jobs of a dead node to the queue; each one's **crash count** grows (`deaths` in tables).
+ * - **rescue**: return the jobs of a dead node to the queue; each one's **crash count** grows (`deaths` in tables). A crash is
+ *   **reverted** if its node was only paused and comes back, and **confirmed** once the node has been absent for long.
  * - **poison candidate**: a job whose crash count is high, so it may be what kills its node.
  * - **cancel**: an operator settles a job early: it fails with `cancelled`.
  * - **cached response**: the answer of a completed job, used for identical jobs until it expires (`kept_answers` in tables).

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { freshDatabase } from '../../test/postgres/database.ts'
-import { acceptance, ids, newJob, now } from '../../test/store-contract/fixtures.ts'
+import { acceptance, claimOf, ids, newJob, now } from '../../test/store-contract/fixtures.ts'
 import { openNode } from '../../test/support/postgres-nodes.ts'
 import type { Claim } from '../store/node-store.ts'
 import { NodeLease } from './node-lease.ts'
@@ -26,19 +26,22 @@ class FakeWorker {
   }
 }
 
-/** @param isDown whether the database is out of reach of renewals */
+/** @param isDown whether writes do not reach the database */
 async function start(t: TestContext, isDown = () => false) {
   const { store } = await openNode(await freshDatabase(t))
   const clock = new FakeClock()
   const worker = new FakeWorker()
   const events: string[] = []
+  const heartbeat = { expire: () => {}, stopped: false }
   const lease = new NodeLease({
     store: {
       shared: true,
-      renew: async (...args) => {
+      claimsOf: (...args) => store.claimsOf(...args),
+      revertCrashes: async () => {
         if (isDown()) throw new Error('out of reach')
-        return store.renew(...args)
+        return store.revertCrashes()
       },
+      confirmCrashes: (...args) => store.confirmCrashes(...args),
       leave: (...args) => store.leave(...args),
       rescue: (...args) => store.rescue(...args),
       release: (...args) => store.release(...args),
@@ -47,8 +50,18 @@ async function start(t: TestContext, isDown = () => false) {
     node: 'node-a',
     clock,
     leaseMs: LEASE_MS,
+    startHeartbeat: async (onExpired) => {
+      await store.renew('node-a', LEASE_MS)
+      heartbeat.expire = onExpired
+      return {
+        stop: async () => {
+          heartbeat.stopped = true
+        },
+      }
+    },
     events: {
       rescued: (jobs) => events.push(`rescued ${jobs}`),
+      reverted: (crashes) => events.push(`reverted ${crashes}`),
       lost: (jobs) => events.push(`lost ${jobs}`),
       gone: (jobs) => events.push(`gone ${jobs}`),
       error: (message) => events.push(message),
@@ -68,14 +81,14 @@ async function start(t: TestContext, isDown = () => false) {
     }
     await clock.timerSet()
   }
-  return { store, clock, worker, events, lease, pass }
+  return { store, clock, worker, events, lease, heartbeat, pass }
 }
 
 /** A job held by a node whose lease has ended. */
-async function deadJob(store: Awaited<ReturnType<typeof start>>['store']) {
+async function deadJob(store: Awaited<ReturnType<typeof start>>['store'], node = 'node-b') {
   const job = newJob()
-  await store.renew('node-b', ENDED_MS)
-  await store.accept(acceptance([job], { handedOff: true, node: 'node-b' }))
+  await store.renew(node, ENDED_MS)
+  await store.accept(acceptance([job], { handedOff: true, node }))
   return job
 }
 
@@ -117,7 +130,7 @@ test('a clock that jumps by an hour either way changes nothing', async (t) => {
     await pass(LEASE_MS / 3)
   }
   assert.deepEqual(events, [])
-  assert.equal((await store.renew('node-a', LEASE_MS)).kept, true)
+  assert.equal(await store.renew('node-a', LEASE_MS), true)
 })
 
 test('a job that the database no longer gives to this node is ended, and the lease is not lost', async (t) => {
@@ -133,7 +146,7 @@ test('a job that the database no longer gives to this node is ended, and the lea
 })
 
 test('a job that another node rescued is ended here', async (t) => {
-  const { store, worker, events, pass } = await start(t)
+  const { store, worker, events, heartbeat, pass } = await start(t)
   const job = newJob()
   const claim = { jobId: job.id, attempt: 1 }
   await store.accept(acceptance([job], { handedOff: true }))
@@ -142,15 +155,48 @@ test('a job that another node rescued is ended here', async (t) => {
   assert.deepEqual(worker.lost, [])
   await store.renew('node-a', ENDED_MS)
   assert.equal(await store.rescue('node-b', now.ms), 1)
-  await pass(LEASE_MS / 2)
-  assert.deepEqual([worker.lost, events], [[claim], ['lost 1']])
+  assert.equal(await store.renew('node-a', LEASE_MS), false)
+  heartbeat.expire()
+  await pass(LEASE_MS / 9)
+  assert.deepEqual([worker.lost, events], [[claim], ['lost 1', 'reverted 1']])
 
   // Also where its run has ended by then: that the lease had ended is worth knowing.
   worker.held = []
+  heartbeat.expire()
+  await pass(LEASE_MS / 9)
+  assert.deepEqual(events.slice(2), ['lost 0'])
+})
+
+test('crashes of nodes that came back are reverted, and others are confirmed after ten leases', async (t) => {
+  const { store, worker, events, pass } = await start(t)
+  const final = { crashCount: 1, limit: 9, maxCrashCount: 1 }
+  const [paused, dead] = [await deadJob(store, 'node-b'), await deadJob(store, 'node-c')]
+  await pass(LEASE_MS * 1.3)
+  assert.deepEqual(events, ['rescued 2'])
+  await store.renew('node-b', HOUR_MS)
+  await pass(LEASE_MS / 9)
+  assert.deepEqual(events, ['rescued 2', 'reverted 1'])
+  const claimed = await store.claim('node-a', 5, now.ms, final)
+  assert.deepEqual(ids(claimed), [paused.id])
+  worker.held = claimed.map(claimOf)
+  // The database's clock has not moved meanwhile: it must, and not the clock of this node.
+  await pass(LEASE_MS * 11)
+  assert.deepEqual(await store.claim('node-a', 5, now.ms, final), [])
+  await store.confirmCrashes(ENDED_MS)
+  assert.deepEqual(ids(await store.claim('node-a', 5, now.ms, final)), [dead.id])
+})
+
+test('a node that was paused and stops at once reverts its crashes itself', async (t) => {
+  const { store, events, lease, heartbeat } = await start(t)
+  const job = newJob()
+  await store.accept(acceptance([job], { handedOff: true }))
   await store.renew('node-a', ENDED_MS)
   await store.rescue('node-b', now.ms)
-  await pass(LEASE_MS / 2)
-  assert.deepEqual(events, ['lost 1', 'lost 0'])
+  await store.renew('node-a', LEASE_MS)
+  await lease.stop()
+  assert.deepEqual([events, heartbeat.stopped], [['reverted 1'], true])
+  const [claimed] = await store.claim('node-b', 1, now.ms)
+  assert.deepEqual([claimed?.id, claimed?.crashCount], [job.id, 0])
 })
 
 test('a job that only the database gives to this node is released at the second renewal', async (t) => {
@@ -169,8 +215,8 @@ test('the lease ends with the node, unless the node still holds a job', async (t
   const { store, worker, lease } = await start(t)
   worker.held = [{ jobId: newJob().id, attempt: 1 }]
   await lease.stop()
-  assert.equal((await store.renew('node-a', LEASE_MS)).kept, true)
+  assert.equal(await store.renew('node-a', LEASE_MS), true)
   worker.held = []
   await lease.stop()
-  assert.equal((await store.renew('node-a', LEASE_MS)).kept, false)
+  assert.equal(await store.renew('node-a', LEASE_MS), false)
 })

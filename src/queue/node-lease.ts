@@ -1,16 +1,19 @@
 /**
- * Renews this node's lease, rescues the jobs of nodes whose lease has ended, and settles what node and database disagree
- * about: after a pause, a broken connection or a claim whose answer was lost, each may think that the other holds a job.
+ * Holds this node's lease, rescues the jobs of nodes whose lease has ended, and settles what node and database disagree about:
+ * after a pause, a broken connection or a claim whose answer was lost, each may think that the other holds a job. The lease
+ * itself is renewed on a thread of its own (`app/heartbeat.ts`), because the event loop here may be busy for longer than a lease.
  */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import type { Claim, NodeStore } from '../store/node-store.ts'
 import type { Store } from '../store/store.ts'
 
-/** Renewals in the time of a lease. */
-const RENEWALS = 3
-/** Heartbeats in the time of a lease: each looks for dead nodes, and every third renews. */
-const HEARTBEATS = 9
+/** How often in the time of a lease node and database compare what the node holds. */
+const COMPARISONS = 3
+/** How often in the time of a lease this node looks for dead nodes. */
+const LOOKS = 9
+/** A node that has been absent for so many leases is taken for dead for good: jobs may fail for its crash. */
+const ABSENT_LEASES = 10
 
 /** The part of the worker that holds jobs. */
 export interface JobHolder {
@@ -23,18 +26,29 @@ export interface JobHolder {
   wake(): void
 }
 
+/** What renews the lease. */
+export interface Heartbeat {
+  /** Ends the renewals. The lease stays until it expires. */
+  stop(): Promise<void>
+}
+
 export interface NodeLeaseOptions {
-  readonly store: Pick<NodeStore, 'shared' | 'renew' | 'leave'> & Pick<Store, 'rescue' | 'release'>
+  readonly store: Pick<NodeStore, 'shared' | 'claimsOf' | 'leave' | 'revertCrashes' | 'confirmCrashes'> &
+    Pick<Store, 'rescue' | 'release'>
   readonly worker: JobHolder
   readonly node: string
   readonly clock: Clock
   readonly leaseMs: number
+  /** Takes the lease and renews it from then on. Rejects if it cannot be taken. Not called if no other node shares the database. */
+  readonly startHeartbeat: (onExpired: () => void) => Promise<Heartbeat>
   readonly events: NodeLeaseEvents
 }
 
 export interface NodeLeaseEvents {
   /** So many jobs of dead nodes are queued again. */
   rescued(jobs: number): void
+  /** So many crashes were reverted, because their nodes were only paused. */
+  reverted(crashes: number): void
   /** The lease had ended, and other nodes may have rescued its jobs; so many executions were ended here. */
   lost(jobs: number): void
   /** So many jobs were held here though not by the database's account; most have just been settled. */
@@ -44,66 +58,89 @@ export interface NodeLeaseEvents {
 
 export class NodeLease {
   readonly #options: NodeLeaseOptions
-  readonly #heartbeat: PollingLoop
-  #renewedMs = Number.NEGATIVE_INFINITY
-  /** Since when every renewal has reached the database; every living node could renew since then, too. */
+  readonly #loop: PollingLoop
+  #heartbeat: Heartbeat | null = null
+  /** Whether the lease had expired at a renewal since the last comparison. */
+  #expired = false
+  #comparedMs = Number.NEGATIVE_INFINITY
+  /** When a write last reached the database. */
+  #wroteMs = Number.NEGATIVE_INFINITY
+  /** Since when writes have reached the database without a gap; every living node could renew since then, too. */
   #inTouchSinceMs = Number.POSITIVE_INFINITY
-  /** What the database had as held by this node at the last renewal, though the worker did not hold it. */
+  /** What the database had as held by this node at the last comparison, though the worker did not hold it. */
   #strays: readonly Claim[] = []
 
   constructor(options: NodeLeaseOptions) {
     const { clock, leaseMs, events } = options
     this.#options = options
-    this.#heartbeat = new PollingLoop({
+    this.#loop = new PollingLoop({
       clock,
-      pauseMs: leaseMs / HEARTBEATS,
-      task: () => this.#beat(),
-      onError: (error) => events.error('renewing the lease failed; it is retried', error),
+      pauseMs: leaseMs / LOOKS,
+      task: () => this.#look(),
+      onError: (error) => events.error('comparing jobs with the database failed; it is retried', error),
     })
   }
 
   /** Takes the lease; on a database that no other node shares, rescues all jobs at once. Rejects if it cannot. */
   async start(): Promise<void> {
-    const { store } = this.#options
-    await this.#renew()
-    if (!store.shared) await this.#rescue()
-    this.#heartbeat.start()
+    const { store, startHeartbeat } = this.#options
+    if (store.shared) {
+      this.#heartbeat = await startHeartbeat(() => {
+        this.#expired = true
+      })
+    }
+    await this.#compare()
+    if (store.shared) await this.#revertCrashes()
+    else await this.#rescue()
+    this.#loop.start()
   }
 
   /** Ends the lease, unless the worker still holds jobs, which would run twice. The worker has been drained before. */
   async stop(): Promise<void> {
-    await this.#heartbeat.stop()
+    await this.#loop.stop()
+    await this.#heartbeat?.stop()
     const { store, worker, node, events } = this.#options
     if (worker.claims().length > 0) return
-    await store
-      .leave(node)
-      .catch((error) => events.error('ending the lease failed; it expires by itself', error))
+    try {
+      // A node that was paused and stops now has no lease to show to the others: it reverts its crashes itself.
+      await this.#revertCrashes()
+      await store.leave(node)
+    } catch (error) {
+      events.error('ending the lease failed; it expires by itself', error)
+    }
   }
 
-  async #beat(): Promise<void> {
+  async #look(): Promise<void> {
     const { clock, leaseMs, store } = this.#options
-    if (clock.steadyMs() - this.#renewedMs >= leaseMs / RENEWALS) await this.#renew()
+    const isDue = clock.steadyMs() - this.#comparedMs >= leaseMs / COMPARISONS
+    if (isDue || this.#expired) await this.#compare()
+    if (!store.shared) return
+    await this.#revertCrashes()
     // After an outage all leases have ended: no node counts as dead before it has had the time to renew.
-    const inTouchMs = clock.steadyMs() - this.#inTouchSinceMs
-    if (store.shared && inTouchMs >= leaseMs) await this.#rescue()
+    if (clock.steadyMs() - this.#inTouchSinceMs < leaseMs) return
+    await this.#rescue()
+    await store.confirmCrashes(ABSENT_LEASES * leaseMs)
   }
 
-  async #renew(): Promise<void> {
-    const { store, worker, node, clock, leaseMs } = this.#options
+  async #compare(): Promise<void> {
+    const { store, worker, node, clock, events } = this.#options
+    const expired = this.#expired
     const claims = worker.claims()
     const askedMs = clock.steadyMs()
-    const { kept, held } = await store.renew(node, leaseMs)
-    // Counted from before the renewal was sent: the lease began no earlier.
-    if (askedMs - this.#renewedMs > leaseMs) this.#inTouchSinceMs = askedMs
-    const first = this.#renewedMs === Number.NEGATIVE_INFINITY
-    this.#renewedMs = askedMs
+    const held = await store.claimsOf(node)
     const lost = this.#endLost(claims, held)
-    if (!(kept || first)) this.#options.events.lost(lost)
-    else if (lost > 0) this.#options.events.gone(lost)
+    if (expired) {
+      // Strays are not looked for here, because the comparison before may have been a moment ago.
+      this.#expired = false
+      events.lost(lost)
+      return
+    }
+    this.#comparedMs = askedMs
+    if (lost > 0) events.gone(lost)
     await this.#releaseStrays(held)
   }
 
-  /** Ends what the worker held before the renewal was sent and the database does not have as this node's. */
+  /** Ends what the worker held before the database was asked and the database does not have as this node's. */
   #endLost(claims: readonly Claim[], held: readonly Claim[]): number {
     const { worker } = this.#options
     const ours = new Set(held.map(keyOf))
@@ -124,6 +161,15 @@ export class NodeLease {
     if (twice.length === 0) return
     await store.release(node, twice)
     worker.wake()
+  }
+
+  async #revertCrashes(): Promise<void> {
+    const { store, clock, leaseMs, events } = this.#options
+    const askedMs = clock.steadyMs()
+    const reverted = await store.revertCrashes()
+    if (askedMs - this.#wroteMs > leaseMs) this.#inTouchSinceMs = askedMs
+    this.#wroteMs = askedMs
+    if (reverted > 0) events.reverted(reverted)
   }
 
   async #rescue(): Promise<void> {

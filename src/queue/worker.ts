@@ -27,6 +27,8 @@ export interface WorkerOptions {
    * candidate beside it, and only the job that kills its node is ended.
    */
   readonly poisonCrashCount: number
+  /** A job with this crash count fails when it is claimed. */
+  readonly maxAttempts: number
   readonly execute: ExecuteJob
   readonly afterSettlement: AfterSettlement
   readonly metrics: { started(job: ClaimedJob, nowMs: number): void }
@@ -239,9 +241,10 @@ export class Worker {
 
   /** Never rejects: a claim that fails is retried after a pause. */
   async #claim(slots: number): Promise<readonly ClaimedJob[]> {
-    const { store, node, clock, onError, poisonCrashCount } = this.#options
+    const { store, node, clock, onError, poisonCrashCount, maxAttempts } = this.#options
     const wakeUps = this.#wakeUps
-    const poison = { crashCount: poisonCrashCount, limit: this.#poisonCandidates === 0 ? 1 : 0 }
+    const limit = this.#poisonCandidates === 0 ? 1 : 0
+    const poison = { crashCount: poisonCrashCount, limit, maxCrashCount: maxAttempts }
     try {
       const jobs = await store.claim(node, slots, clock.nowMs(), poison)
       if (jobs.length < slots && wakeUps === this.#wakeUps) this.#mayBeQueued = false

@@ -21,9 +21,27 @@ export interface NodeStore {
 
   /**
    * Creates or renews the node's lease, which expires `leaseMs` from now by the database's clock: the clocks of nodes differ,
-   * and may jump.
+   * and may jump. Returns whether there was a lease: false the first time, and after it expired and another node rescued the
+   * jobs.
    */
-  renew(node: string, leaseMs: number): Promise<Renewal>
+  renew(node: string, leaseMs: number): Promise<boolean>
+
+  /** Everything that the node holds, as the database has it. */
+  claimsOf(node: string): Promise<Claim[]>
+
+  /**
+   * Reverts the crashes of nodes that have a lease again, because they were only paused or cut off: the crash count of each
+   * job that they held, and that is still open, goes down by what they added to it. Returns how many crashes it reverted; when
+   * several nodes call this, one reverts each.
+   */
+  revertCrashes(): Promise<number>
+
+  /**
+   * Confirms the crashes of nodes that have been absent for `absentMs` since they were counted: jobs may fail for them. They
+   * are still reverted if the node comes back before the job has ended. Where a new process proves that the one before has
+   * ended, every crash is confirmed when it is counted.
+   */
+  confirmCrashes(absentMs: number): Promise<void>
 
   /** Ends the lease of a node that holds no jobs. A second call changes nothing. */
   leave(node: string): Promise<void>
@@ -35,11 +53,9 @@ export interface NodeStore {
   takeCancelled(node: string): Promise<Claim[]>
 }
 
-export interface Renewal {
-  /** False if there was no lease: the first time, and after it expired and another node rescued the jobs. */
-  readonly kept: boolean
-  /** Everything that the node holds, as the database has it. */
-  readonly held: readonly Claim[]
+/** Renewing leases, on a connection that nothing else uses. */
+export interface Leases extends Pick<NodeStore, 'renew'> {
+  close(): Promise<void>
 }
 
 /** What other nodes report to this one. Each event may come late or be lost; none is needed for more than speed. */

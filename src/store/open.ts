@@ -2,6 +2,7 @@
 import type { Secrets } from './account-store.ts'
 import type { DatabaseSummary, Restored, RestoreOptions, WriteOptions } from './backup.ts'
 import type { DatabaseCheck } from './database-check.ts'
+import type { Leases } from './node-store.ts'
 import type { OperatorStore } from './operator-store.ts'
 import { lookUpSecretsInFile, openSqliteForOperator } from './sqlite/operator-store.ts'
 import { openSqliteStore } from './sqlite/sqlite-store.ts'
@@ -33,6 +34,15 @@ export async function openStore(url: string, options: OpenOptions): Promise<Stor
   // Loaded only if it is needed: it would take a tenth of the time to start.
   const { openPostgresStore } = await import('./postgres/postgres-store.ts')
   return openPostgresStore({ url, ...options })
+}
+
+/** For the thread that renews a node's lease. Only Postgres has leases. */
+export async function openLeases(
+  url: string,
+  options: Pick<OpenOptions, 'prepare' | 'statementMs'>,
+): Promise<Leases> {
+  const { openPostgresLeases } = await import('./postgres/nodes.ts')
+  return openPostgresLeases({ url, ...options })
 }
 
 /** For commands, also beside a running server. Migrates the schema. */

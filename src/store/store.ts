@@ -54,7 +54,7 @@ export interface Store
   /**
    * Assigns up to `limit` queued jobs to the node, lowest turn first, and counts an attempt of each. No job is ever assigned
    * to two nodes. The cost does not grow with the length of the queue. If poison candidates are described, at most that many
-   * of the jobs are such. A second call claims other jobs; if the answer of the first was lost, `renew` returns its jobs.
+   * of the jobs are such. A second call claims other jobs; if the answer of the first was lost, `claimsOf` returns its jobs.
    */
   claim(node: string, limit: number, nowMs: number, candidates?: PoisonCandidates): Promise<ClaimedJob[]>
 
@@ -72,8 +72,8 @@ export interface Store
 
   /**
    * Returns the jobs of dead nodes to the head of the queue, counts a crash of each, and makes their callbacks due. A node is
-   * dead if it has no lease or its lease has expired; never this one. Returns how many jobs there were. When several nodes
-   * call this, one rescues each job.
+   * dead if it has no lease or its lease has expired; never this one. If it turns out that it was only paused, `revertCrashes`
+   * reverts what was counted. Returns how many jobs there were. When several nodes call this, one rescues each job.
    */
   rescue(node: string, nowMs: number): Promise<number>
 
@@ -107,6 +107,8 @@ export interface PoisonCandidates {
   readonly crashCount: number
   /** How many of them one claim may return. */
   readonly limit: number
+  /** A job with this crash count is to fail. It is claimed once every crash is confirmed (`confirmCrashes`), and not before. */
+  readonly maxCrashCount: number
 }
 
 export interface Acceptance {

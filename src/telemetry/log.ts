@@ -5,6 +5,7 @@
 import { pino } from 'pino'
 import type { LogLevel } from '../config/log-level.ts'
 import { StoreUnavailable } from '../store/store.ts'
+import { logLine } from './log-line.ts'
 import { LogWriter } from './log-writer.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
@@ -23,11 +24,8 @@ export function createLog(level: LogLevel): Log {
   return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, writer)
 }
 
-/** A warning as the library writes it. */
 function lostLine(lines: number): string {
-  const time = new Date().toISOString()
-  const msg = 'the log could not be written for a while; lines are missing here'
-  return `${JSON.stringify({ level: pino.levels.values.warn, time, lines, msg })}\n`
+  return logLine('warn', { lines }, 'the log could not be written for a while; lines are missing here')
 }
 
 /** An error's name and message, with the stack where it may be a bug of ours. */

@@ -53,6 +53,11 @@ export class Metrics {
   readonly #attemptTime = this.#histogram('callback_attempt_seconds', 'Time of an attempt.', SLOW_S, [])
   readonly #callbacks = this.#counter('callbacks_total', 'Callbacks that ended.', ['outcome'])
   readonly #rescued = this.#counter('jobs_reclaimed_total', 'Jobs rescued from dead nodes.', [])
+  readonly #reverted = this.#counter(
+    'crashes_reverted_total',
+    'Crashes of jobs that this node reverted, because the node that held them was only paused.',
+    [],
+  )
   readonly #leasesLost = this.#counter(
     'leases_lost_total',
     'Times that this node found its lease expired.',
@@ -64,7 +69,7 @@ export class Metrics {
   constructor() {
     collectDefaultMetrics({ register: this.#registry })
     // Present from the start: to Prometheus, a counter that appears with the value 1 has not increased.
-    for (const count of [this.#rescued, this.#leasesLost]) count.add(0)
+    for (const count of [this.#rescued, this.#reverted, this.#leasesLost]) count.add(0)
     this.#callbacks.add(0, 'failed')
   }
 
@@ -128,6 +133,10 @@ export class Metrics {
 
   rescued(jobs: number): void {
     this.#rescued.add(jobs)
+  }
+
+  crashesReverted(crashes: number): void {
+    this.#reverted.add(crashes)
   }
 
   leaseLost(): void {

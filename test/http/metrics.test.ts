@@ -39,6 +39,7 @@ onEachStore(() => {
       parley_waiter_places: 9,
       parley_jobs_reclaimed_total: 0,
       parley_leases_lost_total: 0,
+      parley_crashes_reverted_total: 0,
       'parley_callbacks_total{outcome="failed"}': 0,
     }
     assert.deepEqual(

@@ -79,11 +79,14 @@ export function claimTests(on: On): void {
     await store.rescue('node-a', now.ms)
     const fresh = [newJob(), newJob()]
     await store.accept(acceptance(fresh))
-    const none = await store.claim('node-a', 1, now.ms, { crashCount: 1, limit: 0 })
-    const one = await store.claim('node-a', 5, now.ms, { crashCount: 1, limit: 1 })
+    const none = await store.claim('node-a', 1, now.ms, { crashCount: 1, limit: 0, maxCrashCount: 3 })
+    const one = await store.claim('node-a', 5, now.ms, { crashCount: 1, limit: 1, maxCrashCount: 3 })
     assert.deepEqual(ids(none), [fresh[0]?.id])
     assert.deepEqual(ids(one), [old[0]?.id, fresh[1]?.id])
-    assert.equal((await store.claim('node-a', 5, now.ms, { crashCount: 2, limit: 0 })).length, 2)
+    assert.equal(
+      (await store.claim('node-a', 5, now.ms, { crashCount: 2, limit: 0, maxCrashCount: 3 })).length,
+      2,
+    )
   })
 
   on('claims one account in the order of acceptance', async (store) => {

@@ -3,16 +3,16 @@ import assert from 'node:assert/strict'
 import { acceptance, claimOf, expiry, newJob, now, type On, settlement } from './fixtures.ts'
 
 export function holdTests(on: On): void {
-  on('a renewal returns what the node holds, under which attempt', async (store) => {
+  on('returns what a node holds, under which attempt', async (store) => {
     const [mine, theirs, waiting] = [newJob(), newJob(), newJob()]
     await store.accept(acceptance([mine], { handedOff: true }))
     await store.accept(acceptance([theirs], { handedOff: true, node: 'node-b' }))
     await store.accept(acceptance([waiting]))
-    assert.deepEqual((await store.renew('node-a', 60_000)).held, [{ jobId: mine.id, attempt: 1 }])
+    assert.deepEqual(await store.claimsOf('node-a'), [{ jobId: mine.id, attempt: 1 }])
     await store.settle(settlement({ jobId: mine.id, attempt: 1 }))
     const [claimed] = await store.claim('node-a', 1, now.ms)
     assert.ok(claimed)
-    assert.deepEqual(await store.renew('node-a', 60_000), { kept: true, held: [claimOf(claimed)] })
+    assert.deepEqual(await store.claimsOf('node-a'), [claimOf(claimed)])
     await store.leave('node-a')
   })
 

@@ -36,8 +36,9 @@ export function shareTests(on: On): void {
       assert.ok(claimed)
       assert.deepEqual([claimed.attempt, claimed.crashCount], [2, 1])
       assert.equal(await store.settle(settlement(stale, { node: 'node-b' })), 'stale')
-      assert.deepEqual(await store.renew('node-b', LONG_MS), { kept: false, held: [] })
-      assert.equal((await store.renew('node-b', LONG_MS)).kept, true)
+      assert.equal(await store.renew('node-b', LONG_MS), false)
+      assert.deepEqual(await store.claimsOf('node-b'), [])
+      assert.equal(await store.renew('node-b', LONG_MS), true)
       assert.equal(await store.settle(settlement(claimOf(claimed))), 'settled')
     },
   )
@@ -46,10 +47,8 @@ export function shareTests(on: On): void {
     const job = newJob()
     await store.renew('node-b', ENDED_MS)
     await store.accept(acceptance([job], { handedOff: true, node: 'node-b' }))
-    assert.deepEqual(await store.renew('node-b', LONG_MS), {
-      kept: true,
-      held: [{ jobId: job.id, attempt: 1 }],
-    })
+    assert.equal(await store.renew('node-b', LONG_MS), true)
+    assert.deepEqual(await store.claimsOf('node-b'), [{ jobId: job.id, attempt: 1 }])
     assert.equal(await store.rescue('node-a', now.ms), 0)
   })
 

@@ -10,12 +10,14 @@ import { callbackSearchTests } from './callback-search.ts'
 import { callbackTests } from './callbacks.ts'
 import { cancelTests } from './cancelling.ts'
 import { claimTests } from './claiming.ts'
+import { crashTests } from './crashing.ts'
 import { deleteTests } from './deleting.ts'
 import { durabilityTests } from './durability.ts'
 import { expireTests } from './expiring.ts'
 import { now, type On, type Place, START_MS } from './fixtures.ts'
 import { holdTests } from './holding.ts'
 import { jobSearchTests } from './job-search.ts'
+import { pauseTests } from './pausing.ts'
 import { queueModel } from './queue-model.ts'
 import { readTests } from './reading.ts'
 import { returnTests } from './returning.ts'
@@ -29,6 +31,7 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   describe(`${name}: claim`, () => claimTests(on))
   describe(`${name}: settle`, () => settleTests(on))
   describe(`${name}: release and rescue`, () => returnTests(on))
+  describe(`${name}: crashes`, () => crashTests(on))
   describe(`${name}: hold`, () => holdTests(on))
   describe(`${name}: read and find response`, () => readTests(on))
   describe(`${name}: expire`, () => expireTests(on))
@@ -46,7 +49,9 @@ export function storeContract(name: string, makePlace: MakePlace): void {
 
 /** The rest of it, for a store that many nodes share. */
 export function sharedStoreContract(name: string, makePlace: MakePlace): void {
-  describe(`${name}: share`, () => shareTests(onEmptyStore(makePlace)))
+  const on = onEmptyStore(makePlace)
+  describe(`${name}: share`, () => shareTests(on))
+  describe(`${name}: paused nodes`, () => pauseTests(on))
 }
 
 type MakePlace = (t: TestContext) => Promise<Place>

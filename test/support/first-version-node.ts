@@ -40,6 +40,11 @@ export class FirstVersionNode {
     return rows.map(({ id }) => String(id))
   }
 
+  /** Rescues the jobs of nodes without a lease; returns how many. */
+  async rescue(nowMs: number): Promise<number> {
+    return (await this.#run('rescue', RESCUE, [0, nowMs])).length
+  }
+
   async settle(settlements: readonly Settlement[]): Promise<boolean[]> {
     const rows = await this.#run('settle', SETTLE, settlementColumns(settlements))
     return settlements.map(({ jobId }) => rows.find(({ id }) => id === jobId)?.freed === true)
@@ -116,6 +121,24 @@ const CLAIM = `
   )
   select j.*, t.attempt, t.deaths, f.turn
   from taken t join first f on f.id = t.id join jobs j on j.id = t.id order by f.turn, f.id`
+const RESCUE = `
+  with recursive dead as (
+    delete from nodes where node <> $1 and lease_until < clock_timestamp() returning node
+  ),
+  holders as (
+    (select node from callbacks where node is not null order by node limit 1)
+    union all
+    select (select c.node from callbacks c where c.node > h.node order by c.node limit 1)
+    from holders h where h.node is not null
+  ),
+  callbacks_freed as (
+    update callbacks c set node = null, under_way = false, due_at_ms = least(c.due_at_ms, $3::bigint)
+    where c.node in (select h.node from holders h where h.node is not null and h.node <> $1
+    and (h.node in (select node from dead) or not exists (select 1 from nodes n where n.node = h.node)))
+  )
+  update open_jobs o set node = null, deaths = o.deaths + 1, turn = coalesce((select turn from open_jobs where turn >= $2::bigint order by turn, id limit 1), $2::bigint) where o.node is not null and o.node <> $1
+    and (o.node in (select node from dead) or not exists (select 1 from nodes n where n.node = o.node))
+  returning o.turn`
 const SETTLE = `
   with s as (select * from unnest($2::uuid[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::bigint[], $11::bigint[]) as s(id, attempt, status, content, error, usage, receipt, fingerprint, until_ms, now_ms)),
   freed as (

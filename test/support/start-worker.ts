@@ -73,6 +73,7 @@ export async function start(
     concurrency,
     executionTimeoutMs: 600_000,
     poisonCrashCount: 2,
+    maxAttempts: 3,
     execute: (job, signal) =>
       new Promise((resolve, reject) => {
         executions.add({

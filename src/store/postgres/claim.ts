@@ -1,6 +1,6 @@
 /** Claims queued jobs in Postgres, in fair order. */
 import { numberOf } from '../rows.ts'
-import type { Store } from '../store.ts'
+import type { PoisonCandidates, Store } from '../store.ts'
 import { readClaimedJob } from './columns.ts'
 import type { PostgresParts } from './parts.ts'
 
@@ -8,8 +8,9 @@ export function claimOperations({ database, queueHead }: PostgresParts): Pick<St
   return {
     claim: async (node, limit, nowMs, candidates) => {
       const walk = queueHead.begin(performance.now())
-      const { crashCount, limit: most } = candidates ?? { crashCount: NO_CANDIDATES, limit: 0 }
-      const values = [node, walk.fromTurn, limit, crashCount, Math.min(limit, most), Math.floor(nowMs)]
+      const { crashCount, limit: most, maxCrashCount } = candidates ?? NO_CANDIDATES
+      const some = [crashCount, Math.min(limit, most), Math.floor(nowMs), maxCrashCount]
+      const values = [node, walk.fromTurn, limit, ...some]
       const rows = await database.query(CLAIM, values)
       const turns = rows.filter(({ deaths }) => deaths === 0).map((row) => numberOf(row, 'turn'))
       queueHead.end(walk, turns.length === 0 ? null : Math.max(...turns), performance.now())
@@ -19,11 +20,12 @@ export function claimOperations({ database, queueHead }: PostgresParts): Pick<St
 }
 
 /** A crash count that no job reaches. */
-const NO_CANDIDATES = 2_147_483_647
+const NEVER = 2_147_483_647
+const NO_CANDIDATES: PoisonCandidates = { crashCount: NEVER, limit: 0, maxCrashCount: NEVER }
 
 /**
- * $1 node, $2 the turn to begin at, $3 limit, $4 the crash count of a poison candidate, $5 how many of those, $6 now.
- * Jobs that were assigned in a crash are few and have an index of their own, so that a walk that begins behind one that was
+ * $1 node, $2 the turn to begin at, $3 limit, $4 the crash count of a poison candidate, $5 how many of those, $6 now, $7 the
+ * crash count that is to fail, for which every crash must be confirmed. Jobs that were assigned in a crash are few and have an index of their own, so that a walk that begins behind one that was
  * passed over still finds it.
  *
  * Written so that the planner cannot mistake how few rows there are: each limit is a plain number (a tenth of the table is
@@ -34,7 +36,8 @@ export const CLAIM = {
   name: 'claim',
   text: `
   with candidates as (
-    select id, turn from open_jobs where turn is not null and deaths > 0 and deaths >= $4::integer
+    select id, turn from open_jobs o where turn is not null and deaths > 0 and deaths >= $4::integer
+      and (deaths < $7::integer or not exists (select 1 from crashes c where c.job_id = o.id and not c.confirmed))
     order by turn, id limit $5::bigint for update skip locked
   ),
   crashed as (

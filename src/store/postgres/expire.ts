@@ -6,6 +6,7 @@ import { BEFORE_ALL } from '../pagination.ts'
 import { textOf } from '../rows.ts'
 import type { Store } from '../store.ts'
 import { forgetCancelled } from './cancel.ts'
+import { forgetCrashes } from './crashes.ts'
 import type { Database, Statement } from './database.ts'
 import { ALLOW_BITMAPS, keepPartitions } from './partitions.ts'
 import type { PostgresParts } from './parts.ts'
@@ -33,6 +34,7 @@ export function expireOperations({ database }: PostgresParts): Pick<Store, 'expi
       const jobs = await deleteJobs(database, expiry, cursor)
       cursor = jobs.cursor
       await forgetCancelled(database, expiry.nowMs)
+      await forgetCrashes(database, STEP)
       if (await foldUsage(database)) return true
       return responses.length >= STEP || keys.length >= STEP || jobs.scanned >= STEP
     },

@@ -233,4 +233,35 @@ function monthAt(ms: string): string {
   return `to_char(to_timestamp(${ms} / 1000.0) at time zone 'UTC', 'YYYY-MM')`
 }
 
-export const MIGRATIONS: readonly string[] = [first, adminActions, countForFirstVersion, countWhatWasThere]
+/**
+ * Which node each counted crash was of, so that it is reverted if the node was only paused. The trigger serves all versions:
+ * nodes before this step count crashes without naming the node.
+ */
+const crashesByNode = `
+create table crashes (
+  job_id uuid not null,
+  attempt integer not null,         -- the claim that the crash ended
+  node text not null,
+  counted_at timestamptz not null default clock_timestamp(),
+  confirmed boolean not null default false, -- whether the node has been absent for so long that jobs may fail for it
+  primary key (job_id, attempt)
+);
+create index crashes_by_node on crashes (node);
+create index crashes_unconfirmed on crashes (counted_at) where not confirmed;
+
+create function record_crash() returns trigger language plpgsql as $$
+begin
+  insert into crashes (job_id, attempt, node) values (old.id, old.attempt, old.node) on conflict do nothing;
+  return null;
+end $$;
+create trigger record_crash after update of deaths on open_jobs
+  for each row when (new.deaths > old.deaths and old.node is not null) execute function record_crash();
+`
+
+export const MIGRATIONS: readonly string[] = [
+  first,
+  adminActions,
+  countForFirstVersion,
+  countWhatWasThere,
+  crashesByNode,
+]

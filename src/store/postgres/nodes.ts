@@ -1,24 +1,37 @@
 /** Leases of nodes in Postgres, by the database's clock. */
+import type { Leases } from '../node-store.ts'
 import { numberOf, textOf } from '../rows.ts'
 import type { Store } from '../store.ts'
-import type { Database, Statement } from './database.ts'
+import { Database, type DatabaseOptions, type Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
 
-export function nodeOperations({ database, queueHead }: PostgresParts): Pick<Store, 'renew' | 'leave'> {
+export function nodeOperations({ database }: PostgresParts): Pick<Store, 'renew' | 'claimsOf' | 'leave'> {
   return {
-    renew: async (node, leaseMs) => {
-      const [renewed] = await database.query(RENEW, [node, leaseMs, queueHead.turn])
-      const rows = await database.query(HELD, [node])
-      return {
-        kept: renewed?.kept === true,
-        held: rows.map((row) => ({ jobId: textOf(row, 'id'), attempt: numberOf(row, 'attempt') })),
-      }
+    renew: (node, leaseMs) => renew(database, node, leaseMs),
+
+    claimsOf: async (node) => {
+      const rows = await database.query(CLAIMS, [node])
+      return rows.map((row) => ({ jobId: textOf(row, 'id'), attempt: numberOf(row, 'attempt') }))
     },
 
     leave: async (node) => {
       await database.query(LEAVE, [node])
     },
   }
+}
+
+/** Leases on a connection of their own, which no other statement can keep waiting. */
+export function openPostgresLeases(options: Omit<DatabaseOptions, 'connections'>): Leases {
+  const database = new Database({ ...options, connections: 1 })
+  return {
+    renew: (node, leaseMs) => renew(database, node, leaseMs),
+    close: () => database.close(),
+  }
+}
+
+async function renew(database: Database, node: string, leaseMs: number): Promise<boolean> {
+  const [renewed] = await database.query(RENEW, [node, leaseMs])
+  return renewed?.kept === true
 }
 
 /** Shares how far this node has claimed, and returns how far any node has. */
@@ -30,14 +43,14 @@ export async function shareTurn(database: Database, node: string, turn: number):
 /** `xmax` of a row is 0 only where it was inserted and not updated. */
 const RENEW = {
   name: 'renew',
-  text: `insert into nodes as n (node, lease_until, turn)
-    values ($1, clock_timestamp() + $2::double precision * interval '1 ms', $3)
-    on conflict (node) do update set lease_until = excluded.lease_until, turn = greatest(n.turn, excluded.turn)
+  text: `insert into nodes (node, lease_until)
+    values ($1, clock_timestamp() + $2::double precision * interval '1 ms')
+    on conflict (node) do update set lease_until = excluded.lease_until
     returning xmax <> 0 as kept`,
 }
-const HELD: Statement = {
+const CLAIMS: Statement = {
   repeatable: true,
-  name: 'held',
+  name: 'claims',
   text: 'select id, attempt from open_jobs where node = $1',
 }
 const LEAVE: Statement = { repeatable: true, name: 'leave', text: 'delete from nodes where node = $1' }

@@ -4,6 +4,7 @@ import { acceptOperations } from './accept.ts'
 import { callbackOperations } from './callbacks.ts'
 import { cancelledOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
+import { crashOperations } from './crashes.ts'
 import { Database } from './database.ts'
 import { expireOperations } from './expire.ts'
 import { checkFitness } from './fitness.ts'
@@ -92,6 +93,7 @@ function composeStore(parts: PostgresParts, { url, nowMs }: PostgresStoreOptions
     ...callbackOperations(parts),
     ...cancelledOperations(database),
     ...claimOperations(parts),
+    ...crashOperations(parts),
     ...expireOperations(parts),
     ...healthOperations(parts, nowMs),
     ...nodeOperations(parts),

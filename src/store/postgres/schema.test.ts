@@ -97,6 +97,27 @@ test('what lands in partitions that an old node creates later counts, too, and t
   assert.deepEqual(await store.listUsage({ limit: 10 }), [sum])
 })
 
+test('crashes that an old node counts are reverted when the node comes back, also an old one', async (t) => {
+  const { url, old } = await start(t)
+  const { store } = await openNode(url)
+  t.after(() => store.close())
+  const [ofNew, ofOld] = [newJob(), newJob()]
+  const handOff = { job: ofNew, handedOff: true, step: 1000, awaited: false }
+  await store.accept({ node: 'new', jobs: [handOff], idempotency: null, nowMs: now.ms })
+  assert.equal(await old.rescue(now.ms), 1)
+  await old.accept([ofOld])
+  assert.equal(await store.rescue('new', now.ms), 1)
+  const crashCounts = async () => {
+    const found = await Promise.all([ofNew, ofOld].map(({ id }) => store.findJob(id, expiry())))
+    return found.map((job) => job?.crashCount)
+  }
+  assert.deepEqual(await crashCounts(), [1, 1])
+  // Nodes of every version come back by renewing their lease.
+  for (const node of ['new', 'old']) await store.renew(node, 60_000)
+  assert.equal(await store.revertCrashes(), 2)
+  assert.deepEqual(await crashCounts(), [0, 0])
+})
+
 test('nodes that start at the same time apply each migration once', async (t) => {
   const { url, old } = await start(t)
   await endSome(old)

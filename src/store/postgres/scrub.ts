@@ -31,6 +31,7 @@ const DELETED_FROM = [
   'callbacks',
   'kept_answers',
   'cancelled_jobs',
+  'crashes',
   'accounts',
   'keys',
   'idempotency',

@@ -96,7 +96,7 @@ test('jobs of a claim whose answer was cut off are among what the node holds, an
     cut('claim', () => store.claim('node-a', 5, now.ms)),
     StoreUnavailable,
   )
-  const { held } = await store.renew('node-a', 60_000)
+  const held = await store.claimsOf('node-a')
   assert.deepEqual(held, [{ jobId: job.id, attempt: 1 }])
   await store.release('node-a', held)
   const [again] = await store.claim('node-a', 5, now.ms)

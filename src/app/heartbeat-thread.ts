@@ -1,0 +1,94 @@
+/**
+ * Renews this node's lease on a thread and a database connection of its own, so that an event loop that is busy for longer
+ * than a lease does not lose the node's jobs. Watches that loop, and ends the process when it hangs.
+ */
+import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
+import { systemClock } from '../clock.ts'
+import { PollingLoop } from '../polling-loop.ts'
+import type { Leases } from '../store/node-store.ts'
+import { openLeases } from '../store/open.ts'
+import { logLine } from '../telemetry/log-line.ts'
+import { LogWriter } from '../telemetry/log-writer.ts'
+import { LoopWatch, REPORT_EVERY_MS } from './loop-watch.ts'
+
+/** Renewals in the time of a lease. */
+const RENEWALS = 3
+/** Tries to renew in the time of a lease: a renewal that failed is repeated soon. */
+const TRIES = 9
+
+export interface HeartbeatData {
+  readonly database: string
+  readonly prepare: boolean
+  readonly statementMs: number
+  readonly node: string
+  readonly leaseMs: number
+  readonly hangMs: number
+  /** Shared memory: how often the event loop has reported. */
+  readonly reports: Int32Array<SharedArrayBuffer>
+}
+
+/** `started`: the lease is taken. `expired`: it had expired, and another node rescued its jobs, before it was renewed. */
+export type HeartbeatReport =
+  | { readonly kind: 'started' | 'expired' }
+  | { readonly kind: 'not started' | 'failed'; readonly message: string }
+
+async function keepLease(port: MessagePort, data: HeartbeatData): Promise<void> {
+  const { database, prepare, node, leaseMs } = data
+  const report = (message: HeartbeatReport) => port.postMessage(message)
+  // A renewal that does not end in this time is given up, so that the next one is in time.
+  const statementMs = Math.min(data.statementMs, leaseMs / RENEWALS)
+  const leases = await openLeases(database, { prepare, statementMs })
+  const { steadyMs } = systemClock
+  let renewedMs = steadyMs()
+  const loop = new PollingLoop({
+    clock: systemClock,
+    pauseMs: leaseMs / TRIES,
+    task: async () => {
+      const askedMs = steadyMs()
+      if (askedMs - renewedMs < leaseMs / RENEWALS) return
+      const kept = await leases.renew(node, leaseMs)
+      renewedMs = askedMs
+      if (!kept) report({ kind: 'expired' })
+    },
+    onError: (error) => report({ kind: 'failed', message: messageOf(error) }),
+  })
+  port.once('message', () => void end(port, loop, leases))
+  try {
+    await leases.renew(node, leaseMs)
+  } catch (error) {
+    report({ kind: 'not started', message: messageOf(error) })
+    return
+  }
+  loop.start()
+  watchLoop(data)
+  report({ kind: 'started' })
+}
+
+async function end(port: MessagePort, loop: PollingLoop, leases: Leases): Promise<void> {
+  await loop.stop()
+  await leases.close()
+  port.close()
+}
+
+function watchLoop({ reports, hangMs, node }: HeartbeatData): void {
+  const watch = new LoopWatch(hangMs, systemClock.steadyMs())
+  const look = () => {
+    if (watch.hangs(Atomics.load(reports, 0), systemClock.steadyMs())) endProcess(hangMs, node)
+  }
+  setInterval(look, REPORT_EVERY_MS).unref()
+}
+
+/** The loop of the main thread runs no handler of a signal, and a thread cannot exit the process in another way. */
+function endProcess(hangMs: number, node: string): void {
+  const message = `the event loop has not reported for ${hangMs / 1000} s (jobs.hang_seconds); ending the process, its jobs run on other nodes`
+  const writer = new LogWriter(2, () => '')
+  writer.write(logLine('error', { node }, message))
+  writer.flush()
+  process.kill(process.pid, 'SIGKILL')
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+if (parentPort) void keepLease(parentPort, workerData as HeartbeatData)

@@ -1,0 +1,62 @@
+/**
+ * The crashes that were counted in Postgres, by node: reverted when it turns out that the node was only paused, and confirmed
+ * when it has been absent for long. A trigger on `open_jobs` writes their rows (migrations.ts).
+ */
+import { numberOf, numberOrNull } from '../rows.ts'
+import type { Store } from '../store.ts'
+import type { Database, Statement } from './database.ts'
+import type { PostgresParts } from './parts.ts'
+
+export function crashOperations({
+  database,
+  queueHead,
+  notifications,
+}: PostgresParts): Pick<Store, 'revertCrashes' | 'confirmCrashes'> {
+  return {
+    revertCrashes: async () => {
+      const rows = await database.query(REVERT)
+      // A job without crashes is claimed from where the walk stands, so the queue's head must know of it.
+      const turns = rows.flatMap((row) => numberOrNull(row, 'turn') ?? [])
+      for (const turn of turns) queueHead.joined(turn)
+      if (turns.length > 0) notifications.jobQueued(Math.min(...turns))
+      return rows.reduce((sum, row) => sum + numberOf(row, 'crashes'), 0)
+    },
+
+    confirmCrashes: async (absentMs) => {
+      await database.query(CONFIRM, [absentMs])
+    },
+  }
+}
+
+/** Deletes a bounded number of crashes of jobs that have ended. */
+export async function forgetCrashes(database: Database, limit: number): Promise<void> {
+  await database.query(FORGET, [limit])
+}
+
+/** $1 is the alias of `crashes`. */
+const hasLease = (crash: string) =>
+  `exists (select 1 from nodes n where n.node = ${crash}.node and n.lease_until > clock_timestamp())`
+
+const REVERT: Statement = {
+  name: 'revert crashes',
+  text: `
+  with reverted as (
+    delete from crashes c where ${hasLease('c')} returning job_id
+  ),
+  counts as (select job_id, count(*)::integer as crashes from reverted group by job_id)
+  update open_jobs o set deaths = greatest(0, o.deaths - c.crashes)
+  from counts c where o.id = c.job_id returning o.turn, c.crashes`,
+}
+const CONFIRM: Statement = {
+  repeatable: true,
+  name: 'confirm crashes',
+  text: `update crashes c set confirmed = true
+    where not confirmed and counted_at < clock_timestamp() - $1::double precision * interval '1 ms' and not ${hasLease('c')}`,
+}
+const FORGET: Statement = {
+  repeatable: true,
+  name: 'forget crashes',
+  text: `delete from crashes where (job_id, attempt) in (
+      select job_id, attempt from crashes c where not exists (select 1 from open_jobs o where o.id = c.job_id) limit $1::bigint
+    )`,
+}
