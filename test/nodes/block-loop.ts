@@ -1,0 +1,17 @@
+/**
+ * Loaded into a node by NODE_OPTIONS: on SIGUSR2 it blocks the event loop of the main thread for as long as the file that
+ * BLOCK_WHILE names exists, without using the CPU.
+ */
+import { existsSync, writeSync } from 'node:fs'
+import { isMainThread } from 'node:worker_threads'
+
+const LOOK_EVERY_MS = 20
+
+function block(file: string): void {
+  const nobody = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
+  writeSync(2, 'the event loop is blocked\n')
+  while (existsSync(file)) Atomics.wait(nobody, 0, 0, LOOK_EVERY_MS)
+  writeSync(2, 'the event loop turns again\n')
+}
+
+if (isMainThread) process.on('SIGUSR2', () => block(process.env.BLOCK_WHILE ?? ''))

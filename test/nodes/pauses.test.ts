@@ -1,0 +1,192 @@
+/** P26: a node that was paused, or whose event loop was blocked, has not crashed: no job fails for it. */
+import assert from 'node:assert/strict'
+import { rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import test, { type TestContext } from 'node:test'
+import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'
+import { temporaryFolder } from '../parley.ts'
+import type { Server } from '../process/server-process.ts'
+import { type Fleet, startFleet } from './fleet.ts'
+
+const timeout = 240_000
+const TRIALS = process.env.PARLEY_LONG ? 50 : 4
+const JOBS = 8
+/** The shortest there is, so that three of them are soon over. */
+const LEASE_S = 1
+const PAUSE_S = 3 * LEASE_S
+/** What the promise allows in addition to `jobs.hang_seconds`. */
+const MOVED_WITHIN_S = 45
+const HANG_S = process.env.PARLEY_LONG ? 60 : 5
+
+/** A fleet that has a batch in hand, held by its first node: the model server answers nothing before `finish`. */
+async function start(
+  t: TestContext,
+  { first = {}, ...jobs }: { first?: object; max_attempts?: number; hang_seconds?: number } = {},
+) {
+  const models = await startModelServer()
+  t.after(() => models.close())
+  models.script = () => reply.stall()
+  const fleet = await startFleet(t, {
+    nodes: 0,
+    upstream: models.baseUrl,
+    jobs: { lease_seconds: LEASE_S, max_attempts: 3, ...jobs },
+  })
+  const holder = await fleet.add(first)
+  const ids = await hold(fleet, holder, models)
+  const other = await fleet.add()
+  return { models, fleet, holder, other, ids }
+}
+
+/** Creates a batch at this node, which runs it by hand-off. */
+async function hold(fleet: Fleet, node: Server, models: ModelServerForTests): Promise<readonly string[]> {
+  const called = models.requests.length
+  const contents = Array.from({ length: JOBS }, (_, index) => `job ${called + index}`)
+  const { body } = await fleet.caller(node).batch(contents)
+  await models.received(called + JOBS)
+  return body.data?.job_ids ?? []
+}
+
+async function finish(t: TestContext, fleet: Fleet, models: ModelServerForTests): Promise<void> {
+  models.script = () => undefined
+  models.release()
+  await fleet.until(t.signal, 'select not exists (select 1 from open_jobs)')
+  assert.deepEqual(await fleet.rows(`select id, error from outcomes where status <> 'completed'`), [])
+}
+
+/** Waits until a lease would have ended three times since. */
+async function threeLeases(t: TestContext, fleet: Fleet, since: unknown): Promise<void> {
+  const over = `select clock_timestamp() > $1::timestamptz + interval '${PAUSE_S} s'`
+  await fleet.until(t.signal, over, [since])
+}
+
+async function databaseTime(fleet: Fleet): Promise<unknown> {
+  const [row] = await fleet.rows('select clock_timestamp()::text as now')
+  return row?.now
+}
+
+test(`jobs whose node is stopped for three leases, ${TRIALS} times: none fails, no crash count remains`, {
+  timeout: timeout * 4,
+}, async (t) => {
+  const { models, fleet, holder, other, ids } = await start(t)
+  let [held, free] = [holder, other]
+  for (let trial = 0; trial < TRIALS; trial++) {
+    const since = await databaseTime(fleet)
+    held.kill('SIGSTOP')
+    await threeLeases(t, fleet, since)
+    // The other node has rescued all of them, and calls the model for them.
+    const taken = `select count(*) = ${JOBS} from open_jobs where node = $1`
+    await fleet.until(t.signal, taken, [await nodeName(free)])
+    held.kill('SIGCONT')
+    await fleet.until(t.signal, 'select not exists (select 1 from open_jobs where deaths > 0)')
+    ;[held, free] = [free, held]
+  }
+  await finish(t, fleet, models)
+  const [{ attempts, crashes } = {}] = await fleet.rows(
+    'select min(attempt)::int as attempts, sum(deaths)::int as crashes from outcomes where id = any($1::uuid[])',
+    [ids],
+  )
+  assert.ok(Number(attempts) > TRIALS, 'each pause cost each job a claim')
+  assert.equal(crashes, 0)
+  t.diagnostic(
+    `${JOBS} jobs, ${TRIALS} pauses of ${PAUSE_S} leases, each job claimed ${attempts} times or more`,
+  )
+})
+
+test('a job that may crash once does not fail while its node is paused, and fails when the node is gone', {
+  timeout,
+}, async (t) => {
+  const { models, fleet, holder, other } = await start(t, { max_attempts: 1 })
+  const since = await databaseTime(fleet)
+  holder.kill('SIGSTOP')
+  await threeLeases(t, fleet, since)
+  await fleet.until(t.signal, `select count(*) = ${JOBS} from crashes`)
+  holder.kill('SIGCONT')
+  await finish(t, fleet, models)
+  models.script = () => reply.stall()
+  const ids = await hold(fleet, holder, models)
+  await holder.crash()
+  await fleet.until(t.signal, `select count(*) = ${JOBS} from crashes`)
+  const [{ counted } = {}] = await fleet.rows('select min(counted_at)::text as counted from crashes')
+  await fleet.until(t.signal, 'select count(*) > 0 from outcomes where id = any($1::uuid[])', [ids])
+  const [{ waited } = {}] = await fleet.rows(
+    'select extract(epoch from clock_timestamp() - $1::timestamptz)::float as waited',
+    [counted],
+  )
+  assert.ok(Number(waited) >= 10 * LEASE_S, `the jobs failed after ${waited} s`)
+  for (const id of ids) {
+    const { body } = await fleet.caller(other).ended(id)
+    assert.match(body.data?.error?.message ?? '', /ended 1 times/)
+  }
+})
+
+test(`a node whose event loop is blocked for three leases, ${TRIALS} times, keeps its jobs`, {
+  timeout: timeout * 4,
+}, async (t) => {
+  const block = await blocker(t)
+  const { models, fleet, holder, ids } = await start(t, { first: block.options })
+  for (let trial = 0; trial < TRIALS; trial++) {
+    const since = await databaseTime(fleet)
+    await block.begin(holder)
+    await threeLeases(t, fleet, since)
+    await block.end(holder)
+  }
+  await finish(t, fleet, models)
+  const [{ claims } = {}] = await fleet.rows(
+    'select count(*)::int as claims from outcomes where attempt = 1 and node = $1 and id = any($2::uuid[])',
+    [await nodeName(holder), ids],
+  )
+  assert.equal(claims, JOBS, 'every job ended with the claim that it began with')
+  assert.doesNotMatch(holder.program.stderr, /lease of this node expired/)
+  t.diagnostic(
+    `${JOBS} jobs, event loop blocked ${TRIALS} times for ${PAUSE_S} leases, every job claimed once`,
+  )
+})
+
+test('a node whose event loop is blocked for good ends itself, and its jobs run on another', {
+  timeout,
+}, async (t) => {
+  const block = await blocker(t)
+  const { models, fleet, holder, other } = await start(t, { first: block.options, hang_seconds: HANG_S })
+  await block.begin(holder)
+  const blockedMs = performance.now()
+  assert.deepEqual(await holder.program.exited, { code: null, signal: 'SIGKILL' })
+  const [line = ''] = holder.program.stderr.split('\n').filter((text) => text.includes('jobs.hang_seconds'))
+  assert.match(
+    line,
+    /^{"level":50,"time":"[^"]+","node":"\w+","msg":"the event loop has not reported for .*"}$/,
+  )
+  await fleet.until(t.signal, `select count(*) = ${JOBS} from open_jobs where node = $1`, [
+    await nodeName(other),
+  ])
+  const seconds = (performance.now() - blockedMs) / 1000
+  assert.ok(seconds < HANG_S + MOVED_WITHIN_S, `it took ${seconds} s`)
+  await finish(t, fleet, models)
+  t.diagnostic(`hang_seconds ${HANG_S}: the jobs ran on another node after ${seconds.toFixed(1)} s`)
+})
+
+/** Blocks and frees the event loop of a node that was started with `options`. */
+async function blocker(t: TestContext) {
+  const file = join(await temporaryFolder(t), 'blocked')
+  const module = new URL('./block-loop.ts', import.meta.url).href
+  let blocks = 0
+  const times = (text: string) => new RegExp(`(?:${text}[^]*){${blocks}}`)
+  return {
+    options: { env: { NODE_OPTIONS: `--import=${module}`, BLOCK_WHILE: file } },
+    begin: async (node: Server) => {
+      await writeFile(file, '')
+      blocks += 1
+      node.kill('SIGUSR2')
+      await node.program.logged(times('the event loop is blocked'))
+    },
+    end: async (node: Server) => {
+      await rm(file)
+      await node.program.logged(times('the event loop turns again'))
+    },
+  }
+}
+
+/** What the node calls itself, by its log. */
+async function nodeName({ program }: Server): Promise<string> {
+  const [, node = ''] = await program.logged(/"node":"(\w+)"/)
+  return node
+}
