@@ -22,6 +22,7 @@ import type { Tiers } from '../job/tier.ts'
 import type { Enqueuer } from '../queue/enqueue.ts'
 import { MonthlyCaps } from '../queue/monthly-caps.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
+import { Quotas } from '../queue/quotas.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -108,6 +109,7 @@ function createJobCreator({ settings, store, enqueuer, clock, tokens }: HttpPart
       clock,
     },
     monthlyCaps: new MonthlyCaps(store, clock),
+    quotas: new Quotas({ store, clock }),
     clock,
     idempotencyMs: wholeMs(settings.limits.idempotency_seconds),
     retentionMs: wholeMs(settings.jobs.retention_seconds),

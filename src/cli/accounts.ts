@@ -1,6 +1,6 @@
 /** `parley accounts`: list accounts; show secrets; set tiers and caps; suspend and resume. */
 import { ACCOUNT_NAME } from '../accounts/issue-key.ts'
-import { accountView, type CapText, capsView, readCap, secondsOf } from '../admin/account-view.ts'
+import { accountView, type CapText, capsView, secondsOf } from '../admin/account-view.ts'
 import {
   secretAction,
   setCapsAction,
@@ -8,7 +8,6 @@ import {
   suspendAction,
   suspendAndCancelAction,
 } from '../admin/actions/accounts.ts'
-import { findAccount } from '../admin/find-account.ts'
 import type { TierName } from '../job/tier.ts'
 import { makeSecret } from '../net/signature.ts'
 import type { AccountRecord } from '../store/account-store.ts'
@@ -51,12 +50,20 @@ export async function listAccounts({ json, config }: ListAccountsOptions): Promi
     `${account.active_keys} of ${account.keys}`,
     String(account.max_monthly_jobs),
     String(account.max_monthly_tokens),
+    `${account.open_jobs} / ${account.max_open_jobs}`,
+    `${account.stored_bytes} / ${account.max_stored_bytes}`,
     account.suspended_at === null
       ? ''
       : `since ${new Date(account.suspended_at * 1000).toISOString().slice(0, 19)}Z`,
   ])
   printLine(
-    table([['ACCOUNT', 'TIER', 'ACTIVE KEYS', 'JOBS A MONTH', 'TOKENS A MONTH', 'SUSPENDED'], ...rows]),
+    table([
+      [
+        ...['ACCOUNT', 'TIER', 'ACTIVE KEYS', 'JOBS A MONTH', 'TOKENS A MONTH'],
+        ...['OPEN JOBS / MAX', 'STORED BYTES / MAX', 'SUSPENDED'],
+      ],
+      ...rows,
+    ]),
   )
 }
 
@@ -118,26 +125,35 @@ export async function resume(
 export interface CapOptions {
   readonly jobs?: CapText
   readonly tokens?: CapText
+  readonly openJobs?: CapText
+  readonly storedBytes?: CapText
   readonly json?: true
   readonly config?: string
 }
 
-export async function cap(name: string, { jobs, tokens, json, config }: CapOptions): Promise<void> {
-  if (jobs === undefined && tokens === undefined) {
-    throw new CommandError('No cap is named. Pass --jobs N|none|tier, --tokens N|none|tier, or both.')
+export async function cap(name: string, options: CapOptions): Promise<void> {
+  const { jobs, tokens, openJobs, storedBytes, json, config } = options
+  if ([jobs, tokens, openJobs, storedBytes].every((given) => given === undefined)) {
+    throw new CommandError(
+      'No cap is named. Pass at least one of --jobs, --tokens, --open-jobs and --stored-bytes, each with N, none or tier.',
+    )
   }
   assertAccountName(name)
-  const before = await withOperatorStore(config, (store) => findAccount(store, name))
-  if (!before) throw noSuchAccount(name)
-  const caps = {
-    monthlyJobs: jobs === undefined ? before.caps.monthlyJobs : readCap(jobs),
-    monthlyTokens: tokens === undefined ? before.caps.monthlyTokens : readCap(tokens),
+  const given = {
+    ...(jobs !== undefined && { max_monthly_jobs: jobs }),
+    ...(tokens !== undefined && { max_monthly_tokens: tokens }),
+    ...(openJobs !== undefined && { max_open_jobs: openJobs }),
+    ...(storedBytes !== undefined && { max_stored_bytes: storedBytes }),
   }
-  if (!(await performAction(config, (store) => setCapsAction(store, name, caps)))) throw noSuchAccount(name)
+  const caps = await performAction(config, (store) => setCapsAction(store, name, given))
+  if (!caps) throw noSuchAccount(name)
   const view = capsView(caps)
   if (json) return printLine(JSON.stringify({ name, ...view }, null, 2))
   printLine(
-    `Monthly caps of account ${name}: ${capText(view.max_monthly_jobs, 'jobs')}, ${capText(view.max_monthly_tokens, 'tokens')}. ${TAKES_EFFECT}`,
+    `Monthly caps of account ${name}: ${capText(view.max_monthly_jobs, 'jobs')}, ${capText(view.max_monthly_tokens, 'tokens')}.`,
+  )
+  printLine(
+    `Quotas: ${capText(view.max_open_jobs, 'open jobs')}, ${capText(view.max_stored_bytes, 'stored bytes')}. ${TAKES_EFFECT}`,
   )
 }
 

@@ -90,6 +90,12 @@ const tier = Type.Object(
     max_monthly_tokens: cap(
       'Input and output tokens of one account in a calendar month (UTC), as model servers count them; when they are used up, new jobs are rejected with 403.',
     ),
+    max_open_jobs: cap(
+      'Jobs of one account that are queued or running at the same time; more are rejected with 403.',
+    ),
+    max_stored_bytes: cap(
+      'Bytes that the jobs of one account store until they expire or are deleted (conversations, schemas, callbacks with payloads, answers); more jobs are rejected with 403. What was accepted still ends, so answers may exceed it.',
+    ),
   },
   {
     ...strict,
@@ -269,6 +275,8 @@ export const DEFAULTS: Settings = {
       weight: 1,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
+      max_open_jobs: 1000,
+      max_stored_bytes: 1_073_741_824,
     },
     user_go: {
       models: 'all',
@@ -278,6 +286,8 @@ export const DEFAULTS: Settings = {
       weight: 2,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
+      max_open_jobs: 10_000,
+      max_stored_bytes: 10_737_418_240,
     },
     user_pro: {
       models: 'all',
@@ -287,6 +297,8 @@ export const DEFAULTS: Settings = {
       weight: 4,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
+      max_open_jobs: 100_000,
+      max_stored_bytes: 107_374_182_400,
     },
     user_max: {
       models: 'all',
@@ -296,6 +308,8 @@ export const DEFAULTS: Settings = {
       weight: 8,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
+      max_open_jobs: null,
+      max_stored_bytes: null,
     },
   },
   jobs: {

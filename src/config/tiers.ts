@@ -14,5 +14,7 @@ export function tiersOf({ tiers, models }: Settings): readonly Tier[] {
     weight: tier.weight,
     maxMonthlyJobs: tier.max_monthly_jobs,
     maxMonthlyTokens: tier.max_monthly_tokens,
+    maxOpenJobs: tier.max_open_jobs,
+    maxStoredBytes: tier.max_stored_bytes,
   }))
 }

@@ -7,6 +7,7 @@ import type { Clock } from '../clock.ts'
 import type { Tier, Tiers } from '../job/tier.ts'
 import { LookupCache } from '../lookup-cache.ts'
 import { type Caps, capsOf } from '../queue/monthly-caps.ts'
+import { type QuotaLimits, quotasOf } from '../queue/quotas.ts'
 import type { AccountStore } from '../store/account-store.ts'
 
 const FRESH_MS = 2000
@@ -20,6 +21,8 @@ export interface Caller {
   readonly suspended: boolean
   /** Null where nothing is capped. */
   readonly caps: Caps | null
+  /** Null where nothing is limited. */
+  readonly quotas: QuotaLimits | null
 }
 
 /** Gives the caller of a key; null for a key that is unknown, revoked or expired. */
@@ -37,7 +40,8 @@ export function createAuthentication(
     const { account, id: keyId } = record
     const tier = tiers.of(record.tier)
     const suspended = record.suspendedAtMs !== null
-    return { account, keyId, tier, suspended, caps: capsOf(account, tier, record.caps) }
+    const caps = capsOf(account, tier, record.caps)
+    return { account, keyId, tier, suspended, caps, quotas: quotasOf(account, tier, record.caps) }
   }
 
   return new LookupCache({

@@ -6,6 +6,7 @@ import type { Job } from '../job/job.ts'
 import { type AdmissionRules, admit, type Element } from '../queue/admission.ts'
 import type { EnqueueOptions, Enqueuer } from '../queue/enqueue.ts'
 import type { Caps, MonthlyCaps } from '../queue/monthly-caps.ts'
+import { bytesToStore, type QuotaLimits, type Quotas } from '../queue/quotas.ts'
 import type { Accepted, Idempotency } from '../store/store.ts'
 import type { Caller } from './authentication.ts'
 import { accountSuspended, admissionError, idempotencyKeyReused, invalid } from './errors.ts'
@@ -17,6 +18,7 @@ export interface JobCreatorOptions {
   readonly enqueuer: Enqueuer
   readonly rules: AdmissionRules
   readonly monthlyCaps: MonthlyCaps
+  readonly quotas: Quotas
   readonly clock: Clock
   /** How long an Idempotency-Key is remembered, unless its jobs expire earlier. */
   readonly idempotencyMs: number
@@ -57,16 +59,47 @@ export class JobCreator {
   /**
    * Resolves when the jobs are durable. Where they repeat an earlier request with the same Idempotency-Key, nothing is
    * stored, and it resolves with the ids of that request's jobs. Rejects with the error of a key that was used with
-   * another request, or of a cap that is reached.
+   * another request, or of a quota or a cap that is reached.
    * @param awaited whether the request waits for the outcome
    */
   async accept({ jobs, caller, idempotency }: AdmittedJobs, awaited: boolean): Promise<EarlierJobIds> {
     const options = { idempotency, awaited }
-    const accepted = caller.caps
-      ? await this.#acceptWithin(caller.caps, caller.account, jobs, options)
-      : await this.#options.enqueuer.enqueue(jobs, options)
+    const accepted = caller.quotas
+      ? await this.#acceptWithinQuotas(caller.quotas, caller, jobs, options)
+      : await this.#acceptWithinCaps(caller, jobs, options)
     if (accepted.kind === 'conflict') throw idempotencyKeyReused()
     return accepted.kind === 'repeated' ? accepted.jobIds : null
+  }
+
+  async #acceptWithinQuotas(
+    limits: QuotaLimits,
+    caller: Caller,
+    jobs: readonly Job[],
+    options: EnqueueOptions,
+  ): Promise<Accepted> {
+    const { quotas } = this.#options
+    const { account } = caller
+    const bytes = limits.storedBytes === null ? 0 : bytesToStore(jobs)
+    const reserved = quotas.reserve(account, limits, jobs.length, bytes)
+    const reached = reserved instanceof Promise ? await reserved : reserved
+    if (reached !== null) throw admissionError(reached)
+    let stored = false
+    try {
+      const accepted = await this.#acceptWithinCaps(caller, jobs, options)
+      stored = accepted.kind === 'accepted'
+      return accepted
+    } finally {
+      quotas.end(account, jobs.length, bytes, stored)
+    }
+  }
+
+  #acceptWithinCaps(
+    { caps, account }: Caller,
+    jobs: readonly Job[],
+    options: EnqueueOptions,
+  ): Promise<Accepted> {
+    if (caps) return this.#acceptWithin(caps, account, jobs, options)
+    return this.#options.enqueuer.enqueue(jobs, options)
   }
 
   async #acceptWithin(

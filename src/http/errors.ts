@@ -4,6 +4,7 @@
  */
 import type { AdmissionError } from '../queue/admission.ts'
 import type { CapReached } from '../queue/monthly-caps.ts'
+import type { QuotaReached } from '../queue/quotas.ts'
 
 export class HttpError extends Error {
   readonly status: number
@@ -164,6 +165,8 @@ export function admissionError(error: AdmissionError): HttpError {
       )
     case 'monthly cap':
       return capReached(error)
+    case 'quota':
+      return quotaReached(error)
     case 'too many tokens': {
       const { tier, limit, tokens, exact } = error
       const count = exact ? `${tokens}` : `at least ${tokens}`
@@ -181,5 +184,19 @@ function capReached({ unit, cap, used, resetsAtMs }: CapReached): HttpError {
     403,
     `Monthly cap reached: ${cap.of} allows ${cap.limit} ${unit} a month, and ${used} are used. It resets at ${resets}.`,
     unit === 'jobs' ? 'Queued and running jobs count. A batch is rejected as a whole.' : undefined,
+  )
+}
+
+const QUOTA_REMEDIES: Readonly<Record<QuotaReached['unit'], string>> = {
+  'open jobs': 'Wait until some of them have ended. A batch is rejected as a whole.',
+  'stored bytes':
+    'Jobs count until they expire or are deleted: conversation, schema, callback payload and answer. A batch is rejected as a whole.',
+}
+
+function quotaReached({ account, unit, limit, used, added }: QuotaReached): HttpError {
+  return new HttpError(
+    403,
+    `Quota reached: ${limit.of} allows ${limit.limit} ${unit}, account ${account} has ${used}, and this request would add ${added}.`,
+    QUOTA_REMEDIES[unit],
   )
 }

@@ -13,7 +13,7 @@ import type { ReadCounter } from './read-rate-limit.ts'
 export interface MeRoute {
   readonly models: readonly string[]
   readonly readCounter: ReadCounter
-  readonly store: Pick<UsageStore, 'listUsage'>
+  readonly store: Pick<UsageStore, 'listUsage' | 'quotaUse'>
   readonly clock: Pick<Clock, 'nowMs'>
   readonly retentionSeconds: number
   readonly bodyBytes: number
@@ -26,6 +26,9 @@ const range = Type.Object({ least: integer, most: integer, default: integer })
 const monthlyCap = (unit: string) =>
   Type.Union([integer, Type.Null()], { description: `${unit} a month; null for no cap.` })
 
+const quota = (description: string) =>
+  Type.Union([integer, Type.Null()], { description: `${description}; null for no limit.` })
+
 const me = Type.Object({
   account: Type.String(),
   key_id: Type.String(),
@@ -37,6 +40,8 @@ const me = Type.Object({
     max_input_tokens: integer,
     max_monthly_jobs: monthlyCap('Jobs, open ones included,'),
     max_monthly_tokens: monthlyCap('Input and output tokens'),
+    max_open_jobs: quota('Jobs that may be queued or running at the same time'),
+    max_stored_bytes: quota('Bytes that jobs may store'),
     body_bytes: integer,
     batch_body_bytes: integer,
     message_cache_ttl: range,
@@ -47,6 +52,10 @@ const me = Type.Object({
     resets_in_seconds: integer,
   }),
   retention_seconds: Type.Number({ description: 'How long an ended job stays readable.' }),
+  open_jobs: Type.Integer({ description: 'Jobs that are queued or running now.' }),
+  stored_bytes: Type.Integer({
+    description: 'Bytes of the conversations, schemas, callbacks and answers that are stored now.',
+  }),
   suspended: Type.Boolean({ description: 'A suspended account may read its jobs but not create any.' }),
   usage: Type.Object({
     month: Type.String({ description: 'The current month, in UTC.' }),
@@ -74,10 +83,13 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
       },
     },
     async (request, reply) => {
-      const { account, keyId, tier, suspended, caps } = request.caller
+      const { account, keyId, tier, suspended, caps, quotas } = request.caller
       const nowMs = options.clock.nowMs()
       const month = monthOf(nowMs)
-      const used = await options.store.listUsage({ account, month, limit: MOST_MODELS })
+      const [used, { openJobs, storedBytes }] = await Promise.all([
+        options.store.listUsage({ account, month, limit: MOST_MODELS }),
+        options.store.quotaUse(account),
+      ])
       const { reads, leftMs } = options.readCounter.peek(keyId)
       const data = {
         account,
@@ -90,6 +102,8 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
           max_input_tokens: tier.maxInputTokens,
           max_monthly_jobs: caps?.jobs?.limit ?? null,
           max_monthly_tokens: caps?.tokens?.limit ?? null,
+          max_open_jobs: quotas?.openJobs?.limit ?? null,
+          max_stored_bytes: quotas?.storedBytes?.limit ?? null,
           body_bytes: options.bodyBytes,
           batch_body_bytes: options.batchBodyBytes,
           message_cache_ttl: CACHE_TTL_S,
@@ -100,6 +114,8 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
           resets_in_seconds: Math.ceil(leftMs / 1000),
         },
         retention_seconds: options.retentionSeconds,
+        open_jobs: openJobs,
+        stored_bytes: storedBytes,
         suspended,
         usage: {
           month,

@@ -17,6 +17,9 @@ export interface Tier {
   /** Jobs, and input and output tokens, of an account in a month; null for no cap. */
   readonly maxMonthlyJobs: number | null
   readonly maxMonthlyTokens: number | null
+  /** Jobs of an account that are queued or assigned, and bytes that its jobs store; null for no limit. */
+  readonly maxOpenJobs: number | null
+  readonly maxStoredBytes: number | null
 }
 
 /** For jobs and accounts whose tier no longer exists: the least of everything. */
@@ -29,6 +32,8 @@ const NO_TIER: Tier = {
   weight: 1,
   maxMonthlyJobs: null,
   maxMonthlyTokens: null,
+  maxOpenJobs: null,
+  maxStoredBytes: null,
 }
 
 export class Tiers {

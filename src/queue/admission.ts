@@ -17,6 +17,7 @@ import type { Tier } from '../job/tier.ts'
 import { checkCallbackHeaders } from '../net/callback-headers.ts'
 import { type AddressRules, checkCallbackUrl } from '../net/ssrf-guard.ts'
 import type { CapReached } from './monthly-caps.ts'
+import type { QuotaReached } from './quotas.ts'
 
 export type AdmissionError =
   /** `element` is the index in a batch, null for a single create. */
@@ -36,6 +37,7 @@ export type AdmissionError =
       readonly exact: boolean
     }
   | CapReached
+  | QuotaReached
 
 export type Admission =
   | { readonly ok: true; readonly jobs: readonly Job[] }

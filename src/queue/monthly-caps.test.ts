@@ -15,6 +15,8 @@ const tier = (maxMonthlyJobs: number | null, maxMonthlyTokens: number | null): T
   weight: 2,
   maxMonthlyJobs,
   maxMonthlyTokens,
+  maxOpenJobs: null,
+  maxStoredBytes: null,
 })
 
 test("an account's own cap goes before its tier's, and either may be none", () => {

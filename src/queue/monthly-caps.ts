@@ -27,15 +27,21 @@ export interface Caps {
 }
 
 /** Null when nothing is capped. */
-export function capsOf(account: string, tier: Tier, own: OwnCaps): Caps | null {
-  const capOf = (ownCap: OwnCap, tierCap: number | null): Cap | null => {
-    if (ownCap === 'none') return null
-    if (ownCap !== null) return { limit: ownCap, of: `account ${account}` }
-    return tierCap === null ? null : { limit: tierCap, of: `tier ${tier.name}` }
-  }
-  const jobs = capOf(own.monthlyJobs, tier.maxMonthlyJobs)
-  const tokens = capOf(own.monthlyTokens, tier.maxMonthlyTokens)
+export function capsOf(
+  account: string,
+  tier: Tier,
+  own: Pick<OwnCaps, 'monthlyJobs' | 'monthlyTokens'>,
+): Caps | null {
+  const jobs = capOf(account, tier, own.monthlyJobs, tier.maxMonthlyJobs)
+  const tokens = capOf(account, tier, own.monthlyTokens, tier.maxMonthlyTokens)
   return jobs === null && tokens === null ? null : { jobs, tokens }
+}
+
+/** The account's own cap where it has one, else that of its tier; null for none. */
+export function capOf(account: string, tier: Tier, ownCap: OwnCap, tierCap: number | null): Cap | null {
+  if (ownCap === 'none') return null
+  if (ownCap !== null) return { limit: ownCap, of: `account ${account}` }
+  return tierCap === null ? null : { limit: tierCap, of: `tier ${tier.name}` }
 }
 
 export interface CapReached {

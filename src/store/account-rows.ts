@@ -2,6 +2,7 @@
 import type { TierName } from '../job/tier.ts'
 import type { AccountRecord, KeyRecord, OwnCap, OwnCaps, Secrets } from './account-store.ts'
 import { numberOf, numberOrNull, type Row, textOf } from './rows.ts'
+import { readQuotaUse } from './usage-rows.ts'
 
 /** What `readSecrets` reads, from `accounts a`. */
 export const SECRET_COLUMNS = 'a.secret, a.previous_secret, a.rotated_at_ms'
@@ -17,9 +18,11 @@ export function readSecrets(row: Row): Secrets {
   }
 }
 
+const CAP_COLUMNS = 'a.cap_jobs, a.cap_tokens, a.cap_open_jobs, a.cap_stored_bytes'
+
 /** What `readKey` reads, from `keys k` and `accounts a`. */
 export const KEY_COLUMNS = `k.id, k.account, a.tier, k.created_at_ms, k.expires_at_ms, k.revoked_at_ms,
-  a.suspended_at_ms, a.cap_jobs, a.cap_tokens`
+  a.suspended_at_ms, ${CAP_COLUMNS}`
 
 export function readKey(row: Row): KeyRecord {
   return {
@@ -33,8 +36,8 @@ export function readKey(row: Row): KeyRecord {
   }
 }
 
-/** What `readAccount` reads from `accounts a`, beside the counts `keys` and `active_keys`. */
-export const ACCOUNT_COLUMNS = 'a.name, a.tier, a.rotated_at_ms, a.suspended_at_ms, a.cap_jobs, a.cap_tokens'
+/** What `readAccount` reads from `accounts a`, beside `keys`, `active_keys`, `open_jobs` and `stored_bytes`. */
+export const ACCOUNT_COLUMNS = `a.name, a.tier, a.rotated_at_ms, a.suspended_at_ms, ${CAP_COLUMNS}`
 
 export function readAccount(row: Row): AccountRecord {
   return {
@@ -44,6 +47,7 @@ export function readAccount(row: Row): AccountRecord {
     activeKeys: numberOf(row, 'active_keys'),
     rotatedAtMs: numberOrNull(row, 'rotated_at_ms'),
     ...readStanding(row),
+    quotaUse: readQuotaUse(row),
   }
 }
 
@@ -55,19 +59,21 @@ export function readTier(row: Row): TierName {
 function readStanding(row: Row): Pick<AccountRecord, 'suspendedAtMs' | 'caps'> {
   return {
     suspendedAtMs: numberOrNull(row, 'suspended_at_ms'),
-    caps: { monthlyJobs: readCap(row, 'cap_jobs'), monthlyTokens: readCap(row, 'cap_tokens') },
+    caps: {
+      monthlyJobs: readCap(row, 'cap_jobs'),
+      monthlyTokens: readCap(row, 'cap_tokens'),
+      openJobs: readCap(row, 'cap_open_jobs'),
+      storedBytes: readCap(row, 'cap_stored_bytes'),
+    },
   }
 }
 
 /** How the cap `none` is stored. */
 const NO_CAP = -1
 
-/** The columns `cap_jobs` and `cap_tokens`. */
-export function capCells({
-  monthlyJobs,
-  monthlyTokens,
-}: OwnCaps): [jobs: number | null, tokens: number | null] {
-  return [capCell(monthlyJobs), capCell(monthlyTokens)]
+/** The columns `cap_jobs`, `cap_tokens`, `cap_open_jobs` and `cap_stored_bytes`. */
+export function capCells({ monthlyJobs, monthlyTokens, openJobs, storedBytes }: OwnCaps): (number | null)[] {
+  return [monthlyJobs, monthlyTokens, openJobs, storedBytes].map(capCell)
 }
 
 function readCap(row: Row, column: string): OwnCap {

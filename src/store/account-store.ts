@@ -1,5 +1,6 @@
 /** Accounts and their keys: the part of the storage contract that authentication and operators use. */
 import type { TierName } from '../job/tier.ts'
+import type { QuotaUse } from './usage-store.ts'
 
 export interface AccountStore {
   /**
@@ -48,13 +49,16 @@ export interface AccountStore {
   hasAccounts(): Promise<boolean>
 }
 
-/** How much an account may use in a month: a number, `none` for no limit, or null for the cap of its tier. */
+/** How much an account may use: a number, `none` for no limit, or null for the limit of its tier. */
 export type OwnCap = number | 'none' | null
 
 export interface OwnCaps {
   readonly monthlyJobs: OwnCap
   /** Input and output together. */
   readonly monthlyTokens: OwnCap
+  /** Jobs that are open at the same time. */
+  readonly openJobs: OwnCap
+  readonly storedBytes: OwnCap
 }
 
 export interface NewKey {
@@ -114,6 +118,7 @@ export interface AccountRecord {
   /** Since when it may create no jobs; null if it may. */
   readonly suspendedAtMs: number | null
   readonly caps: OwnCaps
+  readonly quotaUse: QuotaUse
 }
 
 export interface Secrets {

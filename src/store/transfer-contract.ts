@@ -58,6 +58,8 @@ export interface TransferredAccount {
   /** As stored (account-rows.ts). */
   readonly capJobs: number | null
   readonly capTokens: number | null
+  readonly capOpenJobs: number | null
+  readonly capStoredBytes: number | null
   /** The least turn of its next job that must wait; null if the queue alone decides. */
   readonly nextTurn: number | null
 }

@@ -4,6 +4,7 @@ import { test } from 'node:test'
 import { freshDatabase } from '../../test/postgres/database.ts'
 import { acceptance, newJob } from '../../test/store-contract/fixtures.ts'
 import { options } from '../../test/support/populated-database.ts'
+import { countStored } from '../../test/support/stored-sums.ts'
 import {
   all,
   change,
@@ -87,6 +88,20 @@ test('a server runs on the copy: fair order, fences, cached responses, idempoten
     taken.map(({ jobId }) => jobId).sort(),
     due.map((row) => row.job_id),
   )
+})
+
+test('the sums of quotas are those of what was copied, whatever the stores', async (t) => {
+  const { file, population } = await populated(t)
+  const [middle, end] = [await freshDatabase(t), `sqlite:${await newFile(t)}`]
+  await copyAll(`sqlite:${file}`, middle, population)
+  await copyAll(middle, end, population)
+  for (const url of [middle, end]) {
+    const store = await openStore(url, options('new', { ms: population.nowMs }))
+    t.after(() => store.close())
+    const stored = Object.entries(await countStored(url))
+    assert.ok(stored.length > 1 && stored.some(([, { openJobs }]) => openJobs > 0))
+    for (const [account, use] of stored) assert.deepEqual(await store.quotaUse(account), use, account)
+  }
 })
 
 test('an assigned job is queued and reads as assigned, with no crash counted; a new job is queued behind what was begun', async (t) => {

@@ -21,6 +21,8 @@ export function readTransferredAccount(row: Row): TransferredAccount {
     suspendedAtMs: numberOrNull(row, 'suspended_at_ms'),
     capJobs: numberOrNull(row, 'cap_jobs'),
     capTokens: numberOrNull(row, 'cap_tokens'),
+    capOpenJobs: numberOrNull(row, 'cap_open_jobs'),
+    capStoredBytes: numberOrNull(row, 'cap_stored_bytes'),
     nextTurn: numberOrNull(row, 'next_turn'),
   }
 }

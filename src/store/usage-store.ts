@@ -1,6 +1,6 @@
 /**
- * What accounts have used, summed by account, month and model. The transaction that settles a job writes it, so that no job
- * is missing and none counts twice, whatever crashes. The sums outlive their jobs.
+ * What accounts have used, summed by account, month and model, and what they have open and stored. The transaction that
+ * settles a job writes it, so that no job is missing and none counts twice, whatever crashes. The sums of usage outlive their jobs.
  */
 
 export interface UsageStore {
@@ -9,6 +9,19 @@ export interface UsageStore {
 
   /** What counts against the account's caps in that month; its cost is bounded however many jobs are queued. */
   used(account: string, month: string): Promise<Used>
+
+  /**
+   * What the account has open and stored now. Every write that accepts, settles, deletes or expires jobs changes these sums in
+   * its own transaction, so the cost does not grow with the number of jobs.
+   */
+  quotaUse(account: string): Promise<QuotaUse>
+}
+
+export interface QuotaUse {
+  /** Jobs that are queued or assigned. */
+  readonly openJobs: number
+  /** As `stored-bytes.ts` counts them, of all jobs that are stored. */
+  readonly storedBytes: number
 }
 
 export interface UsageSearch {

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import test from 'node:test'
 import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
+import { NO_CAPS } from '../store-contract/fixtures.ts'
 import { completed, enqueued, granted, refused } from './expect.ts'
 import { startStage, UNLIMITED_READS } from './stage.ts'
 
@@ -71,7 +72,7 @@ onEachStore(() => {
     const key = await parley.key('user_go', 'acme')
     completed(await parley.post(MESSAGES, job(), key))
     refused(await parley.post(MESSAGES, job(), key), 403)
-    await parley.store.setCaps('acme', { monthlyJobs: 2, monthlyTokens: null })
+    await parley.store.setCaps('acme', { ...NO_CAPS, monthlyJobs: 2 })
     clock.advance(FRESH_MS)
     completed(await parley.post(MESSAGES, job(), key))
     const { message } = refused(await parley.post(MESSAGES, job(), key), 403)

@@ -1,9 +1,10 @@
 /** What every store guarantees about accounts and keys. */
 import assert from 'node:assert/strict'
 import type { NewKey } from '../../src/store/account-store.ts'
-import { type On, START_MS } from './fixtures.ts'
+import { NO_CAPS, type On, START_MS } from './fixtures.ts'
 
-const STANDING = { suspendedAtMs: null, caps: { monthlyJobs: null, monthlyTokens: null } }
+const STANDING = { suspendedAtMs: null, caps: NO_CAPS }
+const NOTHING = { quotaUse: { openJobs: 0, storedBytes: 0 } }
 
 export function accountTests(on: On): void {
   const key = (over: Partial<NewKey> = {}): NewKey => ({
@@ -69,8 +70,16 @@ export function accountTests(on: On): void {
     await store.createKey(key({ id: 'key_4', hash: 'h4', account: 'a', tier: 'user_free' }))
     await store.revokeKey('key_4', nowMs)
     await store.rotateSecret('b', 'whsec_2', 7)
-    const a = { name: 'a', tier: 'user_free', keys: 1, activeKeys: 0, rotatedAtMs: null, ...STANDING }
-    const b = { name: 'b', tier: 'user_go', keys: 3, activeKeys: 2, rotatedAtMs: 7, ...STANDING }
+    const a = {
+      name: 'a',
+      tier: 'user_free',
+      keys: 1,
+      activeKeys: 0,
+      rotatedAtMs: null,
+      ...STANDING,
+      ...NOTHING,
+    }
+    const b = { name: 'b', tier: 'user_go', keys: 3, activeKeys: 2, rotatedAtMs: 7, ...STANDING, ...NOTHING }
     assert.deepEqual(await store.listAccounts({ limit: 10, nowMs }), [a, b])
     assert.deepEqual(await store.listAccounts({ limit: 1, nowMs }), [a])
     assert.deepEqual(await store.listAccounts({ after: 'a', limit: 10, nowMs }), [b])
@@ -108,15 +117,16 @@ export function accountTests(on: On): void {
   on("sets an account's own caps", async (store) => {
     await store.createKey(key())
     for (const caps of [
-      { monthlyJobs: 1000, monthlyTokens: 2 ** 40 },
-      { monthlyJobs: 0, monthlyTokens: 'none' },
-      { monthlyJobs: 'none', monthlyTokens: null },
+      { monthlyJobs: 1000, monthlyTokens: 2 ** 40, openJobs: null, storedBytes: null },
+      { monthlyJobs: 0, monthlyTokens: 'none', openJobs: 7, storedBytes: 2 ** 40 },
+      { monthlyJobs: 'none', monthlyTokens: null, openJobs: 0, storedBytes: 'none' },
+      { monthlyJobs: null, monthlyTokens: null, openJobs: 'none', storedBytes: 0 },
     ] as const) {
       assert.equal(await store.setCaps('acme', caps), true)
       assert.deepEqual((await store.findKey('h1'))?.caps, caps)
       assert.deepEqual((await store.searchKeys({ limit: 1 }))[0]?.caps, caps)
       assert.deepEqual((await store.listAccounts({ limit: 1, nowMs: START_MS }))[0]?.caps, caps)
     }
-    assert.equal(await store.setCaps('nobody', { monthlyJobs: 1, monthlyTokens: 1 }), false)
+    assert.equal(await store.setCaps('nobody', { ...NO_CAPS, monthlyJobs: 1 }), false)
   })
 }

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import type { TestContext } from 'node:test'
 import type { ClaimedJob, Job, Outcome, Usage } from '../../src/job/job.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
+import type { OwnCaps } from '../../src/store/account-store.ts'
 import type { Claim } from '../../src/store/node-store.ts'
 import type { Acceptance, Settlement, Store } from '../../src/store/store.ts'
 
@@ -19,7 +20,14 @@ export const DAY_MS = 86_400_000
 
 /** The time that is passed to the stores; a test may advance it. */
 export const now = { ms: START_MS }
-const makeId = jobIdMaker({ nowMs: () => now.ms }, (bytes) => randomBytes(bytes).toString('hex'))
+const newIds = () => jobIdMaker({ nowMs: () => now.ms }, (bytes) => randomBytes(bytes).toString('hex'))
+let makeId = newIds()
+
+/** Starts over at `START_MS`: ids only grow, so without this they would stay at the latest time of the tests before. */
+export function restartTime(): void {
+  now.ms = START_MS
+  makeId = newIds()
+}
 
 export function newJob(over: Partial<Omit<Job, 'messagesJson'>> = {}): Job {
   const { messages = [{ role: 'user', content: 'Hello' }] } = over
@@ -51,6 +59,14 @@ export function acceptance(
     nowMs: now.ms,
     ...rest,
   } satisfies Acceptance
+}
+
+/** An account without limits of its own. */
+export const NO_CAPS: OwnCaps = {
+  monthlyJobs: null,
+  monthlyTokens: null,
+  openJobs: null,
+  storedBytes: null,
 }
 
 export const USAGE: Usage = {

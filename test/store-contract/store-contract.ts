@@ -14,11 +14,13 @@ import { crashTests } from './crashing.ts'
 import { deleteTests } from './deleting.ts'
 import { durabilityTests } from './durability.ts'
 import { expireTests } from './expiring.ts'
-import { now, type On, type Place, START_MS } from './fixtures.ts'
+import { type On, type Place, restartTime } from './fixtures.ts'
 import { holdTests } from './holding.ts'
 import { jobSearchTests } from './job-search.ts'
 import { pauseTests } from './pausing.ts'
 import { queueModel } from './queue-model.ts'
+import { quotaModel } from './quota-model.ts'
+import { quotaTests } from './quotas.ts'
 import { readTests } from './reading.ts'
 import { returnTests } from './returning.ts'
 import { settleTests } from './settling.ts'
@@ -40,11 +42,13 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   describe(`${name}: search jobs`, () => jobSearchTests(on))
   describe(`${name}: accounts`, () => accountTests(on))
   describe(`${name}: usage`, () => usageTests(on))
+  describe(`${name}: quotas`, () => quotaTests(on))
   describe(`${name}: cancel`, () => cancelTests(on))
   describe(`${name}: delete`, () => deleteTests(on))
   describe(`${name}: audit`, () => auditTests(on))
   describe(`${name}: durability`, () => durabilityTests(makePlace))
   queueModel(name, makePlace)
+  quotaModel(name, makePlace)
 }
 
 /** The rest of it, for a store that many nodes share. */
@@ -59,7 +63,7 @@ type MakePlace = (t: TestContext) => Promise<Place>
 function onEmptyStore(makePlace: MakePlace): On {
   return (title, work) => {
     void test(title, async (t) => {
-      now.ms = START_MS
+      restartTime()
       const place = await makePlace(t)
       const store = await place.open()
       t.after(() => store.close())

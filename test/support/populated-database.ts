@@ -166,7 +166,12 @@ async function makeAccounts(store: Store, nowMs: number): Promise<void> {
   await store.rotateSecret('eve', 'whsec_new', nowMs + 7)
   await store.setTier('bob', 'user_free')
   await store.suspend('bob', nowMs + 9)
-  await store.setCaps('eve', { monthlyJobs: 'none', monthlyTokens: 2 ** 40 })
+  await store.setCaps('eve', {
+    monthlyJobs: 'none',
+    monthlyTokens: 2 ** 40,
+    openJobs: 9,
+    storedBytes: 'none',
+  })
   const entry = { atMs: nowMs, who: 'zoë', what: 'set a tier', account: 'bob', target: null }
   await store.addAuditEntry({
     ...entry,

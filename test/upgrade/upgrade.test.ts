@@ -11,6 +11,7 @@ import { openForOperator } from '../../src/store/open.ts'
 import { startModelServer } from '../model-server.ts'
 import { freshDatabase } from '../postgres/database.ts'
 import { type Installation, installation } from '../process/server-process.ts'
+import { countStored } from '../support/stored-sums.ts'
 
 const KEY = 'prl_z0Mgda1rYkcIkhhhXb73qPloAwyJPaJo0ryqdr'
 const KEY_OF_SMALL = 'prl_vXOHRxjc3yOkB1Yyt51YEBDcSmZvxDQD4CYN4q'
@@ -101,6 +102,12 @@ async function upgrade(
     used.reduce((sum, { jobs }) => sum + jobs, 0),
     9,
   )
+  const stored = await countStored(database)
+  assert.deepEqual(Object.keys(stored), ['acme', 'small'])
+  for (const [account, use] of Object.entries(stored)) {
+    assert.equal(use.openJobs, 0)
+    assert.deepEqual(await store.quotaUse(account), use, account)
+  }
   const callbacks = await store.searchCallbacks({ limit: 10 })
   assert.deepEqual(
     callbacks.items.map(({ jobId, state, attempts }) => [jobId, state, attempts]),

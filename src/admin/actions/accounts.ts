@@ -3,7 +3,7 @@ import type { Clock } from '../../clock.ts'
 import type { TierName } from '../../job/tier.ts'
 import type { OwnCaps, Secrets } from '../../store/account-store.ts'
 import type { OperatorStore } from '../../store/operator-store.ts'
-import { capsView } from '../account-view.ts'
+import { changedCaps, type GivenCaps } from '../account-view.ts'
 import type { AdminAction } from '../admin-action.ts'
 import { cancelJobsOf, type JobsToCancel, suspendAndCancel } from '../cancel-jobs.ts'
 import { type AccountDeletion, type AccountDeletionResult, deleteAccount } from '../delete-account.ts'
@@ -108,13 +108,23 @@ export function cancelJobsAction(
   }
 }
 
-export function setCapsAction(store: OperatorStore, account: string, caps: OwnCaps): AdminAction<boolean> {
+/** The result is the caps as they are now; null if there is no such account. */
+export function setCapsAction(
+  store: OperatorStore,
+  account: string,
+  given: GivenCaps,
+): AdminAction<OwnCaps | null> {
   return {
     what: 'set the caps of an account',
     account,
-    details: capsView(caps),
-    run: () => store.setCaps(account, caps),
-    describe: (exists) => (exists ? 'set' : NO_SUCH_ACCOUNT),
+    details: { ...given },
+    run: async () => {
+      const before = await findAccount(store, account)
+      if (!before) return null
+      const caps = changedCaps(before.caps, given)
+      return (await store.setCaps(account, caps)) ? caps : null
+    },
+    describe: (caps) => (caps === null ? NO_SUCH_ACCOUNT : 'set'),
   }
 }
 

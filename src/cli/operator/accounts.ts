@@ -66,16 +66,22 @@ function addModeration(accounts: Command): void {
     )
   accounts
     .command('cap')
-    .description('set the monthly caps of an account (calendar months in UTC)')
+    .description('set the monthly caps of an account (calendar months in UTC) and its quotas')
     .argument('<name>', 'the account')
     .option('--jobs <cap>', "a number of jobs, none for no cap, or tier for the tier's cap", capOption)
     .option('--tokens <cap>', 'the same for tokens, input and output together', capOption)
+    .option('--open-jobs <quota>', 'the same for jobs that are queued or running at the same time', capOption)
+    .option('--stored-bytes <quota>', 'the same for bytes that its jobs store', capOption)
     .option('--json', 'print a JSON object')
     .addOption(config())
     .addHelpText('after', '\nA cap that you do not name stays as it is.')
     .addHelpText(
       'after',
-      examples('parley accounts cap acme --jobs 10000', 'parley accounts cap acme --jobs tier --tokens none'),
+      examples(
+        'parley accounts cap acme --jobs 10000',
+        'parley accounts cap acme --jobs tier --tokens none',
+        'parley accounts cap acme --open-jobs 500 --stored-bytes 1073741824',
+      ),
     )
     .action(async (name: string, options: CapOptions) => (await import('../accounts.ts')).cap(name, options))
 }

@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
 import { ACCOUNT_NAME } from '../../accounts/issue-key.ts'
-import { capsView, readCap, secondsOf } from '../../admin/account-view.ts'
+import { capsView, secondsOf } from '../../admin/account-view.ts'
 import {
   cancelJobsAction,
   deleteAccountAction,
@@ -19,7 +19,14 @@ import { adminErrors, caps, count, nameParam, scrubQuery, strict, unixTimeOrNull
 
 type NameParam = { Params: { name: string } }
 
-const newCaps = Type.Object(caps, strict)
+const newCaps = Type.Object(
+  {
+    ...caps,
+    max_open_jobs: Type.Optional(caps.max_open_jobs),
+    max_stored_bytes: Type.Optional(caps.max_stored_bytes),
+  },
+  { ...strict, description: 'Quotas that are absent stay as they are.' },
+)
 const jobsToCancel = Type.Object(
   { running: Type.Optional(Type.Boolean({ description: 'Also cancels running jobs.' })) },
   strict,
@@ -117,7 +124,7 @@ function capsRoute(app: FastifyInstance, { store, perform, logAction }: AdminCon
         done(wrong && invalid(`${wrong[0]}: must be a whole number of at least 0, none, or tier`))
       },
       schema: {
-        summary: 'Set the monthly caps of an account',
+        summary: 'Set the monthly caps and quotas of an account',
         headers: operatorHeader,
         params: nameParam,
         body: { ...newCaps, examples: exampleBodies.caps },
@@ -129,10 +136,9 @@ function capsRoute(app: FastifyInstance, { store, perform, logAction }: AdminCon
     },
     async (request, reply) => {
       const { name } = request.params
-      const { max_monthly_jobs: jobs, max_monthly_tokens: tokens } = request.body
       if (!ACCOUNT_NAME.test(name)) throw noSuchAccount()
-      const own = { monthlyJobs: readCap(jobs), monthlyTokens: readCap(tokens) }
-      if (!(await perform(request, setCapsAction(store, name, own)))) throw noSuchAccount()
+      const own = await perform(request, setCapsAction(store, name, request.body))
+      if (!own) throw noSuchAccount()
       logAction(request, 'set the caps of an account', { account: name, ...capsView(own) })
       const message = 'The caps are set. Every node applies them within a few seconds.'
       return sendData(reply, 200, message, JSON.stringify({ name, ...capsView(own) }))

@@ -44,6 +44,8 @@ const page = Type.Object({
       secret_rotated_at: unixTimeOrNull('When its signing secret was last rotated'),
       suspended_at: unixTimeOrNull('When it was suspended'),
       ...caps,
+      open_jobs: Type.Integer({ minimum: 0, description: 'Queued and running jobs.' }),
+      stored_bytes: Type.Integer({ minimum: 0, description: 'Bytes that its jobs store.' }),
     }),
     { description: 'By name.' },
   ),

@@ -65,6 +65,8 @@ const cap = (description: string) =>
 export const caps = {
   max_monthly_jobs: cap('Jobs in a calendar month (UTC)'),
   max_monthly_tokens: cap('Input and output tokens in a calendar month (UTC)'),
+  max_open_jobs: cap('Jobs that are queued or running at the same time'),
+  max_stored_bytes: cap('Bytes that jobs store until they expire or are deleted'),
 }
 
 export const scrubQuery = Type.Object(

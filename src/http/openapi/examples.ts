@@ -51,7 +51,7 @@ export const exampleBodies = {
   cancels: [{}, { running: true }],
   caps: [
     { max_monthly_jobs: 10_000, max_monthly_tokens: 'tier' },
-    { max_monthly_jobs: 'none', max_monthly_tokens: 5_000_000 },
+    { max_monthly_jobs: 'none', max_monthly_tokens: 5_000_000, max_open_jobs: 500, max_stored_bytes: 'tier' },
   ],
 } as const
 

@@ -8,6 +8,7 @@
 import type { Job } from '../../job/job.ts'
 import { Failed } from '../group-commit.ts'
 import type { Acceptance, Accepted, Idempotency, NewJob, Settlement, Store } from '../store.ts'
+import { requestBytesOf } from '../stored-bytes.ts'
 import {
   NEW_JOB_NAMES,
   NEW_JOB_TYPES,
@@ -22,6 +23,7 @@ import {
 import type { Queries, Statement } from './database.ts'
 import { MAX_WEIGHT } from './groups.ts'
 import type { PostgresParts } from './parts.ts'
+import { QUOTA_COLUMNS } from './quotas.ts'
 import { STORE_OUTCOMES } from './settle.ts'
 import { eachAlone, untilCommitKnown } from './unknown-commit.ts'
 
@@ -186,14 +188,22 @@ const modes = (name: string, text: (onConflict: string) => string): Readonly<Rec
 const insertedJobs = (onConflict: string) =>
   `stored as (insert into jobs (${NEW_JOB_NAMES}) select ${NEW_JOB_NAMES} from n ${onConflict} returning id)`
 
+/** With `n` (the jobs) and `stored`: they are open, and what they asked is stored. */
+const COUNT_OPEN = `
+  counted_open as (
+    insert into quota_deltas (${QUOTA_COLUMNS})
+    select account, hour_of_job(id), count(*), sum(${requestBytesOf('n')}), 0 from n join stored using (id) group by 1, 2
+  )`
+
 /** $1 node, then the columns of jobs, then origins, then now. */
 const ACCEPT_HELD = modes(
   'accept held',
   (onConflict) => `
   with n as (select * from ${unnest([...NEW_JOB_TYPES, 'text'], JOBS_FROM)} as n(${NEW_JOB_NAMES}, origin)),
-  ${insertedJobs(onConflict)}
-  insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin)
-  select id, account, callback is not null, null, $1::text, 1, 0, $${AFTER_JOBS + 1}::bigint, origin
+  ${insertedJobs(onConflict)},
+  ${COUNT_OPEN}
+  insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin, bytes)
+  select id, account, callback is not null, null, $1::text, 1, 0, $${AFTER_JOBS + 1}::bigint, origin, ${requestBytesOf('n')}
   from n join stored using (id)`,
 )
 
@@ -208,6 +218,7 @@ const ACCEPT = modes(
       with ordinality as n(${NEW_JOB_NAMES}, origin, handed_off, step, place)
   ),
   ${insertedJobs(onConflict)},
+  ${COUNT_OPEN},
   queued as (
     select id, account, step, sum(step) over (partition by account order by place) - step as ahead
     from n where not handed_off
@@ -221,10 +232,10 @@ const ACCEPT = modes(
     ) as turn from queued q group by account
   ),
   placed as (
-    insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin)
+    insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin, bytes)
     select n.id, n.account, n.callback is not null, b.turn + q.ahead,
       case when handed_off then $1::text end, case when handed_off then 1 else 0 end, 0,
-      case when handed_off then $${AFTER_JOBS + 4}::bigint end, origin
+      case when handed_off then $${AFTER_JOBS + 4}::bigint end, origin, ${requestBytesOf('n')}
     from n join stored using (id) left join queued q using (id) left join begins b on b.account = q.account
     returning turn
   )
@@ -239,7 +250,8 @@ const ACCEPT_ENDED = modes(
   ${insertedJobs(onConflict)},
   s as (select * from ${unnest(SETTLEMENT_TYPES, AFTER_JOBS)} as s(${SETTLEMENT_NAMES})),
   freed as (
-    select id, account, callback is not null as has_callback, 0 as deaths, created_at_ms as claimed_at_ms
+    select id, account, callback is not null as has_callback, 0 as deaths, created_at_ms as claimed_at_ms,
+      ${requestBytesOf('n')} as bytes, 0 as was_open
     from n join stored using (id)
   ),
   ${STORE_OUTCOMES}

@@ -11,6 +11,7 @@ import {
 } from '../account-rows.ts'
 import type { AccountStore } from '../account-store.ts'
 import type { Database, Statement } from './database.ts'
+import { quotaUseOf } from './quotas.ts'
 
 export function accountOperations(database: Database): AccountStore {
   return {
@@ -97,13 +98,13 @@ const LIST_ACCOUNTS: Statement = {
   repeatable: true,
   name: 'list accounts',
   text: `
-  select ${ACCOUNT_COLUMNS}, k.keys, k.active_keys
+  select ${ACCOUNT_COLUMNS}, k.keys, k.active_keys, q.open_jobs, q.stored_bytes
   from (select * from accounts where name > $1 order by name limit $2::bigint) a
   cross join lateral (
     select count(*) as keys,
       count(*) filter (where revoked_at_ms is null and coalesce(expires_at_ms > $3::bigint, true)) as active_keys
     from keys where account = a.name
-  ) k order by a.name`,
+  ) k cross join lateral (${quotaUseOf('a.name')}) q order by a.name`,
 }
 const FIND_KEY: Statement = { repeatable: true, name: 'find key by hash', text: `${KEYS} where k.hash = $1` }
 const REVOKE_KEY = {
@@ -128,7 +129,8 @@ const SUSPEND: Statement = {
 const SET_CAPS: Statement = {
   repeatable: true,
   name: 'set caps',
-  text: 'update accounts set cap_jobs = $2, cap_tokens = $3 where name = $1 returning name',
+  text: `update accounts set cap_jobs = $2, cap_tokens = $3, cap_open_jobs = $4, cap_stored_bytes = $5
+    where name = $1 returning name`,
 }
 const SECRETS: Statement = {
   repeatable: true,

@@ -11,9 +11,12 @@ import { MAX_CANCELLED, type NodeStore } from '../node-store.ts'
 import { numberOf, textOf } from '../rows.ts'
 import { USAGE_COLUMNS } from '../usage-rows.ts'
 import type { Database, Statement } from './database.ts'
+import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
 
 /** The node in the rows of outcomes that no node settled; no node has that name. */
 const OPERATOR = 'operator'
+/** Of the error and the receipt. */
+const OUTCOME_BYTES = 'octet_length($4::text) + octet_length($6::text)'
 /** A node that has not asked for so long is dead. */
 const REPORTED_WITHIN_MS = 3_600_000
 
@@ -67,11 +70,12 @@ function commonValues(nowMs: number): unknown[] {
 const end = (which: string) => `
   freed as (
     delete from open_jobs o where ${which}
-    returning o.id, o.account, o.has_callback, o.attempt, o.deaths, o.claimed_at_ms, o.node, o.origin
+    returning o.id, o.account, o.has_callback, o.attempt, o.deaths, o.claimed_at_ms, o.node, o.origin,
+      ${openBytesOf('o')} as bytes
   ),
   written as (
-    insert into outcomes (id, status, error, usage, receipt, node, attempt, deaths, claimed_at_ms, settled_at_ms, counted)
-    select id, 'failed', $4, $5, $6, $3, attempt, deaths, claimed_at_ms, $1::bigint, true from freed
+    insert into outcomes (id, status, error, usage, receipt, node, attempt, deaths, claimed_at_ms, settled_at_ms, counted, bytes)
+    select id, 'failed', $4, $5, $6, $3, attempt, deaths, claimed_at_ms, $1::bigint, true, bytes + ${OUTCOME_BYTES} from freed
   ),
   owed as (
     insert into callbacks (job_id, account, owed_since_ms, due_at_ms)
@@ -81,6 +85,10 @@ const end = (which: string) => `
     insert into usage_deltas (${USAGE_COLUMNS})
     select f.account, $2, j.model, count(*), count(*), 0, 0, 0, 0
     from freed f cross join lateral (select model from jobs where id = f.id limit 1) j group by f.account, j.model
+  ),
+  counted_ended as (
+    insert into quota_deltas (${QUOTA_COLUMNS})
+    select account, hour_of_job(id), -count(*), -sum(bytes), sum(bytes + ${OUTCOME_BYTES}) from freed group by 1, 2
   ),
   reported as (
     insert into cancelled_jobs (node, job_id, attempt, at_ms)

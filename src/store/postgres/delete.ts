@@ -4,6 +4,7 @@ import type { AdminActionStore } from '../admin-action-store.ts'
 import { numberOf, numberOrNull, type Row, textOf } from '../rows.ts'
 import type { Database, Queries, Statement } from './database.ts'
 import { ALLOW_BITMAPS, LONGEST_TTL_MS } from './partitions.ts'
+import { DELETE_WITH_SUMS } from './quotas.ts'
 import { LOCK_USAGE } from './usage.ts'
 
 /** Jobs that one step looks at. */
@@ -87,12 +88,12 @@ const NEXT_JOBS: Statement = {
 const DELETE_JOBS: Statement = {
   name: 'delete ended jobs',
   text: `
-  with deleted as (delete from jobs where id = any ($1::uuid[])),
+  with ${DELETE_WITH_SUMS},
   callbacks_deleted as (delete from callbacks where job_id = any ($1::uuid[])),
   cancelled as (
     delete from cancelled_jobs where job_id = any ($1::uuid[])
   )
-  delete from outcomes where id = any ($1::uuid[])`,
+  select 1`,
 }
 /** There is no index by job; between these times there is at most one more hour of responses than those of the jobs. */
 const DELETE_RESPONSES: Statement = {
@@ -110,6 +111,8 @@ const DELETE_OF_ACCOUNT: readonly Statement[] = [
   ['idempotency', 'account = $1'],
   ['usage', 'account = $1'],
   ['usage_deltas', 'account = $1'],
+  ['quota_sums', 'account = $1'],
+  ['quota_deltas', 'account = $1'],
   ['callbacks', 'account = $1 and due_at_ms is not null'],
 ].map(([table, condition]) => ({
   name: `delete account's ${table}`,

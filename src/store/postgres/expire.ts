@@ -1,4 +1,4 @@
-/** Deletes what has expired in Postgres: whole partitions where that is sound, and the rest in small steps; and folds usage. */
+/** Deletes what has expired in Postgres: whole partitions where that is sound, and the rest in small steps; and folds sums. */
 import { leastJobId } from '../../job/job-id.ts'
 import type { Expiry } from '../expiry.ts'
 import { hasExpired } from '../job-rows.ts'
@@ -10,16 +10,20 @@ import { forgetCrashes } from './crashes.ts'
 import type { Database, Statement } from './database.ts'
 import { ALLOW_BITMAPS, keepPartitions } from './partitions.ts'
 import type { PostgresParts } from './parts.ts'
+import { DELETE_WITH_SUMS, foldQuotas, reconcileOpenJobs } from './quotas.ts'
 import { foldUsage } from './usage.ts'
 
 /** Rows of each kind that one step looks at. */
 const STEP = 400
 const PARTITIONS_EVERY_MS = 60_000
+/** A million open jobs take half a second. */
+const QUOTAS_EVERY_MS = 600_000
 
 export function expireOperations({ database }: PostgresParts): Pick<Store, 'expire'> {
   /** The last job of the default partition that was looked at. It starts over when it reaches the young jobs. */
   let cursor = BEFORE_ALL
   let partitionsDueMs = 0
+  let quotasDueMs = 0
   return {
     expire: async (expiry) => {
       if (performance.now() >= partitionsDueMs) {
@@ -35,7 +39,12 @@ export function expireOperations({ database }: PostgresParts): Pick<Store, 'expi
       cursor = jobs.cursor
       await forgetCancelled(database, expiry.nowMs)
       await forgetCrashes(database, STEP)
-      if (await foldUsage(database)) return true
+      if (performance.now() >= quotasDueMs) {
+        quotasDueMs = performance.now() + QUOTAS_EVERY_MS
+        await reconcileOpenJobs(database)
+      }
+      const hasMoreUsage = await foldUsage(database)
+      if ((await foldQuotas(database)) || hasMoreUsage) return true
       return responses.length >= STEP || keys.length >= STEP || jobs.scanned >= STEP
     },
   }
@@ -80,7 +89,7 @@ const DELETE_JOBS: Statement = {
   repeatable: true,
   name: 'delete jobs',
   text: `
-  with deleted as (delete from jobs where id = any($1::uuid[])),
+  with ${DELETE_WITH_SUMS},
   callbacks_deleted as (delete from callbacks where job_id = any($1::uuid[]))
-  delete from outcomes where id = any($1::uuid[])`,
+  select 1`,
 }

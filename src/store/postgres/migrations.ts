@@ -6,6 +6,8 @@
  * each job that has not ended, waiting or held. So settling rewrites no conversation, and vacuum has one small table to do.
  */
 
+import { QUOTA_MIGRATIONS } from './quota-migrations.ts'
+
 const first = `
 create table accounts (
   name text primary key,
@@ -264,4 +266,5 @@ export const MIGRATIONS: readonly string[] = [
   countForFirstVersion,
   countWhatWasThere,
   crashesByNode,
+  ...QUOTA_MIGRATIONS,
 ]

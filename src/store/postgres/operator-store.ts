@@ -9,6 +9,7 @@ import { cancelOperations } from './cancel.ts'
 import { Database } from './database.ts'
 import { deleteOperations } from './delete.ts'
 import { jobSearchOperations } from './job-search.ts'
+import { quotaOperations } from './quotas.ts'
 import { migratePostgres } from './schema.ts'
 import { scrubOperations } from './scrub.ts'
 import { usageOperations } from './usage.ts'
@@ -33,6 +34,7 @@ export function operatorOperations(database: Database, url: string): Omit<Operat
     ...cancelOperations(database),
     ...deleteOperations(database),
     ...jobSearchOperations(database),
+    ...quotaOperations(database),
     ...scrubOperations(url),
     ...usageOperations(database),
   }

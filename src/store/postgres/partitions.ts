@@ -6,6 +6,7 @@
 import { leastJobId } from '../../job/job-id.ts'
 import type { Expiry } from '../expiry.ts'
 import type { Database, Queries } from './database.ts'
+import { forgetEmptyHours, forgetHours } from './quotas.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -33,6 +34,7 @@ export async function keepPartitions(database: Database, expiry: Expiry): Promis
     const spans = await spansOf(queries)
     for (const span of missing(spans, expiry)) await create(queries, span)
     for (const span of spans) if (await isOver(queries, span, expiry)) await drop(queries, span)
+    await forgetEmptyHours(queries, expiry.nowMs - expiry.retentionMs)
   })
 }
 
@@ -111,6 +113,7 @@ async function isOver(queries: Queries, span: Span, { nowMs, retentionMs }: Expi
 async function drop(queries: Queries, span: Span): Promise<void> {
   const [from, to] = bounds(span)
   await queries.query(FORGET_CALLBACKS, [from, to])
+  await forgetHours(queries, span.fromMs, span.toMs)
   for (const table of ['jobs', 'outcomes']) await queries.query(plain(`drop table ${nameOf(table, span)}`))
 }
 

@@ -37,4 +37,6 @@ const DELETED_FROM = [
   'idempotency',
   'usage',
   'usage_deltas',
+  'quota_sums',
+  'quota_deltas',
 ]

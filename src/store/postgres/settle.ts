@@ -1,6 +1,7 @@
 /** Stores outcomes in Postgres, many in one statement: each only if this node still holds the job under this attempt. */
 import { type Row, textOrNull } from '../rows.ts'
 import type { Settled, Settlement, Store } from '../store.ts'
+import { outcomeBytesOf } from '../stored-bytes.ts'
 import { USAGE_COLUMNS } from '../usage-rows.ts'
 import {
   SETTLEMENT_NAMES,
@@ -13,6 +14,7 @@ import type { Database } from './database.ts'
 import { OutcomeUnknown } from './errors.ts'
 import { MAX_WEIGHT } from './groups.ts'
 import type { PostgresParts } from './parts.ts'
+import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
 import { eachAlone } from './unknown-commit.ts'
 
 /** A settled job, and the node that has a pending response for it. */
@@ -80,14 +82,16 @@ function resultOf(row: Row | undefined, unknown: boolean): SettledJob {
 }
 
 /**
- * With `freed` (id, account, has_callback, deaths, claimed_at_ms) and `s` (the settlements): the outcomes, the callbacks that are owed,
- * the cached responses, and the usage, a row of its own for each sum, so that no statement waits for another.
+ * With `freed` (id, account, has_callback, deaths, claimed_at_ms, the bytes of what was asked, and was_open: 1 or 0) and `s` (the
+ * settlements): the outcomes, the callbacks that are owed, the cached responses, and the usage and what is open and stored, a
+ * row of its own for each sum, so that no statement waits for another.
  */
 export const STORE_OUTCOMES = `
   written as (
     insert into outcomes (id, status, content, error, usage, receipt, node, attempt, deaths, claimed_at_ms,
-      settled_at_ms, counted)
-    select id, status, content, error, usage, receipt, $1::text, attempt, deaths, claimed_at_ms, now_ms, true
+      settled_at_ms, counted, bytes)
+    select id, status, content, error, usage, receipt, $1::text, attempt, deaths, claimed_at_ms, now_ms, true,
+      bytes + ${outcomeBytesOf('s')}
     from s join freed using (id)
   ),
   owed as (
@@ -103,6 +107,11 @@ export const STORE_OUTCOMES = `
     select account, month, model, count(*), count(*) filter (where status = 'failed'),
       count(*) filter (where cache_hit), sum(calls), sum(input_tokens), sum(output_tokens)
     from s join freed using (id) group by account, month, model
+  ),
+  counted_ended as (
+    insert into quota_deltas (${QUOTA_COLUMNS})
+    select account, hour_of_job(id), -sum(was_open), -sum(was_open * bytes), sum(bytes + ${outcomeBytesOf('s')})
+    from s join freed using (id) group by 1, 2
   )`
 
 /**
@@ -121,7 +130,7 @@ const SETTLE = {
     delete from open_jobs o
     where o.id = any ($2::uuid[]) and o.node is not distinct from $1
       and ((o.id, o.attempt) in (select id, attempt from s)) is true
-    returning o.id, o.account, o.has_callback, o.deaths, o.claimed_at_ms, o.origin
+    returning o.id, o.account, o.has_callback, o.deaths, o.claimed_at_ms, o.origin, ${openBytesOf('o')} as bytes, 1 as was_open
   ),
   ${STORE_OUTCOMES}
   select s.id, f.id is not null as freed, f.origin,

@@ -143,7 +143,7 @@ const TURN = `
 /** The account's next job follows its last one; how far behind, only its tier decides. */
 const ACCOUNTS = `
   select name, tier, secret, previous_secret, rotated_at_ms,
-    suspended_at_ms, cap_jobs, cap_tokens,
+    suspended_at_ms, cap_jobs, cap_tokens, cap_open_jobs, cap_stored_bytes,
     (select o.turn + 1 from open_jobs o where o.account = name and o.turn is not null
       order by o.turn desc limit 1) as next_turn
   from accounts where name > $1 order by name limit $2`

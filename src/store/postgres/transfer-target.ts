@@ -6,6 +6,7 @@ import { jobIdMs } from '../../job/job-id.ts'
 import type { AuditEntry } from '../audit-store.ts'
 import type { Expiry } from '../expiry.ts'
 import { notEmpty } from '../not-empty.ts'
+import { outcomeBytes, requestBytes } from '../stored-bytes.ts'
 import {
   CALLBACK_COLUMNS,
   type TargetOptions,
@@ -30,6 +31,7 @@ import {
   KEYS,
   OPEN_JOBS,
   OUTCOMES,
+  QUOTA_SUMS,
   RESPONSES,
   USAGE,
 } from './transfer-inserts.ts'
@@ -74,7 +76,7 @@ class PostgresTarget implements TransferTarget {
       ACCOUNTS,
       accounts.map((a) => [
         ...[a.name, a.tier, a.secret, a.previousSecret, a.rotatedAtMs],
-        ...[a.suspendedAtMs, a.capJobs, a.capTokens],
+        ...[a.suspendedAtMs, a.capJobs, a.capTokens, a.capOpenJobs, a.capStoredBytes],
       ]),
     )
   }
@@ -100,9 +102,10 @@ class PostgresTarget implements TransferTarget {
     }
     for (const job of jobs) {
       const { id, account, attempt, callback, state } = job
+      const asked = requestBytes(job.messages, job.responseFormat, callback)
       rows.asked.push(askedOf(job))
       if (state.kind === 'waits') {
-        rows.waiting.push([id, account, callback !== null, state.turn, attempt, state.crashCount])
+        rows.waiting.push([id, account, callback !== null, state.turn, attempt, state.crashCount, asked])
         continue
       }
       const {
@@ -128,6 +131,7 @@ class PostgresTarget implements TransferTarget {
         claimedAtMs,
         settledAtMs,
         COUNTED,
+        asked + outcomeBytes(content, error, receipt),
       ]
       rows.ended.push([id, ...ended])
       if (owed) rows.owed.push([id, account, ...CALLBACK_COLUMNS.map((name) => owed[name])])
@@ -174,6 +178,8 @@ class PostgresTarget implements TransferTarget {
     await this.#connection.run(
       'analyze accounts, keys, jobs, outcomes, open_jobs, callbacks, kept_answers, idempotency, usage, audit',
     )
+    await this.#connection.run('set local enable_seqscan = on')
+    await this.#connection.run(QUOTA_SUMS)
     await this.#connection.run('commit')
   }
 

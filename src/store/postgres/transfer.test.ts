@@ -21,7 +21,7 @@ test('usage arrives once, folded or not, and so do audit entries, caps and suspe
     expiresAtMs: null,
   } as const
   await store.createKey(key)
-  await store.setCaps('acme', { monthlyJobs: 7, monthlyTokens: 'none' })
+  await store.setCaps('acme', { monthlyJobs: 7, monthlyTokens: 'none', openJobs: 7, storedBytes: 'none' })
   await store.suspend('acme', 8)
   const entry = { who: 'root', what: 'set caps', account: 'acme', target: null, detailsJson: '{}' }
   await store.addAuditEntry({ id: newJob().id, atMs: now.ms, ...entry })

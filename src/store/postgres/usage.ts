@@ -10,7 +10,7 @@ import type { Database, Statement } from './database.ts'
 /** Deltas that one step folds. */
 const STEP = 10_000
 
-export function usageOperations(database: Database): UsageStore {
+export function usageOperations(database: Database): Omit<UsageStore, 'quotaUse'> {
   return {
     listUsage: async ({ account, month, after, limit }) => {
       const key = [after?.account ?? null, after?.month ?? null, after?.model ?? null]

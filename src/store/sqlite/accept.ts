@@ -1,5 +1,6 @@
 /** Stores new jobs in SQLite. */
 import type { Accepted, Idempotency } from '../store.ts'
+import { requestBytes } from '../stored-bytes.ts'
 import type { ServedFile } from './open-file.ts'
 import { sheddableWrite } from './operation.ts'
 import { type OutcomeCells, storeOutcome } from './settle.ts'
@@ -55,7 +56,17 @@ export const acceptOperations = {
       .prepare(INSERT_JOB)
       .run(jobId, seq, account, tier, model, status, null, null, 1, ttlS, tokens, owesCallback, ...times)
     file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
-    storeOutcome(file, { seq, jobId, account, model, owesCallback: owesCallback === 1 }, outcome)
+    const bytes = requestBytes(messages, format, callback)
+    const ended = {
+      seq,
+      jobId,
+      account,
+      model,
+      owesCallback: owesCallback === 1,
+      openJobs: 0,
+      bytes,
+    } as const
+    storeOutcome(file, ended, outcome)
     return seq
   }),
 }
@@ -92,6 +103,7 @@ function storeJob(file: ServedFile, node: string, nowMs: number, job: NewJobCell
     insert.run(id, seq, account, tier, model, 'pending', turn, null, 0, ttlS, tokens, hasCallback, ...times)
   }
   file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
+  file.quotas.add(account, 1, requestBytes(messages, format, callback))
 }
 
 const INSERT_JOB = `

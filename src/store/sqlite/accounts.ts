@@ -82,8 +82,7 @@ export const accountOperations = {
   }),
 
   setCaps: write((file: OpenFile, account: string, caps: OwnCaps): boolean => {
-    const sql = 'update accounts set cap_jobs = ?, cap_tokens = ? where name = ?'
-    return file.prepare(sql).run(...capCells(caps), account).changes > 0
+    return file.prepare(SET_CAPS).run(...capCells(caps), account).changes > 0
   }),
 
   secrets: read((file: OpenFile, account: string): Secrets | null => {
@@ -111,11 +110,14 @@ const LIST_ACCOUNTS = `
   select ${ACCOUNT_COLUMNS},
     (select count(*) from keys k where k.account = a.name) as keys,
     (select count(*) from keys k where k.account = a.name and k.revoked_at_ms is null
-      and coalesce(k.expires_at_ms > ?1, true)) as active_keys
-  from accounts a where a.name > ?2 order by a.name limit ?3`
+      and coalesce(k.expires_at_ms > ?1, true)) as active_keys,
+    coalesce(q.open_jobs, 0) as open_jobs, coalesce(q.stored_bytes, 0) as stored_bytes
+  from accounts a left join quota_sums q on q.account = a.name where a.name > ?2 order by a.name limit ?3`
 const SUSPEND = `
   update accounts set suspended_at_ms = case when ?1 is null then null else coalesce(suspended_at_ms, ?1) end
   where name = ?2`
+const SET_CAPS =
+  'update accounts set cap_jobs = ?, cap_tokens = ?, cap_open_jobs = ?, cap_stored_bytes = ? where name = ?'
 const SECRETS = `select ${SECRET_COLUMNS} from accounts a where a.name = ?`
 const ROTATE_SECRET =
   'update accounts set previous_secret = secret, secret = ?, rotated_at_ms = ? where name = ?'

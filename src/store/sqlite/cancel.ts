@@ -46,7 +46,9 @@ function cancel(file: OpenFile, jobId: string, nowMs: number): void {
     account: textOf(job, 'account'),
     model: textOf(job, 'model'),
     owesCallback: booleanOf(job, 'has_callback'),
-  }
+    openJobs: -1,
+    bytes: 0,
+  } as const
   const texts = [CANCELLED_ERROR_JSON, CANCELLED_USAGE_JSON, CANCELLED_RECEIPT_JSON] as const
   storeOutcome(file, row, ['failed', null, ...texts, null, 0, nowMs])
   file.prepare(REPORT).run(jobId, numberOf(job, 'attempt'))

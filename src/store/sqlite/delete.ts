@@ -3,16 +3,17 @@ import type { Deleted, DeletedJobs } from '../admin-action-store.ts'
 import { numberOf, textOf } from '../rows.ts'
 import type { OpenFile } from './open-file.ts'
 import { write } from './operation.ts'
+import { storedBytes } from './quota-sums.ts'
 
 /** Jobs that one step looks at: a few milliseconds of the file. */
 const STEP = 2000
 
 export const deleteOperations = {
   deleteJob: write((file: OpenFile, jobId: string): Deleted => {
-    const job = file.prepare('select seq, settled_at_ms from jobs where id = ?').get(jobId)
+    const job = file.prepare(FIND_JOB).get(jobId)
     if (!job) return 'unknown'
     if (job.settled_at_ms === null) return 'not ended'
-    deleteRows(file, jobId, numberOf(job, 'seq'))
+    deleteRows(file, jobId, numberOf(job, 'seq'), textOf(job, 'account'))
     return 'deleted'
   }),
 
@@ -20,7 +21,7 @@ export const deleteOperations = {
     const rows = file.prepare(NEXT_JOBS).all(afterJobId, STEP)
     const ofAccount = rows.filter((row) => row.account === account)
     const ended = ofAccount.filter((row) => row.settled_at_ms !== null)
-    for (const row of ended) deleteRows(file, textOf(row, 'id'), numberOf(row, 'seq'))
+    for (const row of ended) deleteRows(file, textOf(row, 'id'), numberOf(row, 'seq'), account)
     const last = rows.at(-1)
     return {
       deleted: ended.length,
@@ -30,20 +31,27 @@ export const deleteOperations = {
   }),
 
   deleteAccount: write((file: OpenFile, account: string): boolean => {
+    file.quotas.write(file)
     for (const sql of DELETE_OF_ACCOUNT) file.prepare(sql).run(account)
     return file.prepare('delete from accounts where name = ?').run(account).changes > 0
   }),
 }
 
-function deleteRows(file: OpenFile, jobId: string, seq: number): void {
+function deleteRows(file: OpenFile, jobId: string, seq: number, account: string): void {
+  file.quotas.add(account, 0, -storedBytes(file, seq))
   for (const sql of DELETE_ROWS) file.prepare(sql).run(seq)
   file.prepare('delete from jobs where id = ?').run(jobId)
 }
 
+const FIND_JOB = 'select seq, account, settled_at_ms from jobs where id = ?'
 const NEXT_JOBS = 'select id, seq, account, settled_at_ms from jobs where id > ? order by id limit ?'
 const DELETE_ROWS = ['requests', 'outcomes', 'callbacks', 'kept_answers'].map(
   (table) => `delete from ${table} where seq = ?`,
 )
-const DELETE_OF_ACCOUNT = ['keys', 'turns', 'idempotency', 'usage', 'callbacks'].map(
-  (table) => `delete from ${table} where account = ?`,
-)
+/** Its sums stay for as long as jobs of it do, so that they go on being what is stored. */
+const DELETE_OF_ACCOUNT = [
+  ...['keys', 'turns', 'idempotency', 'usage', 'callbacks'].map(
+    (table) => `delete from ${table} where account = ?`,
+  ),
+  'delete from quota_sums where account = ? and open_jobs = 0 and stored_bytes = 0',
+]

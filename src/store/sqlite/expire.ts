@@ -5,6 +5,7 @@ import { hasExpired } from '../job-rows.ts'
 import { numberOf, textOf } from '../rows.ts'
 import type { ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
+import { storedBytes } from './quota-sums.ts'
 
 /** Rows of each kind that one step looks at. */
 const STEP = 400
@@ -30,6 +31,7 @@ function deleteJobs(file: ServedFile, expiry: Expiry): number {
   for (const row of rows) {
     if (!hasExpired(row, expiry)) continue
     const seq = numberOf(row, 'seq')
+    file.quotas.add(textOf(row, 'account'), 0, -storedBytes(file, seq))
     for (const sql of DELETE_ROWS) file.prepare(sql).run(seq)
     file.prepare(DELETE_JOB).run(textOf(row, 'id'))
   }
@@ -45,7 +47,7 @@ const DELETE_KEYS = `
   delete from idempotency where (account, key) in
     (select account, key from idempotency where until_ms <= ? order by until_ms limit ?)`
 const OLD_JOBS = `
-  select j.id, j.seq, j.settled_at_ms, j.cache_ttl_s, c.due_at_ms
+  select j.id, j.seq, j.account, j.settled_at_ms, j.cache_ttl_s, c.due_at_ms
   from jobs j left join callbacks c on c.seq = j.seq
   where j.id > ? and j.id < ? order by j.id limit ?`
 const DELETE_ROWS = ['requests', 'outcomes', 'callbacks'].map((table) => `delete from ${table} where seq = ?`)

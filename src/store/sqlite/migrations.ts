@@ -157,4 +157,21 @@ create table audit (
 create index audit_by_account on audit (account, id);
 `
 
-export const MIGRATIONS: readonly string[] = [first, second]
+/** Quotas: the limits of accounts, and what each has open and stored. The first server that starts on it counts what is there. */
+const third = `
+alter table accounts add column cap_open_jobs integer;
+alter table accounts add column cap_stored_bytes integer;
+
+-- Written at the end of each transaction that accepts, settles or deletes jobs.
+create table quota_sums (
+  account text primary key,
+  open_jobs integer not null,
+  stored_bytes integer not null
+) without rowid, strict;
+
+-- 0 until the jobs that earlier versions stored are in the sums.
+create table quota_state (counted integer not null) strict;
+insert into quota_state values (0);
+`
+
+export const MIGRATIONS: readonly string[] = [first, second, third]

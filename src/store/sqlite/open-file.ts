@@ -1,6 +1,7 @@
 /** A SQLite file that is open: its prepared statements, its transactions, and what is kept in memory about it. */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import { QueueState } from './queue-state.ts'
+import { QuotaSums } from './quota-sums.ts'
 import { UsageSums } from './usage-sums.ts'
 
 /**
@@ -13,6 +14,7 @@ export type Cell = string | number | null
 export class OpenFile {
   readonly db: DatabaseSync
   readonly usage = new UsageSums()
+  readonly quotas = new QuotaSums()
   readonly #statements = new Map<string, StatementSync>()
   readonly #cellStatements = new Map<string, StatementSync>()
 
@@ -48,12 +50,14 @@ export class OpenFile {
       this.db.exec('begin immediate')
       const result = work()
       this.usage.write(this)
+      this.quotas.write(this)
       this.db.exec('commit')
       return result
     } catch (error) {
       // SQLite has already rolled back by itself after some errors, such as a full disk.
       if (this.db.isTransaction) this.db.exec('rollback')
       this.usage.forget()
+      this.quotas.forget()
       throw error
     }
   }

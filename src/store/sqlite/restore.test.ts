@@ -5,6 +5,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { before, type TestContext, test } from 'node:test'
 import { contentsOf, folderForTest, quietly } from '../../../test/support/backup-files.ts'
 import { options, populate } from '../../../test/support/populated-database.ts'
+import { countStored } from '../../../test/support/stored-sums.ts'
 import type { RestoreOptions } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { backUpDatabase, openStore, restoreDatabase } from '../open.ts'
@@ -26,6 +27,9 @@ test('a server runs on a backup restored into a folder that did not exist', asyn
   const store = await openStore(`sqlite:${place}`, options('next', { ms: NOW_MS }))
   const again = await store.rescue('next', NOW_MS)
   assert.equal(again, summary.jobs.assigned - returned(backup), 'what was in hand waits again')
+  for (const [account, use] of Object.entries(await countStored(`sqlite:${place}`))) {
+    assert.deepEqual(await store.quotaUse(account), use, account)
+  }
   const waiting = summary.jobs.pending + summary.jobs.assigned
   assert.equal((await store.claim('next', 10_000, NOW_MS)).length, waiting)
   await store.close()

@@ -1,5 +1,6 @@
 /** Stores outcomes in SQLite: each only if the node still holds the job under this attempt. */
 import { booleanOf, numberOf, textOf } from '../rows.ts'
+import { outcomeBytes } from '../stored-bytes.ts'
 import type { OpenFile, ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
 
@@ -22,6 +23,10 @@ export interface EndedRow {
   readonly account: string
   readonly model: string
   readonly owesCallback: boolean
+  /** How the account's open jobs change: 0 for a job that was never stored as open. */
+  readonly openJobs: -1 | 0
+  /** What was stored of the job in this transaction already. */
+  readonly bytes: number
 }
 
 export const settleOperations = {
@@ -40,23 +45,25 @@ export const settleOperations = {
       const seq = numberOf(job, 'seq')
       const [account, model] = [textOf(job, 'account'), textOf(job, 'model')]
       const owesCallback = booleanOf(job, 'has_callback')
-      storeOutcome(file, { seq, jobId, account, model, owesCallback }, outcome)
+      const row = { seq, jobId, account, model, owesCallback, openJobs: -1, bytes: 0 } as const
+      storeOutcome(file, row, outcome)
       file.queue.settle()
       return seq
     },
   ),
 }
 
-/** All that settling stores beside the job's own row: outcome, cached response, owed callback, usage. */
+/** All that settling stores beside the job's own row: outcome, cached response, owed callback, usage, sums of quotas. */
 export function storeOutcome(
   file: OpenFile,
-  { seq, jobId, account, model, owesCallback }: EndedRow,
+  { seq, jobId, account, model, owesCallback, openJobs, bytes }: EndedRow,
   [status, content, error, usageJson, receipt, fingerprint, cachedUntilMs, nowMs]: OutcomeCells,
 ): void {
   file.prepare(INSERT_OUTCOME).run(seq, content, error, usageJson, receipt)
   if (fingerprint !== null) file.prepare(CACHE_RESPONSE).run(seq, fingerprint, cachedUntilMs)
   if (owesCallback) file.prepare(OWE_CALLBACK).run(seq, jobId, account, nowMs)
   file.usage.add({ account, model, failed: status === 'failed', usageJson, nowMs })
+  file.quotas.add(account, openJobs, bytes + outcomeBytes(content, error, receipt))
 }
 
 const END_ATTEMPT = `

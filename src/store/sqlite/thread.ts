@@ -9,6 +9,7 @@ import { lockForServing, openFile } from './file.ts'
 import type { Failure, FailureKind, Reply, Request, StartReport } from './messages.ts'
 import { ServedFile } from './open-file.ts'
 import { type Args, type Call, type Name, operations, type Result } from './operations.ts'
+import { countOnce } from './quota-sums.ts'
 import { migrate } from './schema.ts'
 
 /** SQLite's primary result codes that may pass: busy, locked, no memory, read-only, I/O, full, cannot open. */
@@ -36,6 +37,7 @@ class StorageThread {
     this.lock = lockForServing(path)
     const db = openFile(path)
     migrate(db)
+    countOnce(db)
     this.#file = new ServedFile(db)
   }
 

@@ -129,7 +129,7 @@ function weightOf(row: Row): number {
 
 const ACCOUNTS = `
   select a.name, a.tier, a.secret, a.previous_secret, a.rotated_at_ms,
-    a.suspended_at_ms, a.cap_jobs, a.cap_tokens,
+    a.suspended_at_ms, a.cap_jobs, a.cap_tokens, a.cap_open_jobs, a.cap_stored_bytes,
     t.next_turn
   from accounts a left join turns t on t.account = a.name and t.next_turn > ? order by a.name`
 const KEYS = `

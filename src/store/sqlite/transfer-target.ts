@@ -7,6 +7,7 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import type { AuditEntry } from '../audit-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { notEmpty } from '../not-empty.ts'
+import { outcomeBytes, requestBytes } from '../stored-bytes.ts'
 import {
   CALLBACK_COLUMNS,
   type TransferredAccount,
@@ -19,6 +20,7 @@ import {
 import type { UsageRecord } from '../usage-store.ts'
 import { holdsAnything } from './database-summary.ts'
 import { lockForTransfer, openFile } from './file.ts'
+import { MARK_COUNTED, QuotaSums } from './quota-sums.ts'
 import { migrate } from './schema.ts'
 import { asProblem } from './transfer-problem.ts'
 
@@ -54,6 +56,7 @@ class SqliteTarget implements TransferTarget {
   readonly #db: DatabaseSync
   readonly #lock: DatabaseSync
   readonly #statements: ReturnType<typeof prepare>
+  readonly #quotas = new QuotaSums()
   #seq = 0
 
   constructor(db: DatabaseSync, lock: DatabaseSync) {
@@ -65,8 +68,8 @@ class SqliteTarget implements TransferTarget {
   addAccounts(accounts: readonly TransferredAccount[]): Promise<void> {
     const { account, nextTurn } = this.#statements
     return each(accounts, (a) => {
-      const standing = [a.suspendedAtMs, a.capJobs, a.capTokens] as const
-      account.run(a.name, a.tier, a.secret, a.previousSecret, a.rotatedAtMs, ...standing)
+      const caps = [a.capJobs, a.capTokens, a.capOpenJobs, a.capStoredBytes] as const
+      account.run(a.name, a.tier, a.secret, a.previousSecret, a.rotatedAtMs, a.suspendedAtMs, ...caps)
       if (a.nextTurn !== null) nextTurn.run(a.name, a.nextTurn)
     })
   }
@@ -113,7 +116,12 @@ class SqliteTarget implements TransferTarget {
       place.settledAtMs,
     )
     request.run(seq, job.messages, job.responseFormat, job.callback)
-    if (state.kind === 'waits') return
+    const bytes = requestBytes(job.messages, job.responseFormat, job.callback)
+    if (state.kind === 'waits') {
+      this.#quotas.add(job.account, 1, bytes)
+      return
+    }
+    this.#quotas.add(job.account, 0, bytes + outcomeBytes(state.content, state.error, state.receipt))
     outcome.run(seq, state.content, state.error, state.usage, state.receipt)
     const owed = state.callback
     if (owed) callback.run(seq, job.id, job.account, ...CALLBACK_COLUMNS.map((name) => owed[name]))
@@ -159,6 +167,8 @@ class SqliteTarget implements TransferTarget {
   async commit(turn: number): Promise<void> {
     asProblem(() => {
       this.#statements.turn.run(turn)
+      this.#quotas.write(this.#db)
+      this.#db.exec(MARK_COUNTED)
       this.#db.exec('commit')
     })
   }
@@ -181,8 +191,9 @@ function prepare(db: DatabaseSync) {
   const statement = (text: string): StatementSync => db.prepare(text)
   return {
     account: statement(
-      `insert into accounts (name, tier, secret, previous_secret, rotated_at_ms, suspended_at_ms, cap_jobs, cap_tokens)
-       values (?, ?, ?, ?, ?, ?, ?, ?)`,
+      `insert into accounts (name, tier, secret, previous_secret, rotated_at_ms, suspended_at_ms, cap_jobs, cap_tokens,
+         cap_open_jobs, cap_stored_bytes)
+       values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     ),
     nextTurn: statement('insert or replace into turns (account, next_turn) values (?, ?)'),
     key: statement(

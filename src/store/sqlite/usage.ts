@@ -1,7 +1,13 @@
 /** What accounts have used, in SQLite. Settling adds to it (`usage-sums.ts`). */
 import { numberOf } from '../rows.ts'
-import { readUsage, USAGE_COLUMNS } from '../usage-rows.ts'
-import { MAX_OPEN_COUNTED, type UsageRecord, type UsageSearch, type Used } from '../usage-store.ts'
+import { readQuotaUse, readUsage, USAGE_COLUMNS } from '../usage-rows.ts'
+import {
+  MAX_OPEN_COUNTED,
+  type QuotaUse,
+  type UsageRecord,
+  type UsageSearch,
+  type Used,
+} from '../usage-store.ts'
 import type { OpenFile } from './open-file.ts'
 import { read } from './operation.ts'
 
@@ -23,6 +29,10 @@ export const usageOperations = {
       tokens: numberOf(sums, 'tokens'),
     }
   }),
+
+  quotaUse: read(
+    (file: OpenFile, account: string): QuotaUse => readQuotaUse(file.prepare(QUOTA_USE).get(account)),
+  ),
 }
 
 const LIST = `
@@ -30,6 +40,7 @@ const LIST = `
   where (?1 is null or account = ?1) and (?2 is null or month = ?2)
     and (?3 is null or month < ?3 or (month = ?3 and (account, model) > (?4, ?5)))
   order by month desc, account, model limit ?6`
+const QUOTA_USE = 'select open_jobs, stored_bytes from quota_sums where account = ?'
 const USED = `
   select coalesce(sum(jobs), 0) as jobs, total(input_tokens + output_tokens) as tokens
   from usage where account = ? and month = ?`

@@ -1,0 +1,173 @@
+/** Quotas: whose apply, when a node looks the sums up, and what it counts in between. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { FakeClock } from '../../test/fake-clock.ts'
+import { NO_CAPS, newJob } from '../../test/store-contract/fixtures.ts'
+import { Tiers } from '../job/tier.ts'
+import type { QuotaUse } from '../store/usage-store.ts'
+import { bytesToStore, type QuotaLimits, type QuotaReached, Quotas, quotasOf } from './quotas.ts'
+
+const of = 'tier user_go'
+const limits = (openJobs: number | null, storedBytes: number | null = null): QuotaLimits => ({
+  openJobs: openJobs === null ? null : { limit: openJobs, of },
+  storedBytes: storedBytes === null ? null : { limit: storedBytes, of },
+})
+
+/** Quotas over a store that returns `use`, and counts how often it was asked. */
+function watched({ openJobs = 0, storedBytes = 0 }: Partial<QuotaUse> = {}) {
+  const clock = new FakeClock()
+  const said = { use: { openJobs, storedBytes }, asked: 0 }
+  const store = {
+    quotaUse: async () => {
+      said.asked += 1
+      return said.use
+    },
+  }
+  const quotas = new Quotas({ store, clock })
+  const reserve = async (limit: QuotaLimits, jobs = 1, bytes = 0, account = 'acme') =>
+    quotas.reserve(account, limit, jobs, bytes)
+  return { clock, said, quotas, reserve }
+}
+
+function reached(result: QuotaReached | null): QuotaReached {
+  assert.ok(result)
+  return result
+}
+
+test("an account's own quota goes before its tier's, and either may be none", () => {
+  const tier = { ...new Tiers([]).of('none'), name: 'user_go', maxOpenJobs: 5, maxStoredBytes: null }
+  assert.deepEqual(quotasOf('acme', tier, NO_CAPS), { openJobs: { limit: 5, of }, storedBytes: null })
+  assert.deepEqual(quotasOf('acme', tier, { ...NO_CAPS, openJobs: 0, storedBytes: 9 }), {
+    openJobs: { limit: 0, of: 'account acme' },
+    storedBytes: { limit: 9, of: 'account acme' },
+  })
+  assert.equal(quotasOf('acme', tier, { ...NO_CAPS, openJobs: 'none' }), null)
+})
+
+test('what is open, accepted and being accepted counts, and a batch that does not fit is rejected as a whole', async () => {
+  const { quotas, reserve } = watched({ openJobs: 3 })
+  const ten = limits(10)
+  assert.equal(await reserve(ten, 4), null)
+  assert.equal(await reserve(ten, 2), null)
+  const { used, added, unit, limit, account } = reached(await reserve(ten, 2))
+  assert.deepEqual([unit, account, used, added, limit.limit], ['open jobs', 'acme', 9, 2, 10])
+  quotas.end('acme', 4, 0, true)
+  quotas.end('acme', 2, 0, false)
+  assert.equal(await reserve(ten, 3), null)
+  assert.equal(reached(await reserve(ten)).used, 10)
+  assert.equal(await reserve(ten, 10, 0, 'other').then((result) => result?.used), 3)
+})
+
+test('stored bytes count alike', async () => {
+  const { quotas, reserve } = watched({ storedBytes: 700 })
+  const limit = limits(null, 1000)
+  assert.equal(await reserve(limit, 1, 300), null)
+  const { unit, used, added } = reached(await reserve(limit, 1, 1))
+  assert.deepEqual([unit, used, added], ['stored bytes', 1000, 1])
+  quotas.end('acme', 1, 300, false)
+  assert.equal(await reserve(limit, 1, 300), null)
+})
+
+test('a job that has ended makes room at the next look-up, at the latest when there seems to be none', async () => {
+  const { clock, said, quotas, reserve } = watched({ openJobs: 9 })
+  const ten = limits(10)
+  assert.equal(await reserve(ten), null)
+  quotas.end('acme', 1, 0, true)
+  said.use = { openJobs: 2, storedBytes: 0 }
+  assert.ok(await reserve(ten), 'the last look-up was just now')
+  clock.advance(100)
+  assert.equal(await reserve(ten), null)
+  assert.equal(said.asked, 2)
+})
+
+test('what was accepted before a look-up began does not count twice', async () => {
+  const { clock, said, quotas, reserve } = watched()
+  const ten = limits(10)
+  for (let job = 0; job < 5; job++) {
+    assert.equal(await reserve(ten), null)
+    quotas.end('acme', 1, 0, true)
+  }
+  said.use = { openJobs: 5, storedBytes: 0 }
+  clock.advance(5000)
+  assert.equal(await reserve(ten, 5), null)
+  assert.ok(await reserve(ten))
+})
+
+test('what is accepted while a look-up runs still counts after it', async () => {
+  const clock = new FakeClock()
+  const answers: PromiseWithResolvers<QuotaUse>[] = []
+  const store = {
+    quotaUse: () => {
+      const answer = Promise.withResolvers<QuotaUse>()
+      answers.push(answer)
+      return answer.promise
+    },
+  }
+  const quotas = new Quotas({ store, clock })
+  const ten = limits(10)
+  const [first, shared] = [quotas.reserve('acme', ten, 1, 0), quotas.reserve('acme', ten, 1, 0)]
+  answers[0]?.resolve({ openJobs: 0, storedBytes: 0 })
+  assert.deepEqual(await Promise.all([first, shared]), [null, null])
+  assert.equal(answers.length, 1)
+  clock.advance(5000)
+  const late = quotas.reserve('acme', ten, 8, 0)
+  quotas.end('acme', 1, 0, true)
+  // The answer was read before the two were stored.
+  answers[1]?.resolve({ openJobs: 0, storedBytes: 0 })
+  assert.equal(await late, null)
+  assert.ok(await quotas.reserve('acme', ten, 1, 0))
+})
+
+test('the sums are looked up once for a sixteenth of what is left, and every five seconds', async () => {
+  const { clock, said, quotas, reserve } = watched()
+  const limit = limits(1600)
+  const create = async (times: number) => {
+    for (let job = 0; job < times; job++) {
+      clock.advance(1)
+      assert.equal(await reserve(limit), null)
+      quotas.end('acme', 1, 0, true)
+    }
+  }
+  clock.advance(1000)
+  await create(1)
+  clock.advance(100)
+  await create(99)
+  assert.equal(said.asked, 1)
+  said.use = { openJobs: 100, storedBytes: 0 }
+  await create(1)
+  assert.equal(said.asked, 2)
+  clock.advance(4998)
+  await create(1)
+  assert.equal(said.asked, 2)
+  await create(1)
+  assert.equal(said.asked, 3)
+})
+
+test('a look-up that fails rejects the request, and the next one looks again', async () => {
+  const clock = new FakeClock()
+  let fails = true
+  const store = {
+    quotaUse: async () => {
+      if (fails) throw new Error('unavailable')
+      return { openJobs: 0, storedBytes: 0 }
+    },
+  }
+  const quotas = new Quotas({ store, clock })
+  await assert.rejects(async () => quotas.reserve('acme', limits(1), 1, 0), /unavailable/)
+  fails = false
+  assert.equal(await quotas.reserve('acme', limits(1), 1, 0), null)
+})
+
+test('the bytes of a job are those of its messages, its schema and its payload', () => {
+  const messages = [{ role: 'user', content: 'é' }] as const
+  const job = newJob({
+    messages,
+    responseFormat: { format: 'json', schema: { type: 'object', title: 'ü' } },
+    callback: { url: 'https://example.com/', headers: {}, payloadJson: '{"a":"ß"}' },
+  })
+  const texts = [JSON.stringify(messages), '{"type":"object","title":"ü"}', '{"a":"ß"}']
+  assert.equal(
+    bytesToStore([job, newJob({ messages })]),
+    texts.reduce((sum, text) => sum + Buffer.byteLength(text), Buffer.byteLength(texts[0] ?? '')),
+  )
+})

@@ -1,0 +1,189 @@
+/**
+ * Quotas: how many jobs an account may have open at the same time, and how many bytes its jobs may store. The database keeps
+ * the sums. A node adds what it has accepted itself since it looked them up, so its estimate is never too low while it is
+ * alone, and it rejects only after another look. Several nodes share what is left: each looks again once it has accepted a
+ * sixteenth of it.
+ */
+import type { Clock } from '../clock.ts'
+import type { Job } from '../job/job.ts'
+import type { Tier } from '../job/tier.ts'
+import type { OwnCaps } from '../store/account-store.ts'
+import type { QuotaUse, UsageStore } from '../store/usage-store.ts'
+import { type Cap, capOf } from './monthly-caps.ts'
+
+/** A node may accept this part of what was left before it looks the sums up again. */
+const SHARE = 1 / 16
+/** Then it looks again in any case: answers that were stored meanwhile are in no estimate. */
+const FRESH_MS = 5000
+/** An account at its quota does not make a node look more often than this. */
+const PAUSE_MS = 100
+const MAX_ACCOUNTS = 10_000
+
+export interface QuotaLimits {
+  readonly openJobs: Cap | null
+  readonly storedBytes: Cap | null
+}
+
+/** Null when nothing is limited. */
+export function quotasOf(account: string, tier: Tier, own: OwnCaps): QuotaLimits | null {
+  const openJobs = capOf(account, tier, own.openJobs, tier.maxOpenJobs)
+  const storedBytes = capOf(account, tier, own.storedBytes, tier.maxStoredBytes)
+  return openJobs === null && storedBytes === null ? null : { openJobs, storedBytes }
+}
+
+export interface QuotaReached {
+  readonly kind: 'quota'
+  readonly account: string
+  readonly unit: 'open jobs' | 'stored bytes'
+  readonly limit: Cap
+  /** What is open or stored, and what is being accepted. */
+  readonly used: number
+  /** What the request would add. */
+  readonly added: number
+}
+
+/** What an account has, as this node knows it. */
+interface Entry {
+  use: QuotaUse
+  lookedUpAtMs: number
+  /** In progress; callers share it. */
+  lookUp: Promise<void> | null
+  /** Accepted here since the last look-up began, so `use` may not include it. */
+  acceptedJobs: number
+  acceptedBytes: number
+  /** Being accepted here: `use` may include it or not. */
+  reservedJobs: number
+  reservedBytes: number
+}
+
+export interface QuotasOptions {
+  readonly store: Pick<UsageStore, 'quotaUse'>
+  readonly clock: Pick<Clock, 'steadyMs'>
+}
+
+export class Quotas {
+  readonly #options: QuotasOptions
+  /** The account that was added first comes first. */
+  readonly #entries = new Map<string, Entry>()
+
+  constructor(options: QuotasOptions) {
+    this.#options = options
+  }
+
+  /**
+   * Counts jobs that are about to be accepted, until `end`, or returns the quota that they would exceed. Returns a promise only
+   * if the sums have to be looked up; it rejects with `StoreUnavailable` when they cannot be read.
+   */
+  reserve(
+    account: string,
+    limits: QuotaLimits,
+    jobs: number,
+    bytes: number,
+  ): QuotaReached | null | Promise<QuotaReached | null> {
+    const entry = this.#entryOf(account)
+    if (this.#isFresh(entry, limits, jobs, bytes)) return reserveIn(entry, account, limits, jobs, bytes)
+    return this.#lookUp(account, entry).then(() => reserveIn(entry, account, limits, jobs, bytes))
+  }
+
+  /** Call it once for each reservation, when its jobs were accepted or not. */
+  end(account: string, jobs: number, bytes: number, accepted: boolean): void {
+    const entry = this.#entries.get(account)
+    if (entry === undefined) return
+    entry.reservedJobs -= jobs
+    entry.reservedBytes -= bytes
+    if (!accepted) return
+    entry.acceptedJobs += jobs
+    entry.acceptedBytes += bytes
+  }
+
+  #isFresh(entry: Entry, { openJobs, storedBytes }: QuotaLimits, jobs: number, bytes: number): boolean {
+    const ageMs = this.#options.clock.steadyMs() - entry.lookedUpAtMs
+    if (ageMs < PAUSE_MS) return true
+    if (ageMs >= FRESH_MS) return false
+    const { use, acceptedJobs, reservedJobs, acceptedBytes, reservedBytes } = entry
+    const isOver = (limit: Cap | null, used: number, added: number) =>
+      limit !== null && added > (limit.limit - used) * SHARE
+    return !(
+      isOver(openJobs, use.openJobs, acceptedJobs + reservedJobs + jobs) ||
+      isOver(storedBytes, use.storedBytes, acceptedBytes + reservedBytes + bytes)
+    )
+  }
+
+  #entryOf(account: string): Entry {
+    let entry = this.#entries.get(account)
+    if (entry === undefined) {
+      if (this.#entries.size >= MAX_ACCOUNTS) this.#dropOldest()
+      entry = {
+        use: { openJobs: 0, storedBytes: 0 },
+        lookedUpAtMs: Number.NEGATIVE_INFINITY,
+        lookUp: null,
+        acceptedJobs: 0,
+        acceptedBytes: 0,
+        reservedJobs: 0,
+        reservedBytes: 0,
+      }
+      this.#entries.set(account, entry)
+    }
+    return entry
+  }
+
+  /** Of those for which nothing is being accepted. */
+  #dropOldest(): void {
+    for (const [account, { reservedJobs, lookUp }] of this.#entries) {
+      if (reservedJobs > 0 || lookUp !== null) continue
+      this.#entries.delete(account)
+      return
+    }
+  }
+
+  #lookUp(account: string, entry: Entry): Promise<void> {
+    entry.lookUp ??= this.#read(account, entry).finally(() => {
+      entry.lookUp = null
+    })
+    return entry.lookUp
+  }
+
+  async #read(account: string, entry: Entry): Promise<void> {
+    const { store, clock } = this.#options
+    const startedMs = clock.steadyMs()
+    // What is accepted from now on may be missing from the answer.
+    const { acceptedJobs, acceptedBytes } = entry
+    entry.use = await store.quotaUse(account)
+    entry.acceptedJobs -= acceptedJobs
+    entry.acceptedBytes -= acceptedBytes
+    entry.lookedUpAtMs = startedMs
+  }
+}
+
+function reserveIn(
+  entry: Entry,
+  account: string,
+  { openJobs, storedBytes }: QuotaLimits,
+  jobs: number,
+  bytes: number,
+): QuotaReached | null {
+  const openNow = entry.use.openJobs + entry.acceptedJobs + entry.reservedJobs
+  if (openJobs !== null && openNow + jobs > openJobs.limit) {
+    return { kind: 'quota', account, unit: 'open jobs', limit: openJobs, used: openNow, added: jobs }
+  }
+  const storedNow = entry.use.storedBytes + entry.acceptedBytes + entry.reservedBytes
+  if (storedBytes !== null && storedNow + bytes > storedBytes.limit) {
+    return { kind: 'quota', account, unit: 'stored bytes', limit: storedBytes, used: storedNow, added: bytes }
+  }
+  entry.reservedJobs += jobs
+  entry.reservedBytes += bytes
+  return null
+}
+
+/** The bytes that the jobs will store before they end, all but a few in each: headers and address of a callback are not counted. */
+export function bytesToStore(jobs: readonly Job[]): number {
+  let bytes = 0
+  for (const { messagesJson, responseFormat, callback } of jobs) {
+    bytes += Buffer.byteLength(messagesJson)
+    if (responseFormat.format === 'json' && responseFormat.schema !== undefined) {
+      bytes += Buffer.byteLength(JSON.stringify(responseFormat.schema))
+    }
+    if (callback !== null) bytes += Buffer.byteLength(callback.payloadJson)
+  }
+  return bytes
+}

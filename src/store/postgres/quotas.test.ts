@@ -1,0 +1,229 @@
+/** Sums of quotas in Postgres: while they are folded, with partitions, and beside nodes of version 0.2. */
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { type TestContext, test } from 'node:test'
+import fc from 'fast-check'
+import pg from 'pg'
+import { freshDatabase } from '../../../test/postgres/database.ts'
+import {
+  acceptance,
+  COMPLETED,
+  DAY_MS,
+  expiry,
+  newJob,
+  now,
+  restartTime,
+  settlement,
+} from '../../../test/store-contract/fixtures.ts'
+import { largeJob, outcomeBytes, requestBytes } from '../../../test/store-contract/quotas.ts'
+import { openNode } from '../../../test/support/postgres-nodes.ts'
+import { SecondVersionNode } from '../../../test/support/second-version-node.ts'
+import type { Job } from '../../job/job.ts'
+import { jobIdMaker } from '../../job/job-id.ts'
+import type { Store } from '../store.ts'
+import { Database } from './database.ts'
+import { keepPartitions } from './partitions.ts'
+import { reconcileOpenJobs } from './quotas.ts'
+import { migratePostgres } from './schema.ts'
+
+const ENDED_BYTES = outcomeBytes(COMPLETED, '{}')
+const week = (nowMs: number) => expiry(nowMs, 7 * DAY_MS)
+
+async function startOld(t: TestContext) {
+  restartTime()
+  const url = await freshDatabase(t)
+  const old = await SecondVersionNode.start(url, 'old')
+  const database = new Database({ url, connections: 1, prepare: true, statementMs: 15_000 })
+  t.after(() => Promise.all([old.stop(), database.close()]))
+  const query = async (text: string) => {
+    const client = new pg.Client(url)
+    await client.connect()
+    const { rows } = await client.query(text)
+    await client.end()
+    return rows
+  }
+  return { url, old, database, query }
+}
+
+async function openNew(t: TestContext, url: string): Promise<Store> {
+  const { store } = await openNode(url)
+  t.after(() => store.close())
+  return store
+}
+
+/** A job created then. */
+function jobAt(ms: number): Job {
+  const makeId = jobIdMaker({ nowMs: () => ms }, (bytes) => randomBytes(bytes).toString('hex'))
+  return { ...largeJob('acme', 1), id: makeId(), createdAtMs: ms }
+}
+
+const sizeOf = (jobs: readonly Job[]) => jobs.reduce((sum, job) => sum + requestBytes(job), 0)
+const one = (job: Job) => [settlement({ jobId: job.id, attempt: 1 }, { node: 'old' })]
+
+test('a database of version 0.2: what is open and stored is counted when it is migrated', async (t) => {
+  const { url, old } = await startOld(t)
+  const [ended, open, queued, atOnce, other] = [0, 1, 2, 3, 4].map((which) =>
+    largeJob(which === 4 ? 'other' : 'acme', which),
+  ) as [Job, Job, Job, Job, Job]
+  await old.accept([ended, open], true)
+  await old.accept([queued, other], false)
+  await old.settle(one(ended))
+  await old.acceptEnded([atOnce], one(atOnce))
+  const store = await openNew(t, url)
+  const bytes = sizeOf([ended, open, queued, atOnce]) + 2 * ENDED_BYTES
+  assert.deepEqual(await store.quotaUse('acme'), { openJobs: 2, storedBytes: bytes })
+  assert.deepEqual(await store.quotaUse('other'), { openJobs: 1, storedBytes: sizeOf([other]) })
+  // The new node ends what the old one accepted before the migration, and the old one goes on, too.
+  assert.equal(await store.settle(settlement({ jobId: open.id, attempt: 1 }, { node: 'old' })), 'settled')
+  assert.equal(await store.cancelJob(queued.id, now.ms), 'cancelled')
+  assert.equal(await old.cancel(other.id, now.ms), true)
+  assert.equal((await store.quotaUse('acme')).openJobs, 0)
+  assert.equal((await store.quotaUse('other')).openJobs, 0)
+  for (const { id } of [ended, open, queued, atOnce, other])
+    assert.equal(await store.deleteJob(id), 'deleted')
+  for (const account of ['acme', 'other']) {
+    assert.deepEqual(await store.quotaUse(account), { openJobs: 0, storedBytes: 0 })
+  }
+})
+
+test('what an old node ended in the middle of the migration is corrected by the first expiry', async (t) => {
+  const { url, old, query } = await startOld(t)
+  const [ended, open] = [largeJob('acme', 1), largeJob('acme', 2)]
+  await old.accept([ended, open], true)
+  await migratePostgres(url)
+  // As if it had been settled after the trigger was created, and before the open jobs were counted.
+  await query('delete from quota_sums')
+  await query(
+    "insert into quota_sums select account, hour_of_job(id), 1, request_bytes(id), 0 from open_jobs where id = '" +
+      open.id +
+      "'",
+  )
+  await old.settle(one(ended))
+  const store = await openNew(t, url)
+  assert.equal((await store.quotaUse('acme')).openJobs, 0, 'one too few')
+  await store.expire(week(now.ms))
+  const bytes = sizeOf([ended, open]) + ENDED_BYTES
+  assert.deepEqual(await store.quotaUse('acme'), { openJobs: 1, storedBytes: bytes })
+})
+
+test('old and new nodes together count each job once, whoever accepts and whoever ends it', async (t) => {
+  const { url, old, database, query } = await startOld(t)
+  const store = await openNew(t, url)
+  await store.expire(week(now.ms))
+  const version = fc.constantFrom('old' as const, 'new' as const)
+  const life = fc.record({
+    accepts: version,
+    how: fc.constantFrom('held' as const, 'queued' as const, 'ended' as const),
+    ends: version,
+    end: fc.constantFrom('settle' as const, 'cancel' as const, 'none' as const),
+    size: fc.nat(50),
+  })
+  await fc.assert(
+    fc.asyncProperty(fc.array(life, { minLength: 1, maxLength: 20 }), async (lives) => {
+      const account = randomBytes(6).toString('hex')
+      const use = { openJobs: 0, storedBytes: 0 }
+      for (const { accepts, how, ends, end, size } of lives) {
+        const job = largeJob(account, size)
+        const [outcome] = one(job)
+        assert.ok(outcome)
+        use.storedBytes += requestBytes(job)
+        if (how === 'ended') {
+          use.storedBytes += ENDED_BYTES
+          if (accepts === 'old') await old.acceptEnded([job], [outcome])
+          else await store.acceptEnded(job, outcome)
+          continue
+        }
+        use.openJobs += 1
+        if (accepts === 'old') await old.accept([job], how === 'held')
+        else await store.accept(acceptance([job], { node: 'old', handedOff: how === 'held' }))
+        if (end === 'none' || (end === 'settle' && how === 'queued')) continue
+        use.openJobs -= 1
+        if (end === 'settle') {
+          use.storedBytes += ENDED_BYTES
+          if (ends === 'old') assert.deepEqual(await old.settle([outcome]), [true])
+          else assert.equal(await store.settle(outcome), 'settled')
+        } else if (ends === 'old') assert.equal(await old.cancel(job.id, now.ms), true)
+        else assert.equal(await store.cancelJob(job.id, now.ms), 'cancelled')
+      }
+      const seen = await store.quotaUse(account)
+      assert.equal(seen.openJobs, use.openJobs)
+      // Cancelled jobs have texts of their own: what is stored says how long they are.
+      const [row] = await query(`
+        select (select coalesce(sum(request_bytes(id)), 0) from jobs where account = '${account}')
+          + (select coalesce(sum(coalesce(octet_length(content), 0) + coalesce(octet_length(error), 0) + octet_length(receipt)), 0)
+             from outcomes where id in (select id from jobs where account = '${account}')) as bytes`)
+      assert.equal(seen.storedBytes, Number(row?.bytes))
+      assert.ok(seen.storedBytes >= use.storedBytes)
+    }),
+    { numRuns: 15 },
+  )
+  const before = await query('select count(*)::integer as n from quota_deltas')
+  await reconcileOpenJobs(database)
+  assert.deepEqual(
+    await query('select count(*)::integer as n from quota_deltas'),
+    before,
+    'nothing to correct',
+  )
+})
+
+test('the sums of a day go with its partition, also when an old node drops it', async (t) => {
+  const { url, old, database, query } = await startOld(t)
+  const store = await openNew(t, url)
+  const NOON_MS = Date.UTC(2026, 5, 1, 12)
+  const days = [0, 1, 2].map((day) => NOON_MS + day * DAY_MS)
+  await keepPartitions(database, week(NOON_MS))
+  const jobs = days.map(jobAt) as [Job, Job, Job]
+  for (const job of jobs) await store.accept(acceptance([job], { handedOff: true }))
+  for (const job of jobs) await store.settle(settlement({ jobId: job.id, attempt: 1 }, { nowMs: NOON_MS }))
+  const expected = (left: readonly Job[]) => ({
+    openJobs: 0,
+    storedBytes: sizeOf(left) + left.length * ENDED_BYTES,
+  })
+  assert.deepEqual(await store.quotaUse('acme'), expected(jobs))
+  await store.expire(week(NOON_MS))
+  assert.deepEqual(await query('select count(*)::integer as n from quota_deltas'), [{ n: 0 }])
+
+  await keepPartitions(database, week(NOON_MS + 8 * DAY_MS))
+  assert.deepEqual(await store.quotaUse('acme'), expected(jobs.slice(1)))
+  const day = Math.floor((days[1] ?? 0) / DAY_MS) * 86_400
+  await old.dropPartitions(day, day + 86_400)
+  await keepPartitions(database, week(NOON_MS + 9 * DAY_MS))
+  assert.deepEqual(await store.quotaUse('acme'), expected(jobs.slice(2)))
+  assert.equal((await query('select hour from quota_sums')).length, 1)
+})
+
+test('no reader misses or doubles anything while nodes accept, settle, fold and correct', async (t) => {
+  const { url, database } = await startOld(t)
+  const [store, other] = [await openNew(t, url), await openNew(t, url)]
+  for (const node of [store, other]) await node.expire(expiry())
+  let isOver = false
+  const jobs = Array.from({ length: 600 }, () => newJob())
+  const bytes = requestBytes(newJob())
+  const working = Promise.all(
+    [store, other].map(async (node, which) => {
+      const mine = jobs.filter((_, at) => at % 2 === which)
+      for (let from = 0; from < mine.length; from += 20) {
+        const some = mine.slice(from, from + 20)
+        await node.accept(acceptance(some, { handedOff: true }))
+        await Promise.all(some.map(({ id }) => node.settle(settlement({ jobId: id, attempt: 1 }))))
+      }
+    }),
+  ).finally(() => {
+    isOver = true
+  })
+  const folding = [store, other].map(async (node) => {
+    while (!isOver) {
+      await node.expire(expiry())
+      await reconcileOpenJobs(database)
+    }
+  })
+  for (let least = 0; !isOver; ) {
+    const { openJobs, storedBytes } = await other.quotaUse('acme')
+    assert.ok(openJobs >= 0 && openJobs <= 40, `${openJobs} open jobs`)
+    assert.ok(storedBytes >= least, `${storedBytes} bytes after ${least}`)
+    least = storedBytes
+  }
+  await Promise.all([working, ...folding])
+  const all = { openJobs: 0, storedBytes: jobs.length * (bytes + ENDED_BYTES) }
+  assert.deepEqual(await store.quotaUse('acme'), all)
+})

@@ -1,0 +1,149 @@
+/**
+ * What accounts have open and stored, in Postgres: sums by account and by the hour in the id of the job. Accepting, settling
+ * and deleting write only deltas, which are folded into the sums later, so that no two statements wait for each other. The
+ * sums of an hour go with the partition that holds its jobs.
+ */
+import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'
+import { readQuotaUse } from '../usage-rows.ts'
+import type { UsageStore } from '../usage-store.ts'
+import type { Database, Queries, Statement } from './database.ts'
+import { LOCK_USAGE } from './usage.ts'
+
+/** Deltas that one step folds. */
+const STEP = 10_000
+
+export const QUOTA_COLUMNS = 'account, hour, open_jobs, open_bytes, ended_bytes'
+
+export function quotaOperations(database: Database): Pick<UsageStore, 'quotaUse'> {
+  return {
+    quotaUse: async (account) => {
+      const [row] = await database.query(QUOTA_USE, [account])
+      return readQuotaUse(row)
+    },
+  }
+}
+
+/** Selects `open_jobs` and `stored_bytes`. @param account an expression */
+export const quotaUseOf = (account: string) => `
+  select coalesce(sum(open_jobs), 0) as open_jobs, coalesce(sum(bytes), 0) as stored_bytes
+  from (
+    select open_jobs, open_bytes + ended_bytes as bytes from quota_sums where account = ${account}
+    union all select open_jobs, open_bytes + ended_bytes from quota_deltas where account = ${account}
+  ) q`
+
+/** The bytes of what was asked, of a row of `open_jobs`; nodes of version 0.2 do not store them there. */
+export const openBytesOf = (row: string) =>
+  `case when ${row}.bytes >= 0 then ${row}.bytes else coalesce(request_bytes(${row}.id), 0) end`
+
+/** Deletes the jobs $1 and their outcomes, and what was stored of those that this very statement deleted from the sums. */
+export const DELETE_WITH_SUMS = `
+  deleted_jobs as (
+    delete from jobs j where j.id = any ($1::uuid[]) returning j.id, j.account, ${requestBytesOf('j')} as bytes
+  ),
+  deleted_outcomes as (
+    delete from outcomes o where o.id = any ($1::uuid[])
+    returning o.id, case when o.bytes >= 0 then o.bytes end as all_bytes, ${outcomeBytesOf('o')} as bytes
+  ),
+  uncounted as (
+    insert into quota_deltas (${QUOTA_COLUMNS})
+    select j.account, hour_of_job(j.id), 0, 0, -sum(coalesce(o.all_bytes, j.bytes + o.bytes))
+    from deleted_jobs j join deleted_outcomes o on o.id = j.id group by 1, 2
+  )`
+
+/** Folds some deltas into the sums, unless another node is doing so; returns whether more may be left. */
+export async function foldQuotas(database: Database): Promise<boolean> {
+  const [row] = await database.query(FOLD)
+  return Number(row?.folded) >= STEP
+}
+
+/**
+ * Corrects the sums of open jobs where they differ from `open_jobs`. While nodes of version 0.2 take part, triggers count for
+ * them; what is left are jobs that such a node settled while the triggers were being created, and mistakes of any kind.
+ */
+export async function reconcileOpenJobs(database: Database): Promise<void> {
+  await database.transaction(async ({ query }) => {
+    // Statements after this one see what an earlier correction has written, so none is made twice.
+    await query(LOCK_USAGE)
+    await query(ALLOW_SCANS)
+    await query(RECONCILE)
+  })
+}
+
+/** Forgets the sums of hours whose jobs are being dropped, at the end of the caller's transaction. */
+export async function forgetHours({ query }: Queries, fromMs: number, toMs: number): Promise<void> {
+  // A fold that is running could bring back what is deleted here.
+  await query(LOCK_USAGE)
+  for (const table of ['quota_sums', 'quota_deltas']) {
+    await query(FORGET_HOURS(table), [fromMs / HOUR_MS, toMs / HOUR_MS])
+  }
+}
+
+/** Forgets the sums of hours of which no job is left: a node of version 0.2 dropped their partition, or deleted the last. */
+export async function forgetEmptyHours({ query }: Queries, beforeMs: number): Promise<void> {
+  await query(FORGET_EMPTY_HOURS, [Math.floor(beforeMs / HOUR_MS)])
+}
+
+const HOUR_MS = 3_600_000
+
+const QUOTA_USE: Statement = { repeatable: true, name: 'quota use', text: quotaUseOf('$1') }
+
+/** In the order of the key, so that no two wait for each other. */
+const FOLD: Statement = {
+  repeatable: true,
+  name: 'fold quotas',
+  text: `
+  with turn as materialized (
+    select pg_try_advisory_xact_lock(hashtextextended('usage of ' || current_schema(), 0)) as mine
+  ),
+  gone as (
+    delete from quota_deltas where ctid = any (array (
+      select ctid from quota_deltas where (select mine from turn) limit ${STEP}
+    )) returning ${QUOTA_COLUMNS}
+  ),
+  folded as (
+    insert into quota_sums as q (${QUOTA_COLUMNS})
+    select account, hour, sum(open_jobs), sum(open_bytes), sum(ended_bytes)
+    from gone group by account, hour order by account, hour
+    on conflict (account, hour) do update set open_jobs = q.open_jobs + excluded.open_jobs,
+      open_bytes = q.open_bytes + excluded.open_bytes, ended_bytes = q.ended_bytes + excluded.ended_bytes
+  )
+  select count(*) as folded from gone`,
+}
+
+/** Disabled otherwise (database.ts), but here all rows are read. */
+const ALLOW_SCANS: Statement = { name: '', text: 'set local enable_seqscan = on' }
+
+/** One snapshot of the jobs, the sums and the deltas: a job that is being accepted or settled is in all of them or in none. */
+const RECONCILE: Statement = {
+  name: 'reconcile open jobs',
+  text: `
+  insert into quota_deltas (${QUOTA_COLUMNS})
+  select account, hour, coalesce(o.jobs, 0) - coalesce(q.jobs, 0), coalesce(o.bytes, 0) - coalesce(q.bytes, 0), 0
+  from (
+    select o.account, hour_of_job(o.id) as hour, count(*) as jobs, sum(${openBytesOf('o')}) as bytes
+    from open_jobs o group by 1, 2
+  ) o full join (
+    select account, hour, sum(open_jobs) as jobs, sum(open_bytes) as bytes
+    from (select ${QUOTA_COLUMNS} from quota_sums union all select ${QUOTA_COLUMNS} from quota_deltas) both_tables
+    group by account, hour having sum(open_jobs) <> 0 or sum(open_bytes) <> 0
+  ) q using (account, hour)
+  where (o.jobs, o.bytes) is distinct from (q.jobs, q.bytes)`,
+}
+
+/** $1 the first hour, $2 the hour after the last. */
+const FORGET_HOURS = (table: string): Statement => ({
+  name: `forget hours in ${table}`,
+  text: `delete from ${table} where hour >= $1::bigint and hour < $2::bigint`,
+})
+
+/** $1 the hour before which jobs may have expired. */
+const FORGET_EMPTY_HOURS: Statement = {
+  name: 'forget empty hours',
+  text: `
+  delete from quota_sums where hour in (
+    select hour from (select distinct hour from quota_sums where hour < $1::bigint) h
+    where not exists (
+      select 1 from jobs where id >= first_id_of_hour(h.hour) and id < first_id_of_hour(h.hour + 1)
+    )
+  )`,
+}

@@ -1,0 +1,77 @@
+/** The sums of quotas on files that earlier versions wrote. */
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { acceptance, newJob, now, settlement } from '../../../test/store-contract/fixtures.ts'
+import { folderForTest } from '../../../test/support/backup-files.ts'
+import { options, populate } from '../../../test/support/populated-database.ts'
+import { countStored } from '../../../test/support/stored-sums.ts'
+import { all, change } from '../../../test/support/transfer-databases.ts'
+import { openForOperator, openStore } from '../open.ts'
+import { MIGRATIONS } from './migrations.ts'
+
+/** The number of migrations that made the schema of version 0.2. */
+const SECOND_SCHEMA = 2
+
+/** A file with jobs in every state, as version 0.2 wrote it: this version's, without what its migration adds. */
+async function secondVersionFile(t: TestContext): Promise<string> {
+  const path = join(await folderForTest(t), 'parley.db')
+  await populate(`sqlite:${path}`, 5)
+  change(
+    path,
+    `drop table quota_sums; drop table quota_state;
+     alter table accounts drop column cap_open_jobs; alter table accounts drop column cap_stored_bytes;
+     pragma user_version = ${SECOND_SCHEMA}`,
+  )
+  assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 1)
+  return path
+}
+
+async function assertSums(path: string, node: string): Promise<void> {
+  const store = await openStore(`sqlite:${path}`, options(node, now))
+  try {
+    const stored = Object.entries(await countStored(`sqlite:${path}`))
+    assert.ok(stored.length > 1 && stored.some(([, { openJobs }]) => openJobs > 0))
+    for (const [account, use] of stored) assert.deepEqual(await store.quotaUse(account), use, account)
+  } finally {
+    await store.close()
+  }
+}
+
+test('the first start on a file of version 0.2 counts its jobs, and later starts read the sums', async (t) => {
+  const path = await secondVersionFile(t)
+  await assertSums(path, 'first')
+  await assertSums(path, 'second')
+  change(path, "update quota_sums set open_jobs = open_jobs + 7 where account = 'acme'")
+  const store = await openStore(`sqlite:${path}`, options('third', now))
+  t.after(() => store.close())
+  const { openJobs = 0 } = (await countStored(`sqlite:${path}`)).acme ?? {}
+  assert.equal((await store.quotaUse('acme')).openJobs, openJobs + 7, 'not counted again')
+})
+
+test('a command that migrates the file of a running older server leaves counting to the next start', async (t) => {
+  const path = await secondVersionFile(t)
+  const command = await openForOperator(`sqlite:${path}`)
+  const [ended] = all(path, 'select id from jobs where settled_at_ms is not null limit 1')
+  assert.equal(await command.deleteJob(String(ended?.id)), 'deleted')
+  await command.close()
+  // The older server ends a job, and knows of no sums.
+  change(
+    path,
+    `insert into outcomes (seq, content, usage, receipt)
+       select seq, '"answer"', '{}', '{}' from jobs where settled_at_ms is null order by seq limit 1;
+     update jobs set settled_at_ms = 1, status = 'completed', turn = null, node = null
+       where seq in (select seq from outcomes) and settled_at_ms is null`,
+  )
+  await assertSums(path, 'new')
+})
+
+test('the sums are right after a start on an empty file', async (t) => {
+  const path = join(await folderForTest(t), 'parley.db')
+  const store = await openStore(`sqlite:${path}`, options('node-a', now))
+  const [one, other] = [newJob({ account: 'one' }), newJob({ account: 'other' })]
+  await store.accept(acceptance([one, other], { handedOff: true }))
+  await store.settle(settlement({ jobId: one.id, attempt: 1 }))
+  await store.close()
+  await assertSums(path, 'next')
+})

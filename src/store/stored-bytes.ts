@@ -1,0 +1,25 @@
+/**
+ * How many bytes of text a job stores: its conversation, response format and callback, and later its answer or error with the
+ * receipt. Ids, times and the record of callback attempts do not count.
+ */
+
+/** In SQL, of a row with the columns of what was asked. Both databases know these sizes without reading the texts. */
+export const requestBytesOf = (row: string) =>
+  `(octet_length(${row}.messages) + octet_length(${row}.response_format) + coalesce(octet_length(${row}.callback), 0))`
+
+/** The same of what came of it; 0 for a row that a left join did not find. */
+export const outcomeBytesOf = (row: string) =>
+  `(coalesce(octet_length(${row}.content), 0) + coalesce(octet_length(${row}.error), 0) + coalesce(octet_length(${row}.receipt), 0))`
+
+/** The same of texts that are about to be stored. */
+export function requestBytes(messages: string, responseFormat: string, callback: string | null): number {
+  return bytesOf(messages) + bytesOf(responseFormat) + bytesOf(callback)
+}
+
+export function outcomeBytes(content: string | null, error: string | null, receipt: string): number {
+  return bytesOf(content) + bytesOf(error) + bytesOf(receipt)
+}
+
+function bytesOf(text: string | null): number {
+  return text === null ? 0 : Buffer.byteLength(text)
+}

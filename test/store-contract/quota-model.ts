@@ -1,0 +1,193 @@
+/**
+ * The sums of quotas against what is stored: random histories of everything that adds, ends or removes jobs, some of it at the
+ * same time. After each step the sums of each account are compared with the texts of the jobs that can still be read. A failure
+ * prints the seed and the shortest history that shows it.
+ */
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import fc from 'fast-check'
+import type { Job, Outcome } from '../../src/job/job.ts'
+import { CANCELLED_ERROR_JSON, CANCELLED_RECEIPT_JSON } from '../../src/store/admin-action-store.ts'
+import type { Store } from '../../src/store/store.ts'
+import { acceptance, DAY_MS, now, type Place, restartTime, START_MS, settlement } from './fixtures.ts'
+import { largeJob, outcomeBytes, requestBytes } from './quotas.ts'
+
+const ACCOUNTS = ['one', 'two']
+const NODE = 'node-a'
+const RETENTION_MS = 7 * DAY_MS
+const FOR_EVER = { nowMs: START_MS, retentionMs: 1e15 }
+const CANCELLED_BYTES = CANCELLED_ERROR_JSON.length + CANCELLED_RECEIPT_JSON.length
+
+interface StoredJob {
+  readonly id: string
+  readonly account: string
+  bytes: number
+  isOpen: boolean
+  attempt: number
+}
+
+class History {
+  store: Store
+  readonly #place: Place
+  #jobs: StoredJob[] = []
+
+  constructor(store: Store, place: Place) {
+    this.store = store
+    this.#place = place
+  }
+
+  async check(): Promise<void> {
+    for (const account of ACCOUNTS) {
+      const jobs = this.#jobs.filter((job) => job.account === account)
+      assert.deepEqual(await this.store.quotaUse(account), {
+        openJobs: jobs.filter(({ isOpen }) => isOpen).length,
+        storedBytes: jobs.reduce((sum, { bytes }) => sum + bytes, 0),
+      })
+    }
+  }
+
+  /** In one group of the store, where it forms groups. */
+  async accept(account: string, sizes: readonly number[], handedOff: boolean): Promise<void> {
+    const jobs = sizes.map((which) => largeJob(account, which))
+    await Promise.all(jobs.map((job) => this.store.accept(acceptance([job], { handedOff, node: NODE }))))
+    this.#add(jobs, true, handedOff ? 1 : 0)
+  }
+
+  async acceptEnded(account: string, which: number): Promise<void> {
+    const job = largeJob(account, which)
+    const outcome: Outcome = { status: 'completed', contentJson: JSON.stringify('ü'.repeat(which)) }
+    await this.store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }, { outcome }))
+    this.#add([job], false, 1)
+    const [added] = this.#jobs.slice(-1)
+    if (added) added.bytes += outcomeBytes(outcome, '{}')
+  }
+
+  #add(jobs: readonly Job[], isOpen: boolean, attempt: number): void {
+    for (const job of jobs) {
+      this.#jobs.push({ id: job.id, account: job.account, bytes: requestBytes(job), isOpen, attempt })
+    }
+  }
+
+  async claim(limit: number): Promise<void> {
+    for (const { id, attempt } of await this.store.claim(NODE, limit, now.ms)) {
+      const job = this.#jobs.find((one) => one.id === id)
+      if (job) job.attempt = attempt
+    }
+  }
+
+  /** Two ends of one job at the same time: whichever comes first counts, and only that. */
+  async end(pick: number, how: 'settle' | 'cancel' | 'both'): Promise<void> {
+    const job = this.#jobs[pick % this.#jobs.length]
+    if (!job) return
+    const outcome: Outcome = { status: 'completed', contentJson: JSON.stringify('é'.repeat(pick)) }
+    const claim = { jobId: job.id, attempt: job.attempt }
+    const [settled, cancelled] = await Promise.all([
+      how === 'cancel' ? 'stale' : this.store.settle(settlement(claim, { outcome, node: NODE })),
+      how === 'settle' ? 'ended before' : this.store.cancelJob(job.id, now.ms),
+    ])
+    assert.ok(settled !== 'settled' || cancelled !== 'cancelled')
+    if (settled === 'settled') job.bytes += outcomeBytes(outcome, '{}')
+    if (cancelled === 'cancelled') job.bytes += CANCELLED_BYTES
+    if (settled === 'settled' || cancelled === 'cancelled') job.isOpen = false
+  }
+
+  /** Twice at the same time. */
+  async delete(pick: number): Promise<void> {
+    const job = this.#jobs[pick % this.#jobs.length]
+    if (!job) return
+    await Promise.all([this.store.deleteJob(job.id), this.store.deleteJob(job.id)])
+    if (!job.isOpen) this.#jobs = this.#jobs.filter((one) => one !== job)
+  }
+
+  async deleteJobsOf(account: string): Promise<void> {
+    await this.store.deleteJobsOf(account, '00000000-0000-0000-0000-000000000000')
+    this.#jobs = this.#jobs.filter((job) => job.isOpen || job.account !== account)
+  }
+
+  async expire(days: number): Promise<void> {
+    now.ms += days * DAY_MS
+    while (await this.store.expire({ nowMs: now.ms, retentionMs: RETENTION_MS }));
+    await this.#forgetDeleted()
+  }
+
+  async #forgetDeleted(): Promise<void> {
+    const found = await Promise.all(
+      this.#jobs.map(({ account, id }) => this.store.read(account, id, FOR_EVER)),
+    )
+    this.#jobs = this.#jobs.filter((_, index) => found[index] !== null)
+  }
+
+  async crash(): Promise<void> {
+    await this.store.close()
+    this.store = await this.#place.open()
+    // A start drops partitions that have expired by its own clock.
+    await this.#forgetDeleted()
+    await this.check()
+    await this.store.rescue('node-b', now.ms)
+  }
+}
+
+type Step = (history: History) => Promise<void>
+
+const step = <T>(
+  arbitrary: fc.Arbitrary<T>,
+  name: string,
+  run: (history: History, value: T) => Promise<void>,
+) =>
+  arbitrary.map((value): Step => {
+    const one: Step = (history) => run(history, value)
+    return Object.assign(one, { [fc.toStringMethod]: () => `${name}(${JSON.stringify(value)})` })
+  })
+
+const account = fc.constantFrom(...ACCOUNTS)
+const sizes = fc.array(fc.nat(50), { minLength: 1, maxLength: 5 })
+const steps = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: step(fc.tuple(account, sizes, fc.boolean()), 'accept', (h, args) => h.accept(...args)),
+  },
+  {
+    weight: 2,
+    arbitrary: step(fc.tuple(account, fc.nat(50)), 'acceptEnded', (h, args) => h.acceptEnded(...args)),
+  },
+  { weight: 2, arbitrary: step(fc.integer({ min: 1, max: 4 }), 'claim', (h, limit) => h.claim(limit)) },
+  {
+    weight: 5,
+    arbitrary: step(
+      fc.tuple(fc.nat(200), fc.constantFrom('settle' as const, 'cancel' as const, 'both' as const)),
+      'end',
+      (h, args) => h.end(...args),
+    ),
+  },
+  { weight: 2, arbitrary: step(fc.nat(200), 'delete', (h, pick) => h.delete(pick)) },
+  { weight: 1, arbitrary: step(account, 'deleteJobsOf', (h, of) => h.deleteJobsOf(of)) },
+  { weight: 2, arbitrary: step(fc.nat(9), 'expire', (h, days) => h.expire(days)) },
+  { weight: 1, arbitrary: step(fc.constant(0), 'crash', (h) => h.crash()) },
+)
+
+/** `PARLEY_LONG=1` runs the full number of histories. */
+const long = Boolean(process.env.PARLEY_LONG)
+
+export function quotaModel(name: string, makePlace: (t: TestContext) => Promise<Place>): void {
+  test(`${name}: the sums of quotas are what is stored, through random histories`, async (t) => {
+    const histories = fc.asyncProperty(
+      fc.array(steps, { maxLength: long ? 100 : 40, size: 'max' }),
+      async (history) => {
+        restartTime()
+        const place = await makePlace(t)
+        const real = new History(await place.open(), place)
+        try {
+          // Partitions are created, where a store has any.
+          await real.expire(0)
+          for (const take of history) {
+            await take(real)
+            await real.check()
+          }
+        } finally {
+          await real.store.close()
+        }
+      },
+    )
+    await fc.assert(histories, { numRuns: long ? 500 : 15, endOnFailure: !long })
+  })
+}

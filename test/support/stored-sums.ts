@@ -1,0 +1,49 @@
+/** What accounts have open and stored, counted from the rows of jobs: what the sums of quotas have to be. */
+import { DatabaseSync } from 'node:sqlite'
+import pg from 'pg'
+
+const BYTES = ['messages', 'response_format', 'callback', 'content', 'error', 'receipt']
+  .map((column) => `coalesce(octet_length(${column}), 0)`)
+  .join(' + ')
+const sums = (isOpen: string, from: string) => `
+  select j.account, count(case when ${isOpen} then 1 end) as jobs, sum(${BYTES}) as bytes
+  from ${from} group by j.account order by j.account`
+const SQLITE = sums(
+  'j.settled_at_ms is null',
+  'jobs j join requests r using (seq) left join outcomes o using (seq)',
+)
+const POSTGRES = sums('o.id is null', 'jobs j left join outcomes o on o.id = j.id')
+
+export type StoredSums = Readonly<Record<string, { readonly openJobs: number; readonly storedBytes: number }>>
+
+/** By account. @param database `sqlite:PATH` or `postgres://…` */
+export async function countStored(database: string): Promise<StoredSums> {
+  const rows = database.startsWith('sqlite:')
+    ? inFile(database.slice('sqlite:'.length))
+    : await inPostgres(database)
+  return Object.fromEntries(
+    rows.map(({ account, jobs, bytes }) => [
+      String(account),
+      { openJobs: Number(jobs), storedBytes: Number(bytes) },
+    ]),
+  )
+}
+
+function inFile(path: string): Record<string, unknown>[] {
+  const db = new DatabaseSync(path)
+  try {
+    return db.prepare(SQLITE).all()
+  } finally {
+    db.close()
+  }
+}
+
+async function inPostgres(url: string): Promise<Record<string, unknown>[]> {
+  const client = new pg.Client(url)
+  await client.connect()
+  try {
+    return (await client.query(POSTGRES)).rows
+  } finally {
+    await client.end()
+  }
+}
