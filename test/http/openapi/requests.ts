@@ -74,7 +74,8 @@ function made(schema: Schema, count: number): unknown[] {
   return fc.sample(valid(schema), { numRuns: count, seed: SEED })
 }
 
-function valid(schema: Schema): fc.Arbitrary<unknown> {
+/** Values that satisfy the schema. */
+export function valid(schema: Schema): fc.Arbitrary<unknown> {
   const { type, minimum, exclusiveMinimum, maximum } = schema
   if (schema.anyOf) return fc.oneof(...schema.anyOf.map(valid))
   if (schema.enum) return fc.constantFrom(...schema.enum)

@@ -1,0 +1,210 @@
+/**
+ * P24: every accepted request ends, and is paid as often as its model server was called. Requests are made from the OpenAPI
+ * document, with each number in any spelling that JSON allows; the model server counts what it is asked and what it answers.
+ */
+import assert from 'node:assert/strict'
+import test, { type TestContext } from 'node:test'
+import fc from 'fast-check'
+import { readSchema } from '../../src/json-schema/read-schema.ts'
+import { reply, type Script, startModelServer } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
+import { type Answer, type Parley, startParley } from '../parley.ts'
+import { type ReceivedRequest, startReceiver } from '../receiver.ts'
+import { eventually } from '../support/eventually.ts'
+import { wellFormed } from '../support/random-schemas.ts'
+import { numbersIn, spellings } from '../support/spelled-numbers.ts'
+import { granted } from './expect.ts'
+import { documentedRoutes } from './openapi/document.ts'
+import { valid } from './openapi/requests.ts'
+import { UNLIMITED_READS } from './stage.ts'
+
+const LONG = Boolean(process.env.PARLEY_LONG)
+const REQUESTS = LONG ? 20_000 : 200
+const AT_ONCE = 20
+/** The call, and one repair of a JSON answer. */
+const MOST_CALLS = 2
+const MESSAGES = '/api/v1/messages'
+const BATCHES = '/api/v1/messages/batches'
+
+interface Element {
+  callback?: { callback_url: string; callback_headers?: object; callback_payload?: unknown }
+}
+
+interface CreateRequest {
+  readonly path: string
+  /** The number of jobs that it creates. */
+  readonly jobs: number
+  /** The payloads of its callbacks, one for each element that has one, as they are spelled. */
+  readonly payloads: readonly string[]
+  readonly text: string
+}
+
+onEachStore(() => {
+  test(`2.1 ${REQUESTS} valid requests with numbers in any spelling: all end, and each call is counted once`, {
+    timeout: LONG ? 3_600_000 : 240_000,
+  }, async (t) => {
+    const { parley, key, counted, receiver, seed } = await start(t)
+    const jobIds: string[] = []
+    const payloads: string[] = []
+    const send = async ({ path, jobs, payloads: some, text }: CreateRequest) => {
+      jobIds.push(...accepted(await parley.post(path, text, key), jobs, text))
+      payloads.push(...some)
+    }
+    const group = fc.array(requests(await elementSchemas(parley), receiver.url), {
+      minLength: AT_ONCE,
+      maxLength: AT_ONCE,
+    })
+    const property = fc.asyncProperty(group, async (several) => {
+      await Promise.all(several.map(send))
+    })
+    await fc.assert(property, { numRuns: Math.ceil(REQUESTS / AT_ONCE), seed, endOnFailure: true })
+
+    // Also what was only accepted has to end.
+    const open = async () => {
+      const { waiting, assigned } = await parley.store.depth()
+      return waiting + assigned
+    }
+    await eventually(open, (jobs) => jobs === 0, { signal: t.signal })
+    for (let from = 0; from < jobIds.length; from += AT_ONCE) {
+      const reads = jobIds.slice(from, from + AT_ONCE).map((id) => parley.get(`${MESSAGES}/${id}`, key))
+      for (const read of await Promise.all(reads)) {
+        assert.match(granted(read, 200).status, /^(completed|failed)$/)
+      }
+    }
+    const { usage } = granted(await parley.get('/api/v1/me', key), 200)
+    assert.equal(usage.jobs, jobIds.length)
+    assert.deepEqual(
+      [usage.calls, usage.input_tokens, usage.output_tokens],
+      [counted.calls, counted.inputTokens, counted.outputTokens],
+    )
+    assert.ok(counted.mostForOneJob <= MOST_CALLS, `${counted.mostForOneJob} calls for one job`)
+    assertDelivered(await receiver.received(payloads.length), payloads)
+    t.diagnostic(
+      `${jobIds.length} jobs, ${counted.calls} calls, ${usage.failed_jobs} failed, ${usage.cache_hits} cache hits, ${payloads.length} callbacks, seed ${seed}`,
+    )
+  })
+})
+
+async function start(t: TestContext) {
+  const seed = Number(process.env.PARLEY_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31))
+  const counted = { calls: 0, inputTokens: 0, outputTokens: 0, mostForOneJob: 0 }
+  const models = await startModelServer({ keep: false, script: countingScript(counted, seed) })
+  t.after(() => models.close())
+  const receiver = await startReceiver()
+  t.after(() => receiver.close())
+  const parley = await startParley(t, {
+    upstream: models.baseUrl,
+    settings: { tiers: UNLIMITED_READS, callbacks: { allow_networks: ['127.0.0.0/8'] } },
+  })
+  return { parley, key: await parley.key(), counted, receiver, seed }
+}
+
+/** Answers with text or JSON, and with token counts in any spelling; some JSON answers break their schema. */
+function countingScript(
+  counted: { calls: number; inputTokens: number; outputTokens: number; mostForOneJob: number },
+  seed: number,
+): Script {
+  const answers = fc.sample(
+    fc.record({
+      content: fc.constantFrom('yes', '{}', '{"a":1.50}', 'null', '-0', '1e2', '[1,2.0]'),
+      input: fc.nat(100_000),
+      output: fc.nat(100_000),
+      spell: spellings,
+    }),
+    { numRuns: 500, seed },
+  )
+  const callsOfJob = new Map<string, number>()
+  return ({ body }, index) => {
+    const { content = '', input = 0, output = 0, spell = String } = answers[index % answers.length] ?? {}
+    // Every job has a user message of its own, and the request to repair its answer begins with it, too.
+    const job = String(body.messages.find(({ role }) => role === 'user')?.content)
+    const calls = (callsOfJob.get(job) ?? 0) + 1
+    callsOfJob.set(job, calls)
+    counted.mostForOneJob = Math.max(counted.mostForOneJob, calls)
+    counted.calls += 1
+    counted.inputTokens += input
+    counted.outputTokens += output
+    const usage = spell(JSON.stringify({ prompt_tokens: input, completion_tokens: output }))
+    return reply.garbage(`{"choices":[{"message":${JSON.stringify({ content })}}],"usage":${usage}}`)
+  }
+}
+
+interface ElementSchemas {
+  readonly single: Answer['body']
+  readonly batch: Answer['body']
+}
+
+/** The schemas of a single create and of a batch element, as the document has them. */
+async function elementSchemas(parley: Parley): Promise<ElementSchemas> {
+  const routes = await documentedRoutes(parley)
+  const schemaOf = (path: string) =>
+    routes.find((route) => route.path === path && route.method === 'POST')?.body?.schema
+  return { single: schemaOf(MESSAGES), batch: schemaOf(BATCHES).items }
+}
+
+/** Some that are well-formed are rejected, such as references that lead back to themselves. */
+const answerSchema = wellFormed.filter((schema) => readSchema(schema).ok)
+
+/** What the document cannot say is put right: names of models, a user message, where a schema belongs, addresses. */
+function requests({ single, batch }: ElementSchemas, receiver: string): fc.Arbitrary<CreateRequest> {
+  const elementOf = (schema: Answer['body']) =>
+    fc
+      .record({
+        given: valid(schema) as fc.Arbitrary<Element>,
+        model: fc.constantFrom('gpt-auto', 'gpt-5', 'gpt-5.2', 'gpt-5-mini'),
+        format: fc.oneof(
+          fc.constant({ format: 'text' }),
+          fc.constant({ format: 'json' }),
+          answerSchema.map((schema) => ({ format: 'json', schema })),
+        ),
+        id: fc.uuid(),
+      })
+      .map(({ given, model, format, id }) => {
+        const { callback, ...element } = given
+        const own = callback && { ...callback, callback_url: receiver, callback_headers: { a: 'b' } }
+        const messages = [{ role: 'user', content: id }]
+        return { ...element, model, response_format: format, messages, ...(own && { callback: own }) }
+      })
+  const ofOne = elementOf(single).map((element) => ({ path: MESSAGES, body: element, elements: [] }))
+  const ofMany = fc
+    .array(elementOf(batch), { minLength: 1, maxLength: 4 })
+    .map((elements) => ({ path: BATCHES, body: elements, elements }))
+  return fc.tuple(fc.oneof(ofOne, ofMany), spellings).map(([{ path, body, elements }, spell]) => {
+    const text = spell(JSON.stringify(body))
+    return { path, text, jobs: elements.length || 1, payloads: payloadsIn(text, elements) }
+  })
+}
+
+/** Cut out of the text, because parsing would lose how their numbers are spelled. */
+function payloadsIn(text: string, elements: readonly Element[]): string[] {
+  const withCallback = elements.filter(({ callback }) => callback !== undefined).length
+  const found = text.split('"callback_payload":').slice(1)
+  const spelled = found.map((rest) => rest.slice(0, endOfObject(rest)))
+  return [...spelled, ...Array.from({ length: withCallback - spelled.length }, () => '{}')]
+}
+
+/** Where the object that the text begins with ends. */
+function endOfObject(text: string): number {
+  let depth = 0
+  for (const { 0: token, index } of text.matchAll(/"(?:[^"\\]|\\.)*"|[{}]/gs)) {
+    if (token === '{') depth += 1
+    if (token === '}') depth -= 1
+    if (depth === 0) return index + 1
+  }
+  return text.length
+}
+
+function accepted(answer: Answer, jobs: number, text: string): string[] {
+  assert.ok([200, 202].includes(answer.status), `${answer.status} ${answer.text} for ${text}`)
+  const { job_id: one, job_ids: many = [one] } = answer.body.data
+  assert.equal(many.length, jobs)
+  return many
+}
+
+/** Every payload arrived once at least, each number as it was spelled. Their order is not promised, nor that of keys. */
+function assertDelivered(received: readonly ReceivedRequest[], payloads: readonly string[]): void {
+  const numbersOf = (payload: string) => numbersIn(payload).toSorted().join(' ')
+  const arrived = received.map(({ body }) => numbersOf(body.slice(body.indexOf('"callback_payload":'))))
+  const missing = new Set(payloads.map(numbersOf)).difference(new Set(arrived))
+  assert.deepEqual([...missing], [])
+}

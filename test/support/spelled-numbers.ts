@@ -1,0 +1,73 @@
+/** Other spellings of the numbers in a JSON text: with the same value, as a fraction, with an exponent, or as a negative zero. */
+import fc from 'fast-check'
+
+interface Spelling {
+  readonly form: 'as it is' | 'exponent' | 'point' | 'leading zero'
+  /** Where the point is set, as far as there are digits. */
+  readonly at: number
+  /** Zeros that change nothing. */
+  readonly zeros: number
+  readonly e: 'e' | 'E' | 'e+' | 'E+'
+}
+
+/** Spells the numbers of a text one after the other, and begins again with the first spelling after the last. */
+export const spellings: fc.Arbitrary<(json: string) => string> = fc
+  .array(
+    fc.record<Spelling>({
+      form: fc.constantFrom('as it is', 'exponent', 'point', 'leading zero'),
+      at: fc.nat(20),
+      zeros: fc.nat(3),
+      e: fc.constantFrom('e', 'E', 'e+', 'E+'),
+    }),
+    { minLength: 6, maxLength: 6 },
+  )
+  .map((all) => {
+    return (json) => {
+      let next = 0
+      return replaceNumbers(json, (number) => spelled(number, all[next++ % all.length] as Spelling))
+    }
+  })
+
+/** The numbers of a JSON text, as they are spelled. */
+export function numbersIn(json: string): readonly string[] {
+  const found: string[] = []
+  replaceNumbers(json, (number) => {
+    found.push(number)
+    return number
+  })
+  return found
+}
+
+const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/gs
+
+function replaceNumbers(json: string, replace: (number: string) => string): string {
+  return json.replace(STRING_OR_NUMBER, (token) => (token.startsWith('"') ? token : replace(token)))
+}
+
+/** The value is `digits` × 10 ^ `exponent`, whatever the form. */
+function spelled(number: string, { form, at, zeros, e }: Spelling): string {
+  const [, sign = '', whole = '', fraction = '', power = '0'] =
+    /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(number) ?? []
+  const digits = (whole + fraction).replace(/^0+(?=\d)/, '')
+  const exponent = Number(power) - fraction.length
+  const padding = '0'.repeat(zeros)
+  const scaled = (by: number) => (by < 0 ? `${e[0]}${by}` : `${e}${by}`)
+  // Zero is zero with any sign and any exponent.
+  const signed = digits === '0' && zeros > 1 ? '-' : sign
+  switch (form) {
+    case 'as it is':
+      return number
+    case 'exponent':
+      return digits === '0'
+        ? `${signed}0${scaled(at)}`
+        : `${sign}${digits}${padding}${scaled(exponent - zeros)}`
+    case 'point': {
+      const before = 1 + (at % digits.length)
+      const after = `${digits.slice(before)}${padding}` || '0'
+      const moved = exponent + digits.length - before
+      return `${signed}${digits.slice(0, before)}.${after}${moved === 0 ? '' : scaled(moved)}`
+    }
+    case 'leading zero':
+      return `${signed}0.${padding}${digits}${scaled(exponent + digits.length + zeros)}`
+  }
+}
