@@ -75,9 +75,12 @@ export async function startHeartbeat(options: HeartbeatOptions): Promise<Heartbe
 
 function started(thread: Worker): Promise<void> {
   return new Promise((resolve, reject) => {
+    const exited = () => reject(new Error('the heartbeat thread exited'))
     thread.once('error', reject)
+    thread.once('exit', exited)
     thread.once('message', (report: HeartbeatReport) => {
       thread.off('error', reject)
+      thread.off('exit', exited)
       if (report.kind === 'not started') reject(new StoreUnavailable(report.message))
       else resolve()
     })
