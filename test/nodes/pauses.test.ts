@@ -171,18 +171,17 @@ async function blocker(t: TestContext) {
   const file = join(await temporaryFolder(t), 'blocked')
   const module = new URL('./block-loop.ts', import.meta.url).href
   let blocks = 0
-  const times = (text: string) => new RegExp(`(?:${text}[^]*){${blocks}}`)
   return {
     options: { env: { NODE_OPTIONS: `--import=${module}`, BLOCK_WHILE: file } },
     begin: async (node: Server) => {
       await writeFile(file, '')
       blocks += 1
       node.kill('SIGUSR2')
-      await node.program.logged(times('the event loop is blocked'))
+      await node.program.logged(new RegExp(`event loop blocked \\(${blocks}\\)`))
     },
     end: async (node: Server) => {
       await rm(file)
-      await node.program.logged(times('the event loop turns again'))
+      await node.program.logged(new RegExp(`event loop free \\(${blocks}\\)`))
     },
   }
 }
