@@ -8,7 +8,7 @@
  * - The body that has waited longest comes first, so that many smaller bodies cannot starve a larger one.
  */
 import type { Clock } from '../clock.ts'
-import { Counts } from './counts.ts'
+import { Counts } from '../sharing/counts.ts'
 
 /** A body of at most this many bytes does not wait and does not count. */
 export const SMALL_BODY_BYTES = 16 * 1024

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { Counts } from '../sharing/counts.ts'
 import {
   deferredToClaim,
   freeSharedSlots,
@@ -10,7 +11,6 @@ import {
   mayUseReserve,
   mayWait,
 } from './concurrency-limits.ts'
-import { Counts } from './counts.ts'
 import { type Health, Receiver } from './receivers.ts'
 
 const ORIGIN = 'https://a.example.com'

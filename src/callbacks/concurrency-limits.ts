@@ -8,7 +8,7 @@
  *
  * However many receivers hang or are slow, and no matter which accounts they belong to, slots remain for those that respond.
  */
-import type { ReadonlyCounts } from './counts.ts'
+import type { ReadonlyCounts } from '../sharing/counts.ts'
 import type { Receiver } from './receivers.ts'
 
 /** Deliveries that may wait for a receiver that is not proven to respond, because their wait may be long. */

@@ -7,9 +7,10 @@
  *        │           └── deferred: removed, and returned to the store
  *        └── sent at once, deferred, or overdue and recorded as failed
  */
+
+import { Counts, type ReadonlyCounts } from '../sharing/counts.ts'
 import type { DeliveryQueueName, DueCallback } from '../store/callback-store.ts'
 import type { InFlight } from './concurrency-limits.ts'
-import { Counts, type ReadonlyCounts } from './counts.ts'
 import type { Receiver } from './receivers.ts'
 
 /**

@@ -7,7 +7,7 @@
  * overloaded gets fewer attempts, and one that has recovered soon gets as many as before.
  */
 import type { PostResult } from '../net/post.ts'
-import type { ReadonlyCounts } from './counts.ts'
+import type { ReadonlyCounts } from '../sharing/counts.ts'
 
 /** The limit of a receiver of which nothing is known, and the lowest limit there is. */
 const MIN_LIMIT = 2
