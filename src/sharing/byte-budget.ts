@@ -1,0 +1,228 @@
+/**
+ * Bounds the bytes that a process holds in memory for accounts. Each kind of thing has a share of the budget: bodies being
+ * received (`uploads`), received requests until their response (`requests`), running `jobs`, `callbacks` being sent, and
+ * `answers` being written. Bytes are what something takes in memory (`job-bytes.ts`), not the length of its text.
+ *
+ * - An eighth of a share is kept for small things, so that they never wait for large ones.
+ * - The part of an account is half of what the others leave of the rest. Alone it may hold half of the rest, beside one other
+ *   a third. However much an account holds, others find room, and only the account that is over its part is held back.
+ * - Each account may hold one large thing at a time whatever its part is, as far as there is room.
+ * - A large thing is always granted when no other large one is held, so that one larger than the whole share is held alone.
+ * - What is freed goes to the waiting account that holds fewest bytes, and is kept for it until its request fits, so that
+ *   many smaller requests cannot starve a larger one. Within an account, first come, first served.
+ */
+import type { StopListener, StopSignal } from '../job/stop.ts'
+import { Counts, type ReadonlyCounts } from './counts.ts'
+
+/** A thing of at most this many bytes is small. */
+export const SMALL_BYTES = 64 * 1024
+
+/** The part of the budget that each share has. The sum is 1. */
+export const SHARES = {
+  uploads: 1 / 8,
+  requests: 1 / 4,
+  jobs: 1 / 4,
+  callbacks: 1 / 8,
+  answers: 1 / 4,
+} as const
+export type ShareName = keyof typeof SHARES
+
+/** `over part`: the account holds its part already. `full`: it does not, but others hold the room that it needs. */
+export type ByteDecision = 'granted' | 'over part' | 'full'
+
+interface WaitingRequest extends StopListener {
+  readonly bytes: number
+  readonly signal: StopSignal
+  readonly resolve: (granted: boolean) => void
+}
+
+/** One share of the budget. Whole numbers of bytes only, so that sums return to 0. */
+export class ByteShare {
+  readonly limit: number
+  /** All but what is kept for small things. */
+  readonly #limitOfLarge: number
+  readonly #held = new Counts<string>()
+  /** Those of large things. */
+  readonly #large = new Counts<string>()
+  readonly #waiting = new Counts<string>()
+  /** The account that was granted bytes longest ago comes first. A set keeps the order of arrival. */
+  readonly #queue = new Map<string, Set<WaitingRequest>>()
+  /** Whether what is freed is kept for a large request that waits for room. */
+  #isRoomKept = false
+
+  constructor(limit: number) {
+    this.limit = Math.floor(limit)
+    this.#limitOfLarge = this.limit - Math.floor(this.limit / 8)
+  }
+
+  /** Bytes by account. */
+  get held(): ReadonlyCounts<string> {
+    return this.#held
+  }
+
+  /** Requests that wait, by account. */
+  get waiting(): ReadonlyCounts<string> {
+    return this.#waiting
+  }
+
+  /** Bytes that are not held; 0 while something larger than the share is held. */
+  get free(): number {
+    return Math.max(0, this.limit - this.#held.total)
+  }
+
+  /** How much the account may hold at the moment, including what it holds. */
+  partOf(account: string): number {
+    return Math.max(0, this.#limitOfLarge - this.#held.total + this.#held.of(account)) / 2
+  }
+
+  /** What `tryReserve` would decide. */
+  decide(account: string, bytes: number): ByteDecision {
+    const decision = this.#decide(account, bytes)
+    return decision === 'granted' && this.#isRoomKept && bytes > SMALL_BYTES ? 'full' : decision
+  }
+
+  /** Counts the bytes if the account may hold them now. What is granted is released exactly once. */
+  tryReserve(account: string, bytes: number): ByteDecision {
+    const decision = this.decide(account, bytes)
+    if (decision === 'granted') this.hold(account, bytes)
+    return decision
+  }
+
+  /**
+   * Waits until the account may hold the bytes. True once they are counted, false if the signal stopped the wait first.
+   * Without a need to wait, the result is not a promise.
+   */
+  reserve(account: string, bytes: number, signal: StopSignal): boolean | Promise<boolean> {
+    if (signal.reason !== null) return false
+    if (!this.#queue.has(account) && this.tryReserve(account, bytes) === 'granted') return true
+    return new Promise((resolve) => {
+      const request: WaitingRequest = {
+        bytes,
+        signal,
+        resolve,
+        onStop: () => {
+          this.#removeRequest(account, request)
+          resolve(false)
+          this.#grantWaiting()
+        },
+      }
+      signal.listen(request)
+      this.#addRequest(account, request)
+      this.#grantWaiting()
+    })
+  }
+
+  /** Counts bytes without asking: they are in memory already. */
+  hold(account: string, bytes: number): void {
+    this.#held.add(account, bytes)
+    if (bytes > SMALL_BYTES) this.#large.add(account, bytes)
+  }
+
+  /**
+   * Frees bytes as they were counted, in one piece. A waiting request that gets them continues in a later microtask, never
+   * inside this call.
+   */
+  release(account: string, bytes: number): void {
+    this.#uncount(account, bytes)
+    this.#grantWaiting()
+  }
+
+  /** What was counted as `from` bytes takes `to` bytes now. */
+  resize(account: string, from: number, to: number): void {
+    this.#uncount(account, from)
+    this.hold(account, to)
+    if (to < from) this.#grantWaiting()
+  }
+
+  #uncount(account: string, bytes: number): void {
+    this.#held.add(account, -bytes)
+    if (bytes > SMALL_BYTES) this.#large.add(account, -bytes)
+  }
+
+  #decide(account: string, bytes: number): ByteDecision {
+    const own = this.#held.of(account)
+    const isWithinPart = own + bytes <= this.partOf(account)
+    return bytes <= SMALL_BYTES
+      ? this.#decideSmall(account, bytes, isWithinPart)
+      : this.#decideLarge(account, bytes, isWithinPart)
+  }
+
+  #decideSmall(account: string, bytes: number, isWithinPart: boolean): ByteDecision {
+    const kept = this.limit - this.#limitOfLarge
+    const own = this.#held.of(account) - this.#large.of(account)
+    if (!isWithinPart && own > 0 && own + bytes > kept / 2) return 'over part'
+    const small = this.#held.total - this.#large.total
+    return small === 0 || small + bytes <= kept || this.#held.total + bytes <= this.limit ? 'granted' : 'full'
+  }
+
+  #decideLarge(account: string, bytes: number, isWithinPart: boolean): ByteDecision {
+    if (!isWithinPart && this.#large.of(account) > 0) return 'over part'
+    if (this.#large.total === 0) return 'granted'
+    const hasRoom = this.#large.total + bytes <= this.#limitOfLarge && this.#held.total + bytes <= this.limit
+    return hasRoom ? 'granted' : 'full'
+  }
+
+  /** One release can make room for several requests, and for those of accounts that were over their part. */
+  #grantWaiting(): void {
+    if (this.#queue.size === 0) return
+    while (this.#grantNext()) {}
+  }
+
+  #grantNext(): boolean {
+    this.#isRoomKept = false
+    const byHeld = [...this.#queue].sort(([one], [other]) => this.#held.of(one) - this.#held.of(other))
+    for (const [account, [request]] of byHeld) {
+      if (request === undefined) continue
+      const { bytes } = request
+      const decision = this.decide(account, bytes)
+      if (decision === 'full' && bytes > SMALL_BYTES) this.#isRoomKept = true
+      if (decision !== 'granted') continue
+      this.#grant(account, request)
+      return true
+    }
+    return false
+  }
+
+  #grant(account: string, request: WaitingRequest): void {
+    this.hold(account, request.bytes)
+    this.#removeRequest(account, request)
+    const others = this.#queue.get(account)
+    if (others !== undefined) {
+      this.#queue.delete(account)
+      this.#queue.set(account, others)
+    }
+    request.signal.unlisten(request)
+    request.resolve(true)
+  }
+
+  #addRequest(account: string, request: WaitingRequest): void {
+    const requests = this.#queue.get(account) ?? new Set()
+    this.#queue.set(account, requests.add(request))
+    this.#waiting.add(account, 1)
+  }
+
+  #removeRequest(account: string, request: WaitingRequest): void {
+    const requests = this.#queue.get(account)
+    if (!requests?.delete(request)) return
+    if (requests.size === 0) this.#queue.delete(account)
+    if (this.#queue.size === 0) this.#isRoomKept = false
+    this.#waiting.add(account, -1)
+  }
+}
+
+export class ByteBudget {
+  readonly uploads: ByteShare
+  readonly requests: ByteShare
+  readonly jobs: ByteShare
+  readonly callbacks: ByteShare
+  readonly answers: ByteShare
+
+  /** @param maxCallbackBytes of the share for callbacks, where that is less than its part of the total */
+  constructor(totalBytes: number, maxCallbackBytes: number) {
+    this.uploads = new ByteShare(totalBytes * SHARES.uploads)
+    this.requests = new ByteShare(totalBytes * SHARES.requests)
+    this.jobs = new ByteShare(totalBytes * SHARES.jobs)
+    this.callbacks = new ByteShare(Math.min(totalBytes * SHARES.callbacks, maxCallbackBytes))
+    this.answers = new ByteShare(totalBytes * SHARES.answers)
+  }
+}
