@@ -4,6 +4,7 @@ import { type Clock, wholeMs } from '../clock.ts'
 import { addressRulesOf } from '../config/callback-addresses.ts'
 import type { Settings } from '../config/settings.ts'
 import { createPoster } from '../net/post.ts'
+import type { ByteShare } from '../sharing/byte-budget.ts'
 import type { CallbackStore } from '../store/callback-store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -15,6 +16,7 @@ export interface CallbackParts {
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
+  readonly bytes: ByteShare
 }
 
 export function createDispatcher({
@@ -24,6 +26,7 @@ export function createDispatcher({
   clock,
   log,
   metrics,
+  bytes,
 }: CallbackParts): CallbackDispatcher {
   const { concurrency, retry_concurrency, concurrency_per_origin, ...callbacks } = settings.callbacks
   const timeoutMs = wholeMs(callbacks.timeout_seconds)
@@ -42,7 +45,7 @@ export function createDispatcher({
     pausesS: callbacks.retry_seconds,
     slots: { first: concurrency, retry: retry_concurrency },
     slotsPerOrigin: concurrency_per_origin,
-    maxBodyBytes: callbacks.in_flight_bytes,
+    bytes,
     onAttempt: ({ jobId, account }, attempt, next) => {
       metrics.calledBack(attempt, next)
       const { status, ms } = attempt

@@ -20,6 +20,7 @@ import { isTracing, tracedRouter, tracedStore } from '../telemetry/traces.ts'
 import { TokenCounter } from '../tokens/token-counter.ts'
 import { VERSION } from '../version.ts'
 import { createAdmin } from './admin.ts'
+import { createByteBudget } from './byte-budget.ts'
 import { createDispatcher } from './callbacks.ts'
 import { createHttp } from './http.ts'
 import { createCancellation, createNodeLease, createRemoteResults } from './node.ts'
@@ -96,8 +97,9 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const pendingResponses = new PendingResponses(clock, settings.sync.max_waiters)
   const tiers = new Tiers(tiersOf(settings))
   const tokens = new TokenCounter()
-  const dispatcher = createDispatcher({ settings, store, node, clock, log, metrics })
-  const common = { settings, store, node, clock, log, metrics, pendingResponses, onFatal }
+  const bytes = createByteBudget(settings)
+  const dispatcher = createDispatcher({ settings, store, node, clock, log, metrics, bytes: bytes.callbacks })
+  const common = { settings, store, node, clock, log, metrics, pendingResponses, bytes, onFatal }
   const worker = createWorker({ ...common, router, dispatcher })
   const lease = createNodeLease({ ...common, worker })
   const remoteResults = createRemoteResults({ ...common, worker })

@@ -1,7 +1,10 @@
 /** Makes one attempt to deliver a callback: waits until its body may be in memory, loads it, sends it, and records the result. */
 import type { Clock } from '../clock.ts'
+import { Stop } from '../job/stop.ts'
 import type { Poster, PostResult } from '../net/post.ts'
 import { retryWrite } from '../queue/retry-write.ts'
+import type { ByteShare } from '../sharing/byte-budget.ts'
+import { callbackBytes } from '../sharing/job-bytes.ts'
 import type {
   CallbackAttempt,
   CallbackBody,
@@ -9,7 +12,6 @@ import type {
   CallbackStore,
   DueCallback,
 } from '../store/callback-store.ts'
-import { ByteBudget } from './byte-budget.ts'
 import { callbackRequest } from './callback-request.ts'
 import type { Delivery } from './deliveries.ts'
 import { type Health, healthOf } from './receivers.ts'
@@ -17,6 +19,8 @@ import { nextAttempt } from './retry-schedule.ts'
 
 /** How long a delivery may occupy a slot while it waits for bytes. Shorter than `LEASE_SLACK_MS`, so its lease outlasts the attempt. */
 const MAX_BYTES_WAIT_MS = 15_000
+/** A body of at most this many bytes does not wait and does not count: the slots bound how many there are. */
+const SMALL_BODY_BYTES = 16 * 1024
 const OVERDUE = 'not tried again: the receiver fails, and more callbacks wait for it than can be tried'
 
 export interface CallbackSenderOptions {
@@ -26,7 +30,8 @@ export interface CallbackSenderOptions {
   /** From 0 up to but not including 1. */
   readonly random: () => number
   readonly pausesS: readonly number[]
-  readonly maxBodyBytes: number
+  /** Bounds the bodies in memory. One account's slow receivers leave the rest of it to others. */
+  readonly bytes: ByteShare
   /** An attempt, or that none is made any more, was recorded. */
   readonly onAttempt: (callback: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']) => void
   readonly onError: (error: unknown) => void
@@ -51,33 +56,18 @@ const GONE: SendResult = { kind: 'gone' }
 
 export class CallbackSender {
   readonly #options: CallbackSenderOptions
-  readonly #budget: ByteBudget
+  /** One for each delivery that waits for bytes. */
+  readonly #waits = new Set<Stop>()
   #state: 'running' | 'stopping' | 'cut off' = 'running'
 
   constructor(options: CallbackSenderOptions) {
     this.#options = options
-    const { maxBodyBytes, clock } = options
-    this.#budget = new ByteBudget({ maxBytes: maxBodyBytes, maxWaitMs: MAX_BYTES_WAIT_MS, clock })
   }
 
-  async send(delivery: Delivery): Promise<SendResult> {
-    const { poster, clock } = this.#options
-    const { account, bodyBytes } = delivery.callback
-    const reserved = this.#budget.reserve(account, bodyBytes)
-    const free = reserved instanceof Promise ? await reserved : reserved
-    if (!free) return NOT_SENT
-    try {
-      const { attempt } = delivery
-      const body = await this.#load(delivery)
-      if (body === 'given up') return NOT_SENT
-      // If this node claimed it again meanwhile, because its lease had ended, it is still to be sent.
-      if (!body) return delivery.attempt === attempt ? GONE : NOT_SENT
-      const atMs = clock.nowMs()
-      const result = await poster.post(callbackRequest(body, atMs))
-      return { kind: 'sent', result, atMs, health: this.#isCutOff(result) ? 'unknown' : healthOf(result) }
-    } finally {
-      free()
-    }
+  send(delivery: Delivery): Promise<SendResult> {
+    if (this.#state !== 'running') return Promise.resolve(NOT_SENT)
+    const isSmall = delivery.callback.bodyBytes <= SMALL_BODY_BYTES
+    return isSmall ? this.#sendBody(delivery) : this.#sendWithin(delivery)
   }
 
   /** Records what was sent, and when the callback is due again. */
@@ -110,13 +100,48 @@ export class CallbackSender {
   /** No more bodies are loaded. What is being sent may end. */
   stop(): void {
     this.#state = 'stopping'
-    this.#budget.close()
+    for (const wait of this.#waits) wait.now('release')
   }
 
   /** Aborts what is being sent. It is due again at once, and the attempt does not count. */
   cutOff(): void {
     this.#state = 'cut off'
     void this.#options.poster.close()
+  }
+
+  /** False when the wait was too long, or no more bodies are loaded. */
+  async #reserve(account: string, bytes: number): Promise<boolean> {
+    const stop = new Stop()
+    const cancel = this.#options.clock.after(MAX_BYTES_WAIT_MS, () => stop.now('deadline'))
+    this.#waits.add(stop)
+    const reserved = await this.#options.bytes.reserve(account, bytes, stop)
+    this.#waits.delete(stop)
+    cancel()
+    return reserved
+  }
+
+  /** Waits until the body may be in memory. */
+  async #sendWithin(delivery: Delivery): Promise<SendResult> {
+    const { account, bodyBytes } = delivery.callback
+    const bytes = callbackBytes(bodyBytes)
+    if (!(await this.#reserve(account, bytes))) return NOT_SENT
+    try {
+      return await this.#sendBody(delivery)
+    } finally {
+      this.#options.bytes.release(account, bytes)
+    }
+  }
+
+  async #sendBody(delivery: Delivery): Promise<SendResult> {
+    const { poster, clock } = this.#options
+    const { attempt } = delivery
+    const body = await this.#load(delivery)
+    if (body === 'given up') return NOT_SENT
+    // If this node claimed it again meanwhile, because its lease had ended, it is still to be sent.
+    if (!body) return delivery.attempt === attempt ? GONE : NOT_SENT
+    const atMs = clock.nowMs()
+    const result = await poster.post(callbackRequest(body, atMs))
+    return { kind: 'sent', result, atMs, health: this.#isCutOff(result) ? 'unknown' : healthOf(result) }
   }
 
   #load({ callback, attempt }: Delivery): Promise<CallbackBody | null | 'given up'> {

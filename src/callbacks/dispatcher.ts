@@ -5,6 +5,7 @@
 import type { Clock } from '../clock.ts'
 import type { Poster } from '../net/post.ts'
 import { PollingLoop } from '../polling-loop.ts'
+import type { ByteShare } from '../sharing/byte-budget.ts'
 import type {
   CallbackAttempt,
   CallbackNext,
@@ -39,8 +40,8 @@ export interface CallbackDispatcherOptions {
   /** Deliveries in flight at once. */
   readonly slots: Readonly<Record<DeliveryQueueName, number>>
   readonly slotsPerOrigin: number
-  /** Bytes of bodies in memory at once; see `ByteBudget` for what counts. */
-  readonly maxBodyBytes: number
+  /** Bounds the bodies in memory. */
+  readonly bytes: ByteShare
   /** An attempt, or that none is made any more, was recorded. */
   readonly onAttempt: (callback: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']) => void
   /** What failed is retried. */

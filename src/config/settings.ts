@@ -204,6 +204,20 @@ export const settingsSchema = Type.Object(
         idempotency_seconds: seconds('How long an Idempotency-Key is remembered.', 60),
         header_timeout_seconds: seconds('Time limit for receiving the headers of a request.', 1),
         request_timeout_seconds: seconds('Time limit for receiving a whole request.', 1),
+        stalled_write_seconds: seconds(
+          'A connection whose client reads nothing of a response for this long is closed.',
+          1,
+        ),
+        memory_bytes: Type.Union([Type.Integer({ minimum: 16_777_216 }), Type.Null()], {
+          description:
+            'Memory that uploads, requests, running jobs, callbacks and responses may take together, as estimated from their texts; null for half of the heap limit of the process (`--max-old-space-size`).',
+        }),
+        connections: Type.Integer({ minimum: 1, description: 'Open connections of a node.' }),
+        connections_per_address: Type.Integer({
+          minimum: 1,
+          description:
+            'Open connections of one address, or of one /64 network of IPv6. Loopback and the proxies in `trust_proxy` are exempt.',
+        }),
       },
       strict,
     ),
@@ -221,7 +235,7 @@ export const settingsSchema = Type.Object(
         in_flight_bytes: Type.Integer({
           minimum: 1_048_576,
           description:
-            'Bytes of callback bodies that a node holds in memory at once. The rest waits in the database; a larger body is sent alone. Bodies up to 16 KiB do not count.',
+            'Bytes of callback bodies that a node holds in memory at once, within their share of `limits.memory_bytes`. The rest waits in the database; a larger body is sent alone. Bodies up to 16 KiB do not count.',
         }),
         allow_networks: Type.Array(Type.String(), {
           description: 'Private ranges (CIDR) that callbacks may go to.',
@@ -331,6 +345,10 @@ export const DEFAULTS: Settings = {
     idempotency_seconds: 86_400,
     header_timeout_seconds: 10,
     request_timeout_seconds: 30,
+    stalled_write_seconds: 15,
+    memory_bytes: null,
+    connections: 20_000,
+    connections_per_address: 2000,
   },
   callbacks: {
     retry_seconds: [0, 5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400],

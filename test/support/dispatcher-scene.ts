@@ -7,6 +7,8 @@ import { CallbackDispatcher } from '../../src/callbacks/dispatcher.ts'
 import { systemClock } from '../../src/clock.ts'
 import type { Outcome } from '../../src/job/job.ts'
 import { createPoster } from '../../src/net/post.ts'
+import { ByteShare } from '../../src/sharing/byte-budget.ts'
+import { callbackBytes } from '../../src/sharing/job-bytes.ts'
 import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { FakeClock } from '../fake-clock.ts'
@@ -65,7 +67,7 @@ export async function start(t: TestContext, options: StartOptions = {}) {
     pausesS,
     slots: { first, retry: first },
     slotsPerOrigin: perOrigin,
-    maxBodyBytes,
+    bytes: new ByteShare(callbackBytes(maxBodyBytes)),
     onAttempt: ({ jobId }, { error }, next) => ended.add([jobId, next, error]),
     onError: () => {},
   })
