@@ -60,6 +60,8 @@ export interface ModelServerForTests {
   mostRunning(): number
   /** Answers the requests that stall now; later ones stall anew. */
   release(): void
+  /** Answers the request that has stalled longest. */
+  releaseNext(): void
   /** Connections accepted since the start. */
   connections(): number
   /** Ends every connection and stops listening. */
@@ -265,6 +267,10 @@ class RecordingServer implements ModelServerForTests {
 
   release(): void {
     for (const answer of stalled(this).splice(0)) answer()
+  }
+
+  releaseNext(): void {
+    stalled(this).shift()?.()
   }
 
   async close(): Promise<void> {

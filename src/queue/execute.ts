@@ -146,9 +146,9 @@ class Execution {
 
   /** Asks a model, and adds up what that used. */
   async ask(messages: readonly Message[], messagesJson?: string): Promise<Reply> {
-    const { model, tier, inputTokens } = this.#job
+    const { account, model, tier, inputTokens } = this.#job
     const prompt = { messages, messagesJson, form: this.#form }
-    const request = { model, tier, inputTokens, prompt }
+    const request = { account, model, tier, inputTokens, prompt }
     const { reply, target, calls, tokens } = await this.#options.router.ask(request, this.#signal)
     this.#target = target
     this.#calls = this.#calls.concat(calls)

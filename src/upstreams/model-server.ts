@@ -129,9 +129,11 @@ export interface Router {
 }
 
 export interface ModelRequest {
+  /** Whose request it is: accounts share the slots of an upstream. */
+  readonly account: string
   /** The public model name, `gpt-auto` included. */
   readonly model: string
-  /** The name of the job's tier: `gpt-auto` picks among the models that it allows. */
+  /** The name of the job's tier: `gpt-auto` picks among the models that it allows, and its weight is the account's. */
   readonly tier: string
   readonly inputTokens: number
   readonly prompt: Prompt

@@ -31,7 +31,10 @@ describe('gpt-auto', () => {
   ]
   for (const [inputTokens, allowed, expected] of cases) {
     it(`${inputTokens} tokens, allowed ${allowed.join(', ') || 'nothing'}: ${expected}`, async (t) => {
-      const { router } = await startRouter(t, { models, tiers: [{ name: 'some', models: new Set(allowed) }] })
+      const { router } = await startRouter(t, {
+        models,
+        tiers: [{ name: 'some', models: new Set(allowed), weight: 1 }],
+      })
       const routed = await router.ask(modelRequest('gpt-auto', { inputTokens, tier: 'some' }), never)
       assert.equal(routed.target, expected)
       assert.equal(routed.reply.kind, expected === null ? 'error' : 'answer')

@@ -224,6 +224,38 @@ describe('the concurrency limit', () => {
     assert.equal(a.mostRunning(), 2)
     assert.equal(router.state()[0]?.running, 0)
   })
+
+  it('gives the next free slot to the waiting account that holds fewest, by the weight of its tier', async (t) => {
+    const models = { one: { targets: [{ upstream: 'a', model: 'm' }] } }
+    const names = new Set(['one'])
+    const { router, a } = await startRouter(t, {
+      a: () => reply.stall(),
+      maxConcurrency: 4,
+      models,
+      tiers: [
+        { name: 'light', models: names, weight: 1 },
+        { name: 'heavy', models: names, weight: 3 },
+      ],
+    })
+    const ask = (account: string, tier: string) => {
+      const prompt = { messages: [{ role: 'user', content: account }], form: { kind: 'text' } } as const
+      return router.ask(modelRequest('one', { account, tier, prompt }), never)
+    }
+    const asked = Array.from({ length: 12 }, () => ask('many', 'light'))
+    await a.received(4)
+    for (let request = 0; request < 4; request++) asked.push(ask('paying', 'heavy'))
+    asked.push(ask('single', 'light'))
+    for (let answered = 0; answered < 4; answered++) {
+      a.releaseNext()
+      await a.received(5 + answered)
+    }
+    const accounts = a.requests.map(({ body }) => body.messages[0]?.content)
+    assert.deepEqual(accounts.slice(4), ['paying', 'single', 'paying', 'many'])
+    a.script = () => undefined
+    a.release()
+    await Promise.all(asked)
+    assert.equal(a.mostRunning(), 4)
+  })
 })
 
 describe('the stop signal', () => {

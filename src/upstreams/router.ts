@@ -86,6 +86,8 @@ interface RoutingAttempt extends RoutedReply {
   tokens: TokenCount
 }
 
+/** Of a tier that no longer exists. */
+const LEAST_WEIGHT = 1
 const NO_TARGETS: readonly Target[] = []
 const NO_TOKENS: TokenCount = { input: 0, output: 0 }
 const NOT_CALLED = upstreamError({ message: 'No model server was called.' })
@@ -143,9 +145,9 @@ export class ModelRouter implements Router {
         }))
       return {
         name,
-        running: upstream.semaphore.held,
-        waiting: upstream.semaphore.waiting,
-        maxConcurrency: upstream.semaphore.limit,
+        running: upstream.slots.held.total,
+        waiting: upstream.slots.waiting.total,
+        maxConcurrency: upstream.slots.limit,
         openUntilMs: earliestIfAll(targets.map((target) => target.openUntilMs)),
         targets,
       }
@@ -166,7 +168,10 @@ export class ModelRouter implements Router {
     return NO_TARGETS
   }
 
-  /** Makes one call as soon as the upstream has a free slot, if the target's circuit breaker permits it. */
+  /**
+   * Makes one call as soon as the upstream has a free slot, if the target's circuit breaker permits it. The next free slot
+   * goes to the waiting account that holds fewest, by the weight of its tier.
+   */
   async #call(
     target: Target,
     request: ModelRequest,
@@ -176,10 +181,12 @@ export class ModelRouter implements Router {
   ): Promise<'called' | 'circuit open' | 'stopped'> {
     if (signal.reason !== null) return 'stopped'
     const { breaker, upstream } = target
-    if (!upstream.semaphore.tryAcquire()) {
+    const { account, tier } = request
+    if (!upstream.slots.tryAcquire(account)) {
       // A request that has another target must not wait for a slot at one that fails.
       if (!forced && breaker.isOpen) return 'circuit open'
-      if (!(await upstream.semaphore.acquire(signal))) return 'stopped'
+      const weight = this.#table.weights.get(tier) ?? LEAST_WEIGHT
+      if (!(await upstream.slots.acquire(account, weight, signal))) return 'stopped'
     }
     let permit: Permit | null = null
     let result: CallResult = 'ignored'
@@ -200,7 +207,7 @@ export class ModelRouter implements Router {
       return 'called'
     } finally {
       if (permit !== null) breaker.release(permit, result, retryAfterMs)
-      upstream.semaphore.release()
+      upstream.slots.release(account)
     }
   }
 

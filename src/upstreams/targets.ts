@@ -5,14 +5,14 @@
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
 import type { Tier } from '../job/tier.ts'
+import { FairSlots } from '../sharing/fair-slots.ts'
 import { CircuitBreaker } from './circuit-breaker.ts'
 import type { ModelServer } from './model-server.ts'
-import { Semaphore } from './semaphore.ts'
 
 /** A model server and the slots for concurrent calls to it. */
 export interface Upstream {
   readonly server: ModelServer
-  readonly semaphore: Semaphore
+  readonly slots: FairSlots
 }
 
 /** A model on an upstream. Public models with the same target share its circuit breaker. */
@@ -40,6 +40,8 @@ export interface RoutingTable {
   readonly upstreams: ReadonlyMap<string, Upstream>
   readonly targets: readonly Target[]
   readonly routes: ReadonlyMap<string, Route>
+  /** By the name of the tier. */
+  readonly weights: ReadonlyMap<string, number>
 }
 
 export interface UpstreamOptions {
@@ -48,7 +50,7 @@ export interface UpstreamOptions {
 }
 
 /** The part of a tier that routing depends on. */
-export type RoutedTier = Pick<Tier, 'name' | 'models'>
+export type RoutedTier = Pick<Tier, 'name' | 'models' | 'weight'>
 
 interface Candidate {
   readonly model: string
@@ -65,7 +67,7 @@ export function createRoutingTable(
 ): RoutingTable {
   const upstreams = new Map<string, Upstream>()
   for (const [name, { server, maxConcurrency }] of upstreamOptions) {
-    upstreams.set(name, { server, semaphore: new Semaphore(maxConcurrency) })
+    upstreams.set(name, { server, slots: new FairSlots({ limit: maxConcurrency, reserve: 0 }) })
   }
   const targets = new Map<string, Target>()
   const targetOf = (upstreamName: string, model: string): Target => {
@@ -93,7 +95,8 @@ export function createRoutingTable(
     })
     routes.set(name, { kind: 'auto', byTier: autoRanges(candidates, tiers) })
   }
-  return { upstreams, targets: [...targets.values()], routes }
+  const weights = new Map(tiers.map(({ name, weight }) => [name, weight]))
+  return { upstreams, targets: [...targets.values()], routes, weights }
 }
 
 function autoRanges(

@@ -70,7 +70,7 @@ export async function startRouter(t: TestContext, options: SetupOptions = {}): P
       ['b', { server: server('b', b), maxConcurrency }],
     ]),
     models,
-    tiers: options.tiers ?? [{ name: TIER, models: new Set(Object.keys(models)) }],
+    tiers: options.tiers ?? [{ name: TIER, models: new Set(Object.keys(models)), weight: 1 }],
     clock,
     random: options.random ?? (() => 0.5),
     onCall: (call) => events.push(call),
@@ -81,7 +81,7 @@ export async function startRouter(t: TestContext, options: SetupOptions = {}): P
 
 export function modelRequest(model: string, rest: Partial<ModelRequest> = {}): ModelRequest {
   const prompt = { messages: [{ role: 'user', content: 'Hi' }], form: { kind: 'text' } } as const
-  return { model, tier: TIER, inputTokens: 10, prompt, ...rest }
+  return { account: 'acme', model, tier: TIER, inputTokens: 10, prompt, ...rest }
 }
 
 /** Advances the clock over each pause of the router; returns the lengths of the pauses. */
