@@ -48,7 +48,9 @@ export async function claimPlans(
   const client = new pg.Client(connectionSettings(postgres.url(database), null))
   await client.connect()
   try {
-    await client.query(`prepare claim (text, bigint, bigint, integer, bigint, bigint) as ${CLAIM.text}`)
+    await client.query(
+      `prepare claim (text, bigint, bigint, integer, bigint, bigint, bigint, bigint, integer) as ${CLAIM.text}`,
+    )
     const { rows } = await client.query<{ turn: string }>(
       'select coalesce(min(turn), 0) as turn from open_jobs where turn is not null',
     )
@@ -58,7 +60,7 @@ export async function claimPlans(
       await client.query(`set plan_cache_mode = ${MODES[values]}`)
       await client.query('begin')
       const explained = await client.query<{ 'QUERY PLAN': [{ Plan: PlanNode; 'Execution Time': number }] }>(
-        `explain (analyze, buffers, format json) execute claim('bench', ${turn}, ${limit}, 2, 1, 0)`,
+        `explain (analyze, buffers, format json) execute claim('bench', ${turn}, ${limit}, 2, 1, 0, 8192, 1000000, 3)`,
       )
       await client.query('rollback')
       const [first] = explained.rows[0]?.['QUERY PLAN'] ?? []

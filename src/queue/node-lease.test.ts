@@ -101,7 +101,7 @@ test('rescues the jobs of a dead node, once this node has been in touch for as l
   await pass(LEASE_MS * 0.3)
   assert.deepEqual(events, ['rescued 1'])
   assert.equal(worker.woken, 1)
-  assert.deepEqual(ids(await store.claim('node-a', 5, now.ms)), [job.id])
+  assert.deepEqual(ids((await store.claim('node-a', 5, now.ms)).jobs), [job.id])
 })
 
 test('after the database was unreachable, no node counts as dead before a lease has passed again', async (t) => {
@@ -176,14 +176,14 @@ test('crashes of nodes that came back are reverted, and others are confirmed aft
   await store.renew('node-b', HOUR_MS)
   await pass(LEASE_MS / 9)
   assert.deepEqual(events, ['rescued 2', 'reverted 1'])
-  const claimed = await store.claim('node-a', 5, now.ms, final)
+  const claimed = (await store.claim('node-a', 5, now.ms, { candidates: final })).jobs
   assert.deepEqual(ids(claimed), [paused.id])
   worker.held = claimed.map(claimOf)
   // The database's clock has not moved meanwhile: it must, and not the clock of this node.
   await pass(LEASE_MS * 11)
-  assert.deepEqual(await store.claim('node-a', 5, now.ms, final), [])
+  assert.deepEqual((await store.claim('node-a', 5, now.ms, { candidates: final })).jobs, [])
   await store.confirmCrashes(ENDED_MS)
-  assert.deepEqual(ids(await store.claim('node-a', 5, now.ms, final)), [dead.id])
+  assert.deepEqual(ids((await store.claim('node-a', 5, now.ms, { candidates: final })).jobs), [dead.id])
 })
 
 test('a node that was paused and stops at once reverts its crashes itself', async (t) => {
@@ -195,7 +195,7 @@ test('a node that was paused and stops at once reverts its crashes itself', asyn
   await store.renew('node-a', LEASE_MS)
   await lease.stop()
   assert.deepEqual([events, heartbeat.stopped], [['reverted 1'], true])
-  const [claimed] = await store.claim('node-b', 1, now.ms)
+  const [claimed] = (await store.claim('node-b', 1, now.ms)).jobs
   assert.deepEqual([claimed?.id, claimed?.crashCount], [job.id, 0])
 })
 
@@ -204,9 +204,9 @@ test('a job that only the database gives to this node is released at the second 
   const job = newJob()
   await store.accept(acceptance([job], { handedOff: true }))
   await pass(LEASE_MS * 0.4)
-  assert.deepEqual(await store.claim('node-b', 5, now.ms), [])
+  assert.deepEqual((await store.claim('node-b', 5, now.ms)).jobs, [])
   await pass(LEASE_MS * 0.4)
-  const [claimed] = await store.claim('node-b', 5, now.ms)
+  const [claimed] = (await store.claim('node-b', 5, now.ms)).jobs
   assert.deepEqual([claimed?.id, claimed?.attempt, claimed?.crashCount], [job.id, 2, 0])
   assert.equal(worker.woken, 1)
 })

@@ -284,7 +284,7 @@ test('draining lets executions end, claims no more, and releases what does not e
   assert.equal(await status(store, slow), 'assigned')
   assert.equal(await status(store, waiting), 'pending')
 
-  const claimed = await store.claim('node-b', 5, clock.nowMs())
+  const claimed = (await store.claim('node-b', 5, clock.nowMs())).jobs
   assert.deepEqual(
     claimed.map(({ id, attempt, crashCount }) => [id, attempt, crashCount]),
     [

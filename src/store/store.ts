@@ -52,11 +52,11 @@ export interface Store
   acceptEnded(job: Job, settlement: Settlement): Promise<void>
 
   /**
-   * Assigns up to `limit` queued jobs to the node, lowest turn first, and counts an attempt of each. No job is ever assigned
-   * to two nodes. The cost does not grow with the length of the queue. If poison candidates are described, at most that many
-   * of the jobs are such. A second call claims other jobs; if the answer of the first was lost, `claimsOf` returns its jobs.
+   * Assigns up to `limit` queued jobs to the node and counts an attempt of each: lowest turn first, or as the bounds say. No
+   * job is ever assigned to two nodes. The cost does not grow with the length of the queue, and the texts of jobs that are not
+   * claimed are not read. A second call claims other jobs; if the answer of the first was lost, `claimsOf` returns its jobs.
    */
-  claim(node: string, limit: number, nowMs: number, candidates?: PoisonCandidates): Promise<ClaimedJob[]>
+  claim(node: string, limit: number, nowMs: number, bounds?: ClaimBounds): Promise<Claimed>
 
   /**
    * Stores the outcome, its usage, the cached response and the callback that is owed, if this node still holds the job under
@@ -100,6 +100,38 @@ export interface Store
 
   /** Finishes the calls that were made and closes. A second call waits for the same end. */
   close(): Promise<void>
+}
+
+/** Which jobs may be claimed, beside how many. */
+export interface ClaimBounds {
+  /** At most that many poison candidates; without this, crash counts do not matter. */
+  readonly candidates?: PoisonCandidates
+  /** How large the jobs may be; without this, any size. */
+  readonly bytes?: ClaimBytes
+  /**
+   * If present, no jobs of these accounts and no poison candidates, and of every other account at most one job, its first. The
+   * lowest turn does not count: accounts take turns, so each is found however many jobs of these accounts are queued before.
+   */
+  readonly exceptOf?: readonly string[]
+  /** If present, no job but the first of this account, and no poison candidate. */
+  readonly ofAccount?: string
+}
+
+/** In bytes of text as stored: messages, response format and callback together. */
+export interface ClaimBytes {
+  /** Jobs of at most this size are claimed whatever `max` is, and do not count. */
+  readonly small: number
+  /** What the others may have together. */
+  readonly max: number
+}
+
+export interface Claimed {
+  readonly jobs: readonly ClaimedJob[]
+  /**
+   * The first job that was looked at and is too large; null if none was. A claim in the order of turns ends at this job, so that
+   * smaller ones do not overtake it; one with `exceptOf` goes on with the next account.
+   */
+  readonly tooLarge: { readonly account: string; readonly bytes: number } | null
 }
 
 /** Describes jobs that may be what kills their node: those with at least that crash count. */

@@ -69,7 +69,7 @@ test('a server runs on the copy: fair order, fences, cached responses, idempoten
   const { jobId, ...idempotency } = population.idempotencyKey
   const repeated = await store.accept(acceptance([newJob()], { idempotency, nowMs: clock.ms }))
   assert.deepEqual(repeated, { kind: 'repeated', jobIds: [jobId] })
-  const claimed = await store.claim('new', 10_000, clock.ms)
+  const claimed = (await store.claim('new', 10_000, clock.ms)).jobs
   const order = claimed.map(({ id, attempt, crashCount: deaths }) => ({ id, attempt, deaths }))
   assert.deepEqual(order, inLine)
   // What a server had in hand is nobody's any more.
@@ -130,7 +130,7 @@ test('an assigned job is queued and reads as assigned, with no crash counted; a 
     }
     const late = newJob({ id: 'ffffffff-0000-7000-8000-000000000000', account: 'newcomer' })
     await store.accept(acceptance([late], { node: 'new' }))
-    const line = await store.claim('new', Number(waiting) + 1, clock.ms)
+    const line = (await store.claim('new', Number(waiting) + 1, clock.ms)).jobs
     const isHeld = new Set(held.map(({ id }) => id))
     assert.deepEqual(
       line

@@ -19,7 +19,7 @@ export function acceptTests(on: On): void {
     const job = newJob()
     await store.accept(acceptance([job], { handedOff: true }))
     assert.equal((await store.read('acme', job.id, expiry()))?.status, 'assigned')
-    assert.deepEqual(await store.claim('node-b', 10, now.ms), [])
+    assert.deepEqual((await store.claim('node-b', 10, now.ms)).jobs, [])
     assert.equal(await store.settle(settlement({ jobId: job.id, attempt: 1 })), 'settled')
   })
 
@@ -41,7 +41,7 @@ export function acceptTests(on: On): void {
       results.map(({ status }) => status),
       ['fulfilled', 'rejected', 'fulfilled'],
     )
-    assert.deepEqual(ids(await store.claim('node-a', 10, now.ms)).sort(), ids([good, other]).sort())
+    assert.deepEqual(ids((await store.claim('node-a', 10, now.ms)).jobs).sort(), ids([good, other]).sort())
   })
 
   on(

@@ -31,7 +31,7 @@ export function cancelTests(on: On): void {
     const read = await store.read('acme', job.id, expiry())
     assert.equal(read?.status, 'failed')
     assert.equal(JSON.parse(read?.errorJson ?? '').code, 'cancelled')
-    assert.deepEqual(ids(await store.claim('node-a', 5, now.ms)), [next.id])
+    assert.deepEqual(ids((await store.claim('node-a', 5, now.ms)).jobs), [next.id])
     const take = {
       node: 'node-a',
       queue: 'first',
@@ -59,7 +59,7 @@ export function cancelTests(on: On): void {
       assert.deepEqual(await store.takeCancelled('node-a'), [])
       assert.equal(await store.settle(settlement(claim)), 'stale')
       await store.release('node-a', [claim])
-      assert.deepEqual(await store.claim('node-a', 5, now.ms), [])
+      assert.deepEqual((await store.claim('node-a', 5, now.ms)).jobs, [])
       assert.equal((await store.read('acme', job.id, expiry()))?.status, 'failed')
       assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
     },
@@ -76,7 +76,7 @@ export function cancelTests(on: On): void {
   on('cancels a released job, and leaves alone what has ended or never existed', async (store) => {
     const [returned, done] = [newJob(), newJob()]
     await store.accept(acceptance([returned, done]))
-    const claimed = await store.claim('node-a', 2, now.ms)
+    const claimed = (await store.claim('node-a', 2, now.ms)).jobs
     const [first, second] = claimed.map(claimOf)
     assert.ok(first && second)
     await store.release('node-a', [first])
@@ -86,7 +86,7 @@ export function cancelTests(on: On): void {
     assert.equal(await store.cancelJob(done.id, now.ms), 'ended before')
     assert.equal((await store.read('acme', done.id, expiry()))?.status, 'completed')
     assert.equal(await store.cancelJob(newJob().id, now.ms), 'unknown')
-    assert.deepEqual(await store.claim('node-a', 5, now.ms), [])
+    assert.deepEqual((await store.claim('node-a', 5, now.ms)).jobs, [])
   })
 
   on('cancels the queued jobs of one account, some at a time', async (store) => {
@@ -99,7 +99,7 @@ export function cancelTests(on: On): void {
     assert.equal(await store.cancelJobs(all({ limit: 3 })), 2)
     assert.equal(await store.cancelJobs(all({ limit: 3 })), 0)
     assert.equal((await store.read('acme', running.id, expiry()))?.status, 'assigned')
-    assert.deepEqual(ids(await store.claim('node-a', 9, now.ms)).sort(), ids(others).sort())
+    assert.deepEqual(ids((await store.claim('node-a', 9, now.ms)).jobs).sort(), ids(others).sort())
     const usage = await store.listUsage({ limit: 10 })
     assert.deepEqual(
       usage.map(({ account, jobs, failedJobs }) => [account, jobs, failedJobs]),
@@ -120,7 +120,7 @@ export function cancelTests(on: On): void {
       cancelled.filter(({ attempt }) => attempt > 0),
       [{ jobId: running.id, attempt: 1 }],
     )
-    assert.deepEqual(ids(await store.claim('node-a', 9, now.ms)), [later.id])
+    assert.deepEqual(ids((await store.claim('node-a', 9, now.ms)).jobs), [later.id])
     assert.equal((await store.read('other', held.id, expiry()))?.status, 'assigned')
   })
 }

@@ -17,7 +17,7 @@ export function claimTests(on: On): void {
     const responseFormat = { format: 'json', schema: { type: 'object', __proto__x: 1 } } as const
     const job = newJob({ callback, messages, responseFormat, cacheTtlMs: 180_501 })
     await store.accept(acceptance([job]))
-    const [claimed] = await store.claim('node-a', 1, now.ms)
+    const [claimed] = (await store.claim('node-a', 1, now.ms)).jobs
     assert.deepEqual(claimed, { ...job, attempt: 1, crashCount: 0 })
   })
 
@@ -27,7 +27,7 @@ export function claimTests(on: On): void {
     const claims = await Promise.all(
       Array.from({ length: 12 }, (_, index) => store.claim(index % 2 ? 'node-a' : 'node-b', 10, now.ms)),
     )
-    assert.deepEqual(ids(claims.flat()).sort(), ids(jobs).sort())
+    assert.deepEqual(ids(claims.flatMap((claimed) => claimed.jobs)).sort(), ids(jobs).sort())
   })
 
   on('is fair: a backlog of one account does not delay the job of another', async (store) => {
@@ -35,7 +35,7 @@ export function claimTests(on: On): void {
     await store.claim('node-a', 5, now.ms)
     const single = newJob({ account: 'modest' })
     await store.accept(acceptance([single]))
-    const next = await store.claim('node-a', 2, now.ms)
+    const next = (await store.claim('node-a', 2, now.ms)).jobs
     assert.ok(ids(next).includes(single.id))
   })
 
@@ -46,7 +46,7 @@ export function claimTests(on: On): void {
       const turns: string[] = []
       while (turns.length < 20) {
         if (turns.at(-1) !== 'crowd') await store.accept(acceptance([newJob({ account: 'steady' })]))
-        const [claimed] = await store.claim('node-a', 1, now.ms)
+        const [claimed] = (await store.claim('node-a', 1, now.ms)).jobs
         turns.push(claimed?.account ?? 'nobody')
       }
       // Whoever is first, they take turns.
@@ -68,7 +68,7 @@ export function claimTests(on: On): void {
         { step: 500 },
       ),
     )
-    const claimed = await store.claim('node-a', 30, now.ms)
+    const claimed = (await store.claim('node-a', 30, now.ms)).jobs
     const ofTwo = claimed.filter(({ account }) => account === 'two').length
     assert.ok(ofTwo >= 19 && ofTwo <= 21, `${ofTwo} of 30`)
   })
@@ -79,12 +79,17 @@ export function claimTests(on: On): void {
     await store.rescue('node-a', now.ms)
     const fresh = [newJob(), newJob()]
     await store.accept(acceptance(fresh))
-    const none = await store.claim('node-a', 1, now.ms, { crashCount: 1, limit: 0, maxCrashCount: 3 })
-    const one = await store.claim('node-a', 5, now.ms, { crashCount: 1, limit: 1, maxCrashCount: 3 })
+    const none = (
+      await store.claim('node-a', 1, now.ms, { candidates: { crashCount: 1, limit: 0, maxCrashCount: 3 } })
+    ).jobs
+    const one = (
+      await store.claim('node-a', 5, now.ms, { candidates: { crashCount: 1, limit: 1, maxCrashCount: 3 } })
+    ).jobs
     assert.deepEqual(ids(none), [fresh[0]?.id])
     assert.deepEqual(ids(one), [old[0]?.id, fresh[1]?.id])
     assert.equal(
-      (await store.claim('node-a', 5, now.ms, { crashCount: 2, limit: 0, maxCrashCount: 3 })).length,
+      (await store.claim('node-a', 5, now.ms, { candidates: { crashCount: 2, limit: 0, maxCrashCount: 3 } }))
+        .jobs.length,
       2,
     )
   })
@@ -92,6 +97,6 @@ export function claimTests(on: On): void {
   on('claims one account in the order of acceptance', async (store) => {
     const jobs = Array.from({ length: 20 }, () => newJob())
     for (const job of jobs) await store.accept(acceptance([job]))
-    assert.deepEqual(ids(await store.claim('node-a', 20, now.ms)), ids(jobs))
+    assert.deepEqual(ids((await store.claim('node-a', 20, now.ms)).jobs), ids(jobs))
   })
 }

@@ -24,14 +24,14 @@ export function crashTests(on: On): void {
   on('a job that is to fail is claimed once its crashes are confirmed', async (store) => {
     const job = await crashedJob(store, 'node-b')
     await store.confirmCrashes(AT_ONCE_MS)
-    const [claimed] = await store.claim('node-a', 5, now.ms, failingAfter(1))
+    const [claimed] = (await store.claim('node-a', 5, now.ms, { candidates: failingAfter(1) })).jobs
     assert.deepEqual([claimed?.id, claimed?.crashCount], [job.id, 1])
   })
 
   on('crashes of nodes that do not come back are not reverted', async (store) => {
     const job = await crashedJob(store, 'node-b')
     assert.equal(await store.revertCrashes(), 0)
-    const [claimed] = await store.claim('node-a', 5, now.ms, failingAfter(3))
+    const [claimed] = (await store.claim('node-a', 5, now.ms, { candidates: failingAfter(3) })).jobs
     assert.deepEqual([claimed?.id, claimed?.crashCount], [job.id, 1])
     assert.ok(claimed)
     assert.equal(await store.settle(settlement(claimOf(claimed))), 'settled')
@@ -43,7 +43,7 @@ export function crashTests(on: On): void {
     const [fresh, other] = [newJob(), newJob()]
     await store.accept(acceptance([fresh]))
     await store.accept(acceptance([other]))
-    const claimed = await store.claim('node-a', 5, now.ms, failingAfter(1))
+    const claimed = (await store.claim('node-a', 5, now.ms, { candidates: failingAfter(1) })).jobs
     assert.deepEqual(new Set(ids(claimed)), new Set([toFail.id, fresh.id, other.id]))
   })
 }

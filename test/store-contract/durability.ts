@@ -20,7 +20,7 @@ export function durabilityTests(makePlace: (t: TestContext) => Promise<Place>): 
     assert.equal((await second.read('acme', done.id, expiry()))?.contentJson, '"Hello back"')
     assert.equal(await second.findResponse(keep.fingerprint, now.ms), '"Hello back"')
     assert.equal((await second.depth()).waiting, 1)
-    assert.deepEqual(ids(await second.claim('node-c', 5, now.ms)), [waiting.id])
+    assert.deepEqual(ids((await second.claim('node-c', 5, now.ms)).jobs), [waiting.id])
   })
 
   test('fair order survives the process', async (t) => {
@@ -35,7 +35,7 @@ export function durabilityTests(makePlace: (t: TestContext) => Promise<Place>): 
     const single = newJob({ account: 'modest' })
     await second.accept(acceptance([newJob({ account: 'greedy' })]))
     await second.accept(acceptance([single]))
-    assert.ok(ids(await second.claim('node-b', 2, now.ms)).includes(single.id))
+    assert.ok(ids((await second.claim('node-b', 2, now.ms)).jobs).includes(single.id))
   })
 
   test('writes handed over before a close are stored', async (t) => {

@@ -10,7 +10,7 @@ export function holdTests(on: On): void {
     await store.accept(acceptance([waiting]))
     assert.deepEqual(await store.claimsOf('node-a'), [{ jobId: mine.id, attempt: 1 }])
     await store.settle(settlement({ jobId: mine.id, attempt: 1 }))
-    const [claimed] = await store.claim('node-a', 1, now.ms)
+    const [claimed] = (await store.claim('node-a', 1, now.ms)).jobs
     assert.ok(claimed)
     assert.deepEqual(await store.claimsOf('node-a'), [claimOf(claimed)])
     await store.leave('node-a')

@@ -43,7 +43,7 @@ export function jobSearchTests(on: On): void {
     const of = (status: Status) => found(store, { status })
     assert.deepEqual(await of('pending'), ids(jobs).toReversed())
     assert.deepEqual(await of('assigned'), [])
-    const claimed = await store.claim('node-a', 4, now.ms)
+    const claimed = (await store.claim('node-a', 4, now.ms)).jobs
     assert.deepEqual(await of('pending'), [])
     assert.deepEqual(await of('assigned'), ids(jobs).toReversed())
     const claims = new Map(claimed.map((job) => [job.id, claimOf(job)]))
@@ -97,7 +97,7 @@ export function jobSearchTests(on: On): void {
       crashCount: 0,
     }
     assert.deepEqual(await store.findJob(job.id, expiry()), waiting)
-    const [claimed] = await store.claim('node-a', 1, createdAtMs + 100)
+    const [claimed] = (await store.claim('node-a', 1, createdAtMs + 100)).jobs
     assert.ok(claimed)
     const held = { ...waiting, status: 'assigned', claimedAtMs: createdAtMs + 100, attempts: 1 }
     assert.deepEqual(await store.findJob(job.id, expiry()), held)

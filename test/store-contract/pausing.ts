@@ -14,13 +14,13 @@ export function pauseTests(on: On): void {
       const [running, queued] = [newJob(), newJob()]
       await store.accept(acceptance([running, queued], { handedOff: true, node: 'node-b' }))
       assert.equal(await store.rescue('node-a', now.ms), 2)
-      const [claimed] = await store.claim('node-a', 1, now.ms, NEVER)
+      const [claimed] = (await store.claim('node-a', 1, now.ms, { candidates: NEVER })).jobs
       await store.renew('node-b', LONG_MS)
       assert.equal(await store.revertCrashes(), 2)
       assert.equal(await store.revertCrashes(), 0)
       assert.equal(claimed?.id, running.id)
       assert.equal((await store.findJob(running.id, expiry()))?.crashCount, 0)
-      const [next] = await store.claim('node-a', 5, now.ms, NEVER)
+      const [next] = (await store.claim('node-a', 5, now.ms, { candidates: NEVER })).jobs
       assert.deepEqual([next?.id, next?.crashCount], [queued.id, 0])
     },
   )
@@ -49,7 +49,7 @@ export function pauseTests(on: On): void {
       counts.reduce((sum, count) => sum + count, 0),
       jobs.length,
     )
-    const claimed = await store.claim('node-a', 1000, now.ms, NEVER)
+    const claimed = (await store.claim('node-a', 1000, now.ms, { candidates: NEVER })).jobs
     assert.deepEqual(
       [claimed.length, new Set(claimed.map(({ crashCount }) => crashCount))],
       [100, new Set([0])],
@@ -60,23 +60,27 @@ export function pauseTests(on: On): void {
     const job = await crashedJob(store, 'node-b')
     await store.confirmCrashes(AT_ONCE_MS)
     await holdAndDie(store, 'node-c')
-    assert.deepEqual(await store.claim('node-a', 5, now.ms, failingAfter(2)), [])
+    assert.deepEqual((await store.claim('node-a', 5, now.ms, { candidates: failingAfter(2) })).jobs, [])
     // One of its crashes may still turn out to have been a pause, for as long as this.
     await store.confirmCrashes(LONG_MS)
-    assert.deepEqual(await store.claim('node-a', 5, now.ms, failingAfter(2)), [])
+    assert.deepEqual((await store.claim('node-a', 5, now.ms, { candidates: failingAfter(2) })).jobs, [])
     await store.confirmCrashes(AT_ONCE_MS)
-    const [claimed] = await store.claim('node-a', 5, now.ms, failingAfter(2))
+    const [claimed] = (await store.claim('node-a', 5, now.ms, { candidates: failingAfter(2) })).jobs
     assert.deepEqual([claimed?.id, claimed?.crashCount], [job.id, 2])
   })
 
   on('a job that was to fail runs again when its node comes back', async (store) => {
     const job = await crashedJob(store, 'node-b')
-    assert.deepEqual(await store.claim('node-a', 5, now.ms, failingAfter(1)), [])
+    assert.deepEqual((await store.claim('node-a', 5, now.ms, { candidates: failingAfter(1) })).jobs, [])
     await store.renew('node-b', LONG_MS)
     await store.confirmCrashes(AT_ONCE_MS)
-    assert.deepEqual(await store.claim('node-a', 5, now.ms, failingAfter(1)), [], 'the node lives')
+    assert.deepEqual(
+      (await store.claim('node-a', 5, now.ms, { candidates: failingAfter(1) })).jobs,
+      [],
+      'the node lives',
+    )
     await store.revertCrashes()
-    const [claimed] = await store.claim('node-a', 5, now.ms, failingAfter(1))
+    const [claimed] = (await store.claim('node-a', 5, now.ms, { candidates: failingAfter(1) })).jobs
     assert.deepEqual([claimed?.id, claimed?.crashCount], [job.id, 0])
   })
 
@@ -85,7 +89,9 @@ export function pauseTests(on: On): void {
     await crashedJob(store, 'node-c')
     const fresh = newJob()
     await store.accept(acceptance([fresh]))
-    assert.deepEqual(ids(await store.claim('node-a', 5, now.ms, failingAfter(1))), [fresh.id])
+    assert.deepEqual(ids((await store.claim('node-a', 5, now.ms, { candidates: failingAfter(1) })).jobs), [
+      fresh.id,
+    ])
   })
 
   on('a confirmed crash is reverted too, if the node comes back before the job has ended', async (store) => {
@@ -98,7 +104,7 @@ export function pauseTests(on: On): void {
 
   on('crashes of jobs that have ended are forgotten', async (store) => {
     const job = await crashedJob(store, 'node-b')
-    const [claimed] = await store.claim('node-a', 1, now.ms, NEVER)
+    const [claimed] = (await store.claim('node-a', 1, now.ms, { candidates: NEVER })).jobs
     assert.ok(claimed)
     await store.settle(settlement(claimOf(claimed)))
     await store.expire({ nowMs: now.ms, retentionMs: LONG_MS })
@@ -110,7 +116,7 @@ export function pauseTests(on: On): void {
 
 /** The node claims the job that waits, dies, and is found dead. */
 async function holdAndDie(store: Store, node: string): Promise<void> {
-  const claimed = await store.claim(node, 1, now.ms, NEVER)
+  const claimed = (await store.claim(node, 1, now.ms, { candidates: NEVER })).jobs
   assert.equal(claimed.length, 1)
   assert.equal(await store.rescue('node-a', now.ms), 1)
 }

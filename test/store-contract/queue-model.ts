@@ -78,7 +78,7 @@ class ClaimSome implements Step {
   check = () => true
   async run(model: Model, real: Real) {
     const waiting = [...model.jobs.values()].filter((job) => !hasEnded(job) && job.node === null)
-    const claimed = await real.store.claim(this.node, this.limit, START_MS)
+    const claimed = (await real.store.claim(this.node, this.limit, START_MS)).jobs
     assert.equal(claimed.length, Math.min(this.limit, waiting.length))
     for (const { id, attempt, crashCount } of claimed) {
       const job = model.jobs.get(id)

@@ -69,7 +69,7 @@ class History {
   }
 
   async claim(limit: number): Promise<void> {
-    for (const { id, attempt } of await this.store.claim(NODE, limit, now.ms)) {
+    for (const { id, attempt } of (await this.store.claim(NODE, limit, now.ms)).jobs) {
       const job = this.#jobs.find((one) => one.id === id)
       if (job) job.attempt = attempt
     }

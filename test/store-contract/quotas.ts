@@ -56,7 +56,7 @@ export function quotaTests(on: On): void {
       const answered = outcomeBytes(long, receipt) + outcomeBytes(error, '{}')
       assert.deepEqual(await store.quotaUse('acme'), { openJobs: 2, storedBytes: asked + answered })
 
-      const claimed = await store.claim('node-a', 5, now.ms)
+      const claimed = (await store.claim('node-a', 5, now.ms)).jobs
       await store.release(
         'node-a',
         claimed.map(({ id, attempt }) => ({ jobId: id, attempt })),

@@ -6,11 +6,11 @@ export function returnTests(on: On): void {
   on('a released job is claimed next, still reads as assigned, and counts no crash', async (store) => {
     const [first, second] = [newJob(), newJob()]
     await store.accept(acceptance([first, second]))
-    const [held] = await store.claim('node-a', 1, now.ms)
+    const [held] = (await store.claim('node-a', 1, now.ms)).jobs
     assert.ok(held)
     await store.release('node-a', [claimOf(held)])
     assert.equal((await store.read('acme', held.id, expiry()))?.status, 'assigned')
-    const [again] = await store.claim('node-b', 1, now.ms)
+    const [again] = (await store.claim('node-b', 1, now.ms)).jobs
     assert.deepEqual([again?.id, again?.attempt, again?.crashCount], [held.id, 2, 0])
     assert.equal(await store.settle(settlement(claimOf(held))), 'stale')
   })
@@ -30,7 +30,7 @@ export function returnTests(on: On): void {
     await store.close()
     const next = await place.open()
     assert.equal(await next.rescue('node-a', now.ms), 1)
-    const claimed = await next.claim('node-a', 10, now.ms)
+    const claimed = (await next.claim('node-a', 10, now.ms)).jobs
     assert.deepEqual(
       claimed.map(({ id, attempt, crashCount }) => ({ id, attempt, crashCount })),
       [{ id: theirs.id, attempt: 2, crashCount: 1 }],

@@ -49,7 +49,7 @@ export function settleTests(on: On): void {
     assert.equal(await store.findResponse(keep.fingerprint, now.ms), '"Hello back"')
     assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
     assert.equal(await store.settle(settlement({ jobId: job.id, attempt: 1 })), 'stale')
-    assert.deepEqual(await store.claim('node-a', 5, now.ms), [])
+    assert.deepEqual((await store.claim('node-a', 5, now.ms)).jobs, [])
     // Its callback is owed, so it does not expire.
     assert.ok(await store.read('acme', job.id, expiry(now.ms + 1e12, 1)))
   })

@@ -15,7 +15,7 @@ export function shareTests(on: On): void {
     await store.accept(acceptance([live], { handedOff: true, node: 'node-b' }))
     await store.accept(acceptance([dead], { handedOff: true, node: 'node-c' }))
     assert.equal(await store.rescue('node-a', now.ms), 1)
-    assert.deepEqual(ids(await store.claim('node-a', 5, now.ms)), [dead.id])
+    assert.deepEqual(ids((await store.claim('node-a', 5, now.ms)).jobs), [dead.id])
     assert.equal(
       await store.settle(settlement({ jobId: live.id, attempt: 1 }, { node: 'node-b' })),
       'settled',
@@ -32,7 +32,7 @@ export function shareTests(on: On): void {
       const stale = { jobId: job.id, attempt: 1 }
       assert.equal(await store.settle(settlement(stale, { node: 'node-b' })), 'stale')
       await store.release('node-b', [stale])
-      const [claimed] = await store.claim('node-a', 1, now.ms)
+      const [claimed] = (await store.claim('node-a', 1, now.ms)).jobs
       assert.ok(claimed)
       assert.deepEqual([claimed.attempt, claimed.crashCount], [2, 1])
       assert.equal(await store.settle(settlement(stale, { node: 'node-b' })), 'stale')
@@ -87,5 +87,5 @@ export function shareTests(on: On): void {
 }
 
 async function crashCountsOf(store: Store): Promise<Set<number>> {
-  return new Set((await store.claim('node-a', 1000, now.ms)).map(({ crashCount }) => crashCount))
+  return new Set((await store.claim('node-a', 1000, now.ms)).jobs.map(({ crashCount }) => crashCount))
 }

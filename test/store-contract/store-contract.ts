@@ -9,6 +9,7 @@ import { auditTests } from './audit.ts'
 import { callbackSearchTests } from './callback-search.ts'
 import { callbackTests } from './callbacks.ts'
 import { cancelTests } from './cancelling.ts'
+import { claimBoundsTests } from './claim-bounds.ts'
 import { claimTests } from './claiming.ts'
 import { crashTests } from './crashing.ts'
 import { deleteTests } from './deleting.ts'
@@ -31,6 +32,7 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   const on = onEmptyStore(makePlace)
   describe(`${name}: accept`, () => acceptTests(on))
   describe(`${name}: claim`, () => claimTests(on))
+  describe(`${name}: claim within bounds`, () => claimBoundsTests(on))
   describe(`${name}: settle`, () => settleTests(on))
   describe(`${name}: release and rescue`, () => returnTests(on))
   describe(`${name}: crashes`, () => crashTests(on))

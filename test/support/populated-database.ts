@@ -87,7 +87,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
   const expiredKey = { key: 'old', fingerprint: 'f', untilMs: clock.ms + DAY_MS }
   const early = jobOf('bob')
   await accept(first, [early], 1000, expiredKey)
-  const [claimed] = await first.claim('first', 1, clock.ms)
+  const [claimed] = (await first.claim('first', 1, clock.ms)).jobs
   if (claimed) await first.settle(settlement(claimOf(claimed), { node: 'first', nowMs: clock.ms }))
   expired.push(early.id)
 
@@ -119,12 +119,12 @@ export async function populate(url: string, seed: number): Promise<Population> {
     for (const job of jobs) await accept(first, [job], 100 * (1 + random(10)))
   }
   // Some were begun: given back, held when a node died, and held now.
-  const begun = await first.claim('first', 20, clock.ms)
+  const begun = (await first.claim('first', 20, clock.ms)).jobs
   await first.release('first', begun.slice(0, 8).map(claimOf))
   await first.close()
   await rescueFor(url, clock)
   const last = await openStore(url, options('last', clock))
-  const held = await last.claim('last', 5, clock.ms)
+  const held = (await last.claim('last', 5, clock.ms)).jobs
   const kept = { fingerprint: 'kept', untilMs: nowMs + HOUR_MS }
   const [recent] = held
   if (recent) await last.settle(settlement(claimOf(recent), { node: 'last', cache: kept, nowMs: clock.ms }))

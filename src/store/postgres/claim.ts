@@ -1,60 +1,220 @@
-/** Claims queued jobs in Postgres, in fair order. */
-import { numberOf } from '../rows.ts'
-import type { PoisonCandidates, Store } from '../store.ts'
+/** Claims queued jobs in Postgres: in fair order, or an account's first job each. */
+import { numberOf, type Row, textOf } from '../rows.ts'
+import type { ClaimBounds, Claimed, PoisonCandidates, Store } from '../store.ts'
 import { readClaimedJob } from './columns.ts'
 import type { PostgresParts } from './parts.ts'
 
-export function claimOperations({ database, queueHead }: PostgresParts): Pick<Store, 'claim'> {
-  return {
-    claim: async (node, limit, nowMs, candidates) => {
-      const walk = queueHead.begin(performance.now())
-      const { crashCount, limit: most, maxCrashCount } = candidates ?? NO_CANDIDATES
-      const some = [crashCount, Math.min(limit, most), Math.floor(nowMs), maxCrashCount]
-      const values = [node, walk.fromTurn, limit, ...some]
-      const rows = await database.query(CLAIM, values)
-      const turns = rows.filter(({ deaths }) => deaths === 0).map((row) => numberOf(row, 'turn'))
-      queueHead.end(walk, turns.length === 0 ? null : Math.max(...turns), performance.now())
-      return rows.map(readClaimedJob)
-    },
-  }
-}
-
+/** Accounts that one claim looks at beside those that it must not claim for and those that it claims for. */
+const MAX_PASSED_OVER = 256
+const BEFORE_ALL_ACCOUNTS = ''
 /** A crash count that no job reaches. */
 const NEVER = 2_147_483_647
 const NO_CANDIDATES: PoisonCandidates = { crashCount: NEVER, limit: 0, maxCrashCount: NEVER }
 
+export function claimOperations({ database, queueHead }: PostgresParts): Pick<Store, 'claim'> {
+  /** The account that was looked at last by a search by account. */
+  let cursor = BEFORE_ALL_ACCOUNTS
+  const searchTime = new SearchTime()
+
+  const claimHead = async (node: string, limit: number, nowMs: number, bounds: ClaimBounds) => {
+    const walk = queueHead.begin(performance.now())
+    const { crashCount, limit: most, maxCrashCount } = bounds.candidates ?? NO_CANDIDATES
+    const values = [node, walk.fromTurn, limit, crashCount, Math.min(limit, most), nowMs, ...bytesOf(bounds)]
+    const rows = await database.query(CLAIM, [...values, maxCrashCount])
+    // Jobs that crashed are found wherever the walk begins.
+    const walked = rows.filter(({ deaths }) => deaths === 0)
+    const turns = walked.filter(isClaimed).map((row) => numberOf(row, 'turn'))
+    queueHead.end(walk, turns.length === 0 ? null : Math.max(...turns), performance.now())
+    const left = walked.find((row) => !isClaimed(row))
+    if (left) queueHead.joined(numberOf(left, 'turn'))
+    return claimedOf(rows)
+  }
+
+  const claimOf = async (node: string, account: string, nowMs: number, bounds: ClaimBounds) => {
+    const values = [node, account, crashCountOf(bounds), nowMs, ...bytesOf(bounds)]
+    return claimedOf(await database.query(CLAIM_OF, values))
+  }
+
+  const searchFirst = async (node: string, limit: number, values: readonly unknown[]): Promise<Claimed> => {
+    const rows = await database.query(CLAIM_FIRST, [node, limit, cursor, ...values])
+    const last = rows.at(-1)
+    cursor = last ? textOf(last, 'account') : BEFORE_ALL_ACCOUNTS
+    return claimedOf(rows)
+  }
+
+  const claimFirst = async (
+    node: string,
+    limit: number,
+    nowMs: number,
+    bounds: ClaimBounds,
+    except: readonly string[],
+  ): Promise<Claimed> => {
+    const startedMs = performance.now()
+    if (searchTime.isSpent(startedMs)) return { jobs: [], tooLarge: null }
+    const most = except.length + limit + MAX_PASSED_OVER
+    const values = [crashCountOf(bounds), nowMs, ...bytesOf(bounds), except, most]
+    const isFromStart = cursor === BEFORE_ALL_ACCOUNTS
+    let claimed = await searchFirst(node, limit, values)
+    if (claimed.jobs.length === 0 && claimed.tooLarge === null && !isFromStart) {
+      claimed = await searchFirst(node, limit, values)
+    }
+    searchTime.spend(performance.now() - startedMs)
+    return claimed
+  }
+
+  return {
+    claim: (node, limit, nowMs, bounds = {}) => {
+      const atMs = Math.floor(nowMs)
+      const { exceptOf, ofAccount } = bounds
+      if (ofAccount !== undefined) return claimOf(node, ofAccount, atMs, bounds)
+      if (exceptOf !== undefined) return claimFirst(node, limit, atMs, bounds, exceptOf)
+      return claimHead(node, limit, atMs, bounds)
+    },
+  }
+}
+
 /**
- * $1 node, $2 the turn to begin at, $3 limit, $4 the crash count of a poison candidate, $5 how many of those, $6 now, $7 the
- * crash count that is to fail, for which every crash must be confirmed. Jobs that were assigned in a crash are few and have an index of their own, so that a walk that begins behind one that was
- * passed over still finds it.
+ * How much time the searches by account may take: a tenth, after the first second. Entries of claimed jobs stay in the index as
+ * long as any older snapshot exists, and a search has to walk those of the accounts that it passes.
+ */
+class SearchTime {
+  #spentMs = 0
+  #atMs = 0
+
+  isSpent(steadyMs: number): boolean {
+    this.#spentMs = Math.max(0, this.#spentMs - (steadyMs - this.#atMs) / 10)
+    this.#atMs = steadyMs
+    return this.#spentMs > 1000
+  }
+
+  spend(ms: number): void {
+    this.#spentMs += ms
+  }
+}
+
+function crashCountOf({ candidates }: ClaimBounds): number {
+  return (candidates ?? NO_CANDIDATES).crashCount
+}
+
+function bytesOf({ bytes }: ClaimBounds): readonly [small: number, max: number] {
+  return bytes ? [bytes.small, bytes.max] : [Number.MAX_SAFE_INTEGER, 0]
+}
+
+function claimedOf(rows: readonly Row[]): Claimed {
+  const left = rows.find((row) => !isClaimed(row))
+  const tooLarge = left ? { account: textOf(left, 'account'), bytes: numberOf(left, 'bytes') } : null
+  return { jobs: rows.filter(isClaimed).map(readClaimedJob), tooLarge }
+}
+
+/** One that is too large is returned without an attempt and without its texts. */
+function isClaimed({ attempt }: Row): boolean {
+  return attempt !== null
+}
+
+interface Parameters {
+  readonly now: string
+  /** The size up to which a job always fits. */
+  readonly small: string
+  /** What the others may have together. */
+  readonly max: string
+}
+
+/**
+ * Claims those jobs of `first` that fit, and returns them in the order of `place`, together with the first that does not fit.
+ * Large texts stay outside of the rows until they are returned, and `octet_length` does not fetch them.
+ * @param fits from `fits_alone`
+ */
+const claimFitting = ({ now, small, max }: Parameters, fits: string) => `
+  sized as (
+    select f.place, f.turn, f.deaths, j.*,
+      octet_length(j.messages) + octet_length(j.response_format) + coalesce(octet_length(j.callback), 0) as bytes
+    from first f cross join lateral (select * from jobs where id = f.id limit 1) j
+  ),
+  counted as (
+    select *, bytes <= ${small}::bigint or
+      sum(case when bytes > ${small}::bigint then bytes else 0 end) over (order by place) <= ${max}::bigint as fits_alone
+    from sized
+  ),
+  fitted as (select *, ${fits} as fits from counted),
+  taken as (
+    update open_jobs set turn = null, node = $1, attempt = attempt + 1, claimed_at_ms = ${now}::bigint
+    where id = any (array (select id from fitted where fits)) returning id, attempt
+  ),
+  returned as (
+    select * from fitted where fits union all (select * from fitted where not fits order by place limit 1)
+  )
+  select r.id, r.account, r.tier, r.model, r.cache_ttl_s, r.input_tokens, r.created_at_ms, r.turn, r.deaths, r.bytes, t.attempt,
+    case when r.fits then r.messages end as messages, case when r.fits then r.response_format end as response_format,
+    case when r.fits then r.callback end as callback
+  from returned r left join taken t on t.id = r.id order by r.place`
+
+/**
+ * $1 node, $2 the turn to begin at, $3 limit, $4 the crash count of a poison candidate, $5 how many of those, $6 now, $7 and $8
+ * which jobs fit, $9 the crash count that is to fail, for which every crash must be confirmed. Jobs that were assigned in a
+ * crash are few and have an index of their own, so that a walk that begins behind one that was passed over still finds it.
  *
  * Written so that the planner cannot mistake how few rows there are: each limit is a plain number (a tenth of the table is
- * what it takes a limit for that it must compute), and ids come as an array. Joined with what it took for a tenth, it read
- * all of `open_jobs` for each claim. Rows are only locked as `first` asks for them, so none is that is not taken.
+ * what it takes a limit for that it must compute), ids come as an array, and the jobs of ids are looked up one by one. Joined
+ * with what it took for a tenth, it read all of `open_jobs` for each claim. Rows are only locked as `first` asks for them, so
+ * none is that is not looked at.
  */
 export const CLAIM = {
   name: 'claim',
   text: `
   with candidates as (
-    select id, turn from open_jobs o where turn is not null and deaths > 0 and deaths >= $4::integer
-      and (deaths < $7::integer or not exists (select 1 from crashes c where c.job_id = o.id and not c.confirmed))
+    select id, turn, deaths from open_jobs o where turn is not null and deaths > 0 and deaths >= $4::integer
+      and (deaths < $9::integer or not exists (select 1 from crashes c where c.job_id = o.id and not c.confirmed))
     order by turn, id limit $5::bigint for update skip locked
   ),
   crashed as (
-    select id, turn from open_jobs where turn is not null and deaths > 0 and deaths < $4::integer
+    select id, turn, deaths from open_jobs where turn is not null and deaths > 0 and deaths < $4::integer
     order by turn, id limit $3::bigint for update skip locked
   ),
   others as (
-    select id, turn from open_jobs where turn is not null and turn >= $2::bigint and deaths = 0
+    select id, turn, deaths from open_jobs where turn is not null and turn >= $2::bigint and deaths = 0
     order by turn, id limit $3::bigint for update skip locked
   ),
-  first as (
+  heads as (
     select * from candidates union all select * from crashed union all select * from others limit $3::bigint
   ),
-  taken as (
-    update open_jobs set turn = null, node = $1, attempt = attempt + 1, claimed_at_ms = $6::bigint
-    where id = any (array (select id from first)) returning id, attempt, deaths
-  )
-  select j.*, t.attempt, t.deaths, f.turn
-  from taken t join first f on f.id = t.id join jobs j on j.id = t.id order by f.turn, f.id`,
+  first as (select *, row_number() over (order by turn, id) as place from heads),
+  ${claimFitting({ now: '$6', small: '$7', max: '$8' }, 'bool_and(fits_alone) over (order by place)')}`,
+}
+
+/**
+ * $1 node, $2 limit, $3 the account to begin after, $4 the crash count of a poison candidate, $5 now, $6 and $7 which jobs fit, $8
+ * accounts to pass over, $9 how many accounts to look at. From each account the walk goes to the next in the index, whatever is
+ * queued between, and it ends when enough jobs are found.
+ */
+export const CLAIM_FIRST = {
+  name: 'claim first',
+  text: `
+  with recursive walk (account, place) as (
+    (select account, 1::bigint from open_jobs where turn is not null and account > $3::text order by account, turn limit 1)
+    union all
+    select (
+      select o.account from open_jobs o where o.turn is not null and o.account > w.account
+      order by o.account, o.turn limit 1
+    ), w.place + 1
+    from walk w where w.account is not null and w.place < $9::bigint
+  ),
+  first as (
+    select o.id, o.turn, o.deaths, w.place from walk w cross join lateral (
+      select id, turn, deaths from open_jobs where turn is not null and account = w.account and deaths < $4::integer
+      order by turn limit 1 for update skip locked
+    ) o
+    where w.account <> all ($8::text[]) limit $2::bigint
+  ),
+  ${claimFitting({ now: '$5', small: '$6', max: '$7' }, 'fits_alone')}`,
+}
+
+/** $1 node, $2 the account, $3 the crash count of a poison candidate, $4 now, $5 and $6 which jobs fit. */
+export const CLAIM_OF = {
+  name: 'claim of account',
+  text: `
+  with first as (
+    select id, turn, deaths, 1 as place from open_jobs
+    where turn is not null and account = $2 and deaths < $3::integer order by turn limit 1 for update skip locked
+  ),
+  ${claimFitting({ now: '$4', small: '$5', max: '$6' }, 'fits_alone')}`,
 }

@@ -18,7 +18,7 @@ test('the other node is notified of a job that one node queues', async (t) => {
   const notified = other.jobsWaiting(1)
   await one.store.accept(acceptance([newJob()], { node: one.name }))
   await notified
-  assert.equal((await other.store.claim(other.name, 5, now.ms)).length, 1)
+  assert.equal((await other.store.claim(other.name, 5, now.ms)).jobs.length, 1)
 })
 
 test('a node is notified of a job that another settles and that it has a pending response for', async (t) => {
@@ -26,7 +26,7 @@ test('a node is notified of a job that another settles and that it has a pending
   const [awaited, unawaited] = [newJob(), newJob()]
   await one.store.accept(acceptance([unawaited], { node: one.name }))
   await one.store.accept(acceptance([awaited], { node: one.name, awaited: true }))
-  for (const { id, attempt } of await other.store.claim(other.name, 5, now.ms)) {
+  for (const { id, attempt } of (await other.store.claim(other.name, 5, now.ms)).jobs) {
     await other.store.settle(settlement({ jobId: id, attempt }, { node: other.name }))
   }
   assert.deepEqual(await one.settled(1), [awaited.id])
@@ -37,7 +37,7 @@ test('more settled jobs than fit in one notification arrive in several', async (
   const { one, other } = await twoNodes(t)
   const jobs = Array.from({ length: 450 }, () => newJob())
   await one.store.accept(acceptance(jobs, { node: one.name, awaited: true }))
-  for (const { id, attempt } of await other.store.claim(other.name, 1000, now.ms)) {
+  for (const { id, attempt } of (await other.store.claim(other.name, 1000, now.ms)).jobs) {
     void other.store.settle(settlement({ jobId: id, attempt }, { node: other.name }))
   }
   assert.deepEqual(new Set(await one.settled(jobs.length)), new Set(jobs.map(({ id }) => id)))
@@ -56,11 +56,11 @@ test('with notifications lost, the queue is polled every second; they come back 
   await client.end()
   await one.store.accept(acceptance([newJob()], { node: one.name }))
   await other.jobsWaiting(1)
-  assert.equal((await other.store.claim(other.name, 5, now.ms)).length, 1)
+  assert.equal((await other.store.claim(other.name, 5, now.ms)).jobs.length, 1)
   // Connected again, a notice passes.
   await one.jobsWaiting(2)
   await one.store.accept(acceptance([newJob()], { node: one.name, awaited: true }))
-  for (const { id, attempt } of await other.store.claim(other.name, 5, now.ms)) {
+  for (const { id, attempt } of (await other.store.claim(other.name, 5, now.ms)).jobs) {
     await other.store.settle(settlement({ jobId: id, attempt }, { node: other.name }))
   }
   assert.equal((await one.settled(1)).length, 1)

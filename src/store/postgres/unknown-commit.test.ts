@@ -42,7 +42,7 @@ test('an acceptance whose answer was cut off is accepted, once', async (t) => {
   assert.deepEqual(await cut('accept held', () => store.accept(acceptance([held], { handedOff: true }))), {
     kind: 'accepted',
   })
-  assert.deepEqual(ids(await store.claim('node-a', 5, now.ms)), [waiting.id])
+  assert.deepEqual(ids((await store.claim('node-a', 5, now.ms)).jobs), [waiting.id])
   assert.deepEqual(await store.depth(), { waiting: 0, assigned: 2, oldestCreatedAtMs: null })
 })
 
@@ -99,7 +99,7 @@ test('jobs of a claim whose answer was cut off are among what the node holds, an
   const held = await store.claimsOf('node-a')
   assert.deepEqual(held, [{ jobId: job.id, attempt: 1 }])
   await store.release('node-a', held)
-  const [again] = await store.claim('node-a', 5, now.ms)
+  const [again] = (await store.claim('node-a', 5, now.ms)).jobs
   assert.ok(again)
   assert.deepEqual([claimOf(again), again.crashCount], [{ jobId: job.id, attempt: 2 }, 0])
 })

@@ -25,7 +25,7 @@ test('a backup is one private file with every row, and what is only in the write
   t.after(() => store.close())
   const key = { id: 'key_late', hash: 'late', account: 'late', tier: 'user_go', secret: 's' } as const
   await store.createKey({ ...key, createdAtMs: nowMs, expiresAtMs: null })
-  const claimed = await store.claim('now', 3, nowMs)
+  const claimed = (await store.claim('now', 3, nowMs)).jobs
   assert.ok(claimed.length === 3 && statSync(`${file}-wal`).size > 0)
 
   const seen: number[] = []

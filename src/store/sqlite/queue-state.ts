@@ -23,6 +23,8 @@ export class QueueState {
   #waiting = 0
   #assigned = 0
   readonly #nextTurns = new Map<string, number>()
+  /** The account that was looked at last by a claim of accounts' first jobs. */
+  accountCursor = ''
 
   constructor(file: Statements) {
     this.recount(file)

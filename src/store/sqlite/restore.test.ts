@@ -31,7 +31,7 @@ test('a server runs on a backup restored into a folder that did not exist', asyn
     assert.deepEqual(await store.quotaUse(account), use, account)
   }
   const waiting = summary.jobs.pending + summary.jobs.assigned
-  assert.equal((await store.claim('next', 10_000, NOW_MS)).length, waiting)
+  assert.equal((await store.claim('next', 10_000, NOW_MS)).jobs.length, waiting)
   await store.close()
 })
 

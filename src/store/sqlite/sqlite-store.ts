@@ -172,8 +172,10 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
       noteCached(settlement, await thread.call('acceptEnded', [cells, outcomeCells(settlement)]))
     },
 
-    claim: async (node, limit, atMs, candidates) =>
-      (await thread.call('claim', [node, limit, atMs, candidates ?? null])).map(readClaimedJob),
+    claim: async (node, limit, atMs, bounds = {}) => {
+      const { rows, tooLarge } = await thread.call('claim', [node, limit, atMs, bounds])
+      return { jobs: rows.map(readClaimedJob), tooLarge }
+    },
 
     settle: async (settlement) => {
       const { jobId, node, attempt } = settlement

@@ -1,0 +1,69 @@
+/** What a claim costs in Postgres, however long the queue is. */
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import pg from 'pg'
+import { freshDatabase } from '../../../test/postgres/database.ts'
+import { CLAIM, CLAIM_FIRST } from './claim.ts'
+import { connectionSettings, type Statement } from './database.ts'
+import { migratePostgres } from './schema.ts'
+
+const JOBS = 20_000
+
+interface Plan {
+  readonly 'Node Type': string
+  readonly 'Shared Hit Blocks': number
+  readonly 'Shared Read Blocks': number
+  readonly Plans?: readonly Plan[]
+}
+
+/** A connection as a node has it, and a long queue of one account, with a job of another behind it. */
+async function longQueue(t: TestContext): Promise<pg.Client> {
+  const url = await freshDatabase(t)
+  await migratePostgres(url)
+  const client = new pg.Client(connectionSettings(url, null))
+  await client.connect()
+  t.after(() => client.end())
+  const id = `('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid`
+  const account = `case when n = ${JOBS} then 'single' else 'many' end`
+  await client.query(`
+    insert into jobs (id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format)
+    select ${id}, ${account}, 'user_max', 'm', 0, 1, 1, '[]', '{"format":"text"}' from generate_series(1, ${JOBS}) n`)
+  await client.query(`
+    insert into open_jobs (id, account, has_callback, turn, attempt, deaths)
+    select ${id}, ${account}, false, n * 1000, 0, 0 from generate_series(1, ${JOBS}) n`)
+  return client
+}
+
+/** Runs the statement; returns the pages that it read and the types of its plan's nodes. */
+async function explain(client: pg.Client, { text }: Statement, values: string) {
+  await client.query(`prepare explained as ${text}`)
+  const { rows } = await client.query<{ 'QUERY PLAN': [{ Plan: Plan }] }>(
+    `explain (analyze, buffers, format json) execute explained (${values})`,
+  )
+  const plan = rows[0]?.['QUERY PLAN'][0].Plan
+  assert.ok(plan)
+  return { pages: plan['Shared Hit Blocks'] + plan['Shared Read Blocks'], nodes: nodesOf(plan) }
+}
+
+function nodesOf(plan: Plan): string[] {
+  return [plan['Node Type'], ...(plan.Plans ?? []).flatMap(nodesOf)]
+}
+
+test('a claim at the head of a long queue reads few pages', async (t) => {
+  const client = await longQueue(t)
+  const { pages, nodes } = await explain(client, CLAIM, `'node', 0, 4, 2, 1, 0, 8192, 1000000, 3`)
+  t.diagnostic(`${pages} pages`)
+  assert.ok(pages < 150, `${pages} pages`)
+  assert.ok(!nodes.includes('Seq Scan'), nodes.join(', '))
+})
+
+test('a claim for the accounts that are not excepted reads few pages, whatever is queued before their jobs', async (t) => {
+  const client = await longQueue(t)
+  const values = `'node', 4, '', 2, 0, 8192, 1000000, array['many'], 300`
+  const { pages, nodes } = await explain(client, CLAIM_FIRST, values)
+  t.diagnostic(`${pages} pages`)
+  assert.ok(pages < 150, `${pages} pages`)
+  assert.ok(!nodes.includes('Seq Scan'), nodes.join(', '))
+  const { rows } = await client.query('select account from open_jobs where node is not null')
+  assert.deepEqual(rows, [{ account: 'single' }])
+})
