@@ -6,6 +6,7 @@ import { createAfterSettlement } from '../queue/after-settlement.ts'
 import { createExecuteJob } from '../queue/execute.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
 import { Worker } from '../queue/worker.ts'
+import type { ByteBudget } from '../sharing/byte-budget.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -20,6 +21,7 @@ export interface WorkerParts {
   readonly settings: Settings
   readonly pendingResponses: PendingResponses
   readonly dispatcher: CallbackDispatcher
+  readonly bytes: ByteBudget
   readonly log: Log
   readonly metrics: Metrics
 }
@@ -38,6 +40,7 @@ export function createWorker(parts: WorkerParts): Worker {
     node,
     clock,
     concurrency: settings.jobs.concurrency,
+    bytes: parts.bytes.jobs,
     executionTimeoutMs: wholeMs(settings.jobs.run_timeout_seconds),
     poisonCrashCount: Math.max(1, settings.jobs.max_attempts - 1),
     maxAttempts: settings.jobs.max_attempts,

@@ -44,7 +44,7 @@ export class Enqueuer {
   /** Resolves when the jobs are durable. Rejects with `StoreUnavailable`, and then none of them exists. */
   enqueue(jobs: readonly Job[], { idempotency, awaited }: EnqueueOptions): Promise<Accepted> {
     const { worker } = this.#options
-    const slots = worker?.reserve(jobs.length) ?? 0
+    const slots = worker?.reserve(jobs) ?? 0
     const [first] = jobs
     if (worker && awaited && idempotency === null && slots === 1 && first) {
       return this.#executeEarly(first, worker)
@@ -65,10 +65,10 @@ export class Enqueuer {
       if (accepted.kind !== 'accepted') return accepted
       unused = 0
       for (const job of jobs.slice(0, slots)) void worker?.execute(firstClaim(job, 'stored'))
-      if (slots < jobs.length) worker?.wake()
+      if (slots < jobs.length) worker?.wake(jobs[0]?.account)
       return accepted
     } finally {
-      if (unused > 0) worker?.free(unused)
+      if (unused > 0) worker?.free(jobs.slice(0, unused))
     }
   }
 

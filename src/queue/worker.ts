@@ -1,26 +1,30 @@
 /**
- * Executes jobs on this node: claims them while there are free slots, executes and settles them, and releases what a
- * draining node cannot finish. At most `concurrency` jobs are held at once.
+ * Executes jobs on this node: claims them while there is capacity, executes and settles them, and releases what a draining
+ * node cannot finish. What is claimed next, claim-plan.ts decides, and capacity.ts counts what is held.
  */
 import { type Clock, wait } from '../clock.ts'
-import type { ClaimedJob } from '../job/job.ts'
+import type { ClaimedJob, Job } from '../job/job.ts'
+import type { ByteShare } from '../sharing/byte-budget.ts'
 import type { Claim } from '../store/node-store.ts'
-import { type Store, StoreUnavailable, WriteRejected } from '../store/store.ts'
+import { type Claimed, type Store, StoreUnavailable, WriteRejected } from '../store/store.ts'
 import type { AfterSettlement } from './after-settlement.ts'
+import { Capacity } from './capacity.ts'
+import { ClaimPlan, type PlannedClaim } from './claim-plan.ts'
 import { type ExecuteJob, type ExecutionResult, internalFailure } from './execute.ts'
 import { HeldJob } from './held-job.ts'
 import { type SettleOptions, settle } from './settle.ts'
 
 /** After a claim that failed. */
 const CLAIM_RETRY_MS = 1000
-/** The most jobs of one claim, so that its transaction stays short. */
-const MAX_CLAIM = 256
 
 export interface WorkerOptions {
   readonly store: Store
   readonly node: string
   readonly clock: Clock
+  /** Slots. */
   readonly concurrency: number
+  /** The share of running jobs in the byte budget. */
+  readonly bytes: ByteShare
   readonly executionTimeoutMs: number
   /**
    * From this crash count on a job is a poison candidate: one more crash would end it, so it is executed with no other
@@ -38,26 +42,24 @@ export interface WorkerOptions {
 export class Worker {
   readonly #options: WorkerOptions
   readonly #settleOptions: SettleOptions
+  readonly #capacity: Capacity
+  readonly #plan: ClaimPlan
   readonly #held = new Map<string, HeldJob>()
   /**
    * Jobs whose every outcome the database rejects. They stay this node's, so that no node executes and pays for them
    * again, until an operator cancels them or this process ends.
    */
   readonly #unsettleable = new Map<string, Claim>()
-  /** Slots of jobs that are being accepted or claimed. */
-  #reserved = 0
   #poisonCandidates = 0
-  /** Whether the queue may hold jobs. While it does, new jobs are queued rather than overtake them. */
-  #mayBeQueued = true
-  /** Counts what may have joined the queue, so that a claim that began before that does not prove it empty. */
-  #wakeUps = 0
   #claiming = false
   #state: 'running' | 'draining' | 'stopped' = 'running'
   #onEmpty: (() => void)[] = []
 
   constructor(options: WorkerOptions) {
-    const { store, node, clock, onError } = options
+    const { store, node, clock, concurrency, bytes, onError } = options
     this.#options = options
+    this.#capacity = new Capacity(concurrency, bytes)
+    this.#plan = new ClaimPlan(this.#capacity)
     this.#settleOptions = {
       store,
       node,
@@ -72,33 +74,33 @@ export class Worker {
     return this.#held.size
   }
 
-  get #freeSlots(): number {
-    return this.#options.concurrency - this.#held.size - this.#reserved
-  }
-
-  /** Reserves up to `count` slots for jobs about to be accepted; returns how many. None while jobs are queued. */
-  reserve(count: number): number {
-    if (this.#mayBeQueued || this.#state !== 'running') {
-      this.#mayBeQueued = true
-      return 0
+  /**
+   * Reserves capacity for the first of the jobs, which are about to be accepted; returns for how many. None while jobs are
+   * queued. Reserved capacity is used by `execute`, or freed.
+   */
+  reserve(jobs: readonly Job[]): number {
+    let reserved = 0
+    if (!this.#plan.mayBeQueued && this.#state === 'running') {
+      for (const job of jobs) {
+        if (!this.#capacity.tryTake(job)) break
+        reserved += 1
+      }
     }
-    const slots = Math.max(0, Math.min(count, this.#freeSlots))
-    if (slots < count) this.#mayBeQueued = true
-    this.#reserved += slots
-    return slots
+    // Those of an account that waits behind its own jobs are not what a search looks for.
+    if (reserved < jobs.length) this.#plan.queued(jobs[0]?.account ?? null)
+    return reserved
   }
 
-  /** Frees reserved slots that were not used. */
-  free(count: number): void {
-    this.#reserved -= count
-    this.#slotFreed()
+  /** Frees the capacity of jobs that were not accepted. */
+  free(jobs: readonly Job[]): void {
+    for (const job of jobs) this.#capacity.release(job)
+    this.#capacityFreed()
   }
 
-  /** Jobs may have been queued. */
-  wake(): void {
-    this.#wakeUps += 1
-    this.#mayBeQueued = true
-    this.#claimWhileFree()
+  /** Jobs may have been queued. @param account whose they are, if that is known */
+  wake(account: string | null = null): void {
+    this.#plan.queued(account)
+    this.#claimWhilePlanned()
   }
 
   /** What the store has as held by this node. */
@@ -140,12 +142,11 @@ export class Worker {
     cancel()
   }
 
-  /** Executes a job in a reserved slot, from here to its end on this node. Never rejects. */
+  /** Executes a job for which capacity is reserved, from here to its end on this node. Never rejects. */
   async execute(held: HeldJob): Promise<void> {
     const { clock, metrics, onError, poisonCrashCount } = this.#options
     const { job, stop } = held
     const isPoisonCandidate = job.crashCount >= poisonCrashCount
-    this.#reserved -= 1
     this.#held.set(job.id, held)
     if (isPoisonCandidate) this.#poisonCandidates += 1
     try {
@@ -160,8 +161,10 @@ export class Worker {
       if (!(error instanceof StoreUnavailable)) onError(`handling job ${job.id} failed`, error)
     } finally {
       this.#held.delete(job.id)
+      this.#capacity.release(job)
+      this.#plan.ended(job)
       if (isPoisonCandidate) this.#poisonCandidateEnded()
-      this.#slotFreed()
+      this.#capacityFreed()
     }
   }
 
@@ -203,56 +206,57 @@ export class Worker {
   /** Another candidate may have been queued until this one ended. */
   #poisonCandidateEnded(): void {
     this.#poisonCandidates -= 1
-    this.#mayBeQueued = true
-    this.#wakeUps += 1
+    this.#plan.queued(null)
   }
 
-  #slotFreed(): void {
-    if (this.#mayBeQueued) this.#claimWhileFree()
+  #capacityFreed(): void {
+    this.#claimWhilePlanned()
     if (this.#held.size === 0 && this.#isEmpty) for (const resolve of this.#onEmpty.splice(0)) resolve()
   }
 
   /** Nothing held, and nothing on its way here. */
   get #isEmpty(): boolean {
-    return this.#held.size === 0 && this.#reserved === 0 && !this.#claiming
+    return this.#held.size === 0 && this.#capacity.held.total === 0 && !this.#claiming
   }
 
-  get #shouldClaim(): boolean {
-    return this.#mayBeQueued && this.#freeSlots > 0 && this.#state === 'running'
+  #nextClaim(): PlannedClaim | null {
+    return this.#state === 'running' ? this.#plan.next() : null
   }
 
-  #claimWhileFree(): void {
-    if (this.#claiming || !this.#shouldClaim) return
+  #claimWhilePlanned(): void {
+    if (this.#claiming) return
+    const claim = this.#nextClaim()
+    if (claim === null) return
     this.#claiming = true
-    void this.#claimAll()
+    void this.#claimAll(claim)
   }
 
-  async #claimAll(): Promise<void> {
-    while (this.#shouldClaim) {
-      const slots = Math.min(this.#freeSlots, MAX_CLAIM)
-      this.#reserved += slots
-      const jobs = await this.#claim(slots)
-      this.#reserved -= slots - jobs.length
-      for (const job of jobs) void this.execute(new HeldJob(job, 'stored'))
+  async #claimAll(first: PlannedClaim): Promise<void> {
+    for (let claim: PlannedClaim | null = first; claim !== null; claim = this.#nextClaim()) {
+      this.#capacity.beginClaim(claim.limit)
+      const { wakeUps } = this.#plan
+      const claimed = await this.#claim(claim)
+      this.#capacity.endClaim(claim.limit)
+      if (claimed === null) continue
+      for (const job of claimed.jobs) this.#capacity.take(job)
+      this.#plan.learn(claim, claimed, wakeUps)
+      for (const job of claimed.jobs) void this.execute(new HeldJob(job, 'stored'))
     }
     this.#claiming = false
-    this.#slotFreed()
+    this.#capacityFreed()
   }
 
-  /** Never rejects: a claim that fails is retried after a pause. */
-  async #claim(slots: number): Promise<readonly ClaimedJob[]> {
+  /** Never rejects: null after a claim that failed, and a pause. */
+  async #claim({ limit, bounds }: PlannedClaim): Promise<Claimed | null> {
     const { store, node, clock, onError, poisonCrashCount, maxAttempts } = this.#options
-    const wakeUps = this.#wakeUps
-    const limit = this.#poisonCandidates === 0 ? 1 : 0
-    const poison = { crashCount: poisonCrashCount, limit, maxCrashCount: maxAttempts }
+    const most = this.#poisonCandidates === 0 ? 1 : 0
+    const candidates = { crashCount: poisonCrashCount, limit: most, maxCrashCount: maxAttempts }
     try {
-      const jobs = await store.claim(node, slots, clock.nowMs(), poison)
-      if (jobs.length < slots && wakeUps === this.#wakeUps) this.#mayBeQueued = false
-      return jobs
+      return await store.claim(node, limit, clock.nowMs(), { ...bounds, candidates })
     } catch (error) {
       onError('claiming jobs failed; it is retried', error)
       await wait(clock, CLAIM_RETRY_MS)
-      return []
+      return null
     }
   }
 }

@@ -3,6 +3,8 @@
 export interface ReadonlyCounts<Key> {
   readonly total: number
   of(key: Key): number
+  /** Those whose count is not 0. */
+  keys(): Iterable<Key>
 }
 
 export class Counts<Key> implements ReadonlyCounts<Key> {
@@ -11,6 +13,10 @@ export class Counts<Key> implements ReadonlyCounts<Key> {
 
   of(key: Key): number {
     return this.#byKey.get(key) ?? 0
+  }
+
+  keys(): Iterable<Key> {
+    return this.#byKey.keys()
   }
 
   /** @param count negative to subtract */

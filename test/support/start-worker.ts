@@ -8,6 +8,7 @@ import type { StopSignal } from '../../src/job/stop.ts'
 import { Enqueuer } from '../../src/queue/enqueue.ts'
 import type { ExecutionResult } from '../../src/queue/execute.ts'
 import { Worker } from '../../src/queue/worker.ts'
+import { ByteShare } from '../../src/sharing/byte-budget.ts'
 import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import type { Settled, Store } from '../../src/store/store.ts'
 import { FakeClock } from '../fake-clock.ts'
@@ -71,6 +72,7 @@ export async function start(
     node: NODE,
     clock,
     concurrency,
+    bytes: new ByteShare(1_000_000_000),
     executionTimeoutMs: 600_000,
     poisonCrashCount: 2,
     maxAttempts: 3,

@@ -1,0 +1,210 @@
+/**
+ * Decides what a worker claims next. There are two kinds of claims:
+ *
+ * - in fair order, from the head of the queue, while slots are free that any account may have;
+ * - a search, for the first job of each account: when only the reserve is left, for accounts that hold no slot; when the job at the
+ *   head of the queue waits for bytes, for accounts that need not wait.
+ *
+ * A job waits for bytes when its account is over its part, or when others hold the room that it needs. In the second case what is
+ * freed is kept for it: meanwhile other accounts may begin one large job each, within an eighth of the share, and small jobs
+ * without a limit. So neither is it delayed for ever, nor do they wait for it.
+ */
+import type { ClaimedJob } from '../job/job.ts'
+import { SMALL_BYTES } from '../sharing/byte-budget.ts'
+import { Counts } from '../sharing/counts.ts'
+import { jobBytes, jobTextWithin } from '../sharing/job-bytes.ts'
+import type { ClaimBounds, Claimed } from '../store/store.ts'
+import { bytesOf, type Capacity } from './capacity.ts'
+
+/** The most jobs of one claim, so that its transaction stays short. */
+const MAX_CLAIM = 256
+/** When the jobs of so many accounts wait for bytes, no further account is searched for until a job ends. */
+const MAX_BLOCKED = 64
+/** What large jobs may have together, as a part of the share, that begin while room is kept for another. */
+const OVERTAKING = 1 / 8
+const SMALL_TEXT = jobTextWithin(SMALL_BYTES)
+/** Holds no bytes. */
+const NOBODY = ''
+
+export interface PlannedClaim {
+  readonly limit: number
+  readonly bounds: Pick<ClaimBounds, 'bytes' | 'exceptOf' | 'ofAccount'>
+}
+
+interface LargeJob {
+  readonly account: string
+  /** Of its texts. */
+  readonly bytes: number
+  /** Whether it is the next in fair order, or its account's first. */
+  readonly isHead: boolean
+}
+
+/** What a search looks for next. It begins with small jobs if the head of the queue is blocked. */
+type Search = 'small jobs' | 'all jobs' | 'nothing'
+
+export class ClaimPlan {
+  readonly #capacity: Capacity
+  /** Whether the queue may hold jobs. While it does, new jobs are queued rather than overtake them. */
+  #mayBeQueued = true
+  /** Counts what may have joined the queue, so that a claim that began before that does not prove it empty. */
+  #wakeUps = 0
+  /** Whether the job at the head of the queue waits for bytes. */
+  #isHeadBlocked = false
+  #search: Search = 'all jobs'
+  /** Accounts whose next job waits for bytes. */
+  readonly #blocked = new Set<string>()
+  /** A job that fits although it was too large for the bounds of a claim of many: the next claim is for it alone. */
+  #fitting: LargeJob | null = null
+  /** The job for which room is kept. */
+  #roomFor: LargeJob | null = null
+  /** Bytes of large jobs that began while room was kept, by job. */
+  readonly #overtaking = new Counts<string>()
+
+  constructor(capacity: Capacity) {
+    this.#capacity = capacity
+  }
+
+  get mayBeQueued(): boolean {
+    return this.#mayBeQueued
+  }
+
+  /** Changes whenever jobs may have been queued. */
+  get wakeUps(): number {
+    return this.#wakeUps
+  }
+
+  /** Jobs may have been queued. @param account whose they are; null if that is not known */
+  queued(account: string | null): void {
+    this.#wakeUps += 1
+    this.#mayBeQueued = true
+    const mayBeFound = account === null || this.#isHeadBlocked || this.#capacity.held.of(account) === 0
+    if (mayBeFound) this.#searchAgain()
+  }
+
+  /** A job ended, and what it held is released. */
+  ended(job: ClaimedJob): void {
+    const { id, account } = job
+    const overtaking = this.#overtaking.of(id)
+    if (overtaking > 0) this.#overtaking.add(id, -overtaking)
+    if (this.#blocked.size > 0 && bytesOf(job) > SMALL_BYTES) this.#bytesFreed()
+    if (this.#capacity.held.of(account) === 0) this.#searchAgain()
+  }
+
+  /** The next claim; null if nothing can be claimed now. */
+  next(): PlannedClaim | null {
+    if (!this.#mayBeQueued) return null
+    const { free, freeShared } = this.#capacity
+    if (free > 0 && this.#fitting !== null) {
+      const { account, bytes, isHead } = this.#fitting
+      const hasSlot = freeShared > 0 || (!isHead && this.#capacity.held.of(account) === 0)
+      const bounds = { bytes: upTo(bytes), ...(!isHead && { ofAccount: account }) }
+      if (hasSlot && this.#fits(this.#fitting)) return { limit: 1, bounds }
+    }
+    if (freeShared > 0 && !this.#isHeadBlocked) return this.#nextInFairOrder(freeShared)
+    if (free <= 0 || this.#search === 'nothing') return null
+    return this.#nextOfSearch(freeShared > 0 ? freeShared : free, freeShared <= 0)
+  }
+
+  /** @param wakeUps what `wakeUps` was when the claim began */
+  learn({ limit, bounds }: PlannedClaim, { jobs, tooLarge }: Claimed, wakeUps: number): void {
+    const { exceptOf, ofAccount } = bounds
+    const isSearch = exceptOf !== undefined
+    this.#fitting = null
+    if (this.#roomFor !== null) this.#noteOvertaking(jobs)
+    if (isSearch && this.#search === 'small jobs') {
+      if (jobs.length === 0 && wakeUps === this.#wakeUps) this.#search = 'all jobs'
+    } else if (tooLarge !== null) {
+      this.#foundTooLarge({ ...tooLarge, isHead: !isSearch && ofAccount === undefined })
+    } else if (wakeUps === this.#wakeUps && ofAccount === undefined) {
+      if (isSearch) this.#search = jobs.length === 0 ? 'nothing' : 'all jobs'
+      else if (jobs.length < limit) this.#mayBeQueued = false
+    }
+  }
+
+  #nextInFairOrder(limit: number): PlannedClaim {
+    const max = this.#accountsWithoutRoom().length > 0 ? 0 : this.#roomForMany()
+    return { limit: Math.min(limit, MAX_CLAIM), bounds: { bytes: upTo(max) } }
+  }
+
+  #nextOfSearch(limit: number, onlyReserve: boolean): PlannedClaim {
+    const except = new Set(this.#blocked)
+    const add = (accounts: Iterable<string>) => {
+      for (const account of accounts) except.add(account)
+    }
+    if (onlyReserve) add(this.#capacity.accountsWithSlots())
+    let max = 0
+    if (this.#search === 'all jobs') {
+      add(this.#roomFor === null ? this.#accountsWithoutRoom() : this.#capacity.large.keys())
+      max = this.#roomForMany()
+    }
+    return { limit: Math.min(limit, MAX_CLAIM), bounds: { exceptOf: [...except], bytes: upTo(max) } }
+  }
+
+  /**
+   * The text that several jobs may have together so that each is within the part of its account, whichever accounts they are of;
+   * except `#accountsWithoutRoom`.
+   */
+  #roomForMany(): number {
+    const { bytes } = this.#capacity
+    if (this.#roomFor === null) return jobTextWithin(bytes.partOf(NOBODY) / 2)
+    return jobTextWithin(bytes.limit * OVERTAKING - this.#overtaking.total)
+  }
+
+  /** Accounts that hold so much of their part that their next job must be decided by itself. */
+  #accountsWithoutRoom(): string[] {
+    const { large, bytes } = this.#capacity
+    if (large.total === 0) return []
+    const most = bytes.partOf(NOBODY)
+    return [...large.keys()].filter((account) => large.of(account) >= most)
+  }
+
+  #foundTooLarge(job: LargeJob): void {
+    const decision = this.#roomFor === null ? this.#decide(job) : 'full'
+    if (decision === 'granted') {
+      this.#fitting = job
+      return
+    }
+    this.#blocked.add(job.account)
+    if (job.isHead) {
+      this.#isHeadBlocked = true
+      this.#searchAgain()
+    }
+    if (decision === 'full') this.#roomFor ??= job
+    if (this.#blocked.size > MAX_BLOCKED) this.#search = 'nothing'
+  }
+
+  #decide({ account, bytes }: LargeJob): 'granted' | 'over part' | 'full' {
+    // Those that overtake it must not keep a job waiting that is larger than the share.
+    if (this.#capacity.large.total <= this.#overtaking.total) return 'granted'
+    return this.#capacity.bytes.decide(account, jobBytes(bytes))
+  }
+
+  #fits(job: LargeJob): boolean {
+    return this.#decide(job) === 'granted'
+  }
+
+  #bytesFreed(): void {
+    if (this.#roomFor === null || this.#fits(this.#roomFor)) {
+      this.#fitting = this.#roomFor
+      this.#roomFor = null
+      this.#isHeadBlocked = false
+      this.#blocked.clear()
+    }
+    this.#searchAgain()
+  }
+
+  #searchAgain(): void {
+    this.#search = this.#isHeadBlocked ? 'small jobs' : 'all jobs'
+  }
+
+  #noteOvertaking(jobs: readonly ClaimedJob[]): void {
+    for (const job of jobs) {
+      const bytes = bytesOf(job)
+      if (bytes > SMALL_BYTES) this.#overtaking.add(job.id, bytes)
+    }
+  }
+}
+
+function upTo(max: number): NonNullable<ClaimBounds['bytes']> {
+  return { small: SMALL_TEXT, max }
+}

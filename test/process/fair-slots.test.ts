@@ -1,0 +1,115 @@
+/** Slow jobs of one account do not delay the job of another: neither at the slots of a node nor at those of an upstream. */
+import assert from 'node:assert/strict'
+import test, { type TestContext } from 'node:test'
+import { type ModelServerForTests, type Received, reply, startModelServer } from '../model-server.ts'
+import { freshRealDatabase } from '../postgres/database.ts'
+import type { Caller } from './caller.ts'
+import { type Installation, installation, type Server } from './server-process.ts'
+
+const timeout = 60_000
+/** More than the 256 slots of a node. */
+const SLOW_JOBS = 300
+const BATCH = 30
+const SLOTS = 4
+const CALLS = 120
+
+const said = ({ body }: Received) => String(body.messages.at(-1)?.content)
+const isSlow = (request: Received) => said(request).startsWith('slow')
+
+interface Scene {
+  readonly models: ModelServerForTests
+  readonly server: Server
+  /** Of an account of the lowest tier. */
+  readonly many: Caller
+  /** Of an account of the highest tier. */
+  readonly single: Caller
+}
+
+/** A server with two accounts, and a model server that holds its answers to slow requests back. */
+async function scene(t: TestContext, databaseUrl?: string, maxConcurrency = 1000): Promise<Scene> {
+  const models = await startModelServer({
+    script: (request) => (isSlow(request) ? reply.stall() : undefined),
+  })
+  t.after(() => models.close())
+  const place = await installation(t, {
+    upstream: models.baseUrl,
+    settings: {
+      upstreams: { openai: { api_key_env: null, max_concurrency: maxConcurrency } },
+      tiers: { user_free: { max_batch_jobs: BATCH } },
+      jobs: { drain_seconds: 0.1 },
+    },
+    ...(databaseUrl !== undefined && { databaseUrl }),
+  })
+  const server = await place.start({ env: { LOG_LEVEL: 'warn' } })
+  const many = server.caller(await keyOf(place, 'many', 'user_free'))
+  const single = server.caller(await keyOf(place, 'single', 'user_max'))
+  return { models, server, many, single }
+}
+
+async function keyOf(place: Installation, account: string, tier: string): Promise<string> {
+  const { stdout, stderr } = await place.parley(['keys', 'create', '--account', account, '--tier', tier])
+  const key = /prl_\w+/.exec(stdout)?.[0]
+  assert.ok(key, stderr)
+  return key
+}
+
+async function createSlow(caller: Caller, count: number): Promise<void> {
+  for (let from = 0; from < count; from += BATCH) {
+    const contents = Array.from({ length: Math.min(BATCH, count - from) }, (_, n) => `slow ${from + n}`)
+    const { status, text } = await caller.batch(contents)
+    assert.equal(status, 202, text)
+  }
+}
+
+/** How long a single create takes. */
+async function timed(caller: Caller, content: string): Promise<number> {
+  const startedMs = performance.now()
+  const { body, text } = await caller.single(content, { timeout: 30 })
+  assert.equal(body.data?.status, 'completed', text)
+  return performance.now() - startedMs
+}
+
+async function startsAtOnce(t: TestContext, databaseUrl?: string): Promise<void> {
+  const { models, many, single } = await scene(t, databaseUrl)
+  await timed(single, 'first')
+  const idleMs = [await timed(single, 'idle 1'), await timed(single, 'idle 2'), await timed(single, 'idle 3')]
+  await createSlow(many, SLOW_JOBS)
+  const slots = 256
+  await models.received(4 + slots - slots / 16)
+  const tookMs = [await timed(single, 'busy 1'), await timed(single, 'busy 2'), await timed(single, 'busy 3')]
+  t.diagnostic(`idle ${idleMs.map(Math.round)} ms, with ${SLOW_JOBS} slow jobs ${tookMs.map(Math.round)} ms`)
+  assert.ok(Math.max(...tookMs) <= Math.max(...idleMs) + 1000, `it took ${tookMs} ms, idle ${idleMs} ms`)
+  assert.equal(models.requests.filter(isSlow).length, slots - slots / 16, 'the reserve stays free')
+}
+
+test(`${SLOW_JOBS} slow jobs of an account leave slots for others (SQLite)`, { timeout }, async (t) => {
+  await startsAtOnce(t)
+})
+
+test(`${SLOW_JOBS} slow jobs of an account leave slots for others (Postgres)`, { timeout }, async (t) => {
+  await startsAtOnce(t, await freshRealDatabase(t))
+})
+
+test(`${CALLS} jobs at an upstream of ${SLOTS}: the call of another account comes next when a running one ends`, {
+  timeout,
+}, async (t) => {
+  const { models, many, single } = await scene(t, undefined, SLOTS)
+  await createSlow(many, CALLS)
+  await models.received(SLOTS)
+  const created = single.single('single', { timeout: 30 })
+  await waitingCalls(t, many, CALLS - SLOTS + 1)
+  models.releaseNext()
+  await models.received(SLOTS + 1)
+  assert.equal(models.requests.map(said)[SLOTS], 'single')
+  assert.equal((await created).body.data?.status, 'completed')
+})
+
+/** Resolves when so many calls wait for a slot of the upstream. */
+async function waitingCalls(t: TestContext, caller: Caller, count: number): Promise<void> {
+  const line = `parley_upstream_calls{upstream="openai",state="waiting"} ${count}\n`
+  for (;;) {
+    const { text } = await caller.send('/metrics')
+    if (text.includes(line)) return
+    t.signal.throwIfAborted()
+  }
+}
