@@ -1,0 +1,63 @@
+/** More bytes of jobs than the heap can hold: they run few at a time, and those of other accounts are not delayed. */
+import assert from 'node:assert/strict'
+import test, { type TestContext } from 'node:test'
+import { type Received, reply, startModelServer } from '../model-server.ts'
+import { freshRealDatabase } from '../postgres/database.ts'
+import { idsOf } from './caller.ts'
+import { installation, MAIN } from './server-process.ts'
+
+const timeout = 240_000
+const HEAP_MIB = 512
+const JOBS = 21
+/** Nearly the 10 MB of a body. One character outside Latin-1, so that each takes two bytes of heap. */
+const LARGE = `${'large '.repeat(1_600_000)}€`
+
+const isLarge = ({ text }: Received) => text.length > 1_000_000
+
+async function runsAll(t: TestContext, databaseUrl?: string): Promise<void> {
+  const models = await startModelServer({
+    keep: false,
+    script: (request) => (isLarge(request) ? reply.stall(reply.text('done')) : undefined),
+  })
+  t.after(() => models.close())
+  const tier = { max_input_tokens: 1_000_000_000, reads_per_minute: 1_000_000 }
+  const place = await installation(t, {
+    upstream: models.baseUrl,
+    settings: { tiers: { user_max: tier, user_pro: tier }, jobs: { drain_seconds: 0.1 } },
+    ...(databaseUrl !== undefined && { databaseUrl }),
+  })
+  const server = await place.startAs([process.execPath, `--max-old-space-size=${HEAP_MIB}`, MAIN, 'serve'], {
+    env: { LOG_LEVEL: 'warn' },
+  })
+  const died = server.exited.then((exit) =>
+    assert.fail(`${JSON.stringify(exit)}: ${server.program.stderr.slice(0, 2000)}`),
+  )
+  died.catch(() => {})
+  const many = server.caller(await server.firstKey())
+  const { stdout } = await place.parley(['keys', 'create', '--account', 'other', '--tier', 'user_pro'])
+  const other = server.caller(/prl_\w+/.exec(stdout)?.[0] ?? '')
+
+  const work = async (): Promise<void> => {
+    const ids: string[] = []
+    while (ids.length < JOBS) ids.push(...idsOf(await many.batch([LARGE])))
+    await models.received(1)
+    for (const content of ['small', 'x'.repeat(57_000)]) {
+      const { body, text } = await other.single(content, { timeout: 60 })
+      assert.equal(body.data?.status, 'completed', text)
+    }
+    t.diagnostic(`${models.running()} of ${JOBS} large jobs at once`)
+    models.script = () => reply.text('done')
+    models.release()
+    for (const id of ids) assert.equal((await many.ended(id)).body.data?.status, 'completed')
+  }
+  await Promise.race([work(), died])
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+}
+
+test(`${JOBS} jobs of 10 MB end with a heap of ${HEAP_MIB} MiB (SQLite)`, { timeout }, async (t) => {
+  await runsAll(t)
+})
+
+test(`${JOBS} jobs of 10 MB end with a heap of ${HEAP_MIB} MiB (Postgres)`, { timeout }, async (t) => {
+  await runsAll(t, await freshRealDatabase(t))
+})
