@@ -3,24 +3,32 @@
  *
  * - An account may hold all slots but a reserve, which goes only to accounts that hold none: however many slow jobs an account
  *   has, a slot is free for the first job of another.
- * - The bytes are a share of the byte budget, of which each account has a part (`sharing/byte-budget.ts`).
+ * - The bytes are a share of the byte budget, of which each account has a part (`sharing/byte-budget.ts`). Beyond the share, an
+ *   eighth of it is a reserve for accounts that run no large job.
  */
 import type { Job } from '../job/job.ts'
-import { type ByteShare, SMALL_BYTES } from '../sharing/byte-budget.ts'
+import { type ByteDecision, type ByteShare, SMALL_BYTES } from '../sharing/byte-budget.ts'
 import { Counts, type ReadonlyCounts } from '../sharing/counts.ts'
 import { type FairSlotsOptions, freeSharedSlots, mayAcquire } from '../sharing/fair-slots.ts'
 import { jobBytes, jobTextLength } from '../sharing/job-bytes.ts'
 
-/** The reserve is this part of the slots, at least one. */
-export const RESERVE = 1 / 16
+/** The reserve of slots is this part of them, at least one. */
+const SLOT_RESERVE = 1 / 16
+/** The reserve of bytes as a part of the share. */
+const BYTE_RESERVE = 1 / 8
 /** With fewer slots there is no reserve: it would leave too little for the account that is there. */
 const LEAST_SLOTS_WITH_RESERVE = 4
 /** Stands for the accounts of the jobs that a claim in progress may return. No account has this name. */
 const CLAIM_IN_PROGRESS = ''
+/** Holds no bytes. */
+const NOBODY = ''
 
 export function reserveOf(slots: number): number {
-  return slots < LEAST_SLOTS_WITH_RESERVE ? 0 : Math.max(1, Math.floor(slots * RESERVE))
+  return slots < LEAST_SLOTS_WITH_RESERVE ? 0 : Math.max(1, Math.floor(slots * SLOT_RESERVE))
 }
+
+/** `reserve`: granted from the reserve of bytes. The others are those of `ByteShare`. */
+export type CapacityDecision = ByteDecision | 'reserve'
 
 export class Capacity {
   readonly #slots: FairSlotsOptions
@@ -29,6 +37,8 @@ export class Capacity {
   readonly #held = new Counts<string>()
   /** Bytes of jobs that are not small, by account. */
   readonly #large = new Counts<string>()
+  /** Bytes of the reserve, by job. */
+  readonly #reserve = new Counts<string>()
 
   constructor(slots: number, bytes: ByteShare) {
     this.#slots = { limit: slots, reserve: reserveOf(slots) }
@@ -45,8 +55,14 @@ export class Capacity {
     return this.#large
   }
 
-  get bytes(): ByteShare {
-    return this.#bytes
+  /** Half of the free bytes: what an account that holds none may have. */
+  get partOfNewcomer(): number {
+    return this.#bytes.partOf(NOBODY)
+  }
+
+  /** Bytes of the reserve that are free. */
+  get freeReserve(): number {
+    return this.#bytes.limit * BYTE_RESERVE - this.#reserve.total
   }
 
   /** Free slots, with the reserve. */
@@ -81,21 +97,40 @@ export class Capacity {
     return true
   }
 
-  /** Takes what the job needs, because it was claimed. */
-  take(job: Job): void {
-    const { account } = job
+  /**
+   * Whether the account may run a large job of so many bytes now.
+   * @param onlyReserve whether what is free of the share is kept for another job
+   */
+  decideLarge(account: string, bytes: number, onlyReserve: boolean): CapacityDecision {
+    const decision = onlyReserve ? 'full' : this.#decideShare(account, bytes)
+    if (decision === 'granted') return 'granted'
+    return this.#large.of(account) === 0 && bytes <= this.freeReserve ? 'reserve' : decision
+  }
+
+  #decideShare(account: string, bytes: number): ByteDecision {
+    // What the reserve granted must not keep a job waiting that is larger than the share.
+    return this.#large.total <= this.#reserve.total ? 'granted' : this.#bytes.decide(account, bytes)
+  }
+
+  /** Takes what the job needs, because it was claimed. @param fromReserve whether a large job counts for the reserve of bytes */
+  take(job: Job, fromReserve = false): void {
+    const { id, account } = job
     const bytes = bytesOf(job)
     this.#held.add(account, 1)
     this.#bytes.hold(account, bytes)
-    if (bytes > SMALL_BYTES) this.#large.add(account, bytes)
+    if (bytes <= SMALL_BYTES) return
+    this.#large.add(account, bytes)
+    if (fromReserve) this.#reserve.add(id, bytes)
   }
 
   release(job: Job): void {
-    const { account } = job
+    const { id, account } = job
     const bytes = bytesOf(job)
     this.#held.add(account, -1)
     this.#bytes.release(account, bytes)
-    if (bytes > SMALL_BYTES) this.#large.add(account, -bytes)
+    if (bytes <= SMALL_BYTES) return
+    this.#large.add(account, -bytes)
+    this.#reserve.add(id, -this.#reserve.of(id))
   }
 }
 

@@ -6,29 +6,25 @@
  *   head of the queue waits for bytes, for accounts that need not wait.
  *
  * A job waits for bytes when its account is over its part, or when others hold the room that it needs. In the second case what is
- * freed is kept for it: meanwhile other accounts may begin one large job each, within an eighth of the share, and small jobs
- * without a limit. So neither is it delayed for ever, nor do they wait for it.
+ * freed is kept for it: meanwhile other large jobs begin only from the reserve of bytes. Small jobs never wait for bytes.
  */
 import type { ClaimedJob } from '../job/job.ts'
 import { SMALL_BYTES } from '../sharing/byte-budget.ts'
-import { Counts } from '../sharing/counts.ts'
 import { jobBytes, jobTextWithin } from '../sharing/job-bytes.ts'
 import type { ClaimBounds, Claimed } from '../store/store.ts'
-import { bytesOf, type Capacity } from './capacity.ts'
+import { bytesOf, type Capacity, type CapacityDecision } from './capacity.ts'
 
 /** The most jobs of one claim, so that its transaction stays short. */
 const MAX_CLAIM = 256
 /** When the jobs of so many accounts wait for bytes, no further account is searched for until a job ends. */
 const MAX_BLOCKED = 64
-/** What large jobs may have together, as a part of the share, that begin while room is kept for another. */
-const OVERTAKING = 1 / 8
 const SMALL_TEXT = jobTextWithin(SMALL_BYTES)
-/** Holds no bytes. */
-const NOBODY = ''
 
 export interface PlannedClaim {
   readonly limit: number
   readonly bounds: Pick<ClaimBounds, 'bytes' | 'exceptOf' | 'ofAccount'>
+  /** Whether its large jobs count for the reserve of bytes. */
+  readonly fromReserve: boolean
 }
 
 interface LargeJob {
@@ -57,8 +53,6 @@ export class ClaimPlan {
   #fitting: LargeJob | null = null
   /** The job for which room is kept. */
   #roomFor: LargeJob | null = null
-  /** Bytes of large jobs that began while room was kept, by job. */
-  readonly #overtaking = new Counts<string>()
 
   constructor(capacity: Capacity) {
     this.#capacity = capacity
@@ -83,23 +77,16 @@ export class ClaimPlan {
 
   /** A job ended, and what it held is released. */
   ended(job: ClaimedJob): void {
-    const { id, account } = job
-    const overtaking = this.#overtaking.of(id)
-    if (overtaking > 0) this.#overtaking.add(id, -overtaking)
     if (this.#blocked.size > 0 && bytesOf(job) > SMALL_BYTES) this.#bytesFreed()
-    if (this.#capacity.held.of(account) === 0) this.#searchAgain()
+    if (this.#capacity.held.of(job.account) === 0) this.#searchAgain()
   }
 
   /** The next claim; null if nothing can be claimed now. */
   next(): PlannedClaim | null {
     if (!this.#mayBeQueued) return null
     const { free, freeShared } = this.#capacity
-    if (free > 0 && this.#fitting !== null) {
-      const { account, bytes, isHead } = this.#fitting
-      const hasSlot = freeShared > 0 || (!isHead && this.#capacity.held.of(account) === 0)
-      const bounds = { bytes: upTo(bytes), ...(!isHead && { ofAccount: account }) }
-      if (hasSlot && this.#fits(this.#fitting)) return { limit: 1, bounds }
-    }
+    const alone = this.#fitting === null || free <= 0 ? null : this.#claimAlone(this.#fitting)
+    if (alone !== null) return alone
     if (freeShared > 0 && !this.#isHeadBlocked) return this.#nextInFairOrder(freeShared)
     if (free <= 0 || this.#search === 'nothing') return null
     return this.#nextOfSearch(freeShared > 0 ? freeShared : free, freeShared <= 0)
@@ -110,20 +97,32 @@ export class ClaimPlan {
     const { exceptOf, ofAccount } = bounds
     const isSearch = exceptOf !== undefined
     this.#fitting = null
-    if (this.#roomFor !== null) this.#noteOvertaking(jobs)
     if (isSearch && this.#search === 'small jobs') {
       if (jobs.length === 0 && wakeUps === this.#wakeUps) this.#search = 'all jobs'
     } else if (tooLarge !== null) {
       this.#foundTooLarge({ ...tooLarge, isHead: !isSearch && ofAccount === undefined })
-    } else if (wakeUps === this.#wakeUps && ofAccount === undefined) {
-      if (isSearch) this.#search = jobs.length === 0 ? 'nothing' : 'all jobs'
+    } else if (wakeUps === this.#wakeUps) {
+      if (isSearch && jobs.length === 0) this.#search = 'nothing'
+      // An account's next job may be a small one.
+      else if (isSearch || ofAccount !== undefined) this.#searchAgain()
       else if (jobs.length < limit) this.#mayBeQueued = false
     }
   }
 
+  #claimAlone(job: LargeJob): PlannedClaim | null {
+    const { account, bytes, isHead } = job
+    const { freeShared, held } = this.#capacity
+    const decision = this.#decide(job)
+    const hasSlot = freeShared > 0 || (!isHead && held.of(account) === 0)
+    if (!hasSlot || !isGranted(decision)) return null
+    const bounds = { bytes: upTo(bytes), ...(!isHead && { ofAccount: account }) }
+    return { limit: 1, bounds, fromReserve: decision === 'reserve' }
+  }
+
   #nextInFairOrder(limit: number): PlannedClaim {
-    const max = this.#accountsWithoutRoom().length > 0 ? 0 : this.#roomForMany()
-    return { limit: Math.min(limit, MAX_CLAIM), bounds: { bytes: upTo(max) } }
+    const isRoomKept = this.#roomFor !== null
+    const max = isRoomKept || this.#accountsWithoutRoom().length > 0 ? 0 : this.#roomForMany()
+    return { limit: Math.min(limit, MAX_CLAIM), bounds: { bytes: upTo(max) }, fromReserve: false }
   }
 
   #nextOfSearch(limit: number, onlyReserve: boolean): PlannedClaim {
@@ -132,12 +131,14 @@ export class ClaimPlan {
       for (const account of accounts) except.add(account)
     }
     if (onlyReserve) add(this.#capacity.accountsWithSlots())
+    const isRoomKept = this.#roomFor !== null
     let max = 0
     if (this.#search === 'all jobs') {
-      add(this.#roomFor === null ? this.#accountsWithoutRoom() : this.#capacity.large.keys())
-      max = this.#roomForMany()
+      add(isRoomKept ? this.#capacity.large.keys() : this.#accountsWithoutRoom())
+      max = isRoomKept ? jobTextWithin(this.#capacity.freeReserve) : this.#roomForMany()
     }
-    return { limit: Math.min(limit, MAX_CLAIM), bounds: { exceptOf: [...except], bytes: upTo(max) } }
+    const bounds = { exceptOf: [...except], bytes: upTo(max) }
+    return { limit: Math.min(limit, MAX_CLAIM), bounds, fromReserve: isRoomKept }
   }
 
   /**
@@ -145,22 +146,19 @@ export class ClaimPlan {
    * except `#accountsWithoutRoom`.
    */
   #roomForMany(): number {
-    const { bytes } = this.#capacity
-    if (this.#roomFor === null) return jobTextWithin(bytes.partOf(NOBODY) / 2)
-    return jobTextWithin(bytes.limit * OVERTAKING - this.#overtaking.total)
+    return jobTextWithin(this.#capacity.partOfNewcomer / 2)
   }
 
   /** Accounts that hold so much of their part that their next job must be decided by itself. */
   #accountsWithoutRoom(): string[] {
-    const { large, bytes } = this.#capacity
+    const { large, partOfNewcomer: most } = this.#capacity
     if (large.total === 0) return []
-    const most = bytes.partOf(NOBODY)
     return [...large.keys()].filter((account) => large.of(account) >= most)
   }
 
   #foundTooLarge(job: LargeJob): void {
-    const decision = this.#roomFor === null ? this.#decide(job) : 'full'
-    if (decision === 'granted') {
+    const decision = this.#decide(job)
+    if (isGranted(decision)) {
       this.#fitting = job
       return
     }
@@ -173,20 +171,17 @@ export class ClaimPlan {
     if (this.#blocked.size > MAX_BLOCKED) this.#search = 'nothing'
   }
 
-  #decide({ account, bytes }: LargeJob): 'granted' | 'over part' | 'full' {
-    // Those that overtake it must not keep a job waiting that is larger than the share.
-    if (this.#capacity.large.total <= this.#overtaking.total) return 'granted'
-    return this.#capacity.bytes.decide(account, jobBytes(bytes))
-  }
-
-  #fits(job: LargeJob): boolean {
-    return this.#decide(job) === 'granted'
+  #decide({ account, bytes }: LargeJob): CapacityDecision {
+    return this.#capacity.decideLarge(account, jobBytes(bytes), this.#roomFor !== null)
   }
 
   #bytesFreed(): void {
-    if (this.#roomFor === null || this.#fits(this.#roomFor)) {
-      this.#fitting = this.#roomFor
-      this.#roomFor = null
+    const waiting = this.#roomFor
+    this.#roomFor = null
+    if (waiting !== null && !isGranted(this.#decide(waiting))) {
+      this.#roomFor = waiting
+    } else {
+      this.#fitting = waiting
       this.#isHeadBlocked = false
       this.#blocked.clear()
     }
@@ -196,13 +191,10 @@ export class ClaimPlan {
   #searchAgain(): void {
     this.#search = this.#isHeadBlocked ? 'small jobs' : 'all jobs'
   }
+}
 
-  #noteOvertaking(jobs: readonly ClaimedJob[]): void {
-    for (const job of jobs) {
-      const bytes = bytesOf(job)
-      if (bytes > SMALL_BYTES) this.#overtaking.add(job.id, bytes)
-    }
-  }
+function isGranted(decision: CapacityDecision): boolean {
+  return decision === 'granted' || decision === 'reserve'
 }
 
 function upTo(max: number): NonNullable<ClaimBounds['bytes']> {

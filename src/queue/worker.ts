@@ -238,7 +238,7 @@ export class Worker {
       const claimed = await this.#claim(claim)
       this.#capacity.endClaim(claim.limit)
       if (claimed === null) continue
-      for (const job of claimed.jobs) this.#capacity.take(job)
+      for (const job of claimed.jobs) this.#capacity.take(job, claim.fromReserve)
       this.#plan.learn(claim, claimed, wakeUps)
       for (const job of claimed.jobs) void this.execute(new HeldJob(job, 'stored'))
     }

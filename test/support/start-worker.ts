@@ -52,6 +52,7 @@ export async function start(
   concurrency = 2,
   wrap: (store: Store) => Store = (store) => store,
   early = false,
+  maxJobBytes = 1_000_000_000,
 ) {
   const folder = await mkdtemp(join(tmpdir(), 'parley-worker-'))
   const clock = new FakeClock()
@@ -72,7 +73,7 @@ export async function start(
     node: NODE,
     clock,
     concurrency,
-    bytes: new ByteShare(1_000_000_000),
+    bytes: new ByteShare(maxJobBytes),
     executionTimeoutMs: 600_000,
     poisonCrashCount: 2,
     maxAttempts: 3,
