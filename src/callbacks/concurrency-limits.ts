@@ -9,6 +9,7 @@
  * However many receivers hang or are slow, and no matter which accounts they belong to, slots remain for those that respond.
  */
 import type { ReadonlyCounts } from '../sharing/counts.ts'
+import * as fairSlots from '../sharing/fair-slots.ts'
 import type { Receiver } from './receivers.ts'
 
 /** Deliveries that may wait for a receiver that is not proven to respond, because their wait may be long. */
@@ -38,10 +39,9 @@ export interface InFlight {
 /** Whether an attempt at the receiver may begin now. */
 export function maySend(limits: Limits, inFlight: InFlight, receiver: Receiver): boolean {
   const { account, origin } = receiver
-  if (freeSlots(limits, inFlight) === 0) return false
+  if (!fairSlots.mayAcquire(slotsOf(limits), inFlight.occupied, account)) return false
   if (receiverCapacity(inFlight, receiver) <= 0) return false
   if (inFlight.toOrigin.of(origin) >= limits.slotsPerOrigin) return false
-  if (onlyReserveLeft(limits, inFlight) && !mayUseReserve(limits, inFlight, account)) return false
   if (receiver.isProven) return true
   return inFlight.unproven.total < share(limits, 2) && inFlight.unproven.of(account) < share(limits, 8)
 }
@@ -73,7 +73,7 @@ export function sharedSlots(limits: Limits): number {
 
 /** Whether the free slots, if there are any, are all reserved. */
 export function onlyReserveLeft(limits: Limits, inFlight: InFlight): boolean {
-  return inFlight.occupied.total >= sharedSlots(limits)
+  return fairSlots.freeSharedSlots(slotsOf(limits), inFlight.occupied) <= 0
 }
 
 /**
@@ -82,12 +82,17 @@ export function onlyReserveLeft(limits: Limits, inFlight: InFlight): boolean {
  */
 export function freeSharedSlots(limits: Limits, inFlight: InFlight): number {
   const isCrowded = inFlight.waiting.total >= share(limits, 8)
-  return isCrowded ? 0 : sharedSlots(limits) - inFlight.occupied.total
+  return isCrowded ? 0 : fairSlots.freeSharedSlots(slotsOf(limits), inFlight.occupied)
 }
 
 /** Whether the account occupies so few slots that it may use the reserve. */
 export function mayUseReserve(limits: Limits, inFlight: InFlight, account: string): boolean {
-  return inFlight.occupied.of(account) < share(limits, 8)
+  return fairSlots.mayUseReserve(slotsOf(limits), inFlight.occupied, account)
+}
+
+function slotsOf(limits: Limits): fairSlots.FairSlotsOptions {
+  const { slots } = limits
+  return { limit: slots, reserve: slots - sharedSlots(limits), reserveUpTo: share(limits, 8) }
 }
 
 /** How many more attempts the receiver has capacity for. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Stop, type StopListener } from '../job/stop.ts'
-import { FairSlots, freeSharedSlots } from './fair-slots.ts'
+import { FairSlots, freeSharedSlots, mayAcquire } from './fair-slots.ts'
 
 const never = new Stop()
 
@@ -84,7 +84,7 @@ test('within an account, the requests are granted in the order of arrival', asyn
 test('the reserve goes only to accounts that hold no slot', async () => {
   const { shared, granted, ask, release } = slots(8, 2)
   for (let i = 0; i < 6; i++) assert.ok(shared.tryAcquire('acme'))
-  assert.equal(freeSharedSlots(shared, shared.held), 0)
+  assert.equal(freeSharedSlots({ limit: 8, reserve: 2 }, shared.held), 0)
   assert.equal(shared.tryAcquire('acme'), false)
   assert.equal(shared.tryAcquire('other'), true)
   assert.equal(shared.tryAcquire('other'), false)
@@ -99,6 +99,16 @@ test('the reserve goes only to accounts that hold no slot', async () => {
   assert.deepEqual(granted, ['fourth'], 'the slot is the reserve again')
   await release('other', 'third')
   assert.deepEqual(granted, ['fourth', 'acme'])
+})
+
+test('the reserve may go to accounts that hold a few slots', () => {
+  const { shared } = slots(8)
+  for (const account of ['acme', 'acme', 'acme', 'acme', 'other']) assert.ok(shared.tryAcquire(account))
+  const options = { limit: 8, reserve: 3, reserveUpTo: 2 }
+  assert.deepEqual(
+    ['acme', 'other', 'third'].map((account) => mayAcquire(options, shared.held, account)),
+    [false, true, true],
+  )
 })
 
 test('an account that waits for a second slot gets one of the reserve once it holds none', async () => {

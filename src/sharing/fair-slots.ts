@@ -15,6 +15,8 @@ export interface FairSlotsOptions {
   readonly limit: number
   /** How many of the slots go only to accounts that hold none; 0 for no reserve. */
   readonly reserve: number
+  /** How many slots an account may hold before it gets no more of the reserve; 1 if absent. */
+  readonly reserveUpTo?: number
 }
 
 interface WaitingRequest extends StopListener {
@@ -30,16 +32,18 @@ interface WaitingAccount {
 }
 
 export class FairSlots {
-  readonly limit: number
-  readonly reserve: number
+  readonly #options: FairSlotsOptions
   readonly #held = new Counts<string>()
   readonly #waiting = new Counts<string>()
   /** Accounts with waiting requests, the one first that released a slot longest ago. */
   readonly #queue = new Map<string, WaitingAccount>()
 
-  constructor({ limit, reserve }: FairSlotsOptions) {
-    this.limit = limit
-    this.reserve = reserve
+  constructor(options: FairSlotsOptions) {
+    this.#options = options
+  }
+
+  get limit(): number {
+    return this.#options.limit
   }
 
   /** Slots by account. */
@@ -54,7 +58,7 @@ export class FairSlots {
 
   /** Takes a slot if the account may have one now. Each slot taken is released exactly once. */
   tryAcquire(account: string): boolean {
-    if (!mayAcquire(this, this.#held, account)) return false
+    if (!mayAcquire(this.#options, this.#held, account)) return false
     this.#held.add(account, 1)
     return true
   }
@@ -101,7 +105,7 @@ export class FairSlots {
     let fewest = Number.POSITIVE_INFINITY
     for (const [account, { weight }] of this.#queue) {
       const share = this.#held.of(account) / weight
-      if (share >= fewest || !mayAcquire(this, this.#held, account)) continue
+      if (share >= fewest || !mayAcquire(this.#options, this.#held, account)) continue
       next = account
       fewest = share
     }
@@ -142,5 +146,14 @@ export function freeSharedSlots({ limit, reserve }: FairSlotsOptions, held: Read
 /** Whether the account may have one more slot. */
 export function mayAcquire(slots: FairSlotsOptions, held: ReadonlyCounts<string>, account: string): boolean {
   if (held.total >= slots.limit) return false
-  return freeSharedSlots(slots, held) > 0 || held.of(account) === 0
+  return freeSharedSlots(slots, held) > 0 || mayUseReserve(slots, held, account)
+}
+
+/** Whether the account holds so few slots that it may have one of the reserve. */
+export function mayUseReserve(
+  { reserveUpTo = 1 }: FairSlotsOptions,
+  held: ReadonlyCounts<string>,
+  account: string,
+): boolean {
+  return held.of(account) < reserveUpTo
 }
