@@ -124,6 +124,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     callbackDepth: () => store.callbackDepth(),
     callbacksInProgress: () => dispatcher.inFlight,
     running: () => worker.running,
+    heldBack: () => worker.heldBack(),
     pendingResponses: () => pendingResponses.count,
     upstreams: () => upstreams.state(),
     disk: async () => (file === null ? null : diskOf(file)),

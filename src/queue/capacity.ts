@@ -75,6 +75,11 @@ export class Capacity {
     return freeSharedSlots(this.#slots, this.#held)
   }
 
+  /** Slots that go only to accounts that hold none. */
+  get reserve(): number {
+    return this.#slots.reserve
+  }
+
   accountsWithSlots(): string[] {
     return [...this.#held.keys()].filter((account) => account !== CLAIM_IN_PROGRESS)
   }

@@ -41,7 +41,7 @@ async function start(t: TestContext, { slots = 64, bytes = SHARE }: Options = {}
   }
   worker.wake()
   await quiet()
-  return { store, worker, enqueue, running, end, queue, quiet }
+  return { store, worker, enqueue, running, end, queue, quiet, heldBack: () => worker.heldBack() }
 }
 
 /** A job that takes about so many bytes of memory. */
@@ -75,8 +75,10 @@ test('the reserve goes only to accounts that hold no slot, by hand-off', async (
 })
 
 test('the reserve goes only to accounts that hold no slot, by claims', async (t) => {
-  const { enqueue, running, end, quiet, queue } = await start(t, { slots: 32 })
+  const { enqueue, running, end, quiet, queue, heldBack } = await start(t, { slots: 32 })
+  assert.deepEqual(heldBack(), [])
   await queue(...several(300, 'many'))
+  assert.deepEqual(heldBack(), [{ account: 'many', reason: 'slots' }])
   assert.deepEqual(counts(running()), { many: 30 })
   await enqueue(...several(3, 'single'))
   await quiet()
@@ -109,8 +111,9 @@ test('a freed slot goes to the next job in fair order, and only the reserve to a
 })
 
 test('an account runs large jobs up to its part, and others run meanwhile', async (t) => {
-  const { running, queue, enqueue, quiet } = await start(t)
+  const { running, queue, enqueue, quiet, heldBack } = await start(t)
   await queue(...several(20, 'many', 10 * MB))
+  assert.deepEqual(heldBack(), [{ account: 'many', reason: 'memory' }])
   assert.deepEqual(counts(running()), { many: 3 })
   await queue(...several(2, 'other', 10 * MB), ...several(5, 'other'))
   await enqueue(job('third', MB))

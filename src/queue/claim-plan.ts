@@ -35,6 +35,12 @@ interface LargeJob {
   readonly isHead: boolean
 }
 
+/** An account whose queued jobs wait although others' would not: it holds all slots but the reserve, or its part of the memory. */
+export interface HeldBack {
+  readonly account: string
+  readonly reason: 'slots' | 'memory'
+}
+
 /** What a search looks for next. It begins with small jobs if the head of the queue is blocked. */
 type Search = 'small jobs' | 'all jobs' | 'nothing'
 
@@ -107,6 +113,16 @@ export class ClaimPlan {
       else if (isSearch || ofAccount !== undefined) this.#searchAgain()
       else if (jobs.length < limit) this.#mayBeQueued = false
     }
+  }
+
+  /** Several accounts share the slots if each holds at least an equal part of them. */
+  heldBack(): readonly HeldBack[] {
+    const { freeShared, held, reserve } = this.#capacity
+    const waiting = [...this.#blocked].map((account) => ({ account, reason: 'memory' }) as const)
+    if (!this.#mayBeQueued || freeShared > 0 || reserve === 0) return waiting
+    const holders = this.#capacity.accountsWithSlots()
+    const most = holders.filter((account) => held.of(account) * holders.length >= held.total)
+    return [...waiting, ...most.map((account) => ({ account, reason: 'slots' }) as const)]
   }
 
   #claimAlone(job: LargeJob): PlannedClaim | null {

@@ -9,7 +9,7 @@ import type { Claim } from '../store/node-store.ts'
 import { type Claimed, type Store, StoreUnavailable, WriteRejected } from '../store/store.ts'
 import type { AfterSettlement } from './after-settlement.ts'
 import { Capacity } from './capacity.ts'
-import { ClaimPlan, type PlannedClaim } from './claim-plan.ts'
+import { ClaimPlan, type HeldBack, type PlannedClaim } from './claim-plan.ts'
 import { type ExecuteJob, type ExecutionResult, internalFailure } from './execute.ts'
 import { HeldJob } from './held-job.ts'
 import { type SettleOptions, settle } from './settle.ts'
@@ -101,6 +101,11 @@ export class Worker {
   wake(account: string | null = null): void {
     this.#plan.queued(account)
     this.#claimWhilePlanned()
+  }
+
+  /** Accounts whose queued jobs wait on this node although others' would not. */
+  heldBack(): readonly HeldBack[] {
+    return this.#plan.heldBack()
   }
 
   /** What the store has as held by this node. */

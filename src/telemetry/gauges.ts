@@ -5,6 +5,7 @@
 import { getHeapStatistics } from 'node:v8'
 import { Gauge, type Registry } from 'prom-client'
 import type { Clock } from '../clock.ts'
+import type { HeldBack } from '../queue/claim-plan.ts'
 import { type CallbackDepth, type DeliveryQueueName, MAX_COUNTED } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
 import type { UpstreamState } from '../upstreams/router.ts'
@@ -19,6 +20,7 @@ export interface Gauges {
   callbackDepth(): Promise<CallbackDepth>
   callbacksInProgress(): Readonly<Record<DeliveryQueueName, number>>
   running(): number
+  heldBack(): readonly HeldBack[]
   pendingResponses(): number
   upstreams(): readonly UpstreamState[]
   /** The disk of the database file; null where the database is not a file. */
@@ -54,6 +56,9 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   )
   add('jobs_running', 'Jobs that this node runs.', (set) => set(gauges.running()))
   add('job_places', 'Jobs that this node may run at once.', (set) => set(slots.jobs))
+  const heldBack =
+    'Accounts whose queued jobs wait on this node for slots or memory, while those of others begin.'
+  add('accounts_held_back', heldBack, (set) => setHeldBack(gauges.heldBack(), set), ['reason'])
   add('waiters', 'Pending responses: single creates that wait on this node.', (set) =>
     set(gauges.pendingResponses()),
   )
@@ -89,6 +94,12 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   )
   const heap = 'Maximum size of the heap; the process crashes when it needs more.'
   add('heap_limit_bytes', heap, (set) => set(getHeapStatistics().heap_size_limit))
+}
+
+function setHeldBack(accounts: readonly HeldBack[], set: SetValue): void {
+  for (const reason of ['slots', 'memory'] as const) {
+    set(accounts.filter((one) => one.reason === reason).length, { reason })
+  }
 }
 
 function setCalls(upstreams: readonly UpstreamState[], set: SetValue): void {

@@ -165,6 +165,8 @@ onEachStore(() => {
     assert.equal(found.get('parley_queue_oldest_age_seconds'), 7)
     assert.equal(found.get('parley_jobs_assigned'), 2)
     assert.equal(found.get('parley_jobs_running'), 2)
+    assert.equal(found.get('parley_accounts_held_back{reason="slots"}'), 0)
+    assert.equal(found.get('parley_accounts_held_back{reason="memory"}'), 0)
     assert.equal(found.get('parley_upstream_calls{upstream="openai",state="running"}'), 2)
   })
 
