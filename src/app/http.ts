@@ -98,7 +98,7 @@ async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> 
   })
 }
 
-function createJobCreator({ settings, store, enqueuer, clock, tokens }: HttpParts): JobCreator {
+function createJobCreator({ settings, store, enqueuer, clock, tokens, metrics }: HttpParts): JobCreator {
   return new JobCreator({
     enqueuer,
     rules: {
@@ -110,6 +110,7 @@ function createJobCreator({ settings, store, enqueuer, clock, tokens }: HttpPart
     },
     monthlyCaps: new MonthlyCaps(store, clock),
     quotas: new Quotas({ store, clock }),
+    onQuotaReached: metrics.quotaReached,
     clock,
     idempotencyMs: wholeMs(settings.limits.idempotency_seconds),
     retentionMs: wholeMs(settings.jobs.retention_seconds),

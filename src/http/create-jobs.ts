@@ -6,7 +6,7 @@ import type { Job } from '../job/job.ts'
 import { type AdmissionRules, admit, type Element } from '../queue/admission.ts'
 import type { EnqueueOptions, Enqueuer } from '../queue/enqueue.ts'
 import type { Caps, MonthlyCaps } from '../queue/monthly-caps.ts'
-import { bytesToStore, type QuotaLimits, type Quotas } from '../queue/quotas.ts'
+import { bytesToStore, type QuotaLimits, type QuotaReached, type Quotas } from '../queue/quotas.ts'
 import type { Accepted, Idempotency } from '../store/store.ts'
 import type { Caller } from './authentication.ts'
 import { accountSuspended, admissionError, idempotencyKeyReused, invalid } from './errors.ts'
@@ -19,6 +19,7 @@ export interface JobCreatorOptions {
   readonly rules: AdmissionRules
   readonly monthlyCaps: MonthlyCaps
   readonly quotas: Quotas
+  readonly onQuotaReached: (reached: QuotaReached) => void
   readonly clock: Clock
   /** How long an Idempotency-Key is remembered, unless its jobs expire earlier. */
   readonly idempotencyMs: number
@@ -77,12 +78,15 @@ export class JobCreator {
     jobs: readonly Job[],
     options: EnqueueOptions,
   ): Promise<Accepted> {
-    const { quotas } = this.#options
+    const { quotas, onQuotaReached } = this.#options
     const { account } = caller
     const bytes = limits.storedBytes === null ? 0 : bytesToStore(jobs)
     const reserved = quotas.reserve(account, limits, jobs.length, bytes)
     const reached = reserved instanceof Promise ? await reserved : reserved
-    if (reached !== null) throw admissionError(reached)
+    if (reached !== null) {
+      onQuotaReached(reached)
+      throw admissionError(reached)
+    }
     let stored = false
     try {
       const accepted = await this.#acceptWithinCaps(caller, jobs, options)

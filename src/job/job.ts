@@ -9,8 +9,9 @@
  * - **message**: one turn of the conversation, `{ role, content }`.
  * - **batch**: several jobs created by one request, all or none of them.
  * - **account**: the owner of jobs, with one **tier** and any number of API **keys**.
- * - **tier**: what an account may do: models, batch size, reads per minute, input tokens, weight, caps.
+ * - **tier**: what an account may do: models, batch size, reads per minute, input tokens, weight, caps, quotas.
  * - **cap**: what an account may use in a month, in jobs or in tokens; **usage**: what it has used.
+ * - **quota**: how many jobs an account may have open (queued or assigned), and how many bytes its jobs may store.
  * - **node**: one running Parley process. Its **lease** shows the other nodes that it lives; a **heartbeat** renews it.
  * - **upstream**: a configured model server; a **target** is an upstream and the name of the model there.
  * - **receiver**: the server of a caller that callbacks go to: one account's part of an origin.

@@ -93,29 +93,21 @@ test('what was accepted before a look-up began does not count twice', async () =
   assert.ok(await reserve(ten))
 })
 
-test('what is accepted while a look-up runs still counts after it', async () => {
-  const clock = new FakeClock()
-  const answers: PromiseWithResolvers<QuotaUse>[] = []
-  const store = {
-    quotaUse: () => {
-      const answer = Promise.withResolvers<QuotaUse>()
-      answers.push(answer)
-      return answer.promise
-    },
-  }
-  const quotas = new Quotas({ store, clock })
+test('a look-up waits for what is being accepted, and what comes meanwhile waits for the look-up', async () => {
+  const { clock, said, quotas, reserve } = watched()
   const ten = limits(10)
-  const [first, shared] = [quotas.reserve('acme', ten, 1, 0), quotas.reserve('acme', ten, 1, 0)]
-  answers[0]?.resolve({ openJobs: 0, storedBytes: 0 })
-  assert.deepEqual(await Promise.all([first, shared]), [null, null])
-  assert.equal(answers.length, 1)
+  assert.equal(await reserve(ten, 6), null)
   clock.advance(5000)
-  const late = quotas.reserve('acme', ten, 8, 0)
-  quotas.end('acme', 1, 0, true)
-  // The answer was read before the two were stored.
-  answers[1]?.resolve({ openJobs: 0, storedBytes: 0 })
-  assert.equal(await late, null)
-  assert.ok(await quotas.reserve('acme', ten, 1, 0))
+  const waiting = [reserve(ten, 4), reserve(ten, 1)]
+  await new Promise(setImmediate)
+  assert.equal(said.asked, 1)
+  // The jobs are stored before their reservation ends: they must not count twice.
+  said.use = { openJobs: 6, storedBytes: 0 }
+  quotas.end('acme', 6, 0, true)
+  const [four, one] = await Promise.all(waiting)
+  assert.equal(four, null)
+  assert.equal(reached(one ?? null).used, 10)
+  assert.equal(said.asked, 2)
 })
 
 test('the sums are looked up once for a sixteenth of what is left, and every five seconds', async () => {

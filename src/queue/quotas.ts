@@ -1,8 +1,7 @@
 /**
  * Quotas: how many jobs an account may have open at the same time, and how many bytes its jobs may store. The database keeps
- * the sums. A node adds what it has accepted itself since it looked them up, so its estimate is never too low while it is
- * alone, and it rejects only after another look. Several nodes share what is left: each looks again once it has accepted a
- * sixteenth of it.
+ * the sums. A node adds what it has accepted itself since it looked them up, so a node alone never exceeds a quota of open
+ * jobs. Several nodes share what is left: each looks again once it has accepted a sixteenth of it.
  */
 import type { Clock } from '../clock.ts'
 import type { Job } from '../job/job.ts'
@@ -46,14 +45,16 @@ export interface QuotaReached {
 interface Entry {
   use: QuotaUse
   lookedUpAtMs: number
-  /** In progress; callers share it. */
+  /** In progress; nothing is reserved until it has ended. */
   lookUp: Promise<void> | null
-  /** Accepted here since the last look-up began, so `use` may not include it. */
+  /** Accepted here since the last look-up, so `use` does not include it. */
   acceptedJobs: number
   acceptedBytes: number
-  /** Being accepted here: `use` may include it or not. */
+  /** Being accepted here. */
   reservedJobs: number
   reservedBytes: number
+  /** Called when nothing is being accepted any more. */
+  onIdle: (() => void) | null
 }
 
 export interface QuotasOptions {
@@ -81,7 +82,8 @@ export class Quotas {
     bytes: number,
   ): QuotaReached | null | Promise<QuotaReached | null> {
     const entry = this.#entryOf(account)
-    if (this.#isFresh(entry, limits, jobs, bytes)) return reserveIn(entry, account, limits, jobs, bytes)
+    if (entry.lookUp === null && this.#isFresh(entry, limits, jobs, bytes))
+      return reserveIn(entry, account, limits, jobs, bytes)
     return this.#lookUp(account, entry).then(() => reserveIn(entry, account, limits, jobs, bytes))
   }
 
@@ -91,9 +93,11 @@ export class Quotas {
     if (entry === undefined) return
     entry.reservedJobs -= jobs
     entry.reservedBytes -= bytes
-    if (!accepted) return
-    entry.acceptedJobs += jobs
-    entry.acceptedBytes += bytes
+    if (accepted) {
+      entry.acceptedJobs += jobs
+      entry.acceptedBytes += bytes
+    }
+    if (entry.reservedJobs === 0) entry.onIdle?.()
   }
 
   #isFresh(entry: Entry, { openJobs, storedBytes }: QuotaLimits, jobs: number, bytes: number): boolean {
@@ -121,6 +125,7 @@ export class Quotas {
         acceptedBytes: 0,
         reservedJobs: 0,
         reservedBytes: 0,
+        onIdle: null,
       }
       this.#entries.set(account, entry)
     }
@@ -143,14 +148,19 @@ export class Quotas {
     return entry.lookUp
   }
 
+  /** What is being accepted ends first: the sums might include it or not, and a job that counted twice could reject another. */
   async #read(account: string, entry: Entry): Promise<void> {
     const { store, clock } = this.#options
+    if (entry.reservedJobs > 0) {
+      await new Promise<void>((resolve) => {
+        entry.onIdle = resolve
+      })
+      entry.onIdle = null
+    }
     const startedMs = clock.steadyMs()
-    // What is accepted from now on may be missing from the answer.
-    const { acceptedJobs, acceptedBytes } = entry
     entry.use = await store.quotaUse(account)
-    entry.acceptedJobs -= acceptedJobs
-    entry.acceptedBytes -= acceptedBytes
+    entry.acceptedJobs = 0
+    entry.acceptedBytes = 0
     entry.lookedUpAtMs = startedMs
   }
 }

@@ -3,6 +3,7 @@ import { collectDefaultMetrics, Registry } from 'prom-client'
 import type { CompletedRequest } from '../http/server.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import type { ExecutionResult } from '../queue/execute.ts'
+import type { QuotaReached } from '../queue/quotas.ts'
 import type { CallbackAttempt, CallbackNext } from '../store/callback-store.ts'
 import type { CallEvent } from '../upstreams/router.ts'
 import { MetricCounter, MetricHistogram } from './counters.ts'
@@ -63,6 +64,11 @@ export class Metrics {
     'Times that this node found its lease expired.',
     [],
   )
+  readonly #quotaRejections = this.#counter(
+    'quota_rejections_total',
+    'Requests that were rejected because of a quota of their account.',
+    ['quota'],
+  )
   readonly #commits = this.#histogram('commit_seconds', 'Time of a group commit.', FAST_S, [])
   readonly #groups = this.#histogram('commit_group_size', 'Writes in a group commit.', GROUP_SIZES, [])
 
@@ -71,6 +77,7 @@ export class Metrics {
     // Present from the start: to Prometheus, a counter that appears with the value 1 has not increased.
     for (const count of [this.#rescued, this.#reverted, this.#leasesLost]) count.add(0)
     this.#callbacks.add(0, 'failed')
+    for (const unit of ['open_jobs', 'stored_bytes']) this.#quotaRejections.add(0, unit)
   }
 
   /** Adds the gauges, which are read from the running parts at each scrape. */
@@ -137,6 +144,11 @@ export class Metrics {
 
   crashesReverted(crashes: number): void {
     this.#reverted.add(crashes)
+  }
+
+  /** Bound to its metrics, because it is called for every rejection. */
+  readonly quotaReached = ({ unit }: QuotaReached): void => {
+    this.#quotaRejections.add(1, unit.replace(' ', '_'))
   }
 
   leaseLost(): void {

@@ -4,6 +4,7 @@ import test, { after } from 'node:test'
 import type { Page } from 'playwright-core'
 import { reply, startModelServer } from '../model-server.ts'
 import { job, startParley } from '../parley.ts'
+import { NO_CAPS } from '../store-contract/fixtures.ts'
 import { eventually } from '../support/eventually.ts'
 import { openBrowser, visit } from './visit.ts'
 
@@ -100,18 +101,23 @@ test('caps are a number, no end, or those of the tier; what is no number is refu
   await page.getByLabel('Jobs a month, at most').fill('many')
   await set()
   await page.getByRole('alert').getByText('Enter a whole number of at least 0.').waitFor()
-  assert.deepEqual(await caps(), { monthlyJobs: null, monthlyTokens: null })
+  assert.deepEqual(await caps(), NO_CAPS)
   await page.getByLabel('Jobs a month, at most').fill('0')
   await page.getByLabel('Tokens a month', { exact: true }).selectOption('no cap')
+  await page.getByLabel('Open jobs', { exact: true }).selectOption('a number')
+  await page.getByLabel('Open jobs, at most').fill('7')
+  await page.getByLabel('Stored bytes', { exact: true }).selectOption('no cap')
   await set()
   await page.getByRole('status').getByText('The caps of capped are set').waitFor()
-  assert.deepEqual(await caps(), { monthlyJobs: 0, monthlyTokens: 'none' })
+  const quotas = { openJobs: 7, storedBytes: 'none' }
+  assert.deepEqual(await caps(), { monthlyJobs: 0, monthlyTokens: 'none', ...quotas })
+  await page.getByText(/Now: 0 open jobs and 0 stored bytes\./).waitFor()
   await page.reload()
   assert.equal(await page.getByLabel('Jobs a month, at most').inputValue(), '0')
   await page.getByLabel('Jobs a month', { exact: true }).selectOption('as for its tier: 1,000')
   await set()
   await page.getByRole('status').getByText('The caps of capped are set').waitFor()
-  assert.deepEqual(await caps(), { monthlyJobs: null, monthlyTokens: 'none' })
+  assert.deepEqual(await caps(), { monthlyJobs: null, monthlyTokens: 'none', ...quotas })
 })
 
 test('an account is deleted by who types its name, and the page says that it is under way', async (t) => {

@@ -162,7 +162,7 @@ onEachStore(() => {
     const segment = fc.oneof(fc.webSegment(), fc.string({ unit: 'binary' }).map(encodeURIComponentSafely))
     const field = fc.constantFrom(
       ...['account', 'status', 'state', 'model', 'from', 'to', 'before', 'after', 'limit', 'tier', 'rotate'],
-      ...['month', 'scrub', 'running', 'max_monthly_jobs', 'max_monthly_tokens'],
+      ...['month', 'scrub', 'running', 'max_monthly_jobs', 'max_monthly_tokens', 'max_open_jobs'],
       ...['expires_days', '__proto__', 'constructor', ''],
     )
     const word = fc.oneof(

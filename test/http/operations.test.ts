@@ -32,6 +32,8 @@ onEachStore(() => {
         max_input_tokens: 16_000,
         max_monthly_jobs: null,
         max_monthly_tokens: null,
+        max_open_jobs: 1000,
+        max_stored_bytes: 1_073_741_824,
         body_bytes: 2_097_152,
         batch_body_bytes: 10_485_760,
         message_cache_ttl: { least: 180, most: 3600, default: 300 },
@@ -39,6 +41,8 @@ onEachStore(() => {
       },
       reads: { remaining: 5, resets_in_seconds: 60 },
       retention_seconds: 604_800,
+      open_jobs: 0,
+      stored_bytes: 0,
       suspended: false,
       usage: {
         month: '2026-01',

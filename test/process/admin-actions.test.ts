@@ -114,22 +114,33 @@ both(
 both('caps that a command sets are in force within seconds', async (t, databaseUrl) => {
   const { place, caller } = await start(t, databaseUrl)
   await caller.single('first')
+  const quotas = { max_open_jobs: 'tier', max_stored_bytes: 'tier' }
   const capped = await json(place, 'accounts', 'cap', 'acme', '--jobs', '1')
-  assert.deepEqual(capped, { name: 'acme', max_monthly_jobs: 1, max_monthly_tokens: 'tier' })
+  assert.deepEqual(capped, { name: 'acme', max_monthly_jobs: 1, max_monthly_tokens: 'tier', ...quotas })
   const reached = await within(
     () => caller.single('second'),
     ({ status }) => status === 403,
   )
   assert.match(reached.body.message, /^Monthly cap reached: account acme allows 1 jobs/)
   const freed = await json(place, 'accounts', 'cap', 'acme', '--jobs', 'none', '--tokens', '1')
-  assert.deepEqual(freed, { name: 'acme', max_monthly_jobs: 'none', max_monthly_tokens: 1 })
+  assert.deepEqual(freed, { name: 'acme', max_monthly_jobs: 'none', max_monthly_tokens: 1, ...quotas })
   const tokens = await within(
     () => caller.single('third'),
     ({ body }) => /tokens a month/.test(body.message),
   )
   assert.equal(tokens.status, 403)
   const kept = await json(place, 'accounts', 'cap', 'acme', '--tokens', 'tier')
-  assert.deepEqual(kept, { name: 'acme', max_monthly_jobs: 'none', max_monthly_tokens: 'tier' })
+  assert.deepEqual(kept, { name: 'acme', max_monthly_jobs: 'none', max_monthly_tokens: 'tier', ...quotas })
+  const limited = await json(place, 'accounts', 'cap', 'acme', '--open-jobs', '0', '--stored-bytes', 'none')
+  assert.deepEqual(limited, { ...kept, max_open_jobs: 0, max_stored_bytes: 'none' })
+  const quota = await within(
+    () => caller.single('fourth'),
+    ({ status }) => status === 403,
+  )
+  assert.match(quota.body.message, /^Quota reached: account acme allows 0 open jobs/)
+  const { stdout } = await place.parley(['accounts', 'list'])
+  assert.match(stdout, /OPEN JOBS \/ MAX +STORED BYTES \/ MAX/)
+  assert.match(stdout, /^acme .* 0 \/ 0 +\d+ \/ none/m)
 })
 
 both('usage is what the jobs used, in every form', async (t, databaseUrl) => {

@@ -247,7 +247,10 @@ const mistakes: readonly { args: string; env?: Record<string, string>; says: Reg
   { args: 'accounts resume nobody', says: /parley accounts list/ },
   { args: 'accounts delete nobody --yes', says: /parley accounts list/ },
   { args: 'accounts delete eve', says: /Deleting account eve needs confirmation.*--yes/ },
-  { args: 'accounts cap eve', says: /--jobs N\|none\|tier/ },
+  {
+    args: 'accounts cap eve',
+    says: /--jobs, --tokens, --open-jobs and --stored-bytes, each with N, none or tier/,
+  },
   { args: 'accounts cap eve --jobs -1', says: /whole number of at least 0, none, or tier/ },
   { args: 'accounts cap eve --tokens some', says: /whole number of at least 0, none, or tier/ },
   { args: 'accounts cap nobody --jobs 1', says: /parley accounts list/ },

@@ -27,10 +27,13 @@ export interface UsageList {
   readonly next: string | null
 }
 
-/** The cap of an account: a number, `none` for no cap, or `tier` for the tier's cap. */
+/** The cap or quota of an account: a number, `none` for no limit, or `tier` for the limit of the tier. */
 export type Cap = number | 'none' | 'tier'
 
 export interface Caps {
   readonly max_monthly_jobs: Cap
   readonly max_monthly_tokens: Cap
+  /** Queued and running jobs. */
+  readonly max_open_jobs: Cap
+  readonly max_stored_bytes: Cap
 }

@@ -89,6 +89,8 @@ export interface CallbackList {
 }
 
 export interface Account extends Caps {
+  readonly open_jobs: number
+  readonly stored_bytes: number
   readonly name: string
   readonly tier: string
   readonly keys: number

@@ -58,7 +58,8 @@ onEachStore(() => {
     const { parley, admin, key, clock } = await start(t)
     const set = (jobs: unknown, tokens: unknown) =>
       admin.post('/accounts/acme/caps', { max_monthly_jobs: jobs, max_monthly_tokens: tokens })
-    const own = { max_monthly_jobs: 1, max_monthly_tokens: 'none' }
+    const quotas = { max_open_jobs: 'tier', max_stored_bytes: 'tier' }
+    const own = { max_monthly_jobs: 1, max_monthly_tokens: 'none', ...quotas }
     assert.deepEqual(granted(await set(1, 'none'), 200), { name: 'acme', ...own })
     const [listed] = granted(await admin.get('/accounts'), 200).accounts
     assert.deepEqual([listed.max_monthly_jobs, listed.max_monthly_tokens], [1, 'none'])
@@ -66,7 +67,7 @@ onEachStore(() => {
     clock.advance(KNOWN_MS)
     const reached = refused(await parley.post(MESSAGES, job(), key), 403)
     assert.match(reached.message, /^Monthly cap reached: account acme allows 1 jobs/)
-    const ofTier = { max_monthly_jobs: 'tier', max_monthly_tokens: 'tier' }
+    const ofTier = { max_monthly_jobs: 'tier', max_monthly_tokens: 'tier', ...quotas }
     assert.deepEqual(granted(await set('tier', 'tier'), 200), { name: 'acme', ...ofTier })
     clock.advance(KNOWN_MS)
     granted(await parley.post(MESSAGES, job(), key), 200)
@@ -77,6 +78,32 @@ onEachStore(() => {
     invalid(await set(null, 'tier'), `max_monthly_jobs: ${rule}`)
     const lone = await admin.post('/accounts/acme/caps', { max_monthly_jobs: 1 })
     invalid(lone, 'max_monthly_tokens: is required')
+  })
+
+  test('quotas are set with the caps, and stay as they are where they are absent', async (t) => {
+    const { parley, admin, key, clock } = await start(t)
+    const monthly = { max_monthly_jobs: 'tier', max_monthly_tokens: 'tier' }
+    const set = async (quotas: object) =>
+      granted(await admin.post('/accounts/acme/caps', { ...monthly, ...quotas }), 200)
+    const own = { max_open_jobs: 0, max_stored_bytes: 'none' }
+    assert.deepEqual(await set(own), { name: 'acme', ...monthly, ...own })
+    assert.deepEqual(await set({}), { name: 'acme', ...monthly, ...own })
+    clock.advance(KNOWN_MS)
+    const reached = refused(await parley.post(MESSAGES, job(), key), 403)
+    assert.match(reached.message, /^Quota reached: account acme allows 0 open jobs, account acme has 0/)
+    assert.deepEqual(await set({ max_open_jobs: 'tier' }), {
+      name: 'acme',
+      ...monthly,
+      ...own,
+      max_open_jobs: 'tier',
+    })
+    clock.advance(KNOWN_MS)
+    granted(await parley.post(MESSAGES, job(), key), 200)
+    const [listed] = granted(await admin.get('/accounts'), 200).accounts
+    assert.equal(listed.open_jobs, 0)
+    assert.ok(listed.stored_bytes > 0)
+    const wrong = await admin.post('/accounts/acme/caps', { ...monthly, max_open_jobs: 1.5 })
+    invalid(wrong, 'max_open_jobs: must be a whole number of at least 0, none, or tier')
   })
 
   test('all that wait are cancelled, and those that run where asked to', async (t) => {

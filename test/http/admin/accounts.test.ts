@@ -107,6 +107,10 @@ onEachStore(async () => {
       suspended_at: null,
       max_monthly_jobs: 'tier',
       max_monthly_tokens: 'tier',
+      max_open_jobs: 'tier',
+      max_stored_bytes: 'tier',
+      open_jobs: 0,
+      stored_bytes: named.stored_bytes,
     }
     assert.deepEqual(named, acme)
     const page = granted(await admin.get('/accounts?limit=1&after=acme'), 200)

@@ -1,7 +1,7 @@
 /** The page of one account: its state, caps, usage and keys, and the admin actions on it. */
 import { html } from 'htm/preact'
 import type { Account } from '../contract.ts'
-import { dateAndTime } from '../format.ts'
+import { dateAndTime, exact } from '../format.ts'
 import { Badge } from '../parts/badge.ts'
 import { Facts } from '../parts/facts.ts'
 import { Icon } from '../parts/icon.ts'
@@ -57,7 +57,7 @@ function Details({ account, onChange }: DetailsProps) {
 }
 
 function factsOf(
-  { name, tier, keys, active_keys, secret_rotated_at, suspended_at }: Account,
+  { name, tier, keys, active_keys, open_jobs, stored_bytes, secret_rotated_at, suspended_at }: Account,
   onChange: () => void,
 ) {
   const state =
@@ -67,6 +67,8 @@ function factsOf(
   return [
     ['State', state],
     ['Tier', html`<${TierSelect} name=${name} tier=${tier} onChange=${onChange} />`],
+    ['Open jobs', exact(open_jobs)],
+    ['Stored', `${exact(stored_bytes)} bytes`],
     ['Keys', html`${active_keys} active <span class="muted">of ${keys}</span>`],
     [
       'Signing secret',

@@ -1,4 +1,4 @@
-/** The monthly caps of an account: those of its tier, its own numbers, or none. Shows this month's usage as well. */
+/** The monthly caps and the quotas of an account: those of its tier, its own numbers, or none. Shows what it uses as well. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { useAction } from '../action.ts'
@@ -27,31 +27,50 @@ export interface CapsPanelProps {
   readonly onChange: () => void
 }
 
+const LABELS: Readonly<Record<CapName, string>> = {
+  max_monthly_jobs: 'Jobs a month',
+  max_monthly_tokens: 'Tokens a month',
+  max_open_jobs: 'Open jobs',
+  max_stored_bytes: 'Stored bytes',
+}
+const NAMES = Object.keys(LABELS) as CapName[]
+
 export function CapsPanel({ account, onChange }: CapsPanelProps) {
-  const { name, tier, max_monthly_jobs, max_monthly_tokens } = account
+  const { name, tier } = account
   const settings = useResource<EffectiveSettings>('/settings')
-  const ofTier = (cap: CapName) => tierCap(settings.data, tier, cap)
-  const [jobs, setJobs] = useState(draftOf(max_monthly_jobs))
-  const [tokens, setTokens] = useState(draftOf(max_monthly_tokens))
+  const [drafts, setDrafts] = useState(() => eachCap((cap) => draftOf(account[cap])))
   const [submitted, setSubmitted] = useState(false)
   const save = useAction(async () => {
-    const body: Caps = { max_monthly_jobs: capOf(jobs), max_monthly_tokens: capOf(tokens) }
+    const body: Caps = eachCap((cap) => capOf(drafts[cap]))
     await admin(`/accounts/${encodeURIComponent(name)}/caps`, { body })
     return `The caps of ${name} are set. Every node applies them within a few seconds.`
   }, onChange)
   const onSubmit = (event: Event) => {
     event.preventDefault()
     setSubmitted(true)
-    if (problemOf(jobs) === null && problemOf(tokens) === null) void save.run()
+    if (NAMES.every((cap) => problemOf(drafts[cap]) === null)) void save.run()
   }
-  return html`<${Panel} title="Monthly caps">
-    <${CurrentUsage} name=${name} />
+  return html`<${Panel} title="Caps and quotas">
+    <${CurrentUsage} account=${account} />
     <form class="stack" onSubmit=${onSubmit} novalidate>
-      <${CapField} label="Jobs a month" ofTier=${ofTier('max_monthly_jobs')} draft=${jobs} onChange=${setJobs} error=${submitted ? problemOf(jobs) : null} />
-      <${CapField} label="Tokens a month" ofTier=${ofTier('max_monthly_tokens')} draft=${tokens} onChange=${setTokens} error=${submitted ? problemOf(tokens) : null} />
+      ${NAMES.map(
+        (
+          cap,
+        ) => html`<${CapField} key=${cap} label=${LABELS[cap]} ofTier=${tierCap(settings.data, tier, cap)} draft=${drafts[cap]}
+          onChange=${(draft: Draft) => setDrafts({ ...drafts, [cap]: draft })} error=${submitted ? problemOf(drafts[cap]) : null} />`,
+      )}
       <div><button type="submit" class="button" disabled=${save.busy}>Set caps</button></div>
     </form>
   <//>`
+}
+
+function eachCap<T>(pick: (cap: CapName) => T): Record<CapName, T> {
+  return {
+    max_monthly_jobs: pick('max_monthly_jobs'),
+    max_monthly_tokens: pick('max_monthly_tokens'),
+    max_open_jobs: pick('max_open_jobs'),
+    max_stored_bytes: pick('max_stored_bytes'),
+  }
 }
 
 interface CapFieldProps {
@@ -79,7 +98,8 @@ function CapField({ label, ofTier, draft, onChange, error }: CapFieldProps) {
   </div>`
 }
 
-function CurrentUsage({ name }: { readonly name: string }) {
+function CurrentUsage({ account }: { readonly account: Account }) {
+  const { name, open_jobs, stored_bytes } = account
   const month = monthAt(serverNow())
   const { data } = useResource<UsageList>(
     `/usage?${new URLSearchParams({ account: name, month, limit: '200' })}`,
@@ -87,7 +107,7 @@ function CurrentUsage({ name }: { readonly name: string }) {
   const { jobs, input_tokens, output_tokens } = sumOf(data?.usage ?? [])
   return html`<p class="hint">Months are in UTC. ${
     data && `This month: ${exact(jobs)} jobs and ${exact(input_tokens + output_tokens)} tokens.`
-  }</p>`
+  } Now: ${exact(open_jobs)} open jobs and ${exact(stored_bytes)} stored bytes.</p>`
 }
 
 /** According to the settings of the node that served the page. */
