@@ -29,27 +29,28 @@ function oneByOne(): { script: Script; answerNext: () => boolean } {
 onEachStore(() => {
   test('8 one account queues 300 jobs: the single job of another account does not wait for them', async (t) => {
     const { script, answerNext } = oneByOne()
-    const { parley, models } = await startStage(t, { settings: { jobs: { concurrency: 4 } }, script })
+    // Of so few slots none is reserved, so the order of the queue decides.
+    const { parley, models } = await startStage(t, { settings: { jobs: { concurrency: 3 } }, script })
     const [crowd, single] = [await parley.key('user_max', 'crowd'), await parley.key('user_max', 'single')]
     const ids: string[] = []
     for (let batch = 0; batch < 10; batch++) {
       const jobs = Array.from({ length: 30 }, (_, index) => saying(`crowd ${batch * 30 + index}`))
       ids.push(...enqueued(await parley.post(BATCHES, jobs, crowd), 30))
     }
-    await models.received(4)
+    await models.received(3)
     // The line has begun to move before the other account comes.
     for (let done = 1; done <= 8; done++) {
       answerNext()
-      await models.received(4 + done)
+      await models.received(3 + done)
     }
     const [id = ''] = enqueued(await parley.post(BATCHES, [saying('single')], single), 1)
     // Where nodes share the line, a new account's place is beside the job at its head, which came before.
-    const next = parley.store.shared ? ['crowd 12', 'single'] : ['single']
+    const next = parley.store.shared ? ['crowd 11', 'single'] : ['single']
     for (const [index] of next.entries()) {
       answerNext()
-      await models.received(13 + index)
+      await models.received(12 + index)
     }
-    assert.deepEqual(models.requests.slice(12).map(said), next)
+    assert.deepEqual(models.requests.slice(11).map(said), next)
     models.script = () => undefined
     while (answerNext());
     completed(await parley.ended(id, single))
