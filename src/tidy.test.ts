@@ -90,6 +90,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'http/server.ts',
     'job',
     'queue',
+    'sharing',
     'upstreams',
     'store/store.ts',
     'store/callback-store.ts',

@@ -1,5 +1,6 @@
 /** Creates the HTTP server with all its routes. */
 import { randomBytes } from 'node:crypto'
+import type { Server } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import { type Clock, wholeMs } from '../clock.ts'
 import { addressRulesOf } from '../config/callback-addresses.ts'
@@ -9,20 +10,25 @@ import type { AdminOptions } from '../http/admin/admin-context.ts'
 import { adminRoutes } from '../http/admin/admin-routes.ts'
 import { createAuthentication } from '../http/authentication.ts'
 import { batchRoutes } from '../http/batches.ts'
+import { ConnectionLimits } from '../http/connection-limits.ts'
 import { JobCreator } from '../http/create-jobs.ts'
 import { dashboardRoutes } from '../http/dashboard.ts'
 import { healthRoutes } from '../http/health.ts'
+import { LargeAnswers } from '../http/large-answers.ts'
 import { meRoute } from '../http/me.ts'
 import { messageRoutes } from '../http/messages.ts'
 import { openapiRoutes } from '../http/openapi/routes.ts'
 import { limitReads, ReadCounter } from '../http/read-rate-limit.ts'
+import { RequestBodies } from '../http/request-bodies.ts'
 import { createServer } from '../http/server.ts'
+import { StalledWrites } from '../http/stalled-writes.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import type { Tiers } from '../job/tier.ts'
 import type { Enqueuer } from '../queue/enqueue.ts'
 import { MonthlyCaps } from '../queue/monthly-caps.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
 import { Quotas } from '../queue/quotas.ts'
+import type { ByteBudget } from '../sharing/byte-budget.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -42,6 +48,8 @@ export interface HttpParts {
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
+  readonly bytes: ByteBudget
+  readonly connections: ConnectionLimits
   readonly admin: AdminOptions
   /** Rejects when a job could not be accepted now. */
   readonly ready: () => Promise<void>
@@ -50,7 +58,9 @@ export interface HttpParts {
 
 /** Resolves when the server could listen; it does not listen yet. */
 export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
-  const { settings, store, tiers, clock, log, metrics, stopping } = parts
+  const { settings, store, tiers, clock, bytes, log, metrics, stopping } = parts
+  const answers = new LargeAnswers({ share: bytes.answers, clock, onRejected: metrics.memoryRejected })
+  const bodies = new RequestBodies({ budget: bytes, clock, onRejected: metrics.memoryRejected })
   const app = await createServer({
     authentication: createAuthentication(store, tiers, clock),
     corsOrigins: settings.cors.origins,
@@ -58,18 +68,26 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
     jsonDepth: settings.limits.json_depth,
     headerTimeoutMs: wholeMs(settings.limits.header_timeout_seconds),
     requestTimeoutMs: wholeMs(settings.limits.request_timeout_seconds),
+    bodies,
+    answers,
+    guard: connectionGuard(parts),
     stopping,
     onCompleted: requestReporter(metrics, log),
     onError: (error, requestId) =>
       log.error({ request_id: requestId, ...errorFields(error) }, 'a request failed'),
   })
-  await addRoutes(app, parts)
+  await addRoutes(app, { ...parts, answers, bodies })
   await app.ready()
   return app
 }
 
-async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> {
-  const { settings, store, pendingResponses, clock, metrics } = parts
+interface RouteParts extends HttpParts {
+  readonly bodies: RequestBodies
+  readonly answers: LargeAnswers
+}
+
+async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void> {
+  const { settings, store, pendingResponses, clock, metrics, bodies, answers } = parts
   const { body_bytes: bodyBytes, batch_body_bytes: batchBodyBytes } = settings.limits
   const retentionSeconds = settings.jobs.retention_seconds
   const creator = createJobCreator(parts)
@@ -78,7 +96,16 @@ async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> 
   await limitReads(app, readCounter)
   if (parts.role !== 'worker') {
     const retentionMs = wholeMs(retentionSeconds)
-    messageRoutes(app, { creator, pendingResponses, store, clock, retentionMs, bodyBytes })
+    messageRoutes(app, {
+      creator,
+      pendingResponses,
+      store,
+      clock,
+      retentionMs,
+      bodyBytes,
+      bodies,
+      answers,
+    })
     batchRoutes(app, { creator, bodyBytes: batchBodyBytes })
     meRoute(app, {
       models: Object.keys(settings.models),
@@ -96,6 +123,42 @@ async function addRoutes(app: FastifyInstance, parts: HttpParts): Promise<void> 
     ready: parts.ready,
     metrics: () => metrics.text(),
   })
+}
+
+export function createConnectionLimits(
+  { limits, trust_proxy: trustProxy }: Settings,
+  metrics: Metrics,
+  log: Log,
+): ConnectionLimits {
+  return new ConnectionLimits({
+    total: limits.connections,
+    perAddress: limits.connections_per_address,
+    trustProxy,
+    onRejected: (limit, address) => {
+      metrics.connectionRejected(limit)
+      log.debug({ limit: `limits.${limit}`, from: address }, 'rejected a connection')
+    },
+  })
+}
+
+/** The first line of defence: both work before a request is read. */
+function connectionGuard({ settings, clock, log, metrics, connections }: HttpParts) {
+  const limitMs = wholeMs(settings.limits.stalled_write_seconds)
+  const stalled = new StalledWrites({
+    clock,
+    limitMs,
+    onClosed: (address) => {
+      metrics.connectionStalled()
+      log.info(
+        { from: address },
+        'closed a connection whose client did not read (limits.stalled_write_seconds)',
+      )
+    },
+  })
+  return (server: Server) => {
+    stalled.watch(server)
+    connections.guard(server)
+  }
 }
 
 function createJobCreator({ settings, store, enqueuer, clock, tokens, metrics }: HttpParts): JobCreator {

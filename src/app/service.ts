@@ -22,7 +22,7 @@ import { VERSION } from '../version.ts'
 import { createAdmin } from './admin.ts'
 import { createByteBudget } from './byte-budget.ts'
 import { createDispatcher } from './callbacks.ts'
-import { createHttp } from './http.ts'
+import { createConnectionLimits, createHttp } from './http.ts'
 import { createCancellation, createNodeLease, createRemoteResults } from './node.ts'
 import type { Role } from './role.ts'
 import { createRouter } from './upstreams.ts'
@@ -117,6 +117,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     if (stopping.signal.aborted) throw new Error('the server is stopping')
     await store.ping()
   }
+  const connections = createConnectionLimits(settings, metrics, log)
   const file = databaseFile(settings)
   const gauges: Gauges = {
     ready,
@@ -126,9 +127,15 @@ async function connect(parts: OpenedParts): Promise<Service> {
     running: () => worker.running,
     heldBack: () => worker.heldBack(),
     pendingResponses: () => pendingResponses.count,
+    memory: () => bytes,
+    connections: () => connections.open,
     upstreams: () => upstreams.state(),
     disk: async () => (file === null ? null : diskOf(file)),
-    slots: { jobs: settings.jobs.concurrency, pendingResponses: settings.sync.max_waiters },
+    slots: {
+      jobs: settings.jobs.concurrency,
+      pendingResponses: settings.sync.max_waiters,
+      connections: settings.limits.connections,
+    },
     about: { version: VERSION, role, store: file === null ? 'postgres' : 'sqlite' },
     clock,
   }
@@ -155,6 +162,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const app = await createHttp({
     ...common,
     role,
+    connections,
     enqueuer,
     tiers,
     tokens,

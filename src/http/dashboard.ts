@@ -1,9 +1,9 @@
 /** Serves the dashboard's page. It needs no authentication, and shows nothing without the admin token. */
-import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { type PageFile, pageMaker } from '../dashboard/page.ts'
+import { type Page, pageMaker } from '../dashboard/page.ts'
 import { noSuchRoute } from './errors.ts'
 import './request-context.ts'
+import { createStaticFile, type StaticFile, sendStaticFile, staticFile } from './static-file.ts'
 
 const HOME = '/dashboard'
 const FILES = `${HOME}/files`
@@ -21,31 +21,46 @@ const HEADERS = {
 /** The address of a file changes with its contents. */
 const IMMUTABLE = 'public, max-age=31536000, immutable'
 
+interface Files {
+  readonly hash: string
+  readonly document: StaticFile
+  readonly byPath: ReadonlyMap<string, StaticFile>
+}
+
 export function dashboardRoutes(app: FastifyInstance): void {
-  const page = pageMaker(FILES)
+  const files = filesOf(pageMaker(FILES))
   const options = { config: { public: true }, schema: { hide: true } }
   const sendDocument = async (request: FastifyRequest, reply: FastifyReply) => {
-    const { html } = await page()
-    const etag = `"${createHash('sha256').update(html).digest('base64url').slice(0, 16)}"`
-    reply.headers(HEADERS).header('cache-control', 'no-cache').header('etag', etag)
-    if (request.headers['if-none-match'] === etag) return reply.code(304).send()
-    return reply.header('content-type', 'text/html; charset=utf-8').send(html)
+    const { document } = await files()
+    return sendStaticFile(request, reply.headers(HEADERS).header('cache-control', 'no-cache'), document)
   }
   app.get(HOME, options, sendDocument)
   // The page does its own routing: every address below is the same document.
   app.get(`${HOME}/*`, options, sendDocument)
   app.get<{ Params: { hash: string; '*': string } }>(`${FILES}/:hash/*`, options, async (request, reply) => {
-    const { hash, files } = await page()
-    const path = request.params['*']
-    const file = request.params.hash === hash ? files.find((one) => one.path === path) : undefined
+    const { hash, byPath } = await files()
+    const file = request.params.hash === hash ? byPath.get(request.params['*']) : undefined
     if (!file) throw noSuchRoute('GET', FILES)
-    return sendFile(request, reply, file)
+    return sendStaticFile(request, reply.headers(HEADERS).header('cache-control', IMMUTABLE), file)
   })
 }
 
-function sendFile(request: FastifyRequest, reply: FastifyReply, file: PageFile): FastifyReply {
-  const zipped = /\bgzip\b/.test(request.headers['accept-encoding'] ?? '')
-  reply.headers(HEADERS).header('cache-control', IMMUTABLE).header('vary', 'accept-encoding')
-  if (zipped) reply.header('content-encoding', 'gzip')
-  return reply.header('content-type', file.type).send(Buffer.from(zipped ? file.gzipped : file.body))
+/** After a failure, the next call tries again. */
+function filesOf(page: () => Promise<Page>): () => Promise<Files> {
+  let files: Files | null = null
+  return async () => {
+    if (files !== null) return files
+    const { hash, html, files: pageFiles } = await page()
+    const entries = pageFiles.map(
+      ({ path, type, body, gzipped }) => [path, staticFile(type, bufferOf(body), bufferOf(gzipped))] as const,
+    )
+    const document = await createStaticFile('text/html; charset=utf-8', Buffer.from(html))
+    files = { hash, document, byPath: new Map(entries) }
+    return files
+  }
+}
+
+/** The same bytes, not a copy. */
+function bufferOf({ buffer, byteOffset, length }: Uint8Array): Buffer {
+  return Buffer.from(buffer, byteOffset, length)
 }

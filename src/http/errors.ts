@@ -150,6 +150,26 @@ export const unavailable = () =>
     1,
   )
 
+/** Only an account that holds its part of the memory gets this. */
+export const overMemoryPart = (share: string) =>
+  new HttpError(
+    503,
+    'Too much in progress for this account.',
+    `The account holds its part of the memory for ${share} (limits.memory_bytes). Send fewer or smaller requests at once; try again after the time in Retry-After.`,
+    MEMORY_RETRY_S,
+  )
+
+/** Several accounts together hold all of it. */
+export const memoryFull = (share: string) =>
+  new HttpError(
+    503,
+    'Service temporarily unavailable.',
+    `The memory for ${share} (limits.memory_bytes) is in use; try again after the time in Retry-After.`,
+    MEMORY_RETRY_S,
+  )
+
+const MEMORY_RETRY_S = 5
+
 export const internalError = () => new HttpError(500, 'Internal server error.')
 
 export function admissionError(error: AdmissionError): HttpError {

@@ -10,8 +10,10 @@ import type { Store } from '../store/store.ts'
 import type { JobCreator } from './create-jobs.ts'
 import { sendData } from './envelope.ts'
 import { noSuchJob } from './errors.ts'
+import { LARGE_ANSWER, type LargeAnswers } from './large-answers.ts'
 import { exampleBodies } from './openapi/examples.ts'
 import { answers, errors, idempotencyHeader } from './openapi/schemas.ts'
+import type { RequestBodies } from './request-bodies.ts'
 
 export interface MessageRoutes {
   readonly creator: JobCreator
@@ -20,6 +22,8 @@ export interface MessageRoutes {
   readonly clock: Clock
   readonly retentionMs: number
   readonly bodyBytes: number
+  readonly bodies: RequestBodies
+  readonly answers: LargeAnswers
 }
 
 type CreateRequest = FastifyRequest<{ Body: SingleCreate }>
@@ -65,13 +69,20 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
       let end: WaitEnd = { kind: 'timeout' }
       if (repeated) end = await endOfRepeated(request, reply, jobId, options)
       else if (pending) {
+        options.bodies.wait(request)
         // A caller who hangs up is not waited for; the job continues and stays readable.
         reply.raw.on('close', pending.leave)
         end = await pending.ended
       }
       if (end.kind === 'settled') {
+        const json = jobRecordJson(end.record)
+        // The job has ended and was paid for: a caller who reads slowly gets it later.
+        if (!options.answers.mayHold(request, json.length)) {
+          sendTimedOut(reply, jobId)
+          return
+        }
         if (end.cacheHit) reply.header('x-cache', 'hit')
-        sendData(reply, 200, MESSAGES[end.record.status], jobRecordJson(end.record))
+        sendData(reply, 200, MESSAGES[end.record.status], json)
         return
       }
       if (end.kind === 'stopping') reply.header('connection', 'close')
@@ -153,7 +164,16 @@ function sendTimedOut(reply: FastifyReply, jobId: string): FastifyReply {
   return sendData(reply, 202, message, `{"status":"timeout","job_id":"${jobId}"}`)
 }
 
-function readJob(request: FastifyRequest, jobId: string, options: MessageRoutes): Promise<JobRecord | null> {
-  const { store, clock, retentionMs } = options
-  return store.read(request.caller.account, jobId, { nowMs: clock.nowMs(), retentionMs })
+/** A large result is loaded once its bytes are counted. */
+async function readJob(
+  request: FastifyRequest,
+  jobId: string,
+  { store, clock, retentionMs, answers }: MessageRoutes,
+): Promise<JobRecord | null> {
+  const { account } = request.caller
+  const expiry = { nowMs: clock.nowMs(), retentionMs }
+  const record = await store.read(account, jobId, expiry, LARGE_ANSWER)
+  if (!record || record.omittedBytes === 0) return record
+  await answers.reserve(request, record.omittedBytes)
+  return store.read(account, jobId, expiry)
 }

@@ -1,13 +1,13 @@
 /** The HTTP server: what happens to every request before and after its route. */
 import { randomBytes } from 'node:crypto'
-import type { IncomingMessage } from 'node:http'
-import type { Socket } from 'node:net'
+import type { IncomingMessage, Server } from 'node:http'
 import cors from '@fastify/cors'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { StoreUnavailable } from '../store/store.ts'
 import type { Authentication, Caller } from './authentication.ts'
+import { answerBrokenRequest } from './broken-requests.ts'
 import { compileOnFirstUse } from './compile-on-first-use.ts'
-import { JSON_TYPE, sendError } from './envelope.ts'
+import { sendError } from './envelope.ts'
 import {
   HttpError,
   internalError,
@@ -17,10 +17,11 @@ import {
   noSuchRoute,
   notJson,
   notJsonType,
-  tooLarge,
   unavailable,
 } from './errors.ts'
 import { parseBody } from './json-body.ts'
+import type { LargeAnswers } from './large-answers.ts'
+import type { RequestBodies } from './request-bodies.ts'
 import './request-context.ts'
 import { validationError } from './validation-errors.ts'
 
@@ -31,6 +32,10 @@ export interface ServerOptions {
   readonly jsonDepth: number
   readonly headerTimeoutMs: number
   readonly requestTimeoutMs: number
+  readonly bodies: RequestBodies
+  readonly answers: LargeAnswers
+  /** Limits the connections of the server before any of them is read. */
+  readonly guard: (server: Server) => void
   /** Aborted when the server stops: connections are then closed after their response. */
   readonly stopping: AbortSignal
   readonly onCompleted: (request: CompletedRequest) => void
@@ -61,6 +66,8 @@ const LONGEST_JOB_ID = 8192
 /** Longer paths are cut in error details. */
 const LONGEST_PATH = 100
 
+const BROKEN_REQUEST = { method: 'none', route: 'none', ms: 0, from: null, account: null, jobIds: null }
+
 const EXPOSED_HEADERS = [
   'x-request-id',
   'x-cache',
@@ -71,7 +78,7 @@ const EXPOSED_HEADERS = [
 ]
 
 export async function createServer(options: ServerOptions): Promise<FastifyInstance> {
-  const { authentication, corsOrigins, stopping, onCompleted, onError } = options
+  const { authentication, corsOrigins, bodies, answers, stopping, onCompleted, onError } = options
   const app = fastify({
     logger: false,
     trustProxy: options.trustProxy,
@@ -92,12 +99,18 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
       customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: false, allErrors: false },
       onCreate: compileOnFirstUse,
     },
-    clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, onCompleted),
+    clientErrorHandler: (error, socket) => {
+      const id = requestId({ headers: {} })
+      const status = answerBrokenRequest(error, socket, id)
+      if (status !== null) onCompleted({ ...BROKEN_REQUEST, requestId: id, status })
+    },
     frameworkErrors: (_error, request, reply) => void answerBadUrl(request, reply, options),
   })
   app.decorateRequest('caller')
   app.decorateRequest('jobIds', null)
   app.decorateRequest('bodyBytes', null)
+  app.decorateRequest('bodyMemory', null)
+  app.decorateRequest('answerBytes', 0)
   // Responses are made as JSON text; anything else is sent as it is, never reshaped by a schema.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data))
   app.addHook('onRequest', (request, reply, done) => {
@@ -109,13 +122,18 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
   })
   if (corsOrigins.length > 0) await allowOrigins(app, corsOrigins)
   authenticateRequests(app, authentication)
+  admitBodies(app, bodies)
+  app.addHook('onSend', (request, reply, payload, done) => {
+    bodies.release(request)
+    answers.send(request, reply, payload, done)
+  })
   app.addHook('onResponse', (request, reply, done) => {
     onCompleted(completed(request, reply))
     // The response may have kept the connection open, which would delay the stop.
     if (stopping.aborted) setImmediate(() => app.server.closeIdleConnections())
     done()
   })
-  readJsonBodies(app, options.jsonDepth)
+  readJsonBodies(app, bodies, options.jsonDepth)
   app.setNotFoundHandler((request, reply) => {
     sendError(reply, noSuchRoute(request.method, shortPath(request.url)))
   })
@@ -126,6 +144,11 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
   })
   // Expectations other than 100-continue are ignored, as RFC 9110 §10.1.1 allows: Node would respond without a body.
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response))
+  app.server.on('checkContinue', (request, response) => {
+    bodies.expectContinue(request, response)
+    app.server.emit('request', request, response)
+  })
+  options.guard(app.server)
   return app
 }
 
@@ -171,16 +194,29 @@ function authenticateRequests(app: FastifyInstance, authentication: Authenticati
   })
 }
 
-function readJsonBodies(app: FastifyInstance, maxDepth: number): void {
+/** After authentication, and before anything of the body is read. The body of an unknown route never is. */
+function admitBodies(app: FastifyInstance, bodies: RequestBodies): void {
+  app.addHook('preParsing', (request, _reply, _payload, done) => {
+    if (request.is404) return done(noSuchRoute(request.method, shortPath(request.url)))
+    const error = bodies.admit(request)
+    if (error instanceof Promise) void error.then((late) => done(late))
+    else done(error)
+  })
+}
+
+function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, maxDepth: number): void {
   app.removeAllContentTypeParsers()
-  app.addContentTypeParser<Buffer>('application/json', { parseAs: 'buffer' }, (request, bytes, done) => {
-    try {
-      const value = parseBody(bytes, maxDepth)
-      if (request.routeOptions.config.keepBytes) request.bodyBytes = bytes
-      done(null, value)
-    } catch (error) {
-      done(error as Error)
-    }
+  app.addContentTypeParser('application/json', (request, _payload, done) => {
+    bodies.read(request, (error, bytes) => {
+      if (error || !bytes) return done(error)
+      try {
+        const value = parseBody(bytes, maxDepth)
+        if (request.routeOptions.config.keepBytes) request.bodyBytes = bytes
+        done(null, value)
+      } catch (notValid) {
+        done(notValid as Error)
+      }
+    })
   })
 }
 
@@ -192,14 +228,8 @@ function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
   }
   const code = 'code' in error ? error.code : null
   switch (code) {
-    case 'FST_ERR_CTP_BODY_TOO_LARGE':
-      return tooLarge(request.routeOptions.bodyLimit)
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
       return notJsonType()
-    case 'FST_ERR_CTP_EMPTY_JSON_BODY':
-      return notJson('The body is empty.')
-    case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
-      return invalid('Content-Length: does not match the body')
     case 'ECONNRESET':
       // A caller who hangs up in the middle of the body reads no response, but nothing is wrong here.
       return request.raw.complete ? internalError() : notJson('The body did not arrive in full.')
@@ -218,50 +248,6 @@ async function answerBadUrl(request: FastifyRequest, reply: FastifyReply, option
   const key = request.headers['x-api-key']
   const caller = typeof key === 'string' ? await options.authentication.get(key) : null
   return sendError(reply, caller ? noSuchJob() : keyRequired())
-}
-
-/** Responds to what never became a request: malformed, too slow, headers too large. */
-function answerBrokenRequest(
-  error: Error & { code?: string },
-  socket: Socket,
-  onCompleted: ServerOptions['onCompleted'],
-): void {
-  if (!socket.writable || error.code === 'ECONNRESET') {
-    socket.destroy()
-    return
-  }
-  const [status, reason, message] = brokenBy(error.code)
-  const id = requestId({ headers: {} })
-  const body = JSON.stringify({ success: false, message })
-  const head = [
-    `HTTP/1.1 ${status} ${reason}`,
-    `x-request-id: ${id}`,
-    `content-type: ${JSON_TYPE}`,
-    `content-length: ${body.length}`,
-    'connection: close',
-  ]
-  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
-  onCompleted({
-    requestId: id,
-    method: 'none',
-    route: 'none',
-    status,
-    ms: 0,
-    from: null,
-    account: null,
-    jobIds: null,
-  })
-}
-
-function brokenBy(code: string | undefined): [status: number, reason: string, message: string] {
-  switch (code) {
-    case 'ERR_HTTP_REQUEST_TIMEOUT':
-      return [408, 'Request Timeout', 'The request did not arrive in time.']
-    case 'HPE_HEADER_OVERFLOW':
-      return [431, 'Request Header Fields Too Large', 'The request headers are too large.']
-    default:
-      return [400, 'Bad Request', 'The request is not valid HTTP.']
-  }
 }
 
 function completed(request: FastifyRequest, reply: FastifyReply): CompletedRequest {

@@ -26,6 +26,7 @@ export const SHARES = {
   answers: 1 / 4,
 } as const
 export type ShareName = keyof typeof SHARES
+export const SHARE_NAMES = Object.keys(SHARES) as readonly ShareName[]
 
 /** `over part`: the account holds its part already. `full`: it does not, but others hold the room that it needs. */
 export type ByteDecision = 'granted' | 'over part' | 'full'

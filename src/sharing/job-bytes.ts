@@ -1,22 +1,22 @@
 /**
  * Estimates the memory that things take from the bytes of their text, for the byte budget. The factors are measured
  * (`job-bytes.test.ts`) with ASCII text that has one character outside Latin-1, so that V8 stores every character in two
- * bytes: the most that a text can take.
+ * bytes: the most that a text can take. Of a large two-byte text that a buffer decodes, Node reports half; the factors count all.
  */
 import type { Job } from '../job/job.ts'
 
 /** A body being received: one buffer. */
 const UPLOAD_FACTOR = 1
 /** A received body: its buffer, its text, and the messages that were parsed from it. */
-const REQUEST_FACTOR = 4
+const REQUEST_FACTOR = 5
 /** What a single create keeps of its body while it waits: the messages, to create the job again if it vanishes. */
 const WAITING_REQUEST_FACTOR = 2
 /** A running job: its messages, their JSON text, and the body of the call, as text and as a buffer. */
 const JOB_FACTOR = 7
 /** A callback being sent: content and payload, the body made of them, as text and as a buffer. */
-const CALLBACK_FACTOR = 4
+const CALLBACK_FACTOR = 5
 /** An answer being written: the stored result, and the response made of it. */
-const ANSWER_FACTOR = 3
+const ANSWER_FACTOR = 4
 /** What a running job takes beside its text: its objects, its slot, its call. */
 const JOB_BYTES = 8 * 1024
 /** What any other thing takes beside its text. */

@@ -3,7 +3,7 @@ import type { Usage } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import { type Expiry, expiresAtMs } from './expiry.ts'
 import { numberOf, oneOf, type Row, textOf, textOrNull } from './rows.ts'
-import type { EndedJob } from './store.ts'
+import type { EndedJob, ReadJob } from './store.ts'
 
 export const STATUSES = ['pending', 'assigned', 'completed', 'failed'] as const
 
@@ -17,6 +17,15 @@ export function readJobRecord(row: Row): JobRecord {
     errorJson: textOrNull(row, 'error'),
   }
 }
+
+/** A row with `bytes` too, the size of content and error, which are loaded only up to a limit. */
+export function readWithin(row: Row, maxBytes: number): ReadJob {
+  const bytes = numberOf(row, 'bytes')
+  return { ...readJobRecord(row), omittedBytes: bytes > maxBytes ? bytes : 0 }
+}
+
+/** Larger than any result: SQLite and Postgres store no text of more bytes. */
+export const ANY_SIZE = 2 ** 31 - 1
 
 /** The same with `usage`. */
 export function readEndedJob(row: Row): EndedJob {

@@ -80,8 +80,11 @@ export interface Store
   /** The cached response of an identical job, or null. `fingerprint` already distinguishes accounts. */
   findResponse(fingerprint: string, nowMs: number): Promise<string | null>
 
-  /** The job as its account may see it; null if it does not exist, belongs to another account, or has expired. */
-  read(account: string, jobId: string, expiry: Expiry): Promise<JobRecord | null>
+  /**
+   * The job as its account may see it; null if it does not exist, belongs to another account, or has expired. A result and an
+   * error that together have more than `maxBytes` are not loaded; without it, they always are.
+   */
+  read(account: string, jobId: string, expiry: Expiry, maxBytes?: number): Promise<ReadJob | null>
 
   /** Those of the jobs that have ended, of any account: for the node that accepted them. */
   readEnded(jobIds: readonly string[]): Promise<EndedJob[]>
@@ -188,6 +191,11 @@ export interface Settlement extends Claim {
 
 /** `stale`: another node holds the job, or it was settled before. `gone`: the job does not exist, or no longer. */
 export type Settled = 'settled' | 'stale' | 'gone'
+
+export interface ReadJob extends JobRecord {
+  /** The size of the result and the error if they were too large to be loaded, and are null for that reason; otherwise 0. */
+  readonly omittedBytes: number
+}
 
 /** An ended job, for the pending response of a node that did not run it. */
 export interface EndedJob extends JobRecord {

@@ -6,6 +6,7 @@ import { getHeapStatistics } from 'node:v8'
 import { Gauge, type Registry } from 'prom-client'
 import type { Clock } from '../clock.ts'
 import type { HeldBack } from '../queue/claim-plan.ts'
+import { type ByteBudget, SHARE_NAMES } from '../sharing/byte-budget.ts'
 import { type CallbackDepth, type DeliveryQueueName, MAX_COUNTED } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
 import type { UpstreamState } from '../upstreams/router.ts'
@@ -22,10 +23,13 @@ export interface Gauges {
   running(): number
   heldBack(): readonly HeldBack[]
   pendingResponses(): number
+  memory(): ByteBudget
+  /** Open connections. */
+  connections(): number
   upstreams(): readonly UpstreamState[]
   /** The disk of the database file; null where the database is not a file. */
   disk(): Promise<Disk | null>
-  readonly slots: { readonly jobs: number; readonly pendingResponses: number }
+  readonly slots: { readonly jobs: number; readonly pendingResponses: number; readonly connections: number }
   readonly about: { readonly version: string; readonly role: string; readonly store: string }
   readonly clock: Clock
 }
@@ -66,6 +70,12 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
     set(slots.pendingResponses),
   )
 
+  add('connections', 'Open connections.', (set) => set(gauges.connections()))
+  add('connection_limit', 'Connections that this node accepts at once.', (set) => set(slots.connections))
+  const memory =
+    'Estimated memory that is held of each share of limits.memory_bytes, and the size of the share.'
+  add('memory_bytes', memory, (set) => setMemory(gauges.memory(), set), ['share', 'state'])
+
   const upTo = `, counted up to ${MAX_COUNTED}.`
   const fromCallbacks = (name: string, help: string, read: (found: CallbackDepth) => number) =>
     add(name, help, async (set) => set(readIf(await callbacks(), read)))
@@ -99,6 +109,13 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
 function setHeldBack(accounts: readonly HeldBack[], set: SetValue): void {
   for (const reason of ['slots', 'memory'] as const) {
     set(accounts.filter((one) => one.reason === reason).length, { reason })
+  }
+}
+
+function setMemory(budget: ByteBudget, set: SetValue): void {
+  for (const share of SHARE_NAMES) {
+    set(budget[share].held.total, { share, state: 'held' })
+    set(budget[share].limit, { share, state: 'limit' })
   }
 }
 

@@ -69,13 +69,32 @@ export class Metrics {
     'Requests that were rejected because of a quota of their account.',
     ['quota'],
   )
+  readonly #memoryRejections = this.#counter(
+    'memory_rejections_total',
+    'Requests rejected with 503 by limits.memory_bytes: `over part` if their account held its part, `full` if others did.',
+    ['share', 'reason'],
+  )
+  readonly #connectionRejections = this.#counter(
+    'connections_rejected_total',
+    'Connections rejected by limits.connections or limits.connections_per_address.',
+    ['limit'],
+  )
+  readonly #stalledConnections = this.#counter(
+    'connections_stalled_total',
+    'Connections closed because their client did not read (limits.stalled_write_seconds).',
+    [],
+  )
   readonly #commits = this.#histogram('commit_seconds', 'Time of a group commit.', FAST_S, [])
   readonly #groups = this.#histogram('commit_group_size', 'Writes in a group commit.', GROUP_SIZES, [])
 
   constructor() {
     collectDefaultMetrics({ register: this.#registry })
     // Present from the start: to Prometheus, a counter that appears with the value 1 has not increased.
-    for (const count of [this.#rescued, this.#reverted, this.#leasesLost]) count.add(0)
+    for (const count of [this.#rescued, this.#reverted, this.#leasesLost, this.#stalledConnections]) count.add(0)
+    for (const share of ['uploads', 'requests', 'answers']) {
+      for (const reason of ['over part', 'full']) this.#memoryRejections.add(0, share, reason)
+    }
+    for (const limit of ['connections', 'connections_per_address']) this.#connectionRejections.add(0, limit)
     this.#callbacks.add(0, 'failed')
     for (const unit of ['open_jobs', 'stored_bytes']) this.#quotaRejections.add(0, unit)
   }
@@ -153,6 +172,18 @@ export class Metrics {
 
   leaseLost(): void {
     this.#leasesLost.add(1)
+  }
+
+  readonly memoryRejected = (share: string, reason: string): void => {
+    this.#memoryRejections.add(1, share, reason)
+  }
+
+  connectionRejected(limit: string): void {
+    this.#connectionRejections.add(1, limit)
+  }
+
+  connectionStalled(): void {
+    this.#stalledConnections.add(1)
   }
 
   /** Bound to its metrics, because it is called for every commit. */

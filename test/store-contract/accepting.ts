@@ -12,6 +12,7 @@ export function acceptTests(on: On): void {
       createdAtMs: START_MS,
       contentJson: null,
       errorJson: null,
+      omittedBytes: 0,
     })
   })
 

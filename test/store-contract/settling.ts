@@ -45,6 +45,7 @@ export function settleTests(on: On): void {
       createdAtMs: job.createdAtMs,
       contentJson: '"Hello back"',
       errorJson: null,
+      omittedBytes: 0,
     })
     assert.equal(await store.findResponse(keep.fingerprint, now.ms), '"Hello back"')
     assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })

@@ -1,6 +1,6 @@
 /** Counts the wrong admin tokens from each address. After too many, the address must wait, even if its next token is right. */
-import { isIPv6 } from 'node:net'
 import type { Clock } from '../../clock.ts'
+import { networkOf } from '../network-of.ts'
 
 /** Wrong tokens that an address may send per window. */
 export const MAX_FAILURES = 10
@@ -42,16 +42,4 @@ export class FailedTokenLimit {
     const [oldest] = this.#windows.keys()
     if (this.#windows.size > MAX_ADDRESSES && oldest !== undefined) this.#windows.delete(oldest)
   }
-}
-
-/** IPv6 hosts usually own a whole /64, so it counts as one address. IPv4-mapped IPv6 addresses count as IPv4. */
-function networkOf(address: string): string {
-  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)
-  if (mapped?.[1] !== undefined) return mapped[1]
-  if (!isIPv6(address)) return address
-  const [head = '', tail] = address.split('::')
-  const groups = head.split(':').filter((group) => group !== '')
-  const rest = (tail ?? '').split(':').filter((group) => group !== '')
-  const zeros = Array<string>(Math.max(0, 8 - groups.length - rest.length)).fill('0')
-  return [...groups, ...zeros, ...rest].slice(0, 4).join(':')
 }

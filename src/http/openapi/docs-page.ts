@@ -5,27 +5,48 @@
 import { createHash } from 'node:crypto'
 import fastify, { type FastifyInstance } from 'fastify'
 import '../request-context.ts'
+import { createStaticFile, type StaticFile, sendStaticFile } from '../static-file.ts'
 
 const PREFIX = '/docs'
-/** The page, with and without the slash, and its script. */
-const PATHS = [PREFIX, `${PREFIX}/`, `${PREFIX}/js/scalar.js`]
+/** The page and its script. */
+const PAGE = `${PREFIX}/`
+const SCRIPT = `${PREFIX}/js/scalar.js`
+
+interface DocsPage {
+  readonly page: StaticFile
+  readonly policy: string
+  readonly script: StaticFile
+}
 
 export function serveDocsPage(app: FastifyInstance): void {
-  let loaded: Promise<FastifyInstance> | undefined
-  for (const path of PATHS) {
-    app.get(path, { config: { public: true }, schema: { hide: true } }, async (_request, reply) => {
-      loaded ??= loadPage()
-      const { statusCode, headers, payload, rawPayload } = await (await loaded).inject(path)
-      const { location, 'content-type': type } = headers
-      if (typeof location === 'string') return reply.redirect(location, statusCode)
-      if (String(type).startsWith('text/html')) reply.header('content-security-policy', policyFor(payload))
-      return reply.code(statusCode).header('content-type', type).send(rawPayload)
-    })
+  const options = { config: { public: true }, schema: { hide: true } }
+  let loaded: Promise<DocsPage> | undefined
+  app.get(PREFIX, options, (_request, reply) => reply.redirect(PAGE))
+  app.get(PAGE, options, async (request, reply) => {
+    loaded ??= loadPage()
+    const { page, policy } = await loaded
+    return sendStaticFile(request, reply.header('content-security-policy', policy), page)
+  })
+  app.get(SCRIPT, options, async (request, reply) => {
+    loaded ??= loadPage()
+    return sendStaticFile(request, reply, (await loaded).script)
+  })
+}
+
+/** The package serves its files from a server of its own, which does not listen. */
+async function loadPage(): Promise<DocsPage> {
+  const server = await renderer()
+  const [page, script] = await Promise.all([server.inject(PAGE), server.inject(SCRIPT)])
+  await server.close()
+  const typeOf = ({ headers }: typeof page) => String(headers['content-type'])
+  return {
+    page: await createStaticFile(typeOf(page), page.rawPayload),
+    policy: policyFor(page.payload),
+    script: await createStaticFile(typeOf(script), script.rawPayload),
   }
 }
 
-/** A separate server that does not listen: the routes above inject their requests into it. */
-async function loadPage(): Promise<FastifyInstance> {
+async function renderer(): Promise<FastifyInstance> {
   const { default: apiReference } = await import('@scalar/fastify-api-reference')
   const page = fastify()
   await page.register(apiReference, {

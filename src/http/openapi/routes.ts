@@ -1,7 +1,9 @@
 /** GET /openapi.json, generated from the routes themselves, and GET /docs, a page to read it. */
 import swagger from '@fastify/swagger'
 import type { FastifyInstance } from 'fastify'
+import { JSON_TYPE } from '../envelope.ts'
 import '../request-context.ts'
+import { createStaticFile, type StaticFile, sendStaticFile } from '../static-file.ts'
 import { serveDocsPage } from './docs-page.ts'
 
 const ABOUT = `Runs AI message jobs: send a conversation, and get the answer in the same response, by polling, or by a signed callback.
@@ -27,7 +29,11 @@ export async function openapiRoutes(app: FastifyInstance, version: string): Prom
       return documented.openapiObject
     },
   })
-  app.get('/openapi.json', { config: { public: true }, schema: { hide: true } }, () => app.swagger())
+  let file: Promise<StaticFile> | undefined
+  app.get('/openapi.json', { config: { public: true }, schema: { hide: true } }, async (request, reply) => {
+    file ??= createStaticFile(JSON_TYPE, Buffer.from(JSON.stringify(app.swagger())))
+    return sendStaticFile(request, reply, await file)
+  })
   serveDocsPage(app)
 }
 

@@ -1,51 +1,57 @@
 /** Reads jobs in Postgres as their accounts may see them, many in one statement. */
 import { isJobId } from '../../job/job-id.ts'
-import type { JobRecord } from '../../job/job-record.ts'
 import type { Expiry } from '../expiry.ts'
-import { hasExpired, readEndedJob, readJobRecord } from '../job-rows.ts'
+import { ANY_SIZE, hasExpired, readEndedJob, readWithin } from '../job-rows.ts'
 import { numberOf } from '../rows.ts'
-import type { Store } from '../store.ts'
+import type { ReadJob, Store } from '../store.ts'
 import type { Database, Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
 import { eachAlone } from './unknown-commit.ts'
 
-interface ReadJob {
+interface Read {
   readonly account: string
   readonly jobId: string
   readonly expiry: Expiry
+  readonly maxBytes: number
 }
 
 export function readOperations({ database, groups }: PostgresParts): Pick<Store, 'read' | 'readEnded'> {
-  const reads = groups.add<ReadJob, JobRecord | null>({
+  const reads = groups.add<Read, ReadJob | null>({
     commit: (group) => eachAlone(group, (some) => readJobs(database, some)),
   })
   return {
-    read: (account, jobId, expiry) => reads.submit({ account, jobId, expiry }),
+    read: (account, jobId, expiry, maxBytes = ANY_SIZE) => reads.submit({ account, jobId, expiry, maxBytes }),
 
     readEnded: async (jobIds) => (await database.query(READ_ENDED, [jobIds])).map(readEndedJob),
   }
 }
 
-async function readJobs(database: Database, reads: readonly ReadJob[]): Promise<(JobRecord | null)[]> {
+async function readJobs(database: Database, reads: readonly Read[]): Promise<(ReadJob | null)[]> {
   // A text that is not an identifier would fail the whole statement.
   const ids = reads.map(({ jobId }) => (isJobId(jobId) ? jobId : null))
-  const rows = await database.query(READ, [ids, reads.map(({ account }) => account)])
+  const accounts = reads.map(({ account }) => account)
+  const limits = reads.map(({ maxBytes }) => maxBytes)
+  const rows = await database.query(READ, [ids, accounts, limits])
   const byPlace = new Map(rows.map((row) => [numberOf(row, 'place'), row]))
-  return reads.map(({ expiry }, index) => {
+  return reads.map(({ expiry, maxBytes }, index) => {
     const row = byPlace.get(index + 1)
-    return row && !hasExpired(row, expiry) ? readJobRecord(row) : null
+    return row && !hasExpired(row, expiry) ? readWithin(row, maxBytes) : null
   })
 }
 
 const STATUS = `case when o.status is not null then o.status when q.attempt > 0 then 'assigned' else 'pending' end`
 
+/** Postgres knows the size of a large text without reading it. */
+const BYTES = 'coalesce(octet_length(o.content), 0) + coalesce(octet_length(o.error), 0)'
+
 const READ: Statement = {
   repeatable: true,
   name: 'read',
   text: `
-  select r.place, j.id, j.created_at_ms, j.cache_ttl_s, ${STATUS} as status, o.content, o.error, o.settled_at_ms,
-    c.due_at_ms
-  from unnest($1::uuid[], $2::text[]) with ordinality as r(id, account, place)
+  select r.place, j.id, j.created_at_ms, j.cache_ttl_s, ${STATUS} as status, o.settled_at_ms,
+    c.due_at_ms, ${BYTES} as bytes, case when ${BYTES} <= r.max_bytes then o.content end as content,
+    case when ${BYTES} <= r.max_bytes then o.error end as error
+  from unnest($1::uuid[], $2::text[], $3::int[]) with ordinality as r(id, account, max_bytes, place)
   join jobs j on j.id = r.id and j.account = r.account
   left join outcomes o on o.id = r.id
   left join open_jobs q on q.id = r.id

@@ -1,16 +1,23 @@
 /** Reads jobs in SQLite as their accounts may see them. */
-import type { JobRecord } from '../../job/job-record.ts'
 import type { Expiry } from '../expiry.ts'
-import { hasExpired, readEndedJob, readJobRecord } from '../job-rows.ts'
-import type { EndedJob } from '../store.ts'
+import { ANY_SIZE, hasExpired, readEndedJob, readWithin } from '../job-rows.ts'
+import type { EndedJob, ReadJob } from '../store.ts'
 import type { OpenFile } from './open-file.ts'
 import { read } from './operation.ts'
 
 export const readOperations = {
-  read: read((file: OpenFile, account: string, jobId: string, expiry: Expiry): JobRecord | null => {
-    const row = file.prepare(READ).get(jobId, account)
-    return row && !hasExpired(row, expiry) ? readJobRecord(row) : null
-  }),
+  read: read(
+    (
+      file: OpenFile,
+      account: string,
+      jobId: string,
+      expiry: Expiry,
+      maxBytes: number = ANY_SIZE,
+    ): ReadJob | null => {
+      const row = file.prepare(READ).get(maxBytes, maxBytes, jobId, account)
+      return row && !hasExpired(row, expiry) ? readWithin(row, maxBytes) : null
+    },
+  ),
 
   readEnded: read((file: OpenFile, jobIds: readonly string[]): EndedJob[] =>
     jobIds.flatMap((jobId) => {
@@ -20,8 +27,11 @@ export const readOperations = {
   ),
 }
 
+/** SQLite knows the size of a text without reading it. */
+const BYTES = 'coalesce(octet_length(o.content), 0) + coalesce(octet_length(o.error), 0)'
 const READ = `
-  select j.id, j.status, j.created_at_ms, j.settled_at_ms, j.cache_ttl_s, o.content, o.error, c.due_at_ms
+  select j.id, j.status, j.created_at_ms, j.settled_at_ms, j.cache_ttl_s, c.due_at_ms, ${BYTES} as bytes,
+    case when ${BYTES} <= ? then o.content end as content, case when ${BYTES} <= ? then o.error end as error
   from jobs j left join outcomes o on o.seq = j.seq left join callbacks c on c.seq = j.seq
   where j.id = ? and j.account = ?`
 const READ_ENDED = `

@@ -1,0 +1,44 @@
+/** Responds to what never became a request: malformed, too slow, headers too large. */
+import type { Socket } from 'node:net'
+import { JSON_TYPE } from './envelope.ts'
+
+/** How long a client has to read the response. */
+const LINGER_MS = 1000
+
+/** Returns the status of the response; null if none could be sent. */
+export function answerBrokenRequest(
+  error: Error & { code?: string },
+  socket: Socket,
+  id: string,
+): number | null {
+  if (!socket.writable || error.code === 'ECONNRESET') {
+    socket.destroy()
+    return null
+  }
+  const [status, reason, message] = brokenBy(error.code)
+  const body = JSON.stringify({ success: false, message })
+  const head = [
+    `HTTP/1.1 ${status} ${reason}`,
+    `x-request-id: ${id}`,
+    `content-type: ${JSON_TYPE}`,
+    `content-length: ${body.length}`,
+    'connection: close',
+  ]
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
+  // Destroyed at once, unread bytes would reset the connection before the client has read the response. A client that goes
+  // on sending must not keep it open either.
+  const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref()
+  socket.once('close', () => clearTimeout(timer))
+  return status
+}
+
+function brokenBy(code: string | undefined): [status: number, reason: string, message: string] {
+  switch (code) {
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return [408, 'Request Timeout', 'The request did not arrive in time.']
+    case 'HPE_HEADER_OVERFLOW':
+      return [431, 'Request Header Fields Too Large', 'The request headers are too large.']
+    default:
+      return [400, 'Bad Request', 'The request is not valid HTTP.']
+  }
+}

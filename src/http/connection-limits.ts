@@ -1,0 +1,101 @@
+/**
+ * Limits open connections in all and by address, before a header is read: a connection costs memory before its request says
+ * whose it is. An address behind a trusted proxy is not known then, so proxies are exempt from the limit by address, as are
+ * loopback and Unix sockets.
+ */
+import type { Server } from 'node:http'
+import { BlockList, isIPv6, type Socket } from 'node:net'
+import { Counts } from '../sharing/counts.ts'
+import { JSON_TYPE } from './envelope.ts'
+import { networkOf, unmapped } from './network-of.ts'
+
+/** Named after the setting in `limits`. */
+export type ConnectionLimit = 'connections' | 'connections_per_address'
+
+export interface ConnectionLimitsOptions {
+  readonly total: number
+  readonly perAddress: number
+  readonly trustProxy: boolean | string
+  readonly onRejected: (limit: ConnectionLimit, address: string | null) => void
+}
+
+const DETAILS: Readonly<Record<ConnectionLimit, string>> = {
+  connections: 'The server has as many connections as it accepts (limits.connections).',
+  connections_per_address:
+    'Your address has as many connections as the server accepts from one (limits.connections_per_address). Close some, or reuse them.',
+}
+
+export class ConnectionLimits {
+  readonly #options: ConnectionLimitsOptions
+  readonly #isExempt: (address: string) => boolean
+  readonly #open = new Counts<string>()
+  #total = 0
+
+  constructor(options: ConnectionLimitsOptions) {
+    this.#options = options
+    this.#isExempt = exemptAddresses(options.trustProxy)
+  }
+
+  /** Open connections that were accepted. */
+  get open(): number {
+    return this.#total
+  }
+
+  /** Stands in front of the listeners that the server has. Those see only connections that are accepted. */
+  guard(server: Server): void {
+    const listeners = server.listeners('connection')
+    server.removeAllListeners('connection')
+    server.on('connection', (socket: Socket) => {
+      if (this.#accepts(socket)) for (const listener of listeners) listener.call(server, socket)
+    })
+  }
+
+  #accepts(socket: Socket): boolean {
+    const { total, perAddress, onRejected } = this.#options
+    const address = socket.remoteAddress ?? null
+    const network = address === null || this.#isExempt(address) ? null : networkOf(address)
+    const limit = this.#total >= total ? 'connections' : 'connections_per_address'
+    if (this.#total >= total || (network !== null && this.#open.of(network) >= perAddress)) {
+      reject(socket, DETAILS[limit])
+      onRejected(limit, address)
+      return false
+    }
+    this.#total += 1
+    if (network !== null) this.#open.add(network, 1)
+    socket.once('close', () => {
+      this.#total -= 1
+      if (network !== null) this.#open.add(network, -1)
+    })
+    return true
+  }
+}
+
+/** Nothing of the request is read: a client that has sent one may see a reset instead. */
+function reject(socket: Socket, details: string): void {
+  const body = JSON.stringify({ success: false, message: 'Too many connections.', details })
+  const head = [
+    'HTTP/1.1 503 Service Unavailable',
+    `content-type: ${JSON_TYPE}`,
+    `content-length: ${Buffer.byteLength(body)}`,
+    'retry-after: 5',
+    'connection: close',
+  ]
+  socket.on('error', () => {})
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
+  socket.destroySoon()
+}
+
+function exemptAddresses(trustProxy: boolean | string): (address: string) => boolean {
+  const exempt = new BlockList()
+  const networks = typeof trustProxy === 'string' ? trustProxy.split(',').map((entry) => entry.trim()) : []
+  for (const network of ['127.0.0.0/8', '::1', ...networks]) {
+    const [address = '', prefix] = network.split('/')
+    const family = isIPv6(address) ? 'ipv6' : 'ipv4'
+    if (prefix === undefined) exempt.addAddress(address, family)
+    else exempt.addSubnet(address, Number(prefix), family)
+  }
+  return (address) => {
+    const plain = unmapped(address)
+    return trustProxy === true || exempt.check(plain, isIPv6(plain) ? 'ipv6' : 'ipv4')
+  }
+}

@@ -1,0 +1,59 @@
+/** A share of the byte budget for requests: new work of an account over its part gets 503, other work waits for a moment. */
+import type { FastifyRequest } from 'fastify'
+import type { Clock } from '../clock.ts'
+import { Stop } from '../job/stop.ts'
+import type { ByteDecision, ByteShare, ShareName } from '../sharing/byte-budget.ts'
+import { type HttpError, memoryFull, overMemoryPart } from './errors.ts'
+import './request-context.ts'
+
+/** How long a request may wait for bytes that other accounts hold. */
+const MAX_WAIT_MS = 10_000
+
+/** `decision` is why: the account was over its part, or others held all for too long. */
+export type OnMemoryRejected = (share: ShareName, decision: ByteDecision, account: string) => void
+
+export interface MemoryShareOptions {
+  readonly name: ShareName
+  readonly share: ByteShare
+  readonly clock: Clock
+  readonly onRejected: OnMemoryRejected
+}
+
+export class MemoryShare {
+  readonly share: ByteShare
+  readonly #options: MemoryShareOptions
+
+  constructor(options: MemoryShareOptions) {
+    this.share = options.share
+    this.#options = options
+  }
+
+  /**
+   * Counts the bytes for the account. Null once they are counted, else the error for the caller; without a need to wait, it
+   * is not a promise.
+   */
+  reserve(account: string, bytes: number): HttpError | null | Promise<HttpError | null> {
+    const decision = this.share.tryReserve(account, bytes)
+    if (decision === 'granted') return null
+    return decision === 'full' ? this.#wait(account, bytes) : this.rejected(account, decision)
+  }
+
+  rejected(account: string, decision: ByteDecision): HttpError {
+    const { name, onRejected } = this.#options
+    onRejected(name, decision, account)
+    return decision === 'over part' ? overMemoryPart(name) : memoryFull(name)
+  }
+
+  async #wait(account: string, bytes: number): Promise<HttpError | null> {
+    const stop = new Stop()
+    const cancel = this.#options.clock.after(MAX_WAIT_MS, () => stop.now('deadline'))
+    const isReserved = await this.share.reserve(account, bytes, stop)
+    cancel()
+    return isReserved ? null : this.rejected(account, 'full')
+  }
+}
+
+/** Requests of operators, and those that need no key, share one account, whose name no account can have. */
+export function accountOf({ caller }: FastifyRequest): string {
+  return caller?.account ?? ''
+}

@@ -1,0 +1,18 @@
+/** Which addresses count as one where something is limited by address. */
+import { isIPv6 } from 'node:net'
+
+/** IPv6 hosts usually own a whole /64, so it counts as one address. IPv4-mapped IPv6 addresses count as IPv4. */
+export function networkOf(address: string): string {
+  const plain = unmapped(address)
+  if (!isIPv6(plain)) return plain
+  const [head = '', tail] = plain.split('::')
+  const groups = head.split(':').filter((group) => group !== '')
+  const rest = (tail ?? '').split(':').filter((group) => group !== '')
+  const zeros = Array<string>(Math.max(0, 8 - groups.length - rest.length)).fill('0')
+  return [...groups, ...zeros, ...rest].slice(0, 4).join(':')
+}
+
+/** The IPv4 address of an IPv4-mapped IPv6 address; any other address unchanged. */
+export function unmapped(address: string): string {
+  return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1] ?? address
+}

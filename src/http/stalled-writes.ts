@@ -1,0 +1,71 @@
+/**
+ * Closes connections whose client does not read: their responses would stay in memory. A connection has stalled when bytes
+ * wait to be written and the operating system has taken none of them for the whole time limit.
+ */
+import type { Server } from 'node:http'
+import type { Socket } from 'node:net'
+import type { Clock } from '../clock.ts'
+
+/** How often connections are checked in the time limit. One that stalls is closed after the limit and at most this part more. */
+const CHECKS = 4
+
+export interface StalledWritesOptions {
+  readonly clock: Clock
+  readonly limitMs: number
+  /** A connection was closed. */
+  readonly onClosed: (address: string | null) => void
+}
+
+interface Progress {
+  /** Bytes that the operating system has taken; null while none wait. */
+  written: number | null
+  sinceMs: number
+}
+
+export class StalledWrites {
+  readonly #options: StalledWritesOptions
+  readonly #connections = new Map<Socket, Progress>()
+  #cancelCheck: (() => void) | null = null
+
+  constructor(options: StalledWritesOptions) {
+    this.#options = options
+  }
+
+  watch(server: Server): void {
+    server.on('connection', (socket: Socket) => {
+      this.#connections.set(socket, { written: null, sinceMs: 0 })
+      socket.once('close', () => this.#connections.delete(socket))
+      this.#checkLater()
+    })
+  }
+
+  /** No timer runs while there are no connections. */
+  #checkLater(): void {
+    if (this.#cancelCheck !== null || this.#connections.size === 0) return
+    const { clock, limitMs } = this.#options
+    this.#cancelCheck = clock.after(limitMs / CHECKS, () => {
+      this.#cancelCheck = null
+      this.#check()
+      this.#checkLater()
+    })
+  }
+
+  #check(): void {
+    const { clock, limitMs, onClosed } = this.#options
+    const nowMs = clock.steadyMs()
+    for (const [socket, progress] of this.#connections) {
+      const written = socket.writableLength === 0 ? null : socket.bytesWritten - socket.writableLength
+      if (written === null || written !== progress.written) {
+        progress.written = written
+        progress.sinceMs = nowMs
+      } else if (nowMs - progress.sinceMs >= limitMs) {
+        const address = socket.remoteAddress ?? null
+        this.#connections.delete(socket)
+        // Not an orderly end, which would wait for the client to read. A Unix socket cannot be reset.
+        if (address === null) socket.destroy()
+        else socket.resetAndDestroy()
+        onClosed(address)
+      }
+    }
+  }
+}

@@ -1,0 +1,63 @@
+/** Files that are the same for every request: compressed once, sent from one buffer, and not sent again to who has them. */
+import { createHash } from 'node:crypto'
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { Pieces } from './pieces.ts'
+
+const compress = promisify(gzip)
+/** A file of at most so many bytes is not compressed: it fits into one packet. */
+const SMALL_FILE = 1024
+/** A file of at most so many bytes is written in one piece. */
+const ONE_PIECE = 16_384
+
+export interface StaticFile {
+  readonly type: string
+  readonly body: Buffer
+  /** Null where it is not worth it. */
+  readonly gzipped: Buffer | null
+  readonly etag: string
+}
+
+export async function createStaticFile(type: string, body: Buffer): Promise<StaticFile> {
+  const gzipped = body.length <= SMALL_FILE ? null : await compress(body)
+  return staticFile(type, body, gzipped)
+}
+
+export function staticFile(type: string, body: Buffer, gzipped: Buffer | null): StaticFile {
+  const etag = createHash('sha256').update(body).digest('base64url').slice(0, 22)
+  return { type, body, gzipped, etag }
+}
+
+/** Headers that the reply has already are kept. */
+export function sendStaticFile(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { type, body, gzipped, etag: tag }: StaticFile,
+): FastifyReply {
+  const isGzipped = gzipped !== null && acceptsGzip(request.headers['accept-encoding'])
+  // RFC 9110 §8.8.3: each encoding of a file has an entity tag of its own.
+  const etag = `"${tag}${isGzipped ? '-gzip' : ''}"`
+  reply.header('etag', etag)
+  if (!reply.hasHeader('cache-control')) reply.header('cache-control', 'no-cache')
+  if (gzipped !== null) reply.header('vary', 'accept-encoding')
+  if (namesTag(request.headers['if-none-match'], etag)) return reply.code(304).send()
+  if (isGzipped) reply.header('content-encoding', 'gzip')
+  const bytes = isGzipped ? gzipped : body
+  reply.header('content-type', type).header('content-length', bytes.length)
+  return reply.send(bytes.length <= ONE_PIECE ? bytes : new Pieces(bytes))
+}
+
+function acceptsGzip(header: string | string[] | undefined): boolean {
+  return String(header ?? '')
+    .split(',')
+    .some((one) => /^\s*(gzip|x-gzip|\*)\s*(;\s*q=(1|0\.\d*[1-9]\d*)(\.0*)?)?\s*$/i.test(one))
+}
+
+/** RFC 9110 §13.1.2: compared weakly. */
+function namesTag(header: string | undefined, etag: string): boolean {
+  return (header ?? '').split(',').some((one) => {
+    const tag = one.trim().replace(/^W\//, '')
+    return tag === '*' || tag === etag
+  })
+}
