@@ -14,6 +14,9 @@ import { Pieces } from './pieces.ts'
 /** A response of more characters or bytes than this is large. */
 export const LARGE_ANSWER = 65_536
 
+/** More than a response has besides its text. */
+const ENVELOPE = 512
+
 export interface LargeAnswersOptions {
   readonly share: ByteShare
   readonly clock: Clock
@@ -31,15 +34,13 @@ export class LargeAnswers {
 
   /** To be awaited before a text of this size is loaded for the response; throws the error for the caller. */
   async reserve(request: FastifyRequest, textBytes: number): Promise<void> {
-    const bytes = answerBytes(textBytes)
-    const error = await this.#answers.reserve(accountOf(request), bytes)
+    const error = await this.#reserve(request, answerBytes(textBytes))
     if (error) throw error
-    request.answerBytes = bytes
   }
 
   /** Whether a response with a text of this length may be sent now. True for small ones. */
   mayHold(request: FastifyRequest, textLength: number): boolean {
-    if (textLength <= LARGE_ANSWER || request.answerBytes > 0) return true
+    if (textLength + ENVELOPE <= LARGE_ANSWER || request.answerBytes > 0) return true
     const bytes = answerBytes(textLength)
     if (this.#answers.share.tryReserve(accountOf(request), bytes) !== 'granted') return false
     request.answerBytes = bytes
@@ -49,21 +50,31 @@ export class LargeAnswers {
   /** The server's last step before a response is written. */
   send(request: FastifyRequest, reply: FastifyReply, payload: unknown, done: OnPayload): void {
     const isLarge = (typeof payload === 'string' || Buffer.isBuffer(payload)) && payload.length > LARGE_ANSWER
-    if (isLarge) {
-      void this.#sendLarge(request, reply, payload, done)
+    if (!isLarge) {
+      if (request.answerBytes > 0) this.#release(request)
+      done(null, payload)
       return
     }
-    if (request.answerBytes > 0) this.#release(request)
-    done(null, payload)
+    const end = (error: HttpError | null) => {
+      if (error) done(error)
+      else this.#stream(request, reply, payload, done)
+    }
+    // Without a need to wait, the response is on its way when this returns: the handler may have ended already.
+    const error = request.answerBytes > 0 ? null : this.#reserve(request, answerBytes(payload.length))
+    if (error instanceof Promise) void error.then(end)
+    else end(error)
   }
 
-  async #sendLarge(request: FastifyRequest, reply: FastifyReply, payload: string | Buffer, done: OnPayload) {
-    try {
-      if (request.answerBytes === 0) await this.reserve(request, payload.length)
-    } catch (error) {
-      done(error as HttpError)
-      return
+  #reserve(request: FastifyRequest, bytes: number): HttpError | null | Promise<HttpError | null> {
+    const count = (error: HttpError | null) => {
+      if (error === null) request.answerBytes = bytes
+      return error
     }
+    const error = this.#answers.reserve(accountOf(request), bytes)
+    return error instanceof Promise ? error.then(count) : count(error)
+  }
+
+  #stream(request: FastifyRequest, reply: FastifyReply, payload: string | Buffer, done: OnPayload): void {
     reply.header('content-length', Buffer.byteLength(payload))
     done(null, new Pieces(payload, () => this.#release(request)))
   }

@@ -58,11 +58,13 @@ const MESSAGES = {
   failed: 'The job has failed.',
 } as const
 
+const STILL_PROCESSED = 'The job is created and still being processed; read it by its id.'
+
 export function messageRoutes(app: FastifyInstance, options: MessageRoutes): void {
   app.post<{ Body: SingleCreate }>(
     '/api/v1/messages',
     { bodyLimit: options.bodyBytes, schema: createSchema },
-    // Resolves with nothing: the reply is a thenable, so a promise that resolved with it would also wait for it.
+    // Resolves with nothing where it can: the reply is a thenable, so a promise that resolved with it would also wait for it.
     async (request, reply) => {
       const { jobId, pending, repeated } = await create(request, options)
       request.jobIds = [jobId]
@@ -74,19 +76,10 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
         reply.raw.on('close', pending.leave)
         end = await pending.ended
       }
-      if (end.kind === 'settled') {
-        const json = jobRecordJson(end.record)
-        // The job has ended and was paid for: a caller who reads slowly gets it later.
-        if (!options.answers.mayHold(request, json.length)) {
-          sendTimedOut(reply, jobId)
-          return
-        }
-        if (end.cacheHit) reply.header('x-cache', 'hit')
-        sendData(reply, 200, MESSAGES[end.record.status], json)
-        return
-      }
+      if (end.kind === 'settled') return sendEnded(request, reply, end, options)
       if (end.kind === 'stopping') reply.header('connection', 'close')
       sendTimedOut(reply, end.kind === 'vanished' ? await createAgain(request, options) : jobId)
+      return
     },
   )
   app.get<{ Params: { jobId: string } }>(
@@ -159,8 +152,25 @@ async function createAgain(request: CreateRequest, { creator }: MessageRoutes): 
   return jobId
 }
 
-function sendTimedOut(reply: FastifyReply, jobId: string): FastifyReply {
-  const message = 'The job is created and still being processed; read it by its id.'
+/** Returns the reply if the response is large: nothing of it is written yet, so the handler must wait for it. */
+function sendEnded(
+  request: CreateRequest,
+  reply: FastifyReply,
+  { record, cacheHit }: Extract<WaitEnd, { kind: 'settled' }>,
+  { answers }: MessageRoutes,
+): FastifyReply | undefined {
+  const json = jobRecordJson(record)
+  // The job has ended and was paid for. An account whose clients read slowly can read it later.
+  if (!answers.mayHold(request, json.length)) {
+    sendTimedOut(reply, record.id, 'The job has ended, but its result cannot be sent now; read it by its id.')
+    return
+  }
+  if (cacheHit) reply.header('x-cache', 'hit')
+  sendData(reply, 200, MESSAGES[record.status], json)
+  return request.answerBytes > 0 ? reply : undefined
+}
+
+function sendTimedOut(reply: FastifyReply, jobId: string, message = STILL_PROCESSED): FastifyReply {
   return sendData(reply, 202, message, `{"status":"timeout","job_id":"${jobId}"}`)
 }
 

@@ -1,7 +1,5 @@
-/** How much memory a process has taken. */
-import { readFileSync } from 'node:fs'
-
-const MIB = 1024 * 1024
+/** How much memory a process takes, and how many connections it has open. */
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 
 /** The resident memory of the process now, in MiB. */
 export function residentMiB(pid: number): number {
@@ -10,9 +8,9 @@ export function residentMiB(pid: number): number {
 
 /** Watches the most resident memory that a process takes, in MiB. */
 export function peakOf(pid: number): { readonly peakMiB: () => number; readonly end: () => void } {
-  let peak = residentMiB(pid)
+  let peak = 0
   const look = () => {
-    peak = Math.max(peak, residentMiB(pid))
+    if (existsSync(`/proc/${pid}`)) peak = Math.max(peak, residentMiB(pid))
   }
   const timer = setInterval(look, 20)
   return {
@@ -24,11 +22,12 @@ export function peakOf(pid: number): { readonly peakMiB: () => number; readonly 
   }
 }
 
-export function mib(bytes: number): number {
-  return bytes / MIB
-}
-
 function numberOf(pid: number, name: string): number {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8')
   return Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(status)?.[1] ?? 0)
+}
+
+/** Files and connections that the process has open. */
+export function openHandles(pid: number): number {
+  return readdirSync(`/proc/${pid}/fd`).length
 }

@@ -1,0 +1,97 @@
+/** P23: clients that never read their responses are bounded by a budget, and are closed. */
+import assert from 'node:assert/strict'
+import test, { type TestContext } from 'node:test'
+import { reply, startModelServer } from '../model-server.ts'
+import { eventually } from '../support/eventually.ts'
+import { openHandles, peakOf, residentMiB } from '../support/memory-of.ts'
+import { idsOf } from './caller.ts'
+import { getHead, hostileSocket } from './hostile-sockets.ts'
+import { installation, MAIN, type Server } from './server-process.ts'
+
+const READERS = 200
+const MAX_MIB = 150
+const STALLED_S = 4
+const CLOSED_WITHIN_MS = 40_000
+/** What the model answers, in bytes. */
+const ANSWER = 'x'.repeat(5_000_000)
+
+const timeout = 120_000
+
+async function stage(t: TestContext) {
+  const models = await startModelServer({ keep: false, script: () => reply.text(ANSWER) })
+  t.after(() => models.close())
+  const place = await installation(t, {
+    upstream: models.baseUrl,
+    settings: { limits: { stalled_write_seconds: STALLED_S } },
+  })
+  const server = await place.startAs([process.execPath, '--max-old-space-size=512', MAIN, 'serve'])
+  return { place, server, key: await server.firstKey(), pid: server.program.pid }
+}
+
+/** Opens the connections, sends the request on each, reads nothing, and waits until none of them takes memory. */
+async function neverRead(
+  t: TestContext,
+  { url, program: { pid } }: Server,
+  request: string,
+  isOver: () => Promise<boolean>,
+) {
+  const before = residentMiB(pid)
+  const memory = peakOf(pid)
+  t.after(memory.end)
+  const sockets = await Promise.all(
+    Array.from({ length: READERS }, () => hostileSocket(url, { reads: false })),
+  )
+  t.after(() => {
+    for (const { close } of sockets) close()
+  })
+  await Promise.all(sockets.map(({ send }) => send(request)))
+  await eventually(isOver, (over) => over, { withinMs: CLOSED_WITHIN_MS })
+  return { before, peak: memory.peakMiB() }
+}
+
+test(`${READERS} clients without a key that never read take at most ${MAX_MIB} MiB, and are closed`, {
+  timeout,
+}, async (t) => {
+  const { server, pid } = await stage(t)
+  const handles = openHandles(pid)
+  const script = await fetch(`${server.url}/docs/js/scalar.js`)
+  assert.ok((await script.text()).length > 1_000_000)
+  const { before, peak } = await neverRead(t, server, getHead('/docs/js/scalar.js', null), async () => {
+    return openHandles(pid) <= handles + 5
+  })
+  assert.ok(peak - before <= MAX_MIB, `${before} MiB before, ${peak} MiB at most`)
+  t.diagnostic(`without a key: ${Math.round(peak - before)} MiB more at most`)
+})
+
+test(`${READERS} readers of one account that never read take at most ${MAX_MIB} MiB, and others read meanwhile`, {
+  timeout,
+}, async (t) => {
+  const { place, server, key } = await stage(t)
+  const caller = server.caller(key)
+  const made = await caller.single('a long answer')
+  const [jobId = ''] = idsOf(made)
+  assert.ok(jobId, made.text.slice(0, 300))
+  const first = await caller.read(jobId)
+  assert.ok(first.text.length > ANSWER.length, first.text)
+  const created = await place.parley(['keys', 'create', '--account', 'other', '--tier', 'user_max'])
+  const other = server.caller(/prl_\w+/.exec(created.stdout)?.[0] ?? '')
+  const [otherId = ''] = idsOf(await other.single('another long answer'))
+
+  const closed = neverRead(t, server, getHead(`/api/v1/messages/${jobId}`, key), async () => {
+    const text = await (await fetch(`${server.url}/metrics`)).text()
+    const hasClosed = /^parley_connections_stalled_total [1-9]/m.test(text)
+    return hasClosed && text.includes('parley_memory_bytes{share="answers",state="held"} 0\n')
+  })
+  const read = await eventually(
+    () => caller.read(jobId),
+    ({ status }) => status === 503,
+  )
+  assert.equal(read.headers['retry-after'], '5')
+  assert.match(read.body.details ?? '', /part of the memory for answers \(limits\.memory_bytes\)/)
+  const mine = await other.read(otherId)
+  assert.equal(mine.status, 200, mine.text.slice(0, 300))
+  const { before, peak } = await closed
+  assert.ok(peak - before <= MAX_MIB, `${before} MiB before, ${peak} MiB at most`)
+  assert.equal((await caller.read(jobId)).status, 200)
+  t.diagnostic(`with a key: ${Math.round(peak - before)} MiB more at most`)
+})
