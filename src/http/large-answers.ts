@@ -14,7 +14,7 @@ import { Pieces } from './pieces.ts'
 /** A response of more characters or bytes than this is large. */
 export const LARGE_ANSWER = 65_536
 
-/** More than a response has besides its text. */
+/** More than a response has in addition to its text. */
 const ENVELOPE = 512
 
 export interface LargeAnswersOptions {

@@ -1,0 +1,192 @@
+/** What requests and responses hold of `limits.memory_bytes`, and what becomes of those that may hold no more. */
+import assert from 'node:assert/strict'
+import { connect } from 'node:net'
+import test, { type TestContext } from 'node:test'
+import { reply } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
+import { job, type Parley } from '../parley.ts'
+import { eventually } from '../support/eventually.ts'
+import { openLine, talk } from './raw-http.ts'
+import { type Stage, startStage } from './stage.ts'
+
+const MESSAGES = '/api/v1/messages'
+const BATCHES = '/api/v1/messages/batches'
+const MIB = 1024 * 1024
+/** The least that the setting allows: shares of 2 MiB for uploads, and of 4 MiB for requests and for answers. */
+const memory_bytes = 16 * MIB
+/** More than the operating system buffers for a connection. */
+const LARGE = `${'x'.repeat(14_000_000)}€`
+
+function start(t: TestContext): Promise<Stage> {
+  const limits = { memory_bytes, body_bytes: 4 * MIB, batch_body_bytes: 4 * MIB }
+  return startStage(t, { settings: { limits } })
+}
+
+function head(path: string, key: string, fields: readonly string[], method = 'POST'): string {
+  const lines = [`${method} ${path} HTTP/1.1`, 'host: parley', `x-api-key: ${key}`, ...fields]
+  return `${lines.join('\r\n')}\r\n\r\n`
+}
+
+const ofLength = (bytes: number) => ['content-type: application/json', `content-length: ${bytes}`]
+
+/** Resolves once the bytes that the share holds look like this. */
+async function holds(parley: Parley, share: string, bytes: RegExp): Promise<void> {
+  const line = new RegExp(`^parley_memory_bytes\\{share="${share}",state="held"\\} (\\d+)$`, 'm')
+  const held = async () => line.exec((await parley.get('/metrics')).text)?.[1] ?? ''
+  await eventually(held, (now) => bytes.test(now), { withinMs: 20_000 })
+}
+
+/** Resolves once nothing is held any more: whatever ended a request, what it held is free again. */
+async function nothingHeld(parley: Parley): Promise<void> {
+  const held = async () => {
+    const { text } = await parley.get('/metrics')
+    return [...text.matchAll(/^parley_memory_bytes\{share="(\w+)",state="held"\} (\d+)$/gm)]
+      .filter(([, , bytes]) => bytes !== '0')
+      .map(([, share, bytes]) => `${share}: ${bytes}`)
+  }
+  await eventually(held, (shares) => shares.length === 0, { withinMs: 20_000 })
+}
+
+onEachStore(() => {
+  test('an upload beyond the part of its account is rejected before it is sent, and no upload of another account is', async (t) => {
+    const { parley } = await start(t)
+    const [mine, other] = [await parley.key('user_max', 'mine'), await parley.key('user_max', 'other')]
+    const first = openLine(parley)
+    first.send(head(BATCHES, mine, ofLength(900_000)))
+    first.send('[')
+    await holds(parley, 'uploads', /^9\d{5}$/)
+    const second = openLine(parley)
+    second.send(head(BATCHES, mine, [...ofLength(900_000), 'expect: 100-continue']))
+    const rejected = await second.until(/memory_bytes/)
+    assert.match(rejected, /^HTTP\/1\.1 503 /)
+    assert.match(rejected, /^retry-after: 5\r$/m)
+    assert.match(rejected, /part of the memory for uploads \(limits\.memory_bytes\)/)
+    const third = openLine(parley)
+    third.send(head(BATCHES, other, [...ofLength(800_000), 'expect: 100-continue']))
+    await third.until(/^HTTP\/1\.1 100 Continue/)
+    assert.equal((await parley.post(BATCHES, [job()], mine)).status, 202, 'small bodies are accepted')
+    for (const line of [first, second, third]) line.hangUp()
+    await nothingHeld(parley)
+  })
+
+  test('a request waits for what other accounts hold', async (t) => {
+    const { parley, clock } = await start(t)
+    const keys = await Promise.all(['one', 'two', 'three'].map((account) => parley.key('user_max', account)))
+    const [one = '', two = '', three = ''] = keys
+    const body = `[${' '.repeat(900_000)}${JSON.stringify(job())}]`
+    const slow = [one, two].map((key) => {
+      const line = openLine(parley)
+      line.send(head(BATCHES, key, ofLength(body.length)))
+      line.send(body.slice(0, -1))
+      return line
+    })
+    await holds(parley, 'uploads', /^1[89]\d{5}$/)
+    const waiting = openLine(parley)
+    waiting.send(head(BATCHES, three, ofLength(body.length)))
+    waiting.send(body)
+    await clock.timerSet((ms) => ms === 10_000)
+    slow[0]?.send(body.slice(-1))
+    assert.match(await waiting.until(/job_ids|success":false/), /^HTTP\/1\.1 202 /)
+    for (const line of [...slow, waiting]) line.hangUp()
+    await nothingHeld(parley)
+  })
+
+  test('a body of unknown length is read whatever its pieces are, up to its limit', async (t) => {
+    const { parley } = await start(t)
+    const key = await parley.key()
+    const chunked = ['content-type: application/json', 'transfer-encoding: chunked', 'connection: close']
+    const send = (body: string, size: number) => {
+      const chunks: string[] = []
+      for (let at = 0; at < body.length; at += size) {
+        const chunk = body.slice(at, at + size)
+        chunks.push(`${chunk.length.toString(16)}\r\n${chunk}\r\n`)
+      }
+      return talk(parley, `${head(BATCHES, key, chunked)}${chunks.join('')}0\r\n\r\n`)
+    }
+    const body = (length: number) =>
+      JSON.stringify([job({ messages: [{ role: 'user', content: 'x'.repeat(length) }] })])
+    for (const [length, size] of [
+      [100, 1],
+      [9000, 7],
+      [50_000, 1],
+      [300_000, 60_000],
+    ] as const) {
+      const answer = await send(body(length), size)
+      assert.equal(answer.status, 202, `${length} bytes by ${size}: ${answer.text}`)
+    }
+    const line = openLine(parley)
+    line.send(head(BATCHES, key, chunked))
+    line.send(`8000\r\n${'x'.repeat(0x8000)}`)
+    line.hangUp()
+    assert.equal((await send('x'.repeat(4 * MIB + 1), 65_536)).status, 413)
+    await nothingHeld(parley)
+  })
+
+  test('nothing of a body is read for an unknown route or without a key', async (t) => {
+    const { parley } = await start(t)
+    const fields = [...ofLength(3_000_000), 'expect: 100-continue']
+    const unknown = openLine(parley)
+    unknown.send(head('/api/v1/nothing', await parley.key(), fields))
+    assert.match(await unknown.closed, /^HTTP\/1\.1 404 /)
+    const noKey = openLine(parley)
+    noKey.send(head(BATCHES, 'none', fields))
+    assert.match(await noKey.closed, /^HTTP\/1\.1 401 /)
+  })
+
+  test('a large result is read as it was stored', async (t) => {
+    const { parley, models } = await start(t)
+    const content = '𝒳€x'.repeat(60_000)
+    models.script = () => reply.text(content)
+    const key = await parley.key()
+    const created = await parley.post(MESSAGES, job(), key)
+    assert.equal(created.body.data.result.response_content, content)
+    const read = await parley.get(`${MESSAGES}/${created.body.data.job_id}`, key)
+    assert.equal(read.body.data.result.response_content, content)
+    assert.equal(read.headers.get('content-length'), String(Buffer.byteLength(read.text)))
+    await nothingHeld(parley)
+  })
+
+  test('large answers beyond the part of an account: a read gets 503, a single create 202 with its id', async (t) => {
+    const { parley, models } = await start(t)
+    models.script = () => reply.text(LARGE)
+    const [mine, other] = [await parley.key('user_max', 'mine'), await parley.key('user_max', 'other')]
+    const created = await parley.post(MESSAGES, job(), mine)
+    const jobId: string = created.body.data.job_id
+    assert.equal(created.body.data.result.response_content.length, LARGE.length)
+    await nothingHeld(parley)
+
+    const { hostname, port } = new URL(parley.url)
+    const neverReads = connect(Number(port), hostname)
+    t.after(() => neverReads.destroy())
+    neverReads.write(head(`${MESSAGES}/${jobId}`, mine, [], 'GET'))
+    await holds(parley, 'answers', /^\d{8}$/)
+    const read = await parley.get(`${MESSAGES}/${jobId}`, mine)
+    assert.equal(read.status, 503)
+    assert.equal(read.headers.get('retry-after'), '5')
+    assert.match(read.body.details, /part of the memory for answers \(limits\.memory_bytes\)/)
+    const single = await parley.post(MESSAGES, job({ messages: [{ role: 'user', content: 'again' }] }), mine)
+    assert.deepEqual([single.status, single.body.data.status], [202, 'timeout'])
+    models.script = () => reply.text('short')
+    const small = await parley.post(MESSAGES, job({ messages: [{ role: 'user', content: 'short' }] }), other)
+    assert.equal(small.body.data.result.response_content, 'short')
+    neverReads.destroy()
+    await nothingHeld(parley)
+    assert.equal((await parley.get(`${MESSAGES}/${single.body.data.job_id}`, mine)).status, 200)
+    await nothingHeld(parley)
+  })
+
+  test('a create that waits holds less than one that is read, and nothing when its client hangs up', async (t) => {
+    const { parley, models } = await start(t)
+    models.script = () => reply.stall()
+    const key = await parley.key()
+    const body = JSON.stringify(job({ messages: [{ role: 'user', content: 'x'.repeat(100_000) }] }))
+    const line = openLine(parley)
+    line.send(head(MESSAGES, key, ofLength(body.length)))
+    line.send(body)
+    await models.received(1)
+    await holds(parley, 'requests', /^20\d{4}$/)
+    line.hangUp()
+    models.release()
+    await nothingHeld(parley)
+  })
+})

@@ -1,0 +1,66 @@
+/** P18: clients that send their requests too slowly are cut, and others do not notice. */
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { type HostileSocket, hostileSocket, postHead } from './hostile-sockets.ts'
+import { installation, type Server } from './server-process.ts'
+
+const SOCKETS = 500
+const HEADER_S = 2
+const REQUEST_S = 4
+/** How long after its limit a connection may stay. */
+const CUT_WITHIN_MS = 12_000
+const DRIP_MS = 1000
+const REQUESTS = 200
+
+test(`${SOCKETS} clients that drip headers or bodies are cut in time, and others do not notice`, {
+  timeout: 120_000,
+}, async (t) => {
+  const place = await installation(t, {
+    settings: { limits: { header_timeout_seconds: HEADER_S, request_timeout_seconds: REQUEST_S } },
+  })
+  const server = await place.start({ env: { LOG_LEVEL: 'warn' } })
+  const key = await server.firstKey()
+  await timesOf(server, key)
+  const idle = await timesOf(server, key)
+  const sockets = await Promise.all(Array.from({ length: SOCKETS }, () => hostileSocket(server.url)))
+  const dripping = sockets.map((socket, index) =>
+    index % 2 === 0
+      ? drip(socket, 'GET /healthz HTTP/1.1\r\nhost: parley\r\nx-a: ')
+      : drip(socket, postHead('/api/v1/messages', key, 20_000)),
+  )
+  const busy = await timesOf(server, key)
+  const tookMs = await Promise.all(dripping)
+  const headers = tookMs.filter((_ms, index) => index % 2 === 0)
+  const bodies = tookMs.filter((_ms, index) => index % 2 === 1)
+  assert.ok(Math.max(...headers) <= HEADER_S * 1000 + CUT_WITHIN_MS, `headers: ${Math.max(...headers)} ms`)
+  assert.ok(Math.max(...bodies) <= REQUEST_S * 1000 + CUT_WITHIN_MS, `bodies: ${Math.max(...bodies)} ms`)
+  for (const { text } of sockets) assert.match(text(), /^HTTP\/1\.1 408 /)
+  t.diagnostic(
+    `cut after ${Math.round(Math.max(...headers))} ms (headers), ${Math.round(Math.max(...bodies))} ms (bodies); ` +
+      `p99 of others ${busy.p99.toFixed(1)} ms, ${idle.p99.toFixed(1)} ms when idle`,
+  )
+  // The median, because the 99th percentile of a run this short is what else the machine was doing.
+  assert.ok(busy.median <= 2 * idle.median + 5, `median ${busy.median} ms, ${idle.median} ms when idle`)
+})
+
+/** Resolves with the milliseconds until the server closed the connection. */
+async function drip(socket: HostileSocket, start: string): Promise<number> {
+  await socket.send(start)
+  const timer = setInterval(() => void socket.send('x'), DRIP_MS)
+  const ms = await socket.closed
+  clearInterval(timer)
+  return ms
+}
+
+/** Milliseconds of single creates, one after the other. */
+async function timesOf(server: Server, key: string) {
+  const caller = server.caller(key)
+  const times: number[] = []
+  for (let count = 0; count < REQUESTS; count++) {
+    const startMs = performance.now()
+    assert.equal((await caller.single('quick')).status, 200)
+    times.push(performance.now() - startMs)
+  }
+  const sorted = times.toSorted((one, other) => one - other)
+  return { median: sorted[REQUESTS / 2] ?? 0, p99: sorted[Math.floor(REQUESTS * 0.99)] ?? 0 }
+}
