@@ -35,10 +35,15 @@ export class MemoryShare {
   reserve(account: string, bytes: number): HttpError | null | Promise<HttpError | null> {
     const decision = this.share.tryReserve(account, bytes)
     if (decision === 'granted') return null
-    return decision === 'full' ? this.#wait(account, bytes) : this.rejected(account, decision)
+    return decision === 'full' ? this.#wait(account, bytes) : this.#rejected(account, decision)
   }
 
-  rejected(account: string, decision: ByteDecision): HttpError {
+  /** The same for work that has begun: it also waits while its account is over its part. */
+  reserveOrWait(account: string, bytes: number): HttpError | null | Promise<HttpError | null> {
+    return this.share.tryReserve(account, bytes) === 'granted' ? null : this.#wait(account, bytes)
+  }
+
+  #rejected(account: string, decision: ByteDecision): HttpError {
     const { name, onRejected } = this.#options
     onRejected(name, decision, account)
     return decision === 'over part' ? overMemoryPart(name) : memoryFull(name)
@@ -49,7 +54,7 @@ export class MemoryShare {
     const cancel = this.#options.clock.after(MAX_WAIT_MS, () => stop.now('deadline'))
     const isReserved = await this.share.reserve(account, bytes, stop)
     cancel()
-    return isReserved ? null : this.rejected(account, 'full')
+    return isReserved ? null : this.#rejected(account, this.share.decide(account, bytes))
   }
 }
 

@@ -52,8 +52,6 @@ export class RequestBodies {
     request.bodyMemory = memory
     const whole = requestBytes(length ?? FIRST_BYTES)
     if (whole <= SMALL_BYTES) return reserve(this.#requests, account, whole, memory, 'requestBytes')
-    const decision = this.#requests.share.decide(account, whole)
-    if (decision === 'over part') return this.#requests.rejected(account, decision)
     return reserve(this.#uploads, account, uploadBytes(memory.bodyLength), memory, 'uploadBytes')
   }
 
@@ -119,12 +117,14 @@ export class RequestBodies {
     // What a body of unknown length counted before it was large.
     if (memory.requestBytes > 0) this.#requests.share.release(account, memory.requestBytes)
     memory.requestBytes = 0
+    const bytes = requestBytes(body.length)
     const end = (error: HttpError | null) => {
+      if (error === null) memory.requestBytes = bytes
       this.#uploads.share.release(account, memory.uploadBytes)
       memory.uploadBytes = 0
       done(error, body)
     }
-    const error = reserve(this.#requests, account, requestBytes(body.length), memory, 'requestBytes')
+    const error = this.#requests.reserveOrWait(account, bytes)
     if (error instanceof Promise) void error.then(end)
     else end(error)
   }

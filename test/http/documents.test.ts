@@ -264,4 +264,37 @@ onEachStore(async () => {
     for (const off of ['"withDefaultFonts": false', '"telemetry": false'])
       assert.ok(page.text.includes(off), off)
   })
+
+  test('files are compressed, have an ETag, and are not sent again to who has them', async () => {
+    await parley.get('/dashboard')
+    const dashboard = (await parley.get('/dashboard')).text
+    const files = [...dashboard.matchAll(/(?:src|href)="(\/dashboard\/files\/[^"]+)"/g)].map(
+      ([, file]) => `${file}`,
+    )
+    assert.ok(files.length > 5)
+    for (const path of ['/openapi.json', '/docs/js/scalar.js', '/dashboard', ...files.slice(0, 3)]) {
+      const get = (headers: Record<string, string>, method = 'GET') =>
+        fetch(parley.url + path, { method, headers })
+      const plain = await get({ 'accept-encoding': 'identity' })
+      const body = Buffer.from(await plain.arrayBuffer())
+      assert.equal(plain.headers.get('content-encoding'), null, path)
+      assert.equal(plain.headers.get('content-length'), String(body.length), path)
+      const zipped = await get({ 'accept-encoding': 'gzip' })
+      assert.equal(zipped.headers.get('content-encoding'), 'gzip', path)
+      assert.equal(zipped.headers.get('vary'), 'accept-encoding', path)
+      assert.deepEqual(Buffer.from(await zipped.arrayBuffer()), body, path)
+      const [etag, other] = [plain, zipped].map((response) => response.headers.get('etag') ?? '')
+      assert.notEqual(etag, other, path)
+      assert.match(etag ?? '', /^"[\w-]+"$/)
+      for (const named of [etag, `W/${etag}`, `"none", ${etag}`, '*']) {
+        const again = await get({ 'accept-encoding': 'identity', 'if-none-match': `${named}` })
+        assert.deepEqual([again.status, (await again.arrayBuffer()).byteLength], [304, 0], `${path} ${named}`)
+      }
+      const changed = await get({ 'accept-encoding': 'identity', 'if-none-match': `${other}` })
+      assert.equal((await changed.arrayBuffer()).byteLength, body.length, path)
+      const head = await get({ 'accept-encoding': 'gzip;q=0, br' }, 'HEAD')
+      assert.deepEqual([head.status, head.headers.get('content-encoding')], [200, null], path)
+      assert.equal(head.headers.get('content-length'), String(body.length), path)
+    }
+  })
 })
