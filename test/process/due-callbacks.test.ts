@@ -1,0 +1,87 @@
+/** 60 batches with the largest payloads, whose callbacks are due at the same moment: all are delivered within a small heap. */
+import assert from 'node:assert/strict'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import test, { type TestContext } from 'node:test'
+import { eventually } from '../support/eventually.ts'
+import { peakOf } from '../support/memory-of.ts'
+import { idsOf } from './caller.ts'
+import { installation, MAIN } from './server-process.ts'
+
+const BATCHES = 60
+const JOBS = 30
+/** Just under the limit of a payload. */
+const PAYLOAD = 'x'.repeat(65_000)
+const HEAP_MIB = 512
+
+test(`${BATCHES} batches of ${JOBS} jobs with the largest payloads, their callbacks due at once, with a heap of ${HEAP_MIB} MiB`, {
+  timeout: 240_000,
+}, async (t) => {
+  const receiver = await startReceiver(t)
+  const callbacks = { allow_networks: ['127.0.0.0/8'], retry_seconds: [0], timeout_seconds: 60 }
+  const place = await installation(t, { settings: { callbacks } })
+  const start = () => place.startAs([process.execPath, `--max-old-space-size=${HEAP_MIB}`, MAIN, 'serve'])
+  const server = await start()
+  const caller = server.caller(await server.firstKey())
+  const contents = Array.from({ length: JOBS }, (_, index) => `job ${index}`)
+  const callback = { callback_url: receiver.url, callback_payload: { text: PAYLOAD } }
+  const ids = new Set<string>()
+  for (let batch = 0; batch < BATCHES; batch++) {
+    const accept = () => caller.batch(contents, () => ({ callback }))
+    const reply = await eventually(accept, ({ status }) => status !== 503)
+    assert.equal(reply.status, 202, reply.text)
+    for (const id of idsOf(reply)) ids.add(id)
+  }
+  await eventually(
+    () => receiver.ids.size,
+    (count) => count === ids.size,
+  )
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+  const replayed = await place.parley(['callbacks', 'replay', '--all-failed'])
+  assert.equal(replayed.code, 0, replayed.stderr)
+
+  receiver.up()
+  const next = await start()
+  const memory = peakOf(next.program.pid)
+  t.after(memory.end)
+  const died = next.exited.then((exit) => assert.fail(`${JSON.stringify(exit)}: ${next.program.stderr}`))
+  died.catch(() => {})
+  await Promise.race([
+    eventually(
+      () => receiver.ids.size,
+      (count) => count === ids.size,
+    ),
+    died,
+  ])
+  assert.deepEqual([...receiver.ids].toSorted(), [...ids].toSorted())
+  t.diagnostic(
+    `${ids.size} callbacks of ${PAYLOAD.length} bytes: ${Math.round(memory.peakMiB())} MiB at most`,
+  )
+  assert.deepEqual(await next.stop(), { code: 0, signal: null })
+})
+
+/** A receiver that answers 503 until `up` is called, and keeps only the job IDs of whole bodies. */
+async function startReceiver(t: TestContext) {
+  const ids = new Set<string>()
+  let status = 503
+  const server = createServer(async (request, response) => {
+    let bytes = 0
+    for await (const chunk of request) bytes += chunk.length
+    if (bytes > PAYLOAD.length) ids.add(String(request.headers['webhook-id']))
+    response.writeHead(status).end()
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.after(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  const { port } = server.address() as AddressInfo
+  return {
+    url: `http://127.0.0.1:${port}/hook`,
+    ids,
+    up() {
+      status = 200
+      ids.clear()
+    },
+  }
+}
