@@ -15,6 +15,8 @@ import { LoopWatch, REPORT_EVERY_MS } from './loop-watch.ts'
 const RENEWALS = 3
 /** Tries to renew in the time of a lease: a renewal that failed is repeated soon. */
 const TRIES = 9
+/** What a busy database may need for a renewal, however short the lease is. */
+const LEAST_STATEMENT_MS = 1000
 
 export interface HeartbeatData {
   readonly database: string
@@ -35,8 +37,8 @@ export type HeartbeatReport =
 async function keepLease(port: MessagePort, data: HeartbeatData): Promise<void> {
   const { database, prepare, node, leaseMs } = data
   const report = (message: HeartbeatReport) => port.postMessage(message)
-  // A renewal that does not end in this time is given up, so that the next one is in time.
-  const statementMs = Math.min(data.statementMs, leaseMs / RENEWALS)
+  // A renewal on a connection that is dead is given up so soon that the next one, on a new connection, is in time.
+  const statementMs = Math.min(data.statementMs, Math.max(LEAST_STATEMENT_MS, leaseMs / TRIES))
   const leases = await openLeases(database, { prepare, statementMs })
   const { steadyMs } = systemClock
   let renewedMs = steadyMs()

@@ -168,7 +168,7 @@ export const settingsSchema = Type.Object(
         ),
         hang_seconds: seconds(
           'On Postgres: a node whose event loop does nothing for this long ends itself, and others run its jobs. Until then a busy event loop does not lose the lease.',
-          1,
+          5,
         ),
         drain_seconds: seconds('On SIGTERM, how long running jobs may continue before they are released.'),
       },

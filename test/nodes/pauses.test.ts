@@ -5,7 +5,9 @@ import { join } from 'node:path'
 import test, { type TestContext } from 'node:test'
 import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'
 import { temporaryFolder } from '../parley.ts'
-import type { Server } from '../process/server-process.ts'
+import { freshRealDatabase } from '../postgres/database.ts'
+import type { ProgramOptions, Server } from '../process/server-process.ts'
+import { startCuttingProxy } from './cutting-proxy.ts'
 import { type Fleet, startFleet } from './fleet.ts'
 
 const timeout = 240_000
@@ -26,8 +28,15 @@ async function start(
   t: TestContext,
   {
     first = {},
+    databaseUrl,
     ...jobs
-  }: { first?: object; max_attempts?: number; hang_seconds?: number; lease_seconds?: number } = {},
+  }: {
+    first?: ProgramOptions
+    databaseUrl?: string
+    max_attempts?: number
+    hang_seconds?: number
+    lease_seconds?: number
+  } = {},
 ) {
   const models = await startModelServer()
   t.after(() => models.close())
@@ -36,6 +45,7 @@ async function start(
     nodes: 0,
     upstream: models.baseUrl,
     jobs: { lease_seconds: LEASE_S, max_attempts: 3, ...jobs },
+    ...(databaseUrl !== undefined && { databaseUrl }),
   })
   const holder = await fleet.add(first)
   const ids = await hold(fleet, holder, models)
@@ -121,6 +131,23 @@ test('a job that may crash once does not fail while its node is paused, and fail
     const { body } = await fleet.caller(other).ended(id)
     assert.match(body.data?.error?.message ?? '', /ended 1 times/)
   }
+})
+
+test('a node that is cut off from the database past its lease: no crash count remains', {
+  timeout,
+}, async (t) => {
+  const databaseUrl = await freshRealDatabase(t)
+  const proxy = await startCuttingProxy(databaseUrl)
+  t.after(() => proxy.close())
+  const first = { env: { DATABASE_URL: proxy.url } }
+  const { models, fleet, holder, other } = await start(t, { first, databaseUrl })
+  proxy.shut()
+  const taken = `select count(*) = ${JOBS} from open_jobs where deaths = 1 and node = $1`
+  await fleet.until(t.signal, taken, [await nodeName(other)])
+  proxy.open()
+  await fleet.until(t.signal, 'select not exists (select 1 from open_jobs where deaths > 0)')
+  await holder.program.logged(/lease of this node expired/)
+  await finish(t, fleet, models)
 })
 
 test(`a node whose event loop is blocked for three leases, ${BLOCKS} times, keeps its jobs`, {
