@@ -90,7 +90,8 @@ export class Metrics {
   constructor() {
     collectDefaultMetrics({ register: this.#registry })
     // Present from the start: to Prometheus, a counter that appears with the value 1 has not increased.
-    for (const count of [this.#rescued, this.#reverted, this.#leasesLost, this.#stalledConnections]) count.add(0)
+    for (const count of [this.#rescued, this.#reverted, this.#leasesLost, this.#stalledConnections])
+      count.add(0)
     for (const share of ['uploads', 'requests', 'answers']) {
       for (const reason of ['over part', 'full']) this.#memoryRejections.add(0, share, reason)
     }

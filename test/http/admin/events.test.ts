@@ -103,13 +103,11 @@ onEachStore(() => {
     const socket = connect(Number(port), hostname)
     t.after(() => socket.destroy())
     socket.pause()
-    socket.write(
-      `GET ${BASE}/events HTTP/1.1\r\nHost: a\r\nx-request-id: stalled\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`,
-    )
-    const gone = () =>
-      parley.log.some(
-        ({ request_id, message }) => request_id === 'stalled' && /closed an event stream/.test(message),
-      )
+    socket.write(`GET ${BASE}/events HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`)
+    // The client may see a reset instead of an end.
+    socket.on('error', () => {})
+    const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()))
+    const gone = () => parley.log.some(({ message }) => /client did not read/.test(message))
     // The machine keeps some megabytes for it first.
     while (!gone()) {
       await makePoint(clock)
@@ -117,7 +115,7 @@ onEachStore(() => {
     }
     assert.ok(!reading.response.readableEnded, 'who reads stays')
     socket.resume()
-    await once(socket, 'close')
+    await closed
   })
 
   test('a server that stops ends them at once, and is not held up', async (t) => {
