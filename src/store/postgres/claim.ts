@@ -115,38 +115,34 @@ interface Parameters {
   readonly now: string
   /** The size up to which a job always fits. */
   readonly small: string
-  /** What the others may have together. */
-  readonly max: string
+  /** Columns of `first`. */
+  readonly order: string
+  /** Whether a row fits, from its `bytes` and from the `total` of those that are not small up to and with it. */
+  readonly fits: string
 }
 
 /**
- * Claims those jobs of `first` that fit, and returns them in the order of `place`, together with the first that does not fit.
- * Large texts stay outside of the rows until they are returned, and `octet_length` does not fetch them.
- * @param fits from `fits_alone`
+ * Claims those jobs of `first` that fit, and returns all of them in order. Large texts stay outside of the rows until they are
+ * returned, and `octet_length` does not fetch them.
  */
-const claimFitting = ({ now, small, max }: Parameters, fits: string) => `
+const claimFitting = ({ now, small, order, fits }: Parameters) => `
   sized as (
-    select f.place, f.turn, f.deaths, j.*,
-      octet_length(j.messages) + octet_length(j.response_format) + coalesce(octet_length(j.callback), 0) as bytes
-    from first f cross join lateral (select * from jobs where id = f.id limit 1) j
+    select f.*, j.*, sum(case when bytes > ${small}::bigint then bytes else 0 end) over (order by ${order}) as total
+    from first f cross join lateral (
+      select account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback,
+        octet_length(messages) + octet_length(response_format) + coalesce(octet_length(callback), 0) as bytes
+      from jobs where id = f.id limit 1
+    ) j
   ),
-  counted as (
-    select *, bytes <= ${small}::bigint or
-      sum(case when bytes > ${small}::bigint then bytes else 0 end) over (order by place) <= ${max}::bigint as fits_alone
-    from sized
-  ),
-  fitted as (select *, ${fits} as fits from counted),
+  fitted as (select *, ${fits} as fits from sized),
   taken as (
     update open_jobs set turn = null, node = $1, attempt = attempt + 1, claimed_at_ms = ${now}::bigint
     where id = any (array (select id from fitted where fits)) returning id, attempt
-  ),
-  returned as (
-    select * from fitted where fits union all (select * from fitted where not fits order by place limit 1)
   )
-  select r.id, r.account, r.tier, r.model, r.cache_ttl_s, r.input_tokens, r.created_at_ms, r.turn, r.deaths, r.bytes, t.attempt,
-    case when r.fits then r.messages end as messages, case when r.fits then r.response_format end as response_format,
-    case when r.fits then r.callback end as callback
-  from returned r left join taken t on t.id = r.id order by r.place`
+  select f.id, f.turn, f.deaths, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, bytes, t.attempt,
+    case when fits then messages end as messages, case when fits then response_format end as response_format,
+    case when fits then callback end as callback
+  from fitted f left join taken t on t.id = f.id order by ${order}`
 
 /**
  * $1 node, $2 the turn to begin at, $3 limit, $4 the crash count of a poison candidate, $5 how many of those, $6 now, $7 and $8
@@ -174,11 +170,10 @@ export const CLAIM = {
     select id, turn, deaths from open_jobs where turn is not null and turn >= $2::bigint and deaths = 0
     order by turn, id limit $3::bigint for update skip locked
   ),
-  heads as (
+  first as (
     select * from candidates union all select * from crashed union all select * from others limit $3::bigint
   ),
-  first as (select *, row_number() over (order by turn, id) as place from heads),
-  ${claimFitting({ now: '$6', small: '$7', max: '$8' }, 'bool_and(fits_alone) over (order by place)')}`,
+  ${claimFitting({ now: '$6', small: '$7', order: 'f.turn, f.id', fits: 'total <= $8::bigint' })}`,
 }
 
 /**
@@ -205,7 +200,7 @@ export const CLAIM_FIRST = {
     ) o
     where w.account <> all ($8::text[]) limit $2::bigint
   ),
-  ${claimFitting({ now: '$5', small: '$6', max: '$7' }, 'fits_alone')}`,
+  ${claimFitting({ now: '$5', small: '$6', order: 'f.place', fits: 'bytes <= $6::bigint or total <= $7::bigint' })}`,
 }
 
 /** $1 node, $2 the account, $3 the crash count of a poison candidate, $4 now, $5 and $6 which jobs fit. */
@@ -213,8 +208,8 @@ export const CLAIM_OF = {
   name: 'claim of account',
   text: `
   with first as (
-    select id, turn, deaths, 1 as place from open_jobs
+    select id, turn, deaths from open_jobs
     where turn is not null and account = $2 and deaths < $3::integer order by turn limit 1 for update skip locked
   ),
-  ${claimFitting({ now: '$4', small: '$5', max: '$6' }, 'fits_alone')}`,
+  ${claimFitting({ now: '$4', small: '$5', order: 'f.id', fits: 'bytes <= $5::bigint or total <= $6::bigint' })}`,
 }
