@@ -18,6 +18,7 @@ test('headers that a caller may set', () => {
     ["!#$%&'*+.^_`|~0aZ-", 'a token'],
     ['User-Agent', 'mine'],
     ['X-Forward', 'a'],
+    ['X-Real-IP-Address', 'a'],
     ['Proxying', 'a'],
     ['Webhook', 'a'],
     ['constructor', 'harmless'],
@@ -58,6 +59,14 @@ test('headers that Parley controls are rejected, in upper and lower case', () =>
     'Metadata-Flavor',
     'X-aws-ec2-metadata-token',
     'X-aws-ec2-metadata-token-ttl-seconds',
+    'X-Google-Metadata-Request',
+    'X-Real-IP',
+    'True-Client-IP',
+    'CF-Connecting-IP',
+    'X-Client-IP',
+    'X-Original-URL',
+    'X-Rewrite-URL',
+    'X-HTTP-Method-Override',
   ]) {
     for (const spelled of [header, header.toLowerCase(), header.toUpperCase()]) {
       const problem = checkCallbackHeaders({ 'X-Fine': '1', [spelled]: '1' })

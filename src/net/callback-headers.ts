@@ -8,8 +8,12 @@ export const MAX_HEADERS = 50
 export const MAX_HEADER_NAME_LENGTH = 256
 export const MAX_HEADERS_BYTES = 8192
 
-/** Framing, routing, and the headers that metadata servers require. In lower case, like all names below. */
+/**
+ * Framing, routing, what metadata servers require, and what servers behind a proxy take for the caller's address, the path or
+ * the method of a request. In lower case, like all names below.
+ */
 const REJECTED_HEADERS: ReadonlySet<string> = new Set([
+  'cf-connecting-ip',
   'connection',
   'content-encoding',
   'content-length',
@@ -23,8 +27,15 @@ const REJECTED_HEADERS: ReadonlySet<string> = new Set([
   'te',
   'trailer',
   'transfer-encoding',
+  'true-client-ip',
   'upgrade',
   'via',
+  'x-client-ip',
+  'x-google-metadata-request',
+  'x-http-method-override',
+  'x-original-url',
+  'x-real-ip',
+  'x-rewrite-url',
 ])
 
 /** `webhook-` headers are ours: the identifier, time and signature of the callback. */
