@@ -5,6 +5,7 @@ import { DatabaseProblem } from '../store/database-problem.ts'
 import { openTransferSource, openTransferTarget } from '../store/open.ts'
 import { type TransferCounts, transferDatabase } from '../store/transfer.ts'
 import { CommandError } from './command-error.ts'
+import { FROM_PASSWORD, type PasswordSource, TO_PASSWORD, withPassword } from './copy-passwords.ts'
 import { databaseName } from './database-name.ts'
 import { printError, printLine } from './output.ts'
 import { Progress } from './progress.ts'
@@ -12,15 +13,19 @@ import { Progress } from './progress.ts'
 export interface CopyOptions {
   readonly from: string
   readonly to: string
+  readonly fromPasswordFile?: string
+  readonly toPasswordFile?: string
   readonly json?: true
   readonly config?: string
 }
 
-export async function copy({ from, to, json, config }: CopyOptions): Promise<void> {
-  for (const [option, address] of [['--from', from] as const, ['--to', to] as const]) {
-    const [problem] = databaseProblems(address)
-    if (problem) throw new CommandError(problem.replace(/^database/, option))
-  }
+export async function copy(options: CopyOptions): Promise<void> {
+  const { json, config } = options
+  const from = addressOf(
+    { option: '--from', variable: FROM_PASSWORD, file: options.fromPasswordFile },
+    options.from,
+  )
+  const to = addressOf({ option: '--to', variable: TO_PASSWORD, file: options.toPasswordFile }, options.to)
   const retentionMs = loadRetentionMs(process.env, config)
   const nowMs = Date.now()
   const startedMs = performance.now()
@@ -32,6 +37,12 @@ export async function copy({ from, to, json, config }: CopyOptions): Promise<voi
   printLine(
     `\nStart the servers with DATABASE_URL set to the new database. Do not start a server on the old one: its jobs would run twice.`,
   )
+}
+
+function addressOf(source: PasswordSource, address: string): string {
+  const [problem] = databaseProblems(address)
+  if (problem) throw new CommandError(problem.replace(/^database/, source.option))
+  return withPassword(address, source, process.env)
 }
 
 async function copyBetween(from: string, to: string, expiry: { nowMs: number; retentionMs: number }) {

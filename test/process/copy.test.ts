@@ -1,6 +1,9 @@
 /** `parley copy` as people run it: what it says, what goes on on the other side, and what a copy that is killed leaves. */
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { existsSync, statSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
+import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import test, { type TestContext } from 'node:test'
@@ -94,6 +97,60 @@ test('mistakes are told with their remedy, and never with a password', { timeout
     assert.ok(!stderr.includes(PASSWORD) && !/^\s+at .+:\d+/m.test(stderr), stderr)
   }
 })
+
+test('passwords come from the environment or a file, and reach the database', { timeout }, async (t) => {
+  const place = await installation(t)
+  const { url, passwords } = await startAskingForPasswords(t)
+  await writeFile(join(place.folder, 'password'), `${PASSWORD}-file\n`)
+  const nowhere = 'sqlite:none.db'
+  const env = { PARLEY_FROM_PASSWORD: `${PASSWORD}-from`, PARLEY_TO_PASSWORD: `${PASSWORD}-to` }
+  const file = ['--from-password-file', 'password']
+  await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_pro'])
+  for (const [args, says] of [
+    [['--from', url, '--to', nowhere], /^--from postgres:/],
+    [['--from', url, '--to', nowhere, ...file], /^--from postgres:/],
+    [['--from', `sqlite:${place.database}`, '--to', url], /^--to postgres:/],
+  ] as const) {
+    const { code, stderr } = await place.parley(['copy', ...args], { env })
+    assert.equal(code, 1)
+    assert.match(stderr, says)
+    assert.match(stderr, /nobody may log in/)
+    assert.ok(!stderr.includes(PASSWORD), stderr)
+  }
+  assert.deepEqual(passwords, [`${PASSWORD}-from`, `${PASSWORD}-file`, `${PASSWORD}-to`])
+  const help = await place.parley(['copy', '--help'])
+  for (const name of ['--from-password-file', '--to-password-file', ...Object.keys(env)]) {
+    assert.ok(help.stdout.includes(name), name)
+  }
+})
+
+/** A server that speaks just enough of Postgres to ask for the password, and to refuse it. */
+async function startAskingForPasswords(t: TestContext) {
+  const passwords: string[] = []
+  const message = (type: string, body: Buffer) => {
+    const head = Buffer.from(`${type}....`, 'latin1')
+    head.writeInt32BE(body.length + 4, 1)
+    return Buffer.concat([head, body])
+  }
+  const server = createServer((socket) => {
+    let isAsked = false
+    socket.on('error', () => {})
+    socket.on('data', (data: Buffer) => {
+      if (!isAsked) {
+        isAsked = true
+        socket.write(message('R', Buffer.from([0, 0, 0, 3])))
+      } else if (data[0] === 0x70) {
+        passwords.push(data.subarray(5, -1).toString('utf8'))
+        socket.end(message('E', Buffer.from('SFATAL\0C28P01\0Mnobody may log in\0\0')))
+      }
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.after(() => server.close())
+  const { port } = server.address() as AddressInfo
+  return { url: `postgres://parley@127.0.0.1:${port}/parley`, passwords }
+}
 
 test('a copy into Postgres that is killed leaves nothing, and the next one succeeds', {
   timeout,

@@ -2,6 +2,7 @@
 import type { Command } from 'commander'
 import type { BackupOptions } from '../backup.ts'
 import type { CopyOptions } from '../copy.ts'
+import { FROM_PASSWORD, TO_PASSWORD } from '../copy-passwords.ts'
 import { config, type DefaultOptions, examples, SCRUB_HELP } from './shared-options.ts'
 
 export function addDatabase(program: Command): void {
@@ -17,9 +18,26 @@ export function addDatabase(program: Command): void {
     .description('copy accounts, keys and jobs into another, empty database')
     .requiredOption('--from <database>', 'sqlite:PATH or postgres://…; no server may use it')
     .requiredOption('--to <database>', 'sqlite:PATH or postgres://…; it must be empty')
+    .option(
+      '--from-password-file <file>',
+      'read the password of the Postgres --from from the first line of a file',
+    )
+    .option('--to-password-file <file>', 'the same for --to')
     .option('--json', 'print what was copied as a JSON object')
     .addOption(config())
-    .addHelpText('after', examples('parley copy --from sqlite:./data/parley.db --to postgres://db/parley'))
+    .addHelpText(
+      'after',
+      `
+Every user of a machine can read the arguments of its commands, so do not put a password into --from or --to. Set it in
+${FROM_PASSWORD} and ${TO_PASSWORD}, or name files that hold it.`,
+    )
+    .addHelpText(
+      'after',
+      examples(
+        'parley copy --from sqlite:./data/parley.db --to postgres://parley@db/parley --to-password-file ./password',
+        `read -rs ${TO_PASSWORD} && export ${TO_PASSWORD}`,
+      ),
+    )
     .action(async (options: CopyOptions) => (await import('../copy.ts')).copy(options))
   program
     .command('scrub')
