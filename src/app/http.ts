@@ -62,7 +62,13 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
   const answers = new LargeAnswers({ share: bytes.answers, clock, onRejected: metrics.memoryRejected })
   const bodies = new RequestBodies({ budget: bytes, clock, onRejected: metrics.memoryRejected })
   const app = await createServer({
-    authentication: createAuthentication(store, tiers, clock),
+    authentication: createAuthentication({
+      store,
+      tiers,
+      clock,
+      maxUnknownKeys: settings.limits.unknown_keys_per_minute,
+      onRejected: metrics.unknownKeyRejected,
+    }),
     corsOrigins: settings.cors.origins,
     trustProxy: settings.trust_proxy,
     jsonDepth: settings.limits.json_depth,

@@ -201,6 +201,11 @@ export const settingsSchema = Type.Object(
           minimum: 1,
           description: 'Writes that may wait for the database; more are rejected with 503.',
         }),
+        unknown_keys_per_minute: Type.Integer({
+          minimum: 1,
+          description:
+            'API keys that do not exist, from one address (IPv6: one /64) in a minute; more are rejected with 429, without a look-up in the database. A key that exists is never rejected for this.',
+        }),
         idempotency_seconds: seconds('How long an Idempotency-Key is remembered.', 60),
         header_timeout_seconds: seconds('Time limit for receiving the headers of a request.', 1),
         request_timeout_seconds: seconds('Time limit for receiving a whole request.', 1),
@@ -342,6 +347,7 @@ export const DEFAULTS: Settings = {
     batch_body_bytes: 10_485_760,
     json_depth: 64,
     queued_writes: 20_000,
+    unknown_keys_per_minute: 60,
     idempotency_seconds: 86_400,
     header_timeout_seconds: 10,
     request_timeout_seconds: 30,

@@ -1,6 +1,7 @@
 /**
  * From an API key to the account that calls, and its tier. A key is looked up every two seconds at most, so a revoked key
- * stops within that time on every node, and a busy key costs the database next to nothing.
+ * stops within that time on every node, and a busy key costs the database next to nothing. Keys that do not exist are limited by
+ * the address that they come from.
  */
 import { hashKey, isWellFormedKey } from '../accounts/key.ts'
 import type { Clock } from '../clock.ts'
@@ -9,6 +10,9 @@ import { LookupCache } from '../lookup-cache.ts'
 import { type Caps, capsOf } from '../queue/monthly-caps.ts'
 import { type QuotaLimits, quotasOf } from '../queue/quotas.ts'
 import type { AccountStore } from '../store/account-store.ts'
+import { AddressLimit } from './address-limit.ts'
+import { tooManyUnknownKeys } from './errors.ts'
+import { KnownKeys } from './known-keys.ts'
 
 const FRESH_MS = 2000
 const MAX_KEYS = 20_000
@@ -25,14 +29,28 @@ export interface Caller {
   readonly quotas: QuotaLimits | null
 }
 
-/** Gives the caller of a key; null for a key that is unknown, revoked or expired. */
-export type Authentication = Pick<LookupCache<Caller | null>, 'get'>
+export interface Authentication {
+  /**
+   * Gives the caller of a key; null for a key that is unknown, revoked or expired. Rejects with 429 for a key that does not
+   * exist, from an address that has sent too many of them.
+   */
+  get(key: string, address: string): Caller | null | Promise<Caller | null>
+}
 
-export function createAuthentication(
-  store: Pick<AccountStore, 'findKey'>,
-  tiers: Tiers,
-  clock: Clock,
-): Authentication {
+export interface AuthenticationOptions {
+  readonly store: Pick<AccountStore, 'findKey' | 'listKeyHashes'>
+  readonly tiers: Tiers
+  readonly clock: Clock
+  /** Keys that an address may send in a minute and that the database does not have. */
+  readonly maxUnknownKeys: number
+  readonly onRejected: () => void
+}
+
+export function createAuthentication(options: AuthenticationOptions): Authentication {
+  const { store, tiers, clock, maxUnknownKeys, onRejected } = options
+  const unknownKeys = new AddressLimit(clock, maxUnknownKeys)
+  const knownKeys = new KnownKeys(store, clock)
+
   async function findCaller(key: string): Promise<Caller | null> {
     const record = await store.findKey(hashKey(key))
     if (!record || record.revokedAtMs !== null) return null
@@ -44,11 +62,35 @@ export function createAuthentication(
     return { account, keyId, tier, suspended, caps, quotas: quotasOf(account, tier, record.caps) }
   }
 
-  return new LookupCache({
+  const cache = new LookupCache({
     clock,
     freshMs: FRESH_MS,
     maxEntries: MAX_KEYS,
     // The database is not asked about a text that cannot be a key, and the text is not remembered.
     lookUp: (key) => (isWellFormedKey(key) ? findCaller(key) : null),
   })
+
+  async function countUnknown(found: Promise<Caller | null>, address: string): Promise<Caller | null> {
+    const caller = await found
+    if (caller === null) unknownKeys.count(address)
+    return caller
+  }
+
+  /** The database is asked only for a key that exists, so an address with many callers loses none because of one of them. */
+  async function getFromLimited(key: string, waitMs: number): Promise<Caller | null> {
+    if (!isWellFormedKey(key)) return null
+    if (cache.peek(key) || (await knownKeys.has(hashKey(key)))) return cache.get(key)
+    onRejected()
+    throw tooManyUnknownKeys(maxUnknownKeys, Math.ceil(waitMs / 1000))
+  }
+
+  return {
+    get: (key, address) => {
+      const waitMs = unknownKeys.waitMs(address)
+      if (waitMs > 0) return getFromLimited(key, waitMs)
+      const found = cache.get(key)
+      // A key that was looked up just now is not counted again.
+      return found instanceof Promise ? countUnknown(found, address) : found
+    },
+  }
 }

@@ -30,7 +30,7 @@ export function batchRoutes(app: FastifyInstance, { creator, bodyBytes }: BatchR
         security: [{ apiKey: [] }],
         headers: idempotencyHeader,
         body: Type.Array(batchElement, { examples: exampleBodies.batches }),
-        response: { 202: answers.jobIds, ...errors(400, 401, 403, 413, 415, 500, 503) },
+        response: { 202: answers.jobIds, ...errors(400, 401, 403, 413, 415, 429, 500, 503) },
       },
     },
     async (request, reply) => {

@@ -26,6 +26,15 @@ const INVALID = 'Invalid parameters.'
 export const keyRequired = () =>
   new HttpError(401, 'API key is required.', 'Supply a valid API key in the x-api-key header.')
 
+/** Only for a key that does not exist: one that does is never rejected because of its address. */
+export const tooManyUnknownKeys = (limit: number, retryAfterS: number) =>
+  new HttpError(
+    429,
+    'Too many unknown API keys.',
+    `This address may send ${limit} keys a minute that do not exist (limits.unknown_keys_per_minute). Supply a valid API key in the x-api-key header, or try again in ${retryAfterS} s.`,
+    retryAfterS,
+  )
+
 /** The same for a missing admin token and a wrong one. */
 export const tokenRequired = () =>
   new HttpError(401, 'Admin token is required.', 'Supply the admin token as Authorization: Bearer TOKEN.')
@@ -109,6 +118,16 @@ export const tooLarge = (limitBytes: number) =>
 
 export const notJsonType = () =>
   new HttpError(415, 'Unsupported media type.', 'Send the body with Content-Type: application/json.')
+
+export const notDecoded = () =>
+  new HttpError(415, 'Unsupported media type.', 'Send the body as it is, without Content-Encoding.')
+
+export const notUtf8 = () =>
+  new HttpError(
+    415,
+    'Unsupported media type.',
+    'Send the body in UTF-8; Content-Type may declare no other charset.',
+  )
 
 export const batchTooLong = (tier: string, limit: number, jobs: number) =>
   new HttpError(

@@ -78,7 +78,7 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
         security: [{ apiKey: [] }],
         response: {
           200: success('What applies to the key.', me),
-          ...errors(401, 500, 503),
+          ...errors(401, 429, 500, 503),
         },
       },
     },

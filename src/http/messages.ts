@@ -39,7 +39,7 @@ const createSchema = {
   response: {
     200: answers.ended,
     202: answers.timedOut,
-    ...errors(400, 401, 403, 413, 415, 500, 503),
+    ...errors(400, 401, 403, 413, 415, 429, 500, 503),
   },
 }
 

@@ -5,6 +5,7 @@ import cors from '@fastify/cors'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { StoreUnavailable } from '../store/store.ts'
 import type { Authentication, Caller } from './authentication.ts'
+import { rejectEncodedBodies } from './body-encoding.ts'
 import { answerBrokenRequest } from './broken-requests.ts'
 import { compileOnFirstUse } from './compile-on-first-use.ts'
 import { sendError } from './envelope.ts'
@@ -133,6 +134,7 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
     if (stopping.aborted) setImmediate(() => app.server.closeIdleConnections())
     done()
   })
+  rejectEncodedBodies(app)
   readJsonBodies(app, bodies, options.jsonDepth)
   app.setNotFoundHandler((request, reply) => {
     sendError(reply, noSuchRoute(request.method, shortPath(request.url)))
@@ -182,13 +184,15 @@ function authenticateRequests(app: FastifyInstance, authentication: Authenticati
     if (caller === null) return keyRequired()
     request.caller = caller
   }
-  app.addHook('onRequest', (request, _reply, done) => {
+  app.addHook('onRequest', (request, reply, done) => {
     if (request.is404 || request.routeOptions.config.public) {
       done()
       return
     }
+    // Conversations and answers: no cache on the way may keep them, nor what says that there are none.
+    if (request.method === 'GET') reply.header('cache-control', 'no-store')
     const key = request.headers['x-api-key']
-    const caller = typeof key === 'string' ? authentication.get(key) : null
+    const caller = typeof key === 'string' ? authentication.get(key, request.ip) : null
     if (caller instanceof Promise) caller.then((found) => done(setCaller(request, found)), done)
     else done(setCaller(request, caller))
   })
@@ -240,14 +244,18 @@ function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
 
 /** Responds to an address that cannot be decoded. Below the address of jobs it is an identifier that no job has. */
 async function answerBadUrl(request: FastifyRequest, reply: FastifyReply, options: ServerOptions) {
-  reply.header('x-request-id', request.id)
+  reply.header('x-request-id', request.id).header('cache-control', 'no-store')
   // The hooks of ordinary requests do not run for these.
   reply.raw.once('finish', () => options.onCompleted(completed(request, reply)))
   const path = shortPath(request.raw.url ?? '')
   if (!path.startsWith('/api/v1/messages/')) return sendError(reply, noSuchRoute(request.method, path))
   const key = request.headers['x-api-key']
-  const caller = typeof key === 'string' ? await options.authentication.get(key) : null
-  return sendError(reply, caller ? noSuchJob() : keyRequired())
+  try {
+    const caller = typeof key === 'string' ? await options.authentication.get(key, request.ip) : null
+    return sendError(reply, caller ? noSuchJob() : keyRequired())
+  } catch (error) {
+    return sendError(reply, httpErrorOf(error as Error, request))
+  }
 }
 
 function completed(request: FastifyRequest, reply: FastifyReply): CompletedRequest {

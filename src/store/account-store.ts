@@ -12,6 +12,9 @@ export interface AccountStore {
   /** Every key, oldest first, revoked and expired ones included. */
   listKeys(): Promise<KeyRecord[]>
 
+  /** The hashes of all keys, revoked and expired ones included, in their own order: those after the last one of the page before. */
+  listKeyHashes(after: string, limit: number): Promise<string[]>
+
   /** Newest first. */
   searchKeys(search: KeySearch): Promise<KeyRecord[]>
 

@@ -84,14 +84,25 @@ export class Metrics {
     'Connections closed because their client did not read (limits.stalled_write_seconds).',
     [],
   )
+  readonly #unknownKeyRejections = this.#counter(
+    'unknown_key_rejections_total',
+    'Requests that were rejected because their address had sent too many unknown API keys.',
+    [],
+  )
   readonly #commits = this.#histogram('commit_seconds', 'Time of a group commit.', FAST_S, [])
   readonly #groups = this.#histogram('commit_group_size', 'Writes in a group commit.', GROUP_SIZES, [])
 
   constructor() {
     collectDefaultMetrics({ register: this.#registry })
     // Present from the start: to Prometheus, a counter that appears with the value 1 has not increased.
-    for (const count of [this.#rescued, this.#reverted, this.#leasesLost, this.#stalledConnections])
-      count.add(0)
+    const counts = [
+      this.#rescued,
+      this.#reverted,
+      this.#leasesLost,
+      this.#stalledConnections,
+      this.#unknownKeyRejections,
+    ]
+    for (const count of counts) count.add(0)
     for (const share of ['uploads', 'requests', 'answers']) {
       for (const reason of ['over part', 'full']) this.#memoryRejections.add(0, share, reason)
     }
@@ -169,6 +180,11 @@ export class Metrics {
   /** Bound to its metrics, because it is called for every rejection. */
   readonly quotaReached = ({ unit }: QuotaReached): void => {
     this.#quotaRejections.add(1, unit.replace(' ', '_'))
+  }
+
+  /** Bound to its metrics, because it is called for every rejection. */
+  readonly unknownKeyRejected = (): void => {
+    this.#unknownKeyRejections.add(1)
   }
 
   leaseLost(): void {

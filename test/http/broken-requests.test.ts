@@ -1,6 +1,7 @@
 /** SPEC §7: what is no proper request gets an error of the one shape, too, whoever finds it first. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
+import { gzipSync } from 'node:zlib'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { type Answer, job } from '../parley.ts'
@@ -180,6 +181,46 @@ onEachStore(async () => {
       'application/json;charset="UTF-8"',
     ]) {
       completed(await post(MESSAGES, body, { 'content-type': type }))
+    }
+  })
+
+  test('4.1 Content-Encoding: 415, before the body is read', async () => {
+    const body = JSON.stringify(job())
+    const json = { 'content-type': 'application/json' }
+    for (const encoding of ['gzip', 'br', 'deflate', 'zstd', 'identity, gzip', 'none', '']) {
+      const answer = await post(MESSAGES, gzipSync(body), { ...json, 'content-encoding': encoding })
+      const { message, details } = refused(answer, 415)
+      assert.equal(message, 'Unsupported media type.')
+      assert.equal(details, 'Send the body as it is, without Content-Encoding.')
+    }
+    completed(await post(MESSAGES, body, { ...json, 'content-encoding': 'Identity' }))
+    // Of a body that never comes.
+    const head = `POST ${MESSAGES} HTTP/1.1\r\nhost: a\r\nx-api-key: ${key}\r\ncontent-type: application/json\r\n`
+    refused(
+      await talk(parley, `${head}connection: close\r\ncontent-encoding: gzip\r\ncontent-length: 100\r\n\r\n`),
+      415,
+    )
+    const unknown = head.replace(key, 'none')
+    refused(
+      await talk(
+        parley,
+        `${unknown}connection: close\r\ncontent-encoding: gzip\r\ncontent-length: 0\r\n\r\n`,
+      ),
+      401,
+    )
+  })
+
+  test('4.1 Content-Type with another charset than UTF-8: 415', async () => {
+    for (const charset of ['iso-8859-1', 'utf-16', '"UTF-16LE"', 'utf-7', 'us-ascii', '', 'utf-8x']) {
+      const latin1 = Buffer.from(JSON.stringify(job()), 'latin1')
+      const answer = await post(MESSAGES, latin1, { 'content-type': `application/json; charset=${charset}` })
+      const { message, details } = refused(answer, 415)
+      assert.equal(message, 'Unsupported media type.')
+      assert.equal(details, 'Send the body in UTF-8; Content-Type may declare no other charset.')
+    }
+    const body = JSON.stringify(job())
+    for (const parameters of ['profile=x', 'CHARSET=utf8', 'a=b; charset = "utf-8"']) {
+      completed(await post(MESSAGES, body, { 'content-type': `application/json; ${parameters}` }))
     }
   })
 

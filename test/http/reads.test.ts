@@ -24,6 +24,32 @@ async function twoJobs({ parley, models }: Stage, key: string): Promise<[string,
 const ONE_AT_A_TIME = { settings: { jobs: { concurrency: 1 } }, script: () => reply.stall() } as const
 
 onEachStore(() => {
+  test('4.2 no cache may keep a read, whatever its status', async (t) => {
+    const { parley } = await startStage(t, { settings: { tiers: { user_go: { reads_per_minute: 2 } } } })
+    const key = await parley.key('user_go')
+    const { job_id } = (await parley.post(MESSAGES, job(), key)).body.data
+    const read = `${MESSAGES}/${job_id}`
+    for (const [path, own, status] of [
+      [read, key, 200],
+      [`${MESSAGES}/${randomUUID()}`, key, 404],
+      [read, key, 429],
+      [read, undefined, 401],
+      ['/api/v1/me', key, 200],
+      [`${MESSAGES}/%zz`, key, 404],
+    ] as const) {
+      const answer = await parley.get(path, own)
+      assert.equal(answer.status, status, path)
+      assert.equal(answer.headers.get('cache-control'), 'no-store', `${status} ${path}`)
+    }
+  })
+
+  test('4.2 503 for an address that cannot be decoded while keys cannot be looked up', async (t) => {
+    const { parley } = await startStage(t)
+    const key = await parley.key()
+    Object.assign(parley.store, { findKey: () => Promise.reject(new StoreUnavailable('down')) })
+    refused(await parley.get(`${MESSAGES}/%zz`, key), 503)
+  })
+
   test('4.2 200 pending: exactly these fields, result and error null', async (t) => {
     const stage = await startStage(t, ONE_AT_A_TIME)
     const { parley, clock } = stage

@@ -1,17 +1,20 @@
 /** Checks the admin token of each request, in constant time, and limits how many wrong tokens an address may send. */
 import { hash, timingSafeEqual } from 'node:crypto'
 import type { Clock } from '../../clock.ts'
+import { AddressLimit } from '../address-limit.ts'
 import { type HttpError, tokenRequired, tooManyWrongTokens } from '../errors.ts'
-import { FailedTokenLimit } from './failed-token-limit.ts'
+
+/** Wrong tokens that an address may send in a minute. */
+const MAX_FAILURES = 10
 
 export class AdminAuthentication {
   /** The token's digest, so that tokens of every length compare in the same time; null rejects every request. */
   readonly #digest: Buffer | null
-  readonly #failures: FailedTokenLimit
+  readonly #failures: AddressLimit
 
   constructor(token: string | null, clock: Clock) {
     this.#digest = token === null ? null : digestOf(token)
-    this.#failures = new FailedTokenLimit(clock)
+    this.#failures = new AddressLimit(clock, MAX_FAILURES)
   }
 
   /** Returns null if the request is allowed. */

@@ -10,6 +10,7 @@ import {
   SECRET_COLUMNS,
 } from '../account-rows.ts'
 import type { AccountStore } from '../account-store.ts'
+import { textOf } from '../rows.ts'
 import type { Database, Statement } from './database.ts'
 import { quotaUseOf } from './quotas.ts'
 
@@ -25,6 +26,9 @@ export function accountOperations(database: Database): AccountStore {
       }),
 
     listKeys: async () => (await database.query(LIST_KEYS)).map(readKey),
+
+    listKeyHashes: async (after, limit) =>
+      (await database.query(LIST_HASHES, [after, limit])).map((row) => textOf(row, 'hash')),
 
     searchKeys: async ({ account, beforeKeyId, limit }) => {
       const rows = await database.query(SEARCH_KEYS, [account ?? null, beforeKeyId ?? null, limit])
@@ -105,6 +109,11 @@ const LIST_ACCOUNTS: Statement = {
       count(*) filter (where revoked_at_ms is null and coalesce(expires_at_ms > $3::bigint, true)) as active_keys
     from keys where account = a.name
   ) k cross join lateral (${quotaUseOf('a.name')}) q order by a.name`,
+}
+const LIST_HASHES: Statement = {
+  repeatable: true,
+  name: 'list key hashes',
+  text: 'select hash from keys where hash > $1 order by hash limit $2::bigint',
 }
 const FIND_KEY: Statement = { repeatable: true, name: 'find key by hash', text: `${KEYS} where k.hash = $1` }
 const REVOKE_KEY = {

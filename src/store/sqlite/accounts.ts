@@ -21,6 +21,7 @@ import type {
   RevokeResult,
   Secrets,
 } from '../account-store.ts'
+import { textOf } from '../rows.ts'
 import type { OpenFile } from './open-file.ts'
 import { read, write } from './operation.ts'
 
@@ -34,6 +35,13 @@ export const accountOperations = {
   }),
 
   listKeys: read((file: OpenFile): KeyRecord[] => file.prepare(LIST_KEYS).all().map(readKey)),
+
+  listKeyHashes: read((file: OpenFile, after: string, limit: number): string[] =>
+    file
+      .prepare(LIST_HASHES)
+      .all(after, limit)
+      .map((row) => textOf(row, 'hash')),
+  ),
 
   searchKeys: read((file: OpenFile, { account, beforeKeyId, limit }: KeySearch): KeyRecord[] => {
     const conditions = ['true']
@@ -105,6 +113,7 @@ const FIND_TIER = 'select tier from accounts where name = ?'
 const INSERT_ACCOUNT = 'insert into accounts (name, tier, secret) values (?, ?, ?)'
 const INSERT_KEY = 'insert into keys (id, account, hash, created_at_ms, expires_at_ms) values (?, ?, ?, ?, ?)'
 const LIST_KEYS = `${KEYS} order by k.created_at_ms, k.id`
+const LIST_HASHES = 'select hash from keys where hash > ? order by hash limit ?'
 const FIND_KEY = `${KEYS} where k.hash = ?`
 const LIST_ACCOUNTS = `
   select ${ACCOUNT_COLUMNS},

@@ -1,9 +1,7 @@
-/** Counts the wrong admin tokens from each address. After too many, the address must wait, even if its next token is right. */
-import type { Clock } from '../../clock.ts'
-import { networkOf } from '../network-of.ts'
+/** Counts wrong guesses (admin tokens, API keys) from each address. After too many, the address must wait until its minute is over. */
+import type { Clock } from '../clock.ts'
+import { networkOf } from './network-of.ts'
 
-/** Wrong tokens that an address may send per window. */
-export const MAX_FAILURES = 10
 export const WINDOW_MS = 60_000
 /** Addresses that are counted at the same time. Beyond this, the oldest window is dropped. */
 const MAX_ADDRESSES = 10_000
@@ -13,18 +11,22 @@ interface Window {
   readonly endsMs: number
 }
 
-export class FailedTokenLimit {
-  readonly #clock: Clock
+export class AddressLimit {
+  readonly #clock: Pick<Clock, 'steadyMs'>
+  readonly #maxFailures: number
   readonly #windows = new Map<string, Window>()
 
-  constructor(clock: Clock) {
+  /** @param maxFailures how many an address may have in a window */
+  constructor(clock: Pick<Clock, 'steadyMs'>, maxFailures: number) {
     this.#clock = clock
+    this.#maxFailures = maxFailures
   }
 
   /** How long the address must wait; 0 if it may try now. */
   waitMs(address: string): number {
+    if (this.#windows.size === 0) return 0
     const window = this.#windows.get(networkOf(address))
-    if (!window || window.failures < MAX_FAILURES) return 0
+    if (!window || window.failures < this.#maxFailures) return 0
     return Math.max(0, window.endsMs - this.#clock.steadyMs())
   }
 
