@@ -10,8 +10,10 @@ import { type Claimed, type Store, StoreUnavailable, WriteRejected } from '../st
 import type { AfterSettlement } from './after-settlement.ts'
 import { Capacity } from './capacity.ts'
 import { ClaimPlan, type HeldBack, type PlannedClaim } from './claim-plan.ts'
-import { type ExecuteJob, type ExecutionResult, internalFailure } from './execute.ts'
+import type { ExecuteJob, ExecutionResult } from './execute.ts'
 import { HeldJob } from './held-job.ts'
+import { PoisonJobs } from './poison-jobs.ts'
+import { executeWithin } from './run-timeout.ts'
 import { type SettleOptions, settle } from './settle.ts'
 
 /** After a claim that failed. */
@@ -25,12 +27,7 @@ export interface WorkerOptions {
   readonly concurrency: number
   /** The share of running jobs in the byte budget. */
   readonly bytes: ByteShare
-  readonly executionTimeoutMs: number
-  /**
-   * From this crash count on a job is a poison candidate: one more crash would end it, so it is executed with no other
-   * candidate beside it, and only the job that kills its node is ended.
-   */
-  readonly poisonCrashCount: number
+  readonly runTimeoutMs: number
   /** A job with this crash count fails when it is claimed. */
   readonly maxAttempts: number
   readonly execute: ExecuteJob
@@ -44,22 +41,23 @@ export class Worker {
   readonly #settleOptions: SettleOptions
   readonly #capacity: Capacity
   readonly #plan: ClaimPlan
+  readonly #poisonJobs: PoisonJobs
   readonly #held = new Map<string, HeldJob>()
   /**
    * Jobs whose every outcome the database rejects. They stay this node's, so that no node executes and pays for them
    * again, until an operator cancels them or this process ends.
    */
   readonly #unsettleable = new Map<string, Claim>()
-  #poisonCandidates = 0
   #claiming = false
   #state: 'running' | 'draining' | 'stopped' = 'running'
   #onEmpty: (() => void)[] = []
 
   constructor(options: WorkerOptions) {
-    const { store, node, clock, concurrency, bytes, onError } = options
+    const { store, node, clock, concurrency, bytes, maxAttempts, onError } = options
     this.#options = options
     this.#capacity = new Capacity(concurrency, bytes)
     this.#plan = new ClaimPlan(this.#capacity)
+    this.#poisonJobs = new PoisonJobs(maxAttempts)
     this.#settleOptions = {
       store,
       node,
@@ -149,15 +147,14 @@ export class Worker {
 
   /** Executes a job for which capacity is reserved, from here to its end on this node. Never rejects. */
   async execute(held: HeldJob): Promise<void> {
-    const { clock, metrics, onError, poisonCrashCount } = this.#options
+    const { clock, metrics, onError } = this.#options
     const { job, stop } = held
-    const isPoisonCandidate = job.crashCount >= poisonCrashCount
     this.#held.set(job.id, held)
-    if (isPoisonCandidate) this.#poisonCandidates += 1
+    this.#poisonJobs.began(job)
     try {
       metrics.started(job, clock.nowMs())
       const startedMs = clock.steadyMs()
-      const result = await this.#executeWithin(held)
+      const result = this.#state === 'stopped' ? null : await executeWithin(held, this.#options)
       const executionMs = clock.steadyMs() - startedMs
       if (result !== null) await this.#settle(held, result, executionMs)
       else if (stop.reason !== 'lost') await this.#release(held)
@@ -168,23 +165,8 @@ export class Worker {
       this.#held.delete(job.id)
       this.#capacity.release(job)
       this.#plan.ended(job)
-      if (isPoisonCandidate) this.#poisonCandidateEnded()
+      if (this.#poisonJobs.ended(job)) this.#plan.queued(null)
       this.#capacityFreed()
-    }
-  }
-
-  async #executeWithin({ job, stop }: HeldJob): Promise<ExecutionResult | null> {
-    const { clock, execute, executionTimeoutMs, onError } = this.#options
-    if (this.#state === 'stopped') return null
-    const cancel = clock.after(executionTimeoutMs, () => stop.now('deadline'))
-    try {
-      return await execute(job, stop)
-    } catch (error) {
-      // A bug must not leave the job without an outcome.
-      onError(`executing job ${job.id} failed`, error)
-      return internalFailure()
-    } finally {
-      cancel()
     }
   }
 
@@ -206,12 +188,6 @@ export class Worker {
     const { store, node } = this.#options
     await held.accepted
     await store.release(node, [held.claim])
-  }
-
-  /** Another candidate may have been queued until this one ended. */
-  #poisonCandidateEnded(): void {
-    this.#poisonCandidates -= 1
-    this.#plan.queued(null)
   }
 
   #capacityFreed(): void {
@@ -253,9 +229,8 @@ export class Worker {
 
   /** Never rejects: null after a claim that failed, and a pause. */
   async #claim({ limit, bounds }: PlannedClaim): Promise<Claimed | null> {
-    const { store, node, clock, onError, poisonCrashCount, maxAttempts } = this.#options
-    const most = this.#poisonCandidates === 0 ? 1 : 0
-    const candidates = { crashCount: poisonCrashCount, limit: most, maxCrashCount: maxAttempts }
+    const { store, node, clock, onError } = this.#options
+    const candidates = this.#poisonJobs.claimable
     try {
       return await store.claim(node, limit, clock.nowMs(), { ...bounds, candidates })
     } catch (error) {

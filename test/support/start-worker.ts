@@ -74,8 +74,7 @@ export async function start(
     clock,
     concurrency,
     bytes: new ByteShare(maxJobBytes),
-    executionTimeoutMs: 600_000,
-    poisonCrashCount: 2,
+    runTimeoutMs: 600_000,
     maxAttempts: 3,
     execute: (job, signal) =>
       new Promise((resolve, reject) => {

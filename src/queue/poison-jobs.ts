@@ -1,0 +1,43 @@
+/**
+ * Poison jobs: a job that was running in several crashes may be what kills its node. When one more crash would end it, it is
+ * a candidate: a node executes it with no other candidate beside it, so that only the job that kills the node is ended.
+ */
+import type { ClaimedJob } from '../job/job.ts'
+import type { PoisonCandidates } from '../store/store.ts'
+
+export class PoisonJobs {
+  /** From this crash count on a job is a candidate. */
+  readonly #crashCount: number
+  readonly #maxAttempts: number
+  #running = 0
+
+  /** @param maxAttempts a job with this crash count fails when it is claimed (`jobs.max_attempts`) */
+  constructor(maxAttempts: number) {
+    this.#crashCount = Math.max(1, maxAttempts - 1)
+    this.#maxAttempts = maxAttempts
+  }
+
+  /** What the next claim may return: one candidate, unless one runs. */
+  get claimable(): PoisonCandidates {
+    return {
+      crashCount: this.#crashCount,
+      limit: this.#running === 0 ? 1 : 0,
+      maxCrashCount: this.#maxAttempts,
+    }
+  }
+
+  began(job: ClaimedJob): void {
+    if (this.#isCandidate(job)) this.#running += 1
+  }
+
+  /** Returns whether it was a candidate: another one may have been queued until now. */
+  ended(job: ClaimedJob): boolean {
+    if (!this.#isCandidate(job)) return false
+    this.#running -= 1
+    return true
+  }
+
+  #isCandidate({ crashCount }: ClaimedJob): boolean {
+    return crashCount >= this.#crashCount
+  }
+}

@@ -1,0 +1,28 @@
+/** The run timeout (`jobs.run_timeout_seconds`): how long this node executes a job, all its calls included. */
+import type { Clock } from '../clock.ts'
+import { type ExecuteJob, type ExecutionResult, internalFailure } from './execute.ts'
+import type { HeldJob } from './held-job.ts'
+
+export interface RunOptions {
+  readonly clock: Clock
+  readonly execute: ExecuteJob
+  readonly runTimeoutMs: number
+  readonly onError: (message: string, error: unknown) => void
+}
+
+/** Executes the job, and stops it with the reason `deadline` when its time is over. Never rejects; null as `execute` returns it. */
+export async function executeWithin(
+  { job, stop }: HeldJob,
+  { clock, execute, runTimeoutMs, onError }: RunOptions,
+): Promise<ExecutionResult | null> {
+  const cancel = clock.after(runTimeoutMs, () => stop.now('deadline'))
+  try {
+    return await execute(job, stop)
+  } catch (error) {
+    // A bug must not leave the job without an outcome.
+    onError(`executing job ${job.id} failed`, error)
+    return internalFailure()
+  } finally {
+    cancel()
+  }
+}
