@@ -71,15 +71,24 @@ class Accept implements Step {
 class ClaimSome implements Step {
   readonly node: string
   readonly limit: number
-  constructor(node: string, limit: number) {
+  /** An account that the claim passes over; null for a claim in fair order. */
+  readonly except: string | null
+  constructor(node: string, limit: number, except: string | null) {
     this.node = node
     this.limit = limit
+    this.except = except
   }
   check = () => true
   async run(model: Model, real: Real) {
+    const { node, limit, except } = this
     const waiting = [...model.jobs.values()].filter((job) => !hasEnded(job) && job.node === null)
-    const claimed = (await real.store.claim(this.node, this.limit, START_MS)).jobs
-    assert.equal(claimed.length, Math.min(this.limit, waiting.length))
+    const bounds = except === null ? {} : { exceptOf: [except] }
+    const claimed = (await real.store.claim(node, limit, START_MS, bounds)).jobs
+    if (except === null) assert.equal(claimed.length, Math.min(limit, waiting.length))
+    else {
+      const accounts = claimed.map(({ account }) => account)
+      assert.ok(!accounts.includes(except) && new Set(accounts).size === accounts.length, `${accounts}`)
+    }
     for (const { id, attempt, crashCount } of claimed) {
       const job = model.jobs.get(id)
       assert.ok(job && job.node === null && !hasEnded(job), 'a job is claimed once')
@@ -88,7 +97,7 @@ class ClaimSome implements Step {
       model.claims.push({ jobId: id, attempt, node: this.node })
     }
   }
-  toString = () => `claim(${this.node}, ${this.limit})`
+  toString = () => `claim(${this.node}, ${this.limit}${this.except === null ? '' : `, not ${this.except}`})`
 }
 
 /** Settles or gives back some claim that was ever made, fresh or stale. */
@@ -197,8 +206,12 @@ const accepts = fc
   )
   .map(([count, account, handedOff, node]) => new Accept(count, account, handedOff, node))
 const claims = fc
-  .tuple(fc.constantFrom(...NODES), fc.integer({ min: 1, max: 4 }))
-  .map(([node, limit]) => new ClaimSome(node, limit))
+  .tuple(
+    fc.constantFrom(...NODES),
+    fc.integer({ min: 1, max: 4 }),
+    fc.constantFrom(null, null, 'one', 'none'),
+  )
+  .map(([node, limit, except]) => new ClaimSome(node, limit, except))
 const uses = fc
   .tuple(fc.nat(200), fc.constantFrom('settle' as const, 'settle' as const, 'release' as const))
   .map(([pick, how]) => new UseClaim(pick, how))
