@@ -6,6 +6,7 @@ import { type Clock, wholeMs } from '../clock.ts'
 import { addressRulesOf } from '../config/callback-addresses.ts'
 import { exactCountThresholds } from '../config/models.ts'
 import type { Settings } from '../config/settings.ts'
+import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
 import type { AdminOptions } from '../http/admin/admin-context.ts'
 import { adminRoutes } from '../http/admin/admin-routes.ts'
 import { createAuthentication } from '../http/authentication.ts'
@@ -20,8 +21,10 @@ import { messageRoutes } from '../http/messages.ts'
 import { openapiRoutes } from '../http/openapi/routes.ts'
 import { limitReads, ReadCounter } from '../http/read-rate-limit.ts'
 import { RequestBodies } from '../http/request-bodies.ts'
+import { RequestCpu } from '../http/request-cpu.ts'
 import { createServer } from '../http/server.ts'
 import { StalledWrites } from '../http/stalled-writes.ts'
+import type { PartLimits } from '../job/create-element.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import type { Tiers } from '../job/tier.ts'
 import type { Enqueuer } from '../queue/enqueue.ts'
@@ -33,7 +36,6 @@ import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { requestReporter } from '../telemetry/report-request.ts'
-import type { TokenCounter } from '../tokens/token-counter.ts'
 import { VERSION } from '../version.ts'
 import type { Role } from './role.ts'
 
@@ -44,7 +46,7 @@ export interface HttpParts {
   readonly enqueuer: Enqueuer
   readonly pendingResponses: PendingResponses
   readonly tiers: Tiers
-  readonly tokens: TokenCounter
+  readonly pool: CpuPool
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
@@ -61,6 +63,7 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
   const { settings, store, tiers, clock, bytes, log, metrics, stopping } = parts
   const answers = new LargeAnswers({ share: bytes.answers, clock, onRejected: metrics.memoryRejected })
   const bodies = new RequestBodies({ budget: bytes, clock, onRejected: metrics.memoryRejected })
+  const cpu = new RequestCpu(parts.pool, clock)
   const app = await createServer({
     authentication: createAuthentication({
       store,
@@ -71,7 +74,7 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
     }),
     corsOrigins: settings.cors.origins,
     trustProxy: settings.trust_proxy,
-    jsonDepth: settings.limits.json_depth,
+    largeBodies: { cpu, maxDepth: settings.limits.json_depth, limits: partLimits(settings) },
     headerTimeoutMs: wholeMs(settings.limits.header_timeout_seconds),
     requestTimeoutMs: wholeMs(settings.limits.request_timeout_seconds),
     bodies,
@@ -82,7 +85,7 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
     onError: (error, requestId) =>
       log.error({ request_id: requestId, ...errorFields(error) }, 'a request failed'),
   })
-  await addRoutes(app, { ...parts, answers, bodies })
+  await addRoutes(app, { ...parts, answers, bodies, cpu })
   await app.ready()
   return app
 }
@@ -90,6 +93,7 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
 interface RouteParts extends HttpParts {
   readonly bodies: RequestBodies
   readonly answers: LargeAnswers
+  readonly cpu: RequestCpu
 }
 
 async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void> {
@@ -97,6 +101,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
   const { body_bytes: bodyBytes, batch_body_bytes: batchBodyBytes } = settings.limits
   const retentionSeconds = settings.jobs.retention_seconds
   const creator = createJobCreator(parts)
+  const limits = partLimits(settings)
   const readCounter = new ReadCounter(clock)
   await openapiRoutes(app, VERSION)
   await limitReads(app, readCounter)
@@ -111,8 +116,9 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
       bodyBytes,
       bodies,
       answers,
+      limits,
     })
-    batchRoutes(app, { creator, bodyBytes: batchBodyBytes })
+    batchRoutes(app, { creator, bodyBytes: batchBodyBytes, limits })
     meRoute(app, {
       models: Object.keys(settings.models),
       readCounter,
@@ -167,13 +173,13 @@ function connectionGuard({ settings, clock, log, metrics, connections }: HttpPar
   }
 }
 
-function createJobCreator({ settings, store, enqueuer, clock, tokens, metrics }: HttpParts): JobCreator {
+function createJobCreator({ settings, store, enqueuer, clock, cpu, metrics }: RouteParts): JobCreator {
   return new JobCreator({
     enqueuer,
+    cpu,
     rules: {
       models: exactCountThresholds(settings),
       addresses: addressRulesOf(settings),
-      countTokens: (messages, enough) => tokens.count(messages, enough),
       makeId: jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),
       clock,
     },
@@ -184,4 +190,8 @@ function createJobCreator({ settings, store, enqueuer, clock, tokens, metrics }:
     idempotencyMs: wholeMs(settings.limits.idempotency_seconds),
     retentionMs: wholeMs(settings.jobs.retention_seconds),
   })
+}
+
+function partLimits({ limits }: Settings): PartLimits {
+  return { payloadBytes: limits.callback_payload_bytes, schemaBytes: limits.schema_bytes }
 }

@@ -8,6 +8,7 @@ import { tiersOf } from '../config/tiers.ts'
 import { Tiers, turnStep } from '../job/tier.ts'
 import { Enqueuer } from '../queue/enqueue.ts'
 import { PendingResponses } from '../queue/pending-responses.ts'
+import { AnswerReader } from '../queue/read-answer.ts'
 import { retentionLoop } from '../queue/retention.ts'
 import { isPostgres, openStore, sqlitePath } from '../store/open.ts'
 import type { Store } from '../store/store.ts'
@@ -17,11 +18,11 @@ import { errorFields, type Log } from '../telemetry/log.ts'
 import { MetricSamples } from '../telemetry/metric-samples.ts'
 import { Metrics } from '../telemetry/metrics.ts'
 import { isTracing, tracedRouter, tracedStore } from '../telemetry/traces.ts'
-import { TokenCounter } from '../tokens/token-counter.ts'
 import { VERSION } from '../version.ts'
 import { createAdmin } from './admin.ts'
 import { createByteBudget } from './byte-budget.ts'
 import { createDispatcher } from './callbacks.ts'
+import { createCpuPool, threadsOf } from './cpu-pool.ts'
 import { createConnectionLimits, createHttp } from './http.ts'
 import { createCancellation, createNodeLease, createRemoteResults } from './node.ts'
 import type { Role } from './role.ts'
@@ -92,15 +93,23 @@ interface OpenedParts extends ServiceOptions {
 async function connect(parts: OpenedParts): Promise<Service> {
   const { configuration, role = 'all', log, clock, metrics, node, store, onFatal } = parts
   const { settings } = configuration
-  const upstreams = createRouter(configuration, clock, metrics.called)
+  const tiers = new Tiers(tiersOf(settings))
+  const pool = createCpuPool(settings, clock, metrics)
+  // The weights of accounts count where they wait for each other's jobs; of an upstream's answers, two are read at once.
+  const upstreams = createRouter(configuration, clock, metrics.called, (completion, account, signal) =>
+    pool.run('read completion', completion, { account, weight: 1 }, signal),
+  )
   const router = isTracing() ? tracedRouter(upstreams) : upstreams
   const pendingResponses = new PendingResponses(clock, settings.sync.max_waiters)
-  const tiers = new Tiers(tiersOf(settings))
-  const tokens = new TokenCounter()
   const bytes = createByteBudget(settings)
   const dispatcher = createDispatcher({ settings, store, node, clock, log, metrics, bytes: bytes.callbacks })
   const common = { settings, store, node, clock, log, metrics, pendingResponses, bytes, onFatal }
-  const worker = createWorker({ ...common, router, dispatcher })
+  const answers = new AnswerReader({
+    pool,
+    maxDepth: settings.limits.json_depth,
+    weightOf: (tier) => tiers.of(tier).weight,
+  })
+  const worker = createWorker({ ...common, router, answers, dispatcher })
   const lease = createNodeLease({ ...common, worker })
   const remoteResults = createRemoteResults({ ...common, worker })
   const cancellation = createCancellation({ ...common, worker }, remoteResults)
@@ -130,11 +139,13 @@ async function connect(parts: OpenedParts): Promise<Service> {
     memory: () => bytes,
     connections: () => connections.open,
     upstreams: () => upstreams.state(),
+    cpu: () => pool.state,
     disk: async () => (file === null ? null : diskOf(file)),
     slots: {
       jobs: settings.jobs.concurrency,
       pendingResponses: settings.sync.max_waiters,
       connections: settings.limits.connections,
+      cpuThreads: threadsOf(settings),
     },
     about: { version: VERSION, role, store: file === null ? 'postgres' : 'sqlite' },
     clock,
@@ -165,7 +176,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     connections,
     enqueuer,
     tiers,
-    tokens,
+    pool,
     ready,
     stopping: stopping.signal,
     admin,
@@ -208,7 +219,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     cancel()
     // Last, because other nodes rescue what a node without a lease holds.
     await lease.stop()
-    await Promise.all([router.close(), tokens.close()])
+    await Promise.all([router.close(), pool.close()])
     await store.close()
   }
   let stopped: Promise<void> | null = null

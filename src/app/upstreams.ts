@@ -3,7 +3,7 @@ import type { Clock } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import { tiersOf } from '../config/tiers.ts'
 import type { ModelServer } from '../upstreams/model-server.ts'
-import { OpenAiClient } from '../upstreams/openai-client.ts'
+import { OpenAiClient, type ReadLarge } from '../upstreams/openai-client.ts'
 import { type CallEvent, ModelRouter } from '../upstreams/router.ts'
 import { Simulator } from '../upstreams/simulator.ts'
 
@@ -11,11 +11,12 @@ export function createRouter(
   { settings, apiKeys, simulated }: Configuration,
   clock: Clock,
   onCall: (call: CallEvent) => void,
+  readLarge: ReadLarge,
 ): ModelRouter {
   const serverOf = ([name, upstream]: [string, (typeof settings.upstreams)[string]]): ModelServer =>
     simulated
       ? new Simulator(clock)
-      : new OpenAiClient({ name, settings: upstream, apiKey: apiKeys.get(name) ?? null, clock })
+      : new OpenAiClient({ name, settings: upstream, apiKey: apiKeys.get(name) ?? null, clock, readLarge })
   const upstreams = Object.entries(settings.upstreams).map(
     (entry) => [entry[0], { server: serverOf(entry), maxConcurrency: entry[1].max_concurrency }] as const,
   )

@@ -5,6 +5,7 @@ import type { Settings } from '../config/settings.ts'
 import { createAfterSettlement } from '../queue/after-settlement.ts'
 import { createExecuteJob } from '../queue/execute.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
+import type { AnswerReader } from '../queue/read-answer.ts'
 import { Worker } from '../queue/worker.ts'
 import type { ByteBudget } from '../sharing/byte-budget.ts'
 import type { Store } from '../store/store.ts'
@@ -16,6 +17,7 @@ import type { Router } from '../upstreams/model-server.ts'
 export interface WorkerParts {
   readonly store: Store
   readonly router: Router
+  readonly answers: AnswerReader
   readonly node: string
   readonly clock: Clock
   readonly settings: Settings
@@ -27,10 +29,11 @@ export interface WorkerParts {
 }
 
 export function createWorker(parts: WorkerParts): Worker {
-  const { store, router, node, clock, settings, log, metrics } = parts
+  const { store, router, answers, node, clock, settings, log, metrics } = parts
   const execute = createExecuteJob({
     store,
     router,
+    answers,
     clock,
     cacheEnabled: settings.cache.enabled,
     maxAttempts: settings.jobs.max_attempts,

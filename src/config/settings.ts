@@ -196,7 +196,21 @@ export const settingsSchema = Type.Object(
       {
         body_bytes: Type.Integer({ minimum: 1024, description: 'Body of a single create.' }),
         batch_body_bytes: Type.Integer({ minimum: 1024, description: 'Body of a batch.' }),
-        json_depth: Type.Integer({ minimum: 8, maximum: 512, description: 'Nesting of a body.' }),
+        callback_payload_bytes: Type.Integer({
+          minimum: 2,
+          description: 'A `callback_payload`, as it was written; a larger one is rejected with 400.',
+        }),
+        schema_bytes: Type.Integer({
+          minimum: 2,
+          description:
+            'A `schema` of a response format, as it was written; a larger one is rejected with 400.',
+        }),
+        json_depth: Type.Integer({
+          minimum: 8,
+          maximum: 512,
+          description:
+            'Nesting of a body, and of a JSON answer: a deeper one is not what the caller asked for (`validation_error`).',
+        }),
         queued_writes: Type.Integer({
           minimum: 1,
           description: 'Writes that may wait for the database; more are rejected with 503.',
@@ -222,6 +236,25 @@ export const settingsSchema = Type.Object(
           minimum: 1,
           description:
             'Open connections of one address, or of one /64 network of IPv6. Loopback and the proxies in `trust_proxy` are exempt.',
+        }),
+      },
+      strict,
+    ),
+    cpu: Type.Object(
+      {
+        threads: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
+          description:
+            'Threads for CPU-heavy work: bodies and answers over 64 KiB, token counts, long checks against a schema. null: one for each core, 2 at least and 8 at most. They start when they are needed.',
+        }),
+        max_requests: Type.Integer({
+          minimum: 4,
+          description:
+            'Requests whose body is read or whose tokens are counted by these threads at once; more are rejected with 503. An account may have a quarter of them.',
+        }),
+        thread_heap_mb: Type.Integer({
+          minimum: 64,
+          description:
+            'What the heap of one thread may hold, in MiB. A body that takes more to parse is rejected with 413.',
         }),
       },
       strict,
@@ -345,6 +378,8 @@ export const DEFAULTS: Settings = {
   limits: {
     body_bytes: 2_097_152,
     batch_body_bytes: 10_485_760,
+    callback_payload_bytes: 65_536,
+    schema_bytes: 262_144,
     json_depth: 64,
     queued_writes: 20_000,
     unknown_keys_per_minute: 60,
@@ -356,6 +391,7 @@ export const DEFAULTS: Settings = {
     connections: 20_000,
     connections_per_address: 2000,
   },
+  cpu: { threads: null, max_requests: 256, thread_heap_mb: 256 },
   callbacks: {
     retry_seconds: [0, 5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400],
     timeout_seconds: 15,

@@ -1,27 +1,34 @@
 /** SPEC §4.1: creates several jobs in one request, all of them or none. */
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
+import { batchLengthProblem } from '../job/create-body.ts'
+import type { PartLimits } from '../job/create-element.ts'
 import { type BatchElement, batchElement } from '../job/request.ts'
-import type { Element } from '../queue/admission.ts'
+import { createInput, lengthError, shapeError } from './create-bodies.ts'
 import type { JobCreator } from './create-jobs.ts'
 import { sendData } from './envelope.ts'
-import { batchTooLong, invalid } from './errors.ts'
-import { parseExactly } from './json-body.ts'
 import { exampleBodies } from './openapi/examples.ts'
 import { answers, errors, idempotencyHeader } from './openapi/schemas.ts'
 
 export interface BatchRoutes {
   readonly creator: JobCreator
   readonly bodyBytes: number
+  readonly limits: PartLimits
 }
 
-export function batchRoutes(app: FastifyInstance, { creator, bodyBytes }: BatchRoutes): void {
+export function batchRoutes(app: FastifyInstance, { creator, bodyBytes, limits }: BatchRoutes): void {
   app.post<{ Body: BatchElement[] }>(
     '/api/v1/messages/batches',
     {
       bodyLimit: bodyBytes,
-      config: { keepBytes: true },
-      preValidation: (request, _reply, done) => done(lengthError(request) ?? undefined),
+      config: { create: 'batch' },
+      preValidation: (request, _reply, done) => {
+        const { largeBody, body, caller } = request
+        const problem = largeBody === null ? batchLengthProblem(body, caller.tier.maxBatchJobs) : null
+        done(problem === null ? undefined : lengthError(problem, request))
+      },
+      attachValidation: true,
+      preHandler: (request, _reply, done) => done(shapeError(request)),
       schema: {
         summary: 'Create several jobs',
         description:
@@ -34,7 +41,7 @@ export function batchRoutes(app: FastifyInstance, { creator, bodyBytes }: BatchR
       },
     },
     async (request, reply) => {
-      const admitted = await creator.admit(request, elementsOf(request), false)
+      const admitted = await creator.admit(request, createInput(request, limits), false)
       const earlierIds = await creator.accept(admitted, false)
       const ids = earlierIds ?? admitted.jobs.map(({ id }) => id)
       request.jobIds = ids
@@ -42,25 +49,4 @@ export function batchRoutes(app: FastifyInstance, { creator, bodyBytes }: BatchR
       return sendData(reply, 202, message, JSON.stringify({ job_ids: ids }))
     },
   )
-}
-
-/** The length is checked before the fields: 403 over the tier's limit, 400 for an empty batch. */
-function lengthError({ body, caller }: FastifyRequest): Error | null {
-  if (!Array.isArray(body)) {
-    return invalid('the body must be an array of job creation objects; for one job use POST /api/v1/messages')
-  }
-  if (body.length === 0) return invalid('the body must contain at least one job')
-  const { name, maxBatchJobs } = caller.tier
-  return body.length > maxBatchJobs ? batchTooLong(name, maxBatchJobs, body.length) : null
-}
-
-/** Callback payloads, if there are any, are parsed a second time so that no number loses a digit. */
-function elementsOf(request: FastifyRequest<{ Body: BatchElement[] }>): Element[] {
-  const { body, bodyBytes } = request
-  const hasPayload = body.some(({ callback }) => callback?.callback_payload !== undefined)
-  const exact = hasPayload && bodyBytes ? (parseExactly(bodyBytes) as BatchElement[]) : null
-  return body.map((object, index) => {
-    const payload = exact?.[index]?.callback?.callback_payload
-    return { object, payloadJson: payload === undefined ? null : JSON.stringify(payload) }
-  })
 }

@@ -1,22 +1,30 @@
 /** What both create routes share: from a body of the right shape to durable jobs, or to an error. */
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
-import { requestFingerprint } from '../job/fingerprint.ts'
+import type { CreateElement } from '../job/create-element.ts'
 import type { Job } from '../job/job.ts'
-import { type AdmissionRules, admit, type Element } from '../queue/admission.ts'
+import { TIMEOUT_S } from '../job/request.ts'
+import { type AdmissionRules, admit, type CountElement } from '../queue/admission.ts'
 import type { EnqueueOptions, Enqueuer } from '../queue/enqueue.ts'
 import type { Caps, MonthlyCaps } from '../queue/monthly-caps.ts'
 import { bytesToStore, type QuotaLimits, type QuotaReached, type Quotas } from '../queue/quotas.ts'
 import type { Accepted, Idempotency } from '../store/store.ts'
+import { countConversation } from '../tokens/token-counter.ts'
 import type { Caller } from './authentication.ts'
+import type { CreateInput } from './create-bodies.ts'
 import { accountSuspended, admissionError, idempotencyKeyReused, invalid } from './errors.ts'
+import type { RequestCpu } from './request-cpu.ts'
 import './request-context.ts'
+
+/** The time to count the tokens of a batch in, which nobody waits for as long as for an answer. */
+const BATCH_TIMEOUT_S = 30
 
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
 
 export interface JobCreatorOptions {
   readonly enqueuer: Enqueuer
   readonly rules: AdmissionRules
+  readonly cpu: RequestCpu
   readonly monthlyCaps: MonthlyCaps
   readonly quotas: Quotas
   readonly onQuotaReached: (reached: QuotaReached) => void
@@ -47,12 +55,15 @@ export class JobCreator {
    * Rejects with the error of the first rule that an element breaks. Nothing is stored yet.
    * @param single whether the one element is a single create, whose fields are named without an index
    */
-  async admit(request: FastifyRequest, elements: readonly Element[], single: boolean): Promise<AdmittedJobs> {
+  async admit(request: FastifyRequest, input: CreateInput, single: boolean): Promise<AdmittedJobs> {
     const { caller, headers } = request
+    const { elements } = input
     const key = headers['idempotency-key']
-    const idempotency = key === undefined ? null : this.#idempotencyOf(key, request, elements)
+    const idempotency = key === undefined ? null : this.#idempotencyOf(key, input)
     if (caller.suspended) throw accountSuspended(caller.account)
-    const admission = await admit(elements, caller, this.#options.rules, single)
+    const timeoutS = single ? (elements[0]?.timeoutS ?? TIMEOUT_S.default) : BATCH_TIMEOUT_S
+    const count = this.#counter(request, timeoutS)
+    const admission = await admit(elements, caller, this.#options.rules, count, single)
     if (!admission.ok) throw admissionError(admission.error)
     return { jobs: admission.jobs, caller, idempotency }
   }
@@ -125,17 +136,22 @@ export class JobCreator {
     }
   }
 
-  #idempotencyOf(
-    key: string | readonly string[],
-    request: FastifyRequest,
-    elements: readonly Element[],
-  ): Idempotency {
+  /** Counts the tokens of the request's elements one after the other, all of them within the time. */
+  #counter(request: FastifyRequest, timeoutS: number): CountElement {
+    const { cpu, clock } = this.#options
+    const untilMs = clock.steadyMs() + timeoutS * 1000
+    return (element: CreateElement, limit: number) =>
+      cpu.use(request, Math.max(0, untilMs - clock.steadyMs()), (run) =>
+        countConversation(element, limit, (jsonTexts, enough) => run('count tokens', { jsonTexts, enough })),
+      )
+  }
+
+  #idempotencyOf(key: string | readonly string[], { fingerprint }: CreateInput): Idempotency {
     if (typeof key !== 'string' || !IDEMPOTENCY_KEY.test(key)) {
       throw invalid('Idempotency-Key: must be 1 to 255 visible ASCII characters')
     }
     const { clock, idempotencyMs, retentionMs } = this.#options
-    const route = request.routeOptions.url ?? ''
     const untilMs = clock.nowMs() + Math.min(idempotencyMs, retentionMs)
-    return { key, fingerprint: requestFingerprint(route, elements), untilMs }
+    return { key, fingerprint: fingerprint(), untilMs }
   }
 }

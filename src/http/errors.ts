@@ -188,6 +188,35 @@ export const memoryFull = (share: string) =>
   )
 
 const MEMORY_RETRY_S = 5
+const NOTHING_CREATED = 'Nothing was created; try again after the time in Retry-After.'
+
+/** Too many requests need the CPU pool already. */
+export const cpuBusy = () =>
+  new HttpError(
+    503,
+    'Too many large requests are being read.',
+    `This server reads and counts only so many at once (cpu.max_requests), and a quarter of them for one account. ${NOTHING_CREATED}`,
+    2,
+  )
+
+export const cpuTimedOut = () =>
+  new HttpError(
+    503,
+    'The request could not be read in time.',
+    `Reading the body and counting its tokens took too long, because other requests were ahead. ${NOTHING_CREATED}`,
+    5,
+  )
+
+export const bodyTakesTooMuchMemory = () =>
+  new HttpError(
+    413,
+    'The body is too large.',
+    'Parsing it takes more memory than this server has for one body (cpu.thread_heap_mb). Send fewer values in it.',
+  )
+
+/** Nobody reads it. */
+export const clientGone = () =>
+  new HttpError(400, 'The connection was closed before the request was accepted.')
 
 export const internalError = () => new HttpError(500, 'Internal server error.')
 
@@ -207,11 +236,11 @@ export function admissionError(error: AdmissionError): HttpError {
     case 'quota':
       return quotaReached(error)
     case 'too many tokens': {
-      const { tier, limit, tokens, exact } = error
-      const count = exact ? `${tokens}` : `at least ${tokens}`
+      const { tier, limit, count } = error
+      const has = count.certainty === 'exact' ? `${count.tokens}` : `${count.certainty} ${count.tokens}`
       return new HttpError(
         403,
-        `Input too large: tier ${tier} allows ${limit} input tokens, and this job has ${count}.`,
+        `Input too large: tier ${tier} allows ${limit} input tokens, and this job has ${has}.`,
       )
     }
   }

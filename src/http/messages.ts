@@ -2,11 +2,13 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import Type from 'typebox'
 import { type Clock, wholeMs } from '../clock.ts'
+import type { PartLimits } from '../job/create-element.ts'
 import { isJobId } from '../job/job-id.ts'
 import { type JobRecord, jobRecordJson } from '../job/job-record.ts'
 import { type SingleCreate, singleCreate, TIMEOUT_S } from '../job/request.ts'
 import type { PendingResponse, PendingResponses, WaitEnd } from '../queue/pending-responses.ts'
 import type { Store } from '../store/store.ts'
+import { type CreateInput, createInput, shapeError } from './create-bodies.ts'
 import type { JobCreator } from './create-jobs.ts'
 import { sendData } from './envelope.ts'
 import { noSuchJob } from './errors.ts'
@@ -24,6 +26,7 @@ export interface MessageRoutes {
   readonly bodyBytes: number
   readonly bodies: RequestBodies
   readonly answers: LargeAnswers
+  readonly limits: PartLimits
 }
 
 type CreateRequest = FastifyRequest<{ Body: SingleCreate }>
@@ -63,7 +66,13 @@ const STILL_PROCESSED = 'The job is created and still being processed; read it b
 export function messageRoutes(app: FastifyInstance, options: MessageRoutes): void {
   app.post<{ Body: SingleCreate }>(
     '/api/v1/messages',
-    { bodyLimit: options.bodyBytes, schema: createSchema },
+    {
+      bodyLimit: options.bodyBytes,
+      config: { create: 'single' },
+      attachValidation: true,
+      preHandler: (request, _reply, done) => done(shapeError(request)),
+      schema: createSchema,
+    },
     // Resolves with nothing where it can: the reply is a thenable, so a promise that resolved with it would also wait for it.
     async (request, reply) => {
       const { jobId, pending, repeated } = await create(request, options)
@@ -106,12 +115,13 @@ interface Created {
 /** A function of its own, so that what it needs of the job is not kept in memory for as long as the caller waits. */
 async function create(
   request: CreateRequest,
-  { creator, pendingResponses }: MessageRoutes,
+  { creator, pendingResponses, limits }: MessageRoutes,
 ): Promise<Created> {
-  const admitted = await creator.admit(request, [{ object: request.body, payloadJson: null }], true)
+  const input = createInput(request, limits)
+  const admitted = await creator.admit(request, input, true)
   const [job] = admitted.jobs
   if (!job) throw new Error('no job was admitted')
-  const pending = pendingResponses.add(job.id, wholeMs(request.body.timeout ?? TIMEOUT_S.default))
+  const pending = pendingResponses.add(job.id, wholeMs(timeoutS(input)))
   try {
     const earlierIds = await creator.accept(admitted, pending !== null)
     if (earlierIds === null) return { jobId: job.id, pending, repeated: false }
@@ -130,7 +140,7 @@ async function endOfRepeated(
   jobId: string,
   options: MessageRoutes,
 ): Promise<WaitEnd> {
-  const timeoutMs = wholeMs(request.body.timeout ?? TIMEOUT_S.default)
+  const timeoutMs = wholeMs(timeoutS(createInput(request, options.limits)))
   const pending = options.pendingResponses.add(jobId, timeoutMs)
   const record = await readJob(request, jobId, options)
   if (record && record.status !== 'completed' && record.status !== 'failed') {
@@ -143,13 +153,17 @@ async function endOfRepeated(
 }
 
 /** SPEC §4.3: a job that vanished during the wait is created again, and the caller gets the new id for polling. */
-async function createAgain(request: CreateRequest, { creator }: MessageRoutes): Promise<string> {
-  const admitted = await creator.admit(request, [{ object: request.body, payloadJson: null }], true)
+async function createAgain(request: CreateRequest, { creator, limits }: MessageRoutes): Promise<string> {
+  const admitted = await creator.admit(request, createInput(request, limits), true)
   const earlierIds = await creator.accept(admitted, false)
   const jobId = earlierIds?.[0] ?? admitted.jobs[0]?.id
   if (jobId === undefined) throw new Error('no job was admitted')
   request.jobIds = [jobId]
   return jobId
+}
+
+function timeoutS({ elements }: CreateInput): number {
+  return elements[0]?.timeoutS ?? TIMEOUT_S.default
 }
 
 /** Returns the reply if the response is large: nothing of it is written yet, so the handler must wait for it. */

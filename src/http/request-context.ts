@@ -1,4 +1,6 @@
 /** What a request has in addition to what Fastify provides. */
+import type { CreateBody } from '../job/create-body.ts'
+import type { LargeBody } from '../job/read-create-body.ts'
 import type { Caller } from './authentication.ts'
 
 /** What the body of a request takes of the budget. */
@@ -15,8 +17,10 @@ declare module 'fastify' {
     caller: Caller
     /** The jobs that the request concerns, for its log line. */
     jobIds: readonly string[] | null
-    /** The body as it was received, on routes with `keepBytes`. */
-    bodyBytes: Buffer | null
+    /** The text of a small body, on routes with `create`, until its elements are made. */
+    bodyText: string | null
+    /** What a thread made of a large body, on routes with `create`. */
+    largeBody: LargeBody | null
     /** What the body takes of the byte budget; null without a body, and once the response is sent. */
     bodyMemory: BodyMemory | null
     /** What is counted of the byte budget for a large response that is about to be sent; otherwise 0. */
@@ -29,7 +33,7 @@ declare module 'fastify' {
     limitReads?: boolean
     /** False where pages of other origins are never allowed, whatever `cors.origins` says. */
     cors?: false
-    /** Keeps the bytes of the body, to parse them a second time. */
-    keepBytes?: boolean
+    /** Creates jobs: a large body is read by a thread. */
+    create?: CreateBody['kind']
   }
 }

@@ -8,6 +8,7 @@ import type { Authentication, Caller } from './authentication.ts'
 import { rejectEncodedBodies } from './body-encoding.ts'
 import { answerBrokenRequest } from './broken-requests.ts'
 import { compileOnFirstUse } from './compile-on-first-use.ts'
+import { LARGE_BODY_BYTES, type LargeBodyOptions, readLargeBody } from './create-bodies.ts'
 import { sendError } from './envelope.ts'
 import {
   HttpError,
@@ -20,7 +21,7 @@ import {
   notJsonType,
   unavailable,
 } from './errors.ts'
-import { parseBody } from './json-body.ts'
+import { bodyText, parseBody } from './json-body.ts'
 import type { LargeAnswers } from './large-answers.ts'
 import type { RequestBodies } from './request-bodies.ts'
 import './request-context.ts'
@@ -30,7 +31,8 @@ export interface ServerOptions {
   readonly authentication: Authentication
   readonly corsOrigins: readonly string[]
   readonly trustProxy: boolean | string
-  readonly jsonDepth: number
+  /** How large bodies of create requests are read, and how deep any body may nest. */
+  readonly largeBodies: LargeBodyOptions
   readonly headerTimeoutMs: number
   readonly requestTimeoutMs: number
   readonly bodies: RequestBodies
@@ -109,7 +111,8 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
   })
   app.decorateRequest('caller')
   app.decorateRequest('jobIds', null)
-  app.decorateRequest('bodyBytes', null)
+  app.decorateRequest('bodyText', null)
+  app.decorateRequest('largeBody', null)
   app.decorateRequest('bodyMemory', null)
   app.decorateRequest('answerBytes', 0)
   // Responses are made as JSON text; anything else is sent as it is, never reshaped by a schema.
@@ -135,7 +138,7 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
     done()
   })
   rejectEncodedBodies(app)
-  readJsonBodies(app, bodies, options.jsonDepth)
+  readJsonBodies(app, bodies, options.largeBodies)
   app.setNotFoundHandler((request, reply) => {
     sendError(reply, noSuchRoute(request.method, shortPath(request.url)))
   })
@@ -208,14 +211,23 @@ function admitBodies(app: FastifyInstance, bodies: RequestBodies): void {
   })
 }
 
-function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, maxDepth: number): void {
+function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, options: LargeBodyOptions): void {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', (request, _payload, done) => {
+    const { create } = request.routeOptions.config
     bodies.read(request, (error, bytes) => {
       if (error || !bytes) return done(error)
+      if (create !== undefined && bytes.length > LARGE_BODY_BYTES) {
+        readLargeBody(request, create, bytes, options).then((read) => {
+          request.largeBody = read
+          done(null, {})
+        }, done)
+        return
+      }
       try {
-        const value = parseBody(bytes, maxDepth)
-        if (request.routeOptions.config.keepBytes) request.bodyBytes = bytes
+        const text = bodyText(bytes)
+        const value = parseBody(text, options.maxDepth)
+        if (create !== undefined) request.bodyText = text
         done(null, value)
       } catch (notValid) {
         done(notValid as Error)

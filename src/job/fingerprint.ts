@@ -7,9 +7,9 @@ import type { Job } from './job.ts'
  * base64url. The length of each part comes before it, so that different parts never join into the same text.
  */
 export function jobFingerprint(
-  job: Pick<Job, 'account' | 'model' | 'responseFormat' | 'messagesJson'>,
+  job: Pick<Job, 'account' | 'model' | 'responseFormatJson' | 'messagesJson'>,
 ): string {
-  return digest([job.account, job.model, JSON.stringify(job.responseFormat), job.messagesJson])
+  return digest([job.account, job.model, job.responseFormatJson, job.messagesJson])
 }
 
 /** Identifies the route and body of a request, for Idempotency-Key. */

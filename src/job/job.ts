@@ -65,7 +65,7 @@ export type ResponseFormat =
   | { readonly format: 'text' }
   | { readonly format: 'json'; readonly schema?: SchemaObject }
 
-/** A caller's JSON Schema object, as parsed. Only `answer-schema.ts` looks inside. */
+/** A caller's JSON Schema object, as parsed. */
 export type SchemaObject = { readonly [keyword: string]: unknown }
 
 /** SPEC §2.4, as stored. `payloadJson` is JSON text, so that 64-bit integers and `1e400` are returned as they were sent. */
@@ -84,10 +84,13 @@ export interface Job {
   readonly tier: string
   /** The public model name the caller asked for. */
   readonly model: string
-  readonly messages: readonly Message[]
-  /** The messages as JSON text, written once for the store, the fingerprint and the call. */
+  /**
+   * The messages as JSON text, written once for the store, the fingerprint and the call. A running job holds no parsed
+   * conversation: it would take many times the memory of the text, and parsing it holds the event loop.
+   */
   readonly messagesJson: string
-  readonly responseFormat: ResponseFormat
+  /** `response_format` as JSON text; `response-format.ts` finds the schema in it. */
+  readonly responseFormatJson: string
   /** How long the answer is cached for identical jobs (SPEC §2.1 `message_cache_ttl`), in whole milliseconds. */
   readonly cacheTtlMs: number
   readonly callback: Callback | null

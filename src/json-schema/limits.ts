@@ -34,6 +34,12 @@ export const MAX_PATTERNS_SIZE = 50_000
  */
 export const CHECK_STEPS = 300_000
 
+/**
+ * What a check may take on the event loop, about 5 ms: one that needs more begins again on a thread, with CHECK_STEPS. An
+ * answer of 64 KiB with a pattern in every row takes 30,000.
+ */
+export const FIRST_CHECK_STEPS = 60_000
+
 /** Schemas inside each other while checking: bounds the stack, since `$ref` may recurse as deep as the answer does. */
 export const MAX_CHECK_DEPTH = 1_000
 

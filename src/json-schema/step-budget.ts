@@ -27,6 +27,11 @@ export class StepBudget {
     if (this.#left < 0) throw new StepBudgetExceeded()
   }
 
+  /** Whether more was needed than the limit. */
+  get isExceeded(): boolean {
+    return this.#left < 0
+  }
+
   /** How many steps have been taken; never more than `limit`. */
   get spent(): number {
     return Math.min(this.limit, this.limit - this.#left)

@@ -3,19 +3,13 @@
  * every element (400), then what the tier does not allow (403).
  */
 import { type Clock, wholeMs } from '../clock.ts'
-import { readSchemaOnce } from '../job/answer.ts'
-import { tokensAtMost } from '../job/input-size.ts'
-import type { Callback, Job, Message, ResponseFormat } from '../job/job.ts'
-import {
-  type BatchElement,
-  CACHE_TTL_S,
-  type Problem,
-  problemWith,
-  type SingleCreate,
-} from '../job/request.ts'
+import type { CreateElement } from '../job/create-element.ts'
+import type { Callback, Job } from '../job/job.ts'
+import { CACHE_TTL_S, type Problem } from '../job/request.ts'
 import type { Tier } from '../job/tier.ts'
 import { checkCallbackHeaders } from '../net/callback-headers.ts'
 import { type AddressRules, checkCallbackUrl } from '../net/ssrf-guard.ts'
+import type { TokenCount } from '../tokens/token-counter.ts'
 import type { CapReached } from './monthly-caps.ts'
 import type { QuotaReached } from './quotas.ts'
 
@@ -32,9 +26,7 @@ export type AdmissionError =
       readonly kind: 'too many tokens'
       readonly tier: string
       readonly limit: number
-      readonly tokens: number
-      /** False where counting stopped early: the job has at least this many. */
-      readonly exact: boolean
+      readonly count: TokenCount
     }
   | CapReached
   | QuotaReached
@@ -51,23 +43,19 @@ export interface AdmissionRules {
   readonly models: ReadonlyMap<string, number>
   /** Where callbacks may go. */
   readonly addresses: AddressRules
-  /** Counts tokens, and may stop at `enough`. */
-  readonly countTokens: (messages: readonly Message[], enough: number) => Promise<number>
   readonly makeId: () => string
   readonly clock: Pick<Clock, 'nowMs'>
 }
 
-/** An element of a request. Its callback payload, if it has one, is JSON text so that no number loses a digit. */
-export interface Element {
-  readonly object: SingleCreate & Pick<BatchElement, 'callback'>
-  readonly payloadJson: string | null
-}
+/** Counts the tokens of an element, no further than just beyond the limit. */
+export type CountElement = (element: CreateElement, limit: number) => Promise<TokenCount>
 
 /** @param single whether the one element is a single create, whose fields are named without an index */
 export async function admit(
-  elements: readonly Element[],
+  elements: readonly CreateElement[],
   caller: { readonly account: string; readonly tier: Tier },
   rules: AdmissionRules,
+  countTokens: CountElement,
   single: boolean,
 ): Promise<Admission> {
   const callbacks: (Callback | null)[] = []
@@ -80,34 +68,28 @@ export async function admit(
   }
   const { account, tier } = caller
   const jobs: Job[] = []
-  for (const [index, { object }] of elements.entries()) {
-    if (!tier.models.has(object.model)) {
-      return { ok: false, error: { kind: 'model not allowed', tier: tier.name, model: object.model } }
+  for (const [index, element] of elements.entries()) {
+    if (!tier.models.has(element.model)) {
+      return { ok: false, error: { kind: 'model not allowed', tier: tier.name, model: element.model } }
     }
     const limit = tier.maxInputTokens
-    // Above twice the limit it does not matter by how much.
-    const enough = limit * 2
-    let inputTokens = tokensAtMost(object.messages)
+    let inputTokens = element.tokensAtMost
     // The upper bound is enough unless an exact count would decide something.
-    if (inputTokens > Math.min(limit, rules.models.get(object.model) ?? limit)) {
-      inputTokens = await rules.countTokens(object.messages, enough)
-    }
-    if (inputTokens > limit) {
-      const exact = inputTokens < enough
-      return {
-        ok: false,
-        error: { kind: 'too many tokens', tier: tier.name, limit, tokens: inputTokens, exact },
+    if (inputTokens > Math.min(limit, rules.models.get(element.model) ?? limit)) {
+      const count = await countTokens(element, limit)
+      if (count.tokens > limit) {
+        return { ok: false, error: { kind: 'too many tokens', tier: tier.name, limit, count } }
       }
+      inputTokens = count.tokens
     }
     jobs.push({
       id: rules.makeId(),
       account,
       tier: tier.name,
-      model: object.model,
-      messages: object.messages,
-      messagesJson: JSON.stringify(object.messages),
-      responseFormat: object.response_format as ResponseFormat,
-      cacheTtlMs: wholeMs(object.message_cache_ttl ?? CACHE_TTL_S.default),
+      model: element.model,
+      messagesJson: element.messagesJson,
+      responseFormatJson: element.responseFormatJson,
+      cacheTtlMs: wholeMs(element.cacheTtlS ?? CACHE_TTL_S.default),
       callback: callbacks[index] ?? null,
       createdAtMs: rules.clock.nowMs(),
       inputTokens,
@@ -118,24 +100,18 @@ export async function admit(
 
 /** The callback, normalised, or the first rule that a field breaks. */
 function checkFields(
-  { object, payloadJson }: Element,
+  { model, problem, callback }: CreateElement,
   rules: AdmissionRules,
 ): Problem | { readonly callback: Callback | null } {
-  const { model, response_format, callback } = object
   if (!rules.models.has(model)) {
     return { field: 'model', rule: `must be one of ${[...rules.models.keys()].join(', ')}` }
   }
-  const problem = problemWith(object)
   if (problem) return problem
-  if (response_format.schema) {
-    const read = readSchemaOnce(response_format.schema as Record<string, unknown>)
-    if (!read.ok) return { field: `response_format.${read.path}`, rule: read.rule }
-  }
   if (!callback) return { callback: null }
-  const address = checkCallbackUrl(callback.callback_url, rules.addresses)
+  const { headers, payloadJson } = callback
+  const address = checkCallbackUrl(callback.url, rules.addresses)
   if (!address.ok) return { field: 'callback.callback_url', rule: address.rule }
-  const headers = callback.callback_headers ?? {}
   const wrong = checkCallbackHeaders(headers)
   if (wrong) return { field: `callback.callback_headers.${wrong.header}`, rule: wrong.rule }
-  return { callback: { url: address.url, headers, payloadJson: payloadJson ?? '{}' } }
+  return { callback: { url: address.url, headers, payloadJson } }
 }

@@ -3,26 +3,21 @@
  * Nothing is written here; the worker settles the outcome.
  */
 import type { Clock } from '../clock.ts'
-import { answerSchemaOf, readAnswer } from '../job/answer.ts'
+import type { Answer } from '../job/answer.ts'
 import { jobFingerprint } from '../job/fingerprint.ts'
-import {
-  type ClaimedJob,
-  type JobError,
-  type Message,
-  NO_USAGE,
-  type Outcome,
-  type ResponseFormat,
-  type Usage,
-} from '../job/job.ts'
+import { type ClaimedJob, type JobError, NO_USAGE, type Outcome, type Usage } from '../job/job.ts'
+import type { SchemaFacts } from '../job/read-schemas.ts'
+import { formatParts } from '../job/response-format.ts'
 import type { StopSignal } from '../job/stop.ts'
-import { meetsStrictRules } from '../json-schema/strict-rules.ts'
 import type { Store } from '../store/store.ts'
 import type { AnswerForm, CallRecord, Reply, Router } from '../upstreams/model-server.ts'
+import type { AnswerReader } from './read-answer.ts'
 import { lookUpResponse } from './response-cache.ts'
 
 export interface ExecuteOptions {
   readonly store: Pick<Store, 'findResponse'>
   readonly router: Router
+  readonly answers: AnswerReader
   readonly clock: Clock
   readonly cacheEnabled: boolean
   readonly maxAttempts: number
@@ -56,10 +51,18 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
     const fingerprint = cacheEnabled ? jobFingerprint(job) : null
     const cached = fingerprint === null ? null : await lookUpResponse(store, fingerprint, clock, signal)
     if (cached !== null) return fromCache(cached)
-    const execution = new Execution(job, fingerprint, options, signal)
-    const first = await execution.ask(job.messages, job.messagesJson)
+    const form = formOf(job, options.answers, signal)
+    const execution = new Execution(
+      job,
+      form instanceof Promise ? await form : form,
+      fingerprint,
+      options,
+      signal,
+    )
+    const first = await execution.ask(job.messagesJson)
     if (first.kind !== 'answer') return execution.failWithout(first)
-    const answer = readAnswer(first.text, job.responseFormat)
+    const answer = await execution.read(first.text)
+    if (answer === null) return execution.stoppedWhileReading()
     if (answer.ok) return execution.end({ status: 'completed', contentJson: answer.contentJson })
     return await execution.repair(first.text, answer.errors)
   }
@@ -122,6 +125,8 @@ function fromCache(contentJson: string): ExecutionResult {
   }
 }
 
+const RUN_TIMEOUT = 'The job did not end within its run timeout.'
+
 /** One execution that calls models, and what it has used so far. */
 class Execution {
   readonly #job: ClaimedJob
@@ -136,18 +141,24 @@ class Execution {
   #outputTokens = 0
   #repair: { raw_text: string; errors: readonly string[] } | undefined
 
-  constructor(job: ClaimedJob, fingerprint: string | null, options: ExecuteOptions, signal: StopSignal) {
+  constructor(
+    job: ClaimedJob,
+    form: AnswerForm,
+    fingerprint: string | null,
+    options: ExecuteOptions,
+    signal: StopSignal,
+  ) {
     this.#job = job
+    this.#form = form
     this.#fingerprint = fingerprint
     this.#options = options
     this.#signal = signal
-    this.#form = formOf(job.responseFormat)
   }
 
   /** Asks a model, and adds up what that used. */
-  async ask(messages: readonly Message[], messagesJson?: string): Promise<Reply> {
+  async ask(messagesJson: string): Promise<Reply> {
     const { account, model, tier, inputTokens } = this.#job
-    const prompt = { messages, messagesJson, form: this.#form }
+    const prompt = { account, messagesJson, form: this.#form }
     const request = { account, model, tier, inputTokens, prompt }
     const { reply, target, calls, tokens } = await this.#options.router.ask(request, this.#signal)
     this.#target = target
@@ -157,12 +168,18 @@ class Execution {
     return reply
   }
 
+  /** Null if the signal stopped it first. */
+  read(text: string): Answer | null | Promise<Answer | null> {
+    return this.#options.answers.read(this.#job, text, this.#signal)
+  }
+
   /** Shows the model the rules that its answer broke, and asks once more. */
   async repair(raw: string, errors: readonly string[]): Promise<ExecutionResult | null> {
     this.#repair = { raw_text: raw, errors }
     const second = await this.ask(this.#withRepairRequest(raw, errors))
     if (second.kind !== 'answer') return this.failWithout(second)
-    const repaired = readAnswer(second.text, this.#job.responseFormat)
+    const repaired = await this.read(second.text)
+    if (repaired === null) return this.stoppedWhileReading()
     if (repaired.ok) return this.end({ status: 'completed', contentJson: repaired.contentJson })
     return this.#fail({
       code: 'validation_error',
@@ -172,10 +189,20 @@ class Execution {
     })
   }
 
-  #withRepairRequest(raw: string, errors: readonly string[]): readonly Message[] {
+  #withRepairRequest(raw: string, errors: readonly string[]): string {
     const list = errors.map((error) => `- ${error}`).join('\n')
     const request = `Your answer does not have the form that was asked for:\n${list}\nAnswer again, with the corrected JSON and nothing else.`
-    return [...this.#job.messages, { role: 'assistant', content: raw }, { role: 'user', content: request }]
+    const added = JSON.stringify([
+      { role: 'assistant', content: raw },
+      { role: 'user', content: request },
+    ])
+    return `${this.#job.messagesJson.slice(0, -1)},${added.slice(1)}`
+  }
+
+  /** The outcome of a job whose answer came but was not read before the signal stopped it. */
+  stoppedWhileReading(): ExecutionResult | null {
+    if (this.#signal.reason !== 'deadline') return null
+    return this.#fail({ code: 'timeout', message: RUN_TIMEOUT })
   }
 
   /** The outcome of a job that got no answer. */
@@ -183,7 +210,7 @@ class Execution {
     const { reason } = this.#signal
     if (reason === 'release' || reason === 'lost') return null
     if (reason === 'deadline') {
-      return this.#fail({ code: 'timeout', message: 'The job did not end within its run timeout.' })
+      return this.#fail({ code: 'timeout', message: RUN_TIMEOUT })
     }
     const status = reply.status === null ? {} : { upstream_status: reply.status }
     if (reply.kind === 'refused') {
@@ -228,9 +255,14 @@ class Execution {
   }
 }
 
-function formOf(format: ResponseFormat): AnswerForm {
-  if (format.format === 'text') return { kind: 'text' }
-  if (!format.schema) return { kind: 'json' }
-  const strict = meetsStrictRules(answerSchemaOf(format.schema))
-  return { kind: 'schema', schema: format.schema, strict }
+function formOf(
+  job: ClaimedJob,
+  answers: AnswerReader,
+  signal: StopSignal,
+): AnswerForm | Promise<AnswerForm> {
+  const parts = formatParts(job.responseFormatJson)
+  if (parts.kind !== 'schema') return parts
+  const facts = answers.schemaFacts(job, parts.schemaJson, signal)
+  const withFacts = ({ strict, isObject }: SchemaFacts): AnswerForm => ({ ...parts, strict, isObject })
+  return facts instanceof Promise ? facts.then(withFacts) : withFacts(facts)
 }

@@ -185,14 +185,11 @@ function reserveIn(
   return null
 }
 
-/** The bytes that the jobs will store before they end, all but a few in each: headers and address of a callback are not counted. */
+/** The bytes that the jobs will store before they end. */
 export function bytesToStore(jobs: readonly Job[]): number {
   let bytes = 0
-  for (const { messagesJson, responseFormat, callback } of jobs) {
-    bytes += Buffer.byteLength(messagesJson)
-    if (responseFormat.format === 'json' && responseFormat.schema !== undefined) {
-      bytes += Buffer.byteLength(JSON.stringify(responseFormat.schema))
-    }
+  for (const { messagesJson, responseFormatJson, callback } of jobs) {
+    bytes += Buffer.byteLength(messagesJson) + Buffer.byteLength(responseFormatJson)
     if (callback !== null) bytes += Buffer.byteLength(callback.payloadJson)
   }
   return bytes

@@ -1,6 +1,7 @@
 /** How every store searches jobs: in chunks, each small enough to delay nobody; and how the rows are read. */
-import type { ResponseFormat, Status, Usage } from '../job/job.ts'
+import type { Status, Usage } from '../job/job.ts'
 import { leastJobId } from '../job/job-id.ts'
+import { formatParts } from '../job/response-format.ts'
 import type { CallbackState } from './callback-store.ts'
 import { hasExpired, STATUSES } from './job-rows.ts'
 import type { JobContent, JobDetails, JobPage, JobSearch, JobSummary } from './job-search-store.ts'
@@ -70,10 +71,10 @@ export function readJobSummary(row: Row): JobSummary {
 }
 
 export function readJobDetails(row: Row): JobDetails {
-  const format: ResponseFormat = JSON.parse(textOf(row, 'response_format'))
+  const { kind } = formatParts(textOf(row, 'response_format'))
   return {
     ...readJobSummary(row),
-    format: format.format === 'text' ? 'text' : format.schema ? 'json with schema' : 'json',
+    format: kind === 'schema' ? 'json with schema' : kind,
     crashCount: numberOf(row, 'deaths'),
     receiptJson: textOrNull(row, 'receipt'),
   }

@@ -5,6 +5,7 @@
 import { getHeapStatistics } from 'node:v8'
 import { Gauge, type Registry } from 'prom-client'
 import type { Clock } from '../clock.ts'
+import type { CpuPoolState } from '../cpu-pool/cpu-pool.ts'
 import type { HeldBack } from '../queue/claim-plan.ts'
 import { type ByteBudget, SHARE_NAMES } from '../sharing/byte-budget.ts'
 import { type CallbackDepth, type DeliveryQueueName, MAX_COUNTED } from '../store/callback-store.ts'
@@ -27,9 +28,15 @@ export interface Gauges {
   /** Open connections. */
   connections(): number
   upstreams(): readonly UpstreamState[]
+  cpu(): CpuPoolState
   /** The disk of the database file; null where the database is not a file. */
   disk(): Promise<Disk | null>
-  readonly slots: { readonly jobs: number; readonly pendingResponses: number; readonly connections: number }
+  readonly slots: {
+    readonly jobs: number
+    readonly pendingResponses: number
+    readonly connections: number
+    readonly cpuThreads: number
+  }
   readonly about: { readonly version: string; readonly role: string; readonly store: string }
   readonly clock: Clock
 }
@@ -96,6 +103,11 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   const skipped = '1 while every target of the upstream is skipped because its circuit breaker is open.'
   add('upstream_skipped', skipped, (set) => setSkipped(gauges.upstreams(), set), ['upstream'])
 
+  const cpu =
+    'Tasks that run on the threads for CPU-heavy work, tasks that wait for one, and threads in total.'
+  add('cpu_tasks', cpu, (set) => setTasks(gauges.cpu(), slots.cpuThreads, set), ['state'])
+  add('cpu_requests', 'Requests that these threads read or count.', (set) => set(gauges.cpu().requests))
+
   add('disk_free_bytes', 'Free space on the disk of the database file.', async (set) =>
     set(readIf(await disk(), ({ freeBytes }) => freeBytes)),
   )
@@ -131,6 +143,12 @@ function setSkipped(upstreams: readonly UpstreamState[], set: SetValue): void {
   for (const { name: upstream, openUntilMs } of upstreams) {
     set(openUntilMs === null ? 0 : 1, { upstream })
   }
+}
+
+function setTasks({ running, waiting }: CpuPoolState, threads: number, set: SetValue): void {
+  set(running, { state: 'running' })
+  set(waiting, { state: 'waiting' })
+  set(threads, { state: 'places' })
 }
 
 /** Sets a value; null is left out of the scrape. */

@@ -1,5 +1,6 @@
 /** Parley's metrics in the Prometheus text format. Their names are stable: dashboards and alerts rely on them. */
 import { collectDefaultMetrics, Registry } from 'prom-client'
+import type { TaskName } from '../cpu-pool/tasks.ts'
 import type { CompletedRequest } from '../http/server.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import type { ExecutionResult } from '../queue/execute.ts'
@@ -53,6 +54,17 @@ export class Metrics {
   readonly #attempts = this.#counter('callback_attempts_total', 'Attempts to deliver a callback.', ['result'])
   readonly #attemptTime = this.#histogram('callback_attempt_seconds', 'Time of an attempt.', SLOW_S, [])
   readonly #callbacks = this.#counter('callbacks_total', 'Callbacks that ended.', ['outcome'])
+  readonly #cpuTime = this.#histogram(
+    'cpu_task_seconds',
+    'Time of a task on the threads for CPU-heavy work.',
+    SLOW_S,
+    ['task'],
+  )
+  readonly #cpuRejections = this.#counter(
+    'cpu_requests_rejected_total',
+    'Requests rejected because too many were being read or counted.',
+    [],
+  )
   readonly #rescued = this.#counter('jobs_reclaimed_total', 'Jobs rescued from dead nodes.', [])
   readonly #reverted = this.#counter(
     'crashes_reverted_total',
@@ -101,6 +113,7 @@ export class Metrics {
       this.#leasesLost,
       this.#stalledConnections,
       this.#unknownKeyRejections,
+      this.#cpuRejections,
     ]
     for (const count of counts) count.add(0)
     for (const share of ['uploads', 'requests', 'answers']) {
@@ -201,6 +214,14 @@ export class Metrics {
 
   connectionStalled(): void {
     this.#stalledConnections.add(1)
+  }
+
+  readonly cpuTask = (task: TaskName, ms: number): void => {
+    this.#cpuTime.observe(ms / 1000, task)
+  }
+
+  readonly cpuRejected = (): void => {
+    this.#cpuRejections.add(1)
   }
 
   /** Bound to its metrics, because it is called for every commit. */

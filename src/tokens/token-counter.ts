@@ -1,49 +1,55 @@
-/** Counts the tokens of a conversation in a thread, to keep the event loop free. The thread starts with the first count. */
-import { Worker } from 'node:worker_threads'
+/**
+ * Counts the tokens of a conversation, a slice at a time, so that the accounts that share the threads take turns and a
+ * count can be stopped between two slices.
+ */
 import { framingTokens } from '../job/input-size.ts'
-import type { Message } from '../job/job.ts'
-import { moduleURL } from '../module-url.ts'
-import type { CountReply, CountRequest } from './token-thread.ts'
+import type { CountedTokens } from './count-tokens.ts'
+import { textSample, textSlices } from './message-texts.ts'
 
-export class TokenCounter {
-  #thread: Worker | null = null
-  #nextId = 1
-  readonly #pending = new Map<number, { resolve: (tokens: number) => void; reject: (error: Error) => void }>()
+export interface TokenCount {
+  readonly tokens: number
+  /** `at least` where counting stopped at the limit, `about` where a sample was far over it. */
+  readonly certainty: 'exact' | 'at least' | 'about'
+}
 
-  /**
-   * The conversation's tokens, as an OpenAI tokenizer counts them (o200k). Counting stops at `enough`.
-   * Rejects only when the thread fails.
-   */
-  count(messages: readonly Message[], enough: number): Promise<number> {
-    const id = this.#nextId++
-    const thread = this.#started()
-    const framing = framingTokens(messages)
-    return new Promise((resolve, reject) => {
-      this.#pending.set(id, { resolve: (tokens) => resolve(tokens + framing), reject })
-      const texts = messages.map(({ content }) => content)
-      thread.postMessage({ id, texts, enough } satisfies CountRequest)
-    })
+/** Counts texts on a thread, and may stop at `enough`. Null when it was stopped. */
+export type CountTexts = (jsonTexts: readonly string[], enough: number) => Promise<CountedTokens | null>
+
+export interface Conversation {
+  readonly messagesJson: string
+  readonly messages: number
+  /** An upper bound of its tokens: the bytes of its texts, and what the format adds. */
+  readonly tokensAtMost: number
+}
+
+/** Texts of more bytes for each token of the limit are sampled first: prose has four or five. */
+const SAMPLED_FROM = 8
+const SAMPLE_PIECES = 32
+const SAMPLE_CHARACTERS = 512
+/** A sample is believed when it is over the limit by this factor. */
+const CLEARLY_OVER = 2
+
+/** The conversation's tokens, counted no further than just beyond the limit. Null when counting was stopped. */
+export async function countConversation(
+  { messagesJson, messages, tokensAtMost }: Conversation,
+  limit: number,
+  countTexts: CountTexts,
+): Promise<TokenCount | null> {
+  let tokens = framingTokens(messages)
+  if (tokensAtMost > SAMPLED_FROM * limit) {
+    const sample = textSample(messagesJson, SAMPLE_PIECES, SAMPLE_CHARACTERS)
+    const sampled = await countTexts(sample, Number.POSITIVE_INFINITY)
+    if (sampled === null) return null
+    const characters = sample.reduce((sum, text) => sum + text.length, 0)
+    const about = tokens + Math.round((sampled.tokens / Math.max(1, characters)) * messagesJson.length)
+    if (about > CLEARLY_OVER * limit) return { tokens: about, certainty: 'about' }
   }
-
-  async close(): Promise<void> {
-    await this.#thread?.terminate()
+  for (const slice of textSlices(messagesJson)) {
+    if (tokens > limit) return { tokens, certainty: 'at least' }
+    const counted = await countTexts(slice, limit + 1 - tokens)
+    if (counted === null) return null
+    tokens += counted.tokens
+    if (!counted.isComplete) return { tokens, certainty: 'at least' }
   }
-
-  #started(): Worker {
-    if (this.#thread) return this.#thread
-    const thread = new Worker(moduleURL('./token-thread.ts', import.meta.url))
-    // The thread alone does not keep the process alive.
-    thread.unref()
-    thread.on('message', ({ id, tokens }: CountReply) => {
-      this.#pending.get(id)?.resolve(tokens)
-      this.#pending.delete(id)
-    })
-    thread.on('error', (error) => {
-      for (const { reject } of this.#pending.values()) reject(error as Error)
-      this.#pending.clear()
-      this.#thread = null
-    })
-    this.#thread = thread
-    return thread
-  }
+  return { tokens, certainty: 'exact' }
 }

@@ -5,7 +5,7 @@
  * router (router.ts) chooses targets, retries, and applies concurrency limits and circuit breakers. A run
  * (queue/execute.ts) asks the router and checks the answer.
  */
-import type { Message, SchemaObject } from '../job/job.ts'
+import type { SchemaFacts } from '../job/read-schemas.ts'
 import type { StopSignal } from '../job/stop.ts'
 
 /** The form that the answer must have, and how strictly the server can enforce it. */
@@ -13,14 +13,15 @@ export type AnswerForm =
   | { readonly kind: 'text' }
   /** Any JSON value. */
   | { readonly kind: 'json' }
-  /** JSON that satisfies the schema; `strict` if the schema meets the rules of strict structured outputs. */
-  | { readonly kind: 'schema'; readonly schema: SchemaObject; readonly strict: boolean }
+  /** JSON that satisfies the schema, which is sent as the text that it is stored as. */
+  | ({ readonly kind: 'schema'; readonly schemaJson: string } & SchemaFacts)
 
 /** The conversation in the caller's order, and the form of the answer. */
 export interface Prompt {
-  readonly messages: readonly Message[]
-  /** The messages as JSON text, if the caller has it already. */
-  readonly messagesJson?: string | undefined
+  /** An array of messages as JSON text, as `JSON.stringify` writes it. */
+  readonly messagesJson: string
+  /** Whose job it is: what its answer takes is accounted to it. */
+  readonly account: string
   readonly form: AnswerForm
 }
 

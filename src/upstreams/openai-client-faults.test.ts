@@ -5,7 +5,15 @@ import { type AddressInfo, createServer } from 'node:net'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { reply } from '../../test/model-server.ts'
-import { errorOf, isError, KEY, never, prompt, startClient } from '../../test/support/openai-client-setup.ts'
+import {
+  errorOf,
+  isError,
+  KEY,
+  never,
+  prompt,
+  readHere,
+  startClient,
+} from '../../test/support/openai-client-setup.ts'
 import { UPSTREAM_DEFAULTS } from '../config/settings.ts'
 import { Stop } from '../job/stop.ts'
 import { MAX_ANSWER_BYTES, OpenAiClient } from './openai-client.ts'
@@ -35,6 +43,7 @@ describe('a fault', () => {
       name: 'u',
       apiKey: KEY,
       clock: new FakeClock(),
+      readLarge: readHere,
       settings,
       connectTimeoutMs: 50,
     })

@@ -43,7 +43,7 @@ function start(largeAnswers = new Semaphore(1), clock = new FakeClock(), signal 
 }
 
 function textOf(end: CallEnd): string | null {
-  return end.kind === 'response' ? end.text : end.kind
+  return end.kind === 'response' ? (end.body?.toString('utf8') ?? null) : end.kind
 }
 
 const large = 'x'.repeat(LARGE_ANSWER_BYTES + 1)

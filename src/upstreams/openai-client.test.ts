@@ -3,7 +3,15 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { reply, type Script, startModelServer } from '../../test/model-server.ts'
-import { errorOf, isError, KEY, never, prompt, startClient } from '../../test/support/openai-client-setup.ts'
+import {
+  errorOf,
+  isError,
+  KEY,
+  never,
+  prompt,
+  readHere,
+  startClient,
+} from '../../test/support/openai-client-setup.ts'
 import { UPSTREAM_DEFAULTS } from '../config/settings.ts'
 import type { Message } from '../job/job.ts'
 import { OpenAiClient } from './openai-client.ts'
@@ -24,7 +32,13 @@ describe('a call', () => {
   it('sends no Authorization header without a key, and keeps the query of the base URL', async (t) => {
     const server = await startModelServer()
     const settings = { ...UPSTREAM_DEFAULTS, base_url: `${server.baseUrl}/?api-version=7` }
-    const client = new OpenAiClient({ name: 'u', apiKey: null, clock: new FakeClock(), settings })
+    const client = new OpenAiClient({
+      name: 'u',
+      apiKey: null,
+      clock: new FakeClock(),
+      readLarge: readHere,
+      settings,
+    })
     t.after(async () => {
       await client.close()
       await server.close()
@@ -44,7 +58,7 @@ describe('a call', () => {
       { role: 'user', content: 'five' },
       { role: 'developer', content: 'six' },
     ]
-    await client.ask('m', { messages, form: { kind: 'text' } }, never)
+    await client.ask('m', { ...prompt(), messagesJson: JSON.stringify(messages) }, never)
     assert.deepEqual(server.requests[0]?.body.messages, messages)
   })
 
@@ -55,7 +69,7 @@ describe('a call', () => {
       { role: 'user', content: 'b' },
       { role: 'system', content: 'c' },
     ]
-    await client.ask('m', { messages, form: { kind: 'text' } }, never)
+    await client.ask('m', { ...prompt(), messagesJson: JSON.stringify(messages) }, never)
     assert.deepEqual(server.requests[0]?.body.messages, [
       { role: 'system', content: 'a' },
       { role: 'user', content: 'b' },
@@ -80,7 +94,8 @@ describe('a call', () => {
 
   it('rejects a key that a header cannot carry', () => {
     const settings = { ...UPSTREAM_DEFAULTS, base_url: 'http://127.0.0.1:1/v1' }
-    const make = () => new OpenAiClient({ name: 'u', apiKey: 'a\nb', clock: new FakeClock(), settings })
+    const make = () =>
+      new OpenAiClient({ name: 'u', apiKey: 'a\nb', clock: new FakeClock(), readLarge: readHere, settings })
     assert.throws(make, /key of upstream u/)
   })
 })

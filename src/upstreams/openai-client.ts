@@ -10,7 +10,15 @@ import { type Clock, wholeMs } from '../clock.ts'
 import type { UpstreamSettings } from '../config/settings.ts'
 import type { StopListener, StopSignal } from '../job/stop.ts'
 import type { AnswerForm, ModelServer, Prompt, Reply, RequestFormat } from './model-server.ts'
-import { type Mask, maskFor, readCompletion, readFailure, upstreamError } from './read-completion.ts'
+import {
+  type LargeCompletion,
+  type Mask,
+  maskFor,
+  maskReply,
+  readCompletion,
+  readFailure,
+  upstreamError,
+} from './read-completion.ts'
 import { requestBody, requestFormat } from './request-body.ts'
 import { LARGE_ANSWER_BYTES, LargeAnswerSlot, ResponseBody } from './response-body.ts'
 import { readRetryAfter } from './retry-after.ts'
@@ -30,9 +38,17 @@ export interface OpenAiClientOptions {
   /** The key itself, not the name of its variable; null if the server needs none. */
   readonly apiKey: string | null
   readonly clock: Clock
+  readonly readLarge: ReadLarge
   readonly maxAnswerBytes?: number
   readonly connectTimeoutMs?: number
 }
+
+/** Reads a large completion on a thread, for the account whose job it answers. Null if the signal stopped it first. */
+export type ReadLarge = (
+  completion: LargeCompletion,
+  account: string,
+  signal: StopSignal,
+) => Promise<Reply | null>
 
 export class OpenAiClient implements ModelServer {
   readonly name: string
@@ -42,6 +58,7 @@ export class OpenAiClient implements ModelServer {
   readonly #request: Dispatcher.DispatchOptions
   readonly #mask: Mask
   readonly #limits: CallLimits
+  readonly #readLarge: ReadLarge
   readonly #connectTimeoutMs: number
 
   /** Throws if the address or the key cannot be used; opens no connection before the first call. */
@@ -51,6 +68,7 @@ export class OpenAiClient implements ModelServer {
     const key = options.apiKey === '' ? null : options.apiKey
     this.name = name
     this.#settings = settings
+    this.#readLarge = options.readLarge
     // The query stays: some gateways expect their api-version there.
     const path = `${url.pathname.replace(/\/+$/, '')}/chat/completions${url.search}`
     this.#request = { method: 'POST', path, headers: requestHeaders(name, key) }
@@ -84,7 +102,12 @@ export class OpenAiClient implements ModelServer {
     this.#pool.dispatch({ ...this.#request, body: requestBody(model, prompt, this.#settings) }, call)
     const end = await call.ended
     if (end.kind !== 'response') return this.#failure(end)
-    const { status, headers, text } = end
+    const { status, headers, body } = end
+    if (status < 300 && body !== null && body.length > LARGE_ANSWER_BYTES) {
+      const reply = await this.#readLarge({ status, body }, prompt.account, signal)
+      return reply === null ? this.#failure({ kind: 'aborted' }) : maskReply(reply, this.#mask)
+    }
+    const text = body === null ? null : body.toString('utf8')
     if (status < 300) return readCompletion(status, text ?? '', this.#mask)
     return readFailure(status, text, readRetryAfter(headers, this.#limits.clock.nowMs()), this.#mask)
   }
@@ -150,12 +173,12 @@ type Headers = { readonly [name: string]: string | string[] | undefined }
 
 /** How a call ended. */
 export type CallEnd =
-  /** `text` is null if the body of an error response was too long. */
+  /** `body` is null if that of an error response was too long. */
   | {
       readonly kind: 'response'
       readonly status: number
       readonly headers: Headers
-      readonly text: string | null
+      readonly body: Buffer | null
     }
   /** The connection failed; `status` is null if no response had begun. */
   | { readonly kind: 'connection error'; readonly status: number | null; readonly code: string }
@@ -163,6 +186,7 @@ export type CallEnd =
   | { readonly kind: 'timed out'; readonly status: number | null }
   | { readonly kind: 'aborted' }
 
+const EMPTY = Buffer.alloc(0)
 const ABORTED = new Error('The call was aborted.')
 
 /**
@@ -239,8 +263,8 @@ export class Call implements Dispatcher.DispatchHandler, StopListener {
     const status = this.#status
     if (status === null) this.#end({ kind: 'connection error', status, code: 'no response' })
     else {
-      const text = this.#body?.toString() ?? ''
-      this.#end({ kind: 'response', status, headers: this.#headers, text })
+      const body = this.#body instanceof ResponseBody ? this.#body.toBuffer() : (this.#body ?? EMPTY)
+      this.#end({ kind: 'response', status, headers: this.#headers, body })
     }
   }
 
@@ -253,7 +277,7 @@ export class Call implements Dispatcher.DispatchHandler, StopListener {
 
   #rejectBody(status: number): void {
     if (status < 300) this.#abort({ kind: 'too large', status })
-    else this.#abort({ kind: 'response', status, headers: this.#headers, text: null })
+    else this.#abort({ kind: 'response', status, headers: this.#headers, body: null })
   }
 
   #abort(end: CallEnd): void {

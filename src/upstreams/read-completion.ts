@@ -82,6 +82,23 @@ export function readCompletion(status: number, text: string, mask: Mask): Reply 
   return { kind: 'answer', text: message.content, tokens, truncated: true }
 }
 
+/** A response whose body is large, as a task of the CPU pool. */
+export interface LargeCompletion {
+  readonly status: number
+  readonly body: Uint8Array
+}
+
+/** Messages in the reply are still to be masked: the key stays on its thread. */
+export function readLargeCompletion({ status, body }: LargeCompletion): Reply {
+  const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8')
+  return readCompletion(status, text, (message) => message.slice(0, MASKED_CHARACTERS))
+}
+
+/** The reply with its messages masked. */
+export function maskReply(reply: Reply, mask: Mask): Reply {
+  return reply.kind === 'answer' ? reply : { ...reply, message: mask(reply.message) }
+}
+
 /** Reads a response with an error status. `text` is null if its body was too long. */
 export function readFailure(
   status: number,

@@ -7,6 +7,10 @@ import { addedInstruction, type Dialect, requestBody, requestFormat, SCHEMA_NAME
 const object: SchemaObject = { type: 'object', properties: { age: { type: 'integer' } } }
 const list: SchemaObject = { type: 'array', items: { type: 'string' } }
 
+function schemaForm(schema: SchemaObject, strict: boolean): AnswerForm {
+  return { kind: 'schema', schemaJson: JSON.stringify(schema), strict, isObject: schema.type === 'object' }
+}
+
 interface Sent {
   readonly model: string
   readonly messages: readonly { readonly role: string; readonly content: string }[]
@@ -15,10 +19,8 @@ interface Sent {
 
 function sent(form: AnswerForm, supported: Dialect['structured_output']): Sent {
   const prompt: Prompt = {
-    messages: [
-      { role: 'user', content: 'u' },
-      { role: 'system', content: 's' },
-    ],
+    account: 'acme',
+    messagesJson: JSON.stringify(callers),
     form,
   }
   return JSON.parse(requestBody('m', prompt, { roles: 'native', structured_output: supported })) as Sent
@@ -48,7 +50,7 @@ describe('the form of the answer', () => {
 
   for (const strict of [true, false]) {
     it(`schema, json_schema: sent as it is, strict ${strict}`, () => {
-      const form: AnswerForm = { kind: 'schema', schema: object, strict }
+      const form = schemaForm(object, strict)
       const body = sent(form, 'json_schema')
       assert.deepEqual(body.response_format, {
         type: 'json_schema',
@@ -60,7 +62,7 @@ describe('the form of the answer', () => {
   }
 
   it('schema, json_object: the schema goes into an instruction', () => {
-    const form: AnswerForm = { kind: 'schema', schema: object, strict: true }
+    const form = schemaForm(object, true)
     const body = sent(form, 'json_object')
     assert.deepEqual(body.response_format, { type: 'json_object' })
     assert.equal(body.messages[0]?.role, 'system')
@@ -70,13 +72,13 @@ describe('the form of the answer', () => {
   })
 
   it('schema of a type other than object, json_object: no response_format, which would force an object', () => {
-    const body = sent({ kind: 'schema', schema: list, strict: false }, 'json_object')
+    const body = sent(schemaForm(list, false), 'json_object')
     assert.equal(body.response_format, undefined)
     assert.ok(body.messages[0]?.content.includes(JSON.stringify(list)))
   })
 
   it('schema, none: an instruction alone', () => {
-    const body = sent({ kind: 'schema', schema: object, strict: true }, 'none')
+    const body = sent(schemaForm(object, true), 'none')
     assert.equal(body.response_format, undefined)
     assert.ok(body.messages[0]?.content.includes(JSON.stringify(object)))
   })
@@ -84,17 +86,16 @@ describe('the form of the answer', () => {
 
 describe('the request format, for the receipt', () => {
   const json: AnswerForm = { kind: 'json' }
-  const schema = (schema: SchemaObject, strict = false): AnswerForm => ({ kind: 'schema', schema, strict })
   const cases = [
     [{ kind: 'text' }, 'json_schema', undefined],
     [{ kind: 'text' }, 'none', undefined],
     [json, 'json_schema', 'instruction'],
     [json, 'json_object', 'instruction'],
-    [schema(object, true), 'json_schema', 'json_schema_strict'],
-    [schema(object), 'json_schema', 'json_schema'],
-    [schema(object, true), 'json_object', 'json_object'],
-    [schema(list, true), 'json_object', 'instruction'],
-    [schema(object, true), 'none', 'instruction'],
+    [schemaForm(object, true), 'json_schema', 'json_schema_strict'],
+    [schemaForm(object, false), 'json_schema', 'json_schema'],
+    [schemaForm(object, true), 'json_object', 'json_object'],
+    [schemaForm(list, true), 'json_object', 'instruction'],
+    [schemaForm(object, true), 'none', 'instruction'],
   ] as const
   for (const [form, supported, mode] of cases) {
     it(`${form.kind} on a server that supports ${supported}: ${mode ?? 'no JSON mode'}`, () => {
@@ -106,4 +107,21 @@ describe('the request format, for the receipt', () => {
       })
     })
   }
+})
+
+describe('developer messages on a server that does not know the role', () => {
+  it('are sent as system, whatever the texts look like', () => {
+    const messages = [
+      { role: 'developer', content: '"role":"developer"' },
+      { content: '{"role":"developer"}', role: 'developer' },
+      { role: 'user', content: 'developer' },
+    ]
+    const prompt: Prompt = { account: 'acme', messagesJson: JSON.stringify(messages), form: { kind: 'text' } }
+    const body = requestBody('m', prompt, { roles: 'developer_as_system', structured_output: 'none' })
+    const expected = messages.map(({ role, content }) => ({
+      role: role === 'user' ? role : 'system',
+      content,
+    }))
+    assert.deepEqual((JSON.parse(body) as Sent).messages, expected)
+  })
 })

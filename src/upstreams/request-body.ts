@@ -1,15 +1,10 @@
 /**
  * Builds the body of a chat completion request from a prompt.
  *
- * The `openai` package's types check it against the wire format. Every call needs one, so the usual body reuses the
- * conversation's JSON text instead of serializing it again.
+ * The conversation and the schema are put in as the JSON text that is stored: every call needs a body, and neither parsing
+ * nor writing them again would change anything.
  */
-import type {
-  ChatCompletionCreateParamsNonStreaming,
-  ChatCompletionMessageParam,
-} from 'openai/resources/chat/completions'
 import type { UpstreamSettings } from '../config/settings.ts'
-import type { Message } from '../job/job.ts'
 import type { AnswerForm, JsonMode, Prompt, RequestFormat } from './model-server.ts'
 
 /** The variant of the wire format that a server supports. */
@@ -20,20 +15,10 @@ export const SCHEMA_NAME = 'answer'
 
 const ONLY_JSON = 'and nothing else: no explanation before or after it, and no code fence.'
 
-type Body = Omit<ChatCompletionCreateParamsNonStreaming, 'messages'> & {
-  readonly messages: readonly ChatCompletionMessageParam[]
-}
-type WireFormat = NonNullable<Body['response_format']>
-
 export function requestBody(model: string, prompt: Prompt, dialect: Dialect): string {
-  if (prompt.form.kind === 'text' && dialect.roles === 'native') {
-    // The usual call: the conversation as the JSON text that is stored.
-    return `{"model":${JSON.stringify(model)},"messages":${prompt.messagesJson ?? JSON.stringify(prompt.messages)}}`
-  }
   const messages = wireMessages(prompt, dialect)
   const format = wireFormat(prompt.form, dialect.structured_output)
-  const body: Body = format === null ? { model, messages } : { model, messages, response_format: format }
-  return JSON.stringify(body)
+  return `{"model":${JSON.stringify(model)},"messages":${messages}${format}}`
 }
 
 /** How `requestBody` represents the roles and the form of the answer. */
@@ -57,33 +42,35 @@ export function addedInstruction(form: AnswerForm, supported: Dialect['structure
       return `Answer with one JSON value ${ONLY_JSON}`
     case 'schema':
       if (supported === 'json_schema') return null
-      return `Answer with one JSON value that satisfies the JSON Schema below, ${ONLY_JSON}\n\n${JSON.stringify(form.schema)}`
+      return `Answer with one JSON value that satisfies the JSON Schema below, ${ONLY_JSON}\n\n${form.schemaJson}`
   }
 }
 
-function wireMessages(prompt: Prompt, dialect: Dialect): readonly ChatCompletionMessageParam[] {
-  const messages = dialect.roles === 'native' ? prompt.messages : prompt.messages.map(developerAsSystem)
-  const instruction = addedInstruction(prompt.form, dialect.structured_output)
-  return instruction === null ? messages : [{ role: 'system', content: instruction }, ...messages]
+function wireMessages({ messagesJson, form }: Prompt, dialect: Dialect): string {
+  const messages = dialect.roles === 'native' ? messagesJson : developerAsSystem(messagesJson)
+  const instruction = addedInstruction(form, dialect.structured_output)
+  if (instruction === null) return messages
+  return `[${JSON.stringify({ role: 'system', content: instruction })},${messages.slice(1)}`
 }
 
-function developerAsSystem(message: Message): Message {
-  return message.role === 'developer' ? { role: 'system', content: message.content } : message
+/** No text of a message can look like this: there, every quote has a backslash before it. */
+function developerAsSystem(messagesJson: string): string {
+  return messagesJson.replaceAll('"role":"developer"', '"role":"system"')
 }
 
-function wireFormat(form: AnswerForm, supported: Dialect['structured_output']): WireFormat | null {
-  if (form.kind !== 'schema') return null
+/** The `response_format` with the comma before it; empty if the request has none. */
+function wireFormat(form: AnswerForm, supported: Dialect['structured_output']): string {
+  if (form.kind !== 'schema') return ''
   switch (jsonMode(form, supported)) {
     case 'json_schema_strict':
-    case 'json_schema':
-      return {
-        type: 'json_schema',
-        json_schema: { name: SCHEMA_NAME, schema: form.schema, strict: form.strict },
-      }
+    case 'json_schema': {
+      const { schemaJson, strict } = form
+      return `,"response_format":{"type":"json_schema","json_schema":{"name":"${SCHEMA_NAME}","schema":${schemaJson},"strict":${strict}}}`
+    }
     case 'json_object':
-      return { type: 'json_object' }
+      return ',"response_format":{"type":"json_object"}'
     case 'instruction':
-      return null
+      return ''
   }
 }
 
@@ -94,5 +81,5 @@ function jsonMode(
   if (form.kind === 'json') return 'instruction'
   if (supported === 'json_schema') return form.strict ? 'json_schema_strict' : 'json_schema'
   // `json_object` forces every answer to be an object, which would break any other schema.
-  return supported === 'json_object' && form.schema.type === 'object' ? 'json_object' : 'instruction'
+  return supported === 'json_object' && form.isObject ? 'json_object' : 'instruction'
 }

@@ -41,8 +41,8 @@ export class ResponseBody {
     this.#pieces[this.#pieces.length - 1] = this.#block.subarray(0, this.#blockUsed)
   }
 
-  toString(): string {
-    return Buffer.concat(this.#pieces).toString('utf8')
+  toBuffer(): Buffer {
+    return Buffer.concat(this.#pieces)
   }
 }
 

@@ -18,7 +18,12 @@ describe('the record of a call', () => {
   it('contains the request format of each server that was called', async (t) => {
     const settings = { roles: 'developer_as_system', structured_output: 'none' } as const
     const { router } = await startRouter(t, { a: failing, settings: { a: settings } })
-    const form = { kind: 'schema', schema: { type: 'object' }, strict: false } as const
+    const form = {
+      kind: 'schema',
+      schemaJson: '{"type":"object"}',
+      strict: false,
+      isObject: true,
+    } as const
     const { prompt } = modelRequest('two')
     const routed = await router.ask(modelRequest('two', { prompt: { ...prompt, form } }), never)
     const [first, second] = routed.calls
@@ -210,7 +215,12 @@ describe('the concurrency limit', () => {
     const { router, a } = await startRouter(t, { a: () => reply.stall(), maxConcurrency: 2 })
     const ask = (content: string) =>
       router.ask(
-        modelRequest('one', { prompt: { messages: [{ role: 'user', content }], form: { kind: 'text' } } }),
+        modelRequest('one', {
+          prompt: {
+            ...modelRequest('one').prompt,
+            messagesJson: JSON.stringify([{ role: 'user', content }]),
+          },
+        }),
         never,
       )
     const asked = ['0', '1', '2', '3'].map(ask)
@@ -238,7 +248,8 @@ describe('the concurrency limit', () => {
       ],
     })
     const ask = (account: string, tier: string) => {
-      const prompt = { messages: [{ role: 'user', content: account }], form: { kind: 'text' } } as const
+      const messagesJson = JSON.stringify([{ role: 'user', content: account }])
+      const prompt = { account, messagesJson, form: { kind: 'text' } } as const
       return router.ask(modelRequest('one', { account, tier, prompt }), never)
     }
     const asked = Array.from({ length: 12 }, () => ask('many', 'light'))

@@ -5,7 +5,7 @@ import type { Message, SchemaObject } from '../job/job.ts'
 import { Stop } from '../job/stop.ts'
 import { checkAnswer } from '../json-schema/check-answer.ts'
 import { readSchema } from '../json-schema/read-schema.ts'
-import type { AnswerForm, Reply } from './model-server.ts'
+import type { AnswerForm, Prompt, Reply } from './model-server.ts'
 import { BAD_JSON, ECHOED_CHARACTERS, MAX_DELAY_MS, Simulator } from './simulator.ts'
 
 const never = new Stop()
@@ -15,9 +15,17 @@ function user(content: string): Message {
   return { role: 'user', content }
 }
 
-async function ask(messages: readonly Message[], form = text): Promise<Reply> {
+function promptOf(messages: readonly Message[], form: AnswerForm = text): Prompt {
+  return { account: 'acme', messagesJson: JSON.stringify(messages), form }
+}
+
+function schemaForm(schema: SchemaObject): AnswerForm {
+  return { kind: 'schema', schemaJson: JSON.stringify(schema), strict: false, isObject: false }
+}
+
+async function ask(messages: readonly Message[], form: AnswerForm = text): Promise<Reply> {
   const clock = new FakeClock()
-  const reply = await new Simulator(clock).ask('gpt-5', { messages, form }, never)
+  const reply = await new Simulator(clock).ask('gpt-5', promptOf(messages, form), never)
   assert.deepEqual(clock.pending(), [])
   return reply
 }
@@ -70,9 +78,7 @@ describe('the simulator', () => {
       required: ['name', 'age', 'tags'],
       additionalProperties: false,
     }
-    const text: unknown = JSON.parse(
-      textOf(await ask([user('Hi')], { kind: 'schema', schema, strict: true })),
-    )
+    const text: unknown = JSON.parse(textOf(await ask([user('Hi')], schemaForm(schema))))
     const read = readSchema(schema)
     assert.ok(read.ok)
     assert.deepEqual(checkAnswer(read.schema, text), { ok: true })
@@ -80,7 +86,7 @@ describe('the simulator', () => {
 
   it('says so where no example is found for a schema', async () => {
     const schema: SchemaObject = { type: 'integer', minimum: 2, maximum: 1 }
-    const reply = await ask([user('Hi')], { kind: 'schema', schema, strict: false })
+    const reply = await ask([user('Hi')], schemaForm(schema))
     assert.equal(reply.kind === 'error' && reply.retryable, false)
   })
 })
@@ -148,7 +154,7 @@ describe('a delay', () => {
   ] as const) {
     it(`${directive} waits ${ms} ms on the clock`, async () => {
       const clock = new FakeClock()
-      const asked = new Simulator(clock).ask('m', { messages: [user(directive)], form: text }, never)
+      const asked = new Simulator(clock).ask('m', promptOf([user(directive)]), never)
       assert.deepEqual(clock.pending(), [ms])
       clock.advance(ms)
       assert.equal((await asked).kind, 'answer')
@@ -158,7 +164,7 @@ describe('a delay', () => {
   it('precedes a failure in the same message', async () => {
     const clock = new FakeClock()
     const messages = [user('[[fail timeout]] [[delay 2s]]')]
-    const asked = new Simulator(clock).ask('m', { messages, form: text }, never)
+    const asked = new Simulator(clock).ask('m', promptOf(messages), never)
     clock.advance(2000)
     assert.equal((await asked).kind, 'error')
   })
@@ -167,7 +173,7 @@ describe('a delay', () => {
     const clock = new FakeClock()
     const simulator = new Simulator(clock)
     const stop = new Stop()
-    const prompt = { messages: [user('[[delay 60s]]')], form: text }
+    const prompt = promptOf([user('[[delay 60s]]')])
     const [first, second] = [simulator.ask('m', prompt, stop), simulator.ask('m', prompt, never)]
     stop.now('release')
     const stopped = await first

@@ -8,7 +8,7 @@
  * shows that answer.
  */
 import type { Clock } from '../clock.ts'
-import type { Message } from '../job/job.ts'
+import type { Message, SchemaObject } from '../job/job.ts'
 import { Stop, type StopSignal } from '../job/stop.ts'
 import { makeExample } from '../json-schema/make-example.ts'
 import { readSchema } from '../json-schema/read-schema.ts'
@@ -46,7 +46,8 @@ export class Simulator implements ModelServer {
   }
 
   async ask(_model: string, prompt: Prompt, signal: StopSignal): Promise<Reply> {
-    const directives = directivesOf(prompt.messages)
+    const messages = JSON.parse(prompt.messagesJson) as Message[]
+    const directives = directivesOf(messages)
     if (directives.delayMs > 0) await this.#delay(directives.delayMs, signal)
     if (signal.reason !== null || this.#closing.reason !== null) {
       return upstreamError({
@@ -54,9 +55,9 @@ export class Simulator implements ModelServer {
         message: 'The simulated call was aborted before it was answered.',
       })
     }
-    const input = tokensOf(prompt.messages)
+    const input = tokensOf(messages)
     return directives.fail === null
-      ? answer(prompt, input, directives.badJson)
+      ? answer(prompt.form, messages, input, directives.badJson)
       : failure(directives.fail, input)
   }
 
@@ -121,8 +122,8 @@ function failure(code: NonNullable<Directives['fail']>, input: number): Reply {
   }
 }
 
-function answer(prompt: Prompt, input: number, badJson: boolean): Reply {
-  const text = badJson ? BAD_JSON : answerText(prompt.form, echoOf(prompt.messages))
+function answer(form: AnswerForm, messages: readonly Message[], input: number, badJson: boolean): Reply {
+  const text = badJson ? BAD_JSON : answerText(form, echoOf(messages))
   if (text === null) {
     return upstreamError({ message: 'Simulated: cannot generate an instance of this schema.' })
   }
@@ -137,7 +138,7 @@ function answerText(form: AnswerForm, echo: string): string | null {
     case 'json':
       return JSON.stringify({ simulated: true, last_message: echo })
     case 'schema': {
-      const read = readSchema(form.schema)
+      const read = readSchema(JSON.parse(form.schemaJson) as SchemaObject)
       const example = read.ok ? makeExample(read.schema) : null
       return example === null ? null : JSON.stringify(example.value)
     }

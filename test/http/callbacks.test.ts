@@ -149,7 +149,7 @@ onEachStore(async () => {
     assert.equal(await stored(), null)
   })
 
-  test('2.4 callback_payload is stored as it was sent, to the last digit', async () => {
+  test('2.4 callback_payload is stored as it was sent, to the last digit and escape', async () => {
     const payload =
       '{"id":9007199254740993,"neg":-9223372036854775808,"huge":1e400,"tiny":1E-400,"zero":-0,"one":1.0,' +
       '"long":0.12345678901234567890123,"text":"é 👋 \\u0000 \\ud800 \\u2028","empty":{},"list":[1,[2.50,null,true]],' +
@@ -160,9 +160,7 @@ onEachStore(async () => {
     ])
     enqueued(await stage.parley.post(BATCHES, body.replace('{"it":0}', payload), key), 2)
     const [callback, none] = (await database.callbacks()).slice(-2)
-    // Escapes may be written differently, with the same meaning.
-    const spelled = payload.replace('"é 👋 \\u0000 \\ud800 \\u2028"', '"é 👋 \\u0000 \\ud800 \u2028"')
-    assert.deepEqual(callback, { url: URL, headers: {}, payloadJson: spelled })
+    assert.deepEqual(callback, { url: URL, headers: {}, payloadJson: payload })
     assert.equal(none, null)
   })
 

@@ -1,7 +1,7 @@
 /** What the tests of the contract share: jobs, acceptances and settlements to vary, and the moment they happen in. */
 import { randomBytes } from 'node:crypto'
 import type { TestContext } from 'node:test'
-import type { ClaimedJob, Job, Outcome, Usage } from '../../src/job/job.ts'
+import type { ClaimedJob, Job, Message, Outcome, ResponseFormat, Usage } from '../../src/job/job.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
 import type { OwnCaps } from '../../src/store/account-store.ts'
 import type { Claim } from '../../src/store/node-store.ts'
@@ -29,16 +29,25 @@ export function restartTime(): void {
   makeId = newIds()
 }
 
-export function newJob(over: Partial<Omit<Job, 'messagesJson'>> = {}): Job {
-  const { messages = [{ role: 'user', content: 'Hello' }] } = over
+/** What a test may vary; the conversation and the format as values instead of texts. */
+export type JobFields = Partial<Omit<Job, 'messagesJson' | 'responseFormatJson'>> & {
+  readonly messages?: readonly Message[]
+  readonly responseFormat?: ResponseFormat
+}
+
+export function newJob(fields: JobFields = {}): Job {
+  const {
+    messages = [{ role: 'user', content: 'Hello' }],
+    responseFormat = { format: 'text' },
+    ...over
+  } = fields
   return {
     id: makeId(),
     account: 'acme',
     tier: 'user_max',
     model: 'gpt-5-mini',
-    messages,
     messagesJson: JSON.stringify(messages),
-    responseFormat: { format: 'text' },
+    responseFormatJson: JSON.stringify(responseFormat),
     cacheTtlMs: 300_000,
     callback: null,
     createdAtMs: now.ms,

@@ -8,9 +8,9 @@ import { acceptance, COMPLETED, DAY_MS, newJob, now, type On, settlement } from 
 const TEXTS = ['Grüße, 世界 🙂', 'a'.repeat(3000), '']
 const callback = { url: 'https://example.com/', headers: { a: 'b' }, payloadJson: '{"text":"日本"}' }
 
-export function requestBytes({ messagesJson, responseFormat, callback: own }: Job): number {
+export function requestBytes({ messagesJson, responseFormatJson, callback: own }: Job): number {
   const callbackBytes = own === null ? 0 : Buffer.byteLength(callbackText(own))
-  return Buffer.byteLength(messagesJson) + Buffer.byteLength(JSON.stringify(responseFormat)) + callbackBytes
+  return Buffer.byteLength(messagesJson) + Buffer.byteLength(responseFormatJson) + callbackBytes
 }
 
 export function outcomeBytes(outcome: Outcome, receiptJson: string): number {

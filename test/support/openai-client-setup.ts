@@ -5,12 +5,16 @@ import type { UpstreamSettings } from '../../src/config/settings.ts'
 import { UPSTREAM_DEFAULTS } from '../../src/config/settings.ts'
 import { Stop } from '../../src/job/stop.ts'
 import type { AnswerForm, Prompt, Reply, UpstreamError } from '../../src/upstreams/model-server.ts'
-import { OpenAiClient, type OpenAiClientOptions } from '../../src/upstreams/openai-client.ts'
+import { OpenAiClient, type OpenAiClientOptions, type ReadLarge } from '../../src/upstreams/openai-client.ts'
+import { readLargeCompletion } from '../../src/upstreams/read-completion.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { type ModelServerForTests, type Script, startModelServer } from '../model-server.ts'
 
 export const KEY = 'sk-parley-test-0123456789'
 export const never = new Stop()
+
+/** Large answers are read without a thread. */
+export const readHere: ReadLarge = (completion) => Promise.resolve(readLargeCompletion(completion))
 
 interface Started {
   readonly server: ModelServerForTests
@@ -31,6 +35,7 @@ export async function startClient(t: TestContext, options: StartOptions = {}): P
     name: 'upstream',
     apiKey: KEY,
     clock,
+    readLarge: readHere,
     ...rest,
     settings: { ...UPSTREAM_DEFAULTS, base_url: server.baseUrl, ...settings },
   })
@@ -42,7 +47,7 @@ export async function startClient(t: TestContext, options: StartOptions = {}): P
 }
 
 export function prompt(content = 'Hello', form: AnswerForm = { kind: 'text' }): Prompt {
-  return { messages: [{ role: 'user', content }], form }
+  return { account: 'acme', messagesJson: JSON.stringify([{ role: 'user', content }]), form }
 }
 
 export function isError(reply: Reply): asserts reply is UpstreamError {

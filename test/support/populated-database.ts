@@ -7,7 +7,7 @@ import type { Callback, Job, Message, Outcome } from '../../src/job/job.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
 import { type OpenOptions, openStore } from '../../src/store/open.ts'
 import type { Idempotency, Store } from '../../src/store/store.ts'
-import { claimOf, newJob, settlement } from '../store-contract/fixtures.ts'
+import { claimOf, type JobFields, newJob, settlement } from '../store-contract/fixtures.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -33,7 +33,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
   const nowMs = Date.now()
   const clock = { ms: nowMs - 10 * DAY_MS }
   const makeId = jobIdMaker({ nowMs: () => clock.ms }, (bytes) => randomBytes(bytes).toString('hex'))
-  const jobOf = (account: string, over: Partial<Omit<Job, 'messagesJson'>> = {}): Job =>
+  const jobOf = (account: string, over: JobFields = {}): Job =>
     newJob({
       id: makeId(),
       account,

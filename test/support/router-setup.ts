@@ -8,6 +8,7 @@ import { type CallEvent, ModelRouter } from '../../src/upstreams/router.ts'
 import type { RoutedTier } from '../../src/upstreams/targets.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { type ModelServerForTests, reply, type Script, startModelServer } from '../model-server.ts'
+import { readHere } from './openai-client-setup.ts'
 
 export const never = new Stop()
 const TIER = 'user_max'
@@ -48,6 +49,7 @@ export async function startRouter(t: TestContext, options: SetupOptions = {}): P
       name,
       apiKey: null,
       clock,
+      readLarge: readHere,
       settings: {
         ...UPSTREAM_DEFAULTS,
         base_url: baseUrl,
@@ -80,7 +82,8 @@ export async function startRouter(t: TestContext, options: SetupOptions = {}): P
 }
 
 export function modelRequest(model: string, rest: Partial<ModelRequest> = {}): ModelRequest {
-  const prompt = { messages: [{ role: 'user', content: 'Hi' }], form: { kind: 'text' } } as const
+  const messagesJson = '[{"role":"user","content":"Hi"}]'
+  const prompt = { account: 'acme', messagesJson, form: { kind: 'text' } } as const
   return { account: 'acme', model, tier: TIER, inputTokens: 10, prompt, ...rest }
 }
 

@@ -6,14 +6,14 @@ import { tokensAtMost } from '../../job/input-size.ts'
 import { type BatchElement, batchElement, problemWith } from '../../job/request.ts'
 import { readSchema } from '../../json-schema/read-schema.ts'
 import { checkCallbackHeaders } from '../../net/callback-headers.ts'
-import { TokenCounter } from '../../tokens/token-counter.ts'
+import { countTokens } from '../../tokens/count-tokens.ts'
+import { countConversation } from '../../tokens/token-counter.ts'
 
 /** The brackets of the JSON array around the job. */
 const BRACKETS = 2
 
 export class JobCheck {
   readonly #me: Me
-  readonly #tokens = new TokenCounter()
 
   constructor(me: Me) {
     this.#me = me
@@ -23,10 +23,6 @@ export class JobCheck {
   async problemOf(job: unknown): Promise<string | null> {
     if (!Check(batchElement, job)) return shapeProblem(job)
     return ruleProblem(job) ?? (await this.#limitProblem(job))
-  }
-
-  async close(): Promise<void> {
-    await this.#tokens.close()
   }
 
   async #limitProblem(job: BatchElement): Promise<string | null> {
@@ -39,9 +35,16 @@ export class JobCheck {
       return `is ${bytes} bytes long; the server accepts at most ${limits.batch_body_bytes}`
     }
     const most = limits.max_input_tokens
-    if (tokensAtMost(job.messages) <= most) return null
-    const tokens = await this.#tokens.count(job.messages, most * 2)
-    return tokens <= most ? null : `messages: have ${tokens} tokens; tier ${tier} allows at most ${most}`
+    const bound = tokensAtMost(job.messages)
+    if (bound <= most) return null
+    const messagesJson = JSON.stringify(job.messages)
+    const conversation = { messagesJson, messages: job.messages.length, tokensAtMost: bound }
+    const count = await countConversation(conversation, most, (jsonTexts, enough) =>
+      countTokens({ jsonTexts, enough }),
+    )
+    if (count === null || count.tokens <= most) return null
+    const has = count.certainty === 'exact' ? `${count.tokens}` : `${count.certainty} ${count.tokens}`
+    return `messages: have ${has} tokens; tier ${tier} allows at most ${most}`
   }
 }
 

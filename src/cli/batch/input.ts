@@ -37,21 +37,17 @@ export async function readJobs(bytes: Buffer, rules: InputRules): Promise<Input>
   const jobs: InputJob[] = []
   const invalid: InvalidLine[] = []
   const customIds = new Map<string, number>()
-  try {
-    for (const line of lines) {
-      const { index, number } = line
-      const read = readLine(line, rules)
-      const { customId } = read
-      const problem = rules.wasSent(index)
-        ? null
-        : ((read.ok ? customIdProblem(read, rules, customIds) : read.problem) ??
-          (read.ok ? await check.problemOf(read.job) : null))
-      if (problem === null) jobs.push({ index, number, customId, job: () => readExactly(line, rules) })
-      else invalid.push({ index, number, customId, problem })
-      if (customId !== undefined) customIds.set(customId, number)
-    }
-  } finally {
-    await check.close()
+  for (const line of lines) {
+    const { index, number } = line
+    const read = readLine(line, rules)
+    const { customId } = read
+    const problem = rules.wasSent(index)
+      ? null
+      : ((read.ok ? customIdProblem(read, rules, customIds) : read.problem) ??
+        (read.ok ? await check.problemOf(read.job) : null))
+    if (problem === null) jobs.push({ index, number, customId, job: () => readExactly(line, rules) })
+    else invalid.push({ index, number, customId, problem })
+    if (customId !== undefined) customIds.set(customId, number)
   }
   return { lines, jobs, invalid }
 }

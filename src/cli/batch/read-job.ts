@@ -1,6 +1,6 @@
 /** Reads a job from an input line: a job creation object, or a line of an OpenAI batch file. */
 import type { BatchJob } from '../../../client/src/index.ts'
-import { parseExactly } from '../../http/json-body.ts'
+import { parseExactly } from '../../json-text/read-json.ts'
 import type { Line } from './lines.ts'
 import { isOpenAiLine, openAiJob, openAiProblem } from './openai.ts'
 
@@ -46,7 +46,7 @@ export function readLine({ bytes }: Line, reading: Reading): ReadLine {
 
 /** Reads a valid line for sending, with every digit of its numbers. */
 export function readExactly({ bytes }: Line, reading: Reading): BatchJob {
-  return jobOf(parseExactly(bytes) as Fields, reading) as BatchJob
+  return jobOf(parseExactly(bytes.toString('utf8')) as Fields, reading) as BatchJob
 }
 
 function jobOf(fields: Fields, { models }: Reading): unknown {

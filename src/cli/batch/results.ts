@@ -1,6 +1,6 @@
 /** Writes the results of a run atomically, in the order of its input. */
 import { type FileHandle, open, rename, rm } from 'node:fs/promises'
-import { parseExactly } from '../../http/json-body.ts'
+import { parseExactly } from '../../json-text/read-json.ts'
 import { syncFolderOf } from '../../store/sync-folder.ts'
 import { CommandError } from '../command-error.ts'
 import type { Format } from './formats.ts'
@@ -87,6 +87,6 @@ export function* rowsOf(
       format: job?.response_format.format ?? 'text',
       createdAtS: kept.createdAtS,
     }
-    yield JSON.stringify(openAiRow(parseExactly(Buffer.from(kept.text)) as Row, context))
+    yield JSON.stringify(openAiRow(parseExactly(kept.text) as Row, context))
   }
 }

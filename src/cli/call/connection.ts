@@ -1,6 +1,6 @@
 /** Creates the client that the commands use to call a server. */
 import { Parley } from '../../../client/src/index.ts'
-import { parseExactly } from '../../http/json-body.ts'
+import { parseExactly } from '../../json-text/read-json.ts'
 import { CommandError } from '../command-error.ts'
 import { clientError } from './client-errors.ts'
 import { EXIT } from './exit-code.ts'
@@ -14,10 +14,9 @@ export function connect({ url, key }: ServerOptions): Parley {
       EXIT.rejected,
     )
   }
-  // Answers are printed with every digit of the numbers that the model wrote.
-  const parseJson = (text: string) => parseExactly(Buffer.from(text))
   try {
-    return new Parley({ baseUrl: serverUrl(url), apiKey, parseJson })
+    // Answers are printed with every digit of the numbers that the model wrote.
+    return new Parley({ baseUrl: serverUrl(url), apiKey, parseJson: parseExactly })
   } catch (error) {
     throw clientError(error)
   }

@@ -1,7 +1,7 @@
 /** `parley send`: sends one message to a server, and prints the answer. */
 import type { CreatedJob, Parley, ResponseFormat, SingleJob } from '../../../client/src/index.ts'
-import { parseExactly } from '../../http/json-body.ts'
 import { readSchema } from '../../json-schema/read-schema.ts'
+import { parseExactly } from '../../json-text/read-json.ts'
 import { CommandError } from '../command-error.ts'
 import { printError, printLine } from '../output.ts'
 import { readInput } from '../read-input.ts'
@@ -97,7 +97,7 @@ async function formatOf({ schema: file, jsonFormat }: SendOptions): Promise<Resp
   const bytes = await readInput(file)
   const read = readSchema(parsed(bytes, file))
   if (!read.ok) throw new CommandError(`${file}: ${read.path}: ${read.rule}`)
-  return { format: 'json', schema: parseExactly(bytes) as Record<string, unknown> }
+  return { format: 'json', schema: parseExactly(bytes.toString('utf8')) as Record<string, unknown> }
 }
 
 function parsed(bytes: Buffer, file: string): unknown {

@@ -1,5 +1,5 @@
 /** A callback that `parley listen` received, formatted as a line of JSON or as text. */
-import { parseExactly } from '../../http/json-body.ts'
+import { parseExactly } from '../../json-text/read-json.ts'
 import type { Verdict } from './verify.ts'
 
 export interface Delivery {
@@ -41,7 +41,7 @@ export function deliveryJson(delivery: Delivery): string {
 
 export function deliveryText(delivery: Delivery): string {
   const { receivedAtMs, path, verdict, earlier, responseStatus } = delivery
-  const callback = parseExactly(delivery.body) as Readonly<Record<string, unknown>>
+  const callback = parseExactly(delivery.body.toString('utf8')) as Readonly<Record<string, unknown>>
   const { status, job_id, result, error, callback_payload } = callback
   const isCallback = typeof job_id === 'string' && typeof status === 'string'
   const what = isCallback

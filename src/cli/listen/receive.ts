@@ -1,7 +1,7 @@
 /** The HTTP server of `parley listen`: reads callbacks, rejects other requests, and responds as the options say. */
 import { isUtf8 } from 'node:buffer'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import { isDeeperThan } from '../../http/json-body.ts'
+import { isDeeperThan } from '../../json-text/scan-json.ts'
 import type { Delivery } from './delivery.ts'
 import type { Verifier } from './verify.ts'
 
@@ -100,9 +100,10 @@ async function readJson(request: IncomingMessage): Promise<Buffer | Rejection> {
 
 function bodyProblem(body: Buffer): string | null {
   if (!isUtf8(body)) return 'the body is not UTF-8'
-  if (isDeeperThan(body, MAX_DEPTH)) return `the body is nested more than ${MAX_DEPTH} levels deep`
+  const text = body.toString('utf8')
+  if (isDeeperThan(text, MAX_DEPTH)) return `the body is nested more than ${MAX_DEPTH} levels deep`
   try {
-    const value: unknown = JSON.parse(body.toString('utf8'))
+    const value: unknown = JSON.parse(text)
     const isObject = typeof value === 'object' && value !== null && !Array.isArray(value)
     return isObject ? null : 'the body is not a JSON object'
   } catch (error) {

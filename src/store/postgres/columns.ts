@@ -1,6 +1,6 @@
 /** Jobs and outcomes as columns: arrays that one statement takes apart with `unnest`, however many rows there are. */
 import { wholeMs } from '../../clock.ts'
-import type { Callback, ClaimedJob, Job, Message, ResponseFormat } from '../../job/job.ts'
+import type { Callback, ClaimedJob, Job } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
 import { callbackText } from '../callback-rows.ts'
 import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
@@ -42,7 +42,7 @@ export function newJobColumns(jobs: readonly Job[]): unknown[][] {
     jobs.map((job) => job.inputTokens),
     jobs.map((job) => job.createdAtMs),
     jobs.map((job) => job.messagesJson),
-    jobs.map((job) => JSON.stringify(job.responseFormat)),
+    jobs.map((job) => job.responseFormatJson),
     jobs.map((job) => (job.callback === null ? null : callbackText(job.callback))),
   ]
 }
@@ -96,7 +96,6 @@ export function unnest(types: readonly string[], from: number): string {
 
 /** A row with the columns of `jobs`, and `attempt` and `deaths` as they are after the claim. */
 export function readClaimedJob(row: Row): ClaimedJob {
-  const messagesJson = textOf(row, 'messages')
   const callbackJson = textOrNull(row, 'callback')
   return {
     id: textOf(row, 'id'),
@@ -108,9 +107,8 @@ export function readClaimedJob(row: Row): ClaimedJob {
     createdAtMs: numberOf(row, 'created_at_ms'),
     attempt: numberOf(row, 'attempt'),
     crashCount: numberOf(row, 'deaths'),
-    messages: JSON.parse(messagesJson) as Message[],
-    messagesJson,
-    responseFormat: JSON.parse(textOf(row, 'response_format')) as ResponseFormat,
+    messagesJson: textOf(row, 'messages'),
+    responseFormatJson: textOf(row, 'response_format'),
     callback: callbackJson === null ? null : (JSON.parse(callbackJson) as Callback),
   }
 }

@@ -1,6 +1,6 @@
 /** Claims queued jobs in SQLite: in fair order, or an account's first job each. */
 import { wholeMs } from '../../clock.ts'
-import type { Callback, ClaimedJob, Message, ResponseFormat } from '../../job/job.ts'
+import type { Callback, ClaimedJob } from '../../job/job.ts'
 import type { ClaimBounds, ClaimBytes, Claimed, PoisonCandidates } from '../store.ts'
 import type { Cell, ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
@@ -138,7 +138,6 @@ const COLUMNS = `j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens
 export function readClaimedJob(cells: readonly Cell[]): ClaimedJob {
   const [id, account, tier, model, ttlS, tokens, createdAtMs, attempt, deaths, messages, format, callback] =
     cells
-  const messagesJson = String(messages)
   return {
     id: String(id),
     account: String(account),
@@ -150,9 +149,8 @@ export function readClaimedJob(cells: readonly Cell[]): ClaimedJob {
     // The row was read before this claim counted.
     attempt: Number(attempt) + 1,
     crashCount: Number(deaths),
-    messages: JSON.parse(messagesJson) as Message[],
-    messagesJson,
-    responseFormat: JSON.parse(String(format)) as ResponseFormat,
+    messagesJson: String(messages),
+    responseFormatJson: String(format),
     callback: typeof callback === 'string' ? (JSON.parse(callback) as Callback) : null,
   }
 }

@@ -236,7 +236,7 @@ function newJobCells({ job, handedOff, step }: NewJob): NewJobCells {
     job.inputTokens,
     job.createdAtMs,
     job.messagesJson,
-    JSON.stringify(job.responseFormat),
+    job.responseFormatJson,
     job.callback === null ? null : callbackText(job.callback),
   ]
 }

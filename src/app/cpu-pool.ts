@@ -1,0 +1,26 @@
+/** Creates the pool of threads for CPU-heavy work. */
+import { availableParallelism } from 'node:os'
+import type { Clock } from '../clock.ts'
+import type { Settings } from '../config/settings.ts'
+import { CpuPool } from '../cpu-pool/cpu-pool.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+
+/** Two even on one core, so that one long task never keeps all others waiting. */
+const FEWEST_THREADS = 2
+/** More would rarely be used, and each may take `cpu.thread_heap_mb`. */
+const MOST_THREADS = 8
+
+export function threadsOf({ cpu }: Settings): number {
+  return cpu.threads ?? Math.max(FEWEST_THREADS, Math.min(MOST_THREADS, availableParallelism()))
+}
+
+export function createCpuPool(settings: Settings, clock: Clock, metrics: Metrics): CpuPool {
+  return new CpuPool({
+    threads: threadsOf(settings),
+    maxRequests: settings.cpu.max_requests,
+    heapMb: settings.cpu.thread_heap_mb,
+    steadyMs: () => clock.steadyMs(),
+    onTask: metrics.cpuTask,
+    onRejected: metrics.cpuRejected,
+  })
+}

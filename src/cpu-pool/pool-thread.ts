@@ -1,0 +1,72 @@
+/** The pool's side of one of its threads. */
+import { Worker } from 'node:worker_threads'
+import { moduleURL } from '../module-url.ts'
+import type { TaskInput, TaskName, TaskOutput } from './tasks.ts'
+import type { TaskReply, TaskRequest } from './thread.ts'
+
+/** Rejected with by a task that failed; the pool itself goes on. */
+export class TaskFailed extends Error {
+  /** Whether the task needed more memory than a thread may take. */
+  readonly outOfMemory: boolean
+
+  constructor(message: string, outOfMemory = false) {
+    super(message)
+    this.outOfMemory = outOfMemory
+  }
+}
+
+interface PendingTask {
+  readonly resolve: (output: TaskOutput<TaskName>) => void
+  readonly reject: (error: TaskFailed) => void
+}
+
+export class PoolThread {
+  readonly #worker: Worker
+  #pending: PendingTask | null = null
+  /** A dead thread takes no more tasks. */
+  isDead = false
+
+  /** @param heapMb what its heap may hold; a thread that needs more ends, and the process lives */
+  constructor(heapMb: number) {
+    const resourceLimits = { maxOldGenerationSizeMb: heapMb, maxYoungGenerationSizeMb: YOUNG_GENERATION_MB }
+    this.#worker = new Worker(moduleURL('./thread.ts', import.meta.url), { resourceLimits })
+    // The thread alone does not keep the process alive.
+    this.#worker.unref()
+    this.#worker.on('message', (reply: TaskReply) => {
+      const pending = this.#take()
+      if (reply.ok) pending?.resolve(reply.output)
+      else pending?.reject(new TaskFailed(reply.error))
+    })
+    this.#worker.on('error', (error: Error & { code?: string }) => {
+      this.#end(new TaskFailed(error.message, error.code === 'ERR_WORKER_OUT_OF_MEMORY'))
+    })
+    this.#worker.on('exit', () => this.#end(new TaskFailed('The thread ended.')))
+  }
+
+  /** One task at a time. Rejects with `TaskFailed`. */
+  run<Name extends TaskName>(name: Name, input: TaskInput<Name>): Promise<TaskOutput<Name>> {
+    return new Promise((resolve, reject) => {
+      // The reply to a task is its own output.
+      this.#pending = { resolve: resolve as PendingTask['resolve'], reject }
+      this.#worker.postMessage({ name, input } satisfies TaskRequest)
+    })
+  }
+
+  async close(): Promise<void> {
+    await this.#worker.terminate()
+  }
+
+  #take(): PendingTask | null {
+    const pending = this.#pending
+    this.#pending = null
+    return pending
+  }
+
+  #end(error: TaskFailed): void {
+    this.isDead = true
+    this.#take()?.reject(error)
+  }
+}
+
+/** Enough for the short-lived objects of a parse; what `--max-semi-space-size` grants the main thread is not needed here. */
+const YOUNG_GENERATION_MB = 48

@@ -1,0 +1,36 @@
+/** A thread of the pool: does one task at a time and answers with its result, or with why it failed. */
+import { setPriority } from 'node:os'
+import { type MessagePort, parentPort } from 'node:worker_threads'
+import { type TaskInput, type TaskName, type TaskOutput, tasks } from './tasks.ts'
+
+export interface TaskRequest<Name extends TaskName = TaskName> {
+  readonly name: Name
+  readonly input: TaskInput<Name>
+}
+
+export type TaskReply =
+  | { readonly ok: true; readonly output: TaskOutput<TaskName> }
+  | { readonly ok: false; readonly error: string }
+
+/** Behind the threads that serve HTTP and write to the database, where the cores are not enough for all. */
+const NICENESS = 10
+
+async function reply({ name, input }: TaskRequest): Promise<TaskReply> {
+  // The compiler cannot see that name and input belong together.
+  const task = tasks[name] as (input: unknown) => TaskOutput<TaskName> | Promise<TaskOutput<TaskName>>
+  try {
+    return { ok: true, output: await task(input) }
+  } catch (error) {
+    return { ok: false, error: error instanceof Error ? (error.stack ?? error.message) : String(error) }
+  }
+}
+
+function serve(port: MessagePort): void {
+  // On Linux a priority is that of the calling thread; elsewhere it would be that of the whole process.
+  if (process.platform === 'linux') setPriority(0, NICENESS)
+  port.on('message', (request: TaskRequest) => {
+    void reply(request).then((answer) => port.postMessage(answer))
+  })
+}
+
+if (parentPort) serve(parentPort)

@@ -1,0 +1,105 @@
+/**
+ * The bodies of create requests. Small ones are parsed and validated by the server; large ones are read by a thread of the
+ * CPU pool, which returns texts instead of what it parsed.
+ */
+import type { FastifyRequest } from 'fastify'
+import { TaskFailed } from '../cpu-pool/pool-thread.ts'
+import { bodyFingerprint, type CreateBody, createElements, type LengthProblem } from '../job/create-body.ts'
+import type { CreateElement, PartLimits } from '../job/create-element.ts'
+import type { CreateBodyResult, LargeBody } from '../job/read-create-body.ts'
+import type { BatchElement, SingleCreate } from '../job/request.ts'
+import { batchTooLong, bodyTakesTooMuchMemory, type HttpError, invalid, notJson } from './errors.ts'
+import type { RequestCpu } from './request-cpu.ts'
+import './request-context.ts'
+import { validationError } from './validation-errors.ts'
+
+/** Larger bodies are read by a thread: whatever is in a smaller one, parsing it takes a few milliseconds. */
+export const LARGE_BODY_BYTES = 64 * 1024
+/** The time to read a large body in, the wait for a thread included. */
+const READ_TIMEOUT_MS = 30_000
+
+/** What both create routes make of their bodies. */
+export interface CreateInput {
+  readonly elements: readonly CreateElement[]
+  /** Identifies the request, for Idempotency-Key. */
+  readonly fingerprint: () => string
+}
+
+export interface LargeBodyOptions {
+  readonly cpu: RequestCpu
+  readonly maxDepth: number
+  readonly limits: PartLimits
+}
+
+/** Rejects with the `HttpError` of the first rule that the body breaks, and with those of `RequestCpu`. */
+export async function readLargeBody(
+  request: FastifyRequest,
+  kind: CreateBody['kind'],
+  bytes: Buffer,
+  { cpu, maxDepth, limits }: LargeBodyOptions,
+): Promise<LargeBody> {
+  const { maxBatchJobs } = request.caller.tier
+  const fingerprintRoute = request.headers['idempotency-key'] === undefined ? null : routeOf(request)
+  const task = { bytes, kind, maxDepth, maxJobs: maxBatchJobs, limits, fingerprintRoute }
+  try {
+    const result = await cpu.use(request, READ_TIMEOUT_MS, (run) => run('read body', task))
+    if (result.kind === 'read') return result
+    throw bodyError(result, request)
+  } catch (error) {
+    throw error instanceof TaskFailed && error.outOfMemory ? bodyTakesTooMuchMemory() : error
+  }
+}
+
+function bodyError(result: Exclude<CreateBodyResult, LargeBody>, request: FastifyRequest): HttpError {
+  switch (result.kind) {
+    case 'not json':
+      return notJson(result.details)
+    case 'wrong length':
+      return lengthError(result.problem, request)
+    case 'wrong shape':
+      return invalid(validationError({ ...result.error, schemaPath: '', params: { ...result.error.params } }))
+  }
+}
+
+export function lengthError(problem: LengthProblem, { caller: { tier } }: FastifyRequest): HttpError {
+  switch (problem.kind) {
+    case 'not an array':
+      return invalid(
+        'the body must be an array of job creation objects; for one job use POST /api/v1/messages',
+      )
+    case 'empty':
+      return invalid('the body must contain at least one job')
+    case 'too long':
+      return batchTooLong(tier.name, tier.maxBatchJobs, problem.jobs)
+  }
+}
+
+/** For a route with `config.create`, whose body has been validated or read by a thread. */
+export function createInput(request: FastifyRequest, limits: PartLimits): CreateInput {
+  const { largeBody } = request
+  if (largeBody !== null) {
+    const { elements, fingerprint } = largeBody
+    return { elements, fingerprint: () => fingerprint ?? '' }
+  }
+  const body = smallBody(request)
+  // The text has served its purpose, and would be kept for as long as the caller waits.
+  request.bodyText = null
+  const elements = createElements(body, limits)
+  return { elements, fingerprint: () => bodyFingerprint(routeOf(request), body, elements) }
+}
+
+function smallBody({ routeOptions, bodyText, body }: FastifyRequest): CreateBody {
+  const text = bodyText ?? ''
+  return routeOptions.config.create === 'batch'
+    ? { kind: 'batch', text, value: body as readonly BatchElement[] }
+    : { kind: 'single', text, value: body as SingleCreate }
+}
+
+function routeOf(request: FastifyRequest): string {
+  return request.routeOptions.url ?? ''
+}
+
+/** The error of a small body of the wrong shape; large ones are validated by the thread. */
+export function shapeError({ largeBody, validationError }: FastifyRequest): Error | undefined {
+  return largeBody === null ? validationError : undefined
+}

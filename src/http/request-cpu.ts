@@ -1,0 +1,56 @@
+/**
+ * What requests use of the CPU pool: an account has only so many requests in it, and a request leaves it when it is done,
+ * when its client hangs up, and when its time is over.
+ */
+import type { FastifyRequest } from 'fastify'
+import type { Clock } from '../clock.ts'
+import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
+import type { TaskInput, TaskName, TaskOutput } from '../cpu-pool/tasks.ts'
+import { Stop } from '../job/stop.ts'
+import { clientGone, cpuBusy, cpuTimedOut } from './errors.ts'
+import './request-context.ts'
+
+/** Does a task for the request. Null when the request was stopped. */
+export type RunTask = <Name extends TaskName>(
+  name: Name,
+  input: TaskInput<Name>,
+) => Promise<TaskOutput<Name> | null>
+
+export class RequestCpu {
+  readonly #pool: CpuPool
+  readonly #clock: Clock
+
+  constructor(pool: CpuPool, clock: Clock) {
+    this.#pool = pool
+    this.#clock = clock
+  }
+
+  /**
+   * Rejects with an `HttpError` if the pool is full, the time is over or the client is gone, and with `TaskFailed`.
+   * @param work resolves with null when a task of it did
+   */
+  async use<Result>(
+    { caller, raw }: FastifyRequest,
+    timeoutMs: number,
+    work: (run: RunTask) => Promise<Result | null>,
+  ): Promise<Result> {
+    const { account, tier } = caller
+    if (!this.#pool.enter(account)) throw cpuBusy()
+    const stop = new Stop()
+    const { socket } = raw
+    const onClose = () => stop.now('lost')
+    if (socket.destroyed) stop.now('lost')
+    else socket.once('close', onClose)
+    const cancelTimeout = this.#clock.after(timeoutMs, () => stop.now('deadline'))
+    const user = { account, weight: tier.weight }
+    try {
+      const result = await work((name, input) => this.#pool.run(name, input, user, stop))
+      if (result !== null) return result
+      throw stop.reason === 'deadline' ? cpuTimedOut() : clientGone()
+    } finally {
+      cancelTimeout()
+      socket.off('close', onClose)
+      this.#pool.leave(account)
+    }
+  }
+}

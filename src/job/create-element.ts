@@ -1,0 +1,94 @@
+/**
+ * What admission needs of a job creation object: its texts, and small facts about them. A thread of the CPU pool makes
+ * these of large bodies, because a parsed conversation is not sent from thread to thread.
+ */
+import { tokensAtMost } from './input-size.ts'
+import type { Callback, SchemaObject } from './job.ts'
+import { readSchemaText } from './read-schemas.ts'
+import { type BatchElement, type Problem, problemWith, type SingleCreate } from './request.ts'
+import { formatParts } from './response-format.ts'
+
+export interface CreateElement {
+  readonly model: string
+  readonly messagesJson: string
+  readonly messages: number
+  /** An upper bound of the input's tokens. */
+  readonly tokensAtMost: number
+  readonly responseFormatJson: string
+  /** As the caller wrote them; undefined for the default. */
+  readonly cacheTtlS: number | undefined
+  readonly timeoutS: number | undefined
+  /** Its address and headers are still to be checked. */
+  readonly callback: Callback | null
+  /** The first rule of SPEC §2.2 to §2.4 that the object breaks, of those that need no settings but these limits. */
+  readonly problem: Problem | null
+}
+
+/** Bytes of the parts of a job creation object. */
+export interface PartLimits {
+  readonly payloadBytes: number
+  readonly schemaBytes: number
+}
+
+/** The source text of the parts; null for a part that the object has not, or whose size cannot matter. */
+export interface PartTexts {
+  readonly payload: string | null
+  readonly schema: string | null
+}
+
+export const NO_PARTS: PartTexts = { payload: null, schema: null }
+
+/** @param object of the right shape */
+export function createElement(
+  object: SingleCreate & BatchElement,
+  parts: PartTexts,
+  limits: PartLimits,
+): CreateElement {
+  const { model, messages, response_format, message_cache_ttl, timeout, callback } = object
+  const responseFormatJson = JSON.stringify(response_format)
+  return {
+    model,
+    messagesJson: JSON.stringify(messages),
+    messages: messages.length,
+    tokensAtMost: tokensAtMost(messages),
+    responseFormatJson,
+    cacheTtlS: message_cache_ttl,
+    timeoutS: timeout,
+    callback: callback === undefined ? null : callbackOf(callback, parts.payload),
+    problem: problemWith(object) ?? partProblem(object, responseFormatJson, parts, limits),
+  }
+}
+
+function callbackOf(
+  { callback_url, callback_headers = {} }: NonNullable<BatchElement['callback']>,
+  payload: string | null,
+): Callback {
+  return { url: callback_url, headers: callback_headers, payloadJson: payload ?? '{}' }
+}
+
+function partProblem(
+  { response_format }: SingleCreate,
+  responseFormatJson: string,
+  parts: PartTexts,
+  { payloadBytes, schemaBytes }: PartLimits,
+): Problem | null {
+  const tooLarge = sizeProblem('response_format.schema', parts.schema, schemaBytes, 'limits.schema_bytes')
+  if (tooLarge) return tooLarge
+  const format = formatParts(responseFormatJson)
+  if (format.kind === 'schema') {
+    const read = readSchemaText(format.schemaJson, response_format.schema as SchemaObject)
+    if (!read.ok) return { field: `response_format.${read.path}`, rule: read.rule }
+  }
+  return sizeProblem(
+    'callback.callback_payload',
+    parts.payload,
+    payloadBytes,
+    'limits.callback_payload_bytes',
+  )
+}
+
+function sizeProblem(field: string, text: string | null, limit: number, setting: string): Problem | null {
+  const bytes = text === null ? 0 : Buffer.byteLength(text)
+  if (bytes <= limit) return null
+  return { field, rule: `must take at most ${limit} bytes (${setting}) and takes ${bytes}` }
+}

@@ -1,0 +1,101 @@
+/**
+ * Reads a large body of a create request, as a task of the CPU pool: from its bytes to elements, or to the first error.
+ * The checks, their order and their errors are those of small bodies, which the HTTP server reads itself.
+ */
+import { isUtf8 } from 'node:buffer'
+import { Ajv, type ValidateFunction } from 'ajv'
+import Type from 'typebox'
+import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
+import {
+  batchLengthProblem,
+  bodyFingerprint,
+  type CreateBody,
+  createElements,
+  type LengthProblem,
+} from './create-body.ts'
+import type { CreateElement, PartLimits } from './create-element.ts'
+import { type BatchElement, batchElement, type SingleCreate, singleCreate } from './request.ts'
+
+export interface ReadCreateBody {
+  readonly bytes: Uint8Array
+  readonly kind: CreateBody['kind']
+  readonly maxDepth: number
+  /** Jobs in a batch. */
+  readonly maxJobs: number
+  readonly limits: PartLimits
+  /** The route to compute the fingerprint for; null if none is needed. */
+  readonly fingerprintRoute: string | null
+}
+
+/** What Ajv reports about the shape of a body. */
+export interface ShapeError {
+  readonly keyword: string
+  readonly instancePath: string
+  readonly params: Readonly<Record<string, unknown>>
+  readonly message: string
+}
+
+/** `fingerprint` is null for a request without an Idempotency-Key. */
+export interface LargeBody {
+  readonly kind: 'read'
+  readonly elements: readonly CreateElement[]
+  readonly fingerprint: string | null
+}
+
+export type CreateBodyResult =
+  | LargeBody
+  | { readonly kind: 'not json'; readonly details: string }
+  | { readonly kind: 'wrong length'; readonly problem: LengthProblem }
+  | { readonly kind: 'wrong shape'; readonly error: ShapeError }
+
+/** The options are those of the HTTP server. */
+const ajv = new Ajv({ coerceTypes: false, removeAdditional: false, useDefaults: false, allErrors: false })
+const validators = new Map<CreateBody['kind'], ValidateFunction>()
+
+function validatorOf(kind: CreateBody['kind']): ValidateFunction {
+  const validate =
+    validators.get(kind) ?? ajv.compile(kind === 'batch' ? Type.Array(batchElement) : singleCreate)
+  validators.set(kind, validate)
+  return validate
+}
+
+export function readCreateBody(task: ReadCreateBody): CreateBodyResult {
+  const { kind, maxDepth, maxJobs, limits, fingerprintRoute } = task
+  const bytes = Buffer.from(task.bytes.buffer, task.bytes.byteOffset, task.bytes.byteLength)
+  if (!isUtf8(bytes)) return { kind: 'not json', details: 'The body is not valid UTF-8.' }
+  const text = bytes.toString('utf8')
+  const read = readJson(text, maxDepth)
+  if (!read.ok) {
+    const details = read.tooDeep ? `The body is ${read.error}.` : withoutExcerpt(read.error)
+    return { kind: 'not json', details }
+  }
+  const problem = kind === 'batch' ? batchLengthProblem(read.value, maxJobs) : null
+  if (problem) return { kind: 'wrong length', problem }
+  const validate = validatorOf(kind)
+  if (!validate(read.value)) return { kind: 'wrong shape', error: shapeError(validate) }
+  const body: CreateBody =
+    kind === 'batch'
+      ? { kind, text, value: read.value as readonly BatchElement[] }
+      : { kind, text, value: read.value as SingleCreate }
+  const elements = createElements(body, limits)
+  const fingerprint = fingerprintRoute === null ? null : bodyFingerprint(fingerprintRoute, body, elements)
+  return { kind: 'read', elements: elements.map(withFewHeaders), fingerprint }
+}
+
+function shapeError({ errors }: ValidateFunction): ShapeError {
+  const [first] = errors ?? []
+  if (first === undefined) throw new Error('an invalid body has no error')
+  const { keyword, instancePath, params, message = '' } = first
+  return { keyword, instancePath, params, message }
+}
+
+/** More headers than any callback may have, so that the check of the headers finds the error without all of them. */
+const HEADERS = 100
+
+/** Hundreds of thousands of headers would take as long to cross to the other thread as to parse. */
+function withFewHeaders(element: CreateElement): CreateElement {
+  const { callback } = element
+  if (callback === null) return element
+  const headers = Object.fromEntries(Object.entries(callback.headers).slice(0, HEADERS))
+  return { ...element, callback: { ...callback, headers } }
+}

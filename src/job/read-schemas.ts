@@ -1,0 +1,63 @@
+/**
+ * Callers' schemas, each read once while it is in use: the jobs of a caller often share one, and reading it takes longer
+ * than checking a short answer. Found by the schema's text, because a stored job holds nothing else.
+ */
+import type { AnswerSchema } from '../json-schema/answer-schema.ts'
+import { type ReadSchemaResult, readSchema } from '../json-schema/read-schema.ts'
+import { meetsStrictRules } from '../json-schema/strict-rules.ts'
+import type { SchemaObject } from './job.ts'
+
+/** Characters of all schemas that are remembered: what is read of them takes about twenty times as much memory. */
+const MAX_REMEMBERED = 512 * 1024
+
+/** What a call to a model server needs to know of a schema. */
+export interface SchemaFacts {
+  /** Whether it meets the rules of strict structured outputs. */
+  readonly strict: boolean
+  /** Whether every answer must be an object. */
+  readonly isObject: boolean
+}
+
+interface ReadText {
+  readonly result: ReadSchemaResult
+  facts: SchemaFacts | null
+}
+
+/** Least recently used first. */
+const remembered = new Map<string, ReadText>()
+let characters = 0
+
+/** @param parsed the parsed schema, if it is at hand; it must not change afterwards */
+export function readSchemaText(schemaJson: string, parsed?: SchemaObject): ReadSchemaResult {
+  return readText(schemaJson, parsed).result
+}
+
+/** The schema of an accepted job, ready for checking. */
+export function acceptedSchema(schemaJson: string): AnswerSchema {
+  const { result } = readText(schemaJson)
+  // Such a schema is rejected when the job is created, so only a job of a version that accepted it can have one.
+  if (!result.ok) throw new Error(`the job's schema is rejected: ${result.path} ${result.rule}`)
+  return result.schema
+}
+
+export function schemaFacts(schemaJson: string): SchemaFacts {
+  const schema = acceptedSchema(schemaJson)
+  const read = readText(schemaJson)
+  read.facts ??= { strict: meetsStrictRules(schema), isObject: schema.source.type === 'object' }
+  return read.facts
+}
+
+function readText(schemaJson: string, parsed?: SchemaObject): ReadText {
+  let read = remembered.get(schemaJson)
+  if (read === undefined) {
+    read = { result: readSchema(parsed ?? JSON.parse(schemaJson)), facts: null }
+    characters += schemaJson.length
+  } else remembered.delete(schemaJson)
+  remembered.set(schemaJson, read)
+  for (const oldest of remembered.keys()) {
+    if (characters <= MAX_REMEMBERED || remembered.size === 1) break
+    remembered.delete(oldest)
+    characters -= oldest.length
+  }
+  return read
+}

@@ -1,0 +1,62 @@
+/**
+ * Reads models' answers and callers' schemas: small ones here, and by a thread of the CPU pool what would hold the event
+ * loop for too long.
+ */
+import type { CpuPool, CpuUser } from '../cpu-pool/cpu-pool.ts'
+import { type Answer, answerOf, judgeAnswer } from '../job/answer.ts'
+import type { ClaimedJob } from '../job/job.ts'
+import { type SchemaFacts, schemaFacts } from '../job/read-schemas.ts'
+import type { StopSignal } from '../job/stop.ts'
+import { CHECK_STEPS, FIRST_CHECK_STEPS } from '../json-schema/limits.ts'
+
+/** Characters of an answer, its schema included, and of a schema, from which on a thread reads them. */
+const LARGE_TEXT = 64 * 1024
+
+export interface AnswerReaderOptions {
+  readonly pool: CpuPool
+  /** Levels of arrays and objects in a JSON answer. */
+  readonly maxDepth: number
+  /** The share of the threads for the jobs of a tier. */
+  readonly weightOf: (tier: string) => number
+}
+
+const NO_FACTS: SchemaFacts = { strict: false, isObject: false }
+
+type JobToRead = Pick<ClaimedJob, 'account' | 'tier' | 'responseFormatJson'>
+
+export class AnswerReader {
+  readonly #options: AnswerReaderOptions
+
+  constructor(options: AnswerReaderOptions) {
+    this.#options = options
+  }
+
+  /** Null if the signal stopped it first. */
+  read(job: JobToRead, text: string, signal: StopSignal): Answer | Promise<Answer | null> {
+    const { responseFormatJson: formatJson } = job
+    if (text.length + formatJson.length > LARGE_TEXT) return this.#readOnThread(job, text, signal)
+    const { maxDepth } = this.#options
+    const verdict = judgeAnswer(text, formatJson, { maxDepth, steps: FIRST_CHECK_STEPS })
+    // Few checks take so many steps; a thread begins this one again, with all the steps that a check may take.
+    return verdict.kind === 'out of steps' ? this.#readOnThread(job, text, signal) : answerOf(text, verdict)
+  }
+
+  /** The facts are those of no strict schema if the signal stopped it first: then no model is asked. */
+  schemaFacts(job: JobToRead, schemaJson: string, signal: StopSignal): SchemaFacts | Promise<SchemaFacts> {
+    if (schemaJson.length <= LARGE_TEXT) return schemaFacts(schemaJson)
+    return this.#options.pool
+      .run('read schema', { schemaJson }, this.#userOf(job), signal)
+      .then((facts) => facts ?? NO_FACTS)
+  }
+
+  async #readOnThread(job: JobToRead, text: string, signal: StopSignal): Promise<Answer | null> {
+    const { pool, maxDepth } = this.#options
+    const task = { text, formatJson: job.responseFormatJson, limits: { maxDepth, steps: CHECK_STEPS } }
+    const verdict = await pool.run('judge answer', task, this.#userOf(job), signal)
+    return verdict === null ? null : answerOf(text, verdict)
+  }
+
+  #userOf({ account, tier }: JobToRead): CpuUser {
+    return { account, weight: this.#options.weightOf(tier) }
+  }
+}

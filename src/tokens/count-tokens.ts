@@ -1,0 +1,53 @@
+/**
+ * Counts the tokens of texts, as a task of the CPU pool: the tokenizer is fast on prose but slow on long runs without a
+ * break, and must never hold the event loop of the HTTP server.
+ */
+
+/**
+ * The tokenizer takes quadratic time for runs without a break, so text is counted in pieces of this many characters. A cut
+ * can split a token, so the count may be too high by one for each piece.
+ */
+const PIECE = 1024
+/** Text that looks like a special token was written by a caller, and is counted as text. */
+const AS_TEXT = { disallowedSpecial: new Set<string>() }
+
+export interface CountTokens {
+  /** What stands between the quotes of JSON strings. */
+  readonly jsonTexts: readonly string[]
+  /** Counting stops here: more is too many in any case. */
+  readonly enough: number
+}
+
+export interface CountedTokens {
+  readonly tokens: number
+  /** Whether all texts were counted to their ends. */
+  readonly isComplete: boolean
+}
+
+type Tokenizer = typeof import('gpt-tokenizer/encoding/o200k_base')
+
+/** Loaded with the first count: its tables take tens of megabytes in each thread. */
+let tokenizer: Tokenizer | null = null
+
+/** As an OpenAI tokenizer counts them (o200k). */
+export async function countTokens({ jsonTexts, enough }: CountTokens): Promise<CountedTokens> {
+  tokenizer ??= await import('gpt-tokenizer/encoding/o200k_base')
+  let tokens = 0
+  for (const jsonText of jsonTexts) {
+    const text = jsonText.includes('\\') ? (JSON.parse(`"${jsonText}"`) as string) : jsonText
+    for (let from = 0; from < text.length; ) {
+      if (tokens >= enough) return { tokens, isComplete: false }
+      const to = pieceEnd(text, from)
+      tokens += tokenizer.countTokens(text.slice(from, to), AS_TEXT)
+      from = to
+    }
+  }
+  return { tokens, isComplete: true }
+}
+
+/** Never between the two halves of a surrogate pair. */
+function pieceEnd(text: string, from: number): number {
+  const to = Math.min(from + PIECE, text.length)
+  const code = text.charCodeAt(to - 1)
+  return to < text.length && code >= 0xd800 && code <= 0xdbff ? to + 1 : to
+}

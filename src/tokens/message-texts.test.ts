@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { messageTexts, textSample, textSlices } from './message-texts.ts'
+
+const content = fc.string({
+  unit: fc.constantFrom('"', '\\', 'a', '{', 'content', '\n', '\ud800', '😀', 'é'),
+})
+const message = fc
+  .tuple(content, fc.constantFrom('user', 'system'), fc.boolean())
+  .map(([text, role, first]) => (first ? { role, content: text } : { content: text, role }))
+
+test('the texts of the messages are found in either order of the members', () => {
+  fc.assert(
+    fc.property(fc.array(message), (messages) => {
+      const json = JSON.stringify(messages)
+      const found = [...messageTexts(json)].map(({ from, to }) => JSON.parse(`"${json.slice(from, to)}"`))
+      assert.deepEqual(
+        found,
+        messages.map(({ content }) => content),
+      )
+    }),
+  )
+})
+
+test('slices are JSON texts that give the whole when they are joined', () => {
+  // Long enough for several slices, with escapes and pairs at every edge.
+  const long = fc.tuple(content, fc.integer({ min: 0, max: 9 })).map(([text, shift]) => {
+    return `${'x'.repeat(shift)}${`${text}\u0000\\"😀`.repeat(6_000)}`
+  })
+  fc.assert(
+    fc.property(long, (text) => {
+      const slices = [...textSlices(JSON.stringify([{ role: 'user', content: text }]))]
+      assert.ok(slices.length > 1)
+      assert.equal(
+        slices
+          .flat()
+          .map((json) => JSON.parse(`"${json}"`))
+          .join(''),
+        text,
+      )
+    }),
+    { numRuns: 50 },
+  )
+})
+
+test('a sample takes pieces of the whole, each a JSON text', () => {
+  const messages = [
+    { role: 'user', content: '\u0000"\\😀é'.repeat(20_000) },
+    { role: 'user', content: '' },
+    { role: 'user', content: 'b'.repeat(100_000) },
+  ]
+  const sample = textSample(JSON.stringify(messages), 16, 200).map(
+    (json) => JSON.parse(`"${json}"`) as string,
+  )
+  assert.equal(sample.length, 16)
+  assert.ok(sample.every((text) => text.length > 30 && text.length < 210))
+  assert.ok(sample.some((text) => text.startsWith('b')) && sample.some((text) => text.includes('😀')))
+  assert.deepEqual(textSample('[]', 16, 200), [])
+})

@@ -1,0 +1,93 @@
+/**
+ * The texts of a conversation, found in its JSON text without parsing it, and cut into slices that take a thread of the
+ * pool a fraction of a second each, whatever they hold.
+ */
+import { stringEnd } from '../json-text/scan-json.ts'
+
+/** Where the text of one message begins and ends: what stands between the quotes of a JSON string. */
+export interface TextRange {
+  readonly from: number
+  readonly to: number
+}
+
+/**
+ * @param messagesJson as `JSON.stringify` writes messages of the right shape: objects with the two members `role` and
+ * `content`, in either order
+ */
+export function* messageTexts(messagesJson: string): Generator<TextRange> {
+  let at = messagesJson.indexOf('"')
+  while (at !== -1) {
+    const nameEnd = stringEnd(messagesJson, at + 1)
+    const isContent = messagesJson.startsWith('content"', at + 1)
+    // Behind the name come a colon and the quote that begins the value.
+    const from = nameEnd + 3
+    const to = stringEnd(messagesJson, from)
+    if (isContent) yield { from, to }
+    at = messagesJson.indexOf('"', to + 1)
+  }
+}
+
+/** Characters of a slice: 16 KiB of random letters take the tokenizer about 0.1 s. */
+const SLICE_CHARACTERS = 16 * 1024
+/** Texts of a slice, for conversations of very many short ones. */
+const SLICE_TEXTS = 1024
+
+/** The texts of the messages, a slice at a time; a long text continues in the next slice. */
+export function* textSlices(messagesJson: string): Generator<string[]> {
+  let slice: string[] = []
+  let room = SLICE_CHARACTERS
+  for (const { from, to } of messageTexts(messagesJson)) {
+    for (let at = from; at < to; ) {
+      const end = textEnd(messagesJson, from, Math.min(at + room, to), to)
+      slice.push(messagesJson.slice(at, end))
+      room -= end - at
+      at = end
+      if (room > 0 && slice.length < SLICE_TEXTS) continue
+      yield slice
+      slice = []
+      room = SLICE_CHARACTERS
+    }
+  }
+  if (slice.length > 0) yield slice
+}
+
+/** Pieces of the texts, spread evenly over all of them. */
+export function textSample(messagesJson: string, pieces: number, characters: number): string[] {
+  const texts = [...messageTexts(messagesJson)]
+  const total = texts.reduce((sum, { from, to }) => sum + to - from, 0)
+  const sample: string[] = []
+  let before = 0
+  let next = 0
+  for (const { from, to } of texts) {
+    for (; next < total && next < before + to - from; next += total / pieces) {
+      const at = textEnd(messagesJson, from, from + Math.floor(next - before), to)
+      sample.push(messagesJson.slice(at, textEnd(messagesJson, from, Math.min(at + characters, to), to)))
+    }
+    before += to - from
+  }
+  return sample
+}
+
+const BACKSLASH = 0x5c
+/** `\u00e9`. */
+const LONGEST_ESCAPE = 6
+
+/** The first index from `at` on where the text may be cut: not inside an escape, nor in a surrogate pair. */
+function textEnd(json: string, from: number, at: number, to: number): number {
+  if (at >= to) return to
+  for (let back = 1; back < LONGEST_ESCAPE && at - back >= from; back++) {
+    if (json.charCodeAt(at - back) !== BACKSLASH || !beginsEscape(json, from, at - back)) continue
+    const end = at - back + (json[at - back + 1] === 'u' ? LONGEST_ESCAPE : 2)
+    if (end > at) return Math.min(end, to)
+    break
+  }
+  const code = json.charCodeAt(at - 1)
+  return at > from && code >= 0xd800 && code <= 0xdbff ? at + 1 : at
+}
+
+/** Whether the backslash at `at` begins an escape instead of being escaped by the one before it. */
+function beginsEscape(json: string, from: number, at: number): boolean {
+  let before = 0
+  while (at - 1 - before >= from && json.charCodeAt(at - 1 - before) === BACKSLASH) before++
+  return before % 2 === 0
+}
