@@ -13,14 +13,25 @@ export const tasks = {
   'read body': readCreateBody,
   'read completion': readLargeCompletion,
   'read schema': ({ schemaJson }: { readonly schemaJson: string }): SchemaFacts => schemaFacts(schemaJson),
-  'judge answer': ({ text, formatJson, limits }: JudgeAnswer): AnswerVerdict =>
-    judgeAnswer(text, formatJson, limits),
+  'judge answer': judgeLongAnswer,
 }
 
 interface JudgeAnswer {
   readonly text: string
   readonly formatJson: string
   readonly limits: AnswerLimits
+}
+
+interface JudgedAnswer {
+  readonly verdict: AnswerVerdict
+  /** The text as a JSON string, which a wrong answer is quoted as; null for any other. */
+  readonly textJson: string | null
+}
+
+function judgeLongAnswer({ text, formatJson, limits }: JudgeAnswer): JudgedAnswer {
+  const verdict = judgeAnswer(text, formatJson, limits)
+  const isWrong = verdict.kind === 'wrong' || verdict.kind === 'out of steps'
+  return { verdict, textJson: isWrong ? JSON.stringify(text) : null }
 }
 
 export type TaskName = keyof typeof tasks

@@ -2,12 +2,13 @@
 import { checkAnswer } from '../json-schema/check-answer.ts'
 import { StepBudget } from '../json-schema/step-budget.ts'
 import { readJson } from '../json-text/read-json.ts'
+import type { RawText } from './job.ts'
 import { acceptedSchema } from './read-schemas.ts'
 import { formatParts } from './response-format.ts'
 
 export type Answer =
   | { readonly ok: true; readonly contentJson: string }
-  | { readonly ok: false; readonly errors: readonly string[] }
+  | { readonly ok: false; readonly errors: readonly string[]; readonly raw: RawText }
 
 export interface AnswerLimits {
   /** Levels of arrays and objects in a JSON answer. */
@@ -52,7 +53,7 @@ export function answerOf(text: string, verdict: AnswerVerdict): Answer {
     case 'text':
       return { ok: true, contentJson: verdict.contentJson }
     default:
-      return { ok: false, errors: verdict.errors }
+      return { ok: false, errors: verdict.errors, raw: text }
   }
 }
 

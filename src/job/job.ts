@@ -128,7 +128,21 @@ export interface JobError {
   /** For `validation_error`: the rules that the answer broke. */
   readonly errors?: readonly string[]
   /** For `validation_error`: the answer as the model returned it. */
-  readonly raw_text?: string
+  readonly raw_text?: RawText
+}
+
+/** A model's text; that of a long one as JSON text, because a thread has escaped it already. */
+export type RawText = string | { readonly json: string }
+
+export function rawTextJson(text: RawText): string {
+  return typeof text === 'string' ? JSON.stringify(text) : text.json
+}
+
+/** The error as it is stored and sent. */
+export function errorJson(error: JobError): string {
+  const { raw_text, ...rest } = error
+  if (raw_text === undefined) return JSON.stringify(rest)
+  return `${JSON.stringify(rest).slice(0, -1)},"raw_text":${rawTextJson(raw_text)}}`
 }
 
 /** How an execution ended. `contentJson` is `response_content` as JSON text, so that it is stored and sent unchanged. */

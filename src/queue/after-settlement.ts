@@ -1,5 +1,5 @@
 /** What follows a settlement on this node: answer the pending response, notify the callback dispatcher, count, log. */
-import type { ClaimedJob } from '../job/job.ts'
+import { type ClaimedJob, errorJson } from '../job/job.ts'
 import type { Settled } from '../store/store.ts'
 import type { ExecutionResult } from './execute.ts'
 import type { PendingResponses } from './pending-responses.ts'
@@ -36,7 +36,7 @@ export function createAfterSettlement(options: AfterSettlementOptions): AfterSet
       status: outcome.status,
       createdAtMs: job.createdAtMs,
       contentJson: outcome.status === 'completed' ? outcome.contentJson : null,
-      errorJson: error && JSON.stringify(error),
+      errorJson: error && errorJson(error),
     }
     pendingResponses.end(job.id, { kind: 'settled', record, cacheHit: usage.cache_hit })
     if (job.callback) dispatcher.notify(job.account, job.id)

@@ -5,7 +5,15 @@
 import type { Clock } from '../clock.ts'
 import type { Answer } from '../job/answer.ts'
 import { jobFingerprint } from '../job/fingerprint.ts'
-import { type ClaimedJob, type JobError, NO_USAGE, type Outcome, type Usage } from '../job/job.ts'
+import {
+  type ClaimedJob,
+  type JobError,
+  NO_USAGE,
+  type Outcome,
+  type RawText,
+  rawTextJson,
+  type Usage,
+} from '../job/job.ts'
 import type { SchemaFacts } from '../job/read-schemas.ts'
 import { formatParts } from '../job/response-format.ts'
 import type { StopSignal } from '../job/stop.ts'
@@ -38,7 +46,20 @@ export interface Receipt {
   readonly strict?: boolean
   readonly calls: readonly CallRecord[]
   /** The first answer and the rules that it broke, when it had to be repaired. */
-  readonly repair?: { readonly raw_text: string; readonly errors: readonly string[] }
+  readonly repair?: Repair
+}
+
+interface Repair {
+  readonly raw_text: RawText
+  readonly errors: readonly string[]
+}
+
+/** The receipt as it is stored. */
+export function receiptJson({ repair, ...receipt }: Receipt): string {
+  const json = JSON.stringify(receipt)
+  if (repair === undefined) return json
+  const { raw_text, errors } = repair
+  return `${json.slice(0, -1)},"repair":{"raw_text":${rawTextJson(raw_text)},"errors":${JSON.stringify(errors)}}}`
 }
 
 /** Resolves to null when the signal says to release the job, or that this node no longer holds it. */
@@ -64,7 +85,7 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
     const answer = await execution.read(first.text)
     if (answer === null) return execution.stoppedWhileReading()
     if (answer.ok) return execution.end({ status: 'completed', contentJson: answer.contentJson })
-    return await execution.repair(first.text, answer.errors)
+    return await execution.repair(answer.raw, answer.errors)
   }
 }
 
@@ -139,7 +160,7 @@ class Execution {
   #calls: readonly CallRecord[] = []
   #inputTokens = 0
   #outputTokens = 0
-  #repair: { raw_text: string; errors: readonly string[] } | undefined
+  #repair: Repair | undefined
 
   constructor(
     job: ClaimedJob,
@@ -174,7 +195,7 @@ class Execution {
   }
 
   /** Shows the model the rules that its answer broke, and asks once more. */
-  async repair(raw: string, errors: readonly string[]): Promise<ExecutionResult | null> {
+  async repair(raw: RawText, errors: readonly string[]): Promise<ExecutionResult | null> {
     this.#repair = { raw_text: raw, errors }
     const second = await this.ask(this.#withRepairRequest(raw, errors))
     if (second.kind !== 'answer') return this.failWithout(second)
@@ -185,18 +206,16 @@ class Execution {
       code: 'validation_error',
       message: 'The model did not answer in the form that was asked for, and one repair did not help.',
       errors: repaired.errors,
-      raw_text: second.text,
+      raw_text: repaired.raw,
     })
   }
 
-  #withRepairRequest(raw: string, errors: readonly string[]): string {
+  #withRepairRequest(raw: RawText, errors: readonly string[]): string {
     const list = errors.map((error) => `- ${error}`).join('\n')
     const request = `Your answer does not have the form that was asked for:\n${list}\nAnswer again, with the corrected JSON and nothing else.`
-    const added = JSON.stringify([
-      { role: 'assistant', content: raw },
-      { role: 'user', content: request },
-    ])
-    return `${this.#job.messagesJson.slice(0, -1)},${added.slice(1)}`
+    const wrong = `{"role":"assistant","content":${rawTextJson(raw)}}`
+    const asked = JSON.stringify({ role: 'user', content: request })
+    return `${this.#job.messagesJson.slice(0, -1)},${wrong},${asked}]`
   }
 
   /** The outcome of a job whose answer came but was not read before the signal stopped it. */

@@ -52,8 +52,10 @@ export class AnswerReader {
   async #readOnThread(job: JobToRead, text: string, signal: StopSignal): Promise<Answer | null> {
     const { pool, maxDepth } = this.#options
     const task = { text, formatJson: job.responseFormatJson, limits: { maxDepth, steps: CHECK_STEPS } }
-    const verdict = await pool.run('judge answer', task, this.#userOf(job), signal)
-    return verdict === null ? null : answerOf(text, verdict)
+    const judged = await pool.run('judge answer', task, this.#userOf(job), signal)
+    if (judged === null) return null
+    const answer = answerOf(text, judged.verdict)
+    return answer.ok || judged.textJson === null ? answer : { ...answer, raw: { json: judged.textJson } }
   }
 
   #userOf({ account, tier }: JobToRead): CpuUser {

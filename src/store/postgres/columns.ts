@@ -1,6 +1,6 @@
 /** Jobs and outcomes as columns: arrays that one statement takes apart with `unnest`, however many rows there are. */
 import { wholeMs } from '../../clock.ts'
-import type { Callback, ClaimedJob, Job } from '../../job/job.ts'
+import { type Callback, type ClaimedJob, errorJson, type Job } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
 import { callbackText } from '../callback-rows.ts'
 import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
@@ -13,8 +13,8 @@ export function weightOfJob({ messagesJson, callback }: Job): number {
 
 /** The same for a settlement. */
 export function weightOfSettlement({ outcome, receiptJson }: Settlement): number {
-  const content = outcome.status === 'completed' ? outcome.contentJson : (outcome.error.raw_text ?? '')
-  return 300 + content.length + receiptJson.length
+  const contentLength = outcome.status === 'completed' ? outcome.contentJson.length : receiptJson.length
+  return 300 + contentLength + receiptJson.length
 }
 
 export const NEW_JOB_TYPES = [
@@ -74,7 +74,7 @@ export function settlementColumns(settlements: readonly Settlement[]): unknown[]
     settlements.map(({ attempt }) => attempt),
     settlements.map(({ outcome }) => outcome.status),
     settlements.map(({ outcome }) => (outcome.status === 'completed' ? outcome.contentJson : null)),
-    settlements.map(({ outcome }) => (outcome.status === 'failed' ? JSON.stringify(outcome.error) : null)),
+    settlements.map(({ outcome }) => (outcome.status === 'failed' ? errorJson(outcome.error) : null)),
     settlements.map(({ usage }) => JSON.stringify(usage)),
     settlements.map(({ receiptJson }) => receiptJson),
     settlements.map(({ cache }) => cache?.fingerprint ?? null),

@@ -1,5 +1,6 @@
 /** The store on SQLite as the server uses it: groups operations and sends them to the storage thread. */
 import { Worker } from 'node:worker_threads'
+import { errorJson } from '../../job/job.ts'
 import { moduleURL } from '../../module-url.ts'
 import { attemptLine, callbackText, recordCells } from '../callback-rows.ts'
 import { BODY_READ_BYTES, type CallbackToLoad } from '../callback-store.ts'
@@ -245,7 +246,7 @@ function outcomeCells({ outcome, usage, receiptJson, cache, nowMs }: Settlement)
   return [
     outcome.status,
     outcome.status === 'completed' ? outcome.contentJson : null,
-    outcome.status === 'failed' ? JSON.stringify(outcome.error) : null,
+    outcome.status === 'failed' ? errorJson(outcome.error) : null,
     JSON.stringify(usage),
     receiptJson,
     cache?.fingerprint ?? null,
