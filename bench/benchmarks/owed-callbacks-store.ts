@@ -1,6 +1,6 @@
 /** A store of ended jobs whose callbacks are owed, as the service leaves them. */
 import { issueKey } from '../../src/accounts/issue-key.ts'
-import type { Job } from '../../src/job/job.ts'
+import { callbackText, type Job } from '../../src/job/job.ts'
 import type { CallbackBody } from '../../src/store/callback-store.ts'
 import { openStore } from '../../src/store/open.ts'
 import type { Settlement, Store } from '../../src/store/store.ts'
@@ -52,7 +52,7 @@ function accept(store: Store, { callback, view }: CallbackBody): Promise<void> {
     messagesJson: JSON.stringify(messages),
     responseFormatJson: '{"format":"text"}',
     cacheTtlMs: 300_000,
-    callback,
+    callbackJson: callbackText(callback),
     createdAtMs: view.createdAtMs,
     inputTokens: 8,
   }

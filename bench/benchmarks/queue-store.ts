@@ -99,7 +99,7 @@ export class QueueStore {
       messagesJson: JSON.stringify(messages),
       responseFormatJson: '{"format":"text"}',
       cacheTtlMs: 300_000,
-      callback: null,
+      callbackJson: null,
       createdAtMs: Date.now(),
       inputTokens: content.length,
     }

@@ -5,7 +5,7 @@
  * Accounts share the threads fairly. Requests enter the pool before their first task, and only so many may be in it: the
  * next one is rejected. Jobs wait for a thread however many there are, because their answers have been paid for.
  */
-import type { StopListener, StopSignal } from '../job/stop.ts'
+import { Stop, type StopListener, type StopSignal } from '../job/stop.ts'
 import { Counts } from '../sharing/counts.ts'
 import { FairSlots } from '../sharing/fair-slots.ts'
 import { PoolThread } from './pool-thread.ts'
@@ -48,6 +48,8 @@ export class CpuPool {
   readonly #requests = new Counts<string>()
   readonly #idle: PoolThread[] = []
   readonly #all = new Set<PoolThread>()
+  /** Stops every task when the pool is closed. */
+  readonly #closing = new Stop()
 
   constructor(options: CpuPoolOptions) {
     this.#options = options
@@ -87,14 +89,16 @@ export class CpuPool {
   ): Promise<TaskOutput<Name> | null> {
     const acquired = this.#slots.acquire(account, weight, signal)
     if (!(acquired instanceof Promise ? await acquired : acquired)) return null
-    if (signal.reason !== null) {
+    if (signal.reason !== null || this.#closing.reason !== null) {
       this.#slots.release(account)
       return null
     }
-    return unlessStopped(this.#runNow(name, input, account), signal)
+    return unlessStopped(this.#runNow(name, input, account), [signal, this.#closing])
   }
 
+  /** Tasks that wait or run resolve with null. */
   async close(): Promise<void> {
+    this.#closing.now('release')
     await Promise.all([...this.#all].map((thread) => thread.close()))
   }
 
@@ -123,11 +127,18 @@ export class CpuPool {
   }
 }
 
-/** Null when the signal stops first; the result is then dropped, and an error too. */
-function unlessStopped<Result>(result: Promise<Result>, signal: StopSignal): Promise<Result | null> {
+/** Null when a signal stops first; the result is then dropped, and an error too. */
+function unlessStopped<Result>(
+  result: Promise<Result>,
+  signals: readonly StopSignal[],
+): Promise<Result | null> {
   return new Promise((resolve, reject) => {
     const listener: StopListener = { onStop: () => resolve(null) }
-    signal.listen(listener)
-    result.finally(() => signal.unlisten(listener)).then(resolve, reject)
+    for (const signal of signals) signal.listen(listener)
+    result
+      .finally(() => {
+        for (const signal of signals) signal.unlisten(listener)
+      })
+      .then(resolve, reject)
   })
 }

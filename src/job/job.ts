@@ -75,6 +75,11 @@ export interface Callback {
   readonly payloadJson: string
 }
 
+/** How a callback is stored: the URL comes first, so that it is found without reading the payload. */
+export function callbackText({ url, headers, payloadJson }: Callback): string {
+  return JSON.stringify({ url, headers, payloadJson })
+}
+
 /** A job with everything that its execution needs. */
 export interface Job {
   /** UUIDv7: the creation time in its first 48 bits keeps stored jobs in the order of time. */
@@ -93,7 +98,8 @@ export interface Job {
   readonly responseFormatJson: string
   /** How long the answer is cached for identical jobs (SPEC §2.1 `message_cache_ttl`), in whole milliseconds. */
   readonly cacheTtlMs: number
-  readonly callback: Callback | null
+  /** The callback as `callbackText` writes it; null if the job has none. */
+  readonly callbackJson: string | null
   readonly createdAtMs: number
   /** The size of the input: its tokens where they were counted, else an upper bound. */
   readonly inputTokens: number

@@ -4,7 +4,7 @@
  */
 import { type Clock, wholeMs } from '../clock.ts'
 import type { CreateElement } from '../job/create-element.ts'
-import type { Callback, Job } from '../job/job.ts'
+import { type Callback, callbackText, type Job } from '../job/job.ts'
 import { CACHE_TTL_S, type Problem } from '../job/request.ts'
 import type { Tier } from '../job/tier.ts'
 import { checkCallbackHeaders } from '../net/callback-headers.ts'
@@ -58,13 +58,13 @@ export async function admit(
   countTokens: CountElement,
   single: boolean,
 ): Promise<Admission> {
-  const callbacks: (Callback | null)[] = []
+  const callbacks: (string | null)[] = []
   for (const [index, element] of elements.entries()) {
     const checked = checkFields(element, rules)
     if ('rule' in checked) {
       return { ok: false, error: { kind: 'invalid', element: single ? null : index, ...checked } }
     }
-    callbacks.push(checked.callback)
+    callbacks.push(checked.callback && callbackText(checked.callback))
   }
   const { account, tier } = caller
   const jobs: Job[] = []
@@ -90,7 +90,7 @@ export async function admit(
       messagesJson: element.messagesJson,
       responseFormatJson: element.responseFormatJson,
       cacheTtlMs: wholeMs(element.cacheTtlS ?? CACHE_TTL_S.default),
-      callback: callbacks[index] ?? null,
+      callbackJson: callbacks[index] ?? null,
       createdAtMs: rules.clock.nowMs(),
       inputTokens,
     })

@@ -39,7 +39,7 @@ export function createAfterSettlement(options: AfterSettlementOptions): AfterSet
       errorJson: error && errorJson(error),
     }
     pendingResponses.end(job.id, { kind: 'settled', record, cacheHit: usage.cache_hit })
-    if (job.callback) dispatcher.notify(job.account, job.id)
+    if (job.callbackJson !== null) dispatcher.notify(job.account, job.id)
     metrics.settled(job, result, executionMs)
     const fields = {
       job_id: job.id,

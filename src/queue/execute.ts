@@ -21,6 +21,7 @@ import type { Store } from '../store/store.ts'
 import type { AnswerForm, CallRecord, Reply, Router } from '../upstreams/model-server.ts'
 import type { AnswerReader } from './read-answer.ts'
 import { lookUpResponse } from './response-cache.ts'
+import { Turns } from './turns.ts'
 
 export interface ExecuteOptions {
   readonly store: Pick<Store, 'findResponse'>
@@ -30,6 +31,12 @@ export interface ExecuteOptions {
   readonly cacheEnabled: boolean
   readonly maxAttempts: number
 }
+
+/**
+ * Characters of a job from which on it waits for a turn of its own: hundreds of jobs are claimed at once, and hashing and
+ * sending a megabyte takes a few milliseconds.
+ */
+const LARGE_JOB = 64 * 1024
 
 /** Everything that settling needs to know of an execution. */
 export interface ExecutionResult {
@@ -67,11 +74,15 @@ export type ExecuteJob = (job: ClaimedJob, signal: StopSignal) => Promise<Execut
 
 export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
   const { store, clock, cacheEnabled, maxAttempts } = options
+  const turns = new Turns()
   return async function executeJob(job, signal) {
     if (job.crashCount >= maxAttempts) return crashedTooOften(job)
+    const isLarge = job.messagesJson.length + job.responseFormatJson.length > LARGE_JOB
+    if (isLarge) await turns.next()
     const fingerprint = cacheEnabled ? jobFingerprint(job) : null
     const cached = fingerprint === null ? null : await lookUpResponse(store, fingerprint, clock, signal)
     if (cached !== null) return fromCache(cached)
+    if (isLarge) await turns.next()
     const form = formOf(job, options.answers, signal)
     const execution = new Execution(
       job,

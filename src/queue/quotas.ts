@@ -188,9 +188,9 @@ function reserveIn(
 /** The bytes that the jobs will store before they end. */
 export function bytesToStore(jobs: readonly Job[]): number {
   let bytes = 0
-  for (const { messagesJson, responseFormatJson, callback } of jobs) {
+  for (const { messagesJson, responseFormatJson, callbackJson } of jobs) {
     bytes += Buffer.byteLength(messagesJson) + Buffer.byteLength(responseFormatJson)
-    if (callback !== null) bytes += Buffer.byteLength(callback.payloadJson)
+    bytes += Buffer.byteLength(callbackJson ?? '')
   }
   return bytes
 }

@@ -11,8 +11,8 @@ const UPLOAD_FACTOR = 1
 const REQUEST_FACTOR = 5
 /** What a single create keeps of its body while it waits: the messages, to create the job again if it vanishes. */
 const WAITING_REQUEST_FACTOR = 2
-/** A running job: its messages, their JSON text, and the body of the call, as text and as a buffer. */
-const JOB_FACTOR = 7
+/** A running job: the JSON text of its messages, and the body of the call, as text and as a buffer. */
+const JOB_FACTOR = 5
 /** A callback being sent: content and payload, the body made of them, as text and as a buffer. */
 const CALLBACK_FACTOR = 5
 /** An answer being written: the stored result, and the response made of it. */
@@ -29,7 +29,7 @@ export const requestBytes = (bodyBytes: number): number => FIXED_BYTES + bodyByt
 export const waitingRequestBytes = (bodyBytes: number): number =>
   FIXED_BYTES + bodyBytes * WAITING_REQUEST_FACTOR
 
-/** @param textBytes of messages, schema and callback payload as JSON text, as they are stored */
+/** @param textBytes of messages, response format and callback as JSON text, as they are stored */
 export const jobBytes = (textBytes: number): number => JOB_BYTES + textBytes * JOB_FACTOR
 
 /** The largest text that a job may have to take at most `bytes`. */
@@ -41,6 +41,9 @@ export const callbackBytes = (bodyBytes: number): number => FIXED_BYTES + bodyBy
 export const answerBytes = (textBytes: number): number => FIXED_BYTES + textBytes * ANSWER_FACTOR
 
 /** The text of a job in memory, in UTF-16 units: exact enough, and without a pass over the text. */
-export function jobTextLength({ messagesJson, callback }: Pick<Job, 'messagesJson' | 'callback'>): number {
-  return messagesJson.length + (callback?.payloadJson.length ?? 0)
+export function jobTextLength({
+  messagesJson,
+  callbackJson,
+}: Pick<Job, 'messagesJson' | 'callbackJson'>): number {
+  return messagesJson.length + (callbackJson?.length ?? 0)
 }

@@ -37,11 +37,6 @@ export function searchCallbacksByChunk(
  */
 export const URL_PREFIX = 2 * 8192 + 100
 
-/** How a callback is stored: the URL comes first, where `urlOf` finds it. */
-export function callbackText({ url, headers, payloadJson }: Callback): string {
-  return JSON.stringify({ url, headers, payloadJson })
-}
-
 /**
  * The URL, from the first `URL_PREFIX` characters of a stored callback. Version 0.1 also stored longer ones, which are never
  * sent: then this is its beginning.

@@ -127,9 +127,7 @@ export function claimBoundsTests(on: On): void {
     })
     await queue(store, job)
     const { tooLarge } = await store.claim('node-a', 1, now.ms, { bytes: { small: 0, max: 0 } })
-    const texts = [job.messagesJson, job.responseFormatJson].map((text) =>
-      Buffer.byteLength(text),
-    )
+    const texts = [job.messagesJson, job.responseFormatJson].map((text) => Buffer.byteLength(text))
     const least = texts.reduce((sum, length) => sum + length, Buffer.byteLength(callback.payloadJson))
     const bytes = tooLarge?.bytes ?? 0
     assert.ok(bytes > least && bytes < least + 100, `${bytes}, at least ${least}`)

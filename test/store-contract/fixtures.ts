@@ -1,7 +1,16 @@
 /** What the tests of the contract share: jobs, acceptances and settlements to vary, and the moment they happen in. */
 import { randomBytes } from 'node:crypto'
 import type { TestContext } from 'node:test'
-import type { ClaimedJob, Job, Message, Outcome, ResponseFormat, Usage } from '../../src/job/job.ts'
+import {
+  type Callback,
+  type ClaimedJob,
+  callbackText,
+  type Job,
+  type Message,
+  type Outcome,
+  type ResponseFormat,
+  type Usage,
+} from '../../src/job/job.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
 import type { OwnCaps } from '../../src/store/account-store.ts'
 import type { Claim } from '../../src/store/node-store.ts'
@@ -30,15 +39,17 @@ export function restartTime(): void {
 }
 
 /** What a test may vary; the conversation and the format as values instead of texts. */
-export type JobFields = Partial<Omit<Job, 'messagesJson' | 'responseFormatJson'>> & {
+export type JobFields = Partial<Omit<Job, 'messagesJson' | 'responseFormatJson' | 'callbackJson'>> & {
   readonly messages?: readonly Message[]
   readonly responseFormat?: ResponseFormat
+  readonly callback?: Callback | null
 }
 
 export function newJob(fields: JobFields = {}): Job {
   const {
     messages = [{ role: 'user', content: 'Hello' }],
     responseFormat = { format: 'text' },
+    callback = null,
     ...over
   } = fields
   return {
@@ -49,7 +60,7 @@ export function newJob(fields: JobFields = {}): Job {
     messagesJson: JSON.stringify(messages),
     responseFormatJson: JSON.stringify(responseFormat),
     cacheTtlMs: 300_000,
-    callback: null,
+    callbackJson: callback && callbackText(callback),
     createdAtMs: now.ms,
     inputTokens: 12,
     ...over,

@@ -1,15 +1,14 @@
 /** What every store guarantees about quotas: the sums of an account are its open jobs and the bytes of its stored texts. */
 import assert from 'node:assert/strict'
 import type { Job, Outcome } from '../../src/job/job.ts'
-import { callbackText } from '../../src/store/callback-rows.ts'
 import type { Store } from '../../src/store/store.ts'
 import { acceptance, COMPLETED, DAY_MS, newJob, now, type On, settlement } from './fixtures.ts'
 
 const TEXTS = ['Grüße, 世界 🙂', 'a'.repeat(3000), '']
 const callback = { url: 'https://example.com/', headers: { a: 'b' }, payloadJson: '{"text":"日本"}' }
 
-export function requestBytes({ messagesJson, responseFormatJson, callback: own }: Job): number {
-  const callbackBytes = own === null ? 0 : Buffer.byteLength(callbackText(own))
+export function requestBytes({ messagesJson, responseFormatJson, callbackJson: own }: Job): number {
+  const callbackBytes = own === null ? 0 : Buffer.byteLength(own)
   return Buffer.byteLength(messagesJson) + Buffer.byteLength(responseFormatJson) + callbackBytes
 }
 

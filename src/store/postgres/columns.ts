@@ -1,14 +1,13 @@
 /** Jobs and outcomes as columns: arrays that one statement takes apart with `unnest`, however many rows there are. */
 import { wholeMs } from '../../clock.ts'
-import { type Callback, type ClaimedJob, errorJson, type Job } from '../../job/job.ts'
+import { type ClaimedJob, errorJson, type Job } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
-import { callbackText } from '../callback-rows.ts'
 import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import type { Settlement } from '../store.ts'
 
 /** About what a job weighs in a statement: the characters of its texts. */
-export function weightOfJob({ messagesJson, callback }: Job): number {
-  return 500 + messagesJson.length + (callback?.payloadJson.length ?? 0)
+export function weightOfJob({ messagesJson, callbackJson }: Job): number {
+  return 500 + messagesJson.length + (callbackJson?.length ?? 0)
 }
 
 /** The same for a settlement. */
@@ -43,7 +42,7 @@ export function newJobColumns(jobs: readonly Job[]): unknown[][] {
     jobs.map((job) => job.createdAtMs),
     jobs.map((job) => job.messagesJson),
     jobs.map((job) => job.responseFormatJson),
-    jobs.map((job) => (job.callback === null ? null : callbackText(job.callback))),
+    jobs.map((job) => job.callbackJson),
   ]
 }
 
@@ -96,7 +95,6 @@ export function unnest(types: readonly string[], from: number): string {
 
 /** A row with the columns of `jobs`, and `attempt` and `deaths` as they are after the claim. */
 export function readClaimedJob(row: Row): ClaimedJob {
-  const callbackJson = textOrNull(row, 'callback')
   return {
     id: textOf(row, 'id'),
     account: textOf(row, 'account'),
@@ -109,6 +107,6 @@ export function readClaimedJob(row: Row): ClaimedJob {
     crashCount: numberOf(row, 'deaths'),
     messagesJson: textOf(row, 'messages'),
     responseFormatJson: textOf(row, 'response_format'),
-    callback: callbackJson === null ? null : (JSON.parse(callbackJson) as Callback),
+    callbackJson: textOrNull(row, 'callback'),
   }
 }

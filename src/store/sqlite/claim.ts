@@ -1,6 +1,6 @@
 /** Claims queued jobs in SQLite: in fair order, or an account's first job each. */
 import { wholeMs } from '../../clock.ts'
-import type { Callback, ClaimedJob } from '../../job/job.ts'
+import type { ClaimedJob } from '../../job/job.ts'
 import type { ClaimBounds, ClaimBytes, Claimed, PoisonCandidates } from '../store.ts'
 import type { Cell, ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
@@ -151,7 +151,7 @@ export function readClaimedJob(cells: readonly Cell[]): ClaimedJob {
     crashCount: Number(deaths),
     messagesJson: String(messages),
     responseFormatJson: String(format),
-    callback: typeof callback === 'string' ? (JSON.parse(callback) as Callback) : null,
+    callbackJson: typeof callback === 'string' ? callback : null,
   }
 }
 

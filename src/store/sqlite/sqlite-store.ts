@@ -2,7 +2,7 @@
 import { Worker } from 'node:worker_threads'
 import { errorJson } from '../../job/job.ts'
 import { moduleURL } from '../../module-url.ts'
-import { attemptLine, callbackText, recordCells } from '../callback-rows.ts'
+import { attemptLine, recordCells } from '../callback-rows.ts'
 import { BODY_READ_BYTES, type CallbackToLoad } from '../callback-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { Failed, GroupCommit } from '../group-commit.ts'
@@ -238,7 +238,7 @@ function newJobCells({ job, handedOff, step }: NewJob): NewJobCells {
     job.createdAtMs,
     job.messagesJson,
     job.responseFormatJson,
-    job.callback === null ? null : callbackText(job.callback),
+    job.callbackJson,
   ]
 }
 

@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import { Stop } from '../job/stop.ts'
+import { CpuPool, type CpuPoolOptions } from './cpu-pool.ts'
+import { TaskFailed } from './pool-thread.ts'
+
+const never = new Stop()
+const acme = { account: 'acme', weight: 1 }
+const other = { account: 'other', weight: 1 }
+
+function pool(t: TestContext, options: Partial<CpuPoolOptions> = {}): CpuPool {
+  const made = new CpuPool({ threads: 1, maxRequests: 16, heapMb: 256, steadyMs: () => 0, ...options })
+  t.after(() => made.close())
+  return made
+}
+
+/** A task that a thread needs a moment for. */
+const answer = (text: string) => ({
+  text,
+  formatJson: '{"format":"json"}',
+  limits: { maxDepth: 64, steps: 1 },
+})
+const JUDGED = { verdict: { kind: 'json', start: 0, end: 2 }, textJson: null }
+
+test('a task runs on a thread and returns its result', async (t) => {
+  const names: string[] = []
+  const cpu = pool(t, { onTask: (name) => names.push(name) })
+  assert.deepEqual(await cpu.run('judge answer', answer('[]'), acme, never), JUDGED)
+  assert.deepEqual(await cpu.run('count tokens', { jsonTexts: ['a\\u0062c'], enough: 9 }, acme, never), {
+    tokens: 1,
+    isComplete: true,
+  })
+  assert.deepEqual(names, ['judge answer', 'count tokens'])
+  assert.deepEqual(cpu.state, { running: 0, waiting: 0, requests: 0 })
+})
+
+test('accounts take turns, however many tasks one of them has waiting', async (t) => {
+  const cpu = pool(t)
+  const order: string[] = []
+  const run = async (user: typeof acme) => {
+    await cpu.run('judge answer', answer('[]'), user, never)
+    order.push(user.account)
+  }
+  const all = [...Array.from({ length: 8 }, () => run(acme)), run(other), run(other)]
+  assert.deepEqual(cpu.state, { running: 1, waiting: 9, requests: 0 })
+  await Promise.all(all)
+  assert.deepEqual(order.slice(0, 5), ['acme', 'other', 'acme', 'other', 'acme'])
+})
+
+test('as many tasks run at once as there are threads', (t) => {
+  const cpu = pool(t, { threads: 2 })
+  for (let task = 0; task < 5; task++) void cpu.run('judge answer', answer('[]'), acme, never)
+  assert.deepEqual([cpu.state.running, cpu.state.waiting], [2, 3])
+})
+
+test('a task that is stopped resolves with null, whether it waits or runs, and leaves its thread to others', async (t) => {
+  const cpu = pool(t)
+  const stop = new Stop()
+  const running = cpu.run('judge answer', answer('[]'), acme, stop)
+  const waiting = cpu.run('judge answer', answer('[]'), acme, stop)
+  const third = cpu.run('judge answer', answer('[]'), other, never)
+  stop.now('lost')
+  assert.deepEqual(await Promise.all([running, waiting]), [null, null])
+  assert.deepEqual(await third, JUDGED)
+  assert.equal(await cpu.run('judge answer', answer('[]'), acme, stop), null)
+  assert.deepEqual(cpu.state, { running: 0, waiting: 0, requests: 0 })
+})
+
+test('only so many requests may be in the pool, and a quarter of them of one account', (t) => {
+  let rejected = 0
+  const cpu = pool(t, { maxRequests: 8, onRejected: () => rejected++ })
+  assert.deepEqual([cpu.enter('a'), cpu.enter('a'), cpu.enter('a')], [true, true, false])
+  for (const account of ['b', 'b', 'c', 'c', 'd', 'd']) assert.ok(cpu.enter(account))
+  assert.equal(cpu.enter('e'), false)
+  cpu.leave('a')
+  assert.deepEqual([cpu.enter('d'), cpu.enter('e')], [false, true])
+  assert.deepEqual([cpu.state.requests, rejected], [8, 3])
+})
+
+test('a task that fails does not end its thread', async (t) => {
+  const cpu = pool(t)
+  const failing = { ...answer('[]'), formatJson: '{"format":"json","schema":{"type":"nothing"}}' }
+  await assert.rejects(cpu.run('judge answer', failing, acme, never), TaskFailed)
+  assert.deepEqual(await cpu.run('judge answer', answer('[]'), acme, never), JUDGED)
+})
+
+test('a task that takes more memory than a thread may have fails alone, and the next one gets a new thread', async (t) => {
+  const cpu = pool(t, { heapMb: 24 })
+  const large = answer(`[${'{"a":[[]]},'.repeat(400_000)}{}]`)
+  await assert.rejects(cpu.run('judge answer', large, acme, never), { outOfMemory: true })
+  assert.deepEqual(await cpu.run('judge answer', answer('[]'), acme, never), JUDGED)
+})
