@@ -1,0 +1,157 @@
+/** No request and no answer holds the event loop for long, whatever is in it. Version 0.2.0 fails each of these. */
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { reply, startModelServer } from '../model-server.ts'
+import {
+  BATCHES,
+  batchOf,
+  filled,
+  job,
+  LARGEST,
+  MESSAGES,
+  MIB,
+  names,
+  slowness,
+  startWatched,
+  withPayload,
+} from './watched-server.ts'
+
+const timeout = 240_000
+/** CPU milliseconds, on a machine like the one that the limits were set on. */
+const LONGEST_HOLD_MS = 100
+
+const PROPERTIES = Object.fromEntries(
+  Array.from({ length: 8_000 }, (_, index) => [`k${index}`, { type: 'string' }]),
+)
+
+/** The body of a batch and what is answered. */
+const BODIES: [string, () => string, { status: number; details?: RegExp }][] = [
+  [
+    'a payload of numbers',
+    () => withPayload(`{"a":[${filled('1,', LARGEST)}1]}`),
+    {
+      status: 400,
+      details: /callback_payload: must take at most 65536 bytes \(limits\.callback_payload_bytes\)/,
+    },
+  ],
+  [
+    'a payload of different names',
+    () => withPayload(names(LARGEST)),
+    { status: 400, details: /callback_payload/ },
+  ],
+  [
+    'payloads of the largest size allowed',
+    () =>
+      batchOf(30, () => ({
+        callback: {
+          callback_url: 'https://receiver.invalid/',
+          callback_payload: { a: Array(32_000).fill(1) },
+        },
+      })),
+    { status: 202 },
+  ],
+  [
+    'a schema that is too large',
+    () =>
+      batchOf(1, () => ({
+        response_format: { format: 'json', schema: { type: 'object', description: 'x'.repeat(9 * MIB) } },
+      })),
+    { status: 400, details: /schema: must take at most 262144 bytes \(limits\.schema_bytes\)/ },
+  ],
+  [
+    'schemas of about the largest size allowed',
+    () =>
+      batchOf(30, (index) => ({
+        response_format: {
+          format: 'json',
+          schema: { type: 'object', title: `${index}`, properties: PROPERTIES },
+        },
+      })),
+    { status: 202 },
+  ],
+  [
+    'very many messages',
+    () => batchOf(30, () => ({ messages: Array(10_900).fill({ role: 'user', content: '' }) })),
+    { status: 202 },
+  ],
+  [
+    'different names that no job has',
+    () => `[${names(LARGEST)}]`,
+    { status: 400, details: /model: is required/ },
+  ],
+  ['brackets', () => '['.repeat(LARGEST), { status: 400, details: /nested more than 64 levels deep/ }],
+  [
+    'empty arrays',
+    () => `[[${filled('[],', LARGEST)}[]]]`,
+    { status: 400, details: /jobs\[0\]: must be an object/ },
+  ],
+]
+
+test('no body of 10 MB holds the event loop', { timeout }, async (t) => {
+  const models = await startModelServer({ keep: false, script: () => reply.text('ok') })
+  t.after(() => models.close())
+  const { post, held, key } = await startWatched(t, { upstream: models.baseUrl })
+  const caller = await key('acme', 'user_max')
+  const limitMs = LONGEST_HOLD_MS * slowness()
+  await post(
+    BATCHES,
+    batchOf(1, () => ({})),
+    caller,
+  )
+  for (const [name, make, { status, details }] of BODIES) {
+    await t.test(name, async () => {
+      const body = make()
+      const heldMs = await held(async () => {
+        const answer = await post(BATCHES, body, caller)
+        assert.equal(answer.status, status, JSON.stringify(answer.body).slice(0, 300))
+        if (details) assert.match(answer.body.details, details)
+      })
+      t.diagnostic(`${name}: ${heldMs.toFixed(0)} ms of CPU time at most`)
+      assert.ok(heldMs < limitMs, `${heldMs} ms, limit ${limitMs} ms`)
+    })
+  }
+})
+
+const LEVELS = 4_000_000
+const TOO_DEEP = /nested more than 64 levels deep/
+
+/** What the model answers, and what becomes of the job. */
+const ANSWERS: [string, () => string, { code: string; error: RegExp } | null][] = [
+  ['8 MB of brackets', () => '['.repeat(8 * MIB), { code: 'validation_error', error: TOO_DEEP }],
+  [
+    '4,000,000 levels',
+    () => '['.repeat(LEVELS) + ']'.repeat(LEVELS),
+    { code: 'validation_error', error: TOO_DEEP },
+  ],
+  [
+    'a fence and blank lines',
+    () => `\`\`\`${'\n'.repeat(60_000)}x`,
+    { code: 'validation_error', error: /not JSON/ },
+  ],
+  ['quotes that are no JSON', () => '"'.repeat(7 * MIB), { code: 'validation_error', error: /not JSON/ }],
+  ['10 MB of objects', () => `[${filled('{"a":{}},', 10 * MIB)}1]`, null],
+]
+
+test('no answer holds the event loop', { timeout }, async (t) => {
+  let content = ''
+  const models = await startModelServer({ keep: false, script: () => reply.text(content) })
+  t.after(() => models.close())
+  const { post, held, key } = await startWatched(t, { upstream: models.baseUrl })
+  const caller = await key('acme', 'user_max')
+  const limitMs = LONGEST_HOLD_MS * slowness()
+  for (const [name, make, expected] of ANSWERS) {
+    await t.test(name, async () => {
+      content = make()
+      const asked = job({ response_format: { format: 'json' }, messages: [{ role: 'user', content: name }] })
+      const heldMs = await held(async () => {
+        const { data } = (await post(MESSAGES, JSON.stringify(asked), caller)).body
+        assert.equal(data.status, expected ? 'failed' : 'completed')
+        if (expected === null) return
+        assert.equal(data.error.code, expected.code)
+        assert.match(data.error.errors[0], expected.error)
+      })
+      t.diagnostic(`${name}: ${heldMs.toFixed(0)} ms of CPU time at most`)
+      assert.ok(heldMs < limitMs, `${heldMs} ms, limit ${limitMs} ms`)
+    })
+  }
+})
