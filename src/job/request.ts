@@ -30,7 +30,7 @@ const responseFormat = Type.Object(
         {
           additionalProperties: true,
           description:
-            'Only with `json`: the JSON Schema that the answer must satisfy. Without it, any JSON value.',
+            'Only with `json`: the JSON Schema that the answer must satisfy. Without it, any JSON value. At most 256 KiB (limits.schema_bytes).',
         },
       ),
     ),
@@ -51,7 +51,11 @@ const callback = Type.Object(
     callback_payload: Type.Optional(
       Type.Object(
         {},
-        { additionalProperties: true, description: 'Returned unchanged in the POST; `{}` by default.' },
+        {
+          additionalProperties: true,
+          description:
+            'Returned unchanged in the POST; `{}` by default. At most 64 KiB (limits.callback_payload_bytes).',
+        },
       ),
     ),
   },

@@ -150,16 +150,13 @@ test('a look-up that fails rejects the request, and the next one looks again', a
   assert.equal(await quotas.reserve('acme', limits(1), 1, 0), null)
 })
 
-test('the bytes of a job are those of its messages, its schema and its payload', () => {
+test('the bytes of a job are those of its texts as they are stored', () => {
   const messages = [{ role: 'user', content: 'é' }] as const
-  const job = newJob({
-    messages,
-    responseFormat: { format: 'json', schema: { type: 'object', title: 'ü' } },
-    callback: { url: 'https://example.com/', headers: {}, payloadJson: '{"a":"ß"}' },
-  })
-  const texts = [JSON.stringify(messages), '{"type":"object","title":"ü"}', '{"a":"ß"}']
+  const responseFormat = { format: 'json', schema: { type: 'object', title: 'ü' } } as const
+  const callback = { url: 'https://example.com/', headers: {}, payloadJson: '{"a":"ß"}' }
+  const texts = [messages, responseFormat, callback, messages, { format: 'text' }]
   assert.equal(
-    bytesToStore([job, newJob({ messages })]),
-    texts.reduce((sum, text) => sum + Buffer.byteLength(text), Buffer.byteLength(texts[0] ?? '')),
+    bytesToStore([newJob({ messages, responseFormat, callback }), newJob({ messages })]),
+    texts.reduce<number>((sum, text) => sum + Buffer.byteLength(JSON.stringify(text)), 0),
   )
 })

@@ -79,7 +79,7 @@ export async function startWatched(
 }
 
 /** What `calibration` takes on an idle core of the machine on which the limits were set. */
-const CALIBRATION_MS = 60
+const CALIBRATION_MS = 20
 
 /** How much slower this machine is at the moment: limits in CPU time are multiplied by it. Never below 1. */
 export function slowness(): number {
