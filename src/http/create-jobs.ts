@@ -139,11 +139,13 @@ export class JobCreator {
   /** Counts the tokens of the request's elements one after the other, all of them within the time. */
   #counter(request: FastifyRequest, timeoutS: number): CountElement {
     const { cpu, clock } = this.#options
-    const untilMs = clock.steadyMs() + timeoutS * 1000
-    return (element: CreateElement, limit: number) =>
-      cpu.use(request, Math.max(0, untilMs - clock.steadyMs()), (run) =>
+    let untilMs: number | null = null
+    return (element: CreateElement, limit: number) => {
+      untilMs ??= clock.steadyMs() + timeoutS * 1000
+      return cpu.use(request, Math.max(0, untilMs - clock.steadyMs()), (run) =>
         countConversation(element, limit, (jsonTexts, enough) => run('count tokens', { jsonTexts, enough })),
       )
+    }
   }
 
   #idempotencyOf(key: string | readonly string[], { fingerprint }: CreateInput): Idempotency {

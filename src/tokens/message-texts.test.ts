@@ -50,11 +50,12 @@ test('a sample takes pieces of the whole, each a JSON text', () => {
     { role: 'user', content: '' },
     { role: 'user', content: 'b'.repeat(100_000) },
   ]
-  const sample = textSample(JSON.stringify(messages), 16, 200).map(
-    (json) => JSON.parse(`"${json}"`) as string,
-  )
+  const json = JSON.stringify(messages)
+  const { jsonTexts, part } = textSample(json, 16, 200)
+  const sample = jsonTexts.map((text) => JSON.parse(`"${text}"`) as string)
+  assert.ok(Math.abs(part - jsonTexts.join('').length / json.length) < 0.001, `${part}`)
   assert.equal(sample.length, 16)
   assert.ok(sample.every((text) => text.length > 30 && text.length < 210))
   assert.ok(sample.some((text) => text.startsWith('b')) && sample.some((text) => text.includes('😀')))
-  assert.deepEqual(textSample('[]', 16, 200), [])
+  assert.deepEqual(textSample('[]', 16, 200), { jsonTexts: [], part: 1 })
 })

@@ -51,8 +51,14 @@ export function* textSlices(messagesJson: string): Generator<string[]> {
   if (slice.length > 0) yield slice
 }
 
+export interface TextSample {
+  readonly jsonTexts: readonly string[]
+  /** Which part of all the text they are; 1 for no text at all. */
+  readonly part: number
+}
+
 /** Pieces of the texts, spread evenly over all of them. */
-export function textSample(messagesJson: string, pieces: number, characters: number): string[] {
+export function textSample(messagesJson: string, pieces: number, characters: number): TextSample {
   const texts = [...messageTexts(messagesJson)]
   const total = texts.reduce((sum, { from, to }) => sum + to - from, 0)
   const sample: string[] = []
@@ -65,7 +71,8 @@ export function textSample(messagesJson: string, pieces: number, characters: num
     }
     before += to - from
   }
-  return sample
+  const sampled = sample.reduce((sum, text) => sum + text.length, 0)
+  return { jsonTexts: sample, part: total === 0 ? 1 : sampled / total }
 }
 
 const BACKSLASH = 0x5c

@@ -38,10 +38,9 @@ export async function countConversation(
   let tokens = framingTokens(messages)
   if (tokensAtMost > SAMPLED_FROM * limit) {
     const sample = textSample(messagesJson, SAMPLE_PIECES, SAMPLE_CHARACTERS)
-    const sampled = await countTexts(sample, Number.POSITIVE_INFINITY)
+    const sampled = await countTexts(sample.jsonTexts, Number.POSITIVE_INFINITY)
     if (sampled === null) return null
-    const characters = sample.reduce((sum, text) => sum + text.length, 0)
-    const about = tokens + Math.round((sampled.tokens / Math.max(1, characters)) * messagesJson.length)
+    const about = tokens + Math.round(sampled.tokens / sample.part)
     if (about > CLEARLY_OVER * limit) return { tokens: about, certainty: 'about' }
   }
   for (const slice of textSlices(messagesJson)) {

@@ -107,7 +107,7 @@ test('invalid lines are told before anything is sent, and can be left out', { ti
       /response_format\.schema\.oneOf: /,
     ],
     [jobLine('x', { callback: { callback_url: 'ftp://x' } }), /callback\.callback_url: must be an http/],
-    [jobLine('word '.repeat(100)), /messages: have 10\d tokens; tier user_max allows at most 50/],
+    [jobLine('word '.repeat(100)), /messages: have about 10\d tokens; tier user_max allows at most 50/],
     [jobLine('x', { custom_id: 7 }), /custom_id: must be a string/],
   ]
   const valid = jobLine('the only valid one')
