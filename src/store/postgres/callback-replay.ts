@@ -40,12 +40,14 @@ const REPLAY = {
   )
   select exists (select 1 from replayed) as replayed from found`,
 }
+/** What another replay has locked is skipped: it would use up the limit, and be found replayed once the lock is free. */
 const REPLAY_FAILED = {
   name: 'replay failed callbacks',
   text: `
   with found as (
     select c.job_id from callbacks c join jobs j on j.id = c.job_id join outcomes o on o.id = c.job_id
     where c.failed_at_ms < $1::bigint and ${READABLE} and ($4::text is null or c.account = $4) order by c.job_id limit $3::bigint
+    for update of c skip locked
   )
   update callbacks c set ${DUE_AGAIN} from found f where c.job_id = f.job_id and c.failed_at_ms is not null returning 1`,
 }
