@@ -6,6 +6,7 @@ import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test, { after } from 'node:test'
 import { Check } from 'typebox/schema'
+import { makeKey } from '../../src/accounts/key.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
@@ -19,6 +20,8 @@ import { walkerOf } from './openapi/walker.ts'
 
 const VARIATIONS = 3
 const WRONG_TOKENS = 10
+/** The default of `limits.unknown_keys_per_minute`. */
+const UNKNOWN_KEYS = 60
 /** More than any route takes here, and little enough to be sent before the refusal comes. */
 const LONG_BODY = 'x'.repeat(1_100_000)
 
@@ -242,7 +245,7 @@ onEachStore(async () => {
     models.release()
   })
 
-  test('429 for reads past the tier’s, and for who guesses tokens', async () => {
+  test('429 for reads past the tier’s, and for who guesses tokens or keys', async () => {
     const read = ofPath('/api/v1/messages/{jobId}', 'GET')
     const headers = { 'x-api-key': await parley.key('user_go') }
     await expectOf(read, [404], { about: 'the first', headers })
@@ -255,6 +258,11 @@ onEachStore(async () => {
     for (let sent = 0; sent < WRONG_TOKENS; sent++)
       await expectOf(guessed, [401], { about: 'a guess', headers: guess })
     for (const route of admin) await expectOf(route, [429], { about: 'after guesses', headers: from })
+    const unknownKey = () => ({ 'x-forwarded-for': '198.51.100.2', 'x-api-key': makeKey() })
+    for (let sent = 0; sent < UNKNOWN_KEYS; sent++)
+      await expectOf(read, [401], { about: 'an unknown key', headers: unknownKey() })
+    for (const route of routes.filter(({ wants }) => wants === 'apiKey'))
+      await expectOf(route, [429], { about: 'after unknown keys', headers: unknownKey() })
   })
 
   test('500 for a bug, and 503 while the database refuses', async () => {
