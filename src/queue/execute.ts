@@ -19,9 +19,9 @@ import { formatParts } from '../job/response-format.ts'
 import type { StopSignal } from '../job/stop.ts'
 import type { Store } from '../store/store.ts'
 import type { AnswerForm, CallRecord, Reply, Router } from '../upstreams/model-server.ts'
+import { Turns } from './event-loop-turns.ts'
 import type { AnswerReader } from './read-answer.ts'
 import { lookUpResponse } from './response-cache.ts'
-import { Turns } from './turns.ts'
 
 export interface ExecuteOptions {
   readonly store: Pick<Store, 'findResponse'>

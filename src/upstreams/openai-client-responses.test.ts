@@ -4,9 +4,9 @@ import { describe, it } from 'node:test'
 import type { Dispatcher } from 'undici'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { Stop } from '../job/stop.ts'
+import { FairSlots } from '../sharing/fair-slots.ts'
 import { Call, type CallEnd } from './openai-client.ts'
 import { LARGE_ANSWER_BYTES } from './response-body.ts'
-import { Semaphore } from './semaphore.ts'
 
 class Controller implements Dispatcher.DispatchController {
   paused = false
@@ -27,9 +27,13 @@ class Controller implements Dispatcher.DispatchController {
   }
 }
 
-function start(largeAnswers = new Semaphore(1), clock = new FakeClock(), signal = new Stop()) {
+function start(
+  largeAnswers = new FairSlots({ limit: 1, reserve: 0 }),
+  clock = new FakeClock(),
+  signal = new Stop(),
+) {
   const limits = { clock, timeoutMs: 1000, maxAnswerBytes: 1_000_000, largeAnswers }
-  const call = new Call(limits, signal)
+  const call = new Call(limits, 'acme', signal)
   const controller = new Controller()
   return {
     ended: call.ended,
@@ -85,7 +89,7 @@ describe('a response', () => {
 
   it('after the end of the call has no effect', async () => {
     const clock = new FakeClock()
-    const call = start(new Semaphore(1), clock)
+    const call = start(new FairSlots({ limit: 1, reserve: 0 }), clock)
     call.begin()
     call.headers()
     clock.advance(1000)
@@ -98,7 +102,7 @@ describe('a response', () => {
 
   it('is not awaited after an abort: the connection is closed when it is established', async () => {
     const stop = new Stop()
-    const call = start(new Semaphore(1), new FakeClock(), stop)
+    const call = start(new FairSlots({ limit: 1, reserve: 0 }), new FakeClock(), stop)
     stop.now('release')
     assert.deepEqual(await call.ended, { kind: 'aborted' })
     call.begin()
@@ -106,8 +110,8 @@ describe('a response', () => {
   })
 
   it('is paused while it and another one are large, and resumes when the other has ended', async () => {
-    const semaphore = new Semaphore(1)
-    const [first, second] = [start(semaphore), start(semaphore)]
+    const slots = new FairSlots({ limit: 1, reserve: 0 })
+    const [first, second] = [start(slots), start(slots)]
     for (const call of [first, second]) {
       call.begin()
       call.headers()
@@ -121,22 +125,22 @@ describe('a response', () => {
     assert.equal(second.controller.paused, false)
     second.end()
     assert.equal(textOf(await second.ended), large)
-    assert.deepEqual([semaphore.held, semaphore.waiting], [0, 0])
+    assert.deepEqual([slots.held.total, slots.waiting.total], [0, 0])
   })
 
   it('that ends while it is paused releases its slot, even if it acquires it at that moment', async () => {
-    const semaphore = new Semaphore(1)
-    const [first, second, third] = [start(semaphore), start(semaphore), start(semaphore)]
+    const slots = new FairSlots({ limit: 1, reserve: 0 })
+    const [first, second, third] = [start(slots), start(slots), start(slots)]
     for (const call of [first, second, third]) {
       call.begin()
       call.headers()
       call.data(large)
     }
     second.fail(new Error('reset'))
-    assert.equal(semaphore.waiting, 1)
+    assert.equal(slots.waiting.total, 1)
     first.end()
     third.fail(new Error('reset'))
     await microtasks()
-    assert.deepEqual([semaphore.held, semaphore.waiting], [0, 0])
+    assert.deepEqual([slots.held.total, slots.waiting.total], [0, 0])
   })
 })

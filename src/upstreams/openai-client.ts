@@ -9,6 +9,7 @@ import { type Dispatcher, Pool } from 'undici'
 import { type Clock, wholeMs } from '../clock.ts'
 import type { UpstreamSettings } from '../config/settings.ts'
 import type { StopListener, StopSignal } from '../job/stop.ts'
+import { FairSlots } from '../sharing/fair-slots.ts'
 import type { AnswerForm, ModelServer, Prompt, Reply, RequestFormat } from './model-server.ts'
 import {
   type LargeCompletion,
@@ -22,7 +23,6 @@ import {
 import { requestBody, requestFormat } from './request-body.ts'
 import { LARGE_ANSWER_BYTES, LargeAnswerSlot, ResponseBody } from './response-body.ts'
 import { readRetryAfter } from './retry-after.ts'
-import { Semaphore } from './semaphore.ts'
 
 /** An answer of more bytes is not read to its end: the longest that models give are a tenth of this. */
 export const MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -30,7 +30,9 @@ export const MAX_ANSWER_BYTES = 16 * 1024 * 1024
 export const MAX_ERROR_BODY_BYTES = 64 * 1024
 export const CONNECT_TIMEOUT_MS = 5_000
 /** How many answers over LARGE_ANSWER_BYTES one server may send at once, each of up to MAX_ANSWER_BYTES of memory. */
-export const LARGE_ANSWERS = 2
+const LARGE_ANSWERS = 3
+/** So many of them are for accounts that have none: two large answers that drip in delay only their own account's. */
+const LARGE_ANSWER_RESERVE = 1
 
 export interface OpenAiClientOptions {
   readonly name: string
@@ -78,7 +80,7 @@ export class OpenAiClient implements ModelServer {
       clock,
       timeoutMs: wholeMs(settings.call_timeout_seconds),
       maxAnswerBytes: options.maxAnswerBytes ?? MAX_ANSWER_BYTES,
-      largeAnswers: new Semaphore(LARGE_ANSWERS),
+      largeAnswers: new FairSlots({ limit: LARGE_ANSWERS, reserve: LARGE_ANSWER_RESERVE }),
     }
     this.#pool = new Pool(url.origin, {
       connections: settings.max_concurrency,
@@ -98,7 +100,7 @@ export class OpenAiClient implements ModelServer {
 
   async ask(model: string, prompt: Prompt, signal: StopSignal): Promise<Reply> {
     if (signal.reason !== null) return this.#failure({ kind: 'aborted' })
-    const call = new Call(this.#limits, signal)
+    const call = new Call(this.#limits, prompt.account, signal)
     this.#pool.dispatch({ ...this.#request, body: requestBody(model, prompt, this.#settings) }, call)
     const end = await call.ended
     if (end.kind !== 'response') return this.#failure(end)
@@ -166,7 +168,7 @@ export interface CallLimits {
    * Bounds the memory that all answers of a server take together: only a few may be large at once, and the others are
    * paused until there is a slot. This delays a large answer, and never fails one that has been paid for.
    */
-  readonly largeAnswers: Semaphore
+  readonly largeAnswers: FairSlots
 }
 
 type Headers = { readonly [name: string]: string | string[] | undefined }
@@ -198,6 +200,7 @@ export class Call implements Dispatcher.DispatchHandler, StopListener {
   readonly ended: Promise<CallEnd>
   readonly #resolve: (end: CallEnd) => void
   readonly #limits: CallLimits
+  readonly #account: string
   readonly #signal: StopSignal
   readonly #cancelTimeout: () => void
   #controller: Dispatcher.DispatchController | null = null
@@ -210,11 +213,12 @@ export class Call implements Dispatcher.DispatchHandler, StopListener {
   #body: Buffer | ResponseBody | null = null
   #largeAnswerSlot: LargeAnswerSlot | null = null
 
-  constructor(limits: CallLimits, signal: StopSignal) {
+  constructor(limits: CallLimits, account: string, signal: StopSignal) {
     const { promise, resolve } = Promise.withResolvers<CallEnd>()
     this.ended = promise
     this.#resolve = resolve
     this.#limits = limits
+    this.#account = account
     this.#signal = signal
     this.#cancelTimeout = limits.clock.after(limits.timeoutMs, () => {
       this.#abort({ kind: 'timed out', status: this.#status })
@@ -254,7 +258,7 @@ export class Call implements Dispatcher.DispatchHandler, StopListener {
       this.#body.add(piece)
     }
     if (this.#receivedBytes > LARGE_ANSWER_BYTES) {
-      this.#largeAnswerSlot ??= new LargeAnswerSlot(this.#limits.largeAnswers, controller)
+      this.#largeAnswerSlot ??= new LargeAnswerSlot(this.#limits.largeAnswers, this.#account, controller)
     }
   }
 

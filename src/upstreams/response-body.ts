@@ -5,7 +5,7 @@
  */
 import type { Dispatcher } from 'undici'
 import { Stop } from '../job/stop.ts'
-import type { Semaphore } from './semaphore.ts'
+import type { FairSlots } from '../sharing/fair-slots.ts'
 
 /** An answer that grows beyond this needs a slot for large answers to be read further. */
 export const LARGE_ANSWER_BYTES = 64 * 1024
@@ -46,24 +46,30 @@ export class ResponseBody {
   }
 }
 
+/** All accounts weigh the same: a slot is held for as long as an answer arrives, and not for a share of the upstream. */
+const WEIGHT = 1
+
 /** The slot of one large answer: its response is paused until the slot is acquired. */
 export class LargeAnswerSlot {
-  readonly #semaphore: Semaphore
+  readonly #slots: FairSlots
+  readonly #account: string
   readonly #released = new Stop()
   #held = false
 
-  constructor(semaphore: Semaphore, controller: Dispatcher.DispatchController) {
-    this.#semaphore = semaphore
-    if (semaphore.tryAcquire()) {
-      this.#held = true
+  constructor(slots: FairSlots, account: string, controller: Dispatcher.DispatchController) {
+    this.#slots = slots
+    this.#account = account
+    const acquired = slots.acquire(account, WEIGHT, this.#released)
+    if (typeof acquired === 'boolean') {
+      this.#held = acquired
       return
     }
     controller.pause()
     // In a microtask: undici's parser must not be resumed from inside the callback of another response.
-    void semaphore.acquire(this.#released).then((acquired) => {
-      if (!acquired) return
+    void acquired.then((isHeld) => {
+      if (!isHeld) return
       if (this.#released.reason !== null) {
-        semaphore.release()
+        slots.release(account)
         return
       }
       this.#held = true
@@ -73,7 +79,7 @@ export class LargeAnswerSlot {
 
   release(): void {
     this.#released.now('release')
-    if (this.#held) this.#semaphore.release()
+    if (this.#held) this.#slots.release(this.#account)
     this.#held = false
   }
 }
