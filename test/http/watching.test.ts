@@ -83,6 +83,8 @@ onEachStore(async () => {
       parley.post(MESSAGES, job({ messages: [{ role: 'user', content }], ...over }), key)
     completed(await create('Hello'))
     completed(await create('Hello'))
+    // Read by a thread.
+    completed(await create(' word'.repeat(20_000)))
     for (const status of [429, 503]) completed(await create(`STATUS ${status}`))
     for (const status of [400, 401]) failed(await create(`STATUS ${status}`))
     const schema = { type: 'object', properties: { river: { type: 'string' } }, required: ['river'] }
