@@ -20,7 +20,14 @@ export interface Overview {
     readonly late_seconds: number
     readonly under_way: Readonly<Record<string, number>>
   }
+  readonly held_back: readonly HeldBackView[]
   readonly upstreams: readonly UpstreamView[]
+}
+
+/** An account whose queued jobs wait on this node for slots or memory, while those of others begin. */
+export interface HeldBackView {
+  readonly account: string
+  readonly reason: 'slots' | 'memory'
 }
 
 export interface UpstreamView {

@@ -7,7 +7,10 @@ import type { Gauges } from './gauges.ts'
 
 export interface OverviewParts {
   readonly about: Pick<Overview, 'version' | 'node' | 'role' | 'simulated' | 'started_at'>
-  readonly gauges: Pick<Gauges, 'running' | 'pendingResponses' | 'callbacksInProgress' | 'upstreams'>
+  readonly gauges: Pick<
+    Gauges,
+    'running' | 'heldBack' | 'pendingResponses' | 'callbacksInProgress' | 'upstreams'
+  >
   readonly depth: Depth
   readonly callbacks: CallbackDepth
   readonly nowMs: number
@@ -30,6 +33,7 @@ export function overviewOf({ about, gauges, depth, callbacks, nowMs }: OverviewP
       late_seconds: ageSeconds(callbacks.earliestDueMs, nowMs),
       under_way: gauges.callbacksInProgress(),
     },
+    held_back: gauges.heldBack(),
     upstreams: gauges.upstreams().map(({ name, running, waiting, maxConcurrency, openUntilMs }) => ({
       name,
       running,

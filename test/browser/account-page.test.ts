@@ -90,6 +90,31 @@ test('its jobs are cancelled: those that wait, and those that run where asked to
   assert.equal(await server.requests[before]?.ended, 'cut')
 })
 
+test('an account that is held back is shown with the reason, on the overview and on its own page', async (t) => {
+  const models = await startModelServer({ script: () => reply.stall() })
+  t.after(() => models.close())
+  const small = await startParley(t, { upstream: models.baseUrl, settings: { jobs: { concurrency: 4 } } })
+  const key = await small.key('user_max', 'many')
+  const jobs = Array.from({ length: 6 }, () => job())
+  assert.equal((await small.post('/api/v1/messages/batches', jobs, key)).status, 202)
+  await eventually(
+    () => small.get('/metrics'),
+    ({ text }) => text.includes('parley_accounts_held_back{reason="slots"} 1'),
+  )
+  const page = await visit(t, browser, small, '/dashboard')
+  const panel = page.getByRole('region', { name: 'Accounts held back on this node' })
+  await panel.getByRole('row', { name: 'many slots It holds its share of the slots' }).waitFor()
+  await panel.getByRole('link', { name: 'many' }).click()
+  await page.getByText('Held back on this node').waitFor()
+  await page.getByText('It holds its share of the slots').waitFor()
+  models.script = () => undefined
+  models.release()
+  await page.getByText('Held back on this node').waitFor({ state: 'detached', timeout: 30_000 })
+  await page.getByRole('link', { name: 'Overview', exact: true }).click()
+  await page.getByRole('heading', { name: 'Overview', level: 1 }).waitFor()
+  assert.equal(await panel.count(), 0)
+})
+
 test('caps are a number, no end, or those of the tier; what is no number is refused in words', async (t) => {
   await parley.key('user_max', 'capped')
   const page = await visit(t, browser, parley, '/dashboard/accounts/capped')

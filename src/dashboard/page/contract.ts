@@ -14,7 +14,7 @@ export type {
 } from '../../admin/callback-view.ts'
 export type { JobDetailsView as JobDetails, TimelineEntry } from '../../admin/job-view.ts'
 export type { PercentilesView as Percentiles } from '../../admin/metric-sample.ts'
-export type { UpstreamView as Upstream } from '../../admin/overview.ts'
+export type { HeldBackView as HeldBack, UpstreamView as Upstream } from '../../admin/overview.ts'
 export type { CallbackSummary, JobSummary, MetricSample }
 
 /** Includes the metric samples of the last minutes, oldest first. */

@@ -49,6 +49,16 @@ const overview = Type.Object({
     late_seconds: Type.Number(),
     under_way: Type.Object({ first: count, retry: count }),
   }),
+  held_back: Type.Array(
+    Type.Object({
+      account: Type.String(),
+      reason: Type.Enum(['slots', 'memory'], {
+        description:
+          '`slots`: it holds its share of the slots; `memory`: its next large job waits for memory for running jobs.',
+      }),
+    }),
+    { description: 'Accounts whose queued jobs wait on this node while those of other accounts begin.' },
+  ),
   upstreams: Type.Array(
     Type.Object({
       name: Type.String(),

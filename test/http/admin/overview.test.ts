@@ -2,12 +2,14 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import test from 'node:test'
+import { isDeepStrictEqual } from 'node:util'
 import { StoreUnavailable } from '../../../src/store/store.ts'
 import { VERSION } from '../../../src/version.ts'
 import { reply, startModelServer } from '../../model-server.ts'
 import { onEachStore } from '../../on-each-store.ts'
 import { job, startParley } from '../../parley.ts'
-import { granted, refused } from '../expect.ts'
+import { eventually } from '../../support/eventually.ts'
+import { enqueued, granted, refused } from '../expect.ts'
 import { startStage } from '../stage.ts'
 import { adminOf } from './admin.ts'
 
@@ -34,6 +36,7 @@ onEachStore(() => {
       started_at: startedAt,
       jobs: { waiting: 2, assigned: 1, oldest_age_seconds: 2, running: 1, waiters: 0 },
       callbacks: { owed: 0, failed: 0, late_seconds: 0, under_way: { first: 0, retry: 0 } },
+      held_back: [],
     })
     assert.match(node, /^[0-9a-f]{16}$/)
     const upstream = { name: 'openai', running: 1, waiting: 0, max_concurrency: 256, skipped_until: null }
@@ -45,6 +48,32 @@ onEachStore(() => {
     assert.deepEqual(point.calls, { openai: { ok: 1, trouble: 0 } })
     assert.ok(point.tokens['gpt-5-mini'].input > 0)
     assert.deepEqual(point.callbacks, { delivered: 0, failed_attempts: 0, failed: 0 })
+  })
+
+  test('the overview shows the accounts that this node holds back, with the reason', async (t) => {
+    const settings = { jobs: { concurrency: 4 }, limits: { memory_bytes: 16 * 1024 * 1024 } }
+    const { parley, models } = await startStage(t, {
+      settings,
+      script: () => reply.stall(reply.text('done')),
+    })
+    const admin = await adminOf(parley)
+    const heldBack = async () => granted(await admin.get('/overview'), 200).held_back
+    const isHeldBack = (expected: readonly object[]) =>
+      eventually(heldBack, (now) => isDeepStrictEqual(now, expected), { withinMs: 20_000 })
+    const [large, many] = [await parley.key('user_max', 'large'), await parley.key('user_max', 'many')]
+    const text = 'large '.repeat(50_000)
+    const largeJobs = [1, 2].map((n) => job({ messages: [{ role: 'user', content: `${n} ${text}` }] }))
+    for (const one of largeJobs) enqueued(await parley.post('/api/v1/messages/batches', [one], large), 1)
+    await isHeldBack([{ account: 'large', reason: 'memory' }])
+    const smallJobs = [1, 2, 3, 4, 5].map((n) => job({ messages: [{ role: 'user', content: `small ${n}` }] }))
+    enqueued(await parley.post('/api/v1/messages/batches', smallJobs, many), 5)
+    await isHeldBack([
+      { account: 'large', reason: 'memory' },
+      { account: 'many', reason: 'slots' },
+    ])
+    models.script = () => undefined
+    models.release()
+    await isHeldBack([])
   })
 
   test('503 and 500 are answered in the one shape', async (t) => {

@@ -1,9 +1,10 @@
 /** The page of one account: its state, caps, usage and keys, and the admin actions on it. */
 import { html } from 'htm/preact'
-import type { Account } from '../contract.ts'
+import type { Account, HeldBack } from '../contract.ts'
 import { dateAndTime, exact } from '../format.ts'
+import { useLive } from '../live.ts'
 import { Badge } from '../parts/badge.ts'
-import { Facts } from '../parts/facts.ts'
+import { type Fact, Facts } from '../parts/facts.ts'
 import { Icon } from '../parts/icon.ts'
 import { PageTitle } from '../parts/page-title.ts'
 import { Panel } from '../parts/panel.ts'
@@ -13,6 +14,7 @@ import { address } from '../router.ts'
 import { AccountKeys } from './account-keys.ts'
 import { CapsPanel } from './caps.ts'
 import { DeleteAccount } from './delete-account.ts'
+import { reasonText } from './held-back.ts'
 import { Moderation } from './moderation.ts'
 import { SecretButton } from './secret.ts'
 import { TierSelect } from './tier.ts'
@@ -42,7 +44,9 @@ interface DetailsProps {
 }
 
 function Details({ account, onChange }: DetailsProps) {
-  return html`<${Facts} facts=${factsOf(account, onChange)} />
+  const { overview } = useLive()
+  const heldBack = (overview?.held_back ?? []).filter((one) => one.account === account.name)
+  return html`<${Facts} facts=${[...factsOf(account, onChange), ...heldBackFacts(heldBack)]} />
     <div class="columns halves">
       <${Moderation} account=${account} onChange=${onChange} />
       <${CapsPanel} account=${account} onChange=${onChange} />
@@ -74,6 +78,19 @@ function factsOf(
       'Signing secret',
       html`${secret_rotated_at === null ? 'never rotated' : html`rotated <${Time} at=${secret_rotated_at} />`}
         ${' '}<${SecretButton} account=${name} onChange=${onChange} />`,
+    ],
+  ]
+}
+
+function heldBackFacts(heldBack: readonly HeldBack[]): Fact[] {
+  if (heldBack.length === 0) return []
+  return [
+    [
+      'Held back on this node',
+      heldBack.map(
+        (one) =>
+          html`<span key=${one.reason}><${Badge} state="busy" word=${one.reason} /> ${reasonText(one)} </span>`,
+      ),
     ],
   ]
 }

@@ -10,6 +10,7 @@ import { address } from '../router.ts'
 import { total } from './buckets.ts'
 import { Charts } from './charts.ts'
 import { Figures } from './figures.ts'
+import { HeldBack } from './held-back.ts'
 import { Upstreams } from './upstreams.ts'
 
 const SPANS = [
@@ -49,6 +50,7 @@ export function OverviewPage() {
       <//>`
     }
     <${Figures} overview=${overview} points=${points} />
+    <${HeldBack} accounts=${overview.held_back} />
     <${Charts} points=${shown} now=${now} span=${span} />
     <${Upstreams} upstreams=${overview.upstreams} points=${shown} simulated=${overview.simulated} />`
 }
