@@ -7,9 +7,8 @@ import type { Row } from '../rows.ts'
 import { StoreUnavailable } from '../store.ts'
 import { breaksConnection, meaningOf, OutcomeUnknown, Overruled } from './errors.ts'
 
-const CONNECT_MS = 5_000
-/** How long after the time limit of a statement the server may take to report that it ended the statement. */
-const ANSWER_SLACK_MS = 5_000
+/** How long a connection may take, and how long after its time limit the server may take to report that it ended a statement. */
+const NETWORK_MS = 5_000
 /** A node that is suspended during a transaction would hold row locks that the others skip. */
 const IDLE_IN_TRANSACTION_MS = 10_000
 const TRIES = 5
@@ -42,19 +41,25 @@ export interface DatabaseOptions {
   readonly prepare: boolean
   /** Far longer than any of our statements takes: one that reaches it is stuck behind a lock or a failing disk. */
   readonly statementMs: number
+  /** How long the network may take; `NETWORK_MS` by default. */
+  readonly networkMs?: number
 }
 
 /** The settings of every connection. @param statementMs null for no limit, as in a migration */
-export function connectionSettings(url: string, statementMs: number | null): pg.ClientConfig {
+export function connectionSettings(
+  url: string,
+  statementMs: number | null,
+  networkMs = NETWORK_MS,
+): pg.ClientConfig {
   return {
     connectionString: withPlanning(url),
     application_name: 'parley',
-    connectionTimeoutMillis: CONNECT_MS,
+    connectionTimeoutMillis: networkMs,
     keepAlive: true,
     idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
     ...(statementMs !== null && {
       statement_timeout: statementMs,
-      query_timeout: statementMs + ANSWER_SLACK_MS,
+      query_timeout: statementMs + networkMs,
     }),
     types: numbersForBigints,
   }
@@ -80,9 +85,9 @@ export class Database implements Queries {
   readonly #pool: pg.Pool
   readonly #prepare: boolean
 
-  constructor({ url, connections, prepare, statementMs }: DatabaseOptions) {
+  constructor({ url, connections, prepare, statementMs, networkMs }: DatabaseOptions) {
     this.#prepare = prepare
-    const settings = connectionSettings(url, statementMs)
+    const settings = connectionSettings(url, statementMs, networkMs)
     this.#pool = new pg.Pool({ ...settings, max: connections, idleTimeoutMillis: 60_000 })
     // The pool replaces a connection that breaks while it is idle.
     this.#pool.on('error', () => {})

@@ -20,9 +20,12 @@ export function nodeOperations({ database }: PostgresParts): Pick<Store, 'renew'
   }
 }
 
-/** Leases on a connection of their own, which no other statement can keep waiting. */
+/**
+ * Leases on a connection of their own, which no other statement can keep waiting. The network may take no longer than a
+ * statement: a renewal that waits for a dead connection would make the next one late.
+ */
 export function openPostgresLeases(options: Omit<DatabaseOptions, 'connections'>): Leases {
-  const database = new Database({ ...options, connections: 1 })
+  const database = new Database({ ...options, connections: 1, networkMs: options.statementMs })
   return {
     renew: (node, leaseMs) => renew(database, node, leaseMs),
     close: () => database.close(),
