@@ -108,16 +108,28 @@ export class CpuPool {
     account: string,
   ): Promise<TaskOutput<Name>> {
     const { steadyMs, onTask } = this.#options
-    const thread = this.#idle.pop() ?? this.#start()
     const startedMs = steadyMs()
     try {
-      return await thread.run(name, input)
+      const thread = this.#idleThread() ?? this.#start()
+      try {
+        return await thread.run(name, input)
+      } finally {
+        if (thread.isDead) this.#all.delete(thread)
+        else this.#idle.push(thread)
+      }
     } finally {
-      if (thread.isDead) this.#all.delete(thread)
-      else this.#idle.push(thread)
       onTask?.(name, steadyMs() - startedMs)
       this.#slots.release(account)
     }
+  }
+
+  /** A thread may die after it has sent its reply, while it is idle. */
+  #idleThread(): PoolThread | undefined {
+    for (let thread = this.#idle.pop(); thread !== undefined; thread = this.#idle.pop()) {
+      if (!thread.isDead) return thread
+      this.#all.delete(thread)
+    }
+    return undefined
   }
 
   #start(): PoolThread {

@@ -45,6 +45,8 @@ export class PoolThread {
 
   /** One task at a time. Rejects with `TaskFailed`. */
   run<Name extends TaskName>(name: Name, input: TaskInput<Name>): Promise<TaskOutput<Name>> {
+    // Nothing would come of a message to it.
+    if (this.isDead) return Promise.reject(new TaskFailed('The thread ended.'))
     return new Promise((resolve, reject) => {
       // The reply to a task is its own output.
       this.#pending = { resolve: resolve as PendingTask['resolve'], reject }

@@ -40,7 +40,9 @@ export async function readLargeBody(
 ): Promise<LargeBody> {
   const { maxBatchJobs } = request.caller.tier
   const fingerprintRoute = request.headers['idempotency-key'] === undefined ? null : routeOf(request)
-  const task = { bytes, kind, maxDepth, maxJobs: maxBatchJobs, limits, fingerprintRoute }
+  // A copy of its own: a message carries all of the memory behind a view, and a body of unknown length has far more.
+  const own = new Uint8Array(bytes)
+  const task = { bytes: own, kind, maxDepth, maxJobs: maxBatchJobs, limits, fingerprintRoute }
   try {
     const result = await cpu.use(request, READ_TIMEOUT_MS, (run) => run('read body', task))
     if (result.kind === 'read') return result

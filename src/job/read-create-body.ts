@@ -78,7 +78,10 @@ export function readCreateBody(task: ReadCreateBody): CreateBodyResult {
       ? { kind, text, value: read.value as readonly BatchElement[] }
       : { kind, text, value: read.value as SingleCreate }
   const elements = createElements(body, limits)
-  const fingerprint = fingerprintRoute === null ? null : bodyFingerprint(fingerprintRoute, body, elements)
+  // A body with a problem is rejected, and the payload of a fingerprint must be within its limit.
+  const isValid = elements.every(({ problem }) => problem === null)
+  const fingerprint =
+    fingerprintRoute !== null && isValid ? bodyFingerprint(fingerprintRoute, body, elements) : null
   return { kind: 'read', elements: elements.map(withFewHeaders), fingerprint }
 }
 

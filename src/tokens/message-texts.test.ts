@@ -59,3 +59,16 @@ test('a sample takes pieces of the whole, each a JSON text', () => {
   assert.ok(sample.some((text) => text.startsWith('b')) && sample.some((text) => text.includes('😀')))
   assert.deepEqual(textSample('[]', 16, 200), { jsonTexts: [], part: 1 })
 })
+
+test('a text of nothing but backslashes is cut in one pass', () => {
+  // Looking back to its beginning at each cut would take minutes.
+  const text = '\\'.repeat(8_000_000)
+  const json = JSON.stringify([{ role: 'user', content: text }])
+  let characters = 0
+  for (const [slice = ''] of textSlices(json)) {
+    characters += slice.length
+    assert.equal(slice.length % 2, 0)
+  }
+  assert.equal(characters, 2 * text.length)
+  assert.ok(textSample(json, 4096, 200).jsonTexts.every((piece) => piece.length % 2 === 0))
+})

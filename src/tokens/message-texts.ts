@@ -38,7 +38,8 @@ export function* textSlices(messagesJson: string): Generator<string[]> {
   let room = SLICE_CHARACTERS
   for (const { from, to } of messageTexts(messagesJson)) {
     for (let at = from; at < to; ) {
-      const end = textEnd(messagesJson, from, Math.min(at + room, to), to)
+      // What comes before `at` has been cut off already, so nothing is looked at twice.
+      const end = textEnd(messagesJson, at, Math.min(at + room, to), to)
       slice.push(messagesJson.slice(at, end))
       room -= end - at
       at = end
@@ -65,9 +66,12 @@ export function textSample(messagesJson: string, pieces: number, characters: num
   let before = 0
   let next = 0
   for (const { from, to } of texts) {
+    // A place where the text may be cut. The look back from the next piece ends here, so all of them together take one pass.
+    let cut = from
     for (; next < total && next < before + to - from; next += total / pieces) {
-      const at = textEnd(messagesJson, from, from + Math.floor(next - before), to)
-      sample.push(messagesJson.slice(at, textEnd(messagesJson, from, Math.min(at + characters, to), to)))
+      const at = textEnd(messagesJson, cut, Math.max(cut, from + Math.floor(next - before)), to)
+      cut = textEnd(messagesJson, at, Math.min(at + characters, to), to)
+      sample.push(messagesJson.slice(at, cut))
     }
     before += to - from
   }
@@ -79,7 +83,10 @@ const BACKSLASH = 0x5c
 /** `\u00e9`. */
 const LONGEST_ESCAPE = 6
 
-/** The first index from `at` on where the text may be cut: not inside an escape, nor in a surrogate pair. */
+/**
+ * The first index from `at` on where the text may be cut: not inside an escape, nor in a surrogate pair.
+ * @param from an index, not after `at`, where it may be cut
+ */
 function textEnd(json: string, from: number, at: number, to: number): number {
   if (at >= to) return to
   for (let back = 1; back < LONGEST_ESCAPE && at - back >= from; back++) {
