@@ -46,7 +46,7 @@ async function start(t: TestContext, { slots = 64, bytes = SHARE }: Options = {}
 
 /** A job that takes about so many bytes of memory. */
 function job(account: string, bytes = 0) {
-  const text = Math.max(0, Math.floor((bytes - jobBytes(0)) / (jobBytes(1) - jobBytes(0))) - 40)
+  const text = Math.max(0, Math.floor((bytes - jobBytes(0)) / (jobBytes(1) - jobBytes(0))) - 60)
   return newJob({ account, messages: [{ role: 'user', content: 'x'.repeat(text) }] })
 }
 
@@ -151,6 +151,17 @@ test('a job larger than the share waits until no other large one runs, and is no
   assert.deepEqual(counts(running()), { late: 2, small: 2, fifth: 1, huge: 1 })
   await end('huge')
   assert.deepEqual(counts(running()), { late: 3, small: 2, fifth: 1, fourth: 1 })
+})
+
+test('jobs that were not accepted after all free what they held for jobs that wait', async (t) => {
+  const { worker, running, queue, quiet } = await start(t)
+  const notAccepted = [job('mine', 30 * MB)]
+  assert.equal(worker.reserve(notAccepted), 1)
+  await queue(job('mine', 30 * MB))
+  assert.deepEqual(running(), [], 'together they are over the part of the account')
+  worker.free(notAccepted)
+  await quiet()
+  assert.deepEqual(running(), ['mine'])
 })
 
 test('a job that fills the share does not delay a job of another account that is much smaller', async (t) => {

@@ -8,7 +8,7 @@
  * A job waits for bytes when its account is over its part, or when others hold the room that it needs. In the second case what is
  * freed is kept for it: meanwhile other large jobs begin only from the reserve of bytes. Small jobs never wait for bytes.
  */
-import type { ClaimedJob } from '../job/job.ts'
+import type { Job } from '../job/job.ts'
 import { SMALL_BYTES } from '../sharing/byte-budget.ts'
 import { jobBytes, jobTextWithin } from '../sharing/job-bytes.ts'
 import type { ClaimBounds, Claimed } from '../store/store.ts'
@@ -81,8 +81,8 @@ export class ClaimPlan {
     if (mayBeFound) this.#searchAgain()
   }
 
-  /** A job ended, and what it held is released. */
-  ended(job: ClaimedJob): void {
+  /** What a job held is released: it ended, or was not accepted. */
+  ended(job: Job): void {
     if (this.#blocked.size > 0 && bytesOf(job) > SMALL_BYTES) this.#bytesFreed()
     if (this.#capacity.held.of(job.account) === 0) this.#searchAgain()
   }

@@ -92,6 +92,7 @@ export class Worker {
   /** Frees the capacity of jobs that were not accepted. */
   free(jobs: readonly Job[]): void {
     for (const job of jobs) this.#capacity.release(job)
+    for (const job of jobs) this.#plan.ended(job)
     this.#capacityFreed()
   }
 

@@ -82,8 +82,8 @@ test('the text that fits into bytes is the one whose estimate fits', () => {
   assert.equal(jobTextWithin(10), 0)
 })
 
-test('the text of a job is its messages and its callback', () => {
-  const job = { messagesJson: '[{}]', callbackJson: '{"url":1}' }
-  assert.equal(jobTextLength(job), 13)
-  assert.equal(jobTextLength({ ...job, callbackJson: null }), 4)
+test('the text of a job is its messages, its response format and its callback', () => {
+  const job = { messagesJson: '[{}]', responseFormatJson: '{"a":1}', callbackJson: '{"url":1}' }
+  assert.equal(jobTextLength(job), 20)
+  assert.equal(jobTextLength({ ...job, callbackJson: null }), 11)
 })

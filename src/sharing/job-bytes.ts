@@ -43,7 +43,8 @@ export const answerBytes = (textBytes: number): number => FIXED_BYTES + textByte
 /** The text of a job in memory, in UTF-16 units: exact enough, and without a pass over the text. */
 export function jobTextLength({
   messagesJson,
+  responseFormatJson,
   callbackJson,
-}: Pick<Job, 'messagesJson' | 'callbackJson'>): number {
-  return messagesJson.length + (callbackJson?.length ?? 0)
+}: Pick<Job, 'messagesJson' | 'responseFormatJson' | 'callbackJson'>): number {
+  return messagesJson.length + responseFormatJson.length + (callbackJson?.length ?? 0)
 }
