@@ -89,9 +89,15 @@ export class NodeLease {
         this.#expired = true
       })
     }
-    await this.#compare()
-    if (store.shared) await this.#revertCrashes()
-    else await this.#rescue()
+    try {
+      await this.#compare()
+      if (store.shared) await this.#revertCrashes()
+      else await this.#rescue()
+    } catch (error) {
+      // The start has failed, and its thread would keep the process and the lease alive.
+      await this.#heartbeat?.stop()
+      throw error
+    }
     this.#loop.start()
   }
 

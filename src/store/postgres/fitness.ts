@@ -86,7 +86,7 @@ const LOOK = {
     has_schema_privilege(current_schema(), 'create') as may_create,
     (select count(*) from pg_class c where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p')
       and c.relname in ('jobs', 'open_jobs', 'outcomes', 'accounts', 'keys', 'callbacks', 'nodes', 'usage', 'usage_deltas',
-        'cancelled_jobs', 'audit', 'crashes')
+        'cancelled_jobs', 'audit', 'crashes', 'quota_sums', 'quota_deltas')
       and not (has_table_privilege(c.oid, 'select') and has_table_privilege(c.oid, 'insert')
         and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete'))) as forbidden,
     (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms`,
