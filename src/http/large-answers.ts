@@ -76,7 +76,16 @@ export class LargeAnswers {
 
   #stream(request: FastifyRequest, reply: FastifyReply, payload: string | Buffer, done: OnPayload): void {
     reply.header('content-length', Buffer.byteLength(payload))
-    done(null, new Pieces(payload, () => this.#release(request)))
+    const { socket } = request.raw
+    const pieces = new Pieces(payload, () => {
+      socket.off('close', onClose)
+      this.#release(request)
+    })
+    // A response that waits behind another on its connection may never begin, and then nothing else ends it.
+    const onClose = () => pieces.destroy()
+    socket.once('close', onClose)
+    if (socket.destroyed) pieces.destroy()
+    done(null, pieces)
   }
 
   #release(request: FastifyRequest): void {

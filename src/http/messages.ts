@@ -81,9 +81,7 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
       if (repeated) end = await endOfRepeated(request, reply, jobId, options)
       else if (pending) {
         options.bodies.wait(request)
-        // A caller who hangs up is not waited for; the job continues and stays readable.
-        reply.raw.on('close', pending.leave)
-        end = await pending.ended
+        end = await endOf(pending, reply)
       }
       if (end.kind === 'settled') return sendEnded(request, reply, end, options)
       if (end.kind === 'stopping') reply.header('connection', 'close')
@@ -133,6 +131,14 @@ async function create(
   }
 }
 
+/** A caller who hangs up is not waited for; the job continues and stays readable. */
+function endOf(pending: PendingResponse, { raw, request }: FastifyReply): Promise<WaitEnd> {
+  raw.on('close', pending.leave)
+  // It may have hung up before, while the job was being stored.
+  if (request.raw.socket.destroyed) pending.leave()
+  return pending.ended
+}
+
 /** A repeated request waits for the earlier job as for a new one, and gets the answer at once if the job has ended. */
 async function endOfRepeated(
   request: CreateRequest,
@@ -142,11 +148,12 @@ async function endOfRepeated(
 ): Promise<WaitEnd> {
   const timeoutMs = wholeMs(timeoutS(createInput(request, options.limits)))
   const pending = options.pendingResponses.add(jobId, timeoutMs)
-  const record = await readJob(request, jobId, options)
+  const record = await readJob(request, jobId, options).catch((error: unknown) => {
+    pending?.leave()
+    throw error
+  })
   if (record && record.status !== 'completed' && record.status !== 'failed') {
-    if (pending === null) return { kind: 'timeout' }
-    reply.raw.on('close', pending.leave)
-    return pending.ended
+    return pending === null ? { kind: 'timeout' } : endOf(pending, reply)
   }
   pending?.leave()
   return record ? { kind: 'settled', record, cacheHit: false } : { kind: 'vanished' }

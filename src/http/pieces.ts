@@ -28,7 +28,7 @@ export class Pieces extends Readable {
     let end = Math.min(this.#at + PIECE, whole.length)
     if (typeof whole === 'string') {
       // Both halves of a surrogate pair belong to one piece.
-      if (end < whole.length && isHighSurrogate(whole.charCodeAt(end - 1))) end += 1
+      if (isHighSurrogate(whole.charCodeAt(end - 1)) && isLowSurrogate(whole.charCodeAt(end))) end += 1
       this.push(Buffer.from(whole.slice(this.#at, end)))
     } else {
       this.push(whole.subarray(this.#at, end))
@@ -44,4 +44,8 @@ export class Pieces extends Readable {
 
 function isHighSurrogate(unit: number): boolean {
   return unit >= 0xd800 && unit < 0xdc00
+}
+
+function isLowSurrogate(unit: number): boolean {
+  return unit >= 0xdc00 && unit < 0xe000
 }

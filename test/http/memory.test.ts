@@ -69,6 +69,22 @@ onEachStore(() => {
     await nothingHeld(parley)
   })
 
+  test('a response that waits behind another on its connection frees its bytes when the client hangs up', async (t) => {
+    const { parley, models } = await start(t)
+    const key = await parley.key()
+    models.script = () => reply.text('x'.repeat(300_000))
+    const created = await parley.post(MESSAGES, job(), key)
+    models.script = () => reply.stall()
+    const body = JSON.stringify(job({ messages: [{ role: 'user', content: 'never answered' }] }))
+    const line = openLine(parley)
+    line.send(head(MESSAGES, key, ofLength(body.length)) + body)
+    line.send(head(`${MESSAGES}/${created.body.data.job_id}`, key, [], 'GET'))
+    await holds(parley, 'answers', /^1\d{6}$/)
+    line.hangUp()
+    await holds(parley, 'answers', /^0$/)
+    models.release()
+  })
+
   test('a request waits for what other accounts hold', async (t) => {
     const { parley, clock } = await start(t)
     const keys = await Promise.all(['one', 'two', 'three'].map((account) => parley.key('user_max', account)))
