@@ -8,7 +8,6 @@
  * ```
  */
 import { writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import {
@@ -38,10 +37,10 @@ export interface AskOptions {
   readonly stdin?: string
 }
 
-/** A server on a port that stays its own when it is started again: `server.url` has it. */
+/** A server on a free port, and a command line that asks it. */
 export async function startAsking(t: TestContext, options: InstallationOptions = {}): Promise<Asking> {
   const place = await installation(t, options)
-  const server = await place.start({ env: { PORT: String(await freePort()) } })
+  const server = await place.start()
   const key = await server.firstKey()
   const begin = (args: readonly string[], { env, stdin }: AskOptions = {}) => {
     const program = place.spawn([process.execPath, MAIN, ...args], {
@@ -68,17 +67,9 @@ export async function startAsking(t: TestContext, options: InstallationOptions =
   }
 }
 
-/** The server again, where it was. */
+/** The server again, on the port that it had. */
 export function startAgain({ place, server }: Asking): Promise<Server> {
   return place.start({ env: { PORT: new URL(server.url).port } })
-}
-
-async function freePort(): Promise<number> {
-  const holder = createServer()
-  await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve))
-  const { port } = holder.address() as { port: number }
-  await new Promise((resolve) => holder.close(resolve))
-  return port
 }
 
 /** A line of a batch file. */
