@@ -22,6 +22,8 @@ export interface ParleyOptions {
   /** Settings of callbacks, as the configuration has them. */
   readonly callbacks?: object
   readonly role?: 'all' | 'api' | 'worker'
+  /** The `main.ts` of another clone, to compare with; the one of this clone when absent. */
+  readonly main?: string
 }
 
 /** A folder with a database, until `remove`. */
@@ -59,7 +61,7 @@ export class Parley {
     const child = new Child({
       name: 'parley',
       command: process.execPath,
-      args: [...RUNTIME_FLAGS, ...(options.nodeOptions ?? []), MAIN, ...command],
+      args: [...RUNTIME_FLAGS, ...(options.nodeOptions ?? []), options.main ?? MAIN, ...command],
       cwd: dataFolder.folder,
       // The peers write no log either.
       env: {
@@ -107,9 +109,20 @@ export class Parley {
 
   /** The value of a metric without labels. */
   async metric(name: string): Promise<number> {
-    const response = await fetch(`http://127.0.0.1:${this.port}/metrics`)
-    const text = await response.text()
+    const text = await this.#metrics()
     return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1] ?? Number.NaN)
+  }
+
+  /** The sum of a metric over all its labels that contain this text. */
+  async sumOf(name: string, label: string): Promise<number> {
+    const samples = (await this.#metrics()).matchAll(new RegExp(`^${name}\\{(.*)\\} (\\S+)$`, 'gm'))
+    return [...samples].reduce((sum, [, labels = '', value]) => {
+      return labels.includes(label) ? sum + Number(value) : sum
+    }, 0)
+  }
+
+  async #metrics(): Promise<string> {
+    return (await fetch(`http://127.0.0.1:${this.port}/metrics`)).text()
   }
 }
 
