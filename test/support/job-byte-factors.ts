@@ -1,0 +1,60 @@
+/**
+ * Measures what the things that `job-bytes.ts` estimates take in memory, and prints it as JSON: by name, the memory as a
+ * multiple of the text. A process of its own, because everything else that runs in a process would be measured with it.
+ *
+ *     node --expose-gc test/support/job-byte-factors.ts
+ */
+import assert from 'node:assert/strict'
+
+const TEXT_BYTES = 8_000_000
+const WIDE = `${'x'.repeat(TEXT_BYTES)}€`
+const BODY = Buffer.from(JSON.stringify({ messages: [{ role: 'user', content: WIDE }] }))
+const RESULT = Buffer.from(JSON.stringify(WIDE))
+
+function usedBytes(): number {
+  assert.ok(globalThis.gc, 'run with --expose-gc')
+  globalThis.gc()
+  const { heapUsed, external } = process.memoryUsage()
+  return heapUsed + external
+}
+
+/** The memory that is kept by what `make` returns, as a multiple of the text. */
+function factorOf(make: () => unknown): number {
+  const before = usedBytes()
+  const made = make()
+  const after = usedBytes()
+  assert.ok(made)
+  return (after - before) / TEXT_BYTES
+}
+
+function parsed() {
+  const bytes = Buffer.from(BODY)
+  const text = bytes.toString('utf8')
+  return { bytes, text, value: JSON.parse(text) }
+}
+
+function call() {
+  const messagesJson = JSON.stringify(parsed().value.messages)
+  const body = `{"model":"gpt-5","messages":${messagesJson}}`
+  return { messagesJson, body, buffer: Buffer.from(body) }
+}
+
+function response() {
+  const resultJson = RESULT.toString('utf8')
+  const text = `{"success":true,"data":{"result":${resultJson}}}`
+  // As sending does, it copies the parts of the text into one.
+  Buffer.byteLength(text)
+  return { resultJson, text }
+}
+
+const kinds = {
+  'a body being received': () => Buffer.from(BODY),
+  'a received request': parsed,
+  'a waiting request': () => parsed().value,
+  'a running job': call,
+  'a callback being sent': () => ({ ...response(), buffer: Buffer.from(RESULT) }),
+  'an answer being written': response,
+}
+
+const factors = Object.entries(kinds).map(([name, make]) => [name, factorOf(make)])
+process.stdout.write(JSON.stringify(Object.fromEntries(factors)))
