@@ -18,7 +18,14 @@ import { settingsJsonSchema, settingsPage } from './config/document.ts'
 const folderOf = (path: string) => path.split('/')[0] ?? path
 
 /** What any folder may import. */
-const FOR_ALL = ['clock.ts', 'lookup-cache.ts', 'module-url.ts', 'polling-loop.ts', 'version.ts']
+const FOR_ALL = [
+  'clock.ts',
+  'lookup-cache.ts',
+  'module-url.ts',
+  'polling-loop.ts',
+  'transient-map.ts',
+  'version.ts',
+]
 
 /** What json-schema/ offers to other folders; the rest of it is its own. */
 const JSON_SCHEMA = [

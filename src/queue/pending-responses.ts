@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../clock.ts'
 import type { JobRecord } from '../job/job-record.ts'
+import { TransientMap } from '../transient-map.ts'
 
 /** How a wait ended. `vanished`: the job no longer exists; `stopping`: the server waits no longer. */
 export type WaitEnd =
@@ -32,11 +33,11 @@ export class PendingResponse {
 
 export class PendingResponses {
   /** The latest for each job; earlier ones are linked to it. */
-  readonly #latest = new Map<string, PendingResponse>()
+  readonly #latest = new TransientMap<string, PendingResponse>()
   readonly #clock: Clock
   readonly #max: number
   readonly #onLeave = (left: PendingResponse) => {
-    if (!this.#latest.has(left.jobId)) return
+    if (!this.#latest.get(left.jobId)) return
     left.cancelTimer()
     this.#remove(left)
     left.end({ kind: 'timeout' })
@@ -60,7 +61,7 @@ export class PendingResponses {
   add(jobId: string, ms: number): PendingResponse | null {
     if (this.#stopping || this.#count >= this.#max) return null
     const pending = new PendingResponse(jobId, this.#clock, ms, this.#onLeave)
-    pending.next = this.#latest.get(jobId) ?? null
+    pending.next = this.#latest.get(jobId)
     this.#latest.set(jobId, pending)
     this.#count += 1
     return pending
@@ -68,7 +69,7 @@ export class PendingResponses {
 
   /** Whether a request waits for the job. */
   has(jobId: string): boolean {
-    return this.#latest.has(jobId)
+    return this.#latest.get(jobId) !== null
   }
 
   /** The jobs that requests wait for. */
@@ -78,7 +79,7 @@ export class PendingResponses {
 
   /** Ends every wait for the job. Does nothing when no request waits for it. */
   end(jobId: string, end: WaitEnd): void {
-    let pending = this.#latest.get(jobId) ?? null
+    let pending = this.#latest.get(jobId)
     this.#latest.delete(jobId)
     for (; pending; pending = pending.next) {
       this.#count -= 1
@@ -95,7 +96,7 @@ export class PendingResponses {
 
   /** Does nothing for one that has ended. */
   #remove(removed: PendingResponse): void {
-    const latest = this.#latest.get(removed.jobId) ?? null
+    const latest = this.#latest.get(removed.jobId)
     if (latest === removed) {
       if (removed.next) this.#latest.set(removed.jobId, removed.next)
       else this.#latest.delete(removed.jobId)

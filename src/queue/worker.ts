@@ -7,6 +7,7 @@ import type { ClaimedJob, Job } from '../job/job.ts'
 import type { ByteShare } from '../sharing/byte-budget.ts'
 import type { Claim } from '../store/node-store.ts'
 import { type Claimed, type Store, StoreUnavailable, WriteRejected } from '../store/store.ts'
+import { TransientMap } from '../transient-map.ts'
 import type { AfterSettlement } from './after-settlement.ts'
 import { Capacity } from './capacity.ts'
 import { ClaimPlan, type HeldBack, type PlannedClaim } from './claim-plan.ts'
@@ -42,7 +43,7 @@ export class Worker {
   readonly #capacity: Capacity
   readonly #plan: ClaimPlan
   readonly #poisonJobs: PoisonJobs
-  readonly #held = new Map<string, HeldJob>()
+  readonly #held = new TransientMap<string, HeldJob>()
   /**
    * Jobs whose every outcome the database rejects. They stay this node's, so that no node executes and pays for them
    * again, until an operator cancels them or this process ends.
@@ -114,7 +115,7 @@ export class Worker {
   }
 
   isRunning(jobId: string): boolean {
-    return this.#held.has(jobId)
+    return this.#held.get(jobId) !== null
   }
 
   holds({ jobId, attempt }: Claim): boolean {

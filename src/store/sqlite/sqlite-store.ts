@@ -2,6 +2,7 @@
 import { Worker } from 'node:worker_threads'
 import { errorJson } from '../../job/job.ts'
 import { moduleURL } from '../../module-url.ts'
+import { TransientMap } from '../../transient-map.ts'
 import { attemptLine, recordCells } from '../callback-rows.ts'
 import { BODY_READ_BYTES, type CallbackToLoad } from '../callback-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
@@ -52,7 +53,7 @@ class ThreadClient {
   readonly #onFatal: (error: Error) => void
   readonly #groups: Readonly<Record<Request['kind'], GroupCommit<Call, unknown>>>
   readonly #bodies: GroupCommit<CallbackToLoad, unknown>
-  readonly #replies = new Map<number, PromiseWithResolvers<readonly unknown[]>>()
+  readonly #replies = new TransientMap<number, PromiseWithResolvers<readonly unknown[]>>()
   #nextRequest = 1
   #closed: Promise<void> | null = null
 
@@ -131,7 +132,7 @@ class ThreadClient {
 
   #end(error: Error): void {
     for (const { reject } of this.#replies.values()) reject(error)
-    this.#replies.clear()
+    for (const id of [...this.#replies.keys()]) this.#replies.delete(id)
     if (this.#closed === null) this.#onFatal(error)
   }
 }
