@@ -18,6 +18,7 @@ import { errorFields, type Log } from '../telemetry/log.ts'
 import { MetricSamples } from '../telemetry/metric-samples.ts'
 import { Metrics } from '../telemetry/metrics.ts'
 import { isTracing, tracedRouter, tracedStore } from '../telemetry/traces.ts'
+import type { ReadLarge } from '../upstreams/openai-client.ts'
 import { VERSION } from '../version.ts'
 import { createAdmin } from './admin.ts'
 import { createByteBudget } from './byte-budget.ts'
@@ -96,9 +97,9 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const tiers = new Tiers(tiersOf(settings))
   const pool = createCpuPool(settings, clock, metrics)
   // The weights of accounts count where they wait for each other's jobs; of an upstream's answers, two are read at once.
-  const upstreams = createRouter(configuration, clock, metrics.called, (completion, account, signal) =>
-    pool.run('read completion', completion, { account, weight: 1 }, signal),
-  )
+  const readLarge: ReadLarge = (completion, account, signal) =>
+    pool.run('read completion', completion, { account, weight: 1 }, signal)
+  const upstreams = createRouter(configuration, clock, metrics.called, readLarge, log)
   const router = isTracing() ? tracedRouter(upstreams) : upstreams
   const pendingResponses = new PendingResponses(clock, settings.sync.max_waiters)
   const bytes = createByteBudget(settings)

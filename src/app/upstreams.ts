@@ -2,6 +2,7 @@
 import type { Clock } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import { tiersOf } from '../config/tiers.ts'
+import type { Log } from '../telemetry/log.ts'
 import type { ModelServer } from '../upstreams/model-server.ts'
 import { OpenAiClient, type ReadLarge } from '../upstreams/openai-client.ts'
 import { type CallEvent, ModelRouter } from '../upstreams/router.ts'
@@ -12,6 +13,7 @@ export function createRouter(
   clock: Clock,
   onCall: (call: CallEvent) => void,
   readLarge: ReadLarge,
+  log: Log,
 ): ModelRouter {
   const serverOf = ([name, upstream]: [string, (typeof settings.upstreams)[string]]): ModelServer =>
     simulated
@@ -27,5 +29,17 @@ export function createRouter(
     clock,
     random: Math.random,
     onCall,
+    onFailedCall: ({ upstream, model, status, code, connection, timedOut, ms }) =>
+      log.warn(
+        {
+          upstream,
+          upstream_model: model,
+          upstream_status: status,
+          code: timedOut ? 'timeout' : code,
+          connection,
+          ms: Math.round(ms),
+        },
+        'call failed',
+      ),
   })
 }

@@ -7,6 +7,7 @@
  */
 import type { SchemaFacts } from '../job/read-schemas.ts'
 import type { StopSignal } from '../job/stop.ts'
+import type { SentRoles } from './arrange-messages.ts'
 
 /** The form that the answer must have, and how strictly the server can enforce it. */
 export type AnswerForm =
@@ -60,6 +61,12 @@ export interface UpstreamError {
   readonly status: number | null
   /** For people: the server's own message if it sent one. Never contains a key or a header. */
   readonly message: string
+  /** The server's own code or type of the error, or the code of a connection that failed; null if there is none. */
+  readonly code: string | null
+  /** What failed of a connection that no response came from; null if one came, or if the call exceeded its time-out. */
+  readonly connection: ConnectionFault | null
+  /** True if the server rejects the schema, or the way in which JSON was requested: see `otherFormat`. */
+  readonly rejectsJsonMode: boolean
   /** True if our own signal ended the call (deadline, cancel, drain), so that it says nothing about the server. */
   readonly aborted: boolean
   /** True if the call exceeded its time-out. As a run's last reply this makes the job's error a `timeout`. */
@@ -68,29 +75,46 @@ export interface UpstreamError {
   readonly tokens?: TokenCount
 }
 
+/** Resolving the name, the handshake of TLS, or the connection itself. */
+export type ConnectionFault = 'dns' | 'tls' | 'connection'
+
 export interface ModelServer {
   /** The upstream's name in the configuration. */
   readonly name: string
   /**
    * Makes one call. Never rejects because of the network or the server.
    * @param model the model's name on this server
+   * @param format what `requestFormat` or `otherFormat` returned for the model and the prompt
    * @param signal aborts the call at once
    */
-  ask(model: string, prompt: Prompt, signal: StopSignal): Promise<Reply>
-  /** How `ask` requests an answer of that form. */
-  requestFormat(form: AnswerForm): RequestFormat
+  ask(model: string, prompt: Prompt, format: RequestFormat, signal: StopSignal): Promise<Reply>
+  /** How to send the prompt now. */
+  requestFormat(model: string, prompt: Prompt): RequestFormat
+  /**
+   * How to send the same prompt once more, at once, after a call in `format` ended in that error; null if the format is not
+   * what the server rejects. The call that is replaced counts neither against the job nor against the target, and it is in
+   * the receipt like every other. A prompt is sent in three formats at most.
+   */
+  otherFormat(
+    model: string,
+    prompt: Prompt,
+    format: RequestFormat,
+    error: UpstreamError,
+  ): RequestFormat | null
   /** Closes the connections. Calls in progress end as aborted errors. */
   close(): Promise<void>
 }
 
 /** How a request represents the caller's messages and the requested form of the answer. */
 export interface RequestFormat {
-  /** Whether `developer` messages keep their role or are sent as `system`. */
-  readonly roles: 'native' | 'developer_as_system'
+  /** How the roles of the messages are sent. */
+  readonly roles: SentRoles
   /** What makes the answer JSON; absent if text was requested. */
   readonly json_mode?: JsonMode
   /** The instruction added to the caller's messages, if any. */
   readonly instruction?: string
+  /** Present if the server rejected the same prompt in the format of the call before. */
+  readonly other_format?: true
 }
 
 /**

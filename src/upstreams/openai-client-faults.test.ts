@@ -5,7 +5,9 @@ import { type AddressInfo, createServer } from 'node:net'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { reply } from '../../test/model-server.ts'
+import { startReceiver } from '../../test/receiver.ts'
 import {
+  ask,
   errorOf,
   isError,
   KEY,
@@ -14,6 +16,7 @@ import {
   readHere,
   startClient,
 } from '../../test/support/openai-client-setup.ts'
+import { selfSigned } from '../../test/support/self-signed.ts'
 import { UPSTREAM_DEFAULTS } from '../config/settings.ts'
 import { Stop } from '../job/stop.ts'
 import { MAX_ANSWER_BYTES, OpenAiClient } from './openai-client.ts'
@@ -23,12 +26,41 @@ describe('a fault', () => {
   it('a refused connection is retryable, and the message contains no address', async (t) => {
     const { server, client } = await startClient(t)
     await server.close()
-    const got = await client.ask('m', prompt(), never)
+    const got = await ask(client, 'm', prompt(), never)
     isError(got)
     assert.equal(got.retryable, true)
     assert.equal(got.status, null)
     assert.match(got.message, /ECONNREFUSED/)
+    assert.deepEqual([got.code, got.connection], ['ECONNREFUSED', 'connection'])
     assert.ok(!got.message.includes('127.0.0.1'))
+  })
+
+  it('a name that cannot be resolved is named as such', async (t) => {
+    // A label of 64 characters: no resolver sends it anywhere.
+    const base_url = `http://${'a'.repeat(64)}.invalid/v1`
+    const { client } = await startClient(t, { settings: { base_url } })
+    const got = await ask(client, 'm', prompt(), never)
+    isError(got)
+    assert.equal(got.connection, 'dns')
+    assert.equal(got.retryable, true)
+    assert.match(got.message, /^The name of the model server could not be resolved \(E\w+\)\.$/)
+  })
+
+  it('a server that speaks no TLS, or has a certificate that nobody trusts, is named as such', async (t) => {
+    const { server } = await startClient(t)
+    const receiver = await startReceiver({ tls: selfSigned(['models.example.com'], []) })
+    t.after(() => receiver.close())
+    for (const [base_url, code] of [
+      [server.baseUrl.replace('http:', 'https:'), /^(ERR_SSL_|EPROTO)/],
+      [receiver.url, /^DEPTH_ZERO_SELF_SIGNED_CERT$/],
+    ] as const) {
+      const { client } = await startClient(t, { settings: { base_url } })
+      const got = await ask(client, 'm', prompt(), never)
+      isError(got)
+      assert.equal(got.connection, 'tls')
+      assert.match(got.code ?? '', code)
+      assert.match(got.message, /^No secure connection to the model server: TLS failed/)
+    }
   })
 
   it('a connection that is never established ends at the connect time-out', async (t) => {
@@ -51,7 +83,7 @@ describe('a fault', () => {
       await client.close()
       mute.close()
     })
-    const got = await client.ask('m', prompt(), never)
+    const got = await ask(client, 'm', prompt(), never)
     isError(got)
     assert.equal(got.retryable, true)
     assert.equal(got.message, 'No connection to the model server within 0.05 s.')
@@ -97,7 +129,7 @@ describe('a fault', () => {
         script,
         settings: { call_timeout_seconds: 20 },
       })
-      const asked = client.ask('m', prompt(), never)
+      const asked = ask(client, 'm', prompt(), never)
       await server.received(1)
       clock.advance(19_999)
       const early = await Promise.race([asked, new Promise((resolve) => setImmediate(resolve, 'nothing'))])
@@ -114,7 +146,7 @@ describe('a fault', () => {
 
   it('leaves no timer behind', async (t) => {
     const { client, clock } = await startClient(t)
-    await client.ask('m', prompt(), never)
+    await ask(client, 'm', prompt(), never)
     assert.deepEqual(clock.pending(), [])
   })
 })
@@ -123,7 +155,7 @@ describe('a body', () => {
   for (const declare of [true, false]) {
     it(`of 100 MB, ${declare ? 'declared' : 'undeclared'}, is not read to its end`, async (t) => {
       const { server, client } = await startClient(t, { script: () => reply.huge(100_000_000, { declare }) })
-      const got = await client.ask('m', prompt(), never)
+      const got = await ask(client, 'm', prompt(), never)
       isError(got)
       assert.equal(got.retryable, false)
       assert.match(got.message, new RegExp(`longer than ${MAX_ANSWER_BYTES} bytes`))
@@ -138,13 +170,13 @@ describe('a body', () => {
       script: (_request, index) => reply.huge(1_000_000 + index),
       maxAnswerBytes: 1_000_000,
     })
-    assert.equal((await client.ask('m', prompt(), never)).kind, 'answer')
-    assert.equal((await client.ask('m', prompt(), never)).kind, 'error')
+    assert.equal((await ask(client, 'm', prompt(), never)).kind, 'answer')
+    assert.equal((await ask(client, 'm', prompt(), never)).kind, 'error')
   })
 
   it('may be large in only a few calls at once; the others wait and lose nothing', async (t) => {
     const { client } = await startClient(t, { script: () => reply.huge(3 * 1024 * 1024) })
-    const got = await Promise.all(Array.from({ length: 12 }, () => client.ask('m', prompt(), never)))
+    const got = await Promise.all(Array.from({ length: 12 }, () => ask(client, 'm', prompt(), never)))
     assert.deepEqual(new Set(got.map(({ kind }) => kind)), new Set(['answer']))
   })
 
@@ -158,8 +190,8 @@ describe('a body', () => {
       settings: { call_timeout_seconds: 20 },
     })
     const stop = new Stop()
-    const asked = Array.from({ length: 5 }, () => client.ask('m', prompt(), never))
-    const aborted = client.ask('m', prompt(), stop)
+    const asked = Array.from({ length: 5 }, () => ask(client, 'm', prompt(), never))
+    const aborted = ask(client, 'm', prompt(), stop)
     await server.received(6)
     stop.now('release')
     const got = await aborted
@@ -169,7 +201,7 @@ describe('a body', () => {
     for (const each of await Promise.all(asked)) assert.equal(each.kind === 'error' && each.timedOut, true)
     // The slots are free again.
     server.script = () => reply.huge(1024 * 1024)
-    const later = await Promise.all(Array.from({ length: 6 }, () => client.ask('m', prompt(), never)))
+    const later = await Promise.all(Array.from({ length: 6 }, () => ask(client, 'm', prompt(), never)))
     assert.deepEqual(new Set(later.map(({ kind }) => kind)), new Set(['answer']))
   })
 })
@@ -178,7 +210,7 @@ describe('an abort', () => {
   it('ends a call in progress at once and closes its connection', async (t) => {
     const { server, client } = await startClient(t, { script: () => reply.stall() })
     const stop = new Stop()
-    const asked = client.ask('m', prompt(), stop)
+    const asked = ask(client, 'm', prompt(), stop)
     await server.received(1)
     stop.now('release')
     const got = await asked
@@ -192,7 +224,7 @@ describe('an abort', () => {
     const { server, client } = await startClient(t)
     const stop = new Stop()
     stop.now('release')
-    const got = await client.ask('m', prompt(), stop)
+    const got = await ask(client, 'm', prompt(), stop)
     isError(got)
     assert.equal(got.aborted, true)
     assert.equal(server.connections(), 0)
@@ -201,12 +233,12 @@ describe('an abort', () => {
   it('while connecting sends nothing either', async (t) => {
     const { server, client } = await startClient(t)
     const stop = new Stop()
-    const asked = client.ask('m', prompt('first'), stop)
+    const asked = ask(client, 'm', prompt('first'), stop)
     stop.now('release')
     const got = await asked
     isError(got)
     assert.equal(got.aborted, true)
-    await client.ask('m', prompt('second'), never)
+    await ask(client, 'm', prompt('second'), never)
     assert.deepEqual(
       server.requests.map(({ body }) => body.messages[0]?.content),
       ['second'],
@@ -215,10 +247,10 @@ describe('an abort', () => {
 
   it('by close ends the calls in progress and later ones', async (t) => {
     const { server, client } = await startClient(t, { script: () => reply.stall() })
-    const asked = client.ask('m', prompt(), never)
+    const asked = ask(client, 'm', prompt(), never)
     await server.received(1)
     await client.close()
-    for (const got of [await asked, await client.ask('m', prompt(), never)]) {
+    for (const got of [await asked, await ask(client, 'm', prompt(), never)]) {
       isError(got)
       assert.equal(got.aborted, true)
     }

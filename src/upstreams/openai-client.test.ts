@@ -4,6 +4,7 @@ import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { reply, type Script, startModelServer } from '../../test/model-server.ts'
 import {
+  ask,
   errorOf,
   isError,
   KEY,
@@ -19,7 +20,7 @@ import { OpenAiClient } from './openai-client.ts'
 describe('a call', () => {
   it('posts to chat/completions with the key, not streamed', async (t) => {
     const { server, client } = await startClient(t)
-    const got = await client.ask('gpt-5', prompt('Hello'), never)
+    const got = await ask(client, 'gpt-5', prompt('Hello'), never)
     assert.deepEqual(got, { kind: 'answer', text: 'echo: Hello', tokens: { input: 5, output: 11 } })
     const request = server.requests[0]
     assert.equal(request?.method, 'POST')
@@ -43,7 +44,7 @@ describe('a call', () => {
       await client.close()
       await server.close()
     })
-    await client.ask('m', prompt(), never)
+    await ask(client, 'm', prompt(), never)
     assert.equal(server.requests[0]?.headers.authorization, undefined)
     assert.equal(server.requests[0]?.path, '/v1/chat/completions?api-version=7')
   })
@@ -58,7 +59,7 @@ describe('a call', () => {
       { role: 'user', content: 'five' },
       { role: 'developer', content: 'six' },
     ]
-    await client.ask('m', { ...prompt(), messagesJson: JSON.stringify(messages) }, never)
+    await ask(client, 'm', { ...prompt(), messagesJson: JSON.stringify(messages) }, never)
     assert.deepEqual(server.requests[0]?.body.messages, messages)
   })
 
@@ -69,7 +70,7 @@ describe('a call', () => {
       { role: 'user', content: 'b' },
       { role: 'system', content: 'c' },
     ]
-    await client.ask('m', { ...prompt(), messagesJson: JSON.stringify(messages) }, never)
+    await ask(client, 'm', { ...prompt(), messagesJson: JSON.stringify(messages) }, never)
     assert.deepEqual(server.requests[0]?.body.messages, [
       { role: 'system', content: 'a' },
       { role: 'user', content: 'b' },
@@ -82,13 +83,13 @@ describe('a call', () => {
       script: () => reply.stall(),
       settings: { max_concurrency: 8 },
     })
-    const asked = Array.from({ length: 8 }, (_, n) => client.ask('m', prompt(String(n)), never))
+    const asked = Array.from({ length: 8 }, (_, n) => ask(client, 'm', prompt(String(n)), never))
     await server.received(8)
     assert.equal(server.connections(), 8)
     server.release()
     await Promise.all(asked)
     server.script = () => reply.echo()
-    for (let n = 0; n < 8; n++) await client.ask('m', prompt(), never)
+    for (let n = 0; n < 8; n++) await ask(client, 'm', prompt(), never)
     assert.equal(server.connections(), 8)
   })
 
@@ -114,7 +115,7 @@ describe('a refusal', () => {
   for (const [name, script, message, status] of cases) {
     it(`comes from ${name}`, async (t) => {
       const { client } = await startClient(t, { script })
-      const got = await client.ask('m', prompt(), never)
+      const got = await ask(client, 'm', prompt(), never)
       assert.equal(got.kind, 'refused')
       if (got.kind === 'refused') {
         assert.match(got.message, new RegExp(message))
@@ -125,7 +126,7 @@ describe('a refusal', () => {
 
   it('counts the tokens it used', async (t) => {
     const { client } = await startClient(t, { script: () => reply.refusal('1234') })
-    const got = await client.ask('m', prompt('12345'), never)
+    const got = await ask(client, 'm', prompt('12345'), never)
     assert.deepEqual(got.kind === 'refused' && got.tokens, { input: 5, output: 4 })
   })
 })
@@ -140,6 +141,9 @@ describe('an error status', () => {
         retryAfterMs: null,
         status,
         message: `It answers ${status}.`,
+        code: 'error',
+        connection: null,
+        rejectsJsonMode: false,
         aborted: false,
         timedOut: false,
       })
@@ -157,7 +161,7 @@ describe('an error status', () => {
     const { server, client, clock } = await startClient(t)
     const waitOf = async (headers: Record<string, string>) => {
       server.script = () => reply.status(429, { headers })
-      const got = await client.ask('m', prompt(), never)
+      const got = await ask(client, 'm', prompt(), never)
       isError(got)
       return got.retryAfterMs
     }
@@ -184,7 +188,7 @@ describe('an error status', () => {
     const { server, client } = await startClient(t, {
       script: () => reply.status(500, { body: 'x'.repeat(10_000_000) }),
     })
-    const got = await client.ask('m', prompt(), never)
+    const got = await ask(client, 'm', prompt(), never)
     isError(got)
     assert.equal(got.message, 'The model server answered 500.')
     assert.equal(got.retryable, true)

@@ -1,16 +1,15 @@
 /**
  * A model server over HTTP: `POST {base_url}/chat/completions`, not streamed, in the format of OpenAI and of the servers
  * compatible with it.
- *
- * Each call implements undici's dispatch interface instead of using `request`, which creates a stream for every body: on
- * this path that is the largest cost after the sockets.
  */
 import { type Dispatcher, Pool } from 'undici'
 import { type Clock, wholeMs } from '../clock.ts'
 import type { UpstreamSettings } from '../config/settings.ts'
-import type { StopListener, StopSignal } from '../job/stop.ts'
+import type { StopSignal } from '../job/stop.ts'
 import { FairSlots } from '../sharing/fair-slots.ts'
-import type { AnswerForm, ModelServer, Prompt, Reply, RequestFormat } from './model-server.ts'
+import { Call, type CallEnd, type CallLimits } from './call.ts'
+import { connectionFault } from './connection-fault.ts'
+import type { ModelServer, Prompt, Reply, RequestFormat, UpstreamError } from './model-server.ts'
 import {
   type LargeCompletion,
   type Mask,
@@ -20,14 +19,12 @@ import {
   readFailure,
   upstreamError,
 } from './read-completion.ts'
-import { requestBody, requestFormat } from './request-body.ts'
-import { LARGE_ANSWER_BYTES, LargeAnswerSlot, ResponseBody } from './response-body.ts'
+import { requestBody, requestFormat, withoutSchema } from './request-body.ts'
+import { LARGE_ANSWER_BYTES } from './response-body.ts'
 import { readRetryAfter } from './retry-after.ts'
 
 /** An answer of more bytes is not read to its end: the longest that models give are a tenth of this. */
 export const MAX_ANSWER_BYTES = 16 * 1024 * 1024
-/** The body of an error response is read up to this size; a longer one does not explain anything. */
-export const MAX_ERROR_BODY_BYTES = 64 * 1024
 export const CONNECT_TIMEOUT_MS = 5_000
 /** How many answers over LARGE_ANSWER_BYTES one server may send at once, each of up to MAX_ANSWER_BYTES of memory. */
 const LARGE_ANSWERS = 3
@@ -94,14 +91,25 @@ export class OpenAiClient implements ModelServer {
     })
   }
 
-  requestFormat(form: AnswerForm): RequestFormat {
-    return requestFormat(form, this.#settings)
+  requestFormat(_model: string, { form }: Prompt): RequestFormat {
+    const { roles, structured_output } = this.#settings
+    return requestFormat(form, roles, structured_output)
   }
 
-  async ask(model: string, prompt: Prompt, signal: StopSignal): Promise<Reply> {
+  otherFormat(
+    _model: string,
+    { form }: Prompt,
+    format: RequestFormat,
+    error: UpstreamError,
+  ): RequestFormat | null {
+    const other = error.rejectsJsonMode ? withoutSchema(form, format) : null
+    return other === null ? null : { ...other, other_format: true }
+  }
+
+  async ask(model: string, prompt: Prompt, format: RequestFormat, signal: StopSignal): Promise<Reply> {
     if (signal.reason !== null) return this.#failure({ kind: 'aborted' })
     const call = new Call(this.#limits, prompt.account, signal)
-    this.#pool.dispatch({ ...this.#request, body: requestBody(model, prompt, this.#settings) }, call)
+    this.#pool.dispatch({ ...this.#request, body: requestBody(model, prompt, format) }, call)
     const end = await call.ended
     if (end.kind !== 'response') return this.#failure(end)
     const { status, headers, body } = end
@@ -121,7 +129,13 @@ export class OpenAiClient implements ModelServer {
   #failure(end: Exclude<CallEnd, { kind: 'response' }>): Reply {
     switch (end.kind) {
       case 'connection error':
-        return upstreamError({ status: end.status, retryable: true, message: this.#connectionError(end) })
+        return upstreamError({
+          status: end.status,
+          code: end.code,
+          connection: end.status === null ? connectionFault(end.code) : null,
+          retryable: true,
+          message: this.#connectionError(end),
+        })
       case 'too large':
         // Another call would cost as much and return as long an answer.
         return upstreamError({
@@ -147,7 +161,14 @@ export class OpenAiClient implements ModelServer {
     }
     if (status !== null)
       return `The model server closed the connection in the middle of its answer (${code}).`
-    return `The connection to the model server failed (${code}).`
+    switch (connectionFault(code)) {
+      case 'dns':
+        return `The name of the model server could not be resolved (${code}).`
+      case 'tls':
+        return `No secure connection to the model server: TLS failed (${code}).`
+      case 'connection':
+        return `The connection to the model server failed (${code}).`
+    }
   }
 }
 
@@ -158,145 +179,4 @@ function requestHeaders(name: string, key: string | null): string[] {
     throw new Error(`The key of upstream ${name} contains characters that a header cannot carry.`)
   }
   return [...headers, 'authorization', `Bearer ${key}`]
-}
-
-export interface CallLimits {
-  readonly clock: Clock
-  readonly timeoutMs: number
-  readonly maxAnswerBytes: number
-  /**
-   * Bounds the memory that all answers of a server take together: only a few may be large at once, and the others are
-   * paused until there is a slot. This delays a large answer, and never fails one that has been paid for.
-   */
-  readonly largeAnswers: FairSlots
-}
-
-type Headers = { readonly [name: string]: string | string[] | undefined }
-
-/** How a call ended. */
-export type CallEnd =
-  /** `body` is null if that of an error response was too long. */
-  | {
-      readonly kind: 'response'
-      readonly status: number
-      readonly headers: Headers
-      readonly body: Buffer | null
-    }
-  /** The connection failed; `status` is null if no response had begun. */
-  | { readonly kind: 'connection error'; readonly status: number | null; readonly code: string }
-  | { readonly kind: 'too large'; readonly status: number }
-  | { readonly kind: 'timed out'; readonly status: number | null }
-  | { readonly kind: 'aborted' }
-
-const EMPTY = Buffer.alloc(0)
-const ABORTED = new Error('The call was aborted.')
-
-/**
- * One request and its response, within limits of time and size. The first of response, connection error, time-out, excess
- * size and stop signal ends it; later events are ignored. Unless the response ended it, its connection is closed.
- */
-export class Call implements Dispatcher.DispatchHandler, StopListener {
-  /** Never rejects. */
-  readonly ended: Promise<CallEnd>
-  readonly #resolve: (end: CallEnd) => void
-  readonly #limits: CallLimits
-  readonly #account: string
-  readonly #signal: StopSignal
-  readonly #cancelTimeout: () => void
-  #controller: Dispatcher.DispatchController | null = null
-  #isEnded = false
-  /** Null until the response begins. */
-  #status: number | null = null
-  #headers: Headers = {}
-  #maxBytes = 0
-  #receivedBytes = 0
-  #body: Buffer | ResponseBody | null = null
-  #largeAnswerSlot: LargeAnswerSlot | null = null
-
-  constructor(limits: CallLimits, account: string, signal: StopSignal) {
-    const { promise, resolve } = Promise.withResolvers<CallEnd>()
-    this.ended = promise
-    this.#resolve = resolve
-    this.#limits = limits
-    this.#account = account
-    this.#signal = signal
-    this.#cancelTimeout = limits.clock.after(limits.timeoutMs, () => {
-      this.#abort({ kind: 'timed out', status: this.#status })
-    })
-    signal.listen(this)
-  }
-
-  onStop(): void {
-    this.#abort({ kind: 'aborted' })
-  }
-
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    this.#controller = controller
-    // It may have been aborted while it waited for a connection.
-    if (this.#isEnded) controller.abort(ABORTED)
-  }
-
-  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: Headers): void {
-    // 1xx responses precede the final one.
-    if (status < 200 || this.#isEnded) return
-    this.#status = status
-    this.#headers = headers
-    this.#maxBytes = status < 300 ? this.#limits.maxAnswerBytes : MAX_ERROR_BODY_BYTES
-    if (Number(headers['content-length'] ?? 0) > this.#maxBytes) this.#rejectBody(status)
-  }
-
-  onResponseData(controller: Dispatcher.DispatchController, piece: Buffer): void {
-    if (this.#isEnded || this.#status === null) return
-    this.#receivedBytes += piece.length
-    if (this.#receivedBytes > this.#maxBytes) {
-      this.#rejectBody(this.#status)
-      return
-    }
-    if (this.#body === null) this.#body = piece
-    else {
-      if (!(this.#body instanceof ResponseBody)) this.#body = new ResponseBody(this.#body)
-      this.#body.add(piece)
-    }
-    if (this.#receivedBytes > LARGE_ANSWER_BYTES) {
-      this.#largeAnswerSlot ??= new LargeAnswerSlot(this.#limits.largeAnswers, this.#account, controller)
-    }
-  }
-
-  onResponseEnd(): void {
-    if (this.#isEnded) return
-    const status = this.#status
-    if (status === null) this.#end({ kind: 'connection error', status, code: 'no response' })
-    else {
-      const body = this.#body instanceof ResponseBody ? this.#body.toBuffer() : (this.#body ?? EMPTY)
-      this.#end({ kind: 'response', status, headers: this.#headers, body })
-    }
-  }
-
-  onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
-    const code = 'code' in error && typeof error.code === 'string' ? error.code : error.name
-    // Only our own close destroys a pool.
-    if (code === 'UND_ERR_DESTROYED' || code === 'UND_ERR_CLOSED') this.#end({ kind: 'aborted' })
-    else this.#end({ kind: 'connection error', status: this.#status, code })
-  }
-
-  #rejectBody(status: number): void {
-    if (status < 300) this.#abort({ kind: 'too large', status })
-    else this.#abort({ kind: 'response', status, headers: this.#headers, body: null })
-  }
-
-  #abort(end: CallEnd): void {
-    if (this.#isEnded) return
-    this.#end(end)
-    this.#controller?.abort(ABORTED)
-  }
-
-  #end(end: CallEnd): void {
-    if (this.#isEnded) return
-    this.#isEnded = true
-    this.#cancelTimeout()
-    this.#signal.unlisten(this)
-    this.#largeAnswerSlot?.release()
-    this.#body = null
-    this.#resolve(end)
-  }
 }

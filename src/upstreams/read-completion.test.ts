@@ -34,6 +34,18 @@ describe('a chat completion', () => {
     assert.equal(read(choice({ content: '' })).kind, 'answer')
   })
 
+  it('whose content is an array of parts has the text of its text parts', () => {
+    const parts = [
+      { type: 'thinking', thinking: [{ type: 'text', text: 'Hm.' }] },
+      { type: 'text', text: 'Hello' },
+      { type: 'output_text', text: ', you' },
+      { type: 'text', text: 7 },
+      null,
+    ]
+    const got = read(choice({ content: parts }))
+    assert.equal(got.kind === 'answer' && got.text, 'Hello, you')
+  })
+
   it('without usage, or with malformed usage, counts no tokens', () => {
     for (const usage of [undefined, null, 7, [], { prompt_tokens: -1, completion_tokens: '9' }]) {
       const got = read({ choices: [{ message: { content: 'a' } }], usage })
@@ -69,7 +81,7 @@ describe('a chat completion', () => {
   it('that contains an error, as gateways send it, is that error', () => {
     const busy = read({ error: { code: 502, message: 'Provider is down' } })
     assert.equal(busy.kind === 'error' && busy.retryable, true)
-    assert.equal(busy.kind === 'error' && busy.message, 'Provider is down')
+    assert.deepEqual(busy.kind === 'error' && [busy.message, busy.code], ['Provider is down', '502'])
     const cutOff = read({
       choices: [
         { message: { content: 'half' }, finish_reason: 'error', error: { code: 429, message: 'Slow' } },
@@ -94,10 +106,23 @@ describe('the message of an error response', () => {
     assert.equal(messageOf('{"error":"C"}'), 'C')
     assert.equal(messageOf('{"message":"D"}'), 'D')
     assert.equal(messageOf('{"detail":"E"}'), 'E')
+    assert.equal(messageOf('{"detail":{"error":"F"}}'), 'F')
+    assert.equal(
+      messageOf('{"detail":[{"loc":["body","messages",0],"msg":"Field required","type":"missing"}]}'),
+      'body.messages.0: Field required',
+    )
+    assert.equal(
+      messageOf('{"object":"error","message":{"detail":[{"loc":["body"],"msg":"G"},{"msg":"H"}]},"code":1}'),
+      'body: G; H',
+    )
+    assert.equal(messageOf('{"error":{"message":{"text":1},"detail":"I"}}'), 'I')
+    assert.equal(messageOf('{"errors":[{"message":"J"},{"message":"K"}]}'), 'J; K')
     assert.equal(messageOf('upstream connect error'), 'upstream connect error')
   })
 
   it('is our own if the server sent none', () => {
+    const deep = '{"error":'.repeat(200_000)
+    assert.equal(messageOf(`${deep}1${'}'.repeat(200_000)}`), 'The model server answered 500.')
     for (const body of ['', null, '<html>…</html>', '{}', '[]', 'null', '{"error":{"message":" "}}']) {
       assert.equal(messageOf(body), 'The model server answered 500.')
     }
@@ -110,6 +135,35 @@ describe('the message of an error response', () => {
       assert.ok(long.isWellFormed())
       assert.ok(long.endsWith('…'))
     }
+  })
+
+  it('comes with the code of the error, if that is a word', () => {
+    const codeOf = (body: string) => {
+      const got = readFailure(429, body, null, mask)
+      return got.kind === 'error' && got.code
+    }
+    assert.equal(
+      codeOf('{"error":{"message":"a","type":"b","code":"insufficient_quota"}}'),
+      'insufficient_quota',
+    )
+    assert.equal(codeOf('{"error":{"message":"a","type":"server_error","code":500}}'), 'server_error')
+    assert.equal(codeOf('{"message":"a","code":"model_not_found"}'), 'model_not_found')
+    assert.equal(codeOf('{"error":{"code":"It was Bearer xyz"}}'), null)
+    assert.equal(codeOf('{"error":{"code":"sk-abcdefghij"}}'), '***')
+    assert.equal(codeOf('{"detail":"a"}'), null)
+  })
+
+  it('shows whether the server rejects the schema or the way of asking for JSON', () => {
+    const rejects = (status: number, body: unknown) => {
+      const got = readFailure(status, JSON.stringify(body), null, mask)
+      return got.kind === 'error' && got.rejectsJsonMode
+    }
+    const llama = { error: { code: 500, message: "Pattern must start with '^' and end with '$'", type: 'x' } }
+    assert.equal(rejects(500, llama), true)
+    assert.equal(rejects(400, { error: { message: 'Invalid', param: 'response_format' } }), true)
+    assert.equal(rejects(422, { detail: 'the grammar is too large' }), true)
+    assert.equal(rejects(500, { error: { message: 'out of memory' } }), false)
+    assert.equal(rejects(503, llama), false)
   })
 
   it('is one line without control characters', () => {

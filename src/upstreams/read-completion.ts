@@ -3,6 +3,7 @@
  * messages are masked and truncated before they are stored or shown. Pure.
  */
 import type { ChatCompletion, ChatCompletionMessage } from 'openai/resources/chat/completions'
+import { errorWords } from './error-words.ts'
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
 
 /** The maximum length of an upstream's message: enough to act on. */
@@ -20,10 +21,9 @@ export type Mask = (message: string) => string
 type Untrusted<T> = { readonly [name in keyof T]?: unknown }
 
 interface WireError {
-  readonly message: string
   readonly code: string | number
   readonly type: string
-  readonly detail: string
+  readonly param: string
   readonly error: object | string
 }
 
@@ -40,6 +40,9 @@ export function upstreamError(
     retryable: false,
     retryAfterMs: null,
     status: null,
+    code: null,
+    connection: null,
+    rejectsJsonMode: false,
     aborted: false,
     timedOut: false,
     ...fields,
@@ -47,8 +50,8 @@ export function upstreamError(
 }
 
 /** Reads the body of a response with a success status. */
-export function readCompletion(status: number, text: string, mask: Mask): Reply {
-  const completion = fields<ChatCompletion & { error: unknown }>(parse(text))
+export function readCompletion(status: number, body: string, mask: Mask): Reply {
+  const completion = fields<ChatCompletion & { error: unknown }>(parse(body))
   const choice = fields<ChatCompletion.Choice & { error: unknown }>(
     Array.isArray(completion?.choices) ? completion.choices[0] : undefined,
   )
@@ -66,20 +69,38 @@ export function readCompletion(status: number, text: string, mask: Mask): Reply 
   if (choice.finish_reason === 'content_filter') {
     return { kind: 'refused', message: 'The content filter stopped the answer.', status, tokens }
   }
-  if (typeof message.content !== 'string') {
+  const text = typeof message.content === 'string' ? message.content : joinParts(message.content)
+  if (text === null) {
     return upstreamError({ status, tokens, message: 'The chat completion has no text content.' })
   }
-  if (choice.finish_reason !== 'length') return { kind: 'answer', text: message.content, tokens }
+  if (choice.finish_reason !== 'length') return { kind: 'answer', text, tokens }
   // Parley sets no limit, so this is the model's own, and another call would cost as much and end there too. What
   // arrived is delivered; only an empty answer (a model that spent its limit on reasoning) is a failure.
-  if (message.content === '') {
+  if (text === '') {
     return upstreamError({
       status,
       tokens,
       message: 'The model reached its length limit before it answered.',
     })
   }
-  return { kind: 'answer', text: message.content, tokens, truncated: true }
+  return { kind: 'answer', text, tokens, truncated: true }
+}
+
+interface WirePart {
+  readonly type: string
+  readonly text: string
+}
+
+/** The text of a content that is an array of parts; parts of other types, such as what a model thought, are left out. */
+function joinParts(content: unknown): string | null {
+  if (!Array.isArray(content)) return null
+  let joined: string | null = null
+  for (const part of content) {
+    const { type, text } = fields<WirePart>(part) ?? {}
+    if ((type === 'text' || type === 'output_text') && typeof text === 'string')
+      joined = (joined ?? '') + text
+  }
+  return joined
 }
 
 /** A response whose body is large, as a task of the CPU pool. */
@@ -110,12 +131,19 @@ export function readFailure(
   // Some servers send the error in an array of one element.
   const outer = fields<WireError>(Array.isArray(body) ? body[0] : body)
   const error = fields<WireError>(outer?.error) ?? outer
-  const sent = messageIn(outer, error) ?? plainText(body === undefined ? text : null)
+  const sent = errorWords(outer) ?? plainText(body === undefined ? text : null)
   const message = sent === null ? `The model server answered ${status}.` : mask(sent)
   if (error !== null && isPolicyBreach(error)) {
     return { kind: 'refused', message, status, tokens: NO_TOKENS }
   }
-  return upstreamError({ status, message, retryable: isRetryable(status), retryAfterMs })
+  return upstreamError({
+    status,
+    message,
+    code: codeOf(error, mask),
+    retryable: isRetryable(status),
+    retryAfterMs,
+    rejectsJsonMode: isAboutJsonMode(status, error, message),
+  })
 }
 
 /** Masks the messages of a server: they may echo the request's headers, and with them our key. */
@@ -148,22 +176,44 @@ function readEmbeddedError(
   tokens: TokenCount,
   mask: Mask,
 ): Reply {
-  const sent = messageIn(null, error)
+  const sent = errorWords(error)
   const message = sent === null ? 'The model server answered with an error.' : mask(sent)
   if (isPolicyBreach(error)) return { kind: 'refused', message, status, tokens }
-  const retryable = typeof error.code === 'number' && isRetryable(error.code)
-  return upstreamError({ status, tokens, message, retryable })
+  // Here a number is the status that the gateway got, and says more than the type.
+  const received = typeof error.code === 'number' ? error.code : null
+  return upstreamError({
+    status,
+    tokens,
+    message,
+    code: received === null ? codeOf(error, mask) : String(received),
+    retryable: received !== null && isRetryable(received),
+    rejectsJsonMode: received !== null && isAboutJsonMode(received, error, message),
+  })
 }
 
 function isPolicyBreach(error: Untrusted<WireError>): boolean {
   return POLICY_CODES.includes(error.code) || POLICY_CODES.includes(error.type)
 }
 
-function messageIn(outer: Untrusted<WireError> | null, error: Untrusted<WireError> | null): string | null {
-  for (const message of [error?.message, outer?.error, error?.detail]) {
-    if (typeof message === 'string' && message.trim() !== '') return message
+/** A code is a word; anything else is not shown as one. */
+const CODE = /^[\w.:-]{1,64}$/
+
+/** The server's name for the error: its code, or else its type. A number repeats the status. */
+function codeOf(error: Untrusted<WireError> | null, mask: Mask): string | null {
+  for (const value of [error?.code, error?.type]) {
+    if (typeof value === 'string' && CODE.test(value)) return mask(value)
   }
   return null
+}
+
+/** What servers write about when they reject a schema, or the way in which JSON was requested. */
+const JSON_MODE_WORDS = /schema|grammar|pattern|response.?format|structured.?output|json.?(?:mode|object)/i
+
+function isAboutJsonMode(status: number, error: Untrusted<WireError> | null, message: string): boolean {
+  if (status !== 400 && status !== 422 && status !== 500) return false
+  return [error?.param, error?.code, message].some(
+    (words) => typeof words === 'string' && JSON_MODE_WORDS.test(words),
+  )
 }
 
 /** A short plain text may explain the error; an HTML page does not. */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import type { SchemaObject } from '../job/job.ts'
 import type { AnswerForm, Prompt } from './model-server.ts'
-import { addedInstruction, type Dialect, requestBody, requestFormat, SCHEMA_NAME } from './request-body.ts'
+import { requestBody, requestFormat, SCHEMA_NAME, withoutSchema } from './request-body.ts'
 
 const object: SchemaObject = { type: 'object', properties: { age: { type: 'integer' } } }
 const list: SchemaObject = { type: 'array', items: { type: 'string' } }
@@ -17,13 +17,19 @@ interface Sent {
   readonly response_format?: unknown
 }
 
-function sent(form: AnswerForm, supported: Dialect['structured_output']): Sent {
+type Supported = Parameters<typeof requestFormat>[2]
+
+function instructionOf(form: AnswerForm, supported: Supported): string | undefined {
+  return requestFormat(form, 'native', supported).instruction
+}
+
+function sent(form: AnswerForm, supported: Supported): Sent {
   const prompt: Prompt = {
     account: 'acme',
     messagesJson: JSON.stringify(callers),
     form,
   }
-  return JSON.parse(requestBody('m', prompt, { roles: 'native', structured_output: supported })) as Sent
+  return JSON.parse(requestBody('m', prompt, requestFormat(form, 'native', supported))) as Sent
 }
 
 const callers = [
@@ -42,7 +48,7 @@ describe('the form of the answer', () => {
     for (const supported of ['json_schema', 'json_object', 'none'] as const) {
       const body = sent({ kind: 'json' }, supported)
       assert.equal(body.response_format, undefined)
-      const instruction = addedInstruction({ kind: 'json' }, supported)
+      const instruction = instructionOf({ kind: 'json' }, supported)
       assert.match(instruction ?? '', /JSON/)
       assert.deepEqual(body.messages, [{ role: 'system', content: instruction }, ...callers])
     }
@@ -57,7 +63,7 @@ describe('the form of the answer', () => {
         json_schema: { name: SCHEMA_NAME, schema: object, strict },
       })
       assert.deepEqual(body.messages, callers)
-      assert.equal(addedInstruction(form, 'json_schema'), null)
+      assert.equal(instructionOf(form, 'json_schema'), undefined)
     })
   }
 
@@ -67,7 +73,7 @@ describe('the form of the answer', () => {
     assert.deepEqual(body.response_format, { type: 'json_object' })
     assert.equal(body.messages[0]?.role, 'system')
     assert.ok(body.messages[0]?.content.includes(JSON.stringify(object)))
-    assert.equal(body.messages[0]?.content, addedInstruction(form, 'json_object'))
+    assert.equal(body.messages[0]?.content, instructionOf(form, 'json_object'))
     assert.deepEqual(body.messages.slice(1), callers)
   })
 
@@ -99,14 +105,36 @@ describe('the request format, for the receipt', () => {
   ] as const
   for (const [form, supported, mode] of cases) {
     it(`${form.kind} on a server that supports ${supported}: ${mode ?? 'no JSON mode'}`, () => {
-      const instruction = addedInstruction(form, supported)
-      assert.deepEqual(requestFormat(form, { roles: 'developer_as_system', structured_output: supported }), {
-        roles: 'developer_as_system',
-        ...(mode && { json_mode: mode }),
-        ...(instruction !== null && { instruction }),
-      })
+      const { instruction, ...rest } = requestFormat(form, 'developer_as_system', supported)
+      assert.deepEqual(rest, { roles: 'developer_as_system', ...(mode && { json_mode: mode }) })
+      assert.equal(instruction !== undefined, mode === 'instruction' || mode === 'json_object')
     })
   }
+})
+
+describe('a server that rejects the schema', () => {
+  for (const [schema, mode] of [
+    [object, 'json_object'],
+    [list, 'instruction'],
+  ] as const) {
+    it(`gets ${String(schema.type)} as ${mode}, with the schema in the instruction`, () => {
+      const form = schemaForm(schema, false)
+      const prompt: Prompt = { account: 'acme', messagesJson: JSON.stringify(callers), form }
+      const format = requestFormat(form, 'native', 'json_schema')
+      const other = withoutSchema(form, format)
+      assert.equal(other?.json_mode, mode)
+      assert.ok(other.instruction?.includes(JSON.stringify(schema)))
+      const body = JSON.parse(requestBody('m', prompt, other)) as Sent
+      assert.deepEqual(body.response_format, mode === 'json_object' ? { type: 'json_object' } : undefined)
+      assert.equal(withoutSchema(form, other), null)
+    })
+  }
+
+  it('is asked the same way again if there was no schema', () => {
+    for (const form of [{ kind: 'text' }, { kind: 'json' }] as const) {
+      assert.equal(withoutSchema(form, requestFormat(form, 'native', 'json_schema')), null)
+    }
+  })
 })
 
 describe('developer messages on a server that does not know the role', () => {
@@ -117,7 +145,7 @@ describe('developer messages on a server that does not know the role', () => {
       { role: 'user', content: 'developer' },
     ]
     const prompt: Prompt = { account: 'acme', messagesJson: JSON.stringify(messages), form: { kind: 'text' } }
-    const body = requestBody('m', prompt, { roles: 'developer_as_system', structured_output: 'none' })
+    const body = requestBody('m', prompt, { roles: 'developer_as_system' })
     const expected = messages.map(({ role, content }) => ({
       role: role === 'user' ? role : 'system',
       content,

@@ -5,63 +5,74 @@
  * nor writing them again would change anything.
  */
 import type { UpstreamSettings } from '../config/settings.ts'
+import { arrangeMessages, type SentRoles } from './arrange-messages.ts'
 import type { AnswerForm, JsonMode, Prompt, RequestFormat } from './model-server.ts'
 
-/** The variant of the wire format that a server supports. */
-export type Dialect = Pick<UpstreamSettings, 'roles' | 'structured_output'>
+type StructuredOutput = UpstreamSettings['structured_output']
 
 /** The wire format requires a name for a schema; nothing depends on its value. */
 export const SCHEMA_NAME = 'answer'
 
 const ONLY_JSON = 'and nothing else: no explanation before or after it, and no code fence.'
 
-export function requestBody(model: string, prompt: Prompt, dialect: Dialect): string {
-  const messages = wireMessages(prompt, dialect)
-  const format = wireFormat(prompt.form, dialect.structured_output)
-  return `{"model":${JSON.stringify(model)},"messages":${messages}${format}}`
+export function requestBody(model: string, { messagesJson, form }: Prompt, format: RequestFormat): string {
+  const { roles, json_mode, instruction } = format
+  const messages =
+    roles === 'native' && instruction === undefined
+      ? messagesJson
+      : arrangeMessages(messagesJson, roles, instruction ?? null)
+  const response = json_mode === undefined ? '' : wireFormat(form, json_mode)
+  return `{"model":${JSON.stringify(model)},"messages":${messages}${response}}`
 }
 
-/** How `requestBody` represents the roles and the form of the answer. */
-export function requestFormat(form: AnswerForm, { roles, structured_output }: Dialect): RequestFormat {
-  if (form.kind === 'text') return { roles }
-  const format = { roles, json_mode: jsonMode(form, structured_output) }
-  const instruction = addedInstruction(form, structured_output)
-  return instruction === null ? format : { ...format, instruction }
+const TEXT_FORMATS: Readonly<Record<SentRoles, RequestFormat>> = {
+  native: { roles: 'native' },
+  developer_as_system: { roles: 'developer_as_system' },
+  merged_system: { roles: 'merged_system' },
+  no_system: { roles: 'no_system' },
+}
+
+/** How to send the messages in these roles, and ask for an answer of that form, where the server supports so much. */
+export function requestFormat(
+  form: AnswerForm,
+  roles: SentRoles,
+  supported: StructuredOutput,
+): RequestFormat {
+  if (form.kind === 'text') return TEXT_FORMATS[roles]
+  const mode = jsonMode(form, supported)
+  const instruction = addedInstruction(form, mode)
+  return instruction === null ? { roles, json_mode: mode } : { roles, json_mode: mode, instruction }
 }
 
 /**
- * The instruction that Parley adds to the caller's messages if the server cannot enforce the form; null if none is
- * needed. It is sent as the first message, with the role `system`: many servers' chat templates allow a system message
- * only there, and the caller's own messages keep their order and stay last.
+ * The format for a server that rejected the schema in `response_format`: any object, or nothing, with the schema in an
+ * instruction. Null if the format has none that could be rejected.
  */
-export function addedInstruction(form: AnswerForm, supported: Dialect['structured_output']): string | null {
-  switch (form.kind) {
-    case 'text':
+export function withoutSchema(form: AnswerForm, { roles, json_mode }: RequestFormat): RequestFormat | null {
+  if (form.kind !== 'schema' || json_mode === undefined) return null
+  switch (json_mode) {
+    case 'json_schema_strict':
+    case 'json_schema':
+      return requestFormat(form, roles, 'json_object')
+    default:
       return null
-    case 'json':
-      return `Answer with one JSON value ${ONLY_JSON}`
-    case 'schema':
-      if (supported === 'json_schema') return null
-      return `Answer with one JSON value that satisfies the JSON Schema below, ${ONLY_JSON}\n\n${form.schemaJson}`
   }
 }
 
-function wireMessages({ messagesJson, form }: Prompt, dialect: Dialect): string {
-  const messages = dialect.roles === 'native' ? messagesJson : developerAsSystem(messagesJson)
-  const instruction = addedInstruction(form, dialect.structured_output)
-  if (instruction === null) return messages
-  return `[${JSON.stringify({ role: 'system', content: instruction })},${messages.slice(1)}`
-}
-
-/** No text of a message can look like this: there, every quote has a backslash before it. */
-function developerAsSystem(messagesJson: string): string {
-  return messagesJson.replaceAll('"role":"developer"', '"role":"system"')
+/**
+ * The instruction that Parley adds to the caller's messages if the server does not enforce the form; null if none is
+ * needed. Where it goes depends on the roles: `arrangeMessages`.
+ */
+function addedInstruction(form: AnswerForm, mode: JsonMode): string | null {
+  if (form.kind === 'json') return `Answer with one JSON value ${ONLY_JSON}`
+  if (form.kind === 'text' || mode === 'json_schema' || mode === 'json_schema_strict') return null
+  return `Answer with one JSON value that satisfies the JSON Schema below, ${ONLY_JSON}\n\n${form.schemaJson}`
 }
 
 /** The `response_format` with the comma before it; empty if the request has none. */
-function wireFormat(form: AnswerForm, supported: Dialect['structured_output']): string {
+function wireFormat(form: AnswerForm, mode: JsonMode): string {
   if (form.kind !== 'schema') return ''
-  switch (jsonMode(form, supported)) {
+  switch (mode) {
     case 'json_schema_strict':
     case 'json_schema': {
       const { schemaJson, strict } = form
@@ -69,15 +80,12 @@ function wireFormat(form: AnswerForm, supported: Dialect['structured_output']): 
     }
     case 'json_object':
       return ',"response_format":{"type":"json_object"}'
-    case 'instruction':
+    default:
       return ''
   }
 }
 
-function jsonMode(
-  form: Exclude<AnswerForm, { kind: 'text' }>,
-  supported: Dialect['structured_output'],
-): Exclude<JsonMode, 'simulated'> {
+function jsonMode(form: Exclude<AnswerForm, { kind: 'text' }>, supported: StructuredOutput): JsonMode {
   if (form.kind === 'json') return 'instruction'
   if (supported === 'json_schema') return form.strict ? 'json_schema_strict' : 'json_schema'
   // `json_object` forces every answer to be an object, which would break any other schema.

@@ -1,7 +1,7 @@
 /** Routing: targets in order, rounds with pauses, concurrency limits and the stop signal. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { reply } from '../../test/model-server.ts'
+import { reply, type Script } from '../../test/model-server.ts'
 import {
   CALL_TIMEOUT_MS,
   failing,
@@ -12,7 +12,14 @@ import {
   startRouter,
 } from '../../test/support/router-setup.ts'
 import { Stop } from '../job/stop.ts'
-import { BACKOFF_FACTOR, FIRST_BACKOFF_MS, JITTER, MAX_RETRY_AFTER_MS, ROUNDS } from './router.ts'
+import {
+  BACKOFF_FACTOR,
+  type FailedCall,
+  FIRST_BACKOFF_MS,
+  JITTER,
+  MAX_RETRY_AFTER_MS,
+  ROUNDS,
+} from './router.ts'
 
 describe('the record of a call', () => {
   it('contains the request format of each server that was called', async (t) => {
@@ -49,6 +56,71 @@ describe('the record of a call', () => {
     const { router } = await startRouter(t)
     const [call] = (await router.ask(modelRequest('one'), never)).calls
     assert.deepEqual(call && Object.keys(call), ['target', 'kind', 'status', 'at_ms', 'ms', 'roles'])
+  })
+})
+
+describe('a schema that the server rejects', () => {
+  const patternError = { error: { code: 500, message: "Pattern must start with '^'", type: 'server_error' } }
+  const schema = { type: 'object', properties: { a: { type: 'string', pattern: 'b' } } }
+  const form = {
+    kind: 'schema',
+    schemaJson: JSON.stringify(schema),
+    strict: false,
+    isObject: true,
+  } as const
+  const rejectsSchemas: Script = ({ body }) =>
+    body.response_format?.type === 'json_schema' ? reply.status(500, { body: patternError }) : undefined
+
+  it('is sent as an instruction at once; neither the target nor the number of rounds is charged', async (t) => {
+    const { router, a, events } = await startRouter(t, { a: rejectsSchemas })
+    const { prompt } = modelRequest('one')
+    for (let n = 0; n < 8; n++) {
+      const routed = await router.ask(modelRequest('one', { prompt: { ...prompt, form } }), never)
+      assert.equal(routed.reply.kind, 'answer')
+      assert.deepEqual(
+        routed.calls.map(({ status, json_mode, other_format }) => [status, json_mode, other_format]),
+        [
+          [500, 'json_schema', undefined],
+          [200, 'json_object', true],
+        ],
+      )
+    }
+    assert.equal(events.length, 16)
+    assert.equal(router.state()[0]?.targets[0]?.consecutiveFailures, 0)
+    assert.deepEqual(a.requests[1]?.body.response_format, { type: 'json_object' })
+    assert.ok(String(a.requests[1]?.body.messages[0]?.content).includes(form.schemaJson))
+  })
+
+  it('is not what any other 500 is about', async (t) => {
+    const { router, clock, a } = await startRouter(t, { a: () => reply.status(500) })
+    const { prompt } = modelRequest('one')
+    const asked = router.ask(modelRequest('one', { prompt: { ...prompt, form } }), never)
+    await passPauses(clock, ROUNDS - 1)
+    await asked
+    assert.equal(a.requests.length, ROUNDS)
+  })
+})
+
+describe('a failed call', () => {
+  it('is reported for the log with its code', async (t) => {
+    const failed: FailedCall[] = []
+    const { router, clock, b } = await startRouter(t, {
+      a: () => reply.status(429, { body: { error: { message: 'Pay.', code: 'insufficient_quota' } } }),
+      onFailedCall: (call) => failed.push(call),
+    })
+    await b.close()
+    const asked = router.ask(modelRequest('two'), never)
+    await passPauses(clock, ROUNDS - 1)
+    await asked
+    assert.deepEqual(
+      failed
+        .slice(0, 2)
+        .map(({ upstream, status, code, connection }) => [upstream, status, code, connection]),
+      [
+        ['a', 429, 'insufficient_quota', null],
+        ['b', null, 'ECONNREFUSED', 'connection'],
+      ],
+    )
   })
 })
 

@@ -11,8 +11,11 @@ import type { StopSignal } from '../job/stop.ts'
 import type { CallResult, Permit } from './circuit-breaker.ts'
 import type {
   CallRecord,
+  ConnectionFault,
   ModelRequest,
+  Prompt,
   Reply,
+  RequestFormat,
   RoutedReply,
   Router,
   TokenCount,
@@ -49,6 +52,13 @@ export interface CallEvent {
   readonly ms: number
 }
 
+/** A call that ended in an error, for the log. It contains no text of the server, which may quote the conversation. */
+export interface FailedCall extends CallEvent {
+  readonly code: string | null
+  readonly connection: ConnectionFault | null
+  readonly timedOut: boolean
+}
+
 /** An upstream as the health view shows it. */
 export interface UpstreamState {
   readonly name: string
@@ -76,6 +86,8 @@ export interface RouterOptions {
   readonly random: () => number
   /** Called after each call to an upstream. */
   readonly onCall?: (call: CallEvent) => void
+  /** Called after `onCall` for each call that ended in an error, except by our own signal. */
+  readonly onFailedCall?: (call: FailedCall) => void
 }
 
 /** The result of a request so far: the last reply with its target, and what all calls used. */
@@ -97,12 +109,14 @@ export class ModelRouter implements Router {
   readonly #clock: Clock
   readonly #random: () => number
   readonly #onCall: ((call: CallEvent) => void) | undefined
+  readonly #onFailedCall: ((call: FailedCall) => void) | undefined
 
   constructor(options: RouterOptions) {
     this.#table = createRoutingTable(options.upstreams, options.models, options.tiers, options.clock)
     this.#clock = options.clock
     this.#random = options.random
     this.#onCall = options.onCall
+    this.#onFailedCall = options.onFailedCall
   }
 
   async ask(request: ModelRequest, signal: StopSignal): Promise<RoutedReply> {
@@ -195,9 +209,7 @@ export class ModelRouter implements Router {
       // Only now, because the breaker may have opened while the request waited for a slot.
       permit = breaker.acquire() ?? (forced ? 'forced' : null)
       if (permit === null) return 'circuit open'
-      const [startedAtMs, atMs] = [this.#clock.steadyMs(), this.#clock.nowMs()]
-      const reply = await upstream.server.ask(target.model, request.prompt, signal)
-      this.#record(attempt, target, request, reply, atMs, this.#clock.steadyMs() - startedAtMs)
+      const reply = await this.#ask(target, request.prompt, attempt, signal)
       if (reply.kind !== 'error') result = 'success'
       else if (!reply.aborted) {
         // After any other 4xx the request is at fault, and the target is healthy.
@@ -211,10 +223,23 @@ export class ModelRouter implements Router {
     }
   }
 
+  /** Sends the prompt, again in another format as long as the format is what the server rejects. Returns the last reply. */
+  async #ask(target: Target, prompt: Prompt, attempt: RoutingAttempt, signal: StopSignal): Promise<Reply> {
+    const { server } = target.upstream
+    for (let format: RequestFormat | null = server.requestFormat(target.model, prompt); ; ) {
+      const [startedAtMs, atMs] = [this.#clock.steadyMs(), this.#clock.nowMs()]
+      const reply = await server.ask(target.model, prompt, format, signal)
+      this.#record(attempt, target, format, reply, atMs, this.#clock.steadyMs() - startedAtMs)
+      if (reply.kind !== 'error' || signal.reason !== null) return reply
+      format = server.otherFormat(target.model, prompt, format, reply)
+      if (format === null) return reply
+    }
+  }
+
   #record(
     attempt: RoutingAttempt,
     target: Target,
-    { prompt }: ModelRequest,
+    format: RequestFormat,
     reply: Reply,
     atMs: number,
     ms: number,
@@ -231,16 +256,14 @@ export class ModelRouter implements Router {
       status,
       at_ms: atMs,
       ms,
-      ...server.requestFormat(prompt.form),
+      ...format,
     })
-    this.#onCall?.({
-      upstream: server.name,
-      model: target.model,
-      kind: reply.kind,
-      status,
-      aborted: reply.kind === 'error' && reply.aborted,
-      ms,
-    })
+    const aborted = reply.kind === 'error' && reply.aborted
+    const event = { upstream: server.name, model: target.model, kind: reply.kind, status, aborted, ms }
+    this.#onCall?.(event)
+    if (reply.kind !== 'error' || aborted) return
+    const { code, connection, timedOut } = reply
+    this.#onFailedCall?.({ ...event, code, connection, timedOut })
   }
 
   /** Exponential backoff with jitter, and never less than Retry-After asks for. */

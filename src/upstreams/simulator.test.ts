@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
+import { ask as askOnce } from '../../test/support/openai-client-setup.ts'
 import type { Message, SchemaObject } from '../job/job.ts'
 import { Stop } from '../job/stop.ts'
 import { checkAnswer } from '../json-schema/check-answer.ts'
@@ -25,7 +26,7 @@ function schemaForm(schema: SchemaObject): AnswerForm {
 
 async function ask(messages: readonly Message[], form: AnswerForm = text): Promise<Reply> {
   const clock = new FakeClock()
-  const reply = await new Simulator(clock).ask('gpt-5', promptOf(messages, form), never)
+  const reply = await askOnce(new Simulator(clock), 'gpt-5', promptOf(messages, form), never)
   assert.deepEqual(clock.pending(), [])
   return reply
 }
@@ -63,8 +64,11 @@ describe('the simulator', () => {
 
   it('reports simulated JSON and native roles as its request format', () => {
     const simulator = new Simulator(new FakeClock())
-    assert.deepEqual(simulator.requestFormat(text), { roles: 'native' })
-    assert.deepEqual(simulator.requestFormat({ kind: 'json' }), { roles: 'native', json_mode: 'simulated' })
+    assert.deepEqual(simulator.requestFormat('m', promptOf([], text)), { roles: 'native' })
+    assert.deepEqual(simulator.requestFormat('m', promptOf([], { kind: 'json' })), {
+      roles: 'native',
+      json_mode: 'simulated',
+    })
   })
 
   it('makes an example for a schema', async () => {
@@ -154,7 +158,7 @@ describe('a delay', () => {
   ] as const) {
     it(`${directive} waits ${ms} ms on the clock`, async () => {
       const clock = new FakeClock()
-      const asked = new Simulator(clock).ask('m', promptOf([user(directive)]), never)
+      const asked = askOnce(new Simulator(clock), 'm', promptOf([user(directive)]), never)
       assert.deepEqual(clock.pending(), [ms])
       clock.advance(ms)
       assert.equal((await asked).kind, 'answer')
@@ -164,7 +168,7 @@ describe('a delay', () => {
   it('precedes a failure in the same message', async () => {
     const clock = new FakeClock()
     const messages = [user('[[fail timeout]] [[delay 2s]]')]
-    const asked = new Simulator(clock).ask('m', promptOf(messages), never)
+    const asked = askOnce(new Simulator(clock), 'm', promptOf(messages), never)
     clock.advance(2000)
     assert.equal((await asked).kind, 'error')
   })
@@ -174,7 +178,7 @@ describe('a delay', () => {
     const simulator = new Simulator(clock)
     const stop = new Stop()
     const prompt = promptOf([user('[[delay 60s]]')])
-    const [first, second] = [simulator.ask('m', prompt, stop), simulator.ask('m', prompt, never)]
+    const [first, second] = [askOnce(simulator, 'm', prompt, stop), askOnce(simulator, 'm', prompt, never)]
     stop.now('release')
     const stopped = await first
     assert.equal(stopped.kind === 'error' && stopped.aborted, true)

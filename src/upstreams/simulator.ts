@@ -41,11 +41,15 @@ export class Simulator implements ModelServer {
     this.#clock = clock
   }
 
-  requestFormat(form: AnswerForm): RequestFormat {
+  requestFormat(_model: string, { form }: Prompt): RequestFormat {
     return form.kind === 'text' ? { roles: 'native' } : { roles: 'native', json_mode: 'simulated' }
   }
 
-  async ask(_model: string, prompt: Prompt, signal: StopSignal): Promise<Reply> {
+  otherFormat(): null {
+    return null
+  }
+
+  async ask(_model: string, prompt: Prompt, _format: RequestFormat, signal: StopSignal): Promise<Reply> {
     const messages = JSON.parse(prompt.messagesJson) as Message[]
     const directives = directivesOf(messages)
     if (directives.delayMs > 0) await this.#delay(directives.delayMs, signal)

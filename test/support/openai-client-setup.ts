@@ -3,8 +3,14 @@ import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import type { UpstreamSettings } from '../../src/config/settings.ts'
 import { UPSTREAM_DEFAULTS } from '../../src/config/settings.ts'
-import { Stop } from '../../src/job/stop.ts'
-import type { AnswerForm, Prompt, Reply, UpstreamError } from '../../src/upstreams/model-server.ts'
+import { Stop, type StopSignal } from '../../src/job/stop.ts'
+import type {
+  AnswerForm,
+  ModelServer,
+  Prompt,
+  Reply,
+  UpstreamError,
+} from '../../src/upstreams/model-server.ts'
 import { OpenAiClient, type OpenAiClientOptions, type ReadLarge } from '../../src/upstreams/openai-client.ts'
 import { readLargeCompletion } from '../../src/upstreams/read-completion.ts'
 import { FakeClock } from '../fake-clock.ts'
@@ -50,13 +56,18 @@ export function prompt(content = 'Hello', form: AnswerForm = { kind: 'text' }): 
   return { account: 'acme', messagesJson: JSON.stringify([{ role: 'user', content }]), form }
 }
 
+/** Makes one call as the router makes its first one. */
+export function ask(server: ModelServer, model: string, what: Prompt, signal: StopSignal): Promise<Reply> {
+  return server.ask(model, what, server.requestFormat(model, what), signal)
+}
+
 export function isError(reply: Reply): asserts reply is UpstreamError {
   assert.equal(reply.kind, 'error')
 }
 
 export async function errorOf(t: TestContext, script: Script): Promise<UpstreamError> {
   const { client } = await startClient(t, { script })
-  const got = await client.ask('m', prompt(), never)
+  const got = await ask(client, 'm', prompt(), never)
   isError(got)
   return got
 }

@@ -4,7 +4,7 @@ import { type ModelSettings, UPSTREAM_DEFAULTS, type UpstreamSettings } from '..
 import { Stop } from '../../src/job/stop.ts'
 import type { ModelRequest } from '../../src/upstreams/model-server.ts'
 import { OpenAiClient } from '../../src/upstreams/openai-client.ts'
-import { type CallEvent, ModelRouter } from '../../src/upstreams/router.ts'
+import { type CallEvent, type FailedCall, ModelRouter } from '../../src/upstreams/router.ts'
 import type { RoutedTier } from '../../src/upstreams/targets.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { type ModelServerForTests, reply, type Script, startModelServer } from '../model-server.ts'
@@ -32,6 +32,7 @@ interface SetupOptions {
   readonly tiers?: readonly RoutedTier[]
   readonly random?: () => number
   readonly maxConcurrency?: number
+  readonly onFailedCall?: (call: FailedCall) => void
   /** By upstream, merged over the defaults. */
   readonly settings?: Readonly<Record<string, Partial<UpstreamSettings>>>
 }
@@ -76,6 +77,7 @@ export async function startRouter(t: TestContext, options: SetupOptions = {}): P
     clock,
     random: options.random ?? (() => 0.5),
     onCall: (call) => events.push(call),
+    ...(options.onFailedCall && { onFailedCall: options.onFailedCall }),
   })
   t.after(() => Promise.all([router.close(), a.close(), b.close()]))
   return { router, clock, events, a, b }

@@ -1,0 +1,155 @@
+/**
+ * One request to a model server and its response, within limits of time and size.
+ *
+ * It implements undici's dispatch interface instead of using `request`, which creates a stream for every body: on this path
+ * that is the largest cost after the sockets.
+ */
+import type { Dispatcher } from 'undici'
+import type { Clock } from '../clock.ts'
+import type { StopListener, StopSignal } from '../job/stop.ts'
+import type { FairSlots } from '../sharing/fair-slots.ts'
+import { LARGE_ANSWER_BYTES, LargeAnswerSlot, ResponseBody } from './response-body.ts'
+
+/** The body of an error response is read up to this size; a longer one does not explain anything. */
+export const MAX_ERROR_BODY_BYTES = 64 * 1024
+
+export interface CallLimits {
+  readonly clock: Clock
+  readonly timeoutMs: number
+  readonly maxAnswerBytes: number
+  /**
+   * Bounds the memory that all answers of a server take together: only a few may be large at once, and the others are
+   * paused until there is a slot. This delays a large answer, and never fails one that has been paid for.
+   */
+  readonly largeAnswers: FairSlots
+}
+
+type Headers = { readonly [name: string]: string | string[] | undefined }
+
+/** How a call ended. */
+export type CallEnd =
+  /** `body` is null if that of an error response was too long. */
+  | {
+      readonly kind: 'response'
+      readonly status: number
+      readonly headers: Headers
+      readonly body: Buffer | null
+    }
+  /** The connection failed; `status` is null if no response had begun. */
+  | { readonly kind: 'connection error'; readonly status: number | null; readonly code: string }
+  | { readonly kind: 'too large'; readonly status: number }
+  | { readonly kind: 'timed out'; readonly status: number | null }
+  | { readonly kind: 'aborted' }
+
+const EMPTY = Buffer.alloc(0)
+const ABORTED = new Error('The call was aborted.')
+
+/**
+ * The first of response, connection error, time-out, excess
+ * size and stop signal ends it; later events are ignored. Unless the response ended it, its connection is closed.
+ */
+export class Call implements Dispatcher.DispatchHandler, StopListener {
+  /** Never rejects. */
+  readonly ended: Promise<CallEnd>
+  readonly #resolve: (end: CallEnd) => void
+  readonly #limits: CallLimits
+  readonly #account: string
+  readonly #signal: StopSignal
+  readonly #cancelTimeout: () => void
+  #controller: Dispatcher.DispatchController | null = null
+  #isEnded = false
+  /** Null until the response begins. */
+  #status: number | null = null
+  #headers: Headers = {}
+  #maxBytes = 0
+  #receivedBytes = 0
+  #body: Buffer | ResponseBody | null = null
+  #largeAnswerSlot: LargeAnswerSlot | null = null
+
+  constructor(limits: CallLimits, account: string, signal: StopSignal) {
+    const { promise, resolve } = Promise.withResolvers<CallEnd>()
+    this.ended = promise
+    this.#resolve = resolve
+    this.#limits = limits
+    this.#account = account
+    this.#signal = signal
+    this.#cancelTimeout = limits.clock.after(limits.timeoutMs, () => {
+      this.#abort({ kind: 'timed out', status: this.#status })
+    })
+    signal.listen(this)
+  }
+
+  onStop(): void {
+    this.#abort({ kind: 'aborted' })
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller
+    // It may have been aborted while it waited for a connection.
+    if (this.#isEnded) controller.abort(ABORTED)
+  }
+
+  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: Headers): void {
+    // 1xx responses precede the final one.
+    if (status < 200 || this.#isEnded) return
+    this.#status = status
+    this.#headers = headers
+    this.#maxBytes = status < 300 ? this.#limits.maxAnswerBytes : MAX_ERROR_BODY_BYTES
+    if (Number(headers['content-length'] ?? 0) > this.#maxBytes) this.#rejectBody(status)
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, piece: Buffer): void {
+    if (this.#isEnded || this.#status === null) return
+    this.#receivedBytes += piece.length
+    if (this.#receivedBytes > this.#maxBytes) {
+      this.#rejectBody(this.#status)
+      return
+    }
+    if (this.#body === null) this.#body = piece
+    else {
+      if (!(this.#body instanceof ResponseBody)) this.#body = new ResponseBody(this.#body)
+      this.#body.add(piece)
+    }
+    if (this.#receivedBytes > LARGE_ANSWER_BYTES) {
+      this.#largeAnswerSlot ??= new LargeAnswerSlot(this.#limits.largeAnswers, this.#account, controller)
+    }
+  }
+
+  onResponseEnd(): void {
+    if (this.#isEnded) return
+    const status = this.#status
+    if (status === null) this.#end({ kind: 'connection error', status, code: 'no response' })
+    else {
+      const body = this.#body instanceof ResponseBody ? this.#body.toBuffer() : (this.#body ?? EMPTY)
+      this.#end({ kind: 'response', status, headers: this.#headers, body })
+    }
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
+    const code = 'code' in error && typeof error.code === 'string' ? error.code : error.name
+    // Only our own close destroys a pool.
+    if (code === 'UND_ERR_DESTROYED' || code === 'UND_ERR_CLOSED') this.#end({ kind: 'aborted' })
+    else this.#end({ kind: 'connection error', status: this.#status, code })
+  }
+
+  #rejectBody(status: number): void {
+    if (status < 300) this.#abort({ kind: 'too large', status })
+    else this.#abort({ kind: 'response', status, headers: this.#headers, body: null })
+  }
+
+  #abort(end: CallEnd): void {
+    if (this.#isEnded) return
+    this.#end(end)
+    this.#controller?.abort(ABORTED)
+  }
+
+  #end(end: CallEnd): void {
+    if (this.#isEnded) return
+    this.#isEnded = true
+    this.#cancelTimeout()
+    this.#signal.unlisten(this)
+    this.#largeAnswerSlot?.release()
+    this.#body = null
+    this.#resolve(end)
+  }
+}
