@@ -16,10 +16,15 @@
  *
  *     await server.requests[0]?.ended                   // 'answered', or 'cut' when the client closed the connection
  *
- * A reply is a function of the request and its response, so a test may write its own.
+ *     await server.kill()                               // connections are reset and new ones refused, …
+ *     await server.start()                              // … until it listens on the same port again
+ *
+ * A reply is a function of the request and its response, so a test may write its own. `test/model-servers/` has scripts that
+ * behave as real model servers do.
  */
+import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import type {
   ChatCompletion,
   ChatCompletionCreateParamsNonStreaming,
@@ -33,7 +38,7 @@ export interface Received {
   readonly method: string
   readonly path: string
   readonly headers: IncomingHttpHeaders
-  /** The body as it came, and parsed. */
+  /** The body as it came, and parsed; an object without fields if there is none, as in `GET /models`. */
   readonly text: string
   readonly body: ChatRequest
   /** Once the response is sent (`answered`) or the connection was closed before that (`cut`). */
@@ -44,7 +49,7 @@ export interface Received {
 
 /** What to do with a request. It may return before it has answered, and it may never answer. */
 export type Reply = (request: Received, response: ServerResponse, server: ModelServerForTests) => void
-/** Chooses a reply; undefined stands for the echo. */
+/** Chooses a reply; undefined stands for the echo, or for `GET /models` for a list of one model. */
 export type Script = (request: Received, index: number) => Reply | undefined
 
 export interface ModelServerForTests {
@@ -53,6 +58,8 @@ export interface ModelServerForTests {
   readonly requests: readonly Received[]
   /** Asked for each request; by default each is answered with an echo of its last user message. */
   script: Script
+  /** The requests for a completion, without those for the list of models. */
+  completions(): readonly Received[]
   /** Resolves once `count` requests in all have arrived, bodies included. */
   received(count: number): Promise<void>
   /** Requests that are being answered, and the most there ever were at once. */
@@ -64,6 +71,10 @@ export interface ModelServerForTests {
   releaseNext(): void
   /** Connections accepted since the start. */
   connections(): number
+  /** Resets every connection and refuses new ones, as the operating system does for a process that was killed. */
+  kill(): Promise<void>
+  /** Listens again after `kill`, on the same port. */
+  start(): Promise<void>
   /** Ends every connection and stops listening. */
   close(): Promise<void>
 }
@@ -76,7 +87,7 @@ export interface ModelServerOptions {
 
 export async function startModelServer(options: ModelServerOptions = {}): Promise<ModelServerForTests> {
   const server = new RecordingServer(options)
-  await server.listen()
+  await server.start()
   return server
 }
 
@@ -89,6 +100,10 @@ export const reply = {
   text: (content: string): Reply => completion({ content }),
   /** The text is cut off at the model's length limit. */
   truncated: (content: string): Reply => completion({ content, finish: 'length' }),
+  /** The list of models, as `GET /models` answers. */
+  models: (...ids: readonly string[]): Reply => {
+    return (_request, response) => sendJson(response, 200, modelList(ids))
+  },
   /** A JSON answer. */
   json: (value: unknown): Reply => completion({ content: JSON.stringify(value) }),
   refusal: (refusal = 'I cannot help with that.'): Reply => completion({ content: null, refusal }),
@@ -163,6 +178,12 @@ export function chatCompletion(request: ChatRequest, { content, refusal, finish 
   }
 }
 
+/** The list of models as OpenAI sends it. */
+export function modelList(ids: readonly string[]): unknown {
+  const data = ids.map((id) => ({ id, object: 'model', created: 1_767_323_045, owned_by: 'test' }))
+  return { object: 'list', data }
+}
+
 export function echoOf(request: ChatRequest): string {
   const last = request.messages.findLast((message) => message.role === 'user')
   return `echo: ${String(last?.content ?? '')}`
@@ -172,13 +193,23 @@ function completion(content: Content): Reply {
   return (request, response) => sendJson(response, 200, chatCompletion(request.body, content))
 }
 
+/** Whether the request asks for the list of models. */
+export function isModelList({ method, path }: Received): boolean {
+  return method === 'GET' && /\/models\/?(\?|$)/.test(path)
+}
+
+function usualReply(request: Received): Reply {
+  if (isModelList(request)) return reply.models('a-model')
+  return Array.isArray(request.body.messages) ? reply.echo() : reply.status(400)
+}
+
 function rawly(text: string): Reply {
   return (_request, response) => {
     response.writeHead(200, { 'content-type': 'application/json' }).end(text)
   }
 }
 
-function sendJson(response: ServerResponse, status: number, value: unknown): void {
+export function sendJson(response: ServerResponse, status: number, value: unknown): void {
   const text = JSON.stringify(value)
   response.writeHead(status, {
     'content-type': 'application/json',
@@ -227,6 +258,8 @@ class RecordingServer implements ModelServerForTests {
   script: Script
   readonly #keep: boolean
   readonly #server = createServer((request, response) => this.#take(request, response))
+  readonly #sockets = new Set<Socket>()
+  #port = 0
   #count = 0
   #running = 0
   #mostRunning = 0
@@ -236,14 +269,31 @@ class RecordingServer implements ModelServerForTests {
   constructor({ script, keep }: ModelServerOptions) {
     this.script = script ?? (() => undefined)
     this.#keep = keep ?? true
-    this.#server.on('connection', () => this.#connections++)
+    this.#server.on('connection', (socket: Socket) => {
+      this.#connections++
+      this.#sockets.add(socket)
+      socket.once('close', () => this.#sockets.delete(socket))
+    })
     // Connections of idle clients live as long as the test.
     this.#server.keepAliveTimeout = 0
   }
 
-  async listen(): Promise<void> {
-    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve))
-    this.baseUrl = `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/v1`
+  async start(): Promise<void> {
+    this.#server.listen(this.#port, '127.0.0.1')
+    await once(this.#server, 'listening')
+    this.#port = (this.#server.address() as AddressInfo).port
+    this.baseUrl = `http://127.0.0.1:${this.#port}/v1`
+  }
+
+  async kill(): Promise<void> {
+    const closed = new Promise((resolve) => this.#server.close(resolve))
+    for (const socket of this.#sockets) socket.resetAndDestroy()
+    stalled(this).length = 0
+    await closed
+  }
+
+  completions(): readonly Received[] {
+    return this.requests.filter(({ method }) => method === 'POST')
   }
 
   received(count: number): Promise<void> {
@@ -299,12 +349,12 @@ class RecordingServer implements ModelServerForTests {
         path: request.url ?? '',
         headers: request.headers,
         text,
-        body: JSON.parse(text) as ChatRequest,
+        body: JSON.parse(text === '' ? '{}' : text) as ChatRequest,
         ended,
         sentBytes: () => request.socket.bytesWritten - before,
       }
       if (this.#keep) this.requests.push(received)
-      const answer = this.script(received, received.index) ?? reply.echo()
+      const answer = this.script(received, received.index) ?? usualReply(received)
       answer(received, response, this)
       this.#watchers = this.#watchers.filter(({ count, resolve }) => {
         if (this.#count >= count) resolve()
