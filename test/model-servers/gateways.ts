@@ -1,0 +1,43 @@
+/** Behave as gateways do: Portkey wants its own headers, LiteLLM puts its provider's words into a sentence, proxies send HTML. */
+import { chatCompletion, isModelList, reply, type Script } from '../model-server.ts'
+import { json, usualAnswer } from './usual-answer.ts'
+
+/** Portkey's gateway: the provider is chosen by a header, without which every request gets 400. It lists no models of its own. */
+export function portkey(): Script {
+  return (request) => {
+    const { headers, body } = request
+    if (headers['x-portkey-provider'] === undefined && headers['x-portkey-config'] === undefined) {
+      const message = 'Either x-portkey-config or x-portkey-provider header is required'
+      return json(400, { status: 'failure', message })
+    }
+    if (isModelList(request)) return reply.models('gpt-4o-mini')
+    return json(200, { ...chatCompletion(body, { content: usualAnswer(body) }), provider: 'openai' })
+  }
+}
+
+/** LiteLLM: codes are texts; the message has the provider's error inside. */
+export function liteLlm({ key }: { readonly key: string }): Script {
+  return (request) => {
+    if (request.headers.authorization !== `Bearer ${key}`) {
+      const message = 'Authentication Error, Invalid proxy server token passed.'
+      return json(401, { error: { message, type: 'auth_error', param: 'None', code: '401' } })
+    }
+    if (isModelList(request)) return reply.models('tiny')
+    const { body } = request
+    if (body.model !== 'tiny') {
+      const message =
+        `litellm.BadRequestError: Invalid model name passed in model=${body.model}. ` +
+        'Call `/v1/models` to view available models for your key.'
+      return json(400, { error: { message, type: null, param: null, code: '400' } })
+    }
+    return json(200, chatCompletion(body, { content: usualAnswer(body) }))
+  }
+}
+
+/** A proxy whose server behind it is down: 502 and a page of HTML. */
+export function proxyWithoutServer(): Script {
+  const page =
+    '<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>502 Bad Gateway</body>\r\n</html>'
+  const headers = { 'content-type': 'text/html', server: 'nginx' }
+  return () => reply.status(502, { headers, body: page })
+}

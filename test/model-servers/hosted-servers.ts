@@ -1,0 +1,179 @@
+/**
+ * Behave as hosted services do: Mistral, Azure OpenAI, OpenRouter, and the OpenAI-compatible endpoints of Anthropic and
+ * Google. Each wants its key where it wants it, words its errors in its own shape, and has rules of its own for roles.
+ */
+import {
+  chatCompletion,
+  isModelList,
+  type Received,
+  type Reply,
+  reply,
+  type Script,
+} from '../model-server.ts'
+import { json, messagesOf, usualAnswer } from './usual-answer.ts'
+
+/** The key that every one of them takes. */
+export const KEY = 'a-key-for-tests'
+
+/**
+ * Mistral's API: answers may be an array of parts, with the thinking before the text; the last message is of a user; a field
+ * that it does not know gets 422 with an object as the message; a wrong key gets `{detail}`.
+ */
+export function mistral({ parts = false }: { readonly parts?: boolean } = {}): Script {
+  return (request) => {
+    if (!isBearer(request)) return json(401, { detail: 'Unauthorized' })
+    if (isModelList(request)) return reply.models('mistral-small-latest')
+    const { body } = request
+    if (!Array.isArray(body.messages)) {
+      const detail = [{ type: 'missing', loc: ['body', 'messages'], msg: 'Field required', input: body }]
+      return mistralError(422, { detail }, 'invalid_request_error', null)
+    }
+    const messages = messagesOf(body)
+    const unknown = messages.findIndex(({ role }) => !['system', 'user', 'assistant', 'tool'].includes(role))
+    if (unknown !== -1) {
+      const loc = ['body', 'messages', unknown]
+      const msg = "Input tag 'developer' found using 'role' does not match any of the expected tags"
+      const detail = [{ type: 'union_tag_invalid', loc, msg, input: messages[unknown] }]
+      return mistralError(422, { detail }, 'invalid_request_error', null)
+    }
+    const last = messages.at(-1)?.role
+    if (last !== 'user') {
+      const message = `Expected last role User or Tool (or Assistant with prefix True) for serving but got ${last}`
+      return mistralError(400, message, 'invalid_request_message_order', '3230')
+    }
+    const text = usualAnswer(body)
+    const thinking = { type: 'thinking', thinking: [{ type: 'text', text: 'The user asks …' }], closed: true }
+    const answer = chatCompletion(body, { content: text })
+    if (!parts) return json(200, answer)
+    const message = { role: 'assistant', content: [thinking, { type: 'text', text }], tool_calls: null }
+    return json(200, { ...answer, choices: [{ ...answer.choices[0], message }] })
+  }
+}
+
+/** What Mistral answers when a model has no capacity left for the account. */
+export function mistralCapacity(): Script {
+  return () => {
+    const message = 'Service tier capacity exceeded for this model.'
+    return mistralError(429, message, 'service_tier_capacity_exceeded', '3505')
+  }
+}
+
+/**
+ * Azure OpenAI: the deployment is in the path, `api-version` in the query, and the key in `api-key`; without the version
+ * nothing is found. `filtered` answers as its content filter does.
+ */
+export function azure({
+  deployment = 'gpt',
+  filtered = false,
+}: {
+  deployment?: string
+  filtered?: boolean
+} = {}): Script {
+  return (request) => {
+    const url = new URL(request.path, 'http://azure')
+    const version = url.searchParams.get('api-version')
+    if (request.headers['api-key'] !== KEY) {
+      const message =
+        'Access denied due to invalid subscription key or wrong API endpoint. Make sure to provide a valid key for an ' +
+        'active subscription and use a correct regional API endpoint for your resource.'
+      return json(401, { error: { code: '401', message } })
+    }
+    const path = /^\/openai\/deployments\/([^/]+)\/chat\/completions$/.exec(url.pathname)
+    if (version === null || path === null) {
+      return json(404, { error: { code: '404', message: 'Resource not found' } })
+    }
+    if (path[1] !== deployment) {
+      const message =
+        'The API deployment for this resource does not exist. If you created the deployment within the last 5 minutes, ' +
+        'please wait a moment and try again.'
+      return json(404, { error: { code: 'DeploymentNotFound', message } })
+    }
+    if (filtered) return azureFilter()
+    return json(200, chatCompletion(request.body, { content: usualAnswer(request.body) }))
+  }
+}
+
+/**
+ * OpenRouter: a public list of models; errors with the status as `code` and what the provider said in `metadata`; a
+ * provider that fails while it answers is an error inside a 200.
+ */
+export function openRouter({ trouble }: { readonly trouble?: 'credits' | 'provider' } = {}): Script {
+  return (request) => {
+    if (isModelList(request)) return reply.models('meta-llama/llama-3.2-3b-instruct')
+    if (!isBearer(request)) return json(401, { error: { message: 'User not found.', code: 401 } })
+    if (!Array.isArray(request.body.messages)) {
+      const message = 'Input required: specify "prompt" or "messages"'
+      return json(400, { error: { message, code: 400 }, user_id: 'user_test' })
+    }
+    if (trouble === 'credits') {
+      const message = 'Insufficient credits. Add more using https://openrouter.ai/settings/credits'
+      return json(402, { error: { message, code: 402 }, user_id: 'user_test' })
+    }
+    if (trouble === 'provider') {
+      const metadata = { raw: 'upstream connect error', provider_name: 'Together' }
+      return json(200, { error: { message: 'Provider returned error', code: 502, metadata } })
+    }
+    const answer = chatCompletion(request.body, { content: usualAnswer(request.body) })
+    return json(200, { ...answer, provider: 'Together' })
+  }
+}
+
+/**
+ * Anthropic's compatible endpoint: system and developer messages are hoisted to the beginning, so none is lost;
+ * `response_format` is ignored, so the answer may be JSON in a fence; overload is 529.
+ */
+export function anthropic({ overloaded = false }: { readonly overloaded?: boolean } = {}): Script {
+  return (request) => {
+    if (!isBearer(request)) return anthropicError(401, 'authentication_error', 'invalid x-api-key')
+    if (isModelList(request)) return reply.models('claude-sonnet-4-5')
+    if (overloaded) return anthropicError(529, 'overloaded_error', 'Overloaded')
+    const { body } = request
+    if (!Array.isArray(body.messages)) {
+      return anthropicError(400, 'invalid_request_error', 'messages: Field required')
+    }
+    const wantsJson = body.response_format !== undefined && body.response_format.type !== 'text'
+    const content = wantsJson ? `Here it is:\n\n\`\`\`json\n${usualAnswer(body)}\n\`\`\`` : usualAnswer(body)
+    return json(200, chatCompletion(body, { content }))
+  }
+}
+
+/** Google's compatible endpoint: an error is an array of one element, also for a wrong key, which gets 400. */
+export function google(): Script {
+  return (request) => {
+    if (!isBearer(request)) {
+      const message = 'API key not valid. Please pass a valid API key.'
+      const details = [{ '@type': 'type.googleapis.com/google.rpc.ErrorInfo', reason: 'API_KEY_INVALID' }]
+      return json(400, [{ error: { code: 400, message, status: 'INVALID_ARGUMENT', details } }])
+    }
+    if (isModelList(request)) return reply.models('models/gemini-2.5-flash')
+    if (!Array.isArray(request.body.messages)) {
+      const message = 'Please ensure that the request has contents.'
+      return json(400, [{ error: { code: 400, message, status: 'INVALID_ARGUMENT' } }])
+    }
+    return json(200, chatCompletion(request.body, { content: usualAnswer(request.body) }))
+  }
+}
+
+function isBearer(request: Received): boolean {
+  return request.headers.authorization === `Bearer ${KEY}`
+}
+
+function mistralError(status: number, message: unknown, type: string, code: string | null): Reply {
+  return json(status, { object: 'error', message, type, param: null, code })
+}
+
+function azureFilter(): Reply {
+  const message =
+    "The response was filtered due to the prompt triggering Azure OpenAI's content management policy. Please modify your " +
+    'prompt and retry.'
+  const innererror = {
+    code: 'ResponsibleAIPolicyViolation',
+    content_filter_result: { violence: { filtered: true, severity: 'high' } },
+  }
+  const error = { message, type: null, param: 'prompt', code: 'content_filter', status: 400, innererror }
+  return json(400, { error })
+}
+
+function anthropicError(status: number, type: string, message: string): Reply {
+  return json(status, { type: 'error', error: { type, message }, request_id: 'req_test' })
+}

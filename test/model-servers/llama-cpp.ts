@@ -1,0 +1,167 @@
+/**
+ * Behaves as the `llama-server` of llama.cpp does with `--jinja` and a chat template:
+ *
+ *     const llama = new LlamaCpp({ template: 'gemma-2', contextTokens: 2048 })
+ *     const server = await startModelServer({ script: llama.script })
+ *     llama.prompts.at(-1)                              // what the model was given
+ *
+ * Seen on builds of February and July 2025 (`generation: 2025`) and of August 2026. What differs: since then `developer` is
+ * read as `system`, a prompt over the context is an error instead of being cut (context shift), and a schema that it cannot
+ * enforce gets 400 instead of 500.
+ */
+import { type ChatRequest, isModelList, type Received, type Reply, type Script } from '../model-server.ts'
+import { type ChatMessage, type ChatTemplate, renderChat, TemplateRejection } from './chat-templates.ts'
+import { Slots, type SlotsOptions } from './slots.ts'
+import { answerTo, BYTES_PER_TOKEN, json, messagesOf, tokensOf, usualAnswer } from './usual-answer.ts'
+
+export interface LlamaCppOptions extends SlotsOptions {
+  readonly template: ChatTemplate
+  readonly generation?: 2025 | 2026
+  /** Of one slot; a token of this server is four bytes. Endless unless given. */
+  readonly contextTokens?: number
+  /** `--api-key`. The list of models is public all the same. */
+  readonly apiKey?: string
+  readonly answer?: (request: ChatRequest) => string
+}
+
+export class LlamaCpp {
+  /** The prompts of all completions so far, after a context shift. */
+  readonly prompts: string[] = []
+  readonly slots: Slots
+  /** True while the model is loaded: everything gets 503. */
+  loading = false
+  readonly #options: LlamaCppOptions
+
+  constructor(options: LlamaCppOptions) {
+    this.#options = options
+    this.slots = new Slots(options)
+  }
+
+  readonly script: Script = (request) => this.#answer(request)
+
+  #answer(request: Received): Reply {
+    const { apiKey } = this.#options
+    if (this.loading) return failure(503, 'unavailable_error', 'Loading model')
+    if (isModelList(request)) return json(200, models())
+    if (apiKey !== undefined && request.headers.authorization !== `Bearer ${apiKey}`) {
+      return failure(401, 'authentication_error', 'Invalid API Key')
+    }
+    // It knows its routes with and without /v1.
+    if (!/^(\/v1)?\/chat\/completions$/.test(request.path)) {
+      return failure(404, 'not_found_error', 'File Not Found')
+    }
+    return this.#complete(request.body)
+  }
+
+  #complete(request: ChatRequest): Reply {
+    const {
+      answer = usualAnswer,
+      generation = 2025,
+      contextTokens = Number.POSITIVE_INFINITY,
+    } = this.#options
+    // Any model name will do, but without messages the JSON library itself fails.
+    if (!Array.isArray(request.messages)) {
+      const message = "[json.exception.out_of_range.403] key 'messages' not found"
+      return failure(500, 'server_error', message)
+    }
+    const problem = schemaProblem(request)
+    if (problem !== null) {
+      const message = `JSON schema conversion failed:\n${problem}`
+      return generation === 2025
+        ? failure(500, 'server_error', message)
+        : failure(400, 'invalid_request_error', message)
+    }
+    let prompt: string
+    try {
+      prompt = this.#render(messagesOf(request))
+    } catch (error) {
+      if (!(error instanceof TemplateRejection)) throw error
+      // The real one repeats the template for each block that the exception passes, kilobytes in all.
+      const place = ' at row 1, column 146:\n{{ bos_token }}{% for message in messages %}…\n'.repeat(6)
+      return failure(500, 'server_error', error.message + place)
+    }
+    const promptTokens = tokensOf(prompt)
+    if (promptTokens >= contextTokens && generation === 2026) {
+      return contextError(promptTokens, contextTokens)
+    }
+    const kept = promptTokens < contextTokens ? prompt : shifted(prompt, promptTokens, contextTokens)
+    this.prompts.push(kept)
+    return this.slots.hold(answerTo(request, kept, answer(request)))
+  }
+
+  #render(messages: readonly ChatMessage[]): string {
+    const { template, generation = 2025 } = this.#options
+    const known = generation === 2026 ? messages.map(developerAsSystem) : messages
+    // An assistant message at the end is the beginning of the answer.
+    const last = known.at(-1)
+    const [before, begun] = last?.role === 'assistant' ? [known.slice(0, -1), last.content] : [known, '']
+    if (before.length === 0 && template !== 'phi-3.5') throw new TemplateRejection('vector::_M_range_check')
+    return renderChat(template, template === 'gemma-2' ? withoutSystem(before) : before) + begun
+  }
+}
+
+function developerAsSystem(message: ChatMessage): ChatMessage {
+  return message.role === 'developer' ? { ...message, role: 'system' } : message
+}
+
+/**
+ * For a template that knows no system role, each system message is put before the text of the user message that follows,
+ * or becomes a user message before anything else.
+ */
+function withoutSystem(messages: readonly ChatMessage[]): ChatMessage[] {
+  const result: ChatMessage[] = []
+  let system: string | null = null
+  for (const { role, content } of messages) {
+    if (role === 'system') system = system === null ? content : `${system}\n${content}`
+    else if (system === null) result.push({ role, content })
+    else if (role === 'user') {
+      result.push({ role, content: `${system}\n${content}` })
+      system = null
+    } else {
+      result.push({ role: 'user', content: system }, { role, content })
+      system = null
+    }
+  }
+  if (system !== null) result.push({ role: 'user', content: system })
+  return result
+}
+
+/** The part of a schema that its grammar has no form for; null if there is none. */
+function schemaProblem(request: ChatRequest): string | null {
+  const format = request.response_format
+  if (format?.type !== 'json_schema') return null
+  const unanchored = /"pattern":"(?!\^)/.test(JSON.stringify(format.json_schema.schema))
+  return unanchored ? "Pattern must start with '^' and end with '$'" : null
+}
+
+/** Half-context blocks are cut from the beginning until the rest fits (`n_keep` 0): the client sees only the usage. */
+function shifted(prompt: string, promptTokens: number, contextTokens: number): string {
+  const block = Math.floor(contextTokens / 2)
+  const erased = Math.floor((promptTokens - block) / block)
+  return prompt.slice(erased * block * BYTES_PER_TOKEN)
+}
+
+function models(): unknown {
+  const meta = {
+    vocab_type: 1,
+    n_vocab: 417,
+    n_ctx_train: 32_768,
+    n_embd: 64,
+    n_params: 135_616,
+    size: 542_464,
+  }
+  const model = { id: 'tiny.gguf', object: 'model', created: 1_767_323_045, owned_by: 'llamacpp', meta }
+  return { object: 'list', data: [model] }
+}
+
+function failure(code: number, type: string, message: string): Reply {
+  return json(code, { error: { code, message, type } })
+}
+
+function contextError(promptTokens: number, contextTokens: number): Reply {
+  const message =
+    `request (${promptTokens} tokens) exceeds the available context size (${contextTokens} tokens), ` +
+    'try increasing it'
+  const sizes = { n_prompt_tokens: promptTokens, n_ctx: contextTokens }
+  return json(400, { error: { code: 400, message, type: 'exceed_context_size_error', ...sizes } })
+}

@@ -1,0 +1,42 @@
+/** What a well-behaved model answers: an example of the schema where one is enforced, an object for JSON, else an echo. */
+import { makeExample } from '../../src/json-schema/make-example.ts'
+import { readSchema } from '../../src/json-schema/read-schema.ts'
+import { type ChatRequest, chatCompletion, echoOf, type Reply, reply } from '../model-server.ts'
+import type { ChatMessage } from './chat-templates.ts'
+
+/** Of English text, about. */
+export const BYTES_PER_TOKEN = 4
+
+export function usualAnswer(request: ChatRequest): string {
+  const format = request.response_format
+  if (format?.type === 'json_object') return '{"answer":"an object"}'
+  if (format?.type !== 'json_schema') return echoOf(request)
+  const read = readSchema(format.json_schema.schema)
+  const example = read.ok ? makeExample(read.schema) : null
+  return JSON.stringify(example === null ? null : example.value)
+}
+
+/** A completion whose usage counts the prompt that the server made, not the conversation that it was sent. */
+export function answerTo(request: ChatRequest, prompt: string, content: string, more: object = {}): Reply {
+  const [input, output] = [tokensOf(prompt), tokensOf(content)]
+  const usage = { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }
+  return json(200, { ...chatCompletion(request, { content }), usage, ...more })
+}
+
+export function json(status: number, body: unknown): Reply {
+  return reply.status(status, { body })
+}
+
+export function tokensOf(text: string): number {
+  return Math.ceil(Buffer.byteLength(text) / BYTES_PER_TOKEN)
+}
+
+/** The messages with the text of their parts, for servers that read only text. */
+export function messagesOf({ messages }: ChatRequest): ChatMessage[] {
+  return messages.map(({ role, content }) => ({ role, content: textOf(content) }))
+}
+
+function textOf(content: unknown): string {
+  if (!Array.isArray(content)) return typeof content === 'string' ? content : ''
+  return content.map((part: { text?: string }) => part.text ?? '').join('')
+}
