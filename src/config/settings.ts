@@ -187,7 +187,8 @@ export const settingsSchema = Type.Object(
       {
         max_waiters: Type.Integer({
           minimum: 0,
-          description: 'Single creates that may wait at the same time; more get 202 immediately.',
+          description:
+            'Single creates that may wait at the same time; more get 202 immediately. A sixteenth is a reserve for accounts with few of them.',
         }),
       },
       strict,

@@ -119,7 +119,7 @@ async function create(
   const admitted = await creator.admit(request, input, true)
   const [job] = admitted.jobs
   if (!job) throw new Error('no job was admitted')
-  const pending = pendingResponses.add(job.id, wholeMs(timeoutS(input)))
+  const pending = pendingResponses.add(job.id, job.account, wholeMs(timeoutS(input)))
   try {
     const earlierIds = await creator.accept(admitted, pending !== null)
     if (earlierIds === null) return { jobId: job.id, pending, repeated: false }
@@ -147,7 +147,7 @@ async function endOfRepeated(
   options: MessageRoutes,
 ): Promise<WaitEnd> {
   const timeoutMs = wholeMs(timeoutS(createInput(request, options.limits)))
-  const pending = options.pendingResponses.add(jobId, timeoutMs)
+  const pending = options.pendingResponses.add(jobId, request.caller.account, timeoutMs)
   const record = await readJob(request, jobId, options).catch((error: unknown) => {
     pending?.leave()
     throw error

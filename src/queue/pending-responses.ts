@@ -1,10 +1,17 @@
 /**
  * The HTTP requests on this node that wait for their job. There may be tens of thousands, so a pending response is one small
- * object with one function.
+ * object with one function. An account may have all of them but a reserve, which goes only to accounts that have few: however
+ * many requests of one account wait, those of others can.
  */
 import type { Clock } from '../clock.ts'
 import type { JobRecord } from '../job/job-record.ts'
+import { Counts } from '../sharing/counts.ts'
+import { type FairSlotsOptions, mayAcquire } from '../sharing/fair-slots.ts'
 import { TransientMap } from '../transient-map.ts'
+import { reserveOf } from './capacity.ts'
+
+/** What part of the reserve one account may take, at least one. */
+const RESERVE_PART = 1 / 16
 
 /** How a wait ended. `vanished`: the job no longer exists; `stopping`: the server waits no longer. */
 export type WaitEnd =
@@ -13,6 +20,7 @@ export type WaitEnd =
 
 export class PendingResponse {
   readonly jobId: string
+  readonly account: string
   readonly ended: Promise<WaitEnd>
   readonly end: (end: WaitEnd) => void
   /** Ends the wait as if its time were over. Does nothing to a wait that has ended. */
@@ -21,8 +29,15 @@ export class PendingResponse {
   /** Another pending response for the same job: that of a repeated request. */
   next: PendingResponse | null = null
 
-  constructor(jobId: string, clock: Clock, ms: number, onLeave: (left: PendingResponse) => void) {
+  constructor(
+    jobId: string,
+    account: string,
+    clock: Clock,
+    ms: number,
+    onLeave: (left: PendingResponse) => void,
+  ) {
     this.jobId = jobId
+    this.account = account
     const { promise, resolve } = Promise.withResolvers<WaitEnd>()
     this.ended = promise
     this.end = resolve
@@ -35,35 +50,41 @@ export class PendingResponses {
   /** The latest for each job; earlier ones are linked to it. */
   readonly #latest = new TransientMap<string, PendingResponse>()
   readonly #clock: Clock
-  readonly #max: number
+  readonly #slots: FairSlotsOptions
+  /** How many any account may have: all but the reserve. */
+  readonly #shared: number
+  /** By account. */
+  readonly #held = new Counts<string>()
   readonly #onLeave = (left: PendingResponse) => {
     if (!this.#latest.get(left.jobId)) return
     left.cancelTimer()
     this.#remove(left)
     left.end({ kind: 'timeout' })
   }
-  #count = 0
   #stopping = false
 
   constructor(clock: Clock, max: number) {
     this.#clock = clock
-    this.#max = max
+    const reserve = reserveOf(max)
+    this.#shared = max - reserve
+    this.#slots = { limit: max, reserve, reserveUpTo: Math.max(1, Math.floor(reserve * RESERVE_PART)) }
   }
 
   get count(): number {
-    return this.#count
+    return this.#held.total
   }
 
   /**
    * Adds a pending response; call this before the job can be settled. Returns null when it may not wait: there are too many
-   * already, or the server is stopping.
+   * already, only the reserve is left and the account has its part of it, or the server is stopping.
    */
-  add(jobId: string, ms: number): PendingResponse | null {
-    if (this.#stopping || this.#count >= this.#max) return null
-    const pending = new PendingResponse(jobId, this.#clock, ms, this.#onLeave)
+  add(jobId: string, account: string, ms: number): PendingResponse | null {
+    if (this.#stopping) return null
+    if (this.#held.total >= this.#shared && !mayAcquire(this.#slots, this.#held, account)) return null
+    const pending = new PendingResponse(jobId, account, this.#clock, ms, this.#onLeave)
     pending.next = this.#latest.get(jobId)
     this.#latest.set(jobId, pending)
-    this.#count += 1
+    this.#held.add(account, 1)
     return pending
   }
 
@@ -82,7 +103,7 @@ export class PendingResponses {
     let pending = this.#latest.get(jobId)
     this.#latest.delete(jobId)
     for (; pending; pending = pending.next) {
-      this.#count -= 1
+      this.#held.add(pending.account, -1)
       pending.cancelTimer()
       pending.end(end)
     }
@@ -100,13 +121,13 @@ export class PendingResponses {
     if (latest === removed) {
       if (removed.next) this.#latest.set(removed.jobId, removed.next)
       else this.#latest.delete(removed.jobId)
-      this.#count -= 1
+      this.#held.add(removed.account, -1)
       return
     }
     for (let pending = latest; pending; pending = pending.next) {
       if (pending.next !== removed) continue
       pending.next = removed.next
-      this.#count -= 1
+      this.#held.add(removed.account, -1)
     }
   }
 }

@@ -31,6 +31,22 @@ onEachStore(() => {
     completed(await parley.post(MESSAGES, job(), key))
   })
 
+  test('4.3 however many requests of one account wait, one of another account gets its answer', async (t) => {
+    const { parley, models } = await startStage(t, {
+      settings: { sync: { max_waiters: 4 } },
+      script: () => reply.stall(),
+    })
+    const [crowd, other] = [await parley.key('user_max', 'crowd'), await parley.key('user_free', 'other')]
+    const ofCrowd = [1, 2, 3, 4, 5].map(() => parley.post(MESSAGES, job(), crowd))
+    await models.received(5)
+    const single = parley.post(MESSAGES, job(), other)
+    await models.received(6)
+    models.release()
+    completed(await single)
+    const statuses = (await Promise.all(ofCrowd)).map(({ status }) => status)
+    assert.deepEqual(statuses.toSorted(), [200, 200, 200, 202, 202])
+  })
+
   test('4.3 503: the server stops, so those who wait get 202, and their jobs run after the next start', async (t) => {
     const stage = await startStage(t, { script: () => reply.stall() })
     const { parley, models } = stage
