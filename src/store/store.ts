@@ -131,7 +131,8 @@ export interface ClaimBytes {
 export interface Claimed {
   readonly jobs: readonly ClaimedJob[]
   /**
-   * The first job that was looked at and is too large; null if none was. A claim in the order of turns ends at this job, so that
+   * The first job that was looked at and is too large; null if none was, and possibly if the claim found as many jobs as it
+   * may. A claim in the order of turns ends at this job, so that
    * smaller ones do not overtake it; one with `exceptOf` goes on with the next account.
    */
   readonly tooLarge: { readonly account: string; readonly bytes: number } | null

@@ -5,6 +5,7 @@ import pg from 'pg'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import { CLAIM, CLAIM_FIRST } from './claim.ts'
 import { connectionSettings, type Statement } from './database.ts'
+import { openPostgresStore } from './postgres-store.ts'
 import { migratePostgres } from './schema.ts'
 
 const JOBS = 20_000
@@ -18,20 +19,25 @@ interface Plan {
 
 /** A connection as a node has it, and a long queue of one account, with a job of another behind it. */
 async function longQueue(t: TestContext): Promise<pg.Client> {
+  const account = `case when n = ${JOBS} then 'single' else 'many' end`
+  return (await queueOf(t, JOBS, account, `'[]'`)).client
+}
+
+/** @param account and `messages` of the job `n`, in SQL */
+async function queueOf(t: TestContext, jobs: number, account: string, messages: string) {
   const url = await freshDatabase(t)
   await migratePostgres(url)
   const client = new pg.Client(connectionSettings(url, null))
   await client.connect()
   t.after(() => client.end())
   const id = `('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid`
-  const account = `case when n = ${JOBS} then 'single' else 'many' end`
   await client.query(`
     insert into jobs (id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format)
-    select ${id}, ${account}, 'user_max', 'm', 0, 1, 1, '[]', '{"format":"text"}' from generate_series(1, ${JOBS}) n`)
+    select ${id}, ${account}, 'user_max', 'm', 0, 1, 1, ${messages}, '{"format":"text"}' from generate_series(1, ${jobs}) n`)
   await client.query(`
     insert into open_jobs (id, account, has_callback, turn, attempt, deaths)
-    select ${id}, ${account}, false, n * 1000, 0, 0 from generate_series(1, ${JOBS}) n`)
-  return client
+    select ${id}, ${account}, false, n * 1000, 0, 0 from generate_series(1, ${jobs}) n`)
+  return { url, client }
 }
 
 /** Runs the statement; returns the pages that it read and the types of its plan's nodes. */
@@ -66,4 +72,29 @@ test('a claim for the accounts that are not excepted reads few pages, whatever i
   assert.ok(!nodes.includes('Seq Scan'), nodes.join(', '))
   const { rows } = await client.query('select account from open_jobs where node is not null')
   assert.deepEqual(rows, [{ account: 'single' }])
+})
+
+test('a search goes on past any number of accounts whose jobs are too large', async (t) => {
+  const account = `case when n <= 1000 then 'large ' || n else 'small' end`
+  const messages = `case when n <= 1000 then '["' || repeat('x', 2000) || '"]' else '[]' end`
+  const { url } = await queueOf(t, 1001, account, messages)
+  const store = await openPostgresStore({
+    url,
+    node: 'node',
+    connections: 2,
+    prepare: true,
+    statementMs: 15_000,
+    maxQueued: 100,
+    retentionMs: 604_800_000,
+    nowMs: () => 0,
+    onNote: () => {},
+  })
+  t.after(() => store.close())
+  const bounds = { exceptOf: [], bytes: { small: 1000, max: 0 } }
+  const { jobs, tooLarge } = await store.claim('node', 4, 0, bounds)
+  assert.deepEqual(
+    jobs.map((job) => job.account),
+    ['small'],
+  )
+  assert.equal(tooLarge?.account, 'large 1')
 })

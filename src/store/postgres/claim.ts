@@ -35,13 +35,15 @@ export function claimOperations({ database, queueHead }: PostgresParts): Pick<St
     return claimedOf(await database.query(CLAIM_OF, values))
   }
 
-  const searchFirst = async (node: string, limit: number, values: readonly unknown[]): Promise<Claimed> => {
+  /** Looks at the accounts after the cursor; returns what it found, and whether that was nothing at all. */
+  const searchFirst = async (node: string, limit: number, values: readonly unknown[]) => {
     const rows = await database.query(CLAIM_FIRST, [node, limit, cursor, ...values])
     const last = rows.at(-1)
     cursor = last ? textOf(last, 'account') : BEFORE_ALL_ACCOUNTS
-    return claimedOf(rows)
+    return { ...claimedOf(rows), isEmpty: last === undefined }
   }
 
+  /** Goes around all accounts, a part of them at a time, until one has a job that fits. */
   const claimFirst = async (
     node: string,
     limit: number,
@@ -49,17 +51,19 @@ export function claimOperations({ database, queueHead }: PostgresParts): Pick<St
     bounds: ClaimBounds,
     except: readonly string[],
   ): Promise<Claimed> => {
-    const startedMs = performance.now()
-    if (searchTime.isSpent(startedMs)) return { jobs: [], tooLarge: null }
     const most = except.length + limit + MAX_PASSED_OVER
     const values = [crashCountOf(bounds), nowMs, ...bytesOf(bounds), except, most]
-    const isFromStart = cursor === BEFORE_ALL_ACCOUNTS
-    let claimed = await searchFirst(node, limit, values)
-    if (claimed.jobs.length === 0 && claimed.tooLarge === null && !isFromStart) {
-      claimed = await searchFirst(node, limit, values)
+    let tooLarge: Claimed['tooLarge'] = null
+    let hasWrapped = cursor === BEFORE_ALL_ACCOUNTS
+    for (let startedMs = performance.now(); !searchTime.isSpent(startedMs); startedMs = performance.now()) {
+      const found = await searchFirst(node, limit, values)
+      searchTime.spend(performance.now() - startedMs)
+      tooLarge ??= found.tooLarge
+      if (found.jobs.length > 0) return { jobs: found.jobs, tooLarge }
+      if (found.isEmpty && hasWrapped) break
+      hasWrapped ||= found.isEmpty
     }
-    searchTime.spend(performance.now() - startedMs)
-    return claimed
+    return { jobs: [], tooLarge }
   }
 
   return {
@@ -117,6 +121,8 @@ interface Parameters {
   readonly small: string
   /** Columns of `first`. */
   readonly order: string
+  /** Whether a job that is not small counts in `total`. */
+  readonly counts: string
   /** Whether a row fits, from its `bytes` and from the `total` of those that are not small up to and with it. */
   readonly fits: string
 }
@@ -125,9 +131,9 @@ interface Parameters {
  * Claims those jobs of `first` that fit, and returns all of them in order. Large texts stay outside of the rows until they are
  * returned, and `octet_length` does not fetch them.
  */
-const claimFitting = ({ now, small, order, fits }: Parameters) => `
+const claimFitting = ({ now, small, order, counts, fits }: Parameters) => `
   sized as (
-    select f.*, j.*, sum(case when bytes > ${small}::bigint then bytes else 0 end) over (order by ${order}) as total
+    select f.*, j.*, sum(case when bytes > ${small}::bigint and ${counts} then bytes else 0 end) over (order by ${order}) as total
     from first f cross join lateral (
       select account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback,
         octet_length(messages) + octet_length(response_format) + coalesce(octet_length(callback), 0) as bytes
@@ -173,13 +179,16 @@ export const CLAIM = {
   first as (
     select * from candidates union all select * from crashed union all select * from others limit $3::bigint
   ),
-  ${claimFitting({ now: '$6', small: '$7', order: 'f.turn, f.id', fits: 'total <= $8::bigint' })}`,
+  ${claimFitting({ now: '$6', small: '$7', order: 'f.turn, f.id', counts: 'true', fits: 'total <= $8::bigint' })}`,
 }
 
 /**
  * $1 node, $2 limit, $3 the account to begin after, $4 the crash count of a poison candidate, $5 now, $6 and $7 which jobs fit, $8
  * accounts to pass over, $9 how many accounts to look at. From each account the walk goes to the next in the index, whatever is
  * queued between, and it ends when enough jobs are found.
+ *
+ * Jobs that are too large by themselves neither count as found nor are locked. If that leaves too few, the whole walk was read:
+ * then the first of them is returned as too large, and the last as the one to go on after.
  */
 export const CLAIM_FIRST = {
   name: 'claim first',
@@ -193,14 +202,39 @@ export const CLAIM_FIRST = {
     ), w.place + 1
     from walk w where w.account is not null and w.place < $9::bigint
   ),
-  first as (
-    select o.id, o.turn, o.deaths, w.place from walk w cross join lateral (
+  looked as (
+    select w.account, w.place, o.id, o.turn, o.deaths, j.bytes, j.bytes <= $6::bigint or j.bytes <= $7::bigint as alone
+    from walk w cross join lateral (
       select id, turn, deaths from open_jobs where turn is not null and account = w.account and deaths < $4::integer
+      order by turn limit 1
+    ) o cross join lateral (
+      select octet_length(messages) + octet_length(response_format) + coalesce(octet_length(callback), 0) as bytes
+      from jobs where id = o.id limit 1
+    ) j
+    where w.account <> all ($8::text[])
+  ),
+  small as (
+    select o.id, o.turn, o.deaths, l.place from looked l cross join lateral (
+      select id, turn, deaths from open_jobs where turn is not null and account = l.account and deaths < $4::integer
       order by turn limit 1 for update skip locked
     ) o
-    where w.account <> all ($8::text[]) limit $2::bigint
+    where l.alone limit $2::bigint
   ),
-  ${claimFitting({ now: '$5', small: '$6', order: 'f.place', fits: 'bytes <= $6::bigint or total <= $7::bigint' })}`,
+  large as (
+    select id, turn, deaths, place from looked
+    where not alone and (select count(*) from small) < $2::bigint
+  ),
+  first as (
+    select * from small union all
+    ((select * from large order by place limit 1) union (select * from large order by place desc limit 1))
+  ),
+  ${claimFitting({
+    now: '$5',
+    small: '$6',
+    order: 'f.place',
+    counts: 'bytes <= $7::bigint',
+    fits: 'bytes <= $6::bigint or (bytes <= $7::bigint and total <= $7::bigint)',
+  })}`,
 }
 
 /** $1 node, $2 the account, $3 the crash count of a poison candidate, $4 now, $5 and $6 which jobs fit. */
@@ -211,5 +245,5 @@ export const CLAIM_OF = {
     select id, turn, deaths from open_jobs
     where turn is not null and account = $2 and deaths < $3::integer order by turn limit 1 for update skip locked
   ),
-  ${claimFitting({ now: '$4', small: '$5', order: 'f.id', fits: 'bytes <= $5::bigint or total <= $6::bigint' })}`,
+  ${claimFitting({ now: '$4', small: '$5', order: 'f.id', counts: 'true', fits: 'bytes <= $5::bigint or total <= $6::bigint' })}`,
 }
