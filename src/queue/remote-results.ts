@@ -9,6 +9,8 @@ import type { EndedJob, Store } from '../store/store.ts'
 const POLL_MS = 1000
 /** The most jobs of one read. */
 const MAX_READ = 1000
+/** What their results may have together. Beyond it they are read one part after the other, as responses take them over. */
+const MAX_READ_BYTES = 1024 * 1024
 
 export interface RemoteResultsOptions {
   readonly store: Pick<Store, 'readEnded' | 'shared'>
@@ -43,8 +45,15 @@ export class RemoteResults {
     const { store, onEnded, onError } = this.#options
     try {
       for (let from = 0; from < jobIds.length; from += MAX_READ) {
-        const ended = await store.readEnded(jobIds.slice(from, from + MAX_READ))
-        for (const job of ended) onEnded(job)
+        const some = new Set(jobIds.slice(from, from + MAX_READ))
+        while (some.size > 0) {
+          const ended = await store.readEnded([...some], MAX_READ_BYTES)
+          if (ended.length === 0) break
+          for (const job of ended) {
+            some.delete(job.id)
+            onEnded(job)
+          }
+        }
       }
     } catch (error) {
       onError(error)

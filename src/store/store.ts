@@ -86,8 +86,11 @@ export interface Store
    */
   read(account: string, jobId: string, expiry: Expiry, maxBytes?: number): Promise<ReadJob | null>
 
-  /** Those of the jobs that have ended, of any account: for the node that accepted them. */
-  readEnded(jobIds: readonly string[]): Promise<EndedJob[]>
+  /**
+   * Those of the jobs that have ended, of any account: for the node that accepted them. Results and errors have at most `maxBytes`
+   * together, or it is the first alone: where that leaves out jobs that have ended, a call with the others returns more.
+   */
+  readEnded(jobIds: readonly string[], maxBytes?: number): Promise<EndedJob[]>
 
   /**
    * Deletes a bounded number of expired jobs, cached responses and idempotency keys. Returns true if it stopped at its bound

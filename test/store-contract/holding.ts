@@ -1,6 +1,6 @@
 /** What every store guarantees about what a node holds, and about jobs that other nodes have ended. */
 import assert from 'node:assert/strict'
-import { acceptance, claimOf, expiry, newJob, now, type On, settlement } from './fixtures.ts'
+import { acceptance, claimOf, expiry, ids, newJob, now, type On, settlement } from './fixtures.ts'
 
 export function holdTests(on: On): void {
   on('returns what a node holds, under which attempt', async (store) => {
@@ -34,5 +34,20 @@ export function holdTests(on: On): void {
     assert.deepEqual({ ...of(done.id), omittedBytes: 0 }, { ...read, cacheHit: true })
     assert.deepEqual([of(failed.id)?.status, of(failed.id)?.cacheHit], ['failed', false])
     assert.deepEqual(await store.readEnded([]), [])
+  })
+
+  on('reads no more of the jobs that have ended than so many bytes, or one', async (store) => {
+    const jobs = [newJob(), newJob(), newJob(), newJob()]
+    await store.accept(acceptance(jobs, { handedOff: true }))
+    for (const { id } of jobs) {
+      const outcome = { status: 'completed', contentJson: `"${'x'.repeat(50_000)}"` } as const
+      await store.settle(settlement({ jobId: id, attempt: 1 }, { outcome }))
+    }
+    const all = ids(jobs)
+    const read = async (maxBytes?: number) => (await store.readEnded(all, maxBytes)).map(({ id }) => id)
+    assert.deepEqual(await read(100_004), all.slice(0, 2))
+    assert.deepEqual(await read(100_003), all.slice(0, 1))
+    assert.deepEqual(await read(10), all.slice(0, 1))
+    assert.deepEqual((await read()).toSorted(), all.toSorted())
   })
 }

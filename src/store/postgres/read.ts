@@ -22,7 +22,8 @@ export function readOperations({ database, groups }: PostgresParts): Pick<Store,
   return {
     read: (account, jobId, expiry, maxBytes = ANY_SIZE) => reads.submit({ account, jobId, expiry, maxBytes }),
 
-    readEnded: async (jobIds) => (await database.query(READ_ENDED, [jobIds])).map(readEndedJob),
+    readEnded: async (jobIds, maxBytes = ANY_SIZE) =>
+      (await database.query(READ_ENDED, [jobIds, maxBytes])).map(readEndedJob),
   }
 }
 
@@ -57,10 +58,15 @@ const READ: Statement = {
   left join open_jobs q on q.id = r.id
   left join callbacks c on c.job_id = r.id`,
 }
+/** Large texts stay outside of the rows, so those that are left out are never read. */
 const READ_ENDED: Statement = {
   repeatable: true,
   name: 'read ended',
   text: `
-  select j.id, j.created_at_ms, o.status, o.content, o.error, o.usage
-  from unnest($1::uuid[]) as r(id) join outcomes o on o.id = r.id join jobs j on j.id = r.id`,
+  select id, created_at_ms, status, content, error, usage from (
+    select j.id, j.created_at_ms, o.status, o.content, o.error, o.usage, ${BYTES} as bytes,
+      sum(${BYTES}) over (order by r.place) as total
+    from unnest($1::uuid[]) with ordinality as r(id, place) join outcomes o on o.id = r.id join jobs j on j.id = r.id
+  ) ended
+  where total <= $2::bigint or total = bytes`,
 }
