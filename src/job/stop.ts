@@ -14,8 +14,17 @@ export interface StopListener {
   onStop(): void
 }
 
+/** What will stop an execution when its time is over. */
+export interface Deadline {
+  /** Time does not count until `resume`. */
+  pause(): void
+  resume(): void
+}
+
 /** The side of it that the execution sees. */
 export interface StopSignal {
+  /** Null if there is none. */
+  readonly deadline: Deadline | null
   /** Null until it is stopped. */
   readonly reason: StopReason | null
   /** Calls the listener once when it stops, but not for a stop in the past. */
@@ -25,6 +34,7 @@ export interface StopSignal {
 
 export class Stop implements StopSignal {
   reason: StopReason | null = null
+  deadline: Deadline | null = null
   #listeners: Set<StopListener> | null = null
 
   listen(listener: StopListener): void {

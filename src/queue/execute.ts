@@ -189,9 +189,9 @@ class Execution {
 
   /** Asks a model, and adds up what that used. */
   async ask(messagesJson: string): Promise<Reply> {
-    const { account, model, tier, inputTokens } = this.#job
+    const { id: jobId, account, model, tier, inputTokens } = this.#job
     const prompt = { account, messagesJson, form: this.#form }
-    const request = { account, model, tier, inputTokens, prompt }
+    const request = { jobId, tries: 0, account, model, tier, inputTokens, prompt }
     const { reply, target, calls, tokens } = await this.#options.router.ask(request, this.#signal)
     this.#target = target
     this.#calls = this.#calls.concat(calls)

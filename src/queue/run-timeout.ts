@@ -1,5 +1,6 @@
 /** The run timeout (`jobs.run_timeout_seconds`): how long this node executes a job, all its calls included. */
 import type { Clock } from '../clock.ts'
+import type { Deadline } from '../job/stop.ts'
 import { type ExecuteJob, type ExecutionResult, internalFailure } from './execute.ts'
 import type { HeldJob } from './held-job.ts'
 
@@ -15,7 +16,8 @@ export async function executeWithin(
   { job, stop }: HeldJob,
   { clock, execute, runTimeoutMs, onError }: RunOptions,
 ): Promise<ExecutionResult | null> {
-  const cancel = clock.after(runTimeoutMs, () => stop.now('deadline'))
+  const deadline = new RunDeadline(clock, runTimeoutMs, () => stop.now('deadline'))
+  stop.deadline = deadline
   try {
     return await execute(job, stop)
   } catch (error) {
@@ -23,6 +25,33 @@ export async function executeWithin(
     onError(`executing job ${job.id} failed`, error)
     return internalFailure()
   } finally {
-    cancel()
+    deadline.pause()
+  }
+}
+
+/** A timer that can be paused. */
+class RunDeadline implements Deadline {
+  readonly #clock: Clock
+  readonly #onOver: () => void
+  #leftMs: number
+  #startedMs: number
+  #cancel: () => void
+
+  constructor(clock: Clock, ms: number, onOver: () => void) {
+    this.#clock = clock
+    this.#onOver = onOver
+    this.#leftMs = ms
+    this.#startedMs = clock.steadyMs()
+    this.#cancel = clock.after(ms, onOver)
+  }
+
+  pause(): void {
+    this.#cancel()
+    this.#leftMs -= this.#clock.steadyMs() - this.#startedMs
+  }
+
+  resume(): void {
+    this.#startedMs = this.#clock.steadyMs()
+    this.#cancel = this.#clock.after(Math.max(0, this.#leftMs), this.#onOver)
   }
 }

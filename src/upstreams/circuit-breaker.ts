@@ -1,5 +1,5 @@
 /**
- * A circuit breaker: stops calls to a target that keeps failing.
+ * A circuit breaker for `jobs.patience_seconds: 0` (target-health.ts is the other one): stops calls to a target that keeps failing.
  *
  * It opens after FAILURES_TO_OPEN failures in a row. When its time is over it is half-open and permits one call, the
  * probe: success closes it, failure opens it for twice as long. A target that sends Retry-After opens it at once for that
@@ -7,6 +7,7 @@
  * fail is better than a failure without a call.
  */
 import type { Clock } from '../clock.ts'
+import type { Trouble } from './model-server.ts'
 
 export const FAILURES_TO_OPEN = 5
 export const FIRST_OPEN_MS = 5_000
@@ -18,7 +19,27 @@ export type Permit = 'normal' | 'probe' | 'forced'
 /** `ignored`: we ended the call ourselves, so it says nothing about the target. */
 export type CallResult = 'success' | 'failure' | 'ignored'
 
-export class CircuitBreaker {
+/** What the router asks before a call and reports after it. */
+export interface Breaker {
+  /** How often calls failed since the last success. */
+  readonly consecutiveFailures: number
+  /** Until when it permits no call, Unix time in milliseconds; null if it permits one now. */
+  readonly openUntilMs: number | null
+  /** Whether it would permit no call now. */
+  readonly isOpen: boolean
+  /** A permit for a call to be made now; null if there is none. Each permit is released exactly once. */
+  acquire(): Permit | null
+  /** @param retryAfterMs the delay that the target asked for, already bounded by the caller */
+  release(
+    permit: Permit,
+    result: CallResult,
+    retryAfterMs: number | null,
+    jobId: string,
+    trouble: Trouble,
+  ): void
+}
+
+export class CircuitBreaker implements Breaker {
   readonly #clock: Clock
   #consecutiveFailures = 0
   /** How many times in a row it has opened: each time doubles the next. */

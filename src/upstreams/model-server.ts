@@ -75,6 +75,24 @@ export interface UpstreamError {
   readonly tokens?: TokenCount
 }
 
+/** Whose trouble a failed call is (failure-kinds.ts). */
+export type FailureKind =
+  | 'unreachable'
+  | 'overloaded'
+  | 'broken'
+  | 'misconfigured'
+  | 'failing'
+  | 'too large'
+  | 'final'
+
+/** Why jobs wait for a target. */
+export interface Trouble {
+  readonly kind: Exclude<FailureKind, 'too large' | 'final'>
+  readonly status: number | null
+  /** For people; never contains a key. */
+  readonly message: string
+}
+
 /** Resolving the name, the handshake of TLS, or the connection itself. */
 export type ConnectionFault = 'dns' | 'tls' | 'connection'
 
@@ -101,6 +119,11 @@ export interface ModelServer {
     format: RequestFormat,
     error: UpstreamError,
   ): RequestFormat | null
+  /**
+   * Asks for the list of models, which costs nothing, on a connection that no call waits for. Resolves to null if anything
+   * answers but a gateway or a server that cannot serve now; never rejects.
+   */
+  check(): Promise<UpstreamError | null>
   /** Closes the connections. Calls in progress end as aborted errors. */
   close(): Promise<void>
 }
@@ -141,19 +164,37 @@ export interface RoutedReply {
   readonly calls: readonly CallRecord[]
   /** Summed over all calls, failed ones included. */
   readonly tokens: TokenCount
+  /** Present if the job is to wait for a model server, rather than to fail with this reply. */
+  readonly wait?: RequestWait
+}
+
+/** Why a request is to be made again later. */
+export interface RequestWait {
+  /** The key of the targets that it waits for (`routes.ts`). */
+  readonly route: string
+  /** Tries that counted against the job so far, with those before this request. */
+  readonly tries: number
+  /** Since when none of the targets has answered, Unix time in milliseconds; null if one has, and may be asked again now. */
+  readonly unavailableSinceMs: number | null
+  readonly trouble: Trouble | null
 }
 
 /** Chooses the model server that answers for a public model name. */
 export interface Router {
   /**
    * Tries the model's targets in order until one answers or refuses, or until all tries are spent; the last error is
-   * then the reply. Never rejects because of an upstream.
+   * then the reply. If the targets are unavailable rather than the request at fault, the result has a `wait`, and no call is made
+   * while all of them are. Never rejects because of an upstream.
    */
   ask(request: ModelRequest, signal: StopSignal): Promise<RoutedReply>
   close(): Promise<void>
 }
 
 export interface ModelRequest {
+  /** Whose failures are counted. */
+  readonly jobId: string
+  /** Tries of earlier runs that counted against the job. */
+  readonly tries: number
   /** Whose request it is: accounts share the slots of an upstream. */
   readonly account: string
   /** The public model name, `gpt-auto` included. */

@@ -5,7 +5,7 @@
 import { type Dispatcher, Pool } from 'undici'
 import { type Clock, wholeMs } from '../clock.ts'
 import type { UpstreamSettings } from '../config/settings.ts'
-import type { StopSignal } from '../job/stop.ts'
+import { Stop, type StopSignal } from '../job/stop.ts'
 import { FairSlots } from '../sharing/fair-slots.ts'
 import { Call, type CallEnd, type CallLimits } from './call.ts'
 import { connectionFault } from './connection-fault.ts'
@@ -26,6 +26,10 @@ import { readRetryAfter } from './retry-after.ts'
 /** An answer of more bytes is not read to its end: the longest that models give are a tenth of this. */
 export const MAX_ANSWER_BYTES = 16 * 1024 * 1024
 export const CONNECT_TIMEOUT_MS = 5_000
+/** A server that takes longer to list its models cannot answer a conversation either. */
+const CHECK_TIMEOUT_MS = 4_000
+/** Statuses of a server that cannot serve now, or of a gateway before it. Any other one proves that it is there. */
+const CHECK_FAILURES: readonly number[] = [408, 429, 502, 503, 504]
 /** How many answers over LARGE_ANSWER_BYTES one server may send at once, each of up to MAX_ANSWER_BYTES of memory. */
 const LARGE_ANSWERS = 3
 /** So many of them are for accounts that have none: two large answers that drip in delay only their own account's. */
@@ -53,8 +57,12 @@ export class OpenAiClient implements ModelServer {
   readonly name: string
   readonly #settings: UpstreamSettings
   readonly #pool: Pool
+  readonly #openCheckPool: () => Pool
+  /** Null until the first check. */
+  #checkPool: Pool | null = null
   /** What all requests have in common. */
   readonly #request: Dispatcher.DispatchOptions
+  readonly #modelsPath: string
   readonly #mask: Mask
   readonly #limits: CallLimits
   readonly #readLarge: ReadLarge
@@ -69,7 +77,9 @@ export class OpenAiClient implements ModelServer {
     this.#settings = settings
     this.#readLarge = options.readLarge
     // The query stays: some gateways expect their api-version there.
-    const path = `${url.pathname.replace(/\/+$/, '')}/chat/completions${url.search}`
+    const base = url.pathname.replace(/\/+$/, '')
+    const path = `${base}/chat/completions${url.search}`
+    this.#modelsPath = `${base}/models${url.search}`
     this.#request = { method: 'POST', path, headers: requestHeaders(name, key) }
     this.#mask = maskFor(key)
     this.#connectTimeoutMs = options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS
@@ -79,7 +89,7 @@ export class OpenAiClient implements ModelServer {
       maxAnswerBytes: options.maxAnswerBytes ?? MAX_ANSWER_BYTES,
       largeAnswers: new FairSlots({ limit: LARGE_ANSWERS, reserve: LARGE_ANSWER_RESERVE }),
     }
-    this.#pool = new Pool(url.origin, {
+    const poolOptions: Pool.Options = {
       connections: settings.max_concurrency,
       pipelining: 1,
       // One connection per call: over a shared HTTP/2 connection one reset would fail every call in progress.
@@ -88,7 +98,9 @@ export class OpenAiClient implements ModelServer {
       // Time-outs are ours, on the injected clock. A model may think for minutes before its first byte.
       headersTimeout: 0,
       bodyTimeout: 0,
-    })
+    }
+    this.#pool = new Pool(url.origin, poolOptions)
+    this.#openCheckPool = () => new Pool(url.origin, { ...poolOptions, connections: 1 })
   }
 
   requestFormat(_model: string, { form }: Prompt): RequestFormat {
@@ -112,18 +124,37 @@ export class OpenAiClient implements ModelServer {
     this.#pool.dispatch({ ...this.#request, body: requestBody(model, prompt, format) }, call)
     const end = await call.ended
     if (end.kind !== 'response') return this.#failure(end)
-    const { status, headers, body } = end
+    const { status, body } = end
     if (status < 300 && body !== null && body.length > LARGE_ANSWER_BYTES) {
       const reply = await this.#readLarge({ status, body }, prompt.account, signal)
       return reply === null ? this.#failure({ kind: 'aborted' }) : maskReply(reply, this.#mask)
     }
-    const text = body === null ? null : body.toString('utf8')
-    if (status < 300) return readCompletion(status, text ?? '', this.#mask)
-    return readFailure(status, text, readRetryAfter(headers, this.#limits.clock.nowMs()), this.#mask)
+    if (status < 300) return readCompletion(status, body?.toString('utf8') ?? '', this.#mask)
+    return this.#readFailure(end)
+  }
+
+  async check(): Promise<UpstreamError | null> {
+    const call = new Call({ ...this.#limits, timeoutMs: CHECK_TIMEOUT_MS }, '', new Stop())
+    this.#checkPool ??= this.#openCheckPool()
+    this.#checkPool.dispatch({ ...this.#request, method: 'GET', path: this.#modelsPath }, call)
+    const end = await call.ended
+    if (end.kind === 'response' && !CHECK_FAILURES.includes(end.status)) return null
+    if (end.kind === 'too large' || end.kind === 'aborted') return null
+    if (end.kind === 'timed out') {
+      const message = `The model server did not list its models within ${CHECK_TIMEOUT_MS / 1000} s.`
+      return upstreamError({ retryable: true, timedOut: true, message })
+    }
+    const reply = end.kind === 'response' ? this.#readFailure(end) : this.#failure(end)
+    return reply.kind === 'error' ? reply : null
   }
 
   async close(): Promise<void> {
-    if (!this.#pool.destroyed) await this.#pool.destroy()
+    for (const pool of [this.#pool, this.#checkPool]) if (pool?.destroyed === false) await pool.destroy()
+  }
+
+  #readFailure({ status, headers, body }: Extract<CallEnd, { kind: 'response' }>): Reply {
+    const retryAfterMs = readRetryAfter(headers, this.#limits.clock.nowMs())
+    return readFailure(status, body?.toString('utf8') ?? null, retryAfterMs, this.#mask)
   }
 
   #failure(end: Exclude<CallEnd, { kind: 'response' }>): Reply {

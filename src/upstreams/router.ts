@@ -4,32 +4,44 @@
  *
  * After connection errors, 408, 409, 429 and 5xx the next target is tried. An answer, a refusal or any other error ends
  * the request: another call would cost money and change nothing.
+ *
+ * With patience a request does not fail for what is not its job's fault (failure-kinds.ts): once its targets are unavailable
+ * (target-health.ts) it ends with a `wait`, and the queue makes it again when one of them answers.
  */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
 import type { StopSignal } from '../job/stop.ts'
+import type { FairSlots } from '../sharing/fair-slots.ts'
 import type { CallResult, Permit } from './circuit-breaker.ts'
+import { failureKind, isWaitedFor, troubleOf } from './failure-kinds.ts'
 import type {
   CallRecord,
   ConnectionFault,
+  FailureKind,
   ModelRequest,
   Prompt,
   Reply,
   RequestFormat,
+  RequestWait,
   RoutedReply,
   Router,
   TokenCount,
+  Trouble,
   UpstreamError,
 } from './model-server.ts'
 import { pause } from './pause.ts'
 import { upstreamError } from './read-completion.ts'
+import { latest, RouteLimits } from './route-limits.ts'
+import type { RoutedJob, RouteLimit, Routes } from './routes.ts'
 import {
+  type Candidates,
   createRoutingTable,
   type RoutedTier,
   type RoutingTable,
   type Target,
   type UpstreamOptions,
 } from './targets.ts'
+import { UpstreamChecks } from './upstream-checks.ts'
 
 /** How many times each target may be called for one request. */
 export const ROUNDS = 3
@@ -40,6 +52,9 @@ export const BACKOFF_FACTOR = 4
 export const JITTER = 0.25
 /** No request waits longer than this for a Retry-After: a run has a deadline, and the last try may succeed. */
 export const MAX_RETRY_AFTER_MS = 60_000
+
+/** A job fails after so many tries that counted against it. */
+export const MAX_TRIES = 3
 
 /** One call to an upstream, for metrics and traces. It contains no text of the conversation. */
 export interface CallEvent {
@@ -84,6 +99,8 @@ export interface RouterOptions {
   readonly clock: Clock
   /** From 0 up to but not including 1. */
   readonly random: () => number
+  /** Whether jobs wait for model servers (`jobs.patience_seconds`); false if absent. */
+  readonly isPatient?: boolean
   /** Called after each call to an upstream. */
   readonly onCall?: (call: CallEvent) => void
   /** Called after `onCall` for each call that ended in an error, except by our own signal. */
@@ -100,20 +117,32 @@ interface RoutingAttempt extends RoutedReply {
 
 /** Of a tier that no longer exists. */
 const LEAST_WEIGHT = 1
-const NO_TARGETS: readonly Target[] = []
+const NO_CANDIDATES: Candidates = { key: '', targets: [] }
+const NO_TROUBLE: Trouble = { kind: 'broken', status: null, message: '' }
 const NO_TOKENS: TokenCount = { input: 0, output: 0 }
 const NOT_CALLED = upstreamError({ message: 'No model server was called.' })
 
-export class ModelRouter implements Router {
+export class ModelRouter implements Router, Routes {
   readonly #table: RoutingTable
+  readonly #isPatient: boolean
+  readonly #limits = new RouteLimits()
+  readonly #checks: UpstreamChecks
   readonly #clock: Clock
   readonly #random: () => number
   readonly #onCall: ((call: CallEvent) => void) | undefined
   readonly #onFailedCall: ((call: FailedCall) => void) | undefined
 
   constructor(options: RouterOptions) {
-    this.#table = createRoutingTable(options.upstreams, options.models, options.tiers, options.clock)
-    this.#clock = options.clock
+    const { clock, random, isPatient = false } = options
+    const onChange = (target: Target) => {
+      this.#checks.changed(target)
+      this.#limits.update(this.#table.candidates.values())
+    }
+    const health = isPatient ? { random, onChange } : null
+    this.#isPatient = isPatient
+    this.#checks = new UpstreamChecks(clock)
+    this.#table = createRoutingTable(options.upstreams, options.models, options.tiers, clock, health)
+    this.#clock = clock
     this.#random = options.random
     this.#onCall = options.onCall
     this.#onFailedCall = options.onFailedCall
@@ -121,11 +150,13 @@ export class ModelRouter implements Router {
 
   async ask(request: ModelRequest, signal: StopSignal): Promise<RoutedReply> {
     const attempt: RoutingAttempt = { reply: NOT_CALLED, target: null, calls: [], tokens: NO_TOKENS }
-    const targets = this.#targetsFor(request)
+    const candidates = this.#candidatesOf(request)
+    const { targets } = candidates
     if (targets.length === 0) {
       const message = `No model server is configured for ${request.model} and this tier.`
       return { ...attempt, reply: upstreamError({ message }) }
     }
+    if (this.#isPatient) return this.#askPatiently(request, candidates, attempt, signal)
     for (let round = 1; ; round++) {
       let failures = 0
       // The next round may begin when the first target is available; the breakers of the others are open until they are.
@@ -145,6 +176,78 @@ export class ModelRouter implements Router {
       if (round === ROUNDS) return attempt
       if (!(await pause(this.#clock, this.#pauseMs(round, retryAfterMs), signal))) return stopped(attempt)
     }
+  }
+
+  /**
+   * Like `ask`, and ends with a `wait` as soon as no target can be called; meanwhile, targets that are only suspected are
+   * tried again after a pause, so that a blip costs the job no more than that.
+   */
+  async #askPatiently(
+    request: ModelRequest,
+    { key, targets }: Candidates,
+    attempt: RoutingAttempt,
+    signal: StopSignal,
+  ): Promise<RoutedReply> {
+    let { tries } = request
+    /** Successes of the targets at the first failure of this request there. */
+    const successes = new Map<Target, number>()
+    for (let round = 1; ; round++) {
+      let failures = 0
+      let countsAgainstJob = true
+      for (const target of targets) {
+        const called = await this.#callWithTries(target, request, attempt, signal, tries)
+        if (called === 'circuit open') continue
+        if (called === 'stopped') return stopped(attempt)
+        const { reply } = attempt
+        if (reply.kind !== 'error' || reply.aborted) return attempt
+        const kind = failureKind(reply)
+        if (kind === 'final') return attempt
+        failures++
+        countsAgainstJob &&= isOfJob(kind, target, request.jobId, tries)
+        if (!successes.has(target)) successes.set(target, target.health.successes)
+      }
+      if (failures > 0 && countsAgainstJob) tries++
+      if (tries >= MAX_TRIES) return attempt
+      if (round === ROUNDS && attempt.reply.kind === 'error') {
+        const trouble = troubleOf(attempt.reply)
+        for (const [target, before] of successes) target.health.giveUp(trouble, before)
+      }
+      const areAllOpen = targets.every(({ breaker }) => breaker.isOpen)
+      if (areAllOpen || round === ROUNDS) {
+        return { ...attempt, wait: { route: key, tries, ...unavailability(targets, areAllOpen) } }
+      }
+      if (!(await pause(this.#clock, this.#pauseMs(round, 0), signal))) return stopped(attempt)
+    }
+  }
+
+  /** Jobs whose next failure would be their last call a target one by one: only the one that is to blame fails. */
+  async #callWithTries(
+    target: Target,
+    request: ModelRequest,
+    attempt: RoutingAttempt,
+    signal: StopSignal,
+    tries: number,
+  ): Promise<'called' | 'circuit open' | 'stopped'> {
+    if (tries < MAX_TRIES - 1) return this.#call(target, request, attempt, signal, false)
+    const { account } = request
+    if (!(await target.lastTries.acquire(account, LEAST_WEIGHT, signal))) return 'stopped'
+    try {
+      return await this.#call(target, request, attempt, signal, false)
+    } finally {
+      target.lastTries.release(account)
+    }
+  }
+
+  get limited(): ReadonlyMap<string, RouteLimit> {
+    return this.#limits.limited
+  }
+
+  watch(onChange: () => void): void {
+    this.#limits.watch(onChange)
+  }
+
+  routeOf(job: RoutedJob): string {
+    return this.#candidatesOf(job).key
   }
 
   /** The load and the health of each upstream, for the health view. */
@@ -169,17 +272,18 @@ export class ModelRouter implements Router {
   }
 
   async close(): Promise<void> {
+    this.#checks.close()
     await Promise.all([...this.#table.upstreams.values()].map(({ server }) => server.close()))
   }
 
   /** The request's targets in the order to try them; none if the model is not configured, or no longer. */
-  #targetsFor({ model, tier, inputTokens }: ModelRequest): readonly Target[] {
+  #candidatesOf({ model, tier, inputTokens }: RoutedJob): Candidates {
     const route = this.#table.routes.get(model)
-    if (route?.kind === 'fixed') return route.targets
+    if (route?.kind === 'fixed') return route.candidates
     for (const range of route?.byTier.get(tier) ?? []) {
-      if (inputTokens <= range.upToTokens) return range.targets
+      if (inputTokens <= range.upToTokens) return range.candidates
     }
-    return NO_TARGETS
+    return NO_CANDIDATES
   }
 
   /**
@@ -200,11 +304,12 @@ export class ModelRouter implements Router {
       // A request that has another target must not wait for a slot at one that fails.
       if (!forced && breaker.isOpen) return 'circuit open'
       const weight = this.#table.weights.get(tier) ?? LEAST_WEIGHT
-      if (!(await upstream.slots.acquire(account, weight, signal))) return 'stopped'
+      if (!(await this.#acquireSlot(upstream.slots, account, weight, signal))) return 'stopped'
     }
     let permit: Permit | null = null
     let result: CallResult = 'ignored'
     let retryAfterMs: number | null = null
+    let trouble = NO_TROUBLE
     try {
       // Only now, because the breaker may have opened while the request waited for a slot.
       permit = breaker.acquire() ?? (forced ? 'forced' : null)
@@ -213,12 +318,14 @@ export class ModelRouter implements Router {
       if (reply.kind !== 'error') result = 'success'
       else if (!reply.aborted) {
         // After any other 4xx the request is at fault, and the target is healthy.
-        result = reply.retryable ? 'failure' : 'success'
+        const hasFailed = this.#isPatient ? isWaitedFor(failureKind(reply)) : reply.retryable
+        result = hasFailed ? 'failure' : 'success'
         retryAfterMs = boundedRetryAfterMs(reply)
+        trouble = troubleOf(reply)
       }
       return 'called'
     } finally {
-      if (permit !== null) breaker.release(permit, result, retryAfterMs)
+      if (permit !== null) breaker.release(permit, result, retryAfterMs, request.jobId, trouble)
       upstream.slots.release(account)
     }
   }
@@ -234,6 +341,20 @@ export class ModelRouter implements Router {
       format = server.otherFormat(target.model, prompt, format, reply)
       if (format === null) return reply
     }
+  }
+
+  /** Waiting behind other jobs is not part of a run, so its deadline is put off. */
+  async #acquireSlot(
+    slots: FairSlots,
+    account: string,
+    weight: number,
+    signal: StopSignal,
+  ): Promise<boolean> {
+    const deadline = this.#isPatient ? signal.deadline : null
+    deadline?.pause()
+    const acquired = await slots.acquire(account, weight, signal)
+    deadline?.resume()
+    return acquired
   }
 
   #record(
@@ -272,6 +393,30 @@ export class ModelRouter implements Router {
     const jitter = this.#random()
     return Math.max(backoffMs * (1 - JITTER + 2 * JITTER * jitter), retryAfterMs * (1 + JITTER * jitter))
   }
+}
+
+/** Whether a failure counts against the job, which has made so many tries that did. */
+function isOfJob(kind: FailureKind, { health }: Target, jobId: string, tries: number): boolean {
+  switch (kind) {
+    case 'too large':
+      return true
+    case 'failing':
+      return health.phase === 'available' || health.phase === 'recovering'
+    case 'broken':
+    case 'misconfigured':
+      return tries === 0 || health.succeededBetweenFailuresOf(jobId)
+    default:
+      return false
+  }
+}
+
+function unavailability(
+  targets: readonly Target[],
+  areAllOpen: boolean,
+): Pick<RequestWait, 'unavailableSinceMs' | 'trouble'> {
+  const trouble = targets.findLast(({ health }) => health.trouble !== null)?.health.trouble ?? null
+  const since = targets.map(({ health }) => health.unavailableSinceMs)
+  return { unavailableSinceMs: areAllOpen ? latest(since) : null, trouble }
 }
 
 /** The result when our own signal ends the request between two calls. It quotes the last error, which may explain it. */

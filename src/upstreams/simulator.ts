@@ -75,6 +75,10 @@ export class Simulator implements ModelServer {
     for (const each of signals) each.unlisten(listener)
   }
 
+  check(): Promise<null> {
+    return Promise.resolve(null)
+  }
+
   close(): Promise<void> {
     this.#closing.now('release')
     return Promise.resolve()

@@ -6,8 +6,9 @@ import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
 import type { Tier } from '../job/tier.ts'
 import { FairSlots } from '../sharing/fair-slots.ts'
-import { CircuitBreaker } from './circuit-breaker.ts'
+import { type Breaker, CircuitBreaker } from './circuit-breaker.ts'
 import type { ModelServer } from './model-server.ts'
+import { TargetHealth } from './target-health.ts'
 
 /** A model server and the slots for concurrent calls to it. */
 export interface Upstream {
@@ -21,24 +22,37 @@ export interface Target {
   readonly name: string
   readonly upstream: Upstream
   readonly model: string
-  readonly breaker: CircuitBreaker
+  /** The health if jobs wait for model servers, else a circuit breaker of its own. */
+  readonly breaker: Breaker
+  readonly health: TargetHealth
+  /** One slot for jobs whose next failure would be their last, so that only the one that is to blame fails. */
+  readonly lastTries: FairSlots
 }
 
-/** The targets for inputs of at most `upToTokens` that are larger than the range before. */
+/** The targets that a job may be sent to, in the order to try them. */
+export interface Candidates {
+  /** Identifies them to the queue: the names of the targets, in their order. */
+  readonly key: string
+  readonly targets: readonly Target[]
+}
+
+/** The candidates for inputs of at most `upToTokens` that are larger than the range before. */
 interface SizeRange {
   readonly upToTokens: number
-  readonly targets: readonly Target[]
+  readonly candidates: Candidates
 }
 
 /** The targets of one public model, for every tier or, for `gpt-auto`, by tier and size of the input. */
 export type Route =
-  | { readonly kind: 'fixed'; readonly targets: readonly Target[] }
+  | { readonly kind: 'fixed'; readonly candidates: Candidates }
   /** Ranges in ascending order; the last one has no upper bound. */
   | { readonly kind: 'auto'; readonly byTier: ReadonlyMap<string, readonly SizeRange[]> }
 
 export interface RoutingTable {
   readonly upstreams: ReadonlyMap<string, Upstream>
   readonly targets: readonly Target[]
+  /** All that the routes have, by their key. */
+  readonly candidates: ReadonlyMap<string, Candidates>
   readonly routes: ReadonlyMap<string, Route>
   /** By the name of the tier. */
   readonly weights: ReadonlyMap<string, number>
@@ -52,18 +66,30 @@ export interface UpstreamOptions {
 /** The part of a tier that routing depends on. */
 export type RoutedTier = Pick<Tier, 'name' | 'models' | 'weight'>
 
+const NO_JITTER = () => 0.5
+
 interface Candidate {
   readonly model: string
   readonly upToTokens: number
   readonly targets: readonly Target[]
 }
 
-/** Throws if the settings name an upstream or a candidate that does not exist. */
+/** For targets whose jobs wait for them. */
+export interface HealthOptions {
+  readonly random: () => number
+  readonly onChange: (target: Target) => void
+}
+
+/**
+ * Throws if the settings name an upstream or a candidate that does not exist.
+ * @param health null if jobs do not wait for model servers
+ */
 export function createRoutingTable(
   upstreamOptions: ReadonlyMap<string, UpstreamOptions>,
   models: { readonly [name: string]: ModelSettings },
   tiers: readonly RoutedTier[],
   clock: Clock,
+  health: HealthOptions | null,
 ): RoutingTable {
   const upstreams = new Map<string, Upstream>()
   for (const [name, { server, maxConcurrency }] of upstreamOptions) {
@@ -74,9 +100,27 @@ export function createRoutingTable(
     const upstream = upstreams.get(upstreamName)
     if (upstream === undefined) throw new Error(`There is no upstream ${upstreamName}.`)
     const name = `${upstreamName}/${model}`
-    const target = targets.get(name) ?? { name, upstream, model, breaker: new CircuitBreaker(clock) }
+    const known = targets.get(name)
+    if (known !== undefined) return known
+    const onChange = () => health?.onChange(target)
+    const targetHealth = new TargetHealth(clock, health?.random ?? NO_JITTER, onChange)
+    const target: Target = {
+      name,
+      upstream,
+      model,
+      breaker: health === null ? new CircuitBreaker(clock) : targetHealth,
+      health: targetHealth,
+      lastTries: new FairSlots({ limit: 1, reserve: 0 }),
+    }
     targets.set(name, target)
     return target
+  }
+  const candidates = new Map<string, Candidates>()
+  const candidatesOf = (list: readonly Target[]): Candidates => {
+    const key = list.map(({ name }) => name).join(' ')
+    const known = candidates.get(key) ?? { key, targets: list }
+    candidates.set(key, known)
+    return known
   }
   const fixed = new Map<string, readonly Target[]>()
   for (const [name, settings] of Object.entries(models)) {
@@ -84,24 +128,27 @@ export function createRoutingTable(
     if (list !== undefined) fixed.set(name, list)
   }
   const routes = new Map<string, Route>()
-  for (const [name, list] of fixed) routes.set(name, { kind: 'fixed', targets: list })
+  for (const [name, list] of fixed) {
+    routes.set(name, { kind: 'fixed', candidates: candidatesOf(list) })
+  }
   for (const [name, settings] of Object.entries(models)) {
     if (settings.auto === undefined || settings.targets !== undefined) continue
-    const candidates = settings.auto.map((candidate): Candidate => {
+    const choices = settings.auto.map((candidate): Candidate => {
       const list = fixed.get(candidate.model)
       if (list === undefined) throw new Error(`Model ${name}: candidate ${candidate.model} has no targets.`)
       const upToTokens = candidate.up_to_tokens ?? Number.POSITIVE_INFINITY
       return { model: candidate.model, upToTokens, targets: list }
     })
-    routes.set(name, { kind: 'auto', byTier: autoRanges(candidates, tiers) })
+    routes.set(name, { kind: 'auto', byTier: autoRanges(choices, tiers, candidatesOf) })
   }
   const weights = new Map(tiers.map(({ name, weight }) => [name, weight]))
-  return { upstreams, targets: [...targets.values()], routes, weights }
+  return { upstreams, targets: [...targets.values()], candidates, routes, weights }
 }
 
 function autoRanges(
   candidates: readonly Candidate[],
   tiers: readonly RoutedTier[],
+  candidatesOf: (targets: readonly Target[]) => Candidates,
 ): ReadonlyMap<string, readonly SizeRange[]> {
   return new Map(
     tiers.map((tier) => {
@@ -109,7 +156,7 @@ function autoRanges(
       const bounds = new Set(allowed.map(({ upToTokens }) => upToTokens)).add(Number.POSITIVE_INFINITY)
       const ranges = [...bounds]
         .sort((a, b) => a - b)
-        .map((upToTokens) => ({ upToTokens, targets: targetsByFit(allowed, upToTokens) }))
+        .map((upToTokens) => ({ upToTokens, candidates: candidatesOf(targetsByFit(allowed, upToTokens)) }))
       return [tier.name, ranges]
     }),
   )

@@ -33,6 +33,7 @@ interface SetupOptions {
   readonly random?: () => number
   readonly maxConcurrency?: number
   readonly onFailedCall?: (call: FailedCall) => void
+  readonly isPatient?: boolean
   /** By upstream, merged over the defaults. */
   readonly settings?: Readonly<Record<string, Partial<UpstreamSettings>>>
 }
@@ -76,6 +77,7 @@ export async function startRouter(t: TestContext, options: SetupOptions = {}): P
     tiers: options.tiers ?? [{ name: TIER, models: new Set(Object.keys(models)), weight: 1 }],
     clock,
     random: options.random ?? (() => 0.5),
+    isPatient: options.isPatient ?? false,
     onCall: (call) => events.push(call),
     ...(options.onFailedCall && { onFailedCall: options.onFailedCall }),
   })
@@ -86,7 +88,7 @@ export async function startRouter(t: TestContext, options: SetupOptions = {}): P
 export function modelRequest(model: string, rest: Partial<ModelRequest> = {}): ModelRequest {
   const messagesJson = '[{"role":"user","content":"Hi"}]'
   const prompt = { account: 'acme', messagesJson, form: { kind: 'text' } } as const
-  return { account: 'acme', model, tier: TIER, inputTokens: 10, prompt, ...rest }
+  return { jobId: 'job', tries: 0, account: 'acme', model, tier: TIER, inputTokens: 10, prompt, ...rest }
 }
 
 /** Advances the clock over each pause of the router; returns the lengths of the pauses. */

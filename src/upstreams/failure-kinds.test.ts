@@ -1,0 +1,58 @@
+/** Whose trouble a failed call is. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type FailureFacts, failureKind } from './failure-kinds.ts'
+import type { FailureKind } from './model-server.ts'
+
+const failure = (fields: Partial<FailureFacts>): FailureFacts => ({
+  status: null,
+  message: 'It failed.',
+  code: null,
+  connection: null,
+  timedOut: false,
+  retryable: true,
+  ...fields,
+})
+
+const QUOTA = 'You exceeded your current quota, please check your plan and billing details.'
+const TOO_LARGE =
+  'Request too large for gpt-5 in organization org-1 on tokens per min (TPM): Limit 30000, Requested 43501.'
+const LOADING = 'Loading model'
+
+const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
+  ['unreachable', { code: 'ECONNREFUSED', connection: 'connection' }],
+  ['unreachable', { code: 'UND_ERR_CONNECT_TIMEOUT', connection: 'connection' }],
+  ['unreachable', { code: 'ENOTFOUND', connection: 'dns' }],
+  ['unreachable', { code: 'SELF_SIGNED_CERT_IN_CHAIN', connection: 'tls' }],
+  ['broken', { code: 'ECONNRESET', connection: 'connection' }],
+  ['broken', { code: 'UND_ERR_SOCKET', connection: 'connection' }],
+  ['broken', { status: 200, message: 'The model server closed the connection in the middle of its answer.' }],
+  ['broken', { status: 408 }],
+  ['broken', { status: 409 }],
+  ['broken', { status: 502 }],
+  ['broken', { status: 504 }],
+  ['overloaded', { status: 429 }],
+  ['overloaded', { status: 503, message: LOADING }],
+  ['overloaded', { status: 200, code: '429' }],
+  ['misconfigured', { status: 401, retryable: false }],
+  ['misconfigured', { status: 402, retryable: false }],
+  ['misconfigured', { status: 403, retryable: false }],
+  ['misconfigured', { status: 404, retryable: false }],
+  ['misconfigured', { status: 429, code: 'insufficient_quota' }],
+  ['misconfigured', { status: 429, message: QUOTA }],
+  ['failing', { status: 500 }],
+  ['failing', { status: 529 }],
+  ['failing', { timedOut: true }],
+  ['too large', { status: 429, message: TOO_LARGE }],
+  ['final', { status: 400, retryable: false }],
+  ['final', { status: 413, retryable: false }],
+  ['final', { status: 422, retryable: false }],
+  ['final', { status: 200, retryable: false, message: 'The response is not a chat completion.' }],
+  ['final', { retryable: false, message: 'No model server was called.' }],
+]
+
+for (const [kind, fields] of CASES) {
+  test(`${JSON.stringify(fields)} is ${kind}`, () => {
+    assert.equal(failureKind(failure(fields)), kind)
+  })
+}

@@ -1,0 +1,85 @@
+/**
+ * Whose trouble a failed call is: that of the model server, which jobs wait for, or that of the job. Pure.
+ *
+ * | kind | what it is | whom it counts against |
+ * |---|---|---|
+ * | `unreachable` | no connection could be made: refused, DNS, TLS, no route, connect timeout | the server |
+ * | `overloaded` | 429, 503 | the server |
+ * | `broken` | a connection that was reset or closed, 408, 409, 502, 504 | the server; the job too, where others succeed in between |
+ * | `misconfigured` | 401, 402, 403, 404, no quota left | the operator; the job too, where others succeed in between |
+ * | `failing` | 500 and other 5xx, call timeouts | the job, unless the circuit breaker is open |
+ * | `too large` | 429 that says that this request is too large | the job |
+ * | `final` | anything else: another call would end in the same way | the job, at once |
+ */
+import type { FailureKind, Trouble, UpstreamError } from './model-server.ts'
+
+/** Codes of connections that were never made: nothing of the request was sent, so no request can be the cause. */
+const NOT_CONNECTED: readonly string[] = [
+  'ECONNREFUSED',
+  'EHOSTDOWN',
+  'EHOSTUNREACH',
+  'ENETDOWN',
+  'ENETUNREACH',
+  'ENOENT',
+  'ETIMEDOUT',
+  'UND_ERR_CONNECT_TIMEOUT',
+]
+/** OpenAI answers 429 with this code when the account has no money left. */
+const NO_QUOTA = /\binsufficient_quota\b|exceeded your current quota/i
+/** OpenAI's words for a request that exceeds a limit by itself, however long one waits. */
+const TOO_LARGE = /\brequest too large\b|\btoo large for\b|\breduce (?:the length|your prompt|the size)\b/i
+
+/** What is read of an error. */
+export type FailureFacts = Pick<
+  UpstreamError,
+  'status' | 'message' | 'code' | 'connection' | 'timedOut' | 'retryable'
+>
+
+export function failureKind(error: FailureFacts): FailureKind {
+  if (error.timedOut) return 'failing'
+  const { status } = error
+  if (status === null) return error.retryable ? connectionKind(error) : 'final'
+  // Gateways report a failure of their own upstream inside a 200; its code is the status that it stands for.
+  if (status >= 300) return statusKind(status, error)
+  if (!error.retryable) return 'final'
+  const embedded = Number(error.code)
+  return embedded >= 400 && embedded <= 599 ? statusKind(embedded, error) : 'broken'
+}
+
+function connectionKind({ connection, code }: FailureFacts): FailureKind {
+  if (connection !== 'connection') return 'unreachable'
+  return code !== null && NOT_CONNECTED.includes(code) ? 'unreachable' : 'broken'
+}
+
+function statusKind(status: number, { code, message }: FailureFacts): FailureKind {
+  switch (status) {
+    case 401:
+    case 402:
+    case 403:
+    case 404:
+      return 'misconfigured'
+    case 429:
+      if (code === 'insufficient_quota' || NO_QUOTA.test(message)) return 'misconfigured'
+      return TOO_LARGE.test(message) ? 'too large' : 'overloaded'
+    case 503:
+      return 'overloaded'
+    case 408:
+    case 409:
+    case 502:
+    case 504:
+      return 'broken'
+    default:
+      return status >= 500 && status <= 599 ? 'failing' : 'final'
+  }
+}
+
+/** Whether such a failure is waited for, once the target cannot be called. */
+export function isWaitedFor(kind: FailureKind): kind is Trouble['kind'] {
+  return kind !== 'too large' && kind !== 'final'
+}
+
+/** What a failed call or check says about its target. */
+export function troubleOf(error: UpstreamError): Trouble {
+  const kind = failureKind(error)
+  return { kind: isWaitedFor(kind) ? kind : 'failing', status: error.status, message: error.message }
+}
