@@ -10,6 +10,7 @@
 
 import { Counts, type ReadonlyCounts } from '../sharing/counts.ts'
 import type { DeliveryQueueName, DueCallback } from '../store/callback-store.ts'
+import { TransientMap } from '../transient-map.ts'
 import type { InFlight } from './concurrency-limits.ts'
 import type { Receiver } from './receivers.ts'
 
@@ -32,7 +33,7 @@ export interface Delivery {
 }
 
 export class Deliveries {
-  readonly #byJob = new Map<string, Delivery>()
+  readonly #byJob = new TransientMap<string, Delivery>()
   readonly #toReceiver = new Counts<Receiver>()
   readonly #toOrigin = new Counts<string>()
   readonly #queues = { first: this.#emptyQueue(), retry: this.#emptyQueue() }
@@ -59,7 +60,7 @@ export class Deliveries {
   renew({ jobId, attempt }: DueCallback): boolean {
     const delivery = this.#byJob.get(jobId)
     if (delivery) delivery.attempt = attempt
-    return delivery !== undefined
+    return delivery !== null
   }
 
   add(callback: DueCallback, queue: DeliveryQueueName, receiver: Receiver): Delivery {

@@ -43,6 +43,8 @@ export class ByteShare {
   /** All but what is kept for small things. */
   readonly #limitOfLarge: number
   readonly #held = new Counts<string>()
+  /** Up to this total every account is within its part, so small things are granted without a look at the account. */
+  readonly #openToSmall: number
   /** Those of large things. */
   readonly #large = new Counts<string>()
   readonly #waiting = new Counts<string>()
@@ -54,6 +56,8 @@ export class ByteShare {
   constructor(limit: number) {
     this.limit = Math.floor(limit)
     this.#limitOfLarge = this.limit - Math.floor(this.limit / 8)
+    // With a third held, half of what is left is a third.
+    this.#openToSmall = this.#limitOfLarge / 3
   }
 
   /** Bytes by account. */
@@ -78,6 +82,7 @@ export class ByteShare {
 
   /** What `tryReserve` would decide. */
   decide(account: string, bytes: number): ByteDecision {
+    if (bytes <= SMALL_BYTES && this.#held.total + bytes <= this.#openToSmall) return 'granted'
     const decision = this.#decide(account, bytes)
     return decision === 'granted' && this.#isRoomKept && bytes > SMALL_BYTES ? 'full' : decision
   }
