@@ -6,8 +6,8 @@
  *     llama.prompts.at(-1)                              // what the model was given
  *
  * Seen on builds of February and July 2025 (`generation: 2025`) and of August 2026. What differs: since then `developer` is
- * read as `system`, a prompt over the context is an error instead of being cut (context shift), and a schema that it cannot
- * enforce gets 400 instead of 500.
+ * read as `system`, a prompt over the context is an error instead of being cut (context shift), and what a template rejects and
+ * schemas that it cannot enforce get 400 instead of 500.
  */
 import { type ChatRequest, isModelList, type Received, type Reply, type Script } from '../model-server.ts'
 import { type ChatMessage, type ChatTemplate, renderChat, TemplateRejection } from './chat-templates.ts'
@@ -59,18 +59,15 @@ export class LlamaCpp {
       generation = 2025,
       contextTokens = Number.POSITIVE_INFINITY,
     } = this.#options
-    // Any model name will do, but without messages the JSON library itself fails.
+    // Any model name will do. In 2025 it is the JSON library that fails without messages.
     if (!Array.isArray(request.messages)) {
-      const message = "[json.exception.out_of_range.403] key 'messages' not found"
-      return failure(500, 'server_error', message)
+      const isOld = generation === 2025
+      return this.#reject(
+        isOld ? "[json.exception.out_of_range.403] key 'messages' not found" : "'messages' is required",
+      )
     }
     const problem = schemaProblem(request)
-    if (problem !== null) {
-      const message = `JSON schema conversion failed:\n${problem}`
-      return generation === 2025
-        ? failure(500, 'server_error', message)
-        : failure(400, 'invalid_request_error', message)
-    }
+    if (problem !== null) return this.#reject(`JSON schema conversion failed:\n${problem}`)
     let prompt: string
     try {
       prompt = this.#render(messagesOf(request))
@@ -78,7 +75,7 @@ export class LlamaCpp {
       if (!(error instanceof TemplateRejection)) throw error
       // The real one repeats the template for each block that the exception passes, kilobytes in all.
       const place = ' at row 1, column 146:\n{{ bos_token }}{% for message in messages %}…\n'.repeat(6)
-      return failure(500, 'server_error', error.message + place)
+      return this.#reject(error.message + place)
     }
     const promptTokens = tokensOf(prompt)
     if (promptTokens >= contextTokens && generation === 2026) {
@@ -89,14 +86,23 @@ export class LlamaCpp {
     return this.slots.hold(answerTo(request, kept, answer(request)))
   }
 
+  /** What the request is to blame for. */
+  #reject(message: string): Reply {
+    if (this.#options.generation !== 2026) return failure(500, 'server_error', message)
+    const why = `Unable to generate parser for this template. Automatic parser generation failed: ${message}`
+    return failure(400, 'invalid_request_error', why)
+  }
+
   #render(messages: readonly ChatMessage[]): string {
     const { template, generation = 2025 } = this.#options
     const known = generation === 2026 ? messages.map(developerAsSystem) : messages
     // An assistant message at the end is the beginning of the answer.
     const last = known.at(-1)
     const [before, begun] = last?.role === 'assistant' ? [known.slice(0, -1), last.content] : [known, '']
-    if (before.length === 0 && template !== 'phi-3.5') throw new TemplateRejection('vector::_M_range_check')
-    return renderChat(template, template === 'gemma-2' ? withoutSystem(before) : before) + begun
+    if (before.length === 0 && template !== 'phi-3.5' && generation === 2025) {
+      throw new TemplateRejection('vector::_M_range_check')
+    }
+    return renderChat(template, template === 'gemma-2' ? withoutSystem(before, generation) : before) + begun
   }
 }
 
@@ -106,9 +112,17 @@ function developerAsSystem(message: ChatMessage): ChatMessage {
 
 /**
  * For a template that knows no system role, each system message is put before the text of the user message that follows,
- * or becomes a user message before anything else.
+ * or becomes a user message before anything else. In 2026 only the first is put before the text of the next message, whatever
+ * its role, and is lost if there is none.
  */
-function withoutSystem(messages: readonly ChatMessage[]): ChatMessage[] {
+function withoutSystem(messages: readonly ChatMessage[], generation: 2025 | 2026): ChatMessage[] {
+  if (generation === 2026) {
+    const [first, second, ...others] = messages
+    if (first?.role !== 'system') return [...messages]
+    return second === undefined
+      ? []
+      : [{ ...second, content: `${first.content}\n${second.content}` }, ...others]
+  }
   const result: ChatMessage[] = []
   let system: string | null = null
   for (const { role, content } of messages) {

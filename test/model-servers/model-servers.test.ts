@@ -1,6 +1,6 @@
 /**
- * The test servers behave as the real ones do. The table of the chat templates was made with llama.cpp's `llama-server` of July
- * 2025 (commit 36c153248) and the templates of its repository; docs/model-servers.md says how.
+ * The test servers behave as the real ones do. The tables of the chat templates were made with llama.cpp's `llama-server`, built
+ * from its sources of July 2025 (commit 36c153248) and of August 2026, and with the templates of its repository.
  */
 import assert from 'node:assert/strict'
 import { describe, type TestContext, test } from 'node:test'
@@ -24,14 +24,15 @@ const ORDERS = {
   'system only': ['system'],
 }
 
-/** By template: `ok`, the roles whose text does not reach the prompt, or the status. */
-const SEEN: {
-  readonly [template in ChatTemplate]: { readonly [order in keyof typeof ORDERS]: string | number }
-} = {
+/**
+ * What was seen in 2025, and where it differs in 2026: `ok`, or the roles whose text does not reach the prompt, or
+ * the status.
+ */
+const SEEN: { readonly [template in ChatTemplate]: { readonly [order in keyof typeof ORDERS]: string } } = {
   'qwen-2.5': {
-    'developer first': 'without developer',
-    'system then developer': 'without developer',
-    'all four roles': 'without developer',
+    'developer first': 'without developer; ok',
+    'system then developer': 'without developer; ok',
+    'all four roles': 'without developer; ok',
     'system in the middle': 'ok',
     'assistant first': 'ok',
     'system last': 'ok',
@@ -39,9 +40,9 @@ const SEEN: {
     'system only': 'ok',
   },
   'phi-3.5': {
-    'developer first': 'without developer',
-    'system then developer': 'without developer',
-    'all four roles': 'without developer',
+    'developer first': 'without developer; ok',
+    'system then developer': 'without developer; ok',
+    'all four roles': 'without developer; ok',
     'system in the middle': 'ok',
     'assistant first': 'ok',
     'system last': 'ok',
@@ -49,40 +50,43 @@ const SEEN: {
     'system only': 'ok',
   },
   'gemma-2': {
-    'developer first': 500,
-    'system then developer': 'ok',
-    'all four roles': 'ok',
-    'system in the middle': 'ok',
-    'assistant first': 500,
-    'system last': 500,
-    'two users': 500,
-    'system only': 'ok',
+    'developer first': '500; ok',
+    'system then developer': 'ok; 400',
+    'all four roles': 'ok; 400',
+    'system in the middle': 'ok; 400',
+    'assistant first': '500; 400',
+    'system last': '500; ok',
+    'two users': '500; 400',
+    'system only': 'ok; without system',
   },
   'mistral-nemo': {
-    'developer first': 500,
-    'system then developer': 500,
-    'all four roles': 500,
-    'system in the middle': 500,
-    'assistant first': 500,
-    'system last': 500,
-    'two users': 500,
+    'developer first': '500; ok',
+    'system then developer': '500; 400',
+    'all four roles': '500; 400',
+    'system in the middle': '500; 400',
+    'assistant first': '500; 400',
+    'system last': '500; 400',
+    'two users': '500; 400',
     'system only': 'without system',
   },
 }
 
 describe('llama.cpp', () => {
-  for (const template of Object.keys(SEEN) as ChatTemplate[]) {
-    test(`${template}: orders of roles`, async (t) => {
-      const llama = new LlamaCpp({ template })
-      const post = await serve(t, llama.script)
-      for (const [order, roles] of Object.entries(ORDERS)) {
-        const messages = roles.map((role, index) => ({ role, content: `${role}-${index}` }))
-        const { status } = await post({ messages })
-        const missing = messages.filter(({ content }) => !llama.prompts.at(-1)?.includes(content))
-        const seen = missing.length === 0 ? 'ok' : `without ${missing[0]?.role}`
-        assert.equal(status === 200 ? seen : status, SEEN[template][order as keyof typeof ORDERS], order)
-      }
-    })
+  for (const generation of [2025, 2026] as const) {
+    for (const template of Object.keys(SEEN) as ChatTemplate[]) {
+      test(`${template} in ${generation}: orders of roles`, async (t) => {
+        const llama = new LlamaCpp({ template, generation })
+        const post = await serve(t, llama.script)
+        for (const [order, roles] of Object.entries(ORDERS)) {
+          const messages = roles.map((role, index) => ({ role, content: `${role}-${index}` }))
+          const { status } = await post({ messages })
+          const missing = messages.filter(({ content }) => !llama.prompts.at(-1)?.includes(content))
+          const seen = missing.length === 0 ? 'ok' : `without ${missing[0]?.role}`
+          const [old, newer = old] = SEEN[template][order as keyof typeof ORDERS].split('; ')
+          assert.equal(status === 200 ? seen : String(status), generation === 2025 ? old : newer, order)
+        }
+      })
+    }
   }
 
   test('a prompt over the context is cut from its beginning, or since 2026 rejected', async (t) => {
