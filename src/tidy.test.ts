@@ -51,7 +51,14 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   dashboard: ['job', ...JSON_SCHEMA, 'admin'],
   config: ['job', 'net'],
   store: ['job'],
-  upstreams: ['job', 'json-text', 'sharing', ...JSON_SCHEMA, 'config/settings.ts'],
+  upstreams: [
+    'job',
+    'json-text',
+    'sharing',
+    ...JSON_SCHEMA,
+    'config/settings.ts',
+    'config/upstream-access.ts',
+  ],
   accounts: ['job/tier.ts', 'net/signature.ts', 'store/account-store.ts'],
   admin: ['accounts/issue-key.ts', 'job', 'store'],
   queue: [

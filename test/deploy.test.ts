@@ -136,10 +136,10 @@ test('compose gives Parley its Postgres, a token and a port, and time to stop', 
   const environment = Object.fromEntries(
     Object.entries(parley.environment).map(([name, value]) => [name, interpolated(value, given)]),
   )
-  const { settings, adminToken, apiKeys, simulated } = configured(environment)
+  const { settings, adminToken, access, simulated } = configured(environment)
   const { POSTGRES_USER: user, POSTGRES_DB: database } = postgres.environment
   assert.equal(settings.database, `postgres://${user}:c0ffee@postgres/${database}`)
-  assert.deepEqual([adminToken, apiKeys.get('openai'), simulated], ['token', 'sk-x', false])
+  assert.deepEqual([adminToken, access.get('openai')?.apiKey, simulated], ['token', 'sk-x', false])
   assert.throws(() => interpolated(parley.environment.DATABASE_URL ?? '', {}), /POSTGRES_PASSWORD/)
   assert.equal(parley.ports[0]?.split(':').at(-1), instruction('EXPOSE'))
   assert.ok(Number.parseInt(parley.stop_grace_period, 10) > DEFAULTS.jobs.drain_seconds)

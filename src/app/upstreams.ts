@@ -9,7 +9,7 @@ import { type CallEvent, ModelRouter } from '../upstreams/router.ts'
 import { Simulator } from '../upstreams/simulator.ts'
 
 export function createRouter(
-  { settings, apiKeys, simulated }: Configuration,
+  { settings, access, simulated }: Configuration,
   clock: Clock,
   onCall: (call: CallEvent) => void,
   readLarge: ReadLarge,
@@ -18,7 +18,7 @@ export function createRouter(
   const serverOf = ([name, upstream]: [string, (typeof settings.upstreams)[string]]): ModelServer =>
     simulated
       ? new Simulator(clock)
-      : new OpenAiClient({ name, settings: upstream, apiKey: apiKeys.get(name) ?? null, clock, readLarge })
+      : new OpenAiClient({ name, settings: upstream, apiKey: null, ...access.get(name), clock, readLarge })
   const upstreams = Object.entries(settings.upstreams).map(
     (entry) => [entry[0], { server: serverOf(entry), maxConcurrency: entry[1].max_concurrency }] as const,
   )

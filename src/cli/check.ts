@@ -62,7 +62,7 @@ async function databaseFindings(url: string): Promise<Finding[]> {
   }
 }
 
-async function checkUpstreams({ settings, apiKeys, simulated }: Configuration): Promise<Finding[]> {
+async function checkUpstreams({ settings, access, simulated }: Configuration): Promise<Finding[]> {
   if (simulated) {
     return [{ ok: true, about: 'models', says: 'none is configured, so the built-in simulator answers' }]
   }
@@ -71,7 +71,7 @@ async function checkUpstreams({ settings, apiKeys, simulated }: Configuration): 
   )
   const upstreams = Object.entries(settings.upstreams).filter(([name]) => used.has(name))
   return Promise.all(
-    upstreams.map(([name, { base_url }]) => checkUpstream(name, base_url, apiKeys.get(name) ?? null)),
+    upstreams.map(([name, { base_url }]) => checkUpstream(name, base_url, access.get(name)?.apiKey ?? null)),
   )
 }
 

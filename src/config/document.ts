@@ -20,8 +20,11 @@ Environment beats file, file beats default. The file is \`./parley.config.json\`
 \`--config\` names. An unknown key or an invalid value stops the start, with its path and the reason.
 
 Objects merge key by key over the defaults, arrays replace. A named upstream's missing keys take the defaults of
-\`upstreams.NAME\`; an entry under \`models\` replaces the default entry of that name. For completion and checks in an
-editor, start the file with \`"$schema": "./node_modules/parley/parley.schema.json"\` (or the path of that file in a clone).
+\`upstreams.NAME\`; an entry under \`models\` replaces the default entry of that name, and \`null\` removes it: \`"gpt-5": null\`.
+Default models, candidates of \`auto\` and models of tiers that depend on something removed, or on the upstream \`openai\` where
+nothing configures it, go with it. Only what the file itself names is an error if it is missing.
+
+For completion and checks in an editor, start the file with \`"$schema": "./node_modules/parley/parley.schema.json"\` (or the path of that file in a clone).
 
 ## Environment
 
@@ -32,7 +35,7 @@ editor, start the file with \`"$schema": "./node_modules/parley/parley.schema.js
 | \`PARLEY_CONFIG\` | the configuration file | \`./parley.config.json\` if there is one |
 | \`OPENAI_API_KEY\` | the key of the upstream \`openai\` | none |
 | \`OPENAI_BASE_URL\` | its address; with it alone, no key is sent | \`https://api.openai.com/v1\` |
-| \`OPENAI_MODEL\` | the model of the upstream \`openai\` that serves every public name there | the model of the same name |
+| \`OPENAI_MODEL\` | the model of the upstream \`openai\` that serves every public name there; callers may also use its own name | the model of the same name |
 | \`PARLEY_ADMIN_TOKEN\` | grants access to the admin API and the dashboard; give nodes on one Postgres the same token | generated at the first start and kept, readable only by its owner, in \`DATABASE-FILE.admin-token\`; on a Postgres in \`./data/parley.admin-token\`, for this node only |
 | \`LOG_LEVEL\` | \`fatal\`, \`error\`, \`warn\`, \`info\`, \`debug\`, \`trace\`, \`silent\` | \`info\` |
 
@@ -69,6 +72,26 @@ Two upstreams; the second is tried when the first fails with a retryable error:
   }
 }
 \`\`\`
+
+A server of your own behind a gateway, with a certificate of your own, and no model of OpenAI:
+
+\`\`\`json
+{
+  "upstreams": {
+    "own": {
+      "base_url": "https://models.example.com/v1",
+      "api_key_env": null,
+      "headers": { "x-api-key": { "env": "GATEWAY_KEY" } },
+      "query": { "api-version": "2024-10-21" },
+      "body": { "max_tokens": 2000, "temperature": 0.2 },
+      "ca_file": "./ca.pem"
+    }
+  },
+  "models": { "small": { "targets": [{ "upstream": "own", "model": "qwen2.5-7b" }] } }
+}
+\`\`\`
+
+The admin API and the dashboard show headers, secret parameters and fields as \`***\`, and neither logs nor errors contain them.
 `
 
 /** docs/settings.md */
@@ -84,7 +107,22 @@ export function settingsJsonSchema(): string {
     title: 'Parley',
     ...settingsSchema,
   }
-  return `${JSON.stringify(withoutRequired(schema), null, 2)}\n`
+  const inFile = { ...schema, properties: withRemovals(schema.properties) }
+  return `${JSON.stringify(withoutRequired(inFile), null, 2)}\n`
+}
+
+/** In a file, null removes an entry of these settings. */
+function withRemovals({ models, upstreams, ...others }: typeof settingsSchema.properties): object {
+  const removable = (entries: { readonly patternProperties: Readonly<Record<string, object>> }) => ({
+    ...entries,
+    patternProperties: Object.fromEntries(
+      Object.entries(entries.patternProperties).map(([pattern, entry]) => [
+        pattern,
+        { anyOf: [entry, { type: 'null', description: 'Removes the default entry of this name.' }] },
+      ]),
+    ),
+  })
+  return { ...others, upstreams: removable(upstreams), models: removable(models) }
 }
 
 type Row = readonly [setting: string, meaning: string, range: string, fallback: string]
@@ -110,7 +148,7 @@ function rangeOf(node: Node): string {
   if (node.const !== undefined) return `\`${JSON.stringify(node.const)}\``
   const from = node.minimum ?? node.exclusiveMinimum
   const above = node.exclusiveMinimum !== undefined && node.minimum === undefined
-  if (from === undefined) return node.type ?? ''
+  if (from === undefined) return node.type ?? 'any JSON'
   const least = above ? `above ${from}` : `${from} or more`
   return node.maximum === undefined ? `${node.type}, ${least}` : `${node.type}, ${from} to ${node.maximum}`
 }

@@ -137,7 +137,7 @@ const merged: readonly {
     file: {},
     env: { OPENAI_API_KEY: 'k', OPENAI_MODEL: 'one' },
     of: ({ models }) => Object.values(models).map(({ targets, auto }) => targets?.[0]?.model ?? auto),
-    is: ['one', 'one', 'one', DEFAULTS.models['gpt-auto']?.auto],
+    is: ['one', 'one', 'one', DEFAULTS.models['gpt-auto']?.auto, 'one'],
   },
 ]
 
@@ -270,23 +270,23 @@ test('a database address is never repeated: it may hold a password', () => {
 })
 
 test('an upstream that no model uses may lack its key', () => {
-  const { apiKeys } = loadConfiguration(
+  const { access } = loadConfiguration(
     {},
     fileOf({ upstreams: { local, azure: { ...local, api_key_env: 'AZURE_KEY' } }, models: allLocal }),
   )
-  assert.deepEqual([apiKeys.get('local'), apiKeys.get('azure'), apiKeys.get('openai')], [null, null, null])
+  assert.deepEqual([access.get('local')?.apiKey, access.get('azure')?.apiKey], [null, null])
 })
 
 test('a key is taken from the variable that the upstream names', () => {
   const content = { upstreams: { local: { ...local, api_key_env: 'MY_KEY' } }, models: allLocal }
-  assert.equal(loadConfiguration({ MY_KEY: 'k' }, fileOf(content)).apiKeys.get('local'), 'k')
+  assert.equal(loadConfiguration({ MY_KEY: 'k' }, fileOf(content)).access.get('local')?.apiKey, 'k')
 })
 
 test('a server given by OPENAI_BASE_URL alone requires no key, and gets one that is set', () => {
   const OPENAI_BASE_URL = 'http://127.0.0.1:9/v1'
-  assert.equal(loadConfiguration({ OPENAI_BASE_URL }, fileOf({})).apiKeys.get('openai'), null)
+  assert.equal(loadConfiguration({ OPENAI_BASE_URL }, fileOf({})).access.get('openai')?.apiKey, null)
   const both = loadConfiguration({ OPENAI_BASE_URL, OPENAI_API_KEY: 'k' }, fileOf({}))
-  assert.equal(both.apiKeys.get('openai'), 'k')
+  assert.equal(both.access.get('openai')?.apiKey, 'k')
 })
 
 test('the file: --config beats PARLEY_CONFIG, and a file that is named must exist', () => {

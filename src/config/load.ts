@@ -4,13 +4,16 @@ import { resolve } from 'node:path'
 import { Compile } from 'typebox/compile'
 import { wholeMs } from '../clock.ts'
 import { LOG_LEVELS, type LogLevel } from './log-level.ts'
+import { isObject, type JsonObject, merge, OPENAI, withoutUnusableDefaults } from './merge.ts'
+import { withOpenAiModel } from './openai-model.ts'
 import { DEFAULTS, type Environment, type Settings, settingsSchema, UPSTREAM_DEFAULTS } from './settings.ts'
 import { databaseProblems, settingsProblems } from './settings-rules.ts'
+import { type UpstreamAccess, upstreamAccess } from './upstream-access.ts'
 
 export interface Configuration {
   readonly settings: Settings
-  /** The API key of each upstream; null where it requires none. */
-  readonly apiKeys: ReadonlyMap<string, string | null>
+  /** What requests to each upstream carry, secrets included. */
+  readonly access: ReadonlyMap<string, UpstreamAccess>
   /** True when no model is configured, and the built-in simulator answers. */
   readonly simulated: boolean
   readonly logLevel: LogLevel
@@ -29,7 +32,6 @@ export class ConfigurationError extends Error {
 }
 
 const DEFAULT_FILE = 'parley.config.json'
-const OPENAI = 'openai'
 /** Characters that a header may contain. */
 const ADMIN_TOKEN = /^[\x21-\x7e]{1,512}$/
 
@@ -40,11 +42,14 @@ const ADMIN_TOKEN = /^[\x21-\x7e]{1,512}$/
 export function loadConfiguration(env: Environment, file?: string): Configuration {
   const path = configFile(env, file)
   const given = path === null ? {} : readFile(path)
-  const settings = withEnvironment(merge(DEFAULTS, given) as Settings, env)
-  checkShape(settings)
+  const merged = withEnvironment(merge(DEFAULTS, given) as Settings, env)
+  checkShape(merged)
   const simulated = !namesUpstream(given) && !namesOpenai(env)
-  const keyless = simulated ? new Set(Object.keys(settings.upstreams)) : keylessUpstreams(given, env)
-  const { problems, apiKeys } = settingsProblems(settings, env, keyless)
+  const keyless = simulated ? new Set(Object.keys(merged.upstreams)) : keylessUpstreams(given, env)
+  const usable = withoutUnusableDefaults(merged, given, simulated || namesOpenai(env))
+  const settings = withOpenAiModel(usable, given, env, keyless)
+  const { access, problems: accessProblems } = upstreamAccess(settings, env, keyless)
+  const problems = [...settingsProblems(settings), ...accessProblems]
   const logLevel = env.LOG_LEVEL || 'info'
   if (!LOG_LEVELS.includes(logLevel as LogLevel))
     problems.push(`LOG_LEVEL: must be one of ${LOG_LEVELS.join(', ')}`)
@@ -52,7 +57,7 @@ export function loadConfiguration(env: Environment, file?: string): Configuratio
   if (adminToken !== null && !ADMIN_TOKEN.test(adminToken))
     problems.push('PARLEY_ADMIN_TOKEN: must be 1 to 512 visible ASCII characters')
   if (problems.length > 0) throw new ConfigurationError(problems)
-  return { settings, apiKeys, simulated, logLevel: logLevel as LogLevel, adminToken, file: path }
+  return { settings, access, simulated, logLevel: logLevel as LogLevel, adminToken, file: path }
 }
 
 /** Only the database, for commands that need no other setting to be valid. */
@@ -83,8 +88,6 @@ function configFile(env: Environment, option: string | undefined): string | null
   return existsSync(DEFAULT_FILE) ? resolve(DEFAULT_FILE) : null
 }
 
-type JsonObject = Record<string, unknown>
-
 function readFile(path: string): JsonObject {
   let value: unknown
   try {
@@ -94,36 +97,6 @@ function readFile(path: string): JsonObject {
   }
   if (!isObject(value)) throw new ConfigurationError([`${path}: must hold a JSON object`])
   return value
-}
-
-function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-/**
- * Objects merge key by key, arrays replace. A named upstream takes missing keys from the upstream defaults. An entry of
- * `models` replaces the default of its name.
- */
-function merge(defaults: Settings, given: JsonObject): JsonObject {
-  const merged: JsonObject = mergeObjects(defaults, given)
-  if (isObject(given.upstreams)) {
-    const named = Object.entries(given.upstreams).map(([name, upstream]) => [
-      name,
-      isObject(upstream) ? { ...UPSTREAM_DEFAULTS, ...upstream } : upstream,
-    ])
-    merged.upstreams = { [OPENAI]: UPSTREAM_DEFAULTS, ...Object.fromEntries(named) }
-  }
-  if (isObject(given.models)) merged.models = { ...defaults.models, ...given.models }
-  return merged
-}
-
-function mergeObjects(defaults: object, given: JsonObject): JsonObject {
-  const merged: JsonObject = { ...defaults }
-  for (const [key, value] of Object.entries(given)) {
-    const base = Object.hasOwn(merged, key) ? merged[key] : undefined
-    merged[key] = isObject(base) && isObject(value) ? mergeObjects(base, value) : value
-  }
-  return merged
 }
 
 function namesUpstream({ upstreams }: JsonObject): boolean {
@@ -146,12 +119,11 @@ function withEnvironment(settings: Settings, env: Environment): Settings {
   if (env.HOST) result.host = env.HOST
   if (env.PORT) result.port = portOf(env.PORT)
   if (env.DATABASE_URL) result.database = env.DATABASE_URL
-  const { OPENAI_BASE_URL: baseUrl, OPENAI_MODEL: model } = env
+  const { OPENAI_BASE_URL: baseUrl } = env
   if (baseUrl && isObject(settings.upstreams)) {
     const upstream = settings.upstreams[OPENAI] ?? UPSTREAM_DEFAULTS
     result.upstreams = { ...settings.upstreams, [OPENAI]: { ...upstream, base_url: baseUrl } }
   }
-  if (model && isObject(settings.models)) result.models = mapTargets(settings.models, model)
   return result
 }
 
@@ -159,19 +131,6 @@ function portOf(text: string): number {
   if (!/^\d{1,5}$/.test(text) || Number(text) > 65_535)
     throw new ConfigurationError([`PORT: must be a number from 0 to 65535, not ${text}`])
   return Number(text)
-}
-
-/** Every target on the upstream `openai` becomes this model. Targets on other upstreams stay. */
-function mapTargets(models: Settings['models'], model: string): Settings['models'] {
-  return Object.fromEntries(
-    Object.entries(models).map(([name, entry]) => {
-      if (!Array.isArray(entry?.targets)) return [name, entry]
-      const targets = entry.targets.map((target) =>
-        target?.upstream === OPENAI ? { ...target, model } : target,
-      )
-      return [name, { ...entry, targets }]
-    }),
-  )
 }
 
 const checker = Compile(settingsSchema)

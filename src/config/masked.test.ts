@@ -25,3 +25,29 @@ test('user, password and key in the address of a model server are not shown, and
   assert.equal(upstreams.own?.base_url, 'https://***:***@models.example.com/v1?code=7&api_key=***')
   assert.deepEqual({ ...rest, upstreams: settings.upstreams }, settings)
 })
+
+test('headers, and parameters and fields with the name of a secret, are not shown, and the rest is unchanged', () => {
+  const own = {
+    ...UPSTREAM_DEFAULTS,
+    headers: { 'x-provider': 'openai', 'api-key': { env: 'AZURE_KEY' } },
+    query: { 'api-version': '2024-10-21', sig: 's3cret', key: { env: 'KEY' } },
+    body: {
+      max_tokens: 50,
+      user: 'parley',
+      auth: { parameters: { value: 's3cret', list: ['s3cret', 7] } },
+      sources: [{ key: 's3cret', index: 'a' }],
+    },
+  }
+  const { upstreams } = maskedSettings({ ...DEFAULTS, upstreams: { own } })
+  assert.deepEqual(upstreams.own, {
+    ...own,
+    headers: { 'x-provider': '***', 'api-key': { env: 'AZURE_KEY' } },
+    query: { 'api-version': '2024-10-21', sig: '***', key: { env: 'KEY' } },
+    body: {
+      max_tokens: 50,
+      user: 'parley',
+      auth: { parameters: { value: '***', list: ['***', 7] } },
+      sources: [{ key: '***', index: 'a' }],
+    },
+  })
+})

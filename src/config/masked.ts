@@ -1,20 +1,61 @@
-/** The settings as they may be shown, without secrets. The keys of upstreams are not settings, so they never appear. */
-import type { Settings } from './settings.ts'
+/**
+ * The settings as they may be shown, without secrets. Keys of upstreams and other values of environment variables are not
+ * settings, so they never appear.
+ */
+import type { Settings, UpstreamSettings } from './settings.ts'
 
 export const MASK = '***'
 
-const SECRET_NAME = /key|token|secret|pass|pwd|sig|auth|credential|cert/i
+/** A name that usually stands for something secret. */
+export const SECRET_NAME = /key|token|secret|pass|pwd|sig|auth|credential|cert/i
 
 export function maskedSettings(settings: Settings): Settings {
   const upstreams = Object.entries(settings.upstreams).map(([name, upstream]) => [
     name,
-    { ...upstream, base_url: maskedUrl(upstream.base_url) },
+    maskedUpstream(upstream),
   ])
   return {
     ...settings,
     database: maskedDatabase(settings.database),
     upstreams: Object.fromEntries(upstreams),
   }
+}
+
+/** A header may be secret whatever its name; parameters and fields of bodies by their name. */
+function maskedUpstream(upstream: UpstreamSettings): UpstreamSettings {
+  return {
+    ...upstream,
+    base_url: maskedUrl(upstream.base_url),
+    headers: maskedValues(upstream.headers, () => true),
+    query: maskedValues(upstream.query, (name) => SECRET_NAME.test(name)),
+    body: Object.fromEntries(
+      Object.entries(upstream.body).map(([name, value]) => [name, maskedField(name, value)]),
+    ),
+  }
+}
+
+function maskedValues(
+  values: UpstreamSettings['headers'],
+  isSecret: (name: string) => boolean,
+): UpstreamSettings['headers'] {
+  const entries = Object.entries(values).map(([name, value]): [string, typeof value] => [
+    name,
+    typeof value === 'string' && isSecret(name) ? MASK : value,
+  ])
+  return Object.fromEntries(entries)
+}
+
+/** Masks texts below a secret name; numbers stay, such as that of `max_tokens`. */
+function maskedField(name: string, value: unknown): unknown {
+  if (typeof value === 'string') return SECRET_NAME.test(name) ? MASK : value
+  if (Array.isArray(value)) return value.map((item) => maskedField(name, item))
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(
+    Object.entries(value).map(([inner, item]) => [
+      inner,
+      maskedField(SECRET_NAME.test(name) ? name : inner, item),
+    ]),
+  )
 }
 
 /** The path of a file is not secret. An address keeps the name of its user. */

@@ -1,20 +1,10 @@
 /** Rules between settings, which their table cannot express. */
 import { readNetworks } from '../net/ssrf-guard.ts'
-import type { Environment, Settings } from './settings.ts'
+import type { Settings } from './settings.ts'
 
-export interface Findings {
-  /** One sentence each, which starts with the path of the setting. */
-  readonly problems: string[]
-  readonly apiKeys: Map<string, string | null>
-}
-
-/** @param keyless upstreams that need no key although models use them */
-export function settingsProblems(
-  settings: Settings,
-  env: Environment,
-  keyless: ReadonlySet<string>,
-): Findings {
-  const problems = [
+/** One sentence each, which starts with the path of the setting. */
+export function settingsProblems(settings: Settings): string[] {
+  return [
     ...databaseProblems(settings.database),
     ...modelProblems(settings),
     ...tierProblems(settings),
@@ -22,8 +12,6 @@ export function settingsProblems(
     ...networkProblems('trust_proxy', proxiesOf(settings.trust_proxy)),
     ...originProblems(settings.cors.origins),
   ]
-  const { apiKeys, problems: keyProblems } = readKeys(settings, env, keyless)
-  return { problems: [...problems, ...keyProblems], apiKeys }
 }
 
 export function databaseProblems(url: string): string[] {
@@ -34,6 +22,12 @@ export function databaseProblems(url: string): string[] {
 }
 
 function modelProblems({ models, upstreams }: Settings): string[] {
+  if (Object.keys(models).length === 0) {
+    const upstream = Object.keys(upstreams)[0] ?? 'NAME'
+    return [
+      `models: there is no model. Add one, such as "models": { "small": { "targets": [{ "upstream": "${upstream}", "model": "…" }] } }`,
+    ]
+  }
   return Object.entries(models).flatMap(([name, { targets, auto }]) => {
     const path = `models.${name}`
     if ((targets === undefined) === (auto === undefined)) return [`${path}: must have either targets or auto`]
@@ -68,23 +62,4 @@ function originProblems(origins: readonly string[]): string[] {
   return origins
     .filter((origin) => origin !== '*' && URL.parse(origin)?.origin !== origin)
     .map((origin) => `cors.origins: ${origin} is not a valid origin, such as https://app.example.com, or "*"`)
-}
-
-function readKeys({ upstreams, models }: Settings, env: Environment, keyless: ReadonlySet<string>): Findings {
-  const used = new Set(Object.values(models).flatMap(({ targets }) => (targets ?? []).map((t) => t.upstream)))
-  const problems: string[] = []
-  const apiKeys = new Map<string, string | null>()
-  for (const [name, { base_url, api_key_env }] of Object.entries(upstreams)) {
-    if (!/^https?:$/.test(URL.parse(base_url)?.protocol ?? '')) {
-      problems.push(`upstreams.${name}.base_url: must be an http or https URL`)
-    }
-    const key = api_key_env === null ? null : env[api_key_env] || null
-    if (api_key_env !== null && key === null && used.has(name) && !keyless.has(name)) {
-      problems.push(
-        `upstreams.${name}.api_key_env: the environment variable ${api_key_env} is not set; set it, or use null if the server requires no key`,
-      )
-    }
-    apiKeys.set(name, key)
-  }
-  return { problems, apiKeys }
 }

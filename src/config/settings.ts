@@ -11,6 +11,9 @@ const host = Type.String({ minLength: 1, description: 'Address to listen on.' })
 
 const slots = (description: string) => Type.Integer({ minimum: 1, description })
 
+/** A token of RFC 9110. */
+const HEADER_NAME = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
+
 const target = Type.Object(
   {
     upstream: Type.String({ minLength: 1, description: 'Name of an entry of `upstreams`.' }),
@@ -46,6 +49,18 @@ const model = Type.Object(
   { ...strict, description: 'A public model name: either `targets` or `auto`.' },
 )
 
+/** A value that may be a secret, and is then better taken from the environment. */
+const secretValue = (description: string) =>
+  Type.Union(
+    [
+      Type.String(),
+      Type.Object({ env: Type.String({ minLength: 1, description: 'The environment variable.' }) }, strict),
+    ],
+    {
+      description: `${description} A string, or \`{ "env": "VARIABLE" }\` for the value of an environment variable.`,
+    },
+  )
+
 const upstream = Type.Object(
   {
     base_url: Type.String({ description: 'The address of the API, without `/chat/completions`.' }),
@@ -68,6 +83,27 @@ const upstream = Type.Object(
           'How the server supports JSON output; without `json_schema` the schema is sent as an instruction.',
       },
     ),
+    headers: Type.Record(
+      Type.String({ pattern: HEADER_NAME }),
+      secretValue('A header of each request, such as `api-key` for Azure OpenAI.'),
+      strict,
+    ),
+    query: Type.Record(
+      Type.String({ pattern: '^.+$' }),
+      secretValue('A parameter in the address of each request, such as `api-version` for Azure OpenAI.'),
+      strict,
+    ),
+    body: Type.Record(
+      Type.String({ pattern: '^.+$' }),
+      Type.Unknown({
+        description: 'A field of the body of each completion request, such as `max_tokens` or `temperature`.',
+      }),
+      strict,
+    ),
+    ca_file: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
+      description:
+        'A file of certificates (PEM) to trust in addition to those of the system, for a server with a certificate of your own.',
+    }),
   },
   { ...strict, description: 'An OpenAI-compatible model server.' },
 )
@@ -303,6 +339,10 @@ export const UPSTREAM_DEFAULTS: UpstreamSettings = {
   call_timeout_seconds: 300,
   roles: 'native',
   structured_output: 'json_schema',
+  headers: {},
+  query: {},
+  body: {},
+  ca_file: null,
 }
 
 export const DEFAULTS: Settings = {

@@ -5,6 +5,7 @@
 import { type Dispatcher, Pool } from 'undici'
 import { type Clock, wholeMs } from '../clock.ts'
 import type { UpstreamSettings } from '../config/settings.ts'
+import type { UpstreamAccess } from '../config/upstream-access.ts'
 import { Stop, type StopSignal } from '../job/stop.ts'
 import { FairSlots } from '../sharing/fair-slots.ts'
 import { Call, type CallEnd, type CallLimits } from './call.ts'
@@ -20,6 +21,7 @@ import {
   upstreamError,
 } from './read-completion.ts'
 import { requestBody, requestFormat, withoutSchema } from './request-body.ts'
+import { endpointUrl, requestHeaders, trustedCertificates } from './request-head.ts'
 import { LARGE_ANSWER_BYTES } from './response-body.ts'
 import { readRetryAfter } from './retry-after.ts'
 
@@ -35,7 +37,7 @@ const LARGE_ANSWERS = 3
 /** So many of them are for accounts that have none: two large answers that drip in delay only their own account's. */
 const LARGE_ANSWER_RESERVE = 1
 
-export interface OpenAiClientOptions {
+export interface OpenAiClientOptions extends Partial<UpstreamAccess> {
   readonly name: string
   readonly settings: UpstreamSettings
   /** The key itself, not the name of its variable; null if the server needs none. */
@@ -63,6 +65,8 @@ export class OpenAiClient implements ModelServer {
   /** What all requests have in common. */
   readonly #request: Dispatcher.DispatchOptions
   readonly #modelsPath: string
+  /** The fields of `body` in the settings, as the end of each request's body; null if there are none. */
+  readonly #bodyEnd: string | null
   readonly #mask: Mask
   readonly #limits: CallLimits
   readonly #readLarge: ReadLarge
@@ -70,18 +74,18 @@ export class OpenAiClient implements ModelServer {
 
   /** Throws if the address or the key cannot be used; opens no connection before the first call. */
   constructor(options: OpenAiClientOptions) {
-    const { name, settings, clock } = options
-    const url = new URL(settings.base_url)
-    const key = options.apiKey === '' ? null : options.apiKey
+    const { name, settings, clock, apiKey, headers = {}, query = {}, ca = null } = options
+    const url = endpointUrl(settings.base_url, '/chat/completions', query)
     this.name = name
     this.#settings = settings
     this.#readLarge = options.readLarge
-    // The query stays: some gateways expect their api-version there.
-    const base = url.pathname.replace(/\/+$/, '')
-    const path = `${base}/chat/completions${url.search}`
-    this.#modelsPath = `${base}/models${url.search}`
-    this.#request = { method: 'POST', path, headers: requestHeaders(name, key) }
-    this.#mask = maskFor(key)
+    const models = endpointUrl(settings.base_url, '/models', query)
+    this.#modelsPath = `${models.pathname}${models.search}`
+    const path = `${url.pathname}${url.search}`
+    this.#request = { method: 'POST', path, headers: requestHeaders(name, { apiKey, headers }) }
+    const fields = JSON.stringify(settings.body).slice(1)
+    this.#bodyEnd = fields === '}' ? null : `,${fields}`
+    this.#mask = maskFor(options.secrets ?? (apiKey ? [apiKey] : []))
     this.#connectTimeoutMs = options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS
     this.#limits = {
       clock,
@@ -94,7 +98,7 @@ export class OpenAiClient implements ModelServer {
       pipelining: 1,
       // One connection per call: over a shared HTTP/2 connection one reset would fail every call in progress.
       allowH2: false,
-      connect: { timeout: this.#connectTimeoutMs },
+      connect: { timeout: this.#connectTimeoutMs, ...trustedCertificates(ca) },
       // Time-outs are ours, on the injected clock. A model may think for minutes before its first byte.
       headersTimeout: 0,
       bodyTimeout: 0,
@@ -121,7 +125,9 @@ export class OpenAiClient implements ModelServer {
   async ask(model: string, prompt: Prompt, format: RequestFormat, signal: StopSignal): Promise<Reply> {
     if (signal.reason !== null) return this.#failure({ kind: 'aborted' })
     const call = new Call(this.#limits, prompt.account, signal)
-    this.#pool.dispatch({ ...this.#request, body: requestBody(model, prompt, format) }, call)
+    const composed = requestBody(model, prompt, format)
+    const sent = this.#bodyEnd === null ? composed : composed.slice(0, -1) + this.#bodyEnd
+    this.#pool.dispatch({ ...this.#request, body: sent }, call)
     const end = await call.ended
     if (end.kind !== 'response') return this.#failure(end)
     const { status, body } = end
@@ -201,13 +207,4 @@ export class OpenAiClient implements ModelServer {
         return `The connection to the model server failed (${code}).`
     }
   }
-}
-
-function requestHeaders(name: string, key: string | null): string[] {
-  const headers = ['content-type', 'application/json', 'accept', 'application/json', 'user-agent', 'parley']
-  if (key === null) return headers
-  if (!/^[\x21-\x7e]+$/.test(key)) {
-    throw new Error(`The key of upstream ${name} contains characters that a header cannot carry.`)
-  }
-  return [...headers, 'authorization', `Bearer ${key}`]
 }

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test'
 import { MAX_UPSTREAM_MESSAGE_LENGTH, maskFor, readCompletion, readFailure } from './read-completion.ts'
 
 const KEY = 'k/ey+with="odd\\signs'
-const mask = maskFor(KEY)
+const mask = maskFor([KEY])
 
 function read(value: unknown) {
   return readCompletion(200, JSON.stringify(value), mask)

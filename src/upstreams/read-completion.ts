@@ -146,19 +146,21 @@ export function readFailure(
   })
 }
 
-/** Masks the messages of a server: they may echo the request's headers, and with them our key. */
-export function maskFor(key: string | null): Mask {
+/**
+ * Masks the messages of a server: they may echo the request, and with it our key.
+ * @param secrets the longest first
+ */
+export function maskFor(secrets: readonly string[]): Mask {
+  // An escaped secret is still the secret.
+  const spellings = new Set(
+    secrets.flatMap((secret) => [secret, encodeURIComponent(secret), JSON.stringify(secret).slice(1, -1)]),
+  )
   return (message) => {
     let masked = message
       .slice(0, MASKED_CHARACTERS)
       .replace(/[\s\p{Cc}]+/gu, ' ')
       .trim()
-    if (key !== null) {
-      // An escaped key is still the key.
-      for (const spelling of new Set([key, encodeURIComponent(key), JSON.stringify(key).slice(1, -1)])) {
-        masked = masked.replaceAll(spelling, '***')
-      }
-    }
+    for (const spelling of spellings) masked = masked.replaceAll(spelling, '***')
     masked = masked
       .replace(/\b(bearer|basic)\s+[^\s"',;]+/gi, '$1 ***')
       .replace(

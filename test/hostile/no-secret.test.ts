@@ -18,16 +18,29 @@ onEachStore(() => {
       return text
     }
     const upstreamKey = canary('upstreamkey')
+    const header = canary('upstreamheader')
+    const parameter = canary('upstreamparameter')
+    const bodyKey = canary('upstreambody')
+    const upstreamSecrets = [upstreamKey, header, parameter]
     const answers = [
       () => reply.text(canary('answer')),
       () => reply.status(400, { body: { error: { message: `bad key ${upstreamKey}`, type: 'x' } } }),
       () => reply.status(500, { body: { error: { message: `Authorization: Bearer ${upstreamKey}` } } }),
+      // A server that echoes all that it was sent.
+      () => reply.status(400, { body: { detail: `x-gateway: Basic ${header}, /v1/chat?sig=${parameter}` } }),
+      () => reply.status(502, { body: `bad config {"inner":"${header}"} in ${parameter}` }),
       () => reply.garbage(),
       () => reply.reset(),
     ]
     const model = await startModelServer({ script: (_request, index) => answers[index % answers.length]?.() })
     t.after(() => model.close())
-    const parley = await startParley(t, { upstream: model.baseUrl, upstreamKey })
+    const openai = {
+      headers: { 'x-gateway': `Basic ${header}`, 'x-config': `{"inner":"${header}"}` },
+      query: { sig: parameter },
+      body: { extra: { api_key: bodyKey } },
+    }
+    const settings = { upstreams: { openai } }
+    const parley = await startParley(t, { upstream: model.baseUrl, upstreamKey, settings })
     const key = await parley.key()
     canaries.push(key, ADMIN_TOKEN)
 
@@ -108,14 +121,19 @@ onEachStore(() => {
       assert.deepEqual(found, [], `in the ${place}`)
     }
     // Contents are shown to those who ask for them; what opens something is not among them.
-    const opens = [upstreamKey, key, ADMIN_TOKEN, hashKey(key), hashKey(made.body.data.key)]
+    const opens = [...upstreamSecrets, bodyKey, key, ADMIN_TOKEN, hashKey(key), hashKey(made.body.data.key)]
     const everything = [...pages, ...contents, callbacks].map(({ text }) => text).join('\n')
     assert.deepEqual(
       opens.filter((one) => everything.includes(one)),
       [],
     )
     assert.ok(contents.some(({ text }) => text.includes('CANARYprompt')))
-    // The upstream's key is in no answer at all, not even in a failed job's own words of the upstream.
-    assert.ok(!seen.some(({ text }) => text.includes(upstreamKey)))
+    // The upstream's secrets are in no answer at all, not even in a failed job's own words of the upstream.
+    for (const secret of upstreamSecrets) assert.ok(!seen.some(({ text }) => text.includes(secret)))
+    // They did reach the server, which had the chance to echo them.
+    for (const request of model.requests) {
+      assert.equal(request.headers['x-gateway'], `Basic ${header}`)
+      assert.ok(request.path.endsWith(`?sig=${parameter}`) && request.text.includes(bodyKey))
+    }
   })
 })

@@ -97,11 +97,12 @@ onEachStore(() => {
     const models = await startModelServer()
     t.after(() => models.close())
     const own = new URL(models.baseUrl)
-    own.username = 'CANARYuser'
-    own.password = 'CANARYpassword'
     own.searchParams.set('api-key', 'CANARYquery')
     own.searchParams.set('api-version', '2026-01-01')
-    const settings = { jobs: { concurrency: 7 }, upstreams: { openai: { base_url: own.href } } }
+    const settings = {
+      jobs: { concurrency: 7 },
+      upstreams: { openai: { base_url: own.href, headers: { 'x-any': 'CANARYheader' } } },
+    }
     const parley = await startParley(t, { settings, upstreamKey: 'CANARYkey' })
     const admin = await adminOf(parley)
     const answer = await admin.get('/settings')
@@ -111,8 +112,9 @@ onEachStore(() => {
     assert.equal(shown.upstreams.openai.api_key_env, 'OPENAI_API_KEY')
     assert.match(
       shown.upstreams.openai.base_url,
-      /^http:\/\/\*\*\*:\*\*\*@127\.0\.0\.1:\d+\/v1\?api-key=\*\*\*&api-version=2026-01-01$/,
+      /^http:\/\/127\.0\.0\.1:\d+\/v1\?api-key=\*\*\*&api-version=2026-01-01$/,
     )
+    assert.deepEqual(shown.upstreams.openai.headers, { 'x-any': '***' })
     assert.equal(file, join(parley.folder, 'config.json'))
     assert.equal(database, shown.database)
     assert.ok(!answer.text.includes('CANARY'), answer.text)

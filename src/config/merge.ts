@@ -1,0 +1,110 @@
+/**
+ * Merges the configuration file over the defaults: null removes a default entry of `models` and `upstreams`, and default
+ * entries that depend on something that is gone go with it. What the file itself names stays, and is an error if it is
+ * wrong.
+ */
+import { DEFAULTS, type Settings, type TierSettings, UPSTREAM_DEFAULTS } from './settings.ts'
+
+export type JsonObject = Readonly<Record<string, unknown>>
+
+/** The upstream that the defaults and the `OPENAI_` variables configure. */
+export const OPENAI = 'openai'
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/**
+ * Objects merge key by key, arrays replace. A named upstream takes missing keys from the upstream defaults. An entry of
+ * `models` replaces the default of its name.
+ */
+export function merge(defaults: Settings, given: JsonObject): JsonObject {
+  const merged: Record<string, unknown> = mergeObjects(defaults, given)
+  if (isObject(given.upstreams)) {
+    const named = Object.entries(given.upstreams).map(([name, upstream]) => [
+      name,
+      isObject(upstream) ? { ...UPSTREAM_DEFAULTS, ...upstream } : upstream,
+    ])
+    merged.upstreams = withoutRemoved(
+      { ...defaults.upstreams, ...Object.fromEntries(named) },
+      defaults.upstreams,
+    )
+  }
+  if (isObject(given.models)) {
+    merged.models = withoutRemoved({ ...defaults.models, ...given.models }, defaults.models)
+  }
+  return merged
+}
+
+function mergeObjects(defaults: object, given: JsonObject): Record<string, unknown> {
+  const merged: Record<string, unknown> = { ...defaults }
+  for (const [key, value] of Object.entries(given)) {
+    const base = Object.hasOwn(merged, key) ? merged[key] : undefined
+    merged[key] = isObject(base) && isObject(value) ? mergeObjects(base, value) : value
+  }
+  return merged
+}
+
+/** Null for any other name stays, and is rejected as a wrong value: it would remove nothing. */
+function withoutRemoved(entries: JsonObject, defaults: object): JsonObject {
+  const kept = Object.entries(entries).filter(
+    ([name, value]) => value !== null || !Object.hasOwn(defaults, name),
+  )
+  return Object.fromEntries(kept)
+}
+
+/**
+ * The settings without the defaults that depend on what is not there: models with targets on an upstream that is gone,
+ * candidates of `auto`, and the entries of tiers.
+ * @param openai whether the upstream `openai` counts as configured where the file does not mention it
+ */
+export function withoutUnusableDefaults(settings: Settings, given: JsonObject, openai: boolean): Settings {
+  const { [OPENAI]: defaultUpstream, ...others } = settings.upstreams
+  const keepsOpenai = openai || isNamed(given, 'upstreams', OPENAI) || targetsOpenai(given)
+  const upstreams = keepsOpenai || !defaultUpstream ? settings.upstreams : others
+  const isDefault = (name: string) => Object.hasOwn(DEFAULTS.models, name) && !isNamed(given, 'models', name)
+  const usable = Object.entries(settings.models).filter(
+    ([name, { targets }]) =>
+      !isDefault(name) || (targets ?? []).every(({ upstream }) => Object.hasOwn(upstreams, upstream)),
+  )
+  const withTargets = new Set(usable.flatMap(([name, { targets }]) => (targets ? [name] : [])))
+  const models = usable.flatMap(([name, model]): typeof usable => {
+    if (!isDefault(name) || !model.auto) return [[name, model]]
+    const auto = model.auto.filter((candidate) => withTargets.has(candidate.model))
+    return auto.length === 0 ? [] : [[name, { ...model, auto }]]
+  })
+  const kept = { ...settings, upstreams, models: Object.fromEntries(models) }
+  return { ...kept, tiers: usableTiers(kept, given) }
+}
+
+function usableTiers({ tiers, models }: Settings, given: JsonObject): Settings['tiers'] {
+  return mapTiers(tiers, (tier, name) => {
+    const named = isObject(given.tiers) ? given.tiers[name] : undefined
+    if (tier.models === 'all' || (isObject(named) && named.models !== undefined)) return tier
+    return { ...tier, models: tier.models.filter((model) => Object.hasOwn(models, model)) }
+  })
+}
+
+export function mapTiers(
+  { user_free, user_go, user_pro, user_max }: Settings['tiers'],
+  change: (tier: TierSettings, name: string) => TierSettings,
+): Settings['tiers'] {
+  return {
+    user_free: change(user_free, 'user_free'),
+    user_go: change(user_go, 'user_go'),
+    user_pro: change(user_pro, 'user_pro'),
+    user_max: change(user_max, 'user_max'),
+  }
+}
+
+function isNamed(given: JsonObject, key: 'upstreams' | 'models', name: string): boolean {
+  const entries = given[key]
+  return isObject(entries) && isObject(entries[name])
+}
+
+function targetsOpenai({ models }: JsonObject): boolean {
+  const targets = Object.values(isObject(models) ? models : {}).flatMap((model) =>
+    isObject(model) && Array.isArray(model.targets) ? model.targets : [],
+  )
+  return targets.some((target) => isObject(target) && target.upstream === OPENAI)
+}

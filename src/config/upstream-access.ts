@@ -1,0 +1,177 @@
+/**
+ * What the requests to each upstream carry in addition to the conversation: its key, headers, query and certificates, with the
+ * values of environment variables put in. It holds secrets, so it is never shown or logged.
+ */
+import { X509Certificate } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { SECRET_NAME } from './masked.ts'
+import type { Environment, Settings, UpstreamSettings } from './settings.ts'
+
+export interface UpstreamAccess {
+  /** The value of `api_key_env`; null where the server requires none. */
+  readonly apiKey: string | null
+  readonly headers: Readonly<Record<string, string>>
+  readonly query: Readonly<Record<string, string>>
+  /** Certificates in PEM, to be trusted in addition to those of the system; null for none. */
+  readonly ca: string | null
+  /**
+   * What must be masked in the messages of the server, which may echo our request, the longest first: the key; the headers
+   * and their longer parts; parameters of the address with the name of a secret or a value of the environment.
+   */
+  readonly secrets: readonly string[]
+}
+
+export interface AccessFindings {
+  readonly access: Map<string, UpstreamAccess>
+  /** One sentence each, which starts with the path of the setting and never contains a value. */
+  readonly problems: string[]
+}
+
+/** Headers that belong to the connection or that Parley sets itself. */
+const RESERVED_HEADERS: ReadonlySet<string> = new Set([
+  ...['connection', 'content-length', 'expect', 'host', 'keep-alive', 'proxy-connection', 'te', 'trailer'],
+  ...['transfer-encoding', 'upgrade', 'accept', 'accept-encoding', 'content-encoding', 'content-type'],
+])
+/** Fields that Parley sets itself, and those that would change the form of the response so that it could not be read. */
+const RESERVED_FIELDS: ReadonlySet<string> = new Set([
+  ...['model', 'messages', 'response_format', 'n', 'stream', 'stream_options'],
+])
+/** Visible ASCII, with spaces and tabs inside: what every HTTP server reads the same way. */
+const HEADER_VALUE = /^[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?$/
+
+/**
+ * A variable that is not set is a problem only for an upstream that models use.
+ * @param keyless upstreams that need no key although models use them
+ */
+export function upstreamAccess(
+  { upstreams, models }: Settings,
+  env: Environment,
+  keyless: ReadonlySet<string>,
+): AccessFindings {
+  const used = new Set(Object.values(models).flatMap(({ targets }) => (targets ?? []).map((t) => t.upstream)))
+  const access = new Map<string, UpstreamAccess>()
+  const problems: string[] = []
+  for (const [name, upstream] of Object.entries(upstreams)) {
+    const path = `upstreams.${name}`
+    const isUsed = used.has(name)
+    problems.push(...baseUrlProblems(path, upstream.base_url))
+    const { api_key_env } = upstream
+    const apiKey = api_key_env === null ? null : env[api_key_env] || null
+    if (api_key_env !== null && apiKey === null && isUsed && !keyless.has(name)) {
+      problems.push(
+        `${path}.api_key_env: ${notSet(api_key_env)}; set it, or use null if the server requires no key`,
+      )
+    }
+    problems.push(...headerProblems(path, upstream, apiKey), ...bodyProblems(path, upstream.body))
+    const missing = isUsed ? problems : []
+    const headers = resolved(upstream.headers, `${path}.headers`, env, missing)
+    const query = resolved(upstream.query, `${path}.query`, env, missing)
+    const ca = readCertificates(path, upstream.ca_file)
+    if (ca.problem !== null && isUsed) problems.push(ca.problem)
+    problems.push(...valueProblems(path, headers))
+    const secrets = secretsOf(upstream, { apiKey, headers, query })
+    access.set(name, { apiKey, headers, query, ca: ca.pem, secrets })
+  }
+  return { access, problems }
+}
+
+function baseUrlProblems(path: string, text: string): string[] {
+  const url = URL.parse(text)
+  if (url === null || !/^https?:$/.test(url.protocol))
+    return [`${path}.base_url: must be an http or https URL`]
+  if (url.username === '' && url.password === '') return []
+  // They may be secrets, so the address is not repeated.
+  return [
+    `${path}.base_url: must not contain a user or a password; use api_key_env, or headers with "authorization"`,
+  ]
+}
+
+function headerProblems(path: string, { headers }: UpstreamSettings, apiKey: string | null): string[] {
+  const names = Object.keys(headers)
+  const seen = new Set<string>()
+  return names.flatMap((name) => {
+    const lower = name.toLowerCase()
+    const at = `${path}.headers.${name}`
+    if (RESERVED_HEADERS.has(lower)) return [`${at}: Parley sets this header itself`]
+    if (seen.has(lower)) return [`${at}: this header is already set in another spelling`]
+    seen.add(lower)
+    if (lower === 'authorization' && apiKey !== null) {
+      return [`${at}: the key of api_key_env is sent in this header; remove one of them`]
+    }
+    return []
+  })
+}
+
+function valueProblems(path: string, headers: UpstreamAccess['headers']): string[] {
+  const wrong = Object.keys(headers).filter((name) => !HEADER_VALUE.test(headers[name] ?? ''))
+  return wrong.map((name) => `${path}.headers.${name}: must be visible ASCII, and not empty`)
+}
+
+function bodyProblems(path: string, body: UpstreamSettings['body']): string[] {
+  const reserved = Object.keys(body).filter((field) => RESERVED_FIELDS.has(field))
+  return reserved.map((field) => `${path}.body.${field}: this field cannot be set here`)
+}
+
+function resolved(
+  values: UpstreamSettings['headers'],
+  path: string,
+  env: Environment,
+  problems: string[],
+): Record<string, string> {
+  const entries = Object.entries(values).flatMap(([name, value]): [string, string][] => {
+    if (typeof value === 'string') return [[name, value]]
+    const found = env[value.env]
+    if (found) return [[name, found]]
+    problems.push(`${path}.${name}: ${notSet(value.env)}`)
+    return []
+  })
+  return Object.fromEntries(entries)
+}
+
+function notSet(variable: string): string {
+  return `the environment variable ${variable} is not set`
+}
+
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g
+
+function readCertificates(
+  path: string,
+  file: string | null,
+): { readonly pem: string | null; readonly problem: string | null } {
+  if (file === null) return { pem: null, problem: null }
+  try {
+    const pem = readFileSync(file, 'utf8')
+    const certificates = pem.match(CERTIFICATE) ?? []
+    if (certificates.length === 0) throw new Error(`${file} contains no certificate in PEM`)
+    for (const certificate of certificates) new X509Certificate(certificate)
+    return { pem: certificates.join('\n'), problem: null }
+  } catch (error) {
+    return { pem: null, problem: `${path}.ca_file: ${(error as Error).message}` }
+  }
+}
+
+/** Shorter parts of a header are words such as `openai` or `Bearer`, which messages may contain. */
+const SECRET_PART = /[^\s"',;:=(){}[\]]{8,}/g
+
+function secretsOf(
+  { base_url, headers, query }: UpstreamSettings,
+  given: Pick<UpstreamAccess, 'apiKey' | 'headers' | 'query'>,
+): readonly string[] {
+  const secrets = new Set<string>()
+  if (given.apiKey !== null) secrets.add(given.apiKey)
+  for (const [name, value] of Object.entries(given.headers)) {
+    if (isSecret(name, headers[name])) secrets.add(value)
+    if (value.length >= 8) secrets.add(value)
+    for (const part of value.match(SECRET_PART) ?? []) secrets.add(part)
+  }
+  for (const [name, value] of Object.entries(given.query)) if (isSecret(name, query[name])) secrets.add(value)
+  for (const [name, value] of URL.parse(base_url)?.searchParams ?? []) {
+    if (SECRET_NAME.test(name)) secrets.add(value)
+  }
+  secrets.delete('')
+  return [...secrets].sort((a, b) => b.length - a.length)
+}
+
+function isSecret(name: string, value: UpstreamSettings['headers'][string] | undefined): boolean {
+  return typeof value === 'object' || SECRET_NAME.test(name)
+}

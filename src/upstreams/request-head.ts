@@ -1,0 +1,46 @@
+/**
+ * The part of a request to a model server that is the same for each: address, headers and certificates. It
+ * is computed once for each upstream.
+ */
+import { getCACertificates } from 'node:tls'
+import type { UpstreamAccess } from '../config/upstream-access.ts'
+
+/** The address of an endpoint of the API. The query of `base_url` stays: some gateways expect their api-version there. */
+export function endpointUrl(
+  baseUrl: string,
+  endpoint: '/chat/completions' | '/models',
+  query: UpstreamAccess['query'],
+): URL {
+  const url = new URL(baseUrl)
+  url.pathname = `${url.pathname.replace(/\/+$/, '')}${endpoint}`
+  for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
+  return url
+}
+
+/**
+ * Names and values in turn, as undici takes them. Headers of the settings replace ours.
+ * Throws if the key contains characters that a header cannot carry.
+ */
+export function requestHeaders(
+  upstream: string,
+  { apiKey, headers }: Pick<UpstreamAccess, 'apiKey' | 'headers'>,
+): string[] {
+  const all = new Map([
+    ['content-type', 'application/json'],
+    ['accept', 'application/json'],
+    ['user-agent', 'parley'],
+  ])
+  if (apiKey !== null && apiKey !== '') {
+    if (!/^[\x21-\x7e]+$/.test(apiKey)) {
+      throw new Error(`The key of upstream ${upstream} contains characters that a header cannot carry.`)
+    }
+    all.set('authorization', `Bearer ${apiKey}`)
+  }
+  for (const [name, value] of Object.entries(headers)) all.set(name.toLowerCase(), value)
+  return [...all].flat()
+}
+
+/** The certificates to trust, as an option of a TLS connection; none of its own if those of the system suffice. */
+export function trustedCertificates(ca: UpstreamAccess['ca']): { readonly ca?: string[] } {
+  return ca === null ? {} : { ca: [...getCACertificates('default'), ca] }
+}
