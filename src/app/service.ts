@@ -5,6 +5,7 @@ import { type Clock, systemClock, wholeMs } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import type { Settings } from '../config/settings.ts'
 import { tiersOf } from '../config/tiers.ts'
+import { Listeners } from '../http/listeners.ts'
 import { Tiers, turnStep } from '../job/tier.ts'
 import { Enqueuer } from '../queue/enqueue.ts'
 import { PendingResponses } from '../queue/pending-responses.ts'
@@ -182,6 +183,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     stopping: stopping.signal,
     admin,
   })
+  const listeners = new Listeners(app)
   const retention = retentionLoop({
     store,
     clock,
@@ -212,7 +214,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     const polls = [retention.stop(), remoteResults.stop(), cancellation.stop()]
     pendingResponses.stop()
     samples.stop()
-    const closed = app.close()
+    const closed = listeners.close()
     await worker.drain(wholeMs(settings.jobs.drain_seconds))
     // Closing also ends the timeouts of requests, so a client that never ends its own would keep the server running forever.
     const cancel = clock.after(LAST_ANSWERS_MS, () => app.server.closeAllConnections())
@@ -227,7 +229,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   return {
     store,
     adminTokenFile,
-    listen: () => app.listen({ host: settings.host, port: settings.port }),
+    listen: () => listeners.listen({ host: settings.host, port: settings.port }),
     stop: () => {
       stopped ??= stopAll()
       return stopped

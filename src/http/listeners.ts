@@ -1,0 +1,64 @@
+/**
+ * Where the server listens. `localhost` may stand for 127.0.0.1 and ::1, and both are listened on. Fastify would make a server of
+ * its own for the second address, without what guards the first. Here connections to it are handed to the one server, so that
+ * limits, time-outs and the stop apply to them, too.
+ */
+import { lookup } from 'node:dns/promises'
+import { once } from 'node:events'
+import { createServer, type Server } from 'node:net'
+import type { FastifyInstance } from 'fastify'
+
+const SEVERAL_ADDRESSES = 'localhost'
+
+export interface ListenOptions {
+  readonly host: string
+  /** 0 for a free one. */
+  readonly port: number
+  /** The addresses of `localhost`; replaced in tests. */
+  readonly addresses?: () => Promise<readonly string[]>
+}
+
+export class Listeners {
+  readonly #app: FastifyInstance
+  readonly #others: Server[] = []
+
+  constructor(app: FastifyInstance) {
+    this.#app = app
+  }
+
+  /** Returns the URL of the first address. Rejects if that cannot be listened on; any other that cannot is left out. */
+  async listen({ host, port, addresses = addressesOfLocalhost }: ListenOptions): Promise<string> {
+    const app = this.#app
+    if (host !== SEVERAL_ADDRESSES) return app.listen({ host, port })
+    const [first = '127.0.0.1', ...others] = await addresses()
+    const url = await app.listen({ host: first, port })
+    const address = app.server.address()
+    if (address === null || typeof address === 'string') return url
+    for (const other of others) await this.#listenToo(other, address.port)
+    return url
+  }
+
+  async #listenToo(host: string, port: number): Promise<void> {
+    // As Node's HTTP server configures its sockets.
+    const server = createServer({ allowHalfOpen: true, noDelay: true })
+    server.on('connection', (socket) => this.#app.server.emit('connection', socket))
+    server.listen({ host, port })
+    try {
+      await once(server, 'listening')
+      this.#others.push(server)
+    } catch {
+      // Not every machine that has the name has the address.
+    }
+  }
+
+  /** Accepts no more connections. Resolves when those that are open have ended. */
+  async close(): Promise<void> {
+    const others = this.#others.map((server) => new Promise((resolve) => server.close(resolve)))
+    await Promise.all([this.#app.close(), ...others])
+  }
+}
+
+async function addressesOfLocalhost(): Promise<string[]> {
+  const found = await lookup(SEVERAL_ADDRESSES, { all: true })
+  return [...new Set(found.map(({ address }) => address))]
+}
