@@ -1,20 +1,12 @@
 /** Rejects bodies that are compressed or in another character encoding than UTF-8, before they are read. */
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import { type HttpError, notDecoded, notUtf8 } from './errors.ts'
 
 const CHARSET = /;\s*charset\s*=\s*(?:"([^"]*)"|([^;\s]*))/i
 const UTF_8 = /^utf-?8$/i
 
-export function rejectEncodedBodies(app: FastifyInstance): void {
-  app.addHook('preParsing', (request, _reply, payload, done) => {
-    const error = encodingError(request)
-    if (error === null) done(null, payload)
-    else done(error)
-  })
-}
-
-/** A request without a body may declare what it likes. */
-function encodingError({ method, headers }: FastifyRequest): HttpError | null {
+/** Null if the body may be read. A request without a body may declare what it likes. */
+export function encodingError({ method, headers }: FastifyRequest): HttpError | null {
   if (method === 'GET' || method === 'HEAD') return null
   const encoding = headers['content-encoding']
   if (encoding !== undefined && !/^\s*identity\s*$/i.test(encoding)) return notDecoded()

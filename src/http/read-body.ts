@@ -21,68 +21,46 @@ export function readBody(raw: IncomingMessage, rules: BodyRules, done: OnBody): 
   if (length !== null && length > limit) done(tooLarge(limit))
   // The client hung up while the request waited, and nothing more is emitted.
   else if (raw.destroyed) done(notJson('The body did not arrive in full.'))
-  else new BodyReader(raw, rules, done).start()
+  else collect(raw, rules, done)
 }
 
-class BodyReader {
-  readonly #raw: IncomingMessage
-  readonly #rules: BodyRules
-  readonly #done: OnBody
-  #buffer: Buffer
-  #received = 0
-  #hasEnded = false
+function collect(raw: IncomingMessage, { length, limit, grow }: BodyRules, done: OnBody): void {
+  let buffer = Buffer.allocUnsafe(length ?? Math.min(FIRST_BYTES, limit))
+  let received = 0
+  let hasEnded = false
 
-  constructor(raw: IncomingMessage, rules: BodyRules, done: OnBody) {
-    this.#raw = raw
-    this.#rules = rules
-    this.#done = done
-    this.#buffer = Buffer.allocUnsafe(rules.length ?? Math.min(FIRST_BYTES, rules.limit))
+  const end = (error: Error | null): void => {
+    if (hasEnded) return
+    hasEnded = true
+    raw.off('data', onData).off('end', onEnd).off('error', end)
+    if (error) done(error)
+    else done(null, buffer.subarray(0, received))
   }
-
-  start(): void {
-    this.#raw.on('data', this.#onData).on('end', this.#onEnd).on('error', this.#end)
-  }
-
-  readonly #onData = (piece: Buffer): void => {
-    const { length, limit } = this.#rules
-    const received = this.#received + piece.length
-    if (received > (length ?? limit)) this.#end(tooLarge(limit))
-    else if (received > this.#buffer.length) void this.#grow(piece)
-    else this.#add(piece)
-  }
-
-  /** Copies it, so that a body in many small pieces takes no more memory than one in a few large ones. */
-  #add(piece: Buffer): void {
-    piece.copy(this.#buffer, this.#received)
-    this.#received += piece.length
-  }
-
-  async #grow(piece: Buffer): Promise<void> {
-    this.#raw.pause()
-    const error = await this.#rules.grow()
-    if (error) {
-      this.#end(error)
-      return
+  const onData = (piece: Buffer): void => {
+    const total = received + piece.length
+    if (total > (length ?? limit)) end(tooLarge(limit))
+    else if (total > buffer.length) void enlarge(piece)
+    else {
+      // A copy, so that a body in many small pieces takes no more memory than one in a few large ones.
+      piece.copy(buffer, received)
+      received = total
     }
+  }
+  const enlarge = async (piece: Buffer): Promise<void> => {
+    raw.pause()
+    const error = await grow()
+    if (error) end(error)
+    if (hasEnded) return
     // The pages that the body does not reach are never in memory.
-    const larger = Buffer.allocUnsafe(this.#rules.limit)
-    this.#buffer.copy(larger, 0, 0, this.#received)
-    this.#buffer = larger
-    this.#add(piece)
-    this.#raw.resume()
+    const larger = Buffer.allocUnsafe(limit)
+    buffer.copy(larger, 0, 0, received)
+    buffer = larger
+    onData(piece)
+    raw.resume()
   }
-
-  readonly #onEnd = (): void => {
-    const { length } = this.#rules
-    const isWhole = length === null || this.#received === length
-    this.#end(isWhole ? null : invalid('Content-Length: does not match the body'))
+  const onEnd = (): void => {
+    const isWhole = length === null || received === length
+    end(isWhole ? null : invalid('Content-Length: does not match the body'))
   }
-
-  readonly #end = (error: Error | null): void => {
-    if (this.#hasEnded) return
-    this.#hasEnded = true
-    this.#raw.off('data', this.#onData).off('end', this.#onEnd).off('error', this.#end)
-    if (error) this.#done(error)
-    else this.#done(null, this.#buffer.subarray(0, this.#received))
-  }
+  raw.on('data', onData).on('end', onEnd).on('error', end)
 }

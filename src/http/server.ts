@@ -5,7 +5,7 @@ import cors from '@fastify/cors'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { StoreUnavailable } from '../store/store.ts'
 import type { Authentication, Caller } from './authentication.ts'
-import { rejectEncodedBodies } from './body-encoding.ts'
+import { encodingError } from './body-encoding.ts'
 import { answerBrokenRequest } from './broken-requests.ts'
 import { compileOnFirstUse } from './compile-on-first-use.ts'
 import { LARGE_BODY_BYTES, type LargeBodyOptions, readLargeBody } from './create-bodies.ts'
@@ -137,7 +137,6 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
     if (stopping.aborted) setImmediate(() => app.server.closeIdleConnections())
     done()
   })
-  rejectEncodedBodies(app)
   readJsonBodies(app, bodies, options.largeBodies)
   app.setNotFoundHandler((request, reply) => {
     sendError(reply, noSuchRoute(request.method, shortPath(request.url)))
@@ -205,7 +204,7 @@ function authenticateRequests(app: FastifyInstance, authentication: Authenticati
 function admitBodies(app: FastifyInstance, bodies: RequestBodies): void {
   app.addHook('preParsing', (request, _reply, _payload, done) => {
     if (request.is404) return done(noSuchRoute(request.method, shortPath(request.url)))
-    const error = bodies.admit(request)
+    const error = encodingError(request) ?? bodies.admit(request)
     if (error instanceof Promise) void error.then((late) => done(late))
     else done(error)
   })
