@@ -14,6 +14,8 @@ const MEMBERS = [
   'error_description',
   'reason',
   'title',
+  // Portkey's gateway, when it does not reach the server behind it.
+  'html-message',
 ]
 
 /** How deep the words of known servers are, and a little more. */

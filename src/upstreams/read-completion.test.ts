@@ -117,6 +117,7 @@ describe('the message of an error response', () => {
     )
     assert.equal(messageOf('{"error":{"message":{"text":1},"detail":"I"}}'), 'I')
     assert.equal(messageOf('{"errors":[{"message":"J"},{"message":"K"}]}'), 'J; K')
+    assert.equal(messageOf('{"html-message":"L"}'), 'L')
     assert.equal(messageOf('upstream connect error'), 'upstream connect error')
   })
 

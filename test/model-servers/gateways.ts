@@ -2,15 +2,22 @@
 import { chatCompletion, isModelList, reply, type Script } from '../model-server.ts'
 import { json, usualAnswer } from './usual-answer.ts'
 
-/** Portkey's gateway: the provider is chosen by a header, without which every request gets 400. It lists no models of its own. */
-export function portkey(): Script {
+/**
+ * Portkey's gateway, as version 1.15 was seen to behave: the provider is chosen by a header, without which every request gets
+ * 400; asked for models it fails; where it does not reach the server behind it, that is a 500 of its own.
+ */
+export function portkey({ isServerDown = false }: { readonly isServerDown?: boolean } = {}): Script {
   return (request) => {
     const { headers, body } = request
     if (headers['x-portkey-provider'] === undefined && headers['x-portkey-config'] === undefined) {
       const message = 'Either x-portkey-config or x-portkey-provider header is required'
       return json(400, { status: 'failure', message })
     }
-    if (isModelList(request)) return reply.models('gpt-4o-mini')
+    if (isModelList(request)) return json(500, { status: 'failure', message: 'Something went wrong' })
+    if (isServerDown) {
+      const message = 'Message: fetch failed Cause: Error: connect ECONNREFUSED 127.0.0.1:1 Name: TypeError'
+      return json(500, { 'html-message': message })
+    }
     return json(200, { ...chatCompletion(body, { content: usualAnswer(body) }), provider: 'openai' })
   }
 }
