@@ -1,10 +1,11 @@
 /**
- * P1, P2, P4 and P6 in short: a server killed at random moments under load, on one database. The ledger of what was
- * accepted is kept outside, by the callers.
+ * P1, P2, P4 and P6: a server killed at random moments under load, on one database. The ledger of what was accepted is
+ * kept outside, by the callers. The long form repeats this on fresh databases.
  */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
-import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'
+import { type Received, reply, startModelServer } from '../model-server.ts'
+import { LONG, runsOf } from '../support/long-form.ts'
 import type { Caller } from './caller.ts'
 import { CrashRun } from './crash-run.ts'
 import { Ledger } from './ledger.ts'
@@ -12,17 +13,44 @@ import { Random } from './random.ts'
 import { jobsByContent, jobsByStatus } from './rows.ts'
 import { installation } from './server-process.ts'
 
-const timeout = 120_000
-const KILLS = 20
-const KILLS_OF_BATCHES = 10
+const timeout = LONG ? 1_800_000 : 120_000
+const RUNS = runsOf(20)
+const KILLS = LONG ? 50 : 20
+/** The least for each kill: with fewer there is too little load to prove anything. */
+const JOBS_FOR_A_KILL = LONG ? 50 : 20
+/** More in the long form, so that each run reaches its jobs. */
+const MOST_EVENTS = LONG ? 320 : 240
+const RUNS_OF_BATCHES = runsOf(3)
+const KILLS_OF_BATCHES = LONG ? 40 : 10
+/** Batches for each kill whose answer it took away, of the twelve callers that have one under way. */
+const CUT_OFF_FOR_A_KILL = LONG ? 9 : 1
 const BATCH = 30
 
-test(`after ${KILLS} kills under load every accepted job has ended, once and for ever`, {
-  timeout,
-}, async (t) => {
+for (const run of RUNS) {
+  test(
+    `after ${KILLS} kills under load every accepted job has ended, once and for ever${run}`,
+    {
+      timeout,
+    },
+    killUnderLoad,
+  )
+}
+
+for (const run of RUNS_OF_BATCHES) {
+  test(
+    `after ${KILLS_OF_BATCHES} kills during inserts of ${BATCH} no batch is there in part${run}`,
+    {
+      timeout,
+    },
+    killDuringInserts,
+  )
+}
+
+async function killUnderLoad(t: TestContext): Promise<void> {
   const random = seeded(t)
-  const models = await startModelServer()
+  const models = await startModelServer({ keep: false })
   t.after(() => models.close())
+  const calls = new Map<string, number>()
   const settings = { jobs: { concurrency: 24, max_attempts: 1000 } }
   const place = await installation(t, { upstream: models.baseUrl, settings })
   const ledger = new Ledger((content) => `echo: ${content}`)
@@ -35,16 +63,20 @@ test(`after ${KILLS} kills under load every accepted job has ended, once and for
     random,
     kills: KILLS,
     callers: 8,
-    mostEvents: 240,
+    mostEvents: MOST_EVENTS,
     ask: async (caller, name) => {
       const choice = random.below(10)
       if (choice < 5) ledger.accepted([name], await caller.single(name))
       else if (choice < 7) await createBatch(caller, name)
       else await ledger.readAny(caller, random)
     },
-    onCalm: () => answerAll(models),
+    onCalm: () => {
+      models.script = (request) => void count(calls, request)
+      models.release()
+    },
   })
-  models.script = (_request, index) => {
+  models.script = (request, index) => {
+    count(calls, request)
     run.event()
     // Some calls are held until others come, so that a kill finds jobs at every stage; never so many that all wait.
     if (models.running() > 5) models.release()
@@ -57,20 +89,19 @@ test(`after ${KILLS} kills under load every accepted job has ended, once and for
   await ledger.readAll(last.caller(key))
   await last.stop()
 
-  const calls = callsByContent(models)
   for (const content of ledger.contents()) assert.ok(calls.get(content), `there was no call for ${content}`)
   const { completed = 0, ...others } = jobsByStatus(place.database)
   assert.deepEqual(others, {}, 'what was stored without its caller hearing of it has ended, too')
   assert.ok(completed >= ledger.size)
-  assert.ok(ledger.size >= 20 * KILLS, `only ${ledger.size} jobs: too little load to prove anything`)
-  const calledAgain = models.requests.length - calls.size
+  assert.ok(ledger.size >= JOBS_FOR_A_KILL * KILLS, `only ${ledger.size} jobs: too little load`)
+  const calledAgain = [...calls.values()].reduce((sum, made) => sum + made - 1, 0)
   assert.ok(calledAgain > 0, 'no kill met a running job')
-  t.diagnostic(`${ledger.size} jobs in the ledger, ${completed} stored, ${calledAgain} calls made again`)
-})
+  t.diagnostic(
+    `${KILLS} kills, ${ledger.size} jobs in the ledger, ${completed} stored, ${calledAgain} calls made again`,
+  )
+}
 
-test(`after ${KILLS_OF_BATCHES} kills during inserts of ${BATCH} no batch is there in part`, {
-  timeout,
-}, async (t) => {
+async function killDuringInserts(t: TestContext): Promise<void> {
   const random = seeded(t)
   const models = await startModelServer({ script: () => () => {}, keep: false })
   t.after(() => models.close())
@@ -108,9 +139,12 @@ test(`after ${KILLS_OF_BATCHES} kills during inserts of ${BATCH} no batch is the
     [],
     'batches that were acknowledged and are not there',
   )
-  assert.ok(sent > acknowledged.size, 'no kill met an insert')
-  t.diagnostic(`${sent} batches sent, ${stored.size} stored, ${acknowledged.size} acknowledged`)
-})
+  const cutOff = sent - acknowledged.size
+  assert.ok(cutOff >= CUT_OFF_FOR_A_KILL * KILLS_OF_BATCHES, `only ${cutOff} batches were cut off`)
+  t.diagnostic(
+    `${KILLS_OF_BATCHES} kills, ${sent} batches sent, ${stored.size} stored, ${acknowledged.size} acknowledged, ${cutOff} cut off`,
+  )
+}
 
 function seeded(t: TestContext): Random {
   const random = new Random()
@@ -118,16 +152,7 @@ function seeded(t: TestContext): Random {
   return random
 }
 
-function answerAll(models: ModelServerForTests): void {
-  models.script = () => undefined
-  models.release()
-}
-
-function callsByContent({ requests }: ModelServerForTests): Map<string, number> {
-  const calls = new Map<string, number>()
-  for (const { body } of requests) {
-    const content = String(body.messages[0]?.content)
-    calls.set(content, (calls.get(content) ?? 0) + 1)
-  }
-  return calls
+function count(calls: Map<string, number>, { body }: Received): void {
+  const content = String(body.messages[0]?.content)
+  calls.set(content, (calls.get(content) ?? 0) + 1)
 }
