@@ -1,0 +1,185 @@
+/**
+ * P3: a node that was stopped past its lease writes nothing of what it held. The answers to its calls arrive while it is
+ * stopped, or are being stored when it stops. In the long form several pairs of nodes do this at once, on databases of
+ * their own.
+ */
+import assert from 'node:assert/strict'
+import { describe, type TestContext, test } from 'node:test'
+import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'
+import { Random } from '../process/random.ts'
+import type { Server } from '../process/server-process.ts'
+import { eventually } from '../support/eventually.ts'
+import { LONG, runsOf } from '../support/long-form.ts'
+import { type Fleet, startFleet } from './fleet.ts'
+
+const PAIRS = runsOf(20)
+const PAIRS_AT_ONCE = 4
+const TRIALS = LONG ? 25 : 3
+const JOBS = 8
+/** The shortest there is. */
+const LEASE_S = 1
+/** Turns of this event loop, of which the node stops after one: its settlements take about that long. */
+const MOST_TURNS = 60
+
+/** When the answers to the stopped node's calls arrive, and when the other node's do. */
+const MOMENTS = [
+  /** The jobs have ended elsewhere when the node goes on. */
+  'both before it goes on',
+  /** The jobs still run elsewhere when the node goes on: only the attempt tells the two apart. */
+  'its own before, the others after it went on',
+  /** Some settlements are on their way when the node stops. */
+  'its own just before it stops',
+] as const
+
+/** A node, and the model server that it alone calls. */
+interface Place {
+  readonly name: string
+  readonly server: Server
+  readonly models: ModelServerForTests
+}
+
+interface Pair {
+  readonly fleet: Fleet
+  readonly places: readonly [Place, Place]
+  /** The last call for each content. */
+  readonly lastCall: Map<string, { readonly place: string; readonly answer: string }>
+  readonly random: Random
+}
+
+interface Outcome {
+  readonly id: string
+  readonly node: string
+  readonly attempt: number
+  readonly content: string
+}
+
+describe('a node that was stopped past its lease writes nothing', { concurrency: PAIRS_AT_ONCE }, () => {
+  for (const run of PAIRS) {
+    test(`${TRIALS} times, whenever its answers arrive${run}`, {
+      timeout: LONG ? 1_200_000 : 120_000,
+    }, async (t) => {
+      const pair = await startPair(t)
+      const ended: Outcome[] = []
+      let moved = 0
+      for (let trial = 0; trial < TRIALS; trial++) {
+        const outcomes = await stopAndGoOn(t, pair, trial)
+        moved += outcomes.filter(({ attempt }) => attempt > 1).length
+        ended.push(...outcomes)
+      }
+      const ids = ended.map(({ id }) => id)
+      assert.deepEqual(await outcomesOf(pair.fleet, ids), sorted(ended), 'an outcome has changed')
+      assert.ok(moved > 0, 'no job was claimed again')
+      await pair.fleet.assertAllSettledOnce()
+      t.diagnostic(`${TRIALS} stops, ${ended.length} jobs, ${moved} of them claimed again, 0 stale writes`)
+    })
+  }
+})
+
+async function startPair(t: TestContext): Promise<Pair> {
+  const random = new Random()
+  t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
+  const lastCall: Pair['lastCall'] = new Map()
+  const upstreams = await Promise.all([0, 1].map(() => startModelServer({ keep: false })))
+  t.after(() => Promise.all(upstreams.map((models) => models.close())))
+  const [first, second] = upstreams
+  assert.ok(first && second)
+  const jobs = { lease_seconds: LEASE_S }
+  const fleet = await startFleet(t, { nodes: 0, upstream: first.baseUrl, jobs })
+  let calls = 0
+  const start = async (models: ModelServerForTests): Promise<Place> => {
+    const server = await fleet.add({ env: { OPENAI_BASE_URL: models.baseUrl } })
+    const [, name = ''] = await server.program.logged(/"node":"(\w+)"/)
+    models.script = ({ body }) => {
+      const answer = `call ${calls++}`
+      lastCall.set(String(body.messages[0]?.content), { place: name, answer })
+      return reply.stall(reply.text(answer))
+    }
+    return { name, server, models }
+  }
+  return { fleet, places: [await start(first), await start(second)], lastCall, random }
+}
+
+/** One trial. Returns how its jobs have ended, which is checked. */
+async function stopAndGoOn(t: TestContext, pair: Pair, trial: number): Promise<Outcome[]> {
+  const { fleet, places, random } = pair
+  const [held, other] = trial % 2 === 0 ? places : ([places[1], places[0]] as const)
+  const moment = MOMENTS[trial % MOMENTS.length]
+  const contents = Array.from({ length: JOBS }, (_, index) => `trial ${trial}, job ${index}`)
+  const { status, text, body } = await fleet.caller(held.server).batch(contents)
+  assert.equal(status, 202, text)
+  const ids = body.data?.job_ids ?? []
+  await fleet.until(t.signal, 'select count(*) = $1 from open_jobs where node = $2', [JOBS, held.name])
+  await eventually(() => contents.every((content) => pair.lastCall.has(content)), Boolean, {
+    signal: t.signal,
+  })
+
+  if (moment === 'its own just before it stops') {
+    held.models.release()
+    for (let turns = random.below(MOST_TURNS); turns > 0; turns--) {
+      await new Promise<void>((resolve) => setImmediate(resolve))
+    }
+  }
+  held.server.kill('SIGSTOP')
+  // Where some have ended before the stop, only the database knows which.
+  const mayHaveEnded = moment === 'its own just before it stops'
+  const claimed = async () => {
+    const ended = new Set(mayHaveEnded ? (await outcomesOf(fleet, ids)).map(({ id }) => id) : [])
+    return contents.every(
+      (content, index) => ended.has(ids[index] ?? '') || calledBy(pair, content) === other.name,
+    )
+  }
+  await eventually(claimed, Boolean, { signal: t.signal })
+  // Into the connections of a process that does not run.
+  held.models.release()
+  if (moment === 'both before it goes on') {
+    other.models.release()
+    await allEnded(t, fleet, ids)
+  }
+  const before = await outcomesOf(fleet, ids)
+  held.server.kill('SIGCONT')
+  await idle(t, held.server)
+  assert.deepEqual(await outcomesOf(fleet, ids), before, `a stale write: ${moment}`)
+  other.models.release()
+  await allEnded(t, fleet, ids)
+  const outcomes = await outcomesOf(fleet, ids)
+  for (const { id, node, content } of outcomes) {
+    const call = pair.lastCall.get(contents[ids.indexOf(id)] ?? '')
+    assert.deepEqual({ place: node, answer: JSON.parse(content) }, call, `the job ${id} has a stale answer`)
+  }
+  return outcomes
+}
+
+function calledBy({ lastCall }: Pair, content: string): string | undefined {
+  return lastCall.get(content)?.place
+}
+
+/** Resolves when the node runs nothing any more: no answer that it has heard is still to be stored. */
+async function idle({ signal }: TestContext, { url }: Server): Promise<void> {
+  const metrics = async () => (await fetch(`${url}/metrics`)).text()
+  await eventually(metrics, (text) => /^parley_jobs_running 0$/m.test(text), { signal })
+}
+
+async function allEnded({ signal }: TestContext, fleet: Fleet, ids: readonly string[]): Promise<void> {
+  await fleet.until(signal, 'select count(*) = $1 from outcomes where id = any($2::uuid[])', [
+    ids.length,
+    ids,
+  ])
+}
+
+/** Of these jobs, in the order of their ids. */
+async function outcomesOf(fleet: Fleet, ids: readonly string[]): Promise<Outcome[]> {
+  const rows = await fleet.rows(
+    'select id, node, attempt, content from outcomes where id = any($1::uuid[]) order by id',
+    [ids],
+  )
+  return rows.map(({ id, node, attempt, content }) => ({
+    id: String(id),
+    node: String(node),
+    attempt: Number(attempt),
+    content: String(content),
+  }))
+}
+
+function sorted(outcomes: readonly Outcome[]): Outcome[] {
+  return outcomes.toSorted(({ id: one }, { id: other }) => (one < other ? -1 : 1))
+}
