@@ -1,10 +1,12 @@
 /** P8: SIGTERM under load. Nothing accepted is lost, nobody who was accepted gets an error, and it takes 30 s at most. */
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
-import test from 'node:test'
+import test, { type TestContext } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
+import { runsOf } from '../support/long-form.ts'
 import { type Caller, idsOf, type Reply } from './caller.ts'
 import { gauge } from './gauge.ts'
+import { Random } from './random.ts'
 import { installation } from './server-process.ts'
 
 const timeout = 60_000
@@ -12,10 +14,22 @@ const DRAIN_WITHIN_MS = 30_000
 const CONCURRENCY = 8
 /** The slot that is reserved for other accounts. */
 const RESERVE = 1
+/** The signal comes up to so many turns of this event loop after the last caller has begun to wait. */
+const MOST_TURNS = 200
 
-test('SIGTERM under load: waiters get their ids, and after a restart every accepted job completes', {
-  timeout,
-}, async (t) => {
+for (const run of runsOf(100)) {
+  test(
+    `SIGTERM under load: waiters get their ids, and after a restart every accepted job completes${run}`,
+    {
+      timeout,
+    },
+    drainUnderLoad,
+  )
+}
+
+async function drainUnderLoad(t: TestContext): Promise<void> {
+  const random = new Random()
+  t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
   const models = await startModelServer()
   t.after(() => models.close())
   // A job that dies with its node but once has spent its only attempt: being given back must not count.
@@ -37,6 +51,9 @@ test('SIGTERM under load: waiters get their ids, and after a restart every accep
   // Callers who do not stop asking until nobody listens any more.
   const busy = [1, 2, 3].map((n) => askUntilRefused(server.caller(key), `busy ${n}`))
   await gauge(server.url, 'parley_waiters', running.length + queued.length + 1)
+  for (let turns = random.below(MOST_TURNS); turns > 0; turns--) {
+    await new Promise<void>((resolve) => setImmediate(resolve))
+  }
   const signalledAt = Date.now()
   server.kill('SIGTERM')
 
@@ -75,7 +92,7 @@ test('SIGTERM under load: waiters get their ids, and after a restart every accep
   t.diagnostic(
     `${accepted.length} jobs accepted, ${drained.length} called before the end, drain ${tookMs} ms`,
   )
-})
+}
 
 for (const [what, sent] of [
   ['that have sent nothing', () => ''],
