@@ -135,14 +135,6 @@ export class Fleet {
     }
   }
 
-  async revokeKey(): Promise<void> {
-    const [key] = JSON.parse((await this.parley(['keys', 'list', '--json'])).stdout) as {
-      id: string
-    }[]
-    const { code, stderr } = await this.parley(['keys', 'revoke', key?.id ?? ''])
-    assert.equal(code, 0, stderr)
-  }
-
   /** Every job that was ever stored has one outcome, and nothing is left open. */
   async assertAllSettledOnce(): Promise<number> {
     const [open] = await this.rows('select count(*)::int as jobs from open_jobs')
