@@ -4,9 +4,10 @@ import { type TestContext, test } from 'node:test'
 import fc from 'fast-check'
 import { onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, type Answer, job, type Parley, startParley } from '../parley.ts'
+import { LONG } from '../support/long-form.ts'
 
-/** `PARLEY_LONG=1` sends the full hundred thousand. */
-const RUNS = process.env.PARLEY_LONG ? 20_000 : 1000
+/** Of each of the four properties: 100,000 on each store in the long form. */
+const RUNS = LONG ? 25_000 : 1000
 const AT_ONCE = 20
 
 async function start(t: TestContext): Promise<{ parley: Parley; key: string }> {
