@@ -6,8 +6,11 @@ import { hashKey } from '../../src/accounts/key.ts'
 import { reply, startModelServer } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, type Answer, job, startParley } from '../parley.ts'
+import { LONG } from '../support/long-form.ts'
 
-const ROUNDS = process.env.PARLEY_LONG ? 150 : 3
+const ROUNDS = LONG ? 150 : 3
+/** Of which each round makes about a dozen. */
+const LEAST_CANARIES = LONG ? 1000 : 20
 
 onEachStore(() => {
   test('canaries are found in no log line, error answer, metric or list of keys', async (t) => {
@@ -135,5 +138,9 @@ onEachStore(() => {
       assert.equal(request.headers['x-gateway'], `Basic ${header}`)
       assert.ok(request.path.endsWith(`?sig=${parameter}`) && request.text.includes(bodyKey))
     }
+    assert.ok(canaries.length >= LEAST_CANARIES, `only ${canaries.length} canaries`)
+    t.diagnostic(
+      `${canaries.length} canaries, ${errors.length} error answers, ${parley.log.length} log lines`,
+    )
   })
 })
