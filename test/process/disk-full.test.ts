@@ -1,15 +1,17 @@
 /**
  * P12: no room for the database. The limit on the size of files that a process may write stands for the full disk, as
- * it needs no rights and can be lifted while the server runs.
+ * it needs no rights and can be lifted while the server runs. The long form also fills a small tmpfs.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import test from 'node:test'
+import test, { type TestContext } from 'node:test'
 import { startModelServer } from '../model-server.ts'
 import { eventually } from '../support/eventually.ts'
+import { LONG } from '../support/long-form.ts'
 import { idsOf, type Reply } from './caller.ts'
 import { jobsByContent } from './rows.ts'
-import { installation, MAIN } from './server-process.ts'
+import { type Installation, installation, MAIN, type Server } from './server-process.ts'
+import { canMount, startDisk } from './small-disk.ts'
 
 const timeout = 60_000
 /** In blocks of 512 bytes: 2 MiB. */
@@ -19,19 +21,63 @@ const REFUSALS = 50
 const canLimit = spawnSync('sh', ['-c', `ulimit -S -f ${LIMIT_BLOCKS}`]).status === 0
 const canLift = spawnSync('prlimit', ['--version']).status === 0
 const skip = canLimit && canLift ? false : 'this system has no `ulimit -f` or no `prlimit`'
+/** Sizes of a small disk, so that different writes find it full, and what each has later. */
+const DISKS_MIB = [3, 4, 5, 6, 8, 10, 12, 16]
+const ROOM_MIB = 64
+const skipDisk = !LONG ? 'only in the long form' : canMount() ? false : 'no tmpfs can be mounted here'
 
-test('a full disk gives 503 with Retry-After, no false acceptance, and recovers without a restart', {
-  timeout,
-  skip,
-}, async (t) => {
+/** A server whose database has little room, until it is given more. */
+interface Cramped {
+  readonly server: Server
+  giveRoom(): void
+  /** The path of the database file, for when the server has stopped. */
+  database(): Promise<string>
+}
+
+test(
+  'a full disk gives 503 with Retry-After, no false acceptance, and recovers without a restart',
+  {
+    timeout,
+    skip,
+  },
+  (t) =>
+    fillAndRecover(t, async (place) => {
+      const server = await place.startAs([
+        'sh',
+        '-c',
+        `ulimit -S -f ${LIMIT_BLOCKS}; exec "${process.execPath}" "${MAIN}" serve`,
+      ])
+      const giveRoom = () => {
+        const lifted = spawnSync('prlimit', ['--pid', String(server.program.pid), '--fsize=unlimited:'])
+        assert.equal(lifted.status, 0, String(lifted.stderr))
+      }
+      return { server, giveRoom, database: async () => place.database }
+    }),
+)
+
+for (const mib of DISKS_MIB) {
+  test(`the same on a tmpfs of ${mib} MiB that is full`, { timeout: 300_000, skip: skipDisk }, (t) =>
+    fillAndRecover(t, async (place) => {
+      const disk = await startDisk(place, mib)
+      const env = { DATABASE_URL: `sqlite:${disk.folder}/parley.db` }
+      const server = await place.startAs(disk.command([process.execPath, MAIN, 'serve']), { env })
+      const database = async () => {
+        await disk.copyTo(place.folder)
+        return place.database
+      }
+      return { server, giveRoom: () => disk.resize(ROOM_MIB), database }
+    }),
+  )
+}
+
+async function fillAndRecover(
+  t: TestContext,
+  start: (place: Installation) => Promise<Cramped>,
+): Promise<void> {
   const models = await startModelServer({ keep: false })
   t.after(() => models.close())
   const place = await installation(t, { upstream: models.baseUrl })
-  const server = await place.startAs([
-    'sh',
-    '-c',
-    `ulimit -S -f ${LIMIT_BLOCKS}; exec "${process.execPath}" "${MAIN}" serve`,
-  ])
+  const { server, giveRoom, database } = await start(place)
   const caller = server.caller(await server.firstKey())
 
   const accepted: { id: string; content: string }[] = []
@@ -68,8 +114,7 @@ test('a full disk gives 503 with Retry-After, no false acceptance, and recovers 
   assert.ok(first && accepted.length > 10)
   assert.equal((await caller.read(first.id)).status, 200, 'what is there can be read meanwhile')
 
-  const lifted = spawnSync('prlimit', ['--pid', String(server.program.pid), '--fsize=unlimited:'])
-  assert.equal(lifted.status, 0, String(lifted.stderr))
+  giveRoom()
   await filling
   assert.equal((await caller.single('room again')).status, 200)
   assert.equal((await fetch(`${server.url}/readyz`)).status, 200)
@@ -79,7 +124,7 @@ test('a full disk gives 503 with Retry-After, no false acceptance, and recovers 
   }
   assert.deepEqual(await server.stop(), { code: 0, signal: null })
 
-  const stored = jobsByContent(place.database)
+  const stored = jobsByContent(await database())
   assert.deepEqual(
     refused.filter((content) => stored.has(content)),
     [],
@@ -87,7 +132,7 @@ test('a full disk gives 503 with Retry-After, no false acceptance, and recovers 
   )
   assert.equal(stored.size, accepted.length + 1)
   t.diagnostic(`${accepted.length} accepted, ${refused.length} refused`)
-})
+}
 
 function assertUnavailable({ headers, body, text }: Reply): void {
   assert.equal(body.success, false, text)
