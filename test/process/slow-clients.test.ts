@@ -1,16 +1,20 @@
 /** P18: clients that send their requests too slowly are cut, and others do not notice. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
+import { LONG } from '../support/long-form.ts'
 import { type HostileSocket, hostileSocket, postHead } from './hostile-sockets.ts'
 import { installation, type Server } from './server-process.ts'
 
 const SOCKETS = 500
-const HEADER_S = 2
-const REQUEST_S = 4
+/** The defaults in the long form. */
+const HEADER_S = LONG ? 10 : 2
+const REQUEST_S = LONG ? 30 : 4
 /** How long after its limit a connection may stay. */
 const CUT_WITHIN_MS = 12_000
 const DRIP_MS = 1000
-const REQUESTS = 200
+const REQUESTS = LONG ? 2000 : 200
+/** What else the machine does may add so much. */
+const NOISE_MS = 5
 
 test(`${SOCKETS} clients that drip headers or bodies are cut in time, and others do not notice`, {
   timeout: 120_000,
@@ -30,6 +34,7 @@ test(`${SOCKETS} clients that drip headers or bodies are cut in time, and others
   )
   const busy = await timesOf(server, key)
   const tookMs = await Promise.all(dripping)
+  const idleAgain = LONG ? await timesOf(server, key) : idle
   const headers = tookMs.filter((_ms, index) => index % 2 === 0)
   const bodies = tookMs.filter((_ms, index) => index % 2 === 1)
   assert.ok(Math.max(...headers) <= HEADER_S * 1000 + CUT_WITHIN_MS, `headers: ${Math.max(...headers)} ms`)
@@ -37,10 +42,15 @@ test(`${SOCKETS} clients that drip headers or bodies are cut in time, and others
   for (const { text } of sockets) assert.match(text(), /^HTTP\/1\.1 408 /)
   t.diagnostic(
     `cut after ${Math.round(Math.max(...headers))} ms (headers), ${Math.round(Math.max(...bodies))} ms (bodies); ` +
-      `p99 of others ${busy.p99.toFixed(1)} ms, ${idle.p99.toFixed(1)} ms when idle`,
+      `p99 of others ${busy.p99.toFixed(1)} ms, ${idle.p99.toFixed(1)} and ${idleAgain.p99.toFixed(1)} ms when idle`,
   )
-  // The median, because the 99th percentile of a run this short is what else the machine was doing.
-  assert.ok(busy.median <= 2 * idle.median + 5, `median ${busy.median} ms, ${idle.median} ms when idle`)
+  // In the short form the median alone, because the 99th percentile of a run this short is what else the machine was doing.
+  assert.ok(
+    busy.median <= 2 * idle.median + NOISE_MS,
+    `median ${busy.median} ms, ${idle.median} ms when idle`,
+  )
+  const p99 = Math.max(idle.p99, idleAgain.p99)
+  if (LONG) assert.ok(busy.p99 <= 2 * p99 + NOISE_MS, `p99 ${busy.p99} ms, ${p99} ms when idle`)
 })
 
 /** Resolves with the milliseconds until the server closed the connection. */

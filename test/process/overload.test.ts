@@ -1,0 +1,86 @@
+/**
+ * P19: under five times the load that a server takes it rejects what is too much and says when to come again; it keeps
+ * what it accepted, and its memory does not grow with the load.
+ */
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import { startModelServer } from '../model-server.ts'
+import { freshRealDatabase } from '../postgres/database.ts'
+import { LONG } from '../support/long-form.ts'
+import { peakOf, residentMiB } from '../support/memory-of.ts'
+import type { Caller } from './caller.ts'
+import { Ledger } from './ledger.ts'
+import { installation } from './server-process.ts'
+
+const QUEUED_WRITES = 10
+/** Each has one write to be made at any time. */
+const CALLERS = 5 * QUEUED_WRITES
+const REQUESTS = LONG ? 20_000 : 500
+const BATCH = 5
+const TEXT = 'x'.repeat(5000)
+const MAX_MIB = 150
+
+for (const store of ['SQLite', 'Postgres']) {
+  test(
+    `five times the writes that may wait, on ${store}: the rest gets 503, and what was accepted ends`,
+    {
+      timeout: LONG ? 1_200_000 : 120_000,
+    },
+    async (t) => overload(t, store === 'SQLite' ? {} : { databaseUrl: await freshRealDatabase(t) }),
+  )
+}
+
+async function overload(t: TestContext, database: { readonly databaseUrl?: string }): Promise<void> {
+  const models = await startModelServer({ keep: false })
+  t.after(() => models.close())
+  const settings = { limits: { queued_writes: QUEUED_WRITES } }
+  const place = await installation(t, { upstream: models.baseUrl, settings, ...database })
+  const server = await place.start({ env: { LOG_LEVEL: 'error' } })
+  const key = await server.firstKey()
+  const ledger = new Ledger((content) => `echo: ${content}`)
+  const caller = server.caller(key)
+  const load = { caller, ledger, refused: 0 }
+  await askAll(load, 'warm up', 10 * CALLERS)
+
+  const { pid } = server.program
+  const beforeMiB = residentMiB(pid)
+  const memory = peakOf(pid)
+  t.after(memory.end)
+  await askAll(load, 'overload', REQUESTS)
+  const moreMiB = memory.peakMiB() - beforeMiB
+  assert.ok(load.refused > 0, 'no request was too much')
+  assert.ok(ledger.size > 0)
+  assert.ok(moreMiB <= MAX_MIB, `${moreMiB} MiB more`)
+  await ledger.readAll(caller)
+  assert.equal((await caller.single('after the overload')).status, 200)
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+  t.diagnostic(
+    `${REQUESTS} requests of ${CALLERS} callers: ${ledger.size} jobs accepted, all completed; ${load.refused} requests refused; ${moreMiB.toFixed(0)} MiB more`,
+  )
+}
+
+interface Load {
+  readonly caller: Caller
+  readonly ledger: Ledger
+  refused: number
+}
+
+/** All callers at once, each asking again as soon as it has its answer: singly, and in batches. */
+async function askAll(load: Load, name: string, requests: number): Promise<void> {
+  const left = Array.from({ length: requests }, (_, index) => index).values()
+  const ask = async () => {
+    for (const index of left) await askOnce(load, `${name} ${index}`, index % 2 === 0)
+  }
+  await Promise.all(Array.from({ length: CALLERS }, ask))
+}
+
+async function askOnce(load: Load, name: string, single: boolean): Promise<void> {
+  const contents = single ? [name + TEXT] : Array.from({ length: BATCH }, (_, job) => `${name}.${job}${TEXT}`)
+  const reply = await (single ? load.caller.single(contents[0] ?? '') : load.caller.batch(contents))
+  if (reply.status !== 503) {
+    load.ledger.accepted(contents, reply)
+    return
+  }
+  assert.ok(Number(reply.headers['retry-after']) >= 1, 'a 503 says when to come again')
+  load.refused += 1
+}
