@@ -4,7 +4,7 @@
  */
 
 import pg from 'pg'
-import { CLAIM } from '../../src/store/postgres/claim.ts'
+import { CLAIM } from '../../src/store/postgres/claim-statements.ts'
 import { connectionSettings } from '../../src/store/postgres/database.ts'
 import type { Postgres } from '../harness/postgres.ts'
 

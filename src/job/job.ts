@@ -29,7 +29,10 @@
  * - **execute**: answer a job once: cached response, else model, check, one repair. An execution ends in one **outcome**
  *   (`run` in settings: `run_timeout_seconds`).
  * - **settle**: store the outcome, once and for all, together with the callback that is owed.
- * - **release**: return a claimed job to the queue without an outcome, because the node drains.
+ * - **release**: return a claimed job to the queue without an outcome, because the node drains, or the job waits for a model server.
+ * - **route**: the targets that a job may be sent to, in order. While none of them is available the job **waits for a model
+ *   server**: it is queued, and claims pass over its route.
+ * - **patience**: how long a job may wait for model servers in all before it fails.
  * - **rescue**: return the jobs of a dead node to the queue; each one's **crash count** grows (`deaths` in tables). A crash is
  *   **reverted** if its node was only paused and comes back, and **confirmed** once the node has been absent for long.
  * - **poison candidate**: a job whose crash count is high, so it may be what kills its node.
@@ -111,6 +114,8 @@ export interface ClaimedJob extends Job {
   readonly attempt: number
   /** How often a node died while it held this job. At `jobs.max_attempts` the job fails without another execution. */
   readonly crashCount: number
+  /** What earlier runs used and met (`earlier-runs.ts`); absent unless one had to wait for a model server. */
+  readonly earlierJson?: string
 }
 
 /** Why a job failed: the `code` of its `error` (SPEC §7 lists the causes). */

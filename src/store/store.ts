@@ -71,6 +71,12 @@ export interface Store
   release(node: string, claims: readonly Claim[]): Promise<void>
 
   /**
+   * Like `release`, for jobs that wait for a model server: stores their route and what their runs used until now, which the next
+   * claim returns. A rescue, a release or a claim leaves both as they are.
+   */
+  releaseWaiting(node: string, releases: readonly WaitingRelease[]): Promise<void>
+
+  /**
    * Returns the jobs of dead nodes to the head of the queue, counts a crash of each, and makes their callbacks due. A node is
    * dead if it has no lease or its lease has expired; never this one. If it turns out that it was only paused, `revertCrashes`
    * reverts what was counted. Returns how many jobs there were. When several nodes call this, one rescues each job.
@@ -121,6 +127,40 @@ export interface ClaimBounds {
   readonly exceptOf?: readonly string[]
   /** If present, no job but the first of this account, and no poison candidate. */
   readonly ofAccount?: string
+  /**
+   * If present, no jobs of these routes, however many are queued. An account that is searched for, with `exceptOf` or
+   * `ofAccount`, may be passed over if its first 64 jobs are of these routes.
+   */
+  readonly exceptRoutes?: readonly string[]
+  /** If present, only jobs of one route, and no poison candidates; not to be combined with the bounds for accounts. */
+  readonly ofRoute?: RouteBounds
+}
+
+/** A route as `upstreams/routes.ts` names it. */
+export interface RouteBounds {
+  readonly route: string
+  /** Jobs that are claimed only if no other is queued. */
+  readonly onlyIfAlone: readonly string[]
+  /** If present, only jobs that have waited too long; in no particular order. */
+  readonly overdue?: OverdueBounds
+}
+
+/**
+ * A job is overdue if it has waited for `patienceMs` since the latest of its creation, its release and `unavailableSinceMs`; what
+ * it had waited before its release counts too.
+ */
+export interface OverdueBounds {
+  readonly unavailableSinceMs: number
+  readonly patienceMs: number
+}
+
+export interface WaitingRelease extends Claim {
+  readonly route: string
+  /** What earlier runs used and met, as `job/earlier-runs.ts` writes it. */
+  readonly earlierJson: string
+  /** The time of the release, and how long the job had waited for model servers before it. */
+  readonly sinceMs: number
+  readonly waitedMs: number
 }
 
 /** In bytes of text as stored: messages, response format and callback together. */
@@ -163,6 +203,8 @@ export interface NewJob {
   readonly handedOff: boolean
   /** How far this job moves its account's next turn: 1000 divided by the tier's weight. */
   readonly step: number
+  /** Its route, by which claims may pass it over; empty or absent if it is not known, as of a job that is handed off. */
+  readonly route?: string
   /** Whether the accepting node has a pending response for it: then that node is notified if another one settles it. */
   readonly awaited: boolean
 }

@@ -94,6 +94,15 @@ export interface TransferredQueuedJob {
   readonly turn: number
   readonly crashCount: number
   readonly wasHeld: boolean
+  readonly wait: TransferredWait
+}
+
+/** The route of a queued job, and what it has waited for a model server, if it has. */
+export interface TransferredWait {
+  readonly route: string
+  readonly earlier: string | null
+  readonly sinceMs: number | null
+  readonly waitedMs: number | null
 }
 
 export interface TransferredOutcome {

@@ -59,7 +59,13 @@ export function readTransferredJob(row: Row, turn: number): TransferredJob {
 function readQueued(row: Row, turn: number): TransferredQueuedJob {
   const wasHeld = row.turn === null
   const ownTurn = wasHeld ? turn : numberOf(row, 'turn')
-  return { kind: 'waits', turn: ownTurn, crashCount: numberOf(row, 'deaths'), wasHeld }
+  const wait = {
+    route: textOf(row, 'route'),
+    earlier: textOrNull(row, 'earlier'),
+    sinceMs: numberOrNull(row, 'waits_since_ms'),
+    waitedMs: numberOrNull(row, 'waited_ms'),
+  }
+  return { kind: 'waits', turn: ownTurn, crashCount: numberOf(row, 'deaths'), wasHeld, wait }
 }
 
 function readOutcome(row: Row): TransferredOutcome {

@@ -69,12 +69,12 @@ export function newJob(fields: JobFields = {}): Job {
 
 export function acceptance(
   jobs: readonly Job[],
-  over: Partial<Acceptance> & { handedOff?: boolean; step?: number; awaited?: boolean } = {},
+  over: Partial<Acceptance> & { handedOff?: boolean; step?: number; awaited?: boolean; route?: string } = {},
 ) {
-  const { handedOff = false, step = 1000, awaited = false, ...rest } = over
+  const { handedOff = false, step = 1000, awaited = false, route = '', ...rest } = over
   return {
     node: 'node-a',
-    jobs: jobs.map((job) => ({ job, handedOff, step, awaited })),
+    jobs: jobs.map((job) => ({ job, handedOff, step, awaited, route })),
     idempotency: null,
     nowMs: now.ms,
     ...rest,

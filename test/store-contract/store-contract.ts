@@ -24,6 +24,7 @@ import { quotaModel } from './quota-model.ts'
 import { quotaTests } from './quotas.ts'
 import { readTests } from './reading.ts'
 import { returnTests } from './returning.ts'
+import { routeTests } from './routes.ts'
 import { settleTests } from './settling.ts'
 import { shareTests } from './sharing.ts'
 import { usageTests } from './usage.ts'
@@ -35,6 +36,7 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   describe(`${name}: claim within bounds`, () => claimBoundsTests(on))
   describe(`${name}: settle`, () => settleTests(on))
   describe(`${name}: release and rescue`, () => returnTests(on))
+  describe(`${name}: routes`, () => routeTests(on))
   describe(`${name}: crashes`, () => crashTests(on))
   describe(`${name}: hold`, () => holdTests(on))
   describe(`${name}: read and find response`, () => readTests(on))

@@ -120,7 +120,12 @@ export async function populate(url: string, seed: number): Promise<Population> {
   }
   // Some were begun: given back, held when a node died, and held now.
   const begun = (await first.claim('first', 20, clock.ms)).jobs
-  await first.release('first', begun.slice(0, 8).map(claimOf))
+  await first.release('first', begun.slice(0, 6).map(claimOf))
+  const waits = { route: 'openai/m', earlierJson: '{"calls":3}', sinceMs: clock.ms, waitedMs: 5000 }
+  await first.releaseWaiting(
+    'first',
+    begun.slice(6, 8).map((job) => ({ ...claimOf(job), ...waits })),
+  )
   await first.close()
   await rescueFor(url, clock)
   const last = await openStore(url, options('last', clock))

@@ -145,7 +145,8 @@ async function insertJobs(
   }
   const handedOff = jobs.map((job) => job.handedOff)
   const steps = jobs.map(({ step }) => step)
-  const values = [node, ...columns, origins, handedOff, steps, queueHead.turn, Math.floor(nowMs)]
+  const routes = jobs.map(({ route }) => route ?? '')
+  const values = [node, ...columns, origins, handedOff, steps, routes, queueHead.turn, Math.floor(nowMs)]
   const [placed] = await queries.query(ACCEPT[mode], values)
   if (placed?.turn != null) queueHead.joined(Number(placed.turn))
 }
@@ -207,15 +208,15 @@ const ACCEPT_HELD = modes(
   from n join stored using (id)`,
 )
 
-const TURN = `$${AFTER_JOBS + 3}::bigint`
+const TURN = `$${AFTER_JOBS + 4}::bigint`
 
-/** $1 node, then the columns of jobs, then origins, whether handed off, steps, the queue's turn as the node knows it, now. */
+/** $1 node, then the columns of jobs, then origins, whether handed off, steps, routes, the queue's turn as the node knows it, now. */
 const ACCEPT = modes(
   'accept',
   (onConflict) => `
   with n as (
-    select * from ${unnest([...NEW_JOB_TYPES, 'text', 'boolean', 'bigint'], JOBS_FROM)}
-      with ordinality as n(${NEW_JOB_NAMES}, origin, handed_off, step, place)
+    select * from ${unnest([...NEW_JOB_TYPES, 'text', 'boolean', 'bigint', 'text'], JOBS_FROM)}
+      with ordinality as n(${NEW_JOB_NAMES}, origin, handed_off, step, route, place)
   ),
   ${insertedJobs(onConflict)},
   ${COUNT_OPEN},
@@ -232,10 +233,10 @@ const ACCEPT = modes(
     ) as turn from queued q group by account
   ),
   placed as (
-    insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin, bytes)
+    insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin, bytes, route)
     select n.id, n.account, n.callback is not null, b.turn + q.ahead,
       case when handed_off then $1::text end, case when handed_off then 1 else 0 end, 0,
-      case when handed_off then $${AFTER_JOBS + 4}::bigint end, origin, ${requestBytesOf('n')}
+      case when handed_off then $${AFTER_JOBS + 5}::bigint end, origin, ${requestBytesOf('n')}, n.route
     from n join stored using (id) left join queued q using (id) left join begins b on b.account = q.account
     returning turn
   )

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
 import { freshDatabase } from '../../../test/postgres/database.ts'
-import { CLAIM, CLAIM_FIRST } from './claim.ts'
+import { CLAIM, CLAIM_EXCEPT, CLAIM_FIRST, CLAIM_FIRST_EXCEPT, CLAIM_OF_ROUTE } from './claim-statements.ts'
 import { connectionSettings, type Statement } from './database.ts'
 import { openPostgresStore } from './postgres-store.ts'
 import { migratePostgres } from './schema.ts'
@@ -72,6 +72,31 @@ test('a claim for the accounts that are not excepted reads few pages, whatever i
   assert.ok(!nodes.includes('Seq Scan'), nodes.join(', '))
   const { rows } = await client.query('select account from open_jobs where node is not null')
   assert.deepEqual(rows, [{ account: 'single' }])
+})
+
+test('a claim past the routes of 20,000 jobs reads few pages', async (t) => {
+  const client = await longQueue(t)
+  await client.query(`update open_jobs set route = case when account = 'many' then 'dead' else 'live' end`)
+  await client.query('vacuum analyze open_jobs')
+  const statements = [
+    [CLAIM_EXCEPT, `'node', 0, 4, 2, 1, 0, 8192, 1000000, 3, array['dead']`],
+    [CLAIM_OF_ROUTE, `'node', 4, 'dead', 2, 0, 8192, 1000000, array[]::uuid[]`],
+    [CLAIM_FIRST_EXCEPT, `'node', 4, '', 2, 0, 8192, 1000000, array['nobody'], 300, array['dead']`],
+  ] as const
+  for (const [statement, values] of statements) {
+    const { pages, nodes } = await explain(client, statement, values)
+    t.diagnostic(`${statement.name}: ${pages} pages`)
+    assert.ok(pages < 250, `${statement.name}: ${pages} pages`)
+    assert.ok(!nodes.includes('Seq Scan'), `${statement.name}: ${nodes.join(', ')}`)
+    await client.query('deallocate explained')
+  }
+  const { rows } = await client.query(
+    'select account, count(*)::int as jobs from open_jobs where node is not null group by 1 order by 1',
+  )
+  assert.deepEqual(rows, [
+    { account: 'many', jobs: 4 },
+    { account: 'single', jobs: 1 },
+  ])
 })
 
 test('a search goes on past any number of accounts whose jobs are too large', async (t) => {

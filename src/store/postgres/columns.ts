@@ -95,6 +95,7 @@ export function unnest(types: readonly string[], from: number): string {
 
 /** A row with the columns of `jobs`, and `attempt` and `deaths` as they are after the claim. */
 export function readClaimedJob(row: Row): ClaimedJob {
+  const earlierJson = textOrNull(row, 'earlier')
   return {
     id: textOf(row, 'id'),
     account: textOf(row, 'account'),
@@ -108,5 +109,6 @@ export function readClaimedJob(row: Row): ClaimedJob {
     messagesJson: textOf(row, 'messages'),
     responseFormatJson: textOf(row, 'response_format'),
     callbackJson: textOrNull(row, 'callback'),
+    ...(earlierJson !== null && { earlierJson }),
   }
 }

@@ -260,6 +260,19 @@ create trigger record_crash after update of deaths on open_jobs
   for each row when (new.deaths > old.deaths and old.node is not null) execute function record_crash();
 `
 
+/**
+ * Jobs that wait for a model server: claims pass over their route, and what their runs used is not lost. Nodes before this step
+ * leave the columns as they are, so their jobs are of no route, and are claimed like any others.
+ */
+const routes = `
+alter table open_jobs
+  add column route text not null default '', -- the targets that it may be sent to; empty if not known
+  add column earlier text,          -- what its runs used and met, if one had to wait
+  add column waits_since_ms bigint, -- when it was released to wait
+  add column waited_ms bigint;      -- how long it had waited before that
+create index open_jobs_by_route on open_jobs (route, turn, id) where turn is not null;
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   adminActions,
@@ -267,4 +280,5 @@ export const MIGRATIONS: readonly string[] = [
   countWhatWasThere,
   crashesByNode,
   ...QUOTA_MIGRATIONS,
+  routes,
 ]

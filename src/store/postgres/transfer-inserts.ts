@@ -23,15 +23,14 @@ export const KEYS = insert('keys', 'id, account, hash, created_at_ms, expires_at
   'bigint',
 ])
 export const JOBS = insert('jobs', NEW_JOB_NAMES, NEW_JOB_TYPES)
-export const OPEN_JOBS = insert('open_jobs', 'id, account, has_callback, turn, attempt, deaths, bytes', [
-  'uuid',
-  'text',
-  'boolean',
-  'bigint',
-  'integer',
-  'integer',
-  'bigint',
-])
+export const OPEN_JOBS = insert(
+  'open_jobs',
+  'id, account, has_callback, turn, attempt, deaths, bytes, route, earlier, waits_since_ms, waited_ms',
+  [
+    ...['uuid', 'text', 'boolean', 'bigint', 'integer', 'integer', 'bigint'],
+    ...['text', 'text', 'bigint', 'bigint'],
+  ],
+)
 export const OUTCOMES = insert(
   'outcomes',
   'id, status, content, error, usage, receipt, node, attempt, deaths, claimed_at_ms, settled_at_ms, counted, bytes',

@@ -166,6 +166,7 @@ const JOBS = `
   select j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens,
     j.created_at_ms, j.messages, j.response_format, j.callback,
     coalesce(o.attempt, q.attempt) as attempt, q.turn, coalesce(o.deaths, q.deaths) as deaths,
+    q.route, q.earlier, q.waits_since_ms, q.waited_ms,
     o.status, o.content, o.error, o.usage, o.receipt, o.claimed_at_ms, o.settled_at_ms,
     ${CALLBACK_SELECT}
   from weighed w join jobs j on j.id = w.id

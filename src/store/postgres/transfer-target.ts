@@ -105,7 +105,12 @@ class PostgresTarget implements TransferTarget {
       const asked = requestBytes(job.messages, job.responseFormat, callback)
       rows.asked.push(askedOf(job))
       if (state.kind === 'waits') {
-        rows.waiting.push([id, account, callback !== null, state.turn, attempt, state.crashCount, asked])
+        const { route, earlier, sinceMs, waitedMs } = state.wait
+        const wait = [route, earlier, sinceMs, waitedMs]
+        rows.waiting.push([
+          ...[id, account, callback !== null, state.turn, attempt, state.crashCount, asked],
+          ...wait,
+        ])
         continue
       }
       const {

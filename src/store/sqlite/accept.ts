@@ -19,6 +19,7 @@ export type NewJobCells = readonly [
   messages: string,
   responseFormat: string,
   callback: string | null,
+  route: string,
 ]
 
 export const acceptOperations = {
@@ -54,7 +55,7 @@ export const acceptOperations = {
     const times = [createdAtMs, createdAtMs, nowMs] as const
     file
       .prepare(INSERT_JOB)
-      .run(jobId, seq, account, tier, model, status, null, null, 1, ttlS, tokens, owesCallback, ...times)
+      .run(jobId, seq, account, tier, model, status, null, null, 1, ttlS, tokens, owesCallback, ...times, '')
     file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
     const bytes = requestBytes(messages, format, callback)
     const ended = {
@@ -87,20 +88,22 @@ function findEarlier(
 }
 
 function storeJob(file: ServedFile, node: string, nowMs: number, job: NewJobCells): void {
-  const [id, account, tier, model, handedOff, step, ttlS, tokens, createdAtMs, messages, format, callback] =
-    job
+  const [id, account, tier, model, handedOff, step, ttlS, tokens, createdAtMs, ...rest] = job
+  const [messages, format, callback, route] = rest
   const { queue } = file
   const seq = queue.takeSeq()
   const hasCallback = callback === null ? 0 : 1
   const insert = file.prepare(INSERT_JOB)
   if (handedOff) {
     const times = [createdAtMs, nowMs, null] as const
-    insert.run(id, seq, account, tier, model, 'assigned', null, node, 1, ttlS, tokens, hasCallback, ...times)
+    const values = [id, seq, account, tier, model, 'assigned', null, node, 1, ttlS, tokens] as const
+    insert.run(...values, hasCallback, ...times, route)
     queue.handOff()
   } else {
     const turn = queue.join(file, account, step)
     const times = [createdAtMs, null, null] as const
-    insert.run(id, seq, account, tier, model, 'pending', turn, null, 0, ttlS, tokens, hasCallback, ...times)
+    const values = [id, seq, account, tier, model, 'pending', turn, null, 0, ttlS, tokens] as const
+    insert.run(...values, hasCallback, ...times, route)
   }
   file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
   file.quotas.add(account, 1, requestBytes(messages, format, callback))
@@ -108,8 +111,8 @@ function storeJob(file: ServedFile, node: string, nowMs: number, job: NewJobCell
 
 const INSERT_JOB = `
   insert into jobs (id, seq, account, tier, model, status, turn, node, attempt, deaths, cache_ttl_s,
-    input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms)
-  values (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)`
+    input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms, route)
+  values (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?)`
 const INSERT_REQUEST = 'insert into requests (seq, messages, response_format, callback) values (?, ?, ?, ?)'
 const FIND_KEY = 'select fingerprint, job_ids, until_ms from idempotency where account = ? and key = ?'
 const REMEMBER_KEY =

@@ -1,7 +1,15 @@
 /** Claims queued jobs in SQLite: in fair order, or an account's first job each. */
 import { wholeMs } from '../../clock.ts'
 import type { ClaimedJob } from '../../job/job.ts'
-import type { ClaimBounds, ClaimBytes, Claimed, PoisonCandidates } from '../store.ts'
+import { leastJobId } from '../../job/job-id.ts'
+import type {
+  ClaimBounds,
+  ClaimBytes,
+  Claimed,
+  OverdueBounds,
+  PoisonCandidates,
+  RouteBounds,
+} from '../store.ts'
 import type { Cell, ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
 
@@ -20,19 +28,23 @@ const UNBOUNDED: ClaimBytes = { small: Number.MAX_SAFE_INTEGER, max: 0 }
 export const claimOperations = {
   claim: write(
     (file: ServedFile, node: string, limit: number, nowMs: number, bounds: ClaimBounds): ClaimedRows => {
-      const { candidates = NO_CANDIDATES, bytes = UNBOUNDED, exceptOf, ofAccount } = bounds
-      const taken = new Fitting(bytes)
-      if (ofAccount !== undefined) takeFirstOf(file, ofAccount, candidates, taken)
-      else if (exceptOf !== undefined) takeFirstOfAccounts(file, limit, candidates, new Set(exceptOf), taken)
-      else takeHeadOfQueue(file, limit, candidates, taken)
+      const { candidates = NO_CANDIDATES, bytes = UNBOUNDED, exceptOf, ofAccount, ofRoute } = bounds
+      const exceptRoutes = bounds.exceptRoutes ? JSON.stringify(bounds.exceptRoutes) : null
+      const search = { candidates, exceptRoutes, taken: new Fitting(bytes) }
+      const { taken } = search
+      if (ofRoute !== undefined) takeOfRoute(file, limit, nowMs, ofRoute, search)
+      else if (ofAccount !== undefined) takeFirstOf(file, ofAccount, search)
+      else if (exceptOf !== undefined) takeFirstOfAccounts(file, limit, new Set(exceptOf), search)
+      else if (exceptRoutes !== null) takeHeadOfRoutes(file, limit, search)
+      else takeHeadOfQueue(file, limit, search)
       const { rows, tooLarge } = taken
       let furthest = 0
       for (const row of rows) {
         furthest = Math.max(furthest, finishRow(file, row))
         file.prepare(CLAIM).run(node, nowMs, row[0] ?? null)
       }
-      // The turn of an account's first job is not how far the queue has been claimed.
-      const isHead = exceptOf === undefined && ofAccount === undefined
+      // The turn of an account's first job, or of one that is overdue, is not how far the queue has been claimed.
+      const isHead = exceptOf === undefined && ofAccount === undefined && ofRoute?.overdue === undefined
       if (rows.length > 0) file.queue.claim(file, rows.length, isHead ? furthest : 0)
       return { rows, tooLarge }
     },
@@ -66,27 +78,90 @@ class Fitting {
   }
 }
 
-function takeHeadOfQueue(
-  file: ServedFile,
-  limit: number,
-  { crashCount, limit: most }: PoisonCandidates,
-  taken: Fitting,
-): void {
+/** What a claim looks for, and where it puts what it finds. */
+interface Search {
+  readonly candidates: PoisonCandidates
+  /** As JSON; null for none. */
+  readonly exceptRoutes: string | null
+  readonly taken: Fitting
+}
+
+function takeHeadOfQueue(file: ServedFile, limit: number, { candidates, taken }: Search): void {
+  const { crashCount, limit: most } = candidates
   const some = Math.min(limit, most)
   const first = some > 0 ? file.cells(POISON_CANDIDATES, crashCount, some) : []
   for (const row of first) if (!taken.take(row)) return
   for (const row of file.cells(HEAD_OF_QUEUE, crashCount, limit - first.length)) if (!taken.take(row)) return
 }
 
+/** The same past other routes: finds the first jobs of each of the remaining routes, and takes the first of all. */
+function takeHeadOfRoutes(
+  file: ServedFile,
+  limit: number,
+  { candidates, exceptRoutes, taken }: Search,
+): void {
+  const { crashCount, limit: most } = candidates
+  const except = exceptRoutes ?? NO_ROUTES
+  const some = Math.min(limit, most)
+  const first = some > 0 ? file.cells(POISON_CANDIDATES_EXCEPT, crashCount, except, some) : []
+  for (const row of first) if (!taken.take(row)) return
+  const left = limit - first.length
+  const heads = file
+    .cells(ROUTES_EXCEPT, except)
+    .flatMap(([route]) => file.cells(HEAD_OF_ROUTE_KEYS, route ?? null, crashCount, left))
+    .sort(byTurn)
+  for (const [, id] of heads.slice(0, left)) {
+    for (const row of file.cells(BY_ID, id ?? null)) if (!taken.take(row)) return
+  }
+}
+
+function byTurn([turn, id]: readonly Cell[], [otherTurn, otherId]: readonly Cell[]): number {
+  return Number(turn) - Number(otherTurn) || (String(id) < String(otherId) ? -1 : 1)
+}
+
+function takeOfRoute(
+  file: ServedFile,
+  limit: number,
+  nowMs: number,
+  { route, onlyIfAlone, overdue }: RouteBounds,
+  { candidates: { crashCount }, taken }: Search,
+): void {
+  if (overdue !== undefined) {
+    for (const [id] of overdueJobs(file, route, limit, nowMs, overdue)) {
+      for (const row of file.cells(BY_ID, id ?? null)) if (!taken.take(row)) return
+    }
+    return
+  }
+  const head = (except: readonly string[]) =>
+    file.cells(HEAD_OF_ROUTE, route, crashCount, JSON.stringify(except), limit)
+  let rows = head(onlyIfAlone)
+  if (rows.length === 0) rows = head([])
+  for (const row of rows) if (!taken.take(row)) return
+}
+
+/** Those that were tried have times of their own, and are few; the others have waited since their creation. */
+function overdueJobs(
+  file: ServedFile,
+  route: string,
+  limit: number,
+  nowMs: number,
+  { unavailableSinceMs, patienceMs }: OverdueBounds,
+): Cell[][] {
+  const beforeMs = nowMs - patienceMs
+  const tried = file.cells(OVERDUE_TRIED, route, unavailableSinceMs, beforeMs, limit)
+  if (unavailableSinceMs > beforeMs) return tried
+  return [...tried, ...file.cells(OVERDUE, leastJobId(beforeMs), route, limit - tried.length)]
+}
+
 /** Goes from account to account in a circle, from the one that such a claim ended at. */
 function takeFirstOfAccounts(
   file: ServedFile,
   limit: number,
-  candidates: PoisonCandidates,
   except: ReadonlySet<string>,
-  taken: Fitting,
+  search: Search,
 ): void {
   const { queue } = file
+  const { taken } = search
   const startedAt = queue.accountCursor
   let hasWrapped = false
   for (let looked = 0; looked < except.size + MAX_PASSED_OVER && taken.rows.length < limit; looked++) {
@@ -100,17 +175,16 @@ function takeFirstOfAccounts(
     const account = String(found[0])
     if (hasWrapped && account > startedAt) return
     queue.accountCursor = account
-    if (!except.has(account)) takeFirstOf(file, account, candidates, taken)
+    if (!except.has(account)) takeFirstOf(file, account, search)
   }
 }
 
-function takeFirstOf(
-  file: ServedFile,
-  account: string,
-  { crashCount }: PoisonCandidates,
-  taken: Fitting,
-): void {
-  const [row] = file.cells(FIRST_OF_ACCOUNT, account, crashCount)
+function takeFirstOf(file: ServedFile, account: string, { candidates, exceptRoutes, taken }: Search): void {
+  const { crashCount } = candidates
+  const [row] =
+    exceptRoutes === null
+      ? file.cells(FIRST_OF_ACCOUNT, account, crashCount)
+      : file.cells(FIRST_OF_ACCOUNT_EXCEPT, account, crashCount, exceptRoutes)
   if (row !== undefined) taken.take(row)
 }
 
@@ -125,7 +199,8 @@ function finishRow(file: ServedFile, row: Cell[]): number {
 
 /** Texts of jobs up to this size are read at once; those of larger ones only when they are claimed. */
 const INLINE_BYTES = 16 * 1024
-const [ACCOUNT, MESSAGES, TURN, BYTES] = [1, 9, 12, 14]
+const [ACCOUNT, MESSAGES, TURN, BYTES] = [1, 10, 13, 15]
+const NO_ROUTES = '[]'
 /** Of `octet_length` SQLite reads the head of the row only, however long the text is. */
 const SIZE =
   'octet_length(r.messages) + octet_length(r.response_format) + ifnull(octet_length(r.callback), 0)'
@@ -133,11 +208,11 @@ const inline = (column: string) => `case when ${SIZE} <= ${INLINE_BYTES} then r.
 
 /** What a claim selects: first in the order that `readClaimedJob` takes it, and then what the claim itself uses. */
 const COLUMNS = `j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens, j.created_at_ms, j.attempt, j.deaths,
-  ${inline('messages')}, ${inline('response_format')}, ${inline('callback')}, j.turn, j.seq, ${SIZE}`
+  j.earlier, ${inline('messages')}, ${inline('response_format')}, ${inline('callback')}, j.turn, j.seq, ${SIZE}`
 
 export function readClaimedJob(cells: readonly Cell[]): ClaimedJob {
-  const [id, account, tier, model, ttlS, tokens, createdAtMs, attempt, deaths, messages, format, callback] =
-    cells
+  const [id, account, tier, model, ttlS, tokens, createdAtMs, attempt, deaths, earlier, ...texts] = cells
+  const [messages, format, callback] = texts
   return {
     id: String(id),
     account: String(account),
@@ -152,6 +227,7 @@ export function readClaimedJob(cells: readonly Cell[]): ClaimedJob {
     messagesJson: String(messages),
     responseFormatJson: String(format),
     callbackJson: typeof callback === 'string' ? callback : null,
+    ...(typeof earlier === 'string' && { earlierJson: earlier }),
   }
 }
 
@@ -161,12 +237,49 @@ const HEAD_OF_QUEUE = `
 const POISON_CANDIDATES = `
   select ${COLUMNS} from jobs j indexed by jobs_that_died join requests r on r.seq = j.seq
   where j.turn is not null and j.deaths > 0 and j.deaths >= ? order by j.turn, j.id limit ?`
+const POISON_CANDIDATES_EXCEPT = `
+  select ${COLUMNS} from jobs j indexed by jobs_that_died join requests r on r.seq = j.seq
+  where j.turn is not null and j.deaths > 0 and j.deaths >= ? and j.route not in (select value from json_each(?))
+  order by j.turn, j.id limit ?`
+/** From each route to the next in the index, whatever is queued between. */
+const ROUTES_EXCEPT = `
+  with recursive routes (route) as (
+    select min(route) from jobs indexed by jobs_by_route where turn is not null
+    union all
+    select (select min(j.route) from jobs j indexed by jobs_by_route where j.turn is not null and j.route > r.route)
+    from routes r where r.route is not null
+  )
+  select route from routes where route is not null and route not in (select value from json_each(?))`
+const HEAD_OF_ROUTE_KEYS = `
+  select j.turn, j.id from jobs j indexed by jobs_by_route
+  where j.turn is not null and j.route = ? and j.deaths < ? order by j.turn, j.id limit ?`
+const HEAD_OF_ROUTE = `
+  select ${COLUMNS} from jobs j indexed by jobs_by_route join requests r on r.seq = j.seq
+  where j.turn is not null and j.route = ? and j.deaths < ? and j.id not in (select value from json_each(?))
+  order by j.turn, j.id limit ?`
+const BY_ID = `select ${COLUMNS} from jobs j join requests r on r.seq = j.seq where j.id = ?`
+const OVERDUE_TRIED = `
+  select id from jobs indexed by jobs_returned
+  where turn is not null and attempt > 0 and waits_since_ms is not null and route = ?
+    and max(waits_since_ms, ?) - waited_ms <= ? limit ?`
+const OVERDUE = `
+  select id from jobs indexed by jobs_by_age
+  where turn is not null and id < ? and route = ? and attempt = 0 order by id limit ?`
 const NEXT_ACCOUNT = `
   select account from jobs indexed by jobs_waiting_by_account
   where turn is not null and account > ? order by account limit 1`
 const FIRST_OF_ACCOUNT = `
   select ${COLUMNS} from jobs j indexed by jobs_waiting_by_account join requests r on r.seq = j.seq
   where j.turn is not null and j.account = ? and j.deaths < ? order by j.id limit 1`
+/** Looks at no more than the account's first jobs. */
+const FIRST_OF_ACCOUNT_EXCEPT = `
+  select ${COLUMNS} from jobs j join requests r on r.seq = j.seq where j.id = (
+    select f.id from (
+      select id, deaths, route from jobs indexed by jobs_waiting_by_account
+      where turn is not null and account = ? order by id limit 64
+    ) f
+    where f.deaths < ? and f.route not in (select value from json_each(?)) order by f.id limit 1
+  )`
 const TEXTS = 'select messages, response_format, callback from requests where seq = ?'
 const CLAIM = `
   update jobs set status = 'assigned', turn = null, node = ?, attempt = attempt + 1, claimed_at_ms = ?

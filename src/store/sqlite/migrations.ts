@@ -174,4 +174,13 @@ create table quota_state (counted integer not null) strict;
 insert into quota_state values (0);
 `
 
-export const MIGRATIONS: readonly string[] = [first, second, third]
+/** Jobs that wait for a model server: claims pass over their route, and what their runs used is not lost. */
+const fourth = `
+alter table jobs add column route text not null default ''; -- the targets that it may be sent to; empty if not known
+alter table jobs add column earlier text; -- what its runs used and met, if one had to wait
+alter table jobs add column waits_since_ms integer; -- when it was released to wait
+alter table jobs add column waited_ms integer; -- how long it had waited before that
+create index jobs_by_route on jobs (route, turn, id) where turn is not null;
+`
+
+export const MIGRATIONS: readonly string[] = [first, second, third, fourth]

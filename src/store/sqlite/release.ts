@@ -1,5 +1,6 @@
 /** Returns jobs that their node releases to the head of the queue, in SQLite. */
 import type { Claim } from '../node-store.ts'
+import type { WaitingRelease } from '../store.ts'
 import type { ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
 
@@ -11,6 +12,18 @@ export const releaseOperations = {
       queue.return(Number(changes))
     }
   }),
+
+  releaseWaiting: write((file: ServedFile, node: string, releases: readonly WaitingRelease[]): void => {
+    const { queue } = file
+    for (const { jobId, attempt, route, earlierJson, sinceMs, waitedMs } of releases) {
+      const wait = [route, earlierJson, sinceMs, waitedMs] as const
+      const { changes } = file.prepare(RELEASE_WAITING).run(queue.turn, ...wait, jobId, node, attempt)
+      queue.return(Number(changes))
+    }
+  }),
 }
 
+const RELEASE_WAITING = `
+  update jobs set node = null, turn = ?, route = ?, earlier = ?, waits_since_ms = ?, waited_ms = ?
+  where id = ? and node = ? and attempt = ?`
 const RELEASE = 'update jobs set node = null, turn = ? where id = ? and node = ? and attempt = ?'

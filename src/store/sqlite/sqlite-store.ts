@@ -226,7 +226,7 @@ async function fillIndex(index: ResponseIndex, thread: ThreadClient, nowMs: () =
   }
 }
 
-function newJobCells({ job, handedOff, step }: NewJob): NewJobCells {
+function newJobCells({ job, handedOff, step, route = '' }: NewJob): NewJobCells {
   return [
     job.id,
     job.account,
@@ -240,6 +240,7 @@ function newJobCells({ job, handedOff, step }: NewJob): NewJobCells {
     job.messagesJson,
     job.responseFormatJson,
     job.callbackJson,
+    route,
   ]
 }
 

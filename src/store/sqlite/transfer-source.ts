@@ -140,7 +140,7 @@ const JOBS = `
   select j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens,
     j.created_at_ms, r.messages, r.response_format, r.callback,
     j.attempt, j.turn, j.deaths, j.status, o.content, o.error, o.usage, o.receipt,
-    j.claimed_at_ms, j.settled_at_ms,
+    j.claimed_at_ms, j.settled_at_ms, j.route, j.earlier, j.waits_since_ms, j.waited_ms,
     ${CALLBACK_SELECT}
   from jobs j cross join requests r on r.seq = j.seq
     left join outcomes o on o.seq = j.seq left join callbacks c on c.seq = j.seq

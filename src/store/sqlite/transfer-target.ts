@@ -15,6 +15,7 @@ import {
   type TransferredJob,
   type TransferredKey,
   type TransferredResponse,
+  type TransferredWait,
   type TransferTarget,
 } from '../transfer-contract.ts'
 import type { UsageRecord } from '../usage-store.ts'
@@ -23,6 +24,8 @@ import { lockForTransfer, openFile } from './file.ts'
 import { MARK_COUNTED, QuotaSums } from './quota-sums.ts'
 import { migrate } from './schema.ts'
 import { asProblem } from './transfer-problem.ts'
+
+const NO_WAIT: TransferredWait = { route: '', earlier: null, sinceMs: null, waitedMs: null }
 
 export function openSqliteTarget(path: string): TransferTarget {
   // The lock first: while another transfer fills the file it cannot even be opened.
@@ -96,8 +99,10 @@ class SqliteTarget implements TransferTarget {
             crashCount: state.crashCount,
             claimedAtMs: null,
             settledAtMs: null,
+            wait: state.wait,
           }
-        : { ...state, turn: null }
+        : { ...state, turn: null, wait: NO_WAIT }
+    const { wait } = place
     insert.run(
       job.id,
       seq,
@@ -114,6 +119,10 @@ class SqliteTarget implements TransferTarget {
       job.createdAtMs,
       place.claimedAtMs,
       place.settledAtMs,
+      wait.route,
+      wait.earlier,
+      wait.sinceMs,
+      wait.waitedMs,
     )
     request.run(seq, job.messages, job.responseFormat, job.callback)
     const bytes = requestBytes(job.messages, job.responseFormat, job.callback)
@@ -202,8 +211,9 @@ function prepare(db: DatabaseSync) {
     ),
     job: statement(
       `insert into jobs (id, seq, account, tier, model, status, turn, attempt, deaths, cache_ttl_s,
-         input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms)
-       values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+         input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms,
+         route, earlier, waits_since_ms, waited_ms)
+       values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     ),
     request: statement('insert into requests (seq, messages, response_format, callback) values (?, ?, ?, ?)'),
     outcome: statement('insert into outcomes (seq, content, error, usage, receipt) values (?, ?, ?, ?, ?)'),
