@@ -4,8 +4,8 @@
  * | kind | what it is | whom it counts against |
  * |---|---|---|
  * | `unreachable` | no connection could be made: refused, DNS, TLS, no route, connect timeout | the server |
- * | `overloaded` | 429, 503 | the server |
- * | `broken` | a connection that was reset or closed, 408, 409, 502, 504 | the server; the job too, where others succeed in between |
+ * | `overloaded` | 429, 503, 529 | the server |
+ * | `broken` | a connection that was reset or closed, 408, 409, 502, 504, a proxy's 520 to 524, and 500 of a gateway that reached nothing | the server; the job too, where others succeed in between |
  * | `misconfigured` | 401, 402, 403, 404, no quota left | the operator; the job too, where others succeed in between |
  * | `failing` | 500 and other 5xx, call timeouts | the job, unless the circuit breaker is open |
  * | `too large` | 429 that says that this request is too large | the job |
@@ -28,6 +28,9 @@ const NOT_CONNECTED: readonly string[] = [
 const NO_QUOTA = /\binsufficient_quota\b|exceeded your current quota/i
 /** OpenAI's words for a request that exceeds a limit by itself, however long one waits. */
 const TOO_LARGE = /\brequest too large\b|\btoo large for\b|\breduce (?:the length|your prompt|the size)\b/i
+
+/** The words of a gateway that answers 500 itself when it does not reach the server behind it, as Portkey's does. */
+const NOT_REACHED = /\b(?:ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENOTFOUND|ETIMEDOUT|UND_ERR_CONNECT_TIMEOUT)\b/
 
 /** What is read of an error. */
 export type FailureFacts = Pick<
@@ -62,11 +65,21 @@ function statusKind(status: number, { code, message }: FailureFacts): FailureKin
       if (code === 'insufficient_quota' || NO_QUOTA.test(message)) return 'misconfigured'
       return TOO_LARGE.test(message) ? 'too large' : 'overloaded'
     case 503:
+    // Anthropic's status for it.
+    case 529:
       return 'overloaded'
+    case 500:
+      return NOT_REACHED.test(message) ? 'broken' : 'failing'
     case 408:
     case 409:
     case 502:
     case 504:
+    // Cloudflare's, for a server behind it that fails, refuses, or answers too late.
+    case 520:
+    case 521:
+    case 522:
+    case 523:
+    case 524:
       return 'broken'
     default:
       return status >= 500 && status <= 599 ? 'failing' : 'final'
