@@ -10,6 +10,11 @@ const FEWEST_THREADS = 2
 /** More would rarely be used, and each may take `cpu.thread_heap_mb`. */
 const MOST_THREADS = 8
 
+/** Many times what the most expensive task takes; only one that never ends reaches it. */
+const TASK_CPU_MS = 30_000
+/** A thread that ends must load the tokenizer again, which takes up to a second. */
+const IDLE_MS = 300_000
+
 export function threadsOf({ cpu }: Settings): number {
   return cpu.threads ?? Math.max(FEWEST_THREADS, Math.min(MOST_THREADS, availableParallelism()))
 }
@@ -19,7 +24,9 @@ export function createCpuPool(settings: Settings, clock: Clock, metrics: Metrics
     threads: threadsOf(settings),
     maxRequests: settings.cpu.max_requests,
     heapMb: settings.cpu.thread_heap_mb,
-    steadyMs: () => clock.steadyMs(),
+    taskCpuMs: TASK_CPU_MS,
+    idleMs: IDLE_MS,
+    clock,
     onTask: metrics.cpuTask,
     onRejected: metrics.cpuRejected,
   })

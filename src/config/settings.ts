@@ -281,7 +281,7 @@ export const settingsSchema = Type.Object(
       {
         threads: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
           description:
-            'Threads for CPU-heavy work: bodies and answers over 64 KiB, token counts, long checks against a schema. null: one for each core, 2 at least and 8 at most. They start when they are needed.',
+            'Threads for CPU-heavy work: bodies and answers over 64 KiB, token counts, long checks against a schema. null: one for each core, 2 at least and 8 at most. They start when they are needed, and end after five minutes without work. Of four or more, one is left to accounts that have none.',
         }),
         max_requests: Type.Integer({
           minimum: 4,

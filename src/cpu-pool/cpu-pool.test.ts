@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { type TestContext, test } from 'node:test'
+import type { Worker } from 'node:worker_threads'
+import { FakeClock } from '../../test/fake-clock.ts'
+import { systemClock } from '../clock.ts'
 import { Stop } from '../job/stop.ts'
 import { CpuPool, type CpuPoolOptions } from './cpu-pool.ts'
 import { TaskFailed } from './pool-thread.ts'
@@ -9,7 +13,15 @@ const acme = { account: 'acme', weight: 1 }
 const other = { account: 'other', weight: 1 }
 
 function pool(t: TestContext, options: Partial<CpuPoolOptions> = {}): CpuPool {
-  const made = new CpuPool({ threads: 1, maxRequests: 16, heapMb: 256, steadyMs: () => 0, ...options })
+  const made = new CpuPool({
+    threads: 1,
+    maxRequests: 16,
+    heapMb: 256,
+    taskCpuMs: 60_000,
+    idleMs: 60_000,
+    clock: systemClock,
+    ...options,
+  })
   t.after(() => made.close())
   return made
 }
@@ -90,3 +102,56 @@ test('a task that takes more memory than a thread may have fails alone, and the 
   await assert.rejects(cpu.run('judge answer', large, acme, never), { outOfMemory: true })
   assert.deepEqual(await cpu.run('judge answer', answer('[]'), acme, never), JUDGED)
 })
+
+/** Threads that do what the text of their task says (`test/support/pool-thread-script.ts`). */
+const script = new URL('../../test/support/pool-thread-script.ts', import.meta.url)
+
+test('a task that never ends fails once it took its CPU time, and meanwhile others run', async (t) => {
+  const cpu = pool(t, { threads: 2, taskCpuMs: 50, script })
+  const endless = assert.rejects(cpu.run('judge answer', answer('loop'), acme, never), {
+    name: 'Error',
+    message: /^The task 'judge answer' took more than 50 ms of CPU time/,
+  })
+  for (let task = 0; task < 3; task++) assert.ok(await cpu.run('judge answer', answer(''), other, never))
+  await endless
+  assert.deepEqual(cpu.state, { running: 0, waiting: 0, requests: 0 })
+  const both = [acme, other].map((user) => cpu.run('judge answer', answer(''), user, never))
+  assert.equal((await Promise.all(both)).length, 2)
+})
+
+test('a thread that has no task for a while ends, with the heap that it kept', async (t) => {
+  const clock = new FakeClock()
+  const cpu = pool(t, { clock, idleMs: 1000, script })
+  const run = () => cpu.run('judge answer', answer(''), acme, never)
+  const [worker] = await Promise.all([newThread(), run()])
+  clock.advance(999)
+  const first = await run()
+  clock.advance(999)
+  assert.deepEqual(await run(), first)
+  const exited = once(worker, 'exit')
+  clock.advance(1000)
+  await exited
+  assert.notDeepEqual(await run(), first)
+})
+
+test('a thread that dies while it is idle gets no task', async (t) => {
+  const cpu = pool(t, { script })
+  const exited = newThread().then((worker) => once(worker, 'exit'))
+  const first = await cpu.run('judge answer', answer('die'), acme, never)
+  await exited
+  assert.notDeepEqual(await cpu.run('judge answer', answer(''), acme, never), first)
+})
+
+test('of four threads one is left to accounts that have none', async (t) => {
+  const cpu = pool(t, { threads: 4 })
+  const tasks = Array.from({ length: 6 }, () => cpu.run('judge answer', answer('[]'), acme, never))
+  assert.deepEqual(cpu.state, { running: 3, waiting: 3, requests: 0 })
+  tasks.push(cpu.run('judge answer', answer('[]'), other, never))
+  assert.deepEqual(cpu.state, { running: 4, waiting: 3, requests: 0 })
+  await Promise.all(tasks)
+})
+
+async function newThread(): Promise<Worker> {
+  const [worker] = await once(process, 'worker')
+  return worker
+}

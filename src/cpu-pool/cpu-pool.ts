@@ -2,9 +2,10 @@
  * The threads for CPU-heavy work: large request bodies, token counts, large answers, long checks against a schema. They
  * keep such work from holding the event loop of the HTTP server.
  *
- * Accounts share the threads fairly. Requests enter the pool before their first task, and only so many may be in it: the
+ * Accounts share the threads fairly, and of four or more the last one goes only to accounts that have none. Requests enter the pool before their first task, and only so many may be in it: the
  * next one is rejected. Jobs wait for a thread however many there are, because their answers have been paid for.
  */
+import type { Clock } from '../clock.ts'
 import { Stop, type StopListener, type StopSignal } from '../job/stop.ts'
 import { Counts } from '../sharing/counts.ts'
 import { FairSlots } from '../sharing/fair-slots.ts'
@@ -24,12 +25,17 @@ export interface CpuPoolOptions {
   readonly maxRequests: number
   /** What the heap of one thread may hold, in MiB. */
   readonly heapMb: number
+  /** How much CPU time a task may take: the thread of one that takes as much, and at most twice as much, is ended. */
+  readonly taskCpuMs: number
+  /** A thread that had no task for so long ends: it would keep the heap that its largest task needed. */
+  readonly idleMs: number
   /** Called after each task that ran, with the time that it took on its thread. */
   readonly onTask?: (name: TaskName, ms: number) => void
   /** Called for each request that may not enter. */
   readonly onRejected?: () => void
-  /** Milliseconds that never go back. */
-  readonly steadyMs: () => number
+  readonly clock: Clock
+  /** The script of the threads; replaced in tests. */
+  readonly script?: URL
 }
 
 /** Tasks that run, tasks that wait for a thread, and requests that are in the pool. */
@@ -41,19 +47,28 @@ export interface CpuPoolState {
 
 /** An account may fill this part of the room for requests. */
 const ACCOUNT_PART = 4
+/** With fewer threads none is reserved: an account that is alone would lose too many. */
+const LEAST_THREADS_WITH_RESERVE = 4
+
+interface IdleThread {
+  readonly thread: PoolThread
+  readonly cancelEnd: () => void
+}
 
 export class CpuPool {
   readonly #options: CpuPoolOptions
   readonly #slots: FairSlots
   readonly #requests = new Counts<string>()
-  readonly #idle: PoolThread[] = []
+  /** The one last that was idle for the shortest time, so that the others reach their end. */
+  readonly #idle: IdleThread[] = []
   readonly #all = new Set<PoolThread>()
   /** Stops every task when the pool is closed. */
   readonly #closing = new Stop()
 
   constructor(options: CpuPoolOptions) {
     this.#options = options
-    this.#slots = new FairSlots({ limit: options.threads, reserve: 0 })
+    const { threads } = options
+    this.#slots = new FairSlots({ limit: threads, reserve: threads < LEAST_THREADS_WITH_RESERVE ? 0 : 1 })
   }
 
   get state(): CpuPoolState {
@@ -99,6 +114,7 @@ export class CpuPool {
   /** Tasks that wait or run resolve with null. */
   async close(): Promise<void> {
     this.#closing.now('release')
+    for (const { cancelEnd } of this.#idle) cancelEnd()
     await Promise.all([...this.#all].map((thread) => thread.close()))
   }
 
@@ -107,33 +123,71 @@ export class CpuPool {
     input: TaskInput<Name>,
     account: string,
   ): Promise<TaskOutput<Name>> {
-    const { steadyMs, onTask } = this.#options
-    const startedMs = steadyMs()
+    const { clock, onTask } = this.#options
+    const startedMs = clock.steadyMs()
     try {
       const thread = this.#idleThread() ?? this.#start()
+      const endWatch = this.#watch(name, thread)
       try {
         return await thread.run(name, input)
       } finally {
+        endWatch()
         if (thread.isDead) this.#all.delete(thread)
-        else this.#idle.push(thread)
+        else this.#keepIdle(thread)
       }
     } finally {
-      onTask?.(name, steadyMs() - startedMs)
+      onTask?.(name, clock.steadyMs() - startedMs)
       this.#slots.release(account)
     }
   }
 
-  /** A thread may die after it has sent its reply, while it is idle. */
-  #idleThread(): PoolThread | undefined {
-    for (let thread = this.#idle.pop(); thread !== undefined; thread = this.#idle.pop()) {
-      if (!thread.isDead) return thread
-      this.#all.delete(thread)
+  /**
+   * Ends the thread when its task has taken too much CPU time. Time on the clock would not do: on a busy machine, the threads of
+   * the pool may wait long for a core. Returns what ends the watch.
+   */
+  #watch(name: TaskName, thread: PoolThread): () => void {
+    const { clock, taskCpuMs } = this.#options
+    let isOver = false
+    let firstCpuMs: number | null = null
+    const check = async () => {
+      const cpuMs = await thread.cpuMs()
+      if (isOver || thread.isDead) return
+      firstCpuMs ??= cpuMs
+      if (cpuMs - firstCpuMs >= taskCpuMs)
+        thread.end(`The task '${name}' took more than ${taskCpuMs} ms of CPU time.`)
+      else cancelCheck = clock.after(taskCpuMs, () => void check())
     }
-    return undefined
+    let cancelCheck = clock.after(taskCpuMs, () => void check())
+    return () => {
+      isOver = true
+      cancelCheck()
+    }
+  }
+
+  #keepIdle(thread: PoolThread): void {
+    const { clock, idleMs } = this.#options
+    const end = () => {
+      this.#idle.splice(this.#idle.indexOf(idle), 1)
+      this.#all.delete(thread)
+      void thread.close()
+    }
+    const idle: IdleThread = { thread, cancelEnd: clock.after(idleMs, end) }
+    this.#idle.push(idle)
+  }
+
+  /** A thread may die after it has sent its reply, while it is idle. */
+  #idleThread(): PoolThread | null {
+    for (let idle = this.#idle.pop(); idle !== undefined; idle = this.#idle.pop()) {
+      idle.cancelEnd()
+      if (!idle.thread.isDead) return idle.thread
+      this.#all.delete(idle.thread)
+    }
+    return null
   }
 
   #start(): PoolThread {
-    const thread = new PoolThread(this.#options.heapMb)
+    const { heapMb, script } = this.#options
+    const thread = new PoolThread(heapMb, script)
     this.#all.add(thread)
     return thread
   }

@@ -27,9 +27,9 @@ export class PoolThread {
   isDead = false
 
   /** @param heapMb what its heap may hold; a thread that needs more ends, and the process lives */
-  constructor(heapMb: number) {
+  constructor(heapMb: number, script = moduleURL('./thread.ts', import.meta.url)) {
     const resourceLimits = { maxOldGenerationSizeMb: heapMb, maxYoungGenerationSizeMb: YOUNG_GENERATION_MB }
-    this.#worker = new Worker(moduleURL('./thread.ts', import.meta.url), { resourceLimits })
+    this.#worker = new Worker(script, { resourceLimits })
     // The thread alone does not keep the process alive.
     this.#worker.unref()
     this.#worker.on('message', (reply: TaskReply) => {
@@ -52,6 +52,22 @@ export class PoolThread {
       this.#pending = { resolve: resolve as PendingTask['resolve'], reject }
       this.#worker.postMessage({ name, input } satisfies TaskRequest)
     })
+  }
+
+  /** The CPU time that the thread has taken since it started, also while it is busy; 0 before that and once it is dead. */
+  async cpuMs(): Promise<number> {
+    try {
+      const { user, system } = await this.#worker.cpuUsage()
+      return (user + system) / 1000
+    } catch {
+      return 0
+    }
+  }
+
+  /** Ends the thread in the middle of its task, which fails with the message. */
+  end(message: string): void {
+    this.#end(new TaskFailed(message))
+    void this.close()
   }
 
   async close(): Promise<void> {

@@ -1,0 +1,9 @@
+/** A thread of the CPU pool that does what the text of its task says; its output is the number of the thread. */
+import { parentPort, threadId } from 'node:worker_threads'
+import type { TaskRequest } from '../../src/cpu-pool/thread.ts'
+
+parentPort?.on('message', ({ input }: TaskRequest<'judge answer'>) => {
+  while (input.text === 'loop') {}
+  parentPort?.postMessage({ ok: true, output: threadId })
+  if (input.text === 'die') process.exit()
+})
