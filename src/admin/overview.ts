@@ -37,4 +37,10 @@ export interface UpstreamView {
   readonly max_concurrency: number
   /** When the first of its targets is tried again; null unless all of its targets are skipped. */
   readonly skipped_until: number | null
+  /** Models whose chat templates reject a system message, or an irregular conversation; such ones are sent as `no_system`. */
+  readonly rejected_roles: readonly {
+    readonly model: string
+    readonly rejects: 'system' | 'irregular'
+    readonly until: number
+  }[]
 }

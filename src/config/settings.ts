@@ -72,10 +72,20 @@ const upstream = Type.Object(
       exclusiveMinimum: 0,
       description: 'A call that takes longer is aborted and counts as a retryable error.',
     }),
-    roles: Type.Union([Type.Literal('native'), Type.Literal('developer_as_system')], {
-      description:
-        'Whether the four roles are sent unchanged, or `developer` as `system` for servers that do not know it.',
-    }),
+    roles: Type.Union(
+      [
+        Type.Literal('native'),
+        Type.Literal('developer_as_system'),
+        Type.Literal('merged_system'),
+        Type.Literal('no_system'),
+        Type.Literal('auto'),
+        Type.Null(),
+      ],
+      {
+        description:
+          'How the four roles are sent. `native`: unchanged. `developer_as_system`: `developer` as `system`. `merged_system`: the system and developer messages at the beginning as one system message, later ones as system messages in their place. `no_system`: as user and assistant messages in turn; system and developer messages join the next user message. `auto`: `merged_system`, and `no_system` where the server rejects that. null: `native` for api.openai.com and Azure OpenAI, `auto` for other servers.',
+      },
+    ),
     structured_output: Type.Union(
       [Type.Literal('json_schema'), Type.Literal('json_object'), Type.Literal('none')],
       {
@@ -337,7 +347,7 @@ export const UPSTREAM_DEFAULTS: UpstreamSettings = {
   api_key_env: 'OPENAI_API_KEY',
   max_concurrency: 256,
   call_timeout_seconds: 300,
-  roles: 'native',
+  roles: null,
   structured_output: 'json_schema',
   headers: {},
   query: {},

@@ -1,7 +1,8 @@
 /** What the gauges of a node and the counts of its database say, as the overview of the admin API has it. */
-import type { Overview } from '../admin/overview.ts'
+import type { Overview, UpstreamView } from '../admin/overview.ts'
 import type { CallbackDepth } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
+import type { TargetState } from '../upstreams/router.ts'
 import { ageSeconds } from './age.ts'
 import type { Gauges } from './gauges.ts'
 
@@ -34,12 +35,19 @@ export function overviewOf({ about, gauges, depth, callbacks, nowMs }: OverviewP
       under_way: gauges.callbacksInProgress(),
     },
     held_back: gauges.heldBack(),
-    upstreams: gauges.upstreams().map(({ name, running, waiting, maxConcurrency, openUntilMs }) => ({
+    upstreams: gauges.upstreams().map(({ name, running, waiting, maxConcurrency, openUntilMs, targets }) => ({
       name,
       running,
       waiting,
       max_concurrency: maxConcurrency,
       skipped_until: openUntilMs === null ? null : openUntilMs / 1000,
+      rejected_roles: rejectedRoles(targets),
     })),
   }
+}
+
+function rejectedRoles(targets: readonly TargetState[]): UpstreamView['rejected_roles'] {
+  return targets.flatMap(({ model, learnedRoles: learned }) =>
+    learned === null ? [] : [{ model, rejects: learned.rejects, until: learned.untilMs / 1000 }],
+  )
 }

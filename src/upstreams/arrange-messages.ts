@@ -59,15 +59,16 @@ export function shapeOf(messagesJson: string, hasInstruction: boolean): Shape {
   let hasSystem = hasInstruction
   let isRegular = true
   let turns = 0
-  let role: Role = 'user'
+  /** The first letter of the role. */
+  let letter = ''
   for (let at = messagesJson.indexOf(ROLE); at !== -1; at = messagesJson.indexOf(ROLE, at + ROLE.length)) {
-    role = roleAt(messagesJson, at + ROLE.length)
-    if (isInstruction(role)) {
+    letter = messagesJson.charAt(at + ROLE.length)
+    if (letter === 's' || letter === 'd') {
       hasSystem = true
       if (turns > 0) isRegular = false
-    } else if ((role === 'user') !== (turns++ % 2 === 0)) isRegular = false
+    } else if ((letter === 'u') !== (turns++ % 2 === 0)) isRegular = false
   }
-  return { hasSystem, isRegular, endsWithAssistant: role === 'assistant' }
+  return { hasSystem, isRegular, endsWithAssistant: letter === 'a' }
 }
 
 function withFirst(messagesJson: string, instruction: string | null): string {
@@ -80,54 +81,69 @@ function developerAsSystem(messagesJson: string): string {
 }
 
 function mergeSystem(messagesJson: string, instruction: string | null): string {
-  const first: string[] = []
+  let content: string | null = null
   let at = 1
   while (messagesJson.charAt(at) === '{') {
-    const { role, content, end } = messageAt(messagesJson, at)
-    if (!isInstruction(role)) break
-    first.push(content)
-    at = end + 1
+    const message = messageAt(messagesJson, at)
+    if (!isInstruction(message.role)) break
+    content = joined(content ?? '', message.content)
+    at = message.end + 1
   }
   const rest = developerAsSystem(messagesJson.slice(at))
-  if (instruction !== null) first.push(escaped(instruction))
-  if (first.length === 0) return `[${rest}`
-  const system = messageJson('system', joined(first))
+  if (instruction !== null) content = joined(content ?? '', escaped(instruction))
+  if (content === null) return `[${rest}`
+  const system = messageJson('system', content)
   return rest === '' ? `[${system}]` : `[${system},${rest}`
 }
 
-interface Turn {
-  readonly role: 'user' | 'assistant'
-  readonly contents: string[]
-}
-
 function withoutSystem(messagesJson: string, instruction: string | null): string {
-  const turns: Turn[] = []
-  const add = (role: Turn['role'], content: string) => {
-    const last = turns.at(-1)
-    if (last?.role === role) last.contents.push(content)
-    else turns.push({ role, contents: [content] })
-  }
-  let instructions: string[] = []
-  let added = instruction === null ? null : escaped(instruction)
+  const turns = new Turns()
+  let instructions = ''
+  let added = instruction === null ? '' : escaped(instruction)
   for (let at = 1; messagesJson.charAt(at) === '{'; ) {
     const { role, content, end } = messageAt(messagesJson, at)
     at = end + 1
     if (isInstruction(role)) {
-      instructions.push(content)
+      instructions = joined(instructions, content)
       continue
     }
-    if (added !== null) instructions.push(added)
-    added = null
+    instructions = joined(instructions, added)
+    added = ''
     if (role === 'user') {
-      for (const text of instructions) add('user', text)
-      instructions = []
-    }
-    add(role, content)
+      turns.add('user', joined(instructions, content))
+      instructions = ''
+    } else turns.add('assistant', content)
   }
-  if (added !== null) instructions.push(added)
-  for (const text of instructions) add('user', text)
-  if (turns[0]?.role === 'assistant') turns.unshift({ role: 'user', contents: [CONTINUED] })
-  return `[${turns.map(({ role, contents }) => messageJson(role, joined(contents))).join(',')}]`
+  instructions = joined(instructions, added)
+  if (instructions !== '') turns.add('user', instructions)
+  return turns.end()
+}
+
+/** Messages of user and assistant in turn. Written as one text: a conversation may have 300,000 messages. */
+class Turns {
+  #json = ''
+  #role: 'user' | 'assistant' | null = null
+  #content = ''
+
+  add(role: 'user' | 'assistant', content: string): void {
+    if (role === this.#role) {
+      this.#content = joined(this.#content, content)
+      return
+    }
+    this.#endTurn()
+    if (this.#role === null && role === 'assistant') this.#json = `${messageJson('user', CONTINUED)},`
+    this.#role = role
+    this.#content = content
+  }
+
+  end(): string {
+    this.#endTurn()
+    return `[${this.#json.slice(0, -1)}]`
+  }
+
+  #endTurn(): void {
+    if (this.#role !== null) this.#json += `${messageJson(this.#role, this.#content)},`
+  }
 }
 
 function isInstruction(role: Role): role is 'system' | 'developer' {
@@ -179,8 +195,9 @@ function escaped(text: string): string {
   return JSON.stringify(text).slice(1, -1)
 }
 
-function joined(contents: readonly string[]): string {
-  return contents.filter((content) => content !== '').join(BETWEEN)
+function joined(before: string, after: string): string {
+  if (before === '') return after
+  return after === '' ? before : before + BETWEEN + after
 }
 
 function messageJson(role: Role, content: string): string {

@@ -119,6 +119,8 @@ export interface ModelServer {
     format: RequestFormat,
     error: UpstreamError,
   ): RequestFormat | null
+  /** What calls have shown of the model's chat template; null if nothing, or if the roles are configured. */
+  learnedRoles(model: string): LearnedRoles | null
   /**
    * Asks for the list of models, which costs nothing, on a connection that no call waits for. Resolves to null if anything
    * answers but a gateway or a server that cannot serve now; never rejects.
@@ -126,6 +128,14 @@ export interface ModelServer {
   check(): Promise<UpstreamError | null>
   /** Closes the connections. Calls in progress end as aborted errors. */
   close(): Promise<void>
+}
+
+/** What a model's chat template rejects; such conversations are sent as `no_system`. */
+export interface LearnedRoles {
+  /** Any system message, or only one that is not the first message, and roles that do not alternate. */
+  readonly rejects: 'system' | 'irregular'
+  /** Until when this is assumed (wall clock). */
+  readonly untilMs: number
 }
 
 /** How a request represents the caller's messages and the requested form of the answer. */
@@ -136,8 +146,8 @@ export interface RequestFormat {
   readonly json_mode?: JsonMode
   /** The instruction added to the caller's messages, if any. */
   readonly instruction?: string
-  /** Present if the server rejected the same prompt in the format of the call before. */
-  readonly other_format?: true
+  /** What differs from the first format of the same prompt, which the server rejected; absent in that one. */
+  readonly other_format?: 'roles' | 'json_mode' | 'both'
 }
 
 /**

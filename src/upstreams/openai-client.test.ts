@@ -50,7 +50,7 @@ describe('a call', () => {
   })
 
   it('sends all four roles in the order of the caller', async (t) => {
-    const { server, client } = await startClient(t)
+    const { server, client } = await startClient(t, { settings: { roles: 'native' } })
     const messages: Message[] = [
       { role: 'user', content: 'one' },
       { role: 'assistant', content: '' },

@@ -8,9 +8,18 @@ import type { UpstreamSettings } from '../config/settings.ts'
 import type { UpstreamAccess } from '../config/upstream-access.ts'
 import { Stop, type StopSignal } from '../job/stop.ts'
 import { FairSlots } from '../sharing/fair-slots.ts'
+import type { SentRoles } from './arrange-messages.ts'
+import { AutomaticRoles, defaultRoles } from './automatic-roles.ts'
 import { Call, type CallEnd, type CallLimits } from './call.ts'
 import { connectionFault } from './connection-fault.ts'
-import type { ModelServer, Prompt, Reply, RequestFormat, UpstreamError } from './model-server.ts'
+import type {
+  LearnedRoles,
+  ModelServer,
+  Prompt,
+  Reply,
+  RequestFormat,
+  UpstreamError,
+} from './model-server.ts'
 import {
   type LargeCompletion,
   type Mask,
@@ -37,6 +46,9 @@ const LARGE_ANSWERS = 3
 /** So many of them are for accounts that have none: two large answers that drip in delay only their own account's. */
 const LARGE_ANSWER_RESERVE = 1
 
+/** What chat templates write that reject a conversation for its roles. */
+const ABOUT_ROLES = /\broles?\b|\balternat/i
+
 export interface OpenAiClientOptions extends Partial<UpstreamAccess> {
   readonly name: string
   readonly settings: UpstreamSettings
@@ -58,6 +70,8 @@ export type ReadLarge = (
 export class OpenAiClient implements ModelServer {
   readonly name: string
   readonly #settings: UpstreamSettings
+  readonly #roles: SentRoles | 'auto'
+  readonly #automatic: AutomaticRoles
   readonly #pool: Pool
   readonly #openCheckPool: () => Pool
   /** Null until the first check. */
@@ -78,6 +92,8 @@ export class OpenAiClient implements ModelServer {
     const url = endpointUrl(settings.base_url, '/chat/completions', query)
     this.name = name
     this.#settings = settings
+    this.#roles = settings.roles ?? defaultRoles(url)
+    this.#automatic = new AutomaticRoles(clock)
     this.#readLarge = options.readLarge
     const models = endpointUrl(settings.base_url, '/models', query)
     this.#modelsPath = `${models.pathname}${models.search}`
@@ -107,19 +123,32 @@ export class OpenAiClient implements ModelServer {
     this.#openCheckPool = () => new Pool(url.origin, { ...poolOptions, connections: 1 })
   }
 
-  requestFormat(_model: string, { form }: Prompt): RequestFormat {
-    const { roles, structured_output } = this.#settings
-    return requestFormat(form, roles, structured_output)
+  requestFormat(model: string, prompt: Prompt): RequestFormat {
+    const { structured_output } = this.#settings
+    if (this.#roles !== 'auto') return requestFormat(prompt.form, this.#roles, structured_output)
+    const format = requestFormat(prompt.form, 'merged_system', structured_output)
+    const roles = this.#automatic.rolesFor(model, prompt, format.instruction !== undefined)
+    return roles === format.roles ? format : { ...format, roles }
   }
 
   otherFormat(
     _model: string,
-    { form }: Prompt,
+    prompt: Prompt,
     format: RequestFormat,
     error: UpstreamError,
   ): RequestFormat | null {
-    const other = error.rejectsJsonMode ? withoutSchema(form, format) : null
-    return other === null ? null : { ...other, other_format: true }
+    const { other_format: before } = format
+    const instead = error.rejectsJsonMode ? withoutSchema(prompt.form, format) : null
+    const mayBeRoles = this.#roles === 'auto' && this.#automatic.mayBeRejected(format, error)
+    // If both may be the reason, the words decide which is tried first; the other one follows.
+    if (mayBeRoles && (instead === null || ABOUT_ROLES.test(error.message))) {
+      return { ...format, roles: 'no_system', other_format: before === undefined ? 'roles' : 'both' }
+    }
+    return instead === null ? null : { ...instead, other_format: before === undefined ? 'json_mode' : 'both' }
+  }
+
+  learnedRoles(model: string): LearnedRoles | null {
+    return this.#automatic.learned(model)
   }
 
   async ask(model: string, prompt: Prompt, format: RequestFormat, signal: StopSignal): Promise<Reply> {
@@ -131,12 +160,17 @@ export class OpenAiClient implements ModelServer {
     const end = await call.ended
     if (end.kind !== 'response') return this.#failure(end)
     const { status, body } = end
-    if (status < 300 && body !== null && body.length > LARGE_ANSWER_BYTES) {
-      const reply = await this.#readLarge({ status, body }, prompt.account, signal)
-      return reply === null ? this.#failure({ kind: 'aborted' }) : maskReply(reply, this.#mask)
+    if (status >= 300) return this.#readFailure(end)
+    let reply: Reply | null
+    if (body !== null && body.length > LARGE_ANSWER_BYTES) {
+      reply = await this.#readLarge({ status, body }, prompt.account, signal)
+      if (reply === null) return this.#failure({ kind: 'aborted' })
+      reply = maskReply(reply, this.#mask)
+    } else reply = readCompletion(status, body?.toString('utf8') ?? '', this.#mask)
+    if (this.#roles === 'auto' && format.roles !== 'native' && reply.kind !== 'error') {
+      this.#automatic.answered(model, prompt, format)
     }
-    if (status < 300) return readCompletion(status, body?.toString('utf8') ?? '', this.#mask)
-    return this.#readFailure(end)
+    return reply
   }
 
   async check(): Promise<UpstreamError | null> {

@@ -27,7 +27,12 @@ describe('the circuit breaker', () => {
     const state = router.state().find(({ name }) => name === 'a')
     assert.equal(state?.openUntilMs, clock.nowMs() + FIRST_OPEN_MS)
     assert.deepEqual(state?.targets, [
-      { model: 'm', consecutiveFailures: FAILURES_TO_OPEN, openUntilMs: clock.nowMs() + FIRST_OPEN_MS },
+      {
+        model: 'm',
+        consecutiveFailures: FAILURES_TO_OPEN,
+        openUntilMs: clock.nowMs() + FIRST_OPEN_MS,
+        learnedRoles: null,
+      },
     ])
     const routed = await router.ask(modelRequest('two'), never)
     assert.deepEqual(

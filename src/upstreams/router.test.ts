@@ -72,7 +72,8 @@ describe('a schema that the server rejects', () => {
     body.response_format?.type === 'json_schema' ? reply.status(500, { body: patternError }) : undefined
 
   it('is sent as an instruction at once; neither the target nor the number of rounds is charged', async (t) => {
-    const { router, a, events } = await startRouter(t, { a: rejectsSchemas })
+    const settings = { a: { roles: 'native' } } as const
+    const { router, a, events } = await startRouter(t, { a: rejectsSchemas, settings })
     const { prompt } = modelRequest('one')
     for (let n = 0; n < 8; n++) {
       const routed = await router.ask(modelRequest('one', { prompt: { ...prompt, form } }), never)
@@ -81,7 +82,7 @@ describe('a schema that the server rejects', () => {
         routed.calls.map(({ status, json_mode, other_format }) => [status, json_mode, other_format]),
         [
           [500, 'json_schema', undefined],
-          [200, 'json_object', true],
+          [200, 'json_object', 'json_mode'],
         ],
       )
     }

@@ -18,6 +18,7 @@ import type {
   CallRecord,
   ConnectionFault,
   FailureKind,
+  LearnedRoles,
   ModelRequest,
   Prompt,
   Reply,
@@ -90,6 +91,8 @@ export interface TargetState {
   readonly consecutiveFailures: number
   /** Until when its circuit breaker is open (wall clock); null if it is closed or half-open. */
   readonly openUntilMs: number | null
+  /** What its chat template rejects; null if that is unknown, or nothing. */
+  readonly learnedRoles: LearnedRoles | null
 }
 
 export interface RouterOptions {
@@ -259,6 +262,7 @@ export class ModelRouter implements Router, Routes {
           model,
           consecutiveFailures,
           openUntilMs,
+          learnedRoles: upstream.server.learnedRoles(model),
         }))
       return {
         name,

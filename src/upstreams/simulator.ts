@@ -49,6 +49,10 @@ export class Simulator implements ModelServer {
     return null
   }
 
+  learnedRoles(): null {
+    return null
+  }
+
   async ask(_model: string, prompt: Prompt, _format: RequestFormat, signal: StopSignal): Promise<Reply> {
     const messages = JSON.parse(prompt.messagesJson) as Message[]
     const directives = directivesOf(messages)

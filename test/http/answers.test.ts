@@ -29,7 +29,9 @@ async function create({ parley }: Stage, over: object) {
 
 onEachStore(() => {
   test('2.3 all four roles, in any order and number, arrive at the model as they were sent', async (t) => {
-    const stage = await startStage(t)
+    const stage = await startStage(t, {
+      settings: { upstreams: { openai: { roles: 'native', api_key_env: null } } },
+    })
     const roles = 'user assistant assistant system developer user user developer system assistant'.split(' ')
     const messages = roles.map((role, index) => ({ role, content: `${index}: "${role}" \n 👋 \u0000` }))
     completed(await create(stage, { messages }))
@@ -264,6 +266,6 @@ onEachStore(() => {
       sent,
     )
     for (const { roles, json_mode } of receipt.calls)
-      assert.deepEqual([roles, json_mode], ['native', 'instruction'])
+      assert.deepEqual([roles, json_mode], ['merged_system', 'instruction'])
   })
 })

@@ -72,10 +72,12 @@ export interface ReceiptCall {
   readonly status: number | null
   readonly ms: number
   /** Receipts of earlier versions lack `roles` and `json_mode`. */
-  readonly roles?: 'native' | 'developer_as_system'
+  readonly roles?: 'native' | 'developer_as_system' | 'merged_system' | 'no_system'
   /** Also absent if the job requested text. */
   readonly json_mode?: JsonMode
   readonly instruction?: string
+  /** What differs from the call before, whose form the server rejected. */
+  readonly other_format?: 'roles' | 'json_mode' | 'both'
 }
 
 export type JsonMode = 'json_schema_strict' | 'json_schema' | 'json_object' | 'instruction' | 'simulated'

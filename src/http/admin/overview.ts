@@ -68,6 +68,20 @@ const overview = Type.Object({
       skipped_until: unixTimeOrNull(
         'When its first target is tried again; null unless all of its targets are skipped',
       ),
+      rejected_roles: Type.Array(
+        Type.Object({
+          model: Type.String(),
+          rejects: Type.Enum(['system', 'irregular'], {
+            description:
+              '`system`: any system message; `irregular`: later system messages, and roles that do not alternate.',
+          }),
+          until: unixTime('Until when this is assumed'),
+        }),
+        {
+          description:
+            'What the chat templates of its models reject, as calls have shown (`roles` of `auto`): such conversations are sent as `no_system`.',
+        },
+      ),
     }),
   ),
   points: Type.Array(metricSample, {

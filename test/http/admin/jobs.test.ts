@@ -134,7 +134,7 @@ onEachStore(() => {
     assert.ok(answer.text.includes(`"result":{"response_content":${raw}}`), answer.text)
     assert.deepEqual([data.error, data.receipt.form, data.receipt.calls.length], [null, 'json', 1])
     const [{ roles, json_mode, instruction }] = data.receipt.calls
-    assert.deepEqual([roles, json_mode], ['native', 'instruction'])
+    assert.deepEqual([roles, json_mode], ['merged_system', 'instruction'])
     assert.match(instruction, /JSON/)
     const [line, ...others] = acts(parley)
     assert.deepEqual(others, [])

@@ -39,7 +39,8 @@ onEachStore(() => {
       held_back: [],
     })
     assert.match(node, /^[0-9a-f]{16}$/)
-    const upstream = { name: 'openai', running: 1, waiting: 0, max_concurrency: 256, skipped_until: null }
+    const load = { running: 1, waiting: 0, max_concurrency: 256 }
+    const upstream = { name: 'openai', ...load, skipped_until: null, rejected_roles: [] }
     assert.deepEqual(upstreams, [upstream])
     const [point, ...others] = points
     assert.deepEqual(others, [])

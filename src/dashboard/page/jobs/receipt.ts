@@ -72,16 +72,33 @@ function describeCalls(
 function rolesOf({ messages }: JobContent, mode: NonNullable<ReceiptCall['roles']>): string {
   const order = messages.map(({ role }) => role).join(', ')
   const isMapped = mode === 'developer_as_system' && messages.some(({ role }) => role === 'developer')
-  return `${order} – ${isMapped ? 'developer was sent as system' : 'unchanged'}, in the caller's order`
+  return `${order} – ${ROLES_SENT[mode === 'developer_as_system' && !isMapped ? 'native' : mode]}, in the caller's order`
 }
+
+const ROLES_SENT = {
+  native: 'unchanged',
+  developer_as_system: 'developer was sent as system',
+  merged_system:
+    'system and developer at the beginning were sent as one system message, later ones as system in their place',
+  no_system:
+    'system and developer were sent within the next user message, and neighbours of the same role as one message',
+} as const
+
+const OTHER_FORMATS = {
+  roles: 'the same conversation with other roles, because the server rejected the call before',
+  json_mode:
+    'the same conversation, with JSON requested in another way, because the server rejected the call before',
+  both: 'the same conversation, with other roles and JSON requested in another way, because the server rejected the calls before',
+} as const
 
 function Calls({ calls }: { readonly calls: readonly ReceiptCall[] }) {
   return html`<ol class="calls">
     ${calls.map(
-      ({ target, kind, status, ms, instruction }, index) => html`<li key=${index}>
+      ({ target, kind, status, ms, instruction, other_format }, index) => html`<li key=${index}>
       <span class="mono">${target}</span>
       <${Badge} state=${kind === 'answer' ? 'completed' : 'failed'} word=${kind} />
       <span class="muted">${status === null ? 'no HTTP status' : `HTTP ${status}`} · ${duration(ms)}</span>
+      ${other_format && html`<span class="muted"> · ${OTHER_FORMATS[other_format]}</span>`}
       ${instruction && html`<details><summary>An instruction was added to the messages</summary><${CodeBlock} text=${instruction} what="the instruction" /></details>`}
     </li>`,
     )}

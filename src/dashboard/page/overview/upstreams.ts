@@ -45,14 +45,22 @@ interface RowProps {
   readonly name: string
 }
 
+const REJECTED = {
+  system: 'system messages',
+  irregular: 'system messages after the first message, and roles that do not alternate',
+} as const
+
 function Row({ upstream, points, name }: RowProps) {
-  const { running, waiting, max_concurrency, skipped_until } = upstream
+  const { running, waiting, max_concurrency, skipped_until, rejected_roles } = upstream
   const ok = sum(points, ({ calls }) => calls[name]?.ok ?? 0)
   const trouble = sum(points, ({ calls }) => calls[name]?.trouble ?? 0)
   const calls = ok + trouble
   const isSkipped = skipped_until !== null && skipped_until > serverNow()
   return html`<tr>
-    <th scope="row">${name}</th>
+    <th scope="row">
+      ${name}
+      ${rejected_roles.map(({ model, rejects, until }) => html`<div key=${model} class="hint">${model} rejects ${REJECTED[rejects]}. Until ${timeOfDay(until)} they are sent in user messages.</div>`)}
+    </th>
     <td>
       ${isSkipped ? html`<${Badge} state="skipped" word=${`skipped until ${timeOfDay(skipped_until)}`} />` : html`<${Badge} state="healthy" />`}
     </td>

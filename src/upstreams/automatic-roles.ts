@@ -1,0 +1,121 @@
+/**
+ * The roles of `auto`: sends conversations as `merged_system`, and as `no_system` where that is what the server accepts.
+ *
+ * Nothing tells which chat template a server applies, so this learns it from its answers. A conversation that it rejects as
+ * `merged_system` and then answers as `no_system` shows what the template does not take. This is remembered per model for a
+ * day: after that a new template gets its chance. What a template accepts is remembered too, so that a server which fails
+ * for any other reason now and then is not taken for one that rejects system messages.
+ */
+import type { Clock } from '../clock.ts'
+import { type SentRoles, type Shape, shapeOf } from './arrange-messages.ts'
+import type { LearnedRoles, Prompt, RequestFormat, UpstreamError } from './model-server.ts'
+
+export const REMEMBERED_MS = 24 * 3_600_000
+/** For so long after a template took a kind of conversation, a single rejection of that kind is not remembered. */
+export const ACCEPTED_MS = 10 * 60_000
+
+/** The statuses by which servers report that a template rejects a conversation. */
+const REJECTIONS: readonly number[] = [400, 422, 500]
+
+/** What is known of one kind of conversation; times are of the steady clock. */
+interface Known {
+  acceptedAtMs: number | null
+  rejectedUntilMs: number | null
+}
+
+/** Regular conversations with a system message, and irregular ones. All templates take the others. */
+interface KnownModel {
+  readonly regular: Known
+  readonly irregular: Known
+}
+
+export class AutomaticRoles {
+  readonly #clock: Clock
+  readonly #models = new Map<string, KnownModel>()
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** How to send the prompt first: `native` if every form of it is the same. */
+  rolesFor(model: string, { messagesJson }: Prompt, hasInstruction: boolean): SentRoles {
+    const shape = shapeOf(messagesJson, hasInstruction)
+    if (!shape.hasSystem && shape.isRegular) return 'native'
+    // Some templates put the system message before the last message of the user, and drop it if there is none at the end.
+    if (shape.hasSystem && shape.endsWithAssistant) return 'no_system'
+    const known = this.#models.get(model)
+    return known !== undefined && this.#isRejected(known, shape) ? 'no_system' : 'merged_system'
+  }
+
+  /** Whether to send the prompt once more as `no_system`, after that error. */
+  mayBeRejected({ roles }: RequestFormat, error: UpstreamError): boolean {
+    return roles === 'merged_system' && REJECTIONS.includes(sentStatus(error))
+  }
+
+  /** After an answer to the prompt, in that format, which is not `native`. */
+  answered(
+    model: string,
+    { messagesJson }: Prompt,
+    { roles, instruction, other_format }: RequestFormat,
+  ): void {
+    const { isRegular } = shapeOf(messagesJson, instruction !== undefined)
+    const nowMs = this.#clock.steadyMs()
+    const known = this.#knownOf(model)[isRegular ? 'regular' : 'irregular']
+    if (roles === 'merged_system') {
+      known.acceptedAtMs = nowMs
+      known.rejectedUntilMs = null
+    } else if (other_format === 'roles' || other_format === 'both') {
+      const wasAccepted = known.acceptedAtMs !== null && nowMs - known.acceptedAtMs < ACCEPTED_MS
+      if (!wasAccepted) known.rejectedUntilMs ??= nowMs + REMEMBERED_MS
+    }
+  }
+
+  /** Null if nothing is known to be rejected. */
+  learned(model: string): LearnedRoles | null {
+    const known = this.#models.get(model)
+    if (known === undefined) return null
+    const regularMs = this.#leftMs(known.regular)
+    const leftMs = regularMs ?? this.#leftMs(known.irregular)
+    if (leftMs === null) return null
+    return { rejects: regularMs === null ? 'irregular' : 'system', untilMs: this.#clock.nowMs() + leftMs }
+  }
+
+  /** A template that takes no system message at all takes it in no other place either. */
+  #isRejected({ regular, irregular }: KnownModel, { isRegular }: Shape): boolean {
+    return this.#leftMs(regular) !== null || (!isRegular && this.#leftMs(irregular) !== null)
+  }
+
+  #leftMs(known: Known): number | null {
+    if (known.rejectedUntilMs === null) return null
+    const leftMs = known.rejectedUntilMs - this.#clock.steadyMs()
+    if (leftMs > 0) return leftMs
+    known.rejectedUntilMs = null
+    return null
+  }
+
+  #knownOf(model: string): KnownModel {
+    let known = this.#models.get(model)
+    if (known === undefined) {
+      known = {
+        regular: { acceptedAtMs: null, rejectedUntilMs: null },
+        irregular: { acceptedAtMs: null, rejectedUntilMs: null },
+      }
+      this.#models.set(model, known)
+    }
+    return known
+  }
+}
+
+/** Gateways report the status that they got as the code of an error inside a 200. */
+function sentStatus({ status, code }: UpstreamError): number {
+  return status !== null && status >= 300 ? status : Number(code)
+}
+
+/** The roles for a server that none are configured for: OpenAI's models know all four, others have a chat template. */
+export function defaultRoles({ hostname, pathname }: URL): 'native' | 'auto' {
+  const isOpenAi = /(?:^|\.)api\.openai\.com$/.test(hostname)
+  // On this host Azure serves models of others, too, at other paths.
+  const isFoundry = hostname.endsWith('.services.ai.azure.com') && pathname.startsWith('/openai')
+  const isAzure = /\.(?:openai|cognitiveservices)\.azure\.(?:com|us|cn)$/.test(hostname)
+  return isOpenAi || isAzure || isFoundry ? 'native' : 'auto'
+}

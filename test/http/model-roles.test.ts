@@ -1,0 +1,67 @@
+/** What reaches models of other makers: every message in every order, with nothing configured but the address. */
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { LlamaCpp } from '../model-servers/llama-cpp.ts'
+import { onEachStore } from '../on-each-store.ts'
+import { job } from '../parley.ts'
+import { adminOf } from './admin/admin.ts'
+import { openDatabase } from './database.ts'
+import { completed, granted } from './expect.ts'
+import { startStage } from './stage.ts'
+
+const ORDERS = {
+  'developer first': ['developer', 'user'],
+  'system then developer': ['system', 'developer', 'user'],
+  'all four roles': ['system', 'developer', 'user', 'assistant', 'user', 'developer'],
+  'system in the middle': ['user', 'assistant', 'system', 'user'],
+  'assistant first': ['assistant', 'user'],
+  'system last': ['user', 'system'],
+}
+
+onEachStore(() => {
+  for (const template of ['qwen-2.5', 'phi-3.5', 'gemma-2', 'mistral-nemo'] as const) {
+    for (const format of ['text', 'json'] as const) {
+      test(`2.3 ${template}: each order of roles completes as ${format}, and each text is in the prompt`, async (t) => {
+        const llama = new LlamaCpp({ template, answer: () => '"fine"' })
+        const { parley } = await startStage(t, { script: llama.script })
+        const key = await parley.key()
+        for (const [order, roles] of Object.entries(ORDERS)) {
+          const messages = roles.map((role, index) => ({ role, content: `${order}, ${role} says ${index}.` }))
+          const created = await parley.post(
+            '/api/v1/messages',
+            job({ messages, response_format: { format } }),
+            key,
+          )
+          assert.equal(completed(created), format === 'json' ? 'fine' : '"fine"', order)
+          const prompt = llama.prompts.at(-1) ?? ''
+          for (const { content } of messages) assert.ok(prompt.includes(content), `${content} in ${prompt}`)
+          if (format === 'json') assert.ok(prompt.includes('Answer with one JSON value'))
+        }
+      })
+    }
+  }
+
+  test('the receipt shows both calls, and the overview what the server rejects', async (t) => {
+    const llama = new LlamaCpp({ template: 'mistral-nemo' })
+    const { parley } = await startStage(t, { script: llama.script })
+    const messages = [
+      { role: 'user', content: 'a' },
+      { role: 'system', content: 'b' },
+    ]
+    completed(await parley.post('/api/v1/messages', job({ messages }), await parley.key()))
+    const [stored] = await (await openDatabase(t, parley)).outcomes()
+    const { calls } = JSON.parse(String(stored?.receipt))
+    const sent = calls.map(({ roles, other_format }: Record<string, unknown>) => [roles, other_format])
+    assert.deepEqual(sent, [
+      ['merged_system', undefined],
+      ['no_system', 'roles'],
+    ])
+    assert.equal(JSON.parse(String(stored?.usage)).calls, 2)
+    const admin = await adminOf(parley)
+    const [{ rejected_roles }] = granted(await admin.get('/overview'), 200).upstreams
+    assert.deepEqual(
+      rejected_roles.map(({ rejects }: { rejects: string }) => rejects),
+      ['irregular'],
+    )
+  })
+})
