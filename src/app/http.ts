@@ -32,7 +32,7 @@ import { MonthlyCaps } from '../queue/monthly-caps.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
 import { Quotas } from '../queue/quotas.ts'
 import type { ByteBudget } from '../sharing/byte-budget.ts'
-import type { Store } from '../store/store.ts'
+import { type Store, StoreUnavailable } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { requestReporter } from '../telemetry/report-request.ts'
@@ -82,8 +82,10 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
     guard: connectionGuard(parts),
     stopping,
     onCompleted: requestReporter(metrics, log),
-    onError: (error, requestId) =>
-      log.error({ request_id: requestId, ...errorFields(error) }, 'a request failed'),
+    onError: (error, requestId) => {
+      if (error instanceof StoreUnavailable) metrics.databaseRejected()
+      log.error({ request_id: requestId, ...errorFields(error) }, 'a request failed')
+    },
   })
   await addRoutes(app, { ...parts, answers, bodies, cpu })
   await app.ready()

@@ -86,6 +86,11 @@ export class Metrics {
     'Requests rejected with 503 by limits.memory_bytes: `over part` if their account held its part, `full` if others did.',
     ['share', 'reason'],
   )
+  readonly #databaseRejections = this.#counter(
+    'database_rejections_total',
+    'Requests rejected with 503 because the database refused them, or because limits.queued_writes were waiting for it.',
+    [],
+  )
   readonly #connectionRejections = this.#counter(
     'connections_rejected_total',
     'Connections rejected by limits.connections or limits.connections_per_address.',
@@ -113,6 +118,7 @@ export class Metrics {
       this.#leasesLost,
       this.#stalledConnections,
       this.#unknownKeyRejections,
+      this.#databaseRejections,
       this.#cpuRejections,
     ]
     for (const count of counts) count.add(0)
@@ -202,6 +208,10 @@ export class Metrics {
 
   leaseLost(): void {
     this.#leasesLost.add(1)
+  }
+
+  readonly databaseRejected = (): void => {
+    this.#databaseRejections.add(1)
   }
 
   readonly memoryRejected = (share: string, reason: string): void => {

@@ -115,6 +115,7 @@ onEachStore(() => {
     assert.match(refused(answer, 503).details ?? '', /^Nothing was created/)
     assert.equal(answer.headers.get('retry-after'), '1')
     assert.equal(await (await openDatabase(t, parley)).jobCount(), 0)
+    assert.match((await parley.get('/metrics')).text, /^parley_database_rejections_total 1$/m)
   })
 
   test('4.3 503 for what too many queued writes leave no room for, and each 200 is stored', async (t) => {
