@@ -1,6 +1,6 @@
 /**
- * A server that is killed again and again while callers go on asking it, on one database. The moments of the kills are
- * random numbers of events: requests sent, answers got, calls that reached the model server.
+ * A server that is killed, or stopped, again and again while callers go on asking it, on one database. The moments of the
+ * kills are random numbers of events: requests sent, answers got, calls that reached the model server.
  */
 import type { Caller } from './caller.ts'
 import type { Random } from './random.ts'
@@ -15,6 +15,8 @@ export interface CrashRunOptions {
   readonly random: Random
   /** One request of a caller, made as often as there is a server to ask. */
   readonly ask: (caller: Caller, name: string) => Promise<unknown>
+  /** How a server is ended: by SIGKILL where absent. */
+  readonly end?: (server: Server) => Promise<void>
   /** Told after the last kill, so that the requests under way can end. */
   readonly onCalm: () => void
 }
@@ -38,7 +40,7 @@ export class CrashRun {
 
   /** Kills as often as it was told to; resolves with a server that runs and is asked no more, and the key to it. */
   async run(): Promise<{ readonly server: Server; readonly key: string }> {
-    const { place, kills, callers, onCalm } = this.#options
+    const { place, kills, callers, end = (server) => server.crash(), onCalm } = this.#options
     const first = await place.start()
     this.#key = await first.firstKey()
     let server = Promise.resolve(first)
@@ -48,7 +50,7 @@ export class CrashRun {
       for (let kill = 0; kill < kills; kill++) {
         const running = await server
         await Promise.race([this.#moment(), asking])
-        server = running.crash().then(() => place.start())
+        server = end(running).then(() => place.start())
       }
     } finally {
       this.#over = true

@@ -1,29 +1,99 @@
 /** P8: SIGTERM under load. Nothing accepted is lost, nobody who was accepted gets an error, and it takes 30 s at most. */
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
-import test, { type TestContext } from 'node:test'
+import { describe, type TestContext, test } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
-import { runsOf } from '../support/long-form.ts'
+import { LONG, runsOf } from '../support/long-form.ts'
 import { type Caller, idsOf, type Reply } from './caller.ts'
+import { CrashRun } from './crash-run.ts'
 import { gauge } from './gauge.ts'
+import { Ledger } from './ledger.ts'
 import { Random } from './random.ts'
-import { installation } from './server-process.ts'
+import { jobsByStatus } from './rows.ts'
+import { installation, type Server } from './server-process.ts'
 
-const timeout = 60_000
+const timeout = LONG ? 180_000 : 60_000
 const DRAIN_WITHIN_MS = 30_000
 const CONCURRENCY = 8
 /** The slot that is reserved for other accounts. */
 const RESERVE = 1
 /** The signal comes up to so many turns of this event loop after the last caller has begun to wait. */
 const MOST_TURNS = 200
+/** Each waits for its server most of the time. */
+const AT_ONCE = 4
+/** Drains while jobs flow, one after the other on one database. */
+const DRAINS = LONG ? 50 : 2
+const MOST_EVENTS = 240
+const MOST_IN_A_BATCH = 10
 
-for (const run of runsOf(100)) {
+describe('SIGTERM under load', { concurrency: AT_ONCE }, () => {
+  for (const run of runsOf(100)) {
+    test(
+      `waiters get their ids, and after a restart every accepted job completes${run}`,
+      {
+        timeout,
+      },
+      drainUnderLoad,
+    )
+  }
+})
+
+for (const run of runsOf(2)) {
   test(
-    `SIGTERM under load: waiters get their ids, and after a restart every accepted job completes${run}`,
+    `${DRAINS} restarts while jobs flow lose nothing, repeat nothing and reject nothing${run}`,
     {
-      timeout,
+      timeout: LONG ? 1_800_000 : timeout,
     },
-    drainUnderLoad,
+    drainAgainAndAgain,
+  )
+}
+
+async function drainAgainAndAgain(t: TestContext): Promise<void> {
+  const random = new Random()
+  t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
+  const models = await startModelServer({ keep: false })
+  t.after(() => models.close())
+  const settings = { jobs: { concurrency: 24, max_attempts: 1 } }
+  const place = await installation(t, { upstream: models.baseUrl, settings })
+  const ledger = new Ledger((content) => `echo: ${content}`)
+  let longestMs = 0
+  const stop = async (server: Server) => {
+    const signalledMs = performance.now()
+    assert.deepEqual(await server.stop(), { code: 0, signal: null })
+    longestMs = Math.max(longestMs, performance.now() - signalledMs)
+  }
+  const run = new CrashRun({
+    place,
+    random,
+    kills: DRAINS,
+    callers: 8,
+    mostEvents: MOST_EVENTS,
+    ask: async (caller, name) => {
+      const size = random.below(2) === 0 ? 1 : 1 + random.below(MOST_IN_A_BATCH)
+      const contents = Array.from({ length: size }, (_, index) => `${name}, job ${index}`)
+      ledger.accepted(
+        contents,
+        await (size === 1 ? caller.single(contents[0] ?? '') : caller.batch(contents)),
+      )
+    },
+    end: stop,
+    onCalm: () => {},
+  })
+  let calls = 0
+  models.script = () => {
+    calls += 1
+    run.event()
+    return undefined
+  }
+  const { server, key } = await run.run()
+  await ledger.readAll(server.caller(key))
+  await stop(server)
+  // Equal: what a closing connection cut off was not accepted either.
+  assert.deepEqual(jobsByStatus(place.database), { completed: ledger.size })
+  assert.equal(calls, ledger.size)
+  assert.ok(longestMs <= DRAIN_WITHIN_MS, `a drain took ${longestMs} ms`)
+  t.diagnostic(
+    `${DRAINS} drains, ${ledger.size} jobs, all completed; the longest took ${Math.round(longestMs)} ms`,
   )
 }
 
