@@ -1,0 +1,174 @@
+/**
+ * P9: a bad model server stays its own problem. Its jobs end by their deadline, the server's memory stays bounded, and
+ * the jobs of another model server complete meanwhile. The long form sends many jobs into each fault, one fault after the
+ * other; the short form a few into all of them at once.
+ */
+import assert from 'node:assert/strict'
+import test, { type TestContext } from 'node:test'
+import { type Reply, reply, startModelServer } from '../model-server.ts'
+import { eventually } from '../support/eventually.ts'
+import { LONG } from '../support/long-form.ts'
+import { peakOf, residentMiB } from '../support/memory-of.ts'
+import { type Caller, isFinal } from './caller.ts'
+import { installation, type Server } from './server-process.ts'
+
+const HUGE = 'answers with 100 MB'
+const HUGE_BYTES = 100 * 1024 * 1024
+const DRIP_MS = 50
+
+/** What the bad server does with a request that names the fault. */
+const FAULTS: Readonly<Record<string, Reply>> = {
+  'never answers': () => {},
+  'resets the connection': reply.reset(),
+  'resets the connection in the middle of the body': reply.resetMidBody(),
+  'answers 429 with Retry-After': reply.status(429, { headers: { 'retry-after': '1' } }),
+  'answers 503': reply.status(503),
+  'answers with garbage': reply.garbage(),
+  'drips its answer': (_request, response) => {
+    response.writeHead(200, { 'content-type': 'application/json' })
+    const timer = setInterval(() => response.write(' '), DRIP_MS)
+    response.once('close', () => clearInterval(timer))
+  },
+  // The last, because the process keeps what it took.
+  [HUGE]: reply.huge(HUGE_BYTES),
+}
+
+const NAMES = Object.keys(FAULTS)
+/** The faults that come at the same time. */
+const ROUNDS = LONG ? NAMES.map((name) => [name]) : [NAMES]
+const JOBS = LONG ? 1000 : 40
+const BATCH = 20
+const CALL_TIMEOUT_S = 2
+const RUN_TIMEOUT_S = 4
+/** What settling may take beyond the deadline, on a busy machine. */
+const SLACK_S = 6
+/** Of 256, less the slots that are reserved for other accounts. */
+const SLOTS = 240
+const MAX_MIB = 100
+/**
+ * Of bodies of 100 MB. Two are read at a time, up to 16 MiB each; every other call holds the first 64 to 192 KiB of its own;
+ * and V8 collects what was dropped only after 64 MB of it. However many jobs there are, it is not more.
+ */
+const MAX_HUGE_MIB = 200
+const WARM_UP = 600
+const ADMIN_TOKEN = 'an-admin-token-for-this-test'
+
+test(`${JOBS} jobs at a model server that ${NAMES.join(', or ')}: all end in time, and others notice nothing`, {
+  timeout: LONG ? 3_600_000 : 120_000,
+}, async (t) => {
+  const { server, caller, other } = await start(t)
+  for (let sent = 0; sent < WARM_UP; sent += BATCH) await sendAll(caller, ['none'], BATCH, sent)
+  await noneLeft(t, server)
+  const { pid } = server.program
+  const beforeMiB = residentMiB(pid)
+  for (const faults of ROUNDS) {
+    const memory = peakOf(pid)
+    t.after(memory.end)
+    const startMs = performance.now()
+    const ids = await sendAll(caller, faults, JOBS, 0)
+    let over = false
+    const others = askOn(other, () => over)
+    await noneLeft(t, server)
+    const tookS = (performance.now() - startMs) / 1000
+    over = true
+    const slowestMs = await others
+    memory.end()
+    const { failed, longestS } = await runsOfAll(server, caller, ids)
+    const moreMiB = memory.peakMiB() - beforeMiB
+    t.diagnostic(
+      `${LONG ? faults.join(', ') : 'all faults'}: ${ids.length} jobs, ${failed} failed, in ${tookS.toFixed(1)} s, ` +
+        `the longest run ${longestS.toFixed(1)} s; ${moreMiB.toFixed(0)} MiB more; others ${Math.round(slowestMs)} ms at most`,
+    )
+    assert.ok(longestS <= RUN_TIMEOUT_S + SLACK_S, `a run took ${longestS} s`)
+    const waves = Math.ceil(JOBS / SLOTS)
+    assert.ok(tookS <= waves * RUN_TIMEOUT_S + SLACK_S, `the last job ended after ${tookS} s`)
+    assert.ok(
+      moreMiB <= (faults.includes(HUGE) ? MAX_HUGE_MIB : MAX_MIB),
+      `${moreMiB} MiB more while the model server ${faults.join(', ')}`,
+    )
+  }
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+})
+
+/** The model `gpt-5-mini` is the bad server's, every other is the good one's. */
+async function start(t: TestContext) {
+  const good = await startModelServer({ keep: false })
+  const bad = await startModelServer({
+    keep: false,
+    script: ({ body }) => FAULTS[String(body.messages[0]?.content).split(':')[0] ?? ''],
+  })
+  t.after(() => Promise.all([good.close(), bad.close()]))
+  const place = await installation(t, {
+    upstream: good.baseUrl,
+    settings: {
+      upstreams: {
+        bad: { base_url: bad.baseUrl, api_key_env: null, call_timeout_seconds: CALL_TIMEOUT_S },
+      },
+      models: { 'gpt-5-mini': { targets: [{ upstream: 'bad', model: 'bad' }] } },
+      jobs: { run_timeout_seconds: RUN_TIMEOUT_S },
+    },
+  })
+  const server = await place.start({ env: { PARLEY_ADMIN_TOKEN: ADMIN_TOKEN, LOG_LEVEL: 'error' } })
+  const caller = server.caller(await server.firstKey())
+  const made = await place.parley(['keys', 'create', '--account', 'other', '--tier', 'user_go'])
+  return { server, caller, other: server.caller(made.stdout.trim()) }
+}
+
+/** Batches of the bad server's jobs, each fault in turn. Returns the ids. */
+async function sendAll(
+  caller: Caller,
+  faults: readonly string[],
+  jobs: number,
+  from: number,
+): Promise<string[]> {
+  const ids: string[] = []
+  for (let sent = 0; sent < jobs; sent += BATCH) {
+    const contents = Array.from({ length: BATCH }, (_, index) => {
+      const job = from + sent + index
+      return `${faults[job % faults.length]}: job ${job}`
+    })
+    const { status, text, body } = await caller.batch(contents)
+    assert.equal(status, 202, text)
+    ids.push(...(body.data?.job_ids ?? []))
+  }
+  return ids
+}
+
+/** Single creates for the good server until it is over; each must complete. Returns the milliseconds of the slowest. */
+async function askOn(other: Caller, isOver: () => boolean): Promise<number> {
+  let slowestMs = 0
+  for (let asked = 0; !isOver(); asked++) {
+    const startMs = performance.now()
+    const answer = await other.single(`request ${asked}`, { model: 'gpt-5' })
+    slowestMs = Math.max(slowestMs, performance.now() - startMs)
+    assert.equal(answer.status, 200, answer.text)
+    assert.ok(isFinal(answer) && answer.body.data?.status === 'completed', answer.text)
+  }
+  return slowestMs
+}
+
+/** Resolves when no job waits or runs any more, but for the one that `askOn` may have under way. */
+async function noneLeft({ signal }: TestContext, { url }: Server): Promise<void> {
+  const metrics = async () => (await fetch(`${url}/metrics`)).text()
+  const left = (text: string, name: string) =>
+    Number(new RegExp(`^parley_${name} (\\d+)$`, 'm').exec(text)?.[1])
+  await eventually(metrics, (text) => left(text, 'queue_jobs') + left(text, 'jobs_assigned') <= 1, { signal })
+}
+
+/** How the jobs have ended, all of them, and how long the longest of their runs took. */
+async function runsOfAll(server: Server, caller: Caller, ids: readonly string[]) {
+  const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
+  let failed = 0
+  let longestS = 0
+  for (const id of ids) {
+    // The metrics may have left one out.
+    await caller.ended(id)
+    const response = await fetch(`${server.url}/admin/api/jobs/${id}`, { headers })
+    const { data } = (await response.json()) as {
+      data: { status: string; claimed_at: number; settled_at: number }
+    }
+    if (data.status === 'failed') failed += 1
+    longestS = Math.max(longestS, data.settled_at - data.claimed_at)
+  }
+  return { failed, longestS }
+}
