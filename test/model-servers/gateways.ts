@@ -18,6 +18,10 @@ export function portkey({ isServerDown = false }: { readonly isServerDown?: bool
       const message = 'Message: fetch failed Cause: Error: connect ECONNREFUSED 127.0.0.1:1 Name: TypeError'
       return json(500, { 'html-message': message })
     }
+    if (!Array.isArray(body.messages)) {
+      const message = "openai error: Invalid type for 'messages': expected an array of objects."
+      return json(400, { error: { message, type: 'invalid_request_error', param: 'messages', code: null } })
+    }
     return json(200, { ...chatCompletion(body, { content: usualAnswer(body) }), provider: 'openai' })
   }
 }
@@ -35,6 +39,10 @@ export function liteLlm({ key }: { readonly key: string }): Script {
       const message =
         `litellm.BadRequestError: Invalid model name passed in model=${body.model}. ` +
         'Call `/v1/models` to view available models for your key.'
+      return json(400, { error: { message, type: null, param: null, code: '400' } })
+    }
+    if (!Array.isArray(body.messages)) {
+      const message = "litellm.BadRequestError: OpenAIException - Invalid type for 'messages'."
       return json(400, { error: { message, type: null, param: null, code: '400' } })
     }
     return json(200, chatCompletion(body, { content: usualAnswer(body) }))

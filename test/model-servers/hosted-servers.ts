@@ -89,6 +89,10 @@ export function azure({
       return json(404, { error: { code: 'DeploymentNotFound', message } })
     }
     if (filtered) return azureFilter()
+    if (!Array.isArray(request.body.messages)) {
+      const message = "Invalid type for 'messages': expected an array of objects, but got a string instead."
+      return json(400, { error: { message, type: 'invalid_request_error', param: 'messages', code: null } })
+    }
     return json(200, chatCompletion(request.body, { content: usualAnswer(request.body) }))
   }
 }

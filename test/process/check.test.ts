@@ -3,16 +3,17 @@ import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import test, { type TestContext } from 'node:test'
+import { reply, startModelServer } from '../model-server.ts'
 import { installation } from './server-process.ts'
 
 const timeout = 60_000
 
-/** Answers every request with one status, and tells what it was asked. */
-async function upstreamAnswering(t: TestContext, status: number) {
+/** Answers every request with one status and body, and tells what it was asked. */
+async function upstreamAnswering(t: TestContext, status: number, body = '{}') {
   const asked: string[] = []
   const server = createServer((request, response) => {
     asked.push(`${request.method} ${request.url} ${request.headers.authorization ?? 'without a key'}`)
-    response.writeHead(status).end('{}')
+    response.writeHead(status).end(body)
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.after(() => server.close())
@@ -29,11 +30,18 @@ test('without a configuration all is well, and the simulator is named', { timeou
 })
 
 test('an upstream that answers passes, and is asked with its key', { timeout }, async (t) => {
-  const upstream = await upstreamAnswering(t, 200)
-  const place = await installation(t, { upstream: upstream.url })
-  const { code, stdout } = await place.parley(['check'], { env: { OPENAI_API_KEY: 'sk-canary' } })
+  const upstream = await startModelServer()
+  t.after(() => upstream.close())
+  const place = await installation(t, { upstream: upstream.baseUrl })
+  const env = { OPENAI_API_KEY: 'sk-canary', OPENAI_MODEL: 'a-model' }
+  const { code, stdout } = await place.parley(['check'], { env })
   assert.equal(code, 0, stdout)
-  assert.deepEqual(upstream.asked, ['GET /v1/models Bearer sk-canary'])
+  const asked = upstream.requests.map(({ method, path, headers }) => [method, path, headers.authorization])
+  const authorization = 'Bearer sk-canary'
+  assert.deepEqual(asked, [
+    ['GET', '/v1/models', authorization],
+    ['POST', '/v1/chat/completions', authorization],
+  ])
   assert.ok(!stdout.includes('sk-canary'), 'a key is never printed')
 })
 
@@ -52,6 +60,48 @@ for (const [status, says] of [
     assert.match(stdout, /^ok +database/m, 'the rest is checked all the same')
   })
 }
+
+test('a server that answers 200 to everything, without models or completions, is wrong', {
+  timeout,
+}, async (t) => {
+  const place = await installation(t, { upstream: (await upstreamAnswering(t, 200)).url })
+  const { code, stdout } = await place.parley(['check'], { env: key })
+  assert.equal(code, 1)
+  assert.match(
+    stdout,
+    /WRONG upstream openai: has no chat completions at this path.*\n {6}To do: set OPENAI_BASE_URL to /,
+  )
+})
+
+test('--json has the fields of 0.2.0, and what to change', { timeout }, async (t) => {
+  const place = await installation(t, { upstream: 'http://127.0.0.1:1/v1' })
+  const { code, stdout } = await place.parley(['check', '--json'])
+  assert.equal(code, 1)
+  const findings = JSON.parse(stdout) as {
+    ok: boolean
+    about: string
+    check: string | null
+    fix: string | null
+  }[]
+  for (const finding of findings) {
+    assert.deepEqual(Object.keys(finding), ['ok', 'warns', 'about', 'check', 'says', 'fix'])
+  }
+  const [wrong] = findings.filter(({ ok }) => !ok)
+  assert.deepEqual([wrong?.about, wrong?.check], ['upstream openai', 'reachable'])
+  assert.match(wrong?.fix ?? '', /^start the model server, or correct OPENAI_BASE_URL/)
+})
+
+test('--calls says that it pays, checks each target, and prints what it finds', { timeout }, async (t) => {
+  const upstream = await startModelServer()
+  t.after(() => upstream.close())
+  upstream.script = ({ body }) => (body.response_format ? reply.json({ river: 'Amur' }) : undefined)
+  const place = await installation(t, { upstream: upstream.baseUrl })
+  const { code, stdout } = await place.parley(['check', '--calls'], { env: { OPENAI_MODEL: 'a-model' } })
+  assert.equal(code, 0, stdout)
+  assert.match(stdout, /^ok +calls: makes 5 paid calls to each of 1 target$/m)
+  assert.match(stdout, /^ok +target openai\/a-model: answers in \d+ ms/m)
+  assert.match(stdout, /^ok +target openai\/a-model: a developer message reaches the model/m)
+})
 
 test('an upstream that cannot be reached is wrong', { timeout }, async (t) => {
   // Nothing can ever listen on port 1 of this address.

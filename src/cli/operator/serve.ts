@@ -1,8 +1,9 @@
 /** The options of `parley serve` and `parley check`. */
 import { type Command, Option } from 'commander'
 import { ROLES } from '../../app/role.ts'
+import type { CheckOptions } from '../check/check.ts'
 import type { ServeOptions } from '../serve.ts'
-import { config, type DefaultOptions, examples } from './shared-options.ts'
+import { config, examples } from './shared-options.ts'
 
 export function addServe(program: Command, exit: (code: number) => void): void {
   program
@@ -33,7 +34,15 @@ export function addCheck(program: Command, exit: (code: number) => void): void {
     .command('check')
     .description('check the configuration and the connections to the database and the model servers')
     .option('--json', 'print the findings as a JSON array')
+    .option('--calls', 'also make paid calls to each model: a short answer, roles, JSON, two at once')
     .addOption(config())
-    .addHelpText('after', examples('parley check', 'parley check --config production.json && parley serve'))
-    .action(async (options: DefaultOptions) => exit(await (await import('../check.ts')).check(options)))
+    .addHelpText(
+      'after',
+      examples(
+        'parley check',
+        'parley check --calls                            5 paid calls to each model',
+        'parley check --config production.json && parley serve',
+      ),
+    )
+    .action(async (options: CheckOptions) => exit(await (await import('../check/check.ts')).check(options)))
 }

@@ -1,0 +1,223 @@
+/** What `parley check --calls` finds by paid calls, and that it says what it pays for. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { FakeClock } from '../../../test/fake-clock.ts'
+import {
+  chatCompletion,
+  isModelList,
+  type Reply,
+  reply,
+  type Script,
+  sendJson,
+  startModelServer,
+} from '../../../test/model-server.ts'
+import { lmStudio, Ollama } from '../../../test/model-servers/desktop-servers.ts'
+import { anthropic, KEY, mistral, openRouter } from '../../../test/model-servers/hosted-servers.ts'
+import { LlamaCpp } from '../../../test/model-servers/llama-cpp.ts'
+import type { Lifetime } from '../../../test/parley.ts'
+import { type CheckOptions, checkServer } from '../../../test/support/check-servers.ts'
+
+async function checkCalls(
+  t: Lifetime,
+  script: Script,
+  { upstream, ...options }: Omit<CheckOptions, 'upstream'> & { readonly upstream?: object } = {},
+) {
+  const server = await startModelServer({ script })
+  t.after(() => server.close())
+  const checked = await checkServer(t, {
+    calls: true,
+    env: { KEY },
+    ...options,
+    upstream: { base_url: server.baseUrl, ...upstream },
+  })
+  const paid = server.requests.filter(({ method, body }) => method === 'POST' && Array.isArray(body.messages))
+  const of = (check: string) => checked.findings.find((finding) => finding.check === check)
+  return { ...checked, server, paid, of }
+}
+
+const usual: Script = (request) => (isModelList(request) ? reply.models('tiny') : undefined)
+
+test('without --calls nothing is paid, and it says what would be', async (t) => {
+  const { code, paid, findings } = await checkCalls(t, usual, { calls: false })
+  assert.deepEqual([code, paid.length], [0, 0])
+  assert.match(
+    findings.at(-1)?.says ?? '',
+    /^none was made\. `parley check --calls` makes 5 paid calls to each of 1 target/,
+  )
+})
+
+test('with --calls it says how many it makes, and makes no more', async (t) => {
+  const script: Script = (request) => {
+    if (!Array.isArray(request.body.messages)) return usual(request, 0)
+    return request.body.response_format === undefined ? undefined : reply.json({ river: 'Amur' })
+  }
+  // Its time stands still, so that a busy machine does not look like a server with one slot.
+  const { code, wrong, paid, findings, of } = await checkCalls(t, script, { clock: new FakeClock() })
+  assert.deepEqual([code, wrong], [0, ''])
+  assert.ok(
+    findings.some(
+      ({ about, says }) => about === 'calls' && says === 'makes 5 paid calls to each of 1 target',
+    ),
+  )
+  assert.equal(paid.length, 5)
+  assert.match(of('answer')?.says ?? '', /^answers in \d+ ms \(\d+ input and \d+ output tokens\)$/)
+  assert.match(
+    of('roles')?.says ?? '',
+    /^a developer message reaches the model \(sent as \w+; \d+ prompt tokens/,
+  )
+  assert.match(of('json')?.says ?? '', /^answers with JSON that satisfies a schema \(json_schema_strict\)$/)
+  assert.match(of('concurrency')?.says ?? '', /^answers two calls at once/)
+})
+
+test('the fields of the body are sent with them, as with the calls of jobs', async (t) => {
+  const { paid } = await checkCalls(t, usual, { upstream: { body: { max_tokens: 50 } } })
+  assert.ok(paid.length > 0)
+  for (const { body } of paid) assert.equal(body.max_tokens, 50)
+})
+
+test('wrong: a developer message that the template leaves out', async (t) => {
+  const { code, wrong } = await checkCalls(t, new Ollama().script, {
+    model: 'llama3.2',
+    upstream: { roles: 'native' },
+  })
+  assert.equal(code, 1)
+  assert.match(
+    wrong,
+    /a developer message \(sent as native\) does not reach the model: (\d+) prompt tokens with it, \1 without/,
+  )
+  assert.match(wrong, / -> leave out upstreams\.own\.roles, or set it to "merged_system"$/)
+})
+
+test('right: the same server with developer messages as system messages', async (t) => {
+  const options = { model: 'llama3.2', upstream: { roles: 'developer_as_system' } }
+  const { code, of } = await checkCalls(t, new Ollama().script, options)
+  assert.equal(code, 0)
+  assert.match(of('roles')?.says ?? '', /reaches the model \(sent as developer_as_system/)
+})
+
+for (const template of ['gemma-2', 'mistral-nemo'] as const) {
+  test(`wrong: the template of ${template} rejects the role`, async (t) => {
+    const script = new LlamaCpp({ template }).script
+    const { code, wrong } = await checkCalls(t, script, { upstream: { roles: 'native' } })
+    assert.equal(code, 1)
+    assert.match(wrong, /rejects a developer message \(HTTP \d+\): .* -> leave out upstreams\.own\.roles/)
+  })
+}
+
+test('wrong: Mistral, where the role is an invalid tag', async (t) => {
+  const options = { model: 'mistral-small-latest', upstream: { roles: 'native', api_key_env: 'KEY' } }
+  const { wrong } = await checkCalls(t, mistral(), options)
+  assert.match(wrong, /rejects a developer message \(HTTP 422\): .*'developer'/)
+})
+
+/** Completions without usage, as some servers send them. */
+function withoutUsage(): Reply {
+  return (request, response) => {
+    const { usage: _usage, ...completion } = chatCompletion(request.body, { content: '{"river":"Amur"}' })
+    sendJson(response, 200, completion)
+  }
+}
+
+test('a server that reports no usage: roles cannot be verified', async (t) => {
+  const { code, notes } = await checkCalls(t, (request) =>
+    Array.isArray(request.body.messages) ? withoutUsage() : usual(request, 0),
+  )
+  assert.equal(code, 0)
+  assert.match(
+    notes,
+    /cannot be verified whether developer messages reach the model \(sent as \w+\): the server reports no usage/,
+  )
+  assert.match(notes, /caps on tokens do not work/)
+})
+
+test('wrong: a server that ignores the schema', async (t) => {
+  const options = { model: 'claude-sonnet-4-5', upstream: { api_key_env: 'KEY' } }
+  const script: Script = (request, index) =>
+    request.body.response_format === undefined ? anthropic()(request, index) : reply.text('I like the Amur.')
+  const { code, wrong } = await checkCalls(t, script, options)
+  assert.equal(code, 1)
+  assert.match(
+    wrong,
+    /not the JSON that was asked for \(json_schema_strict\): .* -> .*structured_output to "json_object"/,
+  )
+})
+
+test('wrong: json_object at LM Studio, which rejects it', async (t) => {
+  const options = { model: 'qwen2.5-7b-instruct', upstream: { structured_output: 'json_object' } }
+  const { wrong } = await checkCalls(t, lmStudio(), options)
+  assert.match(
+    wrong,
+    /rejects a request for JSON \(json_object\) \(HTTP 400\).* -> set .*structured_output to "json_schema" or "none"/,
+  )
+})
+
+test('wrong: no credit for completions', async (t) => {
+  const options = { model: 'meta-llama/llama-3.2-3b-instruct', upstream: { api_key_env: 'KEY' } }
+  const { code, wrong, paid } = await checkCalls(t, openRouter({ trouble: 'credits' }), options)
+  assert.equal(code, 1)
+  assert.match(wrong, /does not answer \(HTTP 402\): Insufficient credits.* -> add credit/)
+  assert.equal(paid.length, 1, 'the others would fail for the same reason')
+})
+
+test('a server with one slot: two calls take twice as long', async (t) => {
+  const clock = new FakeClock()
+  const waiting: (() => void)[] = []
+  let busy = false
+  /** Each answer takes a second of a clock that stands still meanwhile. */
+  const next = () => {
+    const answer = waiting.shift()
+    if (answer === undefined) return
+    clock.advance(1000)
+    answer()
+  }
+  const oneSlot: Reply = (request, response, server) => {
+    const answer = () => {
+      response.once('close', () => {
+        busy = waiting.length > 0
+        next()
+      })
+      reply.text('{"river":"Amur"}')(request, response, server)
+    }
+    waiting.push(answer)
+    if (!busy) {
+      busy = true
+      next()
+    }
+  }
+  const { code, of } = await checkCalls(
+    t,
+    (request) => (Array.isArray(request.body.messages) ? oneSlot : usual(request, 0)),
+    { clock },
+  )
+  assert.equal(code, 0)
+  assert.match(
+    of('concurrency')?.says ?? '',
+    /one call after the other, or slower: two at once take 2000 ms, one takes 1000 ms/,
+  )
+  assert.match(of('concurrency')?.fix ?? '', /upstreams\.own\.max_concurrency/)
+})
+
+test('wrong: a server that rejects the second of two calls', async (t) => {
+  let last: (() => void) | null = null
+  let busy = 0
+  const script: Script = (request) => {
+    if (!Array.isArray(request.body.messages)) return usual(request, 0)
+    // The first four calls come one by one; of the last two the first is answered after the second was rejected.
+    if (++busy <= 3) return reply.text('{"river":"Amur"}')
+    if (busy > 4) {
+      return (received, response, server) => {
+        reply.status(503, { body: { error: 'server busy, please try again.' } })(received, response, server)
+        last?.()
+      }
+    }
+    return (received, response, server) => {
+      last = () => reply.text('OK')(received, response, server)
+    }
+  }
+  const { code, wrong } = await checkCalls(t, script)
+  assert.equal(code, 1)
+  assert.match(
+    wrong,
+    /fails when two calls arrive at once \(HTTP 503\): server busy.* -> set upstreams\.own\.max_concurrency to 1/,
+  )
+})

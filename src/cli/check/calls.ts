@@ -1,0 +1,240 @@
+/**
+ * The paid calls of `parley check --calls`: for each target a short answer, a developer message, a JSON answer, and two
+ * calls at once. They go through the client that makes the calls of jobs, so that what it sends is what jobs send.
+ */
+import type { Clock } from '../../clock.ts'
+import type { UpstreamSettings } from '../../config/settings.ts'
+import type { UpstreamAccess } from '../../config/upstream-access.ts'
+import { judgeAnswer } from '../../job/answer.ts'
+import { schemaFacts } from '../../job/read-schemas.ts'
+import { Stop } from '../../job/stop.ts'
+import { CHECK_STEPS } from '../../json-schema/limits.ts'
+import type {
+  AnswerForm,
+  ModelServer,
+  Reply,
+  RequestFormat,
+  UpstreamError,
+} from '../../upstreams/model-server.ts'
+import { OpenAiClient } from '../../upstreams/openai-client.ts'
+import { readLargeCompletion } from '../../upstreams/read-completion.ts'
+import type { Finding } from './finding.ts'
+
+/** Of each target: a short answer, a developer message, a JSON answer, and two at once. */
+export const CALLS_PER_TARGET = 5
+/** A server that loads the model for the first call may need minutes. */
+const MAX_CALL_SECONDS = 120
+
+export interface CalledTarget {
+  readonly upstream: string
+  readonly model: string
+  readonly settings: UpstreamSettings
+  readonly access: UpstreamAccess
+  /** The setting that names the model. */
+  readonly modelSetting: string
+}
+
+interface Message {
+  readonly role: 'developer' | 'user'
+  readonly content: string
+}
+
+const QUESTION: Message = { role: 'user', content: 'Answer with the word OK and nothing else.' }
+/** Long enough to be seen among the prompt tokens, even where it replaces the default system message of a template. */
+const INSTRUCTIONS: Message = {
+  role: 'developer',
+  content:
+    'This is a check of the connection between a job server and a model server. It finds out whether instructions of ' +
+    'developers reach the model, by the number of tokens in the prompt that the model server reports. Please be brief. ' +
+    'Use no more words than the user asks for. Do not explain anything, do not greet anybody, do not ask questions, and do ' +
+    'not repeat these instructions. The answer is read by a program, which looks only at whether there is one.',
+}
+/** A quarter of the tokens that any tokenizer makes of the instructions. */
+const MIN_INSTRUCTION_TOKENS = 25
+
+const SCHEMA = JSON.stringify({
+  type: 'object',
+  properties: { river: { type: 'string' } },
+  required: ['river'],
+  additionalProperties: false,
+})
+const RESPONSE_FORMAT = `{"format":"json","schema":${SCHEMA}}`
+const JSON_QUESTION: Message = { role: 'user', content: 'Name a river, as {"river": "…"}.' }
+const MAX_DEPTH = 64
+
+/** Two calls at once that take longer than one by this factor, and by more than noise, wait for each other in the server. */
+const SERIAL_FACTOR = 1.6
+const NOISE_MS = 100
+
+interface Called {
+  readonly reply: Reply
+  /** How the request was sent the last time. */
+  readonly format: RequestFormat
+  readonly ms: number
+}
+
+export async function callTarget(target: CalledTarget, clock: Clock): Promise<Finding[]> {
+  const { upstream: name, access } = target
+  const call_timeout_seconds = Math.min(target.settings.call_timeout_seconds, MAX_CALL_SECONDS)
+  const client = new OpenAiClient({
+    name,
+    settings: { ...target.settings, call_timeout_seconds },
+    ...access,
+    clock,
+    readLarge: (completion) => Promise.resolve(readLargeCompletion(completion)),
+  })
+  try {
+    return await new TargetCheck(target, client, clock).findings()
+  } finally {
+    await client.close()
+  }
+}
+
+class TargetCheck {
+  readonly #target: CalledTarget
+  readonly #server: ModelServer
+  readonly #clock: Clock
+
+  constructor(target: CalledTarget, server: ModelServer, clock: Clock) {
+    this.#target = target
+    this.#server = server
+    this.#clock = clock
+  }
+
+  async findings(): Promise<Finding[]> {
+    const answered = await this.#call([QUESTION], { kind: 'text' })
+    if (answered.reply.kind === 'error') return [this.#failed('answer', 'does not answer', answered.reply)]
+    return [
+      this.#answer(answered),
+      this.#roles(answered, await this.#call([INSTRUCTIONS, QUESTION], { kind: 'text' })),
+      this.#json(
+        await this.#call([JSON_QUESTION], { kind: 'schema', schemaJson: SCHEMA, ...schemaFacts(SCHEMA) }),
+      ),
+      await this.#twoAtOnce(answered),
+    ]
+  }
+
+  /** Sends a conversation as a job's is sent: again in another format where the server rejects the first. */
+  async #call(messages: readonly Message[], form: AnswerForm): Promise<Called> {
+    const prompt = { messagesJson: JSON.stringify(messages), account: 'parley check', form }
+    const { model } = this.#target
+    const signal = new Stop()
+    const startedAtMs = this.#clock.steadyMs()
+    for (let format = this.#server.requestFormat(model, prompt); ; ) {
+      const reply = await this.#server.ask(model, prompt, format, signal)
+      const ms = this.#clock.steadyMs() - startedAtMs
+      const other = reply.kind === 'error' ? this.#server.otherFormat(model, prompt, format, reply) : null
+      if (other === null) return { reply, format, ms }
+      format = other
+    }
+  }
+
+  #answer({ reply, ms }: Called): Finding {
+    const { input, output } = tokensOf(reply)
+    const usage =
+      input === 0
+        ? 'the server reports no usage, so tokens cannot be counted and caps on tokens do not work'
+        : `${input} input and ${output} output tokens`
+    const finding = this.#found('answer', `answers in ${Math.round(ms)} ms (${usage})`)
+    return input === 0 ? { ...finding, warns: true } : finding
+  }
+
+  #roles(without: Called, { reply, format }: Called): Finding {
+    const { upstream } = this.#target
+    if (reply.kind === 'error') {
+      const fix = `leave out upstreams.${upstream}.roles, or set it to "no_system"`
+      return this.#failed('roles', 'rejects a developer message', reply, fix)
+    }
+    const [before, after] = [tokensOf(without.reply).input, tokensOf(reply).input]
+    const sent = `sent as ${format.roles}`
+    if (before === 0 || after === 0) {
+      const says = `cannot be verified whether developer messages reach the model (${sent}): the server reports no usage`
+      return { ...this.#found('roles', says), warns: true }
+    }
+    if (after - before < MIN_INSTRUCTION_TOKENS) {
+      const other = format.roles === 'merged_system' ? 'no_system' : 'merged_system'
+      const fix = `leave out upstreams.${upstream}.roles, or set it to "${other}"`
+      const says = `a developer message (${sent}) does not reach the model: ${after} prompt tokens with it, ${before} without`
+      return { ...this.#found('roles', says), ok: false, fix }
+    }
+    const says = `a developer message reaches the model (${sent}; ${after} prompt tokens with it, ${before} without)`
+    return this.#found('roles', says)
+  }
+
+  #json({ reply, format }: Called): Finding {
+    const { upstream, settings } = this.#target
+    const mode = format.json_mode ?? 'instruction'
+    if (reply.kind === 'error') {
+      const others = (['json_schema', 'json_object', 'none'] as const).filter(
+        (one) => one !== settings.structured_output,
+      )
+      const fix = `set upstreams.${upstream}.structured_output to "${others.join('" or "')}"`
+      return this.#failed('json', `rejects a request for JSON (${mode})`, reply, fix)
+    }
+    const text = reply.kind === 'answer' ? reply.text : ''
+    const verdict = judgeAnswer(text, RESPONSE_FORMAT, { maxDepth: MAX_DEPTH, steps: CHECK_STEPS })
+    if (verdict.kind === 'wrong') {
+      const says = `the answer is not the JSON that was asked for (${mode}): ${verdict.errors.join('; ')}`
+      const weaker = settings.structured_output === 'json_schema' ? 'json_object' : 'none'
+      const fix =
+        mode === 'instruction'
+          ? `use a model that follows instructions, in ${this.#target.modelSetting}`
+          : `the server ignores the format: set upstreams.${upstream}.structured_output to "${weaker}"`
+      return { ...this.#found('json', says), ok: false, fix }
+    }
+    const finding = this.#found('json', `answers with JSON that satisfies a schema (${mode})`)
+    if (format.other_format === undefined) return finding
+    const setting = mode === 'json_object' ? 'json_object' : 'none'
+    const fix = `set upstreams.${upstream}.structured_output to "${setting}", which saves the call that is rejected`
+    return { ...finding, warns: true, fix }
+  }
+
+  async #twoAtOnce(one: Called): Promise<Finding> {
+    const both = await Promise.all([1, 2].map(() => this.#call([QUESTION], { kind: 'text' })))
+    const failed = both.map(({ reply }) => reply).find((reply) => reply.kind === 'error')
+    const { upstream } = this.#target
+    if (failed !== undefined) {
+      const fix = `set upstreams.${upstream}.max_concurrency to 1, or give the server more slots`
+      return this.#failed('concurrency', 'fails when two calls arrive at once', failed, fix)
+    }
+    const ms = Math.max(...both.map((call) => call.ms))
+    const times = `two at once take ${Math.round(ms)} ms, one takes ${Math.round(one.ms)} ms`
+    const fastest = Math.min(one.ms, ...both.map((call) => call.ms))
+    if (ms < Math.max(fastest * SERIAL_FACTOR, fastest + NOISE_MS)) {
+      return this.#found('concurrency', `answers two calls at once (${times})`)
+    }
+    const says = `answers one call after the other, or slower: ${times}`
+    const fix = `set upstreams.${upstream}.max_concurrency to the number of slots of the server, or give it more slots`
+    return { ...this.#found('concurrency', says), warns: true, fix }
+  }
+
+  #found(check: Finding['check'] & string, says: string): Finding {
+    return { ok: true, about: `target ${this.#target.upstream}/${this.#target.model}`, check, says }
+  }
+
+  #failed(check: Finding['check'] & string, what: string, error: UpstreamError, fix?: string): Finding {
+    const status = error.status === null ? '' : ` (HTTP ${error.status})`
+    return {
+      ...this.#found(check, `${what}${status}: ${error.message}`),
+      ok: false,
+      fix: fix ?? this.#fixFor(error),
+    }
+  }
+
+  #fixFor({ status, timedOut }: UpstreamError): string {
+    const { upstream, modelSetting, settings } = this.#target
+    if (timedOut) return `raise upstreams.${upstream}.call_timeout_seconds, or look at the log of the server`
+    if (status === 401 || status === 403)
+      return `set ${settings.api_key_env ?? 'the headers'} to a valid key of this server`
+    if (status === 402 || status === 429)
+      return 'add credit to the account of this key, or wait until its limit is over'
+    if (status === 404) return `set ${modelSetting} to a model of the server`
+    if (status === 200)
+      return `correct upstreams.${upstream}.base_url: this is not the format of chat completions`
+    return 'do what the server says, or look at its log'
+  }
+}
+
+function tokensOf(reply: Reply): { readonly input: number; readonly output: number } {
+  return reply.tokens ?? { input: 0, output: 0 }
+}

@@ -1,0 +1,134 @@
+/** `parley check`: checks the configuration and the connections, and reports what is wrong and what to change. */
+import { type Clock, systemClock } from '../../clock.ts'
+import { type Configuration, ConfigurationError, loadConfiguration } from '../../config/load.ts'
+import type { Environment } from '../../config/settings.ts'
+import { checkDatabase } from '../../store/open.ts'
+import { printLine } from '../output.ts'
+import { CALLS_PER_TARGET, type CalledTarget, callTarget } from './calls.ts'
+import { asJson, type Finding, printFinding } from './finding.ts'
+import { type CheckedUpstream, checkUpstream } from './upstream.ts'
+import { usedUpstreams } from './used-upstreams.ts'
+
+export interface CheckOptions {
+  readonly json?: true
+  readonly config?: string
+  /** Makes paid calls. */
+  readonly calls?: true
+}
+
+/** Returns the exit code: 0 if there is no problem. */
+export async function check({ json, config, calls }: CheckOptions): Promise<number> {
+  const show = json ? () => {} : printFinding
+  const findings = await allFindings(config, calls === true, show)
+  if (json) printLine(JSON.stringify(findings.map(asJson), null, 2))
+  return findings.every(({ ok }) => ok) ? 0 : 1
+}
+
+/** @param show is called with each finding as soon as it is there */
+async function allFindings(
+  configFile: string | undefined,
+  calls: boolean,
+  show: (finding: Finding) => void,
+): Promise<Finding[]> {
+  const all: Finding[] = []
+  const add = (findings: readonly Finding[]) => {
+    for (const finding of findings) show(finding)
+    all.push(...findings)
+  }
+  const about = 'configuration'
+  let configuration: Configuration
+  try {
+    configuration = loadConfiguration(process.env, configFile)
+  } catch (error) {
+    if (!(error instanceof ConfigurationError)) throw error
+    add(error.message.split('\n').map((problem) => ({ ok: false, about, says: problem })))
+    return all
+  }
+  add([{ ok: true, about, says: configuration.file ?? 'no file; defaults and environment variables apply' }])
+  add(tierFindings(configuration))
+  add(await databaseFindings(configuration.settings.database))
+  const servers = modelServerFindings({ configuration, env: process.env, calls, clock: systemClock })
+  for await (const findings of servers) add(findings)
+  return all
+}
+
+/** A tier without a model rejects every job, which the defaults make of user_free in a file of other models. */
+function tierFindings({ settings: { tiers } }: Configuration): Finding[] {
+  return Object.entries(tiers).flatMap(([name, { models }]): Finding[] =>
+    models.length > 0
+      ? []
+      : [
+          {
+            ok: true,
+            warns: true,
+            about: 'configuration',
+            says: `accounts of tier ${name} may use no model`,
+            fix: `name models in tiers.${name}.models, or "all"`,
+          },
+        ],
+  )
+}
+
+async function databaseFindings(url: string): Promise<Finding[]> {
+  const about = 'database'
+  try {
+    const { description, problems, warnings } = await checkDatabase(url)
+    return [
+      { ok: true, about, says: description },
+      ...problems.map((problem) => ({ ok: false, about, says: problem })),
+      ...warnings.map((warning) => ({ ok: true, warns: true, about, says: warning })),
+    ]
+  } catch (error) {
+    const { message, code } = error as Error & { code?: string }
+    return [{ ok: false, about, says: message || String(code) }]
+  }
+}
+
+export interface ModelServerCheck {
+  readonly configuration: Configuration
+  readonly env: Environment
+  /** Whether to make paid calls, which is said before the first. */
+  readonly calls: boolean
+  readonly clock: Clock
+  readonly timeoutMs?: number
+}
+
+/** Findings about the model servers, in the order in which they are shown. */
+export async function* modelServerFindings(check: ModelServerCheck): AsyncGenerator<readonly Finding[]> {
+  const { configuration, env, calls, clock, timeoutMs } = check
+  if (configuration.simulated) {
+    yield [{ ok: true, about: 'models', says: 'none is configured, so the built-in simulator answers' }]
+    return
+  }
+  const upstreams = usedUpstreams(configuration, env, timeoutMs)
+  const checked = await Promise.all(upstreams.map(checkUpstream))
+  yield checked.flat()
+  // A server that failed the free checks would fail the others for the same reason.
+  const sound = upstreams.filter((_upstream, index) => checked[index]?.every(({ ok }) => ok))
+  const targets = sound.flatMap(targetsOf)
+  if (targets.length === 0) return
+  const about = 'calls'
+  if (!calls) {
+    const says = `none was made. \`parley check --calls\` makes ${CALLS_PER_TARGET} paid calls to each of ${count(targets.length, 'target')}, which show whether it answers, roles, JSON and latency`
+    yield [{ ok: true, about, says }]
+    return
+  }
+  const says = `makes ${CALLS_PER_TARGET} paid calls to each of ${count(targets.length, 'target')}`
+  yield [{ ok: true, about, says }]
+  // One after the other, so that they do not wait for each other in a server that both share.
+  for (const target of targets) yield await callTarget(target, clock)
+}
+
+function targetsOf({ name, settings, access, models }: CheckedUpstream): CalledTarget[] {
+  return [...models].map(([model, modelSetting]) => ({
+    upstream: name,
+    model,
+    settings,
+    access,
+    modelSetting,
+  }))
+}
+
+function count(number: number, what: string): string {
+  return `${number} ${what}${number === 1 ? '' : 's'}`
+}

@@ -1,0 +1,345 @@
+/** What a wrong configuration does to a real server, and what `parley check` then says to change, without paying. */
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { writeFile } from 'node:fs/promises'
+import { createServer as createHttpServer } from 'node:http'
+import { createServer as createHttpsServer } from 'node:https'
+import { type AddressInfo, createServer, type Server } from 'node:net'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { type ModelServerForTests, reply, type Script, startModelServer } from '../../../test/model-server.ts'
+import { lmStudio, Ollama } from '../../../test/model-servers/desktop-servers.ts'
+import { liteLlm, portkey, proxyWithoutServer } from '../../../test/model-servers/gateways.ts'
+import { azure, google, KEY, openRouter } from '../../../test/model-servers/hosted-servers.ts'
+import { temporaryFolder } from '../../../test/parley.ts'
+import { type CheckOptions, checkServer } from '../../../test/support/check-servers.ts'
+import { selfSigned } from '../../../test/support/self-signed.ts'
+
+const SHORT_MS = 300
+const env = { KEY, WRONG: 'a-wrong-key-CANARY' }
+
+async function started(t: TestContext, script?: Script): Promise<ModelServerForTests> {
+  const server = await startModelServer(script ? { script } : {})
+  t.after(() => server.close())
+  return server
+}
+
+interface Case {
+  readonly name: string
+  readonly script: Script
+  /** After the host, instead of `/v1`. */
+  readonly path?: string
+  readonly upstream?: CheckOptions['upstream']
+  readonly model?: string
+  /** The one thing that is wrong; absent if nothing is. */
+  readonly wrong?: RegExp
+  readonly notes?: RegExp
+}
+
+const header = (variable: string) => ({ headers: { 'api-key': { env: variable } } })
+const version = { query: { 'api-version': '2024-10-21' } }
+const loading = { error: { message: 'Loading model', type: 'unavailable_error', code: 503 } }
+
+const cases: readonly Case[] = [
+  { name: 'OpenAI-compatible server', script: () => undefined, model: 'a-model' },
+  {
+    name: 'an address that ends in /chat/completions',
+    script: () => undefined,
+    path: '/v1/chat/completions',
+    wrong:
+      /ends in \/v1\/chat\/completions, which Parley adds itself -> end upstreams\.own\.base_url before that, with \/v1$/,
+  },
+  {
+    name: 'Ollama without /v1',
+    script: new Ollama().script,
+    path: '',
+    wrong:
+      /HTTP 404 to POST \/chat\/completions: 404 page not found -> set upstreams\.own\.base_url to http:\/\/127\.0\.0\.1:\d+\/v1, where/,
+  },
+  {
+    name: 'LM Studio without /v1, which answers 200',
+    script: lmStudio(),
+    path: '',
+    wrong:
+      /HTTP 200 to POST \/chat\/completions: Unexpected endpoint.* -> set upstreams\.own\.base_url to http:\S+\/v1, where/,
+  },
+  {
+    name: 'a wrong path, where nothing better is found',
+    script: () => reply.status(404),
+    wrong:
+      /no chat completions at this path.* -> set upstreams\.own\.base_url to the address before \/chat\/completions/,
+  },
+  {
+    name: 'a web page instead of an API',
+    script: () => reply.garbage(),
+    wrong: /no chat completions at this path: HTTP 200 to POST \/v1\/chat\/completions/,
+  },
+  {
+    name: 'a redirect',
+    script: () =>
+      reply.status(308, { headers: { location: 'https://models.example.com/v1/models' }, body: '' }),
+    wrong:
+      /redirects to models\.example\.com \(HTTP 308\).* -> set upstreams\.own\.base_url to https:\/\/models\.example\.com\/v1$/,
+  },
+  {
+    name: 'Portkey without its header: 400 to GET /models',
+    script: portkey(),
+    wrong:
+      /rejects GET \/models \(HTTP 400\): Either x-portkey-config or x-portkey-provider.* -> .*upstreams\.own\.headers/,
+  },
+  {
+    name: 'Portkey with its header, which has no list of models',
+    script: portkey(),
+    upstream: { headers: { 'x-portkey-provider': 'openai' } },
+    notes: /target own\/tiny: cannot be verified: the server has no list of models/,
+  },
+  {
+    name: 'a model that Ollama does not have',
+    script: new Ollama().script,
+    model: 'llama3.3',
+    wrong:
+      /target own\/llama3\.3: the server does not have this model; it has llama3\.2:latest -> set models\.small\.targets/,
+  },
+  { name: 'a model of Ollama without its tag', script: new Ollama().script, model: 'llama3.2' },
+  {
+    name: 'a model of Google without its folder',
+    script: google(),
+    model: 'gemini-2.5-flash',
+    upstream: { api_key_env: 'KEY' },
+  },
+  {
+    name: 'a variant of a model of OpenRouter',
+    script: openRouter(),
+    model: 'meta-llama/llama-3.2-3b-instruct:free',
+    upstream: { api_key_env: 'KEY' },
+  },
+  {
+    name: 'a key that LiteLLM rejects',
+    script: liteLlm({ key: KEY }),
+    upstream: { api_key_env: 'WRONG' },
+    wrong: /own: rejects the API key \(HTTP 401\): Authentication Error.* -> set WRONG to a valid key/,
+  },
+  {
+    name: 'no key, where one is needed',
+    script: liteLlm({ key: KEY }),
+    wrong: /requires an API key \(HTTP 401\).* -> set upstreams\.own\.api_key_env to the name/,
+  },
+  {
+    name: 'a wrong key for OpenRouter, whose list of models is public',
+    script: openRouter(),
+    model: 'meta-llama/llama-3.2-3b-instruct',
+    upstream: { api_key_env: 'WRONG' },
+    wrong: /own: rejects the API key \(HTTP 401\): User not found\. -> set WRONG/,
+  },
+  {
+    name: 'a wrong key for Google, which answers 400',
+    script: google(),
+    upstream: { api_key_env: 'WRONG' },
+    wrong: /rejects the API key \(HTTP 400\): API key not valid/,
+  },
+  {
+    name: 'Azure OpenAI',
+    script: azure(),
+    path: '/openai/deployments/gpt',
+    upstream: { ...header('KEY'), ...version },
+    notes: /has no list of models/,
+  },
+  {
+    name: 'a wrong key for Azure OpenAI, in a header',
+    script: azure(),
+    path: '/openai/deployments/gpt',
+    upstream: { ...header('WRONG'), ...version },
+    wrong: /rejects the headers \(HTTP 401\): Access denied.* -> correct upstreams\.own\.headers/,
+  },
+  {
+    name: 'Azure OpenAI without api-version',
+    script: azure(),
+    path: '/openai/deployments/gpt',
+    upstream: header('KEY'),
+    wrong: /HTTP 404.* -> set upstreams\.own\.query to \{ "api-version": "…" \}/,
+  },
+  {
+    name: 'a deployment that Azure OpenAI does not have',
+    script: azure(),
+    path: '/openai/deployments/gtp',
+    upstream: { ...header('KEY'), ...version },
+    wrong: /target own\/tiny: the server does not have this model -> set models\.small\.targets/,
+  },
+  {
+    name: 'a model that is still loading',
+    script: () => reply.status(503, { body: loading }),
+    wrong: /fails with HTTP 503 to GET \/models: Loading model -> wait until the server is ready/,
+  },
+  {
+    name: 'a proxy without the server behind it',
+    script: proxyWithoutServer(),
+    wrong: /fails with HTTP 502 to GET \/models -> wait until the server is ready/,
+  },
+  {
+    name: 'an account without credit',
+    script: (request) =>
+      request.method === 'GET'
+        ? reply.models('tiny')
+        : reply.status(429, {
+            body: { error: { message: 'You exceeded your quota.', code: 'insufficient_quota' } },
+          }),
+    wrong: /for want of credit \(HTTP 429\): You exceeded your quota\. -> add credit/,
+  },
+  {
+    name: 'llama.cpp with another name for its only model',
+    script: (request) =>
+      request.method === 'GET'
+        ? (_request, response) =>
+            response.end('{"object":"list","data":[{"id":"/models/tiny.gguf","owned_by":"llamacpp"}]}')
+        : undefined,
+    notes: /does not list this model; it has \/models\/tiny\.gguf\. It answers for every name/,
+  },
+]
+
+for (const { name, script, path, upstream, model, wrong, notes } of cases) {
+  test(`${wrong ? 'wrong' : 'right'}: ${name}`, async (t) => {
+    const server = await started(t, script)
+    const base_url = path === undefined ? server.baseUrl : server.baseUrl.replace('/v1', path)
+    const checked = await checkServer(t, {
+      upstream: { base_url, ...upstream },
+      env,
+      ...(model !== undefined && { model }),
+    })
+    const text = JSON.stringify(checked.findings, null, 2)
+    if (wrong === undefined) assert.deepEqual([checked.code, checked.wrong], [0, ''], text)
+    else {
+      assert.equal(checked.code, 1, text)
+      assert.match(checked.wrong, wrong)
+      assert.equal(checked.wrong.split('\n').length, 1, checked.wrong)
+    }
+    if (notes !== undefined) assert.match(checked.notes, notes)
+    assert.ok(!text.includes('CANARY') && !text.includes(KEY), 'no key is shown')
+    for (const { method, body } of server.requests) {
+      assert.ok(method === 'GET' || !Array.isArray(body.messages), 'nothing is sent that could be billed')
+    }
+  })
+}
+
+test('wrong: nothing listens', async (t) => {
+  const checked = await checkServer(t, { upstream: { base_url: 'http://127.0.0.1:1/v1' } })
+  assert.match(
+    checked.wrong,
+    /nothing listens on 127\.0\.0\.1:1 \(ECONNREFUSED\) -> start the model server, or correct/,
+  )
+  assert.equal(checked.code, 1)
+})
+
+test('wrong: a name that cannot be resolved', async (t) => {
+  const checked = await checkServer(t, { upstream: { base_url: 'http://models.invalid/v1' } })
+  assert.match(
+    checked.wrong,
+    /the name models\.invalid cannot be resolved \((?:ENOTFOUND|EAI_AGAIN)\) -> correct the host/,
+  )
+})
+
+async function port(t: TestContext, server: Server): Promise<number> {
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.after(() => server.close())
+  return (server.address() as AddressInfo).port
+}
+
+const certificate = selfSigned([], ['127.0.0.1'])
+
+test('wrong: http to a port that speaks TLS', async (t) => {
+  const server = createHttpsServer(certificate)
+  const at = `127.0.0.1:${await port(t, server)}`
+  const checked = await checkServer(t, { upstream: { base_url: `http://${at}/v1` } })
+  assert.match(
+    checked.wrong,
+    /speaks TLS, and the address begins with http -> begin upstreams\.own\.base_url with https:/,
+  )
+})
+
+test('wrong: http to a proxy that answers 400 on its port for TLS', async (t) => {
+  const behind = createHttpsServer(certificate)
+  const page = '<html><center>The plain HTTP request was sent to HTTPS port</center></html>'
+  const server = createServer((socket) => {
+    socket.on('error', () => {})
+    socket.once('data', (first) => {
+      if (first[0] !== 0x16) {
+        socket.end(`HTTP/1.1 400 Bad Request\r\ncontent-length: ${page.length}\r\n\r\n${page}`)
+        return
+      }
+      socket.pause()
+      socket.unshift(first)
+      behind.emit('connection', socket)
+    })
+  })
+  const at = `127.0.0.1:${await port(t, server)}`
+  const checked = await checkServer(t, { upstream: { base_url: `http://${at}/v1` } })
+  assert.match(
+    checked.wrong,
+    /speaks TLS, and the address begins with http -> begin upstreams\.own\.base_url with https:/,
+  )
+})
+
+test('wrong: https to a port that speaks HTTP', async (t) => {
+  const server = await started(t)
+  const checked = await checkServer(t, { upstream: { base_url: server.baseUrl.replace('http:', 'https:') } })
+  assert.match(checked.wrong, /does not speak TLS, and the address begins with https -> begin .* with http:/)
+  assert.deepEqual(
+    server.requests.map(({ headers }) => headers.authorization),
+    [undefined],
+    'no key is sent without TLS',
+  )
+})
+
+test('wrong: a certificate that is not trusted; right with ca_file', async (t) => {
+  const server = createHttpsServer(certificate, ({ method }, response) => {
+    if (method === 'GET') response.end('{"object":"list","data":[{"id":"a-model"}]}')
+    else response.writeHead(400).end('{"error":{"message":"messages must be an array"}}')
+  })
+  const base_url = `https://127.0.0.1:${await port(t, server)}/v1`
+  t.after(() => server.closeAllConnections())
+  const untrusted = await checkServer(t, { upstream: { base_url } })
+  assert.match(
+    untrusted.wrong,
+    /certificate is not trusted \(DEPTH_ZERO_SELF_SIGNED_CERT\) -> set upstreams\.own\.ca_file/,
+  )
+  const ca_file = join(await temporaryFolder(t), 'ca.pem')
+  await writeFile(ca_file, certificate.cert)
+  const trusted = await checkServer(t, { upstream: { base_url, ca_file }, model: 'a-model' })
+  assert.deepEqual([trusted.code, trusted.wrong], [0, ''])
+})
+
+test('wrong: a certificate for another name', async (t) => {
+  const other = selfSigned(['models.example.com'], [])
+  const base_url = `https://127.0.0.1:${await port(t, createHttpsServer(other))}/v1`
+  const ca_file = join(await temporaryFolder(t), 'ca.pem')
+  await writeFile(ca_file, other.cert)
+  const checked = await checkServer(t, { upstream: { base_url, ca_file } })
+  assert.match(
+    checked.wrong,
+    /certificate is not for 127\.0\.0\.1 \(ERR_TLS_CERT_ALTNAME_INVALID\) -> use the name/,
+  )
+})
+
+test('wrong: a port that does not speak HTTP', async (t) => {
+  const server = createServer((socket) => socket.on('error', () => {}).end('SSH-2.0-OpenSSH_9.9\r\n'))
+  const checked = await checkServer(t, {
+    upstream: { base_url: `http://127.0.0.1:${await port(t, server)}/v1` },
+  })
+  assert.match(checked.wrong, /does not speak HTTP \(\w+\) -> correct the port in upstreams\.own\.base_url/)
+})
+
+test('wrong: a server that ends every connection', async (t) => {
+  const server = createServer((socket) => socket.on('error', () => {}).destroy())
+  const checked = await checkServer(t, {
+    upstream: { base_url: `http://127.0.0.1:${await port(t, server)}/v1` },
+  })
+  assert.match(checked.wrong, /ends the connection without an answer \(\w+\) -> look at the log/)
+})
+
+test('wrong: a server that accepts connections and does not answer', async (t) => {
+  const server = createHttpServer(() => {})
+  t.after(() => server.closeAllConnections())
+  const base_url = `http://127.0.0.1:${await port(t, server)}/v1`
+  const checked = await checkServer(t, { upstream: { base_url }, timeoutMs: SHORT_MS })
+  assert.match(checked.wrong, /accepts connections, but does not answer \(\w+\) -> .*still be loading/)
+})

@@ -1,0 +1,122 @@
+/** Why a model server does not answer, and what to change: from the code of the failure, and by asking its port in other ways. */
+import { type Failure, type ProbeOptions, probe, speaksTls } from './probe.ts'
+
+export interface Diagnosis {
+  readonly says: string
+  readonly fix: string
+}
+
+/** The names under which an operator finds the settings of an upstream. */
+export interface SettingNames {
+  readonly baseUrl: string
+  readonly caFile: string
+}
+
+/** @param url of the request that failed */
+export async function diagnose(
+  url: URL,
+  failure: Failure,
+  options: ProbeOptions,
+  names: SettingNames,
+): Promise<Diagnosis> {
+  const { code, fault } = failure
+  if (fault !== 'dns' && code !== 'ECONNREFUSED' && code !== 'UND_ERR_CONNECT_TIMEOUT') {
+    const wrongScheme = await schemeDiagnosis(url, options, names)
+    if (wrongScheme !== null) return wrongScheme
+  }
+  return ofFailure(url, failure, names)
+}
+
+/** Null unless the port speaks the other one of http and https. */
+export async function schemeDiagnosis(
+  url: URL,
+  options: ProbeOptions,
+  { baseUrl }: SettingNames,
+): Promise<Diagnosis | null> {
+  if (url.protocol === 'http:') {
+    if (!(await speaksTls(url, options.timeoutMs))) return null
+    return {
+      says: `cannot be reached: ${url.host} speaks TLS, and the address begins with http`,
+      fix: `begin ${baseUrl} with https:`,
+    }
+  }
+  // A certificate that is not trusted proves that it speaks TLS.
+  if (await speaksTls(url, options.timeoutMs)) return null
+  const plain = new URL(url)
+  plain.protocol = 'http:'
+  plain.port = url.port || '443'
+  const answered = await probe(plain, { ...options, anonymous: true })
+  if (answered.kind === 'failed') return null
+  return {
+    says: `cannot be reached: ${url.host} does not speak TLS, and the address begins with https`,
+    fix: `begin ${baseUrl} with http:`,
+  }
+}
+
+function ofFailure(url: URL, { fault, code }: Failure, { baseUrl, caFile }: SettingNames): Diagnosis {
+  switch (fault) {
+    case 'dns':
+      return {
+        says: `cannot be reached: the name ${url.hostname} cannot be resolved (${code})`,
+        fix: `correct the host in ${baseUrl}, or the name resolution of this machine`,
+      }
+    case 'timeout':
+      return {
+        says: `accepts connections, but does not answer (${code})`,
+        fix: `look at the log of the model server, which may still be loading its model; if another program uses this port, correct ${baseUrl}`,
+      }
+    case 'protocol':
+      return {
+        says: `cannot be reached: what listens on ${url.host} does not speak HTTP (${code})`,
+        fix: `correct the port in ${baseUrl}`,
+      }
+    case 'tls':
+      return tlsDiagnosis(url, code, { baseUrl, caFile })
+    case 'connection':
+      return connectionDiagnosis(url, code, baseUrl)
+  }
+}
+
+function tlsDiagnosis(url: URL, code: string, { baseUrl, caFile }: SettingNames): Diagnosis {
+  if (code === 'ERR_TLS_CERT_ALTNAME_INVALID') {
+    return {
+      says: `cannot be reached: its certificate is not for ${url.hostname} (${code})`,
+      fix: `use the name in the certificate in ${baseUrl}, or give the server a certificate for ${url.hostname}`,
+    }
+  }
+  if (/EXPIRED|NOT_YET_VALID/.test(code)) {
+    return {
+      says: `cannot be reached: its certificate is not valid at this time (${code})`,
+      fix: 'renew the certificate of the server, or correct the clock of this machine',
+    }
+  }
+  if (/^ERR_SSL|^EPROTO/.test(code)) {
+    return {
+      says: `cannot be reached: the TLS handshake fails (${code})`,
+      fix: `correct the port in ${baseUrl}, or the TLS settings of the server`,
+    }
+  }
+  return {
+    says: `cannot be reached: its certificate is not trusted (${code})`,
+    fix: `set ${caFile} to a file with the certificate of the authority that signed it, in PEM`,
+  }
+}
+
+function connectionDiagnosis(url: URL, code: string, baseUrl: string): Diagnosis {
+  if (code === 'ECONNREFUSED') {
+    return {
+      says: `cannot be reached: nothing listens on ${url.host} (${code})`,
+      fix: `start the model server, or correct ${baseUrl}; in a container, 127.0.0.1 and localhost are the container itself`,
+    }
+  }
+  if (code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'ETIMEDOUT') {
+    return {
+      says: `cannot be reached: no connection to ${url.host} (${code})`,
+      fix: `correct ${baseUrl}, or let this machine through the firewall`,
+    }
+  }
+  return {
+    says: `cannot be reached: ${url.host} ends the connection without an answer (${code})`,
+    fix: `look at the log of the model server; if another program uses this port, correct ${baseUrl}`,
+  }
+}
