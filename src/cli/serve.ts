@@ -7,8 +7,12 @@ import { isPostgres } from '../store/open.ts'
 import { createLog, errorFields, type Log } from '../telemetry/log.ts'
 import { VERSION } from '../version.ts'
 import { CommandError } from './command-error.ts'
+import { reportModelServers } from './model-server-report.ts'
 import { printLine } from './output.ts'
 import { onShutdownSignal } from './shutdown-signals.ts'
+
+/** What the example of the first start asks for, if there is such a model. */
+const DEFAULT_MODEL = 'gpt-auto'
 
 export interface ServeOptions {
   readonly config?: string
@@ -44,9 +48,13 @@ export async function serve({ config, role }: ServeOptions): Promise<number> {
       'No model is configured, so the built-in simulator answers. Set OPENAI_API_KEY, or see docs/settings.md.',
     )
   }
+  const stopping = new AbortController()
+  // Meanwhile jobs are accepted: a model server may be slow to answer, or be down.
+  if (role !== 'api') void reportModelServers(configuration, process.env, log, stopping.signal)
   if (service.adminTokenFile !== null) printLine(`The admin token is in ${service.adminTokenFile}`)
-  if (first !== null) printFirstKey(first, address)
+  if (first !== null) printFirstKey(first, address, configuration)
   await stopped
+  stopping.abort()
   log.flush()
   return 0
 }
@@ -77,9 +85,10 @@ async function firstKey({ store }: Service): Promise<string | null> {
   return issued.kind === 'issued' ? issued.key : null
 }
 
-function printFirstKey(key: string, address: string): void {
+function printFirstKey(key: string, address: string, { settings: { models } }: Configuration): void {
+  const [firstModel = DEFAULT_MODEL] = Object.keys(models)
   const body = {
-    model: 'gpt-auto',
+    model: Object.hasOwn(models, DEFAULT_MODEL) ? DEFAULT_MODEL : firstModel,
     response_format: { format: 'text' },
     messages: [{ role: 'user', content: 'Hello, Parley!' }],
   }

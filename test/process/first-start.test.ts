@@ -9,6 +9,7 @@ import { gauge } from './gauge.ts'
 import { CLONE, installation, MAIN } from './server-process.ts'
 
 const timeout = 60_000
+const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 const hasCurl = spawnSync('curl', ['--version']).status === 0
 
 test('the first start makes an account and prints its key; the second prints none', {
@@ -79,8 +80,36 @@ test('with a model configured there is no word of the simulator', { timeout }, a
   const caller = server.caller(await server.firstKey())
   const answer = await caller.single('Hello')
   assert.equal(answer.body.data?.result?.response_content, 'echo: Hello')
+  const [, at] = await server.program.line(/^Model server openai at (\S+), models gpt-5, .*: it answers$/m)
+  assert.equal(at, models.baseUrl)
   await server.stop()
   assert.ok(!/simulator/i.test(server.program.stdout))
+})
+
+test('a model server that is down is a warning at the start, and stops nothing', { timeout }, async (t) => {
+  const place = await installation(t, { upstream: 'http://127.0.0.1:1/v1' })
+  const server = await place.start({ env: { OPENAI_MODEL: 'tiny' } })
+  const [line] = await server.program.line(/^Model server .+$/m)
+  assert.match(
+    line,
+    /^Model server openai at http:\/\/127\.0\.0\.1:1\/v1, model tiny: it cannot be reached: nothing listens/,
+  )
+  assert.match(line, /; run `parley check`$/)
+  await server.program.logged(/"level":40,.*"upstream":"openai".*a model server does not answer as it should/)
+  assert.equal((await server.caller(await server.firstKey()).read(NO_JOB)).status, 404, 'it serves')
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+})
+
+test('the example of the first start names a model that there is', { timeout }, async (t) => {
+  const models = await startModelServer()
+  t.after(() => models.close())
+  const own = { base_url: models.baseUrl, api_key_env: null }
+  const small = { targets: [{ upstream: 'own', model: 'a-model' }] }
+  const place = await installation(t, { settings: { upstreams: { own }, models: { small } } })
+  const server = await place.start()
+  const [line] = await server.program.line(/^curl .+$/m)
+  assert.match(line, /"model":"small"/)
+  assert.equal((await sentByHand(line)).data?.status, 'completed')
 })
 
 test('the printed curl line works as pasted', { timeout }, async (t) => {
