@@ -163,6 +163,7 @@ describe('the message of an error response', () => {
     assert.equal(rejects(500, llama), true)
     assert.equal(rejects(400, { error: { message: 'Invalid', param: 'response_format' } }), true)
     assert.equal(rejects(422, { detail: 'the grammar is too large' }), true)
+    assert.equal(rejects(400, { error: { message: 'Failed to initialize samplers: std::exception' } }), true)
     assert.equal(rejects(500, { error: { message: 'out of memory' } }), false)
     assert.equal(rejects(503, llama), false)
   })

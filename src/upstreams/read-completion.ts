@@ -208,8 +208,12 @@ function codeOf(error: Untrusted<WireError> | null, mask: Mask): string | null {
   return null
 }
 
-/** What servers write about when they reject a schema, or the way in which JSON was requested. */
-const JSON_MODE_WORDS = /schema|grammar|pattern|response.?format|structured.?output|json.?(?:mode|object)/i
+/**
+ * What servers write about when they reject a schema, or the way in which JSON was requested. llama.cpp says of a grammar that
+ * it cannot begin in the middle of an answer only that it failed to initialize samplers.
+ */
+const JSON_MODE_WORDS =
+  /schema|grammar|pattern|initialize samplers|response.?format|structured.?output|json.?(?:mode|object)/i
 
 function isAboutJsonMode(status: number, error: Untrusted<WireError> | null, message: string): boolean {
   if (status !== 400 && status !== 422 && status !== 500) return false
