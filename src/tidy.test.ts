@@ -31,6 +31,7 @@ const FOR_ALL = [
 const JSON_SCHEMA = [
   'json-schema/answer-schema.ts',
   'json-schema/check-answer.ts',
+  'json-schema/finite-numbers.ts',
   'json-schema/make-example.ts',
   'json-schema/limits.ts',
   'json-schema/read-schema.ts',

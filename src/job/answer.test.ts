@@ -19,13 +19,13 @@ function errorsOf(text: string): readonly string[] {
 
 test('JSON is taken out of white space and a fence, as the model wrote it', () => {
   for (const text of [
-    '{"n":1e400}',
-    ' \n{"n":1e400}\t\uFEFF',
-    '```json\n{"n":1e400}\n```',
-    '\n```\n\n {"n":1e400}```  ',
-    '``` \r\n{"n":1e400}\r\n```',
+    '{"n":12345678901234567890}',
+    ' \n{"n":12345678901234567890}\t\uFEFF',
+    '```json\n{"n":12345678901234567890}\n```',
+    '\n```\n\n {"n":12345678901234567890}```  ',
+    '``` \r\n{"n":12345678901234567890}\r\n```',
   ]) {
-    assert.equal(contentOf(text), '{"n":1e400}', text)
+    assert.equal(contentOf(text), '{"n":12345678901234567890}', text)
   }
   for (const text of [
     '',
@@ -37,6 +37,55 @@ test('JSON is taken out of white space and a fence, as the model wrote it', () =
     'json\n1```',
   ]) {
     assert.equal(contentOf(text), null, text)
+  }
+})
+
+test('thoughts before JSON, and prose around the only fenced block, are removed', () => {
+  for (const text of [
+    '<think>A list? {"n": 2}</think>{"n":1}',
+    '\n<think>\n```json\n{"n":2}\n```\n</think>\n\n```json\n{"n":1}\n```',
+    'Reasoning without its beginning.\n</think>\n{"n":1}',
+    'Reasoning.\n```\n{"n":2}\n```\n</think>\n\nHere:\n```json\n{"n":1}\n```\nDone.',
+    'Here is the JSON:\n\n```json\n{"n":1}\n```',
+    'Here is it:\n  ```\n  {"n":1}\n  ```\n\nIt has `one` member.',
+    '```json\n{"n":1}\n```\nI hope that helps!',
+    'So:\n```json\n{"n":1}```\nAnything else?',
+    '<think></think>\nThe answer:\n```JSON\r\n{"n":1}\r\n```\r\n',
+  ]) {
+    assert.equal(contentOf(text), '{"n":1}', text)
+  }
+  const quoting = '{"n":"</think> ```json\\n{}\\n``` <think>"}'
+  for (const text of [quoting, `<think>so</think>${quoting}`, `Well:\n\`\`\`\n${quoting}\n\`\`\``]) {
+    assert.equal(contentOf(text), quoting, text)
+  }
+  for (const text of [
+    '<think>{"n":1}',
+    'The answer is {"n":1}.',
+    'Either\n```json\n{"n":1}\n```\nor\n```json\n{"n":2}\n```',
+    'In line: ```json\n{"n":1}\n```',
+  ]) {
+    assert.equal(contentOf(text), null, text)
+  }
+})
+
+test('the error is that of the JSON that was found, not that of the prose around it', () => {
+  const [error] = errorsOf('Here you are:\n```json\n{"n":1,}\n```\nGood luck!')
+  assert.match(error ?? '', /^the answer is not JSON: .*double-quoted property name/i)
+})
+
+test('a number that is infinite once it is parsed is wrong, wherever it is', () => {
+  const schema = '{"format":"json","schema":{}}'
+  for (const [text, place] of [
+    ['1e400', '(answer)'],
+    ['-1E+309', '(answer)'],
+    [`{"a":[0,{"b":${'9'.repeat(310)}}]}`, 'a[1].b'],
+    ['{"__proto__":[1e999]}', '__proto__[0]'],
+  ] as const) {
+    assert.deepEqual(errorsOf(text), [`${place}: must be a number of at most 1.8e308`])
+    assert.equal(judge(text, schema).kind, 'wrong')
+  }
+  for (const text of ['1.7976931348623157e308', '1e-400', '["1e400"]', '{"1e400":1}']) {
+    assert.equal(contentOf(text), text)
   }
 })
 
@@ -55,6 +104,12 @@ test('an answer of any form is read in linear time', () => {
     (size) => `\`\`\`${'a'.repeat(size)}`,
     (size) => `${' '.repeat(size)}x`,
     (size) => `x${' '.repeat(size)}x`,
+    (size) => `<think>${'</think'.repeat(size / 7)}`,
+    (size) => `${'</think>'.repeat(size / 8)}x`,
+    (size) => `x\n${'```json\n'.repeat(size / 8)}`,
+    (size) => `x\n\`\`\`json\n${'`'.repeat(size)}`,
+    (size) => `x${' ```'.repeat(size / 4)}`,
+    (size) => `[${'1,'.repeat(size / 2)}1e400]`,
   ]
   const cpuMs = (text: string) => {
     const before = process.threadCpuUsage()

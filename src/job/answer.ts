@@ -1,7 +1,9 @@
 /** From a model's text to `response_content`: parses JSON answers and checks them against the caller's schema. */
 import { checkAnswer } from '../json-schema/check-answer.ts'
+import { infiniteNumberError } from '../json-schema/finite-numbers.ts'
 import { StepBudget } from '../json-schema/step-budget.ts'
-import { readJson } from '../json-text/read-json.ts'
+import { type ReadJson, readJson } from '../json-text/read-json.ts'
+import { otherBounds, wholeJson } from './find-json.ts'
 import type { RawText } from './job.ts'
 import { acceptedSchema } from './read-schemas.ts'
 import { formatParts } from './response-format.ts'
@@ -32,11 +34,12 @@ export function judgeAnswer(
 ): AnswerVerdict {
   const format = formatParts(formatJson)
   if (format.kind === 'text') return { kind: 'text', contentJson: JSON.stringify(text) }
-  const [start, end] = jsonBounds(text)
-  const read = readJson(text.slice(start, end), maxDepth)
+  const { read, start, end } = readJsonIn(text, maxDepth)
   if (!read.ok) {
     return { kind: 'wrong', errors: [`the answer is ${read.tooDeep ? '' : 'not JSON: '}${read.error}`] }
   }
+  const infinite = infiniteNumberError(read.value)
+  if (infinite !== null) return { kind: 'wrong', errors: [infinite] }
   if (format.kind === 'schema') {
     const budget = new StepBudget(steps)
     const checked = checkAnswer(acceptedSchema(format.schemaJson), read.value, budget)
@@ -44,6 +47,25 @@ export function judgeAnswer(
   }
   // The model's own text, not the value written again: large integers keep their digits.
   return { kind: 'json', start, end }
+}
+
+interface JsonIn {
+  readonly read: ReadJson
+  readonly start: number
+  readonly end: number
+}
+
+function readJsonIn(text: string, maxDepth: number): JsonIn {
+  const [start, end] = wholeJson(text)
+  const whole = { read: readJson(text.slice(start, end), maxDepth), start, end }
+  if (whole.read.ok) return whole
+  let first: JsonIn | null = null
+  for (const [start, end] of otherBounds(text)) {
+    const other = { read: readJson(text.slice(start, end), maxDepth), start, end }
+    if (other.read.ok) return other
+    first ??= other
+  }
+  return first ?? whole
 }
 
 export function answerOf(text: string, verdict: AnswerVerdict): Answer {
@@ -55,27 +77,4 @@ export function answerOf(text: string, verdict: AnswerVerdict): Answer {
     default:
       return { ok: false, errors: verdict.errors, raw: text }
   }
-}
-
-const FENCE = '```'
-/** What follows the fence that opens a block: the name of a language, and a line break. */
-const FENCE_LINE = /[a-zA-Z]{0,40}[^\S\n]{0,200}\n/y
-
-/**
- * Where the JSON begins and ends: without white space around it, and without the fence that models like to put around
- * it, despite their instructions. In linear time, whatever the model wrote.
- */
-function jsonBounds(text: string): [start: number, end: number] {
-  const [start, end] = trimmedBounds(text, 0, text.length)
-  if (!text.startsWith(FENCE, start) || !text.endsWith(FENCE, end)) return [start, end]
-  FENCE_LINE.lastIndex = start + FENCE.length
-  if (!FENCE_LINE.test(text)) return [start, end]
-  const inside = FENCE_LINE.lastIndex
-  return inside > end - FENCE.length ? [start, end] : trimmedBounds(text, inside, end - FENCE.length)
-}
-
-function trimmedBounds(text: string, from: number, to: number): [start: number, end: number] {
-  const part = text.slice(from, to)
-  const start = to - part.trimStart().length
-  return [start, Math.max(start, from + part.trimEnd().length)]
 }

@@ -15,6 +15,7 @@ import {
   type Usage,
 } from '../job/job.ts'
 import type { SchemaFacts } from '../job/read-schemas.ts'
+import { repairRequest } from '../job/repair-request.ts'
 import { formatParts } from '../job/response-format.ts'
 import type { StopSignal } from '../job/stop.ts'
 import type { Store } from '../store/store.ts'
@@ -208,7 +209,8 @@ class Execution {
   /** Shows the model the rules that its answer broke, and asks once more. */
   async repair(raw: RawText, errors: readonly string[]): Promise<ExecutionResult | null> {
     this.#repair = { raw_text: raw, errors }
-    const second = await this.ask(this.#withRepairRequest(raw, errors))
+    const { messagesJson, responseFormatJson } = this.#job
+    const second = await this.ask(repairRequest(messagesJson, responseFormatJson, raw, errors))
     if (second.kind !== 'answer') return this.failWithout(second)
     const repaired = await this.read(second.text)
     if (repaired === null) return this.stoppedWhileReading()
@@ -219,14 +221,6 @@ class Execution {
       errors: repaired.errors,
       raw_text: repaired.raw,
     })
-  }
-
-  #withRepairRequest(raw: RawText, errors: readonly string[]): string {
-    const list = errors.map((error) => `- ${error}`).join('\n')
-    const request = `Your answer does not have the form that was asked for:\n${list}\nAnswer again, with the corrected JSON and nothing else.`
-    const wrong = `{"role":"assistant","content":${rawTextJson(raw)}}`
-    const asked = JSON.stringify({ role: 'user', content: request })
-    return `${this.#job.messagesJson.slice(0, -1)},${wrong},${asked}]`
   }
 
   /** The outcome of a job whose answer came but was not read before the signal stopped it. */

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply, type Script } from '../model-server.ts'
+import { LlamaCpp } from '../model-servers/llama-cpp.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
 import { openDatabase } from './database.ts'
@@ -96,12 +97,45 @@ onEachStore(() => {
   })
 
   test('2.2 json: large integers and long fractions come back digit by digit', async (t) => {
-    const text = '{"id":12345678901234567890,"rate":0.1000000000000000000001,"huge":1e400}'
+    const text = '{"id":12345678901234567890,"rate":0.1000000000000000000001,"huge":1.0e308}'
     const stage = await startStage(t, { script: () => reply.text(text) })
     const answer = await create(stage, asJson)
     assert.ok(answer.text.includes(`"response_content":${text}`), answer.text)
     const key = await stage.parley.key()
     assert.equal((await stage.parley.get(`${MESSAGES}/${answer.body.data.job_id}`, key)).text, answer.text)
+  })
+
+  test('2.2 json: thoughts before the answer, and prose around its only block, are no part of it', async (t) => {
+    const stage = await startStage(t)
+    const answer = '{"name":"Ann","age":40}'
+    for (const text of [
+      `<think>\nWho is it? {"name":\n</think>\n\n${answer}`,
+      `Here is the JSON:\n\n\`\`\`json\n${answer}\n\`\`\`\n\nAnything else?`,
+    ]) {
+      stage.models.script = () => reply.text(text)
+      const messages = [{ role: 'user', content: text }]
+      assert.deepEqual(completed(await create(stage, { messages, ...asPerson })), { name: 'Ann', age: 40 })
+    }
+    assert.equal(stage.models.requests.length, 2)
+  })
+
+  test('2.2 json: a number that no double holds is repaired, and not handed on', async (t) => {
+    const script: Script = (_request, index) => reply.text(index === 0 ? '[1,1e400]' : '[1,1e300]')
+    const stage = await startStage(t, { script })
+    assert.deepEqual(completed(await create(stage, asJson)), [1, 1e300])
+    assert.match(String(stage.models.requests[1]?.body.messages.at(-1)?.content), /\[1\]: must be a number/)
+  })
+
+  test('2.2 json: a schema that the server rejects is sent as an instruction, at the cost of no try', async (t) => {
+    const llama = new LlamaCpp({ template: 'qwen-2.5', answer: () => '{"code":"x1"}' })
+    const stage = await startStage(t, { script: llama.script })
+    const code = { type: 'string', pattern: '[a-z][0-9]' }
+    const schema = { type: 'object', properties: { code }, required: ['code'], additionalProperties: false }
+    const format = { response_format: { format: 'json', schema } }
+    assert.deepEqual(completed(await create(stage, format)), { code: 'x1' })
+    const sent = stage.models.requests.map(({ body }) => body.response_format?.type)
+    assert.deepEqual(sent, ['json_schema', 'json_object'])
+    assert.ok(llama.prompts[0]?.includes(JSON.stringify(schema)))
   })
 
   test('2.2 json: a wrong answer is repaired once, with its errors shown to the model', async (t) => {
@@ -118,7 +152,9 @@ onEachStore(() => {
     ])
     assert.equal(second?.messages.length, 3)
     assert.equal(second?.messages[2]?.role, 'user')
-    assert.match(String(second?.messages[2]?.content), /age.*integer/)
+    const request = String(second?.messages[2]?.content)
+    assert.match(request, /age.*integer/)
+    assert.ok(request.includes(JSON.stringify(PERSON)), request)
     assert.equal(second?.response_format?.type, 'json_schema')
   })
 

@@ -123,7 +123,7 @@ onEachStore(() => {
 
   test('the contents are handed on as they are stored, and each look is logged without them', async (t) => {
     const { parley, admin, key, models } = await start(t)
-    const raw = '{"n":12345678901234567890,"x":1e400}'
+    const raw = '{"n":12345678901234567890,"x":1e-400}'
     models.script = () => reply.text(raw)
     const secret = 'CANARY of a prompt \u0000'
     const id = idOf(await parley.post(MESSAGES, says(secret, { response_format: { format: 'json' } }), key))
