@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
 import { createServer as createHttpServer } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
-import { type AddressInfo, createServer, type Server } from 'node:net'
+import { type AddressInfo, connect, createServer, type Server } from 'node:net'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { type ModelServerForTests, reply, type Script, startModelServer } from '../../../test/model-server.ts'
@@ -288,6 +288,23 @@ test('wrong: https to a port that speaks HTTP', async (t) => {
     [undefined],
     'no key is sent without TLS',
   )
+})
+
+test('wrong: https to a port that speaks HTTP and waits for the rest of a handshake, as llama.cpp does', async (t) => {
+  const model = await started(t)
+  const server = createServer((socket) => {
+    socket.on('error', () => {})
+    socket.once('data', (first) => {
+      if (first[0] === 0x16) return
+      const behind = connect(Number(new URL(model.baseUrl).port), '127.0.0.1')
+      behind.on('error', () => socket.destroy())
+      behind.write(first)
+      socket.pipe(behind).pipe(socket)
+    })
+  })
+  const base_url = `https://127.0.0.1:${await port(t, server)}/v1`
+  const checked = await checkServer(t, { upstream: { base_url }, timeoutMs: 2_000 })
+  assert.match(checked.wrong, /does not speak TLS, and the address begins with https -> begin .* with http:/)
 })
 
 test('wrong: a certificate that is not trusted; right with ca_file', async (t) => {

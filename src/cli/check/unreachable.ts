@@ -20,7 +20,9 @@ export async function diagnose(
   names: SettingNames,
 ): Promise<Diagnosis> {
   const { code, fault } = failure
-  if (fault !== 'dns' && code !== 'ECONNREFUSED' && code !== 'UND_ERR_CONNECT_TIMEOUT') {
+  // A server that speaks HTTP may wait for the rest of a TLS handshake, until no connection was made in time.
+  const isFarAway = code === 'UND_ERR_CONNECT_TIMEOUT' && url.protocol === 'http:'
+  if (fault !== 'dns' && code !== 'ECONNREFUSED' && !isFarAway) {
     const wrongScheme = await schemeDiagnosis(url, options, names)
     if (wrongScheme !== null) return wrongScheme
   }
@@ -40,13 +42,15 @@ export async function schemeDiagnosis(
       fix: `begin ${baseUrl} with https:`,
     }
   }
-  // A certificate that is not trusted proves that it speaks TLS.
-  if (await speaksTls(url, options.timeoutMs)) return null
   const plain = new URL(url)
   plain.protocol = 'http:'
   plain.port = url.port || '443'
-  const answered = await probe(plain, { ...options, anonymous: true })
-  if (answered.kind === 'failed') return null
+  const [hasTls, answered] = await Promise.all([
+    // A certificate that is not trusted proves that it speaks TLS.
+    speaksTls(url, options.timeoutMs),
+    probe(plain, { ...options, anonymous: true }),
+  ])
+  if (hasTls || answered.kind === 'failed') return null
   return {
     says: `cannot be reached: ${url.host} does not speak TLS, and the address begins with https`,
     fix: `begin ${baseUrl} with http:`,
