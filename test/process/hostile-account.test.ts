@@ -1,0 +1,95 @@
+/**
+ * P21 and P22 together: while one account sends everything at once that is known to hurt a server, the process lives within a
+ * small heap, and the requests of another account are answered. The long form has figures by the clock, in its report.
+ */
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { startModelServer } from '../model-server.ts'
+import { LONG } from '../support/long-form.ts'
+import { peakOf, residentMiB } from '../support/memory-of.ts'
+import { installation, MAIN, type Server } from './server-process.ts'
+import { slowness } from './watched-server.ts'
+
+const ACCOUNT = fileURLToPath(new URL('./hostile-account.ts', import.meta.url))
+const HEAP_MB = 512
+const ATTACK_MS = LONG ? 120_000 : 5000
+/** By the clock, on a machine that does nothing else. */
+const HEALTH_MS = 250
+const SMALL_MS = 1000
+const COUNTED_MS = 2000
+/** 57 KB, which are counted. */
+const PROSE = 'The quick brown fox jumps over the lazy dog. '.repeat(1300)
+
+test('a server under every attack of one account at once lives, and answers another account', {
+  timeout: ATTACK_MS + 240_000,
+}, async (t) => {
+  const models = await startModelServer({ keep: false })
+  t.after(() => models.close())
+  const place = await installation(t, {
+    upstream: models.baseUrl,
+    settings: { callbacks: { allow_networks: ['127.0.0.0/8'] } },
+  })
+  const server = await place.startAs([process.execPath, `--max-old-space-size=${HEAP_MB}`, MAIN, 'serve'], {
+    env: { LOG_LEVEL: 'error' },
+  })
+  const caller = server.caller(await server.firstKey())
+  const created = await place.parley(['keys', 'create', '--account', 'hostile', '--tier', 'user_free'])
+  const [key = ''] = /prl_\w+/.exec(created.stdout) ?? []
+  assert.ok(key, created.stderr)
+  const requests = [
+    { name: '/healthz', limitMs: HEALTH_MS, send: () => health(server) },
+    { name: 'a small create', limitMs: SMALL_MS, send: () => caller.single('small') },
+    {
+      name: 'a create of 57 KB',
+      limitMs: COUNTED_MS,
+      send: () => caller.single(`${Math.random()} ${PROSE}`),
+    },
+  ]
+  // The first one loads the tokenizer.
+  for (const { send } of requests) assert.equal((await send()).status, 200)
+
+  const beforeMiB = residentMiB(server.program.pid)
+  const memory = peakOf(server.program.pid)
+  t.after(memory.end)
+  const hostile = place.spawn([process.execPath, ACCOUNT, server.url, key])
+  await hostile.line(/attacking/)
+  const untilMs = performance.now() + ATTACK_MS
+  const times = await Promise.all(requests.map(({ send }) => timesUntil(untilMs, send)))
+  hostile.kill('SIGTERM')
+  const statuses = await hostile.line(/\{.*\}/)
+  for (const [index, { name, limitMs }] of requests.entries()) {
+    const sorted = (times[index] ?? []).toSorted((one, other) => one - other)
+    const most = sorted.at(-1) ?? Number.POSITIVE_INFINITY
+    const middle = sorted[Math.floor(sorted.length / 2)] ?? 0
+    const p99 = sorted[Math.floor(sorted.length * 0.99)] ?? 0
+    t.diagnostic(
+      `${name}: ${sorted.length} times, median ${middle.toFixed(0)} ms, p99 ${p99.toFixed(0)} ms, at most ${most.toFixed(0)} ms (${limitMs} ms allowed)`,
+    )
+    if (LONG) assert.ok(most <= limitMs * slowness(), `${name}: ${most} ms`)
+  }
+  t.diagnostic(
+    `memory: ${Math.round(memory.peakMiB() - beforeMiB)} MiB more at most; the account got ${statuses[0]}`,
+  )
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+})
+
+async function health({ url }: Server): Promise<{ readonly status: number }> {
+  const answer = await fetch(`${url}/healthz`)
+  await answer.arrayBuffer()
+  return answer
+}
+
+/** One request after the other: each gets 200. Milliseconds of each. */
+async function timesUntil(
+  untilMs: number,
+  send: () => Promise<{ readonly status: number }>,
+): Promise<number[]> {
+  const times: number[] = []
+  while (performance.now() < untilMs) {
+    const startMs = performance.now()
+    assert.equal((await send()).status, 200)
+    times.push(performance.now() - startMs)
+  }
+  return times
+}
