@@ -10,6 +10,7 @@ import { callbacks, callbacksPostgres } from './benchmarks/callbacks.ts'
 import { dashboards } from './benchmarks/dashboards.ts'
 import { drainBacklog } from './benchmarks/drain.ts'
 import { heldRequests } from './benchmarks/held-requests.ts'
+import { isolation } from './benchmarks/isolation.ts'
 import { nodes } from './benchmarks/nodes.ts'
 import { sync } from './benchmarks/sync.ts'
 import { syncPostgres } from './benchmarks/sync-postgres.ts'
@@ -23,6 +24,7 @@ const BENCHMARKS = [
   drainBacklog,
   callbacks,
   dashboards,
+  isolation,
   syncPostgres,
   backlogPostgres,
   nodes,

@@ -50,6 +50,20 @@ export function assertEachSettledOnce(
   }
 }
 
+/** Asserts that each of these ids, which callers got once each, is that of a completed job, whatever else is stored. */
+export function assertCompleted(path: string, jobIds: readonly string[]): void {
+  const db = new DatabaseSync(path, { readOnly: true })
+  try {
+    const given = new Set(jobIds)
+    assertThat(given.size === jobIds.length, `${jobIds.length - given.size} ids were given twice`)
+    const rows = db.prepare(`select id from jobs where status = 'completed'`).all()
+    for (const { id } of rows) given.delete(String(id))
+    assertThat(given.size === 0, `${given.size} answered jobs are not completed, such as ${[...given][0]}`)
+  } finally {
+    db.close()
+  }
+}
+
 export function assertThat(holds: boolean, otherwise: string): void {
   if (!holds) throw new InvariantBroken(otherwise)
 }
