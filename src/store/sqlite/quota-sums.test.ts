@@ -13,7 +13,7 @@ import { MIGRATIONS } from './migrations.ts'
 /** The number of migrations that made the schema of version 0.2. */
 const SECOND_SCHEMA = 2
 
-/** A file with jobs in every state, as version 0.2 wrote it: this version's, without what its migration adds. */
+/** A file with jobs in every state, as version 0.2 wrote it: this version's, without what its migrations add. */
 async function secondVersionFile(t: TestContext): Promise<string> {
   const path = join(await folderForTest(t), 'parley.db')
   await populate(`sqlite:${path}`, 5)
@@ -21,9 +21,12 @@ async function secondVersionFile(t: TestContext): Promise<string> {
     path,
     `drop table quota_sums; drop table quota_state;
      alter table accounts drop column cap_open_jobs; alter table accounts drop column cap_stored_bytes;
+     drop index jobs_by_route;
+     alter table jobs drop column route; alter table jobs drop column earlier;
+     alter table jobs drop column waits_since_ms; alter table jobs drop column waited_ms;
      pragma user_version = ${SECOND_SCHEMA}`,
   )
-  assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 1)
+  assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 2)
   return path
 }
 
