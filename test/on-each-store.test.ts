@@ -34,7 +34,7 @@ onEachStore(() => {
   test('a Parley is on the store of its suite, and so is the next one on the same folder', async (t) => {
     const folder = await temporaryFolder(t)
     const first = await startParley(t, { folder })
-    databases.set(t.fullName.split(' > ', 1)[0] ?? '', first.store.shared)
+    databases.set(t.fullName.split(' > ').at(-2) ?? '', first.store.shared)
     await first.key('user_max', 'somebody')
     await first.stop()
     const [next, other] = [await startParley(t, { folder }), await startParley(t)]

@@ -4,11 +4,15 @@
  *
  *     npm run test:quick
  *     npm run test:quick -- --test-name-pattern=idempotency
+ *
+ * One process for each core runs the files, which saves starting one for each file. A process takes the next file when it has
+ * ended one. With options such as a name pattern, it gets its part of the files beforehand: a test that is not selected
+ * cannot run others below it, as `quick-process.ts` does.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { globSync, readFileSync } from 'node:fs'
-import { availableParallelism } from 'node:os'
+import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { availableParallelism, tmpdir } from 'node:os'
 import { dirname, join, relative, resolve, sep } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
@@ -45,23 +49,24 @@ const files = globSync(TESTS, { cwd: CLONE })
   .filter((file) => !isSlow(file))
   .sort()
 const SUMMARY = /^ℹ (tests|pass|fail|skipped) (\d+)$/gm
+const FILES = 'test/support/quick-process.ts'
 
-/** Runs files in one process, which saves starting one for each file. Resolves with what it printed once it has ended. */
-async function run(some: readonly string[]): Promise<{ readonly code: number; readonly output: string }> {
-  const options = [
-    '--test',
-    '--test-isolation=none',
-    '--test-timeout=60000',
-    '--test-global-setup=test/postgres/global-setup.ts',
-    '--test-reporter=spec',
-    ...process.argv.slice(2),
-  ]
-  const child = spawn(process.execPath, [...options, ...some], {
+const options = process.argv.slice(2)
+const compiled = mkdtempSync(join(tmpdir(), 'parley-compiled-'))
+const waiting = [...files]
+
+/** Runs files in one process: those of its part, or those that it asks for. Resolves with what it printed once it has ended. */
+async function run(part: readonly string[]): Promise<{ readonly code: number; readonly output: string }> {
+  const selected = options.length > 0 ? ['--test-timeout=300000', ...options, ...part] : [FILES]
+  const all = ['--test', '--test-isolation=none', '--test-reporter=spec', ...selected]
+  const child = spawn(process.execPath, all, {
     cwd: CLONE,
-    stdio: ['ignore', 'pipe', 'inherit'],
-    env: { ...process.env, TEST_STORE: 'sqlite' },
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+    env: { ...process.env, TEST_STORE: 'sqlite', NODE_COMPILE_CACHE: compiled },
   })
-  const [output, [code]] = await Promise.all([text(child.stdout), once(child, 'exit')])
+  child.on('message', () => child.send({ file: waiting.shift() ?? null }))
+  const { stdout } = child
+  const [output, [code]] = await Promise.all([stdout ? text(stdout) : '', once(child, 'exit')])
   return { code: code ?? 1, output }
 }
 
@@ -69,6 +74,7 @@ const processes = Math.min(availableParallelism(), 4)
 const results = await Promise.all(
   Array.from({ length: processes }, (_, part) => run(files.filter((_, at) => at % processes === part))),
 )
+rmSync(compiled, { recursive: true, force: true })
 const totals = new Map<string, number>()
 for (const { output } of results) {
   process.stdout.write(output)

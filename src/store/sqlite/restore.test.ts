@@ -15,6 +15,15 @@ import { migrateFile } from './schema.ts'
 const NOW_MS = Date.UTC(2026, 0, 2, 3, 4, 5, 6)
 const ASIDE = 'parley.db.replaced-2026-01-02T03-04-05.006Z'
 
+let made: Buffer
+before(async (t) => {
+  const folder = await folderForTest(t as TestContext)
+  const [file, target] = [join(folder, 'parley.db'), join(folder, 'backup.db')]
+  await populate(`sqlite:${file}`, 1)
+  await backUpDatabase(`sqlite:${file}`, target, quietly())
+  made = readFileSync(target)
+})
+
 test('a server runs on a backup restored into a folder that did not exist', async (t) => {
   const { folder, backup } = await backupForTest(t)
   const place = join(folder, 'new', 'folder', 'parley.db')
@@ -139,15 +148,6 @@ test('what is not a whole backup of a known schema replaces nothing', async (t) 
   }
   assert.deepEqual(readdirSync(folder).sort(), there)
   assert.deepEqual(contentsOf(place), old)
-})
-
-let made: Buffer
-before(async (t) => {
-  const folder = await folderForTest(t as TestContext)
-  const [file, target] = [join(folder, 'parley.db'), join(folder, 'backup.db')]
-  await populate(`sqlite:${file}`, 1)
-  await backUpDatabase(`sqlite:${file}`, target, quietly())
-  made = readFileSync(target)
 })
 
 async function backupForTest(t: TestContext): Promise<{ folder: string; backup: string }> {
