@@ -34,7 +34,7 @@ For completion and checks in an editor, start the file with \`"$schema": "./node
 | \`DATABASE_URL\` | \`sqlite:PATH\` | \`sqlite:./data/parley.db\` |
 | \`PARLEY_CONFIG\` | the configuration file | \`./parley.config.json\` if there is one |
 | \`OPENAI_API_KEY\` | the key of the upstream \`openai\` | none |
-| \`OPENAI_BASE_URL\` | its address; with it alone, no key is sent | \`https://api.openai.com/v1\` |
+| \`OPENAI_BASE_URL\` | its address; without a key, none is sent | \`https://api.openai.com/v1\` |
 | \`OPENAI_MODEL\` | the model of the upstream \`openai\` that serves every public name there; callers may also use its own name | the model of the same name |
 | \`PARLEY_ADMIN_TOKEN\` | grants access to the admin API and the dashboard; give nodes on one Postgres the same token | generated at the first start and kept, readable only by its owner, in \`DATABASE-FILE.admin-token\`; on a Postgres in \`./data/parley.admin-token\`, for this node only |
 | \`LOG_LEVEL\` | \`fatal\`, \`error\`, \`warn\`, \`info\`, \`debug\`, \`trace\`, \`silent\` | \`info\` |

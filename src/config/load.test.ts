@@ -282,9 +282,13 @@ test('a key is taken from the variable that the upstream names', () => {
   assert.equal(loadConfiguration({ MY_KEY: 'k' }, fileOf(content)).access.get('local')?.apiKey, 'k')
 })
 
-test('a server given by OPENAI_BASE_URL alone requires no key, and gets one that is set', () => {
+test('a server given by OPENAI_BASE_URL requires no key unless the file says so, and gets one that is set', () => {
   const OPENAI_BASE_URL = 'http://127.0.0.1:9/v1'
   assert.equal(loadConfiguration({ OPENAI_BASE_URL }, fileOf({})).access.get('openai')?.apiKey, null)
+  const withBody = fileOf({ upstreams: { openai: { body: { max_tokens: 100 } } } })
+  assert.equal(loadConfiguration({ OPENAI_BASE_URL }, withBody).access.get('openai')?.apiKey, null)
+  const withKey = fileOf({ upstreams: { openai: { api_key_env: 'OPENAI_API_KEY' } } })
+  assert.throws(() => loadConfiguration({ OPENAI_BASE_URL }, withKey), /OPENAI_API_KEY is not set/)
   const both = loadConfiguration({ OPENAI_BASE_URL, OPENAI_API_KEY: 'k' }, fileOf({}))
   assert.equal(both.access.get('openai')?.apiKey, 'k')
 })

@@ -107,10 +107,11 @@ function namesOpenai(env: Environment): boolean {
   return Boolean(env.OPENAI_API_KEY || env.OPENAI_BASE_URL || env.OPENAI_MODEL)
 }
 
-/** A server of the operator's own, given by OPENAI_BASE_URL alone, usually requires no key. */
+/** A server of the operator's own, given by OPENAI_BASE_URL without a key, usually requires none. */
 function keylessUpstreams(given: JsonObject, env: Environment): ReadonlySet<string> {
-  const named = isObject(given.upstreams) && isObject(given.upstreams[OPENAI])
-  const none = env.OPENAI_BASE_URL && !env.OPENAI_API_KEY && !named
+  const upstream = isObject(given.upstreams) ? given.upstreams[OPENAI] : undefined
+  const namesKey = isObject(upstream) && upstream.api_key_env !== undefined
+  const none = env.OPENAI_BASE_URL && !env.OPENAI_API_KEY && !namesKey
   return new Set(none ? [OPENAI] : [])
 }
 
