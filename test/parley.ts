@@ -31,6 +31,8 @@ export interface ParleyOptions {
   readonly upstream?: string
   /** The key to send to it. */
   readonly upstreamKey?: string
+  /** More environment variables. */
+  readonly env?: Environment
   readonly clock?: Clock
   /** A folder that outlives this Parley, to start another on the same database, whichever that is. */
   readonly folder?: string
@@ -93,6 +95,7 @@ export async function startParley(t: Lifetime, options: ParleyOptions = {}): Pro
     PARLEY_ADMIN_TOKEN: ADMIN_TOKEN,
     ...(options.upstream && { OPENAI_BASE_URL: options.upstream }),
     ...(options.upstreamKey && { OPENAI_API_KEY: options.upstreamKey }),
+    ...options.env,
   }
   const log: LogLine[] = []
   const service = await createService({

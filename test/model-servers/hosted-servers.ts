@@ -135,8 +135,8 @@ export function anthropic({ overloaded = false }: { readonly overloaded?: boolea
     if (!Array.isArray(body.messages)) {
       return anthropicError(400, 'invalid_request_error', 'messages: Field required')
     }
-    const wantsJson = body.response_format !== undefined && body.response_format.type !== 'text'
-    const content = wantsJson ? `Here it is:\n\n\`\`\`json\n${usualAnswer(body)}\n\`\`\`` : usualAnswer(body)
+    const answer = usualAnswer({ ...body, response_format: { type: 'text' } })
+    const content = answer.startsWith('{') ? `Here it is:\n\n\`\`\`json\n${answer}\n\`\`\`` : answer
     return json(200, chatCompletion(body, { content }))
   }
 }

@@ -1,4 +1,4 @@
-/** What a well-behaved model answers: an example of the schema where one is enforced, an object for JSON, else an echo. */
+/** What a well-behaved model answers: an example of the schema that it was given, an object for JSON, else an echo. */
 import { makeExample } from '../../src/json-schema/make-example.ts'
 import { readSchema } from '../../src/json-schema/read-schema.ts'
 import { type ChatRequest, chatCompletion, echoOf, type Reply, reply } from '../model-server.ts'
@@ -9,11 +9,20 @@ export const BYTES_PER_TOKEN = 4
 
 export function usualAnswer(request: ChatRequest): string {
   const format = request.response_format
-  if (format?.type === 'json_object') return '{"answer":"an object"}'
-  if (format?.type !== 'json_schema') return echoOf(request)
-  const read = readSchema(format.json_schema.schema)
-  const example = read.ok ? makeExample(read.schema) : null
-  return JSON.stringify(example === null ? null : example.value)
+  const schema = format?.type === 'json_schema' ? format.json_schema.schema : schemaInText(request)
+  if (schema !== null) {
+    const read = readSchema(schema)
+    const example = read.ok ? makeExample(read.schema) : null
+    return JSON.stringify(example === null ? null : example.value)
+  }
+  return format?.type === 'json_object' ? '{"answer":"an object"}' : echoOf(request)
+}
+
+/** The schema that an instruction ends with; null if there is none. */
+function schemaInText(request: ChatRequest): unknown {
+  const texts = messagesOf(request).map(({ content }) => content)
+  const text = texts.find((each) => each.includes('JSON Schema below'))
+  return text === undefined ? null : JSON.parse(text.slice(text.indexOf('{')))
 }
 
 /** A completion whose usage counts the prompt that the server made, not the conversation that it was sent. */
