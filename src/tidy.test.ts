@@ -75,6 +75,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/node-store.ts',
     'store/usage-store.ts',
     'upstreams/model-server.ts',
+    'upstreams/routes.ts',
     'upstreams/pause.ts',
   ],
   callbacks: [

@@ -111,7 +111,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     maxDepth: settings.limits.json_depth,
     weightOf: (tier) => tiers.of(tier).weight,
   })
-  const worker = createWorker({ ...common, router, answers, dispatcher })
+  const worker = createWorker({ ...common, router, routes: upstreams, answers, dispatcher })
   const lease = createNodeLease({ ...common, worker })
   const remoteResults = createRemoteResults({ ...common, worker })
   const cancellation = createCancellation({ ...common, worker }, remoteResults)
@@ -121,6 +121,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     node,
     clock,
     stepOf: (tier) => turnStep(tiers.of(tier)),
+    routeOf: (job) => upstreams.routeOf(job),
     ...(parts.earlyWriteDelay !== undefined && { delay: parts.earlyWriteDelay }),
   })
   const stopping = new AbortController()

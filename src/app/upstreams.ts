@@ -28,6 +28,7 @@ export function createRouter(
     tiers: tiersOf(settings),
     clock,
     random: Math.random,
+    isPatient: settings.jobs.patience_seconds > 0,
     onCall,
     onFailedCall: ({ upstream, model, status, code, connection, timedOut, ms }) =>
       log.warn(

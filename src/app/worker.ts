@@ -13,10 +13,12 @@ import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { isTracing, tracedExecution } from '../telemetry/traces.ts'
 import type { Router } from '../upstreams/model-server.ts'
+import type { Routes } from '../upstreams/routes.ts'
 
 export interface WorkerParts {
   readonly store: Store
   readonly router: Router
+  readonly routes: Routes
   readonly answers: AnswerReader
   readonly node: string
   readonly clock: Clock
@@ -37,6 +39,7 @@ export function createWorker(parts: WorkerParts): Worker {
     clock,
     cacheEnabled: settings.cache.enabled,
     maxAttempts: settings.jobs.max_attempts,
+    patienceMs: wholeMs(settings.jobs.patience_seconds),
   })
   return new Worker({
     store,
@@ -45,6 +48,8 @@ export function createWorker(parts: WorkerParts): Worker {
     concurrency: settings.jobs.concurrency,
     bytes: parts.bytes.jobs,
     runTimeoutMs: wholeMs(settings.jobs.run_timeout_seconds),
+    routes: parts.routes,
+    patienceMs: wholeMs(settings.jobs.patience_seconds),
     maxAttempts: settings.jobs.max_attempts,
     execute: isTracing() ? tracedExecution(execute) : execute,
     afterSettlement: createAfterSettlement(parts),

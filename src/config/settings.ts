@@ -202,8 +202,12 @@ export const settingsSchema = Type.Object(
         retention_seconds: seconds('How long an ended job stays readable.', 1),
         run_timeout_seconds: Type.Number({
           exclusiveMinimum: 0,
-          description: 'Deadline of one execution, including retries; after it the job fails with `timeout`.',
+          description:
+            'Deadline of one execution, including retries; after it the job fails with `timeout`. Time that a job waits for a model server or for a slot there does not count.',
         }),
+        patience_seconds: seconds(
+          'How long a job waits in all for model servers that are unreachable, overloaded, failing or misconfigured, before it fails. 0: it fails after three tries within a few seconds.',
+        ),
         max_attempts: Type.Integer({
           minimum: 1,
           description: 'A job fails when nodes died this often while they held it.',
@@ -419,6 +423,7 @@ export const DEFAULTS: Settings = {
     concurrency: 256,
     retention_seconds: 604_800,
     run_timeout_seconds: 600,
+    patience_seconds: 3600,
     max_attempts: 3,
     lease_seconds: 30,
     hang_seconds: 300,

@@ -114,7 +114,7 @@ export interface ClaimedJob extends Job {
   readonly attempt: number
   /** How often a node died while it held this job. At `jobs.max_attempts` the job fails without another execution. */
   readonly crashCount: number
-  /** What earlier runs used and met (`earlier-runs.ts`); absent unless one had to wait for a model server. */
+  /** What earlier runs used and met (`queue/earlier-runs.ts`); absent unless one had to wait for a model server. */
   readonly earlierJson?: string
 }
 

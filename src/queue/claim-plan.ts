@@ -22,7 +22,7 @@ const SMALL_TEXT = jobTextWithin(SMALL_BYTES)
 
 export interface PlannedClaim {
   readonly limit: number
-  readonly bounds: Pick<ClaimBounds, 'bytes' | 'exceptOf' | 'ofAccount'>
+  readonly bounds: Pick<ClaimBounds, 'bytes' | 'exceptOf' | 'ofAccount' | 'ofRoute'>
   /** Whether its large jobs count for the reserve of bytes. */
   readonly fromReserve: boolean
 }

@@ -28,6 +28,8 @@ export interface EnqueuerOptions {
   readonly clock: Clock
   /** How far a job of this tier moves its account's next turn. */
   readonly stepOf: (tier: string) => number
+  /** The route of a job that is queued (`upstreams/routes.ts`). */
+  readonly routeOf: (job: Job) => string
   /** Replaces the timer of `EARLY_WRITE_MS`; null sends every job to the store at once. */
   readonly delay?: ((send: () => void) => void) | null
 }
@@ -65,7 +67,7 @@ export class Enqueuer {
       if (accepted.kind !== 'accepted') return accepted
       unused = 0
       for (const job of jobs.slice(0, slots)) void worker?.execute(firstClaim(job, 'stored'))
-      if (slots < jobs.length) worker?.wake(jobs[0]?.account)
+      if (slots < jobs.length) worker?.queued(jobs.slice(slots))
       return accepted
     } finally {
       if (unused > 0) worker?.free(jobs.slice(0, unused))
@@ -98,11 +100,12 @@ export class Enqueuer {
     idempotency: Idempotency | null,
     awaited: boolean,
   ): Acceptance {
-    const { node, clock, stepOf } = this.#options
+    const { node, clock, stepOf, routeOf } = this.#options
     const newJobs = jobs.map((job, index) => ({
       job,
       handedOff: index < slots,
       step: stepOf(job.tier),
+      route: index < slots ? '' : routeOf(job),
       awaited,
     }))
     return { node, jobs: newJobs, idempotency, nowMs: clock.nowMs() }

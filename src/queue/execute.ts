@@ -11,15 +11,25 @@ import {
   NO_USAGE,
   type Outcome,
   type RawText,
-  rawTextJson,
   type Usage,
 } from '../job/job.ts'
 import type { SchemaFacts } from '../job/read-schemas.ts'
 import { repairRequest } from '../job/repair-request.ts'
 import { formatParts } from '../job/response-format.ts'
 import type { StopSignal } from '../job/stop.ts'
-import type { Store } from '../store/store.ts'
-import type { AnswerForm, CallRecord, Reply, Router } from '../upstreams/model-server.ts'
+import type { Claim } from '../store/node-store.ts'
+import type { Store, WaitingRelease } from '../store/store.ts'
+import type { AnswerForm, CallRecord, Reply, RequestWait, Router } from '../upstreams/model-server.ts'
+import {
+  type EarlierRuns,
+  earlierRunsJson,
+  MAX_CALL_RECORDS,
+  NO_RUNS,
+  type Repair,
+  readEarlierRuns,
+  repairMember,
+  waitedMs,
+} from './earlier-runs.ts'
 import { Turns } from './event-loop-turns.ts'
 import type { AnswerReader } from './read-answer.ts'
 import { lookUpResponse } from './response-cache.ts'
@@ -31,6 +41,8 @@ export interface ExecuteOptions {
   readonly clock: Clock
   readonly cacheEnabled: boolean
   readonly maxAttempts: number
+  /** How long a job waits for model servers in all (`jobs.patience_seconds`). */
+  readonly patienceMs: number
 }
 
 /**
@@ -53,25 +65,30 @@ export interface Receipt {
   readonly form: AnswerForm['kind']
   readonly strict?: boolean
   readonly calls: readonly CallRecord[]
+  /** How many calls were before these; absent if none were. */
+  readonly calls_omitted?: number
   /** The first answer and the rules that it broke, when it had to be repaired. */
   readonly repair?: Repair
 }
 
-interface Repair {
-  readonly raw_text: RawText
-  readonly errors: readonly string[]
+/** An execution without an outcome: the job waits for a model server. */
+export interface WaitingExecution {
+  readonly outcome: null
+  readonly wait: Omit<WaitingRelease, keyof Claim>
 }
 
 /** The receipt as it is stored. */
 export function receiptJson({ repair, ...receipt }: Receipt): string {
   const json = JSON.stringify(receipt)
   if (repair === undefined) return json
-  const { raw_text, errors } = repair
-  return `${json.slice(0, -1)},"repair":{"raw_text":${rawTextJson(raw_text)},"errors":${JSON.stringify(errors)}}}`
+  return `${json.slice(0, -1)},${repairMember(repair)}}`
 }
 
 /** Resolves to null when the signal says to release the job, or that this node no longer holds it. */
-export type ExecuteJob = (job: ClaimedJob, signal: StopSignal) => Promise<ExecutionResult | null>
+export type ExecuteJob = (
+  job: ClaimedJob,
+  signal: StopSignal,
+) => Promise<ExecutionResult | WaitingExecution | null>
 
 export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
   const { store, clock, cacheEnabled, maxAttempts } = options
@@ -82,7 +99,8 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
     if (isLarge) await turns.next()
     const fingerprint = cacheEnabled ? jobFingerprint(job) : null
     const cached = fingerprint === null ? null : await lookUpResponse(store, fingerprint, clock, signal)
-    if (cached !== null) return fromCache(cached)
+    const earlier = readEarlierRuns(job.earlierJson)
+    if (cached !== null) return fromCache(cached, earlier)
     if (isLarge) await turns.next()
     const form = formOf(job, options.answers, signal)
     const execution = new Execution(
@@ -91,7 +109,9 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
       fingerprint,
       options,
       signal,
+      earlier,
     )
+    if (earlier.repair) return await execution.repair(earlier.repair.raw_text, earlier.repair.errors)
     const first = await execution.ask(job.messagesJson)
     if (first.kind !== 'answer') return execution.failWithout(first)
     const answer = await execution.read(first.text)
@@ -136,26 +156,26 @@ function countOf(value: number): number {
 
 function crashedTooOften(job: ClaimedJob): ExecutionResult {
   const message = `The process that ran this job ended ${job.crashCount} times before the job did.`
-  return failedWithoutCalls({ code: 'model_error', message })
+  const earlier = readEarlierRuns(job.earlierJson)
+  return withoutCall({ status: 'failed', error: { code: 'model_error', message } }, earlier)
 }
 
 function failedWithoutCalls(error: JobError): ExecutionResult {
-  return {
-    outcome: { status: 'failed', error },
-    usage: NO_USAGE,
-    receipt: { form: 'text', calls: [] },
-    cache: null,
-  }
+  return withoutCall({ status: 'failed', error }, NO_RUNS)
 }
 
-function fromCache(contentJson: string): ExecutionResult {
-  const usage = { ...NO_USAGE, cache_hit: true }
-  return {
-    outcome: { status: 'completed', contentJson },
-    usage,
-    receipt: { form: 'text', calls: [] },
-    cache: null,
-  }
+function fromCache(contentJson: string, earlier: EarlierRuns): ExecutionResult {
+  const result = withoutCall({ status: 'completed', contentJson }, earlier)
+  return { ...result, usage: { ...result.usage, cache_hit: true } }
+}
+
+/** The result of a run without a call, with what earlier runs used. */
+function withoutCall(
+  outcome: Outcome,
+  { calls, records, inputTokens, outputTokens }: EarlierRuns,
+): ExecutionResult {
+  const usage = { ...NO_USAGE, calls, input_tokens: inputTokens, output_tokens: outputTokens }
+  return { outcome, usage, receipt: { form: 'text', calls: records }, cache: null }
 }
 
 const RUN_TIMEOUT = 'The job did not end within its run timeout.'
@@ -173,6 +193,10 @@ class Execution {
   #inputTokens = 0
   #outputTokens = 0
   #repair: Repair | undefined
+  readonly #earlier: EarlierRuns
+  readonly #startedMs: number
+  /** Present if the last request is to be made again later. */
+  #wait: RequestWait | undefined
 
   constructor(
     job: ClaimedJob,
@@ -180,7 +204,13 @@ class Execution {
     fingerprint: string | null,
     options: ExecuteOptions,
     signal: StopSignal,
+    earlier: EarlierRuns,
   ) {
+    this.#earlier = earlier
+    this.#calls = earlier.records
+    this.#inputTokens = earlier.inputTokens
+    this.#outputTokens = earlier.outputTokens
+    this.#startedMs = options.clock.nowMs()
     this.#job = job
     this.#form = form
     this.#fingerprint = fingerprint
@@ -192,9 +222,11 @@ class Execution {
   async ask(messagesJson: string): Promise<Reply> {
     const { id: jobId, account, model, tier, inputTokens } = this.#job
     const prompt = { account, messagesJson, form: this.#form }
-    const request = { jobId, tries: 0, account, model, tier, inputTokens, prompt }
-    const { reply, target, calls, tokens } = await this.#options.router.ask(request, this.#signal)
+    const { tries } = this.#wait ?? this.#earlier
+    const request = { jobId, tries, account, model, tier, inputTokens, prompt }
+    const { reply, target, calls, tokens, wait } = await this.#options.router.ask(request, this.#signal)
     this.#target = target
+    this.#wait = wait
     this.#calls = this.#calls.concat(calls)
     this.#inputTokens += tokens.input
     this.#outputTokens += tokens.output
@@ -207,7 +239,7 @@ class Execution {
   }
 
   /** Shows the model the rules that its answer broke, and asks once more. */
-  async repair(raw: RawText, errors: readonly string[]): Promise<ExecutionResult | null> {
+  async repair(raw: RawText, errors: readonly string[]): Promise<ExecutionResult | WaitingExecution | null> {
     this.#repair = { raw_text: raw, errors }
     const { messagesJson, responseFormatJson } = this.#job
     const second = await this.ask(repairRequest(messagesJson, responseFormatJson, raw, errors))
@@ -230,12 +262,13 @@ class Execution {
   }
 
   /** The outcome of a job that got no answer. */
-  failWithout(reply: Exclude<Reply, { kind: 'answer' }>): ExecutionResult | null {
+  failWithout(reply: Exclude<Reply, { kind: 'answer' }>): ExecutionResult | WaitingExecution | null {
     const { reason } = this.#signal
     if (reason === 'release' || reason === 'lost') return null
     if (reason === 'deadline') {
       return this.#fail({ code: 'timeout', message: RUN_TIMEOUT })
     }
+    if (this.#wait !== undefined) return this.#waitOrFail(this.#wait, reply)
     const status = reply.status === null ? {} : { upstream_status: reply.status }
     if (reply.kind === 'refused') {
       const message = 'The model declined to answer for reasons of content policy.'
@@ -252,6 +285,44 @@ class Execution {
     return this.#fail({ code, message, ...status, upstream_message: reply.message })
   }
 
+  /** Fails a job that has waited for as long as it may. */
+  #waitOrFail(
+    wait: RequestWait,
+    reply: Exclude<Reply, { kind: 'answer' }>,
+  ): ExecutionResult | WaitingExecution {
+    const { route, tries, trouble } = wait
+    const nowMs = this.#options.clock.nowMs()
+    const { createdAtMs } = this.#job
+    const waited = waitedMs(this.#earlier, { ...wait, createdAtMs, runStartedMs: this.#startedMs, nowMs })
+    const { patienceMs } = this.#options
+    if (waited >= patienceMs) {
+      const status = trouble?.status ?? reply.status
+      return this.#fail({
+        code: 'model_error',
+        message: `No model server was available for the ${patienceMs / 1000} s that a job waits for one.`,
+        ...(status !== null && { upstream_status: status }),
+        upstream_message: trouble?.message ?? reply.message,
+      })
+    }
+    const runs: EarlierRuns = {
+      calls: this.#callCount,
+      records: this.#calls.slice(-MAX_CALL_RECORDS),
+      inputTokens: this.#inputTokens,
+      outputTokens: this.#outputTokens,
+      tries,
+      sinceMs: nowMs,
+      waitedMs: waited,
+      ...(this.#repair && { repair: this.#repair }),
+    }
+    const earlierJson = earlierRunsJson(runs)
+    return { outcome: null, wait: { route, earlierJson, sinceMs: nowMs, waitedMs: waited } }
+  }
+
+  /** Calls of all runs. */
+  get #callCount(): number {
+    return this.#earlier.calls - this.#earlier.records.length + this.#calls.length
+  }
+
   #fail(error: JobError): ExecutionResult {
     return this.end({ status: 'failed', error })
   }
@@ -263,7 +334,7 @@ class Execution {
       target: this.#target,
       input_tokens: this.#inputTokens,
       output_tokens: this.#outputTokens,
-      calls: this.#calls.length,
+      calls: this.#callCount,
       cache_hit: false,
       repaired: this.#repair !== undefined && completed,
     }
@@ -271,6 +342,7 @@ class Execution {
       form: this.#form.kind,
       ...(this.#form.kind === 'schema' && { strict: this.#form.strict }),
       calls: this.#calls,
+      ...(this.#callCount > this.#calls.length && { calls_omitted: this.#callCount - this.#calls.length }),
       ...(this.#repair && { repair: this.#repair }),
     }
     const untilMs = this.#options.clock.nowMs() + this.#job.cacheTtlMs

@@ -1,7 +1,7 @@
 /** The run timeout (`jobs.run_timeout_seconds`): how long this node executes a job, all its calls included. */
 import type { Clock } from '../clock.ts'
 import type { Deadline } from '../job/stop.ts'
-import { type ExecuteJob, type ExecutionResult, internalFailure } from './execute.ts'
+import { type ExecuteJob, type ExecutionResult, internalFailure, type WaitingExecution } from './execute.ts'
 import type { HeldJob } from './held-job.ts'
 
 export interface RunOptions {
@@ -15,7 +15,7 @@ export interface RunOptions {
 export async function executeWithin(
   { job, stop }: HeldJob,
   { clock, execute, runTimeoutMs, onError }: RunOptions,
-): Promise<ExecutionResult | null> {
+): Promise<ExecutionResult | WaitingExecution | null> {
   const deadline = new RunDeadline(clock, runTimeoutMs, () => stop.now('deadline'))
   stop.deadline = deadline
   try {

@@ -8,15 +8,19 @@ import type { ByteShare } from '../sharing/byte-budget.ts'
 import type { Claim } from '../store/node-store.ts'
 import { type Claimed, type Store, StoreUnavailable, WriteRejected } from '../store/store.ts'
 import { TransientMap } from '../transient-map.ts'
+import type { Routes } from '../upstreams/routes.ts'
 import type { AfterSettlement } from './after-settlement.ts'
 import { Capacity } from './capacity.ts'
 import { ClaimPlan, type HeldBack, type PlannedClaim } from './claim-plan.ts'
-import type { ExecuteJob, ExecutionResult } from './execute.ts'
+import type { ExecuteJob, ExecutionResult, WaitingExecution } from './execute.ts'
 import { HeldJob } from './held-job.ts'
+import { LimitedRoutes } from './limited-routes.ts'
 import { PoisonJobs } from './poison-jobs.ts'
+import { retryWrite } from './retry-write.ts'
 import { executeWithin } from './run-timeout.ts'
 import { type SettleOptions, settle } from './settle.ts'
 
+const NOTHING = {}
 /** After a claim that failed. */
 const CLAIM_RETRY_MS = 1000
 
@@ -29,6 +33,9 @@ export interface WorkerOptions {
   /** The share of running jobs in the byte budget. */
   readonly bytes: ByteShare
   readonly runTimeoutMs: number
+  readonly routes: Routes
+  /** How long a job waits for model servers in all (`jobs.patience_seconds`). */
+  readonly patienceMs: number
   /** A job with this crash count fails when it is claimed. */
   readonly maxAttempts: number
   readonly execute: ExecuteJob
@@ -42,6 +49,7 @@ export class Worker {
   readonly #settleOptions: SettleOptions
   readonly #capacity: Capacity
   readonly #plan: ClaimPlan
+  readonly #limited: LimitedRoutes
   readonly #poisonJobs: PoisonJobs
   readonly #held = new TransientMap<string, HeldJob>()
   /**
@@ -58,6 +66,9 @@ export class Worker {
     this.#options = options
     this.#capacity = new Capacity(concurrency, bytes)
     this.#plan = new ClaimPlan(this.#capacity)
+    const { routes, patienceMs } = options
+    const onChange = () => this.wake()
+    this.#limited = new LimitedRoutes({ routes, clock, patienceMs, capacity: this.#capacity, onChange })
     this.#poisonJobs = new PoisonJobs(maxAttempts)
     this.#settleOptions = {
       store,
@@ -81,24 +92,44 @@ export class Worker {
     let reserved = 0
     if (!this.#plan.mayBeQueued && this.#state === 'running') {
       for (const job of jobs) {
+        if (this.#limited.isAny && this.#limited.blocks(job) !== null) break
         if (!this.#capacity.tryTake(job)) break
+        this.#limited.started(job)
         reserved += 1
       }
     }
-    // Those of an account that waits behind its own jobs are not what a search looks for.
-    if (reserved < jobs.length) this.#plan.queued(jobs[0]?.account ?? null)
+    if (reserved < jobs.length) this.#noteQueued(reserved === 0 ? jobs : jobs.slice(reserved))
     return reserved
+  }
+
+  /** Jobs for which there was no capacity are queued now. */
+  queued(jobs: readonly Job[]): void {
+    this.#noteQueued(jobs)
+    this.#claimWhilePlanned()
+  }
+
+  #noteQueued(jobs: readonly Job[]): void {
+    const { routes } = this.#options
+    const isFound = this.#limited.isAny
+      ? jobs.filter((job) => !this.#limited.queued(routes.routeOf(job))).length > 0
+      : true
+    // Those of an account that waits behind its own jobs are not what a search looks for.
+    if (isFound) this.#plan.queued(jobs[0]?.account ?? null)
   }
 
   /** Frees the capacity of jobs that were not accepted. */
   free(jobs: readonly Job[]): void {
     for (const job of jobs) this.#capacity.release(job)
-    for (const job of jobs) this.#plan.ended(job)
+    for (const job of jobs) {
+      this.#limited.ended(job)
+      this.#plan.ended(job)
+    }
     this.#capacityFreed()
   }
 
   /** Jobs may have been queued. @param account whose they are, if that is known */
   wake(account: string | null = null): void {
+    if (account === null) this.#limited.mayBeQueued()
     this.#plan.queued(account)
     this.#claimWhilePlanned()
   }
@@ -137,6 +168,7 @@ export class Worker {
    */
   async drain(graceMs: number): Promise<void> {
     if (this.#state === 'running') this.#state = 'draining'
+    this.#limited.stop()
     if (this.#isEmpty) return
     const empty = new Promise<void>((resolve) => this.#onEmpty.push(resolve))
     const cancel = this.#options.clock.after(graceMs, () => {
@@ -158,7 +190,8 @@ export class Worker {
       const startedMs = clock.steadyMs()
       const result = this.#state === 'stopped' ? null : await executeWithin(held, this.#options)
       const executionMs = clock.steadyMs() - startedMs
-      if (result !== null) await this.#settle(held, result, executionMs)
+      if (result !== null && result.outcome === null) await this.#releaseWaiting(held, result)
+      else if (result !== null) await this.#settle(held, result, executionMs)
       else if (stop.reason !== 'lost') await this.#release(held)
     } catch (error) {
       // A job that was not stored never existed, and its caller knows. Any other error is a bug; the job is safe.
@@ -166,6 +199,7 @@ export class Worker {
     } finally {
       this.#held.delete(job.id)
       this.#capacity.release(job)
+      this.#limited.ended(job)
       this.#plan.ended(job)
       if (this.#poisonJobs.ended(job)) this.#plan.queued(null)
       this.#capacityFreed()
@@ -192,6 +226,20 @@ export class Worker {
     await store.release(node, [held.claim])
   }
 
+  /** Retried as a settlement is: what the job has paid for is known only here. */
+  async #releaseWaiting(held: HeldJob, { wait }: WaitingExecution): Promise<void> {
+    const { store, node, clock } = this.#options
+    const { mayRetry, onError } = this.#settleOptions
+    await held.accepted
+    await retryWrite(
+      () => store.releaseWaiting(node, [{ ...held.claim, ...wait }]),
+      clock,
+      (error) => onError(`releasing job ${held.job.id} failed; it is retried`, error),
+      mayRetry,
+    )
+    if (!this.#limited.queued(wait.route)) this.#plan.queued(null)
+  }
+
   #capacityFreed(): void {
     this.#claimWhilePlanned()
     if (this.#held.size === 0 && this.#isEmpty) for (const resolve of this.#onEmpty.splice(0)) resolve()
@@ -203,7 +251,8 @@ export class Worker {
   }
 
   #nextClaim(): PlannedClaim | null {
-    return this.#state === 'running' ? this.#plan.next() : null
+    if (this.#state !== 'running') return null
+    return (this.#limited.isAny ? this.#limited.next() : null) ?? this.#plan.next()
   }
 
   #claimWhilePlanned(): void {
@@ -221,8 +270,13 @@ export class Worker {
       const claimed = await this.#claim(claim)
       this.#capacity.endClaim(claim.limit)
       if (claimed === null) continue
-      for (const job of claimed.jobs) this.#capacity.take(job, claim.fromReserve)
-      this.#plan.learn(claim, claimed, wakeUps)
+      for (const job of claimed.jobs) {
+        this.#capacity.take(job, claim.fromReserve)
+        this.#limited.started(job)
+      }
+      const { ofRoute } = claim.bounds
+      if (ofRoute === undefined) this.#plan.learn(claim, claimed, wakeUps)
+      else this.#limited.learn(claim, ofRoute, claimed)
       for (const job of claimed.jobs) void this.execute(new HeldJob(job, 'stored'))
     }
     this.#claiming = false
@@ -234,7 +288,8 @@ export class Worker {
     const { store, node, clock, onError } = this.#options
     const candidates = this.#poisonJobs.claimable
     try {
-      return await store.claim(node, limit, clock.nowMs(), { ...bounds, candidates })
+      const except = bounds.ofRoute === undefined ? this.#limited.bounds : NOTHING
+      return await store.claim(node, limit, clock.nowMs(), { ...bounds, ...except, candidates })
     } catch (error) {
       onError('claiming jobs failed; it is retried', error)
       await wait(clock, CLAIM_RETRY_MS)

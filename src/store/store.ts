@@ -156,7 +156,7 @@ export interface OverdueBounds {
 
 export interface WaitingRelease extends Claim {
   readonly route: string
-  /** What earlier runs used and met, as `job/earlier-runs.ts` writes it. */
+  /** What earlier runs used and met, as `queue/earlier-runs.ts` writes it. */
   readonly earlierJson: string
   /** The time of the release, and how long the job had waited for model servers before it. */
   readonly sinceMs: number

@@ -71,12 +71,13 @@ export function tracedExecution(execute: ExecuteJob): ExecuteJob {
         'parley.job.attempt': job.attempt,
       })
       const result = await execute(job, signal)
-      span.setAttribute('parley.job.outcome', result?.outcome.status ?? 'released')
-      if (result?.outcome.status === 'failed') {
+      span.setAttribute('parley.job.outcome', result?.outcome?.status ?? 'released')
+      if (result === null || result.outcome === null) return result
+      if (result.outcome.status === 'failed') {
         span.setAttribute('error.type', result.outcome.error.code)
         span.setStatus({ code: SpanStatusCode.ERROR })
       }
-      if (result) span.setAttribute('parley.cache_hit', result.usage.cache_hit)
+      span.setAttribute('parley.cache_hit', result.usage.cache_hit)
       return result
     })
 }

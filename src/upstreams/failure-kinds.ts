@@ -24,6 +24,8 @@ const NOT_CONNECTED: readonly string[] = [
   'ETIMEDOUT',
   'UND_ERR_CONNECT_TIMEOUT',
 ]
+/** Key, payment, permission, path or model. */
+const OF_OPERATOR: readonly number[] = [401, 402, 403, 404]
 /** OpenAI answers 429 with this code when the account has no money left. */
 const NO_QUOTA = /\binsufficient_quota\b|exceeded your current quota/i
 /** OpenAI's words for a request that exceeds a limit by itself, however long one waits. */
@@ -39,14 +41,19 @@ export type FailureFacts = Pick<
 >
 
 export function failureKind(error: FailureFacts): FailureKind {
-  if (error.timedOut) return 'failing'
-  const { status } = error
-  if (status === null) return error.retryable ? connectionKind(error) : 'final'
-  // Gateways report a failure of their own upstream inside a 200; its code is the status that it stands for.
-  if (status >= 300) return statusKind(status, error)
+  const status = statedStatus(error)
+  if (status !== null && OF_OPERATOR.includes(status)) return 'misconfigured'
   if (!error.retryable) return 'final'
-  const embedded = Number(error.code)
-  return embedded >= 400 && embedded <= 599 ? statusKind(embedded, error) : 'broken'
+  if (error.timedOut) return 'failing'
+  if (status === null) return connectionKind(error)
+  return status >= 300 ? statusKind(status, error) : 'broken'
+}
+
+/** Gateways report a failure of their own upstream inside a 200; its code is the status that it stands for. */
+function statedStatus({ status, code }: FailureFacts): number | null {
+  if (status === null || status >= 300) return status
+  const embedded = Number(code)
+  return embedded >= 400 && embedded <= 599 ? embedded : status
 }
 
 function connectionKind({ connection, code }: FailureFacts): FailureKind {
@@ -56,11 +63,6 @@ function connectionKind({ connection, code }: FailureFacts): FailureKind {
 
 function statusKind(status: number, { code, message }: FailureFacts): FailureKind {
   switch (status) {
-    case 401:
-    case 402:
-    case 403:
-    case 404:
-      return 'misconfigured'
     case 429:
       if (code === 'insufficient_quota' || NO_QUOTA.test(message)) return 'misconfigured'
       return TOO_LARGE.test(message) ? 'too large' : 'overloaded'

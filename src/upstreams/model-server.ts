@@ -186,6 +186,8 @@ export interface RequestWait {
   readonly tries: number
   /** Since when none of the targets has answered, Unix time in milliseconds; null if one has, and may be asked again now. */
   readonly unavailableSinceMs: number | null
+  /** When one of the targets became available last, as far as this node knows. */
+  readonly availableSinceMs: number
   readonly trouble: Trouble | null
 }
 

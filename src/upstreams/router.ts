@@ -417,10 +417,11 @@ function isOfJob(kind: FailureKind, { health }: Target, jobId: string, tries: nu
 function unavailability(
   targets: readonly Target[],
   areAllOpen: boolean,
-): Pick<RequestWait, 'unavailableSinceMs' | 'trouble'> {
+): Pick<RequestWait, 'unavailableSinceMs' | 'availableSinceMs' | 'trouble'> {
   const trouble = targets.findLast(({ health }) => health.trouble !== null)?.health.trouble ?? null
   const since = targets.map(({ health }) => health.unavailableSinceMs)
-  return { unavailableSinceMs: areAllOpen ? latest(since) : null, trouble }
+  const availableSinceMs = Math.max(...targets.map(({ health }) => health.availableSinceMs))
+  return { unavailableSinceMs: areAllOpen ? latest(since) : null, availableSinceMs, trouble }
 }
 
 /** The result when our own signal ends the request between two calls. It quotes the last error, which may explain it. */

@@ -64,7 +64,7 @@ export class TargetHealth implements Breaker {
   /** By job, at its last failure. */
   readonly #failures = new Map<string, RememberedFailure>()
 
-  /** @param onChange called after each change of phase, and when the allowance grows */
+  /** @param onChange called after each change of phase or allowance */
   constructor(clock: Clock, random: () => number, onChange: (health: TargetHealth) => void) {
     this.#clock = clock
     this.#random = random
@@ -75,9 +75,9 @@ export class TargetHealth implements Breaker {
     return this.#phase
   }
 
-  /** How many jobs it may have at once. */
+  /** How many jobs it may have at once; none more while a trial runs. */
   get allowance(): number {
-    return this.#allowance
+    return this.#trialRunning ? 0 : this.#allowance
   }
 
   /** Why it was unavailable last; null while it is available. */
@@ -123,6 +123,7 @@ export class TargetHealth implements Breaker {
     if (this.isOpen) return null
     if (this.#phase !== 'trial') return 'normal'
     this.#trialRunning = true
+    this.#onChange(this)
     return 'probe'
   }
 
@@ -137,6 +138,7 @@ export class TargetHealth implements Breaker {
     if (permit === 'probe') this.#trialRunning = false
     if (result === 'success') this.#succeeded(permit, jobId)
     else if (result === 'failure') this.#failed(permit, retryAfterMs, jobId, trouble)
+    else if (permit === 'probe') this.#onChange(this)
   }
 
   /**

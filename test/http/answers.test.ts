@@ -232,7 +232,10 @@ onEachStore(() => {
   })
 
   test('3 failed, model_error: three rounds of 5xx, with pauses', async (t) => {
-    const stage = await startStage(t, { script: () => reply.status(503) })
+    const stage = await startStage(t, {
+      settings: { jobs: { patience_seconds: 0 } },
+      script: () => reply.status(503),
+    })
     const { models, clock } = stage
     const answer = create(stage, {})
     for (const [least, most] of [

@@ -11,6 +11,7 @@ import { Worker } from '../../src/queue/worker.ts'
 import { ByteShare } from '../../src/sharing/byte-budget.ts'
 import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import type { Settled, Store } from '../../src/store/store.ts'
+import { NO_LIMITS } from '../../src/upstreams/routes.ts'
 import { FakeClock } from '../fake-clock.ts'
 
 export const NODE = 'node-a'
@@ -75,6 +76,8 @@ export async function start(
     concurrency,
     bytes: new ByteShare(maxJobBytes),
     runTimeoutMs: 600_000,
+    routes: { routeOf: () => '', limited: NO_LIMITS, watch: () => {} },
+    patienceMs: 3_600_000,
     maxAttempts: 3,
     execute: (job, signal) =>
       new Promise((resolve, reject) => {
@@ -104,6 +107,7 @@ export async function start(
     node: NODE,
     clock,
     stepOf: () => 1000,
+    routeOf: () => '',
     delay,
   })
   const enqueue = (...jobs: Job[]) => enqueuer.enqueue(jobs, { idempotency: null, awaited: false })

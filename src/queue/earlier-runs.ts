@@ -1,0 +1,78 @@
+/**
+ * What a job's earlier runs used and met, when one of them ended because the job waits for a model server: calls and tokens that
+ * have been paid for, an answer that is to be repaired, the tries that counted against the job, and how long it has waited.
+ */
+import { type RawText, rawTextJson } from '../job/job.ts'
+import type { CallRecord } from '../upstreams/model-server.ts'
+
+/** The receipt of a job that waits for an hour has the latest of its calls only. */
+export const MAX_CALL_RECORDS = 50
+
+export interface EarlierRuns {
+  /** All calls. */
+  readonly calls: number
+  /** The latest of them. */
+  readonly records: readonly CallRecord[]
+  readonly inputTokens: number
+  readonly outputTokens: number
+  readonly tries: number
+  /** When the last run ended, Unix time in milliseconds, and how long the job had waited for model servers before that. */
+  readonly sinceMs: number
+  readonly waitedMs: number
+  readonly repair?: Repair
+}
+
+/** An answer and the rules that it broke. */
+export interface Repair {
+  readonly raw_text: RawText
+  readonly errors: readonly string[]
+}
+
+export const NO_RUNS: EarlierRuns = {
+  calls: 0,
+  records: [],
+  inputTokens: 0,
+  outputTokens: 0,
+  tries: 0,
+  sinceMs: 0,
+  waitedMs: 0,
+}
+
+export function earlierRunsJson({ repair, ...runs }: EarlierRuns): string {
+  const json = JSON.stringify(runs)
+  return repair === undefined ? json : `${json.slice(0, -1)},${repairMember(repair)}}`
+}
+
+/** The member of a JSON object that holds the repair. */
+export function repairMember({ raw_text, errors }: Repair): string {
+  return `"repair":{"raw_text":${rawTextJson(raw_text)},"errors":${JSON.stringify(errors)}}`
+}
+
+/** @param json as `earlierRunsJson` writes it; nobody else writes this column */
+export function readEarlierRuns(json: string | undefined): EarlierRuns {
+  return json === undefined ? NO_RUNS : JSON.parse(json)
+}
+
+/** What is known about the wait of a run that just ended. */
+export interface WaitTimes {
+  readonly createdAtMs: number
+  readonly runStartedMs: number
+  readonly nowMs: number
+  /** Since when no target has answered; null if one may be asked now. */
+  readonly unavailableSinceMs: number | null
+  /** When a target of the route became available last; before the start of this node if that is not known. */
+  readonly availableSinceMs: number
+}
+
+/**
+ * How long the job has waited for model servers in all. The time in the queue while one of them could be asked does not count; of
+ * several outages that it waited through without a run, only the last one does.
+ */
+export function waitedMs({ calls, sinceMs, waitedMs: before }: EarlierRuns, times: WaitTimes): number {
+  const { createdAtMs, runStartedMs, nowMs, unavailableSinceMs, availableSinceMs } = times
+  const beganMs = sinceMs === 0 && calls === 0 ? createdAtMs : sinceMs
+  if (unavailableSinceMs !== null && unavailableSinceMs <= runStartedMs) {
+    return before + Math.max(0, nowMs - Math.max(beganMs, unavailableSinceMs))
+  }
+  return sinceMs === 0 ? before : before + Math.max(0, Math.min(availableSinceMs, runStartedMs) - sinceMs)
+}

@@ -1,0 +1,259 @@
+/** Outages of model servers: accepted jobs wait in the queue for as long as `jobs.patience_seconds` says, and hold no slot. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import {
+  isModelList,
+  type ModelServerForTests,
+  type Received,
+  reply,
+  startModelServer,
+} from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
+import { job, type Parley } from '../parley.ts'
+import { completed, enqueued, failed, timedOut } from './expect.ts'
+import { type Stage, startStage } from './stage.ts'
+
+const MESSAGES = '/api/v1/messages'
+const BATCHES = '/api/v1/messages/batches'
+const STEP_MS = 250
+const ROUND_TRIPS = 3
+
+/** One slot, so that the jobs run one after the other. */
+const ONE_SLOT = { upstreams: { openai: { max_concurrency: 1, api_key_env: null } } }
+
+let made = 0
+/** Jobs that no cached response answers. */
+const numbered = (count: number) =>
+  Array.from({ length: count }, () => job({ messages: [{ role: 'user', content: `job ${made++}` }] }))
+
+async function createJobs(parley: Parley, key: string, count: number): Promise<string[]> {
+  const ids: string[] = []
+  for (const jobs of chunks(numbered(count), 30)) {
+    ids.push(...enqueued(await parley.post(BATCHES, jobs, key), jobs.length))
+  }
+  return ids
+}
+
+function chunks<T>(all: readonly T[], size: number): T[][] {
+  return Array.from({ length: Math.ceil(all.length / size) }, (_, n) => all.slice(n * size, (n + 1) * size))
+}
+
+/**
+ * Moves time on in steps until the condition holds; returns how long that took by the clock. Between two steps requests go
+ * through the server, the model server's connections and the database, so that what is on its way there arrives.
+ */
+async function untilTrue(
+  t: { signal: AbortSignal },
+  { clock, parley }: Pick<Stage, 'clock' | 'parley'>,
+  condition: () => boolean | Promise<boolean>,
+  stepMs = STEP_MS,
+): Promise<number> {
+  const startMs = clock.nowMs()
+  while (!(await condition())) {
+    t.signal.throwIfAborted()
+    clock.advance(stepMs)
+    for (let n = 0; n < ROUND_TRIPS; n++) await parley.get('/readyz')
+  }
+  return clock.nowMs() - startMs
+}
+
+async function metric(parley: Parley, line: string): Promise<number> {
+  const { text } = await parley.get('/metrics')
+  const found = text.split('\n').find((one) => one.startsWith(`${line} `))
+  return Number(found?.slice(line.length + 1))
+}
+
+const running = (parley: Parley) => metric(parley, 'parley_jobs_running')
+
+async function statuses(
+  parley: Parley,
+  key: string,
+  ids: readonly string[],
+): Promise<Record<string, number>> {
+  const counts: Record<string, number> = {}
+  for (const id of ids) {
+    const { body } = await parley.get(`${MESSAGES}/${id}`, key)
+    counts[body.data.status] = (counts[body.data.status] ?? 0) + 1
+  }
+  return counts
+}
+
+const completions = (models: ModelServerForTests) => models.completions().length
+
+const contentOf = ({ body }: Received) => String(body.messages?.at(-1)?.content)
+
+/** The model server dies while it answers the fourth job. */
+async function startOutage(t: { after(end: () => unknown): void; signal: AbortSignal }, count: number) {
+  const stage = await startStage(t, { settings: ONE_SLOT })
+  const { parley, models } = stage
+  const key = await parley.key()
+  let isDead = false
+  models.script = (request) => {
+    if (isDead || isModelList(request) || completions(models) <= 3) return undefined
+    isDead = true
+    void models.kill()
+    return reply.stall()
+  }
+  const ids = await createJobs(parley, key, count)
+  const isSlotFree = async () => isDead && (await running(parley)) === 0
+  await untilTrue(t, stage, isSlotFree)
+  return { ...stage, key, ids }
+}
+
+async function allComplete(stage: Stage, t: { signal: AbortSignal }, key: string, ids: readonly string[]) {
+  await untilTrue(t, stage, async () => (await statuses(stage.parley, key, ids)).completed === ids.length)
+}
+
+onEachStore(() => {
+  for (const outageMs of [12_000, 60_000, 50 * 60_000]) {
+    test(`60 jobs complete although the only slot's server is dead for ${outageMs / 1000} s`, async (t) => {
+      const stage = await startOutage(t, 60)
+      const { parley, models, clock, key, ids } = stage
+      const untilMs = clock.nowMs() + outageMs
+      await untilTrue(t, stage, () => clock.nowMs() >= untilMs, outageMs > 100_000 ? 20_000 : STEP_MS)
+      assert.equal(await running(parley), 0, 'no slot is held')
+      const meanwhile = await statuses(parley, key, ids)
+      assert.deepEqual([meanwhile.completed, meanwhile.failed], [3, undefined])
+      await models.start()
+      const before = completions(models)
+      const resumedMs = await untilTrue(t, stage, () => completions(models) > before)
+      t.diagnostic(`work resumed after ${resumedMs} ms`)
+      assert.ok(resumedMs <= 10_000, `${resumedMs} ms`)
+      await allComplete(stage, t, key, ids)
+    })
+  }
+
+  for (const status of [500, 503, 429, 401]) {
+    test(`jobs complete although the server answers ${status} for a minute`, async (t) => {
+      const stage = await startStage(t, { settings: ONE_SLOT })
+      const { parley, models, clock } = stage
+      const key = await parley.key()
+      models.script = (request) => (isModelList(request) ? undefined : reply.status(status))
+      const ids = await createJobs(parley, key, 20)
+      const untilMs = clock.nowMs() + 60_000
+      await untilTrue(t, stage, () => clock.nowMs() >= untilMs)
+      models.script = () => undefined
+      const before = completions(models)
+      const resumedMs = await untilTrue(t, stage, () => completions(models) > before)
+      assert.ok(resumedMs <= 10_000, `${resumedMs} ms`)
+      await allComplete(stage, t, key, ids)
+    })
+  }
+
+  test('jobs fail when their patience ends, and say why', async (t) => {
+    const stage = await startOutage(t, 60)
+    const { parley, clock, key, ids } = stage
+    const single = parley.post(MESSAGES, job(), key)
+    const untilMs = clock.nowMs() + 3_590_000
+    await untilTrue(t, stage, () => clock.nowMs() >= untilMs, 30_000)
+    const id = timedOut(await single)
+    assert.equal((await statuses(parley, key, ids)).failed, undefined)
+    await untilTrue(t, stage, async () => (await statuses(parley, key, [...ids, id])).failed === 58, 1000)
+    const { code, message, upstream_message: why } = failed(await parley.get(`${MESSAGES}/${id}`, key))
+    assert.equal(code, 'model_error')
+    assert.match(message, /for the 3600 s/)
+    assert.match(why, /ECONNREFUSED/)
+  })
+
+  test("an account's job that makes the server reset each time fails, and 50 jobs of another complete", async (t) => {
+    const stage = await startStage(t, {
+      settings: { upstreams: { openai: { max_concurrency: 4, api_key_env: null } } },
+    })
+    const { parley, models } = stage
+    const [bad, good] = [await parley.key('user_max', 'bad'), await parley.key('user_max', 'good')]
+    models.script = (request) => (contentOf(request) === 'poison' ? reply.reset() : undefined)
+    const poison = parley.post(MESSAGES, job({ messages: [{ role: 'user', content: 'poison' }] }), bad)
+    const ids = await createJobs(parley, good, 50)
+    let error: { code: string; upstream_message: string } | null = null
+    void poison.then((answer) => {
+      error = failed(answer)
+    })
+    let more = 0
+    await untilTrue(t, stage, async () => {
+      // Others go on meanwhile: without them nothing would tell the job's fault from the server's.
+      if (more++ % 4 === 0) ids.push(...(await createJobs(parley, good, 1)))
+      return error !== null
+    })
+    await allComplete(stage, t, good, ids)
+    assert.equal(Object(error).code, 'model_error')
+    assert.match(Object(error).upstream_message, /connection/)
+  })
+
+  test('jobs of another model run at once while those of a dead one wait', async (t) => {
+    const live = await startModelServer()
+    t.after(() => live.close())
+    const models = {
+      'gpt-5': { targets: [{ upstream: 'live', model: 'm' }] },
+      'gpt-5-mini': { targets: [{ upstream: 'openai', model: 'm' }] },
+    }
+    const upstreams = { openai: { api_key_env: null }, live: { base_url: live.baseUrl, api_key_env: null } }
+    const stage = await startStage(t, { settings: { models, upstreams, jobs: { concurrency: 4 } } })
+    const { parley, models: dead } = stage
+    const key = await parley.key()
+    await dead.kill()
+    const ids = await createJobs(parley, key, 300)
+    await untilTrue(t, stage, async () => (await running(parley)) === 0)
+    const answer = await parley.post(MESSAGES, job({ model: 'gpt-5' }), key)
+    assert.equal(completed(answer), 'echo: Hello')
+    const batch = enqueued(
+      await parley.post(
+        BATCHES,
+        numbered(20).map((one) => ({ ...one, model: 'gpt-5' })),
+        key,
+      ),
+      20,
+    )
+    for (const id of batch) completed(await parley.ended(id, key))
+    await dead.start()
+    await allComplete(stage, t, key, ids)
+  })
+
+  test('what was paid for before an outage is kept: the repair goes on with the first answer', async (t) => {
+    const stage = await startStage(t)
+    const { parley, models } = stage
+    const key = await parley.key()
+    const schema = {
+      type: 'object',
+      properties: { a: { type: 'number' } },
+      required: ['a'],
+      additionalProperties: false,
+    }
+    models.script = (request) => {
+      if (isModelList(request)) return undefined
+      return completions(models) === 1 ? reply.json({ a: 'x' }) : reply.status(503)
+    }
+    const [id = ''] = enqueued(
+      await parley.post(BATCHES, [job({ response_format: { format: 'json', schema } })], key),
+      1,
+    )
+    await untilTrue(t, stage, async () => completions(models) > 1 && (await running(parley)) === 0)
+    const tried = completions(models)
+    models.script = (request) => (isModelList(request) ? undefined : reply.json({ a: 1 }))
+    let end = await parley.get(`${MESSAGES}/${id}`, key)
+    await untilTrue(t, stage, async () => {
+      end = await parley.get(`${MESSAGES}/${id}`, key)
+      return end.body.data.status === 'completed'
+    })
+    assert.deepEqual(completed(end), { a: 1 })
+    const calls = models.completions()
+    assert.equal(calls.length, tried + 1)
+    for (const { body } of calls.slice(1)) assert.equal(body.messages.at(-2)?.role, 'assistant')
+  })
+
+  test('with jobs.patience_seconds 0 a job fails after three tries', async (t) => {
+    const stage = await startStage(t, {
+      settings: { jobs: { patience_seconds: 0 } },
+      script: () => reply.status(503),
+    })
+    const { parley, models } = stage
+    const key = await parley.key()
+    let answer: Awaited<ReturnType<Parley['post']>> | null = null
+    void parley.post(MESSAGES, job(), key).then((got) => {
+      answer = got
+    })
+    await untilTrue(t, stage, () => answer !== null)
+    assert.ok(answer)
+    assert.equal(failed(answer).upstream_status, 503)
+    assert.equal(models.requests.length, 3)
+  })
+})
