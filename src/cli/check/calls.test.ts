@@ -142,6 +142,15 @@ test('wrong: a server that ignores the schema', async (t) => {
   )
 })
 
+test('wrong: a JSON answer that is cut', async (t) => {
+  const script: Script = ({ body }) => (body.response_format ? reply.truncated('{"river":"Am') : undefined)
+  const { wrong } = await checkCalls(t, (request, index) => script(request, index) ?? usual(request, index))
+  assert.match(
+    wrong,
+    /JSON answer was cut at a length limit \(12 output tokens\) -> raise the limit, .*max_tokens/,
+  )
+})
+
 test('wrong: json_object at LM Studio, which rejects it', async (t) => {
   const options = { model: 'qwen2.5-7b-instruct', upstream: { structured_output: 'json_object' } }
   const { wrong } = await checkCalls(t, lmStudio(), options)
@@ -157,6 +166,22 @@ test('wrong: no credit for completions', async (t) => {
   assert.equal(code, 1)
   assert.match(wrong, /does not answer \(HTTP 402\): Insufficient credits.* -> add credit/)
   assert.equal(paid.length, 1, 'the others would fail for the same reason')
+})
+
+test('a call that times out ends the calls to its target', async (t) => {
+  const clock = new FakeClock()
+  let calls = 0
+  const script: Script = (request) => {
+    if (!Array.isArray(request.body.messages)) return usual(request, 0)
+    if (++calls === 1) return undefined
+    return () => clock.advance(2000)
+  }
+  const { code, wrong, paid } = await checkCalls(t, script, { clock, upstream: { call_timeout_seconds: 2 } })
+  assert.deepEqual([code, paid.length], [1, 2])
+  assert.match(
+    wrong,
+    /does not answer a developer message: The model server did not answer within 2 s\. -> raise upstreams/,
+  )
 })
 
 test('a server with one slot: two calls take twice as long', async (t) => {

@@ -68,12 +68,14 @@ const NOISE_MS = 100
 
 interface Called {
   readonly reply: Reply
-  /** How the request was sent the last time. */
+  /** How the request was sent first, and the last time. */
+  readonly first: RequestFormat
   readonly format: RequestFormat
   readonly ms: number
 }
 
-export async function callTarget(target: CalledTarget, clock: Clock): Promise<Finding[]> {
+/** The findings of each call as soon as it has ended. */
+export async function* callTarget(target: CalledTarget, clock: Clock): AsyncGenerator<Finding> {
   const { upstream: name, access } = target
   const call_timeout_seconds = Math.min(target.settings.call_timeout_seconds, MAX_CALL_SECONDS)
   const client = new OpenAiClient({
@@ -84,7 +86,7 @@ export async function callTarget(target: CalledTarget, clock: Clock): Promise<Fi
     readLarge: (completion) => Promise.resolve(readLargeCompletion(completion)),
   })
   try {
-    return await new TargetCheck(target, client, clock).findings()
+    yield* new TargetCheck(target, client, clock).findings()
   } finally {
     await client.close()
   }
@@ -101,17 +103,21 @@ class TargetCheck {
     this.#clock = clock
   }
 
-  async findings(): Promise<Finding[]> {
+  async *findings(): AsyncGenerator<Finding> {
     const answered = await this.#call([QUESTION], { kind: 'text' })
-    if (answered.reply.kind === 'error') return [this.#failed('answer', 'does not answer', answered.reply)]
-    return [
-      this.#answer(answered),
-      this.#roles(answered, await this.#call([INSTRUCTIONS, QUESTION], { kind: 'text' })),
-      this.#json(
-        await this.#call([JSON_QUESTION], { kind: 'schema', schemaJson: SCHEMA, ...schemaFacts(SCHEMA) }),
-      ),
-      await this.#twoAtOnce(answered),
-    ]
+    if (answered.reply.kind === 'error') {
+      yield this.#failed('answer', 'does not answer', answered.reply)
+      return
+    }
+    yield this.#answer(answered)
+    const instructed = await this.#call([INSTRUCTIONS, QUESTION], { kind: 'text' })
+    yield this.#roles(answered, instructed)
+    // The next calls would take as long.
+    if (timedOut(instructed)) return
+    const form = { kind: 'schema', schemaJson: SCHEMA, ...schemaFacts(SCHEMA) } as const
+    const asJson = await this.#call([JSON_QUESTION], form)
+    yield this.#json(asJson)
+    if (!timedOut(asJson)) yield await this.#twoAtOnce(answered)
   }
 
   /** Sends a conversation as a job's is sent: again in another format where the server rejects the first. */
@@ -120,11 +126,12 @@ class TargetCheck {
     const { model } = this.#target
     const signal = new Stop()
     const startedAtMs = this.#clock.steadyMs()
-    for (let format = this.#server.requestFormat(model, prompt); ; ) {
+    const first = this.#server.requestFormat(model, prompt)
+    for (let format = first; ; ) {
       const reply = await this.#server.ask(model, prompt, format, signal)
       const ms = this.#clock.steadyMs() - startedAtMs
       const other = reply.kind === 'error' ? this.#server.otherFormat(model, prompt, format, reply) : null
-      if (other === null) return { reply, format, ms }
+      if (other === null) return { reply, first, format, ms }
       format = other
     }
   }
@@ -143,7 +150,8 @@ class TargetCheck {
     const { upstream } = this.#target
     if (reply.kind === 'error') {
       const fix = `leave out upstreams.${upstream}.roles, or set it to "no_system"`
-      return this.#failed('roles', 'rejects a developer message', reply, fix)
+      if (isRejected(reply)) return this.#failed('roles', 'rejects a developer message', reply, fix)
+      return this.#failed('roles', 'does not answer a developer message', reply)
     }
     const [before, after] = [tokensOf(without.reply).input, tokensOf(reply).input]
     const sent = `sent as ${format.roles}`
@@ -161,7 +169,7 @@ class TargetCheck {
     return this.#found('roles', says)
   }
 
-  #json({ reply, format }: Called): Finding {
+  #json({ reply, first, format }: Called): Finding {
     const { upstream, settings } = this.#target
     const mode = format.json_mode ?? 'instruction'
     if (reply.kind === 'error') {
@@ -169,10 +177,16 @@ class TargetCheck {
         (one) => one !== settings.structured_output,
       )
       const fix = `set upstreams.${upstream}.structured_output to "${others.join('" or "')}"`
-      return this.#failed('json', `rejects a request for JSON (${mode})`, reply, fix)
+      if (isRejected(reply)) return this.#failed('json', `rejects a request for JSON (${mode})`, reply, fix)
+      return this.#failed('json', `does not answer a request for JSON (${mode})`, reply)
     }
     const text = reply.kind === 'answer' ? reply.text : ''
     const verdict = judgeAnswer(text, RESPONSE_FORMAT, { maxDepth: MAX_DEPTH, steps: CHECK_STEPS })
+    if (verdict.kind === 'wrong' && reply.kind === 'answer' && reply.truncated) {
+      const says = `the JSON answer was cut at a length limit (${tokensOf(reply).output} output tokens)`
+      const fix = `raise the limit, which may be max_tokens in upstreams.${upstream}.body, or that of the server`
+      return { ...this.#found('json', says), ok: false, fix }
+    }
     if (verdict.kind === 'wrong') {
       const says = `the answer is not the JSON that was asked for (${mode}): ${verdict.errors.join('; ')}`
       const weaker = settings.structured_output === 'json_schema' ? 'json_object' : 'none'
@@ -183,7 +197,7 @@ class TargetCheck {
       return { ...this.#found('json', says), ok: false, fix }
     }
     const finding = this.#found('json', `answers with JSON that satisfies a schema (${mode})`)
-    if (format.other_format === undefined) return finding
+    if (format.json_mode === first.json_mode) return finding
     const setting = mode === 'json_object' ? 'json_object' : 'none'
     const fix = `set upstreams.${upstream}.structured_output to "${setting}", which saves the call that is rejected`
     return { ...finding, warns: true, fix }
@@ -233,6 +247,15 @@ class TargetCheck {
       return `correct upstreams.${upstream}.base_url: this is not the format of chat completions`
     return 'do what the server says, or look at its log'
   }
+}
+
+/** Whether the error may be about how the request was sent, and is not about the key, a limit or the server. */
+function isRejected({ status }: UpstreamError): boolean {
+  return status !== null && (status === 500 || (status < 500 && ![401, 402, 403, 429].includes(status)))
+}
+
+function timedOut({ reply }: Called): boolean {
+  return reply.kind === 'error' && reply.timedOut
 }
 
 function tokensOf(reply: Reply): { readonly input: number; readonly output: number } {

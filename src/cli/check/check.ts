@@ -116,7 +116,9 @@ export async function* modelServerFindings(check: ModelServerCheck): AsyncGenera
   const says = `makes ${CALLS_PER_TARGET} paid calls to each of ${count(targets.length, 'target')}`
   yield [{ ok: true, about, says }]
   // One after the other, so that they do not wait for each other in a server that both share.
-  for (const target of targets) yield await callTarget(target, clock)
+  for (const target of targets) {
+    for await (const finding of callTarget(target, clock)) yield [finding]
+  }
 }
 
 function targetsOf({ name, settings, access, models }: CheckedUpstream): CalledTarget[] {
