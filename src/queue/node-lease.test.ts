@@ -28,6 +28,13 @@ class FakeWorker {
 
 /** @param isDown whether writes do not reach the database */
 async function start(t: TestContext, isDown = () => false) {
+  const node = await make(t, isDown)
+  await node.lease.start()
+  return node
+}
+
+/** A node that has not been started. */
+async function make(t: TestContext, isDown: () => boolean) {
   const { store } = await openNode(await freshDatabase(t))
   const clock = new FakeClock()
   const worker = new FakeWorker()
@@ -67,7 +74,6 @@ async function start(t: TestContext, isDown = () => false) {
       error: (message) => events.push(message),
     },
   })
-  await lease.start()
   t.after(async () => {
     await lease.stop()
     await store.close()
@@ -219,4 +225,10 @@ test('the lease ends with the node, unless the node still holds a job', async (t
   worker.held = []
   await lease.stop()
   assert.equal(await store.renew('node-a', LEASE_MS), false)
+})
+
+test('a start that fails ends the heartbeat that it began', async (t) => {
+  const { lease, heartbeat } = await make(t, () => true)
+  await assert.rejects(lease.start(), { message: 'out of reach' })
+  assert.equal(heartbeat.stopped, true)
 })

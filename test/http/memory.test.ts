@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import test, { type TestContext } from 'node:test'
+import { CpuPool } from '../../src/cpu-pool/cpu-pool.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job, type Parley } from '../parley.ts'
@@ -136,6 +137,18 @@ onEachStore(() => {
     line.hangUp()
     assert.equal((await send('x'.repeat(4 * MIB + 1), 65_536)).status, 413)
     await nothingHeld(parley)
+  })
+
+  test('a thread is sent the bytes of a body of unknown length, and not what might have come', async (t) => {
+    const { parley } = await start(t)
+    const run = t.mock.method(CpuPool.prototype, 'run')
+    const body = JSON.stringify([job({ messages: [{ role: 'user', content: 'x'.repeat(70_000) }] })])
+    const chunked = ['content-type: application/json', 'transfer-encoding: chunked', 'connection: close']
+    const sent = `${head(BATCHES, await parley.key(), chunked)}${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`
+    assert.equal((await talk(parley, sent)).status, 202)
+    const inputs = run.mock.calls.map(({ arguments: [, input] }) => input)
+    const sizes = inputs.flatMap((input) => ('bytes' in input ? [input.bytes.buffer.byteLength] : []))
+    assert.deepEqual(sizes, [body.length])
   })
 
   test('nothing of a body is read for an unknown route or without a key', async (t) => {
