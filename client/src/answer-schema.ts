@@ -57,7 +57,7 @@ function jsonSchemaOf(schema: AnswerSchema): object {
   }
   try {
     // The model must write the schema's input; the library transforms it to the output.
-    return toParleyKeywords(jsonSchema.input({ target: 'draft-2020-12' })) as object
+    return toEnforceable(jsonSchema.input({ target: 'draft-2020-12' })) as object
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause)
     throw new SchemaError(`${vendor} cannot generate a JSON Schema for this schema: ${why}`, { cause })
@@ -70,21 +70,20 @@ const HOLDS_MANY = ['anyOf', 'oneOf', 'allOf', 'prefixItems']
 const HOLDS_NAMED = ['properties', '$defs', 'definitions', 'patternProperties']
 
 /**
- * Libraries generate `oneOf` for unions, and for records a `propertyNames` that every name satisfies. Parley does not support
- * these keywords. Replacing them is safe, because the library validates the answer itself.
+ * Libraries generate `oneOf` for unions, and for records a `propertyNames` that every name satisfies. Model servers enforce
+ * neither, but `anyOf`. Replacing them is safe, because the library validates the answer itself.
  */
-function toParleyKeywords(schema: unknown): unknown {
+function toEnforceable(schema: unknown): unknown {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return schema
   const converted = Object.entries(schema)
     .filter(([keyword, value]) => keyword !== 'propertyNames' || !isAnyName(value))
     .map(([keyword, value]): [string, unknown] => {
-      const supported = keyword === 'oneOf' && !('anyOf' in schema) ? 'anyOf' : keyword
-      if (HOLDS_ONE.includes(keyword)) return [supported, toParleyKeywords(value)]
-      if (HOLDS_MANY.includes(keyword) && Array.isArray(value))
-        return [supported, value.map(toParleyKeywords)]
-      if (!HOLDS_NAMED.includes(keyword)) return [supported, value]
-      const named = Object.entries(value as object).map(([name, inner]) => [name, toParleyKeywords(inner)])
-      return [supported, Object.fromEntries(named)]
+      const enforceable = keyword === 'oneOf' && !('anyOf' in schema) ? 'anyOf' : keyword
+      if (HOLDS_ONE.includes(keyword)) return [enforceable, toEnforceable(value)]
+      if (HOLDS_MANY.includes(keyword) && Array.isArray(value)) return [enforceable, value.map(toEnforceable)]
+      if (!HOLDS_NAMED.includes(keyword)) return [enforceable, value]
+      const named = Object.entries(value as object).map(([name, inner]) => [name, toEnforceable(inner)])
+      return [enforceable, Object.fromEntries(named)]
     })
   return Object.fromEntries(converted)
 }

@@ -109,7 +109,7 @@ export class JobFailedError extends ParleyError {
   override readonly name = 'JobFailedError'
   readonly job: FailedJob
   readonly jobId: string
-  /** `timeout`, `content_policy_violation`, `model_error`, `validation_error`, `cancelled` or `internal_error`. */
+  /** `timeout`, `content_policy_violation`, `model_error`, `validation_error`, `answer_not_checked`, `cancelled` or `internal_error`. */
   readonly code: JobError['code']
 
   constructor(job: FailedJob) {

@@ -101,6 +101,7 @@ export type FailureCode =
   | 'content_policy_violation'
   | 'model_error'
   | 'validation_error'
+  | 'answer_not_checked'
   | 'cancelled'
   | 'internal_error'
   | (string & {})
@@ -115,7 +116,7 @@ export interface JobError {
   readonly upstream_message?: string
   /** For `validation_error`: the rules that the answer broke. */
   readonly errors?: readonly string[]
-  /** For `validation_error`: the unchanged answer of the model. */
+  /** For `validation_error` and `answer_not_checked`: the unchanged answer of the model. */
   readonly raw_text?: string
 }
 

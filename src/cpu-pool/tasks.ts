@@ -24,13 +24,13 @@ interface JudgeAnswer {
 
 interface JudgedAnswer {
   readonly verdict: AnswerVerdict
-  /** The text as a JSON string, which a wrong answer is quoted as; null for any other. */
+  /** The text as a JSON string, which an answer that is not right is quoted as; null for any other. */
   readonly textJson: string | null
 }
 
 function judgeLongAnswer({ text, formatJson, limits }: JudgeAnswer): JudgedAnswer {
   const verdict = judgeAnswer(text, formatJson, limits)
-  const isWrong = verdict.kind === 'wrong' || verdict.kind === 'out of steps'
+  const isWrong = verdict.kind === 'wrong' || verdict.kind === 'not checked'
   return { verdict, textJson: isWrong ? JSON.stringify(text) : null }
 }
 

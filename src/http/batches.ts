@@ -7,6 +7,7 @@ import { type BatchElement, batchElement } from '../job/request.ts'
 import { createInput, lengthError, shapeError } from './create-bodies.ts'
 import type { JobCreator } from './create-jobs.ts'
 import { sendData } from './envelope.ts'
+import { IGNORED_HEADER, ignoredHeader } from './ignored-header.ts'
 import { exampleBodies } from './openapi/examples.ts'
 import { answers, errors, idempotencyHeader } from './openapi/schemas.ts'
 
@@ -41,10 +42,13 @@ export function batchRoutes(app: FastifyInstance, { creator, bodyBytes, limits }
       },
     },
     async (request, reply) => {
-      const admitted = await creator.admit(request, createInput(request, limits), false)
+      const input = createInput(request, limits)
+      const admitted = await creator.admit(request, input, false)
       const earlierIds = await creator.accept(admitted, false)
       const ids = earlierIds ?? admitted.jobs.map(({ id }) => id)
       request.jobIds = ids
+      const ignored = ignoredHeader(input.elements)
+      if (ignored !== null) reply.header(IGNORED_HEADER, ignored)
       const message = ids.length === 1 ? '1 job is enqueued.' : `${ids.length} jobs are enqueued.`
       return sendData(reply, 202, message, JSON.stringify({ job_ids: ids }))
     },

@@ -12,6 +12,7 @@ import { type CreateInput, createInput, shapeError } from './create-bodies.ts'
 import type { JobCreator } from './create-jobs.ts'
 import { sendData } from './envelope.ts'
 import { noSuchJob } from './errors.ts'
+import { IGNORED_HEADER, ignoredHeader } from './ignored-header.ts'
 import { LARGE_ANSWER, type LargeAnswers } from './large-answers.ts'
 import { exampleBodies } from './openapi/examples.ts'
 import { answers, errors, idempotencyHeader } from './openapi/schemas.ts'
@@ -75,7 +76,7 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
     },
     // Resolves with nothing where it can: the reply is a thenable, so a promise that resolved with it would also wait for it.
     async (request, reply) => {
-      const { jobId, pending, repeated } = await create(request, options)
+      const { jobId, pending, repeated } = await create(request, reply, options)
       request.jobIds = [jobId]
       let end: WaitEnd = { kind: 'timeout' }
       if (repeated) end = await endOfRepeated(request, reply, jobId, options)
@@ -113,6 +114,7 @@ interface Created {
 /** A function of its own, so that what it needs of the job is not kept in memory for as long as the caller waits. */
 async function create(
   request: CreateRequest,
+  reply: FastifyReply,
   { creator, pendingResponses, limits }: MessageRoutes,
 ): Promise<Created> {
   const input = createInput(request, limits)
@@ -122,6 +124,8 @@ async function create(
   const pending = pendingResponses.add(job.id, job.account, wholeMs(timeoutS(input)))
   try {
     const earlierIds = await creator.accept(admitted, pending !== null)
+    const ignored = ignoredHeader(input.elements)
+    if (ignored !== null) reply.header(IGNORED_HEADER, ignored)
     if (earlierIds === null) return { jobId: job.id, pending, repeated: false }
     pending?.leave()
     return { jobId: earlierIds[0] ?? job.id, pending: null, repeated: true }

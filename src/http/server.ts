@@ -21,6 +21,7 @@ import {
   notJsonType,
   unavailable,
 } from './errors.ts'
+import { IGNORED_HEADER } from './ignored-header.ts'
 import { bodyText, parseBody } from './json-body.ts'
 import type { LargeAnswers } from './large-answers.ts'
 import type { RequestBodies } from './request-bodies.ts'
@@ -74,6 +75,7 @@ const BROKEN_REQUEST = { method: 'none', route: 'none', ms: 0, from: null, accou
 const EXPOSED_HEADERS = [
   'x-request-id',
   'x-cache',
+  IGNORED_HEADER,
   'retry-after',
   'ratelimit-limit',
   'ratelimit-remaining',

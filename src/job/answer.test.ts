@@ -130,7 +130,7 @@ test('a text answer is a JSON string', () => {
 test('a check that needs more steps than it may take says so', () => {
   const format = '{"format":"json","schema":{"type":"array","items":{"type":"integer"}}}'
   const text = JSON.stringify(Array(500).fill(1))
-  assert.equal(judgeAnswer(text, format, { maxDepth: 64, steps: 100 }).kind, 'out of steps')
+  assert.equal(judgeAnswer(text, format, { maxDepth: 64, steps: 100 }).kind, 'not checked')
   assert.equal(judgeAnswer(text, format, { maxDepth: 64, steps: 1000 }).kind, 'json')
 })
 

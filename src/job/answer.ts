@@ -10,7 +10,14 @@ import { formatParts } from './response-format.ts'
 
 export type Answer =
   | { readonly ok: true; readonly contentJson: string }
-  | { readonly ok: false; readonly errors: readonly string[]; readonly raw: RawText }
+  | {
+      readonly ok: false
+      readonly kind: 'wrong'
+      readonly errors: readonly string[]
+      readonly raw: RawText
+    }
+  /** Nobody knows whether the answer is right: the schema asks for more work than a check may take. */
+  | { readonly ok: false; readonly kind: 'not checked'; readonly reason: string; readonly raw: RawText }
 
 export interface AnswerLimits {
   /** Levels of arrays and objects in a JSON answer. */
@@ -24,7 +31,8 @@ export type AnswerVerdict =
   | { readonly kind: 'json'; readonly start: number; readonly end: number }
   | { readonly kind: 'text'; readonly contentJson: string }
   | { readonly kind: 'wrong'; readonly errors: readonly string[] }
-  | { readonly kind: 'out of steps'; readonly errors: readonly string[] }
+  /** The check did not end within its steps; the reason is for the author of the schema. */
+  | { readonly kind: 'not checked'; readonly reason: string }
 
 /** @param formatJson the job's `response_format` */
 export function judgeAnswer(
@@ -41,9 +49,12 @@ export function judgeAnswer(
   const infinite = infiniteNumberError(read.value)
   if (infinite !== null) return { kind: 'wrong', errors: [infinite] }
   if (format.kind === 'schema') {
-    const budget = new StepBudget(steps)
-    const checked = checkAnswer(acceptedSchema(format.schemaJson), read.value, budget)
-    if (!checked.ok) return { kind: budget.isExceeded ? 'out of steps' : 'wrong', errors: checked.errors }
+    const checked = checkAnswer(acceptedSchema(format.schemaJson), read.value, new StepBudget(steps))
+    if (!checked.ok) {
+      return checked.kind === 'wrong'
+        ? { kind: 'wrong', errors: checked.errors }
+        : { kind: 'not checked', reason: checked.reason }
+    }
   }
   // The model's own text, not the value written again: large integers keep their digits.
   return { kind: 'json', start, end }
@@ -75,6 +86,6 @@ export function answerOf(text: string, verdict: AnswerVerdict): Answer {
     case 'text':
       return { ok: true, contentJson: verdict.contentJson }
     default:
-      return { ok: false, errors: verdict.errors, raw: text }
+      return { ok: false, ...verdict, raw: text }
   }
 }

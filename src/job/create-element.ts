@@ -2,9 +2,10 @@
  * What admission needs of a job creation object: its texts, and small facts about them. A thread of the CPU pool makes
  * these of large bodies, because a parsed conversation is not sent from thread to thread.
  */
+import type { IgnoredKeywords } from '../json-schema/answer-schema.ts'
 import { tokensAtMost } from './input-size.ts'
 import type { Callback, SchemaObject } from './job.ts'
-import { readSchemaText } from './read-schemas.ts'
+import { acceptedSchema, readSchemaText } from './read-schemas.ts'
 import { type BatchElement, type Problem, problemWith, type SingleCreate } from './request.ts'
 import { formatParts } from './response-format.ts'
 
@@ -20,6 +21,8 @@ export interface CreateElement {
   readonly timeoutS: number | undefined
   /** Its address and headers are still to be checked. */
   readonly callback: Callback | null
+  /** What the schema says and no answer is checked for; null for nothing. */
+  readonly ignored: IgnoredKeywords | null
   /** The first rule of SPEC §2.2 to §2.4 that the object breaks, of those that need no settings but these limits. */
   readonly problem: Problem | null
 }
@@ -46,6 +49,7 @@ export function createElement(
 ): CreateElement {
   const { model, messages, response_format, message_cache_ttl, timeout, callback } = object
   const responseFormatJson = JSON.stringify(response_format)
+  const problem = problemWith(object) ?? partProblem(object, responseFormatJson, parts, limits)
   return {
     model,
     messagesJson: JSON.stringify(messages),
@@ -55,7 +59,8 @@ export function createElement(
     cacheTtlS: message_cache_ttl,
     timeoutS: timeout,
     callback: callback === undefined ? null : callbackOf(callback, parts.payload),
-    problem: problemWith(object) ?? partProblem(object, responseFormatJson, parts, limits),
+    ignored: problem === null ? ignoredIn(responseFormatJson) : null,
+    problem,
   }
 }
 
@@ -85,6 +90,13 @@ function partProblem(
     payloadBytes,
     'limits.callback_payload_bytes',
   )
+}
+
+function ignoredIn(responseFormatJson: string): IgnoredKeywords | null {
+  const format = formatParts(responseFormatJson)
+  if (format.kind !== 'schema') return null
+  const { ignored } = acceptedSchema(format.schemaJson)
+  return ignored.pointers.length > 0 || ignored.more > 0 ? ignored : null
 }
 
 function sizeProblem(field: string, text: string | null, limit: number, setting: string): Problem | null {

@@ -124,6 +124,7 @@ export type FailureCode =
   | 'content_policy_violation'
   | 'model_error'
   | 'validation_error'
+  | 'answer_not_checked'
   | 'cancelled'
   | 'internal_error'
 
@@ -138,7 +139,7 @@ export interface JobError {
   readonly upstream_message?: string
   /** For `validation_error`: the rules that the answer broke. */
   readonly errors?: readonly string[]
-  /** For `validation_error`: the answer as the model returned it. */
+  /** For `validation_error` and `answer_not_checked`: the answer as the model returned it. */
   readonly raw_text?: RawText
 }
 

@@ -16,6 +16,8 @@ export interface SchemaFacts {
   readonly strict: boolean
   /** Whether every answer must be an object. */
   readonly isObject: boolean
+  /** JSON pointers to what the schema says and no answer is checked for; absent if there is nothing. */
+  readonly ignored?: readonly string[]
 }
 
 interface ReadText {
@@ -43,7 +45,12 @@ export function acceptedSchema(schemaJson: string): AnswerSchema {
 export function schemaFacts(schemaJson: string): SchemaFacts {
   const schema = acceptedSchema(schemaJson)
   const read = readText(schemaJson)
-  read.facts ??= { strict: meetsStrictRules(schema), isObject: schema.source.type === 'object' }
+  const { pointers } = schema.ignored
+  read.facts ??= {
+    strict: meetsStrictRules(schema),
+    isObject: schema.source.type === 'object',
+    ...(pointers.length > 0 && { ignored: pointers }),
+  }
   return read.facts
 }
 

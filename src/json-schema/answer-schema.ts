@@ -11,6 +11,16 @@ export interface AnswerSchema {
   readonly root: SchemaNode
   /** The schema as the caller wrote it. */
   readonly source: SchemaSource
+  /** What the caller wrote and no answer is checked for. */
+  readonly ignored: IgnoredKeywords
+}
+
+/** Keywords that are accepted and not enforced: annotations, unknown keywords, formats that are not checked. */
+export interface IgnoredKeywords {
+  /** JSON pointers (RFC 6901) from the root of the schema to each keyword, at most MAX_IGNORED of them. */
+  readonly pointers: readonly string[]
+  /** How many more there are. */
+  readonly more: number
 }
 
 /** A parsed JSON object. */
@@ -20,11 +30,13 @@ export type SchemaSource = { readonly [key: string]: unknown }
 export interface SchemaNode {
   /** Bits, see `typeBit`. The schemas `true` and `{}` have ALL_TYPES; the schema `false` has none. */
   types: number
+  /** `nullable` as in OpenAPI: null is accepted, whatever the other keywords say. */
+  nullable: boolean
   /** From `enum` and from `const`: the value must be in each list. */
   allowed: readonly AllowedValues[]
-  anyOf: readonly SchemaNode[] | null
   /** Set once the whole schema has been read, as a reference may point forward. */
   ref: SchemaNode | null
+  combined: CombinedRules | null
   object: ObjectRules | null
   array: ArrayRules | null
   number: NumberRules | null
@@ -33,17 +45,49 @@ export interface SchemaNode {
   default: { readonly value: unknown } | null
 }
 
+/** Schemas that apply to the value itself ("in place"), and not to a part of it. */
+export interface CombinedRules {
+  allOf: readonly SchemaNode[]
+  anyOf: readonly SchemaNode[] | null
+  oneOf: readonly SchemaNode[] | null
+  not: SchemaNode | null
+  /** `if`; `then` and `else`, which mean nothing without it. */
+  condition: SchemaNode | null
+  consequence: SchemaNode | null
+  alternative: SchemaNode | null
+}
+
 export interface ObjectRules {
   properties: ReadonlyMap<string, SchemaNode>
+  patternProperties: readonly PatternProperty[]
   required: readonly string[]
   /** null: any further property with any value. */
   additional: SchemaNode | null
+  propertyNames: SchemaNode | null
+  minProperties: number
+  maxProperties: number
+  /** Properties that must be present beside the one that is named. */
+  dependentRequired: { readonly name: string; readonly names: readonly string[] }[]
+  /** Schemas for the object that has the property that is named. */
+  dependentSchemas: { readonly name: string; readonly node: SchemaNode }[]
+}
+
+export interface PatternProperty {
+  readonly pattern: Pattern
+  readonly node: SchemaNode
 }
 
 export interface ArrayRules {
+  /** For the first items, one by one. */
+  prefixItems: readonly SchemaNode[]
+  /** For all items after those. */
   items: SchemaNode | null
   minItems: number
   maxItems: number
+  contains: SchemaNode | null
+  minContains: number
+  maxContains: number
+  uniqueItems: boolean
 }
 
 export interface NumberRules {
@@ -125,13 +169,26 @@ export function isObject(value: unknown): value is SchemaSource {
 export function newNode(types: number): SchemaNode {
   return {
     types,
+    nullable: false,
     allowed: [],
-    anyOf: null,
     ref: null,
+    combined: null,
     object: null,
     array: null,
     number: null,
     string: null,
     default: null,
   }
+}
+
+/** The schemas that apply to the same value as the node itself does. */
+export function inPlaceNodes({ ref, combined, object }: SchemaNode): SchemaNode[] {
+  const nodes = ref === null ? [] : [ref]
+  if (combined !== null) {
+    nodes.push(...combined.allOf, ...(combined.anyOf ?? []), ...(combined.oneOf ?? []))
+    for (const one of [combined.not, combined.condition, combined.consequence, combined.alternative])
+      if (one !== null) nodes.push(one)
+  }
+  for (const { node } of object?.dependentSchemas ?? []) nodes.push(node)
+  return nodes
 }

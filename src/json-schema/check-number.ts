@@ -18,6 +18,11 @@ export function numberError(rules: NumberRules, value: number, budget: StepBudge
 function isMultiple(value: number, unit: number, budget: StepBudget): boolean {
   if (Number.isSafeInteger(value) && Number.isSafeInteger(unit)) return value % unit === 0
   if (!Number.isFinite(value)) return false
+  budget.spend(6)
+  const places = Math.max(decimalPlaces(value), decimalPlaces(unit))
+  const scaledValue = Math.round(value * 10 ** places)
+  const scaledUnit = Math.round(unit * 10 ** places)
+  if (Math.abs(scaledValue) < EXACT && scaledUnit < EXACT) return scaledValue % scaledUnit === 0
   // Two numbers of about 600 digits in the worst case.
   budget.spend(50)
   const [digits, exponent] = decimal(value)
@@ -25,6 +30,17 @@ function isMultiple(value: number, unit: number, budget: StepBudget): boolean {
   const lowest = Math.min(exponent, unitExponent)
   const scaled = digits * 10n ** BigInt(exponent - lowest)
   return scaled % (unitDigits * 10n ** BigInt(unitExponent - lowest)) === 0n
+}
+
+/** Below this, a number times its power of ten rounds to the integer that its digits spell: they are 15 at most. */
+const EXACT = 1e15
+
+/** Digits behind the decimal point; infinite for a number that is written with an exponent. */
+function decimalPlaces(value: number): number {
+  const text = String(value)
+  const point = text.indexOf('.')
+  if (text.includes('e')) return Number.POSITIVE_INFINITY
+  return point < 0 ? 0 : text.length - point - 1
 }
 
 /** The number as an integer and a power of ten. */

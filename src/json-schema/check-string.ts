@@ -1,5 +1,5 @@
 /** Checks a string against a schema's lengths, `format` and `pattern`. */
-import type { StringRules } from './answer-schema.ts'
+import type { Pattern, StringRules } from './answer-schema.ts'
 import { truncate } from './error-text.ts'
 import { compilePattern } from './patterns/compile-pattern.ts'
 import { matchesPattern } from './patterns/match-pattern.ts'
@@ -22,16 +22,19 @@ export function stringError(rules: StringRules, text: string, budget: StepBudget
     budget.spend(1 + text.length / CHARACTERS_PER_STEP)
     if (!meetsFormat(format, text)) return `must be a ${format}`
   }
-  if (pattern !== null) {
-    if (pattern.program === null) {
-      pattern.program = compilePattern(pattern.tree)
-      budget.spend(pattern.program.code.length / 2)
-    }
-    if (!matchesPattern(pattern.program, text, budget)) {
-      return `must match the pattern ${truncate(pattern.text)}`
-    }
+  if (pattern !== null && !matches(pattern, text, budget)) {
+    return `must match the pattern ${truncate(pattern.text)}`
   }
   return null
+}
+
+/** Whether the pattern matches somewhere in the text. Throws `StepBudgetExceeded`. */
+export function matches(pattern: Pattern, text: string, budget: StepBudget): boolean {
+  if (pattern.program === null) {
+    pattern.program = compilePattern(pattern.tree)
+    budget.spend(pattern.program.code.length / 2)
+  }
+  return matchesPattern(pattern.program, text, budget)
 }
 
 /** The number of code points, which is what JSON Schema means by length. */

@@ -48,8 +48,8 @@ function useAll(family: string, schema: unknown, answer: unknown): 'refused' | '
   const budget = new StepBudget(CHECK_STEPS)
   const checked = timed(`checking ${family}`, () => checkAnswer(read.schema, answer, budget))
   assert.ok(budget.spent <= CHECK_STEPS)
-  if (!checked.ok) {
-    assert.ok(checked.errors.length > 0 && checked.errors.length <= MAX_ERRORS + 1)
+  if (!checked.ok && checked.kind === 'wrong') {
+    assert.ok(checked.errors.length > 0 && checked.errors.length <= MAX_ERRORS)
     assert.ok(checked.errors.every((error) => error.length < 1_000))
   }
   timed(`strict rules of ${family}`, () => meetsStrictRules(read.schema))
@@ -163,6 +163,7 @@ test('an exponential schema spends its steps and no more', () => {
   assert.ok(read.ok)
   const budget = new StepBudget(CHECK_STEPS)
   const checked = checkAnswer(read.schema, family?.answer, budget)
-  assert.ok(!checked.ok && checked.errors.at(-1)?.includes('takes more than'))
+  assert.ok(!checked.ok && checked.kind === 'not checked')
+  assert.match(checked.reason, /takes more than 300000 steps/)
   assert.equal(budget.spent, CHECK_STEPS)
 })

@@ -6,10 +6,10 @@
 /** Subschemas inside subschemas, and values inside the values of `enum` and `const`. */
 export const MAX_SCHEMA_DEPTH = 64
 
-/** Subschemas, names in `required`, values in `enum` and `const` (nested ones too), all together. */
+/** Subschemas, keywords that are not enforced, names in `required`, values in `enum` and `const` (nested ones too), all together. */
 export const MAX_SCHEMA_PARTS = 20_000
 
-/** `$ref` and `anyOf` that lead from one to the next while the value stays the same. */
+/** `$ref`, `anyOf` and others that lead from one schema to the next while the value stays the same. */
 export const MAX_IN_PLACE_DEPTH = 64
 
 /** Characters of the pointer in a `$ref`. */
@@ -28,14 +28,23 @@ export const MAX_PATTERN_SIZE = 10_000
 export const MAX_PATTERNS_SIZE = 50_000
 
 /**
- * What one check of an answer may take: about 8 to 20 ms once the code is compiled, and at most 50 ms in the first call
- * of a process (hostile.test.ts reports the longest call). An ordinary answer of 285 KB with a pattern in every row takes
- * 131,000.
+ * What a check of a short answer may take, about 15 ms. Longer answers may take more: see `checkSteps`.
  */
 export const CHECK_STEPS = 300_000
 
 /**
- * What a check may take on the event loop, about 5 ms: one that needs more begins again on a thread, with CHECK_STEPS. An
+ * What a check may also take for each character of the answer: about 0.4 µs. A pattern that every character must
+ * match takes about one step a character, and so do the rows of a table with a pattern in each.
+ */
+const STEPS_PER_CHARACTER = 8
+
+/** The budget of a check in which the answer is written in so many characters. */
+export function checkSteps(characters: number): number {
+  return CHECK_STEPS + STEPS_PER_CHARACTER * characters
+}
+
+/**
+ * What a check may take on the event loop, about 5 ms: one that needs more begins again on a thread, with `checkSteps`. An
  * answer of 64 KiB with a pattern in every row takes 30,000.
  */
 export const FIRST_CHECK_STEPS = 60_000
@@ -48,3 +57,9 @@ export const MAX_ERRORS = 20
 
 /** What making one example may take, its checks included. */
 export const EXAMPLE_STEPS = 120_000
+
+/** Pointers to keywords that are not enforced, listed for one schema. */
+export const MAX_IGNORED = 64
+
+/** Characters of each of them; a longer one is only counted. */
+export const MAX_IGNORED_LENGTH = 256

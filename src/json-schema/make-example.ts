@@ -3,28 +3,17 @@
  * subschema it proposes likely values and takes the first that the checker accepts, so a rule that no proposal knows of
  * can leave a schema without an example, but never gives a wrong one.
  */
-import type { AnswerSchema, ArrayRules, NumberRules, ObjectRules, SchemaNode } from './answer-schema.ts'
+import type { AnswerSchema, NumberRules, SchemaNode } from './answer-schema.ts'
 import { isObject, typeBit } from './answer-schema.ts'
 import { accepts } from './check-answer.ts'
+import { type Example, exampleArrays, exampleObjects, type Making } from './example-parts.ts'
 import { exampleTexts } from './example-texts.ts'
 import { EXAMPLE_STEPS } from './limits.ts'
 import { StepBudget, StepBudgetExceeded } from './step-budget.ts'
 
-/** Boxed, as null is a value too; null when none was found. */
-export type Example = { readonly value: unknown } | null
-
-interface Making {
-  readonly budget: StepBudget
-  /** Whether properties and items that the schema does not require are made, too. */
-  readonly withOptional: boolean
-  /** The subschemas whose example is being made. Whatever one can hold inside itself it can also do without. */
-  readonly open: Set<SchemaNode>
-}
-
-/** Subschemas inside each other; branches or values of `enum` that are tried; items of one array. */
+/** Subschemas inside each other; branches or values of `enum` that are tried. */
 const MAX_DEPTH = 150
 const MAX_TRIED = 100
-const MAX_ITEMS = 2_000
 
 /** Never throws. It tries and does not solve: a schema may accept values although none is found. */
 export function makeExample(schema: AnswerSchema, stepLimit = EXAMPLE_STEPS): Example {
@@ -32,7 +21,7 @@ export function makeExample(schema: AnswerSchema, stepLimit = EXAMPLE_STEPS): Ex
   for (const withOptional of [true, false]) {
     try {
       const budget = new StepBudget(stepLimit / 2)
-      const example = make(schema.root, { budget, withOptional, open: new Set() }, 'answer')
+      const example = make(schema.root, { budget, withOptional, open: new Set(), make }, 'answer')
       if (example !== null) return example
     } catch (error) {
       if (!(error instanceof StepBudgetExceeded)) throw error
@@ -64,24 +53,34 @@ function* proposals(node: SchemaNode, making: Making, name: string): Generator<u
     return
   }
   if (node.default !== null) yield node.default.value
-  if (node.ref === null && node.anyOf === null) yield* ownProposals(node, making, name)
+  if (node.ref === null && node.combined === null) yield* ownProposals(node, making, name)
   else yield* combinedProposals(node, making, name)
 }
 
-/** Joins what the node's own keywords, its reference and one branch of `anyOf` propose. */
+/** Joins what the node's own keywords propose with what the schemas do that apply to the same value. */
 function* combinedProposals(node: SchemaNode, making: Making, name: string): Generator<unknown> {
+  const { ref, combined } = node
   const [own] = ownProposals(node, making, name)
-  const referred = node.ref === null ? null : make(node.ref, making, name)
-  for (const branch of node.anyOf?.slice(0, MAX_TRIED) ?? [null]) {
-    const chosen = branch === null ? null : make(branch, making, name)
-    const parts = [own, referred?.value, chosen?.value].filter((part) => part !== undefined)
-    const objects = parts.filter(isObject)
-    if (objects.length > 1) {
-      yield merged(objects)
-      yield merged(objects.toReversed())
+  const always = [ref, ...(combined?.allOf ?? []), combined?.consequence ?? null]
+  const fixed = [own, ...always.map((one) => valueFor(one, making, name))]
+  for (const branch of combined?.anyOf?.slice(0, MAX_TRIED) ?? [null]) {
+    for (const other of combined?.oneOf?.slice(0, MAX_TRIED) ?? [null]) {
+      const chosen = [valueFor(branch, making, name), valueFor(other, making, name)]
+      const parts = [...fixed, ...chosen].filter((part) => part !== undefined)
+      const objects = parts.filter(isObject)
+      if (objects.length > 1) {
+        yield merged(objects)
+        yield merged(objects.toReversed())
+      }
+      yield* parts.toReversed()
     }
-    yield* parts.toReversed()
   }
+  if (combined !== null) yield* ownProposals(node, making, name)
+}
+
+/** undefined where there is no schema, or no example of it. */
+function valueFor(node: SchemaNode | null, making: Making, name: string): unknown {
+  return node === null ? undefined : make(node, making, name)?.value
 }
 
 /** `Object.fromEntries` defines its keys, so that one called `__proto__` is a key like any other. */
@@ -130,28 +129,4 @@ function* exampleNumbers(rules: NumberRules | null): Generator<number> {
     }
   }
   if (bounds.length === 2) yield low / 2 + high / 2
-}
-
-function* exampleObjects(rules: ObjectRules | null, making: Making): Generator<unknown> {
-  const { properties = new Map<string, SchemaNode>(), required = [], additional = null } = rules ?? {}
-  making.budget.spend(required.length)
-  const needed = new Set(required)
-  const entries: [string, unknown][] = []
-  for (const name of making.withOptional ? new Set([...properties.keys(), ...required]) : required) {
-    const node = properties.get(name) ?? additional
-    const example = node === null ? { value: `simulated ${name}` } : make(node, making, name)
-    if (example !== null) entries.push([name, example.value])
-    else if (needed.has(name)) return
-  }
-  yield Object.fromEntries(entries)
-}
-
-function* exampleArrays(rules: ArrayRules | null, making: Making, name: string): Generator<unknown> {
-  const { items = null, minItems = 0, maxItems = 0 } = rules ?? {}
-  const count = Math.max(minItems, Math.min(maxItems, making.withOptional ? 1 : 0))
-  if (count > MAX_ITEMS) return
-  making.budget.spend(count)
-  const example = items === null ? { value: `simulated ${name}` } : make(items, making, name)
-  if (example !== null) yield Array(count).fill(example.value)
-  yield []
 }

@@ -1,10 +1,13 @@
 /** What the reading of one schema carries along: where it is, what it has counted, and how it rejects the schema. */
-import type { SchemaNode } from './answer-schema.ts'
-import { MAX_SCHEMA_PARTS } from './limits.ts'
+import { isObject, type SchemaNode, type SchemaSource } from './answer-schema.ts'
+import type { Dialect } from './dialect.ts'
+import { MAX_IGNORED, MAX_IGNORED_LENGTH, MAX_SCHEMA_PARTS } from './limits.ts'
 
-type Path = (string | number)[]
+export type Path = (string | number)[]
 
 export interface ReadContext {
+  readonly source: SchemaSource
+  readonly dialect: Dialect
   /** Pushed and popped on the way, so that it costs nothing until something is rejected. */
   path: Path
   depth: number
@@ -12,14 +15,26 @@ export interface ReadContext {
   parts: number
   patternsSize: number
   /** References still to be resolved, each with the path of its keyword. */
-  readonly refs: { readonly node: SchemaNode; readonly pointer: string; readonly path: Path }[]
-  /** Nodes with `$ref` or `anyOf`, which apply other schemas to the same value ("in place", as JSON Schema says). */
+  readonly refs: { readonly node: SchemaNode; readonly ref: string; readonly path: Path }[]
+  /** Nodes that apply other schemas to the same value ("in place", as JSON Schema says). */
   readonly inPlace: { readonly node: SchemaNode; readonly path: Path }[]
-  /** `$defs` and `definitions` by the node that holds them. */
-  readonly definitions: Map<SchemaNode, Map<string, Map<string, SchemaNode>>>
+  /** What each subschema was read into, for the references that point at it. */
+  readonly nodes: Map<SchemaSource, SchemaNode>
+  /** Subschemas by the name that `$anchor` gives them. */
+  readonly anchors: Map<string, SchemaNode>
+  readonly ignored: { readonly pointers: string[]; more: number }
   /** The reader of subschemas, passed along so that the keywords need not import it. */
   readonly readNode: (context: ReadContext, value: unknown) => SchemaNode
 }
+
+/** Puts one keyword's value into the node, or rejects it. `context.path` already ends in the keyword. */
+export type ReadKeyword = (
+  context: ReadContext,
+  node: SchemaNode,
+  value: unknown,
+  /** The subschema that has the keyword. */
+  source: SchemaSource,
+) => void
 
 /** Caught by `readSchema`, which adds the path. */
 export class SchemaRejected extends Error {}
@@ -38,4 +53,63 @@ export function expectParts(context: ReadContext, count: number): void {
   if (context.parts + count > MAX_SCHEMA_PARTS) {
     reject(`takes the schema over ${MAX_SCHEMA_PARTS} parts (subschemas, required names and enum values)`)
   }
+}
+
+/** Lists the keyword at `context.path` as accepted and not enforced. */
+export function ignoreKeyword(context: ReadContext): void {
+  const { path, ignored } = context
+  countParts(context, 1)
+  if (ignored.pointers.length < MAX_IGNORED) {
+    const pointer = path.map((key) => `/${String(key).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('')
+    if (pointer.length <= MAX_IGNORED_LENGTH) {
+      ignored.pointers.push(pointer)
+      return
+    }
+  }
+  ignored.more++
+}
+
+/** Reads a subschema that is the value of a keyword's own key, such as a property or a branch. */
+export function readInside(context: ReadContext, key: string | number, value: unknown): SchemaNode {
+  context.path.push(key)
+  const node = context.readNode(context, value)
+  context.path.pop()
+  return node
+}
+
+export function readSchemas(context: ReadContext, value: unknown): SchemaNode[] {
+  if (!Array.isArray(value) || value.length === 0) reject('must be a list with at least one schema')
+  expectParts(context, value.length)
+  return value.map((schema: unknown, index) => readInside(context, index, schema))
+}
+
+export function readSchemaMap(context: ReadContext, value: unknown): Map<string, SchemaNode> {
+  if (!isObject(value)) return reject('must be an object whose values are schemas')
+  const names = Object.keys(value)
+  // Before any of them is read, as hundreds of thousands may follow.
+  expectParts(context, names.length)
+  const nodes = new Map<string, SchemaNode>()
+  for (const name of names) nodes.set(name, readInside(context, name, value[name]))
+  return nodes
+}
+
+export function readNames(context: ReadContext, value: unknown): string[] {
+  if (!Array.isArray(value)) reject('must be a list of property names')
+  countParts(context, value.length)
+  const names = new Set<string>()
+  for (const name of value as unknown[]) {
+    if (typeof name !== 'string') reject('must be a list of property names')
+    names.add(name)
+  }
+  return [...names]
+}
+
+export function readSize(value: unknown): number {
+  const isSize = typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
+  return isSize ? value : reject('must be a whole number, 0 or more')
+}
+
+/** Notes that the node at `context.path` applies other schemas to the same value. */
+export function noteInPlace(context: ReadContext, node: SchemaNode): void {
+  context.inPlace.push({ node, path: [...context.path] })
 }

@@ -4,11 +4,15 @@
  */
 import type { AnswerSchema, SchemaNode, SchemaSource } from './answer-schema.ts'
 import { ALL_TYPES, isObject, newNode } from './answer-schema.ts'
+import { dialectOf } from './dialect.ts'
 import { schemaPath } from './error-text.ts'
 import { MAX_SCHEMA_DEPTH } from './limits.ts'
-import { countParts, type ReadContext, reject, SchemaRejected } from './read-context.ts'
-import { KEYWORDS, remedyFor } from './read-keywords.ts'
+import { countParts, ignoreKeyword, type ReadContext, reject, SchemaRejected } from './read-context.ts'
+import { BESIDE_REF, KEYWORDS } from './read-keywords.ts'
+import { rejectionFinder } from './rejected-keywords.ts'
 import { resolveRefs } from './resolve-refs.ts'
+
+const rejectionOf = rejectionFinder(KEYWORDS.keys())
 
 /** `path` is like `schema.properties.age.minimum`; `rule` completes a sentence that begins with it. */
 export type ReadSchemaResult =
@@ -17,28 +21,37 @@ export type ReadSchemaResult =
 
 /**
  * Never throws. The schema keeps references into `value`, which must be parsed JSON and must not change afterwards.
- * Supported is what OpenAI's structured outputs know (docs/decisions.md lists the keywords); everything else is rejected.
+ * Reads JSON Schema from draft-04 to 2020-12. What it cannot enforce it lists (`ignored`) or, where an answer could pass
+ * that the author meant to exclude, rejects.
  */
 export function readSchema(value: unknown): ReadSchemaResult {
-  const context: ReadContext = {
+  if (!isObject(value)) return { ok: false, path: 'schema', rule: 'must be an object' }
+  const context = newContext(value)
+  try {
+    const root = readNode(context, value)
+    resolveRefs(context, root)
+    return { ok: true, schema: { root, source: value, ignored: context.ignored } }
+  } catch (error) {
+    if (error instanceof SchemaRejected)
+      return { ok: false, path: schemaPath(context.path), rule: error.message }
+    throw error
+  }
+}
+
+function newContext(source: SchemaSource): ReadContext {
+  return {
+    source,
+    dialect: dialectOf(source),
     path: [],
     depth: 0,
     parts: 0,
     patternsSize: 0,
     refs: [],
     inPlace: [],
-    definitions: new Map(),
+    nodes: new Map(),
+    anchors: new Map(),
+    ignored: { pointers: [], more: 0 },
     readNode,
-  }
-  try {
-    if (!isObject(value)) return { ok: false, path: 'schema', rule: 'must be an object' }
-    const root = readNode(context, value)
-    resolveRefs(context, root)
-    return { ok: true, schema: { root, source: value } }
-  } catch (error) {
-    if (error instanceof SchemaRejected)
-      return { ok: false, path: schemaPath(context.path), rule: error.message }
-    throw error
   }
 }
 
@@ -49,7 +62,14 @@ function readNode(context: ReadContext, value: unknown): SchemaNode {
   if (context.depth >= MAX_SCHEMA_DEPTH) return reject(`is nested more than ${MAX_SCHEMA_DEPTH} schemas deep`)
   context.depth++
   const node = newNode(ALL_TYPES)
-  for (const keyword in value) readKeyword(context, node, keyword, value)
+  context.nodes.set(value, node)
+  const isRefAlone = context.dialect.refStandsAlone && typeof value.$ref === 'string'
+  // What stands beside such a reference is read, as others may point into it, but has no effect.
+  const siblings = isRefAlone ? newNode(ALL_TYPES) : node
+  for (const keyword in value) {
+    readKeyword(context, keyword === '$ref' ? node : siblings, keyword, value)
+    if (isRefAlone && !BESIDE_REF.has(keyword) && KEYWORDS.has(keyword)) ignoreAt(context, keyword)
+  }
   context.depth--
   return node
 }
@@ -59,7 +79,17 @@ function readKeyword(context: ReadContext, node: SchemaNode, keyword: string, so
   if (!Object.hasOwn(source, keyword)) return
   context.path.push(keyword)
   const read = KEYWORDS.get(keyword)
-  if (read === undefined) reject(remedyFor(keyword, [...KEYWORDS.keys()]))
-  else read(context, node, source[keyword])
+  if (read !== undefined) read(context, node, source[keyword], source)
+  else {
+    const rule = rejectionOf(keyword)
+    if (rule === null) ignoreKeyword(context)
+    else reject(rule)
+  }
+  context.path.pop()
+}
+
+function ignoreAt(context: ReadContext, keyword: string): void {
+  context.path.push(keyword)
+  ignoreKeyword(context)
   context.path.pop()
 }

@@ -1,21 +1,26 @@
 /** Resolves each `$ref`, and rejects schemas that refer to themselves without going deeper into the value. */
 import type { SchemaNode } from './answer-schema.ts'
+import { inPlaceNodes, isObject } from './answer-schema.ts'
 import { truncate } from './error-text.ts'
 import { MAX_IN_PLACE_DEPTH, MAX_POINTER_LENGTH } from './limits.ts'
 import { type ReadContext, reject } from './read-context.ts'
+import { KEYWORDS } from './read-keywords.ts'
 
 /** Throws `SchemaRejected` with `context.path` at the keyword that is wrong. */
 export function resolveRefs(context: ReadContext, root: SchemaNode): void {
   const resolved = new Map<string, SchemaNode | null>()
-  for (const { node, pointer, path } of context.refs) {
-    let target = resolved.get(pointer)
+  // The list grows while a reference leads to a place that has not been read yet.
+  for (const { node, ref, path } of context.refs) {
+    context.path = path
+    const fragment = localFragment(context, ref)
+    let target = resolved.get(fragment)
     if (target === undefined) {
-      target = resolvePointer(context, root, pointer)
-      resolved.set(pointer, target)
+      target = targetOf(context, root, fragment)
+      resolved.set(fragment, target)
     }
     if (target === null) {
       context.path = path
-      reject(`points at ${JSON.stringify(truncate(pointer))}, where there is no schema`)
+      reject(`points at ${JSON.stringify(truncate(ref))}, where there is no schema`)
     }
     node.ref = target
   }
@@ -27,32 +32,90 @@ export function resolveRefs(context: ReadContext, root: SchemaNode): void {
   context.path = []
 }
 
-/** Follows a JSON pointer (RFC 6901) in a URI fragment, through subschemas only. */
-function resolvePointer(context: ReadContext, root: SchemaNode, pointer: string): SchemaNode | null {
-  if (pointer === '#') return root
-  if (pointer.length > MAX_POINTER_LENGTH) return null
-  let node: SchemaNode | undefined = root
-  const tokens = pointer.slice(2).split('/')
-  for (let at = 0; at < tokens.length && node !== undefined; at++) {
-    const keyword: string | null = decodeToken(tokens[at] ?? '')
-    if (keyword === 'items') node = node.array?.items ?? undefined
-    else if (keyword === 'additionalProperties') node = node.object?.additional ?? undefined
-    else {
-      const name: string | null = decodeToken(tokens[++at] ?? null)
-      if (keyword === null || name === null) return null
-      if (keyword === 'properties') node = node.object?.properties.get(name)
-      else if (keyword === 'anyOf')
-        node = /^(?:0|[1-9]\d{0,5})$/.test(name) ? node.anyOf?.[Number(name)] : undefined
-      else node = context.definitions.get(node)?.get(keyword)?.get(name)
-    }
+/** What follows the `#` of a reference into this schema; every other one is rejected, as nothing is fetched. */
+function localFragment({ source, dialect }: ReadContext, ref: string): string {
+  if (ref.startsWith('#') || ref === '') return ref.slice(1)
+  const id = source[dialect.idKeyword]
+  const base = typeof id === 'string' ? id.replace(/#$/, '') : ''
+  if (base !== '') {
+    const [address = '', fragment = ''] = ref.split('#', 2)
+    if (address === base || isSameAddress(address, base)) return fragment
   }
-  return node ?? null
+  return reject(
+    `must point into this schema, as # or #/$defs/name do; ${JSON.stringify(truncate(ref))} does not`,
+  )
 }
 
-function decodeToken(token: string | null): string | null {
-  if (token === null || !/[~%]/.test(token)) return token
+/** Whether an address, which may be relative to the base, is the base itself. */
+function isSameAddress(address: string, base: string): boolean {
+  const isShort = address.length <= MAX_POINTER_LENGTH && base.length <= MAX_POINTER_LENGTH
+  return isShort && URL.canParse(address, base) && new URL(address, base).href === new URL(base).href
+}
+
+function targetOf(context: ReadContext, root: SchemaNode, fragment: string): SchemaNode | null {
+  if (fragment === '') return root
+  if (fragment.startsWith('/')) return atPointer(context, fragment)
+  return context.anchors.get(decoded(fragment) ?? '') ?? null
+}
+
+/** Keywords that hold schemas, each by the keys that lead to one of them. */
+const HOLDS_ONE = new Set([
+  ...['items', 'additionalItems', 'additionalProperties', 'propertyNames', 'contains', 'not', 'if', 'then'],
+  'else',
+])
+const HOLDS_LIST = new Set(['allOf', 'anyOf', 'oneOf', 'prefixItems', 'items'])
+const HOLDS_MAP = new Set([
+  ...['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas', 'dependencies'],
+])
+
+/**
+ * Follows a JSON pointer (RFC 6901) through subschemas, and through keywords that have no meaning here, as generators
+ * put schemas into `components` and the like.
+ */
+function atPointer(context: ReadContext, pointer: string): SchemaNode | null {
+  if (pointer.length > MAX_POINTER_LENGTH) return null
+  const path = pointer.slice(1).split('/').map(decodeToken)
+  let value: unknown = context.source
+  let isSchema = true
+  let isFree = false
+  for (let at = 0; at < path.length; at++) {
+    const keyword = path[at] ?? null
+    if (keyword === null || !holds(value, keyword)) return null
+    value = value[keyword]
+    const holdsOne = HOLDS_ONE.has(keyword) && !Array.isArray(value)
+    const key = path[at + 1] ?? null
+    if (!isFree && !KEYWORDS.has(keyword)) isFree = true
+    if (isFree || holdsOne) {
+      isSchema = true
+      continue
+    }
+    isSchema = key !== null && (Array.isArray(value) ? HOLDS_LIST : HOLDS_MAP).has(keyword)
+    if (!isSchema || key === null || !holds(value, key)) return null
+    value = value[key]
+    at++
+  }
+  if (!isSchema) return null
+  if (isObject(value)) {
+    const known = context.nodes.get(value)
+    if (known !== undefined) return known
+  } else if (typeof value !== 'boolean') return null
+  context.path = path.filter((key) => key !== null)
+  return context.readNode(context, value)
+}
+
+function holds(value: unknown, key: string): value is { readonly [key: string]: unknown } {
+  if (Array.isArray(value)) return /^(?:0|[1-9]\d{0,5})$/.test(key) && Number(key) < value.length
+  return isObject(value) && Object.hasOwn(value, key)
+}
+
+function decodeToken(token: string): string | null {
+  return decoded(token)?.replaceAll('~1', '/').replaceAll('~0', '~') ?? null
+}
+
+function decoded(text: string): string | null {
+  if (!text.includes('%')) return text
   try {
-    return decodeURIComponent(token).replaceAll('~1', '/').replaceAll('~0', '~')
+    return decodeURIComponent(text)
   } catch {
     return null
   }
@@ -62,23 +125,24 @@ function decodeToken(token: string | null): string | null {
 const VISITING = -1
 
 /**
- * How many of `$ref` and `anyOf` lead on from a node while the value stays the same. A circle of them would never end,
+ * How many references and branches lead on from a node while the value stays the same. A circle of them would never end,
  * and a long chain is deep recursion. Both are rejected here, so that while checking only steps into the value recurse.
  */
 function inPlaceDepth(node: SchemaNode, depths: Map<SchemaNode, number>, depth: number): number {
-  if (node.ref === null && node.anyOf === null) return 0
   const known = depths.get(node)
   if (known === VISITING) return reject('refers back to itself without going into a property or an item')
   if (known !== undefined) return known
-  if (depth > MAX_IN_PLACE_DEPTH) {
-    return reject(`leads through more than ${MAX_IN_PLACE_DEPTH} of $ref and anyOf on one value`)
-  }
+  const next = inPlaceNodes(node)
+  if (next.length === 0) return 0
+  if (depth > MAX_IN_PLACE_DEPTH) return rejectChain()
   depths.set(node, VISITING)
-  let deepest = node.ref === null ? 0 : inPlaceDepth(node.ref, depths, depth + 1)
-  for (const branch of node.anyOf ?? []) deepest = Math.max(deepest, inPlaceDepth(branch, depths, depth + 1))
-  if (deepest >= MAX_IN_PLACE_DEPTH) {
-    reject(`leads through more than ${MAX_IN_PLACE_DEPTH} of $ref and anyOf on one value`)
-  }
+  let deepest = 0
+  for (const one of next) deepest = Math.max(deepest, inPlaceDepth(one, depths, depth + 1))
+  if (deepest >= MAX_IN_PLACE_DEPTH) return rejectChain()
   depths.set(node, deepest + 1)
   return deepest + 1
+}
+
+function rejectChain(): never {
+  return reject(`leads through more than ${MAX_IN_PLACE_DEPTH} of $ref, anyOf and others on one value`)
 }

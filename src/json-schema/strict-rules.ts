@@ -58,6 +58,8 @@ function isStrict(schema: unknown, depth: number, totals: Totals): boolean {
   return (
     isStrictObject(schema, types.includes('object'), depth, totals) &&
     isStrictArray(schema, types.includes('array'), depth, totals) &&
+    typeof schema.exclusiveMinimum !== 'boolean' &&
+    typeof schema.exclusiveMaximum !== 'boolean' &&
     areStrictValues(schema, totals) &&
     (!Array.isArray(schema.anyOf) || schema.anyOf.every((branch) => isStrict(branch, depth, totals))) &&
     [schema.$defs, schema.definitions].every((definitions) => areStrictDefinitions(definitions, totals))

@@ -64,6 +64,8 @@ export interface ExecutionResult {
 export interface Receipt {
   readonly form: AnswerForm['kind']
   readonly strict?: boolean
+  /** JSON pointers to what the schema says and the answer was not checked for. */
+  readonly ignored?: readonly string[]
   readonly calls: readonly CallRecord[]
   /** How many calls were before these; absent if none were. */
   readonly calls_omitted?: number
@@ -117,7 +119,9 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
     const answer = await execution.read(first.text)
     if (answer === null) return execution.stoppedWhileReading()
     if (answer.ok) return execution.end({ status: 'completed', contentJson: answer.contentJson })
-    return await execution.repair(answer.raw, answer.errors)
+    return answer.kind === 'wrong'
+      ? await execution.repair(answer.raw, answer.errors)
+      : execution.failUnchecked(answer.reason, answer.raw)
   }
 }
 
@@ -247,12 +251,19 @@ class Execution {
     const repaired = await this.read(second.text)
     if (repaired === null) return this.stoppedWhileReading()
     if (repaired.ok) return this.end({ status: 'completed', contentJson: repaired.contentJson })
+    if (repaired.kind === 'not checked') return this.failUnchecked(repaired.reason, repaired.raw)
     return this.#fail({
       code: 'validation_error',
       message: 'The model did not answer in the form that was asked for, and one repair did not help.',
       errors: repaired.errors,
       raw_text: repaired.raw,
     })
+  }
+
+  /** The outcome of a job whose answer may be right: asking the model again would change nothing. */
+  failUnchecked(reason: string, raw: RawText): ExecutionResult {
+    const message = `The answer could not be checked: ${reason}. Simplify the schema, for example with fewer branches that fit the same value.`
+    return this.#fail({ code: 'answer_not_checked', message, raw_text: raw })
   }
 
   /** The outcome of a job whose answer came but was not read before the signal stopped it. */
@@ -340,7 +351,7 @@ class Execution {
     }
     const receipt: Receipt = {
       form: this.#form.kind,
-      ...(this.#form.kind === 'schema' && { strict: this.#form.strict }),
+      ...(this.#form.kind === 'schema' && factsOf(this.#form)),
       calls: this.#calls,
       ...(this.#callCount > this.#calls.length && { calls_omitted: this.#callCount - this.#calls.length }),
       ...(this.#repair && { repair: this.#repair }),
@@ -351,6 +362,10 @@ class Execution {
   }
 }
 
+function factsOf({ strict, ignored }: SchemaFacts): Pick<Receipt, 'strict' | 'ignored'> {
+  return ignored === undefined ? { strict } : { strict, ignored }
+}
+
 function formOf(
   job: ClaimedJob,
   answers: AnswerReader,
@@ -359,6 +374,6 @@ function formOf(
   const parts = formatParts(job.responseFormatJson)
   if (parts.kind !== 'schema') return parts
   const facts = answers.schemaFacts(job, parts.schemaJson, signal)
-  const withFacts = ({ strict, isObject }: SchemaFacts): AnswerForm => ({ ...parts, strict, isObject })
+  const withFacts = (facts: SchemaFacts): AnswerForm => ({ ...parts, ...facts })
   return facts instanceof Promise ? facts.then(withFacts) : withFacts(facts)
 }

@@ -7,7 +7,7 @@ import { type Answer, answerOf, judgeAnswer } from '../job/answer.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import { type SchemaFacts, schemaFacts } from '../job/read-schemas.ts'
 import type { StopSignal } from '../job/stop.ts'
-import { CHECK_STEPS, FIRST_CHECK_STEPS } from '../json-schema/limits.ts'
+import { checkSteps, FIRST_CHECK_STEPS } from '../json-schema/limits.ts'
 
 /** Characters of an answer, its schema included, and of a schema, from which on a thread reads them. */
 const LARGE_TEXT = 64 * 1024
@@ -38,7 +38,7 @@ export class AnswerReader {
     const { maxDepth } = this.#options
     const verdict = judgeAnswer(text, formatJson, { maxDepth, steps: FIRST_CHECK_STEPS })
     // Few checks take so many steps; a thread begins this one again, with all the steps that a check may take.
-    return verdict.kind === 'out of steps' ? this.#readOnThread(job, text, signal) : answerOf(text, verdict)
+    return verdict.kind === 'not checked' ? this.#readOnThread(job, text, signal) : answerOf(text, verdict)
   }
 
   /** The facts are those of no strict schema if the signal stopped it first: then no model is asked. */
@@ -51,7 +51,8 @@ export class AnswerReader {
 
   async #readOnThread(job: JobToRead, text: string, signal: StopSignal): Promise<Answer | null> {
     const { pool, maxDepth } = this.#options
-    const task = { text, formatJson: job.responseFormatJson, limits: { maxDepth, steps: CHECK_STEPS } }
+    const limits = { maxDepth, steps: checkSteps(text.length) }
+    const task = { text, formatJson: job.responseFormatJson, limits }
     const judged = await pool.run('judge answer', task, this.#userOf(job), signal)
     if (judged === null) return null
     const answer = answerOf(text, judged.verdict)

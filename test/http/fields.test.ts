@@ -77,10 +77,16 @@ onEachStore(async () => {
     ['2.2 schema is an object', json([]), 'response_format.schema', 'must be an object'],
     ['2.2 schema is no boolean', json(true), 'response_format.schema', 'must be an object'],
     [
-      '2.2 an unknown keyword is named',
-      json({ type: 'object', properties: { a: { not: {} } } }),
-      'response_format.schema.properties.a.not',
-      /^is not supported; the keywords are type, properties, required, /,
+      '2.2 a misspelt keyword is named',
+      json({ type: 'object', properties: { a: { minlength: 1 } } }),
+      'response_format.schema.properties.a.minlength',
+      'is not a keyword; did you mean minLength?',
+    ],
+    [
+      '2.2 a keyword that cannot be enforced is named',
+      json({ type: 'object', unevaluatedProperties: false }),
+      'response_format.schema.unevaluatedProperties',
+      /^is not supported; write /,
     ],
     [
       '2.2 a keyword of the wrong type',

@@ -48,13 +48,13 @@ test('--schema and --json-format print JSON with every digit', { timeout }, asyn
   t.after(() => models.close())
   const { ask, write } = await startAsking(t, { upstream: models.baseUrl })
   await write('open.json', JSON.stringify({ ...RIVER, additionalProperties: true }))
-  await write('river.json', JSON.stringify({ ...RIVER, color: 'blue' }))
+  await write('river.json', JSON.stringify({ ...RIVER, require: ['river'] }))
   const printed = '{"river":"Amur","length":12345678901234567890}\n'
   assert.equal((await ask(['send', '--schema', 'open.json', 'A river?'])).stdout, printed)
   assert.equal((await ask(['send', '--json-format', 'Any river?'])).stdout, printed)
   const bad = await ask(['send', '--schema', 'river.json', 'A river?'])
   assert.deepEqual([bad.code, bad.stdout], [1, ''])
-  assert.match(bad.stderr, /^river\.json: schema\.color: is not supported/)
+  assert.match(bad.stderr, /^river\.json: schema\.require: is not a keyword; did you mean required\?/)
   assert.equal(models.requests.length, 2)
 })
 

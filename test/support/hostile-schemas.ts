@@ -71,6 +71,61 @@ export const HOSTILE_FAMILIES: readonly ((size: number) => Hostile)[] = [
     },
     answer: 1,
   }),
+  (size) => ({
+    family: 'sets of sets',
+    schema: { $defs: { set: { uniqueItems: true, items: { $ref: '#/$defs/set' } } }, $ref: '#/$defs/set' },
+    answer: Array.from({ length: size * 20 }, (_, at) => [[at], nested(size % 50), { a: at, b: [at, 'x'] }]),
+  }),
+  (size) => ({
+    family: 'patterns of many properties',
+    schema: {
+      patternProperties: Object.fromEntries(
+        Array.from({ length: size * 20 }, (_, at) => [`(a|b)*${at}$`, false]),
+      ),
+      propertyNames: { pattern: '^(?:[a-z]|name)*[0-9]*$' },
+    },
+    answer: many(size * 200, 1),
+  }),
+  (size) => ({
+    family: 'exactly one of many',
+    schema: { items: { oneOf: Array.from({ length: size * 90 }, () => ({ not: { type: 'string' } })) } },
+    answer: Array.from({ length: size * 90 }, () => 'x'),
+  }),
+  (size) => ({
+    family: 'conditions that multiply',
+    schema: conditions(size),
+    answer: 1,
+  }),
+  (size) => ({
+    family: 'contains of contains',
+    schema: { $defs: { c: { minContains: 2, contains: { $ref: '#/$defs/c' } } }, $ref: '#/$defs/c' },
+    answer: Array.from({ length: size * 100 }, () => [1, [2, [3]]]),
+  }),
+  (size) => ({
+    family: 'dependents on all properties',
+    schema: {
+      dependentRequired: Object.fromEntries(
+        Object.keys(many(size, 1)).map((name) => [name, Object.keys(many(150, 1))]),
+      ),
+      dependentSchemas: many(size * 10, { minProperties: 1e9 }),
+    },
+    answer: many(size * 20, 1),
+  }),
+  (size) => ({
+    family: 'many misspelt keywords',
+    schema: Object.fromEntries(
+      Array.from({ length: size * 150 }, (_, at) => [`addi${at}onalPropertie${at}s`, at]),
+    ),
+    answer: 1,
+  }),
+  (size) => ({
+    family: 'references through unknown keywords',
+    schema: {
+      anyOf: Array.from({ length: size * 100 }, (_, at) => ({ $ref: `#/components/c${at}` })),
+      components: many(size * 100, {}),
+    },
+    answer: 1,
+  }),
   (size) => ({ family: 'long pointer', schema: { $ref: `#${'/items'.repeat(size * 3000)}` }, answer: 1 }),
   (size) => ({ family: 'required mutual recursion', schema: mutual(2 + (size % 12), true), answer: {} }),
   (size) => ({ family: 'optional mutual recursion', schema: mutual(2 + (size % 12), false), answer: {} }),
@@ -160,6 +215,19 @@ function twice(): unknown {
       false,
     ],
   }
+}
+
+/** Each level asks twice: once for the condition, once for what follows. */
+function conditions(size: number): Record<string, unknown> {
+  const definitions: Record<string, unknown> = { [`d${size}`]: {} }
+  for (let at = 0; at < size; at++) {
+    const next = { $ref: `#/$defs/d${at + 1}` }
+    definitions[`d${at}`] = Object.fromEntries([
+      ['if', next],
+      ['then', next],
+    ])
+  }
+  return { $ref: '#/$defs/d0', $defs: definitions }
 }
 
 function nested(depth: number): unknown {

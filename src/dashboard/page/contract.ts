@@ -62,6 +62,7 @@ export interface JobError {
 export interface Receipt {
   readonly form: 'text' | 'json' | 'schema'
   readonly strict?: boolean
+  readonly ignored?: readonly string[]
   readonly calls: readonly ReceiptCall[]
   readonly repair?: { readonly raw_text: string; readonly errors: readonly string[] }
 }

@@ -28,6 +28,11 @@ const RATE_HEADERS = {
   'ratelimit-remaining': header('Reads left in the current minute.'),
   'ratelimit-reset': header('Seconds until the next minute begins.'),
 }
+const IGNORED = {
+  'x-parley-ignored': header(
+    'JSON pointers to what the schema says and no answer is checked for: annotations, unknown keywords, formats that are not checked. Percent-encoded, separated by commas, at most 1 KB; `+3` at the end counts those that are left out. Absent if nothing is ignored.',
+  ),
+}
 const RETRY_AFTER = { 'retry-after': header('Seconds after which to retry.') }
 
 /** The request header that makes both kinds of create safe to repeat. */
@@ -53,6 +58,7 @@ const jobError = Type.Union(
           'content_policy_violation',
           'model_error',
           'validation_error',
+          'answer_not_checked',
           'cancelled',
           'internal_error',
         ]),
@@ -82,6 +88,7 @@ const jobResult = Type.Object({
 export const answers = {
   ended: success('The job ended within the wait: completed or failed.', jobResult, {
     headers: {
+      ...IGNORED,
       'x-cache': header('`hit` when the job was completed from the cached response of an identical job.'),
     },
     examples: exampleResponses.ended,
@@ -90,12 +97,12 @@ export const answers = {
   timedOut: success(
     'The job is created and still being processed; read it by its id.',
     Type.Object({ status: Type.Literal('timeout'), job_id: jobId }),
-    { examples: exampleResponses.timedOut },
+    { headers: IGNORED, examples: exampleResponses.timedOut },
   ),
   jobIds: success(
     'All jobs are enqueued. One id for each, in order.',
     Type.Object({ job_ids: Type.Array(jobId) }),
-    { examples: exampleResponses.jobIds },
+    { headers: IGNORED, examples: exampleResponses.jobIds },
   ),
   error,
 } as const

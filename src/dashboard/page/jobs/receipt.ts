@@ -44,11 +44,12 @@ function factsOf(receipt: ReceiptData, content: JobContent, job: JobDetails) {
   const { form, strict, calls } = receipt
   const strictness = strict
     ? ', which meets the strict rules'
-    : ', which does not meet the strict rules: not every property is required, or others are allowed'
+    : ', which does not meet the strict rules: for example, not every property is required, others are allowed, or a keyword is not among theirs'
   return [
     ['Target', job.target ?? 'no target answered'],
     ['Roles', describeCalls(calls, ({ roles }) => roles && rolesOf(content, roles))],
     ['Answer format', form === 'schema' ? FORMS.schema + strictness : FORMS[form]],
+    ...(receipt.ignored ? [['Not checked', `${receipt.ignored.join(', ')} (in the schema)`]] : []),
     ...(form === 'text'
       ? []
       : [['Enforced by', describeCalls(calls, ({ json_mode }) => json_mode && JSON_MODES[json_mode])]]),

@@ -1,0 +1,138 @@
+/** Proposes objects and arrays for an example; the checker decides which of them fits. */
+import type { ArrayRules, ObjectRules, SchemaNode } from './answer-schema.ts'
+import { accepts } from './check-answer.ts'
+import { matches } from './check-string.ts'
+import { exampleTexts } from './example-texts.ts'
+import type { StepBudget } from './step-budget.ts'
+
+/** Boxed, as null is a value too; null when none was found. */
+export type Example = { readonly value: unknown } | null
+
+/** What the making of one example carries along. */
+export interface Making {
+  readonly budget: StepBudget
+  /** Whether properties and items that the schema does not require are made, too. */
+  readonly withOptional: boolean
+  /** The subschemas whose example is being made. Whatever one can hold inside itself it can also do without. */
+  readonly open: Set<SchemaNode>
+  /** Makes an example of a subschema; `name` is the property that it is for, which texts repeat. */
+  readonly make: (node: SchemaNode, making: Making, name: string) => Example
+}
+
+/** Items of one array, and keys of one object that only its size asks for. */
+const MAX_ITEMS = 2_000
+const MAX_FILLED = 100
+
+export function* exampleObjects(rules: ObjectRules | null, making: Making): Generator<unknown> {
+  if (rules === null) {
+    yield {}
+    return
+  }
+  const { properties, required } = rules
+  making.budget.spend(required.length)
+  const needed = new Set(required)
+  for (const { name, names } of rules.dependentRequired) {
+    if (needed.has(name) || (making.withOptional && properties.has(name)))
+      for (const one of names) needed.add(one)
+  }
+  const entries: [string, unknown][] = []
+  for (const name of making.withOptional ? new Set([...properties.keys(), ...needed]) : needed) {
+    const example = exampleProperty(rules, making, name)
+    if (example !== null) entries.push([name, example.value])
+    else if (needed.has(name)) return
+  }
+  const isMap =
+    properties.size === 0 && (rules.additional ?? rules.propertyNames ?? rules.patternProperties[0])
+  const wished = isMap && making.withOptional ? 1 : 0
+  if (entries.length < Math.max(rules.minProperties, wished)) fill(rules, making, entries)
+  yield Object.fromEntries(entries.slice(0, Math.max(needed.size, rules.maxProperties)))
+  yield Object.fromEntries(entries.filter(([name]) => needed.has(name)))
+}
+
+function exampleProperty(rules: ObjectRules, making: Making, name: string): Example {
+  const { properties, patternProperties, additional } = rules
+  const matching = patternProperties.find(({ pattern }) => matches(pattern, name, making.budget))
+  const node = properties.get(name) ?? matching?.node ?? additional
+  return node === null ? { value: `simulated ${name}` } : making.make(node, making, name)
+}
+
+/** Adds keys that no rule names, for objects that work as maps. */
+function fill(rules: ObjectRules, making: Making, entries: [string, unknown][]): void {
+  const present = new Set(entries.map(([name]) => name))
+  const wanted = Math.min(MAX_FILLED, Math.max(1, rules.minProperties))
+  for (const name of fillingNames(rules, making)) {
+    if (present.size >= wanted) return
+    making.budget.spend(2)
+    if (present.has(name)) continue
+    if (rules.propertyNames !== null && !accepts(rules.propertyNames, name, making.budget)) continue
+    const example = exampleProperty(rules, making, name)
+    if (example === null) continue
+    present.add(name)
+    entries.push([name, example.value])
+  }
+}
+
+function* fillingNames(rules: ObjectRules, making: Making): Generator<string> {
+  for (const { values } of rules.propertyNames?.allowed ?? []) {
+    for (const value of values) if (typeof value === 'string') yield value
+  }
+  const named = rules.propertyNames === null ? null : making.make(rules.propertyNames, making, 'name')
+  if (typeof named?.value === 'string') yield named.value
+  for (const { pattern } of rules.patternProperties) {
+    yield* exampleTexts({ minLength: 0, maxLength: 200, pattern, format: null }, 'name', making.budget)
+  }
+  for (let at = 1; at <= 2 * MAX_FILLED; at++) yield `name${at}`
+}
+
+export function* exampleArrays(rules: ArrayRules | null, making: Making, name: string): Generator<unknown> {
+  if (rules === null) {
+    yield []
+    return
+  }
+  const { prefixItems, minItems, maxItems, contains } = rules
+  const contained = contains === null ? 0 : rules.minContains
+  const wished = making.withOptional ? Math.max(1, prefixItems.length) : 0
+  const count = Math.max(minItems, Math.min(maxItems, Math.max(wished, contained)))
+  if (count > MAX_ITEMS || contained > MAX_ITEMS) return
+  making.budget.spend(count)
+  const items: unknown[] = []
+  for (const node of prefixItems.slice(0, count)) {
+    const example = making.make(node, making, name)
+    if (example === null) return
+    items.push(example.value)
+  }
+  const wanted = contains === null ? null : making.make(contains, making, name)
+  const rest = rules.items === null ? { value: `simulated ${name}` } : making.make(rules.items, making, name)
+  if (rest !== null || items.length === count) {
+    const missing = count - items.length
+    const plain: unknown[] = Array(missing).fill(rest?.value)
+    yield [...items, ...plain]
+    if (wanted !== null) yield [...items, ...plain.fill(wanted.value, 0, contained)]
+    if (rules.uniqueItems) yield [...items, ...differentItems(rules.items, missing, making, name)]
+  }
+  yield []
+}
+
+/** As many different items as are found, in a few kinds that are easy to count. */
+function differentItems(node: SchemaNode | null, count: number, making: Making, name: string): unknown[] {
+  const found = new Map<string, unknown>()
+  const first = node === null ? null : making.make(node, making, name)
+  const listed = node?.allowed[0]?.values.slice(0, MAX_FILLED) ?? []
+  const counted = Array.from({ length: Math.min(count + 1, MAX_FILLED) }, (_, at) => at)
+  const candidates = [
+    first?.value,
+    ...listed,
+    ...counted,
+    ...counted.map((at) => `simulated ${at}`),
+    true,
+    null,
+  ]
+  for (const value of candidates) {
+    if (found.size >= count) break
+    making.budget.spend(2)
+    if (value !== undefined && (node === null || accepts(node, value, making.budget))) {
+      found.set(JSON.stringify(value), value)
+    }
+  }
+  return [...found.values()]
+}

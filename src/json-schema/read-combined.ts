@@ -1,0 +1,99 @@
+/** Reads the keywords that apply other schemas to the same value: `allOf`, `anyOf`, `oneOf`, `not`, `if`, and `$ref`. */
+import type { CombinedRules, SchemaNode, SchemaSource } from './answer-schema.ts'
+import {
+  ignoreKeyword,
+  noteInPlace,
+  type ReadContext,
+  type ReadKeyword,
+  readSchemaMap,
+  readSchemas,
+  reject,
+} from './read-context.ts'
+
+export const COMBINED_KEYWORDS: readonly (readonly [string, ReadKeyword])[] = [
+  ['allOf', readBranches('allOf')],
+  ['anyOf', readBranches('anyOf')],
+  ['oneOf', readBranches('oneOf')],
+  ['not', readOne('not')],
+  ['if', readOne('condition')],
+  ['then', readAfterIf('consequence')],
+  ['else', readAfterIf('alternative')],
+  ['$ref', readRef],
+  ['$defs', readDefinitions],
+  ['definitions', readDefinitions],
+  ['$anchor', readAnchor],
+  ['$dynamicAnchor', readAnchor],
+  ['$id', readId],
+  ['id', readId],
+]
+
+function combinedRules(node: SchemaNode): CombinedRules {
+  node.combined ??= {
+    allOf: [],
+    anyOf: null,
+    oneOf: null,
+    not: null,
+    condition: null,
+    consequence: null,
+    alternative: null,
+  }
+  return node.combined
+}
+
+function readBranches(keyword: 'allOf' | 'anyOf' | 'oneOf'): ReadKeyword {
+  return (context, node, value) => {
+    noteInPlace(context, node)
+    combinedRules(node)[keyword] = readSchemas(context, value)
+  }
+}
+
+function readOne(rule: 'not' | 'condition'): ReadKeyword {
+  return (context, node, value) => {
+    noteInPlace(context, node)
+    combinedRules(node)[rule] = context.readNode(context, value)
+  }
+}
+
+function readAfterIf(rule: 'consequence' | 'alternative'): ReadKeyword {
+  return (context, node, value, source) => {
+    combinedRules(node)[rule] = context.readNode(context, value)
+    if (source.if === undefined) ignoreKeyword(context)
+  }
+}
+
+function readRef(context: ReadContext, node: SchemaNode, value: unknown): void {
+  if (typeof value !== 'string') reject('must be a string such as #/$defs/name')
+  context.refs.push({ node, ref: value, path: [...context.path] })
+  noteInPlace(context, node)
+}
+
+/** Definitions are found again by the references that point at them. */
+function readDefinitions(context: ReadContext, _node: SchemaNode, value: unknown): void {
+  readSchemaMap(context, value)
+}
+
+const ANCHOR = /^[A-Za-z_][\w.:-]{0,200}$/
+
+function readAnchor(context: ReadContext, node: SchemaNode, value: unknown): void {
+  if (typeof value !== 'string' || !ANCHOR.test(value)) {
+    reject('must be a name of letters, digits, "_", "-", "." and ":" that begins with a letter')
+  }
+  addAnchor(context, node, value)
+}
+
+function addAnchor(context: ReadContext, node: SchemaNode, name: string): void {
+  if (context.anchors.has(name)) reject('must be a name that no other schema has')
+  context.anchors.set(name, node)
+}
+
+/** The root's own address means nothing here, and one inside would change what each `$ref` below it points at. */
+function readId(context: ReadContext, node: SchemaNode, value: unknown, source: SchemaSource): void {
+  const { idKeyword, refStandsAlone } = context.dialect
+  const keyword = context.path.at(-1)
+  // `id` is a keyword in draft-04 only, and there `$id` is none.
+  if (keyword !== idKeyword && keyword === 'id') ignoreKeyword(context)
+  else if (source === context.source) return
+  else if (refStandsAlone && typeof value === 'string' && ANCHOR.test(value.slice(1)) && value[0] === '#') {
+    addAnchor(context, node, value.slice(1))
+  } else reject('is supported at the root only; move the schema to $defs and refer to it as #/$defs/name')
+}

@@ -1,0 +1,131 @@
+/** Schemas as generators write them: what is accepted, what is listed as not checked, and what cannot be checked. */
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { reply } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
+import { job } from '../parley.ts'
+import { HOSTILE_FAMILIES } from '../support/hostile-schemas.ts'
+import { openDatabase } from './database.ts'
+import { completed, enqueued, failed } from './expect.ts'
+import { type Stage, startStage } from './stage.ts'
+
+const MESSAGES = '/api/v1/messages'
+const BATCHES = '/api/v1/messages/batches'
+
+async function create({ parley }: Stage, schema: object) {
+  return parley.post(MESSAGES, job({ response_format: { format: 'json', schema } }), await parley.key())
+}
+
+/** As Zod, pydantic and others write unions, tuples, sets and records. */
+const GENERATED = {
+  $schema: 'https://json-schema.org/draft/2020-12/schema',
+  type: 'object',
+  properties: {
+    shape: {
+      oneOf: [
+        {
+          type: 'object',
+          properties: { kind: { const: 'circle' }, r: { type: 'number' } },
+          required: ['kind', 'r'],
+        },
+        { type: 'object', properties: { kind: { const: 'line' } }, required: ['kind'] },
+      ],
+      discriminator: { propertyName: 'kind' },
+    },
+    pair: {
+      type: 'array',
+      prefixItems: [{ type: 'string' }, { type: 'integer' }],
+      items: false,
+      minItems: 2,
+    },
+    tags: { type: 'array', items: { type: 'string' }, uniqueItems: true },
+    counts: {
+      type: 'object',
+      propertyNames: { pattern: '^[a-z]+$' },
+      additionalProperties: { type: 'integer' },
+    },
+    file: { allOf: [{ $ref: '#/$defs/File' }], readOnly: true },
+  },
+  required: ['shape', 'pair', 'tags', 'counts', 'file'],
+  $defs: { File: { type: 'string', format: 'base64', contentEncoding: 'base64' } },
+}
+const GOOD = {
+  shape: { kind: 'circle', r: 1 },
+  pair: ['a', 1],
+  tags: ['a', 'b'],
+  counts: { x: 1 },
+  file: 'YQ==',
+}
+const NOT_CHECKED = [
+  '/properties/shape/discriminator',
+  '/properties/file/readOnly',
+  '/$defs/File/format',
+  '/$defs/File/contentEncoding',
+]
+
+onEachStore(() => {
+  test('2.2 a schema as generators write it is enforced, and what is not checked is listed', async (t) => {
+    const stage = await startStage(t)
+    stage.models.script = (_request, index) =>
+      reply.json(index === 0 ? { ...GOOD, pair: ['a', 'b'], tags: ['a', 'a'], counts: { X: 1 } } : GOOD)
+    const answer = await create(stage, GENERATED)
+    assert.deepEqual(completed(answer), GOOD)
+    assert.equal(answer.headers.get('x-parley-ignored'), NOT_CHECKED.join(', '))
+    const asked = stage.models.requests.map(({ body }) => body)
+    assert.equal(asked.length, 2)
+    assert.match(
+      String(asked[1]?.messages.at(-1)?.content),
+      /pair\[1\].*integer\n.*tags.*equal items.*\n.*counts\.X/,
+    )
+    assert.deepEqual(asked[0]?.response_format, {
+      type: 'json_schema',
+      json_schema: { name: 'answer', schema: GENERATED, strict: false },
+    })
+    const [stored] = await (await openDatabase(t, stage.parley)).outcomes()
+    const receipt = JSON.parse(String(stored?.receipt))
+    assert.deepEqual([receipt.strict, receipt.ignored], [false, NOT_CHECKED])
+  })
+
+  test('2.2 the schemas of a batch are listed together, within 1 KB', async (t) => {
+    const stage = await startStage(t)
+    const keywords = Array.from({ length: 60 }, (_, at) => [`x-é, ${'k'.repeat(20)}${at}`, at])
+    const schemas = [GENERATED, { type: 'object' }, GENERATED, Object.fromEntries(keywords)]
+    const jobs = schemas.map((schema) => job({ response_format: { format: 'json', schema } }))
+    const answer = await stage.parley.post(BATCHES, jobs, await stage.parley.key())
+    enqueued(answer, schemas.length)
+    const listed = String(answer.headers.get('x-parley-ignored'))
+    assert.ok(listed.length <= 1024, `${listed.length}`)
+    assert.ok(listed.startsWith(`${NOT_CHECKED.join(', ')}, /x-%C3%A9%2C%20kkk`), listed)
+    const named = listed.split(', ').length - 1
+    assert.ok(listed.endsWith(`, +${NOT_CHECKED.length + keywords.length - named}`), listed)
+    const plain = await create(stage, { type: 'object' })
+    assert.equal(plain.headers.get('x-parley-ignored'), null)
+  })
+
+  test('3 failed, answer_not_checked: a schema whose branches multiply is not blamed on the model', async (t) => {
+    const hostile = HOSTILE_FAMILIES.map((family) => family(30)).find(
+      ({ family }) => family === 'branching $ref one step in',
+    )
+    const text = JSON.stringify(hostile?.answer)
+    const stage = await startStage(t, { script: () => reply.text(text) })
+    const { message, ...error } = failed(await create(stage, hostile?.schema as object))
+    assert.deepEqual(error, { code: 'answer_not_checked', raw_text: text })
+    assert.match(message, /takes more than \d+ steps\. Simplify the schema/)
+    assert.equal(stage.models.requests.length, 1)
+  })
+
+  test('2.2 answers of any length are checked', async (t) => {
+    const stage = await startStage(t)
+    const schema = {
+      type: 'object',
+      properties: {
+        text: { type: 'string', pattern: '^[^<>]*$' },
+        prices: { type: 'array', items: { type: 'number', multipleOf: 0.01 } },
+      },
+    }
+    const long = { text: 'é '.repeat(200_000), prices: Array.from({ length: 10_000 }, (_, at) => at / 100) }
+    stage.models.script = () => reply.json(long)
+    assert.deepEqual(completed(await create(stage, schema)), long)
+    assert.equal(stage.models.requests.length, 1)
+  })
+})
