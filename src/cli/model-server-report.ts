@@ -28,30 +28,39 @@ export async function reportModelServers(
       const found = await reach(upstream, 'parley-start', signal)
       if (signal.aborted) return
       const { name, models } = upstream
-      const trouble = troubleOf(found, upstream)
+      const { text, isTrouble } = stateOf(found, upstream)
       const server = `Model server ${name} at ${shown[name]?.base_url}, ${modelsText([...models.keys()])}`
-      printLine(printable(`${server}: ${trouble ?? 'it answers'}`))
-      if (trouble !== null)
-        log.warn({ upstream: name, why: trouble }, 'a model server does not answer as it should')
+      printLine(printable(`${server}: ${text}`))
+      if (isTrouble) log.warn({ upstream: name, why: text }, 'a model server does not answer as it should')
     }),
   )
 }
 
-/** Null if the server answers. The rest is found by `parley check`. */
-function troubleOf(
+interface State {
+  readonly text: string
+  /** False if the server answers; not every server has a list of models, so more is found by `parley check` only. */
+  readonly isTrouble: boolean
+}
+
+/** What proxies answer whose server is down, and servers that are still loading a model. */
+const DOWN: readonly number[] = [502, 503, 504]
+
+function stateOf(
   { listed, trouble }: Awaited<ReturnType<typeof reach>>,
   { settings }: CheckedUpstream,
-): string | null {
-  const advice = 'run `parley check`'
-  if (trouble !== null) return `it ${trouble.says}; ${advice}`
-  if (listed.kind === 'failed') return `it cannot be reached (${listed.code}); ${advice}`
+): State {
+  const is = (text: string) => ({ text: `it ${text}; run \`parley check\``, isTrouble: true })
+  if (trouble !== null) return is(trouble.says)
+  if (listed.kind === 'failed') return is(`cannot be reached (${listed.code})`)
   const { status } = listed
   if (status === 401 || status === 403) {
-    const key =
-      settings.api_key_env === null ? 'requests without an API key' : `the key in ${settings.api_key_env}`
-    return `it rejects ${key} (HTTP ${status}); ${advice}`
+    const { api_key_env } = settings
+    const rejected = api_key_env === null ? 'requests without an API key' : `the key in ${api_key_env}`
+    return is(`rejects ${rejected} (HTTP ${status})`)
   }
-  return status < 300 ? null : `it answers HTTP ${status} to GET /models; ${advice}`
+  if (DOWN.includes(status)) return is(`fails with HTTP ${status}`)
+  const more = status < 300 ? '' : ` (HTTP ${status} to GET /models)`
+  return { text: `it answers${more}`, isTrouble: false }
 }
 
 function modelsText(models: readonly string[]): string {

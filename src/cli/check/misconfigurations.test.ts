@@ -94,6 +94,30 @@ const cases: readonly Case[] = [
     notes: /target own\/tiny: cannot be verified: the server has no list of models/,
   },
   {
+    name: 'Portkey before llama.cpp, both of which answer 500 to what is asked for free',
+    script: (request, index) =>
+      request.method === 'GET'
+        ? portkey()(request, index)
+        : reply.status(500, {
+            body: {
+              error: {
+                message: "openai error: Expected 'messages' to be an array",
+                type: 'server_error',
+                code: 500,
+              },
+              provider: 'openai',
+            },
+          }),
+    upstream: { headers: { 'x-portkey-provider': 'openai' } },
+    notes: /has no list of models there/,
+  },
+  {
+    name: 'Portkey without the server behind it',
+    script: portkey({ isServerDown: true }),
+    upstream: { headers: { 'x-portkey-provider': 'openai' } },
+    wrong: /fails with HTTP 500 to POST \/chat\/completions: Message: fetch failed/,
+  },
+  {
     name: 'a model that Ollama does not have',
     script: new Ollama().script,
     model: 'llama3.3',

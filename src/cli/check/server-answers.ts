@@ -39,6 +39,11 @@ export function verdictOf({ status, text, json }: Response): Verdict {
   return isModelError(status, wordsOf(json)) ? 'model unknown' : 'accepted'
 }
 
+/** Whether the answer to the request that is invalid on purpose is about its messages. */
+export function namesMistake({ json }: Response): boolean {
+  return /\bmessages\b/i.test(wordsOf(json))
+}
+
 /** The identifiers in a list of models; null if it is not one. */
 export interface ModelList {
   readonly ids: readonly string[]

@@ -15,6 +15,7 @@ import {
   type ModelList,
   messageOf,
   modelListOf,
+  namesMistake,
   type Verdict,
   verdictOf,
 } from './server-answers.ts'
@@ -100,9 +101,10 @@ class UpstreamCheck {
     const verdict = verdictOf(completed)
     const stop = await this.#stopAt(verdict, completed)
     if (stop !== null) return [stop]
-    // Portkey's gateway has no list of models and answers 500, but then it takes the completion request.
-    if (this.#listed.status >= 500 && completed.status >= 500)
+    // Portkey's gateway has no list of models and answers 500, as llama.cpp does to messages that are not an array.
+    if (this.#listed.status >= 500 && completed.status >= 500 && !namesMistake(completed)) {
       return [this.#failing(this.#listed, 'GET /models')]
+    }
     // Its words may say what is missing, such as a header of a gateway.
     if (this.#listed.status === 400) return [this.#listRejected()]
     return [
