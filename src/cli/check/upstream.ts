@@ -147,7 +147,7 @@ class UpstreamCheck {
     const says = `responds (HTTP ${status} to GET /models) in ${Math.round(ms)} ms`
     if (this.#list !== null) {
       const lenient = completed.status < 300 && !('error' in Object(completed.json))
-      const more = lenient ? '; it answers even a request without messages' : ''
+      const more = lenient ? '; it answers even a request without a list of messages' : ''
       return { ...this.#found('reachable', says + more), ...(lenient && { warns: true }) }
     }
     const note = `${says}; it has no list of models there`
