@@ -2,6 +2,7 @@
 import type { CallbackDetails } from '../store/callback-store.ts'
 import type { JobContent, JobDetails, JobSummary } from '../store/job-search-store.ts'
 import { type CallbackDetailsView, callbackDetailsView } from './callback-view.ts'
+import type { UpstreamTrouble } from './overview.ts'
 
 export interface JobSummaryView {
   readonly job_id: string
@@ -31,7 +32,20 @@ export interface JobDetailsView extends Omit<JobSummaryView, 'callback'> {
   readonly response_format: JobDetails['format']
   readonly deaths: number
   readonly timeline: readonly TimelineEntry[]
+  /** Present while the job is queued and this node can call none of its targets, named as `upstream/model`. */
+  readonly waiting_for_upstream: (UpstreamTrouble & { readonly targets: readonly string[] }) | null
   readonly callback: CallbackDetailsView | null
+}
+
+/** Why the jobs of a route wait, as this node sees it. */
+export interface WaitingRoute {
+  /** Unix milliseconds. */
+  readonly unavailableSinceMs: number | null
+  readonly trouble: {
+    readonly kind: UpstreamTrouble['reason']
+    readonly status: number | null
+    readonly message: string
+  } | null
 }
 
 export function jobSummaryView(job: JobSummary): JobSummaryView {
@@ -55,14 +69,31 @@ export function jobSummaryView(job: JobSummary): JobSummaryView {
   }
 }
 
-export function jobDetailsView(job: JobDetails, callback: CallbackDetails | null): JobDetailsView {
+/** @param routeOf what is known about a route for which jobs wait; undefined if they need not */
+export function jobDetailsView(
+  job: JobDetails,
+  callback: CallbackDetails | null,
+  routeOf: (route: string) => WaitingRoute | undefined,
+): JobDetailsView {
   return {
     ...jobSummaryView(job),
     response_format: job.format,
     deaths: job.crashCount,
     timeline: timelineOf(job, callback),
+    waiting_for_upstream: waitingView(job, routeOf),
     callback: callback && callbackDetailsView(callback),
   }
+}
+
+function waitingView(
+  { queued, createdAtMs }: JobDetails,
+  routeOf: (route: string) => WaitingRoute | undefined,
+): JobDetailsView['waiting_for_upstream'] {
+  const found = queued === null ? undefined : routeOf(queued.route)
+  if (queued === null || !found?.trouble || found.unavailableSinceMs === null) return null
+  const { kind: reason, status, message } = found.trouble
+  const sinceMs = queued.waitsSinceMs ?? Math.max(createdAtMs, found.unavailableSinceMs)
+  return { targets: queued.route.split(' '), since: sinceMs / 1000, reason, status, message }
 }
 
 /** Returns JSON text. Parts that are stored as JSON text are copied unparsed, because parsing could change large numbers. */

@@ -30,6 +30,15 @@ export interface HeldBackView {
   readonly reason: 'slots' | 'memory'
 }
 
+/** Why jobs wait for a model server. */
+export interface UpstreamTrouble {
+  readonly since: number
+  readonly reason: 'unreachable' | 'overloaded' | 'broken' | 'misconfigured' | 'failing'
+  /** The HTTP status, if there was a response. */
+  readonly status: number | null
+  readonly message: string
+}
+
 export interface UpstreamView {
   readonly name: string
   readonly running: number
@@ -43,4 +52,6 @@ export interface UpstreamView {
     readonly rejects: 'system' | 'irregular'
     readonly until: number
   }[]
+  /** Models that jobs wait for, as no call to them succeeds. */
+  readonly unavailable: readonly (UpstreamTrouble & { readonly model: string })[]
 }

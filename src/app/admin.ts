@@ -12,6 +12,7 @@ import type { Gauges } from '../telemetry/gauges.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { MetricSamples } from '../telemetry/metric-samples.ts'
 import { overviewOf } from '../telemetry/overview.ts'
+import type { Routes } from '../upstreams/routes.ts'
 import { VERSION } from '../version.ts'
 import type { Role } from './role.ts'
 
@@ -21,6 +22,7 @@ export interface AdminApiParts {
   readonly node: string
   readonly role: Role
   readonly store: Store
+  readonly routes: Pick<Routes, 'limited'>
   readonly clock: Clock
   readonly gauges: Gauges
   readonly samples: MetricSamples
@@ -48,6 +50,7 @@ export function createAdmin(parts: AdminApiParts): AdminOptions {
       const [depth, callbacks] = await Promise.all([gauges.depth(), gauges.callbackDepth()])
       return overviewOf({ about, gauges, depth, callbacks, nowMs: clock.nowMs() })
     },
+    waitingRoute: (route) => parts.routes.limited.get(route),
     settingsJson: JSON.stringify({
       settings: maskedSettings(settings),
       file: configuration.file,

@@ -167,6 +167,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     node,
     role,
     store,
+    routes: upstreams,
     clock,
     gauges,
     samples,

@@ -60,6 +60,8 @@ export interface JobSummary {
 export interface JobDetails extends JobSummary {
   readonly format: 'text' | 'json' | 'json with schema'
   readonly crashCount: number
+  /** Null unless it is queued: its route, if known, and when it was released to wait for a model server. */
+  readonly queued: { readonly route: string; readonly waitsSinceMs: number | null } | null
   /** JSON text; null until it has ended. */
   readonly receiptJson: string | null
 }

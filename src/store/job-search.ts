@@ -76,6 +76,10 @@ export function readJobDetails(row: Row): JobDetails {
     ...readJobSummary(row),
     format: kind === 'schema' ? 'json with schema' : kind,
     crashCount: numberOf(row, 'deaths'),
+    queued:
+      row.turn === null
+        ? null
+        : { route: textOf(row, 'route'), waitsSinceMs: numberOrNull(row, 'waits_since_ms') },
     receiptJson: textOrNull(row, 'receipt'),
   }
 }

@@ -10,6 +10,7 @@ import type { HeldBack } from '../queue/claim-plan.ts'
 import { type ByteBudget, SHARE_NAMES } from '../sharing/byte-budget.ts'
 import { type CallbackDepth, type DeliveryQueueName, MAX_COUNTED } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
+import type { Trouble } from '../upstreams/model-server.ts'
 import type { UpstreamState } from '../upstreams/router.ts'
 import { ageSeconds } from './age.ts'
 import type { Disk } from './disk.ts'
@@ -103,6 +104,11 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   const skipped = '1 while every target of the upstream is skipped because its circuit breaker is open.'
   add('upstream_skipped', skipped, (set) => setSkipped(gauges.upstreams(), set), ['upstream'])
 
+  const unavailable =
+    'For how long no call to a target has succeeded while jobs wait for it, with the reason; else 0.'
+  const byReason = ['upstream', 'model', 'reason']
+  add('upstream_unavailable_seconds', unavailable, (set) => setUnavailable(gauges, set), byReason)
+
   const cpu =
     'Tasks that run on the threads for CPU-heavy work, tasks that wait for one, and threads in total.'
   add('cpu_tasks', cpu, (set) => setTasks(gauges.cpu(), slots.cpuThreads, set), ['state'])
@@ -142,6 +148,25 @@ function setCalls(upstreams: readonly UpstreamState[], set: SetValue): void {
 function setSkipped(upstreams: readonly UpstreamState[], set: SetValue): void {
   for (const { name: upstream, openUntilMs } of upstreams) {
     set(openUntilMs === null ? 0 : 1, { upstream })
+  }
+}
+
+const REASONS: readonly Trouble['kind'][] = [
+  'unreachable',
+  'overloaded',
+  'broken',
+  'misconfigured',
+  'failing',
+]
+
+function setUnavailable({ upstreams, clock }: Gauges, set: SetValue): void {
+  for (const { name: upstream, targets } of upstreams()) {
+    for (const { model, unavailable } of targets) {
+      for (const reason of REASONS) {
+        const isIt = unavailable?.trouble.kind === reason
+        set(isIt ? ageSeconds(unavailable.sinceMs, clock.nowMs()) : 0, { upstream, model, reason })
+      }
+    }
   }
 }
 

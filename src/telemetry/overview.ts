@@ -42,8 +42,17 @@ export function overviewOf({ about, gauges, depth, callbacks, nowMs }: OverviewP
       max_concurrency: maxConcurrency,
       skipped_until: openUntilMs === null ? null : openUntilMs / 1000,
       rejected_roles: rejectedRoles(targets),
+      unavailable: unavailableOf(targets),
     })),
   }
+}
+
+function unavailableOf(targets: readonly TargetState[]): UpstreamView['unavailable'] {
+  return targets.flatMap(({ model, unavailable }) => {
+    if (unavailable === null) return []
+    const { kind: reason, status, message } = unavailable.trouble
+    return [{ model, since: unavailable.sinceMs / 1000, reason, status, message }]
+  })
 }
 
 function rejectedRoles(targets: readonly TargetState[]): UpstreamView['rejected_roles'] {

@@ -34,6 +34,7 @@ import { pause } from './pause.ts'
 import { upstreamError } from './read-completion.ts'
 import { latest, RouteLimits } from './route-limits.ts'
 import type { RoutedJob, RouteLimit, Routes } from './routes.ts'
+import type { TargetHealth } from './target-health.ts'
 import {
   type Candidates,
   createRoutingTable,
@@ -93,6 +94,8 @@ export interface TargetState {
   readonly openUntilMs: number | null
   /** What its chat template rejects; null if that is unknown, or nothing. */
   readonly learnedRoles: LearnedRoles | null
+  /** Present while jobs wait for it: since when no call has succeeded (wall clock), and why. */
+  readonly unavailable: { readonly sinceMs: number; readonly trouble: Trouble } | null
 }
 
 export interface RouterOptions {
@@ -104,6 +107,8 @@ export interface RouterOptions {
   readonly random: () => number
   /** Whether jobs wait for model servers (`jobs.patience_seconds`); false if absent. */
   readonly isPatient?: boolean
+  /** Called when a target becomes unavailable, with the reason; and with null when it answers again. */
+  readonly onAvailability?: (target: Pick<Target, 'name'>, trouble: Trouble | null) => void
   /** Called after each call to an upstream. */
   readonly onCall?: (call: CallEvent) => void
   /** Called after `onCall` for each call that ended in an error, except by our own signal. */
@@ -137,7 +142,15 @@ export class ModelRouter implements Router, Routes {
 
   constructor(options: RouterOptions) {
     const { clock, random, isPatient = false } = options
+    const reported = new Set<Target>()
     const onChange = (target: Target) => {
+      const { unavailableSinceMs, trouble } = target.health
+      const isUnavailable = unavailableSinceMs !== null
+      if (isUnavailable !== reported.has(target)) {
+        if (isUnavailable) reported.add(target)
+        else reported.delete(target)
+        options.onAvailability?.(target, isUnavailable ? trouble : null)
+      }
       this.#checks.changed(target)
       this.#limits.update(this.#table.candidates.values())
     }
@@ -258,10 +271,11 @@ export class ModelRouter implements Router, Routes {
     return [...this.#table.upstreams].map(([name, upstream]) => {
       const targets = this.#table.targets
         .filter((target) => target.upstream === upstream)
-        .map(({ model, breaker: { consecutiveFailures, openUntilMs } }) => ({
+        .map(({ model, health, breaker: { consecutiveFailures, openUntilMs } }) => ({
           model,
           consecutiveFailures,
           openUntilMs,
+          unavailable: unavailableOf(health),
           learnedRoles: upstream.server.learnedRoles(model),
         }))
       return {
@@ -412,6 +426,10 @@ function isOfJob(kind: FailureKind, { health }: Target, jobId: string, tries: nu
     default:
       return false
   }
+}
+
+function unavailableOf({ unavailableSinceMs: sinceMs, trouble }: TargetHealth): TargetState['unavailable'] {
+  return sinceMs === null || trouble === null ? null : { sinceMs, trouble }
 }
 
 function unavailability(

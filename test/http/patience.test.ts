@@ -10,7 +10,8 @@ import {
 } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job, type Parley } from '../parley.ts'
-import { completed, enqueued, failed, timedOut } from './expect.ts'
+import { adminOf } from './admin/admin.ts'
+import { completed, enqueued, failed, granted, timedOut } from './expect.ts'
 import { type Stage, startStage } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
@@ -104,6 +105,24 @@ async function allComplete(stage: Stage, t: { signal: AbortSignal }, key: string
   await untilTrue(t, stage, async () => (await statuses(stage.parley, key, ids)).completed === ids.length)
 }
 
+function unreachableSeconds(parley: Parley): Promise<number> {
+  const labels = 'upstream="openai",model="gpt-5-mini",reason="unreachable"'
+  return metric(parley, `parley_upstream_unavailable_seconds{${labels}}`)
+}
+
+/** What operators see of a job that waits. */
+async function assertShown(parley: Parley, id: string): Promise<void> {
+  const admin = await adminOf(parley)
+  const { waiting_for_upstream: waiting } = granted(await admin.get(`/jobs/${id}`), 200)
+  assert.deepEqual([waiting.targets, waiting.reason], [['openai/gpt-5-mini'], 'unreachable'])
+  assert.match(waiting.message, /ECONNREFUSED/)
+  const { upstreams } = granted(await admin.get('/overview'), 200)
+  assert.equal(upstreams[0].unavailable[0].reason, 'unreachable')
+  const seconds = await unreachableSeconds(parley)
+  assert.ok(seconds > 3000, `${seconds} s`)
+  assert.ok(parley.log.some(({ message }) => message === 'jobs wait for a model server'))
+}
+
 onEachStore(() => {
   for (const outageMs of [12_000, 60_000, 50 * 60_000]) {
     test(`60 jobs complete although the only slot's server is dead for ${outageMs / 1000} s`, async (t) => {
@@ -148,6 +167,9 @@ onEachStore(() => {
     await untilTrue(t, stage, () => clock.nowMs() >= untilMs, 30_000)
     const id = timedOut(await single)
     assert.equal((await statuses(parley, key, ids)).failed, undefined)
+    // The long steps above are over before a check is answered.
+    await untilTrue(t, stage, async () => (await unreachableSeconds(parley)) > 0)
+    await assertShown(parley, id)
     await untilTrue(t, stage, async () => (await statuses(parley, key, [...ids, id])).failed === 58, 1000)
     const { code, message, upstream_message: why } = failed(await parley.get(`${MESSAGES}/${id}`, key))
     assert.equal(code, 'model_error')

@@ -2,6 +2,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { AdminAction } from '../../admin/admin-action.ts'
 import type { AuditLog } from '../../admin/audit-log.ts'
+import type { WaitingRoute } from '../../admin/job-view.ts'
 import type { MetricFeed } from '../../admin/metric-feed.ts'
 import type { Overview } from '../../admin/overview.ts'
 import type { Clock } from '../../clock.ts'
@@ -19,6 +20,8 @@ export interface AdminOptions {
   /** Resolves when this node has ended its own runs of the jobs that were cancelled before the call. */
   readonly onCancelled: () => Promise<void>
   readonly overview: () => Promise<Overview>
+  /** Why the jobs of a route wait for a model server; undefined if they need not, as far as this node knows. */
+  readonly waitingRoute: (route: string) => WaitingRoute | undefined
   /** JSON text without secrets. */
   readonly settingsJson: string
   /** Called for each change, and for each read of job contents or of a secret, so that the server can log it. */

@@ -25,6 +25,7 @@ import {
   strict,
   unixTime,
   unixTimeOrNull,
+  upstreamTrouble,
 } from './shapes.ts'
 
 const status = Type.Enum(['pending', 'assigned', 'completed', 'failed'])
@@ -81,6 +82,12 @@ const details = Type.Object({
       detail: orNull(Type.String()),
     }),
   ),
+  waiting_for_upstream: orNull(
+    Type.Object(
+      { targets: Type.Array(Type.String()), ...upstreamTrouble },
+      { description: 'Present while the job is queued and this node can call none of its targets.' },
+    ),
+  ),
   callback: orNull(callbackDetails),
 })
 
@@ -99,7 +106,7 @@ type JobParam = { Params: { jobId: string } }
 
 export function adminJobRoutes(
   app: FastifyInstance,
-  { store, expiry, perform, logAction }: AdminContext,
+  { store, expiry, perform, logAction, waitingRoute }: AdminContext,
 ): void {
   app.get<{ Querystring: Static<typeof search> }>(
     '/jobs',
@@ -144,7 +151,7 @@ export function adminJobRoutes(
       if (!found) throw noSuchJob()
       request.jobIds = [jobId]
       const callback = found.callback === null ? null : await store.findCallback(jobId)
-      return sendData(reply, 200, 'The job.', JSON.stringify(jobDetailsView(found, callback)))
+      return sendData(reply, 200, 'The job.', JSON.stringify(jobDetailsView(found, callback, waitingRoute)))
     },
   )
   app.get<JobParam>(

@@ -4,7 +4,7 @@ import Type from 'typebox'
 import { sendData } from '../envelope.ts'
 import { success } from '../openapi/schemas.ts'
 import type { AdminContext } from './admin-context.ts'
-import { adminErrors, count, orNull, unixTime, unixTimeOrNull } from './shapes.ts'
+import { adminErrors, count, orNull, unixTime, unixTimeOrNull, upstreamTrouble } from './shapes.ts'
 
 const percentiles = Type.Object({
   p50: orNull(Type.Number()),
@@ -82,6 +82,9 @@ const overview = Type.Object({
             'What the chat templates of its models reject, as calls have shown (`roles` of `auto`): such conversations are sent as `no_system`.',
         },
       ),
+      unavailable: Type.Array(Type.Object({ model: Type.String(), ...upstreamTrouble }), {
+        description: 'Models that jobs wait for, as no call of this node to them succeeds.',
+      }),
     }),
   ),
   points: Type.Array(metricSample, {

@@ -126,3 +126,14 @@ export function adminErrors(...statuses: number[]): Record<number, object> {
   }
   return documented
 }
+
+/** Why jobs wait for a model server. */
+export const upstreamTrouble = {
+  since: unixTime('Since when'),
+  reason: Type.Enum(['unreachable', 'overloaded', 'broken', 'misconfigured', 'failing'], {
+    description:
+      '`unreachable`: no connection; `overloaded`: 429 or 503; `broken`: connections that break, 408, 409, 502 or 504; `misconfigured`: 401, 402, 403, 404 or no quota left; `failing`: 500 or call timeouts.',
+  }),
+  status: orNull(Type.Integer({ description: 'The HTTP status, if there was a response.' })),
+  message: Type.String({ description: 'What the model server said, or why there was no connection.' }),
+}

@@ -112,7 +112,8 @@ const SCAN: Readonly<Record<Status | 'any', Statement>> = {
 const FIND: Statement = {
   repeatable: true,
   name: 'find job',
-  text: `select ${SUMMARY}, coalesce(o.deaths, q.deaths, 0) as deaths, j.response_format, o.receipt
+  text: `select ${SUMMARY}, coalesce(o.deaths, q.deaths, 0) as deaths, j.response_format, o.receipt,
+      q.turn, q.route, q.waits_since_ms
     from jobs j ${ROWS_OF('j.id')} where j.id = $1::uuid`,
 }
 const CONTENT: Statement = {

@@ -49,7 +49,7 @@ const FROM = `
   from jobs j join requests r on r.seq = j.seq
     left join outcomes o on o.seq = j.seq left join callbacks c on c.seq = j.seq
   where j.id = ?`
-const FIND = `select ${SUMMARY}, j.deaths, r.response_format, o.receipt ${FROM}`
+const FIND = `select ${SUMMARY}, j.deaths, j.turn, j.route, j.waits_since_ms, r.response_format, o.receipt ${FROM}`
 const CONTENT = `
   select j.settled_at_ms, j.cache_ttl_s, c.due_at_ms, r.messages, r.response_format, o.content, o.error, o.receipt ${FROM}`
 

@@ -40,7 +40,7 @@ onEachStore(() => {
     })
     assert.match(node, /^[0-9a-f]{16}$/)
     const load = { running: 1, waiting: 0, max_concurrency: 256 }
-    const upstream = { name: 'openai', ...load, skipped_until: null, rejected_roles: [] }
+    const upstream = { name: 'openai', ...load, skipped_until: null, rejected_roles: [], unavailable: [] }
     assert.deepEqual(upstreams, [upstream])
     const [point, ...others] = points
     assert.deepEqual(others, [])

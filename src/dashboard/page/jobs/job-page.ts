@@ -61,7 +61,14 @@ function Details({ job, onChange }: { readonly job: JobDetails; readonly onChang
 }
 
 function factsOf(job: JobDetails) {
-  const { created_at, claimed_at, settled_at, input_tokens, output_tokens } = job
+  const {
+    created_at,
+    claimed_at,
+    settled_at,
+    input_tokens,
+    output_tokens,
+    waiting_for_upstream: waiting,
+  } = job
   const link = html`<a href=${address(['accounts', job.account])}>${job.account}</a>`
   return [
     ['Account', html`${link} <span class="muted">${job.tier}</span>`],
@@ -70,6 +77,14 @@ function factsOf(job: JobDetails) {
       job.status === 'failed' ? 'Last called' : 'Answered by',
       job.cache_hit ? 'cached response, no model was called' : (job.target ?? '–'),
     ],
+    ...(waiting === null
+      ? []
+      : [
+          [
+            'Waits for',
+            html`${waiting.targets.join(', ')} since ${dateAndTime(waiting.since)} <span class="muted">(${waiting.reason}: ${waiting.message})</span>`,
+          ],
+        ]),
     ['Answer format', job.response_format],
     ['Created', dateAndTime(created_at)],
     ['Waited', claimed_at === null ? '–' : duration((claimed_at - created_at) * 1000)],

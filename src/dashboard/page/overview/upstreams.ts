@@ -51,7 +51,7 @@ const REJECTED = {
 } as const
 
 function Row({ upstream, points, name }: RowProps) {
-  const { running, waiting, max_concurrency, skipped_until, rejected_roles } = upstream
+  const { running, waiting, max_concurrency, skipped_until, rejected_roles, unavailable } = upstream
   const ok = sum(points, ({ calls }) => calls[name]?.ok ?? 0)
   const trouble = sum(points, ({ calls }) => calls[name]?.trouble ?? 0)
   const calls = ok + trouble
@@ -60,6 +60,7 @@ function Row({ upstream, points, name }: RowProps) {
     <th scope="row">
       ${name}
       ${rejected_roles.map(({ model, rejects, until }) => html`<div key=${model} class="hint">${model} rejects ${REJECTED[rejects]}. Until ${timeOfDay(until)} they are sent in user messages.</div>`)}
+      ${unavailable.map(({ model, since, message }) => html`<div key=${model} class="hint">Jobs wait for ${model} since ${timeOfDay(since)}: ${message}</div>`)}
     </th>
     <td>
       ${isSkipped ? html`<${Badge} state="skipped" word=${`skipped until ${timeOfDay(skipped_until)}`} />` : html`<${Badge} state="healthy" />`}
