@@ -110,6 +110,7 @@ interface StoredCall {
   readonly status: number | null
   readonly at_ms?: number
   readonly ms: number
+  readonly finish_reason?: 'length'
 }
 
 function timelineOf(job: JobDetails, callback: CallbackDetails | null): TimelineEntry[] {
@@ -117,9 +118,10 @@ function timelineOf(job: JobDetails, callback: CallbackDetails | null): Timeline
   const add = (atMs: number, what: TimelineEntry['what'], detail: string) =>
     entries.push({ at: atMs / 1000, what, detail })
   if (job.claimedAtMs !== null) add(job.claimedAtMs, 'assigned', `attempt ${job.attempts}`)
-  for (const { at_ms, target, kind, status, ms } of callsOf(job)) {
+  for (const { at_ms, target, kind, status, ms, finish_reason } of callsOf(job)) {
     const answer = status === null ? 'no answer' : String(status)
-    if (at_ms !== undefined) add(at_ms, 'call', `${target}: ${kind}, ${answer}, ${Math.round(ms)} ms`)
+    const cut = finish_reason === undefined ? '' : ', cut off at the length limit'
+    if (at_ms !== undefined) add(at_ms, 'call', `${target}: ${kind}, ${answer}, ${Math.round(ms)} ms${cut}`)
   }
   if (job.settledAtMs !== null) {
     const code = job.errorCode === null ? '' : `: ${job.errorCode}`

@@ -24,6 +24,7 @@ import { VERSION } from '../version.ts'
 import { createAdmin } from './admin.ts'
 import { createByteBudget } from './byte-budget.ts'
 import { createDispatcher } from './callbacks.ts'
+import { createContextShifts } from './context-shifts.ts'
 import { createCpuPool, threadsOf } from './cpu-pool.ts'
 import { createConnectionLimits, createHttp } from './http.ts'
 import { createCancellation, createNodeLease, createRemoteResults } from './node.ts'
@@ -106,12 +107,10 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const bytes = createByteBudget(settings)
   const dispatcher = createDispatcher({ settings, store, node, clock, log, metrics, bytes: bytes.callbacks })
   const common = { settings, store, node, clock, log, metrics, pendingResponses, bytes, onFatal }
-  const answers = new AnswerReader({
-    pool,
-    maxDepth: settings.limits.json_depth,
-    weightOf: (tier) => tiers.of(tier).weight,
-  })
-  const worker = createWorker({ ...common, router, routes: upstreams, answers, dispatcher })
+  const weightOf = (tier: string) => tiers.of(tier).weight
+  const answers = new AnswerReader({ pool, maxDepth: settings.limits.json_depth, weightOf })
+  const contextShifts = createContextShifts({ pool, clock, weightOf, metrics, log })
+  const worker = createWorker({ ...common, router, routes: upstreams, answers, contextShifts, dispatcher })
   const lease = createNodeLease({ ...common, worker })
   const remoteResults = createRemoteResults({ ...common, worker })
   const cancellation = createCancellation({ ...common, worker }, remoteResults)

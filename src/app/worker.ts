@@ -3,6 +3,7 @@ import type { CallbackDispatcher } from '../callbacks/dispatcher.ts'
 import { type Clock, wholeMs } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
 import { createAfterSettlement } from '../queue/after-settlement.ts'
+import type { ContextShifts } from '../queue/context-shift.ts'
 import { createExecuteJob } from '../queue/execute.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
 import type { AnswerReader } from '../queue/read-answer.ts'
@@ -20,6 +21,7 @@ export interface WorkerParts {
   readonly router: Router
   readonly routes: Routes
   readonly answers: AnswerReader
+  readonly contextShifts: ContextShifts
   readonly node: string
   readonly clock: Clock
   readonly settings: Settings
@@ -36,6 +38,7 @@ export function createWorker(parts: WorkerParts): Worker {
     store,
     router,
     answers,
+    contextShifts: parts.contextShifts,
     clock,
     cacheEnabled: settings.cache.enabled,
     maxAttempts: settings.jobs.max_attempts,

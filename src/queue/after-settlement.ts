@@ -48,8 +48,16 @@ export function createAfterSettlement(options: AfterSettlementOptions): AfterSet
       target: usage.target,
       ms: Math.round(executionMs),
     }
+    const cut = result.receipt.calls.at(-1)?.finish_reason
+    const finish = cut === undefined ? undefined : { finish_reason: cut }
     // Without the message of the model server, which may quote the conversation.
-    if (error) log.warn({ ...fields, code: error.code, upstream_status: error.upstream_status }, 'job failed')
+    if (error)
+      log.warn(
+        { ...fields, ...finish, code: error.code, upstream_status: error.upstream_status },
+        'job failed',
+      )
+    else if (finish)
+      log.warn({ ...fields, ...finish }, 'job completed; its answer is cut off at a length limit')
     else log.debug(fields, 'job completed')
   }
 }

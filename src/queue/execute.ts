@@ -20,6 +20,7 @@ import type { StopSignal } from '../job/stop.ts'
 import type { Claim } from '../store/node-store.ts'
 import type { Store, WaitingRelease } from '../store/store.ts'
 import type { AnswerForm, CallRecord, Reply, RequestWait, Router } from '../upstreams/model-server.ts'
+import { BYTES_PER_TOKEN, type ContextShifts } from './context-shift.ts'
 import {
   type EarlierRuns,
   earlierRunsJson,
@@ -38,6 +39,7 @@ export interface ExecuteOptions {
   readonly store: Pick<Store, 'findResponse'>
   readonly router: Router
   readonly answers: AnswerReader
+  readonly contextShifts: Pick<ContextShifts, 'check'>
   readonly clock: Clock
   readonly cacheEnabled: boolean
   readonly maxAttempts: number
@@ -118,6 +120,7 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
     if (first.kind !== 'answer') return execution.failWithout(first)
     const answer = await execution.read(first.text)
     if (answer === null) return execution.stoppedWhileReading()
+    if (first.truncated && isCutOff(answer)) return execution.failCutOff(answer)
     if (answer.ok) return execution.end({ status: 'completed', contentJson: answer.contentJson })
     return answer.kind === 'wrong'
       ? await execution.repair(answer.raw, answer.errors)
@@ -234,6 +237,9 @@ class Execution {
     this.#calls = this.#calls.concat(calls)
     this.#inputTokens += tokens.input
     this.#outputTokens += tokens.output
+    if (reply.kind === 'answer' && Buffer.byteLength(messagesJson) > BYTES_PER_TOKEN * reply.tokens.input) {
+      void this.#options.contextShifts.check(this.#job, messagesJson, target, reply.tokens.input)
+    }
     return reply
   }
 
@@ -250,6 +256,7 @@ class Execution {
     if (second.kind !== 'answer') return this.failWithout(second)
     const repaired = await this.read(second.text)
     if (repaired === null) return this.stoppedWhileReading()
+    if (second.truncated && isCutOff(repaired)) return this.failCutOff(repaired)
     if (repaired.ok) return this.end({ status: 'completed', contentJson: repaired.contentJson })
     if (repaired.kind === 'not checked') return this.failUnchecked(repaired.reason, repaired.raw)
     return this.#fail({
@@ -264,6 +271,16 @@ class Execution {
   failUnchecked(reason: string, raw: RawText): ExecutionResult {
     const message = `The answer could not be checked: ${reason}. Simplify the schema, for example with fewer branches that fit the same value.`
     return this.#fail({ code: 'answer_not_checked', message, raw_text: raw })
+  }
+
+  /** Fails at once: a repair would cost as much, and end at the same limit. */
+  failCutOff(answer: Answer): ExecutionResult {
+    return this.#fail({
+      code: 'validation_error',
+      message: 'The answer is cut off: the model reached its length limit (finish_reason: length).',
+      errors: ['the answer is cut off at the length limit of the model'],
+      raw_text: answer.ok ? answer.contentJson : answer.raw,
+    })
   }
 
   /** The outcome of a job whose answer came but was not read before the signal stopped it. */
@@ -364,6 +381,11 @@ class Execution {
 
 function factsOf({ strict, ignored }: SchemaFacts): Pick<Receipt, 'strict' | 'ignored'> {
   return ignored === undefined ? { strict } : { strict, ignored }
+}
+
+/** Whether a truncated answer is not all that it would have been: a number may have had more digits. Texts always may. */
+function isCutOff(answer: Answer): boolean {
+  return answer.ok ? /\d$/.test(answer.contentJson) : answer.kind === 'wrong'
 }
 
 function formOf(

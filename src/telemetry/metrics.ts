@@ -51,6 +51,16 @@ export class Metrics {
     'upstream',
     'model',
   ])
+  readonly #truncated = this.#counter(
+    'truncated_answers_total',
+    'Answers that are cut off at a length limit (finish_reason length).',
+    ['upstream', 'model'],
+  )
+  readonly #contextShifts = this.#counter(
+    'context_shifts_total',
+    'Answers for which the model server counted far fewer tokens than the conversation has.',
+    ['upstream', 'model'],
+  )
   readonly #attempts = this.#counter('callback_attempts_total', 'Attempts to deliver a callback.', ['result'])
   readonly #attemptTime = this.#histogram('callback_attempt_seconds', 'Time of an attempt.', SLOW_S, [])
   readonly #callbacks = this.#counter('callbacks_total', 'Callbacks that ended.', ['outcome'])
@@ -177,10 +187,17 @@ export class Metrics {
   }
 
   /** Bound to its metrics, because it is called for every call to an upstream. */
-  readonly called = ({ upstream, model, kind, status, aborted, ms }: CallEvent): void => {
+  readonly called = ({ upstream, model, kind, status, aborted, isTruncated, ms }: CallEvent): void => {
     const result = aborted ? 'aborted' : kind === 'error' ? `trouble ${status ?? 'connection'}` : kind
     this.#calls.add(1, upstream, model, result)
     this.#callTime.observe(ms / 1000, upstream, model)
+    if (isTruncated) this.#truncated.add(1, upstream, model)
+  }
+
+  /** @param target as `upstream/model`; no name of an upstream has a slash */
+  contextShifted(target: string): void {
+    const slash = target.indexOf('/')
+    this.#contextShifts.add(1, target.slice(0, slash), target.slice(slash + 1))
   }
 
   calledBack({ status, error, ms }: CallbackAttempt, next: CallbackNext['kind']): void {

@@ -73,6 +73,8 @@ export interface UpstreamError {
   readonly timedOut: boolean
   /** Tokens used in spite of the error; absent if the server counted none. */
   readonly tokens?: TokenCount
+  /** Present if the length limit was reached before any text. */
+  readonly truncated?: true
 }
 
 /** Whose trouble a failed call is (failure-kinds.ts). */
@@ -164,6 +166,8 @@ export interface CallRecord extends RequestFormat {
   /** When the call began, Unix time in milliseconds. */
   readonly at_ms: number
   readonly ms: number
+  /** Present if the answer is cut off at a length limit. */
+  readonly finish_reason?: 'length'
 }
 
 /** The router's result: the last reply, the target that gave it, and every call made, in order. */

@@ -80,7 +80,8 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
     return upstreamError({
       status,
       tokens,
-      message: 'The model reached its length limit before it answered.',
+      message: 'The model reached its length limit before it answered (finish_reason: length).',
+      truncated: true,
     })
   }
   return { kind: 'answer', text, tokens, truncated: true }

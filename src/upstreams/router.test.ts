@@ -206,7 +206,7 @@ describe('targets', () => {
     const routed = await router.ask(modelRequest('one'), never)
     assert.deepEqual(routed.tokens, { input: 7, output: 1 })
     assert.deepEqual(events, [
-      { upstream: 'a', model: 'm', kind: 'error', status: 200, aborted: false, ms: 0 },
+      { upstream: 'a', model: 'm', kind: 'error', status: 200, aborted: false, isTruncated: false, ms: 0 },
     ])
   })
 })

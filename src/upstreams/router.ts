@@ -66,6 +66,8 @@ export interface CallEvent {
   readonly status: number | null
   /** Ended by our own signal: neither a success nor a failure of the upstream. */
   readonly aborted: boolean
+  /** Whether the answer is cut off at a length limit. */
+  readonly isTruncated: boolean
   readonly ms: number
 }
 
@@ -385,6 +387,7 @@ export class ModelRouter implements Router, Routes {
   ): void {
     const { server } = target.upstream
     const status = reply.kind === 'answer' ? 200 : reply.status
+    const isTruncated = reply.kind !== 'refused' && reply.truncated === true
     const { input, output } = reply.tokens ?? NO_TOKENS
     attempt.reply = reply
     attempt.target = target.name
@@ -396,9 +399,11 @@ export class ModelRouter implements Router, Routes {
       at_ms: atMs,
       ms,
       ...format,
+      ...(isTruncated && { finish_reason: 'length' }),
     })
     const aborted = reply.kind === 'error' && reply.aborted
-    const event = { upstream: server.name, model: target.model, kind: reply.kind, status, aborted, ms }
+    const { name: upstream } = server
+    const event = { upstream, model: target.model, kind: reply.kind, status, aborted, isTruncated, ms }
     this.#onCall?.(event)
     if (reply.kind !== 'error' || aborted) return
     const { code, connection, timedOut } = reply

@@ -77,6 +77,8 @@ export interface ReceiptCall {
   /** Also absent if the job requested text. */
   readonly json_mode?: JsonMode
   readonly instruction?: string
+  /** Present if the answer is cut off at a length limit. */
+  readonly finish_reason?: 'length'
   /** What differs from the call before, whose form the server rejected. */
   readonly other_format?: 'roles' | 'json_mode' | 'both'
 }

@@ -98,7 +98,7 @@ const content = Type.Object({
   error: Type.Unknown(),
   receipt: Type.Unknown({
     description:
-      'What was sent upstream, and what came back. Each of its `calls` has the `target`, the result, the `roles` (`native`, `developer_as_system`, `merged_system` or `no_system`), the `json_mode` if JSON was requested (`json_schema_strict`, `json_schema`, `json_object`, `instruction` or `simulated`), the `instruction` that was added, if any, and `other_format` (`roles`, `json_mode` or `both`) if the server rejected the call before and the same conversation was sent in another form. Calls of earlier versions lack `roles` and `json_mode`.',
+      'What was sent upstream, and what came back. Each of its `calls` has the `target`, the result, the `roles` (`native`, `developer_as_system`, `merged_system` or `no_system`), the `json_mode` if JSON was requested (`json_schema_strict`, `json_schema`, `json_object`, `instruction` or `simulated`), the `instruction` that was added, if any, `finish_reason` (`length`) if the answer is cut off at a length limit, and `other_format` (`roles`, `json_mode` or `both`) if the server rejected the call before and the same conversation was sent in another form. Calls of earlier versions lack `roles` and `json_mode`.',
   }),
 })
 

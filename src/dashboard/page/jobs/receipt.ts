@@ -95,10 +95,14 @@ const OTHER_FORMATS = {
 function Calls({ calls }: { readonly calls: readonly ReceiptCall[] }) {
   return html`<ol class="calls">
     ${calls.map(
-      ({ target, kind, status, ms, instruction, other_format }, index) => html`<li key=${index}>
+      (
+        { target, kind, status, ms, instruction, other_format, finish_reason },
+        index,
+      ) => html`<li key=${index}>
       <span class="mono">${target}</span>
       <${Badge} state=${kind === 'answer' ? 'completed' : 'failed'} word=${kind} />
       <span class="muted">${status === null ? 'no HTTP status' : `HTTP ${status}`} · ${duration(ms)}</span>
+      ${finish_reason && html`<${Badge} state="skipped" word="cut off" /> <span class="muted">The model reached its length limit (finish_reason: ${finish_reason}), so the answer is not complete.</span>`}
       ${other_format && html`<span class="muted"> · ${OTHER_FORMATS[other_format]}</span>`}
       ${instruction && html`<details><summary>An instruction was added to the messages</summary><${CodeBlock} text=${instruction} what="the instruction" /></details>`}
     </li>`,

@@ -1,0 +1,96 @@
+/**
+ * Notices when a model server has dropped a part of a conversation: a server whose context is too small may cut the text
+ * without an error (a context shift), and the model then answers what is left.
+ *
+ * The only trace is that the server counts far fewer tokens than the text has. An answer is suspicious if the server counted
+ * less than a token for BYTES_PER_TOKEN bytes, which is rare: English has four or five bytes in a token. Only then the text is
+ * counted, on the threads of the CPU pool, and at most once a second for each target.
+ */
+import type { Clock } from '../clock.ts'
+import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
+import type { ClaimedJob } from '../job/job.ts'
+import { Stop } from '../job/stop.ts'
+import { countConversation } from '../tokens/token-counter.ts'
+
+export const BYTES_PER_TOKEN = 12
+/** Tokenizers differ by less than this factor, also in languages that they know badly. */
+export const FAR_ABOVE = 2
+export const COUNT_EVERY_MS = 1_000
+
+export interface ContextShift {
+  readonly jobId: string
+  readonly target: string
+  readonly promptTokens: number
+  /** How many tokens the conversation has at least, as an OpenAI tokenizer counts them. */
+  readonly counted: number
+}
+
+export interface ContextShiftsOptions {
+  readonly pool: Pick<CpuPool, 'run'>
+  readonly clock: Clock
+  /** The share of the threads for the jobs of a tier. */
+  readonly weightOf: (tier: string) => number
+  readonly onShift: (shift: ContextShift) => void
+  readonly onError: (error: unknown) => void
+}
+
+type AnsweredJob = Pick<ClaimedJob, 'id' | 'account' | 'tier'>
+
+export class ContextShifts {
+  readonly #options: ContextShiftsOptions
+  /** When the last count began, by target, on the steady clock. */
+  readonly #countedAtMs = new Map<string, number>()
+  /** Targets with a count that has not ended: its text is held until then. */
+  readonly #counting = new Set<string>()
+  readonly #never = new Stop()
+
+  constructor(options: ContextShiftsOptions) {
+    this.#options = options
+  }
+
+  /**
+   * Counts the text of a suspicious answer, unless one of the same target was counted within the second. Resolves once that is
+   * done; never rejects.
+   * @param target as `upstream/model`
+   * @param promptTokens what the server counted; 0 if it did not
+   */
+  async check(
+    job: AnsweredJob,
+    messagesJson: string,
+    target: string | null,
+    promptTokens: number,
+  ): Promise<void> {
+    if (target === null || promptTokens === 0) return
+    const { clock, onError } = this.#options
+    const nowMs = clock.steadyMs()
+    const lastMs = this.#countedAtMs.get(target)
+    if (this.#counting.has(target) || (lastMs !== undefined && nowMs - lastMs < COUNT_EVERY_MS)) return
+    this.#countedAtMs.set(target, nowMs)
+    this.#counting.add(target)
+    try {
+      await this.#count(job, messagesJson, target, promptTokens)
+    } catch (error) {
+      onError(error)
+    } finally {
+      this.#counting.delete(target)
+    }
+  }
+
+  async #count(
+    { id: jobId, account, tier }: AnsweredJob,
+    messagesJson: string,
+    target: string,
+    promptTokens: number,
+  ): Promise<void> {
+    const { pool, weightOf, onShift } = this.#options
+    const user = { account, weight: weightOf(tier) }
+    const conversation = { messagesJson, messages: 1, tokensAtMost: Buffer.byteLength(messagesJson) }
+    const limit = FAR_ABOVE * promptTokens
+    const count = await countConversation(conversation, limit, (jsonTexts, enough) =>
+      pool.run('count tokens', { jsonTexts, enough }, user, this.#never),
+    )
+    if (count !== null && count.tokens > limit) {
+      onShift({ jobId, target, promptTokens, counted: count.tokens })
+    }
+  }
+}
