@@ -37,6 +37,8 @@ export async function serve({ config, role }: ServeOptions): Promise<number> {
     process.exit(1)
   }
   exitOnBugs(log)
+  // Who started the server may have read the first lines only, and closed the pipe before the last ones are printed.
+  process.stdout.on('error', () => {})
   const service = await createService({ configuration, role, log, onFatal })
   const stopped = stopOnSignal(service, log)
   const address = await listen(service, configuration)

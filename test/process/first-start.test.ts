@@ -1,7 +1,10 @@
 /** What happens between `npm start` and the first answer, and what does not happen again. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { readFile, stat } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import test from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
 import type { Body } from './caller.ts'
@@ -98,6 +101,30 @@ test('a model server that is down is a warning at the start, and stops nothing',
   await server.program.logged(/"level":40,.*"upstream":"openai".*a model server does not answer as it should/)
   assert.equal((await server.caller(await server.firstKey()).read(NO_JOB)).status, 404, 'it serves')
   assert.deepEqual(await server.stop(), { code: 0, signal: null })
+})
+
+test('a server whose standard output is closed goes on when it prints about its model servers', {
+  timeout,
+}, async (t) => {
+  const asked = Promise.withResolvers<() => void>()
+  const models = createServer((_request, response) => {
+    asked.resolve(() => response.writeHead(503).end())
+  })
+  models.listen(0, '127.0.0.1')
+  await once(models, 'listening')
+  t.after(() => models.close())
+  const upstream = `http://127.0.0.1:${(models.address() as AddressInfo).port}/v1`
+  const place = await installation(t, { upstream })
+  const server = await place.startAs([
+    'sh',
+    '-c',
+    `"${process.execPath}" "${MAIN}" serve | head -n 1; sleep 60`,
+  ])
+  const answer = await asked.promise
+  answer()
+  await server.program.logged(/a model server does not answer as it should/)
+  assert.equal((await fetch(`${server.url}/healthz`)).status, 200)
+  assert.ok(!server.program.stderr.includes('uncaught'), server.program.stderr)
 })
 
 test('the example of the first start names a model that there is', { timeout }, async (t) => {
