@@ -32,6 +32,7 @@ describe('the circuit breaker', () => {
         consecutiveFailures: FAILURES_TO_OPEN,
         openUntilMs: clock.nowMs() + FIRST_OPEN_MS,
         learnedRoles: null,
+        unavailable: null,
       },
     ])
     const routed = await router.ask(modelRequest('two'), never)

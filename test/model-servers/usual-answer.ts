@@ -18,11 +18,12 @@ export function usualAnswer(request: ChatRequest): string {
   return format?.type === 'json_object' ? '{"answer":"an object"}' : echoOf(request)
 }
 
-/** The schema that an instruction ends with; null if there is none. */
+/** The schema that an instruction ends with, on a line of its own; null if there is none. */
 function schemaInText(request: ChatRequest): unknown {
   const texts = messagesOf(request).map(({ content }) => content)
   const text = texts.find((each) => each.includes('JSON Schema below'))
-  return text === undefined ? null : JSON.parse(text.slice(text.indexOf('{')))
+  // The text of the user may follow, where the model knows no system message.
+  return text === undefined ? null : JSON.parse(text.slice(text.indexOf('{')).split('\n', 1)[0] ?? '')
 }
 
 /** A completion whose usage counts the prompt that the server made, not the conversation that it was sent. */
