@@ -46,6 +46,15 @@ test('a task runs on a thread and returns its result', async (t) => {
   assert.deepEqual(cpu.state, { running: 0, waiting: 0, requests: 0 })
 })
 
+test('the bytes of a body are moved to a thread, not copied', async (t) => {
+  const cpu = pool(t)
+  const bytes = new Uint8Array(Buffer.from('[]'))
+  const limits = { payloadBytes: 1000, schemaBytes: 1000 }
+  const task = { bytes, kind: 'batch', maxDepth: 64, maxJobs: 1, limits, fingerprintRoute: null } as const
+  assert.equal((await cpu.run('read body', task, acme, never))?.kind, 'wrong length')
+  assert.equal(bytes.byteLength, 0)
+})
+
 test('accounts take turns, however many tasks one of them has waiting', async (t) => {
   const cpu = pool(t)
   const order: string[] = []

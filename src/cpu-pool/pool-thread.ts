@@ -50,7 +50,7 @@ export class PoolThread {
     return new Promise((resolve, reject) => {
       // The reply to a task is its own output.
       this.#pending = { resolve: resolve as PendingTask['resolve'], reject }
-      this.#worker.postMessage({ name, input } satisfies TaskRequest)
+      this.#worker.postMessage({ name, input } satisfies TaskRequest, movedWith(input))
     })
   }
 
@@ -88,3 +88,8 @@ export class PoolThread {
 
 /** Enough for the short-lived objects of a parse; what `--max-semi-space-size` grants the main thread is not needed here. */
 const YOUNG_GENERATION_MB = 48
+
+/** The bytes of a body are moved to the thread: copying 10 MB would hold the event loop for many milliseconds. */
+function movedWith(input: TaskInput<TaskName>): ArrayBuffer[] {
+  return 'bytes' in input && input.bytes.buffer instanceof ArrayBuffer ? [input.bytes.buffer] : []
+}

@@ -31,7 +31,10 @@ export interface LargeBodyOptions {
   readonly limits: PartLimits
 }
 
-/** Rejects with the `HttpError` of the first rule that the body breaks, and with those of `RequestCpu`. */
+/**
+ * Rejects with the `HttpError` of the first rule that the body breaks, and with those of `RequestCpu`.
+ * @param bytes moved to the thread: they are empty here afterwards
+ */
 export async function readLargeBody(
   request: FastifyRequest,
   kind: CreateBody['kind'],
@@ -40,8 +43,8 @@ export async function readLargeBody(
 ): Promise<LargeBody> {
   const { maxBatchJobs } = request.caller.tier
   const fingerprintRoute = request.headers['idempotency-key'] === undefined ? null : routeOf(request)
-  // A copy of its own: a message carries all of the memory behind a view, and a body of unknown length has far more.
-  const own = new Uint8Array(bytes)
+  // A message carries all of the memory behind a view, and behind a body of unknown length there is far more.
+  const own = bytes.buffer.byteLength === bytes.length ? bytes : new Uint8Array(bytes)
   const task = { bytes: own, kind, maxDepth, maxJobs: maxBatchJobs, limits, fingerprintRoute }
   try {
     const result = await cpu.use(request, READ_TIMEOUT_MS, (run) => run('read body', task))
