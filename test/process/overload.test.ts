@@ -10,7 +10,7 @@ import { LONG } from '../support/long-form.ts'
 import { peakOf, residentMiB } from '../support/memory-of.ts'
 import type { Caller } from './caller.ts'
 import { Ledger } from './ledger.ts'
-import { installation } from './server-process.ts'
+import { installation, MAIN } from './server-process.ts'
 
 const QUEUED_WRITES = 10
 /** Each has one write to be made at any time. */
@@ -18,7 +18,9 @@ const CALLERS = 5 * QUEUED_WRITES
 const REQUESTS = LONG ? 20_000 : 500
 const BATCH = 5
 const TEXT = 'x'.repeat(5000)
-const MAX_MIB = 150
+/** A process whose memory grew with the load would end: with more there is no full collection for a long time. */
+const HEAP_MIB = 192
+const MAX_MIB = 200
 
 for (const store of ['SQLite', 'Postgres']) {
   test(
@@ -35,7 +37,8 @@ async function overload(t: TestContext, database: { readonly databaseUrl?: strin
   t.after(() => models.close())
   const settings = { limits: { queued_writes: QUEUED_WRITES } }
   const place = await installation(t, { upstream: models.baseUrl, settings, ...database })
-  const server = await place.start({ env: { LOG_LEVEL: 'error' } })
+  const command = [process.execPath, `--max-old-space-size=${HEAP_MIB}`, MAIN, 'serve']
+  const server = await place.startAs(command, { env: { LOG_LEVEL: 'error' } })
   const key = await server.firstKey()
   const ledger = new Ledger((content) => `echo: ${content}`)
   const caller = server.caller(key)
