@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
-import { type Reply, reply, startModelServer } from '../model-server.ts'
+import { type ChatRequest, type Reply, reply, startModelServer } from '../model-server.ts'
 import { eventually } from '../support/eventually.ts'
 import { LONG } from '../support/long-form.ts'
 import { peakOf, residentMiB } from '../support/memory-of.ts'
@@ -95,7 +95,7 @@ async function start(t: TestContext) {
   const good = await startModelServer({ keep: false })
   const bad = await startModelServer({
     keep: false,
-    script: ({ body }) => FAULTS[String(body.messages[0]?.content).split(':')[0] ?? ''],
+    script: ({ body }) => FAULTS[faultOf(body)],
   })
   t.after(() => Promise.all([good.close(), bad.close()]))
   const place = await installation(t, {
@@ -105,13 +105,18 @@ async function start(t: TestContext) {
         bad: { base_url: bad.baseUrl, api_key_env: null, call_timeout_seconds: CALL_TIMEOUT_S },
       },
       models: { 'gpt-5-mini': { targets: [{ upstream: 'bad', model: 'bad' }] } },
-      jobs: { run_timeout_seconds: RUN_TIMEOUT_S },
+      jobs: { run_timeout_seconds: RUN_TIMEOUT_S, patience_seconds: 0 },
     },
   })
   const server = await place.start({ env: { PARLEY_ADMIN_TOKEN: ADMIN_TOKEN, LOG_LEVEL: 'error' } })
   const caller = server.caller(await server.firstKey())
   const made = await place.parley(['keys', 'create', '--account', 'other', '--tier', 'user_go'])
   return { server, caller, other: server.caller(made.stdout.trim()) }
+}
+
+/** The fault that a request's conversation names; none for a question about models. */
+function faultOf({ messages }: Partial<ChatRequest>): string {
+  return String(messages?.[0]?.content).split(':')[0] ?? ''
 }
 
 /** Batches of the bad server's jobs, each fault in turn. Returns the ids. */
