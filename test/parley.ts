@@ -31,6 +31,8 @@ export interface ParleyOptions {
   readonly upstream?: string
   /** The key to send to it. */
   readonly upstreamKey?: string
+  /** Whether the limit of concurrent calls is that of the settings or the default, rather than 256 from the start. */
+  readonly findsConcurrency?: boolean
   /** More environment variables. */
   readonly env?: Environment
   readonly clock?: Clock
@@ -94,6 +96,8 @@ export async function startParley(t: Lifetime, options: ParleyOptions = {}): Pro
     PORT: '0',
     PARLEY_ADMIN_TOKEN: ADMIN_TOKEN,
     ...(options.upstream && { OPENAI_BASE_URL: options.upstream }),
+    // A test counts on calls that are made at once, whatever is known about the server.
+    ...(options.upstream && !options.findsConcurrency && { OPENAI_MAX_CONCURRENCY: '256' }),
     ...(options.upstreamKey && { OPENAI_API_KEY: options.upstreamKey }),
     ...options.env,
   }

@@ -43,6 +43,8 @@ export interface UpstreamView {
   readonly name: string
   readonly running: number
   readonly waiting: number
+  /** How many calls may be in progress now, and at most. */
+  readonly concurrency_limit: number
   readonly max_concurrency: number
   /** When the first of its targets is tried again; null unless all of its targets are skipped. */
   readonly skipped_until: number | null

@@ -3,13 +3,14 @@ import type { Clock } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import { tiersOf } from '../config/tiers.ts'
 import type { Log } from '../telemetry/log.ts'
+import { START_CONCURRENCY } from '../upstreams/concurrency-limit.ts'
 import type { ModelServer } from '../upstreams/model-server.ts'
 import { OpenAiClient, type ReadLarge } from '../upstreams/openai-client.ts'
 import { type CallEvent, ModelRouter } from '../upstreams/router.ts'
 import { Simulator } from '../upstreams/simulator.ts'
 
 export function createRouter(
-  { settings, access, simulated }: Configuration,
+  { settings, access, concurrency, simulated }: Configuration,
   clock: Clock,
   onCall: (call: CallEvent) => void,
   readLarge: ReadLarge,
@@ -19,9 +20,16 @@ export function createRouter(
     simulated
       ? new Simulator(clock)
       : new OpenAiClient({ name, settings: upstream, apiKey: null, ...access.get(name), clock, readLarge })
-  const upstreams = Object.entries(settings.upstreams).map(
-    (entry) => [entry[0], { server: serverOf(entry), maxConcurrency: entry[1].max_concurrency }] as const,
-  )
+  const startOf = (name: string, ceiling: number): number | null => {
+    const known = simulated ? 'fixed' : concurrency.get(name)
+    if (known === 'fixed') return null
+    return known === 'explicit' ? ceiling : START_CONCURRENCY
+  }
+  const upstreams = Object.entries(settings.upstreams).map((entry) => {
+    const [name, { max_concurrency: maxConcurrency }] = entry
+    const startConcurrency = startOf(name, maxConcurrency)
+    return [name, { server: serverOf(entry), maxConcurrency, startConcurrency }] as const
+  })
   return new ModelRouter({
     upstreams: new Map(upstreams),
     models: settings.models,

@@ -35,6 +35,7 @@ For completion and checks in an editor, start the file with \`"$schema": "./node
 | \`PARLEY_CONFIG\` | the configuration file | \`./parley.config.json\` if there is one |
 | \`OPENAI_API_KEY\` | the key of the upstream \`openai\` | none |
 | \`OPENAI_BASE_URL\` | its address; without a key, none is sent | \`https://api.openai.com/v1\` |
+| \`OPENAI_MAX_CONCURRENCY\` | how many calls it gets at once (\`upstreams.openai.max_concurrency\`) | starts at 8, up to 256 |
 | \`OPENAI_MODEL\` | the model of the upstream \`openai\` that serves every public name there; callers may also use its own name | the model of the same name |
 | \`PARLEY_ADMIN_TOKEN\` | grants access to the admin API and the dashboard; give nodes on one Postgres the same token | generated at the first start and kept, readable only by its owner, in \`DATABASE-FILE.admin-token\`; on a Postgres in \`./data/parley.admin-token\`, for this node only |
 | \`LOG_LEVEL\` | \`fatal\`, \`error\`, \`warn\`, \`info\`, \`debug\`, \`trace\`, \`silent\` | \`info\` |

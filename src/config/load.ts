@@ -9,11 +9,14 @@ import { withOpenAiModel } from './openai-model.ts'
 import { DEFAULTS, type Environment, type Settings, settingsSchema, UPSTREAM_DEFAULTS } from './settings.ts'
 import { databaseProblems, settingsProblems } from './settings-rules.ts'
 import { type UpstreamAccess, upstreamAccess } from './upstream-access.ts'
+import { knownConcurrency } from './upstream-concurrency.ts'
 
 export interface Configuration {
   readonly settings: Settings
   /** What requests to each upstream carry, secrets included. */
   readonly access: ReadonlyMap<string, UpstreamAccess>
+  /** What is known about how many calls each upstream serves at once. */
+  readonly concurrency: ReturnType<typeof knownConcurrency>
   /** True when no model is configured, and the built-in simulator answers. */
   readonly simulated: boolean
   readonly logLevel: LogLevel
@@ -57,7 +60,8 @@ export function loadConfiguration(env: Environment, file?: string): Configuratio
   if (adminToken !== null && !ADMIN_TOKEN.test(adminToken))
     problems.push('PARLEY_ADMIN_TOKEN: must be 1 to 512 visible ASCII characters')
   if (problems.length > 0) throw new ConfigurationError(problems)
-  return { settings, access, simulated, logLevel: logLevel as LogLevel, adminToken, file: path }
+  const concurrency = knownConcurrency(settings, given, env)
+  return { settings, access, concurrency, simulated, logLevel: logLevel as LogLevel, adminToken, file: path }
 }
 
 /** Only the database, for commands that need no other setting to be valid. */
@@ -120,12 +124,24 @@ function withEnvironment(settings: Settings, env: Environment): Settings {
   if (env.HOST) result.host = env.HOST
   if (env.PORT) result.port = portOf(env.PORT)
   if (env.DATABASE_URL) result.database = env.DATABASE_URL
-  const { OPENAI_BASE_URL: baseUrl } = env
-  if (baseUrl && isObject(settings.upstreams)) {
+  const { OPENAI_BASE_URL: baseUrl, OPENAI_MAX_CONCURRENCY: concurrency } = env
+  if ((baseUrl || concurrency) && isObject(settings.upstreams)) {
     const upstream = settings.upstreams[OPENAI] ?? UPSTREAM_DEFAULTS
-    result.upstreams = { ...settings.upstreams, [OPENAI]: { ...upstream, base_url: baseUrl } }
+    const changed = {
+      ...(baseUrl && { base_url: baseUrl }),
+      ...(concurrency && { max_concurrency: concurrencyOf(concurrency) }),
+    }
+    result.upstreams = { ...settings.upstreams, [OPENAI]: { ...upstream, ...changed } }
   }
   return result
+}
+
+function concurrencyOf(text: string): number {
+  if (!/^[1-9]\d{0,5}$/.test(text))
+    throw new ConfigurationError([
+      `OPENAI_MAX_CONCURRENCY: must be a whole number from 1 to 999999, not ${text}`,
+    ])
+  return Number(text)
 }
 
 function portOf(text: string): number {

@@ -67,7 +67,11 @@ const upstream = Type.Object(
     api_key_env: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
       description: 'The environment variable that holds the key; null if the server requires none.',
     }),
-    max_concurrency: Type.Integer({ minimum: 1, description: 'Concurrent calls.' }),
+    max_concurrency: Type.Integer({
+      minimum: 1,
+      description:
+        'Concurrent calls at most. If it is set, the limit starts there; otherwise it starts at 8, except for api.openai.com, and doubles while calls succeed. It halves when the server answers 429, 503 or not in time.',
+    }),
     call_timeout_seconds: Type.Number({
       exclusiveMinimum: 0,
       description: 'A call that takes longer is aborted and counts as a retryable error.',

@@ -12,6 +12,7 @@ import type { StopListener, StopSignal } from '../job/stop.ts'
 import { Counts, type ReadonlyCounts } from './counts.ts'
 
 export interface FairSlotsOptions {
+  /** It may change; a higher one takes effect at the next release. */
   readonly limit: number
   /** How many of the slots go only to accounts that hold none; 0 for no reserve. */
   readonly reserve: number

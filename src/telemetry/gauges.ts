@@ -99,7 +99,7 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   }
   add('callbacks_under_way', 'Callback attempts in progress on this node.', byQueue, ['lane'])
 
-  const calls = 'Calls in progress, calls waiting for a slot, and slots in total.'
+  const calls = 'Calls in progress, calls waiting for a slot, slots now, and slots at most.'
   add('upstream_calls', calls, (set) => setCalls(gauges.upstreams(), set), ['upstream', 'state'])
   const skipped = '1 while every target of the upstream is skipped because its circuit breaker is open.'
   add('upstream_skipped', skipped, (set) => setSkipped(gauges.upstreams(), set), ['upstream'])
@@ -138,10 +138,11 @@ function setMemory(budget: ByteBudget, set: SetValue): void {
 }
 
 function setCalls(upstreams: readonly UpstreamState[], set: SetValue): void {
-  for (const { name: upstream, running, waiting, maxConcurrency } of upstreams) {
+  for (const { name: upstream, running, waiting, limit, maxConcurrency } of upstreams) {
     set(running, { upstream, state: 'running' })
     set(waiting, { upstream, state: 'waiting' })
-    set(maxConcurrency, { upstream, state: 'places' })
+    set(limit, { upstream, state: 'places' })
+    set(maxConcurrency, { upstream, state: 'ceiling' })
   }
 }
 

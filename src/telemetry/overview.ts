@@ -35,15 +35,18 @@ export function overviewOf({ about, gauges, depth, callbacks, nowMs }: OverviewP
       under_way: gauges.callbacksInProgress(),
     },
     held_back: gauges.heldBack(),
-    upstreams: gauges.upstreams().map(({ name, running, waiting, maxConcurrency, openUntilMs, targets }) => ({
-      name,
-      running,
-      waiting,
-      max_concurrency: maxConcurrency,
-      skipped_until: openUntilMs === null ? null : openUntilMs / 1000,
-      rejected_roles: rejectedRoles(targets),
-      unavailable: unavailableOf(targets),
-    })),
+    upstreams: gauges
+      .upstreams()
+      .map(({ name, running, waiting, limit, maxConcurrency, openUntilMs, targets }) => ({
+        name,
+        running,
+        waiting,
+        concurrency_limit: limit,
+        max_concurrency: maxConcurrency,
+        skipped_until: openUntilMs === null ? null : openUntilMs / 1000,
+        rejected_roles: rejectedRoles(targets),
+        unavailable: unavailableOf(targets),
+      })),
   }
 }
 

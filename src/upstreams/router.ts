@@ -83,6 +83,8 @@ export interface UpstreamState {
   readonly name: string
   readonly running: number
   readonly waiting: number
+  /** How many calls may be in progress now, and at most. */
+  readonly limit: number
   readonly maxConcurrency: number
   /** When the first of its circuit breakers becomes half-open (wall clock); null unless all of them are open. */
   readonly openUntilMs: number | null
@@ -123,6 +125,8 @@ interface RoutingAttempt extends RoutedReply {
   target: string | null
   readonly calls: CallRecord[]
   tokens: TokenCount
+  /** Whether the last call failed because too many were in progress. */
+  isBeyondProven?: boolean
 }
 
 /** Of a tier that no longer exists. */
@@ -221,7 +225,7 @@ export class ModelRouter implements Router, Routes {
         const kind = failureKind(reply)
         if (kind === 'final') return attempt
         failures++
-        countsAgainstJob &&= isOfJob(kind, target, request.jobId, tries)
+        countsAgainstJob &&= !attempt.isBeyondProven && isOfJob(kind, target, request.jobId, tries)
         if (!successes.has(target)) successes.set(target, target.health.successes)
       }
       if (failures > 0 && countsAgainstJob) tries++
@@ -284,7 +288,8 @@ export class ModelRouter implements Router, Routes {
         name,
         running: upstream.slots.held.total,
         waiting: upstream.slots.waiting.total,
-        maxConcurrency: upstream.slots.limit,
+        limit: upstream.limit.limit,
+        maxConcurrency: upstream.limit.ceiling,
         openUntilMs: earliestIfAll(targets.map((target) => target.openUntilMs)),
         targets,
       }
@@ -334,9 +339,14 @@ export class ModelRouter implements Router, Routes {
       // Only now, because the breaker may have opened while the request waited for a slot.
       permit = breaker.acquire() ?? (forced ? 'forced' : null)
       if (permit === null) return 'circuit open'
+      const begun = upstream.limit.begin()
       const reply = await this.#ask(target, request.prompt, attempt, signal)
-      if (reply.kind !== 'error') result = 'success'
-      else if (!reply.aborted) {
+      if (reply.kind !== 'error') {
+        result = 'success'
+        upstream.limit.succeeded(begun, upstream.slots.held.total >= upstream.limit.limit)
+      } else if (!reply.aborted) {
+        const isOverload = reply.timedOut || failureKind(reply) === 'overloaded'
+        attempt.isBeyondProven = isOverload && upstream.limit.overloaded(begun)
         // After any other 4xx the request is at fault, and the target is healthy.
         const hasFailed = this.#isPatient ? isWaitedFor(failureKind(reply)) : reply.retryable
         result = hasFailed ? 'failure' : 'success'

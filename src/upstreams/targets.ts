@@ -7,6 +7,7 @@ import type { ModelSettings } from '../config/settings.ts'
 import type { Tier } from '../job/tier.ts'
 import { FairSlots } from '../sharing/fair-slots.ts'
 import { type Breaker, CircuitBreaker } from './circuit-breaker.ts'
+import { ConcurrencyLimit } from './concurrency-limit.ts'
 import type { ModelServer } from './model-server.ts'
 import { TargetHealth } from './target-health.ts'
 
@@ -14,6 +15,8 @@ import { TargetHealth } from './target-health.ts'
 export interface Upstream {
   readonly server: ModelServer
   readonly slots: FairSlots
+  /** How many slots there are. */
+  readonly limit: ConcurrencyLimit
 }
 
 /** A model on an upstream. Public models with the same target share its circuit breaker. */
@@ -61,6 +64,8 @@ export interface RoutingTable {
 export interface UpstreamOptions {
   readonly server: ModelServer
   readonly maxConcurrency: number
+  /** Where the limit starts; it stays at `maxConcurrency` if absent or null. */
+  readonly startConcurrency?: number | null
 }
 
 /** The part of a tier that routing depends on. */
@@ -92,8 +97,9 @@ export function createRoutingTable(
   health: HealthOptions | null,
 ): RoutingTable {
   const upstreams = new Map<string, Upstream>()
-  for (const [name, { server, maxConcurrency }] of upstreamOptions) {
-    upstreams.set(name, { server, slots: new FairSlots({ limit: maxConcurrency, reserve: 0 }) })
+  for (const [name, { server, maxConcurrency, startConcurrency = null }] of upstreamOptions) {
+    const limit = new ConcurrencyLimit(maxConcurrency, startConcurrency)
+    upstreams.set(name, { server, limit, slots: new FairSlots(limit) })
   }
   const targets = new Map<string, Target>()
   const targetOf = (upstreamName: string, model: string): Target => {

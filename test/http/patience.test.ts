@@ -8,6 +8,7 @@ import {
   reply,
   startModelServer,
 } from '../model-server.ts'
+import { Slots } from '../model-servers/slots.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job, type Parley } from '../parley.ts'
 import { adminOf } from './admin/admin.ts'
@@ -85,7 +86,7 @@ const contentOf = ({ body }: Received) => String(body.messages?.at(-1)?.content)
 
 /** The model server dies while it answers the fourth job. */
 async function startOutage(t: { after(end: () => unknown): void; signal: AbortSignal }, count: number) {
-  const stage = await startStage(t, { settings: ONE_SLOT })
+  const stage = await startStage(t, { settings: ONE_SLOT, findsConcurrency: true })
   const { parley, models } = stage
   const key = await parley.key()
   let isDead = false
@@ -144,7 +145,7 @@ onEachStore(() => {
 
   for (const status of [500, 503, 429, 401]) {
     test(`jobs complete although the server answers ${status} for a minute`, async (t) => {
-      const stage = await startStage(t, { settings: ONE_SLOT })
+      const stage = await startStage(t, { settings: ONE_SLOT, findsConcurrency: true })
       const { parley, models, clock } = stage
       const key = await parley.key()
       models.script = (request) => (isModelList(request) ? undefined : reply.status(status))
@@ -180,6 +181,7 @@ onEachStore(() => {
   test("an account's job that makes the server reset each time fails, and 50 jobs of another complete", async (t) => {
     const stage = await startStage(t, {
       settings: { upstreams: { openai: { max_concurrency: 4, api_key_env: null } } },
+      findsConcurrency: true,
     })
     const { parley, models } = stage
     const [bad, good] = [await parley.key('user_max', 'bad'), await parley.key('user_max', 'good')]
@@ -277,5 +279,25 @@ onEachStore(() => {
     assert.ok(answer)
     assert.equal(failed(answer).upstream_status, 503)
     assert.equal(models.requests.length, 3)
+  })
+
+  test('20 jobs complete at a one-slot server whose call timeout is three answers long', async (t) => {
+    const ANSWER_MS = 2000
+    const settings = { upstreams: { openai: { api_key_env: null, call_timeout_seconds: 6.1 } } }
+    const stage = await startStage(t, { settings, findsConcurrency: true })
+    const { parley, models, clock } = stage
+    const key = await parley.key()
+    const slots = new Slots({ answerMs: ANSWER_MS, clock })
+    models.script = (request) => (isModelList(request) ? undefined : slots.hold(reply.echo()))
+    const ids = await createJobs(parley, key, 20)
+    const tookMs = await untilTrue(
+      t,
+      stage,
+      async () => (await statuses(parley, key, ids)).completed === ids.length,
+    )
+    t.diagnostic(
+      `${completions(models)} calls, ${tookMs / 1000} s for ${(20 * ANSWER_MS) / 1000} s of answers`,
+    )
+    assert.ok(completions(models) < 40, `${completions(models)} calls`)
   })
 })

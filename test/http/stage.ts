@@ -17,6 +17,7 @@ export interface Stage {
 export interface StageOptions {
   readonly settings?: Readonly<Record<string, unknown>>
   readonly script?: Script
+  readonly findsConcurrency?: boolean
   /** The stage of an earlier Parley, to start another on its database, with its model server and its clock. */
   readonly after?: Stage
 }
@@ -47,6 +48,7 @@ export async function startStage(t: Lifetime, options: StageOptions = {}): Promi
     upstream: models.baseUrl,
     clock,
     settings: { tiers: UNLIMITED_READS, ...options.settings },
+    findsConcurrency: options.findsConcurrency ?? false,
     ...(options.after && { folder: options.after.parley.folder }),
   })
   t.after(() => models.close())

@@ -87,7 +87,9 @@ async function startPair(t: TestContext): Promise<Pair> {
   const fleet = await startFleet(t, { nodes: 0, upstream: first.baseUrl, jobs })
   let calls = 0
   const start = async (models: ModelServerForTests): Promise<Place> => {
-    const server = await fleet.add({ env: { OPENAI_BASE_URL: models.baseUrl } })
+    const server = await fleet.add({
+      env: { OPENAI_BASE_URL: models.baseUrl, OPENAI_MAX_CONCURRENCY: '256' },
+    })
     const [, name = ''] = await server.program.logged(/"node":"(\w+)"/)
     models.script = ({ body }) => {
       const answer = `call ${calls++}`

@@ -40,7 +40,9 @@ async function scene(t: TestContext, databaseUrl?: string, maxConcurrency = 1000
     },
     ...(databaseUrl !== undefined && { databaseUrl }),
   })
-  const server = await place.start({ env: { LOG_LEVEL: 'warn' } })
+  const server = await place.start({
+    env: { LOG_LEVEL: 'warn', OPENAI_MAX_CONCURRENCY: String(maxConcurrency) },
+  })
   const many = server.caller(await keyOf(place, 'many', 'user_free'))
   const single = server.caller(await keyOf(place, 'single', 'user_max'))
   return { models, server, many, single }

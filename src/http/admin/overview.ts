@@ -64,7 +64,8 @@ const overview = Type.Object({
       name: Type.String(),
       running: count,
       waiting: count,
-      max_concurrency: count,
+      concurrency_limit: Type.Integer({ description: 'How many calls may be in progress now.' }),
+      max_concurrency: Type.Integer({ description: 'The ceiling of this limit.' }),
       skipped_until: unixTimeOrNull(
         'When its first target is tried again; null unless all of its targets are skipped',
       ),

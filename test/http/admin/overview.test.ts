@@ -39,7 +39,7 @@ onEachStore(() => {
       held_back: [],
     })
     assert.match(node, /^[0-9a-f]{16}$/)
-    const load = { running: 1, waiting: 0, max_concurrency: 256 }
+    const load = { running: 1, waiting: 0, concurrency_limit: 256, max_concurrency: 256 }
     const upstream = { name: 'openai', ...load, skipped_until: null, rejected_roles: [], unavailable: [] }
     assert.deepEqual(upstreams, [upstream])
     const [point, ...others] = points

@@ -51,7 +51,8 @@ const REJECTED = {
 } as const
 
 function Row({ upstream, points, name }: RowProps) {
-  const { running, waiting, max_concurrency, skipped_until, rejected_roles, unavailable } = upstream
+  const { running, waiting, concurrency_limit, max_concurrency, skipped_until, rejected_roles, unavailable } =
+    upstream
   const ok = sum(points, ({ calls }) => calls[name]?.ok ?? 0)
   const trouble = sum(points, ({ calls }) => calls[name]?.trouble ?? 0)
   const calls = ok + trouble
@@ -65,7 +66,7 @@ function Row({ upstream, points, name }: RowProps) {
     <td>
       ${isSkipped ? html`<${Badge} state="skipped" word=${`skipped until ${timeOfDay(skipped_until)}`} />` : html`<${Badge} state="healthy" />`}
     </td>
-    <td class="number">${count(running)} <span class="muted">of ${count(max_concurrency)}</span></td>
+    <td class="number">${count(running)} <span class="muted">of ${count(concurrency_limit)}${concurrency_limit < max_concurrency && ` (up to ${count(max_concurrency)})`}</span></td>
     <td class="number wide">${count(waiting)}</td>
     <td class="number">${count(calls)}</td>
     <td class="number">${calls === 0 ? '–' : `${count(trouble)} (${figure((trouble / calls) * 100)}%)`}</td>
