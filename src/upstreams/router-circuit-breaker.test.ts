@@ -31,6 +31,7 @@ describe('the circuit breaker', () => {
         model: 'm',
         consecutiveFailures: FAILURES_TO_OPEN,
         openUntilMs: clock.nowMs() + FIRST_OPEN_MS,
+        unavailable: null,
         learnedRoles: null,
         unavailable: null,
       },
