@@ -31,7 +31,6 @@ describe('the circuit breaker', () => {
         model: 'm',
         consecutiveFailures: FAILURES_TO_OPEN,
         openUntilMs: clock.nowMs() + FIRST_OPEN_MS,
-        unavailable: null,
         learnedRoles: null,
         unavailable: null,
       },
