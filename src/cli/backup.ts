@@ -1,5 +1,5 @@
 /** `parley backup`: copies the whole database into one file while servers may be running. */
-import { loadDatabaseUrl } from '../config/load.ts'
+import { loadDatabaseUrl } from '../config/file.ts'
 import { backUpDatabase, isPostgres } from '../store/open.ts'
 import { CommandError } from './command-error.ts'
 import { databaseName } from './database-name.ts'

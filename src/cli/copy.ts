@@ -1,6 +1,7 @@
 /** `parley copy`: copies everything that has not expired from one database to another, empty one. */
+
+import { databaseProblems } from '../config/database-url.ts'
 import { loadRetentionMs } from '../config/load.ts'
-import { databaseProblems } from '../config/settings-rules.ts'
 import { DatabaseProblem } from '../store/database-problem.ts'
 import { openTransferSource, openTransferTarget } from '../store/open.ts'
 import { type TransferCounts, transferDatabase } from '../store/transfer.ts'

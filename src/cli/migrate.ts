@@ -1,5 +1,5 @@
 /** `parley migrate`: brings the database schema up to date without starting a server. */
-import { loadDatabaseUrl } from '../config/load.ts'
+import { loadDatabaseUrl } from '../config/file.ts'
 import { migrateDatabase } from '../store/open.ts'
 import { printLine } from './output.ts'
 

@@ -32,7 +32,7 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
 /** Rethrows bugs. The error classes are imported here, because most commands do not need those modules. */
 async function expectedError(error: unknown): Promise<Error> {
   if (error instanceof CommandError) return error
-  const { ConfigurationError } = await import('../config/load.ts')
+  const { ConfigurationError } = await import('../config/file.ts')
   const { DatabaseProblem } = await import('../store/database-problem.ts')
   if (error instanceof ConfigurationError || error instanceof DatabaseProblem) return error
   throw error

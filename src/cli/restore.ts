@@ -1,5 +1,5 @@
 /** `parley restore`: replaces the configured database with a backup. */
-import { loadDatabaseUrl } from '../config/load.ts'
+import { loadDatabaseUrl } from '../config/file.ts'
 import type { Restored } from '../store/backup.ts'
 import { isPostgres, restoreDatabase } from '../store/open.ts'
 import type { BackupOptions } from './backup.ts'

@@ -3,7 +3,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { ConfigurationError, loadConfiguration, loadDatabaseUrl } from './load.ts'
+import { ConfigurationError, loadDatabaseUrl } from './file.ts'
+import { loadConfiguration } from './load.ts'
 import { DEFAULTS, type Environment, type Settings, UPSTREAM_DEFAULTS } from './settings.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'parley-config-'))

@@ -1,13 +1,13 @@
 /** Reads the settings: environment beats file, file beats default. The environment is an argument. */
-import { existsSync, readFileSync } from 'node:fs'
-import { resolve } from 'node:path'
 import { Compile } from 'typebox/compile'
 import { wholeMs } from '../clock.ts'
+import { ConfigurationError, configFile, readFile } from './file.ts'
+import { isObject, type JsonObject } from './json-object.ts'
 import { LOG_LEVELS, type LogLevel } from './log-level.ts'
-import { isObject, type JsonObject, merge, OPENAI, withoutUnusableDefaults } from './merge.ts'
+import { merge, OPENAI, withoutUnusableDefaults } from './merge.ts'
 import { withOpenAiModel } from './openai-model.ts'
 import { DEFAULTS, type Environment, type Settings, settingsSchema, UPSTREAM_DEFAULTS } from './settings.ts'
-import { databaseProblems, settingsProblems } from './settings-rules.ts'
+import { settingsProblems } from './settings-rules.ts'
 import { type UpstreamAccess, upstreamAccess } from './upstream-access.ts'
 import { knownConcurrency } from './upstream-concurrency.ts'
 
@@ -26,15 +26,6 @@ export interface Configuration {
   readonly file: string | null
 }
 
-/** What the operator must correct, one sentence for each line. */
-export class ConfigurationError extends Error {
-  override readonly name = 'ConfigurationError'
-  constructor(problems: readonly string[]) {
-    super(problems.join('\n'))
-  }
-}
-
-const DEFAULT_FILE = 'parley.config.json'
 /** Characters that a header may contain. */
 const ADMIN_TOKEN = /^[\x21-\x7e]{1,512}$/
 
@@ -64,16 +55,6 @@ export function loadConfiguration(env: Environment, file?: string): Configuratio
   return { settings, access, concurrency, simulated, logLevel: logLevel as LogLevel, adminToken, file: path }
 }
 
-/** Only the database, for commands that need no other setting to be valid. */
-export function loadDatabaseUrl(env: Environment, file?: string): string {
-  const path = configFile(env, file)
-  const given = path === null ? {} : readFile(path)
-  const url = env.DATABASE_URL || given.database || DEFAULTS.database
-  const problems = typeof url === 'string' ? databaseProblems(url) : ['database: must be a string']
-  if (problems.length > 0) throw new ConfigurationError(problems)
-  return String(url)
-}
-
 /** How long an ended job stays readable, for a command that takes its databases as arguments. */
 export function loadRetentionMs(env: Environment, file?: string): number {
   const path = configFile(env, file)
@@ -81,26 +62,6 @@ export function loadRetentionMs(env: Environment, file?: string): number {
   const settings = merge(DEFAULTS, given) as Settings
   checkShape(settings)
   return wholeMs(settings.jobs.retention_seconds)
-}
-
-function configFile(env: Environment, option: string | undefined): string | null {
-  const named = option ?? env.PARLEY_CONFIG
-  if (named) {
-    if (!existsSync(named)) throw new ConfigurationError([`${named}: there is no such configuration file`])
-    return resolve(named)
-  }
-  return existsSync(DEFAULT_FILE) ? resolve(DEFAULT_FILE) : null
-}
-
-function readFile(path: string): JsonObject {
-  let value: unknown
-  try {
-    value = JSON.parse(readFileSync(path, 'utf8'))
-  } catch (error) {
-    throw new ConfigurationError([`${path}: ${(error as Error).message}`])
-  }
-  if (!isObject(value)) throw new ConfigurationError([`${path}: must hold a JSON object`])
-  return value
 }
 
 function namesUpstream({ upstreams }: JsonObject): boolean {

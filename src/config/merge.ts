@@ -3,16 +3,11 @@
  * entries that depend on something that is gone go with it. What the file itself names stays, and is an error if it is
  * wrong.
  */
+import { isObject, type JsonObject } from './json-object.ts'
 import { DEFAULTS, type Settings, type TierSettings, UPSTREAM_DEFAULTS } from './settings.ts'
-
-export type JsonObject = Readonly<Record<string, unknown>>
 
 /** The upstream that the defaults and the `OPENAI_` variables configure. */
 export const OPENAI = 'openai'
-
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
 
 /**
  * Objects merge key by key, arrays replace. A named upstream takes missing keys from the upstream defaults. An entry of

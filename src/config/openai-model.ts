@@ -1,6 +1,7 @@
 /** What OPENAI_MODEL changes: the model behind the public names, and a public name of its own. */
 import { MODEL_NAME } from '../job/request.ts'
-import { isObject, type JsonObject, mapTiers, OPENAI } from './merge.ts'
+import { isObject, type JsonObject } from './json-object.ts'
+import { mapTiers, OPENAI } from './merge.ts'
 import type { Environment, Settings } from './settings.ts'
 
 const PUBLIC_NAME = new RegExp(MODEL_NAME)

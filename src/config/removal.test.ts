@@ -4,7 +4,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { ConfigurationError, loadConfiguration } from './load.ts'
+import { ConfigurationError } from './file.ts'
+import { loadConfiguration } from './load.ts'
 import { DEFAULTS, type Environment } from './settings.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'parley-removal-'))

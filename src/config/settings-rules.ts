@@ -1,5 +1,6 @@
 /** Rules between settings, which their table cannot express. */
 import { readNetworks } from '../net/ssrf-guard.ts'
+import { databaseProblems } from './database-url.ts'
 import type { Settings } from './settings.ts'
 
 /** One sentence each, which starts with the path of the setting. */
@@ -12,13 +13,6 @@ export function settingsProblems(settings: Settings): string[] {
     ...networkProblems('trust_proxy', proxiesOf(settings.trust_proxy)),
     ...originProblems(settings.cors.origins),
   ]
-}
-
-export function databaseProblems(url: string): string[] {
-  if (/^sqlite:.+/.test(url)) return []
-  if (/^postgres(ql)?:/.test(url) && URL.canParse(url)) return []
-  // The address may hold a password, so it is not repeated.
-  return ['database: must be sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE']
 }
 
 function modelProblems({ models, upstreams }: Settings): string[] {

@@ -4,6 +4,7 @@
  */
 import Type, { type Static } from 'typebox'
 import { MODEL_NAME } from '../job/request.ts'
+import { DEFAULT_DATABASE } from './database-url.ts'
 
 const strict = { additionalProperties: false } as const
 
@@ -366,7 +367,7 @@ export const UPSTREAM_DEFAULTS: UpstreamSettings = {
 export const DEFAULTS: Settings = {
   host: '127.0.0.1',
   port: 8080,
-  database: 'sqlite:./data/parley.db',
+  database: DEFAULT_DATABASE,
   postgres: { connections: 10, prepared_statements: true, statement_timeout_seconds: 15 },
   trust_proxy: false,
   cors: { origins: [] },

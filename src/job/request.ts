@@ -3,15 +3,13 @@
  * the schema cannot express.
  */
 import Type, { type Static } from 'typebox'
+import { CACHE_TTL_S, TIMEOUT_S } from './field-bounds.ts'
 import { ROLES } from './job.ts'
 
 /** The pattern of public model names. */
 export const MODEL_NAME = '^[A-Za-z0-9_.:/-]{1,64}$'
 
 const strict = { additionalProperties: false } as const
-
-export const CACHE_TTL_S = { least: 180, most: 3600, default: 300 } as const
-export const TIMEOUT_S = { least: 30, most: 120, default: 90 } as const
 
 const message = Type.Object(
   {

@@ -4,8 +4,9 @@
  */
 import { type Clock, wholeMs } from '../clock.ts'
 import type { CreateElement } from '../job/create-element.ts'
+import { CACHE_TTL_S } from '../job/field-bounds.ts'
 import { type Callback, callbackText, type Job } from '../job/job.ts'
-import { CACHE_TTL_S, type Problem } from '../job/request.ts'
+import type { Problem } from '../job/request.ts'
 import type { Tier } from '../job/tier.ts'
 import { checkCallbackHeaders } from '../net/callback-headers.ts'
 import { type AddressRules, checkCallbackUrl } from '../net/ssrf-guard.ts'

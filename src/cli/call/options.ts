@@ -1,6 +1,6 @@
 /** The options of `parley send` and `parley job`. */
 import { type Command, Option } from 'commander'
-import { CACHE_TTL_S, TIMEOUT_S } from '../../job/request.ts'
+import { CACHE_TTL_S, TIMEOUT_S } from '../../job/field-bounds.ts'
 import { numberFrom } from '../number-option.ts'
 import { EXIT_CODES_HELP } from './exit-code.ts'
 import type { JobOptions } from './job.ts'

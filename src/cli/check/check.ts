@@ -1,6 +1,7 @@
 /** `parley check`: checks the configuration and the connections, and reports what is wrong and what to change. */
 import { type Clock, systemClock } from '../../clock.ts'
-import { type Configuration, ConfigurationError, loadConfiguration } from '../../config/load.ts'
+import { ConfigurationError } from '../../config/file.ts'
+import { type Configuration, loadConfiguration } from '../../config/load.ts'
 import type { Environment } from '../../config/settings.ts'
 import { checkDatabase } from '../../store/open.ts'
 import { printLine } from '../output.ts'

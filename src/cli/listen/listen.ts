@@ -1,7 +1,7 @@
 /** `parley listen`: receives callbacks on the developer's machine, verifies them and prints them. */
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { loadDatabaseUrl } from '../../config/load.ts'
+import { loadDatabaseUrl } from '../../config/file.ts'
 import { CommandError } from '../command-error.ts'
 import { printError, printLine } from '../output.ts'
 import { onShutdownSignal } from '../shutdown-signals.ts'

@@ -1,0 +1,37 @@
+/** Commands load little: the library that checks settings and jobs takes longer to load than the rest of most of them. */
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import test from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { temporaryFolder } from '../../test/parley.ts'
+
+const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url))
+/** Names on the standard error what is loaded of that library. */
+const WATCH = `data:text/javascript,${encodeURIComponent(`
+  import { registerHooks } from 'node:module'
+  registerHooks({
+    resolve(name, context, next) {
+      if (name.startsWith('typebox')) console.error('loads ' + name)
+      return next(name, context)
+    },
+  })`)}`
+
+for (const [command, code] of [
+  ['--version', 0],
+  ['send --help', 0],
+  ['listen --help', 0],
+  ['keys create --account acme --tier user_max', 0],
+  ['keys list', 0],
+  ['accounts list', 0],
+  ['jobs cancel 01a2022c-e42c-7000-b945-ed383f3cf1ca', 1],
+  ['audit --json', 0],
+] as const) {
+  test(`parley ${command} loads no schema library`, async (t) => {
+    const cwd = await temporaryFolder(t)
+    const env = { ...process.env, DATABASE_URL: 'sqlite:parley.db' }
+    const args = ['--import', WATCH, MAIN, ...command.split(' ')]
+    const { status, stderr } = spawnSync(process.execPath, args, { cwd, env, encoding: 'utf8' })
+    assert.equal(status, code, stderr)
+    assert.doesNotMatch(stderr, /loads typebox/)
+  })
+}

@@ -1,0 +1,51 @@
+/**
+ * The configuration file, and what commands need that need the database only. Apart from load.ts, because the library that
+ * checks all settings takes longer to load than the rest of such a command.
+ */
+import { existsSync, readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { DEFAULT_DATABASE, databaseProblems } from './database-url.ts'
+import { isObject, type JsonObject } from './json-object.ts'
+import type { Environment } from './settings.ts'
+
+/** What the operator must correct, one sentence for each line. */
+export class ConfigurationError extends Error {
+  override readonly name = 'ConfigurationError'
+  constructor(problems: readonly string[]) {
+    super(problems.join('\n'))
+  }
+}
+
+const DEFAULT_FILE = 'parley.config.json'
+
+/** Only the database, for commands that need no other setting to be valid. */
+export function loadDatabaseUrl(env: Environment, file?: string): string {
+  const path = configFile(env, file)
+  const given = path === null ? {} : readFile(path)
+  const url = env.DATABASE_URL || given.database || DEFAULT_DATABASE
+  const problems = typeof url === 'string' ? databaseProblems(url) : ['database: must be a string']
+  if (problems.length > 0) throw new ConfigurationError(problems)
+  return String(url)
+}
+
+/** The path of the configuration file, if there is one. */
+export function configFile(env: Environment, option: string | undefined): string | null {
+  const named = option ?? env.PARLEY_CONFIG
+  if (named) {
+    if (!existsSync(named)) throw new ConfigurationError([`${named}: there is no such configuration file`])
+    return resolve(named)
+  }
+  return existsSync(DEFAULT_FILE) ? resolve(DEFAULT_FILE) : null
+}
+
+/** @throws ConfigurationError when it cannot be read, or holds something other than a JSON object */
+export function readFile(path: string): JsonObject {
+  let value: unknown
+  try {
+    value = JSON.parse(readFileSync(path, 'utf8'))
+  } catch (error) {
+    throw new ConfigurationError([`${path}: ${(error as Error).message}`])
+  }
+  if (!isObject(value)) throw new ConfigurationError([`${path}: must hold a JSON object`])
+  return value
+}
