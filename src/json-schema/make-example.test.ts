@@ -147,3 +147,49 @@ test('10,000 generated schemas: an example passes the check, and most schemas ge
   )
   assert.ok(count > 8_000, `only ${count} of 10,000 schemas got an example`)
 })
+
+test('schemas as generators write them give an example', () => {
+  const circle = object({ kind: { const: 'circle' }, r: { type: 'number' } })
+  const line = object({ kind: { const: 'line' } })
+  const schemas: object[] = [
+    { oneOf: [circle, line] },
+    {
+      allOf: [{ $ref: '#/$defs/a' }, { properties: { b: { type: 'integer' } }, required: ['b'] }],
+      $defs: { a: { type: 'object', properties: { a: { type: 'string' } }, required: ['a'] } },
+    },
+    { type: 'array', prefixItems: [{ type: 'string' }, { type: 'integer' }], items: false, minItems: 2 },
+    { type: 'array', items: [{ type: 'string' }], additionalItems: { type: 'null' }, minItems: 3 },
+    { type: 'array', items: { type: 'string' }, uniqueItems: true, minItems: 3 },
+    { type: 'array', items: { enum: ['a', 'b', 'c'] }, uniqueItems: true, minItems: 3 },
+    { type: 'array', contains: { const: 7 }, minContains: 2 },
+    { type: 'object', additionalProperties: { type: 'integer' }, minProperties: 3 },
+    {
+      type: 'object',
+      propertyNames: { enum: ['a', 'b'] },
+      additionalProperties: { type: 'integer' },
+      minProperties: 2,
+    },
+    {
+      type: 'object',
+      patternProperties: { '^[a-z]{3}$': { type: 'integer' } },
+      additionalProperties: false,
+      minProperties: 1,
+    },
+    { ...object({ a: {} }), dependentRequired: { a: ['b'] }, additionalProperties: true },
+    { not: { type: 'string' } },
+    JSON.parse('{"type":"integer","if":{"minimum":10},"then":{"multipleOf":10},"else":{"minimum":5}}'),
+    { type: 'string', nullable: true },
+  ]
+  for (const schema of schemas) {
+    const read = readSchema(schema)
+    assert.ok(read.ok, JSON.stringify(schema))
+    const example = makeExample(read.schema)
+    assert.ok(example !== null, JSON.stringify(schema))
+    assert.ok(checkAnswer(read.schema, example.value).ok)
+  }
+  assert.deepEqual(
+    made({ type: 'object', propertyNames: { enum: ['a'] }, additionalProperties: { type: 'integer' } }),
+    { a: 1 },
+  )
+  assert.deepEqual(made({ oneOf: [line, circle] }), { kind: 'line' })
+})

@@ -61,8 +61,20 @@ function* proposals(node: SchemaNode, making: Making, name: string): Generator<u
 function* combinedProposals(node: SchemaNode, making: Making, name: string): Generator<unknown> {
   const { ref, combined } = node
   const [own] = ownProposals(node, making, name)
-  const always = [ref, ...(combined?.allOf ?? []), combined?.consequence ?? null]
-  const fixed = [own, ...always.map((one) => valueFor(one, making, name))]
+  const always = [ref, ...(combined?.allOf ?? [])].map((one) => valueFor(one, making, name))
+  for (const after of new Set([combined?.consequence ?? null, combined?.alternative ?? null])) {
+    yield* branchProposals(node, [own, ...always, valueFor(after, making, name)], making, name)
+  }
+  if (combined !== null) yield* ownProposals(node, making, name)
+}
+
+/** Joins the fixed values with those of each branch of `anyOf` and `oneOf`. */
+function* branchProposals(
+  { combined }: SchemaNode,
+  fixed: readonly unknown[],
+  making: Making,
+  name: string,
+): Generator<unknown> {
   for (const branch of combined?.anyOf?.slice(0, MAX_TRIED) ?? [null]) {
     for (const other of combined?.oneOf?.slice(0, MAX_TRIED) ?? [null]) {
       const chosen = [valueFor(branch, making, name), valueFor(other, making, name)]
@@ -75,7 +87,6 @@ function* combinedProposals(node: SchemaNode, making: Making, name: string): Gen
       yield* parts.toReversed()
     }
   }
-  if (combined !== null) yield* ownProposals(node, making, name)
 }
 
 /** undefined where there is no schema, or no example of it. */

@@ -49,8 +49,12 @@ const CASES: Record<FormatName, { good: string[]; bad: string[] }> = {
     bad: ['P', 'PT', 'P1', '1D', 'P1DT', 'P1W2D', 'P1S', 'PT1D', 'P1Y2D', 'PT1H2S', `P${'1'.repeat(300)}D`],
   },
   email: {
-    good: ['a@b.co', "o'hara+tag@sub.example.com", 'a.b@localhost'],
+    good: [
+      ...['a@b.co', "o'hara+tag@sub.example.com", 'a.b@localhost', '"a b..c@\\""@d.co'],
+      ...['a@[192.0.2.1]', 'a@[IPv6:2001:db8::1]'],
+    ],
     bad: [
+      ...['"a"b@c.co', '"a@b.co', '"a""@b.co', 'a@[192.0.2.256]', 'a@[IPv6:1]', 'a@[::1]', 'a@[]'],
       'a',
       '@b.co',
       'a@',
@@ -64,8 +68,29 @@ const CASES: Record<FormatName, { good: string[]; bad: string[] }> = {
     ],
   },
   hostname: {
-    good: ['example.com', 'a', 'xn--bcher-kva.example', '1.2.3', 'a'.repeat(63)],
-    bad: ['', '.', 'a..b', '-a', 'a-', 'a_b', 'a.', 'é.com', 'a'.repeat(64), `${'a.'.repeat(127)}aa`],
+    good: [
+      'xn--mnchen-3ya.example',
+      'XN--MNCHEN-3YA',
+      'xn--kgbechtv',
+      'example.com',
+      'a',
+      'xn--bcher-kva.example',
+      '1.2.3',
+      'a'.repeat(63),
+    ],
+    bad: [
+      ...['xn--', 'xn--a', 'xn--x', 'ab--c', 'xn--abc-', 'xn--a--b', 'xn--99999999'],
+      '',
+      '.',
+      'a..b',
+      '-a',
+      'a-',
+      'a_b',
+      'a.',
+      'é.com',
+      'a'.repeat(64),
+      `${'a.'.repeat(127)}aa`,
+    ],
   },
   ipv4: {
     good: ['0.0.0.0', '255.255.255.255', '192.0.2.1'],
@@ -120,6 +145,8 @@ const CASES: Record<FormatName, { good: string[]; bad: string[] }> = {
       'https://u:p@h:1/%20',
     ],
     bad: [
+      'https://a@b@c.example',
+      'https://[@c.example',
       '',
       'example.com',
       '/a',

@@ -3,6 +3,8 @@
  * linear in the text. A format applies to strings only.
  */
 
+import { isEncodedLabel } from './idn-label.ts'
+
 type FormatCheck = (text: string) => boolean
 
 const CHECKS = {
@@ -72,18 +74,38 @@ function isDuration(text: string): boolean {
   return /^(?:\d+Y(?:\d+M(?:\d+D)?)?|\d+M(?:\d+D)?|\d+D)$/.test(date)
 }
 
+/** RFC 5321: a local part of words or in quotes, and a host name or an address in brackets. */
 function isEmail(text: string): boolean {
   const at = text.lastIndexOf('@')
   const local = text.slice(0, at)
-  if (at < 1 || local.length > 64 || !/^[\w!#$%&'*+/=?^`{|}~.-]+$/.test(local)) return false
+  if (at < 1 || local.length > 64) return false
+  return (isDotted(local) || QUOTED_LOCAL.test(local)) && isMailHost(text.slice(at + 1))
+}
+
+function isDotted(local: string): boolean {
   if (local.startsWith('.') || local.endsWith('.') || local.includes('..')) return false
-  return isHostname(text.slice(at + 1))
+  return /^[\w!#$%&'*+/=?^`{|}~.-]+$/.test(local)
+}
+
+const QUOTED_LOCAL = /^"(?:[ !#-[\]-~]|\\[ -~])*"$/
+
+function isMailHost(host: string): boolean {
+  const literal = /^\[(IPv6:)?(.{1,45})\]$/i.exec(host)
+  if (literal === null) return isHostname(host)
+  return literal[1] === undefined ? isIpv4(literal[2] ?? '') : isIpv6(literal[2] ?? '')
 }
 
 /** RFC 1123: labels of letters, digits and inner hyphens, 63 characters each and 253 in all. */
 function isHostname(text: string): boolean {
   if (text.length === 0 || text.length > 253) return false
-  return text.split('.').every((label) => /^[a-z\d](?:[a-z\d-]{0,61}[a-z\d])?$/i.test(label))
+  return text.split('.').every(isLabel)
+}
+
+/** RFC 5890: only encoded labels have two hyphens in the third and fourth place. */
+function isLabel(label: string): boolean {
+  if (!/^[a-z\d](?:[a-z\d-]{0,61}[a-z\d])?$/i.test(label)) return false
+  if (!label.startsWith('--', 2)) return true
+  return /^xn--/i.test(label) && isEncodedLabel(label.slice(4).toLowerCase())
 }
 
 function isIpv4(text: string): boolean {
@@ -125,7 +147,9 @@ function isUri(text: string): boolean {
 }
 
 function isAuthority(authority: string): boolean {
-  const host = authority.slice(authority.lastIndexOf('@') + 1)
+  const at = authority.lastIndexOf('@')
+  if (/[@[\]]/.test(authority.slice(0, Math.max(0, at)))) return false
+  const host = authority.slice(at + 1)
   if (!host.startsWith('[')) return /^[^:[\]]*(?::\d*)?$/.test(host)
   const literal = /^\[([^\]]*)\](?::\d*)?$/.exec(host)
   return literal !== null && isIpv6(literal[1] ?? '')

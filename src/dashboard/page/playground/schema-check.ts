@@ -1,5 +1,6 @@
 /** Checks a schema with the same code that the server uses. */
 
+import type { IgnoredKeywords } from '../../../json-schema/answer-schema.ts'
 import { readSchema } from '../../../json-schema/read-schema.ts'
 import { meetsStrictRules } from '../../../json-schema/strict-rules.ts'
 
@@ -18,12 +19,15 @@ export function checkSchema(text: string): SchemaVerdict {
   }
   const read = readSchema(value)
   if (!read.ok) return { kind: 'fault', words: `response_format.${read.path} ${read.rule}` }
-  return {
-    kind: 'good',
-    words: meetsStrictRules(read.schema)
-      ? 'The schema is valid and strict: model servers can enforce it.'
-      : 'The schema is valid. It is not sent as strict, because not every object requires all of its properties and forbids others.',
-  }
+  const words = meetsStrictRules(read.schema)
+    ? 'The schema is valid and strict: model servers can enforce it.'
+    : 'The schema is valid. It is not sent as strict: for example, not every object requires all of its properties and forbids others, or a keyword is beyond what strict servers take.'
+  return { kind: 'good', words: words + notChecked(read.schema.ignored) }
+}
+
+function notChecked({ pointers, more }: IgnoredKeywords): string {
+  const listed = more > 0 ? [...pointers, `${more} more`] : pointers
+  return listed.length === 0 ? '' : ` Accepted and not checked: ${listed.join(', ')}.`
 }
 
 /** The line and column of the error, if the browser reports its position. */
