@@ -19,6 +19,7 @@ import type {
 import { OpenAiClient } from '../../upstreams/openai-client.ts'
 import { readLargeCompletion } from '../../upstreams/read-completion.ts'
 import type { Finding } from './finding.ts'
+import type { SettingNames } from './unreachable.ts'
 
 /** Of each target: a short answer, a developer message, a JSON answer, and two at once. */
 export const CALLS_PER_TARGET = 5
@@ -32,6 +33,7 @@ export interface CalledTarget {
   readonly access: UpstreamAccess
   /** The setting that names the model. */
   readonly modelSetting: string
+  readonly names: SettingNames
 }
 
 interface Message {
@@ -206,9 +208,9 @@ class TargetCheck {
   async #twoAtOnce(one: Called): Promise<Finding> {
     const both = await Promise.all([1, 2].map(() => this.#call([QUESTION], { kind: 'text' })))
     const failed = both.map(({ reply }) => reply).find((reply) => reply.kind === 'error')
-    const { upstream } = this.#target
+    const { concurrency } = this.#target.names
     if (failed !== undefined) {
-      const fix = `set upstreams.${upstream}.max_concurrency to 1, or give the server more slots`
+      const fix = `set ${concurrency} to 1, or give the server more slots`
       return this.#failed('concurrency', 'fails when two calls arrive at once', failed, fix)
     }
     const ms = Math.max(...both.map((call) => call.ms))
@@ -218,7 +220,7 @@ class TargetCheck {
       return this.#found('concurrency', `answers two calls at once (${times})`)
     }
     const says = `answers one call after the other, or slower: ${times}`
-    const fix = `set upstreams.${upstream}.max_concurrency to the number of slots of the server, or give it more slots`
+    const fix = `set ${concurrency} to the number of slots of the server, or give it more slots`
     return { ...this.#found('concurrency', says), warns: true, fix }
   }
 

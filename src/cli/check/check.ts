@@ -122,13 +122,14 @@ export async function* modelServerFindings(check: ModelServerCheck): AsyncGenera
   }
 }
 
-function targetsOf({ name, settings, access, models }: CheckedUpstream): CalledTarget[] {
+function targetsOf({ name, settings, access, models, names }: CheckedUpstream): CalledTarget[] {
   return [...models].map(([model, modelSetting]) => ({
     upstream: name,
     model,
     settings,
     access,
     modelSetting,
+    names,
   }))
 }
 

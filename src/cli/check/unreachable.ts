@@ -10,6 +10,7 @@ export interface Diagnosis {
 export interface SettingNames {
   readonly baseUrl: string
   readonly caFile: string
+  readonly concurrency: string
 }
 
 /** @param url of the request that failed */
@@ -57,7 +58,11 @@ export async function schemeDiagnosis(
   }
 }
 
-function ofFailure(url: URL, { fault, code }: Failure, { baseUrl, caFile }: SettingNames): Diagnosis {
+function ofFailure(
+  url: URL,
+  { fault, code }: Failure,
+  { baseUrl, caFile }: Pick<SettingNames, 'baseUrl' | 'caFile'>,
+): Diagnosis {
   switch (fault) {
     case 'dns':
       return {
@@ -81,7 +86,11 @@ function ofFailure(url: URL, { fault, code }: Failure, { baseUrl, caFile }: Sett
   }
 }
 
-function tlsDiagnosis(url: URL, code: string, { baseUrl, caFile }: SettingNames): Diagnosis {
+function tlsDiagnosis(
+  url: URL,
+  code: string,
+  { baseUrl, caFile }: Pick<SettingNames, 'baseUrl' | 'caFile'>,
+): Diagnosis {
   if (code === 'ERR_TLS_CERT_ALTNAME_INVALID') {
     return {
       says: `cannot be reached: its certificate is not for ${url.hostname} (${code})`,

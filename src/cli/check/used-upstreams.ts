@@ -23,7 +23,9 @@ export function usedUpstreams(
     }
     if (ownAccess === undefined || used.size === 0) return []
     const baseUrl = isOpenai && env.OPENAI_BASE_URL ? 'OPENAI_BASE_URL' : `upstreams.${name}.base_url`
-    const names = { baseUrl, caFile: `upstreams.${name}.ca_file` }
+    const concurrency =
+      isOpenai && env.OPENAI_BASE_URL ? 'OPENAI_MAX_CONCURRENCY' : `upstreams.${name}.max_concurrency`
+    const names = { baseUrl, caFile: `upstreams.${name}.ca_file`, concurrency }
     return [{ name, settings: upstream, access: ownAccess, models: used, names, timeoutMs }]
   })
 }
