@@ -28,6 +28,37 @@ const River = z.strictObject({
 })
 const RHINE = { river: 'Rhine', km: 1230, flow: { kind: 'steady' }, names: { nl: 'Rijn' } }
 
+const AllKinds = z.object({
+  pair: z.tuple([z.string(), z.number()]),
+  more: z.tuple([z.string()], z.boolean()),
+  counts: z.record(z.enum(['a', 'b']), z.number()),
+  fixed: z.object({ a: z.string() }).readonly(),
+  period: z.iso.duration(),
+  host: z.hostname(),
+  file: z.base64(),
+  token: z.jwt(),
+  prefixed: z.string().startsWith('a'),
+  either: z.xor([z.string(), z.number()]),
+  both: z.intersection(z.looseObject({ a: z.string() }), z.looseObject({ b: z.string() })),
+  named: z.string().meta({ title: 'Name', examples: ['x'], deprecated: true, order: 1 }),
+  tags: z.array(z.string()).transform((tags) => new Set(tags)),
+})
+const ALL_KINDS_RIGHT = {
+  pair: ['a', 1],
+  more: ['a', true, false],
+  counts: { a: 1, b: 2 },
+  fixed: { a: 'x' },
+  period: 'P1DT2H',
+  host: 'example.com',
+  file: 'YQ==',
+  token: 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.e30.c2lnbmF0dXJl',
+  prefixed: 'abc',
+  either: 1,
+  both: { a: 'x', b: 'y' },
+  named: 'x',
+  tags: ['x', 'y'],
+}
+
 const asked = { model: 'gpt-5-mini', messages: [{ role: 'user', content: 'A river?' }] } as const
 
 async function start(t: Parameters<typeof startStage>[0], answer: unknown) {
@@ -55,6 +86,23 @@ onEachStore(() => {
     const { properties, additionalProperties } = sent.json_schema.schema as Record<string, never>
     assert.deepEqual(Object.keys(properties ?? {}), ['river', 'km', 'flow', 'names'])
     assert.equal(additionalProperties, false)
+  })
+
+  test('every kind of schema of the library is accepted, and what the server does not check is checked here', async (t) => {
+    const { client, models } = await start(t, ALL_KINDS_RIGHT)
+    const format = { format: 'json', schema: AllKinds } as const
+    const job = await client.messages.createAndWait({ ...asked, response_format: format })
+    assert.deepEqual(job.result.response_content, { ...ALL_KINDS_RIGHT, tags: new Set(ALL_KINDS_RIGHT.tags) })
+    assert.equal(models.requests.length, 1)
+    models.script = () => reply.json({ ...ALL_KINDS_RIGHT, token: 'not a token' })
+    await assert.rejects(
+      client.messages.createAndWait({
+        ...asked,
+        messages: [{ role: 'user', content: 'Again.' }],
+        response_format: format,
+      }),
+      (error) => error instanceof ResponseContentError && error.issues[0]?.path?.[0] === 'token',
+    )
   })
 
   test('create, wait, waitAll and retrieve are typed alike', async (t) => {

@@ -52,10 +52,16 @@ test('--schema and --json-format print JSON with every digit', { timeout }, asyn
   const printed = '{"river":"Amur","length":12345678901234567890}\n'
   assert.equal((await ask(['send', '--schema', 'open.json', 'A river?'])).stdout, printed)
   assert.equal((await ask(['send', '--json-format', 'Any river?'])).stdout, printed)
+  await write('noted.json', JSON.stringify({ ...RIVER, additionalProperties: true, 'x-order': 1 }))
+  const noted = await ask(['send', '--schema', 'noted.json', 'A river again?'])
+  assert.deepEqual(
+    [noted.stdout, noted.stderr],
+    [printed, 'noted.json: accepted and not checked: /x-order\n'],
+  )
   const bad = await ask(['send', '--schema', 'river.json', 'A river?'])
   assert.deepEqual([bad.code, bad.stdout], [1, ''])
   assert.match(bad.stderr, /^river\.json: schema\.require: is not a keyword; did you mean required\?/)
-  assert.equal(models.requests.length, 2)
+  assert.equal(models.requests.length, 3)
 })
 
 test('a job that fails ends with 2, and says why', { timeout }, async (t) => {

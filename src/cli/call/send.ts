@@ -97,6 +97,9 @@ async function formatOf({ schema: file, jsonFormat }: SendOptions): Promise<Resp
   const bytes = await readInput(file)
   const read = readSchema(parsed(bytes, file))
   if (!read.ok) throw new CommandError(`${file}: ${read.path}: ${read.rule}`)
+  const { pointers, more } = read.schema.ignored
+  const listed = more > 0 ? [...pointers, `${more} more`] : pointers
+  if (listed.length > 0) printError(`${file}: accepted and not checked: ${listed.join(', ')}`)
   return { format: 'json', schema: parseExactly(bytes.toString('utf8')) as Record<string, unknown> }
 }
 
