@@ -114,6 +114,12 @@ onEachStore(async () => {
     const two = await receiptText(mapped, { target: 'b/n', roles: 'native', json_mode: 'instruction' })
     assert.match(two, /a\/m: developer, user – developer was sent.*; b\/n: developer, user – unchanged/)
     assert.match(two, /a\/m: json_object.*; b\/n: an instruction only/)
+    const again = { target: 'a/m', roles: 'no_system', other_format: 'roles', finish_reason: 'length' }
+    const three = await receiptText({ target: 'a/m', roles: 'merged_system', kind: 'trouble' }, again)
+    assert.match(three, /system and developer at the beginning were sent as one system message/)
+    assert.match(three, /system and developer were sent within the next user message/)
+    assert.match(three, /with other roles, because the server rejected the call before/)
+    assert.match(three, /cut off The model reached its length limit \(finish_reason: length\)/)
     assert.equal((await receiptText({ target: 'a/m' })).match(/not recorded/g)?.length, 2)
   })
 })
