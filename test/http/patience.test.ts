@@ -18,6 +18,8 @@ import { type Stage, startStage } from './stage.ts'
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const STEP_MS = 250
+/** Shorter than a check may take. */
+const LONG_STEP_MS = 3500
 const ROUND_TRIPS = 3
 
 /** One slot, so that the jobs run one after the other. */
@@ -300,4 +302,23 @@ onEachStore(() => {
     )
     assert.ok(completions(models) < 40, `${completions(models)} calls`)
   })
+})
+
+// On one store only, because two hours are long even by an injected clock.
+test('a backlog of two hours at one slot completes, with an outage of 50 min in the middle', async (t) => {
+  const stage = await startStage(t, { settings: ONE_SLOT, findsConcurrency: true })
+  const { parley, models, clock } = stage
+  const key = await parley.key()
+  const slots = new Slots({ answerMs: 120_000, clock })
+  models.script = (request) => (isModelList(request) ? undefined : slots.hold(reply.echo()))
+  const ids = await createJobs(parley, key, 60)
+  await untilTrue(t, stage, () => completions(models) === 20, LONG_STEP_MS)
+  await models.kill()
+  const untilMs = clock.nowMs() + 50 * 60_000
+  await untilTrue(t, stage, () => clock.nowMs() >= untilMs, LONG_STEP_MS)
+  assert.equal(await running(parley), 0)
+  await models.start()
+  const end = async () => (await statuses(parley, key, ids.slice(-1))).completed === 1
+  await untilTrue(t, stage, end, LONG_STEP_MS)
+  await allComplete(stage, t, key, ids)
 })
