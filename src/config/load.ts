@@ -1,5 +1,5 @@
 /** Reads the settings: environment beats file, file beats default. The environment is an argument. */
-import { Compile } from 'typebox/compile'
+import { Errors } from 'typebox/schema'
 import { wholeMs } from '../clock.ts'
 import { ConfigurationError, configFile, readFile } from './file.ts'
 import { isObject, type JsonObject } from './json-object.ts'
@@ -111,12 +111,11 @@ function portOf(text: string): number {
   return Number(text)
 }
 
-const checker = Compile(settingsSchema)
-
 function checkShape(settings: Settings): void {
-  if (checker.Check(settings)) return
+  const [fits, errors] = Errors(settingsSchema, settings)
+  if (fits) return
   const problems = new Set<string>()
-  for (const { instancePath, keyword, message } of checker.Errors(settings)) {
+  for (const { instancePath, keyword, message } of errors) {
     const path = settingPath(instancePath)
     if (keyword === 'boolean') problems.add(`${path}: there is no such setting`)
     else if (keyword !== 'additionalProperties') problems.add(`${path || 'the configuration'}: ${message}`)

@@ -1,5 +1,5 @@
 /** Validates jobs by the server's own rules and the limits of the caller's tier before anything is sent. */
-import { Check, Errors } from 'typebox/value'
+import { Check, Errors } from 'typebox/schema'
 import type { Me } from '../../../client/src/index.ts'
 import { validationError } from '../../http/validation-errors.ts'
 import { tokensAtMost } from '../../job/input-size.ts'
@@ -69,7 +69,8 @@ function callbackProblem({ callback_url, callback_headers }: NonNullable<BatchEl
 
 /** Translates an error of this validator to the server's, whose validator reports the same errors in another form. */
 function shapeProblem(job: unknown): string {
-  const [first] = Errors(batchElement, job).filter(({ keyword }) => keyword !== 'boolean')
+  const [, errors] = Errors(batchElement, job)
+  const first = errors.find(({ keyword }) => keyword !== 'boolean')
   if (!first) return 'is not valid'
   const { keyword, instancePath, schemaPath, message } = first
   const params = first.params as Readonly<Record<string, unknown>>
