@@ -7,7 +7,8 @@
  *
  * One process for each core runs the files, which saves starting one for each file. A process takes the next file when it has
  * ended one. With options such as a name pattern, it gets its part of the files beforehand: a test that is not selected
- * cannot run others below it, as `quick-process.ts` does.
+ * cannot run others below it, as `quick-process.ts` does. It must be made to exit then, because hooks that would close what a
+ * file has opened do not run where none of its tests is selected.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -57,7 +58,8 @@ const waiting = [...files]
 
 /** Runs files in one process: those of its part, or those that it asks for. Resolves with what it printed once it has ended. */
 async function run(part: readonly string[]): Promise<{ readonly code: number; readonly output: string }> {
-  const selected = options.length > 0 ? ['--test-timeout=300000', ...options, ...part] : [FILES]
+  const selected =
+    options.length > 0 ? ['--test-timeout=300000', '--test-force-exit', ...options, ...part] : [FILES]
   const all = ['--test', '--test-isolation=none', '--test-reporter=spec', ...selected]
   const child = spawn(process.execPath, all, {
     cwd: CLONE,

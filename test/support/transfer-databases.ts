@@ -1,10 +1,11 @@
 /** Databases to copy from, and their contents, for tests of `parley copy`. */
 import assert from 'node:assert/strict'
+import { rmSync } from 'node:fs'
 import { copyFile, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { after, before, type TestContext } from 'node:test'
+import type { TestContext } from 'node:test'
 import pg from 'pg'
 import { DatabaseProblem } from '../../src/store/database-problem.ts'
 import { openTransferSource, openTransferTarget } from '../../src/store/open.ts'
@@ -13,12 +14,15 @@ import { type Population, populate } from './populated-database.ts'
 
 const SEED = Number(process.env.PARLEY_TEST_SEED ?? Date.now() % 1_000_000)
 
-let made: { file: string; population: Population }
-before(async () => {
-  const file = join(await mkdtemp(join(tmpdir(), 'parley-copy-')), 'parley.db')
-  made = { file, population: await populate(`sqlite:${file}`, SEED) }
-})
-after(() => rm(dirname(made.file), { recursive: true, force: true }))
+let made: Promise<{ file: string; population: Population }> | null = null
+
+/** For all files that run in the process. */
+async function make(): Promise<{ file: string; population: Population }> {
+  const folder = await mkdtemp(join(tmpdir(), 'parley-copy-'))
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
+  const file = join(folder, 'parley.db')
+  return { file, population: await populate(`sqlite:${file}`, SEED) }
+}
 
 export async function firstJob(source: Awaited<ReturnType<typeof openTransferSource>>) {
   for await (const [job] of source.jobs()) if (job) return job
@@ -28,9 +32,11 @@ export async function firstJob(source: Awaited<ReturnType<typeof openTransferSou
 /** A file of the test's own, with what was made once for all. */
 export async function populated(t: TestContext): Promise<{ file: string; population: Population }> {
   t.diagnostic(`PARLEY_TEST_SEED=${SEED}`)
+  made ??= make()
+  const { file: first, population } = await made
   const file = await newFile(t)
-  await copyFile(made.file, file)
-  return { file, population: made.population }
+  await copyFile(first, file)
+  return { file, population }
 }
 
 export async function newFile(t: TestContext): Promise<string> {
