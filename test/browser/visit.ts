@@ -37,17 +37,10 @@ export async function visit(
   path: string,
   options: VisitOptions = {},
 ): Promise<Page> {
-  const { theme = 'light', width = 1280, height = 900, signedIn = true, expected } = options
-  const context = await browser.newContext({
-    viewport: { width, height },
-    colorScheme: theme,
-    locale: 'en-GB',
-    reducedMotion: 'reduce',
-    baseURL: parley.url,
-    permissions: ['clipboard-read', 'clipboard-write'],
-  })
-  context.setDefaultTimeout(TIMEOUT_MS)
-  if (signedIn) await signIn(context)
+  const { signedIn = true, expected } = options
+  const key = JSON.stringify([parley.url, options.theme, options.width, options.height, signedIn])
+  const idle = idleContexts(browser, key)
+  const context = idle.pop() ?? (await newContext(browser, parley.url, options))
   const page = await context.newPage()
   const errors: string[] = []
   page.on('console', (message) => {
@@ -56,7 +49,10 @@ export async function visit(
   })
   page.on('pageerror', (error) => errors.push(String(error)))
   t.after(async () => {
-    await context.close()
+    await Promise.all(context.pages().map((one) => one.close()))
+    // Who has not signed in is shown a browser that knows nothing.
+    if (signedIn) idle.push(context)
+    else await context.close()
     assert.deepEqual(
       errors.filter((error) => !expected?.test(error)),
       [],
@@ -66,11 +62,39 @@ export async function visit(
   return page
 }
 
-/** What signing in leaves in the tab. */
-async function signIn(context: BrowserContext): Promise<void> {
-  await context.addInitScript((token) => {
-    if (sessionStorage.getItem('parley.test') !== null) return
-    sessionStorage.setItem('parley.test', 'begun')
-    sessionStorage.setItem('parley.admin-token', token)
-  }, ADMIN_TOKEN)
+const contexts = new WeakMap<Browser, Map<string, BrowserContext[]>>()
+
+/**
+ * Contexts whose visits have ended. A new one would load the hundred files of the page once more, which costs several
+ * times what a visit does; these have them in their cache.
+ */
+function idleContexts(browser: Browser, key: string): BrowserContext[] {
+  const byKey = contexts.get(browser) ?? new Map<string, BrowserContext[]>()
+  contexts.set(browser, byKey)
+  const idle = byKey.get(key) ?? []
+  byKey.set(key, idle)
+  return idle
+}
+
+async function newContext(browser: Browser, url: string, options: VisitOptions): Promise<BrowserContext> {
+  const { theme = 'light', width = 1280, height = 900, signedIn = true } = options
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: theme,
+    locale: 'en-GB',
+    reducedMotion: 'reduce',
+    baseURL: url,
+    permissions: ['clipboard-read', 'clipboard-write'],
+  })
+  context.setDefaultTimeout(TIMEOUT_MS)
+  if (signedIn) await context.addInitScript(signIn, ADMIN_TOKEN)
+  return context
+}
+
+/** Runs in the page. A tab has what signing in leaves in it, and nothing that an earlier visit left in its context. */
+function signIn(token: string): void {
+  if (sessionStorage.getItem('parley.test') !== null) return
+  sessionStorage.setItem('parley.test', 'begun')
+  sessionStorage.setItem('parley.admin-token', token)
+  localStorage.clear()
 }
