@@ -56,16 +56,18 @@ test('a schema is checked as it is typed by the rules of the server, and its ans
   await schema.fill('{ "type": "object",')
   await page.locator('.verdict').getByText('Not valid JSON').waitFor()
   assert.ok(await page.getByRole('button', { name: 'Send' }).isDisabled())
-  const faulty = { type: 'object', patternProperties: {} }
+  const faulty = { type: 'object', unevaluatedProperties: false }
   await schema.fill(JSON.stringify(faulty))
   const verdict = page.locator('.verdict.is-fault')
-  await verdict.getByText('response_format.schema.patternProperties').waitFor()
+  await verdict.getByText('response_format.schema.unevaluatedProperties').waitFor()
   await send(page)
   const alert = page.locator('.fault').filter({ hasText: 'Invalid parameters.' })
   await alert.waitFor()
   // The server says the same, with a colon after the field.
   const [said, foreseen] = [await alert.textContent(), await verdict.textContent()]
   assert.equal(said?.replace('Invalid parameters.', '').replace(': ', ' '), foreseen)
+  await schema.fill('{ "type": "object", "x-order": 1 }')
+  await page.locator('.verdict').getByText('Accepted and not checked: /x-order').waitFor()
   await page.getByLabel('Fill in an example').selectOption('JSON with a schema')
   await page.getByText('The schema is valid and strict').first().waitFor()
   await send(page)
