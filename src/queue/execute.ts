@@ -103,7 +103,7 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
     if (isLarge) await turns.next()
     const fingerprint = cacheEnabled ? jobFingerprint(job) : null
     const cached = fingerprint === null ? null : await lookUpResponse(store, fingerprint, clock, signal)
-    const earlier = readEarlierRuns(job.earlierJson)
+    const earlier = job.earlierJson === undefined ? NO_RUNS : readEarlierRuns(job.earlierJson)
     if (cached !== null) return fromCache(cached, earlier)
     if (isLarge) await turns.next()
     const form = formOf(job, options.answers, signal)
@@ -201,6 +201,8 @@ class Execution {
   #outputTokens = 0
   #repair: Repair | undefined
   readonly #earlier: EarlierRuns
+  /** Calls of earlier runs that `#calls` lacks. */
+  readonly #omittedCalls: number
   readonly #startedMs: number
   /** Present if the last request is to be made again later. */
   #wait: RequestWait | undefined
@@ -215,6 +217,7 @@ class Execution {
   ) {
     this.#earlier = earlier
     this.#calls = earlier.records
+    this.#omittedCalls = earlier.calls - earlier.records.length
     this.#inputTokens = earlier.inputTokens
     this.#outputTokens = earlier.outputTokens
     this.#startedMs = options.clock.nowMs()
@@ -333,7 +336,7 @@ class Execution {
       })
     }
     const runs: EarlierRuns = {
-      calls: this.#callCount,
+      calls: this.#calls.length + this.#omittedCalls,
       records: this.#calls.slice(-MAX_CALL_RECORDS),
       inputTokens: this.#inputTokens,
       outputTokens: this.#outputTokens,
@@ -344,11 +347,6 @@ class Execution {
     }
     const earlierJson = earlierRunsJson(runs)
     return { outcome: null, wait: { route, earlierJson, sinceMs: nowMs, waitedMs: waited } }
-  }
-
-  /** Calls of all runs. */
-  get #callCount(): number {
-    return this.#earlier.calls - this.#earlier.records.length + this.#calls.length
   }
 
   #fail(error: JobError): ExecutionResult {
@@ -362,7 +360,7 @@ class Execution {
       target: this.#target,
       input_tokens: this.#inputTokens,
       output_tokens: this.#outputTokens,
-      calls: this.#callCount,
+      calls: this.#calls.length + this.#omittedCalls,
       cache_hit: false,
       repaired: this.#repair !== undefined && completed,
     }
@@ -370,7 +368,7 @@ class Execution {
       form: this.#form.kind,
       ...(this.#form.kind === 'schema' && factsOf(this.#form)),
       calls: this.#calls,
-      ...(this.#callCount > this.#calls.length && { calls_omitted: this.#callCount - this.#calls.length }),
+      ...(this.#omittedCalls > 0 && { calls_omitted: this.#omittedCalls }),
       ...(this.#repair && { repair: this.#repair }),
     }
     const untilMs = this.#options.clock.nowMs() + this.#job.cacheTtlMs

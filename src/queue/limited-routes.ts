@@ -45,15 +45,12 @@ export class LimitedRoutes {
   readonly #started = new Map<string, string>()
   #cancelTimer: (() => void) | null = null
   #isStopped = false
+  /** Whether any route is limited. Written here only; a field, because every job reads it. */
+  isAny = false
 
   constructor(options: LimitedRoutesOptions) {
     this.#options = options
     options.routes.watch(() => this.#update())
-  }
-
-  /** Whether any route is limited. */
-  get isAny(): boolean {
-    return this.#states.size > 0
   }
 
   /** What other claims pass over; absent if there is nothing. */
@@ -156,6 +153,7 @@ export class LimitedRoutes {
     const { limited } = this.#options.routes
     for (const route of this.#states.keys()) if (!limited.has(route)) this.#remove(route)
     for (const route of limited.keys()) if (!this.#states.has(route)) this.#add(route)
+    this.isAny = this.#states.size > 0
     if ([...limited.values()].some(isUnavailable)) this.#watchOverdue()
     this.#options.onChange()
   }

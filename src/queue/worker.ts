@@ -94,7 +94,7 @@ export class Worker {
       for (const job of jobs) {
         if (this.#limited.isAny && this.#limited.blocks(job) !== null) break
         if (!this.#capacity.tryTake(job)) break
-        this.#limited.started(job)
+        if (this.#limited.isAny) this.#limited.started(job)
         reserved += 1
       }
     }
@@ -199,7 +199,7 @@ export class Worker {
     } finally {
       this.#held.delete(job.id)
       this.#capacity.release(job)
-      this.#limited.ended(job)
+      if (this.#limited.isAny) this.#limited.ended(job)
       this.#plan.ended(job)
       if (this.#poisonJobs.ended(job)) this.#plan.queued(null)
       this.#capacityFreed()

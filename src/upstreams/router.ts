@@ -217,7 +217,10 @@ export class ModelRouter implements Router, Routes {
       let failures = 0
       let countsAgainstJob = true
       for (const target of targets) {
-        const called = await this.#callWithTries(target, request, attempt, signal, tries)
+        const called =
+          tries < MAX_TRIES - 1
+            ? await this.#call(target, request, attempt, signal, false)
+            : await this.#callAlone(target, request, attempt, signal)
         if (called === 'circuit open') continue
         if (called === 'stopped') return stopped(attempt)
         const { reply } = attempt
@@ -243,14 +246,12 @@ export class ModelRouter implements Router, Routes {
   }
 
   /** Jobs whose next failure would be their last call a target one by one: only the one that is to blame fails. */
-  async #callWithTries(
+  async #callAlone(
     target: Target,
     request: ModelRequest,
     attempt: RoutingAttempt,
     signal: StopSignal,
-    tries: number,
   ): Promise<'called' | 'circuit open' | 'stopped'> {
-    if (tries < MAX_TRIES - 1) return this.#call(target, request, attempt, signal, false)
     const { account } = request
     if (!(await target.lastTries.acquire(account, LEAST_WEIGHT, signal))) return 'stopped'
     try {
