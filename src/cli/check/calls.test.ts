@@ -88,6 +88,19 @@ test('wrong: a developer message that the template leaves out', async (t) => {
   assert.match(wrong, / -> leave out upstreams\.own\.roles, or set it to "merged_system"$/)
 })
 
+test('wrong: a server that always reports the same usage, with the roles that Parley chooses', async (t) => {
+  const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 }
+  const script: Script = ({ method, body }) =>
+    method === 'GET' || !Array.isArray(body.messages)
+      ? undefined
+      : reply.status(200, { body: { ...chatCompletion(body, { content: 'Hello' }), usage } })
+  const { wrong } = await checkCalls(t, script, { model: 'a-model' })
+  assert.match(
+    wrong,
+    /does not reach the model: 10 prompt tokens.* -> set upstreams\.own\.roles to "no_system"/,
+  )
+})
+
 test('right: the same server with developer messages as system messages', async (t) => {
   const options = { model: 'llama3.2', upstream: { roles: 'developer_as_system' } }
   const { code, of } = await checkCalls(t, new Ollama().script, options)

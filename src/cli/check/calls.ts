@@ -149,9 +149,8 @@ class TargetCheck {
   }
 
   #roles(without: Called, { reply, format }: Called): Finding {
-    const { upstream } = this.#target
     if (reply.kind === 'error') {
-      const fix = `leave out upstreams.${upstream}.roles, or set it to "no_system"`
+      const fix = this.#otherRoles('no_system')
       if (isRejected(reply)) return this.#failed('roles', 'rejects a developer message', reply, fix)
       return this.#failed('roles', 'does not answer a developer message', reply)
     }
@@ -162,13 +161,19 @@ class TargetCheck {
       return { ...this.#found('roles', says), warns: true }
     }
     if (after - before < MIN_INSTRUCTION_TOKENS) {
-      const other = format.roles === 'merged_system' ? 'no_system' : 'merged_system'
-      const fix = `leave out upstreams.${upstream}.roles, or set it to "${other}"`
+      const fix = this.#otherRoles(format.roles === 'merged_system' ? 'no_system' : 'merged_system')
       const says = `a developer message (${sent}) does not reach the model: ${after} prompt tokens with it, ${before} without`
       return { ...this.#found('roles', says), ok: false, fix }
     }
     const says = `a developer message reaches the model (${sent}; ${after} prompt tokens with it, ${before} without)`
     return this.#found('roles', says)
+  }
+
+  #otherRoles(roles: string): string {
+    const { upstream, settings } = this.#target
+    const setting = `upstreams.${upstream}.roles`
+    const isSet = settings.roles !== null && settings.roles !== 'auto'
+    return isSet ? `leave out ${setting}, or set it to "${roles}"` : `set ${setting} to "${roles}"`
   }
 
   #json({ reply, first, format }: Called): Finding {
