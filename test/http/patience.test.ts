@@ -1,88 +1,27 @@
 /** Outages of model servers: accepted jobs wait in the queue for as long as `jobs.patience_seconds` says, and hold no slot. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import {
-  isModelList,
-  type ModelServerForTests,
-  type Received,
-  reply,
-  startModelServer,
-} from '../model-server.ts'
+import { isModelList, type Received, reply, startModelServer } from '../model-server.ts'
 import { Slots } from '../model-servers/slots.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job, type Parley } from '../parley.ts'
+import {
+  allComplete,
+  BATCHES,
+  completions,
+  createJobs,
+  MESSAGES,
+  metric,
+  numbered,
+  ONE_SLOT,
+  running,
+  STEP_MS,
+  statuses,
+  untilTrue,
+} from '../support/outage.ts'
 import { adminOf } from './admin/admin.ts'
 import { completed, enqueued, failed, granted, timedOut } from './expect.ts'
-import { type Stage, startStage } from './stage.ts'
-
-const MESSAGES = '/api/v1/messages'
-const BATCHES = '/api/v1/messages/batches'
-const STEP_MS = 250
-/** Shorter than a check may take. */
-const LONG_STEP_MS = 3500
-const ROUND_TRIPS = 3
-
-/** One slot, so that the jobs run one after the other. */
-const ONE_SLOT = { upstreams: { openai: { max_concurrency: 1, api_key_env: null } } }
-
-let made = 0
-/** Jobs that no cached response answers. */
-const numbered = (count: number) =>
-  Array.from({ length: count }, () => job({ messages: [{ role: 'user', content: `job ${made++}` }] }))
-
-async function createJobs(parley: Parley, key: string, count: number): Promise<string[]> {
-  const ids: string[] = []
-  for (const jobs of chunks(numbered(count), 30)) {
-    ids.push(...enqueued(await parley.post(BATCHES, jobs, key), jobs.length))
-  }
-  return ids
-}
-
-function chunks<T>(all: readonly T[], size: number): T[][] {
-  return Array.from({ length: Math.ceil(all.length / size) }, (_, n) => all.slice(n * size, (n + 1) * size))
-}
-
-/**
- * Moves time on in steps until the condition holds; returns how long that took by the clock. Between two steps requests go
- * through the server, the model server's connections and the database, so that what is on its way there arrives.
- */
-async function untilTrue(
-  t: { signal: AbortSignal },
-  { clock, parley }: Pick<Stage, 'clock' | 'parley'>,
-  condition: () => boolean | Promise<boolean>,
-  stepMs = STEP_MS,
-): Promise<number> {
-  const startMs = clock.nowMs()
-  while (!(await condition())) {
-    t.signal.throwIfAborted()
-    clock.advance(stepMs)
-    for (let n = 0; n < ROUND_TRIPS; n++) await parley.get('/readyz')
-  }
-  return clock.nowMs() - startMs
-}
-
-async function metric(parley: Parley, line: string): Promise<number> {
-  const { text } = await parley.get('/metrics')
-  const found = text.split('\n').find((one) => one.startsWith(`${line} `))
-  return Number(found?.slice(line.length + 1))
-}
-
-const running = (parley: Parley) => metric(parley, 'parley_jobs_running')
-
-async function statuses(
-  parley: Parley,
-  key: string,
-  ids: readonly string[],
-): Promise<Record<string, number>> {
-  const counts: Record<string, number> = {}
-  for (const id of ids) {
-    const { body } = await parley.get(`${MESSAGES}/${id}`, key)
-    counts[body.data.status] = (counts[body.data.status] ?? 0) + 1
-  }
-  return counts
-}
-
-const completions = (models: ModelServerForTests) => models.completions().length
+import { startStage } from './stage.ts'
 
 const contentOf = ({ body }: Received) => String(body.messages?.at(-1)?.content)
 
@@ -102,10 +41,6 @@ async function startOutage(t: { after(end: () => unknown): void; signal: AbortSi
   const isSlotFree = async () => isDead && (await running(parley)) === 0
   await untilTrue(t, stage, isSlotFree)
   return { ...stage, key, ids }
-}
-
-async function allComplete(stage: Stage, t: { signal: AbortSignal }, key: string, ids: readonly string[]) {
-  await untilTrue(t, stage, async () => (await statuses(stage.parley, key, ids)).completed === ids.length)
 }
 
 function unreachableSeconds(parley: Parley): Promise<number> {
@@ -302,23 +237,4 @@ onEachStore(() => {
     )
     assert.ok(completions(models) < 40, `${completions(models)} calls`)
   })
-})
-
-// On one store only, because two hours are long even by an injected clock.
-test('a backlog of two hours at one slot completes, with an outage of 50 min in the middle', async (t) => {
-  const stage = await startStage(t, { settings: ONE_SLOT, findsConcurrency: true })
-  const { parley, models, clock } = stage
-  const key = await parley.key()
-  const slots = new Slots({ answerMs: 120_000, clock })
-  models.script = (request) => (isModelList(request) ? undefined : slots.hold(reply.echo()))
-  const ids = await createJobs(parley, key, 60)
-  await untilTrue(t, stage, () => completions(models) === 20, LONG_STEP_MS)
-  await models.kill()
-  const untilMs = clock.nowMs() + 50 * 60_000
-  await untilTrue(t, stage, () => clock.nowMs() >= untilMs, LONG_STEP_MS)
-  assert.equal(await running(parley), 0)
-  await models.start()
-  const end = async () => (await statuses(parley, key, ids.slice(-1))).completed === 1
-  await untilTrue(t, stage, end, LONG_STEP_MS)
-  await allComplete(stage, t, key, ids)
 })

@@ -95,11 +95,13 @@ export function jobSearchTests(on: On): void {
       claimedAtMs: null,
       attempts: 0,
       crashCount: 0,
+      queued: { route: '', waitsSinceMs: null },
     }
     assert.deepEqual(await store.findJob(job.id, expiry()), waiting)
     const [claimed] = (await store.claim('node-a', 1, createdAtMs + 100)).jobs
     assert.ok(claimed)
-    const held = { ...waiting, status: 'assigned', claimedAtMs: createdAtMs + 100, attempts: 1 }
+    const began = { status: 'assigned', claimedAtMs: createdAtMs + 100, attempts: 1 }
+    const held = { ...waiting, ...began, queued: null }
     assert.deepEqual(await store.findJob(job.id, expiry()), held)
     const settled = settlement(claimOf(claimed), {
       outcome: FAILED,
@@ -110,7 +112,7 @@ export function jobSearchTests(on: On): void {
     const ended = { status: 'failed', settledAtMs: createdAtMs + 900, errorCode: 'model_error' }
     const known = { ...held, ...ended, usage: settled.usage, receiptJson: RECEIPT }
     assert.deepEqual(await store.findJob(job.id, expiry()), known)
-    const { format: _, crashCount: __, receiptJson: ___, ...summary } = known
+    const { format: _, crashCount: __, receiptJson: ___, queued: ____, ...summary } = known
     assert.deepEqual((await store.searchJobs(search())).jobs, [summary])
     assert.equal(await store.findJob(newJob().id, expiry()), null)
     assert.equal(await store.findJob('no id', expiry()), null)

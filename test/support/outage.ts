@@ -1,0 +1,84 @@
+/** Jobs, time and figures for tests of outages of model servers. */
+
+import { enqueued } from '../http/expect.ts'
+import type { Stage } from '../http/stage.ts'
+import type { ModelServerForTests } from '../model-server.ts'
+import { job, type Parley } from '../parley.ts'
+
+export const MESSAGES = '/api/v1/messages'
+export const BATCHES = '/api/v1/messages/batches'
+export const STEP_MS = 250
+/** Shorter than a check may take. */
+export const LONG_STEP_MS = 3500
+const ROUND_TRIPS = 3
+
+/** One slot, so that the jobs run one after the other. */
+export const ONE_SLOT = { upstreams: { openai: { max_concurrency: 1, api_key_env: null } } }
+
+let made = 0
+/** Jobs that no cached response answers. */
+export const numbered = (count: number) =>
+  Array.from({ length: count }, () => job({ messages: [{ role: 'user', content: `job ${made++}` }] }))
+
+export async function createJobs(parley: Parley, key: string, count: number): Promise<string[]> {
+  const ids: string[] = []
+  for (const jobs of chunks(numbered(count), 30)) {
+    ids.push(...enqueued(await parley.post(BATCHES, jobs, key), jobs.length))
+  }
+  return ids
+}
+
+function chunks<T>(all: readonly T[], size: number): T[][] {
+  return Array.from({ length: Math.ceil(all.length / size) }, (_, n) => all.slice(n * size, (n + 1) * size))
+}
+
+/**
+ * Moves time on in steps until the condition holds; returns how long that took by the clock. Between two steps requests go
+ * through the server, the model server's connections and the database, so that what is on its way there arrives.
+ */
+export async function untilTrue(
+  t: { signal: AbortSignal },
+  { clock, parley }: Pick<Stage, 'clock' | 'parley'>,
+  condition: () => boolean | Promise<boolean>,
+  stepMs = STEP_MS,
+): Promise<number> {
+  const startMs = clock.nowMs()
+  while (!(await condition())) {
+    t.signal.throwIfAborted()
+    clock.advance(stepMs)
+    for (let n = 0; n < ROUND_TRIPS; n++) await parley.get('/readyz')
+  }
+  return clock.nowMs() - startMs
+}
+
+export async function metric(parley: Parley, line: string): Promise<number> {
+  const { text } = await parley.get('/metrics')
+  const found = text.split('\n').find((one) => one.startsWith(`${line} `))
+  return Number(found?.slice(line.length + 1))
+}
+
+export const running = (parley: Parley) => metric(parley, 'parley_jobs_running')
+
+export async function statuses(
+  parley: Parley,
+  key: string,
+  ids: readonly string[],
+): Promise<Record<string, number>> {
+  const counts: Record<string, number> = {}
+  for (const id of ids) {
+    const { body } = await parley.get(`${MESSAGES}/${id}`, key)
+    counts[body.data.status] = (counts[body.data.status] ?? 0) + 1
+  }
+  return counts
+}
+
+export const completions = (models: ModelServerForTests) => models.completions().length
+
+export async function allComplete(
+  stage: Stage,
+  t: { signal: AbortSignal },
+  key: string,
+  ids: readonly string[],
+) {
+  await untilTrue(t, stage, async () => (await statuses(stage.parley, key, ids)).completed === ids.length)
+}
