@@ -5,20 +5,12 @@
 import type { Clock } from '../clock.ts'
 import type { Answer } from '../job/answer.ts'
 import { jobFingerprint } from '../job/fingerprint.ts'
-import {
-  type ClaimedJob,
-  type JobError,
-  NO_USAGE,
-  type Outcome,
-  type RawText,
-  type Usage,
-} from '../job/job.ts'
+import type { ClaimedJob, JobError, Outcome, RawText, Usage } from '../job/job.ts'
 import type { SchemaFacts } from '../job/read-schemas.ts'
 import { repairRequest } from '../job/repair-request.ts'
 import { formatParts } from '../job/response-format.ts'
 import type { StopSignal } from '../job/stop.ts'
-import type { Claim } from '../store/node-store.ts'
-import type { Store, WaitingRelease } from '../store/store.ts'
+import type { Store } from '../store/store.ts'
 import type { AnswerForm, CallRecord, Reply, RequestWait, Router } from '../upstreams/model-server.ts'
 import { BYTES_PER_TOKEN, type ContextShifts } from './context-shift.ts'
 import {
@@ -28,10 +20,16 @@ import {
   NO_RUNS,
   type Repair,
   readEarlierRuns,
-  repairMember,
   waitedMs,
 } from './earlier-runs.ts'
 import { Turns } from './event-loop-turns.ts'
+import {
+  crashedTooOften,
+  type ExecutionResult,
+  fromCache,
+  type Receipt,
+  type WaitingExecution,
+} from './execution-result.ts'
 import type { AnswerReader } from './read-answer.ts'
 import { lookUpResponse } from './response-cache.ts'
 
@@ -52,41 +50,6 @@ export interface ExecuteOptions {
  * sending a megabyte takes a few milliseconds.
  */
 const LARGE_JOB = 64 * 1024
-
-/** Everything that settling needs to know of an execution. */
-export interface ExecutionResult {
-  readonly outcome: Outcome
-  readonly usage: Usage
-  readonly receipt: Receipt
-  /** Caches the response for identical later jobs; null when it is not to be cached. */
-  readonly cache: { readonly fingerprint: string; readonly untilMs: number } | null
-}
-
-/** What was sent upstream and what came back: for operators. */
-export interface Receipt {
-  readonly form: AnswerForm['kind']
-  readonly strict?: boolean
-  /** JSON pointers to what the schema says and the answer was not checked for. */
-  readonly ignored?: readonly string[]
-  readonly calls: readonly CallRecord[]
-  /** How many calls were before these; absent if none were. */
-  readonly calls_omitted?: number
-  /** The first answer and the rules that it broke, when it had to be repaired. */
-  readonly repair?: Repair
-}
-
-/** An execution without an outcome: the job waits for a model server. */
-export interface WaitingExecution {
-  readonly outcome: null
-  readonly wait: Omit<WaitingRelease, keyof Claim>
-}
-
-/** The receipt as it is stored. */
-export function receiptJson({ repair, ...receipt }: Receipt): string {
-  const json = JSON.stringify(receipt)
-  if (repair === undefined) return json
-  return `${json.slice(0, -1)},${repairMember(repair)}}`
-}
 
 /** Resolves to null when the signal says to release the job, or that this node no longer holds it. */
 export type ExecuteJob = (
@@ -126,63 +89,6 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
       ? await execution.repair(answer.raw, answer.errors)
       : execution.failUnchecked(answer.reason, answer.raw)
   }
-}
-
-/** The result of an execution that ended in a bug of Parley. */
-export function internalFailure(): ExecutionResult {
-  const message = 'Parley could not run this job because of an internal error; its log has the details.'
-  return failedWithoutCalls({ code: 'model_error', message })
-}
-
-/**
- * The result that replaces one that the database rejects for good. It holds only counts of what came from outside, so it can
- * be stored whatever it was that could not; what the execution used is still accounted for.
- */
-export function notStorable({ usage, receipt }: ExecutionResult): ExecutionResult {
-  const message =
-    'The outcome of this job could not be stored because of an internal error of Parley; its log has the details.'
-  return {
-    outcome: { status: 'failed', error: { code: 'internal_error', message } },
-    usage: {
-      target: usage.target,
-      input_tokens: countOf(usage.input_tokens),
-      output_tokens: countOf(usage.output_tokens),
-      calls: countOf(usage.calls),
-      cache_hit: false,
-      repaired: false,
-    },
-    receipt: { form: receipt.form, calls: receipt.calls },
-    cache: null,
-  }
-}
-
-/** A count that fits any column for counts. */
-function countOf(value: number): number {
-  return value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0
-}
-
-function crashedTooOften(job: ClaimedJob): ExecutionResult {
-  const message = `The process that ran this job ended ${job.crashCount} times before the job did.`
-  const earlier = readEarlierRuns(job.earlierJson)
-  return withoutCall({ status: 'failed', error: { code: 'model_error', message } }, earlier)
-}
-
-function failedWithoutCalls(error: JobError): ExecutionResult {
-  return withoutCall({ status: 'failed', error }, NO_RUNS)
-}
-
-function fromCache(contentJson: string, earlier: EarlierRuns): ExecutionResult {
-  const result = withoutCall({ status: 'completed', contentJson }, earlier)
-  return { ...result, usage: { ...result.usage, cache_hit: true } }
-}
-
-/** The result of a run without a call, with what earlier runs used. */
-function withoutCall(
-  outcome: Outcome,
-  { calls, records, inputTokens, outputTokens }: EarlierRuns,
-): ExecutionResult {
-  const usage = { ...NO_USAGE, calls, input_tokens: inputTokens, output_tokens: outputTokens }
-  return { outcome, usage, receipt: { form: 'text', calls: records }, cache: null }
 }
 
 const RUN_TIMEOUT = 'The job did not end within its run timeout.'

@@ -1,7 +1,8 @@
 /** The run timeout (`jobs.run_timeout_seconds`): how long this node executes a job, all its calls included. */
 import type { Clock } from '../clock.ts'
 import type { Deadline } from '../job/stop.ts'
-import { type ExecuteJob, type ExecutionResult, internalFailure, type WaitingExecution } from './execute.ts'
+import type { ExecuteJob } from './execute.ts'
+import { type ExecutionResult, internalFailure, type WaitingExecution } from './execution-result.ts'
 import type { HeldJob } from './held-job.ts'
 
 export interface RunOptions {

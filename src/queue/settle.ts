@@ -5,7 +5,7 @@
 import type { Clock } from '../clock.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import { type Settled, type Settlement, type Store, WriteRejected } from '../store/store.ts'
-import { type ExecutionResult, notStorable, receiptJson } from './execute.ts'
+import { type ExecutionResult, notStorable, receiptJson } from './execution-result.ts'
 import type { HeldJob } from './held-job.ts'
 import { retryWrite } from './retry-write.ts'
 

@@ -2,7 +2,7 @@
 import type { Overview, UpstreamView } from '../admin/overview.ts'
 import type { CallbackDepth } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
-import type { TargetState } from '../upstreams/router.ts'
+import type { TargetState } from '../upstreams/upstream-state.ts'
 import { ageSeconds } from './age.ts'
 import type { Gauges } from './gauges.ts'
 

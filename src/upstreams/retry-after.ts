@@ -1,4 +1,16 @@
-/** How long a model server asks to wait before the next request. The router decides how long it does wait. */
+/**
+ * How long a request pauses before its targets are tried again: with exponential backoff and jitter, and never less than the
+ * Retry-After of the model server, within bounds.
+ */
+import type { UpstreamError } from './model-server.ts'
+
+/** The pause after the first round, before jitter; BACKOFF_FACTOR times as long after the second. */
+export const FIRST_BACKOFF_MS = 500
+export const BACKOFF_FACTOR = 4
+/** A pause is shortened or extended by up to this fraction, so that jobs that failed together do not retry together. */
+export const JITTER = 0.25
+/** No request waits longer than this for a Retry-After: a run has a deadline, and the last try may succeed. */
+export const MAX_RETRY_AFTER_MS = 60_000
 
 /** The delay that Retry-After asks for, in milliseconds from now; null if it is absent or malformed. */
 export function readRetryAfter(
@@ -12,4 +24,18 @@ export function readRetryAfter(
   if (/^\d+(\.\d+)?$/.test(value)) return Math.ceil(Number(value) * 1000)
   const date = Date.parse(value)
   return Number.isNaN(date) ? null : Math.max(0, date - nowMs)
+}
+
+/** What a failed call asks for, within bounds; null if it asks for nothing. */
+export function boundedRetryAfterMs({ retryAfterMs }: UpstreamError): number | null {
+  return retryAfterMs === null ? null : Math.min(retryAfterMs, MAX_RETRY_AFTER_MS)
+}
+
+/**
+ * The pause after a round in which all targets failed.
+ * @param random from 0 up to but not including 1
+ */
+export function roundPauseMs(round: number, retryAfterMs: number, random: number): number {
+  const backoffMs = FIRST_BACKOFF_MS * BACKOFF_FACTOR ** (round - 1)
+  return Math.max(backoffMs * (1 - JITTER + 2 * JITTER * random), retryAfterMs * (1 + JITTER * random))
 }

@@ -18,7 +18,6 @@ import type {
   CallRecord,
   ConnectionFault,
   FailureKind,
-  LearnedRoles,
   ModelRequest,
   Prompt,
   Reply,
@@ -28,13 +27,12 @@ import type {
   Router,
   TokenCount,
   Trouble,
-  UpstreamError,
 } from './model-server.ts'
 import { pause } from './pause.ts'
 import { upstreamError } from './read-completion.ts'
+import { boundedRetryAfterMs, roundPauseMs } from './retry-after.ts'
 import { latest, RouteLimits } from './route-limits.ts'
 import type { RoutedJob, RouteLimit, Routes } from './routes.ts'
-import type { TargetHealth } from './target-health.ts'
 import {
   type Candidates,
   createRoutingTable,
@@ -44,17 +42,10 @@ import {
   type UpstreamOptions,
 } from './targets.ts'
 import { UpstreamChecks } from './upstream-checks.ts'
+import { type UpstreamState, upstreamStates } from './upstream-state.ts'
 
 /** How many times each target may be called for one request. */
 export const ROUNDS = 3
-/** The pause after the first round, before jitter; BACKOFF_FACTOR times as long after the second. */
-export const FIRST_BACKOFF_MS = 500
-export const BACKOFF_FACTOR = 4
-/** A pause is shortened or extended by up to this fraction, so that jobs that failed together do not retry together. */
-export const JITTER = 0.25
-/** No request waits longer than this for a Retry-After: a run has a deadline, and the last try may succeed. */
-export const MAX_RETRY_AFTER_MS = 60_000
-
 /** A job fails after so many tries that counted against it. */
 export const MAX_TRIES = 3
 
@@ -76,30 +67,6 @@ export interface FailedCall extends CallEvent {
   readonly code: string | null
   readonly connection: ConnectionFault | null
   readonly timedOut: boolean
-}
-
-/** An upstream as the health view shows it. */
-export interface UpstreamState {
-  readonly name: string
-  readonly running: number
-  readonly waiting: number
-  /** How many calls may be in progress now, and at most. */
-  readonly limit: number
-  readonly maxConcurrency: number
-  /** When the first of its circuit breakers becomes half-open (wall clock); null unless all of them are open. */
-  readonly openUntilMs: number | null
-  readonly targets: readonly TargetState[]
-}
-
-export interface TargetState {
-  readonly model: string
-  readonly consecutiveFailures: number
-  /** Until when its circuit breaker is open (wall clock); null if it is closed or half-open. */
-  readonly openUntilMs: number | null
-  /** What its chat template rejects; null if that is unknown, or nothing. */
-  readonly learnedRoles: LearnedRoles | null
-  /** Present while jobs wait for it: since when no call has succeeded (wall clock), and why. */
-  readonly unavailable: { readonly sinceMs: number; readonly trouble: Trouble } | null
 }
 
 export interface RouterOptions {
@@ -196,7 +163,8 @@ export class ModelRouter implements Router, Routes {
         }
       }
       if (round === ROUNDS) return attempt
-      if (!(await pause(this.#clock, this.#pauseMs(round, retryAfterMs), signal))) return stopped(attempt)
+      if (!(await pause(this.#clock, roundPauseMs(round, retryAfterMs, this.#random()), signal)))
+        return stopped(attempt)
     }
   }
 
@@ -241,7 +209,7 @@ export class ModelRouter implements Router, Routes {
       if (areAllOpen || round === ROUNDS) {
         return { ...attempt, wait: { route: key, tries, ...unavailability(targets, areAllOpen) } }
       }
-      if (!(await pause(this.#clock, this.#pauseMs(round, 0), signal))) return stopped(attempt)
+      if (!(await pause(this.#clock, roundPauseMs(round, 0, this.#random()), signal))) return stopped(attempt)
     }
   }
 
@@ -275,26 +243,7 @@ export class ModelRouter implements Router, Routes {
 
   /** The load and the health of each upstream, for the health view. */
   state(): readonly UpstreamState[] {
-    return [...this.#table.upstreams].map(([name, upstream]) => {
-      const targets = this.#table.targets
-        .filter((target) => target.upstream === upstream)
-        .map(({ model, health, breaker: { consecutiveFailures, openUntilMs } }) => ({
-          model,
-          consecutiveFailures,
-          openUntilMs,
-          unavailable: unavailableOf(health),
-          learnedRoles: upstream.server.learnedRoles(model),
-        }))
-      return {
-        name,
-        running: upstream.slots.held.total,
-        waiting: upstream.slots.waiting.total,
-        limit: upstream.limit.limit,
-        maxConcurrency: upstream.limit.ceiling,
-        openUntilMs: earliestIfAll(targets.map((target) => target.openUntilMs)),
-        targets,
-      }
-    })
+    return upstreamStates(this.#table)
   }
 
   async close(): Promise<void> {
@@ -420,13 +369,6 @@ export class ModelRouter implements Router, Routes {
     const { code, connection, timedOut } = reply
     this.#onFailedCall?.({ ...event, code, connection, timedOut })
   }
-
-  /** Exponential backoff with jitter, and never less than Retry-After asks for. */
-  #pauseMs(round: number, retryAfterMs: number): number {
-    const backoffMs = FIRST_BACKOFF_MS * BACKOFF_FACTOR ** (round - 1)
-    const jitter = this.#random()
-    return Math.max(backoffMs * (1 - JITTER + 2 * JITTER * jitter), retryAfterMs * (1 + JITTER * jitter))
-  }
 }
 
 /** Whether a failure counts against the job, which has made so many tries that did. */
@@ -442,10 +384,6 @@ function isOfJob(kind: FailureKind, { health }: Target, jobId: string, tries: nu
     default:
       return false
   }
-}
-
-function unavailableOf({ unavailableSinceMs: sinceMs, trouble }: TargetHealth): TargetState['unavailable'] {
-  return sinceMs === null || trouble === null ? null : { sinceMs, trouble }
 }
 
 function unavailability(
@@ -465,17 +403,4 @@ function stopped({ reply: last, calls, tokens }: RoutingAttempt): RoutedReply {
   const message = `The request was stopped before a model answered.${before}`
   const reply = upstreamError({ aborted: true, message, status: failed ? last.status : null })
   return { reply, target: null, calls, tokens }
-}
-
-function boundedRetryAfterMs({ retryAfterMs }: UpstreamError): number | null {
-  return retryAfterMs === null ? null : Math.min(retryAfterMs, MAX_RETRY_AFTER_MS)
-}
-
-function earliestIfAll(times: readonly (number | null)[]): number | null {
-  let earliest: number | null = null
-  for (const time of times) {
-    if (time === null) return null
-    earliest = Math.min(earliest ?? time, time)
-  }
-  return earliest
 }

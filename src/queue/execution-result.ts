@@ -1,0 +1,100 @@
+/** The results of executions: their outcome with what it took, for the worker to settle. */
+import { type ClaimedJob, type JobError, NO_USAGE, type Outcome, type Usage } from '../job/job.ts'
+import type { Claim } from '../store/node-store.ts'
+import type { WaitingRelease } from '../store/store.ts'
+import type { AnswerForm, CallRecord } from '../upstreams/model-server.ts'
+import { type EarlierRuns, NO_RUNS, type Repair, readEarlierRuns, repairMember } from './earlier-runs.ts'
+
+/** Everything that settling needs to know of an execution. */
+export interface ExecutionResult {
+  readonly outcome: Outcome
+  readonly usage: Usage
+  readonly receipt: Receipt
+  /** Caches the response for identical later jobs; null when it is not to be cached. */
+  readonly cache: { readonly fingerprint: string; readonly untilMs: number } | null
+}
+
+/** What was sent upstream and what came back: for operators. */
+export interface Receipt {
+  readonly form: AnswerForm['kind']
+  readonly strict?: boolean
+  /** JSON pointers to what the schema says and the answer was not checked for. */
+  readonly ignored?: readonly string[]
+  readonly calls: readonly CallRecord[]
+  /** How many calls were before these; absent if none were. */
+  readonly calls_omitted?: number
+  /** The first answer and the rules that it broke, when it had to be repaired. */
+  readonly repair?: Repair
+}
+
+/** An execution without an outcome: the job waits for a model server. */
+export interface WaitingExecution {
+  readonly outcome: null
+  readonly wait: Omit<WaitingRelease, keyof Claim>
+}
+
+/** The receipt as it is stored. */
+export function receiptJson({ repair, ...receipt }: Receipt): string {
+  const json = JSON.stringify(receipt)
+  if (repair === undefined) return json
+  return `${json.slice(0, -1)},${repairMember(repair)}}`
+}
+
+/** The result of an execution that ended in a bug of Parley. */
+export function internalFailure(): ExecutionResult {
+  const message = 'Parley could not run this job because of an internal error; its log has the details.'
+  return failedWithoutCalls({ code: 'model_error', message })
+}
+
+/**
+ * The result that replaces one that the database rejects for good. It holds only counts of what came from outside, so it can
+ * be stored whatever it was that could not; what the execution used is still accounted for.
+ */
+export function notStorable({ usage, receipt }: ExecutionResult): ExecutionResult {
+  const message =
+    'The outcome of this job could not be stored because of an internal error of Parley; its log has the details.'
+  return {
+    outcome: { status: 'failed', error: { code: 'internal_error', message } },
+    usage: {
+      target: usage.target,
+      input_tokens: countOf(usage.input_tokens),
+      output_tokens: countOf(usage.output_tokens),
+      calls: countOf(usage.calls),
+      cache_hit: false,
+      repaired: false,
+    },
+    receipt: { form: receipt.form, calls: receipt.calls },
+    cache: null,
+  }
+}
+
+/** A count that fits any column for counts. */
+function countOf(value: number): number {
+  return value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0
+}
+
+/** The result of a job that is not executed again, because it met too many crashes. */
+export function crashedTooOften(job: ClaimedJob): ExecutionResult {
+  const message = `The process that ran this job ended ${job.crashCount} times before the job did.`
+  const earlier = readEarlierRuns(job.earlierJson)
+  return withoutCall({ status: 'failed', error: { code: 'model_error', message } }, earlier)
+}
+
+function failedWithoutCalls(error: JobError): ExecutionResult {
+  return withoutCall({ status: 'failed', error }, NO_RUNS)
+}
+
+/** The result of a job that a cached response answers. */
+export function fromCache(contentJson: string, earlier: EarlierRuns): ExecutionResult {
+  const result = withoutCall({ status: 'completed', contentJson }, earlier)
+  return { ...result, usage: { ...result.usage, cache_hit: true } }
+}
+
+/** The result of a run without a call, with what earlier runs used. */
+function withoutCall(
+  outcome: Outcome,
+  { calls, records, inputTokens, outputTokens }: EarlierRuns,
+): ExecutionResult {
+  const usage = { ...NO_USAGE, calls, input_tokens: inputTokens, output_tokens: outputTokens }
+  return { outcome, usage, receipt: { form: 'text', calls: records }, cache: null }
+}

@@ -1,0 +1,67 @@
+/** The load and the health of the upstreams, for the dashboard and for metrics. */
+import type { LearnedRoles, Trouble } from './model-server.ts'
+import type { TargetHealth } from './target-health.ts'
+import type { RoutingTable } from './targets.ts'
+
+/** An upstream as the health view shows it. */
+export interface UpstreamState {
+  readonly name: string
+  readonly running: number
+  readonly waiting: number
+  /** How many calls may be in progress now, and at most. */
+  readonly limit: number
+  readonly maxConcurrency: number
+  /** When the first of its circuit breakers becomes half-open (wall clock); null unless all of them are open. */
+  readonly openUntilMs: number | null
+  readonly targets: readonly TargetState[]
+}
+
+export interface TargetState {
+  readonly model: string
+  readonly consecutiveFailures: number
+  /** Until when its circuit breaker is open (wall clock); null if it is closed or half-open. */
+  readonly openUntilMs: number | null
+  /** What its chat template rejects; null if that is unknown, or nothing. */
+  readonly learnedRoles: LearnedRoles | null
+  /** Present while jobs wait for it: since when no call has succeeded (wall clock), and why. */
+  readonly unavailable: { readonly sinceMs: number; readonly trouble: Trouble } | null
+}
+
+export function upstreamStates({
+  upstreams,
+  targets,
+}: Pick<RoutingTable, 'upstreams' | 'targets'>): UpstreamState[] {
+  return [...upstreams].map(([name, upstream]) => {
+    const states = targets
+      .filter((target) => target.upstream === upstream)
+      .map(({ model, health, breaker: { consecutiveFailures, openUntilMs } }) => ({
+        model,
+        consecutiveFailures,
+        openUntilMs,
+        unavailable: unavailableOf(health),
+        learnedRoles: upstream.server.learnedRoles(model),
+      }))
+    return {
+      name,
+      running: upstream.slots.held.total,
+      waiting: upstream.slots.waiting.total,
+      limit: upstream.limit.limit,
+      maxConcurrency: upstream.limit.ceiling,
+      openUntilMs: earliestIfAll(states.map((target) => target.openUntilMs)),
+      targets: states,
+    }
+  })
+}
+
+function unavailableOf({ unavailableSinceMs: sinceMs, trouble }: TargetHealth): TargetState['unavailable'] {
+  return sinceMs === null || trouble === null ? null : { sinceMs, trouble }
+}
+
+function earliestIfAll(times: readonly (number | null)[]): number | null {
+  let earliest: number | null = null
+  for (const time of times) {
+    if (time === null) return null
+    earliest = Math.min(earliest ?? time, time)
+  }
+  return earliest
+}
