@@ -32,6 +32,12 @@ const ON_SQLITE = /^parley_disk_/
 const alerts = expressionsOfAlerts(file('deploy/prometheus-alerts.yml'))
 const panels = expressionsOfDashboard(file('deploy/grafana-dashboard.json'))
 
+/** An answer that ends at a length limit, and counts far fewer tokens than it was sent. */
+const CUT = {
+  choices: [{ index: 0, message: { role: 'assistant', content: 'It is' }, finish_reason: 'length' }],
+  usage: { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 },
+}
+
 onEachStore(async () => {
   const stage = await startStage(
     { after },
@@ -50,6 +56,7 @@ onEachStore(async () => {
       script: ({ body, text }) => {
         const wanted = /STATUS (\d+)/.exec(text)?.[1]
         if (wanted !== undefined && body.model === 'first') return reply.status(Number(wanted))
+        if (text.includes('CUT')) return reply.status(200, { body: CUT })
         return text.includes('in JSON') ? reply.text('{"river":5}') : undefined
       },
     },
@@ -85,11 +92,12 @@ onEachStore(async () => {
     completed(await create('Hello'))
     // Read by a thread.
     completed(await create(' word'.repeat(20_000)))
-    for (const status of [429, 503]) completed(await create(`STATUS ${status}`))
-    for (const status of [400, 401]) failed(await create(`STATUS ${status}`))
+    for (const status of [401, 429, 503]) completed(await create(`STATUS ${status}`))
+    failed(await create('STATUS 400'))
     const schema = { type: 'object', properties: { river: { type: 'string' } }, required: ['river'] }
     failed(await create('Name a river in JSON', { response_format: { format: 'json', schema } }))
     await callbacksEnd(key)
+    completed(await create(`CUT ${'word '.repeat(200)}`))
     const { store } = parley
     const accept = store.accept
     for (const [error, status] of [
@@ -103,7 +111,10 @@ onEachStore(async () => {
     collectGarbage()
     for (;;) {
       const { text } = await parley.get('/metrics')
-      if (text.includes('nodejs_gc_duration_seconds_sum')) return samplesIn(text)
+      // Reported once the texts are counted.
+      const isComplete =
+        /^parley_context_shifts_total/m.test(text) && text.includes('nodejs_gc_duration_seconds_sum')
+      if (isComplete) return samplesIn(text)
     }
   }
 
