@@ -144,7 +144,7 @@ test('by keyboard alone: sign in, skip, go to a page, open a dialog, leave it', 
   await page.keyboard.press('Enter')
   await page.getByRole('heading', { name: 'Accounts and keys' }).waitFor()
   assert.equal(await focused(), 'Accounts and keys')
-  assert.equal(await page.title(), 'Accounts and keys · Parley')
+  await page.waitForFunction(() => document.title === 'Accounts and keys · Parley')
   await page.keyboard.press('Tab')
   await page.keyboard.press('Enter')
   await page.getByRole('dialog', { name: 'Create a key' }).waitFor()

@@ -192,6 +192,24 @@ test('the sums of a day go with its partition, also when an old node drops it', 
   assert.equal((await query('select hour from quota_sums')).length, 1)
 })
 
+test('the last old job of an hour is deleted, and nothing is subtracted twice when its hour is forgotten', async (t) => {
+  const { url, database } = await startOld(t)
+  const store = await openNew(t, url)
+  const NOON_MS = Date.UTC(2026, 5, 1, 12)
+  // Older than every partition.
+  const LONG_AGO_MS = NOON_MS - 20 * DAY_MS
+  const [gone, young] = [jobAt(LONG_AGO_MS), jobAt(NOON_MS)]
+  for (const job of [gone, young]) {
+    await store.accept(acceptance([job], { handedOff: true }))
+    await store.settle(settlement({ jobId: job.id, attempt: 1 }, { nowMs: NOON_MS }))
+  }
+  await store.expire(week(LONG_AGO_MS))
+  // Its bytes are in the sums, and that they are gone is not yet.
+  await store.deleteJob(gone.id)
+  await keepPartitions(database, week(NOON_MS))
+  assert.deepEqual(await store.quotaUse('acme'), { openJobs: 0, storedBytes: sizeOf([young]) + ENDED_BYTES })
+})
+
 test('no reader misses or doubles anything while nodes accept, settle, fold and correct', async (t) => {
   const { url, database } = await startOld(t)
   const [store, other] = [await openNew(t, url), await openNew(t, url)]

@@ -80,6 +80,8 @@ export async function forgetHours({ query }: Queries, fromMs: number, toMs: numb
 
 /** Forgets the sums of hours of which no job is left: a node of version 0.2 dropped their partition, or deleted the last. */
 export async function forgetEmptyHours({ query }: Queries, beforeMs: number): Promise<void> {
+  // A fold that is running could bring back what is deleted here.
+  await query(LOCK_USAGE)
   await query(FORGET_EMPTY_HOURS, [Math.floor(beforeMs / HOUR_MS)])
 }
 
@@ -136,14 +138,21 @@ const FORGET_HOURS = (table: string): Statement => ({
   text: `delete from ${table} where hour >= $1::bigint and hour < $2::bigint`,
 })
 
-/** $1 the hour before which jobs may have expired. */
+/**
+ * $1 the hour before which jobs may have expired. Sums and deltas go together, by one snapshot: the delta of a job that was just
+ * deleted would otherwise remain without the sum that it is subtracted from.
+ */
 const FORGET_EMPTY_HOURS: Statement = {
   name: 'forget empty hours',
   text: `
-  delete from quota_sums where hour in (
-    select hour from (select distinct hour from quota_sums where hour < $1::bigint) h
+  with empty as (
+    select hour from (
+      select hour from quota_sums where hour < $1::bigint union select hour from quota_deltas where hour < $1::bigint
+    ) h
     where not exists (
       select 1 from jobs where id >= first_id_of_hour(h.hour) and id < first_id_of_hour(h.hour + 1)
     )
-  )`,
+  ),
+  deltas as (delete from quota_deltas where hour in (select hour from empty))
+  delete from quota_sums where hour in (select hour from empty)`,
 }
