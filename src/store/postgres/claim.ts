@@ -29,10 +29,10 @@ export function claimOperations({ database, queueHead }: PostgresParts): Pick<St
   const searchTime = new SearchTime()
 
   const claimHead = async (node: string, limit: number, nowMs: number, bounds: ClaimBounds) => {
-    const walk = queueHead.begin(performance.now())
     const { crashCount, limit: most, maxCrashCount } = bounds.candidates ?? NO_CANDIDATES
-    const values = [node, walk.fromTurn, limit, crashCount, Math.min(limit, most), nowMs, ...bytesOf(bounds)]
     const except = exceptRoutesOf(bounds)
+    const walk = queueHead.begin(performance.now(), except.length > 0)
+    const values = [node, walk.fromTurn, limit, crashCount, Math.min(limit, most), nowMs, ...bytesOf(bounds)]
     const statement = except.length === 0 ? CLAIM : CLAIM_EXCEPT
     const rows = await database.query(statement, [...values, maxCrashCount, ...except])
     // Jobs that crashed are found wherever the walk begins.

@@ -33,6 +33,19 @@ test('a walk that claimed nothing moves nothing', () => {
   assert.equal(line.begin(3).fromTurn, 5000)
 })
 
+test('what walks passed over is found by the next walk that passes nothing over', () => {
+  const line = walked()
+  line.end(line.begin(1), 1000, 1)
+  line.end(line.begin(2, true), 5000, 2)
+  const second = line.begin(3, true)
+  assert.equal(second.fromTurn, 5000)
+  line.end(second, 6000, 3)
+  const next = line.begin(4)
+  assert.equal(next.fromTurn, 1000)
+  line.end(next, 6000, 4)
+  assert.equal(line.begin(5).fromTurn, 6000)
+})
+
 test('every second the whole queue is walked, and less often if that takes long', () => {
   const line = walked()
   line.end(line.begin(1), 5000, 1)

@@ -21,6 +21,8 @@ export class QueueHead {
   #from = 0
   /** The least turn that was queued since the last walk began. */
   #joined = Number.POSITIVE_INFINITY
+  /** Walks that passed jobs over began at this turn or later: what they passed over may be behind `#from`. */
+  #passedOverFrom = Number.POSITIVE_INFINITY
   #wholeDueMs = 0
 
   get turn(): number {
@@ -38,8 +40,14 @@ export class QueueHead {
     this.#from = Math.min(this.#from, turn)
   }
 
-  begin(steadyMs: number): Walk {
+  /** @param passesOver whether the walk passes over jobs that a later one claims */
+  begin(steadyMs: number, passesOver = false): Walk {
     const whole = steadyMs >= this.#wholeDueMs
+    if (passesOver) this.#passedOverFrom = Math.min(this.#passedOverFrom, whole ? 0 : this.#from)
+    else {
+      this.#from = Math.min(this.#from, this.#passedOverFrom)
+      this.#passedOverFrom = Number.POSITIVE_INFINITY
+    }
     this.#joined = Number.POSITIVE_INFINITY
     return { fromTurn: whole ? 0 : this.#from, whole, startedMs: steadyMs }
   }
