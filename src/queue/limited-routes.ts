@@ -58,11 +58,11 @@ export class LimitedRoutes {
     return this.#states.size === 0 ? {} : { exceptRoutes: [...this.#states.keys()] }
   }
 
-  /** The key of the route if the job must be queued because of it, else null. */
-  blocks(job: Job): string | null {
+  /** Whether the job must be queued because of its route. */
+  blocks(job: Job): boolean {
     const route = this.#options.routes.routeOf(job)
     const state = this.#states.get(route)
-    return state !== undefined && this.#allowance(route, state) <= 0 ? route : null
+    return state !== undefined && this.#allowance(route, state) <= 0
   }
 
   /** A job is started: it was claimed, or is handed off. */

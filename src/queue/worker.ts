@@ -93,7 +93,7 @@ export class Worker {
     let reserved = 0
     if (!this.#plan.mayBeQueued && this.#state === 'running') {
       for (const job of jobs) {
-        if (this.#limited.isAny && this.#limited.blocks(job) !== null) break
+        if (this.#limited.isAny && this.#limited.blocks(job)) break
         if (!this.#capacity.tryTake(job)) break
         if (this.#limited.isAny) this.#limited.started(job)
         reserved += 1
