@@ -103,7 +103,7 @@ test('the packed client, in an empty folder', { timeout: 240_000 }, async (t) =>
   await t.test('holds what it needs and nothing else, and brings nothing along', async () => {
     assert.ok(project.packed.includes('dist/index.js') && project.packed.includes('dist/index.d.ts'))
     const others = project.packed.filter((name) => !/^dist\/[a-z-]+(\.d\.ts|\.js)$/.test(name))
-    assert.deepEqual(others.toSorted(), ['CHANGELOG.md', 'README.md', 'package.json'])
+    assert.deepEqual(others.toSorted(), ['CHANGELOG.md', 'LICENSE', 'README.md', 'package.json'])
     const modules = await readdir(path('node_modules'))
     assert.deepEqual(
       modules.filter((name) => !name.startsWith('.')),
