@@ -1,0 +1,46 @@
+/**
+ * What npm warns about when it installs this project. `.npmrc` hides warnings, because those about the machine's Node are
+ * misleading: the project installs the Node that it runs on. It must not hide any other.
+ */
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { devNull } from 'node:os'
+import { delimiter, dirname, isAbsolute } from 'node:path'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { ownPath } from './process/packages.ts'
+
+const run = promisify(execFile)
+const CLONE = fileURLToPath(new URL('..', import.meta.url))
+
+/** The Node of the machine, on which a user runs npm; the one first on the PATH when npm does not run the tests. */
+const OF_THE_MACHINE = process.env.npm_node_execpath ?? 'node'
+
+/** All that npm prints when it would install this project, running on `node` and without settings of the user. */
+async function install(node: string, ...options: readonly string[]): Promise<string> {
+  const inherited = Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name))
+  const path = [...(isAbsolute(node) ? [dirname(node)] : []), ...ownPath()].join(delimiter)
+  const env = { ...Object.fromEntries(inherited), PATH: path, npm_config_userconfig: devNull }
+  const ci = ['ci', '--dry-run', '--offline', '--ignore-scripts', ...options]
+  const { stdout, stderr } = await run('npm', ci, { cwd: CLONE, env })
+  return stdout + stderr
+}
+
+const warningsIn = (printed: string) => printed.split('\n').filter((line) => /\bwarn/i.test(line))
+
+test('npm ci prints no warning', async () => {
+  assert.deepEqual(warningsIn(await install(OF_THE_MACHINE)), [])
+})
+
+test('every warning that is hidden is about the Node of the machine', async () => {
+  const warnings = warningsIn(await install(OF_THE_MACHINE, '--loglevel=warn'))
+  assert.deepEqual(
+    warnings.filter((line) => !line.startsWith('npm warn EBADENGINE')),
+    [],
+  )
+})
+
+test('the Node that the project installs suits every package', async () => {
+  assert.deepEqual(warningsIn(await install(process.execPath, '--loglevel=warn')), [])
+})
