@@ -3,7 +3,7 @@ import { CallbackDispatcher } from '../callbacks/dispatcher.ts'
 import { type Clock, wholeMs } from '../clock.ts'
 import { addressRulesOf } from '../config/callback-addresses.ts'
 import type { Settings } from '../config/settings.ts'
-import { createPoster } from '../net/post.ts'
+import { createPoster, type Poster } from '../net/post.ts'
 import type { ByteShare } from '../sharing/byte-budget.ts'
 import type { CallbackStore } from '../store/callback-store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
@@ -17,6 +17,19 @@ export interface CallbackParts {
   readonly log: Log
   readonly metrics: Metrics
   readonly bytes: ByteShare
+  readonly poster: Poster
+  /** From 0 up to but not including 1. */
+  readonly random: () => number
+}
+
+export function createCallbackPoster(settings: Settings, clock: Clock): Poster {
+  const { concurrency, retry_concurrency, concurrency_per_origin, timeout_seconds } = settings.callbacks
+  return createPoster({
+    rules: addressRulesOf(settings),
+    timeoutMs: wholeMs(timeout_seconds),
+    idle: { total: concurrency + retry_concurrency, perOrigin: concurrency_per_origin },
+    clock,
+  })
 }
 
 export function createDispatcher({
@@ -27,20 +40,17 @@ export function createDispatcher({
   log,
   metrics,
   bytes,
+  poster,
+  random,
 }: CallbackParts): CallbackDispatcher {
   const { concurrency, retry_concurrency, concurrency_per_origin, ...callbacks } = settings.callbacks
   const timeoutMs = wholeMs(callbacks.timeout_seconds)
   return new CallbackDispatcher({
     store,
     node,
-    poster: createPoster({
-      rules: addressRulesOf(settings),
-      timeoutMs,
-      idle: { total: concurrency + retry_concurrency, perOrigin: concurrency_per_origin },
-      clock,
-    }),
+    poster,
     clock,
-    random: Math.random,
+    random,
     timeoutMs,
     pausesS: callbacks.retry_seconds,
     slots: { first: concurrency, retry: retry_concurrency },

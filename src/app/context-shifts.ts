@@ -6,7 +6,7 @@ import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 
 export interface ContextShiftParts {
-  readonly pool: CpuPool
+  readonly pool: Pick<CpuPool, 'run'>
   readonly clock: Clock
   readonly weightOf: (tier: string) => number
   readonly metrics: Metrics

@@ -2,7 +2,7 @@
 import { type Clock, wholeMs } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
 import { Cancellation } from '../queue/cancellation.ts'
-import { NodeLease } from '../queue/node-lease.ts'
+import { type Heartbeat, NodeLease } from '../queue/node-lease.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
 import { RemoteResults } from '../queue/remote-results.ts'
 import type { Worker } from '../queue/worker.ts'
@@ -11,8 +11,6 @@ import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 
 export interface NodeParts {
-  /** The process must exit: what keeps it a node of the database has ended. */
-  readonly onFatal: (error: Error) => void
   readonly store: Store
   readonly node: string
   readonly clock: Clock
@@ -23,18 +21,32 @@ export interface NodeParts {
   readonly metrics: Metrics
 }
 
-export function createNodeLease({ settings, log, metrics, onFatal, ...parts }: NodeParts): NodeLease {
-  const { node, clock } = parts
+export type StartHeartbeat = (onExpired: () => void) => Promise<Heartbeat>
+
+export interface HeartbeatParts extends Pick<NodeParts, 'settings' | 'node' | 'clock' | 'log'> {
+  /** The process must exit: what keeps it a node of the database has ended. */
+  readonly onFatal: (error: Error) => void
+}
+
+/** Renews the lease on a thread of its own. */
+export function heartbeatStarter({ settings, node, clock, log, onFatal }: HeartbeatParts): StartHeartbeat {
+  return async (onExpired) => {
+    // Loaded only if it is needed: a SQLite file has no leases.
+    const { startHeartbeat } = await import('./heartbeat.ts')
+    const onError = (error: Error) => log.warn(errorFields(error), 'renewing the lease failed; it is retried')
+    return startHeartbeat({ settings, node, clock, onExpired, onError, onFatal })
+  }
+}
+
+export function createNodeLease({
+  settings,
+  log,
+  metrics,
+  ...parts
+}: NodeParts & { readonly startHeartbeat: StartHeartbeat }): NodeLease {
   return new NodeLease({
     ...parts,
     leaseMs: wholeMs(settings.jobs.lease_seconds),
-    startHeartbeat: async (onExpired) => {
-      // Loaded only if it is needed: a SQLite file has no leases.
-      const { startHeartbeat } = await import('./heartbeat.ts')
-      const onError = (error: Error) =>
-        log.warn(errorFields(error), 'renewing the lease failed; it is retried')
-      return startHeartbeat({ settings, node, clock, onExpired, onError, onFatal })
-    },
     events: {
       rescued: (jobs) => {
         metrics.rescued(jobs)

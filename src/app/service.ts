@@ -4,13 +4,7 @@ import { adminToken } from '../admin/token.ts'
 import { type Clock, systemClock, wholeMs } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import type { Settings } from '../config/settings.ts'
-import { tiersOf } from '../config/tiers.ts'
 import { Listeners } from '../http/listeners.ts'
-import { Tiers, turnStep } from '../job/tier.ts'
-import { Enqueuer } from '../queue/enqueue.ts'
-import { PendingResponses } from '../queue/pending-responses.ts'
-import { AnswerReader } from '../queue/read-answer.ts'
-import { retentionLoop } from '../queue/retention.ts'
 import { isPostgres, openStore, sqlitePath } from '../store/open.ts'
 import type { Store } from '../store/store.ts'
 import { diskOf } from '../telemetry/disk.ts'
@@ -18,22 +12,17 @@ import type { Gauges } from '../telemetry/gauges.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import { MetricSamples } from '../telemetry/metric-samples.ts'
 import { Metrics } from '../telemetry/metrics.ts'
-import { isTracing, tracedRouter, tracedStore } from '../telemetry/traces.ts'
+import { isTracing, tracedStore } from '../telemetry/traces.ts'
 import type { ReadLarge } from '../upstreams/openai-client.ts'
 import { VERSION } from '../version.ts'
 import { createAdmin } from './admin.ts'
-import { createByteBudget } from './byte-budget.ts'
-import { createDispatcher } from './callbacks.ts'
-import { createContextShifts } from './context-shifts.ts'
+import { createCallbackPoster } from './callbacks.ts'
 import { createCpuPool, threadsOf } from './cpu-pool.ts'
+import { createEngine } from './engine.ts'
 import { createConnectionLimits, createHttp } from './http.ts'
-import { createCancellation, createNodeLease, createRemoteResults } from './node.ts'
+import { heartbeatStarter } from './node.ts'
 import type { Role } from './role.ts'
-import { createRouter } from './upstreams.ts'
-import { createWorker } from './worker.ts'
-
-/** After the last job of a stopping server, how long clients have to end their request and read the answer. */
-const LAST_ANSWERS_MS = 2000
+import { createRouter, modelServers } from './upstreams.ts'
 
 export interface ServiceOptions {
   readonly configuration: Configuration
@@ -96,33 +85,30 @@ interface OpenedParts extends ServiceOptions {
 async function connect(parts: OpenedParts): Promise<Service> {
   const { configuration, role = 'all', log, clock, metrics, node, store, onFatal } = parts
   const { settings } = configuration
-  const tiers = new Tiers(tiersOf(settings))
   const pool = createCpuPool(settings, clock, metrics)
   // The weights of accounts count where they wait for each other's jobs; of an upstream's answers, two are read at once.
   const readLarge: ReadLarge = (completion, account, signal) =>
     pool.run('read completion', completion, { account, weight: 1 }, signal)
-  const upstreams = createRouter(configuration, clock, metrics.called, readLarge, log)
-  const router = isTracing() ? tracedRouter(upstreams) : upstreams
-  const pendingResponses = new PendingResponses(clock, settings.sync.max_waiters)
-  const bytes = createByteBudget(settings)
-  const dispatcher = createDispatcher({ settings, store, node, clock, log, metrics, bytes: bytes.callbacks })
-  const common = { settings, store, node, clock, log, metrics, pendingResponses, bytes, onFatal }
-  const weightOf = (tier: string) => tiers.of(tier).weight
-  const answers = new AnswerReader({ pool, maxDepth: settings.limits.json_depth, weightOf })
-  const contextShifts = createContextShifts({ pool, clock, weightOf, metrics, log })
-  const worker = createWorker({ ...common, router, routes: upstreams, answers, contextShifts, dispatcher })
-  const lease = createNodeLease({ ...common, worker })
-  const remoteResults = createRemoteResults({ ...common, worker })
-  const cancellation = createCancellation({ ...common, worker }, remoteResults)
-  const enqueuer = new Enqueuer({
-    store,
-    worker: role === 'api' ? null : worker,
-    node,
+  const { random } = Math
+  const upstreams = createRouter({
+    configuration,
     clock,
-    stepOf: (tier) => turnStep(tiers.of(tier)),
-    routeOf: (job) => upstreams.routeOf(job),
-    ...(parts.earlyWriteDelay !== undefined && { delay: parts.earlyWriteDelay }),
+    random,
+    serverOf: modelServers(configuration, clock, readLarge),
+    onCall: metrics.called,
+    log,
   })
+  const common = { settings, role, store, node, clock, log, metrics }
+  const engine = createEngine({
+    ...common,
+    random,
+    pool,
+    upstreams,
+    poster: createCallbackPoster(settings, clock),
+    startHeartbeat: heartbeatStarter({ ...common, onFatal }),
+    ...(parts.earlyWriteDelay !== undefined && { earlyWriteDelay: parts.earlyWriteDelay }),
+  })
+  const { bytes, dispatcher, worker, pendingResponses, cancellation } = engine
   const stopping = new AbortController()
   const ready = async () => {
     if (stopping.signal.aborted) throw new Error('the server is stopping')
@@ -175,55 +161,27 @@ async function connect(parts: OpenedParts): Promise<Service> {
   })
   const app = await createHttp({
     ...common,
-    role,
+    ...engine,
     connections,
-    enqueuer,
-    tiers,
     pool,
     ready,
     stopping: stopping.signal,
     admin,
   })
   const listeners = new Listeners(app)
-  const retention = retentionLoop({
-    store,
-    clock,
-    retentionMs: wholeMs(settings.jobs.retention_seconds),
-    onError: (error) => log.warn(errorFields(error), 'deleting expired jobs failed; it is retried'),
-  })
   metrics.watch(gauges)
   samples.begin()
-  const executes = role !== 'api'
-  if (executes) await lease.start()
-  store.subscribe({
-    jobsWaiting: () => {
-      if (executes) worker.wake()
-    },
-    settled: (jobIds) => void remoteResults.settled(jobIds),
-  })
-  if (executes) {
-    worker.wake()
-    dispatcher.start()
-  }
-  if (role !== 'worker') remoteResults.start()
-  cancellation.start()
-  retention.start()
+  await engine.start()
   log.info({ node, role }, 'serving')
 
   const stopAll = async (): Promise<void> => {
     stopping.abort()
-    const polls = [retention.stop(), remoteResults.stop(), cancellation.stop()]
-    pendingResponses.stop()
     samples.stop()
-    const closed = listeners.close()
-    await worker.drain(wholeMs(settings.jobs.drain_seconds))
-    // Closing also ends the timeouts of requests, so a client that never ends its own would keep the server running forever.
-    const cancel = clock.after(LAST_ANSWERS_MS, () => app.server.closeAllConnections())
-    await Promise.all([closed, dispatcher.stop(), ...polls])
-    cancel()
-    // Last, because other nodes rescue what a node without a lease holds.
-    await lease.stop()
-    await Promise.all([router.close(), pool.close()])
+    await engine.stop({
+      close: () => listeners.close(),
+      cutOff: () => app.server.closeAllConnections(),
+    })
+    await pool.close()
     await store.close()
   }
   let stopped: Promise<void> | null = null

@@ -9,33 +9,54 @@ import { OpenAiClient, type ReadLarge } from '../upstreams/openai-client.ts'
 import { type CallEvent, ModelRouter } from '../upstreams/router.ts'
 import { Simulator } from '../upstreams/simulator.ts'
 
-export function createRouter(
-  { settings, access, concurrency, simulated }: Configuration,
+export interface RouterParts {
+  readonly configuration: Pick<Configuration, 'settings' | 'concurrency' | 'simulated'>
+  readonly clock: Clock
+  /** From 0 up to but not including 1. */
+  readonly random: () => number
+  /** Makes what calls an upstream, by its name. */
+  readonly serverOf: (name: string) => ModelServer
+  readonly onCall: (call: CallEvent) => void
+  readonly log: Log
+}
+
+/** Clients of the configured upstreams, or the simulator in the place of each. */
+export function modelServers(
+  { settings, access, simulated }: Configuration,
   clock: Clock,
-  onCall: (call: CallEvent) => void,
   readLarge: ReadLarge,
-  log: Log,
-): ModelRouter {
-  const serverOf = ([name, upstream]: [string, (typeof settings.upstreams)[string]]): ModelServer =>
-    simulated
-      ? new Simulator(clock)
-      : new OpenAiClient({ name, settings: upstream, apiKey: null, ...access.get(name), clock, readLarge })
+): RouterParts['serverOf'] {
+  return (name) => {
+    const upstream = settings.upstreams[name]
+    if (simulated || upstream === undefined) return new Simulator(clock)
+    return new OpenAiClient({ name, settings: upstream, apiKey: null, ...access.get(name), clock, readLarge })
+  }
+}
+
+export function createRouter({
+  configuration,
+  clock,
+  random,
+  serverOf,
+  onCall,
+  log,
+}: RouterParts): ModelRouter {
+  const { settings, concurrency, simulated } = configuration
   const startOf = (name: string, ceiling: number): number | null => {
     const known = simulated ? 'fixed' : concurrency.get(name)
     if (known === 'fixed') return null
     return known === 'explicit' ? ceiling : START_CONCURRENCY
   }
-  const upstreams = Object.entries(settings.upstreams).map((entry) => {
-    const [name, { max_concurrency: maxConcurrency }] = entry
+  const upstreams = Object.entries(settings.upstreams).map(([name, { max_concurrency: maxConcurrency }]) => {
     const startConcurrency = startOf(name, maxConcurrency)
-    return [name, { server: serverOf(entry), maxConcurrency, startConcurrency }] as const
+    return [name, { server: serverOf(name), maxConcurrency, startConcurrency }] as const
   })
   return new ModelRouter({
     upstreams: new Map(upstreams),
     models: settings.models,
     tiers: tiersOf(settings),
     clock,
-    random: Math.random,
+    random,
     isPatient: settings.jobs.patience_seconds > 0,
     onCall,
     onAvailability: ({ name: target }, trouble) => {

@@ -13,7 +13,7 @@ import { checkSteps, FIRST_CHECK_STEPS } from '../json-schema/limits.ts'
 const LARGE_TEXT = 64 * 1024
 
 export interface AnswerReaderOptions {
-  readonly pool: CpuPool
+  readonly pool: Pick<CpuPool, 'run'>
   /** Levels of arrays and objects in a JSON answer. */
   readonly maxDepth: number
   /** The share of the threads for the jobs of a tier. */

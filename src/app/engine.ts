@@ -1,0 +1,126 @@
+/**
+ * Connects what accepts and runs jobs on a node: all between the HTTP routes and the outside world. That world (time, randomness,
+ * the store, model servers, receivers, threads) comes from the caller: `service.ts` passes the real one, and the simulation
+ * (`test/simulation/`) one that a seed decides.
+ */
+import { type Clock, wholeMs } from '../clock.ts'
+import type { Settings } from '../config/settings.ts'
+import { tiersOf } from '../config/tiers.ts'
+import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
+import { Tiers, turnStep } from '../job/tier.ts'
+import type { Poster } from '../net/post.ts'
+import { Enqueuer } from '../queue/enqueue.ts'
+import { PendingResponses } from '../queue/pending-responses.ts'
+import { AnswerReader } from '../queue/read-answer.ts'
+import { retentionLoop } from '../queue/retention.ts'
+import type { Store } from '../store/store.ts'
+import { errorFields, type Log } from '../telemetry/log.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { isTracing, tracedRouter } from '../telemetry/traces.ts'
+import type { ModelRouter } from '../upstreams/router.ts'
+import { createByteBudget } from './byte-budget.ts'
+import { createDispatcher } from './callbacks.ts'
+import { createContextShifts } from './context-shifts.ts'
+import { createCancellation, createNodeLease, createRemoteResults, type StartHeartbeat } from './node.ts'
+import type { Role } from './role.ts'
+import { createWorker } from './worker.ts'
+
+/** After the last job of a stopping server, how long clients have to end their request and read the answer. */
+const LAST_ANSWERS_MS = 2000
+
+export interface EngineParts {
+  readonly settings: Settings
+  readonly role: Role
+  readonly node: string
+  readonly store: Store
+  readonly clock: Clock
+  /** From 0 up to but not including 1. */
+  readonly random: () => number
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly pool: Pick<CpuPool, 'run'>
+  readonly upstreams: ModelRouter
+  readonly poster: Poster
+  /** Takes the lease and renews it from then on. */
+  readonly startHeartbeat: StartHeartbeat
+  /** Delays the early write of a job (`queue/enqueue.ts`). */
+  readonly earlyWriteDelay?: ((callback: () => void) => void) | null
+}
+
+/** The connections of clients, which a stop closes. */
+export interface Clients {
+  /** Resolves when every request in progress has its response. */
+  close(): Promise<void>
+  /** Ends those that do not end by themselves. */
+  cutOff(): void
+}
+
+export type Engine = ReturnType<typeof createEngine>
+
+export function createEngine(parts: EngineParts) {
+  const { settings, role, node, store, clock, log, metrics, pool, upstreams } = parts
+  const tiers = new Tiers(tiersOf(settings))
+  const router = isTracing() ? tracedRouter(upstreams) : upstreams
+  const pendingResponses = new PendingResponses(clock, settings.sync.max_waiters)
+  const bytes = createByteBudget(settings)
+  const dispatcher = createDispatcher({ ...parts, bytes: bytes.callbacks })
+  const common = { ...parts, pendingResponses, bytes }
+  const weightOf = (tier: string) => tiers.of(tier).weight
+  const answers = new AnswerReader({ pool, maxDepth: settings.limits.json_depth, weightOf })
+  const contextShifts = createContextShifts({ pool, clock, weightOf, metrics, log })
+  const worker = createWorker({ ...common, router, routes: upstreams, answers, contextShifts, dispatcher })
+  const lease = createNodeLease({ ...common, worker })
+  const remoteResults = createRemoteResults({ ...common, worker })
+  const cancellation = createCancellation({ ...common, worker }, remoteResults)
+  const enqueuer = new Enqueuer({
+    store,
+    worker: role === 'api' ? null : worker,
+    node,
+    clock,
+    stepOf: (tier) => turnStep(tiers.of(tier)),
+    routeOf: (job) => upstreams.routeOf(job),
+    ...(parts.earlyWriteDelay !== undefined && { delay: parts.earlyWriteDelay }),
+  })
+  const retention = retentionLoop({
+    store,
+    clock,
+    retentionMs: wholeMs(settings.jobs.retention_seconds),
+    onError: (error) => log.warn(errorFields(error), 'deleting expired jobs failed; it is retried'),
+  })
+  const executes = role !== 'api'
+
+  /** Rejects if the lease cannot be taken, or the jobs of an earlier process cannot be rescued. */
+  async function start(): Promise<void> {
+    if (executes) await lease.start()
+    store.subscribe({
+      jobsWaiting: () => {
+        if (executes) worker.wake()
+      },
+      settled: (jobIds) => void remoteResults.settled(jobIds),
+    })
+    if (executes) {
+      worker.wake()
+      dispatcher.start()
+    }
+    if (role !== 'worker') remoteResults.start()
+    cancellation.start()
+    retention.start()
+  }
+
+  /** Stops in order: pending responses get their 202, executions end or their jobs are released, and the lease ends last. */
+  async function stop(clients: Clients): Promise<void> {
+    const polls = [retention.stop(), remoteResults.stop(), cancellation.stop()]
+    pendingResponses.stop()
+    const closed = clients.close()
+    await worker.drain(wholeMs(settings.jobs.drain_seconds))
+    // Closing also ends the timeouts of requests, so a client that never ends its own would keep the server running forever.
+    const cancel = clock.after(LAST_ANSWERS_MS, () => clients.cutOff())
+    await Promise.all([closed, dispatcher.stop(), ...polls])
+    cancel()
+    // Last, because other nodes rescue what a node without a lease holds.
+    await lease.stop()
+    await router.close()
+  }
+
+  return { tiers, pendingResponses, bytes, dispatcher, worker, cancellation, enqueuer, start, stop }
+}
