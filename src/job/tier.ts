@@ -47,8 +47,3 @@ export class Tiers {
     return this.#byName.get(name) ?? NO_TIER
   }
 }
-
-/** How far a job moves its account's next turn: an account of twice the weight moves half as far. */
-export function turnStep(tier: Tier): number {
-  return Math.max(1, Math.round(1000 / tier.weight))
-}

@@ -1,10 +1,4 @@
-/**
- * Stores new jobs in Postgres, those of many acceptances in one statement. A job that waits gets its turn here: fair order
- * is start-time fair queueing, and a job's turn is the greatest of the queue's turn, the turn of the job at its head, and
- * one step after the last queued job of its account. The head counts because nothing records the turns of an account whose
- * jobs all run: at the queue's turn, an account whose jobs come one by one would always be next. The database decides all of
- * it, so nodes need not agree on anything.
- */
+/** Stores new jobs in Postgres, those of many acceptances in one statement; `fair-order.ts` gives queued ones their turns. */
 import type { Job } from '../../job/job.ts'
 import { Failed } from '../group-commit.ts'
 import type { Acceptance, Accepted, Idempotency, NewJob, Settlement, Store } from '../store.ts'
@@ -21,6 +15,7 @@ import {
   weightOfSettlement,
 } from './columns.ts'
 import type { Queries, Statement } from './database.ts'
+import { queuedJobsInFairOrder, TURN_OF_JOB } from './fair-order.ts'
 import { MAX_WEIGHT } from './groups.ts'
 import type { PostgresParts } from './parts.ts'
 import { QUOTA_COLUMNS } from './quotas.ts'
@@ -220,21 +215,10 @@ const ACCEPT = modes(
   ),
   ${insertedJobs(onConflict)},
   ${COUNT_OPEN},
-  queued as (
-    select id, account, step, sum(step) over (partition by account order by place) - step as ahead
-    from n where not handed_off
-  ),
-  begins as (
-    select account, greatest(
-      ${TURN},
-      (select turn from open_jobs where turn >= ${TURN} order by turn, id limit 1),
-      (select turn from open_jobs o where o.account = q.account and o.turn >= ${TURN} order by o.turn desc limit 1)
-        + min(step)
-    ) as turn from queued q group by account
-  ),
+  ${queuedJobsInFairOrder(TURN)},
   placed as (
     insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin, bytes, route)
-    select n.id, n.account, n.callback is not null, b.turn + q.ahead,
+    select n.id, n.account, n.callback is not null, ${TURN_OF_JOB},
       case when handed_off then $1::text end, case when handed_off then 1 else 0 end, 0,
       case when handed_off then $${AFTER_JOBS + 5}::bigint end, origin, ${requestBytesOf('n')}, n.route
     from n join stored using (id) left join queued q using (id) left join begins b on b.account = q.account

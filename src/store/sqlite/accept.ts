@@ -100,10 +100,11 @@ function storeJob(file: ServedFile, node: string, nowMs: number, job: NewJobCell
     insert.run(...values, hasCallback, ...times, route)
     queue.handOff()
   } else {
-    const turn = queue.join(file, account, step)
+    const turn = file.fairOrder.nextTurn(file, account, step)
     const times = [createdAtMs, null, null] as const
     const values = [id, seq, account, tier, model, 'pending', turn, null, 0, ttlS, tokens] as const
     insert.run(...values, hasCallback, ...times, route)
+    queue.join()
   }
   file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
   file.quotas.add(account, 1, requestBytes(messages, format, callback))

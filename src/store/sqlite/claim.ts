@@ -45,7 +45,10 @@ export const claimOperations = {
       }
       // The turn of an account's first job, or of one that is overdue, is not how far the queue has been claimed.
       const isHead = exceptOf === undefined && ofAccount === undefined && ofRoute?.overdue === undefined
-      if (rows.length > 0) file.queue.claim(file, rows.length, isHead ? furthest : 0)
+      if (rows.length > 0) {
+        file.queue.claim(rows.length)
+        if (isHead) file.fairOrder.claimed(file, furthest)
+      }
       return { rows, tooLarge }
     },
   ),
@@ -160,21 +163,21 @@ function takeFirstOfAccounts(
   except: ReadonlySet<string>,
   search: Search,
 ): void {
-  const { queue } = file
+  const { fairOrder } = file
   const { taken } = search
-  const startedAt = queue.accountCursor
+  const startedAt = fairOrder.accountCursor
   let hasWrapped = false
   for (let looked = 0; looked < except.size + MAX_PASSED_OVER && taken.rows.length < limit; looked++) {
-    const [found] = file.cells(NEXT_ACCOUNT, queue.accountCursor)
+    const [found] = file.cells(NEXT_ACCOUNT, fairOrder.accountCursor)
     if (found === undefined) {
       if (hasWrapped) return
       hasWrapped = true
-      queue.accountCursor = BEFORE_ALL_ACCOUNTS
+      fairOrder.accountCursor = BEFORE_ALL_ACCOUNTS
       continue
     }
     const account = String(found[0])
     if (hasWrapped && account > startedAt) return
-    queue.accountCursor = account
+    fairOrder.accountCursor = account
     if (!except.has(account)) takeFirstOf(file, account, search)
   }
 }

@@ -1,5 +1,6 @@
 /** A SQLite file that is open: its prepared statements, its transactions, and what is kept in memory about it. */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
+import { FairOrder } from './fair-order.ts'
 import { QueueState } from './queue-state.ts'
 import { QuotaSums } from './quota-sums.ts'
 import { UsageSums } from './usage-sums.ts'
@@ -66,20 +67,24 @@ export class OpenFile {
 /** As the server opens it, which is alone on its file but for commands. */
 export class ServedFile extends OpenFile {
   readonly queue: QueueState
+  readonly fairOrder: FairOrder
   /** The last job that the deletion of expired jobs has looked at; it starts over when it reaches the young ones. */
   expiryCursor = ''
 
   constructor(db: DatabaseSync) {
     super(db)
     this.queue = new QueueState(this)
+    this.fairOrder = new FairOrder(this)
   }
 
   override transaction<Result>(work: () => Result): Result {
     const before = this.queue.snapshot()
+    const { turn } = this.fairOrder
     try {
       return super.transaction(work)
     } catch (error) {
       this.queue.restore(before)
+      this.fairOrder.restore(turn)
       throw error
     }
   }

@@ -6,18 +6,18 @@ import { write } from './operation.ts'
 
 export const releaseOperations = {
   release: write((file: ServedFile, node: string, claims: readonly Claim[]): void => {
-    const { queue } = file
+    const { queue, fairOrder } = file
     for (const { jobId, attempt } of claims) {
-      const { changes } = file.prepare(RELEASE).run(queue.turn, jobId, node, attempt)
+      const { changes } = file.prepare(RELEASE).run(fairOrder.turn, jobId, node, attempt)
       queue.return(Number(changes))
     }
   }),
 
   releaseWaiting: write((file: ServedFile, node: string, releases: readonly WaitingRelease[]): void => {
-    const { queue } = file
+    const { queue, fairOrder } = file
     for (const { jobId, attempt, route, earlierJson, sinceMs, waitedMs } of releases) {
       const wait = [route, earlierJson, sinceMs, waitedMs] as const
-      const { changes } = file.prepare(RELEASE_WAITING).run(queue.turn, ...wait, jobId, node, attempt)
+      const { changes } = file.prepare(RELEASE_WAITING).run(fairOrder.turn, ...wait, jobId, node, attempt)
       queue.return(Number(changes))
     }
   }),

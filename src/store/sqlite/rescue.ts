@@ -5,7 +5,7 @@ import { write } from './operation.ts'
 export const rescueOperations = {
   rescue: write((file: ServedFile, node: string, nowMs: number): number => {
     file.prepare(RESCUE_CALLBACKS).run(nowMs, node)
-    const jobs = Number(file.prepare(RESCUE_JOBS).run(file.queue.turn, node).changes)
+    const jobs = Number(file.prepare(RESCUE_JOBS).run(file.fairOrder.turn, node).changes)
     file.queue.return(jobs)
     return jobs
   }),

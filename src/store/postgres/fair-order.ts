@@ -1,0 +1,28 @@
+/**
+ * Fair order (`store/fair-order.ts`) in Postgres: the turns of queued jobs. Here a turn is the greatest of the queue's turn,
+ * the turn of the job at its head, and one step after the last queued job of its account. The head counts because nothing
+ * records the turns of an account whose jobs all run: at the queue's turn, an account whose jobs come one by one would
+ * always be next. The database decides all of it, so nodes need not agree on anything.
+ */
+
+/**
+ * The parts `queued` and `begins` of a statement: a job of `queued` gets the turn at which the jobs of its account begin,
+ * plus what its own are ahead of it.
+ * @param turn the parameter with the queue's turn, as the node knows it
+ */
+export const queuedJobsInFairOrder = (turn: string) => `
+  queued as (
+    select id, account, step, sum(step) over (partition by account order by place) - step as ahead
+    from n where not handed_off
+  ),
+  begins as (
+    select account, greatest(
+      ${turn},
+      (select turn from open_jobs where turn >= ${turn} order by turn, id limit 1),
+      (select turn from open_jobs o where o.account = q.account and o.turn >= ${turn} order by o.turn desc limit 1)
+        + min(step)
+    ) as turn from queued q group by account
+  )`
+
+/** The turn of a job, for a statement that has joined it to `queued q` and `begins b`; null if it was handed off. */
+export const TURN_OF_JOB = 'b.turn + q.ahead'
