@@ -1,7 +1,7 @@
 /** SPEC §4.1: creates several jobs in one request, all of them or none. */
 import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
-import { batchLengthProblem } from '../job/create-body.ts'
+import { batchLengthProblem } from '../job/batch-limit.ts'
 import type { PartLimits } from '../job/create-element.ts'
 import { type BatchElement, batchElement } from '../job/request.ts'
 import { createInput, lengthError, shapeError } from './create-bodies.ts'

@@ -4,12 +4,13 @@
  */
 import type { FastifyRequest } from 'fastify'
 import { TaskFailed } from '../cpu-pool/pool-thread.ts'
-import { bodyFingerprint, type CreateBody, createElements, type LengthProblem } from '../job/create-body.ts'
+import type { LengthProblem } from '../job/batch-limit.ts'
+import { bodyFingerprint, type CreateBody, createElements } from '../job/create-body.ts'
 import type { CreateElement, PartLimits } from '../job/create-element.ts'
 import type { CreateBodyResult, LargeBody } from '../job/read-create-body.ts'
 import type { BatchElement, SingleCreate } from '../job/request.ts'
 import { batchTooLong, bodyTakesTooMuchMemory, type HttpError, invalid, notJson } from './errors.ts'
-import type { RequestCpu } from './request-cpu.ts'
+import type { RequestCpu } from './load-shedding/request-cpu.ts'
 import './request-context.ts'
 import { validationError } from './validation-errors.ts'
 

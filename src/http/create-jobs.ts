@@ -13,7 +13,7 @@ import { countConversation } from '../tokens/token-counter.ts'
 import type { Caller } from './authentication.ts'
 import type { CreateInput } from './create-bodies.ts'
 import { accountSuspended, admissionError, idempotencyKeyReused, invalid } from './errors.ts'
-import type { RequestCpu } from './request-cpu.ts'
+import type { RequestCpu } from './load-shedding/request-cpu.ts'
 import './request-context.ts'
 
 /** The time to count the tokens of a batch in, which nobody waits for as long as for an answer. */

@@ -1,6 +1,6 @@
 /**
- * Every error a caller can get, in one place: status, message, and details where they help (SPEC §2.6 and §7). Anything
- * else is an internal error.
+ * Every error a caller can get: status, message, and details where they help (SPEC §2.6 and §7). Those of an overloaded
+ * server, 503 with Retry-After, are in `load-shedding/unavailable.ts`. Anything else is an internal error.
  */
 import type { AdmissionError } from '../queue/admission.ts'
 import type { CapReached } from '../queue/monthly-caps.ts'
@@ -46,9 +46,6 @@ export const tooManyWrongTokens = (retryAfterS: number) =>
     `Requests from this address are rejected for ${retryAfterS} s.`,
     retryAfterS,
   )
-
-export const tooManyListeners = () =>
-  new HttpError(503, 'Too many event streams are open on this node.', 'Close some, or use another node.', 10)
 
 export const noSuchCallback = () =>
   new HttpError(
@@ -159,53 +156,6 @@ export const tooManyReads = (limit: number, retryAfterS: number) =>
 
 export const idempotencyKeyReused = () =>
   invalid('Idempotency-Key: was used before with another request; use a new key for each new request.')
-
-/** The service cannot take jobs now: nothing was created. */
-export const unavailable = () =>
-  new HttpError(
-    503,
-    'Service temporarily unavailable.',
-    'Nothing was created; try again after the time in Retry-After.',
-    1,
-  )
-
-/** Only an account that holds its part of the memory gets this. */
-export const overMemoryPart = (share: string) =>
-  new HttpError(
-    503,
-    'Too much in progress for this account.',
-    `The account holds its part of the memory for ${share} (limits.memory_bytes). Send fewer or smaller requests at once; try again after the time in Retry-After.`,
-    MEMORY_RETRY_S,
-  )
-
-/** Several accounts together hold all of it. */
-export const memoryFull = (share: string) =>
-  new HttpError(
-    503,
-    'Service temporarily unavailable.',
-    `The memory for ${share} (limits.memory_bytes) is in use; try again after the time in Retry-After.`,
-    MEMORY_RETRY_S,
-  )
-
-const MEMORY_RETRY_S = 5
-const NOTHING_CREATED = 'Nothing was created; try again after the time in Retry-After.'
-
-/** Too many requests need the CPU pool already. */
-export const cpuBusy = () =>
-  new HttpError(
-    503,
-    'Too many large requests are being read.',
-    `This server reads and counts only so many at once (cpu.max_requests), and a quarter of them for one account. ${NOTHING_CREATED}`,
-    2,
-  )
-
-export const cpuTimedOut = () =>
-  new HttpError(
-    503,
-    'The request could not be read in time.',
-    `Reading the body and counting its tokens took too long, because other requests were ahead. ${NOTHING_CREATED}`,
-    5,
-  )
 
 export const bodyTakesTooMuchMemory = () =>
   new HttpError(

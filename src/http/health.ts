@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
 import { sendData, sendError } from './envelope.ts'
-import { unavailable } from './errors.ts'
+import { unavailable } from './load-shedding/unavailable.ts'
 import { errors, success } from './openapi/schemas.ts'
 
 export interface HealthRoutes {

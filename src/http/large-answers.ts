@@ -8,7 +8,7 @@ import type { Clock } from '../clock.ts'
 import type { ByteShare } from '../sharing/byte-budget.ts'
 import { answerBytes } from '../sharing/job-bytes.ts'
 import type { HttpError } from './errors.ts'
-import { accountOf, MemoryShare, type OnMemoryRejected } from './memory-share.ts'
+import { accountOf, MemoryShare, type OnMemoryRejected } from './load-shedding/memory-share.ts'
 import { Pieces } from './pieces.ts'
 
 /** A response of more characters or bytes than this is large. */

@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import fastify from 'fastify'
-import { ConnectionLimits } from './connection-limits.ts'
 import { Listeners } from './listeners.ts'
+import { ConnectionLimits } from './load-shedding/connection-limits.ts'
 
 /** Two addresses of this machine, as `localhost` has where it also stands for `::1`. */
 const ADDRESSES = ['127.0.0.1', process.platform === 'linux' ? '127.0.0.2' : '::1']

@@ -13,7 +13,7 @@ import type { Clock } from '../clock.ts'
 import { type ByteBudget, SMALL_BYTES } from '../sharing/byte-budget.ts'
 import { requestBytes, uploadBytes, waitingRequestBytes } from '../sharing/job-bytes.ts'
 import type { HttpError } from './errors.ts'
-import { accountOf, MemoryShare, type OnMemoryRejected } from './memory-share.ts'
+import { accountOf, MemoryShare, type OnMemoryRejected } from './load-shedding/memory-share.ts'
 import { FIRST_BYTES, type OnBody, readBody } from './read-body.ts'
 import type { BodyMemory } from './request-context.ts'
 

@@ -19,11 +19,11 @@ import {
   noSuchRoute,
   notJson,
   notJsonType,
-  unavailable,
 } from './errors.ts'
 import { IGNORED_HEADER } from './ignored-header.ts'
 import { bodyText, parseBody } from './json-body.ts'
 import type { LargeAnswers } from './large-answers.ts'
+import { unavailable } from './load-shedding/unavailable.ts'
 import type { RequestBodies } from './request-bodies.ts'
 import './request-context.ts'
 import { validationError } from './validation-errors.ts'

@@ -16,17 +16,6 @@ export type CreateBody =
   | { readonly kind: 'single'; readonly text: string; readonly value: SingleCreate }
   | { readonly kind: 'batch'; readonly text: string; readonly value: readonly BatchElement[] }
 
-export type LengthProblem =
-  | { readonly kind: 'not an array' | 'empty' }
-  | { readonly kind: 'too long'; readonly jobs: number }
-
-/** The length is checked before the fields. */
-export function batchLengthProblem(body: unknown, maxJobs: number): LengthProblem | null {
-  if (!Array.isArray(body)) return { kind: 'not an array' }
-  if (body.length === 0) return { kind: 'empty' }
-  return body.length > maxJobs ? { kind: 'too long', jobs: body.length } : null
-}
-
 const PAYLOAD = 0
 const SCHEMA = 1
 const PAYLOAD_MEMBER: WantedMembers = new Map([['callback', new Map([['callback_payload', PAYLOAD]])]])

@@ -6,13 +6,8 @@ import { isUtf8 } from 'node:buffer'
 import { Ajv, type ValidateFunction } from 'ajv'
 import Type from 'typebox'
 import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
-import {
-  batchLengthProblem,
-  bodyFingerprint,
-  type CreateBody,
-  createElements,
-  type LengthProblem,
-} from './create-body.ts'
+import { batchLengthProblem, type LengthProblem } from './batch-limit.ts'
+import { bodyFingerprint, type CreateBody, createElements } from './create-body.ts'
 import type { CreateElement, PartLimits } from './create-element.ts'
 import { type BatchElement, batchElement, type SingleCreate, singleCreate } from './request.ts'
 

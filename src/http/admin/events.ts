@@ -3,7 +3,7 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
 import type { MetricFeed } from '../../admin/metric-feed.ts'
-import { tooManyListeners } from '../errors.ts'
+import { tooManyListeners } from '../load-shedding/unavailable.ts'
 import type { AdminContext } from './admin-context.ts'
 import { adminErrors } from './shapes.ts'
 

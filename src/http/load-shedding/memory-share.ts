@@ -1,10 +1,11 @@
 /** A share of the byte budget for requests: new work of an account over its part gets 503, other work waits for a moment. */
 import type { FastifyRequest } from 'fastify'
-import type { Clock } from '../clock.ts'
-import { Stop } from '../job/stop.ts'
-import type { ByteDecision, ByteShare, ShareName } from '../sharing/byte-budget.ts'
-import { type HttpError, memoryFull, overMemoryPart } from './errors.ts'
-import './request-context.ts'
+import type { Clock } from '../../clock.ts'
+import { Stop } from '../../job/stop.ts'
+import type { ByteDecision, ByteShare, ShareName } from '../../sharing/byte-budget.ts'
+import type { HttpError } from '../errors.ts'
+import '../request-context.ts'
+import { memoryFull, overMemoryPart } from './unavailable.ts'
 
 /** How long a request may wait for bytes that other accounts hold. */
 const MAX_WAIT_MS = 10_000

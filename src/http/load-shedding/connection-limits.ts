@@ -5,9 +5,9 @@
  */
 import type { Server } from 'node:http'
 import { BlockList, isIPv6, type Socket } from 'node:net'
-import { Counts } from '../sharing/counts.ts'
-import { JSON_TYPE } from './envelope.ts'
-import { networkOf, unmapped } from './network-of.ts'
+import { Counts } from '../../sharing/counts.ts'
+import { JSON_TYPE } from '../envelope.ts'
+import { networkOf, unmapped } from '../network-of.ts'
 
 /** Named after the setting in `limits`. */
 export type ConnectionLimit = 'connections' | 'connections_per_address'

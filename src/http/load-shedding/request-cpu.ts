@@ -3,12 +3,13 @@
  * when its client hangs up, and when its time is over.
  */
 import type { FastifyRequest } from 'fastify'
-import type { Clock } from '../clock.ts'
-import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
-import type { TaskInput, TaskName, TaskOutput } from '../cpu-pool/tasks.ts'
-import { Stop } from '../job/stop.ts'
-import { clientGone, cpuBusy, cpuTimedOut } from './errors.ts'
-import './request-context.ts'
+import type { Clock } from '../../clock.ts'
+import type { CpuPool } from '../../cpu-pool/cpu-pool.ts'
+import type { TaskInput, TaskName, TaskOutput } from '../../cpu-pool/tasks.ts'
+import { Stop } from '../../job/stop.ts'
+import { clientGone } from '../errors.ts'
+import '../request-context.ts'
+import { cpuBusy, cpuTimedOut } from './unavailable.ts'
 
 /** Does a task for the request. Null when the request was stopped. */
 export type RunTask = <Name extends TaskName>(
