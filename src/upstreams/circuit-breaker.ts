@@ -1,17 +1,36 @@
 /**
- * A circuit breaker for `jobs.patience_seconds: 0` (target-health.ts is the other one): stops calls to a target that keeps failing.
+ * The circuit breaker of a target: whether the target can be called now, as this node has seen it. Jobs wait for a model
+ * server whose breaker is open instead of failing; for those that do not wait there is `timed-circuit-breaker.ts`.
  *
- * It opens after FAILURES_TO_OPEN failures in a row. When its time is over it is half-open and permits one call, the
- * probe: success closes it, failure opens it for twice as long. A target that sends Retry-After opens it at once for that
- * long. When the breakers of all targets are open the router calls nevertheless (permit "forced"), because a call that may
- * fail is better than a failure without a call.
+ * ```
+ *            5 jobs failed in a row, Retry-After,
+ *            or a job gave up
+ *  available ───────────────────────────────────▶ unavailable ◀──┐
+ *      ▲                                            │  ▲         │ no answer to GET /models
+ *      │ as many jobs at once                       │  └─────────┘ (1, 2, 4, 5, 5 … s, Retry-After)
+ *      │ as anybody wants                           ▼  answered
+ *  recovering ◀──────────────────────────────────  trial: one job, and not the one that failed last
+ *   2, 4, 8 … jobs     the job succeeded
+ * ```
+ *
+ * A trial that fails makes the target unavailable again. An answer to `GET /models` proves only that something is there, so
+ * it costs no job a try, no store a write, and never ends the wait by itself.
  */
 import type { Clock } from '../clock.ts'
 import type { Trouble } from './model-server.ts'
 
-export const FAILURES_TO_OPEN = 5
-export const FIRST_OPEN_MS = 5_000
-export const MAX_OPEN_MS = 60_000
+/** So many jobs fail in a row, with no success between, before a target is unavailable. */
+export const FAILED_JOBS_TO_OPEN = 5
+/** The pause before the first check, doubled for each later one. */
+export const FIRST_CHECK_MS = 1_000
+/** The longest pause between checks: work resumes within ten seconds of a recovery, two checks included. */
+export const MAX_CHECK_MS = 4_000
+/** The pauses are shortened or extended by up to this fraction, so that nodes do not check together. */
+const JITTER = 0.25
+/** A recovering target that may have so many jobs at once is available. */
+const RECOVERED = 256
+/** So many failed jobs are remembered, the latest. */
+const REMEMBERED = 256
 
 /** The right to make one call; released with the call's result. */
 export type Permit = 'normal' | 'probe' | 'forced'
@@ -39,65 +58,229 @@ export interface Breaker {
   ): void
 }
 
+export type HealthPhase = 'available' | 'unavailable' | 'trial' | 'recovering'
+
+interface RememberedFailure {
+  /** How many calls had succeeded by then. */
+  readonly successes: number
+  /** Whether one of them was after the failure of the job before that. */
+  readonly succeededBetween: boolean
+}
+
 export class CircuitBreaker implements Breaker {
   readonly #clock: Clock
-  #consecutiveFailures = 0
-  /** How many times in a row it has opened: each time doubles the next. */
-  #openings = 0
-  /** When it becomes half-open, on the steady clock; null while it is closed. */
-  #openUntil: number | null = null
-  #probing = false
+  readonly #random: () => number
+  readonly #onChange: (health: CircuitBreaker) => void
+  #phase: HealthPhase = 'available'
+  #trouble: Trouble | null = null
+  /** Unix time in milliseconds. */
+  #unavailableSinceMs: number | null = null
+  #availableSinceMs = Number.NEGATIVE_INFINITY
+  /** On the steady clock; Retry-After may move it on. */
+  #checkDueMs = 0
+  #checks = 0
+  #trialRunning = false
+  #allowance = Number.POSITIVE_INFINITY
+  /** Successes since the allowance grew. */
+  #window = 0
+  /** Jobs that failed since the last success, the last one last. */
+  readonly #failedInRow = new Set<string>()
+  #successes = 0
+  /** By job, at its last failure. */
+  readonly #failures = new Map<string, RememberedFailure>()
 
-  constructor(clock: Clock) {
+  /** @param onChange called after each change of phase or allowance */
+  constructor(clock: Clock, random: () => number, onChange: (health: CircuitBreaker) => void) {
     this.#clock = clock
+    this.#random = random
+    this.#onChange = onChange
+  }
+
+  get phase(): HealthPhase {
+    return this.#phase
+  }
+
+  /** How many jobs it may have at once; none more while a trial runs. */
+  get allowance(): number {
+    return this.#trialRunning ? 0 : this.#allowance
+  }
+
+  /** Why it was unavailable last; null while it is available. */
+  get trouble(): Trouble | null {
+    return this.#trouble
+  }
+
+  /** Since when no call has succeeded, Unix time in milliseconds; null while it is available or recovering. */
+  get unavailableSinceMs(): number | null {
+    return this.#unavailableSinceMs
+  }
+
+  /** When it became available last, Unix time in milliseconds. */
+  get availableSinceMs(): number {
+    return this.#availableSinceMs
   }
 
   get consecutiveFailures(): number {
-    return this.#consecutiveFailures
+    return this.#failedInRow.size
   }
 
-  /** Until when it is open, Unix time in milliseconds; null if it is closed or half-open. */
+  /** Jobs that failed since the last success, the last one last: a trial is for another one. */
+  get failedJobs(): readonly string[] {
+    return [...this.#failedInRow]
+  }
+
+  /** How long until the next check, in milliseconds. */
+  get untilCheckMs(): number {
+    return Math.max(0, this.#checkDueMs - this.#clock.steadyMs())
+  }
+
+  /** When it will be checked, Unix time in milliseconds; null unless it is unavailable. */
   get openUntilMs(): number | null {
-    if (this.#openUntil === null) return null
-    const left = this.#openUntil - this.#clock.steadyMs()
-    return left > 0 ? this.#clock.nowMs() + left : null
+    return this.#phase === 'unavailable' ? this.#clock.nowMs() + this.untilCheckMs : null
   }
 
-  /** Whether it would permit no call now. */
+  /** Whether `acquire` would return null. */
   get isOpen(): boolean {
-    if (this.#openUntil === null) return false
-    return this.#probing || this.#clock.steadyMs() < this.#openUntil
+    return this.#phase === 'unavailable' || (this.#phase === 'trial' && this.#trialRunning)
   }
 
-  /** A permit for a call to be made now; null if the breaker is open. Each permit is released exactly once. */
   acquire(): Permit | null {
-    if (this.#openUntil === null) return 'normal'
     if (this.isOpen) return null
-    this.#probing = true
+    if (this.#phase !== 'trial') return 'normal'
+    this.#trialRunning = true
+    this.#onChange(this)
     return 'probe'
   }
 
-  /** Releases a permit. `retryAfterMs` is the delay that the target asked for, already bounded by the caller. */
-  release(permit: Permit, result: CallResult, retryAfterMs: number | null): void {
-    if (permit === 'probe') this.#probing = false
-    if (result === 'ignored') return
-    if (result === 'success') {
-      this.#consecutiveFailures = 0
-      this.#openings = 0
-      this.#openUntil = null
-      return
-    }
-    this.#consecutiveFailures++
-    // Calls that were in progress when the breaker opened fail one after the other; only the probe may extend the time.
-    const mayOpen = permit === 'probe' || this.#openUntil === null
-    if (mayOpen && this.#consecutiveFailures >= FAILURES_TO_OPEN) {
-      this.#openFor(Math.min(FIRST_OPEN_MS * 2 ** this.#openings, MAX_OPEN_MS))
-      this.#openings++
-    }
-    if (retryAfterMs !== null) this.#openFor(retryAfterMs)
+  /** @param trouble why the call failed */
+  release(
+    permit: Permit,
+    result: CallResult,
+    retryAfterMs: number | null,
+    jobId: string,
+    trouble: Trouble,
+  ): void {
+    if (permit === 'probe') this.#trialRunning = false
+    if (result === 'success') this.#succeeded(permit, jobId)
+    else if (result === 'failure') this.#failed(permit, retryAfterMs, jobId, trouble)
+    else if (permit === 'probe') this.#onChange(this)
   }
 
-  #openFor(ms: number): void {
-    this.#openUntil = Math.max(this.#openUntil ?? 0, this.#clock.steadyMs() + ms)
+  /**
+   * Whether another job succeeded between the last two failures of this one: then the trouble may be of its own making. False
+   * for a job whose failure before this node has not seen.
+   */
+  succeededBetweenFailuresOf(jobId: string): boolean {
+    return this.#failures.get(jobId)?.succeededBetween ?? false
+  }
+
+  /** A job has made all its tries in vain: the target is unavailable, unless it succeeded for others meanwhile. */
+  giveUp(trouble: Trouble, successesBefore: number): void {
+    if (this.#successes > successesBefore) return
+    if (this.#phase === 'available' || this.#phase === 'recovering') this.#open(trouble, 0)
+  }
+
+  /** How many calls have succeeded. */
+  get successes(): number {
+    return this.#successes
+  }
+
+  /** A check has ended. @param trouble null if something answered */
+  checked(trouble: Trouble | null): void {
+    if (this.#phase !== 'unavailable') return
+    if (trouble === null) {
+      this.#phase = 'trial'
+      this.#allowance = 1
+      this.#onChange(this)
+      return
+    }
+    this.#trouble = trouble
+    this.#planCheck()
+  }
+
+  #succeeded(permit: Permit, jobId: string): void {
+    this.#successes += 1
+    if (this.#failedInRow.size > 0) this.#failedInRow.clear()
+    if (this.#failures.size > 0) this.#failures.delete(jobId)
+    if (this.#phase === 'available') return
+    if (this.#phase === 'recovering') this.#grow()
+    // A call from before the target asked to be left alone says nothing about now.
+    else if (permit === 'probe' || this.untilCheckMs <= MAX_CHECK_MS * (1 + JITTER)) this.#recover()
+  }
+
+  #failed(permit: Permit, retryAfterMs: number | null, jobId: string, trouble: Trouble): void {
+    this.#remember(jobId)
+    const isProbe = permit === 'probe'
+    const opens = isProbe || retryAfterMs !== null || this.#failedInRow.size >= FAILED_JOBS_TO_OPEN
+    // Calls that were in progress when it became unavailable fail one after the other, and change nothing.
+    if (opens && (isProbe || this.#phase === 'available' || this.#phase === 'recovering')) {
+      this.#open(trouble, retryAfterMs ?? 0)
+    } else if (retryAfterMs !== null) this.#wait(retryAfterMs)
+  }
+
+  #open(trouble: Trouble, retryAfterMs: number): void {
+    // A trial that fails continues the same wait, and its backoff.
+    if (this.#phase !== 'trial') {
+      this.#unavailableSinceMs = this.#clock.nowMs()
+      this.#checks = 0
+    }
+    this.#phase = 'unavailable'
+    this.#allowance = 0
+    this.#trouble = trouble
+    this.#planCheck()
+    this.#wait(retryAfterMs)
+    this.#onChange(this)
+  }
+
+  #planCheck(): void {
+    const pauseMs = Math.min(FIRST_CHECK_MS * 2 ** this.#checks, MAX_CHECK_MS)
+    this.#checks += 1
+    this.#checkDueMs = this.#clock.steadyMs() + pauseMs * (1 - JITTER + 2 * JITTER * this.#random())
+  }
+
+  #wait(retryAfterMs: number): void {
+    this.#checkDueMs = Math.max(this.#checkDueMs, this.#clock.steadyMs() + retryAfterMs)
+  }
+
+  #recover(): void {
+    this.#phase = 'recovering'
+    this.#unavailableSinceMs = null
+    this.#availableSinceMs = this.#clock.nowMs()
+    this.#allowance = 2
+    this.#window = 0
+    this.#onChange(this)
+  }
+
+  /** Twice as many after as many successes as there may be jobs at once. */
+  #grow(): void {
+    this.#window += 1
+    if (this.#window < this.#allowance) return
+    this.#window = 0
+    this.#allowance *= 2
+    if (this.#allowance > RECOVERED) {
+      this.#phase = 'available'
+      this.#allowance = Number.POSITIVE_INFINITY
+      this.#trouble = null
+    }
+    this.#onChange(this)
+  }
+
+  #remember(jobId: string): void {
+    const before = this.#failures.get(jobId)
+    const succeededBetween = before !== undefined && before.successes < this.#successes
+    this.#failedInRow.delete(jobId)
+    this.#failedInRow.add(jobId)
+    this.#failures.delete(jobId)
+    this.#failures.set(jobId, { successes: this.#successes, succeededBetween })
+    dropOldest(this.#failedInRow)
+    dropOldest(this.#failures)
+  }
+}
+
+function dropOldest(kept: Set<string> | Map<string, unknown>): void {
+  if (kept.size <= REMEMBERED) return
+  for (const oldest of kept.keys()) {
+    kept.delete(oldest)
+    return
   }
 }

@@ -11,8 +11,8 @@ import {
   startRouter,
 } from '../../test/support/router-setup.ts'
 import { Stop } from '../job/stop.ts'
-import { FAILURES_TO_OPEN, FIRST_OPEN_MS } from './circuit-breaker.ts'
 import { ROUNDS } from './router.ts'
+import { FAILURES_TO_OPEN, FIRST_OPEN_MS } from './timed-circuit-breaker.ts'
 
 describe('the circuit breaker', () => {
   const openBreaker = async ({ router }: RouterSetup, model: string) => {

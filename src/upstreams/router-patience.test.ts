@@ -11,8 +11,8 @@ import {
   type RouterSetup,
   startRouter,
 } from '../../test/support/router-setup.ts'
+import { FAILED_JOBS_TO_OPEN, FIRST_CHECK_MS } from './circuit-breaker.ts'
 import { MAX_TRIES, ROUNDS } from './router.ts'
-import { FAILED_JOBS_TO_OPEN, FIRST_CHECK_MS } from './target-health.ts'
 
 const startPatient = (t: TestContext, options: Parameters<typeof startRouter>[1] = {}) =>
   startRouter(t, { ...options, isPatient: true })

@@ -6,7 +6,7 @@
  * the request: another call would cost money and change nothing.
  *
  * With patience a request does not fail for what is not its job's fault (failure-kinds.ts): once its targets are unavailable
- * (target-health.ts) it ends with a `wait`, and the queue makes it again when one of them answers.
+ * (circuit-breaker.ts) it ends with a `wait`, and the queue makes it again when one of them answers.
  */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'

@@ -9,7 +9,7 @@ import { FairSlots } from '../sharing/fair-slots.ts'
 import { type Breaker, CircuitBreaker } from './circuit-breaker.ts'
 import { ConcurrencyLimit } from './concurrency-limit.ts'
 import type { ModelServer } from './model-server.ts'
-import { TargetHealth } from './target-health.ts'
+import { TimedCircuitBreaker } from './timed-circuit-breaker.ts'
 
 /** A model server and the slots for concurrent calls to it. */
 export interface Upstream {
@@ -25,9 +25,9 @@ export interface Target {
   readonly name: string
   readonly upstream: Upstream
   readonly model: string
-  /** The health if jobs wait for model servers, else a circuit breaker of its own. */
+  /** `health` if jobs wait for model servers, else a `TimedCircuitBreaker`. */
   readonly breaker: Breaker
-  readonly health: TargetHealth
+  readonly health: CircuitBreaker
   /** One slot for jobs whose next failure would be their last, so that only the one that is to blame fails. */
   readonly lastTries: FairSlots
 }
@@ -109,12 +109,12 @@ export function createRoutingTable(
     const known = targets.get(name)
     if (known !== undefined) return known
     const onChange = () => health?.onChange(target)
-    const targetHealth = new TargetHealth(clock, health?.random ?? NO_JITTER, onChange)
+    const targetHealth = new CircuitBreaker(clock, health?.random ?? NO_JITTER, onChange)
     const target: Target = {
       name,
       upstream,
       model,
-      breaker: health === null ? new CircuitBreaker(clock) : targetHealth,
+      breaker: health === null ? new TimedCircuitBreaker(clock) : targetHealth,
       health: targetHealth,
       lastTries: new FairSlots({ limit: 1, reserve: 0 }),
     }

@@ -1,6 +1,6 @@
 /** The load and the health of the upstreams, for the dashboard and for metrics. */
+import type { CircuitBreaker } from './circuit-breaker.ts'
 import type { LearnedRoles, Trouble } from './model-server.ts'
-import type { TargetHealth } from './target-health.ts'
 import type { RoutingTable } from './targets.ts'
 
 /** An upstream as the health view shows it. */
@@ -53,7 +53,7 @@ export function upstreamStates({
   })
 }
 
-function unavailableOf({ unavailableSinceMs: sinceMs, trouble }: TargetHealth): TargetState['unavailable'] {
+function unavailableOf({ unavailableSinceMs: sinceMs, trouble }: CircuitBreaker): TargetState['unavailable'] {
   return sinceMs === null || trouble === null ? null : { sinceMs, trouble }
 }
 
