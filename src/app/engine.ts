@@ -24,10 +24,8 @@ import { createDispatcher } from './callbacks.ts'
 import { createContextShifts } from './context-shifts.ts'
 import { createCancellation, createNodeLease, createRemoteResults, type StartHeartbeat } from './node.ts'
 import type { Role } from './role.ts'
+import { type Clients, shutDown } from './shutdown.ts'
 import { createWorker } from './worker.ts'
-
-/** After the last job of a stopping server, how long clients have to end their request and read the answer. */
-const LAST_ANSWERS_MS = 2000
 
 export interface EngineParts {
   readonly settings: Settings
@@ -46,14 +44,6 @@ export interface EngineParts {
   readonly startHeartbeat: StartHeartbeat
   /** Delays the early write of a job (`queue/enqueue.ts`). */
   readonly earlyWriteDelay?: ((callback: () => void) => void) | null
-}
-
-/** The connections of clients, which a stop closes. */
-export interface Clients {
-  /** Resolves when every request in progress has its response. */
-  close(): Promise<void>
-  /** Ends those that do not end by themselves. */
-  cutOff(): void
 }
 
 export type Engine = ReturnType<typeof createEngine>
@@ -108,20 +98,10 @@ export function createEngine(parts: EngineParts) {
     retention.start()
   }
 
-  /** Stops in order: pending responses get their 202, executions end or their jobs are released, and the lease ends last. */
-  async function stop(clients: Clients): Promise<void> {
-    const polls = [retention.stop(), remoteResults.stop(), cancellation.stop()]
-    pendingResponses.stop()
-    const closed = clients.close()
-    await worker.drain(wholeMs(settings.jobs.drain_seconds))
-    // Closing also ends the timeouts of requests, so a client that never ends its own would keep the server running forever.
-    const cancel = clock.after(LAST_ANSWERS_MS, () => clients.cutOff())
-    await Promise.all([closed, dispatcher.stop(), ...polls])
-    cancel()
-    // Last, because other nodes rescue what a node without a lease holds.
-    await lease.stop()
-    await router.close()
-  }
+  const drainMs = wholeMs(settings.jobs.drain_seconds)
+  const polls = [retention, remoteResults, cancellation]
+  const stop = (clients: Clients) =>
+    shutDown({ clock, drainMs, polls, pendingResponses, worker, dispatcher, lease, router }, clients)
 
   return { tiers, pendingResponses, bytes, dispatcher, worker, cancellation, enqueuer, start, stop }
 }
