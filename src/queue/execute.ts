@@ -4,7 +4,6 @@
  */
 import type { Clock } from '../clock.ts'
 import type { Answer } from '../job/answer.ts'
-import { jobFingerprint } from '../job/fingerprint.ts'
 import type { ClaimedJob, JobError, Outcome, RawText, Usage } from '../job/job.ts'
 import type { SchemaFacts } from '../job/read-schemas.ts'
 import { repairRequest } from '../job/repair-request.ts'
@@ -26,12 +25,11 @@ import { Turns } from './event-loop-turns.ts'
 import {
   crashedTooOften,
   type ExecutionResult,
-  fromCache,
   type Receipt,
   type WaitingExecution,
 } from './execution-result.ts'
 import type { AnswerReader } from './read-answer.ts'
-import { lookUpResponse } from './response-cache.ts'
+import { cacheEntry, cacheKeys, fromCache, lookUpResponse } from './response-cache.ts'
 
 export interface ExecuteOptions {
   readonly store: Pick<Store, 'findResponse'>
@@ -58,13 +56,14 @@ export type ExecuteJob = (
 ) => Promise<ExecutionResult | WaitingExecution | null>
 
 export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
-  const { store, clock, cacheEnabled, maxAttempts } = options
+  const { store, clock, maxAttempts } = options
+  const cacheKeyOf = cacheKeys(options.cacheEnabled)
   const turns = new Turns()
   return async function executeJob(job, signal) {
     if (job.crashCount >= maxAttempts) return crashedTooOften(job)
     const isLarge = job.messagesJson.length + job.responseFormatJson.length > LARGE_JOB
     if (isLarge) await turns.next()
-    const fingerprint = cacheEnabled ? jobFingerprint(job) : null
+    const fingerprint = cacheKeyOf(job)
     const cached = fingerprint === null ? null : await lookUpResponse(store, fingerprint, clock, signal)
     const earlier = job.earlierJson === undefined ? NO_RUNS : readEarlierRuns(job.earlierJson)
     if (cached !== null) return fromCache(cached, earlier)
@@ -81,7 +80,7 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
     if (earlier.repair) return await execution.repair(earlier.repair.raw_text, earlier.repair.errors)
     const first = await execution.ask(job.messagesJson)
     if (first.kind !== 'answer') return execution.failWithout(first)
-    const answer = await execution.read(first.text)
+    const answer = await options.answers.read(job, first.text, signal)
     if (answer === null) return execution.stoppedWhileReading()
     if (first.truncated && isCutOff(answer)) return execution.failCutOff(answer)
     if (answer.ok) return execution.end({ status: 'completed', contentJson: answer.contentJson })
@@ -99,7 +98,7 @@ class Execution {
   readonly #options: ExecuteOptions
   readonly #signal: StopSignal
   readonly #form: AnswerForm
-  /** Null when the response is not to be cached. */
+  /** Null when the response cache is off. */
   readonly #fingerprint: string | null
   #target: string | null = null
   #calls: readonly CallRecord[] = []
@@ -152,18 +151,13 @@ class Execution {
     return reply
   }
 
-  /** Null if the signal stopped it first. */
-  read(text: string): Answer | null | Promise<Answer | null> {
-    return this.#options.answers.read(this.#job, text, this.#signal)
-  }
-
   /** Shows the model the rules that its answer broke, and asks once more. */
   async repair(raw: RawText, errors: readonly string[]): Promise<ExecutionResult | WaitingExecution | null> {
     this.#repair = { raw_text: raw, errors }
     const { messagesJson, responseFormatJson } = this.#job
     const second = await this.ask(repairRequest(messagesJson, responseFormatJson, raw, errors))
     if (second.kind !== 'answer') return this.failWithout(second)
-    const repaired = await this.read(second.text)
+    const repaired = await this.#options.answers.read(this.#job, second.text, this.#signal)
     if (repaired === null) return this.stoppedWhileReading()
     if (second.truncated && isCutOff(repaired)) return this.failCutOff(repaired)
     if (repaired.ok) return this.end({ status: 'completed', contentJson: repaired.contentJson })
@@ -261,7 +255,6 @@ class Execution {
 
   end(outcome: Outcome): ExecutionResult {
     const completed = outcome.status === 'completed'
-    const fingerprint = completed ? this.#fingerprint : null
     const usage: Usage = {
       target: this.#target,
       input_tokens: this.#inputTokens,
@@ -277,8 +270,7 @@ class Execution {
       ...(this.#omittedCalls > 0 && { calls_omitted: this.#omittedCalls }),
       ...(this.#repair && { repair: this.#repair }),
     }
-    const untilMs = this.#options.clock.nowMs() + this.#job.cacheTtlMs
-    const cache = fingerprint === null ? null : { fingerprint, untilMs }
+    const cache = cacheEntry(outcome, this.#fingerprint, this.#job, this.#options.clock.nowMs())
     return { outcome, usage, receipt, cache }
   }
 }

@@ -84,14 +84,8 @@ function failedWithoutCalls(error: JobError): ExecutionResult {
   return withoutCall({ status: 'failed', error }, NO_RUNS)
 }
 
-/** The result of a job that a cached response answers. */
-export function fromCache(contentJson: string, earlier: EarlierRuns): ExecutionResult {
-  const result = withoutCall({ status: 'completed', contentJson }, earlier)
-  return { ...result, usage: { ...result.usage, cache_hit: true } }
-}
-
 /** The result of a run without a call, with what earlier runs used. */
-function withoutCall(
+export function withoutCall(
   outcome: Outcome,
   { calls, records, inputTokens, outputTokens }: EarlierRuns,
 ): ExecutionResult {

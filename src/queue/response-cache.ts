@@ -1,14 +1,32 @@
-/** Looks up the cached response of an identical job, also while the database comes and goes. */
+/**
+ * The response cache: the answer of a completed job answers identical jobs without a call. Jobs are identical if they are of
+ * one account and have the same model, response_format and messages (`jobFingerprint`). An answer is cached from its
+ * settlement on, for as long as its job's `message_cache_ttl` says; failures never are. `cache.enabled` turns it off.
+ */
 import type { Clock } from '../clock.ts'
+import { jobFingerprint } from '../job/fingerprint.ts'
+import type { Job, Outcome } from '../job/job.ts'
 import type { StopSignal } from '../job/stop.ts'
 import { type Store, StoreUnavailable } from '../store/store.ts'
 import { pause } from '../upstreams/pause.ts'
+import type { EarlierRuns } from './earlier-runs.ts'
+import { type ExecutionResult, withoutCall } from './execution-result.ts'
 
 /** After that the model is asked: one more call costs less than a caller who waits. */
 const MAX_RETRY_MS = 10_000
 const RETRY_MS = 250
 
-/** Null when there is none, when the database did not answer in time, and when the signal stopped the job meanwhile. */
+/** By what a job finds its cached response; null if it has none and leaves none. */
+export type CacheKeyOf = (job: Job) => string | null
+
+export function cacheKeys(enabled: boolean): CacheKeyOf {
+  return enabled ? jobFingerprint : () => null
+}
+
+/**
+ * The cached response of an identical job. Null when there is none, when the database did not answer in time, and when the
+ * signal stopped the job meanwhile.
+ */
 export function lookUpResponse(
   store: Pick<Store, 'findResponse'>,
   fingerprint: string,
@@ -18,6 +36,23 @@ export function lookUpResponse(
   return store
     .findResponse(fingerprint, clock.nowMs())
     .catch((error) => retryLookUp(store, fingerprint, clock, signal, error))
+}
+
+/** The result of a job that a cached response answers. */
+export function fromCache(contentJson: string, earlier: EarlierRuns): ExecutionResult {
+  const result = withoutCall({ status: 'completed', contentJson }, earlier)
+  return { ...result, usage: { ...result.usage, cache_hit: true } }
+}
+
+/** What the outcome of a job puts into the cache; null for nothing. */
+export function cacheEntry(
+  outcome: Outcome,
+  fingerprint: string | null,
+  { cacheTtlMs }: Job,
+  nowMs: number,
+): ExecutionResult['cache'] {
+  if (fingerprint === null || outcome.status !== 'completed') return null
+  return { fingerprint, untilMs: nowMs + cacheTtlMs }
 }
 
 async function retryLookUp(
