@@ -175,6 +175,12 @@ test('each format takes what its standard allows, and nothing else', () => {
   }
 })
 
+test('a text as long as an answer may be is judged', () => {
+  const long = 'a'.repeat(16_000_000)
+  assert.ok(meetsFormat('uri', `data:text/plain;base64,${long}`))
+  for (const name of FORMAT_NAMES) assert.ok(!meetsFormat(name, `${long} `), name)
+})
+
 test('a format is known by its own name only', () => {
   assert.ok(isFormatName('uri'))
   assert.ok(!isFormatName('toString'))
