@@ -2,17 +2,18 @@
 import type { SchemaNode } from './answer-schema.ts'
 import { inPlaceNodes, isObject } from './answer-schema.ts'
 import { truncate } from './error-text.ts'
-import { MAX_IN_PLACE_DEPTH, MAX_POINTER_LENGTH } from './limits.ts'
+import { MAX_ADDRESS_LENGTH, MAX_IN_PLACE_DEPTH, MAX_POINTER_LENGTH } from './limits.ts'
 import { type ReadContext, reject } from './read-context.ts'
 import { KEYWORDS } from './read-keywords.ts'
 
 /** Throws `SchemaRejected` with `context.path` at the keyword that is wrong. */
 export function resolveRefs(context: ReadContext, root: SchemaNode): void {
   const resolved = new Map<string, SchemaNode | null>()
+  const isRoot = rootAddress(context)
   // The list grows while a reference leads to a place that has not been read yet.
   for (const { node, ref, path } of context.refs) {
     context.path = path
-    const fragment = localFragment(context, ref)
+    const fragment = localFragment(isRoot, ref)
     let target = resolved.get(fragment)
     if (target === undefined) {
       target = targetOf(context, root, fragment)
@@ -33,23 +34,31 @@ export function resolveRefs(context: ReadContext, root: SchemaNode): void {
 }
 
 /** What follows the `#` of a reference into this schema; every other one is rejected, as nothing is fetched. */
-function localFragment({ source, dialect }: ReadContext, ref: string): string {
+function localFragment(isRoot: (address: string) => boolean, ref: string): string {
   if (ref.startsWith('#') || ref === '') return ref.slice(1)
-  const id = source[dialect.idKeyword]
-  const base = typeof id === 'string' ? id.replace(/#$/, '') : ''
-  if (base !== '') {
-    const [address = '', fragment = ''] = ref.split('#', 2)
-    if (address === base || isSameAddress(address, base)) return fragment
-  }
+  const [address = '', fragment = ''] = ref.split('#', 2)
+  if (isRoot(address)) return fragment
   return reject(
     `must point into this schema, as # or #/$defs/name do; ${JSON.stringify(truncate(ref))} does not`,
   )
 }
 
-/** Whether an address, which may be relative to the base, is the base itself. */
-function isSameAddress(address: string, base: string): boolean {
-  const isShort = address.length <= MAX_POINTER_LENGTH && base.length <= MAX_POINTER_LENGTH
-  return isShort && URL.canParse(address, base) && new URL(address, base).href === new URL(base).href
+/** Finds whether an address, which may be relative to that of the root, is the root's own. */
+function rootAddress({ source, dialect }: ReadContext): (address: string) => boolean {
+  const id = source[dialect.idKeyword]
+  const base = typeof id === 'string' ? id.replace(/#$/, '') : ''
+  const href = base.length <= MAX_ADDRESS_LENGTH && URL.canParse(base) ? new URL(base).href : null
+  // Each address is parsed together with the base, and thousands of references may name the same one.
+  const known = new Map([[base, base !== '']])
+  return (address) => {
+    let isSame = known.get(address)
+    if (isSame === undefined) {
+      const isRead = href !== null && address.length <= MAX_ADDRESS_LENGTH && URL.canParse(address, href)
+      isSame = isRead && new URL(address, href).href === href
+      known.set(address, isSame)
+    }
+    return isSame
+  }
 }
 
 function targetOf(context: ReadContext, root: SchemaNode, fragment: string): SchemaNode | null {

@@ -72,6 +72,15 @@ export const HOSTILE_FAMILIES: readonly ((size: number) => Hostile)[] = [
     answer: 1,
   }),
   (size) => ({
+    family: 'references by a long address',
+    schema: {
+      $id: `http://example.com/${'a/'.repeat(900)}x`,
+      anyOf: Array.from({ length: size * 50 }, () => ({ $ref: 'x#/$defs/x' })),
+      $defs: { x: { type: 'null' } },
+    },
+    answer: 1,
+  }),
+  (size) => ({
     family: 'sets of sets',
     schema: { $defs: { set: { uniqueItems: true, items: { $ref: '#/$defs/set' } } }, $ref: '#/$defs/set' },
     answer: Array.from({ length: size * 20 }, (_, at) => [[at], nested(size % 50), { a: at, b: [at, 'x'] }]),
