@@ -95,6 +95,7 @@ table('enum and const compare deeply', [
   [{ enum: [1, 'a', null] }, 1.0],
   [{ enum: [1, 'a', null] }, '1', '(answer): must be one of 1, "a", null'],
   [{ enum: [0] }, -0],
+  [{ enum: [] }, 0, '(answer): is not allowed: the enum there is empty'],
   [{ enum: [0] }, false, '(answer): must be one of 0'],
   [{ enum: Array.from({ length: 20 }, (_, at) => at) }, 19],
   [

@@ -19,12 +19,12 @@ export function checkAllowed(
       typeof value === 'object' && value !== null
         ? nested.some((one) => deepEqual(one, value, check.budget))
         : allowsPrimitive(list, value)
-    if (found) continue
-    ok = addError(
-      check,
-      location,
-      keyword === 'const' ? `must be ${listValues(values)}` : `must be one of ${listValues(values)}`,
-    )
+    if (!found) ok = addError(check, location, allowedRule(keyword, values))
   }
   return ok
+}
+
+function allowedRule(keyword: 'enum' | 'const', values: readonly unknown[]): string {
+  if (values.length === 0) return 'is not allowed: the enum there is empty'
+  return keyword === 'const' ? `must be ${listValues(values)}` : `must be one of ${listValues(values)}`
 }

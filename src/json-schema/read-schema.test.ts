@@ -81,6 +81,7 @@ const ACCEPTED: unknown[] = [
   { properties: { next: { anyOf: [{ $ref: '#' }, { type: 'null' }] } } },
   { $ref: '#/$defs/d0', $defs: refs(MAX_IN_PLACE_DEPTH) },
   { enum: Array.from({ length: MAX_SCHEMA_PARTS - 1 }, (_, at) => at) },
+  { enum: [] },
   deep(MAX_SCHEMA_DEPTH - 1),
 ]
 
@@ -147,7 +148,6 @@ const REFUSED: [schema: unknown, path: string, rule: RegExp][] = [
   [{ required: 'a' }, 'schema.required', /list of property names/],
   [{ required: [1] }, 'schema.required', /list of property names/],
   [{ additionalProperties: 1 }, 'schema.additionalProperties', /must be a schema/],
-  [{ enum: [] }, 'schema.enum', /at least one/],
   [{ enum: {} }, 'schema.enum', /must be a list/],
   [{ anyOf: [] }, 'schema.anyOf', /at least one/],
   [{ anyOf: [{}, { values: 1 }] }, 'schema.anyOf[1].values', /additionalProperties/],

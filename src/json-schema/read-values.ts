@@ -77,7 +77,8 @@ function readConst(context: ReadContext, node: SchemaNode, value: unknown): void
 }
 
 function readEnum(context: ReadContext, node: SchemaNode, value: unknown): void {
-  if (!Array.isArray(value) || value.length === 0) reject('must be a list with at least one value')
+  // An empty one accepts nothing, as generators write for an enumeration of which every value is excluded.
+  if (!Array.isArray(value)) reject('must be a list of values')
   node.allowed = [...node.allowed, allow(context, 'enum', value)]
 }
 

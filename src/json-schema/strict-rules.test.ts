@@ -60,6 +60,7 @@ const NOT_STRICT: unknown[] = [
   closed({ a: {} }),
   closed({ a: true }),
   closed({ a: { enum: ['x'] } }),
+  closed({ a: { type: 'string', enum: [] } }),
   closed({ a: { type: 'array' } }),
   closed({ a: { type: 'array', items: { type: 'object' } } }),
   closed({ a: { type: ['object', 'null'] } }),

@@ -102,6 +102,7 @@ function depthInside(schema: unknown, depth: number): number {
 function areStrictValues(schema: SchemaSource, totals: Totals): boolean {
   const { const: constant, enum: values } = schema
   const listed: readonly unknown[] = Array.isArray(values) ? values : []
+  if (values !== undefined && listed.length === 0) return false
   const all = constant === undefined ? listed : [...listed, constant]
   if (all.some((value) => typeof value === 'object' && value !== null)) return false
   const text = textLength(all)
