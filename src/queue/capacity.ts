@@ -10,7 +10,7 @@ import type { Job } from '../job/job.ts'
 import { type ByteDecision, type ByteShare, SMALL_BYTES } from '../sharing/byte-budget.ts'
 import { Counts, type ReadonlyCounts } from '../sharing/counts.ts'
 import { type FairSlotsOptions, freeSharedSlots, mayAcquire } from '../sharing/fair-slots.ts'
-import { jobBytes, jobTextLength } from '../sharing/job-bytes.ts'
+import { bytesOfJob } from '../sharing/job-bytes.ts'
 
 /** The reserve of slots is this part of them, at least one. */
 const SLOT_RESERVE = 1 / 16
@@ -39,20 +39,14 @@ export class Capacity {
   readonly #large = new Counts<string>()
   /** Bytes of the reserve, by job. */
   readonly #reserve = new Counts<string>()
+  /** Slots by account; the one of a claim in progress is among them. */
+  readonly held: ReadonlyCounts<string> = this.#held
+  /** Bytes of jobs that are not small, by account. */
+  readonly large: ReadonlyCounts<string> = this.#large
 
   constructor(slots: number, bytes: ByteShare) {
     this.#slots = { limit: slots, reserve: reserveOf(slots) }
     this.#bytes = bytes
-  }
-
-  /** Slots by account; the one of a claim in progress is among them. */
-  get held(): ReadonlyCounts<string> {
-    return this.#held
-  }
-
-  /** Bytes of jobs that are not small, by account. */
-  get large(): ReadonlyCounts<string> {
-    return this.#large
   }
 
   /** Half of the free bytes: what an account that holds none may have. */
@@ -97,8 +91,10 @@ export class Capacity {
   tryTake(job: Job): boolean {
     const { account } = job
     if (!mayAcquire(this.#slots, this.#held, account)) return false
-    if (this.#bytes.decide(account, bytesOf(job)) !== 'granted') return false
-    this.take(job)
+    const bytes = bytesOfJob(job)
+    if (this.#bytes.tryReserve(account, bytes) !== 'granted') return false
+    this.#held.add(account, 1)
+    if (bytes > SMALL_BYTES) this.#large.add(account, bytes)
     return true
   }
 
@@ -120,7 +116,7 @@ export class Capacity {
   /** Takes what the job needs, because it was claimed. @param fromReserve whether a large job counts for the reserve of bytes */
   take(job: Job, fromReserve = false): void {
     const { id, account } = job
-    const bytes = bytesOf(job)
+    const bytes = bytesOfJob(job)
     this.#held.add(account, 1)
     this.#bytes.hold(account, bytes)
     if (bytes <= SMALL_BYTES) return
@@ -130,16 +126,11 @@ export class Capacity {
 
   release(job: Job): void {
     const { id, account } = job
-    const bytes = bytesOf(job)
+    const bytes = bytesOfJob(job)
     this.#held.add(account, -1)
     this.#bytes.release(account, bytes)
     if (bytes <= SMALL_BYTES) return
     this.#large.add(account, -bytes)
     this.#reserve.add(id, -this.#reserve.of(id))
   }
-}
-
-/** The estimate of what the job takes in memory while it runs. */
-export function bytesOf(job: Job): number {
-  return jobBytes(jobTextLength(job))
 }

@@ -10,9 +10,9 @@
  */
 import type { Job } from '../job/job.ts'
 import { SMALL_BYTES } from '../sharing/byte-budget.ts'
-import { jobBytes, jobTextWithin } from '../sharing/job-bytes.ts'
+import { bytesOfJob, jobBytes, jobTextWithin } from '../sharing/job-bytes.ts'
 import type { ClaimBounds, Claimed } from '../store/store.ts'
-import { bytesOf, type Capacity, type CapacityDecision } from './capacity.ts'
+import type { Capacity, CapacityDecision } from './capacity.ts'
 
 /** The most jobs of one claim, so that its transaction stays short. */
 const MAX_CLAIM = 256
@@ -46,8 +46,8 @@ type Search = 'small jobs' | 'all jobs' | 'nothing'
 
 export class ClaimPlan {
   readonly #capacity: Capacity
-  /** Whether the queue may hold jobs. While it does, new jobs are queued rather than overtake them. */
-  #mayBeQueued = true
+  /** Whether the queue may hold jobs. While it does, new jobs are queued rather than overtake them. Changed only here. */
+  mayBeQueued = true
   /** Counts what may have joined the queue, so that a claim that began before that does not prove it empty. */
   #wakeUps = 0
   /** Whether the job at the head of the queue waits for bytes. */
@@ -64,10 +64,6 @@ export class ClaimPlan {
     this.#capacity = capacity
   }
 
-  get mayBeQueued(): boolean {
-    return this.#mayBeQueued
-  }
-
   /** Changes whenever jobs may have been queued. */
   get wakeUps(): number {
     return this.#wakeUps
@@ -76,20 +72,21 @@ export class ClaimPlan {
   /** Jobs may have been queued. @param account whose they are; null if that is not known */
   queued(account: string | null): void {
     this.#wakeUps += 1
-    this.#mayBeQueued = true
+    this.mayBeQueued = true
     const mayBeFound = account === null || this.#isHeadBlocked || this.#capacity.held.of(account) === 0
     if (mayBeFound) this.#searchAgain()
   }
 
   /** What a job held is released: it ended, or was not accepted. */
   ended(job: Job): void {
-    if (this.#blocked.size > 0 && bytesOf(job) > SMALL_BYTES) this.#bytesFreed()
-    if (this.#capacity.held.of(job.account) === 0) this.#searchAgain()
+    if (this.#blocked.size > 0 && bytesOfJob(job) > SMALL_BYTES) this.#bytesFreed()
+    const hasSearched = this.#search !== 'all jobs' || this.#isHeadBlocked
+    if (hasSearched && this.#capacity.held.of(job.account) === 0) this.#searchAgain()
   }
 
   /** The next claim; null if nothing can be claimed now. */
   next(): PlannedClaim | null {
-    if (!this.#mayBeQueued) return null
+    if (!this.mayBeQueued) return null
     const { free, freeShared } = this.#capacity
     const alone = this.#fitting === null || free <= 0 ? null : this.#claimAlone(this.#fitting)
     if (alone !== null) return alone
@@ -111,7 +108,7 @@ export class ClaimPlan {
       if (isSearch && jobs.length === 0) this.#search = 'nothing'
       // An account's next job may be a small one.
       else if (isSearch || ofAccount !== undefined) this.#searchAgain()
-      else if (jobs.length < limit) this.#mayBeQueued = false
+      else if (jobs.length < limit) this.mayBeQueued = false
     }
   }
 
@@ -119,7 +116,7 @@ export class ClaimPlan {
   heldBack(): readonly HeldBack[] {
     const { freeShared, held, reserve } = this.#capacity
     const waiting = [...this.#blocked].map((account) => ({ account, reason: 'memory' }) as const)
-    if (!this.#mayBeQueued || freeShared > 0 || reserve === 0) return waiting
+    if (!this.mayBeQueued || freeShared > 0 || reserve === 0) return waiting
     const holders = this.#capacity.accountsWithSlots()
     const most = holders.filter((account) => held.of(account) * holders.length >= held.total)
     return [...waiting, ...most.map((account) => ({ account, reason: 'slots' }) as const)]

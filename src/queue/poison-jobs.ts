@@ -26,18 +26,15 @@ export class PoisonJobs {
     }
   }
 
-  began(job: ClaimedJob): void {
-    if (this.#isCandidate(job)) this.#running += 1
-  }
-
-  /** Returns whether it was a candidate: another one may have been queued until now. */
-  ended(job: ClaimedJob): boolean {
-    if (!this.#isCandidate(job)) return false
-    this.#running -= 1
+  /** A job begins. Returns whether it is a candidate; `ended` is called for each candidate once. */
+  began({ crashCount }: ClaimedJob): boolean {
+    if (crashCount < this.#crashCount) return false
+    this.#running += 1
     return true
   }
 
-  #isCandidate({ crashCount }: ClaimedJob): boolean {
-    return crashCount >= this.#crashCount
+  /** A candidate has ended. */
+  ended(): void {
+    this.#running -= 1
   }
 }

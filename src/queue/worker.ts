@@ -185,7 +185,7 @@ export class Worker {
     const { clock, metrics, onError } = this.#options
     const { job, stop } = held
     this.#held.set(job.id, held)
-    this.#poisonJobs.began(job)
+    const isPoisonCandidate = job.crashCount > 0 && this.#poisonJobs.began(job)
     try {
       metrics.started(job, clock.nowMs())
       const startedMs = clock.steadyMs()
@@ -202,7 +202,11 @@ export class Worker {
       this.#capacity.release(job)
       if (this.#limited.isAny) this.#limited.ended(job)
       this.#plan.ended(job)
-      if (this.#poisonJobs.ended(job)) this.#plan.queued(null)
+      if (isPoisonCandidate) {
+        this.#poisonJobs.ended()
+        // Another one may have been queued until now.
+        this.#plan.queued(null)
+      }
       this.#capacityFreed()
     }
   }
@@ -242,8 +246,8 @@ export class Worker {
   }
 
   #capacityFreed(): void {
-    this.#claimWhilePlanned()
-    if (this.#held.size === 0 && this.#isEmpty) for (const resolve of this.#onEmpty.splice(0)) resolve()
+    if (this.#plan.mayBeQueued || this.#limited.isAny) this.#claimWhilePlanned()
+    if (this.#onEmpty.length > 0 && this.#isEmpty) for (const resolve of this.#onEmpty.splice(0)) resolve()
   }
 
   /** Nothing held, and nothing on its way here. */

@@ -48,6 +48,10 @@ export class ByteShare {
   /** Those of large things. */
   readonly #large = new Counts<string>()
   readonly #waiting = new Counts<string>()
+  /** Bytes by account. */
+  readonly held: ReadonlyCounts<string> = this.#held
+  /** Requests that wait, by account. */
+  readonly waiting: ReadonlyCounts<string> = this.#waiting
   /** The account that was granted bytes longest ago comes first. A set keeps the order of arrival. */
   readonly #queue = new Map<string, Set<WaitingRequest>>()
   /** Whether what is freed is kept for a large request that waits for room. */
@@ -58,16 +62,6 @@ export class ByteShare {
     this.#limitOfLarge = this.limit - Math.floor(this.limit / 8)
     // With a third held, half of what is left is a third.
     this.#openToSmall = this.#limitOfLarge / 3
-  }
-
-  /** Bytes by account. */
-  get held(): ReadonlyCounts<string> {
-    return this.#held
-  }
-
-  /** Requests that wait, by account. */
-  get waiting(): ReadonlyCounts<string> {
-    return this.#waiting
   }
 
   /** Bytes that are not held; 0 while something larger than the share is held. */
@@ -89,6 +83,11 @@ export class ByteShare {
 
   /** Counts the bytes if the account may hold them now. What is granted is released exactly once. */
   tryReserve(account: string, bytes: number): ByteDecision {
+    // The usual case, of which there are several for each request.
+    if (bytes <= SMALL_BYTES && this.#held.total + bytes <= this.#openToSmall) {
+      this.#held.add(account, bytes)
+      return 'granted'
+    }
     const decision = this.decide(account, bytes)
     if (decision === 'granted') this.hold(account, bytes)
     return decision
@@ -129,20 +128,15 @@ export class ByteShare {
    * inside this call.
    */
   release(account: string, bytes: number): void {
-    this.#uncount(account, bytes)
-    this.#grantWaiting()
+    this.#held.add(account, -bytes)
+    if (bytes > SMALL_BYTES) this.#large.add(account, -bytes)
+    if (this.#queue.size > 0) this.#grantWaiting()
   }
 
   /** What was counted as `from` bytes takes `to` bytes now. */
   resize(account: string, from: number, to: number): void {
-    this.#uncount(account, from)
     this.hold(account, to)
-    if (to < from) this.#grantWaiting()
-  }
-
-  #uncount(account: string, bytes: number): void {
-    this.#held.add(account, -bytes)
-    if (bytes > SMALL_BYTES) this.#large.add(account, -bytes)
+    this.release(account, from)
   }
 
   #decide(account: string, bytes: number): ByteDecision {
@@ -170,7 +164,6 @@ export class ByteShare {
 
   /** One release can make room for several requests, and for those of accounts that were over their part. */
   #grantWaiting(): void {
-    if (this.#queue.size === 0) return
     while (this.#grantNext()) {}
   }
 

@@ -22,7 +22,7 @@ export class Counts<Key> implements ReadonlyCounts<Key> {
   /** @param count negative to subtract */
   add(key: Key, count: number): void {
     this.total += count
-    const now = this.of(key) + count
+    const now = (this.#byKey.get(key) ?? 0) + count
     if (now === 0) this.#byKey.delete(key)
     else this.#byKey.set(key, now)
   }

@@ -38,6 +38,10 @@ export class FairSlots {
   readonly #waiting = new Counts<string>()
   /** Accounts with waiting requests, the one first that released a slot longest ago. */
   readonly #queue = new Map<string, WaitingAccount>()
+  /** Slots by account. */
+  readonly held: ReadonlyCounts<string> = this.#held
+  /** Requests that wait for a slot, by account. */
+  readonly waiting: ReadonlyCounts<string> = this.#waiting
 
   constructor(options: FairSlotsOptions) {
     this.#options = options
@@ -45,16 +49,6 @@ export class FairSlots {
 
   get limit(): number {
     return this.#options.limit
-  }
-
-  /** Slots by account. */
-  get held(): ReadonlyCounts<string> {
-    return this.#held
-  }
-
-  /** Requests that wait for a slot, by account. */
-  get waiting(): ReadonlyCounts<string> {
-    return this.#waiting
   }
 
   /** Takes a slot if the account may have one now. Each slot taken is released exactly once. */
@@ -89,6 +83,7 @@ export class FairSlots {
   /** Frees a slot of the account. A waiting request that gets it continues in a later microtask, never inside this call. */
   release(account: string): void {
     this.#held.add(account, -1)
+    if (this.#queue.size === 0) return
     const waiting = this.#queue.get(account)
     if (waiting !== undefined) {
       // To the end, so that accounts that hold equally many take turns.
@@ -146,8 +141,9 @@ export function freeSharedSlots({ limit, reserve }: FairSlotsOptions, held: Read
 
 /** Whether the account may have one more slot. */
 export function mayAcquire(slots: FairSlotsOptions, held: ReadonlyCounts<string>, account: string): boolean {
-  if (held.total >= slots.limit) return false
-  return freeSharedSlots(slots, held) > 0 || mayUseReserve(slots, held, account)
+  const { limit, reserve } = slots
+  if (held.total < limit - reserve) return true
+  return held.total < limit && mayUseReserve(slots, held, account)
 }
 
 /** Whether the account holds so few slots that it may have one of the reserve. */

@@ -5,9 +5,9 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import {
   answerBytes,
+  bytesOfJob,
   callbackBytes,
   jobBytes,
-  jobTextLength,
   jobTextWithin,
   requestBytes,
   uploadBytes,
@@ -47,6 +47,6 @@ test('the text that fits into bytes is the one whose estimate fits', () => {
 
 test('the text of a job is its messages, its response format and its callback', () => {
   const job = { messagesJson: '[{}]', responseFormatJson: '{"a":1}', callbackJson: '{"url":1}' }
-  assert.equal(jobTextLength(job), 20)
-  assert.equal(jobTextLength({ ...job, callbackJson: null }), 11)
+  assert.equal(bytesOfJob(job), jobBytes(20))
+  assert.equal(bytesOfJob({ ...job, callbackJson: null }), jobBytes(11))
 })

@@ -40,11 +40,15 @@ export const callbackBytes = (bodyBytes: number): number => FIXED_BYTES + bodyBy
 
 export const answerBytes = (textBytes: number): number => FIXED_BYTES + textBytes * ANSWER_FACTOR
 
-/** The text of a job in memory, in UTF-16 units: exact enough, and without a pass over the text. */
-export function jobTextLength({
+/**
+ * What the job takes while it runs, by the length of its texts in UTF-16 units: exact enough, and without a pass over the
+ * texts.
+ */
+export function bytesOfJob({
   messagesJson,
   responseFormatJson,
   callbackJson,
 }: Pick<Job, 'messagesJson' | 'responseFormatJson' | 'callbackJson'>): number {
-  return messagesJson.length + responseFormatJson.length + (callbackJson?.length ?? 0)
+  const length = messagesJson.length + responseFormatJson.length + (callbackJson?.length ?? 0)
+  return JOB_BYTES + length * JOB_FACTOR
 }
