@@ -1,17 +1,32 @@
-/** JSON bodies: valid UTF-8 with bounded nesting. */
+/** JSON bodies: not compressed, valid UTF-8, with bounded nesting. The functions give or throw an `HttpError` that says what is wrong. */
 import { isUtf8 } from 'node:buffer'
+import type { FastifyRequest } from 'fastify'
 import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
-import { notJson } from './errors.ts'
+import { type HttpError, notDecoded, notJson, notUtf8 } from './errors.ts'
+import './request-context.ts'
 
-/** Throws an `HttpError` that says what is wrong. */
-export function bodyText(bytes: Buffer): string {
-  if (bytes.length === 0) throw notJson('The body is empty.')
-  if (!isUtf8(bytes)) throw notJson('The body is not valid UTF-8.')
-  return bytes.toString('utf8')
+const CHARSET = /;\s*charset\s*=\s*(?:"([^"]*)"|([^;\s]*))/i
+const UTF_8 = /^utf-?8$/i
+
+/** Asked before a body is read; null if it may be. A request without a body may declare what it likes. */
+export function encodingError({ method, headers }: FastifyRequest): HttpError | null {
+  if (method === 'GET' || method === 'HEAD') return null
+  const encoding = headers['content-encoding']
+  if (encoding !== undefined && !/^\s*identity\s*$/i.test(encoding)) return notDecoded()
+  const type = headers['content-type']
+  // The usual type has no parameters.
+  if (type === undefined || !type.includes(';')) return null
+  const [, quoted, plain] = CHARSET.exec(type) ?? []
+  const charset = quoted ?? plain
+  return charset === undefined || UTF_8.test(charset) ? null : notUtf8()
 }
 
-/** Throws an `HttpError` that says what is wrong. */
-export function parseBody(text: string, maxDepth: number): unknown {
+/** The value of a small body. A create request keeps the text, too, until its elements are made. */
+export function parseBody(request: FastifyRequest, bytes: Buffer, maxDepth: number): unknown {
+  if (bytes.length === 0) throw notJson('The body is empty.')
+  if (!isUtf8(bytes)) throw notJson('The body is not valid UTF-8.')
+  const text = bytes.toString('utf8')
+  if (request.routeOptions.config.create !== undefined) request.bodyText = text
   const read = readJson(text, maxDepth)
   if (read.ok) return read.value
   throw notJson(read.tooDeep ? `The body is ${read.error}.` : withoutExcerpt(read.error))

@@ -1,5 +1,5 @@
 /**
- * Receives the bodies of requests within the byte budget. The hooks of the server call, in this order:
+ * Receives the bodies of requests within the byte budget, each into one buffer. The hooks of the server call, in this order:
  *
  * 1. `admit`, once the key is known and before anything of the body is read. A large body of an account that is over its
  *    part gets 503 here; its bytes are never in memory.
@@ -12,16 +12,20 @@ import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
 import { type ByteBudget, SMALL_BYTES } from '../sharing/byte-budget.ts'
 import { requestBytes, uploadBytes, waitingRequestBytes } from '../sharing/job-bytes.ts'
-import type { HttpError } from './errors.ts'
+import { type HttpError, invalid, notJson, tooLarge } from './errors.ts'
 import { accountOf, MemoryShare, type OnMemoryRejected } from './load-shedding/memory-share.ts'
-import { FIRST_BYTES, type OnBody, readBody } from './read-body.ts'
 import type { BodyMemory } from './request-context.ts'
+
+/** What a body of unknown length may have before it counts as the largest that its route accepts. */
+const FIRST_BYTES = 8192
 
 export interface RequestBodiesOptions {
   readonly budget: Pick<ByteBudget, 'uploads' | 'requests'>
   readonly clock: Clock
   readonly onRejected: OnMemoryRejected
 }
+
+type OnBody = (error: Error | null, body?: Buffer) => void
 
 export class RequestBodies {
   readonly #uploads: MemoryShare
@@ -42,30 +46,39 @@ export class RequestBodies {
   /** Null if the body may be read, else the error. */
   admit(request: FastifyRequest): HttpError | null | Promise<HttpError | null> {
     const { headers, method, routeOptions } = request
-    const length = lengthOf(request)
-    const hasBody = length !== null || headers['transfer-encoding'] !== undefined
+    const given = headers['content-length']
+    const hasBody = given !== undefined || headers['transfer-encoding'] !== undefined
     if (!hasBody || method === 'GET' || method === 'HEAD') return null
+    const length = given === undefined ? null : Number(given)
     // `read` rejects it.
     if (length !== null && length > routeOptions.bodyLimit) return null
     const account = accountOf(request)
-    const memory: BodyMemory = { uploadBytes: 0, requestBytes: 0, bodyLength: length ?? 0 }
+    const memory: BodyMemory = { account, bodyLength: length ?? 0, uploadBytes: 0, requestBytes: 0 }
     request.bodyMemory = memory
     const whole = requestBytes(length ?? FIRST_BYTES)
-    if (whole <= SMALL_BYTES) return reserve(this.#requests, account, whole, memory, 'requestBytes')
-    return reserve(this.#uploads, account, uploadBytes(memory.bodyLength), memory, 'uploadBytes')
+    if (whole > SMALL_BYTES)
+      return reserve(this.#uploads, uploadBytes(memory.bodyLength), memory, 'uploadBytes')
+    if (this.#requests.share.tryReserve(account, whole) !== 'granted') {
+      return reserve(this.#requests, whole, memory, 'requestBytes')
+    }
+    memory.requestBytes = whole
+    return null
   }
 
-  /** Calls `done` with the whole body, or with the error. */
+  /** Calls `done` once, with the whole body or with the error. */
   read(request: FastifyRequest, done: OnBody): void {
-    const { raw, routeOptions } = request
-    const length = lengthOf(request)
+    const { raw, headers, routeOptions } = request
     const limit = routeOptions.bodyLimit
-    const rules = { length, limit, grow: () => this.#grow(request) }
-    if (raw.headers.expect !== undefined && (length ?? 0) <= limit) this.#awaited.get(raw)?.writeContinue()
-    readBody(raw, rules, (error, body) => {
-      if (error || !body) done(error)
-      else this.#received(request, body, done)
-    })
+    const given = headers['content-length']
+    const length = given === undefined ? null : Number(given)
+    if (length !== null && length > limit) {
+      done(tooLarge(limit))
+      return
+    }
+    if (headers.expect !== undefined) this.#awaited.get(raw)?.writeContinue()
+    // The client hung up while the request waited, and nothing more is emitted.
+    if (raw.destroyed) done(notJson('The body did not arrive in full.'))
+    else this.#collect(request, length, limit, done)
   }
 
   /** The request waits for its job, and needs no more than the values of its body. */
@@ -73,7 +86,7 @@ export class RequestBodies {
     const memory = request.bodyMemory
     if (memory === null || memory.requestBytes <= SMALL_BYTES) return
     const bytes = waitingRequestBytes(memory.bodyLength)
-    this.#requests.share.resize(accountOf(request), memory.requestBytes, bytes)
+    this.#requests.share.resize(memory.account, memory.requestBytes, bytes)
     memory.requestBytes = bytes
   }
 
@@ -81,38 +94,71 @@ export class RequestBodies {
   release(request: FastifyRequest): void {
     const memory = request.bodyMemory
     if (memory === null) return
-    const account = accountOf(request)
     request.bodyMemory = null
-    if (memory.uploadBytes > 0) this.#uploads.share.release(account, memory.uploadBytes)
-    if (memory.requestBytes > 0) this.#requests.share.release(account, memory.requestBytes)
+    const { account, uploadBytes, requestBytes } = memory
+    if (uploadBytes > 0) this.#uploads.share.release(account, uploadBytes)
+    if (requestBytes > 0) this.#requests.share.release(account, requestBytes)
+  }
+
+  /** @param length as the client announced it; null if it did not */
+  #collect(request: FastifyRequest, length: number | null, limit: number, done: OnBody): void {
+    const { raw } = request
+    let buffer = Buffer.allocUnsafe(length ?? Math.min(FIRST_BYTES, limit))
+    let received = 0
+    let hasEnded = false
+
+    const onData = (piece: Buffer): void => {
+      const total = received + piece.length
+      if (total > (length ?? limit)) onEnd(tooLarge(limit))
+      else if (total > buffer.length) void enlarge(piece)
+      else {
+        // A copy, so that a body in many small pieces takes no more memory than one in a few large ones.
+        piece.copy(buffer, received)
+        received = total
+      }
+    }
+    const enlarge = async (piece: Buffer): Promise<void> => {
+      raw.pause()
+      const error = await this.#grow(request, limit)
+      if (error) onEnd(error)
+      if (hasEnded) return
+      // The pages that the body does not reach are never in memory.
+      const larger = Buffer.allocUnsafe(limit)
+      buffer.copy(larger, 0, 0, received)
+      buffer = larger
+      onData(piece)
+      raw.resume()
+    }
+    const onEnd = (error?: Error): void => {
+      if (hasEnded) return
+      hasEnded = true
+      raw.off('data', onData).off('end', onEnd).off('error', onEnd)
+      if (error) done(error)
+      else if (length !== null && received < length) done(invalid('Content-Length: does not match the body'))
+      else {
+        const body = buffer.subarray(0, received)
+        const memory = request.bodyMemory
+        if (memory === null || memory.uploadBytes === 0) done(null, body)
+        else this.#received(memory, body, done)
+      }
+    }
+    raw.on('data', onData).on('end', onEnd).on('error', onEnd)
   }
 
   /** A body of unknown length that is not small counts as the largest that its route accepts. */
-  async #grow(request: FastifyRequest): Promise<HttpError | null> {
-    const { bodyMemory: memory, routeOptions } = request
+  async #grow(request: FastifyRequest, limit: number): Promise<HttpError | null> {
+    const memory = request.bodyMemory
     if (memory === null) return null
-    const account = accountOf(request)
-    const error = await reserve(
-      this.#uploads,
-      account,
-      uploadBytes(routeOptions.bodyLimit),
-      memory,
-      'uploadBytes',
-    )
+    const bytes = uploadBytes(limit)
+    const error = await reserve(this.#uploads, bytes, memory, 'uploadBytes')
     // The client hung up meanwhile, and the request has had its response.
-    if (error === null && request.bodyMemory === null)
-      this.#uploads.share.release(account, memory.uploadBytes)
+    if (error === null && request.bodyMemory === null) this.#uploads.share.release(memory.account, bytes)
     return error
   }
 
   /** From now on the body takes what its request takes. */
-  #received(request: FastifyRequest, body: Buffer, done: OnBody): void {
-    const memory = request.bodyMemory
-    if (memory === null || memory.uploadBytes === 0) {
-      done(null, body)
-      return
-    }
-    const account = accountOf(request)
+  #received(memory: BodyMemory, body: Buffer, done: OnBody): void {
+    const { account } = memory
     memory.bodyLength = body.length
     // What a body of unknown length counted before it was large.
     if (memory.requestBytes > 0) this.#requests.share.release(account, memory.requestBytes)
@@ -132,12 +178,11 @@ export class RequestBodies {
 
 function reserve(
   share: MemoryShare,
-  account: string,
   bytes: number,
   memory: BodyMemory,
   as: 'uploadBytes' | 'requestBytes',
 ): HttpError | null | Promise<HttpError | null> {
-  const error = share.reserve(account, bytes)
+  const error = share.reserve(memory.account, bytes)
   if (error instanceof Promise) {
     return error.then((late) => {
       if (late === null) memory[as] = bytes
@@ -146,10 +191,4 @@ function reserve(
   }
   if (error === null) memory[as] = bytes
   return error
-}
-
-/** Null where the header is absent; such a body has the length that it turns out to have. */
-function lengthOf({ headers }: FastifyRequest): number | null {
-  const given = headers['content-length']
-  return given === undefined ? null : Number(given)
 }

@@ -5,6 +5,7 @@ import type { Caller } from './authentication.ts'
 
 /** What the body of a request takes of the budget. */
 export interface BodyMemory {
+  readonly account: string
   /** 0 once it is received. */
   uploadBytes: number
   requestBytes: number

@@ -5,7 +5,6 @@ import cors from '@fastify/cors'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { StoreUnavailable } from '../store/store.ts'
 import type { Authentication, Caller } from './authentication.ts'
-import { encodingError } from './body-encoding.ts'
 import { answerBrokenRequest } from './broken-requests.ts'
 import { compileOnFirstUse } from './compile-on-first-use.ts'
 import { LARGE_BODY_BYTES, type LargeBodyOptions, readLargeBody } from './create-bodies.ts'
@@ -21,8 +20,8 @@ import {
   notJsonType,
 } from './errors.ts'
 import { IGNORED_HEADER } from './ignored-header.ts'
-import { bodyText, parseBody } from './json-body.ts'
-import type { LargeAnswers } from './large-answers.ts'
+import { encodingError, parseBody } from './json-body.ts'
+import { LARGE_ANSWER, type LargeAnswers } from './large-answers.ts'
 import { unavailable } from './load-shedding/unavailable.ts'
 import type { RequestBodies } from './request-bodies.ts'
 import './request-context.ts'
@@ -131,7 +130,9 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
   admitBodies(app, bodies)
   app.addHook('onSend', (request, reply, payload, done) => {
     bodies.release(request)
-    answers.send(request, reply, payload, done)
+    const isSmall = typeof payload === 'string' && payload.length <= LARGE_ANSWER
+    if (isSmall && request.answerBytes === 0) done(null, payload)
+    else answers.send(request, reply, payload, done)
   })
   app.addHook('onResponse', (request, reply, done) => {
     onCompleted(completed(request, reply))
@@ -197,8 +198,12 @@ function authenticateRequests(app: FastifyInstance, authentication: Authenticati
     if (request.method === 'GET') reply.header('cache-control', 'no-store')
     const key = request.headers['x-api-key']
     const caller = typeof key === 'string' ? authentication.get(key, request.ip) : null
-    if (caller instanceof Promise) caller.then((found) => done(setCaller(request, found)), done)
-    else done(setCaller(request, caller))
+    if (caller instanceof Promise) {
+      caller.then((found) => done(setCaller(request, found)), done)
+      return
+    }
+    if (caller !== null) request.caller = caller
+    done(caller === null ? keyRequired() : undefined)
   })
 }
 
@@ -226,10 +231,7 @@ function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, options: La
         return
       }
       try {
-        const text = bodyText(bytes)
-        const value = parseBody(text, options.maxDepth)
-        if (create !== undefined) request.bodyText = text
-        done(null, value)
+        done(null, parseBody(request, bytes, options.maxDepth))
       } catch (notValid) {
         done(notValid as Error)
       }
