@@ -7,11 +7,16 @@ import { DEFAULTS } from '../src/config/settings.ts'
 import { backlog } from './benchmarks/backlog.ts'
 import { backlogPostgres } from './benchmarks/backlog-postgres.ts'
 import { callbacks, callbacksPostgres } from './benchmarks/callbacks.ts'
+import { cost } from './benchmarks/cost.ts'
 import { dashboards } from './benchmarks/dashboards.ts'
 import { drainBacklog } from './benchmarks/drain.ts'
 import { heldRequests } from './benchmarks/held-requests.ts'
+import { ingest } from './benchmarks/ingest.ts'
 import { isolation } from './benchmarks/isolation.ts'
 import { nodes } from './benchmarks/nodes.ts'
+import { read } from './benchmarks/read.ts'
+import { size } from './benchmarks/size.ts'
+import { start } from './benchmarks/start.ts'
 import { sync } from './benchmarks/sync.ts'
 import { syncPostgres } from './benchmarks/sync-postgres.ts'
 import { printLine } from './harness/output.ts'
@@ -19,10 +24,15 @@ import { machine } from './harness/results.ts'
 
 const BENCHMARKS = [
   sync,
+  ingest,
+  drainBacklog,
   backlog,
   heldRequests,
-  drainBacklog,
   callbacks,
+  read,
+  cost,
+  start,
+  size,
   dashboards,
   isolation,
   syncPostgres,
@@ -41,6 +51,7 @@ const { values, positionals } = parseArgs({
     callbacks: { type: 'string', default: '30000' },
     concurrency: { type: 'string', default: String(DEFAULTS.callbacks.concurrency) },
     large: { type: 'boolean', default: false },
+    against: { type: 'string' },
     help: { type: 'boolean', short: 'h', default: false },
   },
 })
@@ -50,7 +61,7 @@ async function main(): Promise<void> {
   if (values.help || unknown.length > 0) {
     if (unknown.length > 0) printLine(`There is no benchmark ${unknown.join(', ')}.`)
     printLine('npm run bench [-- NAME …] [--rounds 5] [--seconds 4] [--jobs 100000] [--waiting 1000000]')
-    printLine('              [--callbacks 30000] [--concurrency 512] [--large]')
+    printLine('              [--callbacks 30000] [--concurrency 512] [--large] [--against CLONE]')
     for (const { name, about } of BENCHMARKS) printLine(`  ${name.padEnd(18)} ${about}`)
     process.exitCode = values.help ? 0 : 2
     return
@@ -63,6 +74,7 @@ async function main(): Promise<void> {
     callbacks: Number(values.callbacks),
     concurrency: Number(values.concurrency),
     large: values.large,
+    against: values.against ?? null,
   }
   const { cores, cpu, node, system } = machine()
   printLine(

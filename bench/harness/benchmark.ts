@@ -13,6 +13,8 @@ export interface BenchOptions {
   readonly concurrency: number
   /** Also what takes long and much disk, such as ten million stored jobs. */
   readonly large: boolean
+  /** The folder of another clone to compare with, its packages installed. */
+  readonly against: string | null
 }
 
 export interface Benchmark {

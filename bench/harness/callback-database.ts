@@ -26,6 +26,8 @@ export interface CallbackParleyOptions {
   readonly modelPort: number
   /** Attempts in progress at once. */
   readonly concurrency: number
+  /** Jobs and upstream calls at once; the defaults when absent. */
+  readonly jobs?: number
 }
 
 /** The receivers are on this machine. */
@@ -84,9 +86,13 @@ async function inPostgres(): Promise<CallbackDatabase> {
 
 function startOn(
   dataFolder: DataFolder,
-  { modelPort, concurrency }: CallbackParleyOptions,
+  { modelPort, concurrency, jobs }: CallbackParleyOptions,
   database?: string,
 ): Promise<Parley> {
   const callbacks = { allow_networks: [LOOPBACK], concurrency }
-  return Parley.start({ modelPort, callbacks, ...(database !== undefined && { database }) }, dataFolder)
+  const options = {
+    ...(jobs !== undefined && { concurrency: jobs }),
+    ...(database !== undefined && { database }),
+  }
+  return Parley.start({ modelPort, callbacks, ...options }, dataFolder)
 }

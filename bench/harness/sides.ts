@@ -75,18 +75,7 @@ async function startBare({ modelPort, bytes, cpus, connections }: SideOptions): 
 
 /** Portkey's gateway keeps nothing: it leaves out storage, job ids, polling, keys and tiers. */
 async function startPortkey({ modelPort, bytes, cpus }: SideOptions): Promise<Side> {
-  const script = fileURLToPath(
-    new URL('../node_modules/@portkey-ai/gateway/build/start-server.js', import.meta.url),
-  )
-  const port = await freePort()
-  const child = new Child({
-    name: 'portkey',
-    command: process.execPath,
-    args: [script, `--port=${port}`, '--headless'],
-    env: { TRUSTED_CUSTOM_HOSTS: '127.0.0.1,localhost', NODE_ENV: 'production' },
-    cpus,
-  })
-  await answersOn(port, child)
+  const { child, port } = await startGateway(cpus)
   return {
     target: {
       port,
@@ -104,6 +93,23 @@ async function startPortkey({ modelPort, bytes, cpus }: SideOptions): Promise<Si
     processes: [child],
     finish: () => child.stop(),
   }
+}
+
+/** Portkey's gateway without a target: each request names its own. */
+export async function startGateway(cpus?: CpuSet): Promise<{ child: Child; port: number }> {
+  const script = fileURLToPath(
+    new URL('../node_modules/@portkey-ai/gateway/build/start-server.js', import.meta.url),
+  )
+  const port = await freePort()
+  const child = new Child({
+    name: 'portkey',
+    command: process.execPath,
+    args: [script, `--port=${port}`, '--headless'],
+    env: { TRUSTED_CUSTOM_HOSTS: '127.0.0.1,localhost', NODE_ENV: 'production' },
+    cpus,
+  })
+  await answersOn(port, child)
+  return { child, port }
 }
 
 async function startBullmq({ modelPort, bytes, cpus }: SideOptions): Promise<Side> {

@@ -7,7 +7,7 @@ import { HOSTS, urlOf } from './receiver-hosts.ts'
 import { CORRELATION_ID_PLACEHOLDER } from './request.ts'
 
 export interface SteadyLoad {
-  /** Of Parley. */
+  /** Of Parley, or of a peer that accepts batches alike. */
   readonly port: number
   readonly headers: Readonly<Record<string, string>>
   readonly receiversPort: number

@@ -13,6 +13,8 @@ import { PreparedRequest, type RequestShape } from './request.ts'
 /** What is sent, and what makes an answer right. */
 export interface Target extends RequestShape {
   readonly port: number
+  /** Each is requested in its turn, instead of `path`; only without correlation IDs. */
+  readonly paths?: readonly string[]
   readonly expect: {
     readonly status: number
     readonly text: string
@@ -97,6 +99,13 @@ function wrong({ expect }: Target, status: number, body: string, correlationId: 
 
 const nextCorrelationId = correlationIdGenerator()
 
+/** What one of so many connections sends in turns: its share of the paths, or always the same request. */
+function requestsOf(target: Target, connection: number, connections: number): PreparedRequest[] {
+  const { paths = [target.path] } = target
+  const own = paths.filter((_, index) => paths.length < connections || index % connections === connection)
+  return own.map((path) => new PreparedRequest({ ...target, path }))
+}
+
 async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
   const { target, warmUpMs, measureMs } = order
   const { ports = [target.port], perSecond } = order
@@ -113,7 +122,8 @@ async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
   setTimeout(() => sendToBench({ kind: 'measured' }), warmUpMs + measureMs)
   const loop = (connection: Connection, index: number) =>
     new Promise<void>((resolve) => {
-      const request = new PreparedRequest(target)
+      const requests = requestsOf(target, index, connections.length)
+      let turn = 0
       // Evenly spread, so that the connections do not all send in the same moment.
       let dueMs = startMs + (paceMs * index) / connections.length
       const nextInPace = () => {
@@ -125,6 +135,8 @@ async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
       const next = () => {
         const sentMs = performance.now()
         if (sentMs >= untilMs) return resolve()
+        const request = requests[turn++ % requests.length]
+        if (request === undefined) return resolve()
         const correlationId = request.writeCorrelationIds(nextCorrelationId)
         connection.send(
           request.bytes,

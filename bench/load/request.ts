@@ -3,6 +3,8 @@ import { CORRELATION_ID_BYTES } from './correlation-id.ts'
 
 export interface RequestShape {
   readonly host: string
+  /** POST when absent. */
+  readonly method?: 'GET' | 'POST'
   readonly path: string
   readonly headers: Readonly<Record<string, string>>
   /** JSON with `CORRELATION_ID_PLACEHOLDER` wherever a correlation ID goes. */
@@ -17,9 +19,9 @@ export class PreparedRequest {
   readonly bytes: Buffer
   readonly #places: readonly number[]
 
-  constructor({ host, path, headers, body }: RequestShape) {
+  constructor({ host, method = 'POST', path, headers, body }: RequestShape) {
     const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
-    const head = `POST ${path} HTTP/1.1\r\nhost: ${host}\r\n${lines.join('')}content-length: ${Buffer.byteLength(body)}\r\n\r\n`
+    const head = `${method} ${path} HTTP/1.1\r\nhost: ${host}\r\n${lines.join('')}content-length: ${Buffer.byteLength(body)}\r\n\r\n`
     this.bytes = Buffer.from(head + body)
     this.#places = placesIn(this.bytes)
   }

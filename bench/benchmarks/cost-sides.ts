@@ -1,0 +1,65 @@
+/** What does the same steady work: one Parley on SQLite, and a service composed of BullMQ, Redis, Portkey's gateway and undici. */
+import { openCallbackDatabase } from '../harness/callback-database.ts'
+import { type Child, startScript } from '../harness/child.ts'
+import { assertThat } from '../harness/invariants.ts'
+import { startRedis } from '../harness/redis.ts'
+import { startGateway } from '../harness/sides.ts'
+
+export type CostSideName = 'parley' | 'composed'
+
+export interface CostSide {
+  readonly port: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly processes: readonly Child[]
+  /** Of the processes, that which writes to the disk. */
+  readonly writer: Child
+  /** Stops it, after a check that each of these jobs is stored with its result. */
+  finish(jobIds: readonly string[]): Promise<void>
+}
+
+export interface CostSideOptions {
+  readonly modelPort: number
+  /** Jobs in hand at once, and callbacks. */
+  readonly concurrency: number
+}
+
+export function startCostSide(name: CostSideName, options: CostSideOptions): Promise<CostSide> {
+  return name === 'parley' ? startParley(options) : startComposed(options)
+}
+
+async function startParley({ modelPort, concurrency }: CostSideOptions): Promise<CostSide> {
+  const database = await openCallbackDatabase('sqlite')
+  const parley = await database.start({ modelPort, concurrency, jobs: concurrency })
+  return {
+    port: parley.port,
+    headers: parley.headers,
+    processes: [parley.child],
+    writer: parley.child,
+    finish: async (jobIds) => {
+      await parley.child.stop()
+      await database.checkJobs(jobIds, jobIds.length)
+      await database.remove()
+    },
+  }
+}
+
+async function startComposed({ modelPort, concurrency }: CostSideOptions): Promise<CostSide> {
+  const redis = await startRedis(undefined)
+  const gateway = await startGateway()
+  const script = new URL('../peers/composed-service.ts', import.meta.url)
+  const settings = { modelPort, gatewayPort: gateway.port, redisPort: redis.port, concurrency }
+  const { child, ready } = await startScript<{ port: number }>(script, { name: 'composed', settings })
+  return {
+    port: ready.port,
+    headers: { 'content-type': 'application/json' },
+    processes: [child, gateway.child, redis.child],
+    writer: redis.child,
+    finish: async (jobIds) => {
+      const { count } = await child.ask<{ count: number }>({ kind: 'completed?' }, 'completed')
+      assertThat(count === jobIds.length, `${jobIds.length} jobs were accepted, and ${count} are completed`)
+      await child.stop()
+      await gateway.child.stop()
+      await redis.stop()
+    },
+  }
+}

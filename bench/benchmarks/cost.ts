@@ -1,0 +1,199 @@
+/**
+ * What a job costs at a steady 500 a second with a model that takes a second and a callback for each job, when a server has
+ * little to do; and what an idle server costs. With `--against FOLDER`, also single creates at that rate, compared with another
+ * clone.
+ */
+import { join } from 'node:path'
+import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
+import { countSyncs } from '../harness/count-syncs.ts'
+import { assertThat } from '../harness/invariants.ts'
+import { type Rig, runLoad, startRig } from '../harness/load-run.ts'
+import { printLine } from '../harness/output.ts'
+import { Parley } from '../harness/parley.ts'
+import { bullmqMissing, portkeyMissing } from '../harness/peers.ts'
+import { writePicture } from '../harness/picture.ts'
+import { writtenBytesOf } from '../harness/process-figures.ts'
+import { type Receivers, startReceivers } from '../harness/receivers.ts'
+import { keepResults, pictureOf } from '../harness/results.ts'
+import { interleaved, ratios, type Spread, spreadOf } from '../harness/rounds.ts'
+import { figure, spread, table } from '../harness/table.ts'
+import { waitForCount } from '../harness/wait-for-count.ts'
+import { sendSteadily } from '../load/batch-sender.ts'
+import { jobBody } from '../load/bodies.ts'
+import { monotonicMs } from '../load/monotonic.ts'
+import { type CostSideName, startCostSide } from './cost-sides.ts'
+
+const PER_SECOND = 500
+const BATCHES_PER_SECOND = 50
+const BYTES = 1024
+const MODEL_MS = 1000
+const CONCURRENCY = 1024
+const RECEIVER_DELAY_MS = 50
+const WARM_UP_MS = 3000
+const SYNCS_MS = 1000
+const IDLE_MS = 5000
+const ARRIVED_WITHIN_MS = 60_000
+/** So that all that wait for their answer fit. */
+const CREATE_CONNECTIONS = 640
+const TARGETS = { peers: 0.5, earlier: 0.5, idle: 0.002 }
+
+interface Measured {
+  readonly cpuUs: number
+  readonly writtenBytes: number
+  /** Waits for the disk, a job. */
+  readonly syncs: number
+  /** Of a core, with nothing to do. */
+  readonly idle: number
+}
+
+export const cost: Benchmark = {
+  name: 'cost',
+  about:
+    'CPU, written bytes and syncs of a job at 500 a second, against BullMQ with Redis, Portkey and undici',
+  async run(options) {
+    const missing = [portkeyMissing(), bullmqMissing()].filter((one) => one !== null)
+    for (const { peer, how } of missing) printLine(`${peer} is left out; to measure it: ${how}`)
+    const sides: CostSideName[] = missing.length > 0 ? ['parley'] : ['parley', 'composed']
+    const rig = await startRig({})
+    await rig.model.ask({ kind: 'delay', ms: MODEL_MS }, 'delayed')
+    const receivers = await startReceivers(RECEIVER_DELAY_MS)
+    const runs = await interleaved(sides, options.rounds, (name) => measure(name, rig, receivers, options))
+    const creates = options.against === null ? null : await compareCreates(rig, options.against, options)
+    await Promise.all([rig.stop(), receivers.child.stop()])
+    report(runs, creates, options)
+  },
+}
+
+async function measure(
+  name: CostSideName,
+  rig: Rig,
+  receivers: Receivers,
+  { seconds }: BenchOptions,
+): Promise<Measured> {
+  const side = await startCostSide(name, { modelPort: rig.modelPort, concurrency: CONCURRENCY })
+  const cpuMs = () => side.processes.reduce((sum, process) => sum + process.cpuMs(), 0)
+  const reading = () => ({ cpuMs: cpuMs(), written: writtenBytesOf(side.writer.pid) })
+  await receivers.expect({ holes: 0, measureFromMs: monotonicMs() })
+  const measureMs = seconds * 1000
+  const sent = sendSteadily({
+    port: side.port,
+    headers: side.headers,
+    receiversPort: receivers.port,
+    bytes: BYTES,
+    batches: ((WARM_UP_MS + measureMs + SYNCS_MS) / 1000) * BATCHES_PER_SECOND,
+    jobsEach: PER_SECOND / BATCHES_PER_SECOND,
+    paceMs: 1000 / BATCHES_PER_SECOND,
+  })
+  await pass(WARM_UP_MS)
+  const from = reading()
+  await pass(measureMs)
+  const to = reading()
+  const syncs = await countSyncs([side.writer.pid], SYNCS_MS)
+  const jobIds = await sent
+  const arrived = async () => (await receivers.report()).callbacks
+  await waitForCount(arrived, jobIds.length, ARRIVED_WITHIN_MS, side.writer, 'callbacks arrived')
+  // What follows the last callback, such as recording it, is not idleness.
+  await pass(1000)
+  const idleFromMs = cpuMs()
+  await pass(IDLE_MS)
+  const idle = (cpuMs() - idleFromMs) / IDLE_MS
+  await side.finish(jobIds)
+  const jobs = (PER_SECOND * measureMs) / 1000
+  const measured = {
+    cpuUs: ((to.cpuMs - from.cpuMs) * 1000) / jobs,
+    writtenBytes: (to.written - from.written) / jobs,
+    syncs: syncs / ((PER_SECOND * SYNCS_MS) / 1000),
+    idle,
+  }
+  printLine(`${name}: ${figure(measured.cpuUs)} µs of CPU a job`)
+  return measured
+}
+
+function pass(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms))
+}
+
+/** CPU time of a single create at the same rate here and in the other clone. */
+async function compareCreates(
+  rig: Rig,
+  folder: string,
+  { rounds, seconds }: BenchOptions,
+): Promise<{ ours: number[]; theirs: number[] }> {
+  const runs = await interleaved(['ours', 'theirs'], rounds, async (side) => {
+    const main = side === 'theirs' ? { main: join(folder, 'src/main.ts') } : {}
+    const parley = await Parley.start({ modelPort: rig.modelPort, concurrency: CONCURRENCY, ...main })
+    const order = {
+      kind: 'run',
+      target: parley.single(jobBody(BYTES)),
+      connections: CREATE_CONNECTIONS,
+      perSecond: PER_SECOND,
+      warmUpMs: WARM_UP_MS,
+      measureMs: seconds * 1000,
+    } as const
+    const { sideCpuUs, result } = await runLoad(rig, order, [parley.child])
+    await parley.child.stop()
+    parley.dataFolder.remove()
+    const sent = (PER_SECOND * (WARM_UP_MS + seconds * 1000)) / 1000
+    assertThat(result.answers > 0.9 * sent, `${result.answers} of ${sent} creates were answered`)
+    // Those that were sent before the measured time, or are answered after it, cost as much as the others.
+    return (sideCpuUs * result.perSecond) / PER_SECOND
+  })
+  return { ours: runs.get('ours') ?? [], theirs: runs.get('theirs') ?? [] }
+}
+
+const TITLES: Readonly<Record<CostSideName, string>> = {
+  parley: 'Parley',
+  composed: 'BullMQ, Redis, Portkey, undici',
+}
+
+const FIGURES = {
+  'CPU µs': ({ cpuUs }: Measured) => cpuUs,
+  'written bytes': ({ writtenBytes }: Measured) => writtenBytes,
+  syncs: ({ syncs }: Measured) => syncs,
+  'idle, % of a core': ({ idle }: Measured) => idle * 100,
+} as const
+
+function report(
+  runs: ReadonlyMap<CostSideName, readonly Measured[]>,
+  creates: { readonly ours: readonly number[]; readonly theirs: readonly number[] } | null,
+  { rounds }: BenchOptions,
+): void {
+  const rows = [...runs].map(([name, side]) => [
+    TITLES[name],
+    ...Object.values(FIGURES).map((of) => figure(spreadOf(side.map(of)).median)),
+  ])
+  printLine()
+  printLine(table(['a job', ...Object.keys(FIGURES)], rows))
+  const [ours = [], peers = []] = [runs.get('parley'), runs.get('composed')]
+  const cpu = ratios(ours, peers, ({ cpuUs }) => cpuUs)
+  const idle = spreadOf(ours.map((measured) => measured.idle))
+  printLine(`CPU, Parley ÷ the others: ${spread(cpu)} (target ${TARGETS.peers} or less)`)
+  const earlier = creates && ratios(creates.ours, creates.theirs, (us) => us)
+  if (creates && earlier) {
+    const us = (of: readonly number[]) => figure(spreadOf(of).median)
+    printLine(
+      `A single create: ${us(creates.ours)} µs, in the other clone ${us(creates.theirs)} µs: ${spread(earlier)} (target ${TARGETS.earlier} or less)`,
+    )
+  }
+  const sides = [...runs].map(([name, side]) => {
+    const figures = Object.entries(FIGURES).map(([label, of]) => [label, spreadOf(side.map(of))])
+    return [TITLES[name], Object.fromEntries(figures)]
+  })
+  keepResults('cost', rounds, {
+    sides: Object.fromEntries(sides),
+    cpu_over_peers: cpu,
+    create_over_other_clone: earlier,
+  })
+  const bar = (label: string, { median, min, max }: Spread, target: number) => {
+    return { label, value: median, min, max, ours: true, target }
+  }
+  const bars = [
+    ...(peers.length > 0 ? [bar('÷ BullMQ, Redis, Portkey', cpu, TARGETS.peers)] : []),
+    ...(earlier ? [bar('single create ÷ other clone', earlier, TARGETS.earlier)] : []),
+  ]
+  const note = 'Median, range over the rounds, target (dashed).'
+  writePicture(pictureOf('cost'), 'A job at 500 a second, with a callback', note, [
+    { title: 'CPU time', unit: '×', bars },
+    { title: 'An idle server', unit: ' of a core', bars: [bar('Parley', idle, TARGETS.idle)] },
+  ])
+}

@@ -1,0 +1,104 @@
+/** Single creates from 1 KB to 1 MB: Parley on SQLite against a bare proxy. Its cost must grow with the bytes and no faster. */
+import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
+import { type Rig, type Run, runLoad, startRig } from '../harness/load-run.ts'
+import { printLine } from '../harness/output.ts'
+import { writePicture } from '../harness/picture.ts'
+import { keepResults, pictureOf } from '../harness/results.ts'
+import { interleaved, ratios, spreadOf } from '../harness/rounds.ts'
+import { startSide } from '../harness/sides.ts'
+import { figure, spread, table } from '../harness/table.ts'
+
+const TARGET = 0.5
+
+interface Size {
+  readonly name: string
+  readonly bytes: number
+  /** Fewer for large bodies, so that a round has no more than some megabytes on their way. */
+  readonly connections: number
+}
+
+const SIZES: readonly Size[] = [
+  { name: '1 KB', bytes: 1024, connections: 64 },
+  { name: '10 KB', bytes: 10_240, connections: 64 },
+  { name: '100 KB', bytes: 102_400, connections: 16 },
+  { name: '1 MB', bytes: 1_000_000, connections: 8 },
+]
+
+type SideName = 'parley' | 'bare'
+
+interface Measured {
+  readonly size: Size
+  readonly parley: readonly Run[]
+  readonly bare: readonly Run[]
+}
+
+export const size: Benchmark = {
+  name: 'size',
+  about: 'single creates of 1, 10 and 100 KB and 1 MB, against a bare proxy',
+  async run(options) {
+    const rig = await startRig({})
+    const measured: Measured[] = []
+    for (const each of SIZES) {
+      const runs = await interleaved(['parley', 'bare'], options.rounds, (side) =>
+        measure(side, each, rig, options),
+      )
+      measured.push({ size: each, parley: runs.get('parley') ?? [], bare: runs.get('bare') ?? [] })
+      printLine(table(HEAD, measured.slice(-1).flatMap(rowsOf)))
+      printLine()
+    }
+    await rig.stop()
+    report(measured, options)
+  },
+}
+
+async function measure(
+  name: SideName,
+  { bytes, connections }: Size,
+  rig: Rig,
+  { seconds }: BenchOptions,
+): Promise<Run> {
+  const side = await startSide(name, { modelPort: rig.modelPort, bytes, cpus: undefined, connections: 256 })
+  const times = { warmUpMs: seconds * 500, measureMs: seconds * 1000 }
+  const run = await runLoad(rig, { kind: 'run', target: side.target, connections, ...times }, side.processes)
+  await side.finish(run.result)
+  return { ...run, result: { ...run.result, jobIds: [] } }
+}
+
+const HEAD = ['side', 'a second', 'p50 ms', 'p99 ms', 'CPU µs', 'our rate ÷', 'our CPU ÷']
+
+const rateOf = ({ parley, bare }: Measured) => ratios(parley, bare, ({ result }) => result.perSecond)
+const cpuOf = ({ parley, bare }: Measured) => ratios(parley, bare, ({ sideCpuUs }) => sideCpuUs)
+
+function rowsOf(measured: Measured): string[][] {
+  const row = (title: string, runs: readonly Run[], compared: readonly string[]) => {
+    const middle = (of: (run: Run) => number) => figure(spreadOf(runs.map(of)).median)
+    return [
+      `${measured.size.name}: ${title}`,
+      middle(({ result }) => result.perSecond),
+      middle(({ result }) => result.latencies.p50),
+      middle(({ result }) => result.latencies.p99),
+      middle(({ sideCpuUs }) => sideCpuUs),
+      ...compared,
+    ]
+  }
+  return [
+    row('Parley', measured.parley, ['', '']),
+    row('bare proxy, not durable', measured.bare, [spread(rateOf(measured)), spread(cpuOf(measured))]),
+  ]
+}
+
+function report(measured: readonly Measured[], { rounds }: BenchOptions): void {
+  printLine(table(HEAD, measured.flatMap(rowsOf)))
+  const results = measured.map((each) => ({
+    size: each.size.name,
+    rate_over_bare: rateOf(each),
+    cpu_over_bare: cpuOf(each),
+  }))
+  keepResults('size', rounds, { results, target: TARGET })
+  const bars = measured.map((each) => {
+    const { median: value, min, max } = rateOf(each)
+    return { label: each.size.name, value, min, max, ours: true, target: TARGET }
+  })
+  const note = 'Answers a second ÷ those of a bare proxy: median, range over the rounds, target (dashed).'
+  writePicture(pictureOf('size'), 'Single creates by size', note, [{ title: 'Rate', unit: '×', bars }])
+}

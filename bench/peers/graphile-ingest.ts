@@ -1,0 +1,34 @@
+/**
+ * graphile-worker as a service that accepts batches, behind a plain node:http shell: a request adds its jobs with one
+ * `addJobs` and is answered with their ids. No worker runs them.
+ *
+ * What it leaves out: keys, tiers, limits, checks of the jobs, idempotency.
+ */
+import { onBenchMessage, settingsFromBench } from '../load/bench-channel.ts'
+import { serveBatches } from './batch-shell.ts'
+
+interface Graphile {
+  readonly makeWorkerUtils: (options: object) => Promise<{
+    migrate(): Promise<void>
+    addJobs(specs: readonly object[]): Promise<readonly { readonly id: string }[]>
+  }>
+  readonly Logger: new (factory: () => () => void) => object
+}
+
+const NAME = 'graphile-worker'
+/** As many connections as Parley has. */
+const CONNECTIONS = 10
+const { url } = settingsFromBench<{ readonly url: string }>()
+const { makeWorkerUtils, Logger } = (await import(NAME)) as Graphile
+const utils = await makeWorkerUtils({
+  connectionString: url,
+  maxPoolSize: CONNECTIONS,
+  logger: new Logger(() => () => {}),
+})
+await utils.migrate()
+
+onBenchMessage(() => {})
+serveBatches(async (jobs) => {
+  const added = await utils.addJobs(jobs.map((payload) => ({ identifier: 'message', payload })))
+  return added.map(({ id }) => id)
+})
