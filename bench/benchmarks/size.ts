@@ -15,13 +15,20 @@ interface Size {
   readonly bytes: number
   /** Fewer for large bodies, so that a round has no more than some megabytes on their way. */
   readonly connections: number
+  readonly maxInputTokens: number
 }
 
+/** A text has at most as many tokens as bytes, so none is counted below this limit. */
+const UNCOUNTED = 10_000_000
+/** The default of user_max: a text with more bytes is counted, because it may have more tokens. */
+const COUNTED = 256_000
+
 const SIZES: readonly Size[] = [
-  { name: '1 KB', bytes: 1024, connections: 64 },
-  { name: '10 KB', bytes: 10_240, connections: 64 },
-  { name: '100 KB', bytes: 102_400, connections: 16 },
-  { name: '1 MB', bytes: 1_000_000, connections: 8 },
+  { name: '1 KB', bytes: 1024, connections: 64, maxInputTokens: UNCOUNTED },
+  { name: '10 KB', bytes: 10_240, connections: 64, maxInputTokens: UNCOUNTED },
+  { name: '100 KB', bytes: 102_400, connections: 16, maxInputTokens: UNCOUNTED },
+  { name: '1 MB', bytes: 1_000_000, connections: 8, maxInputTokens: UNCOUNTED },
+  { name: '1 MB, tokens counted', bytes: 1_000_000, connections: 8, maxInputTokens: COUNTED },
 ]
 
 type SideName = 'parley' | 'bare'
@@ -53,11 +60,12 @@ export const size: Benchmark = {
 
 async function measure(
   name: SideName,
-  { bytes, connections }: Size,
+  { bytes, connections, maxInputTokens }: Size,
   rig: Rig,
   { seconds }: BenchOptions,
 ): Promise<Run> {
-  const side = await startSide(name, { modelPort: rig.modelPort, bytes, cpus: undefined, connections: 256 })
+  const shape = { bytes, connections: 256, maxInputTokens }
+  const side = await startSide(name, { modelPort: rig.modelPort, cpus: undefined, ...shape })
   const times = { warmUpMs: seconds * 500, measureMs: seconds * 1000 }
   const run = await runLoad(rig, { kind: 'run', target: side.target, connections, ...times }, side.processes)
   await side.finish(run.result)

@@ -19,6 +19,8 @@ export interface ParleyOptions {
   readonly env?: Readonly<Record<string, string>>
   /** The address of a Postgres; the file of its home when absent. */
   readonly database?: string
+  /** Input tokens that a job may have; the tier's default when absent. */
+  readonly maxInputTokens?: number
   /** Settings of callbacks, as the configuration has them. */
   readonly callbacks?: object
   readonly role?: 'all' | 'api' | 'worker'
@@ -126,7 +128,7 @@ export class Parley {
   }
 }
 
-function configuration({ modelPort, concurrency, callbacks }: ParleyOptions): object {
+function configuration({ modelPort, concurrency, callbacks, maxInputTokens }: ParleyOptions): object {
   return {
     upstreams: {
       openai: {
@@ -138,6 +140,11 @@ function configuration({ modelPort, concurrency, callbacks }: ParleyOptions): ob
     ...(concurrency !== undefined && { jobs: { concurrency } }),
     ...(callbacks !== undefined && { callbacks }),
     // Reads are measured, not their limit.
-    tiers: { user_max: { reads_per_minute: 1_000_000_000 } },
+    tiers: {
+      user_max: {
+        reads_per_minute: 1_000_000_000,
+        ...(maxInputTokens !== undefined && { max_input_tokens: maxInputTokens }),
+      },
+    },
   }
 }

@@ -26,6 +26,8 @@ export interface SideOptions {
   /** Upstream connections of the bare proxy. */
   readonly connections: number
   readonly env?: Readonly<Record<string, string>>
+  /** Of Parley: input tokens that a job may have. */
+  readonly maxInputTokens?: number
 }
 
 export function startSide(name: SideName, options: SideOptions): Promise<Side> {
@@ -41,8 +43,9 @@ export function startSide(name: SideName, options: SideOptions): Promise<Side> {
   }
 }
 
-async function startParley({ modelPort, bytes, cpus, env }: SideOptions): Promise<Side> {
-  const parley = await Parley.start({ modelPort, cpus, ...(env && { env }) })
+async function startParley({ modelPort, bytes, cpus, env, maxInputTokens }: SideOptions): Promise<Side> {
+  const options = { ...(env && { env }), ...(maxInputTokens !== undefined && { maxInputTokens }) }
+  const parley = await Parley.start({ modelPort, cpus, ...options })
   return {
     target: parley.single(jobBody(bytes)),
     processes: [parley.child],

@@ -16,15 +16,18 @@ export interface Source {
 }
 
 export function sourcesIn(folder: string): readonly Source[] {
-  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
-    .filter((path) => path.endsWith('.ts'))
-    .map((path) => {
-      const text = readFileSync(join(folder, path), 'utf8')
-      const imports = [...text.matchAll(/(?:from|import|URL)\(? ?'(\.[^']+)'/g)].map((found) =>
-        relative(folder, resolve(folder, dirname(path), found[1] ?? '')),
-      )
-      return { path, text, imports }
-    })
+  return (
+    readdirSync(folder, { recursive: true, encoding: 'utf8' })
+      // The benchmark's peers are installed in its folder.
+      .filter((path) => path.endsWith('.ts') && !path.includes('node_modules'))
+      .map((path) => {
+        const text = readFileSync(join(folder, path), 'utf8')
+        const imports = [...text.matchAll(/(?:from|import|URL)\(? ?'(\.[^']+)'/g)].map((found) =>
+          relative(folder, resolve(folder, dirname(path), found[1] ?? '')),
+        )
+        return { path, text, imports }
+      })
+  )
 }
 
 export const sources = sourcesIn(SRC)
