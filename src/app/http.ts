@@ -64,7 +64,7 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
   const answers = new LargeAnswers({ share: bytes.answers, clock, onRejected: metrics.memoryRejected })
   const bodies = new RequestBodies({ budget: bytes, clock, onRejected: metrics.memoryRejected })
   const cpu = new RequestCpu(parts.pool, clock)
-  const app = await createServer({
+  const app = createServer({
     authentication: createAuthentication({
       store,
       tiers,

@@ -1,6 +1,6 @@
 /** `parley audit`: lists the audit log, newest first. */
 import { auditEntryView } from '../admin/audit-entry-view.ts'
-import { isJobId } from '../job/job-id.ts'
+import { readJobId } from '../job/job-id.ts'
 import type { AuditEntry } from '../store/audit-store.ts'
 import { CommandError } from './command-error.ts'
 import { printLine } from './output.ts'
@@ -19,10 +19,11 @@ export interface AuditOptions {
   readonly config?: string
 }
 
-export async function audit({ account, before, limit, json, config }: AuditOptions): Promise<void> {
-  if (before !== undefined && !isJobId(before)) {
+export async function audit({ account, limit, json, config, ...options }: AuditOptions): Promise<void> {
+  const before = options.before === undefined ? undefined : readJobId(options.before)
+  if (before === null) {
     throw new CommandError(
-      `--before: ${before} is not the ID of an audit log entry. \`parley audit --json\` shows the IDs.`,
+      `--before: ${options.before} is not the ID of an audit log entry. \`parley audit --json\` shows the IDs.`,
     )
   }
   const entries = await withOperatorStore(config, (store) =>

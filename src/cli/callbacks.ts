@@ -2,7 +2,7 @@
 import { replayCallbackAction, replayFailedCallbacksAction } from '../admin/actions/callbacks.ts'
 import { callbackDetailsView, callbackView } from '../admin/callback-view.ts'
 import { loadRetentionMs } from '../config/load.ts'
-import { isJobId } from '../job/job-id.ts'
+import { readJobId } from '../job/job-id.ts'
 import type {
   CallbackAttempt,
   CallbackDetails,
@@ -32,11 +32,12 @@ export interface ListCallbacksOptions {
 }
 
 export async function listCallbacks(options: ListCallbacksOptions): Promise<void> {
-  const { failed, account, before, limit, json, config } = options
+  const { failed, account, limit, json, config } = options
   const state = failed ? 'failed' : options.state
-  if (before !== undefined && !isJobId(before)) {
+  const before = options.before === undefined ? undefined : readJobId(options.before)
+  if (before === null) {
     throw new CommandError(
-      `--before: ${before} is not a job ID. Pass the ID that the previous list ended with.`,
+      `--before: ${options.before} is not a job ID. Pass the ID that the previous list ended with.`,
     )
   }
   const filter = {
@@ -76,11 +77,12 @@ export async function searchedInFull(filter: CallbackFilter, search: Search): Pr
 }
 
 export async function showCallback(
-  jobId: string,
+  given: string,
   { json, config }: { json?: true; config?: string },
 ): Promise<void> {
-  const details = await withOperatorStore(config, (store) => store.findCallback(jobId))
-  if (!details) throw noSuchCallback(jobId)
+  const jobId = readJobId(given)
+  const details = jobId && (await withOperatorStore(config, (store) => store.findCallback(jobId)))
+  if (!details) throw noSuchCallback(given)
   printLine(json ? JSON.stringify(callbackDetailsView(details), null, 2) : detailsText(details))
 }
 
@@ -102,12 +104,14 @@ export async function replayCallbacks(jobId: string | undefined, options: Replay
   else await replayOne(jobId, options)
 }
 
-async function replayOne(jobId: string, { json, config }: ReplayOptions): Promise<void> {
+async function replayOne(given: string, { json, config }: ReplayOptions): Promise<void> {
+  const jobId = readJobId(given)
   const expiry = { nowMs: Date.now(), retentionMs: loadRetentionMs(process.env, config) }
-  const replay = isJobId(jobId)
-    ? await performAction(config, (store) => replayCallbackAction(store, jobId, expiry))
-    : 'unknown'
-  if (replay === 'unknown') throw noSuchCallback(jobId)
+  const replay =
+    jobId === null
+      ? 'unknown'
+      : await performAction(config, (store) => replayCallbackAction(store, jobId, expiry))
+  if (replay === 'unknown') throw noSuchCallback(given)
   if (replay === 'in progress') {
     throw new CommandError(
       `The callback of job ${jobId} is being sent at this moment, so it was not replayed. Try again in a minute.`,

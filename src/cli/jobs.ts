@@ -2,7 +2,7 @@
 import { ACCOUNT_NAME } from '../accounts/issue-key.ts'
 import { cancelJobsAction } from '../admin/actions/accounts.ts'
 import { cancelJobAction, deleteJobAction } from '../admin/actions/jobs.ts'
-import { isJobId } from '../job/job-id.ts'
+import { readJobId } from '../job/job-id.ts'
 import { CommandError } from './command-error.ts'
 import { noSuchAccount } from './no-such-account.ts'
 import { printLine } from './output.ts'
@@ -30,8 +30,9 @@ export async function cancelJobs(jobId: string | undefined, options: CancelJobsO
   else await cancelAllOf(account ?? '', options)
 }
 
-async function cancelOne(jobId: string, { json, config }: CancelJobsOptions): Promise<void> {
-  if (!isJobId(jobId)) throw noSuchJob(jobId)
+async function cancelOne(given: string, { json, config }: CancelJobsOptions): Promise<void> {
+  const jobId = readJobId(given)
+  if (jobId === null) throw noSuchJob(given)
   const result = await performAction(config, (store, clock) => cancelJobAction(store, jobId, clock.nowMs()))
   if (result === 'unknown') throw noSuchJob(jobId)
   if (result === 'ended before') {
@@ -64,8 +65,9 @@ export interface DeleteJobOptions {
   readonly config?: string
 }
 
-export async function deleteJob(jobId: string, { scrub, json, config }: DeleteJobOptions): Promise<void> {
-  if (!isJobId(jobId)) throw noSuchJob(jobId)
+export async function deleteJob(given: string, { scrub, json, config }: DeleteJobOptions): Promise<void> {
+  const jobId = readJobId(given)
+  if (jobId === null) throw noSuchJob(given)
   const result = await performAction(config, (store) => deleteJobAction(store, { jobId, scrub }))
   if (result.kind === 'unknown') throw noSuchJob(jobId)
   if (result.kind === 'not ended') {

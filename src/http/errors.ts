@@ -106,6 +106,9 @@ export const notScrubbed = (why: string) =>
 export const noSuchRoute = (method: string, path: string) =>
   new HttpError(404, 'Not found.', `There is no ${method} ${path}; see /docs for the routes.`)
 
+export const methodNotAllowed = (method: string, path: string, allow: string) =>
+  new HttpError(405, 'Method not allowed.', `${path} does not support ${method}; it supports ${allow}.`)
+
 export const invalid = (details: string) => new HttpError(400, INVALID, details)
 
 export const notJson = (details: string) => new HttpError(400, 'The body is not valid JSON.', details)

@@ -4,7 +4,7 @@ import Type from 'typebox'
 import { type Clock, wholeMs } from '../clock.ts'
 import type { PartLimits } from '../job/create-element.ts'
 import { TIMEOUT_S } from '../job/field-bounds.ts'
-import { isJobId } from '../job/job-id.ts'
+import { readJobId } from '../job/job-id.ts'
 import { type JobRecord, jobRecordJson } from '../job/job-record.ts'
 import { type SingleCreate, singleCreate } from '../job/request.ts'
 import type { PendingResponse, PendingResponses, WaitEnd } from '../queue/pending-responses.ts'
@@ -95,10 +95,10 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
     '/api/v1/messages/:jobId',
     { config: { limitReads: true }, schema: readSchema },
     async (request, reply) => {
-      const { jobId } = request.params
-      const record = isJobId(jobId) ? await readJob(request, jobId, options) : null
+      const jobId = readJobId(request.params.jobId)
+      const record = jobId === null ? null : await readJob(request, jobId, options)
       if (!record) throw noSuchJob()
-      request.jobIds = [jobId]
+      request.jobIds = [record.id]
       return sendData(reply, 200, MESSAGES[record.status], jobRecordJson(record))
     },
   )

@@ -1,13 +1,14 @@
 /** The HTTP server: what happens to every request before and after its route. */
 import { randomBytes } from 'node:crypto'
 import type { IncomingMessage, Server } from 'node:http'
-import cors from '@fastify/cors'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { StoreUnavailable } from '../store/store.ts'
 import type { Authentication, Caller } from './authentication.ts'
 import { answerBrokenRequest } from './broken-requests.ts'
 import { compileOnFirstUse } from './compile-on-first-use.ts'
+import { Cors } from './cors.ts'
 import { LARGE_BODY_BYTES, type LargeBodyOptions, readLargeBody } from './create-bodies.ts'
+import { LONGEST_PARAMETER } from './declared-routes.ts'
 import { sendError } from './envelope.ts'
 import {
   HttpError,
@@ -19,12 +20,12 @@ import {
   notJson,
   notJsonType,
 } from './errors.ts'
-import { IGNORED_HEADER } from './ignored-header.ts'
 import { encodingError, parseBody } from './json-body.ts'
 import { LARGE_ANSWER, type LargeAnswers } from './large-answers.ts'
 import { unavailable } from './load-shedding/unavailable.ts'
 import type { RequestBodies } from './request-bodies.ts'
 import './request-context.ts'
+import { answerUnrouted, shortPath } from './unrouted-requests.ts'
 import { validationError } from './validation-errors.ts'
 
 export interface ServerOptions {
@@ -65,24 +66,12 @@ const REQUEST_ID = /^[\x21-\x7e]{1,128}$/
 const CONNECTIONS_CHECK_MS = 1000
 /** Longer than the usual idle limit of a proxy in front (60 s), so that the proxy closes first. */
 const KEEP_ALIVE_MS = 75_000
-const LONGEST_JOB_ID = 8192
-/** Longer paths are cut in error details. */
-const LONGEST_PATH = 100
 
 const BROKEN_REQUEST = { method: 'none', route: 'none', ms: 0, from: null, account: null, jobIds: null }
 
-const EXPOSED_HEADERS = [
-  'x-request-id',
-  'x-cache',
-  IGNORED_HEADER,
-  'retry-after',
-  'ratelimit-limit',
-  'ratelimit-remaining',
-  'ratelimit-reset',
-]
-
-export async function createServer(options: ServerOptions): Promise<FastifyInstance> {
-  const { authentication, corsOrigins, bodies, answers, stopping, onCompleted, onError } = options
+export function createServer(options: ServerOptions): FastifyInstance {
+  const { authentication, bodies, answers, stopping, onCompleted, onError } = options
+  const cors = new Cors(options.corsOrigins)
   const app = fastify({
     logger: false,
     trustProxy: options.trustProxy,
@@ -98,7 +87,7 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
       requireHostHeader: false,
     },
     genReqId: requestId,
-    routerOptions: { maxParamLength: LONGEST_JOB_ID },
+    routerOptions: { maxParamLength: LONGEST_PARAMETER },
     ajv: {
       customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: false, allErrors: false },
       onCreate: compileOnFirstUse,
@@ -108,7 +97,7 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
       const status = answerBrokenRequest(error, socket, id)
       if (status !== null) onCompleted({ ...BROKEN_REQUEST, requestId: id, status })
     },
-    frameworkErrors: (_error, request, reply) => void answerBadUrl(request, reply, options),
+    frameworkErrors: (_error, request, reply) => void answerBadUrl(request, reply, cors, options),
   })
   app.decorateRequest('caller')
   app.decorateRequest('jobIds', null)
@@ -121,11 +110,11 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id)
     if (stopping.aborted) reply.header('connection', 'close')
-    // RFC 9112 §3.2: HTTP/1.1 requires the Host header.
-    const lacksHost = request.headers.host === undefined && request.raw.httpVersion === '1.1'
-    done(lacksHost ? invalid('Host: is required') : undefined)
+    if (cors.enabled && request.routeOptions.config.cors !== false && !request.is404)
+      cors.allow(request, reply)
+    done(hostError(request.raw))
   })
-  if (corsOrigins.length > 0) await allowOrigins(app, corsOrigins)
+  answerUnrouted(app, cors)
   authenticateRequests(app, authentication)
   admitBodies(app, bodies)
   app.addHook('onSend', (request, reply, payload, done) => {
@@ -141,9 +130,6 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
     done()
   })
   readJsonBodies(app, bodies, options.largeBodies)
-  app.setNotFoundHandler((request, reply) => {
-    sendError(reply, noSuchRoute(request.method, shortPath(request.url)))
-  })
   app.setErrorHandler((error: Error, request, reply) => {
     const httpError = httpErrorOf(error, request)
     if (httpError.status === 500 || error instanceof StoreUnavailable) onError(error, request.id)
@@ -173,14 +159,15 @@ function requestId({ headers }: Pick<IncomingMessage, 'headers'>): string {
   return `${processId}-${requests.toString(36)}`
 }
 
-async function allowOrigins(app: FastifyInstance, origins: readonly string[]): Promise<void> {
-  await app.register(cors, {
-    origin: origins.includes('*') ? '*' : [...origins],
-    methods: ['GET', 'POST'],
-    allowedHeaders: ['content-type', 'x-api-key', 'idempotency-key', 'x-request-id'],
-    exposedHeaders: EXPOSED_HEADERS,
-    maxAge: 3600,
-  })
+/** RFC 9112 §3.2: HTTP/1.1 requires one Host header. Of several, a proxy may have read another one than this server. */
+function hostError({ httpVersion, rawHeaders }: IncomingMessage): HttpError | undefined {
+  let hosts = 0
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at]
+    if (name?.length === 4 && name.toLowerCase() === 'host') hosts += 1
+  }
+  if (hosts > 1) return invalid('Host: must be given once')
+  return hosts === 0 && httpVersion === '1.1' ? invalid('Host: is required') : undefined
 }
 
 /** SPEC §5: every endpoint requires a key, before anything else is checked. Unknown routes have nothing to protect. */
@@ -207,10 +194,9 @@ function authenticateRequests(app: FastifyInstance, authentication: Authenticati
   })
 }
 
-/** After authentication, and before anything of the body is read. The body of an unknown route never is. */
+/** After authentication, and before anything of the body is read. */
 function admitBodies(app: FastifyInstance, bodies: RequestBodies): void {
   app.addHook('preParsing', (request, _reply, _payload, done) => {
-    if (request.is404) return done(noSuchRoute(request.method, shortPath(request.url)))
     const error = encodingError(request) ?? bodies.admit(request)
     if (error instanceof Promise) void error.then((late) => done(late))
     else done(error)
@@ -258,8 +244,14 @@ function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
 }
 
 /** Responds to an address that cannot be decoded. Below the address of jobs it is an identifier that no job has. */
-async function answerBadUrl(request: FastifyRequest, reply: FastifyReply, options: ServerOptions) {
+async function answerBadUrl(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  cors: Cors,
+  options: ServerOptions,
+) {
   reply.header('x-request-id', request.id).header('cache-control', 'no-store')
+  cors.allow(request, reply)
   // The hooks of ordinary requests do not run for these.
   reply.raw.once('finish', () => options.onCompleted(completed(request, reply)))
   const path = shortPath(request.raw.url ?? '')
@@ -284,10 +276,4 @@ function completed(request: FastifyRequest, reply: FastifyReply): CompletedReque
     account: request.caller?.account ?? null,
     jobIds: request.jobIds,
   }
-}
-
-/** The path without its query, which may hold what no response should repeat, and cut where it is long. */
-function shortPath(url: string): string {
-  const path = url.split('?', 1)[0] ?? ''
-  return path.length > LONGEST_PATH ? `${path.slice(0, LONGEST_PATH)}…` : path
 }

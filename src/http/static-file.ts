@@ -40,12 +40,18 @@ export function sendStaticFile(
   const etag = `"${tag}${isGzipped ? '-gzip' : ''}"`
   reply.header('etag', etag)
   if (!reply.hasHeader('cache-control')) reply.header('cache-control', 'no-cache')
-  if (gzipped !== null) reply.header('vary', 'accept-encoding')
+  if (gzipped !== null) addVary(reply, 'accept-encoding')
   if (namesTag(request.headers['if-none-match'], etag)) return reply.code(304).send()
   if (isGzipped) reply.header('content-encoding', 'gzip')
   const bytes = isGzipped ? gzipped : body
   reply.header('content-type', type).header('content-length', bytes.length)
   return reply.send(bytes.length <= ONE_PIECE ? bytes : new Pieces(bytes))
+}
+
+/** The header may name `Origin` already. */
+function addVary(reply: FastifyReply, name: string): void {
+  const given = reply.getHeader('vary')
+  reply.header('vary', given === undefined ? name : `${given}, ${name}`)
 }
 
 function acceptsGzip(header: string | string[] | undefined): boolean {

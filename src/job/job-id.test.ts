@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
-import { isJobId, jobIdMaker, leastJobId } from './job-id.ts'
+import { isJobId, jobIdMaker, leastJobId, readJobId } from './job-id.ts'
 
 const hex = (bytes: number) => randomBytes(bytes).toString('hex')
 
@@ -30,6 +30,23 @@ test('the least identifier of a time separates what was created earlier from wha
   now += 1
   const bound = leastJobId(now)
   assert.ok(before < bound && bound <= make())
+})
+
+test('an identifier is read in upper, lower and mixed case, and is one in lower case only', () => {
+  const id = '019a5d3e-8f43-7abc-9def-2f54b7a1c0de'
+  for (const given of [id, id.toUpperCase(), id.replace('abc', 'AbC')]) assert.equal(readJobId(given), id)
+  assert.ok(!isJobId(id.toUpperCase()))
+  // The Kelvin sign and the dotless i become Latin letters where letters are compared without their case.
+  for (const given of [
+    '',
+    `${id} `,
+    `{${id}}`,
+    id.replace('a', '\u212a'),
+    id.slice(1),
+    id.replaceAll('-', ''),
+  ]) {
+    assert.equal(readJobId(given), null)
+  }
 })
 
 test('other texts are not identifiers', () => {

@@ -5,11 +5,23 @@
 
 import type { Clock } from '../clock.ts'
 
+const ID_LENGTH = 36
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
-/** Whether the text has the form of a job identifier. */
+/** Whether the text is a job identifier as Parley writes it, in lower case. */
 export function isJobId(text: string): boolean {
   return UUID.test(text)
+}
+
+/**
+ * The identifier that a caller or an operator means, in lower case; null if the text is not one. RFC 9562 §4 has
+ * readers accept both cases, and some libraries and databases write UUIDs in upper case.
+ */
+export function readJobId(text: string): string | null {
+  if (UUID.test(text)) return text
+  // The length first: the text comes from outside, and may be long.
+  const lower = text.length === ID_LENGTH ? text.toLowerCase() : ''
+  return UUID.test(lower) ? lower : null
 }
 
 /** The third and the fourth group of digits start with these. */

@@ -1,5 +1,6 @@
 /** SPEC §7: what is no proper request gets an error of the one shape, too, whoever finds it first. */
 import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
 import test, { after } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { reply } from '../model-server.ts'
@@ -57,18 +58,61 @@ onEachStore(async () => {
     assert.ok((details ?? '').length < 200)
   })
 
-  test('7 404 for a method that a route does not have', async () => {
-    for (const [method, path] of [
-      ['GET', MESSAGES],
-      ['DELETE', MESSAGES],
-      ['PUT', BATCHES],
-      ['PATCH', `${MESSAGES}/x`],
-      ['OPTIONS', MESSAGES],
-      ['POST', '/healthz'],
+  test('7 405 with Allow for a method that a known path does not have, before key and body', async () => {
+    const oneJob = (await parley.request(`${MESSAGES}/x`, { method: 'PUT' })).headers.get('allow') ?? ''
+    assert.ok(oneJob.split(', ').includes('GET'))
+    for (const [method, path, allow] of [
+      ['PUT', `${MESSAGES}/x`, oneJob],
+      ['PATCH', `${MESSAGES}/${randomUUID().toUpperCase()}?wait=1`, oneJob],
+      ['PROPFIND', '/api/v1/me', 'GET, HEAD, OPTIONS'],
+      ['POST', '/healthz', 'GET, HEAD, OPTIONS'],
+      ['POST', '/docs/', 'GET, HEAD, OPTIONS'],
+      ['DELETE', '/openapi.json', 'GET, HEAD, OPTIONS'],
+      ['GET', '/admin/api/jobs/x/cancel', 'POST, OPTIONS'],
+      ['PUT', '/admin/api/accounts/x', 'DELETE, OPTIONS'],
+      ['HEAD', '/admin/api/events', 'GET, OPTIONS'],
+      ['PUT', '/dashboard/jobs/x', 'GET, HEAD, OPTIONS'],
     ] as const) {
-      const answer = await parley.request(path, { method, headers: { 'x-api-key': key } })
-      assert.equal(refused(answer, 404).details, `There is no ${method} ${path}; see /docs for the routes.`)
+      const answer = await parley.request(path, { method, ...(!/HEAD|GET/.test(method) && { body: '{' }) })
+      const about = `${method} ${path}`
+      assert.equal(answer.headers.get('allow'), allow, about)
+      if (method === 'HEAD') assert.equal(answer.status, 405)
+      else {
+        const { message, details } = refused(answer, 405)
+        assert.equal(message, 'Method not allowed.')
+        assert.equal(details, `${path.split('?', 1)[0]} does not support ${method}; it supports ${allow}.`)
+      }
+      assert.equal(lineOf(answer)?.status, 405, about)
     }
+    // A path that two routes share allows the methods of both.
+    const batches = (await parley.request(BATCHES, { method: 'PUT' })).headers.get('allow') ?? ''
+    for (const method of ['GET', 'POST']) assert.ok(batches.split(', ').includes(method), batches)
+    // Parts of paths that no identifier has.
+    for (const path of [
+      `${MESSAGES}/`,
+      `${MESSAGES}/x/y`,
+      `/dashboards`,
+      `${MESSAGES}/${'x'.repeat(8193)}`,
+    ]) {
+      refused(await parley.request(path, { method: 'PUT' }), 404)
+    }
+  })
+
+  test('7 OPTIONS lists the methods of a path, and HEAD answers as GET without the body', async () => {
+    for (const path of [MESSAGES, '/healthz', '/admin/api/keys']) {
+      const answer = await parley.request(path, { method: 'OPTIONS' })
+      assert.deepEqual([answer.status, answer.text], [204, ''])
+      assert.match(answer.headers.get('allow') ?? '', /^[A-Z]+(, [A-Z]+)*, OPTIONS$/)
+    }
+    refused(await parley.request('/api/v1/none', { method: 'OPTIONS' }), 404)
+    const head = await parley.request('/api/v1/me', { method: 'HEAD', headers: { 'x-api-key': key } })
+    assert.deepEqual([head.status, head.text], [200, ''])
+    const unknown = await parley.request(`${MESSAGES}/${randomUUID()}`, {
+      method: 'HEAD',
+      headers: { 'x-api-key': key },
+    })
+    assert.deepEqual([unknown.status, unknown.text], [404, ''])
+    assert.equal((await parley.request(`${MESSAGES}/x`, { method: 'HEAD' })).status, 401)
   })
 
   test('7 404 for an address that cannot be decoded', async () => {
@@ -244,6 +288,25 @@ onEachStore(async () => {
     invalid(await talk(parley, 'GET /healthz HTTP/1.1\r\nconnection: close\r\n\r\n'), 'Host: is required')
     const old = await talk(parley, 'GET /healthz HTTP/1.0\r\n\r\n')
     assert.equal(old.status, 200)
+  })
+
+  test('7 400 for two Host headers, whatever they say, on any path', async () => {
+    for (const [first, path] of [
+      ['host: a\r\nHost: b', '/healthz'],
+      ['HOST: a\r\nhost: a', MESSAGES],
+      ['host:\r\nhost: a', '/none'],
+      ['host: a\r\nx-api-key: x\r\nhOSt: a', '/admin/api/keys'],
+    ]) {
+      for (const version of ['1.1', '1.0']) {
+        const answer = await talk(
+          parley,
+          `GET ${path} HTTP/${version}\r\n${first}\r\nconnection: close\r\n\r\n`,
+        )
+        invalid(answer, 'Host: must be given once')
+      }
+    }
+    const one = 'GET /healthz HTTP/1.1\r\nhost: a\r\nx-host: b\r\nhos: c\r\nconnection: close\r\n\r\n'
+    assert.equal((await talk(parley, one)).status, 200)
   })
 
   test('7 431 for headers that are too large', async () => {

@@ -260,14 +260,15 @@ onEachStore(() => {
     'access-control-request-headers': 'x-api-key,content-type,idempotency-key',
   }
 
-  test('CORS is off by default: no header says otherwise, and a preflight is an unknown route', async (t) => {
+  test('CORS is off by default: no header says otherwise, and a preflight only learns the methods', async (t) => {
     const { parley } = await startStage(t)
     const origin = 'https://app.example'
     const answer = await parley.get('/api/v1/me', await parley.key(), { origin })
     granted(answer, 200)
     for (const [name] of answer.headers) assert.doesNotMatch(name, /^access-control-/)
     const preflight = await parley.request(MESSAGES, { method: 'OPTIONS', headers: { origin, ...PREFLIGHT } })
-    refused(preflight, 404)
+    assert.equal(preflight.status, 204)
+    assert.match(preflight.headers.get('allow') ?? '', /POST/)
     for (const [name] of preflight.headers) assert.doesNotMatch(name, /^access-control-/)
   })
 
@@ -284,25 +285,42 @@ onEachStore(() => {
       assert.equal(preflight.headers.get('access-control-allow-origin'), allowed)
       if (allowed !== null) {
         assert.equal(preflight.status, 204)
-        assert.match(preflight.headers.get('access-control-allow-methods') ?? '', /\bPOST\b/)
-        const headers = preflight.headers.get('access-control-allow-headers') ?? ''
-        for (const name of ['x-api-key', 'content-type', 'idempotency-key'])
+        const methods = preflight.headers.get('access-control-allow-methods')?.split(', ')
+        assert.deepEqual(methods, ['GET', 'POST', 'DELETE'])
+        const headers = preflight.headers.get('access-control-allow-headers')?.split(', ') ?? []
+        for (const name of ['x-api-key', 'content-type', 'idempotency-key', 'traceparent', 'user-agent'])
           assert.ok(headers.includes(name), name)
-      }
+      } else assert.equal(preflight.headers.get('access-control-allow-methods'), null)
+      // A cache must not give the response for one origin to another.
+      assert.equal(preflight.headers.get('vary'), 'Origin')
       // Refusals must be readable for pages, too.
       for (const answer of [
         await parley.get('/api/v1/me', key, { origin }),
         await parley.get('/api/v1/me', undefined, { origin }),
         await parley.get(`${MESSAGES}/${randomUUID()}`, key, { origin }),
+        await parley.get('/api/v1/none', key, { origin }),
+        await parley.get(`${MESSAGES}/%zz`, key, { origin }),
+        await parley.request(MESSAGES, { method: 'PUT', headers: { origin } }),
+        await parley.request('/none', { method: 'OPTIONS', headers: { origin } }),
+        await parley.post(MESSAGES, '{', key, { origin }),
       ]) {
         assert.equal(answer.headers.get('access-control-allow-origin'), allowed)
         assert.equal(answer.headers.get('access-control-allow-credentials'), null)
         const exposed = answer.headers.get('access-control-expose-headers') ?? ''
-        for (const name of ['x-request-id', 'x-cache', 'retry-after', 'ratelimit-remaining']) {
-          assert.ok(exposed.includes(name), name)
+        for (const name of ['x-request-id', 'x-cache', 'retry-after', 'ratelimit-remaining', 'location']) {
+          assert.equal(exposed.includes(name), allowed !== null, name)
         }
+        assert.match(answer.headers.get('vary') ?? '', /^Origin\b/)
       }
     }
+    const document = await parley.get('/openapi.json', undefined, { origin: `${origins[0]}` })
+    assert.equal(document.headers.get('vary'), 'Origin, accept-encoding')
+    // An unknown path passes, so that the page can read the 404; what is no preflight is answered like any OPTIONS.
+    const headers = { origin: `${origins[0]}`, ...PREFLIGHT }
+    assert.equal((await parley.request('/api/v1/none', { method: 'OPTIONS', headers })).status, 204)
+    const plain = await parley.request(MESSAGES, { method: 'OPTIONS', headers: { origin: `${origins[0]}` } })
+    assert.deepEqual([plain.status, plain.text], [204, ''])
+    assert.match(plain.headers.get('allow') ?? '', /POST/)
   })
 
   test('CORS: "*" is for pages of any origin', async (t) => {

@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
 import { auditEntryView } from '../../admin/audit-entry-view.ts'
-import { isJobId } from '../../job/job-id.ts'
+import { readJobId } from '../../job/job-id.ts'
 import { sendData } from '../envelope.ts'
 import { invalid } from '../errors.ts'
 import { success } from '../openapi/schemas.ts'
@@ -58,9 +58,9 @@ export function auditRoute(app: FastifyInstance, { store }: AdminContext): void 
       },
     },
     async ({ query }, reply) => {
-      const { account, before } = query
-      if (before !== undefined && !isJobId(before))
-        throw invalid('before: must be the ID of an audit log entry')
+      const { account } = query
+      const before = query.before === undefined ? undefined : readJobId(query.before)
+      if (before === null) throw invalid('before: must be the ID of an audit log entry')
       const most = query.limit ?? LIMIT.default
       const found = await store.listAuditEntries({
         ...(account !== undefined && { account }),

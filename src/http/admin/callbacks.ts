@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
 import { replayCallbackAction, replayFailedCallbacksAction } from '../../admin/actions/callbacks.ts'
 import { callbackDetailsView, callbackView } from '../../admin/callback-view.ts'
-import { isJobId } from '../../job/job-id.ts'
+import { readJobId } from '../../job/job-id.ts'
 import { sendData } from '../envelope.ts'
 import { callbackInProgress, invalid, noSuchCallback } from '../errors.ts'
 import { exampleBodies } from '../openapi/examples.ts'
@@ -57,8 +57,9 @@ export function adminCallbackRoutes(app: FastifyInstance, context: AdminContext)
       },
     },
     async ({ query }, reply) => {
-      const { state, account, before } = query
-      if (before !== undefined && !isJobId(before)) throw invalid('before: must be a job ID')
+      const { state, account } = query
+      const before = query.before === undefined ? undefined : readJobId(query.before)
+      if (before === null) throw invalid('before: must be a job ID')
       const { items, complete, next } = await store.searchCallbacks({
         ...(state !== undefined && { state }),
         ...(account !== undefined && { account }),
@@ -79,7 +80,8 @@ export function adminCallbackRoutes(app: FastifyInstance, context: AdminContext)
       },
     },
     async (request, reply) => {
-      const found = await store.findCallback(request.params.jobId)
+      const jobId = readJobId(request.params.jobId)
+      const found = jobId === null ? null : await store.findCallback(jobId)
       if (!found) throw noSuchCallback()
       request.jobIds = [found.jobId]
       return sendData(reply, 200, 'The callback.', JSON.stringify(callbackDetailsView(found)))
@@ -103,8 +105,8 @@ function replayRoutes(app: FastifyInstance, { store, expiry, perform, logAction 
       },
     },
     async (request, reply) => {
-      const { jobId } = request.params
-      if (!isJobId(jobId)) throw noSuchCallback()
+      const jobId = readJobId(request.params.jobId)
+      if (jobId === null) throw noSuchCallback()
       const replay = await perform(request, replayCallbackAction(store, jobId, expiry()))
       if (replay === 'unknown') throw noSuchCallback()
       if (replay === 'in progress') throw callbackInProgress()

@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
 import { cancelJobAction, deleteJobAction } from '../../admin/actions/jobs.ts'
-import { isJobId } from '../../job/job-id.ts'
+import { readJobId } from '../../job/job-id.ts'
 import { sendData } from '../envelope.ts'
 import { jobEnded, jobNotEnded, noSuchJob, notScrubbed } from '../errors.ts'
 import { success } from '../openapi/schemas.ts'
@@ -37,8 +37,8 @@ function cancelRoute(
       },
     },
     async (request, reply) => {
-      const { jobId } = request.params
-      if (!isJobId(jobId)) throw noSuchJob()
+      const jobId = readJobId(request.params.jobId)
+      if (jobId === null) throw noSuchJob()
       const result = await perform(request, cancelJobAction(store, jobId, expiry().nowMs))
       if (result === 'unknown') throw noSuchJob()
       if (result === 'ended before') throw jobEnded()
@@ -66,9 +66,9 @@ function deleteRoute(app: FastifyInstance, { store, perform, logAction }: AdminC
       },
     },
     async (request, reply) => {
-      const { jobId } = request.params
+      const jobId = readJobId(request.params.jobId)
       const scrub = request.query.scrub !== 'false'
-      if (!isJobId(jobId)) throw noSuchJob()
+      if (jobId === null) throw noSuchJob()
       const result = await perform(request, deleteJobAction(store, { jobId, scrub }))
       if (result.kind === 'unknown') throw noSuchJob()
       if (result.kind === 'not ended') throw jobNotEnded()

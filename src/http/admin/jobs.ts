@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
 import { readContentsAction } from '../../admin/actions/jobs.ts'
 import { jobContentJson, jobDetailsView, jobSummaryView } from '../../admin/job-view.ts'
-import { isJobId } from '../../job/job-id.ts'
+import { readJobId } from '../../job/job-id.ts'
 import { MAX_SCANNED } from '../../store/pagination.ts'
 import { sendData } from '../envelope.ts'
 import { invalid, noSuchJob } from '../errors.ts'
@@ -119,8 +119,9 @@ export function adminJobRoutes(
       },
     },
     async ({ query }, reply) => {
-      const { account, status, model, from, to, before } = query
-      if (before !== undefined && !isJobId(before)) throw invalid('before: must be a job ID')
+      const { account, status, model, from, to } = query
+      const before = query.before === undefined ? undefined : readJobId(query.before)
+      if (before === null) throw invalid('before: must be a job ID')
       const found = await store.searchJobs({
         ...(account !== undefined && { account }),
         ...(status !== undefined && { status }),
@@ -146,9 +147,9 @@ export function adminJobRoutes(
       },
     },
     async (request, reply) => {
-      const { jobId } = request.params
-      const found = isJobId(jobId) ? await store.findJob(jobId, expiry()) : null
-      if (!found) throw noSuchJob()
+      const jobId = readJobId(request.params.jobId)
+      const found = jobId === null ? null : await store.findJob(jobId, expiry())
+      if (jobId === null || !found) throw noSuchJob()
       request.jobIds = [jobId]
       const callback = found.callback === null ? null : await store.findCallback(jobId)
       return sendData(reply, 200, 'The job.', JSON.stringify(jobDetailsView(found, callback, waitingRoute)))
@@ -165,9 +166,9 @@ export function adminJobRoutes(
       },
     },
     async (request, reply) => {
-      const { jobId } = request.params
-      const found = isJobId(jobId) ? await perform(request, readContentsAction(store, jobId, expiry())) : null
-      if (!found) throw noSuchJob()
+      const jobId = readJobId(request.params.jobId)
+      const found = jobId && (await perform(request, readContentsAction(store, jobId, expiry())))
+      if (!jobId || !found) throw noSuchJob()
       request.jobIds = [jobId]
       logAction(request, 'look at contents', { job_id: jobId })
       return sendData(reply, 200, 'The contents of the job.', jobContentJson(found))

@@ -41,6 +41,38 @@ async function callbacksAre(
 }
 
 onEachStore(() => {
+  test('a job id in upper case is the same job on every route, and is recorded in lower case', async (t) => {
+    const { parley, create, admin } = await start(t)
+    const [older = '', newer = ''] = [...(await create(1)), ...(await create(1))]
+    await callbacksAre(t, admin, 'delivered', 2)
+    const upper = older.toUpperCase()
+    for (const path of ['/jobs/ID', '/jobs/ID/content', '/callbacks/ID']) {
+      const [one, other] = await Promise.all([older, upper].map((id) => admin.get(path.replace('ID', id))))
+      assert.deepEqual(granted(other as Answer, 200), granted(one as Answer, 200), path)
+    }
+    for (const [list, before] of [
+      ['jobs', newer],
+      ['callbacks', newer],
+    ]) {
+      const found = granted(await admin.get(`/${list}?before=${before?.toUpperCase()}`), 200)[`${list}`]
+      assert.deepEqual(
+        found.map((one: Answer['body']) => one.job_id),
+        [older],
+      )
+    }
+    granted(await admin.post(`/callbacks/${upper}/replay`), 200)
+    refused(await admin.post(`/jobs/${upper}/cancel`), 409)
+    await callbacksAre(t, admin, 'delivered', 2)
+    granted(await admin.delete(`/jobs/${upper}?scrub=false`), 200)
+    refused(await admin.get(`/jobs/${older}`), 404)
+    const { acts } = granted(await admin.get('/audit'), 200)
+    assert.deepEqual(new Set(acts.map((entry: Answer['body']) => entry.target)), new Set([older]))
+    const last = acts.at(-2).id
+    const page = granted(await admin.get(`/audit?before=${last.toUpperCase()}`), 200).acts
+    assert.deepEqual(page, [acts.at(-1)])
+    await parley.stop()
+  })
+
   test('callbacks are listed by state and account, a page at a time, and shown with their attempts', async (t) => {
     const { receiver, parley, create, admin } = await start(t)
     receiver.script({ kind: 'answer', status: 500, body: 'broken' })
