@@ -66,6 +66,7 @@ function fitsNone(
   location: Location | null,
 ): false {
   if (!continues(check)) return false
+  if (branches.length === 0) return addError(check, location, `is not allowed: the ${keyword} there is empty`)
   const likely = branches.filter((branch) => isLikely(branch, value, check.budget))
   const [only] = likely
   if (only !== undefined && likely.length === 1) {

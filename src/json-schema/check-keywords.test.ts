@@ -49,6 +49,23 @@ table('oneOf accepts what exactly one branch accepts', [
   [{ oneOf: [CIRCLE, SQUARE] }, { kind: 'oval' }, '(answer): fits none of the 2 schemas in oneOf'],
 ])
 
+table('lists of no schema, as generators write them', [
+  [{ allOf: [], prefixItems: [] }, [1]],
+  [{ anyOf: [] }, 1, '(answer): is not allowed: the anyOf there is empty'],
+  [{ oneOf: [] }, 1, '(answer): is not allowed: the oneOf there is empty'],
+  [{ prefixItems: [], items: false }, [1], '(answer)[0]: is not allowed: the schema has no item there'],
+])
+
+const CYCLIC = {
+  $defs: { Node: { properties: { next: { $ref: 'Node' }, size: { type: 'number' } }, $id: 'Node' } },
+  $ref: 'Node',
+}
+
+table('a definition that is referred to by the name in its $id', [
+  [CYCLIC, { next: { next: { size: 1 } } }],
+  [CYCLIC, { next: { next: { size: 'x' } } }, 'next.next.size: must be a number'],
+])
+
 table('allOf, not and if', [
   [{ allOf: [{ minimum: 1 }, { maximum: 3 }] }, 2],
   [

@@ -39,7 +39,7 @@ function arrayRules(node: SchemaNode): ArrayRules {
 function readItems(context: ReadContext, node: SchemaNode, value: unknown, source: SchemaSource): void {
   if (!Array.isArray(value)) arrayRules(node).items = context.readNode(context, value)
   else if (source.prefixItems !== undefined) reject('must be one schema for all items after prefixItems')
-  else arrayRules(node).prefixItems = value.length === 0 ? [] : readSchemas(context, value)
+  else arrayRules(node).prefixItems = readSchemas(context, value)
 }
 
 function readPrefixItems(context: ReadContext, node: SchemaNode, value: unknown): void {

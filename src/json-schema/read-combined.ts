@@ -1,5 +1,6 @@
 /** Reads the keywords that apply other schemas to the same value: `allOf`, `anyOf`, `oneOf`, `not`, `if`, and `$ref`. */
-import type { CombinedRules, SchemaNode, SchemaSource } from './answer-schema.ts'
+import { type CombinedRules, isObject, type SchemaNode, type SchemaSource } from './answer-schema.ts'
+import { MAX_SCHEMA_DEPTH } from './limits.ts'
 import {
   ignoreKeyword,
   noteInPlace,
@@ -86,7 +87,10 @@ function addAnchor(context: ReadContext, node: SchemaNode, name: string): void {
   context.anchors.set(name, node)
 }
 
-/** The root's own address means nothing here, and one inside would change what each `$ref` below it points at. */
+/**
+ * The root's own address means nothing here, and one inside would change what each `$ref` below it points at. Only names of
+ * definitions are taken, as TypeBox writes them for types that refer to themselves.
+ */
 function readId(context: ReadContext, node: SchemaNode, value: unknown, source: SchemaSource): void {
   const { idKeyword, refStandsAlone } = context.dialect
   const keyword = context.path.at(-1)
@@ -95,5 +99,36 @@ function readId(context: ReadContext, node: SchemaNode, value: unknown, source: 
   else if (source === context.source) return
   else if (refStandsAlone && typeof value === 'string' && ANCHOR.test(value.slice(1)) && value[0] === '#') {
     addAnchor(context, node, value.slice(1))
+  } else if (isNamedDefinition(context, value, source)) {
+    if (context.named.has(value)) reject('must be a name that no other schema has')
+    context.named.set(value, node)
   } else reject('is supported at the root only; move the schema to $defs and refer to it as #/$defs/name')
+}
+
+/**
+ * Whether the `$id` is a plain name of a schema in `$defs` of the root. Such a name means the same wherever a `$ref` states
+ * it, and the references below it mean what they would mean without it if they are such names too.
+ */
+function isNamedDefinition(context: ReadContext, value: unknown, source: SchemaSource): value is string {
+  const { path, dialect, source: root } = context
+  if (typeof value !== 'string' || !DEFINITION_NAME.test(value) || value === root[dialect.idKeyword])
+    return false
+  const isDefinition = path.length === 3 && (path[0] === '$defs' || path[0] === 'definitions')
+  const isRefAlone = dialect.refStandsAlone && source.$ref !== undefined
+  return isDefinition && !isRefAlone && refersByName(source, 0)
+}
+
+const DEFINITION_NAME = /^[A-Za-z_][\w-]{0,200}$/
+
+/** Whether each `$ref` in a schema is a plain name, and nothing in it can be referred to by a fragment. */
+function refersByName(value: unknown, depth: number): boolean {
+  if (typeof value !== 'object' || value === null) return true
+  if (depth > 2 * MAX_SCHEMA_DEPTH) return false
+  if (isObject(value)) {
+    const { $ref, $anchor, $dynamicAnchor, $id, id } = value
+    if ($ref !== undefined && !(typeof $ref === 'string' && DEFINITION_NAME.test($ref))) return false
+    const hasAddress = $id !== undefined || (typeof id === 'string' && id.startsWith('#'))
+    if ($anchor !== undefined || $dynamicAnchor !== undefined || (hasAddress && depth > 0)) return false
+  }
+  return Object.values(value).every((inside) => refersByName(inside, depth + 1))
 }

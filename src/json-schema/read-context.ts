@@ -22,6 +22,8 @@ export interface ReadContext {
   readonly nodes: Map<SchemaSource, SchemaNode>
   /** Subschemas by the name that `$anchor` gives them. */
   readonly anchors: Map<string, SchemaNode>
+  /** Definitions by the name in their `$id`: see `isNamedDefinition`. */
+  readonly named: Map<string, SchemaNode>
   readonly ignored: { readonly pointers: string[]; more: number }
   /** The reader of subschemas, passed along so that the keywords need not import it. */
   readonly readNode: (context: ReadContext, value: unknown) => SchemaNode
@@ -77,8 +79,9 @@ export function readInside(context: ReadContext, key: string | number, value: un
   return node
 }
 
+/** The list may be empty, against JSON Schema, as generators write it so for a tuple or a union of nothing. */
 export function readSchemas(context: ReadContext, value: unknown): SchemaNode[] {
-  if (!Array.isArray(value) || value.length === 0) reject('must be a list with at least one schema')
+  if (!Array.isArray(value)) reject('must be a list of schemas')
   expectParts(context, value.length)
   return value.map((schema: unknown, index) => readInside(context, index, schema))
 }

@@ -50,6 +50,7 @@ function newContext(source: SchemaSource): ReadContext {
     inPlace: [],
     nodes: new Map(),
     anchors: new Map(),
+    named: new Map(),
     ignored: { pointers: [], more: 0 },
     readNode,
   }

@@ -13,11 +13,14 @@ export function resolveRefs(context: ReadContext, root: SchemaNode): void {
   // The list grows while a reference leads to a place that has not been read yet.
   for (const { node, ref, path } of context.refs) {
     context.path = path
-    const fragment = localFragment(isRoot, ref)
-    let target = resolved.get(fragment)
+    let target: SchemaNode | null | undefined = context.named.get(ref)
     if (target === undefined) {
-      target = targetOf(context, root, fragment)
-      resolved.set(fragment, target)
+      const fragment = localFragment(isRoot, ref)
+      target = resolved.get(fragment)
+      if (target === undefined) {
+        target = targetOf(context, root, fragment)
+        resolved.set(fragment, target)
+      }
     }
     if (target === null) {
       context.path = path

@@ -61,6 +61,7 @@ const NOT_STRICT: unknown[] = [
   closed({ a: true }),
   closed({ a: { enum: ['x'] } }),
   closed({ a: { type: 'string', enum: [] } }),
+  closed({ a: { anyOf: [] } }),
   closed({ a: { type: 'array' } }),
   closed({ a: { type: 'array', items: { type: 'object' } } }),
   closed({ a: { type: ['object', 'null'] } }),

@@ -61,9 +61,14 @@ function isStrict(schema: unknown, depth: number, totals: Totals): boolean {
     typeof schema.exclusiveMinimum !== 'boolean' &&
     typeof schema.exclusiveMaximum !== 'boolean' &&
     areStrictValues(schema, totals) &&
-    (!Array.isArray(schema.anyOf) || schema.anyOf.every((branch) => isStrict(branch, depth, totals))) &&
+    areStrictBranches(schema.anyOf, depth, totals) &&
     [schema.$defs, schema.definitions].every((definitions) => areStrictDefinitions(definitions, totals))
   )
+}
+
+function areStrictBranches(branches: unknown, depth: number, totals: Totals): boolean {
+  if (!Array.isArray(branches)) return true
+  return branches.length > 0 && branches.every((branch) => isStrict(branch, depth, totals))
 }
 
 /** Strict mode allows no keyword beside `$ref`, not even a description. */
