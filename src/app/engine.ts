@@ -87,7 +87,7 @@ export function createEngine(parts: EngineParts) {
       jobsWaiting: () => {
         if (executes) worker.wake()
       },
-      settled: (jobIds) => void remoteResults.settled(jobIds),
+      settled: (jobIds) => void remoteResults.settled(jobIds.filter((id) => pendingResponses.has(id))),
     })
     if (executes) {
       worker.wake()

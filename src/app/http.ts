@@ -14,12 +14,15 @@ import { batchRoutes } from '../http/batches.ts'
 import { JobCreator } from '../http/create-jobs.ts'
 import { dashboardRoutes } from '../http/dashboard.ts'
 import { healthRoutes } from '../http/health.ts'
+import { JobAwaiter } from '../http/job-awaiter.ts'
+import { JobReader } from '../http/job-reader.ts'
 import { LargeAnswers } from '../http/large-answers.ts'
 import { ConnectionLimits } from '../http/load-shedding/connection-limits.ts'
 import { RequestCpu } from '../http/load-shedding/request-cpu.ts'
 import { meRoute } from '../http/me.ts'
 import { messageRoutes } from '../http/messages.ts'
 import { openapiRoutes } from '../http/openapi/routes.ts'
+import { readJobRoute } from '../http/read-job.ts'
 import { limitReads, ReadCounter } from '../http/read-rate-limit.ts'
 import { RequestBodies } from '../http/request-bodies.ts'
 import { createServer } from '../http/server.ts'
@@ -31,6 +34,7 @@ import type { Enqueuer } from '../queue/enqueue.ts'
 import { MonthlyCaps } from '../queue/monthly-caps.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
 import { Quotas } from '../queue/quotas.ts'
+import type { Worker } from '../queue/worker.ts'
 import type { ByteBudget } from '../sharing/byte-budget.ts'
 import { type Store, StoreUnavailable } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
@@ -45,6 +49,7 @@ export interface HttpParts {
   readonly store: Store
   readonly enqueuer: Enqueuer
   readonly pendingResponses: PendingResponses
+  readonly worker: Pick<Worker, 'isRunning'>
   readonly tiers: Tiers
   readonly pool: CpuPool
   readonly clock: Clock
@@ -108,18 +113,14 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
   await openapiRoutes(app, VERSION)
   await limitReads(app, readCounter)
   if (parts.role !== 'worker') {
-    const retentionMs = wholeMs(retentionSeconds)
-    messageRoutes(app, {
-      creator,
+    const reader = new JobReader({ store, clock, retentionMs: wholeMs(retentionSeconds), answers })
+    const awaiter = new JobAwaiter({
       pendingResponses,
       store,
-      clock,
-      retentionMs,
-      bodyBytes,
-      bodies,
-      answers,
-      limits,
+      isRunning: (jobId) => parts.worker.isRunning(jobId),
     })
+    messageRoutes(app, { creator, pendingResponses, reader, bodyBytes, bodies, answers, limits })
+    readJobRoute(app, { reader, awaiter })
     batchRoutes(app, { creator, bodyBytes: batchBodyBytes, limits })
     meRoute(app, {
       models: Object.keys(settings.models),

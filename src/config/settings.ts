@@ -243,7 +243,7 @@ export const settingsSchema = Type.Object(
         max_waiters: Type.Integer({
           minimum: 0,
           description:
-            'Single creates that may wait at the same time; more get 202 immediately. A sixteenth is a reserve for accounts with few of them.',
+            'Waits at the same time: single creates, and reads with `wait`, which count once for each job. More get 202, or the present state, immediately. A sixteenth is a reserve for accounts with few of them.',
         }),
       },
       strict,

@@ -6,7 +6,7 @@ import type { PartLimits } from '../job/create-element.ts'
 import { type BatchElement, batchElement } from '../job/request.ts'
 import { createInput, lengthError, shapeError } from './create-bodies.ts'
 import type { JobCreator } from './create-jobs.ts'
-import { sendData } from './envelope.ts'
+import { READ_AFTER_S, sendData } from './envelope.ts'
 import { IGNORED_HEADER, ignoredHeader } from './ignored-header.ts'
 import { exampleBodies } from './openapi/examples.ts'
 import { answers, errors, idempotencyHeader } from './openapi/schemas.ts'
@@ -49,6 +49,7 @@ export function batchRoutes(app: FastifyInstance, { creator, bodyBytes, limits }
       request.jobIds = ids
       const ignored = ignoredHeader(input.elements)
       if (ignored !== null) reply.header(IGNORED_HEADER, ignored)
+      reply.header('retry-after', READ_AFTER_S)
       const message = ids.length === 1 ? '1 job is enqueued.' : `${ids.length} jobs are enqueued.`
       return sendData(reply, 202, message, JSON.stringify({ job_ids: ids }))
     },

@@ -1,33 +1,29 @@
-/** SPEC §4.3: a single create that waits for its answer, and §4.2: reading a job. */
+/** SPEC §4.3: a single create that waits for its answer. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import Type from 'typebox'
-import { type Clock, wholeMs } from '../clock.ts'
+import { wholeMs } from '../clock.ts'
 import type { PartLimits } from '../job/create-element.ts'
 import { TIMEOUT_S } from '../job/field-bounds.ts'
-import { readJobId } from '../job/job-id.ts'
-import { type JobRecord, jobRecordJson } from '../job/job-record.ts'
+import { jobRecordJson } from '../job/job-record.ts'
 import { type SingleCreate, singleCreate } from '../job/request.ts'
 import type { PendingResponse, PendingResponses, WaitEnd } from '../queue/pending-responses.ts'
-import type { Store } from '../store/store.ts'
 import { type CreateInput, createInput, shapeError } from './create-bodies.ts'
 import type { JobCreator } from './create-jobs.ts'
-import { sendData } from './envelope.ts'
-import { noSuchJob } from './errors.ts'
+import { READ_AFTER_S, sendData } from './envelope.ts'
 import { IGNORED_HEADER, ignoredHeader } from './ignored-header.ts'
-import { LARGE_ANSWER, type LargeAnswers } from './large-answers.ts'
+import { hasEnded, type JobReader } from './job-reader.ts'
+import type { LargeAnswers } from './large-answers.ts'
 import { exampleBodies } from './openapi/examples.ts'
 import { answers, errors, idempotencyHeader } from './openapi/schemas.ts'
+import { STATUS_MESSAGES } from './read-job.ts'
 import type { RequestBodies } from './request-bodies.ts'
 
 export interface MessageRoutes {
   readonly creator: JobCreator
   readonly pendingResponses: PendingResponses
-  readonly store: Pick<Store, 'read'>
-  readonly clock: Clock
-  readonly retentionMs: number
+  readonly reader: JobReader
   readonly bodyBytes: number
   readonly bodies: RequestBodies
-  readonly answers: LargeAnswers
+  readonly answers: Pick<LargeAnswers, 'mayHold'>
   readonly limits: PartLimits
 }
 
@@ -47,21 +43,6 @@ const createSchema = {
     ...errors(400, 401, 403, 413, 415, 429, 500, 503),
   },
 }
-
-const readSchema = {
-  summary: 'Read a job',
-  tags: ['Jobs'],
-  security: [{ apiKey: [] }],
-  params: Type.Object({ jobId: Type.String({ description: 'The job identifier.' }) }),
-  response: { 200: answers.read, ...errors(401, 404, 429, 500, 503) },
-}
-
-const MESSAGES = {
-  pending: 'The job is waiting to be processed.',
-  assigned: 'The job is being processed.',
-  completed: 'The job is completed.',
-  failed: 'The job has failed.',
-} as const
 
 const STILL_PROCESSED = 'The job is created and still being processed; read it by its id.'
 
@@ -89,17 +70,6 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
       if (end.kind === 'stopping') reply.header('connection', 'close')
       sendTimedOut(reply, end.kind === 'vanished' ? await createAgain(request, options) : jobId)
       return
-    },
-  )
-  app.get<{ Params: { jobId: string } }>(
-    '/api/v1/messages/:jobId',
-    { config: { limitReads: true }, schema: readSchema },
-    async (request, reply) => {
-      const jobId = readJobId(request.params.jobId)
-      const record = jobId === null ? null : await readJob(request, jobId, options)
-      if (!record) throw noSuchJob()
-      request.jobIds = [record.id]
-      return sendData(reply, 200, MESSAGES[record.status], jobRecordJson(record))
     },
   )
 }
@@ -153,11 +123,11 @@ async function endOfRepeated(
 ): Promise<WaitEnd> {
   const timeoutMs = wholeMs(timeoutS(createInput(request, options.limits)))
   const pending = options.pendingResponses.add(jobId, request.caller.account, timeoutMs)
-  const record = await readJob(request, jobId, options).catch((error: unknown) => {
+  const record = await options.reader.read(request, jobId).catch((error: unknown) => {
     pending?.leave()
     throw error
   })
-  if (record && record.status !== 'completed' && record.status !== 'failed') {
+  if (record && !hasEnded(record)) {
     return pending === null ? { kind: 'timeout' } : endOf(pending, reply)
   }
   pending?.leave()
@@ -192,24 +162,11 @@ function sendEnded(
     return
   }
   if (cacheHit) reply.header('x-cache', 'hit')
-  sendData(reply, 200, MESSAGES[record.status], json)
+  sendData(reply, 200, STATUS_MESSAGES[record.status], json)
   return request.answerBytes > 0 ? reply : undefined
 }
 
 function sendTimedOut(reply: FastifyReply, jobId: string, message = STILL_PROCESSED): FastifyReply {
+  reply.header('location', `/api/v1/messages/${jobId}`).header('retry-after', READ_AFTER_S)
   return sendData(reply, 202, message, `{"status":"timeout","job_id":"${jobId}"}`)
-}
-
-/** A large result is loaded once its bytes are counted. */
-async function readJob(
-  request: FastifyRequest,
-  jobId: string,
-  { store, clock, retentionMs, answers }: MessageRoutes,
-): Promise<JobRecord | null> {
-  const { account } = request.caller
-  const expiry = { nowMs: clock.nowMs(), retentionMs }
-  const record = await store.read(account, jobId, expiry, LARGE_ANSWER)
-  if (!record || record.omittedBytes === 0) return record
-  await answers.reserve(request, record.omittedBytes)
-  return store.read(account, jobId, expiry)
 }

@@ -16,6 +16,13 @@ export interface NodeStore {
   /** Whether other nodes may be using the same database now. */
   readonly shared: boolean
 
+  /**
+   * Asks the other nodes to notify this one (`NodeEvents.settled`) as soon as they settle or cancel one of these jobs within the
+   * next two minutes. For speed only: what ended before, or while they are being asked, is not notified. Resolves when they have
+   * been asked or could not be, and never rejects.
+   */
+  announceWaits(jobIds: readonly string[]): Promise<void>
+
   /** From now on calls these when other nodes report something. Events before this call are lost; see `NodeEvents`. */
   subscribe(events: NodeEvents): void
 
@@ -62,6 +69,6 @@ export interface Leases extends Pick<NodeStore, 'renew'> {
 export interface NodeEvents {
   /** Jobs were queued, or may have been. */
   readonly jobsWaiting: () => void
-  /** Another node settled jobs for which this node has a pending response. */
+  /** Another node ended jobs for which this node has a pending response, or had one. */
   readonly settled: (jobIds: readonly string[]) => void
 }

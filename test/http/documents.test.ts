@@ -99,7 +99,7 @@ onEachStore(async () => {
     > = {
       'post /api/v1/messages': [[200, 202, 400, 401, 403, 413, 415, 429, 500, 503], 'apiKey'],
       'post /api/v1/messages/batches': [[202, 400, 401, 403, 413, 415, 429, 500, 503], 'apiKey'],
-      'get /api/v1/messages/{jobId}': [[200, 401, 404, 429, 500, 503], 'apiKey'],
+      'get /api/v1/messages/{jobId}': [[200, 400, 401, 404, 429, 500, 503], 'apiKey'],
       'get /api/v1/me': [[200, 401, 429, 500, 503], 'apiKey'],
       'get /healthz': [[200], null],
       'get /readyz': [[200, 503], null],

@@ -33,6 +33,9 @@ const NOT_PROVOKED: Readonly<Record<string, string>> = {
   'GET /admin/api/events 503': 'wants 500 open streams, which admin/events.test.ts opens',
 }
 
+/** Released without parameters, and ignored any: some callers send one of their own to get past caches. */
+const TAKES_ANY_QUERY = 'GET /api/v1/messages/{jobId}'
+
 onEachStore(async () => {
   const { parley, models, clock, receiver, served, key, parameters } = await startWalked({ after })
   const routes = await documentedRoutes(parley)
@@ -146,7 +149,10 @@ onEachStore(async () => {
           await expectOf(route, [400], { about: query, query })
         }
       }
-      if (queries.length > 0) await expectOf(route, [400], { about: 'a query unknown', query: '?unknown=1' })
+      if (queries.length > 0) {
+        const statuses = route.name === TAKES_ANY_QUERY ? [200] : [400]
+        await expectOf(route, statuses, { about: 'a query unknown', query: '?unknown=1' })
+      }
       for (const { name } of route.parameters.filter((one) => one.in === 'header')) {
         const [body] = examplesFor(route)
         const headers = { [name]: WRONG_HEADERS[name] ?? assert.fail(`no wrong ${name}`) }

@@ -1,5 +1,6 @@
 /** The admin API, which the dashboard uses. One token opens all of it, and no response may be cached. */
 import type { FastifyInstance } from 'fastify'
+import { convertQueryNumbers } from '../query-numbers.ts'
 import { accountActionRoutes } from './account-actions.ts'
 import { accountRoutes } from './accounts.ts'
 import { AdminAuthentication } from './admin-authentication.ts'
@@ -12,7 +13,6 @@ import { adminJobRoutes } from './jobs.ts'
 import { keyRoutes } from './keys.ts'
 import { auditName, operatorOf } from './operator-header.ts'
 import { overviewRoute } from './overview.ts'
-import { readQueryNumbers } from './query-numbers.ts'
 import { settingsRoute } from './settings.ts'
 import { usageRoute } from './usage.ts'
 
@@ -41,10 +41,7 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
         if (error?.status === 401) reply.header('www-authenticate', 'Bearer')
         next(error ?? undefined)
       })
-      scope.addHook('preValidation', (request, _reply, next) => {
-        readQueryNumbers(request)
-        next()
-      })
+      scope.addHook('preValidation', convertQueryNumbers)
       overviewRoute(scope, context)
       eventRoute(scope, context)
       adminJobRoutes(scope, context)

@@ -34,6 +34,12 @@ const IGNORED = {
   ),
 }
 const RETRY_AFTER = { 'retry-after': header('Seconds after which to retry.') }
+const READ_AFTER = { 'retry-after': header('Seconds after which to read the job.') }
+const WAIT_AFTER = {
+  'retry-after': header(
+    'Seconds after which to ask again. Present only if the server did not wait as long as `wait` asks: too many requests wait, or the server stops.',
+  ),
+}
 
 /** The request header that makes both kinds of create safe to repeat. */
 export const idempotencyHeader = Type.Object({
@@ -93,16 +99,22 @@ export const answers = {
     },
     examples: exampleResponses.ended,
   }),
-  read: success('The job.', jobResult, { headers: RATE_HEADERS, examples: exampleResponses.read }),
+  read: success('The job.', jobResult, {
+    headers: { ...RATE_HEADERS, ...WAIT_AFTER },
+    examples: exampleResponses.read,
+  }),
   timedOut: success(
     'The job is created and still being processed; read it by its id.',
     Type.Object({ status: Type.Literal('timeout'), job_id: jobId }),
-    { headers: IGNORED, examples: exampleResponses.timedOut },
+    {
+      headers: { ...IGNORED, ...READ_AFTER, location: header('The address of the job.') },
+      examples: exampleResponses.timedOut,
+    },
   ),
   jobIds: success(
     'All jobs are enqueued. One id for each, in order.',
     Type.Object({ job_ids: Type.Array(jobId) }),
-    { headers: IGNORED, examples: exampleResponses.jobIds },
+    { headers: { ...IGNORED, ...READ_AFTER }, examples: exampleResponses.jobIds },
   ),
   error,
 } as const

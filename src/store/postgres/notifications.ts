@@ -1,12 +1,13 @@
 /**
- * Notifications between nodes, by LISTEN and NOTIFY: jobs were queued, or a job was settled for which another node has a
- * pending response. NOTIFY locks the whole database at its commit, so it stays out of the transactions of jobs, and
+ * Notifications between nodes, by LISTEN and NOTIFY: jobs were queued, a node waits for jobs, or a job was settled for which
+ * another node has a pending response. NOTIFY locks the whole database at its commit, so it stays out of the transactions of jobs, and
  * notifications that arise together are sent together. Each may be lost; a poll of the database every second covers for it.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import pg from 'pg'
 import type { NodeEvents } from '../node-store.ts'
 import { connectionSettings, type Database } from './database.ts'
+import { RemoteWaits } from './remote-waits.ts'
 
 /** At most one statement in this time; what arises meanwhile goes with the next. */
 const GATHER_MS = 10
@@ -35,11 +36,16 @@ export class Notifications {
   readonly #options: NotificationsOptions
   #client: pg.Client | null = null
   #jobsChannel = ''
+  #waitsChannel = ''
   #closed = false
   #echo: { token: string; timer: NodeJS.Timeout } | null = null
   #arriving = true
   #turn: number | null = null
   #settled = new Map<string, string[]>()
+  readonly #remoteWaits = new RemoteWaits(() => performance.now())
+  /** Jobs to announce that this node waits for, and what resolves once they are announced. */
+  #announced: string[] = []
+  #announcement = Promise.withResolvers<void>()
   #sending = false
   #timers = new Set<NodeJS.Timeout>()
 
@@ -66,6 +72,22 @@ export class Notifications {
     if (this.#client === null) return
     this.#turn = Math.min(this.#turn ?? turn, turn)
     this.#sendSoon()
+  }
+
+  /**
+   * Asks the other nodes to notify this one when they end these jobs. Resolves when they have been asked, or when that failed:
+   * the poll covers for it.
+   */
+  async announceWaits(jobIds: readonly string[]): Promise<void> {
+    if (this.#client === null || jobIds.length === 0) return
+    for (const jobId of jobIds) this.#announced.push(jobId)
+    this.#sendSoon()
+    await this.#announcement.promise
+  }
+
+  /** A job ended here; other nodes may have announced that they wait for it. */
+  ended(jobId: string): void {
+    for (const node of this.#remoteWaits.end(jobId)) this.settledFor(node, jobId)
   }
 
   /** A job was settled here for which that node has a pending response. */
@@ -104,8 +126,10 @@ export class Notifications {
       // Notifications need not survive a crash.
       await client.query('set synchronous_commit = off')
       const { rows } = await client.query<{ schema: string }>('select current_schema() as schema')
-      this.#jobsChannel = jobsChannelOf(rows[0]?.schema ?? '')
+      this.#jobsChannel = channelOf('jobs', rows[0]?.schema ?? '')
+      this.#waitsChannel = channelOf('waits', rows[0]?.schema ?? '')
       await client.query(`listen ${client.escapeIdentifier(this.#jobsChannel)}`)
+      await client.query(`listen ${client.escapeIdentifier(this.#waitsChannel)}`)
       await client.query(`listen ${client.escapeIdentifier(nodeChannelOf(this.#options.node))}`)
       this.#client = client
       await this.#test()
@@ -152,6 +176,10 @@ export class Notifications {
     } else if (channel === this.#jobsChannel) {
       this.#options.onQueued(Number(payload))
       this.#events?.jobsWaiting()
+    } else if (channel === this.#waitsChannel) {
+      const [node = '', jobIds = ''] = payload.split(' ')
+      if (node === this.#options.node) return
+      for (const jobId of this.#remoteWaits.add(node, jobIds.split(','))) this.settledFor(node, jobId)
     } else {
       this.#events?.settled(payload.split(','))
     }
@@ -174,15 +202,18 @@ export class Notifications {
   }
 
   async #send(): Promise<void> {
+    const announcement = this.#announcement
+    this.#announcement = Promise.withResolvers()
     const [channels, payloads] = this.#takeGathered()
     try {
       await this.#client?.query({ ...NOTIFY, values: [channels, payloads] })
     } catch {
       // They are lost, and the poll every second covers for them.
     }
+    announcement.resolve()
     this.#later(GATHER_MS, () => {
       this.#sending = false
-      if (this.#turn !== null || this.#settled.size > 0) this.#sendSoon()
+      if (this.#turn !== null || this.#settled.size > 0 || this.#announced.length > 0) this.#sendSoon()
     })
   }
 
@@ -193,21 +224,24 @@ export class Notifications {
       channels.push(this.#jobsChannel)
       payloads.push(String(this.#turn))
     }
-    for (const [origin, ids] of this.#settled) {
+    const add = (channel: string, ids: readonly string[], prefix = '') => {
       for (let from = 0; from < ids.length; from += IDS_PER_NOTIFICATION) {
-        channels.push(nodeChannelOf(origin))
-        payloads.push(ids.slice(from, from + IDS_PER_NOTIFICATION).join(','))
+        channels.push(channel)
+        payloads.push(`${prefix}${ids.slice(from, from + IDS_PER_NOTIFICATION).join(',')}`)
       }
     }
+    for (const [origin, ids] of this.#settled) add(nodeChannelOf(origin), ids)
+    add(this.#waitsChannel, this.#announced, `${this.#options.node} `)
     this.#turn = null
     this.#settled = new Map()
+    this.#announced = []
     return [channels, payloads]
   }
 }
 
 /** A channel belongs to the whole database, and another Parley may use another schema of it. */
-function jobsChannelOf(schema: string): string {
-  return `parley_jobs_${createHash('sha256').update(schema).digest('hex').slice(0, 16)}`
+function channelOf(what: 'jobs' | 'waits', schema: string): string {
+  return `parley_${what}_${createHash('sha256').update(schema).digest('hex').slice(0, 16)}`
 }
 
 function nodeChannelOf(node: string): string {

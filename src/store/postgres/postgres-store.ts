@@ -88,6 +88,7 @@ function composeStore(parts: PostgresParts, { url, nowMs }: PostgresStoreOptions
   return {
     shared: true,
     subscribe: (events) => notifications.subscribe(events),
+    announceWaits: (jobIds) => notifications.announceWaits(jobIds),
     ...operatorOperations(database, url),
     ...acceptOperations(parts),
     ...callbackOperations(parts),

@@ -35,8 +35,9 @@ export function settleOperations(parts: PostgresParts): Pick<Store, 'settle'> {
   return {
     settle: async (settlement) => {
       const { settled, origin } = await settlements.submit(settlement)
-      if (settled === 'settled' && origin !== null && origin !== settlement.node) {
-        notifications.settledFor(origin, settlement.jobId)
+      if (settled === 'settled') {
+        if (origin !== null && origin !== settlement.node) notifications.settledFor(origin, settlement.jobId)
+        notifications.ended(settlement.jobId)
       }
       return settled
     },

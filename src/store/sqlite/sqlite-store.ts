@@ -165,6 +165,7 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
     shared: false,
     /** No other node uses this file. */
     subscribe: () => {},
+    announceWaits: async () => {},
 
     accept: ({ node, jobs, idempotency, nowMs: atMs }) =>
       thread.call('accept', [node, atMs, idempotency, jobs.map(newJobCells)]),

@@ -1,9 +1,9 @@
 /** Converts query parameters from text to numbers where the route's schema says that they are numbers, before validation. */
-import type { FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 
 const NUMBER = /^-?\d{1,15}(\.\d{1,9})?$/
 
-export function readQueryNumbers({ query, routeOptions }: FastifyRequest): void {
+function readQueryNumbers({ query, routeOptions }: FastifyRequest): void {
   const schema = routeOptions.schema?.querystring as
     | { readonly properties?: Readonly<Record<string, { readonly type?: string }>> }
     | undefined
@@ -13,4 +13,10 @@ export function readQueryNumbers({ query, routeOptions }: FastifyRequest): void 
     if (type !== 'number' && type !== 'integer') continue
     if (typeof text === 'string' && NUMBER.test(text)) given[name] = Number(text)
   }
+}
+
+/** A `preValidation` hook. */
+export function convertQueryNumbers(request: FastifyRequest, _reply: FastifyReply, done: () => void): void {
+  readQueryNumbers(request)
+  done()
 }

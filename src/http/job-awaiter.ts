@@ -1,0 +1,72 @@
+/** Lets requests wait until jobs have ended, on this node or another. */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { wholeMs } from '../clock.ts'
+import { type JobsToAwait, type JobWait, type JobWaitEnd, waitForJobs } from '../queue/job-wait.ts'
+import type { PendingResponses } from '../queue/pending-responses.ts'
+import type { Store } from '../store/store.ts'
+import './request-context.ts'
+
+/** The longest wait of a read, in seconds: as long as that of a single create (SPEC §2.1). */
+export const MAX_WAIT_S = 120
+/** When to ask again, in seconds, after a wait that could not be made or was cut short. */
+const RETRY_AFTER_S = '2'
+
+export interface JobAwaiterOptions {
+  readonly pendingResponses: Pick<PendingResponses, 'add'>
+  readonly store: Pick<Store, 'announceWaits'>
+  /** Whether this node runs the job: then no other node will end it. */
+  readonly isRunning: (jobId: string) => boolean
+}
+
+export interface AwaitedJobs extends Pick<JobsToAwait, 'jobIds' | 'until'> {
+  readonly waitS: number
+  /** Reads the jobs again: what ended before the wait began is not noticed otherwise. */
+  readonly haveEnded: () => Promise<boolean>
+}
+
+export class JobAwaiter {
+  readonly #options: JobAwaiterOptions
+
+  constructor(options: JobAwaiterOptions) {
+    this.#options = options
+  }
+
+  /**
+   * Resolves when the jobs have ended, or the time is over, or the client is gone. True, at once or earlier than that, if the
+   * server may not wait (so long): then the response says when to ask again (`askAgainLater`), unless the jobs have ended.
+   */
+  async wait(request: FastifyRequest, reply: FastifyReply, awaited: AwaitedJobs): Promise<boolean> {
+    const { jobIds, until, waitS } = awaited
+    const { account } = request.caller
+    const { pendingResponses } = this.#options
+    const wait = waitForJobs(pendingResponses, { account, jobIds, ms: wholeMs(waitS), until })
+    if (wait === null) return true
+    const {
+      raw,
+      request: {
+        raw: { socket },
+      },
+    } = reply
+    // A client that hangs up is not waited for.
+    raw.on('close', wait.leave)
+    if (socket.destroyed) wait.leave()
+    try {
+      if ((await this.#endOf(wait, awaited)) !== 'stopping') return false
+      reply.header('connection', 'close')
+      return true
+    } finally {
+      wait.leave()
+    }
+  }
+
+  async #endOf(wait: JobWait, { jobIds, haveEnded }: AwaitedJobs): Promise<JobWaitEnd> {
+    const { store, isRunning } = this.#options
+    await store.announceWaits(jobIds.filter((jobId) => !isRunning(jobId)))
+    return (await haveEnded()) ? 'ended' : wait.ended
+  }
+}
+
+/** For the response of a wait that the server could not make, or not to its end. */
+export function askAgainLater(reply: FastifyReply): void {
+  reply.header('retry-after', RETRY_AFTER_S)
+}

@@ -1,0 +1,60 @@
+/** Reads jobs for responses: what is large is loaded once its bytes are counted. */
+import type { FastifyRequest } from 'fastify'
+import type { Clock } from '../clock.ts'
+import type { JobRecord } from '../job/job-record.ts'
+import type { Expiry } from '../store/expiry.ts'
+import type { ReadJob, Store } from '../store/store.ts'
+import { LARGE_ANSWER, type LargeAnswers } from './large-answers.ts'
+import './request-context.ts'
+
+export interface JobReaderOptions {
+  readonly store: Pick<Store, 'read'>
+  readonly clock: Pick<Clock, 'nowMs'>
+  readonly retentionMs: number
+  readonly answers: Pick<LargeAnswers, 'reserve'>
+}
+
+export class JobReader {
+  readonly #options: JobReaderOptions
+
+  constructor(options: JobReaderOptions) {
+    this.#options = options
+  }
+
+  expiry(): Expiry {
+    return { nowMs: this.#options.clock.nowMs(), retentionMs: this.#options.retentionMs }
+  }
+
+  /** The job as the caller may see it; null if there is none. Throws the error of a result that is too large to be sent now. */
+  async read(request: FastifyRequest, jobId: string): Promise<JobRecord | null> {
+    const { store, answers } = this.#options
+    const { account } = request.caller
+    const expiry = this.expiry()
+    const record = await store.read(account, jobId, expiry, LARGE_ANSWER)
+    if (!record || record.omittedBytes === 0) return record
+    await answers.reserve(request, record.omittedBytes)
+    return store.read(account, jobId, expiry)
+  }
+
+  /** The same for each of them, without results and errors; `omittedBytes` is their size. */
+  states({ caller }: FastifyRequest, jobIds: readonly string[]): Promise<(ReadJob | null)[]> {
+    const expiry = this.expiry()
+    return Promise.all(jobIds.map((jobId) => this.#options.store.read(caller.account, jobId, expiry, 0)))
+  }
+
+  /** Loads the results and errors of jobs that had them, in their order. Throws as `read` does. */
+  async load(request: FastifyRequest, states: readonly ReadJob[]): Promise<(JobRecord | null)[]> {
+    const { store, answers } = this.#options
+    const { account } = request.caller
+    const bytes = states.reduce((sum, { omittedBytes }) => sum + omittedBytes, 0)
+    if (bytes > LARGE_ANSWER) await answers.reserve(request, bytes)
+    const expiry = this.expiry()
+    return Promise.all(
+      states.map((state) => (state.omittedBytes === 0 ? state : store.read(account, state.id, expiry))),
+    )
+  }
+}
+
+export function hasEnded({ status }: JobRecord): boolean {
+  return status === 'completed' || status === 'failed'
+}
