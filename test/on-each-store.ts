@@ -35,8 +35,8 @@ const POSTGRES: StoreForTests = {
   name: 'Postgres',
   databaseUrl: async (t, folder) => {
     // Loaded only where it is needed, as in the program.
-    const { freshDatabase } = await import('./postgres/database.ts')
-    const schema = schemas.get(folder) ?? freshDatabase(t)
+    const { emptyTables } = await import('./postgres/emptied-schemas.ts')
+    const schema = schemas.get(folder) ?? emptyTables(t)
     schemas.set(folder, schema)
     return await schema
   },

@@ -8,7 +8,7 @@
  * ```
  */
 import { after } from 'node:test'
-import { Client } from 'pg'
+import { Pool } from 'pg'
 import type { Lifetime } from '../parley.ts'
 import { startCluster } from './cluster.ts'
 
@@ -20,11 +20,15 @@ export const CLUSTER = 'PARLEY_TEST_POSTGRES'
  * so other tests' are met here.
  */
 export async function freshDatabase(t: Lifetime): Promise<string> {
-  const shared = await sharedUrl()
   const schema = uniqueName()
-  await run(shared, `create schema ${schema}`)
-  afterAllElse(t, () => run(shared, `drop schema ${schema} cascade`))
-  const url = new URL(shared)
+  await administer(`create schema ${schema}`)
+  afterAllElse(t, () => administer(`drop schema ${schema} cascade`))
+  return urlOfSchema(schema)
+}
+
+/** What connects to it works in that schema. */
+export async function urlOfSchema(schema: string): Promise<string> {
+  const url = new URL(await sharedUrl())
   const options = [url.searchParams.get('options'), `-c search_path=${schema}`].filter(Boolean).join(' ')
   url.searchParams.delete('options')
   // Not by searchParams, which would write a space as a plus: not every client reads that as a space.
@@ -34,11 +38,10 @@ export async function freshDatabase(t: Lifetime): Promise<string> {
 
 /** A database of its own. What is still connected to it when the test ends is disconnected. */
 export async function freshRealDatabase(t: Lifetime): Promise<string> {
-  const shared = await sharedUrl()
   const database = uniqueName()
-  await run(shared, `create database ${database} template template0 encoding 'UTF8' locale 'C'`)
-  afterAllElse(t, () => run(shared, `drop database ${database} with (force)`))
-  const url = new URL(shared)
+  await administer(`create database ${database} template template0 encoding 'UTF8' locale 'C'`)
+  afterAllElse(t, () => administer(`drop database ${database} with (force)`))
+  const url = new URL(await sharedUrl())
   url.pathname = `/${database}`
   return url.href
 }
@@ -52,26 +55,45 @@ function sharedUrl(): Promise<string> {
   return started
 }
 
-function uniqueName(): string {
+export function uniqueName(): string {
   return `parley_test_${process.pid}_${Math.random().toString(36).slice(2, 10)}`
 }
 
-/** A statement on a connection of its own; one that waits for a session that a test has forgotten fails. */
-async function run(url: string, statement: string): Promise<void> {
-  const client = new Client({ connectionString: url, lock_timeout: 20_000 })
-  await client.connect()
-  try {
-    await client.query(statement)
-  } finally {
-    await client.end()
-  }
+let connections: Promise<Pool> | undefined
+
+/**
+ * Runs a statement beside the tests, on connections that the process keeps: to open one costs more than most statements do. A
+ * statement that waits for a session that a test has forgotten fails.
+ */
+export async function administer(
+  statement: string,
+  values: readonly unknown[] = [],
+): Promise<Record<string, unknown>[]> {
+  connections ??= connect()
+  const pool = await connections
+  return (await pool.query<Record<string, unknown>>(statement, [...values])).rows
+}
+
+async function connect(): Promise<Pool> {
+  const connectionString = await sharedUrl()
+  const pool = new Pool({
+    connectionString,
+    max: 3,
+    idleTimeoutMillis: 0,
+    // Between two statements they keep no process alive.
+    allowExitOnIdle: true,
+    lock_timeout: 20_000,
+  })
+  // One that breaks while it is idle is replaced.
+  pool.on('error', () => {})
+  return pool
 }
 
 /**
  * Hooks run in the order of their registration, and whatever works on the database is registered after it. A test's hook
  * that is registered by a hook comes last. A file's would come at once, so there the end of the process is awaited.
  */
-function afterAllElse(t: Lifetime, end: () => Promise<void>): void {
+export function afterAllElse(t: Lifetime, end: () => Promise<unknown>): void {
   if (t.after === after) process.once('beforeExit', () => void end())
   else t.after(() => t.after(end))
 }

@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import type { TestContext } from 'node:test'
-import { freshDatabase } from '../../../test/postgres/database.ts'
+import { emptyTables } from '../../../test/postgres/emptied-schemas.ts'
 import type { Place } from '../../../test/store-contract/fixtures.ts'
 import { sharedStoreContract, storeContract } from '../../../test/store-contract/store-contract.ts'
 import { openPostgresStore } from './postgres-store.ts'
 
 async function inSchema(t: TestContext): Promise<Place> {
-  const url = await freshDatabase(t)
+  const url = await emptyTables(t)
   return {
     open: () =>
       openPostgresStore({

@@ -1,0 +1,94 @@
+/**
+ * A schema with the tables of this version and nothing in them, for a test that starts a Parley. To make the tables and to drop
+ * them again costs more than what most tests do there, so the next test of the process gets the same schema, emptied. A
+ * schema whose tables a test has changed is dropped.
+ *
+ * ```ts
+ * const url = await emptyTables(t)
+ * ```
+ */
+import { openPostgresStore } from '../../src/store/postgres/postgres-store.ts'
+import type { Lifetime } from '../parley.ts'
+import { administer, afterAllElse, uniqueName, urlOfSchema } from './database.ts'
+
+interface Schema {
+  readonly name: string
+  readonly url: string
+  /** All that ALTER, CREATE and DROP change, as a digest. */
+  readonly form: string
+  /** Deletes every row. */
+  readonly empty: string
+}
+
+const RETENTION_MS = 604_800_000
+
+const idle: Schema[] = []
+
+/** Shares notifications and advisory locks with other tests, as every schema does. */
+export async function emptyTables(t: Lifetime): Promise<string> {
+  const schema = idle.pop() ?? (await make())
+  afterAllElse(t, () => giveBack(schema))
+  return schema.url
+}
+
+async function make(): Promise<Schema> {
+  const name = uniqueName()
+  await administer(`create schema ${name}`)
+  const url = await urlOfSchema(name)
+  const store = await openPostgresStore({
+    url,
+    node: 'tables',
+    connections: 1,
+    prepare: false,
+    statementMs: 60_000,
+    maxQueued: 1,
+    retentionMs: RETENTION_MS,
+    nowMs: () => Date.now(),
+    onNote: () => {},
+  })
+  await store.close()
+  const tables = await administer(TABLES, [name])
+  // A database of the run goes as a whole; one that was named to the tests is left as it was.
+  if (process.env.TEST_DATABASE_URL) process.once('beforeExit', () => void dropIdle())
+  return {
+    name,
+    url,
+    form: await formOf(name),
+    empty: tables.map(({ table }) => `delete from ${name}.${table}`).join(';'),
+  }
+}
+
+async function giveBack(schema: Schema): Promise<void> {
+  if ((await formOf(schema.name)) !== schema.form) return drop(schema)
+  await administer(schema.empty)
+  idle.push(schema)
+}
+
+async function drop({ name }: Schema): Promise<void> {
+  await administer(`drop schema ${name} cascade`)
+}
+
+async function dropIdle(): Promise<void> {
+  for (const schema of idle.splice(0)) await drop(schema)
+}
+
+async function formOf(name: string): Promise<string> {
+  const [row] = await administer(FORM, [name])
+  return String(row?.form)
+}
+
+const TABLES = `
+  select relname as table from pg_class
+  where relnamespace = $1::regnamespace and relkind = 'r' and relname not in ('schema_version', 'probe')`
+
+/** A row of the catalog has another xmin once it was written again. */
+const FORM = `
+  select md5(string_agg(part, ' ' order by part)) as form from (
+    select 'class', oid::text, xmin from pg_class where relnamespace = $1::regnamespace
+    union all select 'attribute', attrelid || '.' || attnum, xmin from pg_attribute
+      where attrelid in (select oid from pg_class where relnamespace = $1::regnamespace)
+    union all select 'trigger', oid::text, xmin from pg_trigger
+      where tgrelid in (select oid from pg_class where relnamespace = $1::regnamespace)
+    union all select 'constraint', oid::text, xmin from pg_constraint where connamespace = $1::regnamespace
+    union all select 'function', oid::text, xmin from pg_proc where pronamespace = $1::regnamespace
+  ) as parts (kind, id, written), lateral (select kind || id || ' ' || written as part) as text`
