@@ -27,7 +27,7 @@ const idle: Schema[] = []
 /** Shares notifications and advisory locks with other tests, as every schema does. */
 export async function emptyTables(t: Lifetime): Promise<string> {
   const schema = idle.pop() ?? (await make())
-  afterAllElse(t, () => giveBack(schema))
+  afterAllElse(t, () => returnSchema(schema))
   return schema.url
 }
 
@@ -58,7 +58,7 @@ async function make(): Promise<Schema> {
   }
 }
 
-async function giveBack(schema: Schema): Promise<void> {
+async function returnSchema(schema: Schema): Promise<void> {
   if ((await formOf(schema.name)) !== schema.form) return drop(schema)
   await administer(schema.empty)
   idle.push(schema)
