@@ -110,7 +110,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
   const creator = createJobCreator(parts)
   const limits = partLimits(settings)
   const readCounter = new ReadCounter(clock)
-  await openapiRoutes(app, VERSION)
+  openapiRoutes(app, VERSION)
   await limitReads(app, readCounter)
   if (parts.role !== 'worker') {
     const reader = new JobReader({ store, clock, retentionMs: wholeMs(retentionSeconds), answers })

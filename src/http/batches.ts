@@ -31,13 +31,14 @@ export function batchRoutes(app: FastifyInstance, { creator, bodyBytes, limits }
       attachValidation: true,
       preHandler: (request, _reply, done) => done(shapeError(request)),
       schema: {
+        operationId: 'createBatch',
         summary: 'Create several jobs',
         description:
           'Creates all of the jobs or none. They run asynchronously: read each by its id, or give it a `callback`. `timeout` belongs to single creates.',
         tags: ['Jobs'],
         security: [{ apiKey: [] }],
         headers: idempotencyHeader,
-        body: Type.Array(batchElement, { examples: exampleBodies.batches }),
+        body: Type.Array(batchElement, { title: 'CreateBatchRequest', examples: exampleBodies.batches }),
         response: { 202: answers.jobIds, ...errors(400, 401, 403, 413, 415, 429, 500, 503) },
       },
     },

@@ -29,7 +29,7 @@ interface Files {
 
 export function dashboardRoutes(app: FastifyInstance): void {
   const files = filesOf(pageMaker(FILES))
-  const options = { config: { public: true }, schema: { hide: true } }
+  const options = { config: { public: true } }
   const sendDocument = async (request: FastifyRequest, reply: FastifyReply) => {
     const { document } = await files()
     return sendStaticFile(request, reply.headers(HEADERS).header('cache-control', 'no-cache'), document)

@@ -20,6 +20,7 @@ export function healthRoutes(app: FastifyInstance, { ready, metrics }: HealthRou
     {
       config,
       schema: {
+        operationId: 'getHealth',
         summary: 'Whether the process is alive',
         tags,
         response: { 200: ok('The process is alive.') },
@@ -32,6 +33,7 @@ export function healthRoutes(app: FastifyInstance, { ready, metrics }: HealthRou
     {
       config,
       schema: {
+        operationId: 'getReadiness',
         summary: 'Whether jobs can be accepted',
         tags,
         response: { 200: ok('Jobs can be accepted.'), ...errors(503) },
@@ -51,6 +53,7 @@ export function healthRoutes(app: FastifyInstance, { ready, metrics }: HealthRou
     {
       config,
       schema: {
+        operationId: 'getMetrics',
         summary: 'Metrics in the Prometheus text format',
         tags,
         response: { 200: { description: 'Metrics.', content: { 'text/plain': { schema: Type.String() } } } },

@@ -73,6 +73,7 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
     '/api/v1/me',
     {
       schema: {
+        operationId: 'getAccount',
         summary: "The caller's tier, models and limits, and what is left of them",
         tags: ['Account'],
         security: [{ apiKey: [] }],

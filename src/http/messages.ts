@@ -30,6 +30,7 @@ export interface MessageRoutes {
 type CreateRequest = FastifyRequest<{ Body: SingleCreate }>
 
 const createSchema = {
+  operationId: 'createMessage',
   summary: 'Create one job and wait for its answer',
   description:
     'Waits up to `timeout` seconds. A job that has not ended by then continues; read it by its id. `callback` belongs to batches.',

@@ -7,6 +7,7 @@ import { sendData } from './envelope.ts'
 import { noSuchJob } from './errors.ts'
 import { askAgainLater, type JobAwaiter, MAX_WAIT_S } from './job-awaiter.ts'
 import { hasEnded, type JobReader } from './job-reader.ts'
+import { jobIdParam } from './openapi/job-schemas.ts'
 import { answers, errors } from './openapi/schemas.ts'
 import { convertQueryNumbers } from './query-numbers.ts'
 
@@ -28,6 +29,7 @@ export const waitParameter = Type.Optional(
     minimum: 0,
     maximum: MAX_WAIT_S,
     default: 0,
+    examples: [60],
     description:
       'How many seconds to wait for the end before the present state is returned. If the server does not wait that long, because too many requests wait or because it stops, the response has Retry-After.',
   }),
@@ -42,7 +44,7 @@ const schema = {
     'Returns the present state of the job; with `wait`, as soon as the job has ended. Either way it counts as one read.',
   tags: ['Jobs'],
   security: [{ apiKey: [] }],
-  params: Type.Object({ jobId: Type.String({ description: 'The job identifier.' }) }),
+  params: jobIdParam,
   querystring: query,
   response: { 200: answers.read, ...errors(400, 401, 404, 429, 500, 503) },
 }

@@ -13,10 +13,10 @@ const strict = { additionalProperties: false } as const
 
 const message = Type.Object(
   {
-    role: Type.Enum([...ROLES], { description: 'The author of the message.' }),
+    role: Type.Enum([...ROLES], { title: 'Role', description: 'The author of the message.' }),
     content: Type.String({ description: 'The text of the message; may be empty.' }),
   },
-  strict,
+  { ...strict, title: 'Message', description: 'One turn of the conversation.' },
 )
 
 const responseFormat = Type.Object(
@@ -33,7 +33,7 @@ const responseFormat = Type.Object(
       ),
     ),
   },
-  strict,
+  { ...strict, title: 'ResponseFormat', description: 'What the answer must look like.' },
 )
 
 const callback = Type.Object(
@@ -57,7 +57,7 @@ const callback = Type.Object(
       ),
     ),
   },
-  strict,
+  { ...strict, title: 'Callback', description: 'Where to report the end of the job. Batch elements only.' },
 )
 
 const common = {
@@ -89,13 +89,13 @@ export const singleCreate = Type.Object(
       }),
     ),
   },
-  strict,
+  { ...strict, title: 'CreateMessageRequest' },
 )
 
 /** One element of a batch. */
 export const batchElement = Type.Object(
-  { ...common, callback: Type.Optional({ ...callback, description: 'Batch elements only.' }) },
-  strict,
+  { ...common, callback: Type.Optional(callback) },
+  { ...strict, title: 'BatchElement' },
 )
 
 export type SingleCreate = Static<typeof singleCreate>

@@ -1,4 +1,4 @@
-/** The OpenAPI document and the page that shows it. */
+/** The OpenAPI documents and the page that shows them. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test, { after } from 'node:test'
@@ -7,10 +7,14 @@ import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { type Answer, job } from '../parley.ts'
+import { startReceiver } from '../receiver.ts'
+import { CALLERS, closed, documentAt, OPERATORS } from './openapi/document.ts'
 import { startStage } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
+/** Statuses that every route documents. */
+const ANY_REQUEST = [400, 405, 408, 431, 503]
 
 onEachStore(async () => {
   const { parley, models, clock } = await startStage(
@@ -23,20 +27,21 @@ onEachStore(async () => {
     },
   )
   const key = await parley.key()
-  const answer = await parley.get('/openapi.json')
-  const document = answer.body
+  const callers = await documentAt(parley, CALLERS)
+  const operators = await documentAt(parley, OPERATORS)
 
   interface Operation {
+    readonly operationId: string
     readonly responses: Record<
       string,
       { description: string; content: Record<string, { schema: Answer['body'] }> }
     >
     readonly summary?: string
-    readonly security?: readonly object[]
+    readonly security: readonly object[]
   }
 
   function operation(method: string, path: string): Operation {
-    return document.paths[path][method]
+    return (callers.paths[path] ?? operators.paths[path])[method]
   }
 
   /** Asserts that the answer has a status that is documented for its route, and a body of the documented shape. */
@@ -51,70 +56,136 @@ onEachStore(async () => {
     assert.ok(Check(content.schema, value), `${method} ${path} ${status}: ${given.text}`)
   }
 
-  test('/openapi.json is an OpenAPI 3.1 document', () => {
-    assert.equal(answer.status, 200)
-    assert.match(answer.headers.get('content-type') ?? '', /^application\/json/)
-    assert.match(document.openapi, /^3\.1\./)
-    assert.equal(document.info.title, 'Parley')
-    const { apiKey, adminToken } = document.components.securitySchemes
-    assert.deepEqual(apiKey, { type: 'apiKey', in: 'header', name: 'x-api-key' })
+  test('both are OpenAPI 3.1 documents, each with the key that opens its routes', async () => {
+    for (const [path, document, title] of [
+      [CALLERS, callers, 'Parley'],
+      [OPERATORS, operators, 'Parley: admin API'],
+    ] as const) {
+      const answer = await parley.get(path)
+      assert.equal(answer.status, 200)
+      assert.match(answer.headers.get('content-type') ?? '', /^application\/json/)
+      assert.match(document.openapi, /^3\.1\./)
+      assert.equal(document.info.title, title)
+      assert.deepEqual(document.servers, [{ url: '/' }])
+    }
+    const { apiKey, ...noOther } = callers.components.securitySchemes
+    assert.deepEqual([apiKey.type, apiKey.in, apiKey.name], ['apiKey', 'header', 'x-api-key'])
+    assert.deepEqual(noOther, {})
+    const { adminToken, ...noKey } = operators.components.securitySchemes
     assert.deepEqual([adminToken.type, adminToken.scheme], ['http', 'bearer'])
+    assert.deepEqual(noKey, {})
   })
 
-  test('/openapi.json documents every route, its key and its statuses', () => {
-    const always = [200, 401, 429, 500, 503]
-    const written = [...always, 400, 413, 415]
-    const byToken = (statuses: readonly number[]) =>
-      [statuses.toSorted((a, b) => a - b), 'adminToken'] as const
-    const admin = {
-      'get /admin/api/overview': byToken(always),
-      'get /admin/api/events': byToken(always),
-      'get /admin/api/jobs': byToken([...always, 400]),
-      'get /admin/api/jobs/{jobId}': byToken([...always, 404]),
-      'get /admin/api/jobs/{jobId}/content': byToken([...always, 400, 404]),
-      'post /admin/api/jobs/{jobId}/cancel': byToken([...written, 404, 409]),
-      'delete /admin/api/jobs/{jobId}': byToken([...written, 404, 409]),
-      'get /admin/api/callbacks': byToken([...always, 400]),
-      'get /admin/api/callbacks/{jobId}': byToken([...always, 404]),
-      'post /admin/api/callbacks/{jobId}/replay': byToken([...written, 404, 409]),
-      'post /admin/api/callbacks/replay-failed': byToken(written),
-      'get /admin/api/accounts': byToken([...always, 400]),
-      'post /admin/api/accounts/{name}/tier': byToken([...written, 404]),
-      'post /admin/api/accounts/{name}/secret': byToken([...written, 404]),
-      'post /admin/api/accounts/{name}/suspend': byToken([...written, 404]),
-      'post /admin/api/accounts/{name}/resume': byToken([...written, 404]),
-      'post /admin/api/accounts/{name}/cancel-jobs': byToken([...written, 404]),
-      'post /admin/api/accounts/{name}/caps': byToken([...written, 404]),
-      'delete /admin/api/accounts/{name}': byToken([...written, 404, 409]),
-      'get /admin/api/usage': byToken([...always, 400]),
-      'get /admin/api/audit': byToken([...always, 400]),
-      'get /admin/api/keys': byToken([...always, 400]),
-      'post /admin/api/keys': byToken([...written.filter((status) => status !== 200), 201, 409]),
-      'post /admin/api/keys/{keyId}/revoke': byToken([...written, 404]),
-      'get /admin/api/settings': byToken(always),
-    }
-    const routes: Record<
-      string,
-      readonly [statuses: readonly number[], wants: 'apiKey' | 'adminToken' | null]
-    > = {
-      'post /api/v1/messages': [[200, 202, 400, 401, 403, 413, 415, 429, 500, 503], 'apiKey'],
-      'post /api/v1/messages/batches': [[202, 400, 401, 403, 413, 415, 429, 500, 503], 'apiKey'],
-      'get /api/v1/messages/{jobId}': [[200, 400, 401, 404, 429, 500, 503], 'apiKey'],
-      'get /api/v1/me': [[200, 401, 429, 500, 503], 'apiKey'],
-      'get /healthz': [[200], null],
-      'get /readyz': [[200, 503], null],
-      'get /metrics': [[200], null],
-      ...admin,
-    }
+  /** Of each operation: its name in generated clients, what opens it, and its statuses beside those of any request. */
+  function contentsOf(document: Answer['body']) {
+    const names: string[] = []
     const found = Object.entries<Record<string, Operation>>(document.paths).flatMap(([path, methods]) =>
-      Object.entries(methods).map(([method, { responses, security, summary }]) => {
-        assert.ok(summary, path)
+      Object.entries(methods).map(([method, { operationId, responses, security, summary }]) => {
+        assert.ok(summary && !summary.endsWith('.'), path)
+        names.push(operationId)
         const statuses = Object.keys(responses).map(Number)
-        const [wants = null] = Object.keys(security?.[0] ?? {})
-        return [`${method} ${path}`, [statuses.toSorted((a, b) => a - b), wants]]
+        for (const status of ANY_REQUEST) assert.ok(statuses.includes(status), `${method} ${path} ${status}`)
+        const [wants = null] = Object.keys(security[0] ?? {})
+        const others = statuses.filter((status) => !ANY_REQUEST.includes(status))
+        return [`${method} ${path}`, [operationId, wants, others.toSorted((a, b) => a - b).join(' ')]]
       }),
     )
-    assert.deepEqual(Object.fromEntries(found), routes)
+    assert.equal(new Set(names).size, names.length)
+    return Object.fromEntries(found)
+  }
+
+  test('/openapi.json documents every route of callers, its key and its statuses', () => {
+    assert.deepEqual(contentsOf(callers), {
+      'post /api/v1/messages': ['createMessage', 'apiKey', '200 202 401 403 413 415 429 500'],
+      'post /api/v1/messages/batches': ['createBatch', 'apiKey', '202 401 403 413 415 429 500'],
+      'get /api/v1/messages/{jobId}': ['getMessage', 'apiKey', '200 401 404 429 500'],
+      'get /api/v1/me': ['getAccount', 'apiKey', '200 401 429 500'],
+    })
+  })
+
+  test('/admin/api/openapi.json documents every other route, its token and its statuses', () => {
+    const read = (operationId: string, more = '') => [operationId, 'adminToken', `200 401 ${more}429 500`]
+    const write = (operationId: string, more = '') => [
+      operationId,
+      'adminToken',
+      `200 401 ${more}413 415 429 500`,
+    ]
+    assert.deepEqual(contentsOf(operators), {
+      'get /admin/api/overview': read('getOverview'),
+      'get /admin/api/events': read('streamEvents'),
+      'get /admin/api/jobs': read('listJobs'),
+      'get /admin/api/jobs/{jobId}': read('getJob', '404 '),
+      'get /admin/api/jobs/{jobId}/content': read('getJobContent', '404 '),
+      'post /admin/api/jobs/{jobId}/cancel': write('cancelJob', '404 409 '),
+      'delete /admin/api/jobs/{jobId}': write('deleteJob', '404 409 '),
+      'get /admin/api/callbacks': read('listCallbacks'),
+      'get /admin/api/callbacks/{jobId}': read('getCallback', '404 '),
+      'post /admin/api/callbacks/{jobId}/replay': write('replayCallback', '404 409 '),
+      'post /admin/api/callbacks/replay-failed': write('replayFailedCallbacks'),
+      'get /admin/api/accounts': read('listAccounts'),
+      'post /admin/api/accounts/{name}/tier': write('setAccountTier', '404 '),
+      'post /admin/api/accounts/{name}/secret': write('getAccountSecret', '404 '),
+      'post /admin/api/accounts/{name}/suspend': write('suspendAccount', '404 '),
+      'post /admin/api/accounts/{name}/resume': write('resumeAccount', '404 '),
+      'post /admin/api/accounts/{name}/cancel-jobs': write('cancelAccountJobs', '404 '),
+      'post /admin/api/accounts/{name}/caps': write('setAccountCaps', '404 '),
+      'delete /admin/api/accounts/{name}': write('deleteAccount', '404 409 '),
+      'get /admin/api/usage': read('listUsage'),
+      'get /admin/api/audit': read('listAuditLog'),
+      'get /admin/api/keys': read('listKeys'),
+      'post /admin/api/keys': ['createKey', 'adminToken', '201 401 409 413 415 429 500'],
+      'post /admin/api/keys/{keyId}/revoke': write('revokeKey', '404 '),
+      'get /admin/api/settings': read('getSettings'),
+      'get /healthz': ['getHealth', null, '200'],
+      'get /readyz': ['getReadiness', null, '200'],
+      'get /metrics': ['getMetrics', null, '200'],
+    })
+  })
+
+  test('jobs are one type, told apart by their status, and errors one type for all routes', async () => {
+    const { components, paths } = (await parley.get(CALLERS)).body
+    const { Job: union, Error: error } = components.schemas
+    const statuses = ['pending', 'assigned', 'completed', 'failed']
+    assert.deepEqual(Object.keys(union.discriminator.mapping), statuses)
+    for (const [at, { $ref }] of union.oneOf.entries()) {
+      const name = $ref.split('/').at(-1)
+      assert.equal(components.schemas[name].properties.status.const, statuses[at])
+      assert.equal(union.discriminator.mapping[`${statuses[at]}`], $ref)
+    }
+    assert.deepEqual(Object.keys(error.properties), ['success', 'message', 'details'])
+    const { data } =
+      paths[`${MESSAGES}/{jobId}`].get.responses[200].content['application/json'].schema.properties
+    assert.deepEqual(data, { $ref: '#/components/schemas/Job' })
+    for (const name of [
+      'Message',
+      'ResponseFormat',
+      'Callback',
+      'BatchElement',
+      'JobError',
+      'CallbackEvent',
+    ]) {
+      assert.ok(components.schemas[name], name)
+    }
+  })
+
+  test('a callback has the shape and the headers that its webhook documents', async (t) => {
+    const receiver = await startReceiver()
+    t.after(() => receiver.close())
+    const stage = await startStage(t, { settings: { callbacks: { allow_networks: ['127.0.0.0/8'] } } })
+    const { parameters, requestBody } = callers.webhooks.jobEnded.post
+    const schema = closed(requestBody.content['application/json'].schema)
+    const own = await stage.parley.key()
+    const callback = { callback_url: receiver.url, callback_payload: { order: 7 } }
+    const fails = [{ role: 'user', content: 'fails' }]
+    stage.models.script = ({ body }) =>
+      body.messages[0]?.content === 'fails' ? reply.status(400) : undefined
+    await stage.parley.post(BATCHES, [job({ callback }), job({ callback, messages: fails })], own)
+    const received = await receiver.received(2)
+    assert.deepEqual(received.map(({ body }) => JSON.parse(body).status).sort(), ['completed', 'failed'])
+    for (const { body, headers } of received) {
+      assert.ok(Check(schema, JSON.parse(body)), body)
+      for (const { name, schema: own } of parameters) assert.ok(Check(own, headers[name]), name)
+    }
   })
 
   test('/openapi.json: each single create is answered as documented', async () => {
@@ -142,7 +213,8 @@ onEachStore(async () => {
 
   test('/openapi.json: every field of a failed job is documented', async () => {
     const read = operation('get', `${MESSAGES}/{jobId}`).responses['200']
-    const schema = read?.content['application/json']?.schema.properties.data.properties.error.anyOf[0]
+    const union = read?.content['application/json']?.schema.properties.data.oneOf
+    const schema = union.at(-1).properties.error
     models.script = () => reply.text('no JSON')
     const json = { response_format: { format: 'json' } }
     const wrong = await parley.post(
@@ -215,7 +287,7 @@ onEachStore(async () => {
 
   test('/openapi.json: the documented bodies are those that are accepted', () => {
     const schemaOf = (path: string) =>
-      document.paths[path].post.requestBody.content['application/json'].schema as object
+      callers.paths[path].post.requestBody.content['application/json'].schema as object
     const callback = {
       callback_url: 'https://example.com',
       callback_headers: { a: 'b' },
@@ -232,7 +304,7 @@ onEachStore(async () => {
     assert.ok(!Check(schemaOf(BATCHES), [job({ timeout: 30 })]))
   })
 
-  test('/openapi.json: every example in it satisfies the schema beside it', () => {
+  test('every example in a document satisfies the schema beside it', () => {
     const visit = (node: unknown, path: string): void => {
       if (typeof node !== 'object' || node === null) return
       const { example, examples, schema, default: byDefault, ...rest } = node as Record<string, unknown>
@@ -245,7 +317,7 @@ onEachStore(async () => {
       }
       for (const [name, child] of Object.entries(node)) visit(child, `${path}/${name}`)
     }
-    visit(document.paths, '')
+    for (const document of [callers, operators]) visit([document.paths, document.webhooks], '')
   })
 
   test('/docs is a page that loads everything from its own server', async () => {
@@ -260,7 +332,7 @@ onEachStore(async () => {
       assert.equal(asset.status, 200, address)
       assert.match(asset.headers.get('content-type') ?? '', /javascript|css/)
     }
-    assert.ok(page.text.includes('"/openapi.json"'))
+    for (const path of [CALLERS, OPERATORS]) assert.ok(page.text.includes(`"${path}"`), path)
     for (const off of ['"withDefaultFonts": false', '"telemetry": false'])
       assert.ok(page.text.includes(off), off)
   })
@@ -272,7 +344,14 @@ onEachStore(async () => {
       ([, file]) => `${file}`,
     )
     assert.ok(files.length > 5)
-    for (const path of ['/openapi.json', '/docs/js/scalar.js', '/dashboard', ...files.slice(0, 3)]) {
+    for (const path of [
+      CALLERS,
+      OPERATORS,
+      '/docs/',
+      '/docs/js/scalar.js',
+      '/dashboard',
+      ...files.slice(0, 3),
+    ]) {
       const get = (headers: Record<string, string>, method = 'GET') =>
         fetch(parley.url + path, { method, headers })
       const plain = await get({ 'accept-encoding': 'identity' })

@@ -47,6 +47,7 @@ function suspendRoute(app: FastifyInstance, context: AdminContext, verb: 'suspen
     `/accounts/:name/${verb}`,
     {
       schema: {
+        operationId: `${verb}Account`,
         summary: suspends
           ? 'Suspend an account: it cannot create jobs, but can still read them'
           : 'Resume a suspended account: it can create jobs again',
@@ -87,6 +88,7 @@ function cancelJobsRoute(
         done()
       },
       schema: {
+        operationId: 'cancelAccountJobs',
         summary: "Cancel an account's queued jobs and, on request, its running jobs",
         headers: operatorHeader,
         params: nameParam,
@@ -124,6 +126,7 @@ function capsRoute(app: FastifyInstance, { store, perform, logAction }: AdminCon
         done(wrong && invalid(`${wrong[0]}: must be a whole number of at least 0, none, or tier`))
       },
       schema: {
+        operationId: 'setAccountCaps',
         summary: 'Set the monthly caps and quotas of an account',
         headers: operatorHeader,
         params: nameParam,
@@ -154,6 +157,7 @@ function deleteRoute(
     '/accounts/:name',
     {
       schema: {
+        operationId: 'deleteAccount',
         summary: 'Permanently delete an account with its keys, jobs, secrets and usage',
         description:
           'Suspends the account, cancels its jobs, then deletes everything. This takes at least 3 seconds, because every node must know of the suspension first. The audit log keeps its entries about the account.',

@@ -72,6 +72,7 @@ export function accountRoutes(app: FastifyInstance, context: AdminContext): void
     '/accounts',
     {
       schema: {
+        operationId: 'listAccounts',
         summary: 'List accounts, by name',
         querystring: filter,
         response: { 200: success('A page of accounts.', page), ...adminErrors(400) },
@@ -98,6 +99,7 @@ function tierRoute(app: FastifyInstance, { store, perform, logAction }: AdminCon
     '/accounts/:name/tier',
     {
       schema: {
+        operationId: 'setAccountTier',
         summary: 'Move an account to another tier',
         headers: operatorHeader,
         params: nameParam,
@@ -129,6 +131,7 @@ function secretRoute(app: FastifyInstance, { store, clock, perform, logAction }:
         done()
       },
       schema: {
+        operationId: 'getAccountSecret',
         summary: "Show or rotate the secret that signs an account's callbacks; each access is logged",
         headers: operatorHeader,
         params: nameParam,

@@ -52,6 +52,7 @@ export function auditRoute(app: FastifyInstance, { store }: AdminContext): void 
     '/audit',
     {
       schema: {
+        operationId: 'listAuditLog',
         summary: 'List the audit log, newest first',
         querystring: filter,
         response: { 200: success('A page of audit log entries.', page), ...adminErrors(400) },

@@ -7,6 +7,7 @@ import { readJobId } from '../../job/job-id.ts'
 import { sendData } from '../envelope.ts'
 import { callbackInProgress, invalid, noSuchCallback } from '../errors.ts'
 import { exampleBodies } from '../openapi/examples.ts'
+import { jobIdParam } from '../openapi/job-schemas.ts'
 import { success } from '../openapi/schemas.ts'
 import type { AdminContext } from './admin-context.ts'
 import { operatorHeader } from './operator-header.ts'
@@ -17,7 +18,6 @@ import {
   callbackDetails,
   callbackState,
   count,
-  jobIdParam,
   LIMIT,
   limit,
   paging,
@@ -51,6 +51,7 @@ export function adminCallbackRoutes(app: FastifyInstance, context: AdminContext)
     '/callbacks',
     {
       schema: {
+        operationId: 'listCallbacks',
         summary: 'List callbacks, newest job first',
         querystring: filter,
         response: { 200: success('A page of callbacks.', page), ...adminErrors(400) },
@@ -74,6 +75,7 @@ export function adminCallbackRoutes(app: FastifyInstance, context: AdminContext)
     '/callbacks/:jobId',
     {
       schema: {
+        operationId: 'getCallback',
         summary: 'Show a callback with all of its attempts',
         params: jobIdParam,
         response: { 200: success('The callback.', callbackDetails), ...adminErrors(404) },
@@ -95,6 +97,7 @@ function replayRoutes(app: FastifyInstance, { store, expiry, perform, logAction 
     '/callbacks/:jobId/replay',
     {
       schema: {
+        operationId: 'replayCallback',
         summary: 'Replay a callback: send it again now, whatever its state',
         headers: operatorHeader,
         params: jobIdParam,
@@ -123,6 +126,7 @@ function replayRoutes(app: FastifyInstance, { store, expiry, perform, logAction 
         done()
       },
       schema: {
+        operationId: 'replayFailedCallbacks',
         summary: 'Replay all callbacks that have failed permanently',
         headers: operatorHeader,
         body: { ...failedFilter, examples: exampleBodies.replays },

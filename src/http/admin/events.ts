@@ -17,6 +17,7 @@ export function eventRoute(app: FastifyInstance, { samples, onSlowClient }: Admi
       // A HEAD request would wait forever, because the response never ends.
       exposeHeadRoute: false,
       schema: {
+        operationId: 'streamEvents',
         summary: 'Stream metric samples as server-sent events',
         description:
           'Sends an event `point` every 2 seconds. Its data is a metric sample as in the overview. Lines that begin with a colon keep the connection alive.',

@@ -5,10 +5,11 @@ import { cancelJobAction, deleteJobAction } from '../../admin/actions/jobs.ts'
 import { readJobId } from '../../job/job-id.ts'
 import { sendData } from '../envelope.ts'
 import { jobEnded, jobNotEnded, noSuchJob, notScrubbed } from '../errors.ts'
+import { jobIdParam } from '../openapi/job-schemas.ts'
 import { success } from '../openapi/schemas.ts'
 import type { AdminContext } from './admin-context.ts'
 import { operatorHeader } from './operator-header.ts'
-import { adminErrors, jobIdParam, scrubQuery } from './shapes.ts'
+import { adminErrors, scrubQuery } from './shapes.ts'
 
 type JobParam = { Params: { jobId: string } }
 
@@ -25,6 +26,7 @@ function cancelRoute(
     '/jobs/:jobId/cancel',
     {
       schema: {
+        operationId: 'cancelJob',
         summary: 'Cancel a queued or running job: it fails with `cancelled`',
         description:
           'Its callback is sent. If the job runs on this node, its call to the model server has ended when this route responds. A run on another node ends within a second.',
@@ -55,6 +57,7 @@ function deleteRoute(app: FastifyInstance, { store, perform, logAction }: AdminC
     '/jobs/:jobId',
     {
       schema: {
+        operationId: 'deleteJob',
         summary: 'Permanently delete a finished job with its contents, cached response and callback',
         headers: operatorHeader,
         params: jobIdParam,

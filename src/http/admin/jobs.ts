@@ -7,6 +7,7 @@ import { readJobId } from '../../job/job-id.ts'
 import { MAX_SCANNED } from '../../store/pagination.ts'
 import { sendData } from '../envelope.ts'
 import { invalid, noSuchJob } from '../errors.ts'
+import { jobIdParam } from '../openapi/job-schemas.ts'
 import { success } from '../openapi/schemas.ts'
 import type { AdminContext } from './admin-context.ts'
 import { operatorHeader } from './operator-header.ts'
@@ -16,7 +17,6 @@ import {
   callbackDetails,
   callbackState,
   count,
-  jobIdParam,
   LIMIT,
   limit,
   modelName,
@@ -112,6 +112,7 @@ export function adminJobRoutes(
     '/jobs',
     {
       schema: {
+        operationId: 'listJobs',
         summary: 'Search jobs',
         description: `Newest first. One search examines at most ${MAX_SCANNED} jobs and reports where it stopped.`,
         querystring: search,
@@ -141,6 +142,7 @@ export function adminJobRoutes(
     '/jobs/:jobId',
     {
       schema: {
+        operationId: 'getJob',
         summary: 'Show a job without its contents',
         params: jobIdParam,
         response: { 200: success('The job.', details), ...adminErrors(404) },
@@ -159,6 +161,7 @@ export function adminJobRoutes(
     '/jobs/:jobId/content',
     {
       schema: {
+        operationId: 'getJobContent',
         summary: 'Show the contents of a job; each access is logged',
         headers: operatorHeader,
         params: jobIdParam,

@@ -76,6 +76,7 @@ export function keyRoutes(app: FastifyInstance, context: AdminContext): void {
     '/keys',
     {
       schema: {
+        operationId: 'listKeys',
         summary: 'List keys, newest first',
         querystring: filter,
         response: { 200: success('A page of keys.', page), ...adminErrors(400) },
@@ -102,6 +103,7 @@ function issueRoute(app: FastifyInstance, { store, clock, perform, logAction }: 
     '/keys',
     {
       schema: {
+        operationId: 'createKey',
         summary: 'Create a key, and its account if it does not exist',
         headers: operatorHeader,
         body: { ...newKey, examples: exampleBodies.keys },
@@ -127,6 +129,7 @@ function revokeRoute(app: FastifyInstance, { store, clock, perform, logAction }:
     '/keys/:keyId/revoke',
     {
       schema: {
+        operationId: 'revokeKey',
         summary: 'Revoke a key permanently',
         headers: operatorHeader,
         params: Type.Object({ keyId: Type.String({ description: 'The key ID, not the key.' }) }),

@@ -98,6 +98,7 @@ export function overviewRoute(app: FastifyInstance, { overview: read, samples }:
     '/overview',
     {
       schema: {
+        operationId: 'getOverview',
         summary: 'Show the current state of the service',
         description:
           'Waiting and assigned jobs, and callbacks, are counted in the whole database; everything else describes this node.',

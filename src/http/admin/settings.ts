@@ -20,6 +20,7 @@ export function settingsRoute(app: FastifyInstance, { settingsJson }: AdminConte
     '/settings',
     {
       schema: {
+        operationId: 'getSettings',
         summary: 'Show the effective settings, without secrets',
         response: { 200: success('The settings.', effectiveSettings), ...adminErrors() },
       },

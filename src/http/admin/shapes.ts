@@ -5,7 +5,8 @@ import { MODEL_NAME } from '../../job/request.ts'
 import { TIER_NAMES } from '../../job/tier.ts'
 import { CALLBACK_STATES } from '../../store/callback-store.ts'
 import { MAX_SCANNED } from '../../store/pagination.ts'
-import { errors } from '../openapi/schemas.ts'
+import { noSuchJob, tokenRequired, tooManyWrongTokens } from '../errors.ts'
+import { ERRORS, type ErrorResponses, errorResponses, RETRY_AFTER } from '../openapi/schemas.ts'
 
 export const strict = { additionalProperties: false } as const
 
@@ -54,8 +55,9 @@ export const paging = {
   next: next('before'),
 }
 
-export const jobIdParam = Type.Object({ jobId: Type.String({ description: 'The job identifier.' }) })
-export const nameParam = Type.Object({ name: Type.String({ description: 'The account.' }) })
+export const nameParam = Type.Object({
+  name: Type.String({ description: 'The account.', examples: ['acme'] }),
+})
 
 const cap = (description: string) =>
   Type.Union([Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), Type.Enum(['none', 'tier'])], {
@@ -110,21 +112,26 @@ export const callbackDetails = Type.Object({
   log: Type.Array(attempt),
 })
 
+const ADMIN_ERRORS: ErrorResponses = {
+  ...ERRORS,
+  401: {
+    name: 'Unauthorized',
+    description: 'The admin token is missing or wrong.',
+    headers: { 'www-authenticate': Type.String({ description: '`Bearer`.' }) },
+    example: tokenRequired(),
+  },
+  404: { name: 'NotFound', description: 'What the path names does not exist.', example: noSuchJob() },
+  429: {
+    name: 'TooManyRequests',
+    description: 'Too many wrong tokens from this address; see Retry-After.',
+    headers: RETRY_AFTER,
+    example: tooManyWrongTokens(42),
+  },
+}
+
 /** Documents these statuses and those that every route of the admin API can return. */
 export function adminErrors(...statuses: number[]): Record<number, object> {
-  const documented = errors(401, 429, 500, 503, ...statuses)
-  const descriptions = {
-    401: 'The admin token is missing or wrong.',
-    404: 'Not found.',
-    409: 'The current state does not allow this; see details.',
-    429: 'Too many wrong tokens from this address; see Retry-After.',
-    503: 'Temporarily unavailable; see Retry-After.',
-  }
-  for (const [status, description] of Object.entries(descriptions)) {
-    const given = documented[Number(status)]
-    if (given) documented[Number(status)] = { ...given, description }
-  }
-  return documented
+  return errorResponses(ADMIN_ERRORS, [401, 429, 500, 503, ...statuses])
 }
 
 /** Why jobs wait for a model server. */

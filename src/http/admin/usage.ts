@@ -41,6 +41,7 @@ export function usageRoute(app: FastifyInstance, { store }: AdminContext): void 
     '/usage',
     {
       schema: {
+        operationId: 'listUsage',
         summary: 'List usage by account, month and model',
         querystring: filter,
         response: { 200: success('A page of usage records.', page), ...adminErrors(400) },

@@ -1,5 +1,5 @@
 /**
- * GET /docs, a page to read the OpenAPI document. The package that renders it is loaded with the first request for it: the
+ * GET /docs, a page to read the OpenAPI documents. The package that renders it is loaded with the first request for it: the
  * package contains megabytes of script, and loading it takes a sixth of the time that a server needs to start.
  */
 import { createHash } from 'node:crypto'
@@ -19,7 +19,7 @@ interface DocsPage {
 }
 
 export function serveDocsPage(app: FastifyInstance): void {
-  const options = { config: { public: true }, schema: { hide: true } }
+  const options = { config: { public: true } }
   let loaded: Promise<DocsPage> | undefined
   app.get(PREFIX, options, (_request, reply) => reply.redirect(PAGE))
   app.get(PAGE, options, async (request, reply) => {
@@ -52,7 +52,10 @@ async function renderer(): Promise<FastifyInstance> {
   await page.register(apiReference, {
     routePrefix: PREFIX,
     configuration: {
-      url: '/openapi.json',
+      sources: [
+        { title: 'API', slug: 'api', url: '/openapi.json', default: true },
+        { title: 'Admin API', slug: 'admin', url: '/admin/api/openapi.json' },
+      ],
       withDefaultFonts: false,
       telemetry: false,
       hideClientButton: true,

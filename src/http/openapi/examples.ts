@@ -81,6 +81,12 @@ const assigned = success('The job is being processed.', {
   error: null,
 })
 
+/** Bodies of callbacks. */
+export const exampleCallbacks = [
+  { ...completed.data, callback_payload: { order: 7 } },
+  { ...failed.data, callback_payload: {} },
+]
+
 /** Response bodies. */
 export const exampleResponses = {
   ended: [completed, failed],

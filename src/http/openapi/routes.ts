@@ -1,53 +1,79 @@
-/** GET /openapi.json, generated from the routes themselves, and GET /docs, a page to read it. */
-import swagger from '@fastify/swagger'
+/**
+ * The two OpenAPI documents, generated from the routes themselves, and GET /docs, a page to read them. `/openapi.json` has what
+ * callers use, `/admin/api/openapi.json` what operators use. Both are public, as both were in one document before: they say
+ * nothing that the source does not say.
+ */
 import type { FastifyInstance } from 'fastify'
 import { JSON_TYPE } from '../envelope.ts'
 import '../request-context.ts'
 import { createStaticFile, type StaticFile, sendStaticFile } from '../static-file.ts'
+import { buildDocument, type DocumentOptions } from './build-document.ts'
+import { type DeclaredOperation, declaredOperations } from './declared-operations.ts'
 import { serveDocsPage } from './docs-page.ts'
+import { jobEndedWebhook } from './webhooks.ts'
 
-const ABOUT = `Runs AI message jobs: send a conversation, and get the answer in the same response, by polling, or by a signed callback.
+/** Whoever calls these has an API key of an account. */
+const CALLERS = '/api/'
 
-\`timeout\` belongs to single creates; \`callback\` belongs to batches.`
+export const DOCUMENTS = {
+  callers: '/openapi.json',
+  operators: '/admin/api/openapi.json',
+} as const
+
+const CALLERS_DOCUMENT = {
+  title: 'Parley',
+  description: `Runs AI message jobs: send a conversation, and get the answer in the same response, by waiting for it later, or by a signed callback.
+
+\`timeout\` belongs to single creates; \`callback\` belongs to batches. The admin API has a document of its own at \`${DOCUMENTS.operators}\`.`,
+  tags: [
+    { name: 'Jobs', description: 'Create jobs, and get their answers.' },
+    { name: 'Account', description: 'What applies to your API key.' },
+  ],
+  securitySchemes: {
+    apiKey: {
+      type: 'apiKey',
+      in: 'header',
+      name: 'x-api-key',
+      description: 'An API key of your account. The operators of the service issue it.',
+    },
+  },
+  webhooks: { jobEnded: jobEndedWebhook },
+}
+
+const OPERATORS_DOCUMENT = {
+  title: 'Parley: admin API',
+  description: `What operators of Parley use: the admin API, which the dashboard calls, and the routes that monitoring calls. What callers use is at \`${DOCUMENTS.callers}\`.`,
+  tags: [
+    { name: 'Admin', description: 'See and change what the service does. One token opens all of it.' },
+    { name: 'Operations', description: 'Health and metrics.' },
+  ],
+  securitySchemes: {
+    adminToken: { type: 'http', scheme: 'bearer', description: 'The admin token of the server.' },
+  },
+}
 
 /** Call this before the routes are declared, so that it sees all of them. */
-export async function openapiRoutes(app: FastifyInstance, version: string): Promise<void> {
-  await app.register(swagger, {
-    openapi: {
-      openapi: '3.1.0',
-      info: { title: 'Parley', description: ABOUT, version },
-      components: {
-        securitySchemes: {
-          apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key' },
-          adminToken: { type: 'http', scheme: 'bearer', description: 'The admin token of the server.' },
-        },
-      },
-    },
-    transformObject: (documented) => {
-      if (!('openapiObject' in documented)) return documented.swaggerObject
-      markRequiredBodies(documented.openapiObject.paths ?? {})
-      return documented.openapiObject
-    },
-  })
-  let file: Promise<StaticFile> | undefined
-  app.get('/openapi.json', { config: { public: true }, schema: { hide: true } }, async (request, reply) => {
-    file ??= createStaticFile(JSON_TYPE, Buffer.from(JSON.stringify(app.swagger())))
-    return sendStaticFile(request, reply, await file)
-  })
+export function openapiRoutes(app: FastifyInstance, version: string): void {
+  const operations = declaredOperations(app)
+  const isForCallers = ({ path }: DeclaredOperation) => path.startsWith(CALLERS)
+  serveDocument(app, DOCUMENTS.callers, () => ({
+    ...CALLERS_DOCUMENT,
+    version,
+    operations: operations().filter(isForCallers),
+  }))
+  serveDocument(app, DOCUMENTS.operators, () => ({
+    ...OPERATORS_DOCUMENT,
+    version,
+    operations: operations().filter((operation) => !isForCallers(operation)),
+  }))
   serveDocsPage(app)
 }
 
-interface Body {
-  required?: boolean
-  readonly content: Readonly<Record<string, { readonly schema?: object }>>
-}
-
-/** The plugin marks every body as required; here an object without required fields may be left out. */
-function markRequiredBodies(paths: Readonly<Record<string, object | undefined>>): void {
-  for (const methods of Object.values(paths)) {
-    for (const { requestBody } of Object.values<{ requestBody?: Body }>({ ...methods })) {
-      const schema = requestBody?.content['application/json']?.schema
-      if (requestBody && schema && 'properties' in schema) requestBody.required = 'required' in schema
-    }
-  }
+/** The document is built at its first request. */
+function serveDocument(app: FastifyInstance, path: string, options: () => DocumentOptions): void {
+  let file: Promise<StaticFile> | undefined
+  app.get(path, { config: { public: true } }, async (request, reply) => {
+    file ??= createStaticFile(JSON_TYPE, Buffer.from(JSON.stringify(buildDocument(options()))))
+    return sendStaticFile(request, reply, await file)
+  })
 }

@@ -1,14 +1,30 @@
-/** Schemas of responses for the OpenAPI document (SPEC §2.5, §2.6, §7). The responses themselves are written as text. */
+/** Responses as the OpenAPI documents describe them (SPEC §2.6, §7). The responses themselves are written as text. */
 import Type, { type TSchema } from 'typebox'
+import {
+  HttpError,
+  internalError,
+  invalid,
+  keyRequired,
+  methodNotAllowed,
+  noSuchJob,
+  notJsonType,
+  tooLarge,
+  tooManyReads,
+} from '../errors.ts'
+import { unavailable } from '../load-shedding/unavailable.ts'
 import { exampleResponses } from './examples.ts'
+import { createdBatch, endedJob, job, timedOut } from './job-schemas.ts'
 
-const error = Type.Object({
-  success: Type.Literal(false),
-  message: Type.String(),
-  details: Type.Optional(
-    Type.String({ description: 'The field or rule that is concerned, and what to do.' }),
-  ),
-})
+const error = Type.Object(
+  {
+    success: Type.Literal(false),
+    message: Type.String({ description: 'What is wrong.' }),
+    details: Type.Optional(
+      Type.String({ description: 'The field or rule that is concerned, and what to do.' }),
+    ),
+  },
+  { title: 'Error', description: 'Every error has this shape.' },
+)
 
 interface More {
   /** Headers in addition to the standard ones. */
@@ -18,11 +34,21 @@ interface More {
 }
 
 export function success(description: string, data: TSchema, { headers = {}, examples = [] }: More = {}) {
-  const body = Type.Object({ success: Type.Literal(true), message: Type.String(), data })
+  const body = Type.Object({
+    success: Type.Literal(true),
+    message: Type.String({ description: 'For people.' }),
+    data,
+  })
   return { ...body, description, headers, ...(examples.length > 0 && { examples }) }
 }
 
 const header = (description: string) => Type.String({ description })
+
+/** A header of every response. */
+export const REQUEST_ID = {
+  description: 'The id of the request in the log of the server: that of the request, if it has a fit one.',
+  schema: { type: 'string' },
+}
 const RATE_HEADERS = {
   'ratelimit-limit': header('Reads per minute.'),
   'ratelimit-remaining': header('Reads left in the current minute.'),
@@ -33,13 +59,14 @@ const IGNORED = {
     'JSON pointers to what the schema says and no answer is checked for: annotations, unknown keywords, formats that are not checked. Percent-encoded, separated by commas, at most 1 KB; `+3` at the end counts those that are left out. Absent if nothing is ignored.',
   ),
 }
-const RETRY_AFTER = { 'retry-after': header('Seconds after which to retry.') }
+export const RETRY_AFTER = { 'retry-after': header('Seconds after which to retry.') }
 const READ_AFTER = { 'retry-after': header('Seconds after which to read the job.') }
 const WAIT_AFTER = {
   'retry-after': header(
     'Seconds after which to ask again. Present only if the server did not wait as long as `wait` asks: too many requests wait, or the server stops.',
   ),
 }
+const ALLOW = { allow: header('The methods that the path supports, such as `GET, HEAD, OPTIONS`.') }
 
 /** The request header that makes both kinds of create safe to repeat. */
 export const idempotencyHeader = Type.Object({
@@ -47,103 +74,117 @@ export const idempotencyHeader = Type.Object({
     Type.String({
       description:
         '1 to 255 visible ASCII characters. For 24 hours the same key with the same body returns the same job ids, and with another body 400.',
+      examples: ['order-7-summary'],
     }),
   ),
 })
 
-const result = Type.Union([Type.Object({ response_content: Type.Unknown() }), Type.Null()], {
-  description: 'Present when the job is completed: a string for format text, any JSON value for format json.',
-})
-
-const jobError = Type.Union(
-  [
-    Type.Object(
-      {
-        code: Type.Enum([
-          'timeout',
-          'content_policy_violation',
-          'model_error',
-          'validation_error',
-          'answer_not_checked',
-          'cancelled',
-          'internal_error',
-        ]),
-        message: Type.String(),
-        upstream_status: Type.Optional(Type.Integer()),
-        upstream_message: Type.Optional(Type.String()),
-        errors: Type.Optional(Type.Array(Type.String())),
-        raw_text: Type.Optional(Type.String()),
-      },
-      { description: 'Why the job failed.' },
-    ),
-    Type.Null(),
-  ],
-  { description: 'Present when the job has failed.' },
-)
-
-const jobId = Type.String({ format: 'uuid' })
-
-const jobResult = Type.Object({
-  status: Type.Enum(['pending', 'assigned', 'completed', 'failed']),
-  job_id: jobId,
-  created_at: Type.Integer({ description: 'Unix time in seconds.' }),
-  result,
-  error: jobError,
-})
-
 export const answers = {
-  ended: success('The job ended within the wait: completed or failed.', jobResult, {
+  ended: success('The job ended within the wait: completed or failed.', endedJob, {
     headers: {
       ...IGNORED,
       'x-cache': header('`hit` when the job was completed from the cached response of an identical job.'),
     },
     examples: exampleResponses.ended,
   }),
-  read: success('The job.', jobResult, {
+  read: success('The job.', job, {
     headers: { ...RATE_HEADERS, ...WAIT_AFTER },
     examples: exampleResponses.read,
   }),
-  timedOut: success(
-    'The job is created and still being processed; read it by its id.',
-    Type.Object({ status: Type.Literal('timeout'), job_id: jobId }),
-    {
-      headers: { ...IGNORED, ...READ_AFTER, location: header('The address of the job.') },
-      examples: exampleResponses.timedOut,
-    },
-  ),
-  jobIds: success(
-    'All jobs are enqueued. One id for each, in order.',
-    Type.Object({ job_ids: Type.Array(jobId) }),
-    { headers: { ...IGNORED, ...READ_AFTER }, examples: exampleResponses.jobIds },
-  ),
-  error,
+  timedOut: success('The job is created and still being processed; read it by its id.', timedOut, {
+    headers: { ...IGNORED, ...READ_AFTER, location: header('The address of the job.') },
+    examples: exampleResponses.timedOut,
+  }),
+  jobIds: success('All jobs are enqueued. One id for each, in order.', createdBatch, {
+    headers: { ...IGNORED, ...READ_AFTER },
+    examples: exampleResponses.jobIds,
+  }),
 } as const
 
-const REASONS: Readonly<Record<number, string>> = {
-  400: 'Invalid parameters.',
-  401: 'The API key is missing or invalid.',
-  403: 'The tier does not allow this.',
-  404: 'The job does not exist or has expired.',
-  409: 'Not possible in the current state.',
-  413: 'The body is too large.',
-  415: 'The body is not declared as application/json.',
-  429: 'Rate limit exceeded; see Retry-After.',
-  500: 'Internal server error.',
-  503: 'Temporarily unavailable; nothing was created; see Retry-After.',
+export interface ErrorResponse {
+  /** Under `components.responses`. */
+  readonly name: string
+  readonly description: string
+  readonly headers?: Record<string, TSchema>
+  readonly example: HttpError
 }
 
-/** Documents these statuses as error responses. */
+/** By status. */
+export type ErrorResponses = Readonly<Record<number, ErrorResponse>>
+
+export const ERRORS: ErrorResponses = {
+  400: {
+    name: 'BadRequest',
+    description: 'Invalid parameters, or a request that is not valid HTTP.',
+    example: invalid('messages: must contain at least one message whose role is user'),
+  },
+  401: { name: 'Unauthorized', description: 'The API key is missing or invalid.', example: keyRequired() },
+  403: {
+    name: 'Forbidden',
+    description: 'The tier, a quota, a cap or a suspension does not allow this.',
+    example: new HttpError(403, 'Insufficient permissions: tier user_free may not use model gpt-5.'),
+  },
+  404: { name: 'NotFound', description: 'The job does not exist or has expired.', example: noSuchJob() },
+  405: {
+    name: 'MethodNotAllowed',
+    description: 'The path does not support the method; see Allow.',
+    headers: ALLOW,
+    example: methodNotAllowed('PUT', '/api/v1/messages', 'GET, HEAD, OPTIONS, POST'),
+  },
+  408: {
+    name: 'RequestTimeout',
+    description: 'The request did not arrive in time.',
+    example: new HttpError(408, 'The request did not arrive in time.'),
+  },
+  409: {
+    name: 'Conflict',
+    description: 'Not possible in the current state; see details.',
+    example: new HttpError(409, 'The job has ended.'),
+  },
+  413: { name: 'ContentTooLarge', description: 'The body is too large.', example: tooLarge(1_048_576) },
+  415: {
+    name: 'UnsupportedMediaType',
+    description: 'The body is not declared as application/json, or is encoded.',
+    example: notJsonType(),
+  },
+  429: {
+    name: 'TooManyRequests',
+    description: 'A limit by the minute is reached; see Retry-After.',
+    headers: { ...RATE_HEADERS, ...RETRY_AFTER },
+    example: tooManyReads(120, 17),
+  },
+  431: {
+    name: 'RequestHeaderFieldsTooLarge',
+    description: 'The request headers are too large.',
+    example: new HttpError(431, 'The request headers are too large.'),
+  },
+  500: { name: 'InternalServerError', description: 'Internal server error.', example: internalError() },
+  503: {
+    name: 'ServiceUnavailable',
+    description: 'Temporarily unavailable; nothing was created or changed. See Retry-After.',
+    headers: RETRY_AFTER,
+    example: unavailable(),
+  },
+}
+
+/** Documents these statuses as error responses of the callers' routes. */
 export function errors(...statuses: number[]): Record<number, object> {
+  return errorResponses(ERRORS, statuses)
+}
+
+export function errorResponses(known: ErrorResponses, statuses: readonly number[]): Record<number, object> {
   return Object.fromEntries(
-    statuses.map((status) => [
-      status,
-      {
-        ...error,
-        description: REASONS[status] ?? 'Error.',
-        headers: status === 429 ? { ...RATE_HEADERS, ...RETRY_AFTER } : status === 503 ? RETRY_AFTER : {},
-      },
-    ]),
+    statuses.map((status) => {
+      const response = known[status]
+      if (response === undefined) throw new Error(`no error response is described for ${status}`)
+      const { name, description, headers = {}, example } = response
+      return [status, { ...error, description, headers, examples: [bodyOf(example)], responseName: name }]
+    }),
   )
+}
+
+function bodyOf({ message, details }: HttpError): object {
+  return { success: false, message, ...(details !== undefined && { details }) }
 }
 
 const sum = (description: string) => Type.Integer({ minimum: 0, description })

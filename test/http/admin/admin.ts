@@ -7,6 +7,7 @@
 import assert from 'node:assert/strict'
 import { Check } from 'typebox/schema'
 import { ADMIN_TOKEN, type Answer, type Parley } from '../../parley.ts'
+import { documentAt, OPERATORS } from '../openapi/document.ts'
 
 export const BASE = '/admin/api'
 
@@ -30,7 +31,7 @@ export interface AdminRoute {
 }
 
 export async function adminRoutesOf(parley: Parley): Promise<AdminRoute[]> {
-  const { paths } = (await parley.get('/openapi.json')).body
+  const { paths } = await documentAt(parley, OPERATORS)
   return Object.entries<Answer['body']>(paths).flatMap(([path, methods]) =>
     path.startsWith(BASE)
       ? Object.entries<Answer['body']>(methods).map(([method, { responses, requestBody }]) => ({

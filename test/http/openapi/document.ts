@@ -1,4 +1,4 @@
-/** `/openapi.json` as a list of what it promises, and whether an answer keeps it. */
+/** The OpenAPI documents as a list of what they promise, and whether an answer keeps it. */
 import assert from 'node:assert/strict'
 import { Check } from 'typebox/schema'
 import type { Answer, Parley } from '../../parley.ts'
@@ -30,8 +30,35 @@ export interface Route {
   readonly responses: Readonly<Record<string, { readonly content?: Readonly<Record<string, Media>> }>>
 }
 
+export const CALLERS = '/openapi.json'
+export const OPERATORS = '/admin/api/openapi.json'
+
+/** The document at the path, with a copy of the component in place of each reference. */
+export async function documentAt(parley: Parley, path: string): Promise<Schema> {
+  const document = (await parley.get(path)).body
+  return resolved(document, document)
+}
+
+function resolved(node: Schema, document: Schema): Schema {
+  if (typeof node !== 'object' || node === null) return node
+  if (Array.isArray(node)) return node.map((one) => resolved(one, document))
+  if (typeof node.$ref === 'string') {
+    const parts = node.$ref.split('/').slice(1)
+    return resolved(
+      parts.reduce((part: Schema, name: string) => part[name], document),
+      document,
+    )
+  }
+  return Object.fromEntries(Object.entries(node).map(([name, value]) => [name, resolved(value, document)]))
+}
+
+/** Of both documents. */
 export async function documentedRoutes(parley: Parley): Promise<readonly Route[]> {
-  const { paths } = (await parley.get('/openapi.json')).body
+  const documents = await Promise.all([CALLERS, OPERATORS].map((path) => documentAt(parley, path)))
+  return documents.flatMap(routesOf)
+}
+
+function routesOf({ paths }: Schema): Route[] {
   return Object.entries<Schema>(paths).flatMap(([path, methods]) =>
     Object.entries<Schema>(methods).map(([lower, { security, parameters, requestBody, responses }]) => {
       const method = lower.toUpperCase() as Route['method']

@@ -10,6 +10,8 @@ export interface Sent {
   /** In place of those that exist. */
   readonly parameters?: Readonly<Record<string, string>>
   readonly headers?: Readonly<Record<string, string>>
+  /** In place of that of the route. */
+  readonly method?: string
 }
 
 export interface Walker {
@@ -17,6 +19,8 @@ export interface Walker {
   readonly seen: ReadonlySet<string>
   /** Fails unless the answer is as documented and its status one of these. */
   expectOf(route: Route, statuses: readonly number[], sent: Sent): Promise<Answer>
+  /** Fails unless this answer, which came another way, is as documented and its status one of these. */
+  took(route: Route, about: string, answer: Answer, statuses: readonly number[]): void
 }
 
 /** @param parameters what stands in paths unless the request says otherwise */
@@ -29,7 +33,7 @@ export function walkerOf(parley: Parley, key: string, parameters: Readonly<Recor
     const path = route.path.replaceAll(/\{(\w+)\}/g, (_all, name) => encodeURIComponent(values[name] ?? ''))
     const opens = { apiKey: { 'x-api-key': key }, adminToken: { authorization: `Bearer ${ADMIN_TOKEN}` } }
     const response = await fetch(`${parley.url}${path}${query}`, {
-      method: route.method,
+      method: sent.method ?? route.method,
       headers: {
         ...(route.wants && opens[route.wants]),
         ...(body !== undefined && { 'content-type': 'application/json' }),
@@ -45,9 +49,18 @@ export function walkerOf(parley: Parley, key: string, parameters: Readonly<Recor
       text,
       body: isJson ? JSON.parse(text) : undefined,
     }
+    see(route, about, answer)
+    return answer
+  }
+
+  function see(route: Route, about: string, answer: Answer): void {
     conforms(route, about, answer)
     seen.add(`${route.name} ${answer.status}`)
-    return answer
+  }
+
+  function took(route: Route, about: string, answer: Answer, statuses: readonly number[]): void {
+    see(route, about, answer)
+    assert.ok(statuses.includes(answer.status), `${route.name}, ${about}: ${answer.status} ${answer.text}`)
   }
 
   /** The same, and the status is one of these. */
@@ -58,7 +71,7 @@ export function walkerOf(parley: Parley, key: string, parameters: Readonly<Recor
     return answer
   }
 
-  return { seen, expectOf }
+  return { seen, expectOf, took }
 }
 
 /** Of a stream without an end, what comes first. */

@@ -1,0 +1,67 @@
+/**
+ * The parts of an OpenAPI document that have names. A schema with a `title` is a component of that name, and a reference wherever
+ * it is used, so that generated clients have one type for it.
+ */
+
+export type JsonObject = Readonly<Record<string, unknown>>
+
+/** Keywords whose value is a schema, a list of schemas, or schemas by name. */
+const SCHEMA_KEYWORDS = ['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf']
+/** How the schema library writes an object with any names. Generators know `additionalProperties` only. */
+const ANY_NAME = '^.*$'
+
+export class Components {
+  readonly schemas: Record<string, JsonObject> = {}
+  readonly responses: Record<string, JsonObject> = {}
+  readonly headers: Record<string, JsonObject> = {}
+
+  /** The schema as the document has it. Throws if two different schemas have the same title. */
+  schema(given: JsonObject): JsonObject {
+    const { title } = given
+    const schema = this.#inline(given)
+    if (typeof title !== 'string') return schema
+    return this.#named('schemas', title, schema)
+  }
+
+  response(name: string, response: JsonObject): JsonObject {
+    return this.#named('responses', name, response)
+  }
+
+  header(name: string, header: JsonObject): JsonObject {
+    return this.#named('headers', name, header)
+  }
+
+  #named(kind: 'schemas' | 'responses' | 'headers', name: string, part: JsonObject): JsonObject {
+    const known = this[kind][name]
+    if (known !== undefined && JSON.stringify(known) !== JSON.stringify(part)) {
+      throw new Error(`two different ${kind} of the OpenAPI document are named ${name}`)
+    }
+    this[kind][name] = part
+    return { $ref: `#/components/${kind}/${name}` }
+  }
+
+  #inline({ title: _title, properties, patternProperties, ...rest }: JsonObject): JsonObject {
+    const schema: Record<string, unknown> = { ...rest }
+    if (isObject(properties)) schema.properties = mapValues(properties, (value) => this.#any(value))
+    if (isObject(patternProperties)) schema.additionalProperties = patternProperties[ANY_NAME]
+    for (const keyword of SCHEMA_KEYWORDS) {
+      if (schema[keyword] !== undefined) schema[keyword] = this.#any(schema[keyword])
+    }
+    const { enum: values } = schema
+    const areTexts = Array.isArray(values) && values.every((value) => typeof value === 'string')
+    return areTexts && schema.type === undefined ? { type: 'string', ...schema } : schema
+  }
+
+  #any(value: unknown): unknown {
+    if (Array.isArray(value)) return value.map((one) => this.#any(one))
+    return isObject(value) ? this.schema(value) : value
+  }
+}
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+export function mapValues<T>(object: JsonObject, map: (value: unknown) => T): Record<string, T> {
+  return Object.fromEntries(Object.entries(object).map(([name, value]) => [name, map(value)]))
+}

@@ -1,0 +1,47 @@
+/** The callback (SPEC §6) as a webhook of the OpenAPI document: the request that a receiver gets. */
+import Type from 'typebox'
+import type { DeclaredOperation } from './declared-operations.ts'
+import { exampleCallbacks } from './examples.ts'
+import { callbackEvent } from './job-schemas.ts'
+
+const SIGNED = 'See docs/callbacks.md for how to verify it.'
+
+const headers = Type.Object({
+  'webhook-id': Type.String({
+    format: 'uuid',
+    description: 'The job id: the same in each attempt.',
+    examples: ['019a5d3e-8f43-7000-9a1c-2f54b7a1c0de'],
+  }),
+  'webhook-timestamp': Type.String({
+    pattern: '^[0-9]+$',
+    description: 'When this attempt was signed (Unix seconds).',
+    examples: ['1795232760'],
+  }),
+  'webhook-signature': Type.String({
+    description: `One or more signatures by Standard Webhooks, separated by spaces. ${SIGNED}`,
+    examples: ['v1,Jm9yIGV4YW1wbGUgb25seSwgbm90IGEgc2lnbmF0dXJl'],
+  }),
+})
+
+const received = (description: string) => ({ description, content: {} })
+
+export const jobEndedWebhook: DeclaredOperation = {
+  method: 'post',
+  path: '',
+  schema: {
+    operationId: 'jobEnded',
+    summary: 'A job that you created with a `callback` has ended',
+    description:
+      'Sent to `callback_url` with your `callback_headers`, once for each job, and again until you answer with a 2xx. Expect duplicates.',
+    tags: ['Jobs'],
+    security: [],
+    headers,
+    body: { ...callbackEvent, examples: exampleCallbacks },
+    response: {
+      '2XX': received('It has arrived. The body is not read.'),
+      410: received('The receiver is gone: the callback fails permanently.'),
+      '4XX': received('It is tried again later; after 429 not before your `Retry-After`.'),
+      '5XX': received('It is tried again later; after 502, 503 and 504 not before your `Retry-After`.'),
+    },
+  },
+}
