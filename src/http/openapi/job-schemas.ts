@@ -6,7 +6,7 @@ export const jobId = Type.String({
   description: 'The job identifier, a UUID of version 7.',
 })
 
-/** Of any text, so that one that is no identifier gets the 404 of every unknown job. */
+/** Any text: one that is not an identifier gets the 404 of every unknown job. */
 export const jobIdParam = Type.Object({
   jobId: Type.String({
     description: 'The job identifier. Upper and lower case mean the same job.',
@@ -14,7 +14,7 @@ export const jobIdParam = Type.Object({
   }),
 })
 
-/** A union that is told apart by `status`; each schema has a title and a literal status. */
+/** A union whose schemas differ in their literal `status`; each has a title. */
 export function byStatus(title: string, description: string, schemas: Readonly<Record<string, TSchema>>) {
   const mapping = Object.entries(schemas).map(([status, schema]) => [
     status,

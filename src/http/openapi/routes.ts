@@ -12,7 +12,7 @@ import { type DeclaredOperation, declaredOperations } from './declared-operation
 import { serveDocsPage } from './docs-page.ts'
 import { jobEndedWebhook } from './webhooks.ts'
 
-/** Whoever calls these has an API key of an account. */
+/** What is below is for callers, who have an API key. */
 const CALLERS = '/api/'
 
 export const DOCUMENTS = {
