@@ -4,17 +4,13 @@
  */
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../clock.ts'
-import { PollingLoop } from '../polling-loop.ts'
 import type { Leases } from '../store/node-store.ts'
 import { openLeases } from '../store/open.ts'
 import { logLine } from '../telemetry/log-line.ts'
 import { LogWriter } from '../telemetry/log-writer.ts'
+import { LeaseRenewal, RENEWAL_TRIES } from './lease-renewal.ts'
 import { LoopWatch, REPORT_EVERY_MS } from './loop-watch.ts'
 
-/** Renewals in the time of a lease. */
-const RENEWALS = 3
-/** Tries to renew in the time of a lease: a renewal that failed is repeated soon. */
-const TRIES = 9
 /** What a busy database may need for a renewal, however short the lease is. */
 const LEAST_STATEMENT_MS = 1000
 
@@ -38,36 +34,29 @@ async function keepLease(port: MessagePort, data: HeartbeatData): Promise<void> 
   const { database, prepare, node, leaseMs } = data
   const report = (message: HeartbeatReport) => port.postMessage(message)
   // A renewal on a connection that is dead is given up so soon that the next one, on a new connection, is in time.
-  const statementMs = Math.min(data.statementMs, Math.max(LEAST_STATEMENT_MS, leaseMs / TRIES))
+  const statementMs = Math.min(data.statementMs, Math.max(LEAST_STATEMENT_MS, leaseMs / RENEWAL_TRIES))
   const leases = await openLeases(database, { prepare, statementMs })
-  const { steadyMs } = systemClock
-  let renewedMs = steadyMs()
-  const loop = new PollingLoop({
+  const renewal = new LeaseRenewal({
     clock: systemClock,
-    pauseMs: leaseMs / TRIES,
-    task: async () => {
-      const askedMs = steadyMs()
-      if (askedMs - renewedMs < leaseMs / RENEWALS) return
-      const kept = await leases.renew(node, leaseMs)
-      renewedMs = askedMs
-      if (!kept) report({ kind: 'expired' })
-    },
+    leases,
+    node,
+    leaseMs,
+    onExpired: () => report({ kind: 'expired' }),
     onError: (error) => report({ kind: 'failed', message: messageOf(error) }),
   })
-  port.once('message', () => void end(port, loop, leases))
+  port.once('message', () => void end(port, renewal, leases))
   try {
-    await leases.renew(node, leaseMs)
+    await renewal.start()
   } catch (error) {
     report({ kind: 'not started', message: messageOf(error) })
     return
   }
-  loop.start()
   watchLoop(data)
   report({ kind: 'started' })
 }
 
-async function end(port: MessagePort, loop: PollingLoop, leases: Leases): Promise<void> {
-  await loop.stop()
+async function end(port: MessagePort, renewal: LeaseRenewal, leases: Leases): Promise<void> {
+  await renewal.stop()
   await leases.close()
   port.close()
 }

@@ -1,0 +1,226 @@
+/** Accounts, keys, usage and the audit log in the reference store. */
+import type { TierName } from '../../../src/job/tier.ts'
+import type {
+  AccountPage,
+  AccountRecord,
+  KeyRecord,
+  KeySearch,
+  NewKey,
+  NewKeyResult,
+  OwnCaps,
+  RevokeResult,
+  Secrets,
+} from '../../../src/store/account-store.ts'
+import type { AuditEntry, AuditSearch, NewAuditEntry } from '../../../src/store/audit-store.ts'
+import { WriteRejected } from '../../../src/store/store.ts'
+import {
+  MAX_OPEN_COUNTED,
+  type QuotaUse,
+  type UsageRecord,
+  type UsageSearch,
+  type Used,
+} from '../../../src/store/usage-store.ts'
+import { type AccountRow, type KeyRow, type MemoryDatabase, storedBytesOf } from './database.ts'
+
+const NO_CAPS: OwnCaps = { monthlyJobs: null, monthlyTokens: null, openJobs: null, storedBytes: null }
+
+export function accountOperations(db: MemoryDatabase) {
+  const change = (name: string, over: Partial<AccountRow>): boolean => {
+    const account = db.accounts.get(name)
+    if (account) Object.assign(account, over)
+    return account !== undefined
+  }
+  return {
+    createKey({ id, hash, account: name, tier, secret, createdAtMs, expiresAtMs }: NewKey): NewKeyResult {
+      const account = db.accounts.get(name)
+      if (account && account.tier !== tier) return { kind: 'other tier', tier: account.tier as TierName }
+      const isThere = [...db.keys.values()].some((key) => key.id === id || key.hash === hash)
+      if (isThere) throw new WriteRejected(`the key ${id} exists`)
+      if (!account) {
+        const none = { previousSecret: null, rotatedAtMs: null, suspendedAtMs: null, caps: NO_CAPS }
+        db.accounts.set(name, { name, tier, secret, ...none })
+      }
+      db.keys.set(id, { id, hash, account: name, createdAtMs, expiresAtMs, revokedAtMs: null })
+      return { kind: 'created' }
+    },
+
+    listKeys: (): KeyRecord[] => [...db.keys.values()].sort(byAge).map((key) => keyRecord(db, key)),
+
+    listKeyHashes: (after: string, limit: number): string[] =>
+      [...db.keys.values()]
+        .map(({ hash }) => hash)
+        .filter((hash) => hash > after)
+        .sort()
+        .slice(0, limit),
+
+    searchKeys({ account, beforeKeyId, limit }: KeySearch): KeyRecord[] {
+      const newestFirst = [...db.keys.values()].sort(byAge).reverse()
+      const last = newestFirst.findIndex(({ id }) => id === beforeKeyId)
+      if (beforeKeyId !== undefined && last < 0) return []
+      return newestFirst
+        .slice(last + 1)
+        .filter((key) => account === undefined || key.account === account)
+        .slice(0, limit)
+        .map((key) => keyRecord(db, key))
+    },
+
+    listAccounts({ after = '', limit, nowMs }: AccountPage): AccountRecord[] {
+      return [...db.accounts.values()]
+        .filter(({ name }) => name > after)
+        .sort((one, other) => (one.name < other.name ? -1 : 1))
+        .slice(0, limit)
+        .map(({ name, tier, rotatedAtMs, suspendedAtMs, caps }) => {
+          const keys = [...db.keys.values()].filter(({ account }) => account === name)
+          const isActive = ({ revokedAtMs, expiresAtMs }: KeyRow) =>
+            revokedAtMs === null && (expiresAtMs === null || expiresAtMs > nowMs)
+          return {
+            name,
+            tier: tier as TierName,
+            keys: keys.length,
+            activeKeys: keys.filter(isActive).length,
+            rotatedAtMs,
+            suspendedAtMs,
+            caps,
+            quotaUse: quotaUse(db, name),
+          }
+        })
+    },
+
+    revokeKey(keyId: string, nowMs: number): RevokeResult {
+      const key = db.keys.get(keyId)
+      if (key === undefined) return 'unknown'
+      if (key.revokedAtMs !== null) return 'revoked before'
+      key.revokedAtMs = nowMs
+      return 'revoked'
+    },
+
+    findKey(hash: string): KeyRecord | null {
+      const key = [...db.keys.values()].find((one) => one.hash === hash)
+      return key === undefined ? null : keyRecord(db, key)
+    },
+
+    setTier: (name: string, tier: TierName): boolean => change(name, { tier }),
+
+    suspend(name: string, sinceMs: number | null): boolean {
+      const before = db.accounts.get(name)?.suspendedAtMs ?? null
+      return change(name, { suspendedAtMs: sinceMs === null ? null : (before ?? sinceMs) })
+    },
+
+    setCaps: (name: string, caps: OwnCaps): boolean => change(name, { caps }),
+
+    secrets(name: string): Secrets | null {
+      const account = db.accounts.get(name)
+      return account === undefined ? null : secretsOf(account)
+    },
+
+    rotateSecret(name: string, secret: string, nowMs: number): boolean {
+      const previousSecret = db.accounts.get(name)?.secret ?? null
+      return change(name, { previousSecret, secret, rotatedAtMs: nowMs })
+    },
+
+    hasAccounts: (): boolean => db.accounts.size > 0,
+
+    deleteAccount(name: string): boolean {
+      for (const key of [...db.keys.values()]) if (key.account === name) db.keys.delete(key.id)
+      for (const [id, { account }] of db.idempotency) if (account === name) db.idempotency.delete(id)
+      for (const [id, { account }] of db.usage) if (account === name) db.usage.delete(id)
+      for (const row of db.jobs.values()) {
+        if (row.job.account !== name) continue
+        row.callback = null
+        db.owed.delete(row)
+      }
+      db.nextTurns.delete(name)
+      return db.accounts.delete(name)
+    },
+
+    ...usageOperations(db),
+    ...auditOperations(db),
+  }
+}
+
+function usageOperations(db: MemoryDatabase) {
+  return {
+    listUsage({ account, month, after, limit }: UsageSearch): UsageRecord[] {
+      const rows = [...db.usage.values()].sort(byMonth)
+      return rows
+        .filter((row) => after === undefined || byMonth(after, row) < 0)
+        .filter((row) => account === undefined || row.account === account)
+        .filter((row) => month === undefined || row.month === month)
+        .slice(0, limit)
+        .map((row) => ({ ...row }))
+    },
+
+    used(account: string, month: string): Used {
+      const rows = [...db.usage.values()].filter((row) => row.account === account && row.month === month)
+      return {
+        jobs: rows.reduce((sum, { jobs }) => sum + jobs, 0),
+        openJobs: Math.min(openOf(db, account), MAX_OPEN_COUNTED),
+        tokens: rows.reduce((sum, { inputTokens, outputTokens }) => sum + inputTokens + outputTokens, 0),
+      }
+    },
+
+    quotaUse: (account: string) => quotaUse(db, account),
+  }
+}
+
+function auditOperations(db: MemoryDatabase) {
+  return {
+    addAuditEntry({ account, ...entry }: NewAuditEntry): void {
+      if (db.audit.has(entry.id)) throw new WriteRejected(`the entry ${entry.id} exists`)
+      const ofJob = account !== null && typeof account === 'object' ? account.ofJob : null
+      const name = typeof account === 'string' ? account : (db.jobs.get(ofJob ?? '')?.job.account ?? null)
+      db.audit.set(entry.id, { ...entry, account: name, outcome: null })
+    },
+
+    endAuditEntry(entryId: string, outcome: string): void {
+      const entry = db.audit.get(entryId)
+      if (entry) db.audit.set(entryId, { ...entry, outcome })
+    },
+
+    listAuditEntries({ account, beforeEntryId, limit }: AuditSearch): AuditEntry[] {
+      return [...db.audit.values()]
+        .filter((entry) => account === undefined || entry.account === account)
+        .filter(({ id }) => beforeEntryId === undefined || id < beforeEntryId)
+        .sort((one, other) => (one.id > other.id ? -1 : 1))
+        .slice(0, limit)
+    },
+  }
+}
+
+function quotaUse(db: MemoryDatabase, account: string): QuotaUse {
+  let storedBytes = 0
+  for (const row of db.jobs.values()) if (row.job.account === account) storedBytes += storedBytesOf(row)
+  return { openJobs: openOf(db, account), storedBytes }
+}
+
+function openOf(db: MemoryDatabase, account: string): number {
+  return [...db.open].filter(({ job }) => job.account === account).length
+}
+
+function keyRecord(db: MemoryDatabase, { hash: _, ...key }: KeyRow): KeyRecord {
+  const { tier, suspendedAtMs, caps } = db.accounts.get(key.account) ?? {
+    tier: '',
+    suspendedAtMs: null,
+    caps: NO_CAPS,
+  }
+  return { ...key, tier: tier as TierName, suspendedAtMs, caps }
+}
+
+export function secretsOf({ secret, previousSecret, rotatedAtMs }: AccountRow): Secrets {
+  const previous =
+    previousSecret === null || rotatedAtMs === null ? null : { secret: previousSecret, rotatedAtMs }
+  return { current: secret, previous }
+}
+
+function byAge(one: KeyRow, other: KeyRow): number {
+  return one.createdAtMs - other.createdAtMs || (one.id < other.id ? -1 : 1)
+}
+
+type UsageKey = Pick<UsageRecord, 'account' | 'month' | 'model'>
+
+/** Newest month first, then by account and model. */
+function byMonth(one: UsageKey, other: UsageKey): number {
+  if (one.month !== other.month) return one.month > other.month ? -1 : 1
+  if (one.account !== other.account) return one.account < other.account ? -1 : 1
+  return one.model === other.model ? 0 : one.model < other.model ? -1 : 1
+}

@@ -1,0 +1,173 @@
+/**
+ * What a database of the reference store holds, and in what it differs from another one: whether it is used by one node, as a
+ * SQLite file is, or shared by many, as Postgres is.
+ */
+import type { Job, Usage } from '../../../src/job/job.ts'
+import type { OwnCaps } from '../../../src/store/account-store.ts'
+import type { AuditEntry } from '../../../src/store/audit-store.ts'
+import type { CallbackAttempt } from '../../../src/store/callback-store.ts'
+import { type Expiry, expiresAtMs } from '../../../src/store/expiry.ts'
+import type { Idempotency } from '../../../src/store/store.ts'
+import { outcomeBytes, requestBytes } from '../../../src/store/stored-bytes.ts'
+
+export interface JobRow {
+  readonly job: Job
+  status: 'pending' | 'assigned' | 'completed' | 'failed'
+  /** The place in the queue; null unless it is queued. */
+  turn: number | null
+  /** Who holds it; null if nobody does. */
+  node: string | null
+  attempt: number
+  crashCount: number
+  claimedAtMs: number | null
+  settledAtMs: number | null
+  route: string
+  earlierJson: string | null
+  waitsSinceMs: number | null
+  waitedMs: number
+  /** The node with a pending response for it; null if none has one. */
+  readonly origin: string | null
+  outcome: OutcomeRow | null
+  callback: CallbackRow | null
+}
+
+export interface OutcomeRow {
+  readonly contentJson: string | null
+  readonly errorJson: string | null
+  readonly usage: Usage
+  readonly receiptJson: string
+}
+
+export interface CallbackRow {
+  isRetry: boolean
+  attempt: number
+  tries: number
+  owedSinceMs: number
+  /** Null once it was delivered or has failed for good. */
+  dueAtMs: number | null
+  node: string | null
+  isInProgress: boolean
+  deliveredAtMs: number | null
+  failedAtMs: number | null
+  readonly attempts: CallbackAttempt[]
+}
+
+export interface AccountRow {
+  readonly name: string
+  tier: string
+  secret: string
+  previousSecret: string | null
+  rotatedAtMs: number | null
+  suspendedAtMs: number | null
+  caps: OwnCaps
+}
+
+export interface KeyRow {
+  readonly id: string
+  readonly hash: string
+  readonly account: string
+  readonly createdAtMs: number
+  readonly expiresAtMs: number | null
+  revokedAtMs: number | null
+}
+
+export interface UsageRow {
+  readonly account: string
+  readonly month: string
+  readonly model: string
+  jobs: number
+  failedJobs: number
+  cacheHits: number
+  calls: number
+  inputTokens: number
+  outputTokens: number
+}
+
+/** A node that died while it held the job, or seemed to. */
+export interface CrashRow {
+  readonly jobId: string
+  readonly node: string
+  readonly countedAtMs: number
+  confirmed: boolean
+}
+
+export interface CancelledRow {
+  readonly jobId: string
+  readonly attempt: number
+  /** The node that is to learn of it; null for the one that uses the database alone. */
+  readonly node: string | null
+}
+
+export class MemoryDatabase {
+  /** Whether many nodes share it. */
+  readonly shared: boolean
+  /** The clock of the database, by which leases expire. */
+  readonly clockMs: () => number
+  readonly jobs = new Map<string, JobRow>()
+  /** Those that have not ended. */
+  readonly open = new Set<JobRow>()
+  /** Those whose callback is owed. */
+  readonly owed = new Set<JobRow>()
+  readonly accounts = new Map<string, AccountRow>()
+  readonly keys = new Map<string, KeyRow>()
+  readonly usage = new Map<string, UsageRow>()
+  readonly audit = new Map<string, AuditEntry>()
+  readonly idempotency = new Map<string, Idempotency & { account: string; jobIds: readonly string[] }>()
+  readonly cachedResponses = new Map<string, { readonly jobId: string; readonly untilMs: number }>()
+  /** Until when each node has a lease. */
+  readonly leases = new Map<string, number>()
+  crashes: CrashRow[] = []
+  cancelled: CancelledRow[] = []
+  /** The turn of the job that was claimed last, and the next turn of each account. */
+  turn = 0
+  readonly nextTurns = new Map<string, number>()
+  /** The account that was looked at last by a claim of accounts' first jobs. */
+  accountCursor = ''
+
+  constructor(options: { readonly shared: boolean; readonly clockMs: () => number }) {
+    this.shared = options.shared
+    this.clockMs = options.clockMs
+  }
+
+  hasLease(node: string): boolean {
+    return (this.leases.get(node) ?? Number.NEGATIVE_INFINITY) > this.clockMs()
+  }
+
+  /** In fair order. */
+  queued(): JobRow[] {
+    return [...this.open].filter(({ turn }) => turn !== null).sort(inFairOrder)
+  }
+
+  delete(row: JobRow): void {
+    this.jobs.delete(row.job.id)
+    this.open.delete(row)
+    this.owed.delete(row)
+    for (const [fingerprint, { jobId }] of this.cachedResponses) {
+      if (jobId === row.job.id) this.cachedResponses.delete(fingerprint)
+    }
+  }
+
+  /** The job as long as it can be read. */
+  readable(jobId: string, expiry: Expiry): JobRow | null {
+    const row = this.jobs.get(jobId)
+    return row === undefined || hasExpired(row, expiry) ? null : row
+  }
+}
+
+function inFairOrder(one: JobRow, other: JobRow): number {
+  return (one.turn ?? 0) - (other.turn ?? 0) || (one.job.id < other.job.id ? -1 : 1)
+}
+
+export function hasExpired({ job, settledAtMs, callback }: JobRow, { nowMs, retentionMs }: Expiry): boolean {
+  if (settledAtMs === null || (callback !== null && callback.dueAtMs !== null)) return false
+  return expiresAtMs(settledAtMs, job.cacheTtlMs / 1000, retentionMs) <= nowMs
+}
+
+export function requestBytesOf({ messagesJson, responseFormatJson, callbackJson }: Job): number {
+  return requestBytes(messagesJson, responseFormatJson, callbackJson)
+}
+
+export function storedBytesOf({ job, outcome }: JobRow): number {
+  const { contentJson = null, errorJson = null, receiptJson = '' } = outcome ?? {}
+  return requestBytesOf(job) + outcomeBytes(contentJson, errorJson, receiptJson)
+}

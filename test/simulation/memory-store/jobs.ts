@@ -1,0 +1,344 @@
+/** The life of a job in the reference store: accept, settle, release, rescue, cancel, delete, expire, read. */
+import { errorJson, type Job, NO_USAGE } from '../../../src/job/job.ts'
+import type { JobRecord } from '../../../src/job/job-record.ts'
+import { monthOf } from '../../../src/job/month.ts'
+import {
+  CANCELLED_ERROR_JSON,
+  CANCELLED_RECEIPT_JSON,
+  type CancelJobs,
+  type Cancelled,
+  type Deleted,
+  type DeletedJobs,
+} from '../../../src/store/admin-action-store.ts'
+import type { Expiry } from '../../../src/store/expiry.ts'
+import { type Claim, MAX_CANCELLED } from '../../../src/store/node-store.ts'
+import {
+  type Acceptance,
+  type Accepted,
+  type Depth,
+  type EndedJob,
+  type NewJob,
+  type ReadJob,
+  type Settled,
+  type Settlement,
+  type WaitingRelease,
+  WriteRejected,
+} from '../../../src/store/store.ts'
+import { outcomeBytes } from '../../../src/store/stored-bytes.ts'
+import { hasExpired, type JobRow, type MemoryDatabase, type OutcomeRow } from './database.ts'
+
+/** Rows that one step of a deletion looks at. */
+const STEP = 400
+
+export function jobOperations(db: MemoryDatabase) {
+  return {
+    accept: (acceptance: Acceptance) => accept(db, acceptance),
+
+    acceptEnded(job: Job, settlement: Settlement): void {
+      if (db.jobs.has(job.id)) throw new WriteRejected(`the job ${job.id} exists`)
+      checkSettlement(settlement)
+      const row = newRow(job, settlement.node)
+      Object.assign(row, { status: 'assigned', attempt: 1, claimedAtMs: job.createdAtMs })
+      db.jobs.set(job.id, row)
+      end(db, row, outcomeOf(settlement), settlement)
+    },
+
+    settle(settlement: Settlement): Settled {
+      const row = db.jobs.get(settlement.jobId)
+      if (row === undefined) return 'gone'
+      if (!isHeld(row, settlement.node, settlement)) return 'stale'
+      checkSettlement(settlement)
+      end(db, row, outcomeOf(settlement), settlement)
+      return 'settled'
+    },
+
+    release(node: string, claims: readonly Claim[]): void {
+      for (const claim of claims) {
+        const row = db.jobs.get(claim.jobId)
+        if (row && isHeld(row, node, claim)) Object.assign(row, { node: null, turn: db.turn })
+      }
+    },
+
+    releaseWaiting(node: string, releases: readonly WaitingRelease[]): void {
+      for (const { route, earlierJson, sinceMs: waitsSinceMs, waitedMs, ...claim } of releases) {
+        const row = db.jobs.get(claim.jobId)
+        if (!row || !isHeld(row, node, claim)) continue
+        Object.assign(row, { node: null, turn: db.turn, route, earlierJson, waitsSinceMs, waitedMs })
+      }
+    },
+
+    rescue: (node: string, nowMs: number) => rescue(db, node, nowMs),
+
+    findResponse(fingerprint: string, nowMs: number): string | null {
+      const cached = db.cachedResponses.get(fingerprint)
+      if (cached === undefined || cached.untilMs <= nowMs) return null
+      return db.jobs.get(cached.jobId)?.outcome?.contentJson ?? null
+    },
+
+    read(
+      account: string,
+      jobId: string,
+      expiry: Expiry,
+      maxBytes = Number.POSITIVE_INFINITY,
+    ): ReadJob | null {
+      const row = db.readable(jobId, expiry)
+      if (row === null || row.job.account !== account) return null
+      const bytes = resultBytes(row)
+      const record = recordOf(row)
+      if (bytes <= maxBytes) return { ...record, omittedBytes: 0 }
+      return { ...record, contentJson: null, errorJson: null, omittedBytes: bytes }
+    },
+
+    readEnded(jobIds: readonly string[], maxBytes = Number.POSITIVE_INFINITY): EndedJob[] {
+      const ended: EndedJob[] = []
+      let left = maxBytes
+      for (const row of jobIds.map((id) => db.jobs.get(id))) {
+        if (!row?.outcome) continue
+        left -= resultBytes(row)
+        if (left < 0 && ended.length > 0) break
+        ended.push({ ...recordOf(row), cacheHit: row.outcome.usage.cache_hit })
+      }
+      return ended
+    },
+
+    expire: (expiry: Expiry) => expire(db, expiry),
+
+    depth(): Depth {
+      const queued = db.queued()
+      const oldest = Math.min(...queued.map(({ job }) => job.createdAtMs))
+      return {
+        waiting: queued.length,
+        oldestCreatedAtMs: queued.length === 0 ? null : oldest,
+        assigned: [...db.open].filter(({ node }) => node !== null).length,
+      }
+    },
+
+    claimsOf: (node: string): Claim[] =>
+      [...db.open].filter((row) => row.node === node).map(({ job, attempt }) => ({ jobId: job.id, attempt })),
+
+    cancelJob(jobId: string, nowMs: number): Cancelled {
+      const row = db.jobs.get(jobId)
+      if (row === undefined) return 'unknown'
+      if (row.outcome !== null) return 'ended before'
+      cancel(db, row, nowMs)
+      return 'cancelled'
+    },
+
+    cancelJobs({ account, running, beforeJobId, limit, nowMs }: CancelJobs): number {
+      const rows = [...db.queued(), ...[...db.open].filter(({ node }) => running && node !== null)]
+        .filter(({ job }) => job.account === account && job.id < beforeJobId)
+        .slice(0, limit)
+      for (const row of rows) cancel(db, row, nowMs)
+      return rows.length
+    },
+
+    takeCancelled(node: string): Claim[] {
+      const mine = db.cancelled
+        .filter((row) => row.node === null || row.node === node)
+        .slice(0, MAX_CANCELLED)
+      db.cancelled = db.cancelled.filter((row) => !mine.includes(row))
+      return mine.map(({ jobId, attempt }) => ({ jobId, attempt }))
+    },
+
+    deleteJob(jobId: string): Deleted {
+      const row = db.jobs.get(jobId)
+      if (row === undefined) return 'unknown'
+      if (row.outcome === null) return 'not ended'
+      db.delete(row)
+      return 'deleted'
+    },
+
+    deleteJobsOf(account: string, afterJobId: string): DeletedJobs {
+      const rows = [...db.jobs.values()].filter(({ job }) => job.id > afterJobId)
+      const some = rows.sort((one, other) => (one.job.id < other.job.id ? -1 : 1)).slice(0, STEP)
+      const ofAccount = some.filter(({ job }) => job.account === account)
+      const ended = ofAccount.filter(({ outcome }) => outcome !== null)
+      for (const row of ended) db.delete(row)
+      return {
+        deleted: ended.length,
+        open: ofAccount.length - ended.length,
+        next: some.length === STEP ? (some.at(-1)?.job.id ?? null) : null,
+      }
+    },
+  }
+}
+
+function accept(db: MemoryDatabase, { node, jobs, idempotency, nowMs }: Acceptance): Accepted {
+  const account = jobs[0]?.job.account ?? ''
+  const key = `${account}\n${idempotency?.key}`
+  const earlier = idempotency === null ? undefined : db.idempotency.get(key)
+  if (earlier && earlier.untilMs > nowMs) {
+    if (earlier.fingerprint !== idempotency?.fingerprint) return { kind: 'conflict' }
+    // A request whose jobs no longer exist is accepted again.
+    const { jobIds } = earlier
+    if (jobIds.every((id) => db.jobs.has(id))) return { kind: 'repeated', jobIds }
+  }
+  const ids = jobs.map(({ job }) => job.id)
+  if (new Set(ids).size < ids.length || ids.some((id) => db.jobs.has(id))) {
+    throw new WriteRejected('a job of this id exists')
+  }
+  for (const newJob of jobs) store(db, node, nowMs, newJob)
+  if (idempotency) db.idempotency.set(key, { ...idempotency, account, jobIds: ids })
+  return { kind: 'accepted' }
+}
+
+function store(db: MemoryDatabase, node: string, nowMs: number, newJob: NewJob): void {
+  const { job, handedOff, step, route = '', awaited } = newJob
+  const row = newRow(job, awaited ? node : null)
+  row.route = route
+  if (handedOff) Object.assign(row, { status: 'assigned', node, attempt: 1, claimedAtMs: nowMs })
+  else {
+    row.turn = Math.max(db.turn, db.nextTurns.get(job.account) ?? 0)
+    db.nextTurns.set(job.account, row.turn + step)
+  }
+  db.jobs.set(job.id, row)
+  db.open.add(row)
+}
+
+function newRow(job: Job, origin: string | null): JobRow {
+  return {
+    job,
+    status: 'pending',
+    turn: null,
+    node: null,
+    attempt: 0,
+    crashCount: 0,
+    claimedAtMs: null,
+    settledAtMs: null,
+    route: '',
+    earlierJson: null,
+    waitsSinceMs: null,
+    waitedMs: 0,
+    origin,
+    outcome: null,
+    callback: null,
+  }
+}
+
+/** The fence: whether the node holds the job under this attempt. */
+function isHeld(row: JobRow, node: string, { attempt }: Claim): boolean {
+  return row.outcome === null && row.node === node && row.attempt === attempt
+}
+
+/** As a column of whole numbers does. */
+function checkSettlement({ nowMs, jobId }: Settlement): void {
+  if (!Number.isInteger(nowMs)) throw new WriteRejected(`the settlement of ${jobId} has no whole time`)
+}
+
+function outcomeOf({ outcome, usage, receiptJson }: Settlement): OutcomeRow {
+  return {
+    contentJson: outcome.status === 'completed' ? outcome.contentJson : null,
+    errorJson: outcome.status === 'failed' ? errorJson(outcome.error) : null,
+    usage,
+    receiptJson,
+  }
+}
+
+/** Everything that settling stores. */
+function end(
+  db: MemoryDatabase,
+  row: JobRow,
+  outcome: OutcomeRow,
+  { nowMs, cache }: Pick<Settlement, 'nowMs' | 'cache'>,
+): void {
+  const { job } = row
+  const status = outcome.errorJson === null ? 'completed' : 'failed'
+  Object.assign(row, { status, turn: null, node: null, settledAtMs: nowMs, outcome })
+  db.open.delete(row)
+  if (cache) db.cachedResponses.set(cache.fingerprint, { jobId: job.id, untilMs: cache.untilMs })
+  if (job.callbackJson !== null) {
+    row.callback = {
+      isRetry: false,
+      attempt: 0,
+      tries: 0,
+      owedSinceMs: nowMs,
+      dueAtMs: nowMs,
+      node: null,
+      isInProgress: false,
+      deliveredAtMs: null,
+      failedAtMs: null,
+      attempts: [],
+    }
+    db.owed.add(row)
+  }
+  addUsage(db, row, outcome, nowMs)
+}
+
+function addUsage(db: MemoryDatabase, { job, status }: JobRow, { usage }: OutcomeRow, nowMs: number): void {
+  const { account, model } = job
+  const key = { account, month: monthOf(nowMs), model }
+  const name = Object.values(key).join('\n')
+  const none = { ...key, jobs: 0, failedJobs: 0, cacheHits: 0, calls: 0, inputTokens: 0, outputTokens: 0 }
+  const sums = db.usage.get(name) ?? none
+  db.usage.set(name, sums)
+  sums.jobs += 1
+  if (status === 'failed') sums.failedJobs += 1
+  if (usage.cache_hit) sums.cacheHits += 1
+  sums.calls += usage.calls
+  sums.inputTokens = Math.min(sums.inputTokens + usage.input_tokens, Number.MAX_SAFE_INTEGER)
+  sums.outputTokens = Math.min(sums.outputTokens + usage.output_tokens, Number.MAX_SAFE_INTEGER)
+}
+
+function rescue(db: MemoryDatabase, node: string, nowMs: number): number {
+  const isDead = (other: string | null): other is string =>
+    other !== null && other !== node && !(db.shared && db.hasLease(other))
+  let rescued = 0
+  for (const row of db.open) {
+    if (!isDead(row.node)) continue
+    if (db.shared) {
+      db.crashes.push({ jobId: row.job.id, node: row.node, countedAtMs: db.clockMs(), confirmed: false })
+    }
+    Object.assign(row, { node: null, turn: db.turn, crashCount: row.crashCount + 1 })
+    rescued += 1
+  }
+  for (const { callback } of db.owed) {
+    if (callback === null || !isDead(callback.node)) continue
+    Object.assign(callback, {
+      node: null,
+      isInProgress: false,
+      dueAtMs: Math.min(callback.dueAtMs ?? nowMs, nowMs),
+    })
+  }
+  for (const other of [...db.leases.keys()]) if (isDead(other)) db.leases.delete(other)
+  return rescued
+}
+
+function cancel(db: MemoryDatabase, row: JobRow, nowMs: number): void {
+  const claim = { jobId: row.job.id, attempt: row.attempt }
+  const nodes = db.shared ? new Set([row.node, row.origin].filter((node) => node !== null)) : [null]
+  for (const node of nodes) db.cancelled.push({ ...claim, node })
+  const outcome = {
+    contentJson: null,
+    errorJson: CANCELLED_ERROR_JSON,
+    usage: NO_USAGE,
+    receiptJson: CANCELLED_RECEIPT_JSON,
+  }
+  end(db, row, outcome, { nowMs, cache: null })
+}
+
+function expire(db: MemoryDatabase, expiry: Expiry): boolean {
+  const { nowMs } = expiry
+  for (const [name, { untilMs }] of db.cachedResponses) if (untilMs <= nowMs) db.cachedResponses.delete(name)
+  for (const [name, { untilMs }] of db.idempotency) if (untilMs <= nowMs) db.idempotency.delete(name)
+  db.crashes = db.crashes.filter(({ jobId }) => db.jobs.get(jobId)?.outcome === null)
+  const expired: JobRow[] = []
+  for (const row of db.jobs.values()) {
+    if (expired.length < STEP && hasExpired(row, expiry)) expired.push(row)
+  }
+  for (const row of expired) db.delete(row)
+  return expired.length === STEP
+}
+
+function resultBytes({ outcome }: JobRow): number {
+  return outcome === null ? 0 : outcomeBytes(outcome.contentJson, outcome.errorJson, '')
+}
+
+export function recordOf({ job, status, outcome }: JobRow): JobRecord {
+  return {
+    id: job.id,
+    status,
+    createdAtMs: job.createdAtMs,
+    contentJson: outcome?.contentJson ?? null,
+    errorJson: outcome?.errorJson ?? null,
+  }
+}

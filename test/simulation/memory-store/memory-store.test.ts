@@ -1,0 +1,13 @@
+/** The reference store passes the suite of all stores, in both of its forms. */
+import { sharedStoreContract, storeContract } from '../../store-contract/store-contract.ts'
+import { MemoryDatabase } from './database.ts'
+import { openMemoryStore } from './memory-store.ts'
+
+const placeOf = (shared: boolean) => async () => {
+  const db = new MemoryDatabase({ shared, clockMs: Date.now })
+  return { open: async () => openMemoryStore(db) }
+}
+
+storeContract('memory, for one node', placeOf(false))
+storeContract('memory, shared', placeOf(true))
+sharedStoreContract('memory, shared', placeOf(true))

@@ -1,0 +1,65 @@
+/**
+ * The reference store: the storage contract in memory, short enough to be seen to be right. It passes the suite that SQLite and
+ * Postgres pass (`memory-store.test.ts`). Each operation is one function that nothing interrupts, so it is atomic; it
+ * changes nothing before it throws.
+ */
+import type { NodeEvents } from '../../../src/store/node-store.ts'
+import type { Store } from '../../../src/store/store.ts'
+import { accountOperations } from './accounts.ts'
+import { callbackOperations } from './callbacks.ts'
+import { claimOperations } from './claims.ts'
+import type { MemoryDatabase } from './database.ts'
+import { jobOperations } from './jobs.ts'
+import { searchOperations } from './searches.ts'
+
+/** What a node asks of the database; the other methods are about the node itself. */
+export type Methods = Omit<Store, 'shared' | 'subscribe' | 'announceWaits' | 'close'>
+export type MethodName = keyof Methods
+
+/** The methods of the contract, which here return their result instead of promising it. */
+type Operations = {
+  readonly [Name in MethodName]: (...args: Parameters<Methods[Name]>) => Awaited<ReturnType<Methods[Name]>>
+}
+
+export function memoryOperations(db: MemoryDatabase): Operations {
+  return {
+    ...jobOperations(db),
+    ...claimOperations(db),
+    ...callbackOperations(db),
+    ...accountOperations(db),
+    ...searchOperations(db),
+    scrub: () => {},
+    ping: () => {},
+  }
+}
+
+/** A call of a node: which method, with which arguments, and how the database does it. */
+export interface StoreCall {
+  readonly name: MethodName
+  readonly args: readonly unknown[]
+  readonly run: () => unknown
+}
+
+/** The methods of the contract, of which each call goes through `send`. */
+export function methodsOf(operations: Operations, send: (call: StoreCall) => Promise<unknown>): Methods {
+  const methods = Object.entries(operations).map(([name, operation]) => {
+    const run = operation as (...args: unknown[]) => unknown
+    const method = (...args: unknown[]) => send({ name: name as MethodName, args, run: () => run(...args) })
+    return [name, method] as const
+  })
+  return Object.fromEntries(methods) as Methods
+}
+
+/** Opens the database for one node, without any delay. */
+export function openMemoryStore(
+  db: MemoryDatabase,
+  subscribe: (events: NodeEvents) => void = () => {},
+): Store {
+  return {
+    ...methodsOf(memoryOperations(db), async ({ run }) => run()),
+    shared: db.shared,
+    subscribe,
+    announceWaits: async () => {},
+    close: async () => {},
+  }
+}

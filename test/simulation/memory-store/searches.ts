@@ -1,0 +1,80 @@
+/** Jobs as operators see them in the reference store. */
+import { formatParts } from '../../../src/job/response-format.ts'
+import type { Expiry } from '../../../src/store/expiry.ts'
+import type {
+  JobContent,
+  JobDetails,
+  JobPage,
+  JobSearch,
+  JobSummary,
+} from '../../../src/store/job-search-store.ts'
+import { stateOf } from './callbacks.ts'
+import { hasExpired, type JobRow, type MemoryDatabase } from './database.ts'
+
+export function searchOperations(db: MemoryDatabase) {
+  return {
+    searchJobs({ account, status, model, fromMs, toMs, beforeJobId, limit, expiry }: JobSearch): JobPage {
+      const matches = ({ job, status: actual }: JobRow) =>
+        (account === undefined || job.account === account) &&
+        (status === undefined || actual === status) &&
+        (model === undefined || job.model === model) &&
+        (fromMs === undefined || job.createdAtMs >= fromMs) &&
+        (toMs === undefined || job.createdAtMs < toMs) &&
+        (beforeJobId === undefined || job.id < beforeJobId)
+      const found = [...db.jobs.values()]
+        .filter((row) => matches(row) && !hasExpired(row, expiry))
+        .sort((one, other) => (one.job.id > other.job.id ? -1 : 1))
+      const jobs = found.slice(0, limit).map(summaryOf)
+      return { jobs, complete: true, next: found.length > limit ? (jobs.at(-1)?.id ?? null) : null }
+    },
+
+    findJob(jobId: string, expiry: Expiry): JobDetails | null {
+      const row = db.readable(jobId, expiry)
+      if (row === null) return null
+      const { job, crashCount, turn, route, waitsSinceMs, outcome } = row
+      const { kind } = formatParts(job.responseFormatJson)
+      return {
+        ...summaryOf(row),
+        format: kind === 'schema' ? 'json with schema' : kind,
+        crashCount,
+        queued: turn === null ? null : { route, waitsSinceMs },
+        receiptJson: outcome?.receiptJson ?? null,
+      }
+    },
+
+    jobContent(jobId: string, expiry: Expiry): JobContent | null {
+      const row = db.readable(jobId, expiry)
+      if (row === null) return null
+      const { messagesJson, responseFormatJson } = row.job
+      const { contentJson = null, errorJson = null, receiptJson = null } = row.outcome ?? {}
+      return { messagesJson, responseFormatJson, contentJson, errorJson, receiptJson }
+    },
+  }
+}
+
+function summaryOf({
+  job,
+  status,
+  attempt,
+  claimedAtMs,
+  settledAtMs,
+  outcome,
+  callback,
+}: JobRow): JobSummary {
+  const { id, account, tier, model, createdAtMs } = job
+  const errorJson = outcome?.errorJson ?? null
+  return {
+    id,
+    account,
+    tier,
+    model,
+    status,
+    createdAtMs,
+    claimedAtMs,
+    settledAtMs,
+    attempts: attempt,
+    errorCode: errorJson === null ? null : String(JSON.parse(errorJson).code),
+    usage: outcome?.usage ?? null,
+    callback: callback && stateOf(callback),
+  }
+}
