@@ -4,9 +4,10 @@ import { globSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import Type from 'typebox'
+import { checkSchema } from '../../src/dashboard/page/playground/schema-check.ts'
 import { checkAnswer } from '../../src/json-schema/check-answer.ts'
 import { readSchema } from '../../src/json-schema/read-schema.ts'
+import { LIBRARIES, LOOKS_AROUND } from './emitted/all.ts'
 
 /** What the tests of Zod itself expect of `z.toJSONSchema`: the package contains them (MIT, Colin McDonnell). */
 function zodSnapshots(): Map<string, unknown> {
@@ -67,37 +68,30 @@ test('at least 95% of the schemas in the tests of Zod are accepted, and the othe
   assert.ok(rejected.length <= schemas.length * 0.05, `${rejected.length} of ${schemas.length}`)
 })
 
-const SHAPES = Type.Union([
-  Type.Object({ kind: Type.Literal('a'), size: Type.Number() }),
-  Type.Object({ kind: Type.Literal('b') }),
-])
+/** How many schemas of each library are rejected. */
+const REJECTED_OF: Readonly<Record<string, number>> = { Valibot: 1, ArkType: 3 }
 
-/** Each with a right and a wrong answer. */
-const TYPEBOX: [schema: object, right: unknown, wrong: unknown][] = [
-  [Type.Record(Type.String(), Type.Number()), { a: 1 }, { a: 'x' }],
-  [Type.Record(Type.Union([Type.Literal('a'), Type.Literal('b')]), Type.Number()), { a: 1, b: 2 }, { a: 1 }],
-  [Type.Record(Type.String({ pattern: '^n' }), Type.Number()), { n: 1 }, { n: 'x' }],
-  [Type.Tuple([Type.String(), Type.Number()]), ['a', 1], ['a', 1, 2]],
-  [SHAPES, { kind: 'b' }, { kind: 'a' }],
-  [
-    Type.Intersect([Type.Object({ a: Type.String() }), Type.Object({ b: Type.String() })]),
-    { a: '', b: '' },
-    { a: '' },
-  ],
-  [Type.Array(Type.String(), { uniqueItems: true }), ['a', 'b'], ['a', 'a']],
-  [Type.Readonly(Type.Object({ a: Type.Optional(Type.Integer()) })), {}, { a: 1.5 }],
-  [Type.Enum(['a', 'b']), 'a', 'c'],
-  [Type.Partial(Type.Object({ a: Type.String() })), {}, { a: 1 }],
-  [Type.TemplateLiteral([Type.Literal('a-'), Type.Number()]), 'a-1', 'b'],
-  [Type.Never(), undefined, 1],
-]
-
-test('records, tuples, unions and intersections of TypeBox are enforced', () => {
-  for (const [type, right, wrong] of TYPEBOX) {
-    const json = JSON.stringify(type)
-    const read = readSchema(JSON.parse(json))
-    assert.ok(read.ok, `${json}: ${read.ok || read.rule}`)
-    if (right !== undefined) assert.ok(checkAnswer(read.schema, right).ok, json)
-    assert.ok(!checkAnswer(read.schema, wrong).ok, json)
-  }
-})
+for (const [library, emitted] of Object.entries(LIBRARIES)) {
+  test(`what ${library} emits is accepted, and judged as the library does`, (t) => {
+    const rejected: string[] = []
+    for (const { schema, right, wrong, accepts } of emitted) {
+      const json = JSON.stringify(schema)
+      for (const answer of right)
+        assert.ok(accepts(answer), `${library} rejects ${JSON.stringify(answer)}: ${json}`)
+      for (const answer of wrong)
+        assert.ok(!accepts(answer), `${library} accepts ${JSON.stringify(answer)}: ${json}`)
+      const read = readSchema(schema)
+      assert.equal(checkSchema(json).kind, read.ok ? 'good' : 'fault', json)
+      if (!read.ok) {
+        assert.match(read.rule, LOOKS_AROUND, json)
+        rejected.push(json)
+        continue
+      }
+      for (const answer of right) assert.deepEqual(checkAnswer(read.schema, answer), { ok: true }, json)
+      for (const answer of wrong)
+        assert.ok(!checkAnswer(read.schema, answer).ok, `${JSON.stringify(answer)}: ${json}`)
+    }
+    t.diagnostic(`${emitted.length} schemas, ${rejected.length} rejected`)
+    assert.equal(rejected.length, REJECTED_OF[library] ?? 0, rejected.join('\n'))
+  })
+}

@@ -1,0 +1,19 @@
+/** What all libraries emit, by library. */
+import { ARKTYPE } from './arktype.ts'
+import { EFFECT } from './effect.ts'
+import type { Emitted } from './emitted.ts'
+import { TYPEBOX } from './typebox.ts'
+import { VALIBOT } from './valibot.ts'
+import { ZOD, ZOD_TO_JSON_SCHEMA } from './zod.ts'
+
+export const LIBRARIES: Readonly<Record<string, readonly Emitted[]>> = {
+  Zod: ZOD,
+  'zod-to-json-schema': ZOD_TO_JSON_SCHEMA,
+  TypeBox: TYPEBOX,
+  Valibot: VALIBOT,
+  ArkType: ARKTYPE,
+  Effect: EFFECT,
+}
+
+/** The only reason to reject one of them: a pattern that no linear matcher can take, in BIC of Valibot and in numbers and dates of ArkType. */
+export const LOOKS_AROUND = /^looks ahead or behind/
