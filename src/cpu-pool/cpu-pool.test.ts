@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import { readdirSync, readFileSync } from 'node:fs'
 import { type TestContext, test } from 'node:test'
 import type { Worker } from 'node:worker_threads'
 import { FakeClock } from '../../test/fake-clock.ts'
@@ -149,6 +150,22 @@ test('a thread that dies while it is idle gets no task', async (t) => {
   const first = await cpu.run('judge answer', answer('die'), acme, never)
   await exited
   assert.notDeepEqual(await cpu.run('judge answer', answer(''), acme, never), first)
+})
+
+test('on Linux a thread has the lowest priority, and the event loop keeps its own', {
+  skip: process.platform !== 'linux',
+}, async (t) => {
+  const cpu = pool(t)
+  const nicenessOf = (thread: string) => {
+    // The name of the thread, the second field, may contain spaces and brackets.
+    const stat = readFileSync(`/proc/self/task/${thread}/stat`, 'utf8')
+    return Number(stat.slice(stat.lastIndexOf(')')).split(' ')[17])
+  }
+  const lowest = () => readdirSync('/proc/self/task').filter((thread) => nicenessOf(thread) === 19).length
+  const before = lowest()
+  await cpu.run('judge answer', answer('[]'), acme, never)
+  assert.equal(lowest(), before + 1)
+  assert.ok(nicenessOf(`${process.pid}`) < 19)
 })
 
 test('of four threads one is left to accounts that have none', async (t) => {

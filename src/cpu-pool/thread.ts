@@ -12,8 +12,11 @@ export type TaskReply =
   | { readonly ok: true; readonly output: TaskOutput<TaskName> }
   | { readonly ok: false; readonly error: string }
 
-/** Behind the threads that serve HTTP and write to the database, where the cores are not enough for all. */
-const NICENESS = 10
+/**
+ * The lowest: on busy cores the threads that serve HTTP and write to the database come first. They wake for a moment at a time, and
+ * with a niceness of 10 a thread of the pool often kept the core until its time slice was over.
+ */
+const NICENESS = 19
 
 async function reply({ name, input }: TaskRequest): Promise<TaskReply> {
   // The compiler cannot see that name and input belong together.
