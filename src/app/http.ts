@@ -24,6 +24,7 @@ import { messageRoutes } from '../http/messages.ts'
 import { openapiRoutes } from '../http/openapi/routes.ts'
 import { readJobRoute } from '../http/read-job.ts'
 import { limitReads, ReadCounter } from '../http/read-rate-limit.ts'
+import { RejectionPacing } from '../http/rejection-pacing.ts'
 import { RequestBodies } from '../http/request-bodies.ts'
 import { createServer } from '../http/server.ts'
 import { StalledWrites } from '../http/stalled-writes.ts'
@@ -84,6 +85,12 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
     requestTimeoutMs: wholeMs(settings.limits.request_timeout_seconds),
     bodies,
     answers,
+    rejections: new RejectionPacing({
+      perSecond: settings.limits.rejections_per_second,
+      clock,
+      stopping,
+      onDelayed: metrics.rejectionDelayed,
+    }),
     guard: connectionGuard(parts),
     stopping,
     onCompleted: requestReporter(metrics, log),

@@ -276,6 +276,11 @@ export const settingsSchema = Type.Object(
           description:
             'API keys that do not exist, from one address (IPv6: one /64) in a minute; more are rejected with 429, without a look-up in the database. A key that exists is never rejected for this.',
         }),
+        rejections_per_second: Type.Integer({
+          minimum: 1,
+          description:
+            'Requests of one account, or of one address (IPv6: one /64) without a valid key, that are rejected in a second before the answers to more are delayed, for ten seconds at most. Each 16 KiB of a body count as one more.',
+        }),
         idempotency_seconds: seconds('How long an Idempotency-Key is remembered.', 60),
         header_timeout_seconds: seconds('Time limit for receiving the headers of a request.', 1),
         request_timeout_seconds: seconds('Time limit for receiving a whole request.', 1),
@@ -444,6 +449,7 @@ export const DEFAULTS: Settings = {
     json_depth: 64,
     queued_writes: 20_000,
     unknown_keys_per_minute: 60,
+    rejections_per_second: 100,
     idempotency_seconds: 86_400,
     header_timeout_seconds: 10,
     request_timeout_seconds: 30,

@@ -23,6 +23,7 @@ import {
 import { encodingError, parseBody } from './json-body.ts'
 import { LARGE_ANSWER, type LargeAnswers } from './large-answers.ts'
 import { unavailable } from './load-shedding/unavailable.ts'
+import type { RejectionPacing } from './rejection-pacing.ts'
 import type { RequestBodies } from './request-bodies.ts'
 import './request-context.ts'
 import { answerUnrouted, shortPath } from './unrouted-requests.ts'
@@ -38,6 +39,7 @@ export interface ServerOptions {
   readonly requestTimeoutMs: number
   readonly bodies: RequestBodies
   readonly answers: LargeAnswers
+  readonly rejections: RejectionPacing
   /** Limits the connections of the server before any of them is read. */
   readonly guard: (server: Server) => void
   /** Aborted when the server stops: connections are then closed after their response. */
@@ -133,7 +135,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   app.setErrorHandler((error: Error, request, reply) => {
     const httpError = httpErrorOf(error, request)
     if (httpError.status === 500 || error instanceof StoreUnavailable) onError(error, request.id)
-    sendError(reply, httpError)
+    reject(request, reply, httpError, options)
   })
   // Expectations other than 100-continue are ignored, as RFC 9110 §10.1.1 allows: Node would respond without a body.
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response))
@@ -243,6 +245,17 @@ function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
   }
 }
 
+function reject(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  error: HttpError,
+  { bodies, rejections }: ServerOptions,
+): void {
+  rejections.pace(request, () => void sendError(reply, error))
+  // Nothing of the body is needed while the answer is delayed.
+  bodies.release(request)
+}
+
 /** Responds to an address that cannot be decoded. Below the address of jobs it is an identifier that no job has. */
 async function answerBadUrl(
   request: FastifyRequest,
@@ -255,13 +268,15 @@ async function answerBadUrl(
   // The hooks of ordinary requests do not run for these.
   reply.raw.once('finish', () => options.onCompleted(completed(request, reply)))
   const path = shortPath(request.raw.url ?? '')
-  if (!path.startsWith('/api/v1/messages/')) return sendError(reply, noSuchRoute(request.method, path))
+  if (!path.startsWith('/api/v1/messages/')) {
+    return reject(request, reply, noSuchRoute(request.method, path), options)
+  }
   const key = request.headers['x-api-key']
   try {
     const caller = typeof key === 'string' ? await options.authentication.get(key, request.ip) : null
-    return sendError(reply, caller ? noSuchJob() : keyRequired())
+    reject(request, reply, caller ? noSuchJob() : keyRequired(), options)
   } catch (error) {
-    return sendError(reply, httpErrorOf(error as Error, request))
+    reject(request, reply, httpErrorOf(error as Error, request), options)
   }
 }
 

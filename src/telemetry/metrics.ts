@@ -116,6 +116,11 @@ export class Metrics {
     'Requests that were rejected because their address had sent too many unknown API keys.',
     [],
   )
+  readonly #delayedRejections = this.#counter(
+    'rejections_delayed_total',
+    'Rejections that were answered with a delay, because their account or address sent too many (limits.rejections_per_second).',
+    [],
+  )
   readonly #commits = this.#histogram('commit_seconds', 'Time of a group commit.', FAST_S, [])
   readonly #groups = this.#histogram('commit_group_size', 'Writes in a group commit.', GROUP_SIZES, [])
 
@@ -128,6 +133,7 @@ export class Metrics {
       this.#leasesLost,
       this.#stalledConnections,
       this.#unknownKeyRejections,
+      this.#delayedRejections,
       this.#databaseRejections,
       this.#cpuRejections,
     ]
@@ -218,6 +224,10 @@ export class Metrics {
   /** Bound to its metrics, because it is called for every rejection. */
   readonly quotaReached = ({ unit }: QuotaReached): void => {
     this.#quotaRejections.add(1, unit.replace(' ', '_'))
+  }
+
+  readonly rejectionDelayed = (): void => {
+    this.#delayedRejections.add(1)
   }
 
   /** Bound to its metrics, because it is called for every rejection. */

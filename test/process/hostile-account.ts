@@ -2,7 +2,9 @@
  * A hostile account, in a process of its own: sends everything at once that is known to hurt a server, again and again, until it is
  * ended. Prints a line when all of it is under way; on SIGTERM it prints as JSON how many answers of which status it got.
  *
- *     node test/process/hostile-account.ts http://127.0.0.1:8000 prl_…
+ *     node test/process/hostile-account.ts http://127.0.0.1:8000 prl_… [ATTACK,…]
+ *
+ * With names of attacks, only these.
  */
 import { setTimeout } from 'node:timers/promises'
 import { Agent, request } from 'undici'
@@ -19,7 +21,7 @@ import {
   withPayload,
 } from './watched-server.ts'
 
-const [url = '', key = ''] = process.argv.slice(2)
+const [url = '', key = '', only = ''] = process.argv.slice(2)
 
 const UPLOADS = 30
 const READERS = 50
@@ -100,19 +102,22 @@ let guesses = 0
 
 /** Every attack, with how often it runs at once. */
 const attacks: readonly (readonly [
+  name: string,
   times: number,
   attack: (worker: number, turn: number) => Promise<void>,
 ])[] = [
-  [UPLOADS, upload],
-  [READERS, read],
-  [DRIPPING, drip],
+  ['uploads', UPLOADS, upload],
+  ['readers', READERS, read],
+  ['drips', DRIPPING, drip],
   [
+    'bodies',
     LARGE_BODIES,
     (worker, turn) => post('bodies', BATCHES, largeBodies[(worker + turn) % largeBodies.length] ?? ''),
   ],
-  [TEXTS, (worker) => post('texts', MESSAGES, texts[worker] ?? '')],
-  [SLOW_BATCHES, () => post('batches', BATCHES, slowBatch)],
+  ['texts', TEXTS, (worker) => post('texts', MESSAGES, texts[worker] ?? '')],
+  ['batches', SLOW_BATCHES, () => post('batches', BATCHES, slowBatch)],
   [
+    'unknown keys',
     UNKNOWN_KEYS,
     () => post('unknown keys', MESSAGES, '{}', `prl_${(guesses++).toString(36).padStart(38, '0')}`),
   ],
@@ -121,7 +126,8 @@ const attacks: readonly (readonly [
 process.once('SIGTERM', () => {
   process.stdout.write(`${JSON.stringify(statuses)}\n`, () => process.exit())
 })
-for (const [times, attack] of attacks) {
+for (const [name, times, attack] of attacks) {
+  if (only !== '' && !only.split(',').includes(name)) continue
   for (let worker = 0; worker < times; worker++) void repeat((turn) => attack(worker, turn))
 }
 process.stdout.write('attacking\n')
