@@ -204,6 +204,7 @@ export class Worker {
       this.#plan.ended(job)
       if (isPoisonCandidate) {
         this.#poisonJobs.ended()
+        this.#limited.mayBeQueued()
         // Another one may have been queued until now.
         this.#plan.queued(null)
       }

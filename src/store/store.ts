@@ -132,7 +132,10 @@ export interface ClaimBounds {
    * `ofAccount`, may be passed over if its first 64 jobs are of these routes.
    */
   readonly exceptRoutes?: readonly string[]
-  /** If present, only jobs of one route, and no poison candidates; not to be combined with the bounds for accounts. */
+  /**
+   * If present, only jobs of one route, and poison candidates only if it has no other job: so that a route on which nothing else
+   * is queued ends them too. Not to be combined with the bounds for accounts.
+   */
   readonly ofRoute?: RouteBounds
 }
 

@@ -6,6 +6,7 @@ import { acceptance, claimOf, expiry, ids, newJob, now, type On, settlement } fr
 
 const [DEAD, LIVE] = ['dead/m', 'live/m']
 const PATIENCE_MS = 3_600_000
+const OVERDUE = { unavailableSinceMs: 0, patienceMs: PATIENCE_MS }
 
 async function queue(store: Store, route: string, ...jobs: readonly Job[]): Promise<void> {
   for (const job of jobs) await store.accept(acceptance([job], { route }))
@@ -159,6 +160,39 @@ export function routeTests(on: On): void {
       assert.deepEqual(ids((await claimOverdue(store, outageMs)).jobs), [after.id])
     },
   )
+
+  on('claims poison candidates of a route if it has no other job', async (store) => {
+    const [crashed, other] = several(2)
+    assert.ok(crashed && other)
+    await queue(store, DEAD, crashed)
+    await store.claim('dead', 1, now.ms)
+    await store.rescue('node-a', now.ms)
+    await queue(store, DEAD, other)
+    const candidates = { crashCount: 1, limit: 1, maxCrashCount: 3 }
+    const claim = async (limit: number, overdue = false) => {
+      const ofRoute = { route: DEAD, onlyIfAlone: [], ...(overdue && { overdue: OVERDUE }) }
+      return ids(
+        (await store.claim('node-a', 5, now.ms, { candidates: { ...candidates, limit }, ofRoute })).jobs,
+      )
+    }
+    assert.deepEqual(await claim(1), [other.id])
+    assert.deepEqual(await claim(0), [])
+    assert.deepEqual(await claim(1, true), [], 'it has not waited for long')
+    now.ms += PATIENCE_MS + 1
+    assert.deepEqual(await claim(0, true), [])
+    assert.deepEqual(await claim(1, true), [crashed.id])
+    await store.release('node-a', [{ jobId: crashed.id, attempt: 2 }])
+    assert.deepEqual(await claim(1), [crashed.id])
+  })
+
+  on('counts the wait of a job that ran and never waited from its creation', async (store) => {
+    const job = newJob()
+    await queue(store, DEAD, job)
+    await store.claim('node-a', 1, now.ms)
+    await store.release('node-a', [{ jobId: job.id, attempt: 1 }])
+    now.ms += PATIENCE_MS + 1
+    assert.deepEqual(ids((await claimOverdue(store, 0)).jobs), [job.id])
+  })
 
   on('counts the wait of a tried job from its release, and what it waited before', async (store) => {
     const jobs = several(2)

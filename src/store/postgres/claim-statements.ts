@@ -182,36 +182,51 @@ const OF_ROUTE = claimFitting({
   fits: 'total <= $7::bigint',
 })
 
+/** Jobs that are not poison candidates. */
+const NO_CANDIDATE = 'deaths < $4::integer'
+/** Poison candidates. For the crash count that is to fail, a parameter, every crash must be confirmed. */
+const candidate = (maxCrashCount: string) => `deaths >= $4::integer
+      and (deaths < ${maxCrashCount}::integer
+        or not exists (select 1 from crashes c where c.job_id = open_jobs.id and not c.confirmed))`
+
 /** $1 node, $2 limit, $3 the route, $4 the crash count of a poison candidate, $5 now, $6 and $7 which jobs fit, $8 jobs to pass over. */
-export const CLAIM_OF_ROUTE = {
-  name: 'claim of route',
-  text: `
+const claimOfRoute = (crashes: string) => `
   with first as (
     select id, turn, deaths from open_jobs
-    where turn is not null and route = $3 and deaths < $4::integer and id <> all ($8::uuid[])
+    where turn is not null and route = $3 and ${crashes} and id <> all ($8::uuid[])
     order by turn, id limit $2::bigint for update skip locked
   ),
-  ${OF_ROUTE}`,
+  ${OF_ROUTE}`
+export const CLAIM_OF_ROUTE = { name: 'claim of route', text: claimOfRoute(NO_CANDIDATE) }
+/** $9 the crash count that is to fail. */
+export const CLAIM_CANDIDATE_OF_ROUTE = {
+  name: 'claim candidate of route',
+  text: claimOfRoute(candidate('$9')),
 }
 
 /**
  * The same, with $8 since when the route has been unavailable, $9 the time before which a wait must have begun, and $10 the least
- * id of that time. Jobs that were tried have times of their own, and are few; the others have waited since their creation.
+ * id of that time. Jobs that were released to wait have times of their own, and are few; the others have waited since their
+ * creation.
  */
-export const CLAIM_OVERDUE = {
-  name: 'claim overdue',
-  text: `
+const claimOverdue = (crashes: string) => `
   with tried as (
     select id, turn, deaths from open_jobs
-    where turn is not null and attempt > 0 and waits_since_ms is not null and route = $3 and deaths < $4::integer
+    where turn is not null and attempt > 0 and waits_since_ms is not null and route = $3 and ${crashes}
       and greatest(waits_since_ms, $8::bigint) - waited_ms <= $9::bigint
     limit $2::bigint for update skip locked
   ),
   untried as (
     select id, turn, deaths from open_jobs
-    where turn is not null and attempt = 0 and route = $3 and id < $10::uuid and $8::bigint <= $9::bigint
+    where turn is not null and waits_since_ms is null and route = $3 and ${crashes}
+      and id < $10::uuid and $8::bigint <= $9::bigint
     order by id limit $2::bigint for update skip locked
   ),
   first as (select * from tried union all select * from untried limit $2::bigint),
-  ${OF_ROUTE}`,
+  ${OF_ROUTE}`
+export const CLAIM_OVERDUE = { name: 'claim overdue', text: claimOverdue(NO_CANDIDATE) }
+/** $11 the crash count that is to fail. */
+export const CLAIM_OVERDUE_CANDIDATE = {
+  name: 'claim overdue candidate',
+  text: claimOverdue(candidate('$11')),
 }

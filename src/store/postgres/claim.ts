@@ -2,9 +2,10 @@
 
 import { leastJobId } from '../../job/job-id.ts'
 import { numberOf, type Row, textOf } from '../rows.ts'
-import type { ClaimBounds, Claimed, PoisonCandidates, RouteBounds, Store } from '../store.ts'
+import type { ClaimBounds, Claimed, OverdueBounds, PoisonCandidates, RouteBounds, Store } from '../store.ts'
 import {
   CLAIM,
+  CLAIM_CANDIDATE_OF_ROUTE,
   CLAIM_EXCEPT,
   CLAIM_FIRST,
   CLAIM_FIRST_EXCEPT,
@@ -12,8 +13,10 @@ import {
   CLAIM_OF_EXCEPT,
   CLAIM_OF_ROUTE,
   CLAIM_OVERDUE,
+  CLAIM_OVERDUE_CANDIDATE,
 } from './claim-statements.ts'
 import { readClaimedJob } from './columns.ts'
+import type { Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
 
 /** Accounts that one claim looks at beside those that it must not claim for and those that it claims for. */
@@ -55,18 +58,25 @@ export function claimOperations({ database, queueHead }: PostgresParts): Pick<St
     limit: number,
     nowMs: number,
     bounds: ClaimBounds,
-    { route, onlyIfAlone, overdue }: RouteBounds,
+    ofRoute: RouteBounds,
   ): Promise<Claimed> => {
-    const values = [node, limit, route, crashCountOf(bounds), nowMs, ...bytesOf(bounds)]
-    if (overdue !== undefined) {
-      const beforeMs = nowMs - overdue.patienceMs
-      const times = [overdue.unavailableSinceMs, beforeMs].map(Math.floor)
-      return claimedOf(await database.query(CLAIM_OVERDUE, [...values, ...times, leastJobId(beforeMs)]))
+    const claim = async (statement: Statement, most: number, extra: readonly unknown[]) => {
+      const values = [node, most, ofRoute.route, crashCountOf(bounds), nowMs, ...bytesOf(bounds)]
+      return claimedOf(await database.query(statement, [...values, ...extra]))
     }
-    const claimed = claimedOf(await database.query(CLAIM_OF_ROUTE, [...values, onlyIfAlone]))
-    const isEmpty = claimed.jobs.length === 0 && claimed.tooLarge === null
-    if (!isEmpty || onlyIfAlone.length === 0) return claimed
-    return claimedOf(await database.query(CLAIM_OF_ROUTE, [...values, []]))
+    const { candidates = NO_CANDIDATES } = bounds
+    const mostCandidates = Math.min(limit, candidates.limit)
+    if (ofRoute.overdue !== undefined) {
+      const times = overdueTimes(nowMs, ofRoute.overdue)
+      const claimed = await claim(CLAIM_OVERDUE, limit, times)
+      if (!isEmpty(claimed) || mostCandidates === 0) return claimed
+      return claim(CLAIM_OVERDUE_CANDIDATE, mostCandidates, [...times, candidates.maxCrashCount])
+    }
+    const { onlyIfAlone } = ofRoute
+    let claimed = await claim(CLAIM_OF_ROUTE, limit, [onlyIfAlone])
+    if (isEmpty(claimed) && onlyIfAlone.length > 0) claimed = await claim(CLAIM_OF_ROUTE, limit, [[]])
+    if (!isEmpty(claimed) || mostCandidates === 0) return claimed
+    return claim(CLAIM_CANDIDATE_OF_ROUTE, mostCandidates, [[], candidates.maxCrashCount])
   }
 
   /** Looks at the accounts after the cursor; returns what it found, and whether that was nothing at all. */
@@ -135,6 +145,16 @@ class SearchTime {
   spend(ms: number): void {
     this.#spentMs += ms
   }
+}
+
+function isEmpty({ jobs, tooLarge }: Claimed): boolean {
+  return jobs.length === 0 && tooLarge === null
+}
+
+/** Since when the route has been unavailable, before when a wait must have begun, and the least id of that time. */
+function overdueTimes(nowMs: number, { unavailableSinceMs, patienceMs }: OverdueBounds): readonly unknown[] {
+  const beforeMs = nowMs - patienceMs
+  return [Math.floor(unavailableSinceMs), Math.floor(beforeMs), leastJobId(beforeMs)]
 }
 
 function crashCountOf({ candidates }: ClaimBounds): number {

@@ -126,34 +126,54 @@ function takeOfRoute(
   file: ServedFile,
   limit: number,
   nowMs: number,
-  { route, onlyIfAlone, overdue }: RouteBounds,
-  { candidates: { crashCount }, taken }: Search,
+  bounds: RouteBounds,
+  { candidates, taken }: Search,
 ): void {
-  if (overdue !== undefined) {
-    for (const [id] of overdueJobs(file, route, limit, nowMs, overdue)) {
-      for (const row of file.cells(BY_ID, id ?? null)) if (!taken.take(row)) return
-    }
-    return
-  }
-  const head = (except: readonly string[]) =>
-    file.cells(HEAD_OF_ROUTE, route, crashCount, JSON.stringify(except), limit)
-  let rows = head(onlyIfAlone)
-  if (rows.length === 0) rows = head([])
-  for (const row of rows) if (!taken.take(row)) return
+  const { crashCount, limit: most } = candidates
+  const others = rowsOfRoute(file, limit, nowMs, bounds, { least: 0, below: crashCount })
+  for (const row of others) if (!taken.take(row)) return
+  if (others.length > 0 || most === 0) return
+  const ofCandidates = { least: crashCount, below: NEVER }
+  for (const row of rowsOfRoute(file, Math.min(limit, most), nowMs, bounds, ofCandidates)) taken.take(row)
 }
 
-/** Those that were tried have times of their own, and are few; the others have waited since their creation. */
+/** Jobs with at least the one and fewer than the other. */
+interface CrashCounts {
+  readonly least: number
+  readonly below: number
+}
+
+function rowsOfRoute(
+  file: ServedFile,
+  limit: number,
+  nowMs: number,
+  { route, onlyIfAlone, overdue }: RouteBounds,
+  crashes: CrashCounts,
+): Cell[][] {
+  if (overdue !== undefined) {
+    const ids = overdueJobs(file, route, limit, nowMs, overdue, crashes)
+    return ids.flatMap(([id]) => file.cells(BY_ID, id ?? null))
+  }
+  const head = (except: readonly string[]) =>
+    file.cells(HEAD_OF_ROUTE, route, crashes.least, crashes.below, JSON.stringify(except), limit)
+  const rows = head(onlyIfAlone)
+  return rows.length === 0 ? head([]) : rows
+}
+
+/** Those that were released to wait have times of their own, and are few; the others have waited since their creation. */
 function overdueJobs(
   file: ServedFile,
   route: string,
   limit: number,
   nowMs: number,
   { unavailableSinceMs, patienceMs }: OverdueBounds,
+  { least, below }: CrashCounts,
 ): Cell[][] {
   const beforeMs = nowMs - patienceMs
-  const tried = file.cells(OVERDUE_TRIED, route, unavailableSinceMs, beforeMs, limit)
+  const tried = file.cells(OVERDUE_TRIED, route, unavailableSinceMs, beforeMs, least, below, limit)
   if (unavailableSinceMs > beforeMs) return tried
-  return [...tried, ...file.cells(OVERDUE, leastJobId(beforeMs), route, limit - tried.length)]
+  const left = limit - tried.length
+  return [...tried, ...file.cells(OVERDUE, leastJobId(beforeMs), route, least, below, left)]
 }
 
 /** Goes from account to account in a circle, from the one that such a claim ended at. */
@@ -258,16 +278,18 @@ const HEAD_OF_ROUTE_KEYS = `
   where j.turn is not null and j.route = ? and j.deaths < ? order by j.turn, j.id limit ?`
 const HEAD_OF_ROUTE = `
   select ${COLUMNS} from jobs j indexed by jobs_by_route join requests r on r.seq = j.seq
-  where j.turn is not null and j.route = ? and j.deaths < ? and j.id not in (select value from json_each(?))
+  where j.turn is not null and j.route = ? and j.deaths >= ? and j.deaths < ?
+    and j.id not in (select value from json_each(?))
   order by j.turn, j.id limit ?`
 const BY_ID = `select ${COLUMNS} from jobs j join requests r on r.seq = j.seq where j.id = ?`
 const OVERDUE_TRIED = `
   select id from jobs indexed by jobs_returned
   where turn is not null and attempt > 0 and waits_since_ms is not null and route = ?
-    and max(waits_since_ms, ?) - waited_ms <= ? limit ?`
+    and max(waits_since_ms, ?) - waited_ms <= ? and deaths >= ? and deaths < ? limit ?`
 const OVERDUE = `
   select id from jobs indexed by jobs_by_age
-  where turn is not null and id < ? and route = ? and attempt = 0 order by id limit ?`
+  where turn is not null and id < ? and route = ? and waits_since_ms is null and deaths >= ? and deaths < ?
+  order by id limit ?`
 const NEXT_ACCOUNT = `
   select account from jobs indexed by jobs_waiting_by_account
   where turn is not null and account > ? order by account limit 1`

@@ -152,21 +152,34 @@ function ofRouteBounds(
   db: MemoryDatabase,
   limit: number,
   nowMs: number,
-  { candidates }: ClaimBounds,
-  { route, onlyIfAlone, overdue }: RouteBounds,
+  bounds: ClaimBounds,
+  ofRoute: RouteBounds,
 ): JobRow[] {
-  const { crashCount } = candidates ?? NO_CANDIDATES
-  const rows = db.queued().filter((row) => row.route === route && row.crashCount < crashCount)
+  const { crashCount, limit: most } = bounds.candidates ?? NO_CANDIDATES
+  const rows = db.queued().filter(({ route }) => route === ofRoute.route)
+  const others = rows.filter((row) => row.crashCount < crashCount)
+  const found = amongRoute(others, limit, nowMs, ofRoute)
+  if (found.length > 0) return found
+  const candidates = rows.filter((row) => row.crashCount >= crashCount && mayFail(db, row, bounds))
+  return amongRoute(candidates, Math.min(limit, most), nowMs, ofRoute)
+}
+
+function amongRoute(
+  rows: readonly JobRow[],
+  limit: number,
+  nowMs: number,
+  { onlyIfAlone, overdue }: RouteBounds,
+): JobRow[] {
   if (overdue === undefined) {
     const others = rows.filter(({ job }) => !onlyIfAlone.includes(job.id))
     return (others.length > 0 ? others : rows).slice(0, limit)
   }
   const { unavailableSinceMs, patienceMs } = overdue
   const beforeMs = nowMs - patienceMs
-  const isOverdue = ({ job, attempt, waitsSinceMs, waitedMs }: JobRow) =>
-    attempt > 0
-      ? waitsSinceMs !== null && Math.max(waitsSinceMs, unavailableSinceMs) - waitedMs <= beforeMs
-      : job.id < leastJobId(beforeMs) && unavailableSinceMs <= beforeMs
+  const isOverdue = ({ job, waitsSinceMs, waitedMs }: JobRow) =>
+    waitsSinceMs === null
+      ? job.id < leastJobId(beforeMs) && unavailableSinceMs <= beforeMs
+      : Math.max(waitsSinceMs, unavailableSinceMs) - waitedMs <= beforeMs
   return rows.filter(isOverdue).slice(0, limit)
 }
 

@@ -1,0 +1,198 @@
+/**
+ * What the HTTP routes do between a request and the engine, without HTTP: the key, the quotas and caps, the creation, the wait,
+ * the read. The order of steps is that of `src/http/messages.ts` and `src/http/create-jobs.ts`.
+ */
+import type { Settings } from '../../src/config/settings.ts'
+import { callbackText, type Job } from '../../src/job/job.ts'
+import { jobIdMaker } from '../../src/job/job-id.ts'
+import type { JobRecord } from '../../src/job/job-record.ts'
+import { capsOf, MonthlyCaps } from '../../src/queue/monthly-caps.ts'
+import type { PendingResponse, WaitEnd } from '../../src/queue/pending-responses.ts'
+import { bytesToStore, Quotas, quotasOf } from '../../src/queue/quotas.ts'
+import type { KeyRecord } from '../../src/store/account-store.ts'
+import { type Accepted, type Idempotency, StoreUnavailable, WriteRejected } from '../../src/store/store.ts'
+import type { KnownRequest, Ledger } from './ledger.ts'
+import type { SimulatedProcess } from './node.ts'
+import type { JobPlan } from './plan.ts'
+import type { World } from './world.ts'
+
+export interface FrontOptions {
+  readonly world: World
+  readonly ledger: Ledger
+  readonly process: SimulatedProcess
+  readonly settings: Settings
+}
+
+export interface Created {
+  readonly status: 200 | 202 | 401 | 403 | 409 | 503
+  readonly jobIds: readonly string[]
+  /** The result of a job that has ended. */
+  readonly record: JobRecord | null
+}
+
+export interface CreateOptions {
+  readonly request: KnownRequest
+  readonly waitMs: number | null
+  readonly key: string | null
+  /** Called once the caller can hang up. */
+  readonly onWaiting: (pending: PendingResponse) => void
+}
+
+const IDEMPOTENCY_MS = 86_400_000
+
+export class Front {
+  readonly #options: FrontOptions
+  readonly #quotas: Quotas
+  readonly #caps: MonthlyCaps
+  readonly #makeId: () => string
+  #requests = 0
+  #onIdle: (() => void)[] = []
+
+  constructor(options: FrontOptions) {
+    const { process, world } = options
+    this.#options = options
+    this.#quotas = new Quotas(process)
+    this.#caps = new MonthlyCaps(process.store, process.clock)
+    this.#makeId = jobIdMaker(process.clock, world.random.hex)
+  }
+
+  /** Requests that have no response yet. */
+  get requests(): number {
+    return this.#requests
+  }
+
+  /** Resolves when every request has its response. */
+  close(): Promise<void> {
+    return this.#requests === 0 ? Promise.resolve() : new Promise((resolve) => this.#onIdle.push(resolve))
+  }
+
+  async create(options: CreateOptions): Promise<Created> {
+    return this.#serve(() => this.#create(options))
+  }
+
+  /** The record, or null for a job that the account cannot see; undefined if the database is unavailable. */
+  read(account: string, jobId: string): Promise<JobRecord | null | undefined> {
+    return this.#serve(() => this.#read(account, jobId).catch(() => undefined))
+  }
+
+  async #serve<T>(work: () => Promise<T>): Promise<T> {
+    this.#requests += 1
+    try {
+      return await work()
+    } finally {
+      this.#requests -= 1
+      if (this.#requests === 0) for (const resolve of this.#onIdle.splice(0)) resolve()
+    }
+  }
+
+  async #create({ request, waitMs, key, onWaiting }: CreateOptions): Promise<Created> {
+    const { process, ledger } = this.#options
+    const { pendingResponses } = process.engine
+    let pending: PendingResponse | null = null
+    try {
+      const caller = await process.store.findKey(hashOf(request.account))
+      if (caller === null) return rejected(401)
+      if (caller.suspendedAtMs !== null) return rejected(403)
+      const jobs = request.plans.map((plan) => this.#newJob(plan, caller))
+      const jobIds = jobs.map(({ id }) => id)
+      ledger.newJobs(request, jobIds)
+      const [first] = jobIds
+      if (waitMs !== null && first !== undefined)
+        pending = pendingResponses.add(first, request.account, waitMs)
+      const accepted = await this.#accept(jobs, caller, request, key, pending !== null)
+      if (accepted === 'quota' || accepted.kind === 'conflict') {
+        pending?.leave()
+        return rejected(accepted === 'quota' ? 403 : 409)
+      }
+      if (accepted.kind === 'repeated') {
+        pending?.leave()
+        return { status: 202, jobIds: accepted.jobIds, record: null }
+      }
+      if (pending === null) return { status: 202, jobIds, record: null }
+      onWaiting(pending)
+      return await this.#answer(await pending.ended, { request, waitMs: null, key, onWaiting }, jobIds)
+    } catch (error) {
+      pending?.leave()
+      if (error instanceof StoreUnavailable || error instanceof WriteRejected) return rejected(503)
+      throw error
+    }
+  }
+
+  /** A job that vanished during the wait is created again. */
+  #answer(end: WaitEnd, again: CreateOptions, jobIds: readonly string[]): Created | Promise<Created> {
+    if (end.kind === 'settled') return { status: 200, jobIds, record: end.record }
+    return end.kind === 'vanished' ? this.#create(again) : { status: 202, jobIds, record: null }
+  }
+
+  async #accept(
+    jobs: readonly Job[],
+    caller: KeyRecord,
+    request: KnownRequest,
+    key: string | null,
+    awaited: boolean,
+  ): Promise<Accepted | 'quota'> {
+    const { process } = this.#options
+    const { tiers, enqueuer } = process.engine
+    const { account } = caller
+    const tier = tiers.of(caller.tier)
+    const [limits, caps] = [quotasOf(account, tier, caller.caps), capsOf(account, tier, caller.caps)]
+    const bytes = limits === null || limits.storedBytes === null ? 0 : bytesToStore(jobs)
+    if (limits !== null && (await this.#quotas.reserve(account, limits, jobs.length, bytes)) !== null)
+      return 'quota'
+    let stored = false
+    try {
+      const reserved = caps === null ? null : await this.#caps.reserve(account, caps, jobs.length)
+      if (reserved?.kind === 'monthly cap') return 'quota'
+      try {
+        const accepted = await enqueuer.enqueue(jobs, {
+          idempotency: this.#idempotencyOf(request, key),
+          awaited,
+        })
+        stored = accepted.kind === 'accepted'
+        return accepted
+      } finally {
+        reserved?.end(stored)
+      }
+    } finally {
+      if (limits !== null) this.#quotas.end(account, jobs.length, bytes, stored)
+    }
+  }
+
+  #idempotencyOf({ plans }: KnownRequest, key: string | null): Idempotency | null {
+    if (key === null) return null
+    const fingerprint = plans.map(({ tag }) => tag).join(' ')
+    return { key, fingerprint, untilMs: this.#options.process.clock.nowMs() + IDEMPOTENCY_MS }
+  }
+
+  #newJob({ tag, format, model, size, hasCallback, cacheTtlMs }: JobPlan, { account, tier }: KeyRecord): Job {
+    const messages = [{ role: 'user', content: `${tag} ${'x'.repeat(size)}` }]
+    const url = `https://${account}.example/hook`
+    return {
+      id: this.#makeId(),
+      account,
+      tier,
+      model,
+      messagesJson: JSON.stringify(messages),
+      responseFormatJson: JSON.stringify({ format }),
+      cacheTtlMs,
+      callbackJson: hasCallback ? callbackText({ url, headers: {}, payloadJson: JSON.stringify(tag) }) : null,
+      createdAtMs: this.#options.process.clock.nowMs(),
+      inputTokens: Math.ceil(size / 4) + 1,
+    }
+  }
+
+  #read(account: string, jobId: string): Promise<JobRecord | null> {
+    const { process, settings } = this.#options
+    const retentionMs = settings.jobs.retention_seconds * 1000
+    return process.store.read(account, jobId, { nowMs: process.clock.nowMs(), retentionMs })
+  }
+}
+
+function rejected(status: 401 | 403 | 409 | 503): Created {
+  return { status, jobIds: [], record: null }
+}
+
+/** The hash of the one key of an account. */
+export function hashOf(account: string): string {
+  return `key of ${account}`
+}

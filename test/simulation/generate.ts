@@ -1,0 +1,198 @@
+/** From a seed to its plan. */
+import {
+  type Act,
+  type Action,
+  type JobManner,
+  type JobPlan,
+  MODELS,
+  type Plan,
+  RECEIVER_FAULTS,
+  STORE_FAULTS,
+  UPSTREAM_FAULTS,
+} from './plan.ts'
+import { SeededRandom } from './random.ts'
+
+/** How long callers, operators and faults are active. */
+const ACTIVE_MS = 60_000
+const MANNERS: readonly JobManner[] = [
+  ...Array<JobManner>(20).fill('answer'),
+  ...Array<JobManner>(4).fill('answer slowly'),
+  'wrong once',
+  'wrong once',
+  'wrong',
+  'refuse',
+  'invalid',
+  'reset',
+  'unstorable',
+]
+
+export function generatePlan(seed: number): Plan {
+  const random = new SeededRandom(seed)
+  const shared = random.chance(0.4)
+  const isCalm = random.chance(0.15)
+  const nodes = shared ? random.pick([1, 2, 3, 3]) : 1
+  const maker = new ActionMaker(random, shared)
+  const actions: Action[] = []
+  const add = (count: number, make: () => Act) => {
+    for (let made = 0; made < count; made++) actions.push({ atMs: random.whole(0, ACTIVE_MS), ...make() })
+  }
+  add(random.whole(3, 25), () => maker.create())
+  add(random.whole(3, 20), () => maker.read())
+  if (!isCalm) {
+    add(random.whole(0, 4), () => maker.operator())
+    add(random.whole(0, 6), () => maker.fault())
+  }
+  for (const { atMs, ...again } of actions.filter(({ kind }) => kind === 'create')) {
+    if (again.kind !== 'create' || again.key === null) continue
+    for (let repeat = random.whole(0, 2); repeat > 0; repeat--) {
+      actions.push({ ...again, atMs: atMs + random.whole(0, 10_000), node: random.whole(0, 2) })
+    }
+  }
+  return {
+    seed,
+    shared,
+    nodes,
+    accounts: [
+      { name: 'acme', tier: 'user_free' },
+      { name: 'beta', tier: 'user_pro' },
+      { name: 'crowd', tier: 'user_max' },
+    ],
+    concurrency: random.pick([1, 2, 4, 6, 16]),
+    upstreamConcurrency: random.pick([1, 2, 4, 32]),
+    maxAttempts: random.whole(1, 3),
+    leaseMs: 10_000,
+    patienceMs: random.pick([30_000, 180_000]),
+    maxPendingResponses: random.pick([2, 20, 100]),
+    drainMs: random.pick([1000, 5000, 20_000]),
+    callbackPausesS: [0, 5, 30, 60, 120, 240],
+    callbackSlots: random.pick([1, 2, 8]),
+    actions: actions.sort((one, other) => one.atMs - other.atMs),
+  }
+}
+
+class ActionMaker {
+  readonly #random: SeededRandom
+  readonly #shared: boolean
+  #tags = 0
+
+  constructor(random: SeededRandom, shared: boolean) {
+    this.#random = random
+    this.#shared = shared
+  }
+
+  create(): Act {
+    const random = this.#random
+    const isBatch = random.chance(0.4)
+    const hasKey = random.chance(0.2)
+    const jobs = Array.from({ length: isBatch ? random.whole(1, 12) : 1 }, () => this.#job(isBatch))
+    return {
+      kind: 'create',
+      account: random.whole(0, 2),
+      node: random.whole(0, 2),
+      jobs,
+      waitMs: isBatch ? null : random.pick([1000, 30_000, 120_000]),
+      key: hasKey ? `key ${this.#tags}` : null,
+      leaveMs: random.chance(0.1) ? random.whole(0, 3000) : null,
+    }
+  }
+
+  read(): Act {
+    const random = this.#random
+    return {
+      kind: 'read',
+      job: random.whole(0, 999),
+      node: random.whole(0, 2),
+      isForeign: random.chance(0.2),
+    }
+  }
+
+  operator(): Act {
+    const random = this.#random
+    const node = random.whole(0, 2)
+    const account = random.whole(0, 2)
+    const job = random.whole(0, 999)
+    const kind = random.pick([
+      'cancel',
+      'cancel',
+      'cancel all',
+      'suspend',
+      'resume',
+      'rotate secret',
+      'delete account',
+      'delete job',
+      'replay',
+      'cap',
+    ] as const)
+    switch (kind) {
+      case 'cancel':
+      case 'delete job':
+      case 'replay':
+        return { kind, job, node }
+      case 'cancel all':
+        return { kind, account, node, running: random.chance(0.5) }
+      case 'cap':
+        return { kind, account, node, openJobs: random.pick([1, 5, null]) }
+      default:
+        return { kind, account, node }
+    }
+  }
+
+  fault(): Act {
+    const random = this.#random
+    const node = random.whole(0, 2)
+    const ms = random.pick([random.whole(0, 2000), random.whole(0, 40_000)])
+    const kind = random.pick([
+      'store',
+      'upstream',
+      'upstream',
+      'receiver',
+      'kill',
+      'restart',
+      'pause',
+      'clock',
+      'create',
+    ] as const)
+    switch (kind) {
+      case 'store':
+        return { kind, fault: random.pick(STORE_FAULTS), ms: Math.min(ms, 25_000) }
+      case 'upstream':
+        return { kind, upstream: random.whole(0, 1), fault: random.pick(UPSTREAM_FAULTS), ms }
+      case 'receiver':
+        return { kind, account: random.whole(0, 2), fault: random.pick(RECEIVER_FAULTS), ms }
+      case 'clock':
+        return { kind, node, ms: random.pick([-3_600_000, -5000, 5000, 3_600_000]) }
+      case 'pause': {
+        const what = this.#shared && random.chance(0.4) ? 'loop' : 'process'
+        return { kind, node, ms, what }
+      }
+      case 'create':
+        return this.#poison()
+      default:
+        return { kind, node, ms: Math.min(ms, 15_000) }
+    }
+  }
+
+  #poison(): Act {
+    const random = this.#random
+    const job = { ...this.#job(false), manner: 'kill', tag: `kill${this.#tags}`, hasCallback: false } as const
+    const [account, node] = [random.whole(0, 2), random.whole(0, 2)]
+    return { kind: 'create', account, node, jobs: [job], waitMs: 30_000, key: null, leaveMs: null }
+  }
+
+  #job(mayCallBack: boolean): JobPlan {
+    const random = this.#random
+    this.#tags += 1
+    // Some jobs are identical, also those of several accounts.
+    const isShared = random.chance(0.15)
+    const manner = isShared ? 'answer' : random.pick(MANNERS)
+    return {
+      tag: isShared ? `same${random.whole(0, 1)}` : `job${this.#tags}`,
+      manner,
+      format: isShared ? 'text' : random.pick(['text', 'json']),
+      model: isShared ? 'one-target' : random.pick(Object.keys(MODELS)),
+      size: random.chance(0.02) ? random.whole(50_000, 400_000) : isShared ? 10 : random.whole(0, 500),
+      hasCallback: mayCallBack && random.chance(0.6),
+      cacheTtlMs: 300_000,
+    }
+  }
+}

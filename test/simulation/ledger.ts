@@ -1,0 +1,138 @@
+/**
+ * What is known outside of the service: what callers sent and received, what model servers and receivers counted, and what
+ * really happened to processes. The rules (`rules.ts`) compare it with what the service says. It also collects what is wrong.
+ */
+import type { JobPlan } from './plan.ts'
+import type { World } from './world.ts'
+
+export interface KnownRequest {
+  readonly id: number
+  readonly account: string
+  readonly plans: readonly JobPlan[]
+  readonly isBatch: boolean
+  readonly key: string | null
+  /** The jobs of responses to it. */
+  readonly answers: string[]
+  /** The jobs that a node made of it; more than one list if it was made again. */
+  readonly attempts: (readonly string[])[]
+}
+
+export interface KnownJob {
+  readonly id: string
+  readonly account: string
+  readonly plan: JobPlan
+  readonly request: KnownRequest
+  readonly createdAtMs: number
+  /** Whether its caller was told that it is accepted. */
+  isAccepted: boolean
+  /** The furthest status that its caller has read. */
+  readStatus: string | null
+  /** The result or error that its caller has read. */
+  readResult: string | null
+  wasCancelled: boolean
+  wasDeleted: boolean
+  /** How often a process really ended while it held the job. */
+  crashes: number
+  /** The statuses of callbacks for it that its receiver answered. */
+  readonly callbackAnswers: number[]
+  /** How often its receiver got it. */
+  callbacksReceived: number
+}
+
+/** What model servers replied about the jobs of an account with one tag. */
+export interface CallCounts {
+  /** Jobs that were made with this tag. */
+  jobs: number
+  calls: number
+  /** Replies that may count against the job. */
+  blamed: number
+  /** Tokens of the replies that reached the process that had asked. */
+  tokens: number
+  /** When the first call arrived. */
+  firstAtMs: number | null
+}
+
+export interface Violation {
+  readonly rule: string
+  readonly what: string
+  readonly atMs: number
+}
+
+export class Ledger {
+  readonly #world: World
+  readonly requests: KnownRequest[] = []
+  readonly jobs = new Map<string, KnownJob>()
+  readonly plans = new Map<string, JobPlan>()
+  readonly calls = new Map<string, CallCounts>()
+  readonly deletedAccounts = new Set<string>()
+  /** By account, all secrets that it has had. */
+  readonly secrets = new Map<string, readonly string[]>()
+  readonly violations: Violation[] = []
+  /** Whether something happened that may lose what was paid for: then usage may be less than what model servers counted. */
+  mayLoseUsage = false
+
+  constructor(world: World) {
+    this.#world = world
+  }
+
+  /** Something is wrong. The first of each rule is kept. */
+  violate(rule: string, what: string): void {
+    this.#world.note(`VIOLATION ${rule}: ${what}`)
+    if (this.violations.some((known) => known.rule === rule)) return
+    this.violations.push({ rule, what, atMs: this.#world.nowMs })
+  }
+
+  newRequest(account: string, plans: readonly JobPlan[], isBatch: boolean, key: string | null): KnownRequest {
+    const id = this.requests.length
+    const request = { id, account, plans, isBatch, key, answers: [], attempts: [] }
+    this.requests.push(request)
+    for (const plan of plans) this.plans.set(plan.tag, plan)
+    return request
+  }
+
+  /** A node makes jobs of a request. */
+  newJobs(request: KnownRequest, ids: readonly string[]): void {
+    request.attempts.push(ids)
+    ids.forEach((id, index) => {
+      const plan = request.plans[index]
+      if (plan === undefined) throw new Error('a request has more jobs than elements')
+      this.callsOf(request.account, plan.tag).jobs += 1
+      if (this.jobs.has(id)) this.violate('ids are unique', id)
+      this.jobs.set(id, {
+        id,
+        account: request.account,
+        plan,
+        request,
+        createdAtMs: this.#world.nowMs,
+        isAccepted: false,
+        readStatus: null,
+        readResult: null,
+        wasCancelled: false,
+        wasDeleted: false,
+        crashes: 0,
+        callbackAnswers: [],
+        callbacksReceived: 0,
+      })
+    })
+  }
+
+  callsOf(account: string, tag: string): CallCounts {
+    const name = `${account} ${tag}`
+    const counts = this.calls.get(name) ?? { jobs: 0, calls: 0, blamed: 0, tokens: 0, firstAtMs: null }
+    this.calls.set(name, counts)
+    return counts
+  }
+
+  addSecret(account: string, secret: string): void {
+    this.secrets.set(account, [...(this.secrets.get(account) ?? []), secret])
+  }
+
+  /** The jobs of which callers know, in the order of their creation. */
+  accepted(): KnownJob[] {
+    return [...this.jobs.values()].filter(({ isAccepted }) => isAccepted)
+  }
+
+  isDeleted({ account, wasDeleted }: KnownJob): boolean {
+    return wasDeleted || this.deletedAccounts.has(account)
+  }
+}

@@ -1,0 +1,180 @@
+/** Model servers, at the contract of the router: each upstream has its fault of the moment, and each job its manner. */
+import type { Clock } from '../../src/clock.ts'
+import type { Message } from '../../src/job/job.ts'
+import type { StopSignal } from '../../src/job/stop.ts'
+import type {
+  ModelServer,
+  Prompt,
+  Reply,
+  RequestFormat,
+  TokenCount,
+  UpstreamError,
+} from '../../src/upstreams/model-server.ts'
+import { upstreamError } from '../../src/upstreams/read-completion.ts'
+import type { Ledger } from './ledger.ts'
+import type { JobManner, UpstreamFault } from './plan.ts'
+import { UNSTORABLE } from './store-connection.ts'
+import type { SimulatedThread, World } from './world.ts'
+
+export const CALL_TIMEOUT_MS = 20_000
+/** What a server with the fault `few at once` serves. */
+const FEW = 2
+
+/** An upstream as all nodes share it. */
+export interface Upstream {
+  readonly name: string
+  fault: UpstreamFault | null
+  inProgress: number
+}
+
+export interface ServerOptions {
+  readonly world: World
+  readonly ledger: Ledger
+  readonly upstream: Upstream
+  readonly thread: SimulatedThread
+  readonly clock: Clock
+  /** Ends the process that asks. */
+  readonly kill: () => void
+}
+
+const FAILURES: Readonly<Record<string, UpstreamError>> = {
+  refused: upstreamError({
+    message: 'refused',
+    retryable: true,
+    code: 'ECONNREFUSED',
+    connection: 'connection',
+  }),
+  reset: upstreamError({ message: 'reset', retryable: true, code: 'ECONNRESET', connection: 'connection' }),
+  '500': upstreamError({ message: 'internal error', retryable: true, status: 500 }),
+  '503': upstreamError({ message: 'overloaded', retryable: true, status: 503 }),
+  '429': upstreamError({ message: 'too many', retryable: true, status: 429, retryAfterMs: 2000 }),
+  '401': upstreamError({ message: 'wrong key', retryable: false, status: 401 }),
+  invalid: upstreamError({ message: 'no such parameter', status: 400 }),
+}
+/** Those that may count against a job. */
+const BLAMED = ['reset', '500', '401', 'invalid']
+
+/** What a node has of an upstream. */
+export function simulatedServer(options: ServerOptions): ModelServer {
+  const { world, upstream, thread } = options
+  return {
+    name: upstream.name,
+    ask: (_model, prompt, _format, signal) => new ServedCall(options, prompt, signal).ended,
+    requestFormat: (_model, { form }): RequestFormat =>
+      form.kind === 'text' ? { roles: 'native' } : { roles: 'native', json_mode: 'simulated' },
+    otherFormat: () => null,
+    learnedRoles: () => null,
+    check: () =>
+      new Promise((resolve) => {
+        const { fault } = upstream
+        const trouble = fault === null ? null : (FAILURES[fault] ?? null)
+        const answers = fault === 'hang' ? CALL_TIMEOUT_MS : world.random.next() * 50
+        world.after(answers, `check of ${upstream.name}, ${thread.name}`, () => resolve(trouble), thread)
+      }),
+    close: async () => {},
+  }
+}
+
+class ServedCall {
+  readonly ended: Promise<Reply>
+  readonly #options: ServerOptions
+  readonly #prompt: Prompt
+  readonly #signal: StopSignal
+  readonly #resolve: (reply: Reply) => void
+  readonly #cancelTimeout: () => void
+  readonly #tag: string
+  readonly #isRepair: boolean
+  #isEnded = false
+
+  constructor(options: ServerOptions, prompt: Prompt, signal: StopSignal) {
+    const { world, upstream, ledger, clock } = options
+    const { promise, resolve } = Promise.withResolvers<Reply>()
+    this.ended = promise
+    this.#resolve = resolve
+    this.#options = options
+    this.#prompt = prompt
+    this.#signal = signal
+    const messages = JSON.parse(prompt.messagesJson) as Message[]
+    this.#tag = messages[0]?.content.split(' ', 1)[0] ?? ''
+    this.#isRepair = messages.length > 1
+    ledger.callsOf(prompt.account, this.#tag).calls += 1
+    signal.listen(this)
+    this.#cancelTimeout = clock.after(CALL_TIMEOUT_MS, () =>
+      this.#fail(upstreamError({ message: 'no answer in time', retryable: true, timedOut: true })),
+    )
+    world.after(world.random.next() * 3, `call to ${upstream.name}`, () => this.#arrive())
+  }
+
+  onStop(): void {
+    this.#end(upstreamError({ message: 'aborted', aborted: true }))
+  }
+
+  #arrive(): void {
+    const { world, upstream, ledger, thread, kill } = this.#options
+    const { random } = world
+    if (this.#isEnded || thread.state === 'ended') return
+    ledger.callsOf(this.#prompt.account, this.#tag).firstAtMs ??= world.nowMs
+    const manner = ledger.plans.get(this.#tag)?.manner ?? 'answer'
+    const isSecond = upstream.name === 'beta' && upstream.fault === null
+    if (upstream.fault === 'hang') return
+    const failure =
+      FAILURES[upstream.fault ?? ''] ?? FAILURES[manner === 'reset' && !isSecond ? 'reset' : manner]
+    const isBusy = upstream.fault === 'few at once' && upstream.inProgress >= FEW
+    const error = failure ?? (isBusy ? FAILURES['503'] : undefined)
+    if (error !== undefined) {
+      this.#later(random.next() * 30, error)
+      return
+    }
+    if (manner === 'kill') {
+      world.after(random.next() * 100, `a job kills ${thread.name}`, kill)
+      return
+    }
+    upstream.inProgress += 1
+    const slow = upstream.fault === 'slow' ? 8 : 1
+    const ms = manner === 'answer slowly' ? random.whole(2000, 18_000) : slow * random.next() ** 3 * 2000
+    world.after(ms, `answer of ${upstream.name} to ${this.#tag}`, () => {
+      upstream.inProgress -= 1
+      this.#later(random.next() * 3, this.#answer(manner))
+    })
+  }
+
+  #answer(manner: JobManner): Reply {
+    const { account, form, messagesJson } = this.#prompt
+    const tokens: TokenCount = {
+      input: Math.ceil(messagesJson.length / 4),
+      output: this.#options.world.random.whole(1, 50),
+    }
+    if (manner === 'refuse') return { kind: 'refused', message: 'I decline.', status: 200, tokens }
+    const isWrong = manner === 'wrong' || (manner === 'wrong once' && !this.#isRepair)
+    const suffix = manner === 'unstorable' ? ` ${UNSTORABLE}` : ''
+    const text = `answer to ${this.#tag} for ${account}${suffix}`
+    if (form.kind === 'text') return { kind: 'answer', text, tokens }
+    return { kind: 'answer', text: isWrong ? `{"wrong": ${text}` : JSON.stringify({ text }), tokens }
+  }
+
+  /** The reply reaches the process that asked. */
+  #later(ms: number, reply: Reply): void {
+    const { world, upstream, thread } = this.#options
+    const label = `reply of ${upstream.name} to ${thread.name}`
+    world.after(ms, label, () => (reply.kind === 'error' ? this.#fail(reply) : this.#end(reply)), thread)
+  }
+
+  #fail(error: UpstreamError): void {
+    const isBlamed =
+      error.timedOut || Object.entries(FAILURES).some(([name, one]) => one === error && BLAMED.includes(name))
+    if (!this.#isEnded && isBlamed) this.#options.ledger.callsOf(this.#prompt.account, this.#tag).blamed += 1
+    this.#end(error)
+  }
+
+  #end(reply: Reply): void {
+    if (this.#isEnded) return
+    this.#isEnded = true
+    this.#cancelTimeout()
+    this.#signal.unlisten(this)
+    if (reply.kind !== 'error') {
+      const { input, output } = reply.tokens
+      this.#options.ledger.callsOf(this.#prompt.account, this.#tag).tokens += input + output
+    }
+    this.#resolve(reply)
+  }
+}

@@ -1,0 +1,242 @@
+/**
+ * A node of the simulated world: the engine of the service (`src/app/engine.ts`) with a clock, randomness, a store connection,
+ * model servers and a poster that belong to the world. A node is one process after another, each with an identity of its own.
+ */
+import { createEngine, type Engine } from '../../src/app/engine.ts'
+import { LeaseRenewal } from '../../src/app/lease-renewal.ts'
+import { createRouter } from '../../src/app/upstreams.ts'
+import type { Clock } from '../../src/clock.ts'
+import { type TaskInput, type TaskName, type TaskOutput, tasks } from '../../src/cpu-pool/tasks.ts'
+import type { Heartbeat } from '../../src/queue/node-lease.ts'
+import type { Store } from '../../src/store/store.ts'
+import type { Fields, Log } from '../../src/telemetry/log.ts'
+import { Metrics } from '../../src/telemetry/metrics.ts'
+import type { ModelRouter } from '../../src/upstreams/router.ts'
+import { Front } from './front.ts'
+import { simulatedServer, type Upstream } from './model-servers.ts'
+import type { Plan, ReceiverFault } from './plan.ts'
+import { simulatedPoster } from './receivers.ts'
+import { configurationOf } from './settings.ts'
+import { type Shared, StoreConnection } from './store-connection.ts'
+import { SimulatedThread } from './world.ts'
+
+/** What the nodes of a world have around them. */
+export interface Surroundings extends Shared {
+  readonly plan: Plan
+  readonly upstreams: ReadonlyMap<string, Upstream>
+  readonly receiverFaults: ReadonlyMap<string, ReceiverFault>
+}
+
+/** Counts of all processes together: no rule reads them, and making them takes longer than a short history. */
+const METRICS = new Metrics()
+/** An event loop that hangs for this long ends its process. */
+export const HANG_MS = 90_000
+
+export class SimulatedNode {
+  readonly name: string
+  readonly #around: Surroundings
+  #processes = 0
+  /** By how much its wall clock is wrong. */
+  clockOffsetMs = 0
+  /** Null between two processes. */
+  process: SimulatedProcess | null = null
+
+  constructor(name: string, around: Surroundings) {
+    this.name = name
+    this.#around = around
+  }
+
+  /** Starts a process, unless one runs. One that cannot start ends, and the next one is started soon. */
+  start(): void {
+    if (this.process !== null) return
+    this.#processes += 1
+    const process = new SimulatedProcess(`${this.name}.${this.#processes}`, this, this.#around)
+    this.process = process
+    process.start().catch(() => {
+      this.end(process)
+      this.#around.world.after(1000, `${this.name} starts again`, () => this.start())
+    })
+  }
+
+  /** Stops as on SIGTERM. */
+  stop(then: () => void): void {
+    const { process } = this
+    if (process === null || process.isStopping) return
+    process.stop(() => {
+      this.end(process)
+      then()
+    })
+  }
+
+  /** The process ends at once, and the next one is started after so long. */
+  kill(process: SimulatedProcess | null, restartMs: number): void {
+    if (process === null || this.process !== process) return
+    this.end(process)
+    this.#around.world.after(restartMs, `${this.name} starts`, () => this.start())
+  }
+
+  end(process: SimulatedProcess): void {
+    process.end()
+    if (this.process === process) this.process = null
+  }
+}
+
+export class SimulatedProcess {
+  readonly id: string
+  readonly main: SimulatedThread
+  readonly heartbeat: SimulatedThread
+  readonly engine: Engine
+  readonly front: Front
+  readonly store: Store
+  readonly clock: Clock
+  readonly router: ModelRouter
+  readonly #around: Surroundings
+  readonly #node: SimulatedNode
+  readonly #onEnd = new Set<() => void>()
+  #hasStarted = false
+  isStopping = false
+
+  constructor(id: string, node: SimulatedNode, around: Surroundings) {
+    const { world, plan, ledger, upstreams, receiverFaults } = around
+    this.id = id
+    this.#around = around
+    this.#node = node
+    this.main = new SimulatedThread(id)
+    this.heartbeat = new SimulatedThread(`heartbeat of ${id}`)
+    const clock = world.clockOf(this.main, () => node.clockOffsetMs)
+    this.clock = clock
+    this.store = new StoreConnection(around, id, this.main).store
+    const configuration = configurationOf(plan)
+    const { settings } = configuration
+    const random = world.random.next
+    const log = this.#log()
+    const common = { world, ledger, clock, thread: this.main }
+    const kill = () => node.kill(this, world.random.whole(500, 5000))
+    this.router = createRouter({
+      configuration,
+      clock,
+      random,
+      serverOf: (name) => simulatedServer({ ...common, upstream: upstreamOf(upstreams, name), kill }),
+      onCall: METRICS.called,
+      log,
+    })
+    this.engine = createEngine({
+      settings,
+      role: 'all',
+      node: id,
+      store: this.store,
+      clock,
+      random,
+      log,
+      metrics: METRICS,
+      pool: { run: (name, input, _user, signal) => this.#runTask(name, input, signal.reason !== null) },
+      upstreams: this.router,
+      poster: simulatedPoster({ ...common, faults: receiverFaults }),
+      startHeartbeat: (onExpired) => this.#startHeartbeat(onExpired),
+      earlyWriteDelay: (send) => void world.after(5, `early write of ${id}`, send, this.main),
+    })
+    this.front = new Front({ ...around, process: this, settings })
+  }
+
+  get hasStarted(): boolean {
+    return this.#hasStarted && !this.isStopping && this.main.state !== 'ended'
+  }
+
+  async start(): Promise<void> {
+    await this.engine.start()
+    this.#hasStarted = true
+  }
+
+  stop(then: () => void): void {
+    this.isStopping = true
+    const clients = { close: () => this.front.close(), cutOff: () => {} }
+    const { world, ledger } = this.#around
+    this.engine.stop(clients).then(
+      () => void world.after(0, `${this.id} has stopped`, then, this.main),
+      (error) => ledger.violate('a stop succeeds', String(error)),
+    )
+  }
+
+  /** Calls the function once when the process ends. */
+  whenEnded(listener: () => void): void {
+    this.#onEnd.add(listener)
+  }
+
+  forget(listener: () => void): void {
+    this.#onEnd.delete(listener)
+  }
+
+  end(): void {
+    for (const listener of this.#onEnd) listener()
+    this.#onEnd.clear()
+    for (const thread of [this.main, this.heartbeat]) {
+      thread.state = 'ended'
+      thread.missed = []
+    }
+    this.#around.listeners.delete(this.id)
+  }
+
+  /** @param what the process as a whole, or its event loop */
+  pause(ms: number, what: 'process' | 'loop'): void {
+    const { world } = this.#around
+    const threads = what === 'process' ? [this.main, this.heartbeat] : [this.main]
+    for (const thread of threads) if (thread.state === 'running') thread.state = 'paused'
+    if (what === 'loop' && ms >= HANG_MS) {
+      world.after(HANG_MS, `${this.id} hangs`, () => this.#node.kill(this, 1000))
+      return
+    }
+    world.after(ms, `${this.id} goes on`, () => {
+      for (const thread of threads) world.resume(thread)
+    })
+  }
+
+  /** On a thread and a connection of its own, as `app/heartbeat.ts` has them. */
+  async #startHeartbeat(onExpired: () => void): Promise<Heartbeat> {
+    const { world, plan } = this.#around
+    const { leaseMs } = plan
+    const { store } = new StoreConnection(this.#around, this.id, this.heartbeat)
+    const renewal = new LeaseRenewal({
+      clock: world.clockOf(this.heartbeat, () => 0),
+      leases: store,
+      node: this.id,
+      leaseMs,
+      onExpired: () => void world.after(1, `${this.id} learns that its lease expired`, onExpired, this.main),
+      onError: () => {},
+    })
+    await renewal.start()
+    return { stop: () => renewal.stop() }
+  }
+
+  /** What a thread of the CPU pool does, after the time that it takes. */
+  async #runTask<Name extends TaskName>(
+    name: Name,
+    input: TaskInput<Name>,
+    isStopped: boolean,
+  ): Promise<TaskOutput<Name> | null> {
+    if (isStopped) return null
+    const { world } = this.#around
+    await new Promise<void>((resolve) => {
+      world.after(world.random.next() * 20, `task of ${this.id}`, resolve, this.main)
+    })
+    // The compiler cannot see that name and input belong together.
+    const task = tasks[name] as (input: TaskInput<Name>) => TaskOutput<Name> | Promise<TaskOutput<Name>>
+    return task(input)
+  }
+
+  /** An error that is logged and is neither of the database nor of what it rejects is a bug. */
+  #log(): Log {
+    const { world, ledger } = this.#around
+    const report = ({ error, error_name: name, stack }: Fields, message: string) => {
+      world.note(`${this.id} logs: ${message}${error === undefined ? '' : ` (${String(error)})`}`)
+      if (stack !== undefined && name !== 'WriteRejected')
+        ledger.violate('no bug is logged', `${message}: ${String(stack)}`)
+    }
+    return { error: report, warn: report, info: report, debug: () => {}, flush: () => {} }
+  }
+}
+
+function upstreamOf(upstreams: ReadonlyMap<string, Upstream>, name: string): Upstream {
+  const upstream = upstreams.get(name)
+  if (upstream === undefined) throw new Error(`there is no upstream ${name}`)
+  return upstream
+}

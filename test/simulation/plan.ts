@@ -1,0 +1,150 @@
+/**
+ * What a seed plans: the world, and the list of all that callers, operators and faults do in it, each at its time. A history is
+ * a plan that is run. Shrinking leaves actions out, so each stands alone: it names what it acts on by number, and does
+ * nothing if that does not exist.
+ */
+import type { TierName } from '../../src/job/tier.ts'
+
+/** How a model server treats a job, whatever else is wrong with it. */
+export type JobManner =
+  | 'answer'
+  /** Takes up to a minute. */
+  | 'answer slowly'
+  /** Wrong JSON, once or always. */
+  | 'wrong once'
+  | 'wrong'
+  | 'refuse'
+  /** 400: the request is at fault. */
+  | 'invalid'
+  /** Resets the connection each time. */
+  | 'reset'
+  /** An answer that the database rejects. */
+  | 'unstorable'
+  /** The process that asks ends. */
+  | 'kill'
+
+export interface JobPlan {
+  /** The first word of the conversation. Jobs of an account with the same tag are identical. */
+  readonly tag: string
+  readonly manner: JobManner
+  readonly format: 'text' | 'json'
+  readonly model: string
+  /** Characters of the conversation. */
+  readonly size: number
+  readonly hasCallback: boolean
+  readonly cacheTtlMs: number
+}
+
+export const UPSTREAM_FAULTS = [
+  'slow',
+  'refused',
+  'reset',
+  '500',
+  '503',
+  '429',
+  '401',
+  'hang',
+  'few at once',
+] as const
+export type UpstreamFault = (typeof UPSTREAM_FAULTS)[number]
+
+export const RECEIVER_FAULTS = ['500', '503', '429', 'stall', 'reset', 'reply lost', 'slow', '410'] as const
+export type ReceiverFault = (typeof RECEIVER_FAULTS)[number]
+
+/** `unavailable`: rejects everything; `full`: rejects writes; `cut`: connections break, before or after a statement ran. */
+export const STORE_FAULTS = ['slow', 'unavailable', 'full', 'cut'] as const
+export type StoreFault = (typeof STORE_FAULTS)[number]
+
+/** Numbers are taken modulo what there is. */
+export type Act =
+  | {
+      readonly kind: 'create'
+      readonly account: number
+      readonly node: number
+      readonly jobs: readonly JobPlan[]
+      /** How long the caller waits for the answer; null for a batch. */
+      readonly waitMs: number | null
+      readonly key: string | null
+      /** When the caller hangs up; null if it does not. */
+      readonly leaveMs: number | null
+    }
+  | { readonly kind: 'read'; readonly job: number; readonly node: number; readonly isForeign: boolean }
+  | { readonly kind: 'cancel' | 'delete job' | 'replay'; readonly job: number; readonly node: number }
+  | {
+      readonly kind: 'cancel all'
+      readonly account: number
+      readonly node: number
+      readonly running: boolean
+    }
+  | {
+      readonly kind: 'suspend' | 'resume' | 'rotate secret' | 'delete account'
+      readonly account: number
+      readonly node: number
+    }
+  | {
+      readonly kind: 'cap'
+      readonly account: number
+      readonly node: number
+      readonly openJobs: number | null
+    }
+  | { readonly kind: 'store'; readonly fault: StoreFault; readonly ms: number }
+  | {
+      readonly kind: 'upstream'
+      readonly upstream: number
+      readonly fault: UpstreamFault
+      readonly ms: number
+    }
+  | {
+      readonly kind: 'receiver'
+      readonly account: number
+      readonly fault: ReceiverFault
+      readonly ms: number
+    }
+  /** The process ends; another starts after so long. */
+  | { readonly kind: 'kill'; readonly node: number; readonly ms: number }
+  /** Stops as on SIGTERM, and starts again, as in a rolling upgrade. */
+  | { readonly kind: 'restart'; readonly node: number; readonly ms: number }
+  /** `process`: it is stopped as a whole; `loop`: its event loop is busy, and its threads go on. */
+  | { readonly kind: 'pause'; readonly node: number; readonly ms: number; readonly what: 'process' | 'loop' }
+  | { readonly kind: 'clock'; readonly node: number; readonly ms: number }
+
+export type Action = { readonly atMs: number } & Act
+
+export interface AccountPlan {
+  readonly name: string
+  readonly tier: TierName
+}
+
+export interface Plan {
+  readonly seed: number
+  /** Whether the database is shared as Postgres is, or a file of one node as SQLite's is. */
+  readonly shared: boolean
+  readonly nodes: number
+  readonly accounts: readonly AccountPlan[]
+  readonly concurrency: number
+  readonly upstreamConcurrency: number
+  readonly maxAttempts: number
+  readonly leaseMs: number
+  readonly patienceMs: number
+  readonly maxPendingResponses: number
+  readonly drainMs: number
+  /** The pauses before the attempts of a callback. */
+  readonly callbackPausesS: readonly number[]
+  readonly callbackSlots: number
+  /** In the order of time. */
+  readonly actions: readonly Action[]
+}
+
+export const UPSTREAMS = ['alpha', 'beta'] as const
+/** By public name, the upstreams to try. */
+export const MODELS: Readonly<Record<string, readonly string[]>> = {
+  'one-target': ['alpha'],
+  'two-targets': ['alpha', 'beta'],
+  'other-target': ['beta'],
+}
+
+/** As a line of a printed history. */
+export function describeAction({ atMs, kind, ...act }: Action): string {
+  const fields = Object.entries(act).map(([name, value]) => `${name}=${JSON.stringify(value)}`)
+  return `${(atMs / 1000).toFixed(3).padStart(9)} s  ${kind} ${fields.join(' ')}`
+}

@@ -1,0 +1,45 @@
+/** Random numbers that a seed decides: the generator sfc32, which passes the usual statistical tests. */
+export class SeededRandom {
+  readonly #state = new Uint32Array(4)
+
+  /** @param stream distinguishes sequences of the same seed */
+  constructor(seed: number, stream = 0) {
+    this.#state.set([seed, Math.floor(seed / 2 ** 32), stream, 1])
+    for (let round = 0; round < 12; round++) this.#next()
+  }
+
+  /** From 0 up to but not including 1. A property, so that it can be passed on alone. */
+  readonly next = (): number => this.#next() / 2 ** 32
+
+  /** A whole number from `least` to `most`. */
+  whole(least: number, most: number): number {
+    return least + Math.floor(this.next() * (most - least + 1))
+  }
+
+  chance(probability: number): boolean {
+    return this.next() < probability
+  }
+
+  pick<T>(items: readonly T[]): T {
+    const item = items[Math.floor(this.next() * items.length)]
+    if (item === undefined) throw new Error('there is nothing to pick from')
+    return item
+  }
+
+  /** As many hexadecimal digits as so many bytes have. */
+  readonly hex = (bytes: number): string => {
+    let text = ''
+    while (text.length < bytes * 2) text += this.#next().toString(16).padStart(8, '0')
+    return text.slice(0, bytes * 2)
+  }
+
+  #next(): number {
+    const [a = 0, b = 0, c = 0, d = 0] = this.#state
+    const sum = (a + b + d) >>> 0
+    this.#state[0] = b ^ (b >>> 9)
+    this.#state[1] = c + (c << 3)
+    this.#state[2] = ((c << 21) | (c >>> 11)) + sum
+    this.#state[3] = d + 1
+    return sum
+  }
+}

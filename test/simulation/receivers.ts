@@ -1,0 +1,100 @@
+/** Receivers of callbacks, at the contract of the poster: one for each account, with its fault of the moment. */
+import { createHmac } from 'node:crypto'
+import type { Clock } from '../../src/clock.ts'
+import type { Poster, PostRequest, PostResult } from '../../src/net/post.ts'
+import type { KnownJob, Ledger } from './ledger.ts'
+import type { ReceiverFault } from './plan.ts'
+import type { SimulatedThread, World } from './world.ts'
+
+export const POST_TIMEOUT_MS = 15_000
+export interface PosterOptions {
+  readonly world: World
+  readonly ledger: Ledger
+  /** By account. */
+  readonly faults: ReadonlyMap<string, ReceiverFault>
+  readonly thread: SimulatedThread
+  readonly clock: Clock
+}
+
+/** What a node sends callbacks with. */
+export function simulatedPoster({ world, ledger, faults, thread, clock }: PosterOptions): Poster {
+  const inProgress = new Set<(result: PostResult) => void>()
+  const post = (request: PostRequest): Promise<PostResult> => {
+    const startedMs = world.nowMs
+    return new Promise((resolve) => {
+      const end = (result: PostResult) => {
+        if (!inProgress.delete(end)) return
+        cancel()
+        resolve(result)
+      }
+      const cancel = clock.after(POST_TIMEOUT_MS, () => end(failed('no answer within 15 s', POST_TIMEOUT_MS)))
+      inProgress.add(end)
+      world.after(world.random.next() * 20, `callback from ${thread.name}`, () => {
+        const account = new URL(request.url).hostname.split('.')[0] ?? ''
+        const fault = faults.get(account) ?? null
+        if (fault === 'reset' && world.random.chance(0.5)) return reply(failed('reset', 1))
+        const job = receive(ledger, account, request)
+        if (fault === 'stall' || job === null) return
+        if (fault === 'reset') return reply(failed('reset', 1))
+        const status = statusOf(fault)
+        job.callbackAnswers.push(status)
+        if (fault === 'reply lost') return reply(failed('connection closed', 2))
+        const retryAfterMs = fault === '503' ? 10_000 : null
+        const slowMs = fault === 'slow' ? world.random.whole(1000, 14_000) : 0
+        reply(
+          { kind: 'answered', status, bodyStart: 'ok', retryAfterMs, ms: world.nowMs - startedMs },
+          slowMs,
+        )
+      })
+      const reply = (result: PostResult, ms = 0) =>
+        void world.after(
+          ms + world.random.next() * 20,
+          `answer to a callback of ${thread.name}`,
+          () => end(result),
+          thread,
+        )
+    })
+  }
+  const close = async () => {
+    for (const end of [...inProgress]) end(failed('the server is stopping', 0))
+  }
+  return { post, close }
+}
+
+function failed(message: string, ms: number): PostResult {
+  return { kind: 'failed', message, ms }
+}
+
+function statusOf(fault: ReceiverFault | null): number {
+  const status = Number(fault)
+  return fault !== null && Number.isInteger(status) ? status : 200
+}
+
+/** Notes what arrived, and checks whose it is and who signed it. */
+function receive(ledger: Ledger, account: string, { body, headers }: PostRequest): KnownJob | null {
+  const id = String(headers['webhook-id'])
+  const job = ledger.jobs.get(id)
+  if (job === undefined || job.account !== account) {
+    ledger.violate('P15 accounts are apart', `the receiver of ${account} got a callback for ${id}`)
+    return null
+  }
+  const sent = JSON.parse(String(body)) as { job_id: string; status: string; callback_payload: unknown }
+  if (sent.job_id !== id || sent.callback_payload !== job.plan.tag) {
+    ledger.violate('P7 callbacks are what was asked', `${id} got ${JSON.stringify(sent)}`)
+  }
+  if (sent.status !== 'completed' && sent.status !== 'failed') {
+    ledger.violate('P7 callbacks report an end', `${id} is ${sent.status}`)
+  }
+  const signatures = String(headers['webhook-signature']).split(' ')
+  const text = `${id}.${headers['webhook-timestamp']}.${body}`
+  const isSigned = (ledger.secrets.get(account) ?? []).some((secret) =>
+    signatures.includes(
+      `v1,${createHmac('sha256', Buffer.from(secret.slice('whsec_'.length), 'base64'))
+        .update(text)
+        .digest('base64')}`,
+    ),
+  )
+  if (!isSigned) ledger.violate('P7 every signature verifies', `that of ${id} does not`)
+  job.callbacksReceived += 1
+  return job
+}

@@ -1,0 +1,140 @@
+/** What must hold when faults are over and all is quiet: the service's own account of every job against the ledger. */
+import { MAX_TRIES, ROUNDS } from '../../src/upstreams/router.ts'
+import type { KnownJob, KnownRequest, Ledger } from './ledger.ts'
+import type { CallbackRow, JobRow, MemoryDatabase } from './memory-store/database.ts'
+import { type JobManner, MODELS, type Plan } from './plan.ts'
+
+const GONE = 410
+/** Manners of jobs that complete, if nothing else is wrong. */
+const COMPLETING: readonly JobManner[] = ['answer', 'answer slowly', 'wrong once']
+
+export interface Facts {
+  readonly plan: Plan
+  readonly ledger: Ledger
+  readonly db: MemoryDatabase
+}
+
+export function checkRules(facts: Facts): void {
+  const { ledger, db } = facts
+  for (const job of ledger.jobs.values()) {
+    const row = db.jobs.get(job.id)
+    if (row === undefined) {
+      if (job.isAccepted && !ledger.isDeleted(job)) ledger.violate('P1 no accepted job is lost', job.id)
+      continue
+    }
+    if (row.outcome === null) ledger.violate('P24 every accepted job ends', `${job.id} is ${row.status}`)
+    else checkOutcome(facts, job, row)
+    if (row.callback !== null) checkCallback(facts, job, row.callback)
+  }
+  for (const request of ledger.requests) checkBatch(facts, request)
+  checkKeys(facts)
+  checkUsage(facts)
+}
+
+function checkOutcome(facts: Facts, job: KnownJob, { outcome, job: stored }: JobRow): void {
+  const { ledger } = facts
+  const { tag, manner, model } = job.plan
+  if (stored.account !== job.account)
+    ledger.violate('P15 accounts are apart', `${job.id} is of ${stored.account}`)
+  const counts = ledger.callsOf(job.account, tag)
+  if (outcome?.contentJson) {
+    if (!outcome.contentJson.includes(`answer to ${tag} for ${job.account}`)) {
+      ledger.violate(
+        'P15 accounts are apart',
+        `${job.id} of ${job.account}, ${tag}, got ${outcome.contentJson}`,
+      )
+    }
+    const mayComplete =
+      COMPLETING.includes(manner) || manner === 'reset' || (manner === 'wrong' && job.plan.format === 'text')
+    if (!mayComplete) ledger.violate('an outcome fits the answer', `${job.id} (${manner}) completed`)
+  } else {
+    const why = failureProblem(facts, job, outcome?.errorJson ?? '{}')
+    if (why !== null) ledger.violate(why, `${job.id} (${manner}, ${model}) failed: ${outcome?.errorJson}`)
+  }
+  const attempts = facts.db.jobs.get(job.id)?.attempt ?? 0
+  const most = (attempts + counts.jobs) * ROUNDS * 2 * (MODELS[model]?.length ?? 1)
+  if (counts.calls > most * counts.jobs)
+    ledger.violate('P24 calls are bounded', `${job.id}: ${counts.calls} calls`)
+}
+
+/** The rule that a failure breaks; null if the job may fail so. */
+function failureProblem({ plan, ledger, db }: Facts, job: KnownJob, errorJson: string): string | null {
+  const { manner, tag, format } = job.plan
+  const { code, message } = JSON.parse(errorJson) as { code: string; message: string }
+  if (code === 'cancelled') return job.wasCancelled ? null : 'only operators cancel'
+  if (message.startsWith('The process that ran this job')) {
+    return job.crashes >= plan.maxAttempts ? null : 'P26 a pause or a drain is not a crash'
+  }
+  if (message.startsWith('No model server was available')) {
+    const { settledAtMs = 0, job: stored } = db.jobs.get(job.id) ?? {}
+    const waitedMs = (settledAtMs ?? 0) - (stored?.createdAtMs ?? 0)
+    return waitedMs >= plan.patienceMs || hasClockJumps(plan) ? null : 'P25 an outage fails nothing'
+  }
+  if (code === 'content_policy_violation') return manner === 'refuse' ? null : 'an outcome fits the answer'
+  if (code === 'validation_error')
+    return manner === 'wrong' && format === 'json' ? null : 'an outcome fits the answer'
+  if (code === 'internal_error') return manner === 'unstorable' ? null : 'an outcome fits the answer'
+  if (manner === 'invalid') return null
+  return ledger.callsOf(job.account, tag).blamed >= MAX_TRIES ? null : 'P25 an outage fails nothing'
+}
+
+export function hasClockJumps({ actions }: Plan): boolean {
+  return actions.some(({ kind }) => kind === 'clock')
+}
+
+function checkCallback({ plan, ledger }: Facts, job: KnownJob, callback: CallbackRow): void {
+  if (callback.dueAtMs !== null) ledger.violate('P7 callbacks arrive', `that of ${job.id} is owed`)
+  const wasDelivered = job.callbackAnswers.some((status) => status >= 200 && status < 300)
+  if (callback.deliveredAtMs !== null && !wasDelivered) {
+    ledger.violate('P7 a callback counts as delivered once it is', `that of ${job.id} never arrived`)
+  }
+  if (callback.failedAtMs === null) return
+  const isSpent = callback.tries >= plan.callbackPausesS.length
+  if (!isSpent && !job.callbackAnswers.includes(GONE)) {
+    ledger.violate('P7 callbacks arrive', `that of ${job.id} failed after ${callback.tries} tries`)
+  }
+}
+
+function checkBatch({ ledger, db }: Facts, { attempts, isBatch }: KnownRequest): void {
+  if (!isBatch) return
+  for (const ids of attempts) {
+    const kept = ids.filter((id) => !ledger.jobs.get(id)?.wasDeleted)
+    const stored = kept.filter((id) => db.jobs.has(id)).length
+    if (stored > 0 && stored < kept.length) {
+      ledger.violate('P6 a batch is all or nothing', `${stored} of ${kept.length} jobs are stored`)
+    }
+  }
+}
+
+/** All responses to requests with one key name the same jobs, as long as these exist. */
+function checkKeys({ ledger }: Facts): void {
+  const answers = new Map<string, Set<string>>()
+  for (const { account, key, answers: ids } of ledger.requests) {
+    if (key === null || ids.length === 0 || ledger.deletedAccounts.has(account)) continue
+    if (ids.some((id) => ledger.jobs.get(id)?.wasDeleted)) continue
+    const name = `${account} ${key}`
+    const known = answers.get(name) ?? new Set()
+    answers.set(name, known.add(ids.join(' ')))
+    if (known.size > 1) ledger.violate('a key is accepted once', `${name}: ${[...known].join(', ')}`)
+  }
+}
+
+/** Usage equals what model servers counted, less what was lost. */
+function checkUsage({ ledger, db }: Facts): void {
+  const counted = new Map<string, number>()
+  for (const [name, { tokens }] of ledger.calls) {
+    const account = name.split(' ', 1)[0] ?? ''
+    counted.set(account, (counted.get(account) ?? 0) + tokens)
+  }
+  const used = new Map<string, number>()
+  for (const { account, inputTokens, outputTokens } of db.usage.values()) {
+    used.set(account, (used.get(account) ?? 0) + inputTokens + outputTokens)
+  }
+  for (const [account, tokens] of counted) {
+    if (ledger.deletedAccounts.has(account)) continue
+    const stored = used.get(account) ?? 0
+    const isRight = ledger.mayLoseUsage ? stored <= tokens : stored === tokens
+    if (!isRight)
+      ledger.violate('usage is what model servers counted', `${account}: ${stored} of ${tokens} tokens`)
+  }
+}

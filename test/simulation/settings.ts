@@ -1,0 +1,51 @@
+/** The configuration of the nodes of a plan. */
+import type { Configuration } from '../../src/config/load.ts'
+import { DEFAULTS, UPSTREAM_DEFAULTS } from '../../src/config/settings.ts'
+import { CALL_TIMEOUT_MS } from './model-servers.ts'
+import { MODELS, type Plan, UPSTREAMS } from './plan.ts'
+import { POST_TIMEOUT_MS } from './receivers.ts'
+
+export const RUN_TIMEOUT_MS = 60_000
+/** Long, so that nothing expires in a history. */
+const RETENTION_S = 86_400
+
+export function configurationOf(plan: Plan): Pick<Configuration, 'settings' | 'concurrency' | 'simulated'> {
+  const upstream = {
+    ...UPSTREAM_DEFAULTS,
+    max_concurrency: plan.upstreamConcurrency,
+    call_timeout_seconds: CALL_TIMEOUT_MS / 1000,
+  }
+  const models = Object.entries(MODELS).map(([name, upstreams]) => {
+    return [name, { targets: upstreams.map((one) => ({ upstream: one, model: 'm' })) }] as const
+  })
+  const settings = {
+    ...DEFAULTS,
+    upstreams: Object.fromEntries(UPSTREAMS.map((name) => [name, upstream])),
+    models: Object.fromEntries(models),
+    tiers: {
+      ...DEFAULTS.tiers,
+      user_free: { ...DEFAULTS.tiers.user_free, models: 'all' as const, max_open_jobs: 40 },
+    },
+    jobs: {
+      ...DEFAULTS.jobs,
+      concurrency: plan.concurrency,
+      retention_seconds: RETENTION_S,
+      run_timeout_seconds: RUN_TIMEOUT_MS / 1000,
+      patience_seconds: plan.patienceMs / 1000,
+      max_attempts: plan.maxAttempts,
+      lease_seconds: plan.leaseMs / 1000,
+      drain_seconds: plan.drainMs / 1000,
+    },
+    sync: { max_waiters: plan.maxPendingResponses },
+    limits: { ...DEFAULTS.limits, memory_bytes: 16 * 1024 * 1024 },
+    callbacks: {
+      ...DEFAULTS.callbacks,
+      retry_seconds: [...plan.callbackPausesS],
+      timeout_seconds: POST_TIMEOUT_MS / 1000,
+      concurrency: plan.callbackSlots,
+      retry_concurrency: plan.callbackSlots,
+      concurrency_per_origin: Math.max(1, plan.callbackSlots - 1),
+    },
+  }
+  return { settings, concurrency: new Map(UPSTREAMS.map((name) => [name, 'explicit'])), simulated: false }
+}

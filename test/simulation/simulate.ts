@@ -1,0 +1,182 @@
+/** Runs one plan: its actions, the time until all is quiet, a load that shows what is left of capacity, and the stop. */
+import { makeSecret } from '../../src/net/signature.ts'
+import { Actors } from './actors.ts'
+import { hashOf } from './front.ts'
+import { Ledger, type Violation } from './ledger.ts'
+import { MemoryDatabase } from './memory-store/database.ts'
+import { memoryOperations } from './memory-store/memory-store.ts'
+import { SimulatedNode, type Surroundings } from './node.ts'
+import { type Plan, type ReceiverFault, type StoreFault, UPSTREAMS } from './plan.ts'
+import { checkRules } from './rules.ts'
+import { type OnStep, WORLD_START_MS, World } from './world.ts'
+
+/** After the last action, within which every fault is over. */
+const FAULTS_END_MS = 100_000
+/** Then all is quiet within so long: the bound for a job that no process can run is the longest. */
+const MOST_QUIET_MS = 1_800_000
+const STOP_MS = 60_000
+/** The polling loops of a process: retention, remote results, cancellation, callbacks, lease. */
+const POLLING_LOOPS = 5
+
+export interface Result {
+  readonly violations: readonly Violation[]
+  /** Of the history. */
+  readonly hash: string
+  readonly steps: number
+  readonly simulatedMs: number
+  readonly jobs: number
+}
+
+export async function simulate(plan: Plan, onStep: OnStep | null = null): Promise<Result> {
+  const world = new World(plan.seed, onStep)
+  const ledger = new Ledger(world)
+  const onRejection = (error: unknown) => {
+    ledger.violate('no promise is forgotten', error instanceof Error ? String(error.stack) : String(error))
+  }
+  process.on('unhandledRejection', onRejection)
+  try {
+    const simulation = new Simulation(plan, world, ledger)
+    await simulation.run()
+    // A rejection that nobody handled is reported in a later turn of the event loop.
+    await new Promise((resolve) => setImmediate(resolve))
+  } finally {
+    process.off('unhandledRejection', onRejection)
+  }
+  const { violations, jobs } = ledger
+  return { violations, hash: world.hash, steps: world.steps, simulatedMs: world.nowMs, jobs: jobs.size }
+}
+
+class Simulation {
+  readonly #plan: Plan
+  readonly #world: World
+  readonly #ledger: Ledger
+  readonly #db: MemoryDatabase
+  readonly #around: Surroundings & { readonly receiverFaults: Map<string, ReceiverFault> }
+  readonly #nodes: readonly SimulatedNode[]
+  readonly #actors: Actors
+
+  constructor(plan: Plan, world: World, ledger: Ledger) {
+    this.#plan = plan
+    this.#world = world
+    this.#ledger = ledger
+    this.#db = new MemoryDatabase({ shared: plan.shared, clockMs: () => WORLD_START_MS + world.nowMs })
+    this.#around = {
+      world,
+      plan,
+      ledger,
+      db: this.#db,
+      faults: new Set<StoreFault>(),
+      listeners: new Map(),
+      upstreams: new Map(UPSTREAMS.map((name) => [name, { name, fault: null, inProgress: 0 }])),
+      receiverFaults: new Map(),
+      hasEnded: (id) => !this.#nodes.some(({ process }) => process?.id === id),
+    }
+    this.#nodes = Array.from(
+      { length: plan.nodes },
+      (_, index) => new SimulatedNode(`node${index + 1}`, this.#around),
+    )
+    this.#actors = new Actors({ ...this.#around, nodes: this.#nodes })
+    this.#createAccounts()
+  }
+
+  async run(): Promise<void> {
+    const { actions } = this.#plan
+    const world = this.#world
+    for (const node of this.#nodes) node.start()
+    for (const action of actions) {
+      world.after(action.atMs, `action ${action.kind}`, () => this.#actors.perform(action))
+    }
+    const lastMs = actions.at(-1)?.atMs ?? 0
+    await world.runUntil(lastMs)
+    const faults = ['store', 'upstream', 'receiver', 'kill', 'restart', 'pause']
+    const endOf = (action: (typeof actions)[number]) =>
+      faults.includes(action.kind) && 'ms' in action ? action.atMs + Math.max(0, action.ms) : action.atMs
+    await world.runUntil(Math.min(Math.max(...actions.map(endOf), 0), lastMs + FAULTS_END_MS))
+    await this.#untilQuiet('every accepted job ends once faults stop')
+    checkRules({ plan: this.#plan, ledger: this.#ledger, db: this.#db })
+    this.#checkLeftovers()
+    await this.#stop()
+  }
+
+  #createAccounts(): void {
+    const { createKey } = memoryOperations(this.#db)
+    for (const { name, tier } of this.#plan.accounts) {
+      const secret = makeSecret((bytes) => Buffer.from(this.#world.random.hex(bytes), 'hex'))
+      this.#ledger.addSecret(name, secret)
+      const times = { createdAtMs: WORLD_START_MS, expiresAtMs: null }
+      createKey({ id: `key_${name}`, hash: hashOf(name), account: name, tier, secret, ...times })
+    }
+  }
+
+  get #isQuiet(): boolean {
+    const { open, owed, cancelled } = this.#db
+    if (open.size > 0 || owed.size > 0 || cancelled.some(({ node }) => node === null)) return false
+    if (this.#actors.openRequests > 0) return false
+    return this.#nodes.every(({ process }) => {
+      if (process === null || !process.hasStarted || process.main.state !== 'running') return false
+      const { worker, pendingResponses, dispatcher } = process.engine
+      const { first, retry } = dispatcher.inFlight
+      return worker.running + pendingResponses.count + first + retry === 0
+    })
+  }
+
+  async #untilQuiet(rule: string): Promise<void> {
+    const world = this.#world
+    const untilMs = world.nowMs + MOST_QUIET_MS
+    for (let stepMs = 1000; !this.#isQuiet && world.nowMs < untilMs; ) {
+      await world.runUntil(world.nowMs + stepMs)
+    }
+    if (!this.#isQuiet) this.#ledger.violate(rule, this.#state())
+    // What follows the last event is over soon.
+    await world.runUntil(world.nowMs + 2000)
+  }
+
+  /** For people. */
+  #state(): string {
+    const { open, owed } = this.#db
+    const jobs = [...open].map(
+      ({ job, status, node, attempt, crashCount }) =>
+        `${job.id} ${status} node=${node} attempt=${attempt} crashes=${crashCount}`,
+    )
+    const callbacks = [...owed].map(({ job, callback }) => `${job.id} ${JSON.stringify(callback)}`)
+    const nodes = this.#nodes.map(({ name, process }) => {
+      if (process === null) return `${name} does not run`
+      const { worker, pendingResponses, dispatcher } = process.engine
+      return `${process.id} ${process.main.state} running=${worker.running} pending=${pendingResponses.count} callbacks=${JSON.stringify(dispatcher.inFlight)} limited=${JSON.stringify([...process.router.limited])}`
+    })
+    return [`open requests ${this.#actors.openRequests}`, ...jobs, ...callbacks, ...nodes].join('\n    ')
+  }
+
+  /** Nothing is left when all is quiet: no byte, no permit, no waiter, no timer. */
+  #checkLeftovers(): void {
+    for (const { process } of this.#nodes) {
+      if (process === null) continue
+      const { engine, router, main } = process
+      const left = {
+        'bytes of jobs': engine.bytes.jobs.held.total,
+        'bytes of callbacks': engine.bytes.callbacks.held.total,
+        'requests for bytes': engine.bytes.callbacks.waiting.total,
+        'calls in progress': router.state().reduce((sum, { running }) => sum + running, 0),
+        'calls that wait': router.state().reduce((sum, { waiting }) => sum + waiting, 0),
+        'timers over those of the polling loops': Math.max(0, main.timers - POLLING_LOOPS),
+      }
+      for (const [what, count] of Object.entries(left)) {
+        if (count !== 0)
+          this.#ledger.violate('nothing is left when all is quiet', `${count} ${what}, ${process.id}`)
+      }
+    }
+  }
+
+  async #stop(): Promise<void> {
+    const world = this.#world
+    const processes = this.#nodes.flatMap(({ process }) => process ?? [])
+    const stopped = new Set<SimulatedNode>()
+    for (const node of this.#nodes) node.stop(() => stopped.add(node))
+    await world.runUntil(world.nowMs + STOP_MS, () => stopped.size === this.#nodes.length)
+    if (stopped.size < this.#nodes.length) this.#ledger.violate('every node stops', this.#state())
+    for (const { id, main, heartbeat } of processes) {
+      const timers = main.timers + heartbeat.timers
+      if (timers > 0) this.#ledger.violate('nothing is left after a stop', `${timers} timers of ${id}`)
+    }
+  }
+}

@@ -1,0 +1,215 @@
+/**
+ * The connection of a node to the simulated database: each call takes its time there and back, and meets the faults of the
+ * moment. What the contract promises in spite of faults holds here too: an acceptance that was rejected has stored nothing,
+ * unless it stayed unknown for very long.
+ */
+import type { NodeEvents } from '../../src/store/node-store.ts'
+import {
+  type Acceptance,
+  type Settlement,
+  type Store,
+  StoreUnavailable,
+  WriteRejected,
+} from '../../src/store/store.ts'
+import type { Ledger } from './ledger.ts'
+import type { MemoryDatabase } from './memory-store/database.ts'
+import { type MethodName, memoryOperations, methodsOf, type StoreCall } from './memory-store/memory-store.ts'
+import type { StoreFault } from './plan.ts'
+import type { SimulatedThread, World } from './world.ts'
+
+/** A part of an answer that the database does not store. */
+export const UNSTORABLE = 'unstorable'
+
+const READS: readonly MethodName[] = [
+  'findResponse',
+  'read',
+  'readEnded',
+  'depth',
+  'claimsOf',
+  'loadCallback',
+  'callbackDepth',
+  'searchCallbacks',
+  'findCallback',
+  'searchJobs',
+  'findJob',
+  'jobContent',
+  'listKeys',
+  'listKeyHashes',
+  'searchKeys',
+  'listAccounts',
+  'findKey',
+  'secrets',
+  'hasAccounts',
+  'listUsage',
+  'used',
+  'quotaUse',
+  'listAuditEntries',
+]
+/** Writes that a store repeats until their outcome is known. */
+const REPEATED: readonly MethodName[] = ['accept', 'acceptEnded', 'settle', 'release', 'releaseWaiting']
+/** After that an unknown outcome is reported as a failure. */
+const MAX_UNKNOWN_MS = 20_000
+const POLL_MS = 1000
+
+/** What all nodes of a world share. */
+export interface Shared {
+  readonly world: World
+  readonly db: MemoryDatabase
+  readonly ledger: Ledger
+  readonly faults: Set<StoreFault>
+  /** Of each process that runs, its listeners. */
+  readonly listeners: Map<string, { readonly events: NodeEvents; readonly thread: SimulatedThread }>
+  /** Whether a process of this name has really ended. */
+  readonly hasEnded: (node: string) => boolean
+}
+
+export class StoreConnection {
+  readonly #shared: Shared
+  readonly #node: string
+  readonly #thread: SimulatedThread
+  readonly store: Store
+  /** On a file, calls are done in their order. */
+  #lastArrivalMs = 0
+  #lastReplyMs = 0
+
+  constructor(shared: Shared, node: string, thread: SimulatedThread) {
+    this.#shared = shared
+    this.#node = node
+    this.#thread = thread
+    const { db, listeners } = shared
+    this.store = {
+      ...methodsOf(memoryOperations(db), (call) => this.#send(call)),
+      shared: db.shared,
+      subscribe: (events) => {
+        listeners.set(node, { events, thread })
+        if (db.shared) this.#poll(events)
+      },
+      // Lost, as any notification may be.
+      announceWaits: async () => {},
+      close: async () => {
+        listeners.delete(node)
+      },
+    }
+  }
+
+  /** Makes up for lost notifications, as the store on Postgres does. */
+  #poll(events: NodeEvents): void {
+    const { world, listeners } = this.#shared
+    const look = () => {
+      if (!listeners.has(this.#node)) return
+      events.jobsWaiting()
+      this.#poll(events)
+    }
+    world.after(POLL_MS, `poll of ${this.#thread.name}`, look, this.#thread)
+  }
+
+  #send(call: StoreCall): Promise<unknown> {
+    const { world } = this.#shared
+    return new Promise((resolve, reject) => {
+      const arrival = this.#arrivalMs() - world.nowMs
+      world.after(arrival, `${this.#thread.name} ${call.name}`, () => this.#arrive(call, resolve, reject))
+    })
+  }
+
+  #latencyMs(): number {
+    const { world, faults } = this.#shared
+    const slow = faults.has('slow') && world.random.chance(0.5) ? 500 : 1
+    return slow * (world.random.chance(0.3) ? 0 : world.random.next() * 4)
+  }
+
+  #arrivalMs(): number {
+    const { world, db } = this.#shared
+    const atMs = world.nowMs + this.#latencyMs()
+    this.#lastArrivalMs = db.shared ? atMs : Math.max(atMs, this.#lastArrivalMs)
+    return this.#lastArrivalMs
+  }
+
+  #arrive(call: StoreCall, resolve: (value: unknown) => void, reject: (error: unknown) => void): void {
+    const { world, db, faults } = this.#shared
+    const { random } = world
+    const isRead = READS.includes(call.name)
+    if (this.#thread.state === 'ended' && (!db.shared || random.chance(0.5))) return
+    const fail = (afterMs = 0) =>
+      this.#reply(afterMs, `${call.name} fails`, () =>
+        reject(new StoreUnavailable('the database is unavailable')),
+      )
+    const isDown = faults.has('unavailable') || (faults.has('full') && !isRead)
+    const isCut = db.shared && faults.has('cut') && random.chance(0.3)
+    if (isDown || (isCut && random.chance(0.5))) {
+      fail()
+      return
+    }
+    let reply: () => void
+    try {
+      const value = this.#run(call)
+      reply = () => resolve(value)
+    } catch (error) {
+      reply = () => reject(error)
+    }
+    if (!isCut) this.#reply(0, `reply to ${call.name}`, reply)
+    // The statement ran, and the answer is lost. What is repeated finds what the first did.
+    else if (!isRead && !REPEATED.includes(call.name)) fail()
+    else if (random.chance(0.9)) this.#reply(random.whole(50, 5000), `late reply to ${call.name}`, reply)
+    else fail(MAX_UNKNOWN_MS)
+  }
+
+  #reply(afterMs: number, label: string, deliver: () => void): void {
+    const { world, db } = this.#shared
+    const atMs = world.nowMs + afterMs + this.#latencyMs()
+    this.#lastReplyMs = db.shared ? atMs : Math.max(atMs, this.#lastReplyMs)
+    world.after(this.#lastReplyMs - world.nowMs, `${label}, ${this.#thread.name}`, deliver, this.#thread)
+  }
+
+  #run({ name, args, run }: StoreCall): unknown {
+    if (name === 'settle') rejectUnstorable(args[0] as Settlement)
+    if (name === 'acceptEnded') rejectUnstorable(args[1] as Settlement)
+    if (name === 'rescue') this.#countCrashes()
+    const result = run()
+    this.#notify(name, args, result)
+    return result
+  }
+
+  /** Which of the jobs that are about to be rescued were held by a process that has really ended. */
+  #countCrashes(): void {
+    const { db, ledger, hasEnded } = this.#shared
+    for (const { node, job } of db.open) {
+      if (node === null || node === this.#node || (db.shared && db.hasLease(node))) continue
+      const known = ledger.jobs.get(job.id)
+      if (known && hasEnded(node)) known.crashes += 1
+    }
+  }
+
+  #notify(name: MethodName, args: readonly unknown[], result: unknown): void {
+    const { db } = this.#shared
+    if (!db.shared) return
+    const queues = name === 'accept' && (args[0] as Acceptance).jobs.some(({ handedOff }) => !handedOff)
+    const returns = name === 'release' || name === 'releaseWaiting' || (name === 'rescue' && result !== 0)
+    if (queues || returns)
+      this.#tell(
+        (other) => other !== this.#node,
+        ({ jobsWaiting }) => jobsWaiting(),
+      )
+    if (name !== 'settle' || result !== 'settled') return
+    const { jobId } = args[0] as Settlement
+    const origin = db.jobs.get(jobId)?.origin
+    this.#tell(
+      (other) => other === origin && other !== this.#node,
+      ({ settled }) => settled([jobId]),
+    )
+  }
+
+  /** Notifications may be lost. */
+  #tell(isMeant: (node: string) => boolean, what: (events: NodeEvents) => void): void {
+    const { world, listeners } = this.#shared
+    for (const [node, { events, thread }] of listeners) {
+      if (!isMeant(node) || world.random.chance(0.2)) continue
+      world.after(world.random.next() * 30, `notification to ${thread.name}`, () => what(events), thread)
+    }
+  }
+}
+
+function rejectUnstorable({ outcome }: Settlement): void {
+  if (outcome.status === 'completed' && outcome.contentJson.includes(UNSTORABLE)) {
+    throw new WriteRejected('the answer does not fit its column')
+  }
+}

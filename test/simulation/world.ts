@@ -1,0 +1,187 @@
+/**
+ * Virtual time and everything that happens in it. All that production code waits for (timers, replies of the store, of model
+ * servers and of receivers) is an event here, at a time that the seed decides. One event runs at a time, and the next begins
+ * when all that it caused in promises has run, so the same seed always gives the same history. `hash` is that of the history.
+ */
+import type { Clock } from '../../src/clock.ts'
+import { SeededRandom } from './random.ts'
+
+/** What the virtual clock shows at the beginning, in wall time. */
+export const WORLD_START_MS = Date.UTC(2026, 0, 2, 3, 4, 5)
+
+const TIMER = 'timer'
+
+interface WorldEvent {
+  atMs: number
+  /** Decides between events of the same time. */
+  order: number
+  readonly label: string
+  readonly run: () => void
+  readonly thread: SimulatedThread | null
+  isCancelled: boolean
+}
+
+/** A thread of a simulated process: what it waits for happens while it runs, late after a pause, and never after its end. */
+export class SimulatedThread {
+  readonly name: string
+  state: 'running' | 'paused' | 'ended' = 'running'
+  /** Timers that are set, which are to be none after a stop. */
+  timers = 0
+  /** What happened during a pause. */
+  missed: WorldEvent[] = []
+
+  constructor(name: string) {
+    this.name = name
+  }
+}
+
+/** Of a step as it is printed. */
+export type OnStep = (atMs: number, text: string) => void
+
+export class World {
+  readonly random: SeededRandom
+  readonly #onStep: OnStep | null
+  /** A binary heap, earliest first. */
+  readonly #events: WorldEvent[] = []
+  #nowMs = 0
+  #orders = 0
+  #hash = 0
+  steps = 0
+
+  constructor(seed: number, onStep: OnStep | null = null) {
+    this.random = new SeededRandom(seed, 1)
+    this.#onStep = onStep
+  }
+
+  /** Since the beginning. */
+  get nowMs(): number {
+    return this.#nowMs
+  }
+
+  /** Of all that happened so far. */
+  get hash(): string {
+    return (this.#hash >>> 0).toString(16).padStart(8, '0')
+  }
+
+  /**
+   * Runs the function after so long, on a thread or outside of all processes (null). The returned function cancels that.
+   * @param label for the history
+   */
+  after(ms: number, label: string, run: () => void, thread: SimulatedThread | null = null): () => void {
+    const atMs = this.#nowMs + Math.max(0, ms)
+    const event: WorldEvent = { atMs, order: this.#orders++, label, run, thread, isCancelled: false }
+    push(this.#events, event)
+    return () => {
+      event.isCancelled = true
+    }
+  }
+
+  /** Notes what happened, for the hash and for those who read along. */
+  note(text: string): void {
+    let hash = this.#hash
+    for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193)
+    this.#hash = Math.imul(hash ^ Math.floor(this.#nowMs * 1000), 0x01000193)
+    this.#onStep?.(this.#nowMs, text)
+  }
+
+  /** Runs what happens until then, or until `isOver` says so after an event. */
+  async runUntil(endMs: number, isOver: () => boolean = () => false): Promise<void> {
+    for (let event = this.#events[0]; event !== undefined && event.atMs <= endMs; event = this.#events[0]) {
+      pop(this.#events)
+      if (event.isCancelled || event.thread?.state === 'ended') continue
+      this.#nowMs = Math.max(this.#nowMs, event.atMs)
+      if (event.thread?.state === 'paused') {
+        event.thread.missed.push(event)
+        continue
+      }
+      this.steps += 1
+      this.note(event.label)
+      event.run()
+      await settledPromises()
+      if (isOver()) return
+    }
+    this.#nowMs = Math.max(this.#nowMs, endMs)
+  }
+
+  /** The thread goes on: what it missed happens at once, first its timers, as an event loop does it. */
+  resume(thread: SimulatedThread): void {
+    if (thread.state !== 'paused') return
+    thread.state = 'running'
+    const missed = thread.missed.splice(0)
+    const isTimer = ({ label }: WorldEvent) => label.startsWith(TIMER)
+    for (const event of [...missed.filter(isTimer), ...missed.filter((one) => !isTimer(one))]) {
+      push(this.#events, Object.assign(event, { atMs: this.#nowMs, order: this.#orders++ }))
+    }
+  }
+
+  /** The clock of a thread. @param offsetMs by how much its wall clock is wrong, which may change */
+  clockOf(thread: SimulatedThread, offsetMs: () => number): Clock {
+    return {
+      nowMs: () => Math.floor(WORLD_START_MS + this.#nowMs + offsetMs()),
+      steadyMs: () => this.#nowMs,
+      after: (ms, callback) => {
+        thread.timers += 1
+        let isSet = true
+        const unset = () => {
+          if (isSet) thread.timers -= 1
+          isSet = false
+        }
+        const fire = () => {
+          // A timer that was cancelled during a pause of its thread is among what the thread missed.
+          if (!isSet) return
+          unset()
+          callback()
+        }
+        const cancel = this.after(ms, `${TIMER} of ${thread.name}`, fire, thread)
+        return () => {
+          unset()
+          cancel()
+        }
+      },
+    }
+  }
+}
+
+/**
+ * Resolves when every promise that can settle without a further event has settled: microtasks run before this, in the order that
+ * the language prescribes. Production code that asks for a turn of the event loop (`setImmediate`) gets it in the order of asking.
+ */
+function settledPromises(): Promise<void> {
+  return new Promise((resolve) => {
+    setImmediate(resolve)
+  })
+}
+
+function isBefore(one: WorldEvent, other: WorldEvent): boolean {
+  return one.atMs < other.atMs || (one.atMs === other.atMs && one.order < other.order)
+}
+
+function push(heap: WorldEvent[], event: WorldEvent): void {
+  let at = heap.length
+  heap.push(event)
+  while (at > 0) {
+    const above = (at - 1) >> 1
+    const parent = heap[above] as WorldEvent
+    if (!isBefore(event, parent)) break
+    heap[at] = parent
+    at = above
+  }
+  heap[at] = event
+}
+
+function pop(heap: WorldEvent[]): void {
+  const last = heap.pop()
+  if (last === undefined || heap.length === 0) return
+  let at = 0
+  for (;;) {
+    let below = 2 * at + 1
+    const right = heap[below + 1]
+    if (below >= heap.length) break
+    if (right !== undefined && isBefore(right, heap[below] as WorldEvent)) below += 1
+    const child = heap[below] as WorldEvent
+    if (!isBefore(child, last)) break
+    heap[at] = child
+    at = below
+  }
+  heap[at] = last
+}
