@@ -70,16 +70,21 @@ function parametersOf(place: string, given: unknown, components: Components): Js
   if (!isObject(given) || !isObject(given.properties)) return []
   const required = Array.isArray(given.required) ? given.required : []
   return Object.entries(given.properties).map(([name, property]) => {
-    const { description, examples, ...schema } = property as JsonObject
+    const { examples, ...own } = property as JsonObject
+    const schema = components.schema(own)
     return {
       name,
       in: place,
       required: place === 'path' || required.includes(name),
-      ...(description !== undefined && { description }),
-      schema: components.schema(schema),
+      ...(schema.description !== undefined && { description: schema.description }),
+      schema: withoutDescription(schema),
       ...(Array.isArray(examples) && { example: examples[0] }),
     }
   })
+}
+
+function withoutDescription({ description: _description, ...schema }: JsonObject): JsonObject {
+  return schema
 }
 
 /** An object without required fields may be left out. */

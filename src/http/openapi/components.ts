@@ -41,7 +41,7 @@ export class Components {
   }
 
   #inline({ title: _title, properties, patternProperties, ...rest }: JsonObject): JsonObject {
-    const schema: Record<string, unknown> = { ...rest }
+    const schema = withoutDefault(rest)
     if (isObject(properties)) schema.properties = mapValues(properties, (value) => this.#any(value))
     if (isObject(patternProperties)) schema.additionalProperties = patternProperties[ANY_NAME]
     for (const keyword of SCHEMA_KEYWORDS) {
@@ -56,6 +56,13 @@ export class Components {
     if (Array.isArray(value)) return value.map((one) => this.#any(one))
     return isObject(value) ? this.schema(value) : value
   }
+}
+
+/** The default in words: openapi-typescript makes a field that has one a required field. */
+function withoutDefault({ default: byDefault, ...schema }: JsonObject): Record<string, unknown> {
+  if (byDefault === undefined) return schema
+  const description = typeof schema.description === 'string' ? `${schema.description} ` : ''
+  return { ...schema, description: `${description}Default: ${JSON.stringify(byDefault)}.` }
 }
 
 export function isObject(value: unknown): value is JsonObject {

@@ -1,0 +1,59 @@
+/** The scenario by the client of @hey-api/openapi-ts. */
+import { createClient } from './callers/client/index.ts'
+import { createBatch, createMessage, getAccount, getMessage } from './callers/sdk.gen.ts'
+import type { CreateMessageRequest, Error as ErrorBody, Job } from './callers/types.gen.ts'
+import type { Seen, Server } from './scenario.ts'
+
+const question = (content: string): CreateMessageRequest => ({
+  model: 'gpt-auto',
+  response_format: { format: 'text' },
+  messages: [{ role: 'user', content }],
+})
+
+/** A completed job has a result, and a failed one an error: no other field needs to be looked at. */
+function outcomeOf(job: Job): unknown {
+  switch (job.status) {
+    case 'completed':
+      return job.result.response_content
+    case 'failed':
+      return job.error.code
+    default:
+      // @ts-expect-error A job that has not ended has no result.
+      return job.result.response_content
+  }
+}
+
+export async function run({ url, key, slowKey }: Server): Promise<Seen> {
+  const clientOf = (auth: string) => createClient({ baseUrl: url, auth })
+  const client = clientOf(key)
+  const errors: Record<number, string> = {}
+  const refused = ({ response, error }: { response?: Response; error?: ErrorBody }) => {
+    errors[response?.status ?? 0] = error?.message ?? ''
+  }
+
+  const created = await createMessage({ client, body: question('Hello'), throwOnError: true })
+  if (created.data.data.status === 'timeout') throw new Error('the job did not end')
+  const answer = outcomeOf(created.data.data)
+
+  const body = [question('one'), question('two')]
+  const { data: batch } = await createBatch({ client, body, throwOnError: true })
+  const jobIds = batch.data.job_ids
+  const statuses: string[] = []
+  for (const jobId of jobIds) {
+    const read = await getMessage({ client, path: { jobId }, query: { wait: 60 }, throwOnError: true })
+    statuses.push(read.data.data.status)
+  }
+
+  refused(await createMessage({ client, body: { ...question('Hello'), messages: [] } }))
+  refused(await getAccount({ client: clientOf('none') }))
+  const path = { jobId: crypto.randomUUID() }
+  refused(await getMessage({ client, path }))
+  const slow = clientOf(slowKey)
+  await getMessage({ client: slow, path })
+  refused(await getMessage({ client: slow, path }))
+
+  // @ts-expect-error The model is required.
+  const incomplete: CreateMessageRequest = { ...question('Hello'), model: undefined }
+  void incomplete
+  return { answer, jobIds, statuses, errors }
+}

@@ -1,0 +1,66 @@
+/** The scenario by openapi-fetch with the types of openapi-typescript. */
+import createClient from 'openapi-fetch'
+import type { components, paths } from './callers.types.ts'
+import type { Seen, Server } from './scenario.ts'
+
+/** What the client says of a job: openapi-fetch leaves out fields that are always null. */
+type Job =
+  | { status: 'pending' | 'assigned' }
+  | { status: 'completed'; result: components['schemas']['JobResult'] }
+  | { status: 'failed'; error: components['schemas']['JobError'] }
+
+const question = (content: string) => ({
+  model: 'gpt-auto',
+  response_format: { format: 'text' as const },
+  messages: [{ role: 'user' as const, content }],
+})
+
+/** A completed job has a result, and a failed one an error: no other field needs to be looked at. */
+function outcomeOf(job: Job): unknown {
+  switch (job.status) {
+    case 'completed':
+      return job.result.response_content
+    case 'failed':
+      return job.error.code
+    default:
+      return job.status
+  }
+}
+
+export async function run({ url, key, slowKey }: Server): Promise<Seen> {
+  const clientOf = (own: string) => createClient<paths>({ baseUrl: url, headers: { 'x-api-key': own } })
+  const client = clientOf(key)
+  const errors: Record<number, string> = {}
+  const refused = ({ response, error }: { response: Response; error?: components['schemas']['Error'] }) => {
+    errors[response.status] = error?.message ?? ''
+  }
+
+  const created = await client.POST('/api/v1/messages', { body: question('Hello') })
+  if (created.data?.data.status === 'timeout') throw new Error('the job did not end')
+  const answer = created.data && outcomeOf(created.data.data)
+
+  const batch = await client.POST('/api/v1/messages/batches', { body: [question('one'), question('two')] })
+  const jobIds = batch.data?.data.job_ids ?? []
+  const statuses: string[] = []
+  for (const jobId of jobIds) {
+    const read = await client.GET('/api/v1/messages/{jobId}', {
+      params: { path: { jobId }, query: { wait: 60 } },
+    })
+    // @ts-expect-error A job that has not ended has no result.
+    void read.data?.data.result.response_content
+    statuses.push(read.data?.data.status ?? '')
+  }
+
+  refused(await client.POST('/api/v1/messages', { body: { ...question('Hello'), messages: [] } }))
+  refused(await clientOf('none').GET('/api/v1/me'))
+  const unknown = { params: { path: { jobId: crypto.randomUUID() } } }
+  refused(await client.GET('/api/v1/messages/{jobId}', unknown))
+  const slow = clientOf(slowKey)
+  await slow.GET('/api/v1/messages/{jobId}', unknown)
+  refused(await slow.GET('/api/v1/messages/{jobId}', unknown))
+
+  // @ts-expect-error The model is required.
+  const incomplete: components['schemas']['CreateMessageRequest'] = { ...question('Hello'), model: undefined }
+  void incomplete
+  return { answer, jobIds, statuses, errors }
+}
