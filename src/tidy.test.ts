@@ -103,6 +103,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/account-store.ts',
     'store/callback-store.ts',
     'store/expiry.ts',
+    'store/job-search-store.ts',
     'store/pagination.ts',
     'store/operator-store.ts',
     'store/usage-store.ts',

@@ -17,12 +17,14 @@ import { healthRoutes } from '../http/health.ts'
 import { JobAwaiter } from '../http/job-awaiter.ts'
 import { JobReader } from '../http/job-reader.ts'
 import { LargeAnswers } from '../http/large-answers.ts'
+import { listJobsRoute } from '../http/list-jobs.ts'
 import { ConnectionLimits } from '../http/load-shedding/connection-limits.ts'
 import { RequestCpu } from '../http/load-shedding/request-cpu.ts'
 import { meRoute } from '../http/me.ts'
 import { messageRoutes } from '../http/messages.ts'
 import { openapiRoutes } from '../http/openapi/routes.ts'
 import { readJobRoute } from '../http/read-job.ts'
+import { createReadMany } from '../http/read-many.ts'
 import { limitReads, ReadCounter } from '../http/read-rate-limit.ts'
 import { RejectionPacing } from '../http/rejection-pacing.ts'
 import { RequestBodies } from '../http/request-bodies.ts'
@@ -128,6 +130,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
     })
     messageRoutes(app, { creator, pendingResponses, reader, bodyBytes, bodies, answers, limits })
     readJobRoute(app, { reader, awaiter })
+    listJobsRoute(app, { store, reader, readMany: createReadMany(reader, awaiter) })
     batchRoutes(app, { creator, bodyBytes: batchBodyBytes, limits })
     meRoute(app, {
       models: Object.keys(settings.models),

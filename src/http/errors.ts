@@ -157,6 +157,14 @@ export const tooManyReads = (limit: number, retryAfterS: number) =>
     retryAfterS,
   )
 
+export const tooManyLists = (limit: number) =>
+  new HttpError(
+    429,
+    'Too many lists at once.',
+    `An account may list its jobs ${limit} times at once; try again when one of them has been answered.`,
+    1,
+  )
+
 export const idempotencyKeyReused = () =>
   invalid('Idempotency-Key: was used before with another request; use a new key for each new request.')
 

@@ -1,5 +1,6 @@
 /** Lets requests wait until jobs have ended, on this node or another. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import Type from 'typebox'
 import { wholeMs } from '../clock.ts'
 import { type JobsToAwait, type JobWait, type JobWaitEnd, waitForJobs } from '../queue/job-wait.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
@@ -8,6 +9,17 @@ import './request-context.ts'
 
 /** The longest wait of a read, in seconds: as long as that of a single create (SPEC §2.1). */
 export const MAX_WAIT_S = 120
+/** For the reads that may wait. */
+export const waitParameter = Type.Optional(
+  Type.Number({
+    minimum: 0,
+    maximum: MAX_WAIT_S,
+    default: 0,
+    examples: [60],
+    description:
+      'How many seconds to wait for the end before the present state is returned. If the server does not wait that long, because too many requests wait or because it stops, the response has Retry-After.',
+  }),
+)
 /** When to ask again, in seconds, after a wait that could not be made or was cut short. */
 const RETRY_AFTER_S = '2'
 

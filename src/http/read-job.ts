@@ -5,7 +5,7 @@ import { readJobId } from '../job/job-id.ts'
 import { jobRecordJson } from '../job/job-record.ts'
 import { sendData } from './envelope.ts'
 import { noSuchJob } from './errors.ts'
-import { askAgainLater, type JobAwaiter, MAX_WAIT_S } from './job-awaiter.ts'
+import { askAgainLater, type JobAwaiter, waitParameter } from './job-awaiter.ts'
 import { hasEnded, type JobReader } from './job-reader.ts'
 import { jobIdParam } from './openapi/job-schemas.ts'
 import { answers, errors } from './openapi/schemas.ts'
@@ -22,18 +22,6 @@ export const STATUS_MESSAGES = {
   completed: 'The job is completed.',
   failed: 'The job has failed.',
 } as const
-
-/** For the reads that may wait. */
-export const waitParameter = Type.Optional(
-  Type.Number({
-    minimum: 0,
-    maximum: MAX_WAIT_S,
-    default: 0,
-    examples: [60],
-    description:
-      'How many seconds to wait for the end before the present state is returned. If the server does not wait that long, because too many requests wait or because it stops, the response has Retry-After.',
-  }),
-)
 
 const query = Type.Object({ wait: waitParameter })
 

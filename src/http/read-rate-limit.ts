@@ -6,6 +6,8 @@ import { tooManyReads } from './errors.ts'
 import './request-context.ts'
 
 const WINDOW_MS = 60_000
+/** What a walk through stored jobs counts as. */
+export const WALK_READS = 10
 /** Above this many keys the windows that have ended are dropped. */
 const MAX_KEYS = 10_000
 
@@ -29,8 +31,11 @@ export class ReadCounter {
     this.#clock = clock
   }
 
-  /** Counts a read, and returns the count with it. */
-  add(keyId: string): ReadCount {
+  /**
+   * Counts a read, and returns the count with it. A request that costs several reads counts as all of them or, if fewer are
+   * left, as none: the count that is returned is then above the limit.
+   */
+  add(keyId: string, cost = 1, limit = Number.POSITIVE_INFINITY): ReadCount {
     const nowMs = this.#clock.steadyMs()
     let window = this.#windows.get(keyId)
     if (!window || window.endsMs <= nowMs) {
@@ -38,8 +43,9 @@ export class ReadCounter {
       window = { reads: 0, endsMs: nowMs + WINDOW_MS }
       this.#windows.set(keyId, window)
     }
-    window.reads += 1
-    return { reads: window.reads, leftMs: window.endsMs - nowMs }
+    const reads = window.reads + cost
+    if (cost === 1 || reads <= limit) window.reads = reads
+    return { reads, leftMs: window.endsMs - nowMs }
   }
 
   peek(keyId: string): ReadCount {
@@ -58,15 +64,25 @@ export class ReadCounter {
 export async function limitReads(app: FastifyInstance, counter: ReadCounter): Promise<void> {
   /** The plugin creates its store itself, so it gets a class around ours. */
   class Store {
+    readonly #cost: number
+
+    constructor(options: object) {
+      this.#cost = 'cost' in options && typeof options.cost === 'number' ? options.cost : 1
+    }
+
     incr(
       keyId: string,
       callback: (error: Error | null, result?: { current: number; ttl: number }) => void,
+      _windowMs: number,
+      limit: number,
     ): void {
-      const { reads, leftMs } = counter.add(keyId)
+      // A tier with few reads a minute can make such a request, too, once a minute.
+      const { reads, leftMs } = counter.add(keyId, Math.min(this.#cost, limit), limit)
       callback(null, { current: reads, ttl: leftMs })
     }
-    child(): Store {
-      return new Store()
+
+    child(options: object): Store {
+      return new Store(options)
     }
   }
   await app.register(rateLimit, {
@@ -76,13 +92,28 @@ export async function limitReads(app: FastifyInstance, counter: ReadCounter): Pr
     store: Store,
     errorResponseBuilder: (_request, { max, ttl }) => tooManyReads(max, Math.ceil(ttl / 1000)),
   })
-  app.addHook('onRoute', (route) => {
-    if (!route.config?.limitReads) return
-    const limit = app.rateLimit({
+  const limiter = (cost: number) => {
+    const options = {
       max: (request: FastifyRequest) => request.caller.tier.readsPerMinute,
       keyGenerator: (request: FastifyRequest) => request.caller.keyId,
-    })
+      cost,
+    }
+    return app.rateLimit(options)
+  }
+  const one = limiter(1)
+  const walk = limiter(WALK_READS)
+  app.addHook('onRoute', (route) => {
+    const isLimited = route.config?.limitReads
+    if (!isLimited) return
     const before = route.onRequest === undefined ? [] : [route.onRequest].flat()
-    route.onRequest = [...before, limit]
+    if (isLimited === true) route.onRequest = [...before, one]
+    else {
+      route.onRequest = [
+        ...before,
+        function limit(request, reply) {
+          return (isLimited(request) ? walk : one).call(app, request, reply)
+        },
+      ]
+    }
   })
 }

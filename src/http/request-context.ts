@@ -30,8 +30,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** Requires no key: health, metrics, documents. */
     public?: boolean
-    /** Counts towards the tier's reads per minute. */
-    limitReads?: boolean
+    /** Counts towards the tier's reads per minute; a function returns whether the request walks through stored jobs. */
+    limitReads?: boolean | ((request: FastifyRequest) => boolean)
     /** False where pages of other origins are never allowed, whatever `cors.origins` says. */
     cors?: false
     /** Creates jobs: a large body is read by a thread. */

@@ -97,6 +97,7 @@ onEachStore(async () => {
   test('/openapi.json documents every route of callers, its key and its statuses', () => {
     assert.deepEqual(contentsOf(callers), {
       'post /api/v1/messages': ['createMessage', 'apiKey', '200 202 401 403 413 415 429 500'],
+      'get /api/v1/messages': ['listMessages', 'apiKey', '200 401 429 500'],
       'post /api/v1/messages/batches': ['createBatch', 'apiKey', '202 401 403 413 415 429 500'],
       'get /api/v1/messages/{jobId}': ['getMessage', 'apiKey', '200 401 404 429 500'],
       'get /api/v1/me': ['getAccount', 'apiKey', '200 401 429 500'],

@@ -87,10 +87,28 @@ export const exampleCallbacks = [
   { ...failed.data, callback_payload: {} },
 ]
 
+const summary = {
+  status: 'completed',
+  job_id: JOB_ID,
+  created_at: CREATED_AT,
+  ended_at: CREATED_AT + 2,
+  model: 'gpt-5-mini',
+  error_code: null,
+  callback: 'delivered',
+}
+
 /** Response bodies. */
 export const exampleResponses = {
   ended: [completed, failed],
   read: [completed, failed, assigned],
+  jobs: [
+    success('1 job.', { jobs: [summary], next: null }),
+    success('1 of 2 jobs have ended.', {
+      jobs: [completed.data],
+      not_found: ['019a5d3e-8f43-7001-9a1c-2f54b7a1c0de'],
+      more: [],
+    }),
+  ],
   timedOut: [
     success('The job is created and still being processed; read it by its id.', {
       status: 'timeout',

@@ -49,7 +49,7 @@ export const REQUEST_ID = {
   description: 'The id of the request in the log of the server: that of the request, if it has a fit one.',
   schema: { type: 'string' },
 }
-const RATE_HEADERS = {
+export const RATE_HEADERS = {
   'ratelimit-limit': header('Reads per minute.'),
   'ratelimit-remaining': header('Reads left in the current minute.'),
   'ratelimit-reset': header('Seconds until the next minute begins.'),
@@ -61,7 +61,7 @@ const IGNORED = {
 }
 export const RETRY_AFTER = { 'retry-after': header('Seconds after which to retry.') }
 const READ_AFTER = { 'retry-after': header('Seconds after which to read the job.') }
-const WAIT_AFTER = {
+export const WAIT_AFTER = {
   'retry-after': header(
     'Seconds after which to ask again. Present only if the server did not wait as long as `wait` asks: too many requests wait, or the server stops.',
   ),

@@ -1,0 +1,159 @@
+/** GET /api/v1/messages: the caller's own jobs, newest first, without their contents; or those whose ids are given. */
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import Type, { type Static } from 'typebox'
+import { jobIdMs, leastJobId, readJobId } from '../job/job-id.ts'
+import { Counts } from '../sharing/counts.ts'
+import type { JobPage, JobSearch, JobSummary } from '../store/job-search-store.ts'
+import type { Store } from '../store/store.ts'
+import { sendData } from './envelope.ts'
+import { invalid, tooManyLists } from './errors.ts'
+import { waitParameter } from './job-awaiter.ts'
+import type { JobReader } from './job-reader.ts'
+import { jobsAnswer } from './openapi/list-schemas.ts'
+import { errors } from './openapi/schemas.ts'
+import { convertQueryNumbers } from './query-numbers.ts'
+import { MAX_IDS, type ReadMany } from './read-many.ts'
+
+export interface ListJobsRoute {
+  readonly store: Pick<Store, 'searchJobs'>
+  readonly reader: Pick<JobReader, 'expiry'>
+  readonly readMany: ReadMany
+}
+
+const LIMIT = { most: 100, default: 20 } as const
+/** Lists of one account at the same time, on this node. */
+const LISTS_AT_ONCE = 2
+
+const query = Type.Object(
+  {
+    limit: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: LIMIT.most,
+        default: LIMIT.default,
+        description: 'The most jobs of one page.',
+      }),
+    ),
+    after: Type.Optional(
+      Type.String({
+        description: '`next` of the page before.',
+        examples: ['019a5d3e-8f43-7000-9a1c-2f54b7a1c0de'],
+      }),
+    ),
+    status: Type.Optional(
+      Type.Enum(['pending', 'assigned', 'completed', 'failed'], { description: 'Only jobs in this state.' }),
+    ),
+    ids: Type.Optional(
+      Type.Array(Type.String(), {
+        minItems: 1,
+        maxItems: MAX_IDS,
+        description: `Instead of a list: up to ${MAX_IDS} job identifiers, separated by commas.`,
+      }),
+    ),
+    wait: waitParameter,
+    wait_for: Type.Optional(
+      Type.Enum(['all', 'any'], {
+        default: 'all',
+        description: 'Whether `wait` ends with the last of the `ids` or with the first.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+)
+type Query = Static<typeof query>
+
+const schema = {
+  operationId: 'listMessages',
+  summary: 'List your jobs, or read several',
+  description: `Without \`ids\`: your jobs, newest first, without their contents. A page may be short, or empty, although there are more jobs: go on until \`next\` is null. A list counts as ten reads, and an account may make ${LISTS_AT_ONCE} at once.
+
+With \`ids\`: the objects of single reads in the order of the ids, up to 8 MiB; \`more\` has the ids of those that did not fit. With \`wait\`, as soon as all of them have ended, or any. It counts as one read, and each job that has not ended as one wait.`,
+  tags: ['Jobs'],
+  security: [{ apiKey: [] }],
+  querystring: query,
+  response: { 200: jobsAnswer, ...errors(400, 401, 429, 500, 503) },
+}
+
+export function listJobsRoute(app: FastifyInstance, { store, reader, readMany }: ListJobsRoute): void {
+  const lists = new Counts<string>()
+
+  async function list(account: string, search: Omit<JobSearch, 'account'>): Promise<JobPage> {
+    if (lists.of(account) >= LISTS_AT_ONCE) throw tooManyLists(LISTS_AT_ONCE)
+    lists.add(account, 1)
+    try {
+      return await store.searchJobs({ ...search, account })
+    } finally {
+      lists.add(account, -1)
+    }
+  }
+
+  app.get<{ Querystring: Query }>(
+    '/api/v1/messages',
+    {
+      config: { limitReads: (request) => !asksForIds(request) },
+      preValidation: [splitIds, convertQueryNumbers],
+      schema,
+    },
+    async (request, reply) => {
+      const { limit, after, status, ids, wait, wait_for: until } = request.query
+      if (ids !== undefined) {
+        if (limit !== undefined || after !== undefined || status !== undefined) {
+          throw invalid('ids: cannot be combined with limit, after or status')
+        }
+        return readMany(request, reply, { ids, waitS: wait ?? 0, until: until ?? 'all' })
+      }
+      if (wait !== undefined || until !== undefined) throw invalid('wait: needs ids')
+      const beforeJobId = after === undefined ? null : readJobId(after)
+      if (after !== undefined && beforeJobId === null) throw invalid('after: must be the next of a page')
+      const page = await list(request.caller.account, {
+        limit: limit ?? LIMIT.default,
+        expiry: reader.expiry(),
+        ...(status !== undefined && { status }),
+        ...(beforeJobId !== null && { beforeJobId }),
+      })
+      const data = { jobs: page.jobs.map(jobSummary), next: cursorOf(page, beforeJobId) }
+      const message = page.jobs.length === 1 ? '1 job.' : `${page.jobs.length} jobs.`
+      return sendData(reply, 200, message, JSON.stringify(data))
+    },
+  )
+}
+
+function asksForIds({ query: given }: FastifyRequest): boolean {
+  return typeof given === 'object' && given !== null && 'ids' in given
+}
+
+/** Commas separate the ids; a parameter that is repeated is joined. */
+function splitIds(
+  { query: given }: FastifyRequest<{ Querystring: Query }>,
+  _reply: unknown,
+  done: () => void,
+) {
+  const { ids } = given
+  if (ids !== undefined) given.ids = [ids].flat().flatMap((text) => text.split(','))
+  done()
+}
+
+function jobSummary({ id, status, model, createdAtMs, settledAtMs, errorCode, callback }: JobSummary) {
+  return {
+    status,
+    job_id: id,
+    created_at: Math.floor(createdAtMs / 1000),
+    ended_at: settledAtMs === null ? null : Math.floor(settledAtMs / 1000),
+    model,
+    error_code: errorCode,
+    callback,
+  }
+}
+
+/**
+ * The cursor of the next page. A search that stopped at its bound ends at a job that is likely another account's, whose id nobody
+ * else may learn: the cursor is then the time of that job, unless the caller's own last job is nearer.
+ */
+function cursorOf({ jobs, complete, next }: JobPage, beforeJobId: string | null): string | null {
+  if (next === null || complete) return next
+  const time = leastJobId(jobIdMs(next) + 1)
+  const last = jobs.at(-1)?.id
+  const cursor = last !== undefined && last < time ? last : time
+  // Thousands of jobs of one millisecond: the time alone would lead to the same page again.
+  return beforeJobId === null || cursor < beforeJobId ? cursor : next
+}

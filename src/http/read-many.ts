@@ -1,0 +1,97 @@
+/** Reads several jobs in one response, at once or as soon as any or all of them have ended. */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { readJobId } from '../job/job-id.ts'
+import { jobRecordJson } from '../job/job-record.ts'
+import type { ReadJob } from '../store/store.ts'
+import { sendData } from './envelope.ts'
+import { invalid } from './errors.ts'
+import { askAgainLater, type JobAwaiter } from './job-awaiter.ts'
+import { hasEnded, type JobReader } from './job-reader.ts'
+
+export const MAX_IDS = 100
+/** What the objects of one response may have together; the first is sent however large it is. */
+const MAX_BYTES = 8 * 1024 * 1024
+/** More than an object has in addition to its result or error. */
+const OBJECT_BYTES = 256
+
+export interface JobsToRead {
+  /** As the caller sent them. */
+  readonly ids: readonly string[]
+  readonly waitS: number
+  readonly until: 'any' | 'all'
+}
+
+export type ReadMany = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  jobs: JobsToRead,
+) => Promise<FastifyReply>
+
+export function createReadMany(reader: JobReader, awaiter: JobAwaiter): ReadMany {
+  return async (request, reply, { ids, waitS, until }) => {
+    const jobIds = readIds(ids)
+    let states = await reader.states(request, jobIds)
+    if (waitS > 0 && !areOver(states, until)) {
+      const open = jobIds.filter((_, index) => isOpen(states[index]))
+      const haveEnded = async () => areOver(await reader.states(request, open), until)
+      const wasCut = await awaiter.wait(request, reply, { jobIds: open, until, waitS, haveEnded })
+      states = await reader.states(request, jobIds)
+      if (wasCut && !areOver(states, until)) askAgainLater(reply)
+    }
+    return sendJobs(request, reply, jobIds, states)
+  }
+
+  async function sendJobs(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    jobIds: readonly string[],
+    states: readonly (ReadJob | null)[],
+  ): Promise<FastifyReply> {
+    const found = states.filter((state) => state !== null)
+    const { fitting, more } = fit(found)
+    const records = await reader.load(request, fitting)
+    // A job may have expired or been deleted since its state was read.
+    const gone = new Set(fitting.filter((_, index) => !records[index]).map(({ id }) => id))
+    const notFound = jobIds.filter((jobId, index) => states[index] === null || gone.has(jobId))
+    const jobs = records.filter((record) => record !== null)
+    request.jobIds = jobs.map(({ id }) => id)
+    const json = `{"jobs":[${jobs.map(jobRecordJson).join(',')}],"not_found":${JSON.stringify(notFound)},"more":${JSON.stringify(more)}}`
+    const ended = found.filter(hasEnded).length
+    return sendData(reply, 200, `${ended} of ${jobIds.length} jobs have ended.`, json)
+  }
+}
+
+/** Each once, in the order given. */
+function readIds(ids: readonly string[]): string[] {
+  const jobIds = ids.map((text, index) => {
+    const jobId = readJobId(text)
+    if (jobId === null) throw invalid(`ids[${index}]: is not a job id`)
+    return jobId
+  })
+  return [...new Set(jobIds)]
+}
+
+function isOpen(state: ReadJob | null | undefined): boolean {
+  return state !== null && state !== undefined && !hasEnded(state)
+}
+
+/** Whether a wait for these jobs is over. One that does not exist, or no longer, has ended. */
+function areOver(states: readonly (ReadJob | null)[], until: 'any' | 'all'): boolean {
+  return until === 'all' ? !states.some(isOpen) : !states.every(isOpen)
+}
+
+/** Those whose objects fit into one response, and the ids of the others. */
+function fit(states: readonly ReadJob[]): { fitting: ReadJob[]; more: string[] } {
+  const fitting: ReadJob[] = []
+  const more: string[] = []
+  let bytes = 0
+  for (const state of states) {
+    const size = OBJECT_BYTES + state.omittedBytes
+    if (fitting.length > 0 && bytes + size > MAX_BYTES) more.push(state.id)
+    else {
+      fitting.push(state)
+      bytes += size
+    }
+  }
+  return { fitting, more }
+}
