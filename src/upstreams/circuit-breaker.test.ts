@@ -10,10 +10,14 @@ const TROUBLE: Trouble = { kind: 'broken', status: 502, message: 'bad gateway' }
 function start() {
   const clock = new FakeClock()
   const phases: string[] = []
+  const reported = { allowance: Number.POSITIVE_INFINITY }
   const health = new CircuitBreaker(
     clock,
     () => 0.5,
-    ({ phase }) => phases.push(phase),
+    ({ phase, allowance }) => {
+      if (phases.at(-1) !== phase) phases.push(phase)
+      reported.allowance = allowance
+    },
   )
   const call = (jobId: string, result: 'success' | 'failure', retryAfterMs: number | null = null) => {
     const permit = health.acquire()
@@ -23,7 +27,7 @@ function start() {
   const failJobs = () => {
     for (let n = 1; n <= FAILED_JOBS_TO_OPEN; n++) call(`job ${n}`, 'failure')
   }
-  return { clock, health, phases, call, failJobs }
+  return { clock, health, phases, reported, call, failJobs }
 }
 
 describe('a target', () => {
@@ -35,6 +39,19 @@ describe('a target', () => {
     failJobs()
     assert.deepEqual([health.phase, health.allowance, health.acquire()], ['unavailable', 0, null])
     assert.deepEqual([health.unavailableSinceMs, health.trouble], [clock.nowMs(), TROUBLE])
+  })
+
+  it('allows jobs again when a trial ends after an earlier call has succeeded', () => {
+    const { health, reported, clock } = start()
+    assert.equal(health.acquire(), 'normal')
+    health.giveUp(TROUBLE, 0)
+    clock.advance(FIRST_CHECK_MS)
+    health.checked(null)
+    assert.equal(reported.allowance, 1)
+    assert.equal(health.acquire(), 'probe')
+    health.release('normal', 'success', null, 'an earlier job', TROUBLE)
+    health.release('probe', 'success', null, 'the trial', TROUBLE)
+    assert.deepEqual([reported.allowance, health.allowance], [2, 2])
   })
 
   it('stays available while it is the same job that fails', () => {

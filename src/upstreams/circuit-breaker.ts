@@ -163,7 +163,8 @@ export class CircuitBreaker implements Breaker {
     if (permit === 'probe') this.#trialRunning = false
     if (result === 'success') this.#succeeded(permit, jobId)
     else if (result === 'failure') this.#failed(permit, retryAfterMs, jobId, trouble)
-    else if (permit === 'probe') this.#onChange(this)
+    // No other job could start while the trial ran, even if another call has ended the wait meanwhile.
+    if (permit === 'probe') this.#onChange(this)
   }
 
   /**
