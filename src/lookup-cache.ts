@@ -38,6 +38,12 @@ export class LookupCache<Value> {
     return found instanceof Promise ? this.#remember(key, found, nowMs + this.#options.freshMs) : found
   }
 
+  /** What the last look-up found, if that is fresh. */
+  fresh(key: string): Value | undefined {
+    const entry = this.#entries.get(key)
+    return entry && entry.freshUntilMs > this.#options.clock.steadyMs() ? entry.value : undefined
+  }
+
   /** What the last look-up found, fresh or not. */
   peek(key: string): Value | undefined {
     return this.#entries.get(key)?.value

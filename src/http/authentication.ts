@@ -86,6 +86,8 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
 
   return {
     get: (key, address) => {
+      const known = cache.fresh(key)
+      if (known) return known
       const waitMs = unknownKeys.waitMs(address)
       if (waitMs > 0) return getFromLimited(key, waitMs)
       const found = cache.get(key)

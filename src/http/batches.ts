@@ -4,8 +4,8 @@ import Type from 'typebox'
 import { batchLengthProblem } from '../job/batch-limit.ts'
 import type { PartLimits } from '../job/create-element.ts'
 import { type BatchElement, batchElement } from '../job/request.ts'
-import { createInput, lengthError, shapeError } from './create-bodies.ts'
-import type { JobCreator } from './create-jobs.ts'
+import { createInput, lengthError } from './create-bodies.ts'
+import { earlierJobIds, type JobCreator } from './create-jobs.ts'
 import { READ_AFTER_S, sendData } from './envelope.ts'
 import { IGNORED_HEADER, ignoredHeader } from './ignored-header.ts'
 import { exampleBodies } from './openapi/examples.ts'
@@ -29,7 +29,6 @@ export function batchRoutes(app: FastifyInstance, { creator, bodyBytes, limits }
         done(problem === null ? undefined : lengthError(problem, request))
       },
       attachValidation: true,
-      preHandler: (request, _reply, done) => done(shapeError(request)),
       schema: {
         operationId: 'createBatch',
         summary: 'Create several jobs',
@@ -45,8 +44,7 @@ export function batchRoutes(app: FastifyInstance, { creator, bodyBytes, limits }
     async (request, reply) => {
       const input = createInput(request, limits)
       const admitted = await creator.admit(request, input, false)
-      const earlierIds = await creator.accept(admitted, false)
-      const ids = earlierIds ?? admitted.jobs.map(({ id }) => id)
+      const ids = earlierJobIds(await creator.accept(admitted, false)) ?? admitted.jobs.map(({ id }) => id)
       request.jobIds = ids
       const ignored = ignoredHeader(input.elements)
       if (ignored !== null) reply.header(IGNORED_HEADER, ignored)

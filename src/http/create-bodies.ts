@@ -80,32 +80,28 @@ export function lengthError(problem: LengthProblem, { caller: { tier } }: Fastif
   }
 }
 
-/** For a route with `config.create`, whose body has been validated or read by a thread. */
+/**
+ * For a route with `config.create`, whose body has been validated or read by a thread. Throws the error of a small body of the
+ * wrong shape; large ones are validated by the thread.
+ */
 export function createInput(request: FastifyRequest, limits: PartLimits): CreateInput {
   const { largeBody } = request
   if (largeBody !== null) {
     const { elements, fingerprint } = largeBody
     return { elements, fingerprint: () => fingerprint ?? '' }
   }
-  const body = smallBody(request)
+  if (request.validationError) throw request.validationError
+  const text = request.bodyText ?? ''
+  const body: CreateBody =
+    request.routeOptions.config.create === 'batch'
+      ? { kind: 'batch', text, value: request.body as readonly BatchElement[] }
+      : { kind: 'single', text, value: request.body as SingleCreate }
   // The text has served its purpose, and would be kept for as long as the caller waits.
   request.bodyText = null
   const elements = createElements(body, limits)
   return { elements, fingerprint: () => bodyFingerprint(routeOf(request), body, elements) }
 }
 
-function smallBody({ routeOptions, bodyText, body }: FastifyRequest): CreateBody {
-  const text = bodyText ?? ''
-  return routeOptions.config.create === 'batch'
-    ? { kind: 'batch', text, value: body as readonly BatchElement[] }
-    : { kind: 'single', text, value: body as SingleCreate }
-}
-
 function routeOf(request: FastifyRequest): string {
   return request.routeOptions.url ?? ''
-}
-
-/** The error of a small body of the wrong shape; large ones are validated by the thread. */
-export function shapeError({ largeBody, validationError }: FastifyRequest): Error | undefined {
-  return largeBody === null ? validationError : undefined
 }

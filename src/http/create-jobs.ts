@@ -41,9 +41,6 @@ export interface AdmittedJobs {
   readonly idempotency: Idempotency | null
 }
 
-/** Null where the jobs of this request were stored. */
-export type EarlierJobIds = readonly string[] | null
-
 export class JobCreator {
   readonly #options: JobCreatorOptions
 
@@ -58,29 +55,31 @@ export class JobCreator {
   async admit(request: FastifyRequest, input: CreateInput, single: boolean): Promise<AdmittedJobs> {
     const { caller, headers } = request
     const { elements } = input
+    const { rules, clock } = this.#options
     const key = headers['idempotency-key']
     const idempotency = key === undefined ? null : this.#idempotencyOf(key, input)
     if (caller.suspended) throw accountSuspended(caller.account)
     const timeoutS = single ? (elements[0]?.timeoutS ?? TIMEOUT_S.default) : BATCH_TIMEOUT_S
-    const count = this.#counter(request, timeoutS)
-    const admission = await admit(elements, caller, this.#options.rules, count, single)
+    const startedMs = clock.steadyMs()
+    const count: CountElement = (element, limit) =>
+      this.#countTokens(request, element, limit, startedMs + timeoutS * 1000)
+    const admitted = admit(elements, caller, rules, count, single)
+    const admission = admitted instanceof Promise ? await admitted : admitted
     if (!admission.ok) throw admissionError(admission.error)
     return { jobs: admission.jobs, caller, idempotency }
   }
 
   /**
    * Resolves when the jobs are durable. Where they repeat an earlier request with the same Idempotency-Key, nothing is
-   * stored, and it resolves with the ids of that request's jobs. Rejects with the error of a key that was used with
-   * another request, or of a quota or a cap that is reached.
+   * stored (`earlierJobIds`). Rejects with the error of a quota or a cap that is reached.
    * @param awaited whether the request waits for the outcome
    */
-  async accept({ jobs, caller, idempotency }: AdmittedJobs, awaited: boolean): Promise<EarlierJobIds> {
+  accept({ jobs, caller, idempotency }: AdmittedJobs, awaited: boolean): Promise<Accepted> {
+    const { quotas, caps, account } = caller
     const options = { idempotency, awaited }
-    const accepted = caller.quotas
-      ? await this.#acceptWithinQuotas(caller.quotas, caller, jobs, options)
-      : await this.#acceptWithinCaps(caller, jobs, options)
-    if (accepted.kind === 'conflict') throw idempotencyKeyReused()
-    return accepted.kind === 'repeated' ? accepted.jobIds : null
+    if (quotas) return this.#acceptWithinQuotas(quotas, caller, jobs, options)
+    if (caps) return this.#acceptWithinCaps(caps, account, jobs, options)
+    return this.#options.enqueuer.enqueue(jobs, options)
   }
 
   async #acceptWithinQuotas(
@@ -89,8 +88,8 @@ export class JobCreator {
     jobs: readonly Job[],
     options: EnqueueOptions,
   ): Promise<Accepted> {
-    const { quotas, onQuotaReached } = this.#options
-    const { account } = caller
+    const { quotas, onQuotaReached, enqueuer } = this.#options
+    const { account, caps } = caller
     const bytes = limits.storedBytes === null ? 0 : bytesToStore(jobs)
     const reserved = quotas.reserve(account, limits, jobs.length, bytes)
     const reached = reserved instanceof Promise ? await reserved : reserved
@@ -100,7 +99,9 @@ export class JobCreator {
     }
     let stored = false
     try {
-      const accepted = await this.#acceptWithinCaps(caller, jobs, options)
+      const accepted = caps
+        ? await this.#acceptWithinCaps(caps, account, jobs, options)
+        : await enqueuer.enqueue(jobs, options)
       stored = accepted.kind === 'accepted'
       return accepted
     } finally {
@@ -108,16 +109,7 @@ export class JobCreator {
     }
   }
 
-  #acceptWithinCaps(
-    { caps, account }: Caller,
-    jobs: readonly Job[],
-    options: EnqueueOptions,
-  ): Promise<Accepted> {
-    if (caps) return this.#acceptWithin(caps, account, jobs, options)
-    return this.#options.enqueuer.enqueue(jobs, options)
-  }
-
-  async #acceptWithin(
+  async #acceptWithinCaps(
     caps: Caps,
     account: string,
     jobs: readonly Job[],
@@ -136,16 +128,16 @@ export class JobCreator {
     }
   }
 
-  /** Counts the tokens of the request's elements one after the other, all of them within the time. */
-  #counter(request: FastifyRequest, timeoutS: number): CountElement {
+  #countTokens(
+    request: FastifyRequest,
+    element: CreateElement,
+    limit: number,
+    untilMs: number,
+  ): ReturnType<CountElement> {
     const { cpu, clock } = this.#options
-    let untilMs: number | null = null
-    return (element: CreateElement, limit: number) => {
-      untilMs ??= clock.steadyMs() + timeoutS * 1000
-      return cpu.use(request, Math.max(0, untilMs - clock.steadyMs()), (run) =>
-        countConversation(element, limit, (jsonTexts, enough) => run('count tokens', { jsonTexts, enough })),
-      )
-    }
+    return cpu.use(request, Math.max(0, untilMs - clock.steadyMs()), (run) =>
+      countConversation(element, limit, (jsonTexts, enough) => run('count tokens', { jsonTexts, enough })),
+    )
   }
 
   #idempotencyOf(key: string | readonly string[], { fingerprint }: CreateInput): Idempotency {
@@ -156,4 +148,13 @@ export class JobCreator {
     const untilMs = clock.nowMs() + Math.min(idempotencyMs, retentionMs)
     return { key, fingerprint: fingerprint(), untilMs }
   }
+}
+
+/**
+ * The ids of the earlier request's jobs where these repeat it, else null.
+ * @throws the error of a key that was used with another request
+ */
+export function earlierJobIds(accepted: Accepted): readonly string[] | null {
+  if (accepted.kind === 'conflict') throw idempotencyKeyReused()
+  return accepted.kind === 'repeated' ? accepted.jobIds : null
 }

@@ -6,8 +6,8 @@ import { TIMEOUT_S } from '../job/field-bounds.ts'
 import { jobRecordJson } from '../job/job-record.ts'
 import { type SingleCreate, singleCreate } from '../job/request.ts'
 import type { PendingResponse, PendingResponses, WaitEnd } from '../queue/pending-responses.ts'
-import { type CreateInput, createInput, shapeError } from './create-bodies.ts'
-import type { JobCreator } from './create-jobs.ts'
+import { createInput } from './create-bodies.ts'
+import { earlierJobIds, type JobCreator } from './create-jobs.ts'
 import { READ_AFTER_S, sendData } from './envelope.ts'
 import { IGNORED_HEADER, ignoredHeader } from './ignored-header.ts'
 import { hasEnded, type JobReader } from './job-reader.ts'
@@ -54,7 +54,6 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
       bodyLimit: options.bodyBytes,
       config: { create: 'single' },
       attachValidation: true,
-      preHandler: (request, _reply, done) => done(shapeError(request)),
       schema: createSchema,
     },
     // Resolves with nothing where it can: the reply is a thenable, so a promise that resolved with it would also wait for it.
@@ -93,10 +92,12 @@ async function create(
   const admitted = await creator.admit(request, input, true)
   const [job] = admitted.jobs
   if (!job) throw new Error('no job was admitted')
-  const pending = pendingResponses.add(job.id, job.account, wholeMs(timeoutS(input)))
+  const [element] = input.elements
+  const pending = pendingResponses.add(job.id, job.account, wholeMs(element?.timeoutS ?? TIMEOUT_S.default))
   try {
-    const earlierIds = await creator.accept(admitted, pending !== null)
-    const ignored = ignoredHeader(input.elements)
+    const accepted = await creator.accept(admitted, pending !== null)
+    const earlierIds = accepted.kind === 'accepted' ? null : earlierJobIds(accepted)
+    const ignored = element?.ignored ? ignoredHeader(input.elements) : null
     if (ignored !== null) reply.header(IGNORED_HEADER, ignored)
     if (earlierIds === null) return { jobId: job.id, pending, repeated: false }
     pending?.leave()
@@ -122,7 +123,8 @@ async function endOfRepeated(
   jobId: string,
   options: MessageRoutes,
 ): Promise<WaitEnd> {
-  const timeoutMs = wholeMs(timeoutS(createInput(request, options.limits)))
+  const [element] = createInput(request, options.limits).elements
+  const timeoutMs = wholeMs(element?.timeoutS ?? TIMEOUT_S.default)
   const pending = options.pendingResponses.add(jobId, request.caller.account, timeoutMs)
   const record = await options.reader.read(request, jobId).catch((error: unknown) => {
     pending?.leave()
@@ -138,15 +140,11 @@ async function endOfRepeated(
 /** SPEC §4.3: a job that vanished during the wait is created again, and the caller gets the new id for polling. */
 async function createAgain(request: CreateRequest, { creator, limits }: MessageRoutes): Promise<string> {
   const admitted = await creator.admit(request, createInput(request, limits), true)
-  const earlierIds = await creator.accept(admitted, false)
+  const earlierIds = earlierJobIds(await creator.accept(admitted, false))
   const jobId = earlierIds?.[0] ?? admitted.jobs[0]?.id
   if (jobId === undefined) throw new Error('no job was admitted')
   request.jobIds = [jobId]
   return jobId
-}
-
-function timeoutS({ elements }: CreateInput): number {
-  return elements[0]?.timeoutS ?? TIMEOUT_S.default
 }
 
 /** Returns the reply if the response is large: nothing of it is written yet, so the handler must wait for it. */

@@ -41,8 +41,8 @@ function partTexts(cut: CutTexts): PartTexts {
 /** @param body whose value is what `JSON.parse` makes of its text, of the right shape for its kind */
 export function createElements(body: CreateBody, limits: PartLimits): CreateElement[] {
   const parts = partsOf(body, limits)
-  const objects = body.kind === 'batch' ? body.value : [body.value]
-  return objects.map((object, index) => createElement(object, parts?.[index] ?? NO_PARTS, limits))
+  if (body.kind === 'single') return [createElement(body.value, parts?.[0] ?? NO_PARTS, limits)]
+  return body.value.map((object, index) => createElement(object, parts?.[index] ?? NO_PARTS, limits))
 }
 
 /**

@@ -7,7 +7,7 @@ import { tokensAtMost } from './input-size.ts'
 import type { Callback, SchemaObject } from './job.ts'
 import { acceptedSchema, readSchemaText } from './read-schemas.ts'
 import { type BatchElement, type Problem, problemWith, type SingleCreate } from './request.ts'
-import { formatParts } from './response-format.ts'
+import { formatParts, TEXT_JSON } from './response-format.ts'
 
 export interface CreateElement {
   readonly model: string
@@ -48,8 +48,11 @@ export function createElement(
   limits: PartLimits,
 ): CreateElement {
   const { model, messages, response_format, message_cache_ttl, timeout, callback } = object
-  const responseFormatJson = JSON.stringify(response_format)
-  const problem = problemWith(object) ?? partProblem(object, responseFormatJson, parts, limits)
+  const isText = response_format.format === 'text'
+  const responseFormatJson = isText ? TEXT_JSON : JSON.stringify(response_format)
+  const isWhole = isText && parts === NO_PARTS
+  const problem =
+    problemWith(object) ?? (isWhole ? null : partProblem(object, responseFormatJson, parts, limits))
   return {
     model,
     messagesJson: JSON.stringify(messages),
@@ -59,7 +62,7 @@ export function createElement(
     cacheTtlS: message_cache_ttl,
     timeoutS: timeout,
     callback: callback === undefined ? null : callbackOf(callback, parts.payload),
-    ignored: problem === null ? ignoredIn(responseFormatJson) : null,
+    ignored: isText || problem !== null ? null : ignoredIn(responseFormatJson),
     problem,
   }
 }

@@ -116,9 +116,9 @@ export interface Problem {
 
 /** The first rule of SPEC §2.2 and §2.3 that the object breaks, of those that the schema cannot express. */
 export function problemWith({ response_format, messages }: SingleCreate | BatchElement): Problem | null {
-  if (!messages.some(({ role }) => role === 'user')) {
-    return { field: 'messages', rule: 'must contain at least one message whose role is user' }
-  }
+  let hasUser = false
+  for (const { role } of messages) hasUser ||= role === 'user'
+  if (!hasUser) return { field: 'messages', rule: 'must contain at least one message whose role is user' }
   if (response_format.format === 'text' && response_format.schema !== undefined) {
     return { field: 'response_format.schema', rule: 'belongs to format json; with text leave it out' }
   }

@@ -6,7 +6,7 @@ export type FormatParts =
   | { readonly kind: 'json' }
   | { readonly kind: 'schema'; readonly schemaJson: string }
 
-const TEXT_JSON = '{"format":"text"}'
+export const TEXT_JSON = '{"format":"text"}'
 const TEXT: FormatParts = { kind: 'text' }
 const ANY_JSON: FormatParts = { kind: 'json' }
 

@@ -48,71 +48,115 @@ export interface AdmissionRules {
   readonly clock: Pick<Clock, 'nowMs'>
 }
 
+const DEFAULT_CACHE_TTL_MS = wholeMs(CACHE_TTL_S.default)
+
 /** Counts the tokens of an element, no further than just beyond the limit. */
 export type CountElement = (element: CreateElement, limit: number) => Promise<TokenCount>
 
-/** @param single whether the one element is a single create, whose fields are named without an index */
-export async function admit(
+/** Of each element that must be counted. */
+type Counts = ReadonlyMap<CreateElement, TokenCount>
+
+type AdmittedCaller = { readonly account: string; readonly tier: Tier }
+
+const NO_COUNTS: Counts = new Map()
+
+/**
+ * Without a need to count, the result is not a promise.
+ * @param single whether the one element is a single create, whose fields are named without an index
+ */
+export function admit(
   elements: readonly CreateElement[],
-  caller: { readonly account: string; readonly tier: Tier },
+  caller: AdmittedCaller,
   rules: AdmissionRules,
   countTokens: CountElement,
   single: boolean,
-): Promise<Admission> {
+): Admission | Promise<Admission> {
   const callbacks: (string | null)[] = []
-  for (const [index, element] of elements.entries()) {
+  let mustCount = false
+  for (const element of elements) {
     const checked = checkFields(element, rules)
-    if ('rule' in checked) {
-      return { ok: false, error: { kind: 'invalid', element: single ? null : index, ...checked } }
+    if (checked !== null && 'rule' in checked) {
+      const index = single ? null : callbacks.length
+      return { ok: false, error: { kind: 'invalid', element: index, ...checked } }
     }
-    callbacks.push(checked.callback && callbackText(checked.callback))
+    callbacks.push(checked && callbackText(checked))
+    mustCount ||= element.tokensAtMost > boundOf(element, caller.tier, rules)
   }
-  const { account, tier } = caller
+  if (!mustCount) return admitCounted(elements, callbacks, caller, rules, NO_COUNTS)
+  return countAll(elements, caller.tier, rules, countTokens).then((counts) =>
+    admitCounted(elements, callbacks, caller, rules, counts),
+  )
+}
+
+/** An input whose upper bound is above this must be counted, because the exact count decides something. */
+function boundOf({ model }: CreateElement, { maxInputTokens }: Tier, { models }: AdmissionRules): number {
+  return Math.min(maxInputTokens, models.get(model) ?? maxInputTokens)
+}
+
+/** Counts in order, up to the first element that the tier does not allow. */
+async function countAll(
+  elements: readonly CreateElement[],
+  tier: Tier,
+  rules: AdmissionRules,
+  countTokens: CountElement,
+): Promise<Counts> {
+  const counts = new Map<CreateElement, TokenCount>()
+  for (const element of elements) {
+    if (!tier.models.has(element.model)) break
+    if (element.tokensAtMost <= boundOf(element, tier, rules)) continue
+    const count = await countTokens(element, tier.maxInputTokens)
+    counts.set(element, count)
+    if (count.tokens > tier.maxInputTokens) break
+  }
+  return counts
+}
+
+function admitCounted(
+  elements: readonly CreateElement[],
+  callbacks: readonly (string | null)[],
+  { account, tier }: AdmittedCaller,
+  rules: AdmissionRules,
+  counts: Counts,
+): Admission {
+  const { name, models, maxInputTokens: limit } = tier
   const jobs: Job[] = []
-  for (const [index, element] of elements.entries()) {
-    if (!tier.models.has(element.model)) {
-      return { ok: false, error: { kind: 'model not allowed', tier: tier.name, model: element.model } }
-    }
-    const limit = tier.maxInputTokens
-    let inputTokens = element.tokensAtMost
-    // The upper bound is enough unless an exact count would decide something.
-    if (inputTokens > Math.min(limit, rules.models.get(element.model) ?? limit)) {
-      const count = await countTokens(element, limit)
-      if (count.tokens > limit) {
-        return { ok: false, error: { kind: 'too many tokens', tier: tier.name, limit, count } }
-      }
-      inputTokens = count.tokens
+  for (const element of elements) {
+    const { model, messagesJson, responseFormatJson, cacheTtlS } = element
+    if (!models.has(model)) return { ok: false, error: { kind: 'model not allowed', tier: name, model } }
+    const count = counts.get(element)
+    if (count !== undefined && count.tokens > limit) {
+      return { ok: false, error: { kind: 'too many tokens', tier: name, limit, count } }
     }
     jobs.push({
       id: rules.makeId(),
       account,
-      tier: tier.name,
-      model: element.model,
-      messagesJson: element.messagesJson,
-      responseFormatJson: element.responseFormatJson,
-      cacheTtlMs: wholeMs(element.cacheTtlS ?? CACHE_TTL_S.default),
-      callbackJson: callbacks[index] ?? null,
+      tier: name,
+      model,
+      messagesJson,
+      responseFormatJson,
+      cacheTtlMs: cacheTtlS === undefined ? DEFAULT_CACHE_TTL_MS : wholeMs(cacheTtlS),
+      callbackJson: callbacks[jobs.length] ?? null,
       createdAtMs: rules.clock.nowMs(),
-      inputTokens,
+      inputTokens: count?.tokens ?? element.tokensAtMost,
     })
   }
   return { ok: true, jobs }
 }
 
-/** The callback, normalised, or the first rule that a field breaks. */
+/** The callback, normalised, if there is one; or the first rule that a field breaks. */
 function checkFields(
   { model, problem, callback }: CreateElement,
   rules: AdmissionRules,
-): Problem | { readonly callback: Callback | null } {
+): Problem | Callback | null {
   if (!rules.models.has(model)) {
     return { field: 'model', rule: `must be one of ${[...rules.models.keys()].join(', ')}` }
   }
   if (problem) return problem
-  if (!callback) return { callback: null }
+  if (!callback) return null
   const { headers, payloadJson } = callback
   const address = checkCallbackUrl(callback.url, rules.addresses)
   if (!address.ok) return { field: 'callback.callback_url', rule: address.rule }
   const wrong = checkCallbackHeaders(headers)
   if (wrong) return { field: `callback.callback_headers.${wrong.header}`, rule: wrong.rule }
-  return { callback: { url: address.url, headers, payloadJson } }
+  return { url: address.url, headers, payloadJson }
 }
