@@ -1,46 +1,48 @@
 /**
  * A map whose entries live briefly, such as the jobs in progress.
  *
- * V8 replaces the table of a Map each time that deleted entries have used it up, here every few dozen jobs. Once one replaced
- * table is in the old generation, it keeps the next ones alive until the next full collection, each with every value that was in
- * it when it was replaced: in effect every job, with its texts and its answer, is copied twice and promoted. Here a table
- * refers to a value by a cell, and `delete` empties the cell.
+ * V8 replaces the table of a Map each time that deleted entries have used it up, here every few dozen jobs, and a replaced table
+ * refers to the next one. Once one of them is in the old generation, it keeps all later ones alive until the next full
+ * collection, each with every key and value that was in it when it was replaced: in effect every job, with its texts and its
+ * answer, is copied twice and promoted. Here the map itself is replaced, and nothing refers from one to the next.
  */
-interface Cell<Value> {
-  value: Value | null
-}
 
-export class TransientMap<Key, Value extends object> {
-  readonly #cells = new Map<Key, Cell<Value>>()
+/** So many entries are deleted before a small map is replaced. */
+const LEAST_DELETED = 32
+
+export class TransientMap<Key, Value> {
+  #map = new Map<Key, Value>()
+  /** Since the map was replaced. */
+  #deleted = 0
 
   get size(): number {
-    return this.#cells.size
+    return this.#map.size
   }
 
-  get(key: Key): Value | null {
-    return this.#cells.get(key)?.value ?? null
+  get(key: Key): Value | undefined {
+    return this.#map.get(key)
   }
 
   /** Replaces the value of a key that is there. */
   set(key: Key, value: Value): void {
-    const cell = this.#cells.get(key)
-    if (cell === undefined) this.#cells.set(key, { value })
-    else cell.value = value
+    this.#map.set(key, value)
   }
 
   delete(key: Key): void {
-    const cell = this.#cells.get(key)
-    if (cell === undefined) return
-    cell.value = null
-    this.#cells.delete(key)
+    if (!this.#map.delete(key)) return
+    this.#deleted += 1
+    if (this.#deleted < LEAST_DELETED + this.#map.size) return
+    this.#map = new Map(this.#map)
+    this.#deleted = 0
   }
 
-  keys(): Iterable<Key> {
-    return this.#cells.keys()
+  /** In the order in which they were added, as they are now: what is deleted or added later is not seen. */
+  keys(): Key[] {
+    return [...this.#map.keys()]
   }
 
-  /** In the order in which their keys were added. */
-  *values(): Iterable<Value> {
-    for (const { value } of this.#cells.values()) if (value !== null) yield value
+  /** The same for the values. */
+  values(): Value[] {
+    return [...this.#map.values()]
   }
 }

@@ -60,7 +60,7 @@ export class Deliveries {
   renew({ jobId, attempt }: DueCallback): boolean {
     const delivery = this.#byJob.get(jobId)
     if (delivery) delivery.attempt = attempt
-    return delivery !== null
+    return delivery !== undefined
   }
 
   add(callback: DueCallback, queue: DeliveryQueueName, receiver: Receiver): Delivery {

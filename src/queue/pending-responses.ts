@@ -27,7 +27,9 @@ export class PendingResponse {
   readonly leave: () => void
   readonly cancelTimer: () => void
   /** Another pending response for the same job: that of a repeated request. */
-  next: PendingResponse | null = null
+  next: PendingResponse | undefined
+  /** Whether the wait is over. */
+  hasEnded = false
 
   constructor(
     jobId: string,
@@ -41,7 +43,10 @@ export class PendingResponse {
     const { promise, resolve } = Promise.withResolvers<WaitEnd>()
     this.ended = promise
     this.end = resolve
-    this.leave = () => onLeave(this)
+    this.leave = () => {
+      // Usually the connection of a response that was sent closes, long after.
+      if (!this.hasEnded) onLeave(this)
+    }
     this.cancelTimer = clock.after(ms, this.leave)
   }
 }
@@ -56,9 +61,9 @@ export class PendingResponses {
   /** By account. */
   readonly #held = new Counts<string>()
   readonly #onLeave = (left: PendingResponse) => {
-    if (!this.#latest.get(left.jobId)) return
     left.cancelTimer()
     this.#remove(left)
+    left.hasEnded = true
     left.end({ kind: 'timeout' })
   }
   #stopping = false
@@ -90,12 +95,12 @@ export class PendingResponses {
 
   /** Whether a request waits for the job. */
   has(jobId: string): boolean {
-    return this.#latest.get(jobId) !== null
+    return this.#latest.get(jobId) !== undefined
   }
 
   /** The jobs that requests wait for. */
   jobIds(): string[] {
-    return [...this.#latest.keys()]
+    return this.#latest.keys()
   }
 
   /** Ends every wait for the job. Does nothing when no request waits for it. */
@@ -105,6 +110,7 @@ export class PendingResponses {
     for (; pending; pending = pending.next) {
       this.#held.add(pending.account, -1)
       pending.cancelTimer()
+      pending.hasEnded = true
       pending.end(end)
     }
   }
@@ -112,7 +118,7 @@ export class PendingResponses {
   /** Ends every wait; from now on no request may wait. */
   stop(): void {
     this.#stopping = true
-    for (const jobId of [...this.#latest.keys()]) this.end(jobId, { kind: 'stopping' })
+    for (const jobId of this.#latest.keys()) this.end(jobId, { kind: 'stopping' })
   }
 
   /** Does nothing for one that has ended. */

@@ -142,12 +142,12 @@ export class Worker {
 
   /** What the store has as held by this node. */
   claims(): Claim[] {
-    const stored = [...this.#held.values()].filter(({ state }) => state === 'stored')
+    const stored = this.#held.values().filter(({ state }) => state === 'stored')
     return [...stored.map(({ claim }) => claim), ...this.#unsettleable.values()]
   }
 
   isRunning(jobId: string): boolean {
-    return this.#held.get(jobId) !== null
+    return this.#held.get(jobId) !== undefined
   }
 
   holds({ jobId, attempt }: Claim): boolean {

@@ -132,7 +132,7 @@ class ThreadClient {
 
   #end(error: Error): void {
     for (const { reject } of this.#replies.values()) reject(error)
-    for (const id of [...this.#replies.keys()]) this.#replies.delete(id)
+    for (const id of this.#replies.keys()) this.#replies.delete(id)
     if (this.#closed === null) this.#onFatal(error)
   }
 }
