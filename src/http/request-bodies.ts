@@ -93,7 +93,8 @@ export class RequestBodies {
   /** A second call does nothing. */
   release(request: FastifyRequest): void {
     const memory = request.bodyMemory
-    if (memory === null) return
+    // Undefined for an address that cannot be decoded: Fastify does not decorate the request of one.
+    if (!memory) return
     request.bodyMemory = null
     const { account, uploadBytes, requestBytes } = memory
     if (uploadBytes > 0) this.#uploads.share.release(account, uploadBytes)
