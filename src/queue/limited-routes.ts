@@ -45,6 +45,8 @@ export class LimitedRoutes {
   readonly #started = new Map<string, string>()
   #cancelTimer: (() => void) | null = null
   #isStopped = false
+  /** Counts what may have been queued, so that a claim that began before that does not prove a route empty. */
+  #wakeUps = 0
   /** Whether any route is limited. Written here only; a field, because every job reads it. */
   isAny = false
 
@@ -84,8 +86,14 @@ export class LimitedRoutes {
     if (state !== undefined) state.running -= 1
   }
 
+  /** Changes whenever jobs of a limited route may have been queued. */
+  get wakeUps(): number {
+    return this.#wakeUps
+  }
+
   /** Jobs of any route may have been queued, by this node or another. */
   mayBeQueued(): void {
+    this.#wakeUps += 1
     for (const state of this.#states.values()) state.mayBeQueued = true
   }
 
@@ -93,6 +101,7 @@ export class LimitedRoutes {
   queued(route: string): boolean {
     const state = this.#states.get(route)
     if (state === undefined) return false
+    this.#wakeUps += 1
     state.mayBeQueued = true
     return true
   }
@@ -108,14 +117,20 @@ export class LimitedRoutes {
     return null
   }
 
-  learn({ limit }: PlannedClaim, { route, overdue }: RouteBounds, { jobs, tooLarge }: Claimed): void {
+  /** @param wakeUps what `wakeUps` was when the claim began */
+  learn(
+    { limit }: PlannedClaim,
+    { route, overdue }: RouteBounds,
+    { jobs, tooLarge }: Claimed,
+    wakeUps: number,
+  ): void {
     const state = this.#states.get(route)
     if (state === undefined) return
     if (overdue !== undefined) state.isOverdueDue = jobs.length === limit
     else if (tooLarge !== null) state.large = this.#decide(tooLarge)
     else {
       state.large = 'none'
-      state.mayBeQueued = jobs.length === limit
+      state.mayBeQueued = jobs.length === limit || wakeUps !== this.#wakeUps
     }
   }
 

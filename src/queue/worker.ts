@@ -272,7 +272,7 @@ export class Worker {
   async #claimAll(first: PlannedClaim): Promise<void> {
     for (let claim: PlannedClaim | null = first; claim !== null; claim = this.#nextClaim()) {
       this.#capacity.beginClaim(claim.limit)
-      const { wakeUps } = this.#plan
+      const [{ wakeUps }, { wakeUps: ofLimited }] = [this.#plan, this.#limited]
       const claimed = await this.#claim(claim)
       this.#capacity.endClaim(claim.limit)
       if (claimed === null) continue
@@ -282,7 +282,7 @@ export class Worker {
       }
       const { ofRoute } = claim.bounds
       if (ofRoute === undefined) this.#plan.learn(claim, claimed, wakeUps)
-      else this.#limited.learn(claim, ofRoute, claimed)
+      else this.#limited.learn(claim, ofRoute, claimed, ofLimited)
       for (const job of claimed.jobs) void this.execute(new HeldJob(job, 'stored'))
     }
     this.#claiming = false
