@@ -6,7 +6,7 @@ import { makeSecret } from '../../src/net/signature.ts'
 import type { Created } from './front.ts'
 import type { KnownJob, KnownRequest } from './ledger.ts'
 import type { SimulatedNode, SimulatedProcess, Surroundings } from './node.ts'
-import type { Act, Action, ReceiverFault } from './plan.ts'
+import type { Action, ReceiverFault, Step } from './plan.ts'
 
 const NO_CAPS = { monthlyJobs: null, monthlyTokens: null, openJobs: null, storedBytes: null }
 const STATUSES = ['pending', 'assigned', 'ended']
@@ -14,7 +14,7 @@ const rankOf = (status: string | null) =>
   status === null ? -1 : STATUSES.indexOf(isEnd(status) ? 'ended' : status)
 const isEnd = (status: string) => status === 'completed' || status === 'failed'
 
-type ActOf<Kind extends Act['kind']> = Extract<Act, { readonly kind: Kind }>
+type StepOf<Kind extends Step['kind']> = Extract<Step, { readonly kind: Kind }>
 
 export interface ActorOptions extends Surroundings {
   readonly nodes: readonly SimulatedNode[]
@@ -30,32 +30,32 @@ export class Actors {
     this.#around = around
   }
 
-  perform(act: Action | Act): void {
-    switch (act.kind) {
+  perform(step: Action | Step): void {
+    switch (step.kind) {
       case 'create':
-        this.create(act)
+        this.create(step)
         break
       case 'read':
-        this.#read(act)
+        this.#read(step)
         break
       case 'store':
       case 'upstream':
       case 'receiver':
-        this.#break(act)
+        this.#break(step)
         break
       case 'kill':
       case 'restart':
       case 'pause':
       case 'clock':
-        this.#disturb(act)
+        this.#disturb(step)
         break
       default:
-        if ('job' in act) this.#operateOnJob(act)
-        else this.#operateOnAccount(act)
+        if ('job' in step) this.#operateOnJob(step)
+        else this.#operateOnAccount(step)
     }
   }
 
-  create({ account: which, node, jobs, waitMs, key, leaveMs }: ActOf<'create'>): void {
+  create({ account: which, node, jobs, waitMs, key, leaveMs }: StepOf<'create'>): void {
     const { world, plan, ledger } = this.#around
     const account = plan.accounts[which % plan.accounts.length]?.name ?? ''
     const process = this.#processOf(node)
@@ -117,7 +117,7 @@ export class Actors {
     job.readResult = result
   }
 
-  #read({ job: which, node, isForeign }: ActOf<'read'>): void {
+  #read({ job: which, node, isForeign }: StepOf<'read'>): void {
     const { world, plan, ledger } = this.#around
     const jobs = ledger.accepted()
     const job = jobs[which % jobs.length]
@@ -138,7 +138,7 @@ export class Actors {
     world.after(world.random.next() * 2, `read of ${account} at ${process.id}`, send, process.main)
   }
 
-  #operateOnJob({ kind, job: which, node }: ActOf<'cancel' | 'delete job' | 'replay'>): void {
+  #operateOnJob({ kind, job: which, node }: StepOf<'cancel' | 'delete job' | 'replay'>): void {
     const { ledger } = this.#around
     const jobs = [...ledger.jobs.values()]
     const job = jobs[which % jobs.length]
@@ -156,22 +156,22 @@ export class Actors {
   }
 
   #operateOnAccount(
-    act: ActOf<'cancel all' | 'suspend' | 'resume' | 'rotate secret' | 'delete account' | 'cap'>,
+    step: StepOf<'cancel all' | 'suspend' | 'resume' | 'rotate secret' | 'delete account' | 'cap'>,
   ): void {
     const { world, plan, ledger } = this.#around
-    const { kind, node } = act
-    const account = plan.accounts[act.account % plan.accounts.length]?.name ?? ''
-    if (kind === 'cancel all') ledger.mayLoseUsage = true
+    const { kind, node } = step
+    const account = plan.accounts[step.account % plan.accounts.length]?.name ?? ''
+    if (kind === 'cancel all') {
+      ledger.cancelledAccounts.add(account)
+      ledger.mayLoseUsage = true
+    }
     if (kind === 'delete account') ledger.deletedAccounts.add(account)
     this.#operate(node, kind, ({ store, clock }) => {
       switch (kind) {
         case 'cancel all':
-          this.#markCancelled(account)
-          return cancelJobsOf(store, clock, { account, running: act.running }).finally(() =>
-            this.#markCancelled(account),
-          )
+          return cancelJobsOf(store, clock, { account, running: step.running })
         case 'cap':
-          return store.setCaps(account, { ...NO_CAPS, openJobs: act.openJobs })
+          return store.setCaps(account, { ...NO_CAPS, openJobs: step.openJobs })
         case 'rotate secret': {
           const secret = makeSecret((bytes) => Buffer.from(world.random.hex(bytes), 'hex'))
           ledger.addSecret(account, secret)
@@ -185,57 +185,55 @@ export class Actors {
     })
   }
 
-  #markCancelled(account: string): void {
-    for (const job of this.#around.ledger.jobs.values()) if (job.account === account) job.wasCancelled = true
-  }
-
   /** What fails is not repeated. */
   #operate(node: number, kind: string, work: (process: SimulatedProcess) => Promise<unknown>): void {
     const process = this.#processOf(node)
     if (process === null) return
     const { world } = this.#around
     const run = () =>
-      void work(process).then(
-        () => process.engine.cancellation.apply(),
-        () => {},
-      )
+      void process.front
+        .serve(() => work(process))
+        .then(
+          () => process.engine.cancellation.apply(),
+          () => {},
+        )
     world.after(world.random.next() * 2, `operator at ${process.id}: ${kind}`, run, process.main)
   }
 
-  #break(act: ActOf<'store' | 'upstream' | 'receiver'>): void {
+  #break(step: StepOf<'store' | 'upstream' | 'receiver'>): void {
     const { world, plan, ledger, faults, upstreams, receiverFaults } = this.#around
-    const ends = (what: () => void) => void world.after(act.ms, `end of ${act.kind} ${act.fault}`, what)
-    if (act.kind === 'store') {
-      const { fault } = act
+    const ends = (what: () => void) => void world.after(step.ms, `end of ${step.kind} ${step.fault}`, what)
+    if (step.kind === 'store') {
+      const { fault } = step
       if (fault !== 'slow') ledger.mayLoseUsage = true
       faults.add(fault)
       ends(() => faults.delete(fault))
-    } else if (act.kind === 'upstream') {
+    } else if (step.kind === 'upstream') {
       const all = [...upstreams.values()]
-      const upstream = all[act.upstream % all.length]
+      const upstream = all[step.upstream % all.length]
       if (upstream === undefined) return
-      upstream.fault = act.fault
+      upstream.fault = step.fault
       ends(() => {
-        if (upstream.fault === act.fault) upstream.fault = null
+        if (upstream.fault === step.fault) upstream.fault = null
       })
     } else {
-      const account = plan.accounts[act.account % plan.accounts.length]?.name ?? ''
-      receiverFaults.set(account, act.fault)
+      const account = plan.accounts[step.account % plan.accounts.length]?.name ?? ''
+      receiverFaults.set(account, step.fault)
       ends(() => {
-        if (receiverFaults.get(account) === act.fault) receiverFaults.delete(account)
+        if (receiverFaults.get(account) === step.fault) receiverFaults.delete(account)
       })
     }
   }
 
-  #disturb(act: ActOf<'kill' | 'restart' | 'pause' | 'clock'>): void {
+  #disturb(step: StepOf<'kill' | 'restart' | 'pause' | 'clock'>): void {
     const { world, ledger, nodes } = this.#around
-    const node = nodes[act.node % nodes.length]
+    const node = nodes[step.node % nodes.length]
     if (node === undefined) return
     ledger.mayLoseUsage = true
-    if (act.kind === 'kill') node.kill(node.process, act.ms)
-    else if (act.kind === 'clock') node.clockOffsetMs += act.ms
-    else if (act.kind === 'pause') node.process?.pause(act.ms, act.what)
-    else node.stop(() => void world.after(act.ms, `${node.name} starts`, () => node.start()))
+    if (step.kind === 'kill') node.kill(node.process, step.ms)
+    else if (step.kind === 'clock') node.clockOffsetMs += step.ms
+    else if (step.kind === 'pause') node.process?.pause(step.ms, step.what)
+    else node.stop(() => void world.after(step.ms, `${node.name} starts`, () => node.start()))
   }
 
   #processOf(node: number): SimulatedProcess | null {

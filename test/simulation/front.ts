@@ -67,15 +67,16 @@ export class Front {
   }
 
   async create(options: CreateOptions): Promise<Created> {
-    return this.#serve(() => this.#create(options))
+    return this.serve(() => this.#create(options))
   }
 
   /** The record, or null for a job that the account cannot see; undefined if the database is unavailable. */
   read(account: string, jobId: string): Promise<JobRecord | null | undefined> {
-    return this.#serve(() => this.#read(account, jobId).catch(() => undefined))
+    return this.serve(() => this.#read(account, jobId).catch(() => undefined))
   }
 
-  async #serve<T>(work: () => Promise<T>): Promise<T> {
+  /** A stop waits for the work. */
+  async serve<T>(work: () => Promise<T>): Promise<T> {
     this.#requests += 1
     try {
       return await work()

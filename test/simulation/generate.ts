@@ -1,6 +1,5 @@
 /** From a seed to its plan. */
 import {
-  type Act,
   type Action,
   type JobManner,
   type JobPlan,
@@ -8,6 +7,7 @@ import {
   type Plan,
   RECEIVER_FAULTS,
   STORE_FAULTS,
+  type Step,
   UPSTREAM_FAULTS,
 } from './plan.ts'
 import { SeededRandom } from './random.ts'
@@ -33,7 +33,7 @@ export function generatePlan(seed: number): Plan {
   const nodes = shared ? random.pick([1, 2, 3, 3]) : 1
   const maker = new ActionMaker(random, shared)
   const actions: Action[] = []
-  const add = (count: number, make: () => Act) => {
+  const add = (count: number, make: () => Step) => {
     for (let made = 0; made < count; made++) actions.push({ atMs: random.whole(0, ACTIVE_MS), ...make() })
   }
   add(random.whole(3, 25), () => maker.create())
@@ -80,7 +80,7 @@ class ActionMaker {
     this.#shared = shared
   }
 
-  create(): Act {
+  create(): Step {
     const random = this.#random
     const isBatch = random.chance(0.4)
     const hasKey = random.chance(0.2)
@@ -96,7 +96,7 @@ class ActionMaker {
     }
   }
 
-  read(): Act {
+  read(): Step {
     const random = this.#random
     return {
       kind: 'read',
@@ -106,7 +106,7 @@ class ActionMaker {
     }
   }
 
-  operator(): Act {
+  operator(): Step {
     const random = this.#random
     const node = random.whole(0, 2)
     const account = random.whole(0, 2)
@@ -137,7 +137,7 @@ class ActionMaker {
     }
   }
 
-  fault(): Act {
+  fault(): Step {
     const random = this.#random
     const node = random.whole(0, 2)
     const ms = random.pick([random.whole(0, 2000), random.whole(0, 40_000)])
@@ -172,7 +172,7 @@ class ActionMaker {
     }
   }
 
-  #poison(): Act {
+  #poison(): Step {
     const random = this.#random
     const job = { ...this.#job(false), manner: 'kill', tag: `kill${this.#tags}`, hasCallback: false } as const
     const [account, node] = [random.whole(0, 2), random.whole(0, 2)]

@@ -31,8 +31,8 @@ export interface KnownJob {
   readResult: string | null
   wasCancelled: boolean
   wasDeleted: boolean
-  /** How often a process really ended while it held the job. */
-  crashes: number
+  /** The processes that were found dead while they held the job; some were only paused. */
+  readonly foundDead: string[]
   /** The statuses of callbacks for it that its receiver answered. */
   readonly callbackAnswers: number[]
   /** How often its receiver got it. */
@@ -65,6 +65,8 @@ export class Ledger {
   readonly plans = new Map<string, JobPlan>()
   readonly calls = new Map<string, CallCounts>()
   readonly deletedAccounts = new Set<string>()
+  /** Accounts all of whose jobs an operator cancelled at some time. */
+  readonly cancelledAccounts = new Set<string>()
   /** By account, all secrets that it has had. */
   readonly secrets = new Map<string, readonly string[]>()
   readonly violations: Violation[] = []
@@ -109,7 +111,7 @@ export class Ledger {
         readResult: null,
         wasCancelled: false,
         wasDeleted: false,
-        crashes: 0,
+        foundDead: [],
         callbackAnswers: [],
         callbacksReceived: 0,
       })
@@ -130,6 +132,10 @@ export class Ledger {
   /** The jobs of which callers know, in the order of their creation. */
   accepted(): KnownJob[] {
     return [...this.jobs.values()].filter(({ isAccepted }) => isAccepted)
+  }
+
+  mayBeCancelled({ account, wasCancelled }: KnownJob): boolean {
+    return wasCancelled || this.cancelledAccounts.has(account) || this.deletedAccounts.has(account)
   }
 
   isDeleted({ account, wasDeleted }: KnownJob): boolean {

@@ -11,11 +11,13 @@ const { values } = parseArgs({
     from: { type: 'string', default: '1' },
   },
 })
-const say = (text: string) => void process.stdout.write(`${text}\n`)
+const print = (text: string) => void process.stdout.write(`${text}\n`)
 if (values.seed !== undefined) {
   const plan = generatePlan(Number(values.seed))
-  const result = await simulate(plan, (atMs, text) => say(`${(atMs / 1000).toFixed(3).padStart(10)} ${text}`))
-  say(JSON.stringify(result, null, 1))
+  const result = await simulate(plan, (atMs, text) =>
+    print(`${(atMs / 1000).toFixed(3).padStart(10)} ${text}`),
+  )
+  print(JSON.stringify(result, null, 1))
 } else {
   const from = Number(values.from)
   let simulatedMs = 0,
@@ -30,11 +32,11 @@ if (values.seed !== undefined) {
     jobs += result.jobs
     if (result.violations.length > 0) {
       failed++
-      for (const { rule, what } of result.violations) say(`seed ${seed}: ${rule}: ${what.slice(0, 400)}`)
+      for (const { rule, what } of result.violations) print(`seed ${seed}: ${rule}: ${what.slice(0, 400)}`)
     }
   }
   const s = (performance.now() - started) / 1000
-  say(
+  print(
     `${failed} failed; ${(simulatedMs / 3.6e6).toFixed(1)} h, ${steps} steps, ${jobs} jobs in ${s.toFixed(1)} s`,
   )
 }

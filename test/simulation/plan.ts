@@ -56,7 +56,7 @@ export const STORE_FAULTS = ['slow', 'unavailable', 'full', 'cut'] as const
 export type StoreFault = (typeof STORE_FAULTS)[number]
 
 /** Numbers are taken modulo what there is. */
-export type Act =
+export type Step =
   | {
       readonly kind: 'create'
       readonly account: number
@@ -108,7 +108,7 @@ export type Act =
   | { readonly kind: 'pause'; readonly node: number; readonly ms: number; readonly what: 'process' | 'loop' }
   | { readonly kind: 'clock'; readonly node: number; readonly ms: number }
 
-export type Action = { readonly atMs: number } & Act
+export type Action = { readonly atMs: number } & Step
 
 export interface AccountPlan {
   readonly name: string
@@ -144,7 +144,7 @@ export const MODELS: Readonly<Record<string, readonly string[]>> = {
 }
 
 /** As a line of a printed history. */
-export function describeAction({ atMs, kind, ...act }: Action): string {
-  const fields = Object.entries(act).map(([name, value]) => `${name}=${JSON.stringify(value)}`)
+export function describeAction({ atMs, kind, ...step }: Action): string {
+  const fields = Object.entries(step).map(([name, value]) => `${name}=${JSON.stringify(value)}`)
   return `${(atMs / 1000).toFixed(3).padStart(9)} s  ${kind} ${fields.join(' ')}`
 }

@@ -12,6 +12,8 @@ export interface Facts {
   readonly plan: Plan
   readonly ledger: Ledger
   readonly db: MemoryDatabase
+  /** Whether a process of this name has ended. */
+  readonly hasEnded: (node: string) => boolean
 }
 
 export function checkRules(facts: Facts): void {
@@ -58,12 +60,18 @@ function checkOutcome(facts: Facts, job: KnownJob, { outcome, job: stored }: Job
 }
 
 /** The rule that a failure breaks; null if the job may fail so. */
-function failureProblem({ plan, ledger, db }: Facts, job: KnownJob, errorJson: string): string | null {
+function failureProblem(
+  { plan, ledger, db, hasEnded }: Facts,
+  job: KnownJob,
+  errorJson: string,
+): string | null {
   const { manner, tag, format } = job.plan
   const { code, message } = JSON.parse(errorJson) as { code: string; message: string }
-  if (code === 'cancelled') return job.wasCancelled ? null : 'only operators cancel'
+  if (code === 'cancelled') return ledger.mayBeCancelled(job) ? null : 'only operators cancel'
   if (message.startsWith('The process that ran this job')) {
-    return job.crashes >= plan.maxAttempts ? null : 'P26 a pause or a drain is not a crash'
+    return job.foundDead.filter(hasEnded).length >= plan.maxAttempts
+      ? null
+      : 'P26 a pause or a drain is not a crash'
   }
   if (message.startsWith('No model server was available')) {
     const { settledAtMs = 0, job: stored } = db.jobs.get(job.id) ?? {}

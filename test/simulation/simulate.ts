@@ -1,5 +1,6 @@
 /** Runs one plan: its actions, the time until all is quiet, a load that shows what is left of capacity, and the stop. */
 import { makeSecret } from '../../src/net/signature.ts'
+import type { ModelRouter } from '../../src/upstreams/router.ts'
 import { Actors } from './actors.ts'
 import { hashOf } from './front.ts'
 import { Ledger, type Violation } from './ledger.ts'
@@ -15,6 +16,8 @@ const FAULTS_END_MS = 100_000
 /** Then all is quiet within so long: the bound for a job that no process can run is the longest. */
 const MOST_QUIET_MS = 1_800_000
 const STOP_MS = 60_000
+/** How often it is looked whether all is quiet. */
+const LOOK_MS = 1000
 /** The polling loops of a process: retention, remote results, cancellation, callbacks, lease. */
 const POLLING_LOOPS = 5
 
@@ -46,6 +49,12 @@ export async function simulate(plan: Plan, onStep: OnStep | null = null): Promis
   return { violations, hash: world.hash, steps: world.steps, simulatedMs: world.nowMs, jobs: jobs.size }
 }
 
+/** While routes are limited: one for overdue jobs, and one for the next check of each target that is unavailable. */
+function timersOfWaits(router: ModelRouter): number {
+  const targets = router.state().flatMap((upstream) => upstream.targets)
+  return (router.limited.size > 0 ? 1 : 0) + targets.filter(({ unavailable }) => unavailable !== null).length
+}
+
 class Simulation {
   readonly #plan: Plan
   readonly #world: World
@@ -69,7 +78,6 @@ class Simulation {
       listeners: new Map(),
       upstreams: new Map(UPSTREAMS.map((name) => [name, { name, fault: null, inProgress: 0 }])),
       receiverFaults: new Map(),
-      hasEnded: (id) => !this.#nodes.some(({ process }) => process?.id === id),
     }
     this.#nodes = Array.from(
       { length: plan.nodes },
@@ -93,7 +101,8 @@ class Simulation {
       faults.includes(action.kind) && 'ms' in action ? action.atMs + Math.max(0, action.ms) : action.atMs
     await world.runUntil(Math.min(Math.max(...actions.map(endOf), 0), lastMs + FAULTS_END_MS))
     await this.#untilQuiet('every accepted job ends once faults stop')
-    checkRules({ plan: this.#plan, ledger: this.#ledger, db: this.#db })
+    const hasEnded = (id: string) => !this.#nodes.some(({ process }) => process?.id === id)
+    checkRules({ plan: this.#plan, ledger: this.#ledger, db: this.#db, hasEnded })
     this.#checkLeftovers()
     await this.#stop()
   }
@@ -116,19 +125,24 @@ class Simulation {
       if (process === null || !process.hasStarted || process.main.state !== 'running') return false
       const { worker, pendingResponses, dispatcher } = process.engine
       const { first, retry } = dispatcher.inFlight
-      return worker.running + pendingResponses.count + first + retry === 0
+      return process.front.requests + worker.running + pendingResponses.count + first + retry === 0
     })
   }
 
   async #untilQuiet(rule: string): Promise<void> {
     const world = this.#world
-    const untilMs = world.nowMs + MOST_QUIET_MS
-    for (let stepMs = 1000; !this.#isQuiet && world.nowMs < untilMs; ) {
-      await world.runUntil(world.nowMs + stepMs)
-    }
+    const untilMs = world.nowMs + MOST_QUIET_MS + this.#clockJumpsMs
+    do await world.runUntil(world.nowMs + LOOK_MS)
+    while (!this.#isQuiet && world.nowMs < untilMs)
     if (!this.#isQuiet) this.#ledger.violate(rule, this.#state())
     // What follows the last event is over soon.
     await world.runUntil(world.nowMs + 2000)
+  }
+
+  /** What is due is due by the wall clock: after a jump back it waits for as long. */
+  get #clockJumpsMs(): number {
+    const jumps = this.#plan.actions.map((action) => (action.kind === 'clock' ? Math.abs(action.ms) : 0))
+    return jumps.reduce((sum, ms) => sum + ms, 0)
   }
 
   /** For people. */
@@ -158,7 +172,7 @@ class Simulation {
         'requests for bytes': engine.bytes.callbacks.waiting.total,
         'calls in progress': router.state().reduce((sum, { running }) => sum + running, 0),
         'calls that wait': router.state().reduce((sum, { waiting }) => sum + waiting, 0),
-        'timers over those of the polling loops': Math.max(0, main.timers - POLLING_LOOPS),
+        'timers too many': Math.max(0, main.timers - POLLING_LOOPS - timersOfWaits(router)),
       }
       for (const [what, count] of Object.entries(left)) {
         if (count !== 0)

@@ -59,8 +59,6 @@ export interface Shared {
   readonly faults: Set<StoreFault>
   /** Of each process that runs, its listeners. */
   readonly listeners: Map<string, { readonly events: NodeEvents; readonly thread: SimulatedThread }>
-  /** Whether a process of this name has really ended. */
-  readonly hasEnded: (node: string) => boolean
 }
 
 export class StoreConnection {
@@ -163,19 +161,18 @@ export class StoreConnection {
   #run({ name, args, run }: StoreCall): unknown {
     if (name === 'settle') rejectUnstorable(args[0] as Settlement)
     if (name === 'acceptEnded') rejectUnstorable(args[1] as Settlement)
-    if (name === 'rescue') this.#countCrashes()
+    if (name === 'rescue') this.#noteCrashes()
     const result = run()
     this.#notify(name, args, result)
     return result
   }
 
-  /** Which of the jobs that are about to be rescued were held by a process that has really ended. */
-  #countCrashes(): void {
-    const { db, ledger, hasEnded } = this.#shared
+  /** The jobs that are about to be rescued, and who held them. */
+  #noteCrashes(): void {
+    const { db, ledger } = this.#shared
     for (const { node, job } of db.open) {
       if (node === null || node === this.#node || (db.shared && db.hasLease(node))) continue
-      const known = ledger.jobs.get(job.id)
-      if (known && hasEnded(node)) known.crashes += 1
+      ledger.jobs.get(job.id)?.foundDead.push(node)
     }
   }
 
