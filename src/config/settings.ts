@@ -449,7 +449,7 @@ export const DEFAULTS: Settings = {
     json_depth: 64,
     queued_writes: 20_000,
     unknown_keys_per_minute: 60,
-    rejections_per_second: 100,
+    rejections_per_second: 1000,
     idempotency_seconds: 86_400,
     header_timeout_seconds: 10,
     request_timeout_seconds: 30,

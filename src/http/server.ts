@@ -134,8 +134,13 @@ export function createServer(options: ServerOptions): FastifyInstance {
   readJsonBodies(app, bodies, options.largeBodies)
   app.setErrorHandler((error: Error, request, reply) => {
     const httpError = httpErrorOf(error, request)
-    if (httpError.status === 500 || error instanceof StoreUnavailable) onError(error, request.id)
-    reject(request, reply, httpError, options)
+    // Not the caller's fault, so answered without a delay.
+    if (httpError.status === 500 || error instanceof StoreUnavailable) {
+      onError(error, request.id)
+      void sendError(reply, httpError)
+    } else {
+      reject(request, reply, httpError, options)
+    }
   })
   // Expectations other than 100-continue are ignored, as RFC 9110 §10.1.1 allows: Node would respond without a body.
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response))

@@ -1,6 +1,7 @@
 /** The answers to rejected requests are paced by account, and by address where there is no valid key. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { type Answer, job, type Parley } from '../parley.ts'
 import { completed, refused } from './expect.ts'
@@ -84,6 +85,15 @@ onEachStore(() => {
     await delayedAre(parley, 1)
     clock.advance(LONGEST_MS)
     refused(await late, 400)
+  })
+
+  test('a 503 of a database that rejects writes is not delayed, and does not count', async (t) => {
+    const { parley } = await start(t)
+    const key = await parley.key()
+    await spendBurst(() => invalid(parley, key), 400)
+    parley.store.accept = () => Promise.reject(new StoreUnavailable('the disk is full'))
+    for (let sent = 0; sent < 3; sent++) refused(await parley.post(MESSAGES, job(), key), 503)
+    assert.match((await parley.get('/metrics')).text, /\nparley_rejections_delayed_total 0\n/)
   })
 
   test('what a client that hangs up would have got is dropped', async (t) => {
