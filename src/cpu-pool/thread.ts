@@ -13,10 +13,10 @@ export type TaskReply =
   | { readonly ok: false; readonly error: string }
 
 /**
- * The lowest: on busy cores the threads that serve HTTP and write to the database come first. They wake for a moment at a time, and
- * with a niceness of 10 a thread of the pool often kept the core until its time slice was over.
+ * Behind the threads that serve HTTP and write to the database, where the cores are not enough for all. Not the lowest: beside a model
+ * server that keeps all cores busy, a thread with a niceness of 19 gets a sixty-eighth of a core, and takes a minute to load the tokenizer.
  */
-const NICENESS = 19
+const NICENESS = 10
 
 async function reply({ name, input }: TaskRequest): Promise<TaskReply> {
   // The compiler cannot see that name and input belong together.
