@@ -14,6 +14,17 @@ import { onShutdownSignal } from './shutdown-signals.ts'
 /** What the example of the first start asks for, if there is such a model. */
 const DEFAULT_MODEL = 'gpt-auto'
 
+/** Errors that mean that the address or the path is wrong. */
+const LISTEN_ERRORS: ReadonlySet<string> = new Set([
+  'EACCES',
+  'EADDRNOTAVAIL',
+  'EINVAL',
+  'ENAMETOOLONG',
+  'ENOENT',
+  'ENOTDIR',
+  'ENOTFOUND',
+])
+
 export interface ServeOptions {
   readonly config?: string
   readonly role: Role
@@ -67,13 +78,17 @@ async function listen(service: Service, { settings: { host, port } }: Configurat
   } catch (error) {
     await service.stop()
     const { code } = error as { code?: string }
+    if (code === 'EADDRINUSE' && host.startsWith('unix:')) {
+      throw new CommandError(`Parley cannot listen on ${host}: ${(error as Error).message}.`)
+    }
     if (code === 'EADDRINUSE') {
       throw new CommandError(
         `Port ${port} on ${host} is in use. Stop the program that uses it, or set PORT to another port (0 picks a free one).`,
       )
     }
-    if (code === 'EACCES' || code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') {
-      throw new CommandError(`Parley cannot listen on ${host}:${port}: ${(error as Error).message}`)
+    if (LISTEN_ERRORS.has(code ?? '')) {
+      const where = host.startsWith('unix:') ? host : `${host}:${port}`
+      throw new CommandError(`Parley cannot listen on ${where}: ${(error as Error).message}`)
     }
     throw error
   }
@@ -101,10 +116,16 @@ This is the first start. It created the account \`default\` (tier user_max) with
 
 Try it:
 
-curl -s ${address}/api/v1/messages -H 'x-api-key: ${key}' -H 'content-type: application/json' -d '${JSON.stringify(body)}'
+curl -s ${curlTarget(address)}/api/v1/messages -H 'x-api-key: ${key}' -H 'content-type: application/json' -d '${JSON.stringify(body)}'
 
-The dashboard is at ${address}/dashboard. Sign in with the admin token.
-`)
+${isSocket(address) ? '' : `The dashboard is at ${address}/dashboard. Sign in with the admin token.\n`}`)
+}
+
+const isSocket = (address: string) => address.startsWith('unix:')
+
+/** On a Unix socket, curl wants a name for the Host header. */
+function curlTarget(address: string): string {
+  return isSocket(address) ? `--unix-socket ${address.slice('unix:'.length)} http://localhost` : address
 }
 
 /** Resolves when the server has stopped after a shutdown signal. */

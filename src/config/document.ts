@@ -30,7 +30,7 @@ For completion and checks in an editor, start the file with \`"$schema": "./node
 
 | variable | meaning | default |
 |---|---|---|
-| \`HOST\`, \`PORT\` | where to listen; port 0 selects a free port | \`127.0.0.1\`, \`8080\` |
+| \`HOST\`, \`PORT\` | where to listen: an address, \`::\` for all of them, or \`unix:/path\`; port 0 selects a free port | \`127.0.0.1\`, \`8080\` |
 | \`DATABASE_URL\` | \`sqlite:PATH\` | \`sqlite:./data/parley.db\` |
 | \`PARLEY_CONFIG\` | the configuration file | \`./parley.config.json\` if there is one |
 | \`OPENAI_API_KEY\` | the key of the upstream \`openai\` | none |

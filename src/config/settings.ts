@@ -8,7 +8,10 @@ import { DEFAULT_DATABASE } from './database-url.ts'
 
 const strict = { additionalProperties: false } as const
 
-const host = Type.String({ minLength: 1, description: 'Address to listen on.' })
+const host = Type.String({
+  minLength: 1,
+  description: 'Address to listen on, such as `::` for all of them, or `unix:/path` for a Unix socket.',
+})
 
 const slots = (description: string) => Type.Integer({ minimum: 1, description })
 

@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
 import { once } from 'node:events'
+import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
+import { networkInterfaces, tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { promisify } from 'node:util'
 import fastify from 'fastify'
 import { Listeners } from './listeners.ts'
 import { ConnectionLimits } from './load-shedding/connection-limits.ts'
@@ -11,25 +16,33 @@ const ADDRESSES = ['127.0.0.1', process.platform === 'linux' ? '127.0.0.2' : '::
 const REQUEST = 'GET / HTTP/1.1\r\nhost: parley\r\n\r\n'
 
 /** A server that accepts so many connections, and what opens one: resolves with its first bytes once `text` is sent. */
-async function start(t: TestContext, connections: number, addresses: readonly string[] = ADDRESSES) {
+async function start(
+  t: TestContext,
+  connections: number,
+  addresses: readonly string[] = ADDRESSES,
+  host = 'localhost',
+  perAddress = 9,
+) {
   const app = fastify({ clientErrorHandler: (_error, socket) => socket.end('broken') })
   app.get('/', (_request, reply) => reply.send('served'))
   const limits = new ConnectionLimits({
     total: connections,
-    perAddress: 9,
+    perAddress,
     trustProxy: false,
     onRejected: () => {},
   })
   limits.guard(app.server)
   const listeners = new Listeners(app)
   t.after(() => listeners.close())
-  const url = await listeners.listen({ host: 'localhost', port: 0, addresses: async () => addresses })
+  const url = await listeners.listen({ host, port: 0, addresses: async () => addresses })
   const sockets: Socket[] = []
   t.after(() => {
     for (const socket of sockets) socket.destroy()
   })
   const answerOf = (address: string | undefined, text: string) => {
-    const socket = connect(Number(new URL(url).port), address).setEncoding('utf8')
+    const isPath = address?.includes('/') === true
+    const port = Number(new URL(url).port)
+    const socket = (isPath ? connect(address) : connect(port, address)).setEncoding('utf8')
     sockets.push(socket)
     socket.write(text)
     return new Promise<string>((resolve, reject) => {
@@ -37,7 +50,7 @@ async function start(t: TestContext, connections: number, addresses: readonly st
       socket.once('error', reject)
     })
   }
-  return { limits, listeners, sockets, answerOf }
+  return { url, limits, listeners, sockets, answerOf }
 }
 
 test('localhost is listened on at each of its addresses, and one limit applies to all of them', async (t) => {
@@ -66,4 +79,65 @@ test('closing ends idle connections at each address, and accepts no more', async
 test('an address that this machine does not have is left out', async (t) => {
   const { answerOf } = await start(t, 9, ['127.0.0.1', '203.0.113.1'])
   assert.match(await answerOf('127.0.0.1', REQUEST), /^HTTP\/1\.1 200 /)
+})
+
+const HAS_IPV6 = Object.values(networkInterfaces()).some((all) =>
+  all?.some(({ address }) => address === '::1'),
+)
+
+test('::1 is written with or without brackets, and :: is all addresses', { skip: !HAS_IPV6 }, async (t) => {
+  for (const [host, reached] of [
+    ['[::1]', ['::1']],
+    ['::1', ['::1']],
+    ['::', ['::1', '127.0.0.1']],
+  ] as const) {
+    const { url, answerOf } = await start(t, 9, [], host)
+    assert.match(url, /^http:\/\/\[::1\]:\d+$/)
+    for (const address of reached) assert.match(await answerOf(address, REQUEST), /^HTTP\/1\.1 200 /)
+  }
+})
+
+/** A path for a socket, in a folder that is removed with the test. */
+async function socketPath(t: TestContext): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'parley-socket-'))
+  t.after(() => rm(folder, { recursive: true }))
+  return join(folder, 'parley.sock')
+}
+
+const onWindows = process.platform === 'win32'
+
+test('a Unix socket is listened on, open to owner and group, and removed at the stop', {
+  skip: onWindows,
+}, async (t) => {
+  const path = await socketPath(t)
+  // One connection for each address, and a socket has none.
+  const { url, listeners, limits, answerOf } = await start(t, 9, [], `unix:${path}`, 1)
+  assert.equal(url, `unix:${path}`)
+  assert.equal((await stat(path)).mode & 0o777, 0o660)
+  for (let opened = 1; opened <= 3; opened++) {
+    assert.match(await answerOf(path, REQUEST), /^HTTP\/1\.1 200 /)
+    assert.equal(limits.open, opened)
+  }
+  await listeners.close()
+  await assert.rejects(stat(path), { code: 'ENOENT' })
+})
+
+test('the socket file of a server that was killed is replaced, one in use and any other file are not', {
+  skip: onWindows,
+}, async (t) => {
+  const path = await socketPath(t)
+  const script = `require('net').createServer().listen(${JSON.stringify(path)}, () => process.kill(process.pid, 'SIGKILL'))`
+  await assert.rejects(promisify(execFile)(process.execPath, ['-e', script]), { signal: 'SIGKILL' })
+  assert.ok((await stat(path)).isSocket())
+  const first = await start(t, 9, [], `unix:${path}`)
+  assert.match(await first.answerOf(path, REQUEST), /^HTTP\/1\.1 200 /)
+
+  await assert.rejects(start(t, 9, [], `unix:${path}`), { code: 'EADDRINUSE', message: /another program/ })
+  assert.match(await first.answerOf(path, REQUEST), /^HTTP\/1\.1 200 /)
+
+  const file = `${path}.txt`
+  await writeFile(file, 'mine')
+  await assert.rejects(start(t, 9, [], `unix:${file}`), { code: 'EADDRINUSE', message: /not a socket/ })
+  assert.equal(await readFile(file, 'utf8'), 'mine')
+  await assert.rejects(start(t, 9, [], `unix:${path}/none`), { code: 'ENOTDIR' })
 })

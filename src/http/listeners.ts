@@ -1,5 +1,5 @@
 /**
- * Where the server listens. `localhost` may stand for 127.0.0.1 and ::1, and both are listened on. Fastify would make a server of
+ * Where the server listens: on an address, on all of them, or on a Unix socket. `localhost` may stand for 127.0.0.1 and ::1, and both are listened on. Fastify would make a server of
  * its own for the second address, without what guards the first. Here connections to it are handed to the one server, so that
  * limits, time-outs and the stop apply to them, too.
  */
@@ -7,12 +7,14 @@ import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:net'
 import type { FastifyInstance } from 'fastify'
+import { openSocketToGroup, removeStaleSocket, socketPathOf } from './unix-socket.ts'
 
 const SEVERAL_ADDRESSES = 'localhost'
 
 export interface ListenOptions {
+  /** A name, an address (that of IPv6 in brackets or not), or `unix:/path`. */
   readonly host: string
-  /** 0 for a free one. */
+  /** 0 for a free one; not used for a Unix socket. */
   readonly port: number
   /** The addresses of `localhost`; replaced in tests. */
   readonly addresses?: () => Promise<readonly string[]>
@@ -26,16 +28,28 @@ export class Listeners {
     this.#app = app
   }
 
-  /** Returns the URL of the first address. Rejects if that cannot be listened on; any other that cannot is left out. */
+  /**
+   * Returns the URL of the first address, or `unix:/path`. Rejects if that cannot be listened on; any other that cannot is left
+   * out.
+   */
   async listen({ host, port, addresses = addressesOfLocalhost }: ListenOptions): Promise<string> {
     const app = this.#app
-    if (host !== SEVERAL_ADDRESSES) return app.listen({ host, port })
+    const path = socketPathOf(host)
+    if (path !== null) return this.#listenOnSocket(path)
+    if (host !== SEVERAL_ADDRESSES) return usable(await app.listen({ host: withoutBrackets(host), port }))
     const [first = '127.0.0.1', ...others] = await addresses()
     const url = await app.listen({ host: first, port })
     const address = app.server.address()
     if (address === null || typeof address === 'string') return url
     for (const other of others) await this.#listenToo(other, address.port)
     return url
+  }
+
+  async #listenOnSocket(path: string): Promise<string> {
+    await removeStaleSocket(path)
+    await this.#app.listen({ path })
+    await openSocketToGroup(path)
+    return `unix:${path}`
   }
 
   async #listenToo(host: string, port: number): Promise<void> {
@@ -61,4 +75,14 @@ export class Listeners {
 async function addressesOfLocalhost(): Promise<string[]> {
   const found = await lookup(SEVERAL_ADDRESSES, { all: true })
   return [...new Set(found.map(({ address }) => address))]
+}
+
+/** `[::1]` as in URLs means `::1`. */
+function withoutBrackets(host: string): string {
+  return /^\[(.*)\]$/.exec(host)?.[1] ?? host
+}
+
+/** A server on all addresses is reached at the loopback address. */
+function usable(url: string): string {
+  return url.replace('//[::]:', '//[::1]:')
 }

@@ -1,6 +1,13 @@
 /** Which addresses count as one where something is limited by address. */
 import { isIPv6 } from 'node:net'
 
+/** What stands for the address of a request on a Unix socket, which has none. */
+const UNIX_SOCKET = 'a Unix socket'
+
+export function addressOf(request: { readonly ip?: string | undefined }): string {
+  return request.ip ?? UNIX_SOCKET
+}
+
 /** IPv6 hosts usually own a whole /64, so it counts as one address. IPv4-mapped IPv6 addresses count as IPv4. */
 export function networkOf(address: string): string {
   const plain = unmapped(address)

@@ -12,7 +12,7 @@
 import type { Socket } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
-import { networkOf } from './network-of.ts'
+import { addressOf, networkOf } from './network-of.ts'
 import './request-context.ts'
 
 /** What is answered at once, in time at the pace. */
@@ -84,8 +84,8 @@ export class RejectionPacing {
 }
 
 /** No account has a name with a slash in front of an address. */
-function senderOf({ caller, ip }: FastifyRequest): string {
-  return caller?.account ?? `/${networkOf(ip)}`
+function senderOf(request: FastifyRequest): string {
+  return request.caller?.account ?? `/${networkOf(addressOf(request))}`
 }
 
 /** A body of unknown length counts once it was received. */

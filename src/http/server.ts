@@ -23,9 +23,11 @@ import {
 import { encodingError, parseBody } from './json-body.ts'
 import { LARGE_ANSWER, type LargeAnswers } from './large-answers.ts'
 import { unavailable } from './load-shedding/unavailable.ts'
+import { addressOf } from './network-of.ts'
 import type { RejectionPacing } from './rejection-pacing.ts'
 import type { RequestBodies } from './request-bodies.ts'
 import './request-context.ts'
+import { trustedProxies } from './trusted-proxies.ts'
 import { answerUnrouted, shortPath } from './unrouted-requests.ts'
 import { validationError } from './validation-errors.ts'
 
@@ -76,7 +78,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   const cors = new Cors(options.corsOrigins)
   const app = fastify({
     logger: false,
-    trustProxy: options.trustProxy,
+    trustProxy: trustedProxies(options.trustProxy),
     // A stopping server still creates jobs for requests on open connections, and responds with 202.
     return503OnClosing: false,
     forceCloseConnections: 'idle',
@@ -191,7 +193,7 @@ function authenticateRequests(app: FastifyInstance, authentication: Authenticati
     // Conversations and answers: no cache on the way may keep them, nor what says that there are none.
     if (request.method === 'GET') reply.header('cache-control', 'no-store')
     const key = request.headers['x-api-key']
-    const caller = typeof key === 'string' ? authentication.get(key, request.ip) : null
+    const caller = typeof key === 'string' ? authentication.get(key, addressOf(request)) : null
     if (caller instanceof Promise) {
       caller.then((found) => done(setCaller(request, found)), done)
       return
@@ -278,7 +280,7 @@ async function answerBadUrl(
   }
   const key = request.headers['x-api-key']
   try {
-    const caller = typeof key === 'string' ? await options.authentication.get(key, request.ip) : null
+    const caller = typeof key === 'string' ? await options.authentication.get(key, addressOf(request)) : null
     reject(request, reply, caller ? noSuchJob() : keyRequired(), options)
   } catch (error) {
     reject(request, reply, httpErrorOf(error as Error, request), options)

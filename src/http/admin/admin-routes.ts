@@ -1,5 +1,6 @@
 /** The admin API, which the dashboard uses. One token opens all of it, and no response may be cached. */
 import type { FastifyInstance } from 'fastify'
+import { addressOf } from '../network-of.ts'
 import { convertQueryNumbers } from '../query-numbers.ts'
 import { accountActionRoutes } from './account-actions.ts'
 import { accountRoutes } from './accounts.ts'
@@ -24,8 +25,8 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
     ...options,
     perform: async (request, action) => options.auditLog.perform(auditName(request), action),
     logAction: (request, what, details) => {
-      const { id, ip } = request
-      options.onAction({ what, details, requestId: id, from: ip, operator: operatorOf(request) })
+      const from = addressOf(request)
+      options.onAction({ what, details, requestId: request.id, from, operator: operatorOf(request) })
     },
   }
   await app.register(
@@ -36,7 +37,7 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
         route.schema = { tags: ['Admin'], security: [{ adminToken: [] }], ...route.schema }
       })
       scope.addHook('onRequest', (request, reply, next) => {
-        const error = authentication.errorFor(request.headers.authorization, request.ip)
+        const error = authentication.errorFor(request.headers.authorization, addressOf(request))
         reply.header('cache-control', 'no-store')
         if (error?.status === 401) reply.header('www-authenticate', 'Bearer')
         next(error ?? undefined)

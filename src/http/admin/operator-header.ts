@@ -2,6 +2,7 @@
 import type { FastifyRequest } from 'fastify'
 import Type from 'typebox'
 import { invalid } from '../errors.ts'
+import { addressOf } from '../network-of.ts'
 
 const HEADER = 'x-parley-operator'
 const MAX_CHARACTERS = 64
@@ -39,5 +40,5 @@ function textOf(bytes: string): string {
 
 /** Who sent the request, as the audit log records it. */
 export function auditName(request: FastifyRequest): string {
-  return `${operatorOf(request) ?? 'admin token'} from ${request.ip} (admin API)`
+  return `${operatorOf(request) ?? 'admin token'} from ${addressOf(request)} (admin API)`
 }

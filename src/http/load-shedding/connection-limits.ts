@@ -4,10 +4,11 @@
  * loopback and Unix sockets.
  */
 import type { Server } from 'node:http'
-import { BlockList, isIPv6, type Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { Counts } from '../../sharing/counts.ts'
 import { JSON_TYPE } from '../envelope.ts'
-import { networkOf, unmapped } from '../network-of.ts'
+import { networkOf } from '../network-of.ts'
+import { addressesIn, networksOf } from '../trusted-proxies.ts'
 
 /** Named after the setting in `limits`. */
 export type ConnectionLimit = 'connections' | 'connections_per_address'
@@ -86,16 +87,6 @@ function reject(socket: Socket, details: string): void {
 }
 
 function exemptAddresses(trustProxy: boolean | string): (address: string) => boolean {
-  const exempt = new BlockList()
-  const networks = typeof trustProxy === 'string' ? trustProxy.split(',').map((entry) => entry.trim()) : []
-  for (const network of ['127.0.0.0/8', '::1', ...networks]) {
-    const [address = '', prefix] = network.split('/')
-    const family = isIPv6(address) ? 'ipv6' : 'ipv4'
-    if (prefix === undefined) exempt.addAddress(address, family)
-    else exempt.addSubnet(address, Number(prefix), family)
-  }
-  return (address) => {
-    const plain = unmapped(address)
-    return trustProxy === true || exempt.check(plain, isIPv6(plain) ? 'ipv6' : 'ipv4')
-  }
+  const isExempt = addressesIn(['127.0.0.0/8', '::1', ...networksOf(trustProxy)])
+  return (address) => trustProxy === true || isExempt(address)
 }
