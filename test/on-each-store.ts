@@ -20,7 +20,7 @@ interface StoreForTests {
   /** As it appears in the names of the tests. */
   readonly name: string
   /** The address of the database that belongs to this folder: the same one whenever it is asked for the same folder. */
-  databaseUrl(t: Lifetime, folder: string): Promise<string>
+  databaseUrl(t: Lifetime, folder: string, nowMs: number): Promise<string>
 }
 
 const SQLITE: StoreForTests = {
@@ -33,10 +33,10 @@ const schemas = new Map<string, Promise<string>>()
 
 const POSTGRES: StoreForTests = {
   name: 'Postgres',
-  databaseUrl: async (t, folder) => {
+  databaseUrl: async (t, folder, nowMs) => {
     // Loaded only where it is needed, as in the program.
     const { emptyTables } = await import('./postgres/emptied-schemas.ts')
-    const schema = schemas.get(folder) ?? emptyTables(t)
+    const schema = schemas.get(folder) ?? emptyTables(t, nowMs)
     schemas.set(folder, schema)
     return await schema
   },
@@ -54,9 +54,12 @@ export function onEachStore(declareTests: () => void | Promise<void>): void {
   }
 }
 
-/** Outside of `onEachStore` Parleys are on SQLite. */
-export function databaseUrl(t: Lifetime, folder: string): Promise<string> {
-  return (current.getStore() ?? SQLITE).databaseUrl(t, folder)
+/**
+ * Outside of `onEachStore` Parleys are on SQLite.
+ * @param nowMs the test's time
+ */
+export function databaseUrl(t: Lifetime, folder: string, nowMs: number): Promise<string> {
+  return (current.getStore() ?? SQLITE).databaseUrl(t, folder, nowMs)
 }
 
 function selectedStores(): readonly StoreForTests[] {

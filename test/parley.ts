@@ -90,8 +90,9 @@ const UNPACED = { rejections_per_second: 1_000_000 }
 
 /** Stops by itself when the test ends. */
 export async function startParley(t: Lifetime, options: ParleyOptions = {}): Promise<Parley> {
+  const clock = options.clock ?? systemClock
   const folder = options.folder ?? (await temporaryFolder(t))
-  const database = await databaseUrl(t, folder)
+  const database = await databaseUrl(t, folder, clock.nowMs())
   const file = join(folder, 'config.json')
   await writeFile(
     file,
@@ -114,7 +115,7 @@ export async function startParley(t: Lifetime, options: ParleyOptions = {}): Pro
   const service = await createService({
     configuration: loadConfiguration(env, file),
     log: recordingLog(log),
-    clock: options.clock ?? systemClock,
+    clock,
     // Where time stands still, a test counts on a job being stored as soon as its model is called.
     ...(options.clock && { earlyWriteDelay: null }),
     onFatal: (error) => {

@@ -44,14 +44,15 @@ export async function startStage(t: Lifetime, options: StageOptions = {}): Promi
     models.release()
     void clock.timerSet((ms) => ms === DRAIN_MS).then(() => clock.advance(DRAIN_MS))
   })
-  const parley = await startParley(t, {
+  const starting = startParley(t, {
     upstream: models.baseUrl,
     clock,
     settings: { tiers: UNLIMITED_READS, ...options.settings },
     findsConcurrency: options.findsConcurrency ?? false,
     ...(options.after && { folder: options.after.parley.folder }),
   })
-  t.after(() => models.close())
+  // After Parley's stop, and where it did not start, so that no listening server keeps the process alive.
+  const parley = await starting.finally(() => t.after(() => models.close()))
   return { parley, models, clock }
 }
 

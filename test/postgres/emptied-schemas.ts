@@ -12,6 +12,8 @@ import type { Lifetime } from '../parley.ts'
 import { administer, afterAllElse, uniqueName, urlOfSchema } from './database.ts'
 
 interface Schema {
+  /** Of its partitions, since 1970. */
+  readonly day: number
   readonly name: string
   readonly url: string
   /** All that ALTER, CREATE and DROP change, as a digest. */
@@ -20,18 +22,24 @@ interface Schema {
   readonly empty: string
 }
 
-const RETENTION_MS = 604_800_000
+const DAY_MS = 86_400_000
+const RETENTION_MS = 7 * DAY_MS
 
 const idle: Schema[] = []
 
-/** Shares notifications and advisory locks with other tests, as every schema does. */
-export async function emptyTables(t: Lifetime): Promise<string> {
-  const schema = idle.pop() ?? (await make())
+/**
+ * Shares notifications and advisory locks with other tests, as every schema does.
+ * @param nowMs the test's time: the tables have the partitions of that day
+ */
+export async function emptyTables(t: Lifetime, nowMs = Date.now()): Promise<string> {
+  const day = Math.floor(nowMs / DAY_MS)
+  const found = idle.findIndex((schema) => schema.day === day)
+  const schema = idle.splice(found, found < 0 ? 0 : 1)[0] ?? (await make(day))
   afterAllElse(t, () => returnSchema(schema))
   return schema.url
 }
 
-async function make(): Promise<Schema> {
+async function make(day: number): Promise<Schema> {
   const name = uniqueName()
   await administer(`create schema ${name}`)
   const url = await urlOfSchema(name)
@@ -43,7 +51,7 @@ async function make(): Promise<Schema> {
     statementMs: 60_000,
     maxQueued: 1,
     retentionMs: RETENTION_MS,
-    nowMs: () => Date.now(),
+    nowMs: () => day * DAY_MS,
     onNote: () => {},
   })
   await store.close()
@@ -51,6 +59,7 @@ async function make(): Promise<Schema> {
   // A database of the run goes as a whole; one that was named to the tests is left as it was.
   if (process.env.TEST_DATABASE_URL) process.once('beforeExit', () => void dropIdle())
   return {
+    day,
     name,
     url,
     form: await formOf(name),

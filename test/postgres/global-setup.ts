@@ -9,6 +9,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { LONG } from '../support/long-form.ts'
 import { type Cluster, startCluster } from './cluster.ts'
 import { CLUSTER } from './database.ts'
 import { removeHome } from './home.ts'
@@ -21,7 +22,8 @@ export async function globalSetup(): Promise<void> {
   compiled = await mkdtemp(join(tmpdir(), 'parley-compiled-'))
   process.env.NODE_COMPILE_CACHE = compiled
   if (process.env.TEST_DATABASE_URL) return
-  cluster = await startCluster()
+  // A vacuum of tables that were emptied would hold up who alters them. The long forms fill tables, and need it.
+  cluster = await startCluster({ settings: LONG ? {} : { autovacuum: 'off' } })
   process.env[CLUSTER] = cluster.url()
   process.env[INSTALLATION] = (await installation()).folder
 }

@@ -3,10 +3,10 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import type { TestContext } from 'node:test'
 import type { WriteOptions } from '../../src/store/backup.ts'
+import type { Lifetime } from '../parley.ts'
 
-export async function folderForTest(t: TestContext): Promise<string> {
+export async function folderForTest(t: Lifetime): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'parley-backup-'))
   t.after(() => rm(folder, { recursive: true, force: true }))
   return folder

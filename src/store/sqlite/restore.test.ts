@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { chmodSync, copyFileSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { before, type TestContext, test } from 'node:test'
+import { after, before, type TestContext, test } from 'node:test'
 import { contentsOf, folderForTest, quietly } from '../../../test/support/backup-files.ts'
 import { options, populate } from '../../../test/support/populated-database.ts'
 import { countStored } from '../../../test/support/stored-sums.ts'
@@ -16,8 +16,8 @@ const NOW_MS = Date.UTC(2026, 0, 2, 3, 4, 5, 6)
 const ASIDE = 'parley.db.replaced-2026-01-02T03-04-05.006Z'
 
 let made: Buffer
-before(async (t) => {
-  const folder = await folderForTest(t as TestContext)
+before(async () => {
+  const folder = await folderForTest({ after })
   const [file, target] = [join(folder, 'parley.db'), join(folder, 'backup.db')]
   await populate(`sqlite:${file}`, 1)
   await backUpDatabase(`sqlite:${file}`, target, quietly())
