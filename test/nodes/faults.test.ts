@@ -11,11 +11,11 @@ import type { Server } from '../process/server-process.ts'
 import { eventually } from '../support/eventually.ts'
 import { startCuttingProxy } from './cutting-proxy.ts'
 import { type Fleet, LEASE_S, startFleet } from './fleet.ts'
-import { Load } from './load.ts'
+import { Load, unhurried } from './load.ts'
 
 const timeout = 240_000
-const RESTARTS = process.env.PARLEY_LONG ? 100 : 20
-const CUTS = process.env.PARLEY_LONG ? 1000 : 60
+const RESTARTS = process.env.PARLEY_LONG ? 100 : 8
+const CUTS = process.env.PARLEY_LONG ? 1000 : 30
 /** PROMISES: back within so long after each restart. */
 const BACK_WITHIN_MS = 10_000
 const ENDED_WITHIN_MS = 60_000
@@ -23,7 +23,7 @@ const ENDED_WITHIN_MS = 60_000
 test(`${RESTARTS} immediate restarts of Postgres under load lose nothing`, {
   timeout: timeout * 4,
 }, async (t) => {
-  const models = await startModelServer({ keep: false })
+  const models = await startModelServer({ script: unhurried, keep: false })
   t.after(() => models.close())
   const cluster = await startCluster()
   const fleet = await startFleet(t, {
@@ -62,7 +62,7 @@ test(`${CUTS} connections cut before the answer to a statement: nothing is lost,
 }, async (t) => {
   const random = new Random()
   t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
-  const models = await startModelServer({ keep: false })
+  const models = await startModelServer({ script: unhurried, keep: false })
   t.after(() => models.close())
   const proxy = await startCuttingProxy(await freshRealDatabase(t))
   t.after(() => proxy.close())

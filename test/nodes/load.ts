@@ -1,6 +1,18 @@
-/** Callers that go on asking a fleet until they are told to stop, and enter in a ledger what they were promised. */
+/**
+ * Callers that go on asking a fleet until they are told to stop, and enter in a ledger what they were promised. The model server
+ * answers in its own time (`unhurried`): so there are always jobs in progress, and some hundred in a second instead of all that
+ * there can be, which would prove no more and take all of the CPU.
+ *
+ * ```ts
+ * const models = await startModelServer({ script: unhurried })
+ * const fleet = await startFleet(t, { nodes: 3, upstream: models.baseUrl })
+ * const load = new Load(fleet, 8)
+ * await load.more(100)
+ * ```
+ */
 import assert from 'node:assert/strict'
 import { setTimeout } from 'node:timers/promises'
+import { reply, type Script } from '../model-server.ts'
 import type { Reply } from '../process/caller.ts'
 import { Ledger } from '../process/ledger.ts'
 import type { Fleet } from './fleet.ts'
@@ -8,6 +20,13 @@ import type { Fleet } from './fleet.ts'
 const BATCH = 10
 /** A caller that was refused comes again after this time. At once, all of them would keep the server from recovering. */
 const AFTER_REFUSAL_MS = 50
+
+/** With 16 slots at each of three nodes, at most 240 jobs in a second. */
+const ANSWER_MS = 200
+
+export const unhurried: Script = () => (request, response, server) => {
+  globalThis.setTimeout(() => reply.echo()(request, response, server), ANSWER_MS)
+}
 
 export class Load {
   readonly ledger = new Ledger((content) => `echo: ${content}`)

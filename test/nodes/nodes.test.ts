@@ -4,12 +4,12 @@ import test, { type TestContext } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
 import type { Server } from '../process/server-process.ts'
 import { LEASE_S, startFleet, TAKEN_OVER_S } from './fleet.ts'
-import { Load } from './load.ts'
+import { Load, unhurried } from './load.ts'
 
 const timeout = 180_000
 
 async function start(t: TestContext, nodes = 3) {
-  const models = await startModelServer()
+  const models = await startModelServer({ script: unhurried })
   t.after(() => models.close())
   const fleet = await startFleet(t, { nodes, upstream: models.baseUrl })
   return { models, fleet }
@@ -20,7 +20,7 @@ test('three nodes settle every job exactly once, and call the model once for eac
 }, async (t) => {
   const { models, fleet } = await start(t)
   const load = new Load(fleet, 12)
-  await load.more(600)
+  await load.more(300)
   await load.stop()
   await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
   assert.equal(await fleet.assertAllSettledOnce(), load.ledger.size)

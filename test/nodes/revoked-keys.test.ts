@@ -1,20 +1,18 @@
 /** P16: a revoked key stops at every node within 5 seconds, also under load, whoever revokes it. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
-import { reply, type Script, startModelServer } from '../model-server.ts'
+import { startModelServer } from '../model-server.ts'
 import type { Server } from '../process/server-process.ts'
 import { eventually } from '../support/eventually.ts'
 import { LONG } from '../support/long-form.ts'
 import { type Fleet, startFleet } from './fleet.ts'
-import { Load } from './load.ts'
+import { Load, unhurried } from './load.ts'
 
 const KEYS = LONG ? 200 : 4
 const AT_ONCE = LONG ? 8 : 4
 const WITHIN_MS = 5000
 /** One of so many keys is revoked by the command line, which starts a process; the others by a node. */
 const BY_COMMAND = 4
-/** How long the model server takes, so that the load is some hundred jobs in a second and not all that there can be. */
-const ANSWER_MS = 50
 const ADMIN_TOKEN = 'an-admin-token-for-this-test'
 
 interface Key {
@@ -25,10 +23,7 @@ interface Key {
 test(`${KEYS} keys revoked under load are rejected by both nodes within ${WITHIN_MS / 1000} seconds`, {
   timeout: LONG ? 1_800_000 : 180_000,
 }, async (t) => {
-  const script: Script = () => (request, response, server) => {
-    setTimeout(() => reply.echo()(request, response, server), ANSWER_MS)
-  }
-  const models = await startModelServer({ script, keep: false })
+  const models = await startModelServer({ script: unhurried, keep: false })
   t.after(() => models.close())
   const fleet = await startFleet(t, { nodes: 0, upstream: models.baseUrl })
   const env = { PARLEY_ADMIN_TOKEN: ADMIN_TOKEN }

@@ -15,13 +15,13 @@ import { installation } from './server-process.ts'
 
 const timeout = LONG ? 1_800_000 : 120_000
 const RUNS = runsOf(20)
-const KILLS = LONG ? 50 : 20
+const KILLS = LONG ? 50 : 10
 /** The least for each kill: with fewer there is too little load to prove anything. */
 const JOBS_FOR_A_KILL = LONG ? 50 : 20
 /** More in the long form, so that each run reaches its jobs. */
 const MOST_EVENTS = LONG ? 320 : 240
 const RUNS_OF_BATCHES = runsOf(3)
-const KILLS_OF_BATCHES = LONG ? 40 : 10
+const KILLS_OF_BATCHES = LONG ? 40 : 5
 /** Batches for each kill whose answer it took away, of the twelve callers that have one under way. */
 const CUT_OFF_FOR_A_KILL = LONG ? 9 : 1
 const BATCH = 30

@@ -12,7 +12,7 @@ import { Random } from './random.ts'
 import { outcomes, usageSums } from './rows.ts'
 import { installation } from './server-process.ts'
 
-const KILLS = 20
+const KILLS = 10
 const CONCURRENCY = 24
 
 /** What the model server counted for an answer. */
