@@ -7,6 +7,7 @@ import { onEachStore } from '../on-each-store.ts'
 import { job, type Parley } from '../parley.ts'
 import {
   allComplete,
+  allEnded,
   BATCHES,
   completions,
   createJobs,
@@ -108,7 +109,8 @@ onEachStore(() => {
     // The long steps above are over before a check is answered.
     await untilTrue(t, stage, async () => (await unreachableSeconds(parley)) > 0)
     await assertShown(parley, id)
-    await untilTrue(t, stage, async () => (await statuses(parley, key, [...ids, id])).failed === 58, 1000)
+    await untilTrue(t, stage, allEnded(parley, key, [...ids, id]), 1000)
+    assert.deepEqual(await statuses(parley, key, [...ids, id]), { completed: 3, failed: 58 })
     const { code, message, upstream_message: why } = failed(await parley.get(`${MESSAGES}/${id}`, key))
     assert.equal(code, 'model_error')
     assert.match(message, /for the 3600 s/)
@@ -227,11 +229,7 @@ onEachStore(() => {
     const slots = new Slots({ answerMs: ANSWER_MS, clock })
     models.script = (request) => (isModelList(request) ? undefined : slots.hold(reply.echo()))
     const ids = await createJobs(parley, key, 20)
-    const tookMs = await untilTrue(
-      t,
-      stage,
-      async () => (await statuses(parley, key, ids)).completed === ids.length,
-    )
+    const tookMs = await allComplete(stage, t, key, ids)
     t.diagnostic(
       `${completions(models)} calls, ${tookMs / 1000} s for ${(20 * ANSWER_MS) / 1000} s of answers`,
     )

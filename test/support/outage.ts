@@ -1,5 +1,5 @@
 /** Jobs, time and figures for tests of outages of model servers. */
-
+import assert from 'node:assert/strict'
 import { enqueued } from '../http/expect.ts'
 import type { Stage } from '../http/stage.ts'
 import type { ModelServerForTests } from '../model-server.ts'
@@ -74,11 +74,30 @@ export async function statuses(
 
 export const completions = (models: ModelServerForTests) => models.completions().length
 
+/**
+ * A condition for `untilTrue`: whether all of these jobs have ended. It reads no job again that had ended, and none behind one that
+ * has not: each step would cost a read of every job.
+ */
+export function allEnded(parley: Parley, key: string, ids: readonly string[]): () => Promise<boolean> {
+  const left = [...ids]
+  return async () => {
+    for (let [id] = left; id !== undefined; [id] = left) {
+      const { completed = 0, failed = 0 } = await statuses(parley, key, [id])
+      if (completed + failed === 0) return false
+      left.shift()
+    }
+    return true
+  }
+}
+
+/** Moves time on until all of these jobs have ended, which must have completed. */
 export async function allComplete(
   stage: Stage,
   t: { signal: AbortSignal },
   key: string,
   ids: readonly string[],
-) {
-  await untilTrue(t, stage, async () => (await statuses(stage.parley, key, ids)).completed === ids.length)
+): Promise<number> {
+  const tookMs = await untilTrue(t, stage, allEnded(stage.parley, key, ids))
+  assert.deepEqual(await statuses(stage.parley, key, ids), { completed: ids.length })
+  return tookMs
 }
