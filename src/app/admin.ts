@@ -44,7 +44,8 @@ export function createAdmin(parts: AdminApiParts): AdminOptions {
       clock,
       jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),
     ),
-    onCancelled: () => cancellation.apply(),
+    onCancelled: (jobId) =>
+      jobId === undefined ? cancellation.apply() : cancellation.cancelled(jobId, 'operator'),
     expiry: () => ({ nowMs: clock.nowMs(), retentionMs: wholeMs(settings.jobs.retention_seconds) }),
     overview: async () => {
       const [depth, callbacks] = await Promise.all([gauges.depth(), gauges.callbackDepth()])

@@ -23,6 +23,7 @@ import { RequestCpu } from '../http/load-shedding/request-cpu.ts'
 import { meRoute } from '../http/me.ts'
 import { messageRoutes } from '../http/messages.ts'
 import { openapiRoutes } from '../http/openapi/routes.ts'
+import { ownJobActionRoutes } from '../http/own-job-actions.ts'
 import { readJobRoute } from '../http/read-job.ts'
 import { createReadMany } from '../http/read-many.ts'
 import { limitReads, ReadCounter } from '../http/read-rate-limit.ts'
@@ -33,6 +34,7 @@ import { StalledWrites } from '../http/stalled-writes.ts'
 import type { PartLimits } from '../job/create-element.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import type { Tiers } from '../job/tier.ts'
+import type { Cancellation } from '../queue/cancellation.ts'
 import type { Enqueuer } from '../queue/enqueue.ts'
 import { MonthlyCaps } from '../queue/monthly-caps.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
@@ -53,6 +55,7 @@ export interface HttpParts {
   readonly enqueuer: Enqueuer
   readonly pendingResponses: PendingResponses
   readonly worker: Pick<Worker, 'isRunning'>
+  readonly cancellation: Pick<Cancellation, 'cancelled'>
   readonly tiers: Tiers
   readonly pool: CpuPool
   readonly clock: Clock
@@ -113,7 +116,7 @@ interface RouteParts extends HttpParts {
 }
 
 async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void> {
-  const { settings, store, pendingResponses, clock, metrics, bodies, answers } = parts
+  const { settings, store, pendingResponses, clock, log, metrics, bodies, answers } = parts
   const { body_bytes: bodyBytes, batch_body_bytes: batchBodyBytes } = settings.limits
   const retentionSeconds = settings.jobs.retention_seconds
   const creator = createJobCreator(parts)
@@ -131,6 +134,17 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
     messageRoutes(app, { creator, pendingResponses, reader, bodyBytes, bodies, answers, limits })
     readJobRoute(app, { reader, awaiter })
     listJobsRoute(app, { store, reader, readMany: createReadMany(reader, awaiter) })
+    ownJobActionRoutes(app, {
+      store,
+      reader,
+      clock,
+      limits: { cancel: settings.limits.cancels_per_minute, delete: settings.limits.deletes_per_minute },
+      onCancelled: (jobId) => parts.cancellation.cancelled(jobId, 'caller'),
+      onAction: ({ action, jobId, account, keyId, requestId }) => {
+        metrics.callerActed(action)
+        log.info({ action, job_id: jobId, account, key_id: keyId, request_id: requestId }, 'caller')
+      },
+    })
     batchRoutes(app, { creator, bodyBytes: batchBodyBytes, limits })
     meRoute(app, {
       models: Object.keys(settings.models),

@@ -284,6 +284,16 @@ export const settingsSchema = Type.Object(
           description:
             'Requests of one account, or of one address (IPv6: one /64) without a valid key, that are rejected in a second before the answers to more are delayed, for ten seconds at most. Each 16 KiB of a body count as one more.',
         }),
+        cancels_per_minute: Type.Integer({
+          minimum: 1,
+          description:
+            'Jobs that a key may cancel in a minute, on each node; more are rejected with 429. Operators have no such limit.',
+        }),
+        deletes_per_minute: Type.Integer({
+          minimum: 1,
+          description:
+            'Jobs that a key may delete in a minute, on each node; more are rejected with 429. Operators have no such limit.',
+        }),
         idempotency_seconds: seconds('How long an Idempotency-Key is remembered.', 60),
         header_timeout_seconds: seconds('Time limit for receiving the headers of a request.', 1),
         request_timeout_seconds: seconds('Time limit for receiving a whole request.', 1),
@@ -453,6 +463,8 @@ export const DEFAULTS: Settings = {
     queued_writes: 20_000,
     unknown_keys_per_minute: 60,
     rejections_per_second: 1000,
+    cancels_per_minute: 300,
+    deletes_per_minute: 300,
     idempotency_seconds: 86_400,
     header_timeout_seconds: 10,
     request_timeout_seconds: 30,

@@ -88,6 +88,13 @@ export const jobEnded = () =>
 export const jobNotEnded = () =>
   new HttpError(409, 'The job has not ended.', 'Only a job that has ended can be deleted. Cancel it first.')
 
+export const callbackOwed = () =>
+  new HttpError(
+    409,
+    'The callback of the job is still owed.',
+    'Delete the job once its callback is delivered or has failed, or pass drop_callback=true to delete it without.',
+  )
+
 export const accountStillUsed = (jobs: number) =>
   new HttpError(
     409,
@@ -154,6 +161,20 @@ export const tooManyReads = (limit: number, retryAfterS: number) =>
     429,
     'Rate limit exceeded.',
     `This key may make ${limit} reads a minute; try again in ${retryAfterS} s.`,
+    retryAfterS,
+  )
+
+/** @param setting names the limit, such as `limits.cancels_per_minute` */
+export const tooManyActions = (
+  what: 'cancel' | 'delete',
+  limit: number,
+  setting: string,
+  retryAfterS: number,
+) =>
+  new HttpError(
+    429,
+    'Rate limit exceeded.',
+    `This key may ${what} ${limit} jobs a minute (${setting}); try again in ${retryAfterS} s.`,
     retryAfterS,
   )
 

@@ -36,7 +36,7 @@
  * - **rescue**: return the jobs of a dead node to the queue; each one's **crash count** grows (`deaths` in tables). A crash is
  *   **reverted** if its node was only paused and comes back, and **confirmed** once the node has been absent for long.
  * - **poison candidate**: a job whose crash count is high, so it may be what kills its node.
- * - **cancel**: an operator settles a job early: it fails with `cancelled`.
+ * - **cancel**: its caller or an operator settles a job early: it fails with `cancelled`.
  * - **cached response**: the answer of a completed job, used for identical jobs until it expires (`kept_answers` in tables).
  * - **pending response**: an open HTTP request that waits for its job (`waiters` in metrics and settings).
  * - **remote result**: the outcome of a job that another node ran, for a pending response on this node.
@@ -137,6 +137,8 @@ export interface JobError {
   readonly upstream_status?: number
   /** The upstream's own message, cut to a few hundred characters. */
   readonly upstream_message?: string
+  /** For `cancelled`: who cancelled it. Versions up to 0.2.0 did not store it. */
+  readonly cancelled_by?: 'caller' | 'operator'
   /** For `validation_error`: the rules that the answer broke. */
   readonly errors?: readonly string[]
   /** For `validation_error` and `answer_not_checked`: the answer as the model returned it. */

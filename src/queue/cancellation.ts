@@ -1,11 +1,11 @@
 /**
- * Learns of jobs that an operator cancelled, through any process on the database: ends their execution here, with the call
+ * Learns of jobs that their caller or an operator cancelled, through any process on the database: ends their execution here, with the call
  * to the model server, and answers the requests that wait for them here. Their outcome is durable already.
  */
 import type { Clock } from '../clock.ts'
+import { type CancelledBy, cancelledErrorJson } from '../job/cancelled.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import { PollingLoop } from '../polling-loop.ts'
-import { CANCELLED_ERROR_JSON } from '../store/admin-action-store.ts'
 import { type Claim, MAX_CANCELLED, type NodeStore } from '../store/node-store.ts'
 import { StoreUnavailable } from '../store/store.ts'
 import type { PendingResponses } from './pending-responses.ts'
@@ -20,7 +20,7 @@ export interface CancellationOptions {
   /** Ends the execution of the job, if this node holds it under that attempt. */
   readonly worker: { lose(claim: Claim): ClaimedJob | null }
   readonly pendingResponses: Pick<PendingResponses, 'end' | 'has'>
-  /** Answers requests that wait here for jobs that another node held, or none. */
+  /** Answers requests that wait here for jobs that have ended. */
   readonly remoteResults: { settled(jobIds: readonly string[]): Promise<void> }
   readonly onError: (error: unknown) => void
 }
@@ -28,6 +28,8 @@ export interface CancellationOptions {
 export class Cancellation {
   readonly #options: CancellationOptions
   readonly #poll: PollingLoop
+  /** Jobs that are being cancelled through this node. */
+  readonly #cancelledBy = new Map<string, CancelledBy>()
 
   constructor(options: CancellationOptions) {
     const { clock, onError } = options
@@ -58,12 +60,26 @@ export class Cancellation {
     }
   }
 
+  /**
+   * This job was cancelled through this node. Resolves when its execution and the waits for it have ended here, wherever it was
+   * held. Never rejects.
+   */
+  async cancelled(jobId: string, by: CancelledBy): Promise<void> {
+    const { pendingResponses, remoteResults } = this.#options
+    this.#cancelledBy.set(jobId, by)
+    await this.apply()
+    this.#cancelledBy.delete(jobId)
+    if (pendingResponses.has(jobId)) await remoteResults.settled([jobId])
+  }
+
   async #end(cancelled: readonly Claim[]): Promise<void> {
     const { worker, pendingResponses, remoteResults } = this.#options
     const awaited: string[] = []
     for (const claim of cancelled) {
       const job = worker.lose(claim)
-      if (job) pendingResponses.end(job.id, { kind: 'settled', record: recordOf(job), cacheHit: false })
+      const by = this.#cancelledBy.get(claim.jobId)
+      if (job && by)
+        pendingResponses.end(job.id, { kind: 'settled', record: recordOf(job, by), cacheHit: false })
       else if (pendingResponses.has(claim.jobId)) awaited.push(claim.jobId)
     }
     await remoteResults.settled(awaited)
@@ -71,6 +87,6 @@ export class Cancellation {
 }
 
 /** As a read of the cancelled job returns it. */
-function recordOf({ id, createdAtMs }: ClaimedJob) {
-  return { id, status: 'failed', createdAtMs, contentJson: null, errorJson: CANCELLED_ERROR_JSON } as const
+function recordOf({ id, createdAtMs }: ClaimedJob, by: CancelledBy) {
+  return { id, status: 'failed', createdAtMs, contentJson: null, errorJson: cancelledErrorJson(by) } as const
 }

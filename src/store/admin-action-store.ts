@@ -2,6 +2,7 @@
  * Admin actions on what is stored: cancelling and deleting jobs, deleting accounts, scrubbing. Each method is one short
  * transaction, so that servers hardly wait for it; the caller repeats those that return a number or a next job.
  */
+import { cancelledErrorJson } from '../job/cancelled.ts'
 import { NO_USAGE } from '../job/job.ts'
 
 export interface AdminActionStore {
@@ -53,9 +54,6 @@ export interface DeletedJobs {
 }
 
 /** The outcome of a cancelled job, as it is stored. */
-export const CANCELLED_ERROR_JSON = JSON.stringify({
-  code: 'cancelled',
-  message: 'An operator of the service cancelled the job.',
-})
+export const CANCELLED_ERROR_JSON = cancelledErrorJson('operator')
 export const CANCELLED_USAGE_JSON = JSON.stringify(NO_USAGE)
 export const CANCELLED_RECEIPT_JSON = JSON.stringify({ form: 'text', calls: [] })

@@ -7,6 +7,7 @@
  * - `usage-store.ts`: what accounts have used
  * - `job-search-store.ts`: jobs as operators see them
  * - `admin-action-store.ts`: cancelling and deleting jobs, deleting accounts, scrubbing
+ * - `own-job-store.ts`: cancelling and deleting jobs by their callers
  * - `audit-store.ts`: the audit log
  *
  * `test/store-contract/` has one suite of tests for all of it, which every implementation passes.
@@ -28,6 +29,7 @@ import type { CallbackStore } from './callback-store.ts'
 import type { Expiry } from './expiry.ts'
 import type { JobSearchStore } from './job-search-store.ts'
 import type { Claim, NodeStore } from './node-store.ts'
+import type { OwnJobStore } from './own-job-store.ts'
 import type { UsageStore } from './usage-store.ts'
 
 export interface Store
@@ -37,6 +39,7 @@ export interface Store
     AdminActionStore,
     JobSearchStore,
     NodeStore,
+    OwnJobStore,
     UsageStore {
   /**
    * Stores all jobs of the acceptance, or none. With an idempotency key that is remembered for the account, it stores nothing

@@ -121,6 +121,11 @@ export class Metrics {
     'Rejections that were answered with a delay, because their account or address sent too many (limits.rejections_per_second).',
     [],
   )
+  readonly #callerActions = this.#counter(
+    'caller_actions_total',
+    'Jobs that their callers cancelled or deleted.',
+    ['action'],
+  )
   readonly #commits = this.#histogram('commit_seconds', 'Time of a group commit.', FAST_S, [])
   readonly #groups = this.#histogram('commit_group_size', 'Writes in a group commit.', GROUP_SIZES, [])
 
@@ -143,6 +148,7 @@ export class Metrics {
     }
     for (const limit of ['connections', 'connections_per_address']) this.#connectionRejections.add(0, limit)
     this.#callbacks.add(0, 'failed')
+    for (const action of ['cancel', 'delete']) this.#callerActions.add(0, action)
     for (const unit of ['open_jobs', 'stored_bytes']) this.#quotaRejections.add(0, unit)
   }
 
@@ -233,6 +239,10 @@ export class Metrics {
   /** Bound to its metrics, because it is called for every rejection. */
   readonly unknownKeyRejected = (): void => {
     this.#unknownKeyRejections.add(1)
+  }
+
+  callerActed(action: 'cancel' | 'delete'): void {
+    this.#callerActions.add(1, action)
   }
 
   leaseLost(): void {

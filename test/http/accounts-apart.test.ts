@@ -55,41 +55,78 @@ function traits({ status, text, headers }: Answer) {
   return { status, text, headers: [...headers].filter(([name]) => !CHANGING.includes(name)) }
 }
 
-/** Reads the jobs of all others; returns how many. */
-async function readOthers(parley: Parley, accounts: readonly Account[], { key }: Account): Promise<number> {
-  const read = (id: string) => parley.get(`${MESSAGES}/${id}`, key)
-  const unknown = traits(await read(randomUUID()))
-  assert.equal(unknown.status, 404)
+/** What callers can do with a job, by its id. */
+const REQUESTS: readonly ((parley: Parley, id: string, key: string) => Promise<Answer>)[] = [
+  (parley, id, key) => parley.get(`${MESSAGES}/${id}`, key),
+  (parley, id, key) => parley.get(`${MESSAGES}/${id}?wait=60`, key),
+  (parley, id, key) => parley.post(`${MESSAGES}/${id}/cancel`, {}, key),
+  (parley, id, key) => parley.request(`${MESSAGES}/${id}?drop_callback=true`, byKey('DELETE', key)),
+]
+
+const byKey = (method: string, key: string) => ({ method, headers: { 'x-api-key': key } })
+
+/** Asks for the jobs of all others in every way; returns how many there were. */
+async function askForOthers(parley: Parley, accounts: readonly Account[], { key }: Account): Promise<number> {
   const others = accounts.filter((other) => other.key !== key)
-  for (const { jobId } of others) assert.deepEqual(traits(await read(jobId)), unknown)
+  for (const send of REQUESTS) {
+    const unknown = traits(await send(parley, randomUUID(), key))
+    assert.equal(unknown.status, 404)
+    for (const { jobId } of others) assert.deepEqual(traits(await send(parley, jobId, key)), unknown)
+  }
+  const several = async (id: string) => {
+    const answer = traits(await parley.get(`${MESSAGES}?ids=${id}&wait=60&wait_for=any`, key))
+    return { ...answer, text: answer.text.replaceAll(id, 'ID') }
+  }
+  const unknown = await several(randomUUID())
+  assert.equal(unknown.status, 200)
+  for (const { jobId } of others) assert.deepEqual(await several(jobId), unknown)
   return others.length
 }
 
+/** What each account reads of its own jobs, alone and in its list, which has no other. */
+async function ownStates(parley: Parley, accounts: readonly Account[]): Promise<unknown[]> {
+  return Promise.all(
+    accounts.map(async ({ key, jobId }) => {
+      const { jobs, next } = granted(await parley.get(MESSAGES, key), 200)
+      assert.deepEqual([jobs.map(({ job_id }: { job_id: string }) => job_id), next], [[jobId], null])
+      return [granted(await parley.get(`${MESSAGES}/${jobId}`, key), 200), jobs]
+    }),
+  )
+}
+
 onEachStore(() => {
-  test(`${ACCOUNTS * (ACCOUNTS - 1)} reads of another account's job: 404 as for an unknown id`, async (t) => {
-    const stage = await startStage(t, { settings: { jobs: { concurrency: CONCURRENCY } } })
+  test(`${ACCOUNTS * (ACCOUNTS - 1)} times another account's job, on every route: as for an unknown id`, async (t) => {
+    const many = 1_000_000
+    const limits = { cancels_per_minute: many, deletes_per_minute: many }
+    const stage = await startStage(t, { settings: { jobs: { concurrency: CONCURRENCY }, limits } })
     const accounts = await accountsWithJobs(stage)
+    const before = await ownStates(stage.parley, accounts)
     const left = accounts.values()
     let pairs = 0
     const work = async () => {
       for (const account of left) {
-        const read = await readOthers(stage.parley, accounts, account)
+        const read = await askForOthers(stage.parley, accounts, account)
         pairs += read
       }
     }
     await Promise.all(Array.from({ length: AT_ONCE }, work))
     assert.equal(pairs, ACCOUNTS * (ACCOUNTS - 1))
+    assert.deepEqual(await ownStates(stage.parley, accounts), before)
     t.diagnostic(`${pairs} pairs`)
   })
 
-  test('no other route of the callers takes an id', async (t) => {
+  test('these are all routes of the callers that take an id', async (t) => {
     const { parley } = await startStage(t)
     const withParameters = (await documentedRoutes(parley)).filter(
       ({ path }) => path.startsWith('/api/') && path.includes('{'),
     )
     assert.deepEqual(
       withParameters.map(({ method, path }) => `${method} ${path}`),
-      ['GET /api/v1/messages/{jobId}'],
+      [
+        'GET /api/v1/messages/{jobId}',
+        'DELETE /api/v1/messages/{jobId}',
+        'POST /api/v1/messages/{jobId}/cancel',
+      ],
     )
   })
 

@@ -22,7 +22,11 @@ onEachStore(() => {
     await models.received(1)
     assert.equal(await parley.store.cancelJob(running, clock.nowMs()), 'cancelled')
     const error = failed(await parley.get(`${MESSAGES}/${running}`, key))
-    assert.deepEqual(error, { code: 'cancelled', message: 'An operator of the service cancelled the job.' })
+    assert.deepEqual(error, {
+      code: 'cancelled',
+      message: 'An operator of the service cancelled the job.',
+      cancelled_by: 'operator',
+    })
     clock.advance(LOOK_MS)
     assert.equal(await models.requests[0]?.ended, 'cut')
     assert.equal((await parley.ended(waiting, key)).body.data.status, 'completed')

@@ -100,6 +100,8 @@ onEachStore(async () => {
       'get /api/v1/messages': ['listMessages', 'apiKey', '200 401 429 500'],
       'post /api/v1/messages/batches': ['createBatch', 'apiKey', '202 401 403 413 415 429 500'],
       'get /api/v1/messages/{jobId}': ['getMessage', 'apiKey', '200 401 404 429 500'],
+      'post /api/v1/messages/{jobId}/cancel': ['cancelMessage', 'apiKey', '200 401 404 409 413 415 429 500'],
+      'delete /api/v1/messages/{jobId}': ['deleteMessage', 'apiKey', '200 401 404 409 413 415 429 500'],
       'get /api/v1/me': ['getAccount', 'apiKey', '200 401 429 500'],
     })
   })

@@ -220,9 +220,13 @@ onEachStore(async () => {
     )
     const [jobId] = granted(created, 202).job_ids
     const ended = { parameters: { jobId: await endedJob() } }
-    await expectOf(ofPath('/admin/api/jobs/{jobId}/cancel'), [409], { about: 'ended', ...ended })
+    for (const path of ['/admin/api/jobs/{jobId}', '/api/v1/messages/{jobId}']) {
+      await expectOf(ofPath(`${path}/cancel`), [409], { about: 'ended', ...ended })
+    }
     const open = { parameters: { jobId: await openJob() } }
-    await expectOf(ofPath('/admin/api/jobs/{jobId}', 'DELETE'), [409], { about: 'open', ...open })
+    for (const path of ['/admin/api/jobs/{jobId}', '/api/v1/messages/{jobId}']) {
+      await expectOf(ofPath(path, 'DELETE'), [409], { about: 'open', ...open })
+    }
     models.release()
     const { deleteJobsOf } = parley.store
     parley.store.deleteJobsOf = async () => ({ deleted: 1, open: 0, next: null })
@@ -294,7 +298,7 @@ onEachStore(async () => {
     const asked =
       'accept read findKey ping depth callbackDepth searchJobs findJob jobContent searchCallbacks findCallback'
     const written =
-      'replayCallback replayFailedCallbacks listAccounts setTier rotateSecret secrets searchKeys createKey revokeKey addAuditEntry listUsage listAuditEntries'
+      'replayCallback replayFailedCallbacks listAccounts setTier rotateSecret secrets searchKeys createKey revokeKey addAuditEntry listUsage listAuditEntries cancelOwnJob deleteOwnJob'
     const broken = new Map<string, unknown>()
     const store = parley.store as unknown as Record<string, unknown>
     for (const [status, error] of [

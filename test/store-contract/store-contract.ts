@@ -18,6 +18,7 @@ import { expireTests } from './expiring.ts'
 import { type On, type Place, restartTime } from './fixtures.ts'
 import { holdTests } from './holding.ts'
 import { jobSearchTests } from './job-search.ts'
+import { ownJobTests } from './own-jobs.ts'
 import { pauseTests } from './pausing.ts'
 import { queueModel } from './queue-model.ts'
 import { quotaModel } from './quota-model.ts'
@@ -49,6 +50,7 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   describe(`${name}: quotas`, () => quotaTests(on))
   describe(`${name}: cancel`, () => cancelTests(on))
   describe(`${name}: delete`, () => deleteTests(on))
+  describe(`${name}: own jobs`, () => ownJobTests(on))
   describe(`${name}: audit`, () => auditTests(on))
   describe(`${name}: durability`, () => durabilityTests(makePlace))
   queueModel(name, makePlace)

@@ -17,8 +17,8 @@ export interface AdminOptions {
   readonly expiry: () => Expiry
   readonly samples: MetricFeed
   readonly auditLog: AuditLog
-  /** Resolves when this node has ended its own runs of the jobs that were cancelled before the call. */
-  readonly onCancelled: () => Promise<void>
+  /** Resolves when this node has ended its own runs of the jobs that were cancelled before the call, and the waits for this one. */
+  readonly onCancelled: (jobId?: string) => Promise<void>
   readonly overview: () => Promise<Overview>
   /** Why the jobs of a route wait for a model server; undefined if they need not, as far as this node knows. */
   readonly waitingRoute: (route: string) => WaitingRoute | undefined

@@ -44,7 +44,7 @@ function cancelRoute(
       const result = await perform(request, cancelJobAction(store, jobId, expiry().nowMs))
       if (result === 'unknown') throw noSuchJob()
       if (result === 'ended before') throw jobEnded()
-      await onCancelled()
+      await onCancelled(jobId)
       request.jobIds = [jobId]
       logAction(request, 'cancel a job', { job_id: jobId })
       return sendData(reply, 200, 'The job is cancelled.', '{"cancelled":true}')

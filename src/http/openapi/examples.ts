@@ -101,6 +101,13 @@ const summary = {
 export const exampleResponses = {
   ended: [completed, failed],
   read: [completed, failed, assigned],
+  cancelled: [
+    success('The job is cancelled.', {
+      ...failed.data,
+      error: { code: 'cancelled', message: 'The caller cancelled the job.', cancelled_by: 'caller' },
+    }),
+  ],
+  deleted: [success('The job is deleted.', { job_id: JOB_ID, deleted: true })],
   jobs: [
     success('1 job.', { jobs: [summary], next: null }),
     success('1 of 2 jobs have ended.', {

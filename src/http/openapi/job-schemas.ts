@@ -50,6 +50,11 @@ export const jobError = Type.Object(
       Type.Integer({ description: 'The HTTP status of the model server, if it responded.' }),
     ),
     upstream_message: Type.Optional(Type.String({ description: 'What the model server said, cut.' })),
+    cancelled_by: Type.Optional(
+      Type.Enum(['caller', 'operator'], {
+        description: 'With `cancelled`: who cancelled the job. Version 0.2.0 did not record it.',
+      }),
+    ),
     errors: Type.Optional(
       Type.Array(Type.String(), {
         description: 'With `validation_error`: the rules of the schema that the answer broke.',
@@ -104,7 +109,10 @@ const completedJob = Type.Object(completed, {
   title: 'CompletedJob',
   description: 'The job has its answer. Final.',
 })
-const failedJob = Type.Object(failed, { title: 'FailedJob', description: 'The job has no answer. Final.' })
+export const failedJob = Type.Object(failed, {
+  title: 'FailedJob',
+  description: 'The job has no answer. Final.',
+})
 
 export const jobStatus = Type.Enum(['pending', 'assigned', 'completed', 'failed'], {
   title: 'JobStatus',

@@ -1,4 +1,5 @@
 /** Cancels jobs in Postgres: an outcome like any other, whichever node holds the job. */
+import { cancelledErrorJson } from '../../job/cancelled.ts'
 import { isJobId } from '../../job/job-id.ts'
 import { monthOf } from '../../job/month.ts'
 import {
@@ -6,15 +7,19 @@ import {
   CANCELLED_ERROR_JSON,
   CANCELLED_RECEIPT_JSON,
   CANCELLED_USAGE_JSON,
+  type Cancelled,
 } from '../admin-action-store.ts'
 import { MAX_CANCELLED, type NodeStore } from '../node-store.ts'
-import { numberOf, textOf } from '../rows.ts'
+import { type OwnJobStore, usageOfCancelled } from '../own-job-store.ts'
+import { numberOf, textOf, textOrNull } from '../rows.ts'
 import { USAGE_COLUMNS } from '../usage-rows.ts'
-import type { Database, Statement } from './database.ts'
+import type { Database, Queries, Statement } from './database.ts'
+import type { PostgresParts } from './parts.ts'
 import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
 
-/** The node in the rows of outcomes that no node settled; no node has that name. */
+/** The node in the rows of outcomes that no node settled; no node has such a name. */
 const OPERATOR = 'operator'
+const CALLER = 'caller'
 /** Of the error and the receipt. */
 const OUTCOME_BYTES = 'octet_length($4::text) + octet_length($6::text)'
 /** A node that has not asked for so long is dead. */
@@ -24,7 +29,7 @@ export function cancelOperations(database: Database): Pick<AdminActionStore, 'ca
   return {
     cancelJob: async (jobId, nowMs) => {
       if (!isJobId(jobId)) return 'unknown'
-      const [row] = await database.query(CANCEL_ONE, [...commonValues(nowMs), jobId])
+      const [row] = await database.query(CANCEL_ONE, [...commonValues(nowMs, BY_OPERATOR), jobId])
       if (Number(row?.cancelled) > 0) return 'cancelled'
       return row?.there ? 'ended before' : 'unknown'
     },
@@ -33,7 +38,7 @@ export function cancelOperations(database: Database): Pick<AdminActionStore, 'ca
     cancelJobs: async ({ account, running, beforeJobId, limit, nowMs }) => {
       let total = 0
       while (total < limit) {
-        const values = [...commonValues(nowMs), account, running, beforeJobId, limit - total]
+        const values = [...commonValues(nowMs, BY_OPERATOR), account, running, beforeJobId, limit - total]
         const [row] = await database.query(CANCEL_SOME, values)
         total += Number(row?.cancelled)
         if (Number(row?.picked) === 0) break
@@ -41,6 +46,41 @@ export function cancelOperations(database: Database): Pick<AdminActionStore, 'ca
       return total
     },
   }
+}
+
+export function ownCancelOperations({
+  database,
+  notifications,
+}: PostgresParts): Pick<OwnJobStore, 'cancelOwnJob'> {
+  return {
+    cancelOwnJob: async (account, jobId, nowMs) => {
+      if (!isJobId(jobId)) return 'unknown'
+      const result = await database.transaction((queries) => cancelOwn(queries, account, jobId, nowMs))
+      if (result === 'cancelled') notifications.ended(jobId)
+      return result
+    },
+  }
+}
+
+async function cancelOwn(
+  { query }: Queries,
+  account: string,
+  jobId: string,
+  nowMs: number,
+): Promise<Cancelled> {
+  const [job] = await query(FIND_OWN, [jobId, account])
+  if (!job) return 'unknown'
+  // Locked, so that what it used is that of the run that is cancelled.
+  const [open] = await query(LOCK_OPEN, [jobId])
+  if (!open) return 'ended before'
+  const usageJson = usageOfCancelled({
+    isHeld: open.node !== null,
+    inputTokens: numberOf(job, 'input_tokens'),
+    earlierJson: textOrNull(open, 'earlier'),
+  })
+  const by = { who: CALLER, errorJson: cancelledErrorJson('caller'), usageJson }
+  const [row] = await query(CANCEL_ONE, [...commonValues(nowMs, by), jobId])
+  return Number(row?.cancelled) > 0 ? 'cancelled' : 'ended before'
 }
 
 export function cancelledOperations(database: Database): Pick<NodeStore, 'takeCancelled'> {
@@ -57,9 +97,21 @@ export async function forgetCancelled(database: Database, nowMs: number): Promis
   await database.query(FORGET, [Math.floor(nowMs - REPORTED_WITHIN_MS)])
 }
 
-function commonValues(nowMs: number): unknown[] {
+interface CancelledOutcome {
+  readonly who: string
+  readonly errorJson: string
+  readonly usageJson: string
+}
+
+const BY_OPERATOR: CancelledOutcome = {
+  who: OPERATOR,
+  errorJson: CANCELLED_ERROR_JSON,
+  usageJson: CANCELLED_USAGE_JSON,
+}
+
+function commonValues(nowMs: number, { who, errorJson, usageJson }: CancelledOutcome): unknown[] {
   const at = Math.floor(nowMs)
-  return [at, monthOf(at), OPERATOR, CANCELLED_ERROR_JSON, CANCELLED_USAGE_JSON, CANCELLED_RECEIPT_JSON]
+  return [at, monthOf(at), who, errorJson, usageJson, CANCELLED_RECEIPT_JSON]
 }
 
 /**
@@ -83,7 +135,8 @@ const end = (which: string) => `
   ),
   counted as (
     insert into usage_deltas (${USAGE_COLUMNS})
-    select f.account, $2, j.model, count(*), count(*), 0, 0, 0, 0
+    select f.account, $2, j.model, count(*), count(*), 0, count(*) * ($5::json ->> 'calls')::bigint,
+      count(*) * ($5::json ->> 'input_tokens')::numeric, count(*) * ($5::json ->> 'output_tokens')::numeric
     from freed f cross join lateral (select model from jobs where id = f.id limit 1) j group by f.account, j.model
   ),
   counted_ended as (
@@ -97,6 +150,15 @@ const end = (which: string) => `
     select origin, id, attempt, $1::bigint from freed where origin is not null and origin is distinct from node
     on conflict (node, job_id) do nothing
   )`
+
+const FIND_OWN: Statement = {
+  name: 'find own job to cancel',
+  text: 'select input_tokens from jobs where id = $1::uuid and account = $2',
+}
+const LOCK_OPEN: Statement = {
+  name: 'lock job to cancel',
+  text: 'select node, earlier from open_jobs where id = $1::uuid for update',
+}
 
 /** $7 the job. */
 const CANCEL_ONE = {

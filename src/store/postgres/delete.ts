@@ -1,9 +1,12 @@
 /** Deletes what is stored of ended jobs, and of whole accounts, in Postgres. */
 import { isJobId } from '../../job/job-id.ts'
 import type { AdminActionStore } from '../admin-action-store.ts'
+import { hasExpired } from '../job-rows.ts'
+import type { OwnJobStore } from '../own-job-store.ts'
 import { numberOf, numberOrNull, type Row, textOf } from '../rows.ts'
 import type { Database, Queries, Statement } from './database.ts'
 import { ALLOW_BITMAPS, LONGEST_TTL_MS } from './partitions.ts'
+import type { PostgresParts } from './parts.ts'
 import { DELETE_WITH_SUMS } from './quotas.ts'
 import { LOCK_USAGE } from './usage.ts'
 
@@ -43,6 +46,22 @@ export function deleteOperations(
   }
 }
 
+export function ownDeleteOperations({ database }: PostgresParts): Pick<OwnJobStore, 'deleteOwnJob'> {
+  return {
+    deleteOwnJob: async ({ account, jobId, dropCallback, expiry }) => {
+      if (!isJobId(jobId)) return 'unknown'
+      return database.transaction(async (queries) => {
+        const [job] = await queries.query(FIND_OWN, [jobId, account])
+        if (!job || hasExpired(job, expiry)) return 'unknown'
+        if (job.settled_at_ms === null) return 'not ended'
+        if (job.due_at_ms !== null && !dropCallback) return 'callback owed'
+        await deleteEnded(queries, [job])
+        return 'deleted'
+      })
+    },
+  }
+}
+
 /** @param rows of jobs, with the times of their outcomes, if they have one; returns how many were deleted */
 async function deleteEnded({ query }: Queries, rows: readonly Row[]): Promise<number> {
   const ended = rows.filter((row) => row.settled_at_ms !== null)
@@ -71,6 +90,12 @@ const TIMES = `left join lateral (select settled_at_ms, claimed_at_ms from outco
 const FIND_JOB: Statement = {
   name: 'find job to delete',
   text: `select j.id, o.settled_at_ms, o.claimed_at_ms from jobs j ${TIMES} where j.id = $1::uuid`,
+}
+const FIND_OWN: Statement = {
+  name: 'find own job to delete',
+  text: `select j.id, j.cache_ttl_s, o.settled_at_ms, o.claimed_at_ms, c.due_at_ms from jobs j ${TIMES}
+    left join lateral (select due_at_ms from callbacks where job_id = j.id limit 1) c on true
+    where j.id = $1::uuid and j.account = $2`,
 }
 /** $1 account, $2 after which job. A row without an id only reports what was scanned. */
 const NEXT_JOBS: Statement = {

@@ -2,10 +2,11 @@
 import type { Store } from '../store.ts'
 import { acceptOperations } from './accept.ts'
 import { callbackOperations } from './callbacks.ts'
-import { cancelledOperations } from './cancel.ts'
+import { cancelledOperations, ownCancelOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
 import { crashOperations } from './crashes.ts'
 import { Database } from './database.ts'
+import { ownDeleteOperations } from './delete.ts'
 import { expireOperations } from './expire.ts'
 import { checkFitness } from './fitness.ts'
 import { StatementGroups } from './groups.ts'
@@ -79,6 +80,7 @@ function connectParts(database: Database, options: PostgresStoreOptions): Postgr
 
 function composeStore(parts: PostgresParts, { url, nowMs }: PostgresStoreOptions): Store {
   const { database, groups, notifications } = parts
+  const operations = operatorOperations(database, url)
   const close = async () => {
     await groups.drained()
     await notifications.close()
@@ -89,7 +91,12 @@ function composeStore(parts: PostgresParts, { url, nowMs }: PostgresStoreOptions
     shared: true,
     subscribe: (events) => notifications.subscribe(events),
     announceWaits: (jobIds) => notifications.announceWaits(jobIds),
-    ...operatorOperations(database, url),
+    ...operations,
+    cancelJob: async (jobId, atMs) => {
+      const result = await operations.cancelJob(jobId, atMs)
+      if (result === 'cancelled') notifications.ended(jobId)
+      return result
+    },
     ...acceptOperations(parts),
     ...callbackOperations(parts),
     ...cancelledOperations(database),
@@ -98,6 +105,8 @@ function composeStore(parts: PostgresParts, { url, nowMs }: PostgresStoreOptions
     ...expireOperations(parts),
     ...healthOperations(parts, nowMs),
     ...nodeOperations(parts),
+    ...ownCancelOperations(parts),
+    ...ownDeleteOperations(parts),
     ...readOperations(parts),
     ...releaseOperations(parts),
     ...rescueOperations(parts),

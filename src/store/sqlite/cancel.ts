@@ -1,4 +1,5 @@
 /** Cancels jobs in SQLite: an outcome like any other, and a row that reports it to the server. */
+import { cancelledErrorJson } from '../../job/cancelled.ts'
 import {
   CANCELLED_ERROR_JSON,
   CANCELLED_RECEIPT_JSON,
@@ -7,7 +8,8 @@ import {
   type Cancelled,
 } from '../admin-action-store.ts'
 import { type Claim, MAX_CANCELLED } from '../node-store.ts'
-import { booleanOf, numberOf, textOf } from '../rows.ts'
+import { usageOfCancelled } from '../own-job-store.ts'
+import { booleanOf, numberOf, textOf, textOrNull } from '../rows.ts'
 import type { OpenFile, ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
 import { storeOutcome } from './settle.ts'
@@ -17,14 +19,29 @@ export const cancelOperations = {
     const job = file.prepare('select settled_at_ms from jobs where id = ?').get(jobId)
     if (!job) return 'unknown'
     if (job.settled_at_ms !== null) return 'ended before'
-    cancel(file, jobId, nowMs)
+    cancel(file, jobId, nowMs, BY_OPERATOR)
     return 'cancelled'
   }),
 
   cancelJobs: write((file: OpenFile, { account, running, beforeJobId, limit, nowMs }: CancelJobs): number => {
     const rows = file.prepare(OPEN_JOBS).all(account, beforeJobId, running ? 1 : 0, limit)
-    for (const row of rows) cancel(file, textOf(row, 'id'), nowMs)
+    for (const row of rows) cancel(file, textOf(row, 'id'), nowMs, BY_OPERATOR)
     return rows.length
+  }),
+}
+
+export const ownCancelOperations = {
+  cancelOwnJob: write((file: OpenFile, account: string, jobId: string, nowMs: number): Cancelled => {
+    const job = file.prepare(FIND_OWN).get(jobId, account)
+    if (!job) return 'unknown'
+    if (job.settled_at_ms !== null) return 'ended before'
+    const usageJson = usageOfCancelled({
+      isHeld: job.node !== null,
+      inputTokens: numberOf(job, 'input_tokens'),
+      earlierJson: textOrNull(job, 'earlier'),
+    })
+    cancel(file, jobId, nowMs, { errorJson: cancelledErrorJson('caller'), usageJson })
+    return 'cancelled'
   }),
 }
 
@@ -37,7 +54,20 @@ export const cancelledOperations = {
   }),
 }
 
-function cancel(file: OpenFile, jobId: string, nowMs: number): void {
+/** What is stored of who cancelled a job, and what it used. */
+interface CancelledOutcome {
+  readonly errorJson: string
+  readonly usageJson: string
+}
+
+const BY_OPERATOR: CancelledOutcome = { errorJson: CANCELLED_ERROR_JSON, usageJson: CANCELLED_USAGE_JSON }
+
+function cancel(
+  file: OpenFile,
+  jobId: string,
+  nowMs: number,
+  { errorJson, usageJson }: CancelledOutcome,
+): void {
   const job = file.prepare(END).get(nowMs, jobId)
   if (!job) throw new Error(`the job ${jobId} that is to be cancelled does not exist`)
   const row = {
@@ -49,11 +79,11 @@ function cancel(file: OpenFile, jobId: string, nowMs: number): void {
     openJobs: -1,
     bytes: 0,
   } as const
-  const texts = [CANCELLED_ERROR_JSON, CANCELLED_USAGE_JSON, CANCELLED_RECEIPT_JSON] as const
-  storeOutcome(file, row, ['failed', null, ...texts, null, 0, nowMs])
+  storeOutcome(file, row, ['failed', null, errorJson, usageJson, CANCELLED_RECEIPT_JSON, null, 0, nowMs])
   file.prepare(REPORT).run(jobId, numberOf(job, 'attempt'))
 }
 
+const FIND_OWN = 'select settled_at_ms, node, input_tokens, earlier from jobs where id = ? and account = ?'
 const OPEN_JOBS = `
   select id from jobs indexed by jobs_waiting_by_account
     where turn is not null and account = ?1 and id < ?2

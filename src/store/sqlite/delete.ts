@@ -1,5 +1,7 @@
 /** Deletes what is stored of ended jobs, and of whole accounts, in SQLite. */
 import type { Deleted, DeletedJobs } from '../admin-action-store.ts'
+import { hasExpired } from '../job-rows.ts'
+import type { OwnDeleted, OwnDeletion } from '../own-job-store.ts'
 import { numberOf, textOf } from '../rows.ts'
 import type { OpenFile } from './open-file.ts'
 import { write } from './operation.ts'
@@ -37,6 +39,17 @@ export const deleteOperations = {
   }),
 }
 
+export const ownDeleteOperations = {
+  deleteOwnJob: write((file: OpenFile, { account, jobId, dropCallback, expiry }: OwnDeletion): OwnDeleted => {
+    const job = file.prepare(FIND_OWN).get(jobId, account)
+    if (!job || hasExpired(job, expiry)) return 'unknown'
+    if (job.settled_at_ms === null) return 'not ended'
+    if (job.due_at_ms !== null && !dropCallback) return 'callback owed'
+    deleteRows(file, jobId, numberOf(job, 'seq'), account)
+    return 'deleted'
+  }),
+}
+
 function deleteRows(file: OpenFile, jobId: string, seq: number, account: string): void {
   file.quotas.add(account, 0, -storedBytes(file, seq))
   for (const sql of DELETE_ROWS) file.prepare(sql).run(seq)
@@ -44,6 +57,9 @@ function deleteRows(file: OpenFile, jobId: string, seq: number, account: string)
 }
 
 const FIND_JOB = 'select seq, account, settled_at_ms from jobs where id = ?'
+const FIND_OWN = `
+  select j.seq, j.settled_at_ms, j.cache_ttl_s, c.due_at_ms
+  from jobs j left join callbacks c on c.seq = j.seq where j.id = ? and j.account = ?`
 const NEXT_JOBS = 'select id, seq, account, settled_at_ms from jobs where id > ? order by id limit ?'
 const DELETE_ROWS = ['requests', 'outcomes', 'callbacks', 'kept_answers'].map(
   (table) => `delete from ${table} where seq = ?`,

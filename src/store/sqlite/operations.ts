@@ -8,9 +8,9 @@ import { auditOperations } from './audit.ts'
 import { callbackReplayOperations } from './callback-replay.ts'
 import { callbackSearchOperations } from './callback-search.ts'
 import { callbackOperations } from './callbacks.ts'
-import { cancelledOperations, cancelOperations } from './cancel.ts'
+import { cancelledOperations, cancelOperations, ownCancelOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
-import { deleteOperations } from './delete.ts'
+import { deleteOperations, ownDeleteOperations } from './delete.ts'
 import { expireOperations } from './expire.ts'
 import { healthOperations } from './health.ts'
 import { jobSearchOperations } from './job-search.ts'
@@ -47,6 +47,8 @@ const OPERATIONS = {
   ...expireOperations,
   ...healthOperations,
   ...nodeOperations,
+  ...ownCancelOperations,
+  ...ownDeleteOperations,
   ...readOperations,
   ...releaseOperations,
   ...rescueOperations,

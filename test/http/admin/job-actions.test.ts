@@ -12,7 +12,11 @@ import { adminOf } from './admin.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
-const CANCELLED = { code: 'cancelled', message: 'An operator of the service cancelled the job.' }
+const CANCELLED = {
+  code: 'cancelled',
+  message: 'An operator of the service cancelled the job.',
+  cancelled_by: 'operator',
+}
 
 async function start(t: { after(end: () => unknown): void }, options: StageOptions = {}) {
   const stage = await startStage(t, options)
@@ -120,7 +124,8 @@ function recordOperations(store: Parley['store']): readonly string[] {
     const method = methods[name]
     if (typeof method !== 'function') continue
     methods[name] = (...args) => {
-      called.push(name)
+      // Nodes on Postgres look into the queue every second, whatever the clock of the test says.
+      if (name !== 'claim') called.push(name)
       return method.apply(store, args)
     }
   }

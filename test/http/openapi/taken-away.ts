@@ -40,6 +40,8 @@ export function takenAway(
   }
 
   const makers: Readonly<Record<string, () => Promise<Record<string, string>>>> = {
+    'POST /api/v1/messages/{jobId}/cancel': async () => ({ jobId: await openJob() }),
+    'DELETE /api/v1/messages/{jobId}': async () => ({ jobId: await endedJob() }),
     'POST /admin/api/jobs/{jobId}/cancel': async () => ({ jobId: await openJob() }),
     'DELETE /admin/api/jobs/{jobId}': async () => ({ jobId: await endedJob() }),
     'DELETE /admin/api/accounts/{name}': async () => ({ name: await newAccount() }),

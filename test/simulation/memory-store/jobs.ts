@@ -1,5 +1,6 @@
 /** The life of a job in the reference store: accept, settle, release, rescue, cancel, delete, expire, read. */
-import { errorJson, type Job, NO_USAGE } from '../../../src/job/job.ts'
+import { cancelledErrorJson } from '../../../src/job/cancelled.ts'
+import { errorJson, type Job, NO_USAGE, type Usage } from '../../../src/job/job.ts'
 import type { JobRecord } from '../../../src/job/job-record.ts'
 import { monthOf } from '../../../src/job/month.ts'
 import {
@@ -12,6 +13,7 @@ import {
 } from '../../../src/store/admin-action-store.ts'
 import type { Expiry } from '../../../src/store/expiry.ts'
 import { type Claim, MAX_CANCELLED } from '../../../src/store/node-store.ts'
+import { type OwnDeleted, type OwnDeletion, usageOfCancelled } from '../../../src/store/own-job-store.ts'
 import {
   type Acceptance,
   type Accepted,
@@ -120,7 +122,21 @@ export function jobOperations(db: MemoryDatabase) {
       const row = db.jobs.get(jobId)
       if (row === undefined) return 'unknown'
       if (row.outcome !== null) return 'ended before'
-      cancel(db, row, nowMs)
+      cancel(db, row, nowMs, CANCELLED_ERROR_JSON, NO_USAGE)
+      return 'cancelled'
+    },
+
+    cancelOwnJob(account: string, jobId: string, nowMs: number): Cancelled {
+      const row = db.jobs.get(jobId)
+      if (row?.job.account !== account) return 'unknown'
+      if (row.outcome !== null) return 'ended before'
+      const { inputTokens } = row.job
+      const usageJson = usageOfCancelled({
+        isHeld: row.node !== null,
+        inputTokens,
+        earlierJson: row.earlierJson,
+      })
+      cancel(db, row, nowMs, cancelledErrorJson('caller'), JSON.parse(usageJson))
       return 'cancelled'
     },
 
@@ -128,7 +144,7 @@ export function jobOperations(db: MemoryDatabase) {
       const rows = [...db.queued(), ...[...db.open].filter(({ node }) => running && node !== null)]
         .filter(({ job }) => job.account === account && job.id < beforeJobId)
         .slice(0, limit)
-      for (const row of rows) cancel(db, row, nowMs)
+      for (const row of rows) cancel(db, row, nowMs, CANCELLED_ERROR_JSON, NO_USAGE)
       return rows.length
     },
 
@@ -144,6 +160,15 @@ export function jobOperations(db: MemoryDatabase) {
       const row = db.jobs.get(jobId)
       if (row === undefined) return 'unknown'
       if (row.outcome === null) return 'not ended'
+      db.delete(row)
+      return 'deleted'
+    },
+
+    deleteOwnJob({ account, jobId, dropCallback, expiry }: OwnDeletion): OwnDeleted {
+      const row = db.jobs.get(jobId)
+      if (row?.job.account !== account || hasExpired(row, expiry)) return 'unknown'
+      if (row.outcome === null) return 'not ended'
+      if (row.callback !== null && row.callback.dueAtMs !== null && !dropCallback) return 'callback owed'
       db.delete(row)
       return 'deleted'
     },
@@ -303,14 +328,14 @@ function rescue(db: MemoryDatabase, node: string, nowMs: number): number {
   return rescued
 }
 
-function cancel(db: MemoryDatabase, row: JobRow, nowMs: number): void {
+function cancel(db: MemoryDatabase, row: JobRow, nowMs: number, errorJson: string, usage: Usage): void {
   const claim = { jobId: row.job.id, attempt: row.attempt }
   const nodes = db.shared ? new Set([row.node, row.origin].filter((node) => node !== null)) : [null]
   for (const node of nodes) db.cancelled.push({ ...claim, node })
   const outcome = {
     contentJson: null,
-    errorJson: CANCELLED_ERROR_JSON,
-    usage: NO_USAGE,
+    errorJson,
+    usage,
     receiptJson: CANCELLED_RECEIPT_JSON,
   }
   end(db, row, outcome, { nowMs, cache: null })

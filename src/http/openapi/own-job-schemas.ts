@@ -1,0 +1,15 @@
+/** Schemas of what cancelling and deleting a job returns. */
+import Type from 'typebox'
+import { exampleResponses } from './examples.ts'
+import { failedJob, jobId } from './job-schemas.ts'
+import { success } from './schemas.ts'
+
+export const cancelledAnswer = success('The job is cancelled, now or before.', failedJob, {
+  examples: exampleResponses.cancelled,
+})
+
+const deletedJob = Type.Object({ job_id: jobId, deleted: Type.Literal(true) }, { title: 'DeletedJob' })
+
+export const deletedAnswer = success('The job is deleted.', deletedJob, {
+  examples: exampleResponses.deleted,
+})

@@ -1,0 +1,135 @@
+/** What callers do with their own jobs: cancel and delete them. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import Type, { type Static } from 'typebox'
+import type { Clock } from '../clock.ts'
+import { isCancelledError } from '../job/cancelled.ts'
+import { readJobId } from '../job/job-id.ts'
+import { jobRecordJson } from '../job/job-record.ts'
+import type { Store } from '../store/store.ts'
+import { sendData } from './envelope.ts'
+import { callbackOwed, jobEnded, jobNotEnded, noSuchJob, tooManyActions } from './errors.ts'
+import type { JobReader } from './job-reader.ts'
+import { jobIdParam } from './openapi/job-schemas.ts'
+import { cancelledAnswer, deletedAnswer } from './openapi/own-job-schemas.ts'
+import { errors } from './openapi/schemas.ts'
+import { ReadCounter } from './read-rate-limit.ts'
+
+export type OwnAction = 'cancel' | 'delete'
+
+export interface OwnJobActionRoutes {
+  readonly store: Pick<Store, 'cancelOwnJob' | 'deleteOwnJob'>
+  readonly reader: JobReader
+  readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
+  /** `limits.cancels_per_minute` and `limits.deletes_per_minute`. */
+  readonly limits: Readonly<Record<OwnAction, number>>
+  /** Resolves when the job's execution and the waits for it have ended on this node. */
+  readonly onCancelled: (jobId: string) => Promise<void>
+  /** Called for each job that was cancelled or deleted. */
+  readonly onAction: (event: OwnActionEvent) => void
+}
+
+export interface OwnActionEvent {
+  readonly action: OwnAction
+  readonly jobId: string
+  readonly account: string
+  readonly keyId: string
+  readonly requestId: string
+}
+
+type JobParam = { Params: { jobId: string } }
+
+const deleteQuery = Type.Object(
+  {
+    drop_callback: Type.Optional(
+      Type.Enum(['true', 'false'], {
+        default: 'false',
+        description:
+          'Whether to delete the job although its callback has not been delivered; it is then not sent.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+)
+
+const cancelSchema = {
+  operationId: 'cancelMessage',
+  summary: 'Cancel a job that has not ended',
+  description:
+    'The job fails with `cancelled`, and its callback is sent. If a node runs it, the call counts with its input tokens as usage. A job that was cancelled before is returned as it is.',
+  tags: ['Jobs'],
+  security: [{ apiKey: [] }],
+  params: jobIdParam,
+  response: { 200: cancelledAnswer, ...errors(400, 401, 404, 409, 413, 415, 429, 500, 503) },
+}
+
+const deleteSchema = {
+  operationId: 'deleteMessage',
+  summary: 'Delete a job that has ended',
+  description:
+    'Deletes the conversation, the answer, its cached response and the record of its callback. The job must have ended, and its callback must be delivered or have failed. Its usage stays counted.',
+  tags: ['Jobs'],
+  security: [{ apiKey: [] }],
+  params: jobIdParam,
+  querystring: deleteQuery,
+  response: { 200: deletedAnswer, ...errors(400, 401, 404, 409, 413, 415, 429, 500, 503) },
+}
+
+export function ownJobActionRoutes(app: FastifyInstance, options: OwnJobActionRoutes): void {
+  const { store, reader, clock, onCancelled, onAction } = options
+  const report = (action: OwnAction, { caller, id }: FastifyRequest, jobId: string) => {
+    const { account, keyId } = caller
+    onAction({ action, jobId, account, keyId, requestId: id })
+  }
+
+  app.post<JobParam>(
+    '/api/v1/messages/:jobId/cancel',
+    { onRequest: limiter('cancel', options), schema: cancelSchema },
+    async (request, reply) => {
+      const jobId = idOf(request)
+      const result = await store.cancelOwnJob(request.caller.account, jobId, clock.nowMs())
+      if (result === 'cancelled') {
+        report('cancel', request, jobId)
+        await onCancelled(jobId)
+      }
+      const record = result === 'unknown' ? null : await reader.read(request, jobId)
+      if (!record) throw noSuchJob()
+      request.jobIds = [jobId]
+      if (!isCancelledError(record.errorJson)) throw jobEnded()
+      return sendData(reply, 200, 'The job is cancelled.', jobRecordJson(record))
+    },
+  )
+
+  app.delete<JobParam & { Querystring: Static<typeof deleteQuery> }>(
+    '/api/v1/messages/:jobId',
+    { onRequest: limiter('delete', options), schema: deleteSchema },
+    async (request, reply) => {
+      const jobId = idOf(request)
+      const { account } = request.caller
+      const dropCallback = request.query.drop_callback === 'true'
+      const result = await store.deleteOwnJob({ account, jobId, dropCallback, expiry: reader.expiry() })
+      if (result === 'unknown') throw noSuchJob()
+      request.jobIds = [jobId]
+      if (result === 'not ended') throw jobNotEnded()
+      if (result === 'callback owed') throw callbackOwed()
+      report('delete', request, jobId)
+      return sendData(reply, 200, 'The job is deleted.', `{"job_id":"${jobId}","deleted":true}`)
+    },
+  )
+}
+
+function idOf({ params }: FastifyRequest<JobParam>): string {
+  const jobId = readJobId(params.jobId)
+  if (jobId === null) throw noSuchJob()
+  return jobId
+}
+
+/** Counts what each key does in a minute; rejects what is too much before anything else is done. */
+function limiter(action: OwnAction, { clock, limits }: OwnJobActionRoutes) {
+  const counter = new ReadCounter(clock)
+  const limit = limits[action]
+  return (request: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void => {
+    const { reads, leftMs } = counter.add(request.caller.keyId)
+    const seconds = Math.ceil(leftMs / 1000)
+    done(reads > limit ? tooManyActions(action, limit, `limits.${action}s_per_minute`, seconds) : undefined)
+  }
+}
