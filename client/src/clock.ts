@@ -40,17 +40,22 @@ export function pause(ms: number, clock: Clock, signal: AbortSignal | undefined)
   })
 }
 
+export interface TimeoutScope {
+  readonly signal: AbortSignal
+  /** Ends the timeout, and aborts whatever is still running. */
+  end(): void
+}
+
 /**
- * Runs with a signal that aborts after `seconds`, with the error of `timeoutError` as its reason, or when the outer signal
- * aborts, with that signal's reason. The signal also aborts when the run ends, which cancels anything that is still running.
+ * A signal that aborts after `seconds`, with the error of `timeoutError` as its reason, or when the outer signal aborts, with
+ * that signal's reason. Throws that reason if the outer signal has aborted already.
  */
-export async function withTimeout<T>(
+export function timeoutScope(
   seconds: number,
   timeoutError: () => unknown,
   clock: Clock,
   outer: AbortSignal | undefined,
-  run: (signal: AbortSignal) => Promise<T>,
-): Promise<T> {
+): TimeoutScope {
   outer?.throwIfAborted()
   const controller = new AbortController()
   const cancel =
@@ -58,11 +63,26 @@ export async function withTimeout<T>(
       ? () => {}
       : clock.after(seconds * 1000, () => controller.abort(timeoutError()))
   const unsubscribe = onAbort(outer, () => controller.abort(outer?.reason))
-  try {
-    return await run(controller.signal)
-  } finally {
+  const end = () => {
     cancel()
     unsubscribe()
     controller.abort()
+  }
+  return { signal: controller.signal, end }
+}
+
+/** Runs within a scope that ends when the run does. */
+export async function withTimeout<T>(
+  seconds: number,
+  timeoutError: () => unknown,
+  clock: Clock,
+  outer: AbortSignal | undefined,
+  run: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const { signal, end } = timeoutScope(seconds, timeoutError, clock, outer)
+  try {
+    return await run(signal)
+  } finally {
+    end()
   }
 }

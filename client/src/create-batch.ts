@@ -51,7 +51,7 @@ export async function createBatch(
         await create(batch)
       } catch (error) {
         const tooLong = error instanceof PermissionError && batchSize === undefined
-        if (!tooLong || batch.length <= (await limits.me(call)).limits.max_batch_jobs) throw error
+        if (!tooLong || batch.length <= (await limits.me(call)).data.limits.max_batch_jobs) throw error
       }
     }
   } catch (error) {

@@ -63,7 +63,12 @@ export class NotFoundError extends ParleyError {
   override readonly name = 'NotFoundError'
 }
 
-/** 429: there were more reads in this minute than the tier allows. */
+/** 409: the job is not in a state that allows it, for example it has ended and can no longer be cancelled. */
+export class ConflictError extends ParleyError {
+  override readonly name = 'ConflictError'
+}
+
+/** 429: there were more reads, cancels or deletes in this minute than the server allows. */
 export class RateLimitError extends ParleyError {
   override readonly name = 'RateLimitError'
 }

@@ -1,4 +1,5 @@
 /** Sends a request to the server, retries it, and reads the response. Everything that the client sends goes through here. */
+import type { WithResponse } from './api-promise.ts'
 import { backoffMs, retryAfterS } from './backoff.ts'
 import { type Clock, pause, withTimeout } from './clock.ts'
 import {
@@ -11,6 +12,7 @@ import {
   TimeoutError,
   UnexpectedResponseError,
 } from './errors.ts'
+import type { Logger } from './logger.ts'
 import { errorOf, excerpt } from './response-error.ts'
 
 /** A response, as passed to `onAnswer`. Responses that are retried are included. */
@@ -26,10 +28,15 @@ export interface AnswerInfo {
   readonly text: string
 }
 
+/** Header names and values; null removes a header that all calls have. */
+export type HeaderOptions = Readonly<Record<string, string | null | undefined>>
+
 /** The options of every call. */
 export interface CallOptions {
   /** Aborts the call with the signal's reason, including its pauses and waits. */
   readonly signal?: AbortSignal | undefined
+  /** Sent with each request of this call, and instead of the client's headers of the same names. */
+  readonly headers?: HeaderOptions | undefined
   /** How often a call is retried after a temporary failure. */
   readonly maxRetries?: number | undefined
   /** Timeout of each try in seconds, including reading the response. */
@@ -41,7 +48,8 @@ export interface CallOptions {
 export interface ExchangeParts {
   readonly baseUrl: string
   readonly apiKey: string
-  readonly headers: Readonly<Record<string, string>>
+  readonly headers: HeaderOptions
+  readonly logger: Logger
   readonly fetch: typeof globalThis.fetch
   readonly parseJson: (text: string) => unknown
   readonly clock: Clock
@@ -51,13 +59,17 @@ export interface ExchangeParts {
 }
 
 export interface Call extends CallOptions {
-  readonly method: 'GET' | 'POST'
+  readonly method: 'GET' | 'POST' | 'DELETE'
   /** Relative to the base URL, for example `/api/v1/me`. */
   readonly path: string
   /** JSON text. It is the same for each try, because the server requires that of an Idempotency-Key. */
   readonly body?: string
-  /** A POST without a key is never retried, because that could create the job twice. */
+  /** A create without a key is never retried, because that could create the job twice. */
   readonly idempotencyKey?: string | null
+  /** Whether the request may be repeated without a key: a second one changes nothing. */
+  readonly isIdempotent?: boolean
+  /** For deletes, the data of a later try that finds nothing: an earlier one deleted it, and its response was lost. */
+  readonly dataIfGone?: object
   /** Seconds that are added to the timeout: the server holds a single create open until the job has ended. */
   readonly extraSeconds?: number
   /** Called with the headers of each response. */
@@ -69,34 +81,60 @@ const MAX_RETRY_AFTER_S = 120
 
 export class Exchange {
   readonly clock: Clock
+  readonly logger: Logger
   readonly #parts: ExchangeParts
 
   constructor(parts: ExchangeParts) {
     this.clock = parts.clock
+    this.logger = parts.logger
     this.#parts = parts
   }
 
   /** Resolves with the `data` of the response. Throws a `ParleyError`, or the signal's reason. */
   async data<D>(call: Call): Promise<D> {
+    return (await this.send<D>(call)).data
+  }
+
+  /** The same with the response that the data came in. */
+  async send<D>(call: Call): Promise<WithResponse<D>> {
     const maxRetries = call.maxRetries ?? this.#parts.maxRetries
     for (let attempt = 1; ; attempt++) {
       try {
-        return (await this.#once(call, attempt)) as D
+        return (await this.#once(call, attempt)) as WithResponse<D>
       } catch (error) {
         if (attempt > maxRetries || !isSafeToRepeat(call) || !isTemporary(error)) throw error
         if ((error.retryAfter ?? 0) > MAX_RETRY_AFTER_S) throw error
-        await pause(backoffMs(attempt, error.retryAfter), this.clock, call.signal)
+        const pauseMs = backoffMs(attempt, error.retryAfter)
+        const { method, path } = call
+        const seconds = (pauseMs / 1000).toFixed(1)
+        this.logger.info(
+          `${method} ${path}: ${error.message}; retry ${attempt} of ${maxRetries} in ${seconds} s`,
+          {
+            method,
+            path,
+            status: error.status,
+            requestId: error.requestId,
+            retry: attempt,
+            maxRetries,
+            pauseMs,
+          },
+        )
+        await pause(pauseMs, this.clock, call.signal)
       }
     }
   }
 
-  async #once(call: Call, attempt: number): Promise<unknown> {
+  async #once(call: Call, attempt: number): Promise<WithResponse<unknown>> {
+    const startedMs = this.clock.steadyMs()
     const { response, text } = await this.#fetch(call)
     const { status, headers } = response
     const requestId = headers.get('x-request-id') ?? undefined
     const { method, path, onHeaders, onAnswer = this.#parts.onAnswer } = call
     onHeaders?.(headers)
     onAnswer?.({ method, path, attempt, status, headers, requestId, text })
+    const ms = Math.round(this.clock.steadyMs() - startedMs)
+    const fieldsOfLog = { method, path, attempt, status, ms, requestId }
+    this.logger.debug(`${method} ${path}: ${status} in ${ms} ms`, fieldsOfLog)
     const fields: ErrorFields = {
       status,
       requestId,
@@ -107,10 +145,14 @@ export class Exchange {
       const message = `${this.#parts.baseUrl} redirects; set baseUrl to the URL that it redirects to`
       throw new UnexpectedResponseError(message, fields)
     }
+    if (status === 404 && attempt > 1 && call.dataIfGone)
+      return { data: call.dataIfGone, response, requestId }
     const body = this.#parsed(text)
     if (!response.ok) throw errorOf(status, body, text, fields)
     const envelope = body as { readonly success?: unknown; readonly data?: unknown } | null | undefined
-    if (envelope?.success === true && envelope.data !== undefined) return envelope.data
+    if (envelope?.success === true && envelope.data !== undefined) {
+      return { data: envelope.data, response, requestId }
+    }
     const message = `the response of ${this.#parts.baseUrl} is not from a Parley server: ${excerpt(text)}`
     throw new UnexpectedResponseError(message, fields)
   }
@@ -134,13 +176,12 @@ export class Exchange {
       try {
         const response = await fetch(baseUrl + path, {
           method,
-          headers: {
-            ...headers,
+          headers: mergedHeaders(headers, call.headers, {
             accept: 'application/json',
             'x-api-key': apiKey,
-            ...(body !== undefined && { 'content-type': 'application/json' }),
-            ...(typeof idempotencyKey === 'string' && { 'idempotency-key': idempotencyKey }),
-          },
+            'content-type': body === undefined ? undefined : 'application/json',
+            'idempotency-key': idempotencyKey ?? undefined,
+          }),
           ...(body !== undefined && { body }),
           // Following a redirect could send the key to another server.
           redirect: 'manual',
@@ -155,9 +196,21 @@ export class Exchange {
   }
 }
 
+/** Later ones replace earlier ones of the same name, in whatever case it is written; null removes it. */
+function mergedHeaders(...all: readonly (HeaderOptions | undefined)[]): Record<string, string> {
+  const merged: Record<string, string> = {}
+  for (const headers of all) {
+    for (const [name, value] of Object.entries(headers ?? {})) {
+      if (value === null) delete merged[name.toLowerCase()]
+      else if (value !== undefined) merged[name.toLowerCase()] = value
+    }
+  }
+  return merged
+}
+
 /** Reads change nothing, and the server responds to a repeated Idempotency-Key as it did the first time. */
-function isSafeToRepeat({ method, idempotencyKey }: Call): boolean {
-  return method === 'GET' || typeof idempotencyKey === 'string'
+function isSafeToRepeat({ method, idempotencyKey, isIdempotent }: Call): boolean {
+  return method === 'GET' || isIdempotent === true || typeof idempotencyKey === 'string'
 }
 
 /** Whether a retry may succeed. */

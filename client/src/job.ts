@@ -114,6 +114,8 @@ export interface JobError {
   /** The HTTP status of the model server's response. */
   readonly upstream_status?: number
   readonly upstream_message?: string
+  /** For `cancelled`: who cancelled the job. Absent if it was cancelled by a version before this field. */
+  readonly cancelled_by?: 'caller' | 'operator' | (string & {})
   /** For `validation_error`: the rules that the answer broke. */
   readonly errors?: readonly string[]
   /** For `validation_error` and `answer_not_checked`: the unchanged answer of the model. */
@@ -125,6 +127,49 @@ export type EndedJob<T = unknown> = CompletedJob<T> | FailedJob
 
 /** A job as `retrieve` returns it. */
 export type Job<T = unknown> = OpenJob | EndedJob<T>
+
+/** The callback of a job: whether it is still to be delivered; null if the job has none, or has not ended. */
+export type CallbackState = 'owed' | 'delivered' | 'failed'
+
+interface SummaryBase extends JobBase {
+  readonly model: string
+  readonly callback: CallbackState | null
+}
+
+export interface OpenSummary extends SummaryBase {
+  readonly status: 'pending' | 'assigned'
+  readonly ended_at: null
+  readonly error_code: null
+}
+
+export interface CompletedSummary extends SummaryBase {
+  readonly status: 'completed'
+  /** Unix time in seconds. */
+  readonly ended_at: number
+  readonly error_code: null
+}
+
+export interface FailedSummary extends SummaryBase {
+  readonly status: 'failed'
+  /** Unix time in seconds. */
+  readonly ended_at: number
+  readonly error_code: FailureCode
+}
+
+/** A job as `list` returns it: without its messages and its answer. */
+export type JobSummary = OpenSummary | CompletedSummary | FailedSummary
+
+/** Some of the account's jobs, newest first. */
+export interface JobPage {
+  readonly jobs: readonly JobSummary[]
+  /** Where the next page begins (`after`); null at the end. A page can be short or empty although there is a next one. */
+  readonly next: string | null
+}
+
+export interface DeletedJob {
+  readonly job_id: string
+  readonly deleted: true
+}
 
 /** The job took longer than its `timeout`. It continues on the server, and `wait(job_id)` waits until it has ended. */
 export interface TimedOutJob {

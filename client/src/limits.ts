@@ -1,4 +1,5 @@
 /** The limits of the key's tier, loaded when they are first needed and then remembered. */
+import type { WithResponse } from './api-promise.ts'
 import type { CallOptions, Exchange } from './exchange.ts'
 import type { Me } from './job.ts'
 
@@ -13,13 +14,13 @@ export class KnownLimits {
   }
 
   async ofTier(options: CallOptions): Promise<Limits> {
-    return this.#known ?? (await this.me(options)).limits
+    return this.#known ?? (await this.me(options)).data.limits
   }
 
   /** Loads the current limits and remembers them. */
-  async me(options: CallOptions): Promise<Me> {
-    const me = await this.#exchange.data<Me>({ ...options, method: 'GET', path: '/api/v1/me' })
-    this.#known = me.limits
+  async me(options: CallOptions): Promise<WithResponse<Me>> {
+    const me = await this.#exchange.send<Me>({ ...options, method: 'GET', path: '/api/v1/me' })
+    this.#known = me.data.limits
     return me
   }
 }

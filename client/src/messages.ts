@@ -1,5 +1,6 @@
-/** Creates, reads and waits for jobs. */
+/** Creates, reads, lists, cancels and deletes jobs, and waits for them. */
 import { type AnswerSchema, answerSchemaOf, serializable, withCheckedAnswer } from './answer-schema.ts'
+import { ApiPromise, type WithResponse } from './api-promise.ts'
 import { withTimeout } from './clock.ts'
 import { type BatchOptions, createBatch } from './create-batch.ts'
 import { JobFailedError, TimeoutError } from './errors.ts'
@@ -9,16 +10,29 @@ import type {
   BatchJob,
   CompletedJob,
   CreatedJob,
+  DeletedJob,
   EndedJob,
+  FailedJob,
   Job,
   ResponseFormat,
   SchemaFormat,
   SingleJob,
   TextFormat,
 } from './job.ts'
+import { type JobList, type ListOptions, listJobs } from './job-list.ts'
+import { JobsRoute } from './jobs-route.ts'
 import type { KnownLimits } from './limits.ts'
+import type { JobIds } from './open-jobs.ts'
 import { ReadBudget } from './read-budget.ts'
-import { type WaitAllOptions, type WaitOptions, type WaitParts, waitFor, waitForAll } from './wait.ts'
+import {
+  type WaitAllOptions,
+  type WaitEachOptions,
+  type WaitOptions,
+  type WaitParts,
+  waitForAll,
+  waitForEach,
+  waitForOne,
+} from './wait.ts'
 
 /** The server's default for a job's `timeout`. */
 const DEFAULT_TIMEOUT_S = 90
@@ -41,27 +55,38 @@ export interface RetrieveOptions<T = unknown> extends CallOptions {
   readonly schema?: AnswerSchema<T> | undefined
 }
 
+export interface DeleteOptions extends CallOptions {
+  /** Deletes the job although its callback has not been delivered: then the callback is not sent any more. */
+  readonly dropCallback?: boolean | undefined
+}
+
 export class Messages {
   readonly #exchange: Exchange
   readonly #limits: KnownLimits
   readonly #budget: ReadBudget
+  readonly #jobsRoute: JobsRoute
 
   constructor(exchange: Exchange, limits: KnownLimits) {
     this.#exchange = exchange
     this.#limits = limits
     this.#budget = new ReadBudget(exchange.clock)
+    this.#jobsRoute = new JobsRoute(exchange, this.#budget)
   }
 
   /**
    * Creates a job and waits up to its `timeout` for the answer. Resolves with the job, `completed` or `failed`, or with its ID
    * and the status `timeout`. In that case the job continues on the server, and `wait` waits for it.
    */
-  create(job: SingleJob<TextFormat>, options?: CreateOptions): Promise<CreatedJob<string>>
-  create<T>(job: SingleJob<SchemaFormat<T>>, options?: CreateOptions): Promise<CreatedJob<T>>
-  create<T = unknown>(job: SingleJob<ResponseFormat<T>>, options?: CreateOptions): Promise<CreatedJob<T>>
-  async create(job: SingleJob, options: CreateOptions = {}): Promise<CreatedJob> {
+  create(job: SingleJob<TextFormat>, options?: CreateOptions): ApiPromise<CreatedJob<string>>
+  create<T>(job: SingleJob<SchemaFormat<T>>, options?: CreateOptions): ApiPromise<CreatedJob<T>>
+  create<T = unknown>(job: SingleJob<ResponseFormat<T>>, options?: CreateOptions): ApiPromise<CreatedJob<T>>
+  create(job: SingleJob, options: CreateOptions = {}): ApiPromise<CreatedJob> {
+    return new ApiPromise(this.#create(job, options))
+  }
+
+  async #create(job: SingleJob, options: CreateOptions): Promise<WithResponse<CreatedJob>> {
     const { idempotencyKey = newIdempotencyKey(), ...call } = options
-    const created = await this.#exchange.data<CreatedJob>({
+    const created = await this.#exchange.send<CreatedJob>({
       ...call,
       method: 'POST',
       path: '/api/v1/messages',
@@ -69,7 +94,7 @@ export class Messages {
       idempotencyKey,
       extraSeconds: job.timeout ?? DEFAULT_TIMEOUT_S,
     })
-    return withCheckedAnswer(created, answerSchemaOf(job.response_format))
+    return { ...created, data: await withCheckedAnswer(created.data, answerSchemaOf(job.response_format)) }
   }
 
   /** Creates a job and waits until it has ended, however long that takes. Throws `JobFailedError` if it failed. */
@@ -102,25 +127,62 @@ export class Messages {
   }
 
   /** Reads the current state of a job. */
-  async retrieve<T = unknown>(jobId: string, options: RetrieveOptions<T> = {}): Promise<Job<T>> {
+  retrieve<T = unknown>(jobId: string, options: RetrieveOptions<T> = {}): ApiPromise<Job<T>> {
+    return new ApiPromise(this.#retrieve(jobId, options))
+  }
+
+  async #retrieve<T>(jobId: string, options: RetrieveOptions<T>): Promise<WithResponse<Job<T>>> {
     const { schema, ...call } = options
     const reading = this.#budget.begin()
     try {
-      const job = await this.#exchange.data<Job<T>>({
+      const read = await this.#exchange.send<Job<T>>({
         ...call,
         method: 'GET',
-        path: `/api/v1/messages/${encodeURIComponent(jobId)}`,
+        path: pathOf(jobId),
         onHeaders: reading.learn,
       })
-      return await withCheckedAnswer(job, schema)
+      return { ...read, data: await withCheckedAnswer(read.data, schema) }
     } finally {
       reading.end()
     }
   }
 
+  /**
+   * Lists the account's jobs, newest first: awaited, one page; in `for await`, all of them. A page costs ten reads of the
+   * tier's reads per minute.
+   */
+  list(options: ListOptions = {}): JobList {
+    return listJobs(this.#exchange, options)
+  }
+
+  /**
+   * Cancels a job that has not ended. Resolves with the job, which has failed with the code `cancelled`, also if it was
+   * cancelled before. Throws `ConflictError` if it has ended otherwise. Its callback is sent, and what it has used counts.
+   */
+  cancel(jobId: string, options: CallOptions = {}): ApiPromise<FailedJob> {
+    const call = { ...options, method: 'POST', path: `${pathOf(jobId)}/cancel`, isIdempotent: true } as const
+    return new ApiPromise(this.#exchange.send<FailedJob>(call))
+  }
+
+  /**
+   * Deletes a job that has ended: its messages, its answer, its cached response and its callback. Throws `ConflictError` if it
+   * has not ended, or if its callback is still to be delivered.
+   */
+  delete(jobId: string, options: DeleteOptions = {}): ApiPromise<DeletedJob> {
+    const { dropCallback, ...call } = options
+    const deleted = this.#exchange.send<DeletedJob>({
+      ...call,
+      method: 'DELETE',
+      path: `${pathOf(jobId)}${dropCallback ? '?drop_callback=true' : ''}`,
+      isIdempotent: true,
+      dataIfGone: { job_id: jobId.toLowerCase(), deleted: true } satisfies DeletedJob,
+    })
+    return new ApiPromise(deleted)
+  }
+
   /** Waits until a job has ended, completed or failed. Use `completed(job)` to get its answer or throw. */
   wait<T = unknown>(jobId: string, options: WaitOptions<T> = {}): Promise<EndedJob<T>> {
-    return waitFor(jobId, options, this.#waitParts(options))
+    return waitForOne(jobId, options, this.#waitParts(options))
   }
 
   /** Waits for many jobs without exceeding the tier's reads per minute. Resolves with the jobs in the order of the IDs. */
@@ -128,25 +190,51 @@ export class Messages {
     jobIds: readonly string[],
     options: WaitAllOptions<T> = {},
   ): Promise<EndedJob<T>[]> {
-    if (jobIds.length === 0) return []
-    const sentMs = this.#exchange.clock.steadyMs()
-    const { limits, reads } = await this.#limits.me(callOptionsOf(options))
-    this.#budget.learn(limits.reads_per_minute, reads.remaining, reads.resets_in_seconds, sentMs)
-    return waitForAll(jobIds, options, this.#waitParts(options))
+    return jobIds.length === 0 ? [] : waitForAll(jobIds, options, this.#waitParts(options))
   }
 
-  #waitParts<T>(options: WaitOptions<T>): WaitParts<T> {
-    const call = { ...callOptionsOf(options), schema: options.schema, maxRetries: 0 }
+  /**
+   * Yields jobs in the order in which they end, soon after each has. Leaving the loop ends the wait.
+   *
+   * ```ts
+   * for await (const job of parley.messages.waitEach(ids)) console.log(job.job_id, job.status)
+   * ```
+   *
+   * @param jobIds all of them, or an async iterable, for example of jobs that are still being created
+   */
+  waitEach<T = unknown>(
+    jobIds: JobIds,
+    options: WaitEachOptions<T> = {},
+  ): AsyncGenerator<EndedJob<T>, void, undefined> {
+    return waitForEach(jobIds, options, this.#waitParts(options))
+  }
+
+  #waitParts(options: CallOptions): WaitParts {
+    const call = { ...callOptionsOf(options), maxRetries: 0 }
+    const { clock, logger } = this.#exchange
     return {
-      read: (jobId, signal) => this.retrieve(jobId, { ...call, signal }),
+      read: async (jobId, signal) => (await this.#retrieve(jobId, { ...call, signal })).data,
+      learnBudget: async (signal) => {
+        const sentMs = clock.steadyMs()
+        const { limits, reads } = (await this.#limits.me({ ...callOptionsOf(options), signal })).data
+        this.#budget.learn(limits.reads_per_minute, reads.remaining, reads.resets_in_seconds, sentMs)
+      },
+      route: this.#jobsRoute,
+      call,
       budget: this.#budget,
-      clock: this.#exchange.clock,
+      clock,
+      logger,
     }
   }
 }
 
-function callOptionsOf({ signal, maxRetries, requestTimeout, onAnswer }: CallOptions): CallOptions {
-  return { signal, maxRetries, requestTimeout, onAnswer }
+function pathOf(jobId: string): string {
+  return `/api/v1/messages/${encodeURIComponent(jobId)}`
+}
+
+function callOptionsOf(options: CallOptions): CallOptions {
+  const { signal, headers, maxRetries, requestTimeout, onAnswer } = options
+  return { signal, headers, maxRetries, requestTimeout, onAnswer }
 }
 
 /** Returns the job if it is completed; throws `JobFailedError` if it failed. */

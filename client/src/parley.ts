@@ -1,11 +1,15 @@
 /** The client class and its configuration. */
+
+import { ApiPromise } from './api-promise.ts'
 import { type Clock, systemClock } from './clock.ts'
 import { fromEnvironment } from './environment.ts'
 import { ConfigurationError } from './errors.ts'
-import { type AnswerInfo, type CallOptions, Exchange } from './exchange.ts'
+import { type AnswerInfo, type CallOptions, Exchange, type HeaderOptions } from './exchange.ts'
 import type { Me } from './job.ts'
 import { KnownLimits } from './limits.ts'
+import { type Logger, type LogLevel, leveledLogger } from './logger.ts'
 import { Messages } from './messages.ts'
+import { userAgent } from './user-agent.ts'
 
 export interface ParleyOptions {
   /** If absent, the environment variable `PARLEY_URL`, otherwise `http://127.0.0.1:8080`. */
@@ -17,10 +21,14 @@ export interface ParleyOptions {
   /** Timeout of each try in seconds: 30 if absent. For a single create, the job's `timeout` is added. */
   readonly requestTimeout?: number | undefined
   /** Sent with each request, for example for a proxy in front of the server. */
-  readonly headers?: Readonly<Record<string, string>> | undefined
+  readonly headers?: HeaderOptions | undefined
   /** Replaces `JSON.parse`, for answers with large numbers. */
   readonly parseJson?: ((text: string) => unknown) | undefined
-  /** Called with each response, for example to log it. */
+  /** `console`, pino, winston or the like. If absent, `console`, provided that there is a level. */
+  readonly logger?: Logger | undefined
+  /** How much is logged. If absent, the environment variable `PARLEY_LOG`, otherwise `info` with a logger and `off` without. */
+  readonly logLevel?: LogLevel | undefined
+  /** Called with each response, for example to read its headers. */
   readonly onAnswer?: ((answer: AnswerInfo) => void) | undefined
   /** Replaces the runtime's `fetch`. */
   readonly fetch?: typeof globalThis.fetch | undefined
@@ -51,7 +59,8 @@ export class Parley {
     const exchange = new Exchange({
       baseUrl: checkedUrl(options.baseUrl ?? fromEnvironment('PARLEY_URL') ?? DEFAULT_URL),
       apiKey: checkedKey(options.apiKey ?? fromEnvironment('PARLEY_API_KEY')),
-      headers: options.headers ?? {},
+      headers: { 'user-agent': userAgent(), ...options.headers },
+      logger: leveledLogger(options.logger, options.logLevel),
       // Browsers require that `fetch` is not called as a method of another object.
       fetch: options.fetch ?? ((input, init) => globalThis.fetch(input, init)),
       parseJson: options.parseJson ?? JSON.parse,
@@ -65,8 +74,8 @@ export class Parley {
   }
 
   /** The limits of the key, and what is left of them. */
-  me(options: CallOptions = {}): Promise<Me> {
-    return this.#limits.me(options)
+  me(options: CallOptions = {}): ApiPromise<Me> {
+    return new ApiPromise(this.#limits.me(options))
   }
 }
 

@@ -84,7 +84,8 @@ export class ReadBudget {
       window.endsMs = nowMs + WINDOW_MS
     }
     if (window.left <= 0) return window.endsMs - nowMs
-    if (nowMs < this.#nextMs) return this.#nextMs - nowMs
+    // Timers have no fractions of a millisecond.
+    if (this.#nextMs - nowMs >= 1) return this.#nextMs - nowMs
     this.#nextMs = nowMs + (window.endsMs - nowMs) / window.left
     window.left -= 1
     return 0

@@ -1,6 +1,7 @@
 /** Converts an error response to the error that the client throws. */
 import {
   AuthenticationError,
+  ConflictError,
   type ErrorFields,
   InvalidRequestError,
   NotFoundError,
@@ -21,6 +22,7 @@ const BY_STATUS: Readonly<Record<number, ErrorClass>> = {
   403: PermissionError,
   404: NotFoundError,
   408: TimeoutError,
+  409: ConflictError,
   413: InvalidRequestError,
   415: InvalidRequestError,
   429: RateLimitError,

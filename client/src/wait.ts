@@ -1,19 +1,12 @@
-/** Waits for jobs by polling with growing pauses, within the tier's rate limit, and through outages. */
-import type { AnswerSchema } from './answer-schema.ts'
-import { backoffMs } from './backoff.ts'
-import { type Clock, pause, withTimeout } from './clock.ts'
-import { type ParleyError, RateLimitError, TimeoutError } from './errors.ts'
-import { type CallOptions, isTemporary } from './exchange.ts'
-import type { EndedJob, Job } from './job.ts'
-import type { ReadBudget } from './read-budget.ts'
-
-const FIRST_PAUSE_MS = 500
-const MAX_PAUSE_MS = 10_000
-const GROWTH = 1.5
-/** How long temporary failures are tolerated. */
-const MAX_OUTAGE_MS = 300_000
-/** Jobs of one `waitAll` that are polled concurrently. The others follow in order, because the server also runs jobs in order. */
-const CONCURRENT_POLLS = 32
+/** Waits for jobs: until one has ended, until all have, or for each as it ends. */
+import { type AnswerSchema, withCheckedAnswer } from './answer-schema.ts'
+import { timeoutScope, withTimeout } from './clock.ts'
+import { TimeoutError } from './errors.ts'
+import type { CallOptions } from './exchange.ts'
+import type { EndedJob } from './job.ts'
+import { type LongPollParts, longPollEach } from './long-poll.ts'
+import { type JobIds, OpenJobs } from './open-jobs.ts'
+import { type Outcome, type PollParts, poll, pollEach } from './poll.ts'
 
 export interface WaitOptions<T = unknown> extends CallOptions {
   /** Timeout in seconds; if absent, it waits until the job has ended. Every job ends. */
@@ -27,103 +20,101 @@ export interface WaitAllOptions<T = unknown> extends WaitOptions<T> {
   readonly onEnded?: ((job: EndedJob<T>, index: number) => void) | undefined
 }
 
-/** Reads a job once, without retries. */
-export type Read<T> = (jobId: string, signal: AbortSignal) => Promise<Job<T>>
-
-export interface WaitParts<T> {
-  readonly read: Read<T>
-  readonly budget: ReadBudget
-  readonly clock: Clock
+export interface WaitEachOptions<T = unknown> extends WaitOptions<T> {
+  /** Called with the ID of a job that does not exist or has expired. If absent, such a job throws `NotFoundError`. */
+  readonly onMissing?: ((jobId: string) => void) | undefined
 }
 
+export interface WaitParts extends PollParts, Omit<LongPollParts, 'waitFor' | 'leftS'> {}
+
+const FOREVER = Number.POSITIVE_INFINITY
+
 /** Throws `TimeoutError` after `timeout`, permanent errors immediately, and temporary ones after an outage of five minutes. */
-export function waitFor<T>(
+export function waitForOne<T>(
   jobId: string,
-  { timeout = Number.POSITIVE_INFINITY, signal }: WaitOptions<T>,
-  parts: WaitParts<T>,
+  { timeout = FOREVER, signal, schema }: WaitOptions<T>,
+  parts: WaitParts,
 ): Promise<EndedJob<T>> {
   const timeoutError = () => {
     const message = `job ${jobId} did not finish within ${timeout} s; it continues on the server, and you can wait for it again`
     return new TimeoutError(message, { jobId })
   }
-  return withTimeout(timeout, timeoutError, parts.clock, signal, (abortSignal) =>
-    poll(jobId, abortSignal, parts),
-  )
+  return withTimeout(timeout, timeoutError, parts.clock, signal, async (abortSignal) => {
+    const wait = { waitFor: 'all', leftS: leftOf(timeout, parts) } as const
+    for await (const { job } of outcomes(new OpenJobs([jobId], abortSignal), abortSignal, {
+      ...parts,
+      ...wait,
+    })) {
+      return withCheckedAnswer((job ?? (await poll(jobId, abortSignal, parts))) as EndedJob<T>, schema)
+    }
+    throw new Error(`the wait for job ${jobId} ended without it`)
+  })
 }
 
 /** Resolves with the jobs in the order of the IDs. The first error ends the wait. */
 export async function waitForAll<T>(
   jobIds: readonly string[],
-  { timeout = Number.POSITIVE_INFINITY, signal, onEnded }: WaitAllOptions<T>,
-  parts: WaitParts<T>,
+  { timeout = FOREVER, signal, schema, onEnded }: WaitAllOptions<T>,
+  parts: WaitParts,
 ): Promise<EndedJob<T>[]> {
-  const ended = new Map<number, EndedJob<T>>()
-  const queue = jobIds.entries()
+  const ended = new Map<string, EndedJob<T>>()
+  const positions = new Map<string, number[]>()
+  for (const [index, jobId] of jobIds.entries()) {
+    positions.set(jobId, [...(positions.get(jobId) ?? []), index])
+  }
   const timeoutError = () => {
-    const open = jobIds.length - ended.size
+    const open = jobIds.filter((jobId) => !ended.has(jobId)).length
     return new TimeoutError(
       `${open} of ${jobIds.length} jobs did not finish within ${timeout} s; they continue on the server`,
     )
   }
+  const wait = { waitFor: onEnded ? 'any' : 'all', leftS: leftOf(timeout, parts) } as const
   await withTimeout(timeout, timeoutError, parts.clock, signal, async (abortSignal) => {
-    const pollNext = async () => {
-      for (const [index, jobId] of queue) {
-        const job = await poll(jobId, abortSignal, parts)
-        ended.set(index, job)
-        onEnded?.(job, index)
-      }
+    const open = new OpenJobs(jobIds, abortSignal)
+    for await (const { jobId, job } of outcomes(open, abortSignal, { ...parts, ...wait })) {
+      const found = (job ?? (await poll(jobId, abortSignal, parts))) as EndedJob<T>
+      const checked = await withCheckedAnswer(found, schema)
+      ended.set(jobId, checked)
+      for (const index of positions.get(jobId) ?? []) onEnded?.(checked, index)
     }
-    await Promise.all(Array.from({ length: Math.min(CONCURRENT_POLLS, jobIds.length) }, pollNext))
   })
-  return jobIds.flatMap((_, index) => ended.get(index) ?? [])
+  return jobIds.flatMap((jobId) => ended.get(jobId) ?? [])
 }
 
-async function poll<T>(
-  jobId: string,
+/** Yields the jobs in the order in which they end. An error ends the iteration, and so does leaving the loop. */
+export async function* waitForEach<T>(
+  jobIds: JobIds,
+  { timeout = FOREVER, signal: outer, schema, onMissing }: WaitEachOptions<T>,
+  parts: WaitParts,
+): AsyncGenerator<EndedJob<T>, void, undefined> {
+  const timeoutError = () =>
+    new TimeoutError(`some jobs did not finish within ${timeout} s; they continue on the server`)
+  const { signal, end } = timeoutScope(timeout, timeoutError, parts.clock, outer)
+  const wait = { waitFor: 'any', leftS: leftOf(timeout, parts) } as const
+  try {
+    for await (const { jobId, job } of outcomes(new OpenJobs(jobIds, signal), signal, {
+      ...parts,
+      ...wait,
+    })) {
+      if (job === null && onMissing) onMissing(jobId)
+      else yield await withCheckedAnswer((job ?? (await poll(jobId, signal, parts))) as EndedJob<T>, schema)
+    }
+  } finally {
+    end()
+  }
+}
+
+/** By long polling, or by polling if the server is too old for that. */
+async function* outcomes(
+  open: OpenJobs,
   signal: AbortSignal,
-  { read, budget, clock }: WaitParts<T>,
-): Promise<EndedJob<T>> {
-  const outage = new Outage(clock)
-  for (let reads = 1; ; reads++) {
-    await budget.turn(signal)
-    let pauseMs = Math.min(FIRST_PAUSE_MS * GROWTH ** (reads - 1), MAX_PAUSE_MS)
-    try {
-      const job = await read(jobId, signal)
-      if (job.status === 'completed' || job.status === 'failed') return job
-      outage.over()
-    } catch (error) {
-      signal.throwIfAborted()
-      if (!isTemporary(error)) throw error
-      pauseMs = Math.max(pauseMs, outage.failed(error))
-    }
-    await pause(pauseMs, clock, signal)
-  }
+  parts: WaitParts & LongPollParts,
+): AsyncGenerator<Outcome, void, undefined> {
+  const isDone = yield* longPollEach(open, signal, parts)
+  if (!isDone) yield* pollEach(open, signal, parts)
 }
 
-/** Tracks consecutive failures of reads. */
-class Outage {
-  readonly #clock: Clock
-  #failures = 0
-  #sinceMs = 0
-
-  constructor(clock: Clock) {
-    this.#clock = clock
-  }
-
-  over(): void {
-    this.#failures = 0
-  }
-
-  /** Returns how long to wait; throws the error if the outage has lasted too long. A rate limit is not an outage. */
-  failed(error: ParleyError): number {
-    if (error instanceof RateLimitError) {
-      this.over()
-      return backoffMs(1, error.retryAfter)
-    }
-    const nowMs = this.#clock.steadyMs()
-    if (this.#failures === 0) this.#sinceMs = nowMs
-    else if (nowMs - this.#sinceMs > MAX_OUTAGE_MS) throw error
-    this.#failures += 1
-    return backoffMs(this.#failures, error.retryAfter)
-  }
+function leftOf(timeoutS: number, { clock }: WaitParts): () => number {
+  const startedMs = clock.steadyMs()
+  return () => timeoutS - (clock.steadyMs() - startedMs) / 1000
 }

@@ -36,9 +36,9 @@ onEachStore(() => {
       ended.map(({ result }) => result?.response_content),
       Array.from({ length: 75 }, (_, index) => `echo: number ${index}`),
     )
-    // What the tier allows is asked for once, and then for each `waitAll`.
+    // What the tier allows is asked for once.
     await client.messages.createBatch(jobs(1))
-    assert.equal(proxy.requests.filter(({ path }) => path === '/api/v1/me').length, 2)
+    assert.equal(proxy.requests.filter(({ path }) => path === '/api/v1/me').length, 1)
   })
 
   test('no jobs are no request', async (t) => {

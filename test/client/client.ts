@@ -2,7 +2,7 @@
 import type { Clock } from '../../client/src/clock.ts'
 import { Parley as Client, type ParleyOptions } from '../../client/src/index.ts'
 import { type Lifetime, type Parley, startParley } from '../parley.ts'
-import { type FaultyProxy, startFaultyProxy } from './faulty-proxy.ts'
+import { type FaultyProxy, type ProxyOptions, startFaultyProxy } from './faulty-proxy.ts'
 
 /** Longer than anything that a client pauses for. */
 const NEVER_S = 1_000_000
@@ -51,9 +51,9 @@ export async function faultyClient(
   t: Lifetime,
   parley: Parley,
   key: string,
-  options: ParleyOptions = {},
+  { older = false, ...options }: ParleyOptions & ProxyOptions = {},
 ): Promise<Faulty> {
-  const proxy = await startFaultyProxy(t, parley.url)
+  const proxy = await startFaultyProxy(t, parley.url, { older })
   const clock = new HurriedClock()
   return { client: clientOf(proxy, key, { clock, ...options }), proxy, clock }
 }

@@ -39,7 +39,23 @@ export interface FaultyProxy {
   received(count: number): Promise<void>
 }
 
-export async function startFaultyProxy(t: Lifetime, target: string): Promise<FaultyProxy> {
+export interface ProxyOptions {
+  /** As if the server were of version 0.2.0: it has no route that reads several jobs, or waits for them. */
+  readonly older?: boolean
+}
+
+/** What 0.2.0 answers to `GET /api/v1/messages?ids=…`. */
+const NO_SUCH_ROUTE: Fault = {
+  status: 404,
+  headers: { 'content-type': 'application/json; charset=utf-8' },
+  body: '{"success":false,"message":"Not found.","details":"There is no GET /api/v1/messages; see /docs for the routes."}',
+}
+
+export async function startFaultyProxy(
+  t: Lifetime,
+  target: string,
+  { older = false }: ProxyOptions = {},
+): Promise<FaultyProxy> {
   const requests: Passing[] = []
   const faults: Fault[] = []
   const watchers = new Set<() => void>()
@@ -48,7 +64,8 @@ export async function startFaultyProxy(t: Lifetime, target: string): Promise<Fau
       const { method = '', url = '', headers } = request
       requests.push({ method, path: url, idempotencyKey: headers['idempotency-key']?.toString(), body })
       for (const look of watchers) look()
-      await perform(faults.shift() ?? 'pass', request, response, body, target)
+      const isTooNew = older && method === 'GET' && url.startsWith('/api/v1/messages?')
+      await perform(isTooNew ? NO_SUCH_ROUTE : (faults.shift() ?? 'pass'), request, response, body, target)
     })
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -95,8 +112,16 @@ async function perform(
     const value = headers[name]
     return typeof value === 'string' ? [[name, value]] : []
   })
-  const answer = await fetch(target + url, { method, headers: passed, ...(method === 'POST' && { body }) })
-  const text = await answer.text()
+  // A client that hangs up ends what the server does for it.
+  const gone = new AbortController()
+  response.once('close', () => gone.abort())
+  const init = { method, headers: passed, signal: gone.signal, ...(method === 'POST' && { body }) }
+  const answer = await fetch(target + url, init).catch(() => null)
+  const text = await answer?.text().catch(() => null)
+  if (!answer || typeof text !== 'string') {
+    response.destroy()
+    return
+  }
   if (fault === 'reset after') {
     response.socket?.resetAndDestroy()
     return

@@ -1,96 +1,226 @@
-/** Waiting for jobs by reading them: patiently, within the limits, through what goes wrong meanwhile. */
+/** Waiting for jobs by the route that waits: few reads, through what goes wrong meanwhile. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
-import { ConnectionError, completed, NotFoundError, TimeoutError } from '../../client/src/index.ts'
+import { type BatchJob, completed, NotFoundError, TimeoutError } from '../../client/src/index.ts'
 import { FakeClock } from '../fake-clock.ts'
-import { startStage } from '../http/stage.ts'
+import { pendingResponsesAre, startStage } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
-import { job } from '../parley.ts'
 import { clientOf, faultyClient } from './client.ts'
-import type { Fault } from './faulty-proxy.ts'
+import type { Fault, FaultyProxy } from './faulty-proxy.ts'
 
-/** A job that the model server holds back. */
-async function stalledJob(t: TestContext) {
-  const stage = await startStage(t, { script: () => reply.stall() })
+const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
+
+const asking = (content: string): BatchJob => ({
+  model: 'gpt-5-mini',
+  response_format: { format: 'text' },
+  messages: [{ role: 'user', content }],
+})
+
+/** Jobs whose model server answers only those that say "now", until it is released. */
+async function startWaiting(t: TestContext, contents: readonly string[], settings = {}) {
+  const stage = await startStage(t, {
+    settings,
+    script: ({ body }) => (/now/.test(JSON.stringify(body.messages)) ? undefined : reply.stall()),
+  })
   const key = await stage.parley.key()
-  const created = await stage.parley.post('/api/v1/messages/batches', [job()], key)
-  await stage.models.received(1)
-  return { ...stage, key, id: created.body.data.job_ids[0] as string }
+  const faulty = await faultyClient(t, stage.parley, key)
+  const ids = await faulty.client.messages.createBatch(contents.map(asking))
+  await stage.models.received(contents.length)
+  return { ...stage, serverClock: stage.clock, ...faulty, key, ids, id: ids[0] ?? '' }
 }
 
+const readsOf = ({ requests }: FaultyProxy) =>
+  requests.filter(({ method, path }) => method === 'GET' && path.startsWith('/api/v1/messages'))
+
 onEachStore(() => {
-  test('reads come ever more rarely', async (t) => {
-    const { parley, models, key, id } = await stalledJob(t)
-    const { client, proxy, clock } = await faultyClient(t, parley, key)
+  test('a wait is one request that the server answers when the job has ended', async (t) => {
+    const { parley, models, client, proxy, clock, id } = await startWaiting(t, ['Hello'])
     const waiting = client.messages.wait(id)
-    await proxy.received(12)
+    await pendingResponsesAre(t, parley, 1)
     models.release()
     assert.deepEqual(completed(await waiting).result, { response_content: 'echo: Hello' })
+    // The first read of a client comes at once, and shows whether the server can wait at all.
     assert.deepEqual(
-      clock.pauses.slice(0, 10).map(Math.round),
-      [500, 750, 1125, 1688, 2531, 3797, 5695, 8543, 10000, 10000],
+      readsOf(proxy).map(({ path }) => path),
+      [`/api/v1/messages?ids=${id}`, `/api/v1/messages?ids=${id}&wait=50&wait_for=all`],
     )
+    assert.deepEqual(clock.pauses, [])
+    assert.equal((await client.messages.wait(id.toUpperCase())).job_id, id)
   })
 
-  test('429, outages and broken connections are waited through, 429 as long as it asks for', async (t) => {
-    const { parley, models, key, id } = await stalledJob(t)
-    const { client, proxy, clock } = await faultyClient(t, parley, key)
-    const limited: Fault = { status: 429, headers: { 'retry-after': '41' } }
-    const away: Fault = { status: 503, headers: { 'retry-after': '17' } }
-    proxy.script('reset before', limited, away, 'reset after', { status: 502 }, 'cut the answer')
-    const waiting = client.messages.wait(id, { maxRetries: 0 })
-    await proxy.received(6)
+  test('a wait whose time at the server is over goes on', async (t) => {
+    const { parley, models, serverClock, client, proxy, id } = await startWaiting(t, ['Hello'])
+    const waiting = client.messages.wait(id)
+    await pendingResponsesAre(t, parley, 1)
+    serverClock.advance(50_000)
+    await proxy.received(1 + 1 + 3)
+    await pendingResponsesAre(t, parley, 1)
     models.release()
     assert.equal((await waiting).status, 'completed')
+    assert.equal(readsOf(proxy).length, 3)
+  })
+
+  test('waitAll for 1,000 jobs makes fewer than 30 reads', async (t) => {
+    const { parley } = await startStage(t)
+    const { client, proxy } = await faultyClient(t, parley, await parley.key('user_max'))
+    const ids = await client.messages.createBatch(Array.from({ length: 1000 }, (_, n) => asking(`job ${n}`)))
+    const ended = await client.messages.waitAll(ids)
+    assert.deepEqual(
+      ended.map(({ job_id, result }) => [job_id, result?.response_content]),
+      ids.map((id, n) => [id, `echo: job ${n}`]),
+    )
+    const reads = readsOf(proxy).length
+    t.diagnostic(`${reads} reads`)
+    assert.ok(reads < 30, `${reads} reads`)
+  })
+
+  test('waitEach yields a job as soon as it has ended, and leaving the loop ends the wait', async (t) => {
+    const { parley, models, client, ids } = await startWaiting(t, ['later', 'now', 'later, too'])
+    const seen: unknown[] = []
+    for await (const job of client.messages.waitEach(ids)) {
+      if (seen.length === 0) {
+        assert.equal(job.job_id, ids[1])
+        await Promise.all([client.messages.wait(job.job_id), models.received(3)])
+        models.script = () => undefined
+        models.release()
+      }
+      seen.push(job.result?.response_content)
+    }
+    assert.deepEqual(seen.toSorted(), ['echo: later', 'echo: later, too', 'echo: now'])
+    models.script = () => reply.stall()
+    const [open = ''] = await client.messages.createBatch([asking('open')])
+    for await (const job of client.messages.waitEach([open, ids[0] ?? ''])) {
+      assert.equal(job.job_id, ids[0])
+      break
+    }
+    await pendingResponsesAre(t, parley, 0)
+  })
+
+  test('waitEach takes ids that become known one after the other', async (t) => {
+    const { client } = await startWaiting(t, [])
+    async function* ids() {
+      for (const content of ['now 1', 'now 2', 'now 3'])
+        yield* await client.messages.createBatch([asking(content)])
+    }
+    const seen: unknown[] = []
+    for await (const { result } of client.messages.waitEach(ids())) seen.push(result?.response_content)
+    assert.deepEqual(seen.toSorted(), ['echo: now 1', 'echo: now 2', 'echo: now 3'])
+    const broken = (async function* () {
+      yield* await client.messages.createBatch([asking('now 4')])
+      throw new Error('no more ids')
+    })()
+    await assert.rejects(async () => {
+      for await (const _ of client.messages.waitEach(broken));
+    }, /no more ids/)
+  })
+
+  test('429, outages and broken connections are waited through, Retry-After as long as it asks for', async (t) => {
+    const { parley, models, client, proxy, clock, ids, id } = await startWaiting(t, ['later', 'now'])
+    await client.messages.wait(ids[1] ?? '')
+    const limited: Fault = { status: 429, headers: { 'retry-after': '41' } }
+    const away: Fault = { status: 503, headers: { 'retry-after': '17' } }
+    const before = proxy.requests.length
+    proxy.script('reset before', limited, away, { status: 502 }, 'cut the answer', 'reset after')
+    const waiting = client.messages.wait(id, { maxRetries: 0 })
+    await proxy.received(before + 5)
+    await pendingResponsesAre(t, parley, 1)
+    models.release()
+    assert.deepEqual(completed(await waiting).result, { response_content: 'echo: later' })
     assert.deepEqual([clock.pauses[1], clock.pauses[2]], [41_000, 17_000])
+    assert.equal(proxy.requests.length, before + 7)
   })
 
-  test('a server that is gone for more than five minutes ends the wait', async (t) => {
-    const { parley, key, id } = await stalledJob(t)
-    const { client, proxy, clock } = await faultyClient(t, parley, key)
-    proxy.script(...Array.from({ length: 100 }, (): Fault => 'reset before'))
-    await assert.rejects(client.messages.wait(id), ConnectionError)
-    assert.ok(clock.nowMs() > 300_000 && clock.nowMs() < 330_000, String(clock.nowMs()))
-  })
-
-  test('what will not pass ends the wait at once', async (t) => {
-    const { parley, key } = await stalledJob(t)
-    const { client, proxy } = await faultyClient(t, parley, key)
-    await assert.rejects(client.messages.wait('no-such-job'), NotFoundError)
-    assert.equal(proxy.requests.length, 1)
-  })
-
-  test('a wait ends after its timeout, with the id', async (t) => {
-    const { parley, key, id } = await stalledJob(t)
-    const clock = new FakeClock()
-    const waiting = clientOf(parley, key, { clock }).messages.wait(id, { timeout: 60 })
-    await clock.timerSet((ms) => ms === 500)
-    clock.advance(60_000)
-    await assert.rejects(waiting, (error) => {
-      assert.ok(error instanceof TimeoutError)
-      assert.equal(error.jobId, id)
-      return true
+  test('a server with too many pending responses is read every few seconds instead', async (t) => {
+    const { models, client, proxy, clock, ids } = await startWaiting(t, ['Hello', 'too'], {
+      sync: { max_waiters: 0 },
     })
-    assert.deepEqual(clock.pending(), [])
+    const waiting = client.messages.waitAll(ids)
+    await proxy.received(2 + 8)
+    models.release()
+    assert.deepEqual(
+      (await waiting).map(({ status }) => status),
+      ['completed', 'completed'],
+    )
+    // Pauses of less than a second spread the reads over the minute.
+    const pauses = clock.pauses.filter((ms) => ms > 1000).map(Math.round)
+    assert.deepEqual(pauses.slice(0, 5), [2000, 2000, 2000, 2000, 2531])
   })
 
-  test('an abort ends a wait, whatever it is doing, with the reason given', async (t) => {
-    const { parley, key, id } = await stalledJob(t)
+  test('results that do not fit into one response come in several', async (t) => {
+    const { parley, models } = await startStage(t)
+    models.script = () => reply.text('x'.repeat(3_000_000))
+    const { client, proxy } = await faultyClient(t, parley, await parley.key())
+    const ids = await client.messages.createBatch(Array.from({ length: 5 }, (_, n) => asking(`long ${n}`)))
+    await Promise.all(ids.map((id) => client.messages.wait(id)))
+    const before = readsOf(proxy).length
+    const ended = await client.messages.waitAll(ids)
+    assert.deepEqual(
+      ended.map(({ job_id, result }) => [job_id, String(result?.response_content).length]),
+      ids.map((id) => [id, 3_000_000]),
+    )
+    assert.equal(readsOf(proxy).length - before, 3)
+  })
+
+  test('a job that does not exist ends a wait at once, and is reported to onMissing', async (t) => {
+    const { parley, client, ids, id } = await startWaiting(t, ['later', 'now'])
+    for (const missing of [NO_JOB, 'no-such-job', 'a,b']) {
+      await assert.rejects(client.messages.wait(missing), NotFoundError)
+      await assert.rejects(client.messages.waitAll([id, missing]), NotFoundError)
+    }
+    const found: string[] = []
+    const onMissing = (jobId: string) => void found.push(jobId)
+    for await (const job of client.messages.waitEach(['x', NO_JOB, ids[1] ?? ''], { onMissing })) {
+      found.push(job.job_id)
+    }
+    assert.deepEqual(found.toSorted(), ['x', NO_JOB, ids[1] ?? ''].toSorted())
+    await assert.rejects(async () => {
+      for await (const _ of client.messages.waitEach([NO_JOB]));
+    }, NotFoundError)
+    await pendingResponsesAre(t, parley, 0)
+    assert.deepEqual(await client.messages.waitAll([]), [])
+  })
+
+  test('a wait ends after its timeout, with the id, and asks the server for no longer one', async (t) => {
+    const { parley, proxy, key, id } = await startWaiting(t, ['Hello'])
     const clock = new FakeClock()
-    const client = clientOf(parley, key, { clock })
+    const client = clientOf(proxy, key, { clock })
+    const waits = [
+      () => client.messages.wait(id, { timeout: 10 }),
+      () => client.messages.waitAll([id], { timeout: 10 }),
+      () => client.messages.waitEach([id], { timeout: 10 }).next(),
+    ]
+    for (const [index, wait] of waits.entries()) {
+      const waiting = wait()
+      await pendingResponsesAre(t, parley, 1)
+      clock.advance(10_000)
+      await assert.rejects(waiting, (error) => {
+        assert.ok(error instanceof TimeoutError)
+        if (index === 0) assert.equal(error.jobId, id)
+        return true
+      })
+      await pendingResponsesAre(t, parley, 0)
+    }
+    assert.deepEqual(clock.pending(), [])
+    const waited = readsOf(proxy).flatMap(({ path }) => /&wait=([\d.]+)/.exec(path)?.[1] ?? [])
+    assert.deepEqual(waited, ['10', '10', '10'])
+  })
+
+  test('an abort ends a wait with the reason given', async (t) => {
+    const { parley, client, ids } = await startWaiting(t, ['Hello', 'too'])
     const reason = new Error('enough')
     for (const wait of [
-      (signal: AbortSignal) => client.messages.wait(id, { signal }),
-      (signal: AbortSignal) => client.messages.waitAll([id, id], { signal }),
+      (signal: AbortSignal) => client.messages.wait(ids[0] ?? '', { signal }),
+      (signal: AbortSignal) => client.messages.waitAll(ids, { signal }),
+      (signal: AbortSignal) => client.messages.waitEach(ids, { signal }).next(),
     ]) {
       const controller = new AbortController()
       const waiting = wait(controller.signal)
-      await clock.timerSet((ms) => ms === 500)
+      await setImmediate()
       controller.abort(reason)
       await assert.rejects(waiting, reason)
-      assert.deepEqual(clock.pending(), [])
+      await pendingResponsesAre(t, parley, 0)
     }
   })
 
@@ -98,7 +228,7 @@ onEachStore(() => {
     const { parley, models } = await startStage(t, { script: () => reply.stall() })
     const clock = new FakeClock()
     const client = clientOf(parley, await parley.key(), { clock })
-    const creating = client.messages.createAndWait(job() as never, { timeout: 10 })
+    const creating = client.messages.createAndWait(asking('Hello') as never, { timeout: 10 })
     await models.received(1)
     clock.advance(10_000)
     const error = await creating.then(
@@ -108,65 +238,8 @@ onEachStore(() => {
     assert.ok(error instanceof TimeoutError)
     models.release()
     const { idempotencyKey } = error
-    const again = await client.messages.createAndWait(job() as never, { idempotencyKey })
+    const again = await client.messages.createAndWait(asking('Hello') as never, { idempotencyKey })
     assert.equal(again.result.response_content, 'echo: Hello')
     assert.equal(models.requests.length, 1)
-  })
-
-  test('waitAll stays within the reads a minute of the tier', async (t) => {
-    const { parley, clock } = await startStage(t, {
-      settings: { tiers: { user_go: { reads_per_minute: 12 } } },
-    })
-    // Time goes on only while nothing is under way, as if answers took none.
-    let inProgress = 0
-    const fetched: typeof fetch = async (input, init) => {
-      inProgress += 1
-      try {
-        const response = await fetch(input, init)
-        return new Response(await response.text(), response)
-      } finally {
-        inProgress -= 1
-      }
-    }
-    const client = clientOf(parley, await parley.key('user_go'), { clock, fetch: fetched })
-    const statuses: number[] = []
-    const onAnswer = ({ status }: { readonly status: number }) => void statuses.push(status)
-    const ids = await client.messages.createBatch(Array.from({ length: 40 }, () => job() as never))
-    const startMs = clock.steadyMs()
-    let isDone = false
-    const seen: number[] = []
-    const all = client.messages
-      .waitAll(ids, { onAnswer, onEnded: (_job, index) => void seen.push(index) })
-      .finally(() => {
-        isDone = true
-      })
-    while (!isDone) {
-      await setImmediate()
-      if (inProgress === 0) clock.advance(50)
-    }
-    assert.deepEqual(
-      (await all).map((one) => one.job_id),
-      ids,
-    )
-    assert.deepEqual(
-      seen.toSorted((a, b) => a - b),
-      [...ids.keys()],
-    )
-    assert.deepEqual(new Set(statuses), new Set([200]))
-    // 40 reads are three minutes' worth and some more, and no longer than they must take.
-    const tookMs = clock.steadyMs() - startMs
-    assert.ok(tookMs > 180_000 && tookMs < 240_000, String(tookMs))
-  })
-
-  test('waitAll ends with the first error, and leaves nothing under way', async (t) => {
-    const { parley, key, id } = await stalledJob(t)
-    const { client, proxy, clock } = await faultyClient(t, parley, key)
-    await assert.rejects(client.messages.waitAll([id, 'no-such-job']), NotFoundError)
-    const [requests, pauses] = [proxy.requests.length, clock.pauses.length]
-    // As many turns as a pause and a request of the other job would take, several times.
-    for (let turn = 0; turn < 50; turn++) await setImmediate()
-    await client.me()
-    assert.deepEqual([proxy.requests.length, clock.pauses.length], [requests + 1, pauses])
-    assert.deepEqual(await client.messages.waitAll([]), [])
   })
 })

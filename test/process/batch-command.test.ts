@@ -103,7 +103,7 @@ test('invalid lines are told before anything is sent, and can be left out', { ti
     [jobLine('x', { model: 'gpt-9' }), /model: tier user_max cannot use gpt-9; it can use gpt-5/],
     [jobLine('x', { message_cache_ttl: 1 }), /message_cache_ttl: must be >= 180/],
     [
-      jobLine('x', { response_format: { format: 'json', schema: { oneOf: [] } } }),
+      jobLine('x', { response_format: { format: 'json', schema: { oneOf: {} } } }),
       /response_format\.schema\.oneOf: /,
     ],
     [jobLine('x', { callback: { callback_url: 'ftp://x' } }), /callback\.callback_url: must be an http/],
@@ -187,13 +187,13 @@ test('reads are spread so that the limit is not met, and a limit met anyway is w
   const { ask, server } = await startAsking(t, { upstream: models.baseUrl })
   const stdin = Array.from({ length: 90 }, (_, index) => jobLine(`job ${index}`)).join('\n')
   const run = async (name: string, refuseFirst: number) => {
-    const gate = await startReadGate(t, server.url, { reads: 40, windowS: 2, refuseFirst })
+    const gate = await startReadGate(t, server.url, { reads: 3, windowS: 2, refuseFirst })
     const ended = await ask(['batch', '-', '--out', name], { stdin, env: { PARLEY_URL: gate.url } })
     assert.equal(ended.code, 0, ended.stderr)
     return gate
   }
   const [quiet, met] = await Promise.all([run('quiet.jsonl', 0), run('met.jsonl', 2)])
-  assert.ok(quiet.reads() >= 90)
+  assert.ok(quiet.reads() >= 2 && quiet.reads() < 30, String(quiet.reads()))
   assert.equal(quiet.refused(), 0)
   assert.equal(met.refused(), 2)
   assert.equal(met.earlyAfterRefusal(), 0, 'it stays away for as long as it is told to')

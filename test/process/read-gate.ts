@@ -60,7 +60,7 @@ class Gate {
   }
 
   async pass(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const isRead = request.method === 'GET' && /\/messages\//.test(request.url ?? '')
+    const isRead = request.method === 'GET' && /\/messages[/?]/.test(request.url ?? '')
     if (isRead && this.#refuses(response)) return
     const body = await buffer(request)
     this.#readsInProgress += isRead ? 1 : 0

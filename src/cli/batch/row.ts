@@ -34,7 +34,8 @@ export function invalidRow(line: InputLine, message: string): Row {
   }
 }
 
-export function expiredRow(line: InputLine, job_id: string, message: string): Row {
+export function expiredRow(line: InputLine, job_id: string): Row {
+  const message = 'The job does not exist or has expired.'
   return { ...identify(line), job_id, status: 'expired', result: null, error: { code: 'expired', message } }
 }
 

@@ -1,13 +1,11 @@
 /**
- * Sends the jobs of a run in batches, in order, and polls them until all have ended. A sender and several readers work
- * concurrently, and limit how many jobs are open at the server.
+ * Sends the jobs of a run in batches, in order, and waits until all have ended. A sender and a reader work concurrently, and
+ * limit how many jobs are open at the server.
  */
-import { setTimeout as pause } from 'node:timers/promises'
 import {
   type BatchJob,
   InvalidRequestError,
   type Me,
-  NotFoundError,
   type Parley,
   PermissionError,
 } from '../../../client/src/index.ts'
@@ -17,8 +15,6 @@ import { ChangeNotifier } from './change-notifier.ts'
 import type { Journal } from './journal.ts'
 import { endedRow, expiredRow, invalidRow } from './row.ts'
 
-/** Jobs that are polled concurrently: the oldest, because the server runs jobs in order, so these are the next to end. */
-const READERS = 64
 /** With pauses of up to eight seconds, this bears as long an outage as a wait does. */
 const RETRIES = 60
 /** The longest time that a server remembers an idempotency key. */
@@ -51,9 +47,9 @@ export class BatchRun {
   readonly #byIndex: ReadonlyMap<number, InputJob>
   readonly #changes = new ChangeNotifier()
   #limits: Me['limits']
-  /** Jobs at the server, in the order in which they were sent. Those before `#nextToRead` are being read or have ended. */
-  readonly #queue: number[] = []
-  #nextToRead = 0
+  /** The IDs of jobs at the server, in the order in which they were sent. */
+  readonly #queue: string[] = []
+  readonly #indexByJobId = new Map<string, number>()
   /** How many jobs are at the server without a result. */
   #open = 0
   /** Jobs before this position are at the server, have ended, or are in the batch that is being sent. */
@@ -175,69 +171,53 @@ export class BatchRun {
   }
 
   #enqueue(index: number): void {
-    this.#queue.push(index)
+    const jobId = this.#parts.journal.jobIds.get(index)
+    if (jobId === undefined) throw new Error(`line ${index} has no job`)
+    this.#indexByJobId.set(jobId, index)
+    this.#queue.push(jobId)
     this.#open += 1
     this.#changes.notify()
   }
 
-  /** Returns the oldest job that no reader has taken; null when all jobs have been sent and taken. */
-  async #take(signal: AbortSignal): Promise<number | null> {
-    for (;;) {
-      signal.throwIfAborted()
-      const index = this.#queue[this.#nextToRead]
-      if (index !== undefined) {
-        this.#nextToRead += 1
-        return index
+  /** The job IDs as they become known, until all jobs have been sent. */
+  async *#jobIds(signal: AbortSignal): AsyncGenerator<string, void, undefined> {
+    for (let next = 0; ; next++) {
+      while (next === this.#queue.length) {
+        if (this.#allSent) return
+        await this.#changes.next()
+        signal.throwIfAborted()
       }
-      if (this.#allSent) return null
-      await this.#changes.next()
+      yield this.#queue[next] ?? ''
     }
   }
 
   async #readAll(signal: AbortSignal): Promise<void> {
-    const first = await this.#take(signal)
-    if (first === null) return
-    await this.#learnReadLimit(first, signal)
-    await Promise.all([
-      this.#readNext(first, signal),
-      ...Array.from({ length: READERS - 1 }, () => this.#readNext(null, signal)),
-    ])
-  }
-
-  /** Each response tells the client how many reads are left, and the client paces its reads by that. So one read comes before many. */
-  async #learnReadLimit(index: number, signal: AbortSignal): Promise<void> {
     const { parley, journal } = this.#parts
-    const { reads } = await parley.me({ signal, maxRetries: RETRIES })
-    if (reads.remaining === 0) await pause(reads.resets_in_seconds * 1000, undefined, { signal })
-    try {
-      await parley.messages.retrieve(journal.jobIds.get(index) ?? '', { signal, maxRetries: RETRIES })
-    } catch (error) {
-      if (!(error instanceof NotFoundError)) throw error
+    const onMissing = (jobId: string) => {
+      const index = this.#indexOf(jobId)
+      const [line] = this.#jobsOf([index])
+      if (line) journal.settle(index, expiredRow(line, jobId), null)
+      this.#hasEnded()
     }
+    for await (const job of parley.messages.waitEach(this.#jobIds(signal), { signal, onMissing })) {
+      const index = this.#indexOf(job.job_id)
+      const [line] = this.#jobsOf([index])
+      if (line) journal.settle(index, endedRow(line, job), job.created_at)
+      this.#hasEnded()
+    }
+    signal.throwIfAborted()
   }
 
-  async #readNext(first: number | null, signal: AbortSignal): Promise<void> {
-    for (let index = first ?? (await this.#take(signal)); index !== null; index = await this.#take(signal)) {
-      await this.#settle(index, signal)
-      this.#open -= 1
-      this.#parts.onChange()
-      this.#changes.notify()
-    }
+  #hasEnded(): void {
+    this.#open -= 1
+    this.#parts.onChange()
+    this.#changes.notify()
   }
 
-  async #settle(index: number, signal: AbortSignal): Promise<void> {
-    const { parley, journal } = this.#parts
-    const [line] = this.#jobsOf([index])
-    const jobId = journal.jobIds.get(index)
-    if (!line || jobId === undefined) throw new Error(`line ${index} has no job`)
-    try {
-      const job = await parley.messages.wait(jobId, { signal })
-      signal.throwIfAborted()
-      journal.settle(index, endedRow(line, job), job.created_at)
-    } catch (error) {
-      if (!(error instanceof NotFoundError)) throw error
-      journal.settle(index, expiredRow(line, jobId, error.message), null)
-    }
+  #indexOf(jobId: string): number {
+    const index = this.#indexByJobId.get(jobId)
+    if (index === undefined) throw new Error(`job ${jobId} is not of this run`)
+    return index
   }
 
   #jobsOf(indexes: readonly number[]): readonly InputJob[] {

@@ -1,13 +1,16 @@
-/** The options of `parley send` and `parley job`. */
+/** The options of `parley send`, `parley job` and `parley jobs list`. */
 import { type Command, Option } from 'commander'
 import { CACHE_TTL_S, TIMEOUT_S } from '../../job/field-bounds.ts'
 import { numberFrom } from '../number-option.ts'
 import { EXIT_CODES_HELP } from './exit-code.ts'
 import type { JobOptions } from './job.ts'
+import type { ListJobsOptions } from './list-jobs.ts'
 import type { SendOptions } from './send.ts'
 import { addServerOptions } from './server-options.ts'
 
 const DEFAULT_MODEL = 'gpt-auto'
+const JOB_STATUSES = ['pending', 'assigned', 'completed', 'failed'] as const
+const MAX_LISTED = 10_000
 /** One year. */
 const MAX_WAIT_S = 31_536_000
 
@@ -28,6 +31,16 @@ Examples:
   parley job 019a5d3e-…                    the answer, if the job has finished
   parley job 019a5d3e-… --wait --timeout 600
   parley job 019a5d3e-… --json | jq .status
+  parley job 019a5d3e-… --cancel
+  parley job 019a5d3e-… --delete           messages, answer, cached response and callback
+${EXIT_CODES_HELP}`
+
+const LIST_HELP = `
+Examples:
+  parley jobs list --status failed
+  parley jobs list --json | jq -r '.[].job_id'
+
+A page of 100 jobs costs ten reads of the tier's reads per minute; the command waits when they are used up.
 ${EXIT_CODES_HELP}`
 
 export function addSend(command: Command, exit: (code: number) => void): void {
@@ -69,15 +82,35 @@ export function addSend(command: Command, exit: (code: number) => void): void {
 export function addJob(command: Command, exit: (code: number) => void): void {
   addServerOptions(
     command
-      .description('print the answer of a job')
+      .description('print the answer of a job, or cancel or delete the job')
       .argument('<job-id>', 'the job ID')
       .option('--wait', 'wait until the job has finished')
       .option('--timeout <seconds>', 'with --wait: wait at most this long', numberFrom(1, MAX_WAIT_S))
+      .addOption(
+        new Option('--cancel', 'cancel the job if it has not finished').conflicts(['wait', 'delete']),
+      )
+      .addOption(new Option('--delete', 'permanently delete the job, which has finished').conflicts('wait'))
+      .option('--drop-callback', 'with --delete: also if its callback has not been delivered')
       .option('--json', 'print the whole result object'),
   )
     .addHelpText('after', JOB_HELP)
     .action(async (jobId: string, options: JobOptions) => {
-      const { showJob } = await import('./job.ts')
-      exit(await showJob(jobId, options))
+      const { callJob } = await import('./job.ts')
+      exit(await callJob(jobId, options))
+    })
+}
+
+export function addJobList(command: Command, exit: (code: number) => void): void {
+  addServerOptions(
+    command
+      .description("over HTTP: list the jobs of the API key's account, newest first")
+      .addOption(new Option('--status <status>', 'only jobs with this status').choices([...JOB_STATUSES]))
+      .option('--limit <count>', 'list at most this many', numberFrom(1, MAX_LISTED), 20)
+      .option('--json', 'print a JSON array'),
+  )
+    .addHelpText('after', LIST_HELP)
+    .action(async (options: ListJobsOptions) => {
+      const { listJobs } = await import('./list-jobs.ts')
+      exit(await listJobs(options))
     })
 }

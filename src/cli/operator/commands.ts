@@ -23,7 +23,10 @@ export function addOperatorCommands(program: Command, exit: (code: number) => vo
         'list accounts; set tiers and caps; show callback secrets; suspend, resume and delete accounts',
       ),
   )
-  addJobs(program.command('jobs').description('cancel and delete jobs of any account'))
+  addJobs(
+    program.command('jobs').description('list your jobs over HTTP; cancel and delete jobs of any account'),
+    exit,
+  )
   addCallbacks(program.command('callbacks').description('list, show and replay callbacks'))
   addListen(program.command('listen'), config)
   addRecords(program)

@@ -1,12 +1,14 @@
-/** The options of `parley jobs`. */
+/** The options of `parley jobs`: operators cancel and delete jobs of any account, callers list their own. */
 import type { Command } from 'commander'
+import { addJobList } from '../call/options.ts'
 import type { CancelJobsOptions, DeleteJobOptions } from '../jobs.ts'
 import { config, examples, noScrub, SCRUB_HELP } from './shared-options.ts'
 
-export function addJobs(jobs: Command): void {
+export function addJobs(jobs: Command, exit: (code: number) => void): void {
+  addJobList(jobs.command('list'), exit)
   jobs
     .command('cancel')
-    .description('cancel a queued or running job, or the jobs of an account')
+    .description('on the database: cancel a queued or running job, or the jobs of an account')
     .argument('[job-id]', 'the job to cancel')
     .option('--account <name>', 'cancel all queued jobs of this account')
     .option('--running', 'with --account: also cancel its running jobs')
@@ -26,7 +28,9 @@ A cancelled job fails with the code \`cancelled\`, and its callback is sent. Its
     )
   jobs
     .command('delete')
-    .description('permanently delete a finished job with its contents, cached response and callback')
+    .description(
+      'on the database: permanently delete a finished job with its contents, cached response and callback',
+    )
     .argument('<job-id>', 'the job to delete')
     .addOption(noScrub())
     .option('--json', 'print a JSON object')

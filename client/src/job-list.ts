@@ -1,0 +1,53 @@
+/** Lists the account's jobs: a page, or all of them one after the other. */
+import { ApiPromise, type WithResponse } from './api-promise.ts'
+import type { CallOptions, Exchange } from './exchange.ts'
+import type { Job, JobPage, JobSummary } from './job.ts'
+
+export interface ListOptions extends CallOptions {
+  /** Only jobs with this status. */
+  readonly status?: Job['status'] | undefined
+  /** Jobs of a page: 1 to 100, 20 if absent. */
+  readonly limit?: number | undefined
+  /** `next` of the page before. */
+  readonly after?: string | undefined
+}
+
+/**
+ * Awaited, it is one page; iterated, it is every job, and reads the pages as they are needed.
+ *
+ * ```ts
+ * const { jobs, next } = await parley.messages.list({ status: 'failed' })
+ * for await (const job of parley.messages.list()) console.log(job.job_id, job.status)
+ * ```
+ */
+export class JobList extends ApiPromise<JobPage> implements AsyncIterable<JobSummary> {
+  readonly #nextPage: (after: string) => Promise<JobPage>
+
+  constructor(firstPage: Promise<WithResponse<JobPage>>, nextPage: (after: string) => Promise<JobPage>) {
+    super(firstPage)
+    this.#nextPage = nextPage
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<JobSummary, void, undefined> {
+    let page: JobPage = await this
+    for (;;) {
+      yield* page.jobs
+      if (page.next === null) return
+      page = await this.#nextPage(page.next)
+    }
+  }
+}
+
+export function listJobs(exchange: Exchange, options: ListOptions): JobList {
+  const { status, limit, after: first, ...call } = options
+  const page = (after: string | undefined) => {
+    const query = new URLSearchParams()
+    for (const [name, value] of Object.entries({ status, limit, after })) {
+      if (value !== undefined) query.set(name, String(value))
+    }
+    const text = query.toString()
+    const path = `/api/v1/messages${text && `?${text}`}`
+    return exchange.send<JobPage>({ ...call, method: 'GET', path })
+  }
+  return new JobList(page(first), async (after) => (await page(after)).data)
+}

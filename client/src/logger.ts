@@ -1,0 +1,40 @@
+/** What the client does, for a log: each response, each retry, and what a wait goes through. */
+import { fromEnvironment } from './environment.ts'
+import { ConfigurationError } from './errors.ts'
+
+/** `console`, pino and winston are such loggers. The object has what the message says, in fields. */
+export interface Logger {
+  error(message: string, fields?: object): void
+  warn(message: string, fields?: object): void
+  info(message: string, fields?: object): void
+  debug(message: string, fields?: object): void
+}
+
+export const LOG_LEVELS = ['off', 'error', 'warn', 'info', 'debug'] as const
+
+/**
+ * `warn`: a wait whose server does not respond, `info`: also retries, `debug`: also each response. Neither keys nor contents
+ * are ever logged.
+ */
+export type LogLevel = (typeof LOG_LEVELS)[number]
+
+const nothing = () => {}
+const SILENT: Logger = { error: nothing, warn: nothing, info: nothing, debug: nothing }
+
+/** Without a logger and without `PARLEY_LOG` nothing is logged. A logger without a level gets `info`. */
+export function leveledLogger(given: Logger | undefined, level: LogLevel | undefined): Logger {
+  const fromVariable = level ?? fromEnvironment('PARLEY_LOG')
+  const wanted = LOG_LEVELS.find((name) => name === (fromVariable ?? (given ? 'info' : 'off')))
+  if (wanted === undefined) {
+    const where = level === undefined ? 'PARLEY_LOG' : 'logLevel'
+    throw new ConfigurationError(`${where} must be one of ${LOG_LEVELS.join(', ')}`)
+  }
+  const most = LOG_LEVELS.indexOf(wanted)
+  const logger: Logger = given ?? console
+  const at = (name: Exclude<LogLevel, 'off'>) =>
+    LOG_LEVELS.indexOf(name) <= most
+      ? (message: string, fields?: object) => logger[name](`parley: ${message}`, fields)
+      : nothing
+  if (most === 0) return SILENT
+  return { error: at('error'), warn: at('warn'), info: at('info'), debug: at('debug') }
+}

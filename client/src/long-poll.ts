@@ -1,0 +1,108 @@
+/**
+ * Waits for jobs by the route that does: one request for up to a hundred of them, which the server answers when they have
+ * ended. A thousand jobs take a dozen reads, where polling takes thousands.
+ */
+import { type Clock, pause } from './clock.ts'
+import { type CallOptions, isTemporary } from './exchange.ts'
+import { type JobsAnswer, type JobsRoute, MAX_JOBS } from './jobs-route.ts'
+import type { Logger } from './logger.ts'
+import type { OpenJobs } from './open-jobs.ts'
+import { Outage } from './outage.ts'
+import type { Outcome } from './poll.ts'
+import type { ReadBudget } from './read-budget.ts'
+
+/** How long the server holds a request open: shorter than the usual limit of a proxy in between (60 s). */
+const MAX_WAIT_S = 50
+/** The same while other jobs could end that the request does not ask for. */
+const MAX_PARTIAL_WAIT_S = 5
+/**
+ * Between reads that each end with some jobs there is a quarter of the time since the wait began, within these bounds: what
+ * ends meanwhile comes together, and the number of reads grows with the logarithm of the time at first.
+ */
+const GATHER_SHARE = 0.25
+const MIN_GATHER_MS = 200
+const MAX_GATHER_MS = 5_000
+/** Pauses after answers that came too early and without an ended job. */
+const FIRST_PAUSE_MS = 500
+const MAX_PAUSE_MS = 10_000
+const GROWTH = 1.5
+
+const JOB_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+export interface LongPollParts {
+  readonly route: JobsRoute
+  readonly call: CallOptions
+  readonly budget: ReadBudget
+  readonly clock: Clock
+  readonly logger: Logger
+  /** `all`: the jobs are wanted together, and the fewest reads do. `any`: each is wanted soon after it has ended. */
+  readonly waitFor: 'all' | 'any'
+  /** How long the wait may still take, in seconds. */
+  readonly leftS: () => number
+}
+
+/** Yields the jobs as they end; returns false if the server does not have the route, and then the jobs that are left are still open. */
+export async function* longPollEach(
+  open: OpenJobs,
+  signal: AbortSignal,
+  parts: LongPollParts,
+): AsyncGenerator<Outcome, boolean, undefined> {
+  const { route, call, budget, clock, logger, waitFor, leftS } = parts
+  const outage = new Outage(clock, logger)
+  const startedMs = clock.steadyMs()
+  /** The first read of several comes at once: an ID that is wrong is not to be reported only when the others have ended. */
+  let isFirst = true
+  let early = 0
+  while (await open.some(signal)) {
+    if (route.isMissing) return false
+    const ids = open.first(MAX_JOBS)
+    const malformed = ids.filter((id) => !JOB_ID.test(id))
+    for (const jobId of malformed) if (open.delete(jobId)) yield { jobId, job: null }
+    if (malformed.length > 0) continue
+    await budget.turn(signal)
+    const othersMayEnd = waitFor === 'any' && (open.size > ids.length || !open.isComplete)
+    const longestS = isFirst && ids.length > 1 ? 0 : othersMayEnd ? MAX_PARTIAL_WAIT_S : MAX_WAIT_S
+    const waitS = Math.max(0, Math.min(longestS, leftS()))
+    const askedMs = clock.steadyMs()
+    let answer: JobsAnswer | null
+    try {
+      answer = await route.read(ids, { waitS, waitFor }, { ...call, signal })
+    } catch (error) {
+      signal.throwIfAborted()
+      if (!isTemporary(error)) throw error
+      await pause(outage.failed(error), clock, signal)
+      continue
+    }
+    if (answer === null) return false
+    isFirst = false
+    outage.over()
+    const tookMs = clock.steadyMs() - askedMs
+    const ended = outcomesOf(ids, answer)
+    for (const outcome of ended) if (open.delete(outcome.jobId)) yield outcome
+    if (ended.length > 0) early = 0
+    const isEarly = answer.retryAfterS !== undefined || (ended.length === 0 && tookMs < answer.waitS * 500)
+    if (isEarly) {
+      const growingMs = Math.min(FIRST_PAUSE_MS * GROWTH ** early, MAX_PAUSE_MS)
+      early += 1
+      await pause(Math.max((answer.retryAfterS ?? 0) * 1000, growingMs), clock, signal)
+    } else if (ended.length === 0) {
+      if (othersMayEnd) open.moveToEnd(ids)
+    } else if (waitFor === 'any' && ended.length < ids.length && answer.more.length === 0) {
+      const gatherMs = (clock.steadyMs() - startedMs) * GATHER_SHARE
+      await pause(Math.min(Math.max(gatherMs, MIN_GATHER_MS), MAX_GATHER_MS), clock, signal)
+    }
+  }
+  return true
+}
+
+/** The server writes IDs in lower case, however they were asked for. */
+function outcomesOf(ids: readonly string[], { jobs, not_found: missing }: JobsAnswer): Outcome[] {
+  const ended = new Map<string, Outcome['job']>(missing.map((id) => [id.toLowerCase(), null]))
+  for (const job of jobs) {
+    if (job.status === 'completed' || job.status === 'failed') ended.set(job.job_id, job)
+  }
+  return ids.flatMap((jobId) => {
+    const job = ended.get(jobId.toLowerCase())
+    return job === undefined ? [] : [{ jobId, job }]
+  })
+}

@@ -1,0 +1,93 @@
+/** The jobs that a wait still waits for, in the order in which they were given. More may come while it waits. */
+
+/** IDs that are known at once, or come one after the other. */
+export type JobIds = Iterable<string> | AsyncIterable<string>
+
+export class OpenJobs {
+  readonly #open = new Set<string>()
+  #isComplete = false
+  #error: unknown
+  #hasFailed = false
+  readonly #onChange: (() => void)[] = []
+
+  /** @param signal ends the reading of IDs that come one after the other */
+  constructor(ids: JobIds, signal: AbortSignal) {
+    if (Symbol.asyncIterator in ids) void this.#readAll(ids, signal)
+    else {
+      for (const id of ids) this.#open.add(id)
+      this.#isComplete = true
+    }
+  }
+
+  get size(): number {
+    return this.#open.size
+  }
+
+  /** Whether no more will come. */
+  get isComplete(): boolean {
+    return this.#isComplete
+  }
+
+  first(count: number): string[] {
+    const found: string[] = []
+    for (const id of this.#open) {
+      if (found.length === count) break
+      found.push(id)
+    }
+    return found
+  }
+
+  /** Whether the job was waited for until now. */
+  delete(id: string): boolean {
+    return this.#open.delete(id)
+  }
+
+  /** Asks for these after the others. */
+  moveToEnd(ids: readonly string[]): void {
+    for (const id of ids) if (this.#open.delete(id)) this.#open.add(id)
+  }
+
+  /** Removes and returns the first; resolves with null when all are taken. Rejects as `some` does. */
+  async take(signal: AbortSignal): Promise<string | null> {
+    if (!(await this.some(signal))) return null
+    const [id] = this.#open
+    if (id === undefined) return this.take(signal)
+    this.#open.delete(id)
+    return id
+  }
+
+  /** Resolves with true when there is one to wait for, and with false when there will be none. Rejects with the error of the IDs. */
+  async some(signal: AbortSignal): Promise<boolean> {
+    for (;;) {
+      signal.throwIfAborted()
+      if (this.#hasFailed) throw this.#error
+      if (this.#open.size > 0) return true
+      if (this.#isComplete) return false
+      await new Promise<void>((resolve) => this.#onChange.push(resolve))
+    }
+  }
+
+  /** Never rejects. */
+  async #readAll(ids: AsyncIterable<string>, signal: AbortSignal): Promise<void> {
+    const wake = () => this.#wake()
+    signal.addEventListener('abort', wake, { once: true })
+    try {
+      for await (const id of ids) {
+        if (signal.aborted) return
+        this.#open.add(id)
+        this.#wake()
+      }
+    } catch (error) {
+      this.#error = error
+      this.#hasFailed = true
+    } finally {
+      signal.removeEventListener('abort', wake)
+      this.#isComplete = true
+      this.#wake()
+    }
+  }
+
+  #wake(): void {
+    for (const resolve of this.#onChange.splice(0)) resolve()
+  }
+}

@@ -1,0 +1,100 @@
+/**
+ * Waits for jobs by reading one after the other, with growing pauses: for servers up to 0.2.0, which have no route that waits,
+ * and for the error of a job that does not exist.
+ */
+import { type Clock, pause } from './clock.ts'
+import { NotFoundError } from './errors.ts'
+import { isTemporary } from './exchange.ts'
+import type { EndedJob, Job } from './job.ts'
+import type { Logger } from './logger.ts'
+import type { OpenJobs } from './open-jobs.ts'
+import { Outage } from './outage.ts'
+import type { ReadBudget } from './read-budget.ts'
+
+const FIRST_PAUSE_MS = 500
+const MAX_PAUSE_MS = 10_000
+const GROWTH = 1.5
+/** Jobs that are polled concurrently. The others follow in order, because the server also runs jobs in order. */
+const CONCURRENT_POLLS = 32
+
+export interface PollParts {
+  /** Reads a job once, without retries. */
+  readonly read: (jobId: string, signal: AbortSignal) => Promise<Job>
+  /** Loads what the budget must know before many reads. */
+  readonly learnBudget: (signal: AbortSignal) => Promise<void>
+  readonly budget: ReadBudget
+  readonly clock: Clock
+  readonly logger: Logger
+}
+
+/** A job that has ended; null if the server does not have it. */
+export interface Outcome {
+  readonly jobId: string
+  readonly job: EndedJob | null
+}
+
+/** Resolves with the job when it has ended. Rejects with permanent errors, and with temporary ones after an outage of five minutes. */
+export async function poll(
+  jobId: string,
+  signal: AbortSignal,
+  { read, budget, clock, logger }: Omit<PollParts, 'learnBudget'>,
+): Promise<EndedJob> {
+  const outage = new Outage(clock, logger)
+  for (let reads = 1; ; reads++) {
+    await budget.turn(signal)
+    let pauseMs = Math.min(FIRST_PAUSE_MS * GROWTH ** (reads - 1), MAX_PAUSE_MS)
+    try {
+      const job = await read(jobId, signal)
+      if (job.status === 'completed' || job.status === 'failed') return job
+      outage.over()
+    } catch (error) {
+      signal.throwIfAborted()
+      if (!isTemporary(error)) throw error
+      pauseMs = Math.max(pauseMs, outage.failed(error))
+    }
+    await pause(pauseMs, clock, signal)
+  }
+}
+
+/** Yields the jobs as they end. The first error ends it. A caller that stops iterating aborts the signal. */
+export async function* pollEach(
+  open: OpenJobs,
+  signal: AbortSignal,
+  parts: PollParts,
+): AsyncGenerator<Outcome, void, undefined> {
+  if (open.size !== 1 || !open.isComplete) await parts.learnBudget(signal)
+  const found: Outcome[] = []
+  let wake = () => {}
+  const pollNext = async () => {
+    for (let jobId = await open.take(signal); jobId !== null; jobId = await open.take(signal)) {
+      found.push({ jobId, job: await pollOrMissing(jobId, signal, parts) })
+      wake()
+    }
+  }
+  let isOver = false
+  const count = open.isComplete ? Math.min(CONCURRENT_POLLS, open.size) : CONCURRENT_POLLS
+  const all = Promise.all(Array.from({ length: count }, pollNext)).finally(() => {
+    isOver = true
+    wake()
+  })
+  // The error is thrown by the `await` below; an iteration that ends before is not interested in it.
+  all.catch(() => {})
+  while (!isOver || found.length > 0) {
+    for (let next = found.shift(); next; next = found.shift()) yield next
+    if (isOver) break
+    await new Promise<void>((resolve) => {
+      wake = resolve
+      if (isOver || found.length > 0) resolve()
+    })
+  }
+  await all
+}
+
+async function pollOrMissing(jobId: string, signal: AbortSignal, parts: PollParts): Promise<EndedJob | null> {
+  try {
+    return await poll(jobId, signal, parts)
+  } catch (error) {
+    if (error instanceof NotFoundError) return null
+    throw error
+  }
+}

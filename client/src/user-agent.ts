@@ -1,0 +1,19 @@
+/** What the client calls itself in requests. */
+import { VERSION } from './version.ts'
+
+interface Runtime {
+  readonly process?: { readonly versions?: { readonly node?: string; readonly bun?: string } }
+  readonly Deno?: { readonly version?: { readonly deno?: string } }
+}
+
+/**
+ * For example `parley-client/0.1.0 (node 24.1.0)`. Undefined in browsers and their workers: they have a user agent of their
+ * own, and another one would need the server's permission (CORS).
+ */
+export function userAgent(runtime: Runtime = globalThis as Runtime): string | undefined {
+  // Bun and Deno have Node's version, too.
+  const { node, bun } = runtime.process?.versions ?? {}
+  const deno = runtime.Deno?.version?.deno
+  const name = deno ? `deno ${deno}` : bun ? `bun ${bun}` : node ? `node ${node}` : undefined
+  return name && `parley-client/${VERSION} (${name})`
+}

@@ -1,0 +1,156 @@
+/** Waiting for jobs at a server of version 0.2.0, by reading them: patiently, within the limits, through what goes wrong meanwhile. */
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
+import { ConnectionError, completed, NotFoundError, TimeoutError } from '../../client/src/index.ts'
+import { FakeClock } from '../fake-clock.ts'
+import { startStage } from '../http/stage.ts'
+import { reply } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
+import { job } from '../parley.ts'
+import { clientOf, faultyClient } from './client.ts'
+import { type Fault, startFaultyProxy } from './faulty-proxy.ts'
+
+/** A job that the model server holds back. */
+async function stalledJob(t: TestContext) {
+  const stage = await startStage(t, { script: () => reply.stall() })
+  const key = await stage.parley.key()
+  const created = await stage.parley.post('/api/v1/messages/batches', [job()], key)
+  await stage.models.received(1)
+  return { ...stage, key, id: created.body.data.job_ids[0] as string }
+}
+
+onEachStore(() => {
+  test('reads come ever more rarely', async (t) => {
+    const { parley, models, key, id } = await stalledJob(t)
+    const { client, proxy, clock } = await faultyClient(t, parley, key, { older: true })
+    const waiting = client.messages.wait(id)
+    await proxy.received(12)
+    models.release()
+    assert.deepEqual(completed(await waiting).result, { response_content: 'echo: Hello' })
+    assert.deepEqual(
+      clock.pauses.slice(0, 10).map(Math.round),
+      [500, 750, 1125, 1688, 2531, 3797, 5695, 8543, 10000, 10000],
+    )
+  })
+
+  test('429, outages and broken connections are waited through, 429 as long as it asks for', async (t) => {
+    const { parley, models, key, id } = await stalledJob(t)
+    const { client, proxy, clock } = await faultyClient(t, parley, key, { older: true })
+    const limited: Fault = { status: 429, headers: { 'retry-after': '41' } }
+    const away: Fault = { status: 503, headers: { 'retry-after': '17' } }
+    proxy.script('reset before', limited, away, 'reset after', { status: 502 }, 'cut the answer')
+    const waiting = client.messages.wait(id, { maxRetries: 0 })
+    await proxy.received(6)
+    models.release()
+    assert.equal((await waiting).status, 'completed')
+    assert.deepEqual([clock.pauses[1], clock.pauses[2]], [41_000, 17_000])
+  })
+
+  test('a server that is gone for more than five minutes ends the wait', async (t) => {
+    const { parley, key, id } = await stalledJob(t)
+    const { client, proxy, clock } = await faultyClient(t, parley, key, { older: true })
+    proxy.script(...Array.from({ length: 100 }, (): Fault => 'reset before'))
+    await assert.rejects(client.messages.wait(id), ConnectionError)
+    assert.ok(clock.nowMs() > 300_000 && clock.nowMs() < 330_000, String(clock.nowMs()))
+  })
+
+  test('what will not pass ends the wait at once', async (t) => {
+    const { parley, key } = await stalledJob(t)
+    const { client, proxy } = await faultyClient(t, parley, key, { older: true })
+    await assert.rejects(client.messages.wait('no-such-job'), NotFoundError)
+    assert.equal(proxy.requests.length, 1)
+  })
+
+  test('a wait ends after its timeout, with the id', async (t) => {
+    const { parley, key, id } = await stalledJob(t)
+    const clock = new FakeClock()
+    const older = await startFaultyProxy(t, parley.url, { older: true })
+    const waiting = clientOf(older, key, { clock }).messages.wait(id, { timeout: 60 })
+    await clock.timerSet((ms) => ms === 500)
+    clock.advance(60_000)
+    await assert.rejects(waiting, (error) => {
+      assert.ok(error instanceof TimeoutError)
+      assert.equal(error.jobId, id)
+      return true
+    })
+    assert.deepEqual(clock.pending(), [])
+  })
+
+  test('an abort ends a wait, whatever it is doing, with the reason given', async (t) => {
+    const { parley, key, id } = await stalledJob(t)
+    const clock = new FakeClock()
+    const client = clientOf(await startFaultyProxy(t, parley.url, { older: true }), key, { clock })
+    const reason = new Error('enough')
+    for (const wait of [
+      (signal: AbortSignal) => client.messages.wait(id, { signal }),
+      (signal: AbortSignal) => client.messages.waitAll([id, id], { signal }),
+    ]) {
+      const controller = new AbortController()
+      const waiting = wait(controller.signal)
+      await clock.timerSet((ms) => ms === 500)
+      controller.abort(reason)
+      await assert.rejects(waiting, reason)
+      assert.deepEqual(clock.pending(), [])
+    }
+  })
+
+  test('waitAll stays within the reads a minute of the tier', async (t) => {
+    const { parley, clock } = await startStage(t, {
+      settings: { tiers: { user_go: { reads_per_minute: 12 } } },
+    })
+    // Time goes on only while nothing is under way, as if answers took none.
+    let inProgress = 0
+    const fetched: typeof fetch = async (input, init) => {
+      inProgress += 1
+      try {
+        const response = await fetch(input, init)
+        return new Response(await response.text(), response)
+      } finally {
+        inProgress -= 1
+      }
+    }
+    const older = await startFaultyProxy(t, parley.url, { older: true })
+    const client = clientOf(older, await parley.key('user_go'), { clock, fetch: fetched })
+    const statuses: number[] = []
+    const onAnswer = ({ status }: { readonly status: number }) => void statuses.push(status)
+    const ids = await client.messages.createBatch(Array.from({ length: 40 }, () => job() as never))
+    const startMs = clock.steadyMs()
+    let isDone = false
+    const seen: number[] = []
+    const all = client.messages
+      .waitAll(ids, { onAnswer, onEnded: (_job, index) => void seen.push(index) })
+      .finally(() => {
+        isDone = true
+      })
+    while (!isDone) {
+      await setImmediate()
+      if (inProgress === 0) clock.advance(50)
+    }
+    assert.deepEqual(
+      (await all).map((one) => one.job_id),
+      ids,
+    )
+    assert.deepEqual(
+      seen.toSorted((a, b) => a - b),
+      [...ids.keys()],
+    )
+    // The route that older servers do not have is asked for once.
+    assert.deepEqual([statuses[0], new Set(statuses.slice(1))], [404, new Set([200])])
+    // 40 reads are three minutes' worth and some more, and no longer than they must take.
+    const tookMs = clock.steadyMs() - startMs
+    assert.ok(tookMs > 180_000 && tookMs < 240_000, String(tookMs))
+  })
+
+  test('waitAll ends with the first error, and leaves nothing under way', async (t) => {
+    const { parley, key, id } = await stalledJob(t)
+    const { client, proxy, clock } = await faultyClient(t, parley, key, { older: true })
+    await assert.rejects(client.messages.waitAll([id, 'no-such-job']), NotFoundError)
+    const [requests, pauses] = [proxy.requests.length, clock.pauses.length]
+    // As many turns as a pause and a request of the other job would take, several times.
+    for (let turn = 0; turn < 50; turn++) await setImmediate()
+    await client.me()
+    assert.deepEqual([proxy.requests.length, clock.pauses.length], [requests + 1, pauses])
+    assert.deepEqual(await client.messages.waitAll([]), [])
+  })
+})
