@@ -44,13 +44,13 @@ export class SecondVersionNode {
   }
 
   async acceptEnded(jobs: readonly Job[], settlements: readonly Settlement[]): Promise<void> {
-    const values = [...newJobColumns(jobs), ...settlementColumns(settlements)]
+    const values = [...newJobColumns(jobs), ...settlementColumnsOf2(settlements)]
     await this.#run('accept ended', ACCEPT_ENDED, [this.#name, ...values])
   }
 
   /** Settles jobs that this node holds; returns which of them it did. */
   async settle(settlements: readonly Settlement[]): Promise<boolean[]> {
-    const rows = await this.#run('settle', SETTLE, [this.#name, ...settlementColumns(settlements)])
+    const rows = await this.#run('settle', SETTLE, [this.#name, ...settlementColumnsOf2(settlements)])
     return settlements.map(({ jobId }) => rows.find(({ id }) => id === jobId)?.freed === true)
   }
 
@@ -72,6 +72,13 @@ export class SecondVersionNode {
   async #run(name: string, text: string, values: readonly unknown[]): Promise<pg.QueryResultRow[]> {
     return (await this.#client.query({ name, text, values: [...values] })).rows
   }
+}
+
+/** In the order of version 0.2. */
+function settlementColumnsOf2(settlements: readonly Settlement[]): unknown[] {
+  const columns = settlementColumns(settlements)
+  const [error, content] = columns.slice(-2)
+  return [...columns.slice(0, 3), content, error, ...columns.slice(3, -2)]
 }
 
 const ACCEPT = `

@@ -1,4 +1,5 @@
 /** Stores new jobs in Postgres, those of many acceptances in one statement; `fair-order.ts` gives queued ones their turns. */
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Job } from '../../job/job.ts'
 import { Failed } from '../group-commit.ts'
 import type { Acceptance, Accepted, Idempotency, NewJob, Settlement, Store } from '../store.ts'
@@ -20,6 +21,7 @@ import { MAX_WEIGHT } from './groups.ts'
 import type { PostgresParts } from './parts.ts'
 import { QUOTA_COLUMNS } from './quotas.ts'
 import { STORE_OUTCOMES } from './settle.ts'
+import { hasLarge } from './text-array.ts'
 import { eachAlone, untilCommitKnown } from './unknown-commit.ts'
 
 /** `again` leaves a job that is stored already as it is: to repeat an unknown commit. */
@@ -133,6 +135,7 @@ async function insertJobs(
   mode: Mode,
 ): Promise<void> {
   const columns = newJobColumns(jobs.map(({ job }) => job))
+  if (hasLarge(columns)) await nextTurn()
   const origins = jobs.map(({ awaited }) => (awaited ? node : null))
   if (jobs.every(({ handedOff }) => handedOff)) {
     await queries.query(ACCEPT_HELD[mode], [node, ...columns, origins, Math.floor(nowMs)])
@@ -159,6 +162,7 @@ async function acceptEnded(
   if (!first) return []
   const columns = newJobColumns(acceptances.map(({ job }) => job))
   const outcomes = settlementColumns(acceptances.map(({ settlement }) => settlement))
+  if (hasLarge(columns) || hasLarge(outcomes)) await nextTurn()
   const insert = async (mode: Mode) => {
     await database.query(ACCEPT_ENDED[mode], [first.settlement.node, ...columns, ...outcomes])
   }

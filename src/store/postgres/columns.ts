@@ -4,6 +4,7 @@ import { type ClaimedJob, errorJson, type Job } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
 import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import type { Settlement } from '../store.ts'
+import { textArray } from './text-array.ts'
 
 /** About what a job weighs in a statement: the characters of its texts. */
 export function weightOfJob({ messagesJson, callbackJson }: Job): number {
@@ -31,7 +32,7 @@ export const NEW_JOB_TYPES = [
 export const NEW_JOB_NAMES =
   'id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback'
 
-export function newJobColumns(jobs: readonly Job[]): unknown[][] {
+export function newJobColumns(jobs: readonly Job[]): unknown[] {
   return [
     jobs.map((job) => job.id),
     jobs.map((job) => job.account),
@@ -40,42 +41,27 @@ export function newJobColumns(jobs: readonly Job[]): unknown[][] {
     jobs.map((job) => job.cacheTtlMs / 1000),
     jobs.map((job) => job.inputTokens),
     jobs.map((job) => job.createdAtMs),
-    jobs.map((job) => job.messagesJson),
-    jobs.map((job) => job.responseFormatJson),
-    jobs.map((job) => job.callbackJson),
+    textArray(jobs.map((job) => job.messagesJson)),
+    textArray(jobs.map((job) => job.responseFormatJson)),
+    textArray(jobs.map((job) => job.callbackJson)),
   ]
 }
 
 export const SETTLEMENT_TYPES = [
-  'uuid',
-  'integer',
-  'text',
-  'text',
-  'text',
-  'text',
-  'text',
-  'text',
-  'bigint',
-  'bigint',
-  'text',
-  'text',
-  'bigint',
-  'bigint',
-  'bigint',
-  'boolean',
+  ...['uuid', 'integer', 'text', 'text', 'text', 'text', 'bigint', 'bigint', 'text', 'text'],
+  ...['bigint', 'bigint', 'bigint', 'boolean', 'text', 'text'],
 ] as const
-export const SETTLEMENT_NAMES = `id, attempt, status, content, error, usage, receipt, fingerprint, until_ms, now_ms,
-  model, month, calls, input_tokens, output_tokens, cache_hit`
+export const SETTLEMENT_NAMES = `id, attempt, status, usage, receipt, fingerprint, until_ms, now_ms, model, month,
+  calls, input_tokens, output_tokens, cache_hit, error, content`
 
-export function settlementColumns(settlements: readonly Settlement[]): unknown[][] {
+/** What may be large comes last: the driver copies all that is before a parameter for which its buffer is too small. */
+export function settlementColumns(settlements: readonly Settlement[]): unknown[] {
   return [
     settlements.map(({ jobId }) => jobId),
     settlements.map(({ attempt }) => attempt),
     settlements.map(({ outcome }) => outcome.status),
-    settlements.map(({ outcome }) => (outcome.status === 'completed' ? outcome.contentJson : null)),
-    settlements.map(({ outcome }) => (outcome.status === 'failed' ? errorJson(outcome.error) : null)),
     settlements.map(({ usage }) => JSON.stringify(usage)),
-    settlements.map(({ receiptJson }) => receiptJson),
+    textArray(settlements.map(({ receiptJson }) => receiptJson)),
     settlements.map(({ cache }) => cache?.fingerprint ?? null),
     settlements.map(({ cache }) => Math.ceil(cache?.untilMs ?? 0)),
     settlements.map(({ nowMs }) => nowMs),
@@ -85,6 +71,12 @@ export function settlementColumns(settlements: readonly Settlement[]): unknown[]
     settlements.map(({ usage }) => usage.input_tokens),
     settlements.map(({ usage }) => usage.output_tokens),
     settlements.map(({ usage }) => usage.cache_hit),
+    textArray(
+      settlements.map(({ outcome }) => (outcome.status === 'failed' ? errorJson(outcome.error) : null)),
+    ),
+    textArray(
+      settlements.map(({ outcome }) => (outcome.status === 'completed' ? outcome.contentJson : null)),
+    ),
   ]
 }
 

@@ -1,4 +1,5 @@
 /** Stores outcomes in Postgres, many in one statement: each only if this node still holds the job under this attempt. */
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type Row, textOrNull } from '../rows.ts'
 import type { Settled, Settlement, Store } from '../store.ts'
 import { outcomeBytesOf } from '../stored-bytes.ts'
@@ -15,6 +16,7 @@ import { OutcomeUnknown } from './errors.ts'
 import { MAX_WEIGHT } from './groups.ts'
 import type { PostgresParts } from './parts.ts'
 import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
+import { hasLarge } from './text-array.ts'
 import { eachAlone } from './unknown-commit.ts'
 
 /** A settled job, and the node that has a pending response for it. */
@@ -71,7 +73,9 @@ async function settleAll(
 ): Promise<SettledJob[]> {
   const [first] = settlements
   if (!first) return []
-  const rows = await database.query(SETTLE, [first.node, ...settlementColumns(settlements)])
+  const columns = settlementColumns(settlements)
+  if (hasLarge(columns)) await nextTurn()
+  const rows = await database.query(SETTLE, [first.node, ...columns])
   const byId = new Map(rows.map((row) => [row.id, row]))
   return settlements.map(({ jobId }) => resultOf(byId.get(jobId), unknown.has(jobId)))
 }
