@@ -6,14 +6,15 @@ import { onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, type Answer, job, type Parley, startParley } from '../parley.ts'
 import { LONG } from '../support/long-form.ts'
 
-/** Of each of the four properties: 100,000 on each store in the long form. */
-const RUNS = LONG ? 25_000 : 1000
+/** Of each of the five properties: 100,000 on each store in the long form. */
+const RUNS = LONG ? 20_000 : 1000
 const AT_ONCE = 20
 
 async function start(t: TestContext): Promise<{ parley: Parley; key: string }> {
   // Reads are not to be limited here, and a run must not wait for an answer that a directive delays.
   const tier = { user_max: { reads_per_minute: 10_000_000 } }
-  const parley = await startParley(t, { settings: { tiers: tier, sync: { max_waiters: 0 } } })
+  const limits = { cancels_per_minute: 10_000_000, deletes_per_minute: 10_000_000 }
+  const parley = await startParley(t, { settings: { tiers: tier, sync: { max_waiters: 0 }, limits } })
   return { parley, key: await parley.key() }
 }
 
@@ -156,6 +157,75 @@ onEachStore(() => {
       const body = how === 'GET' ? null : '{"a":1}'
       assertOneShape(await parley.request(where, { method: how, headers, body }), `${how} ${where}`)
     })
+  })
+
+  test('any query, id and body on the routes of a caller’s own jobs', async (t) => {
+    const { parley, key } = await start(t)
+    const made = await Promise.all([
+      parley.post('/api/v1/messages', job(), key),
+      parley.post('/api/v1/messages', job({ model: 'gpt-5' }), await parley.key('user_pro')),
+    ])
+    const known = made.map(({ body }) => String(body.data.job_id))
+    const id = fc.oneof(
+      fc.constantFrom(...known, ...known.map((one) => one.toUpperCase()), '', 'batches', '%00', '%zz'),
+      fc.uuid(),
+      fc.webSegment(),
+      fc.string({ unit: 'binary' }).map(encodeURIComponentSafely),
+    )
+    const ids = fc.array(id, { maxLength: 120 }).map((several) => several.join(','))
+    const word = fc.oneof(
+      id,
+      ids,
+      fc.constantFrom(
+        '0',
+        '1',
+        '120',
+        '121',
+        '-1',
+        '0.5',
+        '1e2',
+        '100',
+        '101',
+        'all',
+        'any',
+        'pending',
+        'true',
+      ),
+    )
+    const field = fc.constantFrom(
+      ...[
+        'limit',
+        'after',
+        'status',
+        'ids',
+        'ids',
+        'wait',
+        'wait_for',
+        'drop_callback',
+        'ids[]',
+        '__proto__',
+        '',
+      ],
+    )
+    const query = fc.array(fc.tuple(field, word), { maxLength: 4 })
+    const where = fc.oneof(
+      fc.constant(['GET', ''] as const),
+      id.map((one) => ['GET', `/${one}`] as const),
+      id.map((one) => ['DELETE', `/${one}`] as const),
+      id.map((one) => ['POST', `/${one}/cancel`] as const),
+    )
+    const body = fc.option(value, { freq: 3 })
+    await forMany(fc.tuple(where, query, body), async ([[method, path], asked, given]) => {
+      const address = `/api/v1/messages${path}?${asked.map(([name, text]) => `${name}=${text}`).join('&')}`
+      const text = method === 'GET' || given === null ? null : JSON.stringify(given)
+      const headers = { 'x-api-key': key, ...(text !== null && { 'content-type': 'application/json' }) }
+      const answer = await parley.request(address, { method, headers, body: text })
+      assertOneShape(answer, `${method} ${address} ${text}`)
+      // Whatever is asked, nothing of another account is in the answer but an id that was in the question.
+      assert.ok(!answer.text.includes('gpt-5"'), answer.text)
+    })
+    const theirs = await parley.get(`/api/v1/messages/${known[1]}`, await parley.key('user_pro'))
+    assert.equal(theirs.body.data.status, 'completed')
   })
 
   test('any query, path, body and headers on the admin API', async (t) => {

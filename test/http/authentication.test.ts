@@ -51,6 +51,11 @@ onEachStore(() => {
         parley.post(MESSAGES, job(), undefined, headers),
         parley.post(BATCHES, [job()], undefined, headers),
         parley.get(`${MESSAGES}/${randomUUID()}`, undefined, headers),
+        parley.get(`${MESSAGES}/${randomUUID()}?wait=60`, undefined, headers),
+        parley.get(MESSAGES, undefined, headers),
+        parley.get(`${MESSAGES}?ids=x&wait=no`, undefined, headers),
+        parley.post(`${MESSAGES}/${randomUUID()}/cancel`, '{', undefined, headers),
+        parley.request(`${MESSAGES}/${randomUUID()}?drop_callback=x`, { method: 'DELETE', headers }),
         parley.get(ME, undefined, headers),
       ])
       for (const answer of answers) assert.doesNotThrow(() => unauthorised(answer), name)
