@@ -47,6 +47,11 @@ export class Components {
     for (const keyword of SCHEMA_KEYWORDS) {
       if (schema[keyword] !== undefined) schema[keyword] = this.#any(schema[keyword])
     }
+    // Generators that began with OpenAPI 3.0 do not know `const`, and find no discriminator without it.
+    if (schema.const !== undefined) {
+      schema.enum = [schema.const]
+      delete schema.const
+    }
     const { enum: values } = schema
     const areTexts = Array.isArray(values) && values.every((value) => typeof value === 'string')
     return areTexts && schema.type === undefined ? { type: 'string', ...schema } : schema
