@@ -2,23 +2,27 @@
 import { hash } from 'node:crypto'
 import type { Job } from './job.ts'
 
+/** Of base64url: 128 bits and four more. */
+const DIGITS = 22
+
 /**
  * Equal exactly for jobs of the same account with the same model, response_format and messages: 128 bits of SHA-256 in
  * base64url. The length of each part comes before it, so that different parts never join into the same text.
  */
-export function jobFingerprint(
-  job: Pick<Job, 'account' | 'model' | 'responseFormatJson' | 'messagesJson'>,
-): string {
-  return digest([job.account, job.model, job.responseFormatJson, job.messagesJson])
+export function jobFingerprint({
+  account,
+  model,
+  responseFormatJson: format,
+  messagesJson: messages,
+}: Pick<Job, 'account' | 'model' | 'responseFormatJson' | 'messagesJson'>): string {
+  const before = `${account.length}:${account}${model.length}:${model}`
+  const text = `${before}${format.length}:${format}${messages.length}:${messages}`
+  return hash('sha256', text, 'base64url').slice(0, DIGITS)
 }
 
 /** Identifies the route and body of a request, for Idempotency-Key. */
 export function requestFingerprint(route: string, body: unknown): string {
-  return digest([route, JSON.stringify(body)])
-}
-
-function digest(parts: readonly string[]): string {
-  let text = ''
-  for (const part of parts) text += `${part.length}:${part}`
-  return hash('sha256', text, 'base64url').slice(0, 22)
+  const json = JSON.stringify(body)
+  const text = `${route.length}:${route}${json.length}:${json}`
+  return hash('sha256', text, 'base64url').slice(0, DIGITS)
 }

@@ -6,8 +6,9 @@ export type FormatParts =
   | { readonly kind: 'json' }
   | { readonly kind: 'schema'; readonly schemaJson: string }
 
+/** The usual format. */
 export const TEXT_JSON = '{"format":"text"}'
-const TEXT: FormatParts = { kind: 'text' }
+export const TEXT = { kind: 'text' } as const
 const ANY_JSON: FormatParts = { kind: 'json' }
 
 /** Callers write the two members in either order. */

@@ -2,6 +2,7 @@
  * Ends the execution of a job early: an `AbortController` and its signal in one small object. Every job has one and hardly
  * any is used; the platform's own, which is an event target, took a twentieth of the CPU of a job.
  */
+import type { Clock } from '../clock.ts'
 
 /**
  * `deadline`: its time is over; `release`: this node will not finish it, another node may; `lost`: this node no longer holds
@@ -14,42 +15,78 @@ export interface StopListener {
   onStop(): void
 }
 
-/** What will stop an execution when its time is over. */
-export interface Deadline {
-  /** Time does not count until `resume`. */
-  pause(): void
-  resume(): void
-}
-
 /** The side of it that the execution sees. */
 export interface StopSignal {
-  /** Null if there is none. */
-  readonly deadline: Deadline | null
   /** Null until it is stopped. */
   readonly reason: StopReason | null
   /** Calls the listener once when it stops, but not for a stop in the past. */
   listen(listener: StopListener): void
   unlisten(listener: StopListener): void
+  /** The time of the deadline, if there is one, does not count until `resume`. */
+  pause(): void
+  resume(): void
 }
 
 export class Stop implements StopSignal {
   reason: StopReason | null = null
-  deadline: Deadline | null = null
-  #listeners: Set<StopListener> | null = null
+  /** Usually there is one at a time, so a set is only made for a second. */
+  #listener: StopListener | null = null
+  #others: Set<StopListener> | null = null
+  #deadline: Deadline | null = null
 
   listen(listener: StopListener): void {
-    this.#listeners ??= new Set()
-    this.#listeners.add(listener)
+    if (this.#listener === null) this.#listener = listener
+    else {
+      this.#others ??= new Set()
+      this.#others.add(listener)
+    }
   }
 
   unlisten(listener: StopListener): void {
-    this.#listeners?.delete(listener)
+    if (this.#listener === listener) this.#listener = null
+    else this.#others?.delete(listener)
   }
 
   /** Calls all listeners before it returns. The first reason stands. */
   now(reason: StopReason): void {
     if (this.reason !== null) return
     this.reason = reason
-    for (const listener of this.#listeners ?? []) listener.onStop()
+    this.#listener?.onStop()
+    for (const listener of this.#others ?? []) listener.onStop()
   }
+
+  /** Stops after so long with the reason `deadline`, unless it is paused. To be called once. */
+  startDeadline(clock: Pick<Clock, 'steadyMs' | 'after'>, ms: number): void {
+    const onOver = () => this.now('deadline')
+    this.#deadline = {
+      clock,
+      leftMs: ms,
+      startedMs: clock.steadyMs(),
+      onOver,
+      cancel: clock.after(ms, onOver),
+    }
+  }
+
+  pause(): void {
+    const deadline = this.#deadline
+    if (deadline === null) return
+    deadline.cancel()
+    deadline.leftMs -= deadline.clock.steadyMs() - deadline.startedMs
+  }
+
+  resume(): void {
+    const deadline = this.#deadline
+    if (deadline === null) return
+    const { clock, leftMs, onOver } = deadline
+    deadline.startedMs = clock.steadyMs()
+    deadline.cancel = clock.after(Math.max(0, leftMs), onOver)
+  }
+}
+
+interface Deadline {
+  readonly clock: Pick<Clock, 'steadyMs' | 'after'>
+  readonly onOver: () => void
+  leftMs: number
+  startedMs: number
+  cancel: () => void
 }

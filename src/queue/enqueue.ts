@@ -66,7 +66,9 @@ export class Enqueuer {
       const accepted = await store.accept(this.#acceptanceOf(jobs, slots, idempotency, awaited))
       if (accepted.kind !== 'accepted') return accepted
       unused = 0
-      for (const job of jobs.slice(0, slots)) void worker?.execute(firstClaim(job, 'stored'))
+      for (const job of jobs.slice(0, slots)) {
+        void worker?.execute(new HeldJob({ ...job, attempt: 1, crashCount: 0 }, 'stored'))
+      }
       if (slots < jobs.length) worker?.queued(jobs.slice(slots))
       return accepted
     } finally {
@@ -76,7 +78,7 @@ export class Enqueuer {
 
   #executeEarly(job: Job, worker: Worker): Promise<Accepted> {
     const { delay } = this.#options
-    const held = firstClaim(job, 'unsent')
+    const held = new HeldJob({ ...job, attempt: 1, crashCount: 0 }, 'unsent')
     void worker.execute(held)
     if (this.#early.push(held) > 1) return held.accepted
     if (delay === null) this.#sendUnsent()
@@ -89,7 +91,12 @@ export class Enqueuer {
   readonly #sendUnsent = (): void => {
     const { store } = this.#options
     for (const held of this.#early) {
-      if (held.state === 'unsent') held.sentIn(store.accept(this.#acceptanceOf([held.job], 1, null, true)))
+      if (held.state !== 'unsent') continue
+      held.sent()
+      store.accept(this.#acceptanceOf([held.job], 1, null, true)).then(
+        () => held.stored(),
+        (error) => held.rejected(error),
+      )
     }
     this.#early = []
   }
@@ -110,8 +117,4 @@ export class Enqueuer {
     }))
     return { node, jobs: newJobs, idempotency, nowMs: clock.nowMs() }
   }
-}
-
-function firstClaim(job: Job, state: 'unsent' | 'stored'): HeldJob {
-  return new HeldJob({ ...job, attempt: 1, crashCount: 0 }, state)
 }

@@ -7,7 +7,7 @@ import type { Answer } from '../job/answer.ts'
 import type { ClaimedJob, JobError, Outcome, RawText, Usage } from '../job/job.ts'
 import type { SchemaFacts } from '../job/read-schemas.ts'
 import { repairRequest } from '../job/repair-request.ts'
-import { formatParts } from '../job/response-format.ts'
+import { formatParts, TEXT, TEXT_JSON } from '../job/response-format.ts'
 import type { StopSignal } from '../job/stop.ts'
 import type { Store } from '../store/store.ts'
 import type { AnswerForm, CallRecord, Reply, RequestWait, Router } from '../upstreams/model-server.ts'
@@ -64,11 +64,12 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
     const isLarge = job.messagesJson.length + job.responseFormatJson.length > LARGE_JOB
     if (isLarge) await turns.next()
     const fingerprint = cacheKeyOf(job)
-    const cached = fingerprint === null ? null : await lookUpResponse(store, fingerprint, clock, signal)
+    const found = fingerprint === null ? null : lookUpResponse(store, fingerprint, clock, signal)
+    const cached = found === null ? null : await found
     const earlier = job.earlierJson === undefined ? NO_RUNS : readEarlierRuns(job.earlierJson)
     if (cached !== null) return fromCache(cached, earlier)
     if (isLarge) await turns.next()
-    const form = formOf(job, options.answers, signal)
+    const form = job.responseFormatJson === TEXT_JSON ? TEXT : formOf(job, options.answers, signal)
     const execution = new Execution(
       job,
       form instanceof Promise ? await form : form,
@@ -101,9 +102,9 @@ class Execution {
   /** Null when the response cache is off. */
   readonly #fingerprint: string | null
   #target: string | null = null
-  #calls: readonly CallRecord[] = []
-  #inputTokens = 0
-  #outputTokens = 0
+  #calls: readonly CallRecord[]
+  #inputTokens: number
+  #outputTokens: number
   #repair: Repair | undefined
   readonly #earlier: EarlierRuns
   /** Calls of earlier runs that `#calls` lacks. */
@@ -142,7 +143,7 @@ class Execution {
     const { reply, target, calls, tokens, wait } = await this.#options.router.ask(request, this.#signal)
     this.#target = target
     this.#wait = wait
-    this.#calls = this.#calls.concat(calls)
+    this.#calls = this.#calls.length === 0 ? calls : this.#calls.concat(calls)
     this.#inputTokens += tokens.input
     this.#outputTokens += tokens.output
     if (reply.kind === 'answer' && Buffer.byteLength(messagesJson) > BYTES_PER_TOKEN * reply.tokens.input) {

@@ -44,20 +44,21 @@ export class HeldJob {
     return { jobId: this.job.id, attempt: this.job.attempt }
   }
 
-  /** Notes the one write that stores the job, alone or with its outcome. To be called while it is `unsent`. */
-  sentIn(write: Promise<unknown>): void {
+  /** The one write that stores the job, alone or with its outcome, has begun. To be called while it is `unsent`. */
+  sent(): void {
     this.state = 'storing'
-    // `then` with two functions, because resolving a promise with a promise takes three turns of the microtask queue.
-    write.then(
-      () => {
-        this.state = 'stored'
-        this.#settleAccepted?.resolve(ACCEPTED)
-      },
-      (error) => {
-        this.state = 'rejected'
-        this.stop.now('lost')
-        this.#settleAccepted?.reject(error)
-      },
-    )
+  }
+
+  /** The write has ended. */
+  stored(): void {
+    this.state = 'stored'
+    this.#settleAccepted?.resolve(ACCEPTED)
+  }
+
+  /** The write has failed. */
+  rejected(error: unknown): void {
+    this.state = 'rejected'
+    this.stop.now('lost')
+    this.#settleAccepted?.reject(error)
   }
 }

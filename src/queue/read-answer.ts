@@ -6,6 +6,7 @@ import type { CpuPool, CpuUser } from '../cpu-pool/cpu-pool.ts'
 import { type Answer, answerOf, judgeAnswer } from '../job/answer.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import { type SchemaFacts, schemaFacts } from '../job/read-schemas.ts'
+import { TEXT_JSON } from '../job/response-format.ts'
 import type { StopSignal } from '../job/stop.ts'
 import { checkSteps, FIRST_CHECK_STEPS } from '../json-schema/limits.ts'
 
@@ -35,6 +36,8 @@ export class AnswerReader {
   read(job: JobToRead, text: string, signal: StopSignal): Answer | Promise<Answer | null> {
     const { responseFormatJson: formatJson } = job
     if (text.length + formatJson.length > LARGE_TEXT) return this.#readOnThread(job, text, signal)
+    // Any text will do.
+    if (formatJson === TEXT_JSON) return { ok: true, contentJson: JSON.stringify(text) }
     const { maxDepth } = this.#options
     const verdict = judgeAnswer(text, formatJson, { maxDepth, steps: FIRST_CHECK_STEPS })
     // Few checks take so many steps; a thread begins this one again, with all the steps that a check may take.

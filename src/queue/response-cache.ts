@@ -24,7 +24,7 @@ export function cacheKeys(enabled: boolean): CacheKeyOf {
 }
 
 /**
- * The cached response of an identical job. Null when there is none, when the database did not answer in time, and when the
+ * The cached response of an identical job; not a promise where the store knows at once that there is none. Null when there is none, when the database did not answer in time, and when the
  * signal stopped the job meanwhile.
  */
 export function lookUpResponse(
@@ -32,10 +32,10 @@ export function lookUpResponse(
   fingerprint: string,
   clock: Clock,
   signal: StopSignal,
-): Promise<string | null> {
-  return store
-    .findResponse(fingerprint, clock.nowMs())
-    .catch((error) => retryLookUp(store, fingerprint, clock, signal, error))
+): Promise<string | null> | null {
+  const found = store.findResponse(fingerprint, clock.nowMs())
+  if (found === null) return null
+  return found.catch((error) => retryLookUp(store, fingerprint, clock, signal, error))
 }
 
 /** The result of a job that a cached response answers. */

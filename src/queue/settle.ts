@@ -19,54 +19,84 @@ export interface SettleOptions {
 }
 
 /** What became of a settlement. `result` is what was stored: not always what the execution returned. */
-export interface SettledResult {
-  readonly settled: Settled | 'unsettled'
-  readonly result: ExecutionResult
-}
+export type SettledResult =
+  | {
+      /** `given up`: the process is ending, and the store did not take the outcome; the job is still this node's. */
+      readonly settled: Settled | 'given up'
+      readonly result: ExecutionResult
+    }
+  /** The store rejects every outcome of this job. */
+  | { readonly settled: 'rejected' }
 
-/**
- * Never writes the outcome of a job that is not stored. Rejects with the store's error for a job that never existed.
- * @returns `unsettled` when the process ended before the store took the outcome; the job is still this node's then
- * @throws WriteRejected when the store rejects every outcome of this job
- */
+/** Never writes the outcome of a job that is not stored. Rejects with the store's error for a job that never existed. */
 export async function settle(
   held: HeldJob,
   result: ExecutionResult,
   options: SettleOptions,
 ): Promise<SettledResult> {
-  const { store } = options
   const { job } = held
   const settlement = settlementOf(job, result, options)
   if (held.state === 'unsent') {
-    const write = store.acceptEnded(job, settlement)
-    let stored = result
-    held.sentIn(
-      write.catch((error) => {
-        stored = failureInstead(job, result, error, options)
-        return store.acceptEnded(job, settlementOf(job, stored, options))
-      }),
-    )
-    await held.accepted
-    return { settled: 'settled', result: stored }
+    held.sent()
+    try {
+      await options.store.acceptEnded(job, settlement)
+    } catch (error) {
+      return storeFailure(held, result, error, options)
+    }
+    held.stored()
+    return { settled: 'settled', result }
   }
   if (held.state !== 'stored') await held.accepted
   try {
     return { settled: await write(settlement, options), result }
   } catch (error) {
     const failure = failureInstead(job, result, error, options)
-    return { settled: await write(settlementOf(job, failure, options), options), result: failure }
+    return settleFailure(job, failure, options)
   }
 }
 
-async function write(settlement: Settlement, options: SettleOptions): Promise<SettledResult['settled']> {
+/** Stores the job with a failure instead of an outcome that the store rejects. */
+async function storeFailure(
+  held: HeldJob,
+  result: ExecutionResult,
+  rejection: unknown,
+  options: SettleOptions,
+): Promise<SettledResult> {
+  const { job } = held
+  try {
+    const failure = failureInstead(job, result, rejection, options)
+    await options.store.acceptEnded(job, settlementOf(job, failure, options))
+    held.stored()
+    return { settled: 'settled', result: failure }
+  } catch (error) {
+    held.rejected(error)
+    throw error
+  }
+}
+
+async function settleFailure(
+  job: ClaimedJob,
+  failure: ExecutionResult,
+  options: SettleOptions,
+): Promise<SettledResult> {
+  try {
+    return { settled: await write(settlementOf(job, failure, options), options), result: failure }
+  } catch (error) {
+    if (!(error instanceof WriteRejected)) throw error
+    const message = `the database rejects every outcome of job ${job.id}; it does not run again before a restart: repair the database and restart, or cancel the job`
+    options.onError(message, error)
+    return { settled: 'rejected' }
+  }
+}
+
+function write(settlement: Settlement, options: SettleOptions): Promise<Settled | 'given up'> {
   const { store, clock, mayRetry, onError } = options
-  const settled = await retryWrite(
+  return retryWrite(
     () => store.settle(settlement),
     clock,
     (error) => onError(`settling job ${settlement.jobId} failed; it is retried`, error),
     mayRetry,
   )
-  return settled === 'given up' ? 'unsettled' : settled
 }
 
 /** Rethrows any error that does not mean that the store rejects this outcome. */

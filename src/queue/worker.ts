@@ -6,19 +6,18 @@ import { type Clock, wait } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
 import type { ByteShare } from '../sharing/byte-budget.ts'
 import type { Claim } from '../store/node-store.ts'
-import { type Claimed, type Store, StoreUnavailable, WriteRejected } from '../store/store.ts'
+import { type Claimed, type Store, StoreUnavailable } from '../store/store.ts'
 import { TransientMap } from '../transient-map.ts'
 import type { Routes } from '../upstreams/routes.ts'
 import type { AfterSettlement } from './after-settlement.ts'
 import { Capacity } from './capacity.ts'
 import { ClaimPlan, type HeldBack, type PlannedClaim } from './claim-plan.ts'
 import type { ExecuteJob } from './execute.ts'
-import type { ExecutionResult, WaitingExecution } from './execution-result.ts'
+import { internalFailure, type WaitingExecution } from './execution-result.ts'
 import { HeldJob } from './held-job.ts'
 import { LimitedRoutes } from './limited-routes.ts'
 import { PoisonJobs } from './poison-jobs.ts'
 import { retryWrite } from './retry-write.ts'
-import { executeWithin } from './run-timeout.ts'
 import { type SettleOptions, settle } from './settle.ts'
 
 const NOTHING = {}
@@ -182,18 +181,34 @@ export class Worker {
 
   /** Executes a job for which capacity is reserved, from here to its end on this node. Never rejects. */
   async execute(held: HeldJob): Promise<void> {
-    const { clock, metrics, onError } = this.#options
+    const { clock, metrics, execute, runTimeoutMs, afterSettlement, onError } = this.#options
     const { job, stop } = held
     this.#held.set(job.id, held)
     const isPoisonCandidate = job.crashCount > 0 && this.#poisonJobs.began(job)
     try {
       metrics.started(job, clock.nowMs())
       const startedMs = clock.steadyMs()
-      const result = this.#state === 'stopped' ? null : await executeWithin(held, this.#options)
+      let result: Awaited<ReturnType<ExecuteJob>> = null
+      if (this.#state !== 'stopped') {
+        stop.startDeadline(clock, runTimeoutMs)
+        try {
+          result = await execute(job, stop)
+        } catch (error) {
+          // A bug must not leave the job without an outcome.
+          onError(`executing job ${job.id} failed`, error)
+          result = internalFailure()
+        }
+        stop.pause()
+      }
       const executionMs = clock.steadyMs() - startedMs
       if (result !== null && result.outcome === null) await this.#releaseWaiting(held, result)
-      else if (result !== null) await this.#settle(held, result, executionMs)
-      else if (stop.reason !== 'lost') await this.#release(held)
+      else if (result !== null) {
+        const settled = await settle(held, result, this.#settleOptions)
+        if (settled.settled === 'rejected') this.#unsettleable.set(job.id, held.claim)
+        else if (settled.settled !== 'given up') {
+          afterSettlement(job, settled.result, settled.settled, executionMs)
+        }
+      } else if (stop.reason !== 'lost') await this.#release(held)
     } catch (error) {
       // A job that was not stored never existed, and its caller knows. Any other error is a bug; the job is safe.
       if (!(error instanceof StoreUnavailable)) onError(`handling job ${job.id} failed`, error)
@@ -209,20 +224,6 @@ export class Worker {
         this.#plan.queued(null)
       }
       this.#capacityFreed()
-    }
-  }
-
-  async #settle(held: HeldJob, result: ExecutionResult, executionMs: number): Promise<void> {
-    const { afterSettlement, onError } = this.#options
-    const { job } = held
-    try {
-      const { settled, result: stored } = await settle(held, result, this.#settleOptions)
-      if (settled !== 'unsettled') afterSettlement(job, stored, settled, executionMs)
-    } catch (error) {
-      if (!(error instanceof WriteRejected) || held.state !== 'stored') throw error
-      this.#unsettleable.set(job.id, held.claim)
-      const message = `the database rejects every outcome of job ${job.id}; it does not run again before a restart: repair the database and restart, or cancel the job`
-      onError(message, error)
     }
   }
 

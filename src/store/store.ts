@@ -86,8 +86,11 @@ export interface Store
    */
   rescue(node: string, nowMs: number): Promise<number>
 
-  /** The cached response of an identical job, or null. `fingerprint` already distinguishes accounts. */
-  findResponse(fingerprint: string, nowMs: number): Promise<string | null>
+  /**
+   * The cached response of an identical job, or null: not a promise where that is known at once. `fingerprint` already
+   * distinguishes accounts.
+   */
+  findResponse(fingerprint: string, nowMs: number): Promise<string | null> | null
 
   /**
    * The job as its account may see it; null if it does not exist, belongs to another account, or has expired. A result and an

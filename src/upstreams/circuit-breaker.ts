@@ -145,6 +145,7 @@ export class CircuitBreaker implements Breaker {
   }
 
   acquire(): Permit | null {
+    if (this.#phase === 'available') return 'normal'
     if (this.isOpen) return null
     if (this.#phase !== 'trial') return 'normal'
     this.#trialRunning = true

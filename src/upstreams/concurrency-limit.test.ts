@@ -6,7 +6,7 @@ import { ConcurrencyLimit, START_CONCURRENCY } from './concurrency-limit.ts'
 function fillWindows(limit: ConcurrencyLimit, count: number): void {
   for (let window = 0; window < count; window++) {
     const calls = limit.limit
-    const begun = limit.begin()
+    const begun = limit.changes
     for (let n = 0; n < calls; n++) limit.succeeded(begun, true)
   }
 }
@@ -23,30 +23,30 @@ test('doubles after each full window of successes, up to the ceiling', () => {
 
 test('stays where it is while it keeps nothing waiting', () => {
   const limit = new ConcurrencyLimit(100, 8)
-  for (let n = 0; n < 1000; n++) limit.succeeded(limit.begin(), false)
+  for (let n = 0; n < 1000; n++) limit.succeeded(limit.changes, false)
   assert.equal(limit.limit, 8)
 })
 
 test('halves once for calls that fail together, and down to one', () => {
   const limit = new ConcurrencyLimit(100, 8)
-  const begun = limit.begin()
+  const begun = limit.changes
   for (let n = 0; n < 8; n++) assert.equal(limit.overloaded(begun), true)
   assert.equal(limit.limit, 4)
-  for (let n = 0; n < 5; n++) limit.overloaded(limit.begin())
+  for (let n = 0; n < 5; n++) limit.overloaded(limit.changes)
   assert.equal(limit.limit, 1)
 })
 
 test('blames a call that fails at a limit which has been served before', () => {
   const limit = new ConcurrencyLimit(8, 8)
   fillWindows(limit, 1)
-  assert.equal(limit.overloaded(limit.begin()), false)
+  assert.equal(limit.overloaded(limit.changes), false)
   assert.equal(limit.limit, 4)
-  assert.equal(limit.overloaded(limit.begin()), false)
+  assert.equal(limit.overloaded(limit.changes), false)
 })
 
 test('goes back to where it failed eight times as slowly', () => {
   const limit = new ConcurrencyLimit(100, 8)
-  limit.overloaded(limit.begin())
+  limit.overloaded(limit.changes)
   fillWindows(limit, 7)
   assert.equal(limit.limit, 4)
   fillWindows(limit, 1)
@@ -57,6 +57,6 @@ test('starts where the configuration says, and never changes without a start', (
   assert.equal(new ConcurrencyLimit(32, 32).limit, 32)
   assert.equal(new ConcurrencyLimit(4, 8).limit, 4)
   const fixed = new ConcurrencyLimit(256, null)
-  assert.equal(fixed.overloaded(fixed.begin()), false)
+  assert.equal(fixed.overloaded(fixed.changes), false)
   assert.equal(fixed.limit, 256)
 })

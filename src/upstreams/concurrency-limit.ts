@@ -17,40 +17,35 @@ export class ConcurrencyLimit implements FairSlotsOptions {
   readonly reserve = 0
   readonly ceiling: number
   readonly #isFixed: boolean
-  #limit: number
+  /** Written here only. */
+  limit: number
+  /** Counts changes of the limit: calls that began before the last one say nothing about the limit now. Written here only. */
+  changes = 0
   /** The highest limit at which a full window has succeeded. */
   #proven = 0
   /** The lowest limit that was too high. */
   #failedAt = Number.POSITIVE_INFINITY
   #successes = 0
-  /** Counts changes of the limit: calls that began before the last one say nothing about the limit now. */
-  #changes = 0
 
   /** @param start null for a limit that never changes */
   constructor(ceiling: number, start: number | null) {
     this.ceiling = ceiling
     this.#isFixed = start === null
-    this.#limit = Math.min(start ?? ceiling, ceiling)
+    this.limit = Math.min(start ?? ceiling, ceiling)
   }
 
-  get limit(): number {
-    return this.#limit
-  }
-
-  /** A call begins; returns what `succeeded` and `overloaded` take. */
-  begin(): number {
-    return this.#changes
-  }
-
-  /** @param isFull whether as many calls as the limit permits were in progress */
+  /**
+   * @param begun what `changes` was when the call began
+   * @param isFull whether as many calls as the limit permits were in progress
+   */
   succeeded(begun: number, isFull: boolean): void {
-    if (this.#isFixed || !isFull || begun !== this.#changes) return
+    if (this.#isFixed || !isFull || begun !== this.changes) return
     this.#successes += 1
-    if (this.#successes < this.#limit) return
-    this.#proven = Math.max(this.#proven, this.#limit)
-    const next = Math.min(this.#limit * 2, this.ceiling)
+    if (this.#successes < this.limit) return
+    this.#proven = Math.max(this.#proven, this.limit)
+    const next = Math.min(this.limit * 2, this.ceiling)
     const isCautious = next >= this.#failedAt
-    if (next === this.#limit || (isCautious && this.#successes < CAUTIOUS_WINDOWS * this.#limit)) return
+    if (next === this.limit || (isCautious && this.#successes < CAUTIOUS_WINDOWS * this.limit)) return
     this.#change(next)
     if (isCautious) this.#failedAt = Number.POSITIVE_INFINITY
   }
@@ -58,22 +53,23 @@ export class ConcurrencyLimit implements FairSlotsOptions {
   /**
    * A call was answered 429 or 503, or not in time. Whether more calls were in progress than the server has ever served at once,
    * so that it is not to blame, and neither is the job.
+   * @param begun what `changes` was when the call began
    */
   overloaded(begun: number): boolean {
     if (this.#isFixed) return false
     // The limit has been halved already for calls that began together with this one.
-    if (begun !== this.#changes) return true
-    const isUnproven = this.#limit > Math.max(1, this.#proven)
-    this.#failedAt = this.#limit
-    const half = Math.max(1, Math.floor(this.#limit / 2))
+    if (begun !== this.changes) return true
+    const isUnproven = this.limit > Math.max(1, this.#proven)
+    this.#failedAt = this.limit
+    const half = Math.max(1, Math.floor(this.limit / 2))
     this.#proven = Math.min(this.#proven, half)
     this.#change(half)
     return isUnproven
   }
 
   #change(limit: number): void {
-    this.#limit = limit
+    this.limit = limit
     this.#successes = 0
-    this.#changes += 1
+    this.changes += 1
   }
 }

@@ -55,7 +55,11 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
   const choice = fields<ChatCompletion.Choice & { error: unknown }>(
     Array.isArray(completion?.choices) ? completion.choices[0] : undefined,
   )
-  const tokens = readTokens(completion?.usage)
+  const usage = fields<NonNullable<ChatCompletion['usage']>>(completion?.usage)
+  const tokens =
+    usage === null
+      ? NO_TOKENS
+      : { input: readCount(usage.prompt_tokens), output: readCount(usage.completion_tokens) }
   // Gateways report a failure of their own upstream as an error inside a 200, next to the choices or inside one.
   const error = fields<WireError>(choice?.error) ?? fields<WireError>(completion?.error)
   if (error !== null) return readEmbeddedError(status, error, tokens, mask)
@@ -230,12 +234,6 @@ function plainText(text: string | null): string | null {
 }
 
 const NO_TOKENS: TokenCount = { input: 0, output: 0 }
-
-function readTokens(usage: unknown): TokenCount {
-  const counts = fields<NonNullable<ChatCompletion['usage']>>(usage)
-  if (counts === null) return NO_TOKENS
-  return { input: readCount(counts.prompt_tokens), output: readCount(counts.completion_tokens) }
-}
 
 function readCount(value: unknown): number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value > 0 ? value : 0

@@ -161,8 +161,8 @@ describe('a patient router', () => {
     const first = ask(setup, 'first')
     await setup.a.received(1)
     let paused = 0
-    const deadline = { pause: () => paused++, resume: () => paused-- }
-    const signal = { reason: null, deadline, listen: () => {}, unlisten: () => {} }
+    const time = { pause: () => paused++, resume: () => paused-- }
+    const signal = { reason: null, ...time, listen: () => {}, unlisten: () => {} }
     const second = setup.router.ask(modelRequest('one', { jobId: 'second' }), signal)
     assert.equal(paused, 1)
     setup.a.release()

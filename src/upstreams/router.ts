@@ -19,7 +19,6 @@ import type {
   ConnectionFault,
   FailureKind,
   ModelRequest,
-  Prompt,
   Reply,
   RequestFormat,
   RequestWait,
@@ -137,15 +136,24 @@ export class ModelRouter implements Router, Routes {
     this.#onFailedCall = options.onFailedCall
   }
 
-  async ask(request: ModelRequest, signal: StopSignal): Promise<RoutedReply> {
+  ask(request: ModelRequest, signal: StopSignal): Promise<RoutedReply> {
     const attempt: RoutingAttempt = { reply: NOT_CALLED, target: null, calls: [], tokens: NO_TOKENS }
     const candidates = this.#candidatesOf(request)
-    const { targets } = candidates
-    if (targets.length === 0) {
+    if (candidates.targets.length === 0) {
       const message = `No model server is configured for ${request.model} and this tier.`
-      return { ...attempt, reply: upstreamError({ message }) }
+      return Promise.resolve({ ...attempt, reply: upstreamError({ message }) })
     }
-    if (this.#isPatient) return this.#askPatiently(request, candidates, attempt, signal)
+    return this.#isPatient
+      ? this.#askPatiently(request, candidates, attempt, signal)
+      : this.#askInRounds(request, candidates, attempt, signal)
+  }
+
+  async #askInRounds(
+    request: ModelRequest,
+    { targets }: Candidates,
+    attempt: RoutingAttempt,
+    signal: StopSignal,
+  ): Promise<RoutedReply> {
     for (let round = 1; ; round++) {
       let failures = 0
       // The next round may begin when the first target is available; the breakers of the others are open until they are.
@@ -169,7 +177,7 @@ export class ModelRouter implements Router, Routes {
   }
 
   /**
-   * Like `ask`, and ends with a `wait` as soon as no target can be called; meanwhile, targets that are only suspected are
+   * Like `#askInRounds`, and ends with a `wait` as soon as no target can be called; meanwhile, targets that are only suspected are
    * tried again after a pause, so that a blip costs the job no more than that.
    */
   async #askPatiently(
@@ -180,7 +188,7 @@ export class ModelRouter implements Router, Routes {
   ): Promise<RoutedReply> {
     let { tries } = request
     /** Successes of the targets at the first failure of this request there. */
-    const successes = new Map<Target, number>()
+    let successes: Map<Target, number> | null = null
     for (let round = 1; ; round++) {
       let failures = 0
       let countsAgainstJob = true
@@ -197,13 +205,14 @@ export class ModelRouter implements Router, Routes {
         if (kind === 'final') return attempt
         failures++
         countsAgainstJob &&= !attempt.isBeyondProven && isOfJob(kind, target, request.jobId, tries)
+        successes ??= new Map()
         if (!successes.has(target)) successes.set(target, target.health.successes)
       }
       if (failures > 0 && countsAgainstJob) tries++
       if (tries >= MAX_TRIES) return attempt
       if (round === ROUNDS && attempt.reply.kind === 'error') {
         const trouble = troubleOf(attempt.reply)
-        for (const [target, before] of successes) target.health.giveUp(trouble, before)
+        for (const [target, before] of successes ?? []) target.health.giveUp(trouble, before)
       }
       const areAllOpen = targets.every(({ breaker }) => breaker.isOpen)
       if (areAllOpen || round === ROUNDS) {
@@ -274,12 +283,13 @@ export class ModelRouter implements Router, Routes {
   ): Promise<'called' | 'circuit open' | 'stopped'> {
     if (signal.reason !== null) return 'stopped'
     const { breaker, upstream } = target
-    const { account, tier } = request
-    if (!upstream.slots.tryAcquire(account)) {
+    const { account, tier, prompt } = request
+    const { server, limit, slots } = upstream
+    if (!slots.tryAcquire(account)) {
       // A request that has another target must not wait for a slot at one that fails.
       if (!forced && breaker.isOpen) return 'circuit open'
       const weight = this.#table.weights.get(tier) ?? LEAST_WEIGHT
-      if (!(await this.#acquireSlot(upstream.slots, account, weight, signal))) return 'stopped'
+      if (!(await this.#acquireSlot(slots, account, weight, signal))) return 'stopped'
     }
     let permit: Permit | null = null
     let result: CallResult = 'ignored'
@@ -289,14 +299,25 @@ export class ModelRouter implements Router, Routes {
       // Only now, because the breaker may have opened while the request waited for a slot.
       permit = breaker.acquire() ?? (forced ? 'forced' : null)
       if (permit === null) return 'circuit open'
-      const begun = upstream.limit.begin()
-      const reply = await this.#ask(target, request.prompt, attempt, signal)
+      const begun = limit.changes
+      let reply: Reply
+      // Again in another format as long as the format is what the server rejects.
+      let format: RequestFormat | null = server.requestFormat(target.model, prompt)
+      do {
+        const [startedAtMs, atMs] = [this.#clock.steadyMs(), this.#clock.nowMs()]
+        reply = await server.ask(target.model, prompt, format, signal)
+        this.#record(attempt, target, format, reply, atMs, this.#clock.steadyMs() - startedAtMs)
+        format =
+          reply.kind === 'error' && signal.reason === null
+            ? server.otherFormat(target.model, prompt, format, reply)
+            : null
+      } while (format !== null)
       if (reply.kind !== 'error') {
         result = 'success'
-        upstream.limit.succeeded(begun, upstream.slots.held.total >= upstream.limit.limit)
+        limit.succeeded(begun, slots.held.total >= limit.limit)
       } else if (!reply.aborted) {
         const isOverload = reply.timedOut || failureKind(reply) === 'overloaded'
-        attempt.isBeyondProven = isOverload && upstream.limit.overloaded(begun)
+        attempt.isBeyondProven = isOverload && limit.overloaded(begun)
         // After any other 4xx the request is at fault, and the target is healthy.
         const hasFailed = this.#isPatient ? isWaitedFor(failureKind(reply)) : reply.retryable
         result = hasFailed ? 'failure' : 'success'
@@ -306,20 +327,7 @@ export class ModelRouter implements Router, Routes {
       return 'called'
     } finally {
       if (permit !== null) breaker.release(permit, result, retryAfterMs, request.jobId, trouble)
-      upstream.slots.release(account)
-    }
-  }
-
-  /** Sends the prompt, again in another format as long as the format is what the server rejects. Returns the last reply. */
-  async #ask(target: Target, prompt: Prompt, attempt: RoutingAttempt, signal: StopSignal): Promise<Reply> {
-    const { server } = target.upstream
-    for (let format: RequestFormat | null = server.requestFormat(target.model, prompt); ; ) {
-      const [startedAtMs, atMs] = [this.#clock.steadyMs(), this.#clock.nowMs()]
-      const reply = await server.ask(target.model, prompt, format, signal)
-      this.#record(attempt, target, format, reply, atMs, this.#clock.steadyMs() - startedAtMs)
-      if (reply.kind !== 'error' || signal.reason !== null) return reply
-      format = server.otherFormat(target.model, prompt, format, reply)
-      if (format === null) return reply
+      slots.release(account)
     }
   }
 
@@ -330,10 +338,9 @@ export class ModelRouter implements Router, Routes {
     weight: number,
     signal: StopSignal,
   ): Promise<boolean> {
-    const deadline = this.#isPatient ? signal.deadline : null
-    deadline?.pause()
+    if (this.#isPatient) signal.pause()
     const acquired = await slots.acquire(account, weight, signal)
-    deadline?.resume()
+    if (this.#isPatient) signal.resume()
     return acquired
   }
 

@@ -152,8 +152,8 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
     isFilled = true
   })
   filled.catch(onFatal)
-  const findResponse = async (fingerprint: string, atMs: number): Promise<string | null> => {
-    if (!isFilled) await filled
+  const findResponse = (fingerprint: string, atMs: number): Promise<string | null> | null => {
+    if (!isFilled) return filled.then(() => findResponse(fingerprint, atMs))
     const seq = index.find(fingerprint, atMs)
     return seq === null ? null : thread.call('findResponse', [seq, fingerprint, atMs])
   }
