@@ -1,42 +1,90 @@
-/** `npm run simulate`: runs many seeds, or one with every step of it. */
+/** `npm run simulate`: runs many seeds, or one with all its steps. See docs/simulation.md. */
 import { parseArgs } from 'node:util'
 import { generatePlan } from './generate.ts'
-import { simulate } from './simulate.ts'
+import { describeAction, type Plan } from './plan.ts'
+import { shrink } from './shrink.ts'
+import { type Result, simulate } from './simulate.ts'
 
 const { values } = parseArgs({
   options: {
+    /** Only this seed, with its steps. */
     seed: { type: 'string' },
+    /** With `--seed`: every event, timers and calls of the store included. */
+    all: { type: 'boolean', default: false },
+    /** How many seeds, the first of them, and after how many minutes to end before that. */
     seeds: { type: 'string', default: '1000' },
-    minutes: { type: 'string' },
     from: { type: 'string', default: '1' },
+    minutes: { type: 'string' },
+    /** Reports failures as they are, which is faster. */
+    'no-shrink': { type: 'boolean', default: false },
   },
 })
+
 const print = (text: string) => void process.stdout.write(`${text}\n`)
-if (values.seed !== undefined) {
-  const plan = generatePlan(Number(values.seed))
-  const result = await simulate(plan, (atMs, text) =>
-    print(`${(atMs / 1000).toFixed(3).padStart(10)} ${text}`),
-  )
-  print(JSON.stringify(result, null, 1))
-} else {
-  const from = Number(values.from)
-  let simulatedMs = 0,
-    steps = 0,
-    jobs = 0,
-    failed = 0
-  const started = performance.now()
-  for (let seed = from; seed < from + Number(values.seeds); seed++) {
-    const result = await simulate(generatePlan(seed))
-    simulatedMs += result.simulatedMs
-    steps += result.steps
-    jobs += result.jobs
-    if (result.violations.length > 0) {
-      failed++
-      for (const { rule, what } of result.violations) print(`seed ${seed}: ${rule}: ${what.slice(0, 400)}`)
-    }
-  }
-  const s = (performance.now() - started) / 1000
+const seconds = (ms: number) => `${(ms / 1000).toFixed(3).padStart(9)} s`
+
+function printFailures({ violations }: Result): void {
+  for (const { rule, what, atMs } of violations) print(`${seconds(atMs)}  BROKEN: ${rule}\n    ${what}`)
+}
+
+async function runWithSteps(plan: Plan): Promise<Result> {
+  const result = await simulate(plan, {
+    onStep: (atMs, text, kind) => {
+      if (kind === 'state' || values.all) print(`${seconds(atMs)}  ${text}`)
+    },
+  })
+  printFailures(result)
+  return result
+}
+
+async function reportFailure(plan: Plan, result: Result): Promise<void> {
+  print(`\nSeed ${plan.seed} breaks:`)
+  printFailures(result)
+  if (values['no-shrink']) return
+  const rule = result.violations[0]?.rule
+  const smallest = await shrink(plan, async (smaller) => {
+    const { violations } = await simulate(smaller)
+    return violations.some((violation) => violation.rule === rule)
+  })
   print(
-    `${failed} failed; ${(simulatedMs / 3.6e6).toFixed(1)} h, ${steps} steps, ${jobs} jobs in ${s.toFixed(1)} s`,
+    `\nThe smallest history that breaks it has ${smallest.actions.length} of ${plan.actions.length} actions:`,
   )
+  for (const action of smallest.actions) print(describeAction(action))
+  print(`\nIts steps:`)
+  await runWithSteps(smallest)
+  const { actions, ...settings } = smallest
+  print(`\nAs a plan, for a test:\n${JSON.stringify({ ...settings, actions })}\n`)
+}
+
+async function runMany(): Promise<boolean> {
+  const from = Number(values.from)
+  const untilMs = values.minutes === undefined ? Number.POSITIVE_INFINITY : Number(values.minutes) * 60_000
+  const most = values.minutes === undefined ? Number(values.seeds) : Number.POSITIVE_INFINITY
+  const startedMs = performance.now()
+  const sums = { seeds: 0, failed: 0, simulatedMs: 0, events: 0, jobs: 0 }
+  for (let seed = from; sums.seeds < most && performance.now() - startedMs < untilMs; seed++) {
+    const plan = generatePlan(seed)
+    const result = await simulate(plan)
+    sums.seeds += 1
+    sums.simulatedMs += result.simulatedMs
+    sums.events += result.events
+    sums.jobs += result.jobs
+    if (result.violations.length === 0) continue
+    sums.failed += 1
+    await reportFailure(plan, result)
+  }
+  const minutes = (performance.now() - startedMs) / 60_000
+  const perMinute = (count: number) => Math.round(count / minutes).toLocaleString('en')
+  const hours = sums.simulatedMs / 3_600_000
+  print(
+    `${sums.seeds} seeds from ${from}, ${sums.failed} failed: ${hours.toFixed(1)} simulated hours, ${sums.jobs} jobs and ${sums.events} events in ${minutes.toFixed(1)} min (${perMinute(sums.seeds)} seeds and ${perMinute(hours)} hours per minute)`,
+  )
+  return sums.failed === 0
+}
+
+if (values.seed === undefined) process.exitCode = (await runMany()) ? 0 : 1
+else {
+  const result = await runWithSteps(generatePlan(Number(values.seed)))
+  print(`history ${result.hash}, ${result.events} events, ${seconds(result.simulatedMs)} of simulated time`)
+  process.exitCode = result.violations.length === 0 ? 0 : 1
 }

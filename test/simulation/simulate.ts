@@ -1,13 +1,15 @@
 /** Runs one plan: its actions, the time until all is quiet, a load that shows what is left of capacity, and the stop. */
 import { makeSecret } from '../../src/net/signature.ts'
+import { OVERDUE_EVERY_MS } from '../../src/queue/limited-routes.ts'
 import type { ModelRouter } from '../../src/upstreams/router.ts'
 import { Actors } from './actors.ts'
 import { hashOf } from './front.ts'
 import { Ledger, type Violation } from './ledger.ts'
+import { stateOf } from './memory-store/callbacks.ts'
 import { MemoryDatabase } from './memory-store/database.ts'
 import { memoryOperations } from './memory-store/memory-store.ts'
 import { SimulatedNode, type Surroundings } from './node.ts'
-import { type Plan, type ReceiverFault, type StoreFault, UPSTREAMS } from './plan.ts'
+import { describeAction, type Plan, type ReceiverFault, type StoreFault, UPSTREAMS } from './plan.ts'
 import { checkRules } from './rules.ts'
 import { type OnStep, WORLD_START_MS, World } from './world.ts'
 
@@ -25,12 +27,17 @@ export interface Result {
   readonly violations: readonly Violation[]
   /** Of the history. */
   readonly hash: string
-  readonly steps: number
+  readonly events: number
   readonly simulatedMs: number
   readonly jobs: number
 }
 
-export async function simulate(plan: Plan, onStep: OnStep | null = null): Promise<Result> {
+export interface SimulateOptions {
+  /** Gets all that happens. The hash of a history is another one with it, because states are part of it. */
+  readonly onStep?: OnStep | null
+}
+
+export async function simulate(plan: Plan, { onStep = null }: SimulateOptions = {}): Promise<Result> {
   const world = new World(plan.seed, onStep)
   const ledger = new Ledger(world)
   const onRejection = (error: unknown) => {
@@ -39,6 +46,7 @@ export async function simulate(plan: Plan, onStep: OnStep | null = null): Promis
   process.on('unhandledRejection', onRejection)
   try {
     const simulation = new Simulation(plan, world, ledger)
+    if (onStep) simulation.noteStates()
     await simulation.run()
     // A rejection that nobody handled is reported in a later turn of the event loop.
     await new Promise((resolve) => setImmediate(resolve))
@@ -46,7 +54,7 @@ export async function simulate(plan: Plan, onStep: OnStep | null = null): Promis
     process.off('unhandledRejection', onRejection)
   }
   const { violations, jobs } = ledger
-  return { violations, hash: world.hash, steps: world.steps, simulatedMs: world.nowMs, jobs: jobs.size }
+  return { violations, hash: world.hash, events: world.events, simulatedMs: world.nowMs, jobs: jobs.size }
 }
 
 /** While routes are limited: one for overdue jobs, and one for the next check of each target that is unavailable. */
@@ -92,7 +100,10 @@ class Simulation {
     const world = this.#world
     for (const node of this.#nodes) node.start()
     for (const action of actions) {
-      world.after(action.atMs, `action ${action.kind}`, () => this.#actors.perform(action))
+      world.after(action.atMs, 'action', () => {
+        world.note(`ACTION ${describeAction(action).trim()}`)
+        this.#actors.perform(action)
+      })
     }
     const lastMs = actions.at(-1)?.atMs ?? 0
     await world.runUntil(lastMs)
@@ -105,6 +116,22 @@ class Simulation {
     checkRules({ plan: this.#plan, ledger: this.#ledger, db: this.#db, hasEnded })
     this.#checkLeftovers()
     await this.#stop()
+  }
+
+  /** Notes each change of a job. */
+  noteStates(): void {
+    const known = new Map<string, string>()
+    this.#world.onSettled = () => {
+      for (const { job, status, node, attempt, crashCount, callback, route } of this.#db.jobs.values()) {
+        const holder = node === null ? '' : ` by ${node}`
+        const owed =
+          callback === null ? '' : `, callback ${stateOf(callback)} after ${callback.attempts.length}`
+        const text = `${status}${holder}, attempt ${attempt}, crashes ${crashCount}, route '${route}'${owed}`
+        if (known.get(job.id) === text) continue
+        known.set(job.id, text)
+        this.#world.note(`job ${job.id} of ${job.account}: ${text}`)
+      }
+    }
   }
 
   #createAccounts(): void {
@@ -135,8 +162,8 @@ class Simulation {
     do await world.runUntil(world.nowMs + LOOK_MS)
     while (!this.#isQuiet && world.nowMs < untilMs)
     if (!this.#isQuiet) this.#ledger.violate(rule, this.#state())
-    // What follows the last event is over soon.
-    await world.runUntil(world.nowMs + 2000)
+    // Timers that are not set again run off.
+    await world.runUntil(world.nowMs + OVERDUE_EVERY_MS + LOOK_MS)
   }
 
   /** What is due is due by the wall clock: after a jump back it waits for as long. */

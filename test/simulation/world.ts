@@ -35,8 +35,8 @@ export class SimulatedThread {
   }
 }
 
-/** Of a step as it is printed. */
-export type OnStep = (atMs: number, text: string) => void
+/** Gets all that happens: `state` is what a person reads first, `event` the rest. */
+export type OnStep = (atMs: number, text: string, kind: 'state' | 'event') => void
 
 export class World {
   readonly random: SeededRandom
@@ -46,7 +46,9 @@ export class World {
   #nowMs = 0
   #orders = 0
   #hash = 0
-  steps = 0
+  events = 0
+  /** Called after each event. */
+  onSettled: (() => void) | null = null
 
   constructor(seed: number, onStep: OnStep | null = null) {
     this.random = new SeededRandom(seed, 1)
@@ -77,11 +79,11 @@ export class World {
   }
 
   /** Notes what happened, for the hash and for those who read along. */
-  note(text: string): void {
+  note(text: string, kind: 'state' | 'event' = 'state'): void {
     let hash = this.#hash
     for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193)
     this.#hash = Math.imul(hash ^ Math.floor(this.#nowMs * 1000), 0x01000193)
-    this.#onStep?.(this.#nowMs, text)
+    this.#onStep?.(this.#nowMs, text, kind)
   }
 
   /** Runs what happens until then, or until `isOver` says so after an event. */
@@ -94,10 +96,11 @@ export class World {
         event.thread.missed.push(event)
         continue
       }
-      this.steps += 1
-      this.note(event.label)
+      this.events += 1
+      this.note(event.label, 'event')
       event.run()
       await settledPromises()
+      this.onSettled?.()
       if (isOver()) return
     }
     this.#nowMs = Math.max(this.#nowMs, endMs)
