@@ -103,6 +103,7 @@ export class SimulatedProcess {
     this.#node = node
     this.main = new SimulatedThread(id)
     this.heartbeat = new SimulatedThread(`heartbeat of ${id}`)
+    around.heartbeats.set(id, this.heartbeat)
     const clock = world.clockOf(this.main, () => node.clockOffsetMs)
     this.clock = clock
     this.store = new StoreConnection(around, id, this.main).store
@@ -111,7 +112,10 @@ export class SimulatedProcess {
     const random = world.random.next
     const log = this.#log()
     const common = { world, ledger, clock, thread: this.main }
-    const kill = () => node.kill(this, world.random.whole(500, 5000))
+    const kill = () => {
+      ledger.mayLoseUsage = true
+      node.kill(this, world.random.whole(500, 5000))
+    }
     this.router = createRouter({
       configuration,
       clock,

@@ -70,6 +70,8 @@ function failureProblem(
   const { code, message } = JSON.parse(errorJson) as { code: string; message: string }
   if (code === 'cancelled') return ledger.mayBeCancelled(job) ? null : 'only operators cancel'
   if (message.startsWith('The process that ran this job')) {
+    if (manner !== 'kill' && plan.maxAttempts > 1 && !hasKills(plan))
+      return 'P5 only the job that kills its process ends'
     return job.foundDead.filter(hasEnded).length >= plan.maxAttempts
       ? null
       : 'P26 a pause or a drain is not a crash'
@@ -89,7 +91,12 @@ function failureProblem(
   return counts.blamed >= MAX_TRIES ? null : 'P25 an outage fails nothing'
 }
 
-export function hasClockJumps({ actions }: Plan): boolean {
+/** Whether processes end for other reasons than the jobs that kill them. */
+function hasKills({ actions }: Plan): boolean {
+  return actions.some(({ kind }) => kind === 'kill' || kind === 'restart' || kind === 'pause')
+}
+
+function hasClockJumps({ actions }: Plan): boolean {
   return actions.some(({ kind }) => kind === 'clock')
 }
 

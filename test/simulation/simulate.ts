@@ -84,6 +84,8 @@ class Simulation {
       db: this.#db,
       faults: new Set<StoreFault>(),
       listeners: new Map(),
+      heartbeats: new Map(),
+      leaseMs: plan.leaseMs,
       upstreams: new Map(UPSTREAMS.map((name) => [name, { name, fault: null, inProgress: 0 }])),
       receiverFaults: new Map(),
     }

@@ -57,6 +57,9 @@ export interface Shared {
   readonly db: MemoryDatabase
   readonly ledger: Ledger
   readonly faults: Set<StoreFault>
+  /** Of each process that was started, the thread that renews its lease. */
+  readonly heartbeats: Map<string, SimulatedThread>
+  readonly leaseMs: number
   /** Of each process that runs, its listeners. */
   readonly listeners: Map<string, { readonly events: NodeEvents; readonly thread: SimulatedThread }>
 }
@@ -173,7 +176,16 @@ export class StoreConnection {
     for (const { node, job } of db.open) {
       if (node === null || node === this.#node || (db.shared && db.hasLease(node))) continue
       ledger.jobs.get(job.id)?.foundDead.push(node)
+      if (this.#lives(node)) ledger.violate('P26 no job of a living node is rescued', `${job.id} of ${node}`)
     }
+  }
+
+  /** Whether the process has run for a lease, and could renew it. */
+  #lives(node: string): boolean {
+    const { world, faults, heartbeats, leaseMs } = this.#shared
+    const thread = heartbeats.get(node)
+    if (thread === undefined || faults.has('cut')) return false
+    return thread.state === 'running' && world.nowMs - thread.resumedMs > leaseMs
   }
 
   #notify(name: MethodName, args: readonly unknown[], result: unknown): void {

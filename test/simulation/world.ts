@@ -27,6 +27,8 @@ export class SimulatedThread {
   state: 'running' | 'paused' | 'ended' = 'running'
   /** Timers that are set, which are to be none after a stop. */
   timers = 0
+  /** When it went on after a pause, by the world's time. */
+  resumedMs = Number.NEGATIVE_INFINITY
   /** What happened during a pause. */
   missed: WorldEvent[] = []
 
@@ -110,6 +112,7 @@ export class World {
   resume(thread: SimulatedThread): void {
     if (thread.state !== 'paused') return
     thread.state = 'running'
+    thread.resumedMs = this.#nowMs
     const missed = thread.missed.splice(0)
     const isTimer = ({ label }: WorldEvent) => label.startsWith(TIMER)
     for (const event of [...missed.filter(isTimer), ...missed.filter((one) => !isTimer(one))]) {
