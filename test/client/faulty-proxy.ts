@@ -115,7 +115,7 @@ async function perform(
   // A client that hangs up ends what the server does for it.
   const gone = new AbortController()
   response.once('close', () => gone.abort())
-  const init = { method, headers: passed, signal: gone.signal, ...(method === 'POST' && { body }) }
+  const init = { method, headers: passed, signal: gone.signal, ...(body !== '' && { body }) }
   const answer = await fetch(target + url, init).catch(() => null)
   const text = await answer?.text().catch(() => null)
   if (!answer || typeof text !== 'string') {

@@ -42,11 +42,52 @@ async function asksForJobs(t: TestContext, databaseUrl?: string): Promise<void> 
   models.release()
   assert.equal((await ask(['job', slow, '--wait'])).stdout, 'echo: wait for me\n')
 
+  const listed = async (...args: string[]) => {
+    const { code, stdout } = await ask(['jobs', 'list', '--json', ...args])
+    assert.equal(code, 0)
+    return (JSON.parse(stdout) as { job_id: string; status: string }[]).map(({ job_id, status }) => [
+      job_id,
+      status,
+    ])
+  }
+  assert.deepEqual(await listed(), [
+    [quick, 'completed'],
+    [slow, 'completed'],
+  ])
+  assert.deepEqual(await listed('--limit', '1'), [[quick, 'completed']])
+  assert.deepEqual(await listed('--status', 'failed'), [])
+  const table = await ask(['jobs', 'list'])
+  assert.match(
+    table.stdout,
+    new RegExp(`^JOB ID .*\\n${quick}  completed  gpt-5-mini .*\\n${slow}  completed `),
+  )
+  const late = await ask(['job', quick, '--cancel'])
+  assert.deepEqual([late.code, late.stdout], [1, ''])
+  assert.match(late.stderr, /The job has ended/)
+  const again = await server.caller(key).batch(['wait again'])
+  const [third = ''] = again.body.data?.job_ids ?? []
+  assert.equal((await ask(['job', third, '--delete'])).code, 1)
+  const cancelled = await ask(['job', third, '--cancel'])
+  assert.deepEqual([cancelled.code, cancelled.stdout], [0, ''])
+  assert.match(cancelled.stderr, /is cancelled/)
+  assert.equal(JSON.parse((await ask(['job', third, '--cancel', '--json'])).stdout).error.code, 'cancelled')
+  assert.equal((await ask(['job', third])).code, 2)
+  assert.deepEqual(JSON.parse((await ask(['job', third, '--delete', '--json'])).stdout), {
+    job_id: third,
+    deleted: true,
+  })
+  assert.equal((await ask(['job', third, '--delete'])).code, 1)
+
   const none = await ask(['job', NO_JOB])
   assert.deepEqual([none.code, none.stdout], [1, ''])
   assert.match(none.stderr, /does not exist or has expired/)
   const misused = await ask(['job', slow, '--timeout', '5'])
   assert.deepEqual([misused.code, misused.stderr], [1, '--timeout can only be used with --wait.\n'])
+  assert.match((await ask(['job', slow, '--drop-callback'])).stderr, /can only be used with --delete/)
+  assert.match((await ask(['job', slow, '--cancel', '--wait'])).stderr, /cannot be used with option '--wait'/)
+  const logged = await ask(['job', slow], { env: { PARLEY_LOG: 'debug' } })
+  assert.equal(logged.stdout, 'echo: wait for me\n')
+  assert.match(logged.stderr, /^parley: GET \/api\/v1\/messages\/.*: 200 in \d+ ms\n$/)
 }
 
 test('a job is shown, waited for and left alone (SQLite)', { timeout }, (t) => asksForJobs(t))
