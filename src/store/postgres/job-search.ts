@@ -39,7 +39,8 @@ async function scanJobs(
   { account, status, model, fromId, beforeId }: JobScan,
 ): Promise<JobChunk> {
   const values = [beforeId, fromId, account, model, status]
-  const rows = await database.query(SCAN[status ?? 'any'], values)
+  const statements = account === null ? SCAN : SCAN_OF_ACCOUNT
+  const rows = await database.query(statements[status ?? 'any'], values)
   const [first = {}] = rows
   return {
     scanned: numberOf(first, 'scanned'),
@@ -77,37 +78,44 @@ const SUMMARY = `j.id, j.account, j.tier, j.model, ${STATUS} as status, j.create
 const RANGE = 'id < $1::uuid and id >= $2::uuid'
 
 /** Jobs that have not ended are found where no others are. */
-const SOURCES: Readonly<Record<'any' | 'pending' | 'assigned', string>> = {
-  any: `select id from jobs where ${RANGE}`,
-  pending: `select id from open_jobs where turn is not null and ${RANGE}`,
-  assigned: `select id from open_jobs where node is not null and ${RANGE}
-    union all select id from open_jobs where turn is not null and attempt > 0 and ${RANGE}`,
+const SOURCES: Readonly<Record<'any' | 'pending' | 'assigned', (columns: string) => string>> = {
+  any: (columns) => `select ${columns} from jobs where ${RANGE}`,
+  pending: (columns) => `select ${columns} from open_jobs where turn is not null and ${RANGE}`,
+  assigned: (columns) => `select ${columns} from open_jobs where node is not null and ${RANGE}
+    union all select ${columns} from open_jobs where turn is not null and attempt > 0 and ${RANGE}`,
 }
 
-/** $1 before which id, $2 from which on, $3 account, $4 model, $5 status. A row without an id only reports what was scanned. */
-const scan = (source: keyof typeof SOURCES): Statement => ({
+/**
+ * $1 before which id, $2 from which on, $3 account, $4 model, $5 status. A row without an id only reports what was scanned. For one
+ * account the scan reads the accounts of jobs, rather than look up each of those of others.
+ */
+const scan = (source: keyof typeof SOURCES, ofAccount: boolean): Statement => ({
   repeatable: true,
-  name: `scan ${source} jobs`,
+  name: `scan ${source} jobs${ofAccount ? ' of account' : ''}`,
   text: `
-  with scanned as materialized (${SOURCES[source]} order by id desc limit ${CHUNK_ROWS}),
+  with scanned as materialized (
+    ${SOURCES[source](ofAccount ? 'id, account' : 'id')} order by id desc limit ${CHUNK_ROWS}
+  ),
   matching as (
-    select ${SUMMARY} from scanned l
+    select ${SUMMARY} from (select id from scanned where ${ofAccount ? 'account = $3::text' : '$3::text is null'}) l
     cross join lateral (
       select id, account, tier, model, created_at_ms, cache_ttl_s from jobs
-      where id = l.id and ($3::text is null or account = $3) and ($4::text is null or model = $4) limit 1
+      where id = l.id and ($4::text is null or model = $4) limit 1
     ) j ${ROWS_OF('l.id')}
     where $5::text is null or ${STATUS} = $5
   )
   select (select count(*) from scanned) as scanned, (select id from scanned order by id limit 1) as last_id, w.*
   from (select 1) one left join matching w on true order by w.id desc`,
 })
-const SCAN: Readonly<Record<Status | 'any', Statement>> = {
-  any: scan('any'),
-  pending: scan('pending'),
-  assigned: scan('assigned'),
-  completed: scan('any'),
-  failed: scan('any'),
-}
+const scans = (ofAccount: boolean): Readonly<Record<Status | 'any', Statement>> => ({
+  any: scan('any', ofAccount),
+  pending: scan('pending', ofAccount),
+  assigned: scan('assigned', ofAccount),
+  completed: scan('any', ofAccount),
+  failed: scan('any', ofAccount),
+})
+const SCAN = scans(false)
+const SCAN_OF_ACCOUNT = scans(true)
 
 const FIND: Statement = {
   repeatable: true,
