@@ -22,6 +22,7 @@ export function healthRoutes(app: FastifyInstance, { ready, metrics }: HealthRou
       schema: {
         operationId: 'getHealth',
         summary: 'Whether the process is alive',
+        description: 'It does not ask the database.',
         tags,
         response: { 200: ok('The process is alive.') },
       },
@@ -35,6 +36,8 @@ export function healthRoutes(app: FastifyInstance, { ready, metrics }: HealthRou
       schema: {
         operationId: 'getReadiness',
         summary: 'Whether jobs can be accepted',
+        description:
+          'It makes a small durable write. 503 while the server stops or the database rejects writes.',
         tags,
         response: { 200: ok('Jobs can be accepted.'), ...errors(503) },
       },
@@ -55,6 +58,7 @@ export function healthRoutes(app: FastifyInstance, { ready, metrics }: HealthRou
       schema: {
         operationId: 'getMetrics',
         summary: 'Metrics in the Prometheus text format',
+        description: 'The names begin with `parley_`.',
         tags,
         response: { 200: { description: 'Metrics.', content: { 'text/plain': { schema: Type.String() } } } },
       },

@@ -9,6 +9,7 @@ import { sendData } from './envelope.ts'
 import { invalid, tooManyLists } from './errors.ts'
 import { waitParameter } from './job-awaiter.ts'
 import type { JobReader } from './job-reader.ts'
+import { EXAMPLE_JOB_ID } from './openapi/examples.ts'
 import { jobsAnswer } from './openapi/list-schemas.ts'
 import { errors } from './openapi/schemas.ts'
 import { convertQueryNumbers } from './query-numbers.ts'
@@ -32,12 +33,13 @@ const query = Type.Object(
         maximum: LIMIT.most,
         default: LIMIT.default,
         description: 'The most jobs of one page.',
+        examples: [50],
       }),
     ),
     after: Type.Optional(
       Type.String({
         description: '`next` of the page before.',
-        examples: ['019a5d3e-8f43-7000-9a1c-2f54b7a1c0de'],
+        examples: [EXAMPLE_JOB_ID],
       }),
     ),
     status: Type.Optional(
@@ -48,6 +50,7 @@ const query = Type.Object(
         minItems: 1,
         maxItems: MAX_IDS,
         description: `Instead of a list: up to ${MAX_IDS} job identifiers, separated by commas.`,
+        examples: [[EXAMPLE_JOB_ID, '019a5d3e-8f43-7001-9a1c-2f54b7a1c0de']],
       }),
     ),
     wait: waitParameter,

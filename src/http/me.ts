@@ -75,6 +75,7 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
       schema: {
         operationId: 'getAccount',
         summary: "The caller's tier, models and limits, and what is left of them",
+        description: 'It does not count as a read. The usage is that of the current month (UTC).',
         tags: ['Account'],
         security: [{ apiKey: [] }],
         response: {

@@ -13,14 +13,21 @@ import { promisify } from 'node:util'
 import { createConfig, lintFromString } from '@redocly/openapi-core'
 import { CALLERS, OPERATORS } from '../http/openapi/document.ts'
 import { startStage } from '../http/stage.ts'
+import { reply } from '../model-server.ts'
 import { generateClient, generateTypes, prepareFolder } from './generate.ts'
-import type { Seen, Server } from './scenarios/scenario.ts'
+import { type Seen, type Server, STALLS } from './scenarios/scenario.ts'
 
 const TYPESCRIPT = fileURLToPath(new URL('../../node_modules/typescript/bin/tsc', import.meta.url))
 const DOCUMENTS = { callers: CALLERS, operators: OPERATORS } as const
 const run = promisify(execFile)
 
-const { parley } = await startStage({ after }, { settings: { tiers: { user_go: { reads_per_minute: 1 } } } })
+const { parley } = await startStage(
+  { after },
+  {
+    settings: { tiers: { user_go: { reads_per_minute: 1 } } },
+    script: ({ body }) => (body.messages[0]?.content === STALLS ? reply.stall() : undefined),
+  },
+)
 const folder = mkdtempSync(join(tmpdir(), 'parley-generators-'))
 after(() => rmSync(folder, { recursive: true }))
 
@@ -69,18 +76,19 @@ test('clients are generated from both documents, and compile in strict mode', as
 
 for (const scenario of ['with-openapi-fetch', 'with-hey-api']) {
   test(`the generated client works: ${scenario}`, async () => {
-    const server = {
-      url: parley.url,
-      key: await parley.key(),
-      slowKey: await parley.key('user_go', scenario),
-    }
+    const key = await parley.key('user_max', scenario)
+    const server = { url: parley.url, key, slowKey: await parley.key('user_go', `${scenario}-slow`) }
     const module: { run(server: Server): Promise<Seen> } = await import(
       pathToFileURL(join(folder, `${scenario}.ts`)).href
     )
-    const { answer, jobIds, statuses, errors } = await module.run(server)
+    const { answer, jobIds, statuses, together, cancelled, listed, errors } = await module.run(server)
     assert.equal(answer, 'echo: Hello')
     assert.equal(jobIds.length, 2)
-    assert.deepEqual(statuses, ['completed', 'completed'])
+    assert.deepEqual([statuses, together], Array(2).fill(['completed', 'completed']))
+    assert.equal(cancelled, 'cancelled')
+    // The single create is the third, and the cancelled job is gone.
+    assert.deepEqual(listed.slice(0, 2), jobIds.toReversed())
+    assert.equal(listed.length, 3)
     assert.deepEqual(errors, {
       400: 'Invalid parameters.',
       401: 'API key is required.',

@@ -171,6 +171,21 @@ onEachStore(async () => {
     }
   })
 
+  test('every operation and every parameter is described, and parameters have examples', () => {
+    for (const { paths } of [callers, operators]) {
+      for (const [path, methods] of Object.entries<Answer['body']>(paths)) {
+        for (const { operationId, description, parameters = [] } of Object.values<Answer['body']>(methods)) {
+          assert.match(description ?? '', /\.$/, `${path} ${operationId}`)
+          for (const { name, description, schema, example } of parameters) {
+            assert.ok(description, `${operationId} ${name}`)
+            assert.ok(schema.enum || example !== undefined, `${operationId} ${name}`)
+            if (example !== undefined) assert.ok(Check(schema, example), `${operationId} ${name}`)
+          }
+        }
+      }
+    }
+  })
+
   test('a callback has the shape and the headers that its webhook documents', async (t) => {
     const receiver = await startReceiver()
     t.after(() => receiver.close())

@@ -51,6 +51,7 @@ function suspendRoute(app: FastifyInstance, context: AdminContext, verb: 'suspen
         summary: suspends
           ? 'Suspend an account: it cannot create jobs, but can still read them'
           : 'Resume a suspended account: it can create jobs again',
+        description: 'Queued and running jobs continue. Every node applies it within a few seconds.',
         headers: operatorHeader,
         params: nameParam,
         response: {
@@ -90,6 +91,7 @@ function cancelJobsRoute(
       schema: {
         operationId: 'cancelAccountJobs',
         summary: "Cancel an account's queued jobs and, on request, its running jobs",
+        description: 'Each of them fails with `cancelled`, and its callback is sent.',
         headers: operatorHeader,
         params: nameParam,
         body: { ...jobsToCancel, examples: exampleBodies.cancels },
@@ -128,6 +130,8 @@ function capsRoute(app: FastifyInstance, { store, perform, logAction }: AdminCon
       schema: {
         operationId: 'setAccountCaps',
         summary: 'Set the monthly caps and quotas of an account',
+        description:
+          'Caps limit what the account uses in a calendar month (UTC), quotas what it has open or stored at a time.',
         headers: operatorHeader,
         params: nameParam,
         body: { ...newCaps, examples: exampleBodies.caps },

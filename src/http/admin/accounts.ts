@@ -27,7 +27,11 @@ import {
 const filter = Type.Object(
   {
     after: Type.Optional(
-      Type.String({ pattern: ACCOUNT_NAME.source, description: 'Only accounts after this name.' }),
+      Type.String({
+        pattern: ACCOUNT_NAME.source,
+        description: 'Only accounts after this name.',
+        examples: ['acme'],
+      }),
     ),
     limit,
   },
@@ -74,6 +78,7 @@ export function accountRoutes(app: FastifyInstance, context: AdminContext): void
       schema: {
         operationId: 'listAccounts',
         summary: 'List accounts, by name',
+        description: 'Shows how many keys each has, its caps and quotas, and what it uses of the quotas.',
         querystring: filter,
         response: { 200: success('A page of accounts.', page), ...adminErrors(400) },
       },
@@ -101,6 +106,7 @@ function tierRoute(app: FastifyInstance, { store, perform, logAction }: AdminCon
       schema: {
         operationId: 'setAccountTier',
         summary: 'Move an account to another tier',
+        description: 'The tier applies to all keys of the account, on every node within a few seconds.',
         headers: operatorHeader,
         params: nameParam,
         body: { ...newTier, examples: exampleBodies.tiers },
@@ -133,6 +139,8 @@ function secretRoute(app: FastifyInstance, { store, clock, perform, logAction }:
       schema: {
         operationId: 'getAccountSecret',
         summary: "Show or rotate the secret that signs an account's callbacks; each access is logged",
+        description:
+          'With `rotate`, a new secret is created first, and the previous one also signs for 24 hours.',
         headers: operatorHeader,
         params: nameParam,
         body: { ...rotation, examples: exampleBodies.rotations },

@@ -5,6 +5,7 @@ import { auditEntryView } from '../../admin/audit-entry-view.ts'
 import { readJobId } from '../../job/job-id.ts'
 import { sendData } from '../envelope.ts'
 import { invalid } from '../errors.ts'
+import { EXAMPLE_JOB_ID } from '../openapi/examples.ts'
 import { success } from '../openapi/schemas.ts'
 import type { AdminContext } from './admin-context.ts'
 import { accountName, adminErrors, LIMIT, limit, more, next, orNull, strict, unixTime } from './shapes.ts'
@@ -13,7 +14,10 @@ const filter = Type.Object(
   {
     account: Type.Optional(accountName),
     before: Type.Optional(
-      Type.String({ description: 'Only entries before this ID: `next` of the previous page.' }),
+      Type.String({
+        description: 'Only entries before this ID: `next` of the previous page.',
+        examples: [EXAMPLE_JOB_ID],
+      }),
     ),
     limit,
   },
@@ -54,6 +58,8 @@ export function auditRoute(app: FastifyInstance, { store }: AdminContext): void 
       schema: {
         operationId: 'listAuditLog',
         summary: 'List the audit log, newest first',
+        description:
+          'Who did what to which job, key or account, and with what outcome: by this API, the dashboard and the command line.',
         querystring: filter,
         response: { 200: success('A page of audit log entries.', page), ...adminErrors(400) },
       },

@@ -4,9 +4,10 @@ import Type, { type Static } from 'typebox'
 import { replayCallbackAction, replayFailedCallbacksAction } from '../../admin/actions/callbacks.ts'
 import { callbackDetailsView, callbackView } from '../../admin/callback-view.ts'
 import { readJobId } from '../../job/job-id.ts'
+import { MAX_SCANNED } from '../../store/pagination.ts'
 import { sendData } from '../envelope.ts'
 import { callbackInProgress, invalid, noSuchCallback } from '../errors.ts'
-import { exampleBodies } from '../openapi/examples.ts'
+import { EXAMPLE_JOB_ID, exampleBodies } from '../openapi/examples.ts'
 import { jobIdParam } from '../openapi/job-schemas.ts'
 import { success } from '../openapi/schemas.ts'
 import type { AdminContext } from './admin-context.ts'
@@ -29,7 +30,10 @@ const filter = Type.Object(
     state: Type.Optional(callbackState),
     account: Type.Optional(accountName),
     before: Type.Optional(
-      Type.String({ description: 'Only callbacks of jobs before this ID: `next` of the previous page.' }),
+      Type.String({
+        description: 'Only callbacks of jobs before this ID: `next` of the previous page.',
+        examples: [EXAMPLE_JOB_ID],
+      }),
     ),
     limit,
   },
@@ -53,6 +57,7 @@ export function adminCallbackRoutes(app: FastifyInstance, context: AdminContext)
       schema: {
         operationId: 'listCallbacks',
         summary: 'List callbacks, newest job first',
+        description: `One search examines at most ${MAX_SCANNED} callbacks and reports where it stopped.`,
         querystring: filter,
         response: { 200: success('A page of callbacks.', page), ...adminErrors(400) },
       },
@@ -77,6 +82,8 @@ export function adminCallbackRoutes(app: FastifyInstance, context: AdminContext)
       schema: {
         operationId: 'getCallback',
         summary: 'Show a callback with all of its attempts',
+        description:
+          'Each attempt with its time, status, duration, error and the first 1 KiB of the response. Values of the callback headers are never shown.',
         params: jobIdParam,
         response: { 200: success('The callback.', callbackDetails), ...adminErrors(404) },
       },
@@ -99,6 +106,7 @@ function replayRoutes(app: FastifyInstance, { store, expiry, perform, logAction 
       schema: {
         operationId: 'replayCallback',
         summary: 'Replay a callback: send it again now, whatever its state',
+        description: 'The callback gets the full number of attempts again, and keeps its `webhook-id`.',
         headers: operatorHeader,
         params: jobIdParam,
         response: {
@@ -128,6 +136,7 @@ function replayRoutes(app: FastifyInstance, { store, expiry, perform, logAction 
       schema: {
         operationId: 'replayFailedCallbacks',
         summary: 'Replay all callbacks that have failed permanently',
+        description: 'Replays those of one account, or of all accounts if the body names none.',
         headers: operatorHeader,
         body: { ...failedFilter, examples: exampleBodies.replays },
         response: {

@@ -59,6 +59,8 @@ function deleteRoute(app: FastifyInstance, { store, perform, logAction }: AdminC
       schema: {
         operationId: 'deleteJob',
         summary: 'Permanently delete a finished job with its contents, cached response and callback',
+        description:
+          'Deletes the job and, unless `scrub` is `false`, removes its data from the disk as far as the database can. A job that has not ended must be cancelled first.',
         headers: operatorHeader,
         params: jobIdParam,
         querystring: scrubQuery,

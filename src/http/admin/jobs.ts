@@ -7,6 +7,7 @@ import { readJobId } from '../../job/job-id.ts'
 import { MAX_SCANNED } from '../../store/pagination.ts'
 import { sendData } from '../envelope.ts'
 import { invalid, noSuchJob } from '../errors.ts'
+import { EXAMPLE_JOB_ID } from '../openapi/examples.ts'
 import { jobIdParam } from '../openapi/job-schemas.ts'
 import { success } from '../openapi/schemas.ts'
 import type { AdminContext } from './admin-context.ts'
@@ -28,7 +29,9 @@ import {
   upstreamTrouble,
 } from './shapes.ts'
 
-const status = Type.Enum(['pending', 'assigned', 'completed', 'failed'])
+const status = Type.Enum(['pending', 'assigned', 'completed', 'failed'], {
+  description: 'The state of the job.',
+})
 
 const search = Type.Object(
   {
@@ -36,11 +39,24 @@ const search = Type.Object(
     status: Type.Optional(status),
     model: Type.Optional(modelName),
     from: Type.Optional(
-      Type.Number({ minimum: 0, description: 'Created at this Unix time (seconds) or later.' }),
+      Type.Number({
+        minimum: 0,
+        description: 'Created at this Unix time (seconds) or later.',
+        examples: [1795219200],
+      }),
     ),
-    to: Type.Optional(Type.Number({ minimum: 0, description: 'Created before this Unix time (seconds).' })),
+    to: Type.Optional(
+      Type.Number({
+        minimum: 0,
+        description: 'Created before this Unix time (seconds).',
+        examples: [1795305600],
+      }),
+    ),
     before: Type.Optional(
-      Type.String({ description: 'Only jobs before this ID: `next` of the previous page.' }),
+      Type.String({
+        description: 'Only jobs before this ID: `next` of the previous page.',
+        examples: [EXAMPLE_JOB_ID],
+      }),
     ),
     limit,
   },
@@ -144,6 +160,7 @@ export function adminJobRoutes(
       schema: {
         operationId: 'getJob',
         summary: 'Show a job without its contents',
+        description: 'Shows its timeline, its callback, and the model servers that it waits for.',
         params: jobIdParam,
         response: { 200: success('The job.', details), ...adminErrors(404) },
       },
@@ -163,6 +180,8 @@ export function adminJobRoutes(
       schema: {
         operationId: 'getJobContent',
         summary: 'Show the contents of a job; each access is logged',
+        description:
+          'Conversation, answer and receipt. The access is in the audit log before the contents are read.',
         headers: operatorHeader,
         params: jobIdParam,
         response: { 200: success('The contents.', content), ...adminErrors(400, 404) },

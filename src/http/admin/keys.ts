@@ -26,11 +26,17 @@ import {
 /** Wider than what `makeKeyId` generates, so that IDs of other versions are accepted. */
 const KEY_ID = /^\w{1,64}$/
 
+const EXAMPLE_KEY_ID = 'key_3f9a1c0de54b7a1c'
+
 const filter = Type.Object(
   {
     account: Type.Optional(accountName),
     before: Type.Optional(
-      Type.String({ pattern: KEY_ID.source, description: 'Only keys created before the key with this ID.' }),
+      Type.String({
+        pattern: KEY_ID.source,
+        description: 'Only keys created before the key with this ID.',
+        examples: [EXAMPLE_KEY_ID],
+      }),
     ),
     limit,
   },
@@ -78,6 +84,7 @@ export function keyRoutes(app: FastifyInstance, context: AdminContext): void {
       schema: {
         operationId: 'listKeys',
         summary: 'List keys, newest first',
+        description: 'Includes revoked and expired keys. The keys themselves are not stored.',
         querystring: filter,
         response: { 200: success('A page of keys.', page), ...adminErrors(400) },
       },
@@ -105,6 +112,8 @@ function issueRoute(app: FastifyInstance, { store, clock, perform, logAction }: 
       schema: {
         operationId: 'createKey',
         summary: 'Create a key, and its account if it does not exist',
+        description:
+          'Only this response has the key: the database stores a hash of it. An account that exists must have the tier that is given.',
         headers: operatorHeader,
         body: { ...newKey, examples: exampleBodies.keys },
         response: { 201: success('The key.', issued), ...adminErrors(400, 409, 413, 415) },
@@ -131,8 +140,12 @@ function revokeRoute(app: FastifyInstance, { store, clock, perform, logAction }:
       schema: {
         operationId: 'revokeKey',
         summary: 'Revoke a key permanently',
+        description:
+          'Every node rejects the key within a few seconds. Revoking it a second time changes nothing.',
         headers: operatorHeader,
-        params: Type.Object({ keyId: Type.String({ description: 'The key ID, not the key.' }) }),
+        params: Type.Object({
+          keyId: Type.String({ description: 'The key ID, not the key.', examples: [EXAMPLE_KEY_ID] }),
+        }),
         response: {
           200: success(
             'The key is revoked.',

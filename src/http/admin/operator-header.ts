@@ -14,6 +14,7 @@ export const operatorHeader = Type.Object({
   [HEADER]: Type.Optional(
     Type.String({
       description: `The operator's name for the audit log: 1 to ${MAX_CHARACTERS} characters, without control characters. It is not verified, because all operators share one token.`,
+      examples: ['alice'],
     }),
   ),
 })

@@ -22,6 +22,7 @@ export function settingsRoute(app: FastifyInstance, { settingsJson }: AdminConte
       schema: {
         operationId: 'getSettings',
         summary: 'Show the effective settings, without secrets',
+        description: 'Passwords and keys in addresses are masked, and the keys of upstreams are left out.',
         response: { 200: success('The settings.', effectiveSettings), ...adminErrors() },
       },
     },

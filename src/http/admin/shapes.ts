@@ -18,14 +18,19 @@ export const unixTimeOrNull = (description: string) =>
 
 export const count = Type.Integer({ minimum: 0 })
 export const tierName = Type.Enum([...TIER_NAMES])
-export const callbackState = Type.Enum([...CALLBACK_STATES])
+export const callbackState = Type.Enum([...CALLBACK_STATES], { description: 'The state of the callback.' })
 
 /** Other names cannot exist, and some databases reject characters such as NUL, so they are rejected before the database is asked. */
 export const accountName = Type.String({
   pattern: ACCOUNT_NAME.source,
   description: 'The name of an account.',
+  examples: ['acme'],
 })
-export const modelName = Type.String({ pattern: MODEL_NAME, description: 'A public model name.' })
+export const modelName = Type.String({
+  pattern: MODEL_NAME,
+  description: 'A public model name.',
+  examples: ['gpt-5-mini'],
+})
 
 /** Rows in one response. */
 export const LIMIT = { most: 200, default: 50 } as const
@@ -36,6 +41,7 @@ export const limit = Type.Optional(
     maximum: LIMIT.most,
     default: LIMIT.default,
     description: 'The maximum number of results.',
+    examples: [100],
   }),
 )
 

@@ -15,8 +15,10 @@ import { accountName, adminErrors, LIMIT, limit, more, next, strict } from './sh
 const filter = Type.Object(
   {
     account: Type.Optional(accountName),
-    month: Type.Optional(Type.String({ description: 'A month in UTC, as YYYY-MM.' })),
-    after: Type.Optional(Type.String({ description: '`next` of the previous page.' })),
+    month: Type.Optional(Type.String({ description: 'A month in UTC, as YYYY-MM.', examples: ['2026-11'] })),
+    after: Type.Optional(
+      Type.String({ description: '`next` of the previous page.', examples: ['2026-11/acme/gpt-5-mini'] }),
+    ),
     limit,
   },
   strict,
@@ -43,6 +45,7 @@ export function usageRoute(app: FastifyInstance, { store }: AdminContext): void 
       schema: {
         operationId: 'listUsage',
         summary: 'List usage by account, month and model',
+        description: 'Counted when a job ends, for each month (UTC).',
         querystring: filter,
         response: { 200: success('A page of usage records.', page), ...adminErrors(400) },
       },

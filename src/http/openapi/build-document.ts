@@ -77,6 +77,8 @@ function parametersOf(place: string, given: unknown, components: Components): Js
       in: place,
       required: place === 'path' || required.includes(name),
       ...(schema.description !== undefined && { description: schema.description }),
+      // Clients that read this separate values by commas; the routes also accept a repeated parameter.
+      ...(schema.type === 'array' && { style: 'form', explode: false }),
       schema: withoutDescription(schema),
       ...(Array.isArray(examples) && { example: examples[0] }),
     }

@@ -1,7 +1,7 @@
 /** Examples for the OpenAPI document. The requests are accepted as they are, and each response has the documented shape. */
 import type { BatchElement, SingleCreate } from '../../job/request.ts'
 
-const JOB_ID = '019a5d3e-8f43-7000-9a1c-2f54b7a1c0de'
+export const EXAMPLE_JOB_ID = '019a5d3e-8f43-7000-9a1c-2f54b7a1c0de'
 const CREATED_AT = 1795232758
 
 const text: SingleCreate = {
@@ -59,7 +59,7 @@ const success = (message: string, data: object) => ({ success: true, message, da
 
 const completed = success('The job is completed.', {
   status: 'completed',
-  job_id: JOB_ID,
+  job_id: EXAMPLE_JOB_ID,
   created_at: CREATED_AT,
   result: { response_content: { river: 'Lena', km: 4294 } },
   error: null,
@@ -67,7 +67,7 @@ const completed = success('The job is completed.', {
 
 const failed = success('The job has failed.', {
   status: 'failed',
-  job_id: JOB_ID,
+  job_id: EXAMPLE_JOB_ID,
   created_at: CREATED_AT,
   result: null,
   error: { code: 'content_policy_violation', message: 'The model refused to answer.' },
@@ -75,7 +75,7 @@ const failed = success('The job has failed.', {
 
 const assigned = success('The job is being processed.', {
   status: 'assigned',
-  job_id: JOB_ID,
+  job_id: EXAMPLE_JOB_ID,
   created_at: CREATED_AT,
   result: null,
   error: null,
@@ -89,7 +89,7 @@ export const exampleCallbacks = [
 
 const summary = {
   status: 'completed',
-  job_id: JOB_ID,
+  job_id: EXAMPLE_JOB_ID,
   created_at: CREATED_AT,
   ended_at: CREATED_AT + 2,
   model: 'gpt-5-mini',
@@ -107,7 +107,7 @@ export const exampleResponses = {
       error: { code: 'cancelled', message: 'The caller cancelled the job.', cancelled_by: 'caller' },
     }),
   ],
-  deleted: [success('The job is deleted.', { job_id: JOB_ID, deleted: true })],
+  deleted: [success('The job is deleted.', { job_id: EXAMPLE_JOB_ID, deleted: true })],
   jobs: [
     success('1 job.', { jobs: [summary], next: null }),
     success('1 of 2 jobs have ended.', {
@@ -119,8 +119,10 @@ export const exampleResponses = {
   timedOut: [
     success('The job is created and still being processed; read it by its id.', {
       status: 'timeout',
-      job_id: JOB_ID,
+      job_id: EXAMPLE_JOB_ID,
     }),
   ],
-  jobIds: [success('2 jobs are enqueued.', { job_ids: [JOB_ID, '019a5d3e-8f43-7001-9a1c-2f54b7a1c0de'] })],
+  jobIds: [
+    success('2 jobs are enqueued.', { job_ids: [EXAMPLE_JOB_ID, '019a5d3e-8f43-7001-9a1c-2f54b7a1c0de'] }),
+  ],
 } as const

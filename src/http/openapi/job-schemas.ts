@@ -1,5 +1,6 @@
 /** Schemas of a job as its account reads it (SPEC §2.5): one for each status, and their unions. */
 import Type, { type TSchema } from 'typebox'
+import { EXAMPLE_JOB_ID } from './examples.ts'
 
 export const jobId = Type.String({
   format: 'uuid',
@@ -10,7 +11,7 @@ export const jobId = Type.String({
 export const jobIdParam = Type.Object({
   jobId: Type.String({
     description: 'The job identifier. Upper and lower case mean the same job.',
-    examples: ['019a5d3e-8f43-7000-9a1c-2f54b7a1c0de'],
+    examples: [EXAMPLE_JOB_ID],
   }),
 })
 

@@ -1,7 +1,7 @@
 /** The callback (SPEC §6) as a webhook of the OpenAPI document: the request that a receiver gets. */
 import Type from 'typebox'
 import type { DeclaredOperation } from './declared-operations.ts'
-import { exampleCallbacks } from './examples.ts'
+import { EXAMPLE_JOB_ID, exampleCallbacks } from './examples.ts'
 import { callbackEvent } from './job-schemas.ts'
 
 const SIGNED = 'See docs/callbacks.md for how to verify it.'
@@ -10,7 +10,7 @@ const headers = Type.Object({
   'webhook-id': Type.String({
     format: 'uuid',
     description: 'The job id: the same in each attempt.',
-    examples: ['019a5d3e-8f43-7000-9a1c-2f54b7a1c0de'],
+    examples: [EXAMPLE_JOB_ID],
   }),
   'webhook-timestamp': Type.String({
     pattern: '^[0-9]+$',

@@ -1,8 +1,16 @@
 /** The scenario by the client of @hey-api/openapi-ts. */
 import { createClient } from './callers/client/index.ts'
-import { createBatch, createMessage, getAccount, getMessage } from './callers/sdk.gen.ts'
+import {
+  cancelMessage,
+  createBatch,
+  createMessage,
+  deleteMessage,
+  getAccount,
+  getMessage,
+  listMessages,
+} from './callers/sdk.gen.ts'
 import type { CreateMessageRequest, Error as ErrorBody, Job } from './callers/types.gen.ts'
-import type { Seen, Server } from './scenario.ts'
+import { type Seen, type Server, STALLS } from './scenario.ts'
 
 const question = (content: string): CreateMessageRequest => ({
   model: 'gpt-auto',
@@ -44,6 +52,19 @@ export async function run({ url, key, slowKey }: Server): Promise<Seen> {
     statuses.push(read.data.data.status)
   }
 
+  const query = { ids: jobIds, wait: 60, wait_for: 'all' } as const
+  const both = await listMessages({ client, query, throwOnError: true })
+  const together = 'not_found' in both.data.data ? both.data.data.jobs : []
+
+  const endless = await createBatch({ client, body: [question(STALLS)], throwOnError: true })
+  const own = { jobId: endless.data.data.job_ids[0] ?? '' }
+  const end = await cancelMessage({ client, path: own, throwOnError: true })
+  const cancelled = outcomeOf(end.data.data)
+  const deleted = await deleteMessage({ client, path: own, throwOnError: true })
+  if (!deleted.data.data.deleted) throw new Error('the job was not deleted')
+  const page = await listMessages({ client, query: { limit: 3 }, throwOnError: true })
+  const listed = 'next' in page.data.data ? page.data.data.jobs : []
+
   refused(await createMessage({ client, body: { ...question('Hello'), messages: [] } }))
   refused(await getAccount({ client: clientOf('none') }))
   const path = { jobId: crypto.randomUUID() }
@@ -55,5 +76,13 @@ export async function run({ url, key, slowKey }: Server): Promise<Seen> {
   // @ts-expect-error The model is required.
   const incomplete: CreateMessageRequest = { ...question('Hello'), model: undefined }
   void incomplete
-  return { answer, jobIds, statuses, errors }
+  return {
+    answer,
+    jobIds,
+    statuses,
+    together: together.map(({ status }) => status),
+    cancelled,
+    listed: listed.map(({ job_id }) => job_id),
+    errors,
+  }
 }

@@ -1,7 +1,7 @@
 /** The scenario by openapi-fetch with the types of openapi-typescript. */
 import createClient from 'openapi-fetch'
 import type { components, paths } from './callers.types.ts'
-import type { Seen, Server } from './scenario.ts'
+import { type Seen, type Server, STALLS } from './scenario.ts'
 
 /** What the client says of a job: openapi-fetch leaves out fields that are always null. */
 type Job =
@@ -51,6 +51,19 @@ export async function run({ url, key, slowKey }: Server): Promise<Seen> {
     statuses.push(read.data?.data.status ?? '')
   }
 
+  const query = { ids: jobIds, wait: 60, wait_for: 'all' as const }
+  const both = await client.GET('/api/v1/messages', { params: { query } })
+  const together = both.data && 'not_found' in both.data.data ? both.data.data.jobs : []
+
+  const endless = await client.POST('/api/v1/messages/batches', { body: [question(STALLS)] })
+  const params = { path: { jobId: endless.data?.data.job_ids[0] ?? '' } }
+  const end = await client.POST('/api/v1/messages/{jobId}/cancel', { params })
+  const cancelled = end.data && outcomeOf(end.data.data)
+  const deleted = await client.DELETE('/api/v1/messages/{jobId}', { params })
+  if (deleted.data?.data.deleted !== true) throw new Error('the job was not deleted')
+  const page = await client.GET('/api/v1/messages', { params: { query: { limit: 3 } } })
+  const listed = page.data && 'next' in page.data.data ? page.data.data.jobs : []
+
   refused(await client.POST('/api/v1/messages', { body: { ...question('Hello'), messages: [] } }))
   refused(await clientOf('none').GET('/api/v1/me'))
   const unknown = { params: { path: { jobId: crypto.randomUUID() } } }
@@ -62,5 +75,13 @@ export async function run({ url, key, slowKey }: Server): Promise<Seen> {
   // @ts-expect-error The model is required.
   const incomplete: components['schemas']['CreateMessageRequest'] = { ...question('Hello'), model: undefined }
   void incomplete
-  return { answer, jobIds, statuses, errors }
+  return {
+    answer,
+    jobIds,
+    statuses,
+    together: together.map(({ status }) => status),
+    cancelled,
+    listed: listed.map(({ job_id }) => job_id),
+    errors,
+  }
 }
