@@ -15,6 +15,8 @@ const { values } = parseArgs({
     seeds: { type: 'string', default: '1000' },
     from: { type: 'string', default: '1' },
     minutes: { type: 'string' },
+    /** Ends at the first failure. */
+    'until-failure': { type: 'boolean', default: false },
     /** Reports failures as they are, which is faster. */
     'no-shrink': { type: 'boolean', default: false },
   },
@@ -72,6 +74,7 @@ async function runMany(): Promise<boolean> {
     if (result.violations.length === 0) continue
     sums.failed += 1
     await reportFailure(plan, result)
+    if (values['until-failure']) break
   }
   const minutes = (performance.now() - startedMs) / 60_000
   const perMinute = (count: number) => Math.round(count / minutes).toLocaleString('en')

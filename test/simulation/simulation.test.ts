@@ -1,11 +1,17 @@
 /** Seeds of the simulation: that they hold all rules, that each is the same history every time, and that a history shrinks. */
 import assert from 'node:assert/strict'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import { LONG } from '../support/long-form.ts'
+import { ROOT } from '../support/project-sources.ts'
 import { generatePlan } from './generate.ts'
+import { MUTATIONS } from './mutations.ts'
+import type { Plan } from './plan.ts'
 import { shrink } from './shrink.ts'
 import { simulate } from './simulate.ts'
 
+const FOUND = join(ROOT, 'test/simulation/found')
 const SEEDS = LONG ? 100_000 : 200
 /** Seeds of one test. */
 const PART = LONG ? 10_000 : 100
@@ -19,6 +25,13 @@ for (let from = 1; from <= SEEDS; from += PART) {
   })
 }
 
+for (const name of readdirSync(FOUND)) {
+  test(`a history that broke a rule before: ${name.replaceAll('-', ' ').replace('.json', '')}`, async () => {
+    const plan: Plan = JSON.parse(readFileSync(join(FOUND, name), 'utf8'))
+    assert.deepEqual((await simulate(plan)).violations, [])
+  })
+}
+
 test('a seed is the same history each time, and another seed another one', async () => {
   const hashes = new Set<string>()
   for (const seed of [11, 12, 13, 14, 15]) {
@@ -29,6 +42,17 @@ test('a seed is the same history each time, and another seed another one', async
     hashes.add(first.hash)
   }
   assert.equal(hashes.size, 5)
+})
+
+test('each mutation still has its one place in the sources', () => {
+  for (const { what, file, text } of MUTATIONS) {
+    const source = readFileSync(join(ROOT, file), 'utf8')
+    assert.equal(
+      source.split(text).length,
+      2,
+      `${what}: ${file} has its text once (test/simulation/mutations.ts)`,
+    )
+  }
 })
 
 test('a failing history shrinks to the actions that it needs', async () => {

@@ -1,0 +1,72 @@
+/**
+ * `npm run simulate:mutations`: makes each deliberate defect of `mutations.ts` in a copy of the sources, runs seeds there until
+ * one fails, and prints after how many. `-- --only TEXT` takes those whose description has the text.
+ */
+import { spawn } from 'node:child_process'
+import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { MUTATIONS, type Mutation } from './mutations.ts'
+
+const CLONE = fileURLToPath(new URL('../..', import.meta.url))
+/** A history that does not end is found, too. */
+const TIMEOUT_MS = 600_000
+
+const { values } = parseArgs({
+  options: { only: { type: 'string', default: '' }, seeds: { type: 'string', default: '2000' } },
+})
+const print = (text: string) => void process.stdout.write(`${text}\n`)
+
+async function copySources(): Promise<string> {
+  const copy = await mkdtemp(join(tmpdir(), 'parley-mutations-'))
+  for (const part of ['src', 'test/simulation', 'package.json']) {
+    await cp(join(CLONE, part), join(copy, part), { recursive: true })
+  }
+  await symlink(join(CLONE, 'node_modules'), join(copy, 'node_modules'))
+  return copy
+}
+
+/** What the seeds found, as the line of the table. */
+function runSeeds(copy: string): Promise<string> {
+  const args = ['test/simulation/main.ts', '--until-failure', '--no-shrink', '--seeds', values.seeds]
+  const child = spawn(process.execPath, args, {
+    cwd: copy,
+    timeout: TIMEOUT_MS,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  let output = ''
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    output += text
+  })
+  return new Promise((resolve) => {
+    child.once('exit', (code, signal) => {
+      const [, seed] = /^Seed (\d+) breaks/m.exec(output) ?? []
+      const [, rule = ''] = /BROKEN: (.*)/.exec(output) ?? []
+      if (seed !== undefined) resolve(`${seed} | ${rule}`)
+      else if (signal !== null) resolve('1 | a history does not end')
+      else resolve(code === 0 ? 'NOT FOUND |' : `1 | the process ends with ${code}`)
+    })
+  })
+}
+
+async function tryMutation(copy: string, { what, file, text, by }: Mutation): Promise<void> {
+  const path = join(copy, file)
+  const source = await readFile(path, 'utf8')
+  await writeFile(
+    path,
+    source.replace(text, () => by),
+  )
+  print(`| ${what} | ${file.replace('src/', '')} | ${await runSeeds(copy)} |`)
+  await writeFile(path, source)
+}
+
+const copy = await copySources()
+try {
+  print('| mutation | file | found by seed | rule that it breaks |\n|---|---|---|---|')
+  for (const mutation of MUTATIONS.filter(({ what }) => what.includes(values.only)))
+    await tryMutation(copy, mutation)
+} finally {
+  await rm(copy, { recursive: true })
+}

@@ -1,0 +1,191 @@
+/** Deliberate defects of production code, each of which the simulation must find. A change replaces the one place that has the text. */
+
+export interface Mutation {
+  readonly what: string
+  readonly file: string
+  readonly text: string
+  readonly by: string
+}
+
+export const MUTATIONS: readonly Mutation[] = [
+  {
+    what: 'a caller is answered before its job is stored',
+    file: 'src/queue/enqueue.ts',
+    text: 'else setTimeout(this.#sendUnsent, EARLY_WRITE_MS)\n    return held.accepted',
+    by: "held.accepted.catch(() => {})\n    return Promise.resolve({ kind: 'accepted' as const })",
+  },
+  {
+    what: 'slots of jobs that were not accepted are kept',
+    file: 'src/queue/enqueue.ts',
+    text: 'if (unused > 0) worker?.free(jobs.slice(0, unused))',
+    by: '',
+  },
+  {
+    what: 'the slot of a job that ended is kept',
+    file: 'src/queue/worker.ts',
+    text: '      this.#capacity.release(job)\n      if (this.#limited.isAny)',
+    by: '      if (this.#limited.isAny)',
+  },
+  {
+    what: 'a job that waits for a model server is not returned to the queue',
+    file: 'src/queue/worker.ts',
+    text: '() => store.releaseWaiting(node, [{ ...held.claim, ...wait }]),',
+    by: 'async () => {},',
+  },
+  {
+    what: 'a job that was queued during a claim is forgotten',
+    file: 'src/queue/claim-plan.ts',
+    text: '} else if (wakeUps === this.#wakeUps) {',
+    by: '} else {',
+  },
+  {
+    what: 'a job that was queued during a claim of its route is forgotten',
+    file: 'src/queue/limited-routes.ts',
+    text: 'jobs.length === limit || wakeUps !== this.#wakeUps',
+    by: 'jobs.length === limit',
+  },
+  {
+    what: 'poison candidates run beside each other',
+    file: 'src/queue/poison-jobs.ts',
+    text: 'limit: this.#running === 0 ? 1 : 0',
+    by: 'limit: 100',
+  },
+  {
+    what: 'a settlement that fails is not retried',
+    file: 'src/queue/retry-write.ts',
+    text: "if (!mayRetry()) return 'given up'",
+    by: "return 'given up'",
+  },
+  {
+    what: 'what earlier runs used is lost',
+    file: 'src/queue/execute.ts',
+    text: 'this.#inputTokens = earlier.inputTokens',
+    by: 'this.#inputTokens = 0',
+  },
+  {
+    what: 'a cached response serves other accounts',
+    file: 'src/job/fingerprint.ts',
+    text: 'const before = `',
+    by: "account = ''\n  const before = `",
+  },
+  {
+    what: 'a wait that times out keeps its slot',
+    file: 'src/queue/pending-responses.ts',
+    text: '    this.#remove(left)\n',
+    by: '',
+  },
+  {
+    what: 'only one of the requests that wait for a job is answered',
+    file: 'src/queue/pending-responses.ts',
+    text: 'for (; pending; pending = pending.next) {',
+    by: 'for (; pending; pending = null) {',
+  },
+  {
+    what: 'the jobs that the database confirms are ended',
+    file: 'src/queue/node-lease.ts',
+    text: 'claims.filter((claim) => !ours.has(keyOf(claim))',
+    by: 'claims.filter((claim) => ours.has(keyOf(claim))',
+  },
+  {
+    what: 'jobs of a job holder that the database disagrees about are never released',
+    file: 'src/queue/node-lease.ts',
+    text: 'await store.release(node, twice)',
+    by: '',
+  },
+  {
+    what: 'a crash is confirmed at once',
+    file: 'src/queue/node-lease.ts',
+    text: 'store.confirmCrashes(ABSENT_LEASES * leaseMs)',
+    by: 'store.confirmCrashes(-1)',
+  },
+  {
+    what: 'nodes are taken for dead right after an outage of the database',
+    file: 'src/queue/node-lease.ts',
+    text: 'if (clock.steadyMs() - this.#inTouchSinceMs < leaseMs) return',
+    by: '',
+  },
+  {
+    what: 'a node ends its lease while it holds jobs',
+    file: 'src/queue/node-lease.ts',
+    text: 'if (worker.claims().length > 0) return',
+    by: '',
+  },
+  {
+    what: 'the lease is renewed late',
+    file: 'src/app/lease-renewal.ts',
+    text: '< leaseMs / RENEWALS) return',
+    by: '< leaseMs * 1.5) return',
+  },
+  {
+    what: 'the permit of a call that is aborted is kept',
+    file: 'src/upstreams/router.ts',
+    text: 'if (permit !== null) breaker.release',
+    by: "if (permit !== null && result !== 'ignored') breaker.release",
+  },
+  {
+    what: 'the slot of a call that is aborted is kept',
+    file: 'src/upstreams/router.ts',
+    text: '      slots.release(account)\n',
+    by: "      if (result !== 'ignored') slots.release(account)\n",
+  },
+  {
+    what: 'a circuit breaker never closes',
+    file: 'src/upstreams/circuit-breaker.ts',
+    text: '    if (trouble === null) {\n',
+    by: '    if (trouble === undefined) {\n',
+  },
+  {
+    what: 'the end of a trial is not reported',
+    file: 'src/upstreams/circuit-breaker.ts',
+    text: "    if (permit === 'probe') this.#onChange(this)\n",
+    by: "    if (permit === 'probe' && result === 'ignored') this.#onChange(this)\n",
+  },
+  {
+    what: 'an outage counts against the job',
+    file: 'src/upstreams/router.ts',
+    text: '    default:\n      return false\n  }\n}',
+    by: '    default:\n      return true\n  }\n}',
+  },
+  {
+    what: 'the tokens of calls before the last are not counted',
+    file: 'src/upstreams/router.ts',
+    text: 'attempt.tokens = { input: attempt.tokens.input + input, output: attempt.tokens.output + output }',
+    by: 'attempt.tokens = { input, output }',
+  },
+  {
+    what: 'a callback counts as delivered whatever its receiver answers',
+    file: 'src/callbacks/retry-schedule.ts',
+    text: 'if (result.status >= 200 && result.status < 300)',
+    by: 'if (result.status >= 200)',
+  },
+  {
+    what: 'a callback is recorded as delivered before it is sent',
+    file: 'src/callbacks/callback-sender.ts',
+    text: '    const result = await poster.post(callbackRequest(body, atMs))\n',
+    by: "    void this.record(delivery, { kind: 'sent', result: { kind: 'answered', status: 200, retryAfterMs: null, bodyStart: '', ms: 0 }, atMs, health: 'coping' }).catch(() => {})\n    const result = await poster.post(callbackRequest(body, atMs))\n",
+  },
+  {
+    what: 'a callback is signed for another body',
+    file: 'src/callbacks/callback-request.ts',
+    text: 'sign(secretsInForce(secrets, nowMs), view.id, timestampS, body)',
+    by: "sign(secretsInForce(secrets, nowMs), view.id, timestampS, '')",
+  },
+  {
+    what: 'a delivery that ended keeps its slot',
+    file: 'src/callbacks/delivery-queue.ts',
+    text: '    deliveries.remove(delivery)\n    this.#endedSincePoll += 1\n',
+    by: '    this.#endedSincePoll += 1\n',
+  },
+  {
+    what: 'a cancelled job goes on running',
+    file: 'src/queue/cancellation.ts',
+    text: 'const job = worker.lose(claim)',
+    by: 'const job = null as ClaimedJob | null',
+  },
+  {
+    what: 'an account is deleted before its jobs have ended',
+    file: 'src/admin/delete-account.ts',
+    text: 'if (deleted > 0 || open > 0) continue',
+    by: '',
+  },
+]
