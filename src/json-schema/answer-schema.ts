@@ -109,6 +109,8 @@ export interface StringRules {
 export interface Pattern {
   readonly text: string
   readonly tree: PatternTree
+  /** Instructions of the compiled pattern, or a few more. */
+  readonly size: number
   /** Compiled when first matched: most requests only read a schema. */
   program: PatternProgram | null
 }

@@ -4,10 +4,13 @@ import { truncate } from './error-text.ts'
 import { compilePattern } from './patterns/compile-pattern.ts'
 import { matchesPattern } from './patterns/match-pattern.ts'
 import type { StepBudget } from './step-budget.ts'
-import { meetsFormat } from './string-formats.ts'
+import { formatSteps, meetsFormat } from './string-formats.ts'
 
 /** Characters that native code examines per step of the budget. */
 const CHARACTERS_PER_STEP = 16
+
+/** Steps of the budget to compile one instruction of a pattern. */
+const COMPILING_STEPS = 2
 
 /** What the first rule that the text breaks requires, or null. Throws `StepBudgetExceeded`. */
 export function stringError(rules: StringRules, text: string, budget: StepBudget): string | null {
@@ -19,7 +22,7 @@ export function stringError(rules: StringRules, text: string, budget: StepBudget
     if (length > maxLength) return `must have at most ${maxLength} characters`
   }
   if (format !== null) {
-    budget.spend(1 + text.length / CHARACTERS_PER_STEP)
+    budget.spend(formatSteps(format, text))
     if (!meetsFormat(format, text)) return `must be a ${format}`
   }
   if (pattern !== null && !matches(pattern, text, budget)) {
@@ -31,8 +34,9 @@ export function stringError(rules: StringRules, text: string, budget: StepBudget
 /** Whether the pattern matches somewhere in the text. Throws `StepBudgetExceeded`. */
 export function matches(pattern: Pattern, text: string, budget: StepBudget): boolean {
   if (pattern.program === null) {
+    // Before it is compiled: what is too large for the event loop is left to a thread.
+    budget.spend(COMPILING_STEPS * pattern.size)
     pattern.program = compilePattern(pattern.tree)
-    budget.spend(pattern.program.code.length / 2)
   }
   return matchesPattern(pattern.program, text, budget)
 }

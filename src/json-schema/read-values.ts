@@ -148,7 +148,7 @@ export function readPatternText(context: ReadContext, text: string): Pattern {
   if (context.patternsSize > MAX_PATTERNS_SIZE) {
     reject(`takes the patterns of the schema over ${MAX_PATTERNS_SIZE} parts, repetitions written out`)
   }
-  return { text, tree: read.tree, program: null }
+  return { text, tree: read.tree, size: read.size, program: null }
 }
 
 /**

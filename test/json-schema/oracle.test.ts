@@ -6,6 +6,7 @@ import '@hyperjump/json-schema/draft-07'
 import fc from 'fast-check'
 import { checkAnswer } from '../../src/json-schema/check-answer.ts'
 import { readSchema } from '../../src/json-schema/read-schema.ts'
+import { LONG } from '../support/long-form.ts'
 
 const NAMES = ['a', 'b', 'ab', 'c']
 const name = fc.constantFrom(...NAMES)
@@ -111,8 +112,10 @@ async function judgeThere(schema: Record<string, unknown>, answers: readonly unk
   }
 }
 
+const RUNS = LONG ? 20_000 : 1_000
+
 for (const draft of DRAFTS) {
-  test(`1,000 schemas of ${draft.uri}: every verdict is that of another implementation`, async (t) => {
+  test(`${RUNS} schemas of ${draft.uri}: every verdict is that of another implementation`, async (t) => {
     const seen = { schemas: 0, right: 0, wrong: 0 }
     const property = fc.asyncProperty(
       schemasOf(draft),
@@ -132,7 +135,7 @@ for (const draft of DRAFTS) {
         for (const verdict of here) seen[verdict ? 'right' : 'wrong']++
       },
     )
-    await fc.assert(property, { numRuns: 1_000, seed: 7 })
+    await fc.assert(property, { numRuns: RUNS, seed: 7 })
     t.diagnostic(JSON.stringify(seen))
     assert.ok(seen.schemas > 800 && seen.right > 1_000 && seen.wrong > 1_000, JSON.stringify(seen))
   })

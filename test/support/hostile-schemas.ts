@@ -72,6 +72,16 @@ export const HOSTILE_FAMILIES: readonly ((size: number) => Hostile)[] = [
     answer: 1,
   }),
   (size) => ({
+    family: 'patterns of the largest size',
+    schema: { allOf: Array.from({ length: 5 }, (_, at) => ({ pattern: `x{${size * 90 + at}}y` })) },
+    answer: 'a',
+  }),
+  (size) => ({
+    family: 'formats on encoded labels',
+    schema: { allOf: Array.from({ length: size * 28 }, () => ({ format: 'hostname' })) },
+    answer: Array(31).fill('xn--tda').join('.'),
+  }),
+  (size) => ({
     family: 'references by a long address',
     schema: {
       $id: `http://example.com/${'a/'.repeat(900)}x`,
