@@ -102,3 +102,18 @@ test('a batch of variants is watched to the end of each', async (t) => {
     ['France', 'Japan', 'Peru'],
   )
 })
+
+test('jobs that run are cancelled, single ones and those of a batch', async (t) => {
+  const page = await enter(t)
+  await page.getByLabel('Text of message 1').fill('[[delay 100s]] A long one')
+  await send(page)
+  await page.getByRole('button', { name: 'Cancel the job' }).click()
+  await here(page, 'failed').waitFor()
+  await page.locator('.outcome').getByText('The caller cancelled the job.').waitFor()
+  await page.getByLabel('Fill in an example').selectOption('A batch of variants')
+  await page.getByLabel('Text of message 2').fill('[[delay 100s]] {{input}}')
+  await send(page)
+  await page.getByRole('button', { name: 'Cancel 3 jobs' }).click()
+  await page.getByRole('heading', { name: 'Answers (3 of 3)' }).waitFor()
+  assert.equal(await page.locator('.outcome').getByText('The caller cancelled the job.').count(), 3)
+})

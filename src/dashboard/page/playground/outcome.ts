@@ -6,23 +6,26 @@ import { contentText } from '../jobs/content-text.ts'
 import { CodeBlock } from '../parts/code-block.ts'
 import { Panel } from '../parts/panel.ts'
 import { address } from '../router.ts'
-import type { WatchedJob, Watching } from './watch.ts'
+import { isOpen, type WatchedJob, type Watching } from './watch.ts'
 
 export interface OutcomeProps {
   readonly watching: Watching | null
   readonly onStop: () => void
+  readonly onCancel: () => void
 }
 
-export function Outcome({ watching, onStop }: OutcomeProps) {
+export function Outcome({ watching, onStop, onCancel }: OutcomeProps) {
   if (!watching) {
     return html`<${Panel} title="Answer"><p class="muted">Send the request to see its statuses here: <em>pending</em>, <em>assigned</em>,
       then <em>completed</em> or <em>failed</em>.</p><//>`
   }
   const { jobs, failure, ended } = watching
-  const stop = ended
-    ? null
-    : html`<button type="button" class="quiet-button" onClick=${onStop}>Stop watching</button>`
-  return html`<${Panel} title=${jobs.length === 1 ? 'Answer' : `Answers (${jobs.filter(hasEnded).length} of ${jobs.length})`} actions=${stop}>
+  const open = jobs.filter((job) => isOpen(job) && job.jobId !== null).length
+  const actions =
+    !ended &&
+    html`${open > 0 && html`<button type="button" class="quiet-button" onClick=${onCancel}>Cancel ${open === 1 ? 'the job' : `${open} jobs`}</button>`}
+      <button type="button" class="quiet-button" onClick=${onStop}>Stop watching</button>`
+  return html`<${Panel} title=${jobs.length === 1 ? 'Answer' : `Answers (${jobs.filter((job) => !isOpen(job)).length} of ${jobs.length})`} actions=${actions}>
     ${
       failure &&
       html`<div class="fault" role="alert"><p><strong>${failure.message}</strong>${failure.details ? html`<br /><span class="breaks">${failure.details}</span>` : ''}</p></div>`
@@ -30,8 +33,6 @@ export function Outcome({ watching, onStop }: OutcomeProps) {
     ${(!failure || jobs.some(({ jobId }) => jobId !== null)) && html`<ol class="outcomes">${jobs.map((job, index) => html`<${Job} key=${index} job=${job} />`)}</ol>`}
   <//>`
 }
-
-const hasEnded = ({ status }: WatchedJob): boolean => status === 'completed' || status === 'failed'
 
 function Job({ job }: { readonly job: WatchedJob }) {
   const { jobId, content, error, cacheHit } = job

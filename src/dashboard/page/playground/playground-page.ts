@@ -8,7 +8,7 @@ import { announce } from '../parts/announce.ts'
 import { Select } from '../parts/field.ts'
 import { PageTitle } from '../parts/page-title.ts'
 import { Panel } from '../parts/panel.ts'
-import { useResource } from '../resource.ts'
+import { apiError, useResource } from '../resource.ts'
 import { BatchFields } from './batch-fields.ts'
 import { type PlaygroundCaller, usePlaygroundCaller } from './caller.ts'
 import { CodePanel } from './code-panel.ts'
@@ -19,7 +19,7 @@ import { MessageEditor } from './message-editor.ts'
 import { Outcome } from './outcome.ts'
 import { checkSchema } from './schema-check.ts'
 import { SchemaEditor } from './schema-editor.ts'
-import { type Watching, watchBatch, watchSingle } from './watch.ts'
+import { cancelOpen, type Watching, watchBatch, watchSingle } from './watch.ts'
 
 /** The batch limit while the caller's limits are unknown. */
 const DEFAULT_BATCH_LIMIT = 30
@@ -38,6 +38,11 @@ export function PlaygroundPage() {
     run.current?.abort()
     run.current = null
     if (watching) setWatching({ ...watching, ended: true })
+  }
+  const cancel = () => {
+    const { key } = caller
+    if (key === null || watching === null) return
+    cancelOpen(watching, key).catch((error: unknown) => announce(apiError(error).words, true))
   }
   useEffect(() => () => run.current?.abort(), [])
   const send = () => {
@@ -61,7 +66,7 @@ export function PlaygroundPage() {
         <${Editor} draft=${draft} onChange=${change} caller=${caller} onSend=${send} isRunning=${isRunning} />
       </div>
       <div class="stack">
-        <${Outcome} watching=${watching} onStop=${stop} />
+        <${Outcome} watching=${watching} onStop=${stop} onCancel=${cancel} />
         <${CodePanel} draft=${draft} />
       </div>
     </div>`

@@ -39,7 +39,7 @@ JSON
 function curlBatch(origin: string, bodies: readonly JobBody[]): string {
   return `${curl(origin, '/api/v1/messages/batches', bodies)}
 # then, for each of the job_ids:
-# curl -s ${origin}/api/v1/messages/JOB_ID -H "x-api-key: $PARLEY_API_KEY"
+# curl -s '${origin}/api/v1/messages/JOB_ID?wait=60' -H "x-api-key: $PARLEY_API_KEY"
 `
 }
 
@@ -74,7 +74,7 @@ def call(path, body=None):
 
 def ended(job_id):
     while True:
-        job = call("/api/v1/messages/" + job_id)
+        job = call("/api/v1/messages/" + job_id + "?wait=60")
         if job["status"] in ("completed", "failed"):
             return job
         time.sleep(1)

@@ -1,4 +1,4 @@
-/** Sends a request and polls its jobs until they have ended, through the public interface. */
+/** Sends a request and follows its jobs until they have ended, through the public interface. */
 import { type ApiError, admin, callWithKey, type Envelope } from '../api.ts'
 import type { JobError, JobList, Status } from '../contract.ts'
 import { serverNow } from '../live.ts'
@@ -20,7 +20,7 @@ export interface WatchedJob {
 
 export interface Watching {
   readonly jobs: readonly WatchedJob[]
-  /** Why the request was rejected, or why polling failed. */
+  /** Why the request was rejected, or why reading the jobs failed. */
   readonly failure: ApiError | null
   readonly ended: boolean
   readonly ms: number
@@ -40,6 +40,11 @@ interface Read {
   readonly error?: JobError | null
 }
 
+interface ReadJobs {
+  readonly jobs: readonly Read[]
+  readonly not_found: readonly string[]
+}
+
 const SENT: WatchedJob = {
   jobId: null,
   status: 'sent',
@@ -52,6 +57,10 @@ const MIN_PAUSE_MS = 300
 /** The delay before the job is looked up, which is unnecessary for quick answers. */
 const FIRST_LOOKUP_MS = 250
 const TIMEOUT_S = 120
+/** The most jobs of one read. */
+const MAX_IDS = 100
+const WAIT_S = 50
+const BRIEF_WAIT_S = 1
 
 /** One run of the playground: the state of its jobs, reported at every change. */
 class Run {
@@ -102,7 +111,7 @@ export async function watchSingle(body: JobBody, options: WatchOptions): Promise
       run.update(0, { jobId: data.job_id, cacheHit: headers.get('x-cache') === 'hit' })
       if (data.status === 'timeout') {
         answered.abort()
-        await follow(run, [data.job_id])
+        await follow(run)
       } else run.update(0, stateOf(data))
     } finally {
       answered.abort()
@@ -119,7 +128,7 @@ export async function watchBatch(bodies: readonly JobBody[], options: WatchOptio
     const path = '/api/v1/messages/batches'
     const { data } = await callWithKey<{ job_ids: string[] }>(path, key, { body: bodies, signal })
     for (const [index, jobId] of data.job_ids.entries()) run.update(index, { jobId, status: 'pending' })
-    await follow(run, data.job_ids)
+    await follow(run)
   })
 }
 
@@ -132,21 +141,46 @@ async function reportEnd(run: Run, work: () => Promise<void>): Promise<void> {
   }
 }
 
-/** Polls the jobs until all have ended, using at most half of the tier's read rate. */
-async function follow(run: Run, jobIds: readonly string[]): Promise<void> {
-  const { me, signal } = run.options
-  const readsMs = 60_000 / (me.limits.reads_per_minute / 2)
+/**
+ * Reads all jobs at once until they have ended, using at most half of the tier's read rate. While one is pending a read waits only
+ * briefly, so that its next status is seen.
+ */
+async function follow(run: Run): Promise<void> {
+  const { me, key, signal } = run.options
+  const pauseMs = Math.max(MIN_PAUSE_MS, 60_000 / (me.limits.reads_per_minute / 2))
   for (;;) {
-    for (const [index, jobId] of jobIds.entries()) {
-      if (!isOpen(run.jobs[index])) continue
-      const { data } = await run.read(jobId)
-      run.update(index, stateOf(data))
+    const open = run.jobs.filter(isOpen)
+    if (open.length === 0) return
+    const ids = open.flatMap(({ jobId }) => jobId ?? []).slice(0, MAX_IDS)
+    const waitS = open.some(({ status }) => status === 'pending') ? BRIEF_WAIT_S : WAIT_S
+    const path = `/api/v1/messages?ids=${ids.join()}&wait=${waitS}&wait_for=any`
+    const { data, headers } = await callWithKey<ReadJobs>(path, key, { signal })
+    const [missing] = data.not_found
+    // Its own read has the error.
+    if (missing !== undefined) await run.read(missing)
+    for (const job of data.jobs) {
+      run.update(
+        run.jobs.findIndex(({ jobId }) => jobId === job.job_id),
+        stateOf(job),
+      )
     }
-    const open = run.jobs.filter(isOpen).length
-    if (open === 0) return
-    await pause(Math.max(MIN_PAUSE_MS, open * readsMs), signal)
+    const retryAfterMs = Number(headers.get('retry-after') ?? 0) * 1000
+    await pause(Math.max(pauseMs, retryAfterMs), signal)
     signal.throwIfAborted()
   }
+}
+
+/** Cancels the jobs that have not ended and whose IDs are known. */
+export async function cancelOpen({ jobs }: Watching, key: string): Promise<void> {
+  const open = jobs.filter(isOpen).flatMap(({ jobId }) => jobId ?? [])
+  await Promise.all(
+    open.map((jobId) =>
+      callWithKey(`/api/v1/messages/${jobId}/cancel`, key, { method: 'POST' }).catch((error: unknown) => {
+        // It has ended meanwhile, which the watch shows.
+        if (apiError(error).status !== 409) throw error
+      }),
+    ),
+  )
 }
 
 /**
@@ -174,6 +208,8 @@ async function lookUpJob(run: Run, model: string, signal: AbortSignal): Promise<
         if (signal.aborted) return
         if (data.status === 'pending' || data.status === 'assigned')
           run.update(0, { jobId, status: data.status })
+        // The next status comes with the response.
+        if (data.status !== 'pending') return
       }
       await pause(MIN_PAUSE_MS, signal)
     }
@@ -195,8 +231,8 @@ function seenAt(job: WatchedJob, ms: number): WatchedJob {
   return { ...job, seen: { ...job.seen, [job.status]: ms } }
 }
 
-function isOpen(job: WatchedJob | undefined): boolean {
-  return job !== undefined && job.status !== 'completed' && job.status !== 'failed'
+export function isOpen({ status }: WatchedJob): boolean {
+  return status !== 'completed' && status !== 'failed'
 }
 
 function pause(ms: number, signal: AbortSignal): Promise<void> {
