@@ -11,6 +11,7 @@ import type { AdminOptions } from '../http/admin/admin-context.ts'
 import { adminRoutes } from '../http/admin/admin-routes.ts'
 import { createAuthentication } from '../http/authentication.ts'
 import { batchRoutes } from '../http/batches.ts'
+import { heldInputCounter } from '../http/count-held-input.ts'
 import { JobCreator } from '../http/create-jobs.ts'
 import { dashboardRoutes } from '../http/dashboard.ts'
 import { healthRoutes } from '../http/health.ts'
@@ -137,6 +138,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
     ownJobActionRoutes(app, {
       store,
       reader,
+      countInput: heldInputCounter(store, parts.cpu),
       clock,
       limits: { cancel: settings.limits.cancels_per_minute, delete: settings.limits.deletes_per_minute },
       onCancelled: (jobId) => parts.cancellation.cancelled(jobId, 'caller'),

@@ -6,6 +6,7 @@ import { isCancelledError } from '../job/cancelled.ts'
 import { readJobId } from '../job/job-id.ts'
 import { jobRecordJson } from '../job/job-record.ts'
 import type { Store } from '../store/store.ts'
+import type { CountHeldInput } from './count-held-input.ts'
 import { sendData } from './envelope.ts'
 import { callbackOwed, jobEnded, jobNotEnded, noSuchJob, tooManyActions } from './errors.ts'
 import type { JobReader } from './job-reader.ts'
@@ -19,6 +20,8 @@ export type OwnAction = 'cancel' | 'delete'
 export interface OwnJobActionRoutes {
   readonly store: Pick<Store, 'cancelOwnJob' | 'deleteOwnJob'>
   readonly reader: JobReader
+  /** The input tokens of a job that a node holds; null if they were not counted. */
+  readonly countInput: CountHeldInput
   readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
   /** `limits.cancels_per_minute` and `limits.deletes_per_minute`. */
   readonly limits: Readonly<Record<OwnAction, number>>
@@ -75,7 +78,7 @@ const deleteSchema = {
 }
 
 export function ownJobActionRoutes(app: FastifyInstance, options: OwnJobActionRoutes): void {
-  const { store, reader, clock, onCancelled, onAction } = options
+  const { store, reader, countInput, clock, onCancelled, onAction } = options
   const report = (action: OwnAction, { caller, id }: FastifyRequest, jobId: string) => {
     const { account, keyId } = caller
     onAction({ action, jobId, account, keyId, requestId: id })
@@ -86,7 +89,9 @@ export function ownJobActionRoutes(app: FastifyInstance, options: OwnJobActionRo
     { onRequest: limiter('cancel', options), schema: cancelSchema },
     async (request, reply) => {
       const jobId = idOf(request)
-      const result = await store.cancelOwnJob(request.caller.account, jobId, clock.nowMs())
+      const { account } = request.caller
+      const inputTokens = await countInput(request, jobId)
+      const result = await store.cancelOwnJob({ account, jobId, nowMs: clock.nowMs(), inputTokens })
       if (result === 'cancelled') {
         report('cancel', request, jobId)
         await onCancelled(jobId)

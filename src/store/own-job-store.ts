@@ -8,13 +8,24 @@ export interface OwnJobStore {
    * As `cancelJob`, for a job of the account; any other is `unknown`. Its error says that the caller cancelled it, and what it
    * used is counted: its earlier runs and, if a node holds it, a call with its input tokens, because that call may be in progress.
    */
-  cancelOwnJob(account: string, jobId: string, nowMs: number): Promise<Cancelled>
+  cancelOwnJob(cancel: OwnCancel): Promise<Cancelled>
+
+  /** The messages of a job of the account that a node holds, as JSON text; null for any other job, and for more bytes than that. */
+  heldMessages(account: string, jobId: string, maxBytes: number): Promise<string | null>
 
   /**
    * As `deleteJob`, for a job of the account that its caller may still read; any other is `unknown`. A job whose callback is owed
    * is not deleted unless the callback is to be dropped.
    */
   deleteOwnJob(deletion: OwnDeletion): Promise<OwnDeleted>
+}
+
+export interface OwnCancel {
+  readonly account: string
+  readonly jobId: string
+  readonly nowMs: number
+  /** As they were counted; null for those that the job was created with, which may be no more than an upper bound. */
+  readonly inputTokens: number | null
 }
 
 export interface OwnDeletion {

@@ -21,6 +21,12 @@ export function ownJobTests(on: On): void {
     const [sums] = await store.listUsage({ account: 'acme', limit: 1 })
     return [sums?.jobs, sums?.failedJobs, sums?.calls, sums?.inputTokens, sums?.outputTokens]
   }
+  const cancel = (jobId: string, inputTokens: number | null = null) => ({
+    account: 'acme',
+    jobId,
+    nowMs: now.ms,
+    inputTokens,
+  })
   const deletion = (jobId: string, over = {}) => ({
     account: 'acme',
     jobId,
@@ -33,7 +39,7 @@ export function ownJobTests(on: On): void {
     const job = newJob({ callback, inputTokens: 700 })
     await makeKey(store)
     await store.accept(acceptance([job]))
-    assert.equal(await store.cancelOwnJob('acme', job.id, now.ms), 'cancelled')
+    assert.equal(await store.cancelOwnJob(cancel(job.id)), 'cancelled')
     assert.deepEqual(await errorOf(store, job.id), {
       code: 'cancelled',
       message: 'The caller cancelled the job.',
@@ -41,7 +47,7 @@ export function ownJobTests(on: On): void {
     })
     assert.equal((await store.findCallback(job.id))?.state, 'owed')
     assert.deepEqual(await usageOf(store), [1, 1, 0, 0, 0])
-    assert.equal(await store.cancelOwnJob('acme', job.id, now.ms), 'ended before')
+    assert.equal(await store.cancelOwnJob(cancel(job.id)), 'ended before')
     assert.deepEqual((await store.claim('node-a', 5, now.ms)).jobs, [])
     assert.deepEqual(await usageOf(store), [1, 1, 0, 0, 0])
   })
@@ -51,7 +57,7 @@ export function ownJobTests(on: On): void {
     async (store) => {
       const job = newJob({ inputTokens: 700 })
       await store.accept(acceptance([job], { handedOff: true }))
-      assert.equal(await store.cancelOwnJob('acme', job.id, now.ms), 'cancelled')
+      assert.equal(await store.cancelOwnJob(cancel(job.id)), 'cancelled')
       assert.deepEqual(await store.takeCancelled('node-a'), [{ jobId: job.id, attempt: 1 }])
       assert.equal(await store.settle(settlement({ jobId: job.id, attempt: 1 })), 'stale')
       assert.deepEqual(await usageOf(store), [1, 1, 1, 700, 0])
@@ -60,6 +66,27 @@ export function ownJobTests(on: On): void {
       assert.deepEqual((await store.depth()).assigned, 0)
     },
   )
+
+  on('counts the input tokens that are given rather than those of the creation', async (store) => {
+    const job = newJob({ inputTokens: 700 })
+    await store.accept(acceptance([job], { handedOff: true }))
+    assert.equal(await store.cancelOwnJob(cancel(job.id, 150)), 'cancelled')
+    assert.deepEqual(await usageOf(store), [1, 1, 1, 150, 0])
+  })
+
+  on('returns the messages of a job that a node holds, up to a size', async (store) => {
+    const [held, queued] = [newJob(), newJob()]
+    const bytes = Buffer.byteLength(held.messagesJson)
+    await store.accept(acceptance([held], { handedOff: true }))
+    await store.accept(acceptance([queued]))
+    assert.equal(await store.heldMessages('acme', held.id, bytes), held.messagesJson)
+    assert.equal(await store.heldMessages('acme', held.id, bytes - 1), null)
+    assert.equal(await store.heldMessages('other', held.id, bytes), null)
+    assert.equal(await store.heldMessages('acme', queued.id, bytes), null)
+    assert.equal(await store.heldMessages('acme', 'x', bytes), null)
+    await store.settle(settlement({ jobId: held.id, attempt: 1 }))
+    assert.equal(await store.heldMessages('acme', held.id, bytes), null)
+  })
 
   on('counts what the earlier runs of a job used that waits for a model server', async (store) => {
     const job = newJob({ inputTokens: 700 })
@@ -70,7 +97,7 @@ export function ownJobTests(on: On): void {
       '{"calls":2,"records":[],"inputTokens":30,"outputTokens":5,"tries":0,"sinceMs":0,"waitedMs":0}'
     const release = { ...claimOf(claimed), route: 'dead/m', earlierJson, sinceMs: now.ms, waitedMs: 0 }
     await store.releaseWaiting('node-a', [release])
-    assert.equal(await store.cancelOwnJob('acme', job.id, now.ms), 'cancelled')
+    assert.equal(await store.cancelOwnJob(cancel(job.id)), 'cancelled')
     assert.deepEqual(await usageOf(store), [1, 1, 2, 30, 5])
   })
 
@@ -79,10 +106,10 @@ export function ownJobTests(on: On): void {
     await store.accept(acceptance([done], { handedOff: true }))
     await store.accept(acceptance([other]))
     await store.settle(settlement({ jobId: done.id, attempt: 1 }))
-    assert.equal(await store.cancelOwnJob('acme', done.id, now.ms), 'ended before')
+    assert.equal(await store.cancelOwnJob(cancel(done.id)), 'ended before')
     assert.equal((await store.read('acme', done.id, expiry()))?.status, 'completed')
     for (const id of [other.id, newJob().id, 'x']) {
-      assert.equal(await store.cancelOwnJob('acme', id, now.ms), 'unknown')
+      assert.equal(await store.cancelOwnJob(cancel(id)), 'unknown')
       assert.equal(await store.deleteOwnJob(deletion(id, { dropCallback: true })), 'unknown')
     }
     assert.equal((await store.read('other', other.id, expiry()))?.status, 'pending')
@@ -94,9 +121,9 @@ export function ownJobTests(on: On): void {
     const results = await Promise.all(
       jobs.map(async ({ id }) => [
         await Promise.all([
-          store.cancelOwnJob('acme', id, now.ms),
+          store.cancelOwnJob(cancel(id)),
           store.settle(settlement({ jobId: id, attempt: 1 })),
-          store.cancelOwnJob('acme', id, now.ms),
+          store.cancelOwnJob(cancel(id)),
         ]),
       ]),
     )

@@ -10,7 +10,7 @@ import {
   type Cancelled,
 } from '../admin-action-store.ts'
 import { MAX_CANCELLED, type NodeStore } from '../node-store.ts'
-import { type OwnJobStore, usageOfCancelled } from '../own-job-store.ts'
+import { type OwnCancel, type OwnJobStore, usageOfCancelled } from '../own-job-store.ts'
 import { numberOf, textOf, textOrNull } from '../rows.ts'
 import { USAGE_COLUMNS } from '../usage-rows.ts'
 import type { Database, Queries, Statement } from './database.ts'
@@ -51,22 +51,26 @@ export function cancelOperations(database: Database): Pick<AdminActionStore, 'ca
 export function ownCancelOperations({
   database,
   notifications,
-}: PostgresParts): Pick<OwnJobStore, 'cancelOwnJob'> {
+}: PostgresParts): Pick<OwnJobStore, 'cancelOwnJob' | 'heldMessages'> {
   return {
-    cancelOwnJob: async (account, jobId, nowMs) => {
-      if (!isJobId(jobId)) return 'unknown'
-      const result = await database.transaction((queries) => cancelOwn(queries, account, jobId, nowMs))
-      if (result === 'cancelled') notifications.ended(jobId)
+    cancelOwnJob: async (cancel) => {
+      if (!isJobId(cancel.jobId)) return 'unknown'
+      const result = await database.transaction((queries) => cancelOwn(queries, cancel))
+      if (result === 'cancelled') notifications.ended(cancel.jobId)
       return result
+    },
+
+    heldMessages: async (account, jobId, maxBytes) => {
+      if (!isJobId(jobId)) return null
+      const [job] = await database.query(HELD_MESSAGES, [jobId, account, maxBytes])
+      return job ? textOf(job, 'messages') : null
     },
   }
 }
 
 async function cancelOwn(
   { query }: Queries,
-  account: string,
-  jobId: string,
-  nowMs: number,
+  { account, jobId, nowMs, inputTokens }: OwnCancel,
 ): Promise<Cancelled> {
   const [job] = await query(FIND_OWN, [jobId, account])
   if (!job) return 'unknown'
@@ -75,7 +79,7 @@ async function cancelOwn(
   if (!open) return 'ended before'
   const usageJson = usageOfCancelled({
     isHeld: open.node !== null,
-    inputTokens: numberOf(job, 'input_tokens'),
+    inputTokens: inputTokens ?? numberOf(job, 'input_tokens'),
     earlierJson: textOrNull(open, 'earlier'),
   })
   const by = { who: CALLER, errorJson: cancelledErrorJson('caller'), usageJson }
@@ -154,6 +158,13 @@ const end = (which: string) => `
 const FIND_OWN: Statement = {
   name: 'find own job to cancel',
   text: 'select input_tokens from jobs where id = $1::uuid and account = $2',
+}
+const HELD_MESSAGES: Statement = {
+  repeatable: true,
+  name: 'held messages',
+  text: `
+  select j.messages from jobs j join open_jobs o on o.id = j.id
+  where j.id = $1::uuid and j.account = $2 and o.node is not null and octet_length(j.messages) <= $3::bigint`,
 }
 const LOCK_OPEN: Statement = {
   name: 'lock job to cancel',

@@ -8,10 +8,10 @@ import {
   type Cancelled,
 } from '../admin-action-store.ts'
 import { type Claim, MAX_CANCELLED } from '../node-store.ts'
-import { usageOfCancelled } from '../own-job-store.ts'
+import { type OwnCancel, usageOfCancelled } from '../own-job-store.ts'
 import { booleanOf, numberOf, textOf, textOrNull } from '../rows.ts'
 import type { OpenFile, ServedFile } from './open-file.ts'
-import { write } from './operation.ts'
+import { read, write } from './operation.ts'
 import { storeOutcome } from './settle.ts'
 
 export const cancelOperations = {
@@ -31,17 +31,22 @@ export const cancelOperations = {
 }
 
 export const ownCancelOperations = {
-  cancelOwnJob: write((file: OpenFile, account: string, jobId: string, nowMs: number): Cancelled => {
+  cancelOwnJob: write((file: OpenFile, { account, jobId, nowMs, inputTokens }: OwnCancel): Cancelled => {
     const job = file.prepare(FIND_OWN).get(jobId, account)
     if (!job) return 'unknown'
     if (job.settled_at_ms !== null) return 'ended before'
     const usageJson = usageOfCancelled({
       isHeld: job.node !== null,
-      inputTokens: numberOf(job, 'input_tokens'),
+      inputTokens: inputTokens ?? numberOf(job, 'input_tokens'),
       earlierJson: textOrNull(job, 'earlier'),
     })
     cancel(file, jobId, nowMs, { errorJson: cancelledErrorJson('caller'), usageJson })
     return 'cancelled'
+  }),
+
+  heldMessages: read((file: OpenFile, account: string, jobId: string, maxBytes: number): string | null => {
+    const job = file.prepare(HELD_MESSAGES).get(jobId, account, maxBytes)
+    return job ? textOf(job, 'messages') : null
   }),
 }
 
@@ -84,6 +89,9 @@ function cancel(
 }
 
 const FIND_OWN = 'select settled_at_ms, node, input_tokens, earlier from jobs where id = ? and account = ?'
+const HELD_MESSAGES = `
+  select r.messages from jobs j join requests r on r.seq = j.seq
+  where j.id = ? and j.account = ? and j.node is not null and octet_length(r.messages) <= ?`
 const OPEN_JOBS = `
   select id from jobs indexed by jobs_waiting_by_account
     where turn is not null and account = ?1 and id < ?2

@@ -13,7 +13,12 @@ import {
 } from '../../../src/store/admin-action-store.ts'
 import type { Expiry } from '../../../src/store/expiry.ts'
 import { type Claim, MAX_CANCELLED } from '../../../src/store/node-store.ts'
-import { type OwnDeleted, type OwnDeletion, usageOfCancelled } from '../../../src/store/own-job-store.ts'
+import {
+  type OwnCancel,
+  type OwnDeleted,
+  type OwnDeletion,
+  usageOfCancelled,
+} from '../../../src/store/own-job-store.ts'
 import {
   type Acceptance,
   type Accepted,
@@ -126,11 +131,11 @@ export function jobOperations(db: MemoryDatabase) {
       return 'cancelled'
     },
 
-    cancelOwnJob(account: string, jobId: string, nowMs: number): Cancelled {
+    cancelOwnJob({ account, jobId, nowMs, inputTokens: counted }: OwnCancel): Cancelled {
       const row = db.jobs.get(jobId)
       if (row?.job.account !== account) return 'unknown'
       if (row.outcome !== null) return 'ended before'
-      const { inputTokens } = row.job
+      const inputTokens = counted ?? row.job.inputTokens
       const usageJson = usageOfCancelled({
         isHeld: row.node !== null,
         inputTokens,
@@ -138,6 +143,13 @@ export function jobOperations(db: MemoryDatabase) {
       })
       cancel(db, row, nowMs, cancelledErrorJson('caller'), JSON.parse(usageJson))
       return 'cancelled'
+    },
+
+    heldMessages(account: string, jobId: string, maxBytes: number): string | null {
+      const row = db.jobs.get(jobId)
+      if (row?.job.account !== account || row.node === null || row.outcome !== null) return null
+      const { messagesJson } = row.job
+      return Buffer.byteLength(messagesJson) <= maxBytes ? messagesJson : null
     },
 
     cancelJobs({ account, running, beforeJobId, limit, nowMs }: CancelJobs): number {
