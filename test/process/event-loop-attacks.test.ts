@@ -112,6 +112,22 @@ test('no body of 10 MB holds the event loop', { timeout }, async (t) => {
   }
 })
 
+test('no file that a server prepares when it is first requested holds the event loop', {
+  timeout,
+}, async (t) => {
+  const { server, held } = await startWatched(t)
+  const limitMs = LONGEST_HOLD_MS * slowness()
+  for (const path of ['/docs/', '/openapi.json', '/admin/api/openapi.json', '/dashboard']) {
+    const heldMs = await held(async () => {
+      const answer = await fetch(server.url + path)
+      await answer.arrayBuffer()
+      assert.equal(answer.status, 200)
+    })
+    t.diagnostic(`${path}: ${heldMs.toFixed(0)} ms of CPU time at most`)
+    assert.ok(heldMs < limitMs, `${heldMs} ms, limit ${limitMs} ms`)
+  }
+})
+
 const LEVELS = 4_000_000
 const TOO_DEEP = /nested more than 64 levels deep/
 

@@ -1,91 +1,54 @@
 /**
- * GET /docs, a page to read the OpenAPI documents. The package that renders it is loaded with the first request for it: the
- * package contains megabytes of script, and loading it takes a sixth of the time that a server needs to start.
+ * GET /docs, a page to read the OpenAPI documents. A thread prepares it with the first request for it: the package that renders it
+ * contains megabytes of script, and loading it would hold the event loop for more than 100 ms.
  */
-import { createHash } from 'node:crypto'
-import fastify, { type FastifyInstance } from 'fastify'
+import { Worker } from 'node:worker_threads'
+import type { FastifyInstance } from 'fastify'
+import { moduleURL } from '../../module-url.ts'
 import '../request-context.ts'
-import { createStaticFile, type StaticFile, sendStaticFile } from '../static-file.ts'
-
-const PREFIX = '/docs'
-/** The page and its script. */
-const PAGE = `${PREFIX}/`
-const SCRIPT = `${PREFIX}/js/scalar.js`
-
-interface DocsPage {
-  readonly page: StaticFile
-  readonly policy: string
-  readonly script: StaticFile
-}
+import { type StaticFile, sendStaticFile } from '../static-file.ts'
+import { type DocsPage, PAGE, PREFIX, SCRIPT } from './docs-page-files.ts'
 
 export function serveDocsPage(app: FastifyInstance): void {
   const options = { config: { public: true } }
-  let loaded: Promise<DocsPage> | undefined
+  let page: Promise<DocsPage> | null = null
+  // After a failure, the next request tries again.
+  const load = () => {
+    page ??= makeInThread().catch((error: unknown) => {
+      page = null
+      throw error
+    })
+    return page
+  }
   app.get(PREFIX, options, (_request, reply) => reply.redirect(PAGE))
   app.get(PAGE, options, async (request, reply) => {
-    loaded ??= loadPage()
-    const { page, policy } = await loaded
+    const { page, policy } = await load()
     return sendStaticFile(request, reply.header('content-security-policy', policy), page)
   })
-  app.get(SCRIPT, options, async (request, reply) => {
-    loaded ??= loadPage()
-    return sendStaticFile(request, reply, (await loaded).script)
+  app.get(SCRIPT, options, async (request, reply) => sendStaticFile(request, reply, (await load()).script))
+}
+
+function makeInThread(): Promise<DocsPage> {
+  return new Promise((resolve, reject) => {
+    // Node warns that stripping types is experimental. Operators cannot act on that, so it stays out of the log.
+    const worker = new Worker(moduleURL('./docs-page-thread.ts', import.meta.url), {
+      execArgv: ['--disable-warning=ExperimentalWarning'],
+    })
+    worker.once('message', (made: DocsPage) => {
+      resolve({ ...made, page: withBuffers(made.page), script: withBuffers(made.script) })
+    })
+    worker.once('error', reject)
+    worker.once('exit', (code) =>
+      reject(new Error(`the thread that prepares /docs exited with code ${code}`)),
+    )
   })
 }
 
-/** The package serves its files from a server of its own, which does not listen. */
-async function loadPage(): Promise<DocsPage> {
-  const server = await renderer()
-  const [page, script] = await Promise.all([server.inject(PAGE), server.inject(SCRIPT)])
-  await server.close()
-  const typeOf = ({ headers }: typeof page) => String(headers['content-type'])
-  return {
-    page: await createStaticFile(typeOf(page), page.rawPayload),
-    policy: policyFor(page.payload),
-    script: await createStaticFile(typeOf(script), script.rawPayload),
-  }
+/** Buffers become plain arrays of bytes between threads. */
+function withBuffers({ body, gzipped, ...file }: StaticFile): StaticFile {
+  return { ...file, body: bufferOf(body), gzipped: gzipped && bufferOf(gzipped) }
 }
 
-async function renderer(): Promise<FastifyInstance> {
-  const { default: apiReference } = await import('@scalar/fastify-api-reference')
-  const page = fastify()
-  await page.register(apiReference, {
-    routePrefix: PREFIX,
-    configuration: {
-      sources: [
-        { title: 'API', slug: 'api', url: '/openapi.json', default: true },
-        { title: 'Admin API', slug: 'admin', url: '/admin/api/openapi.json' },
-      ],
-      withDefaultFonts: false,
-      telemetry: false,
-      hideClientButton: true,
-      persistAuth: false,
-      pageTitle: 'Parley: API reference',
-      authentication: { preferredSecurityScheme: 'apiKey' },
-      // These would send data to its maker's own services.
-      agent: { disabled: true },
-      mcp: { disabled: true },
-      showDeveloperTools: 'never',
-    },
-  })
-  return page
-}
-
-/** The page contains an inline script, which is allowed by its hash, and creates its styles at run time. */
-function policyFor(html: string): string {
-  const inline = [...html.matchAll(/<script(?![^>]*\bsrc=)[^>]*>([\s\S]*?)<\/script>/g)]
-  const hashes = inline.map(
-    ([, script = '']) => `'sha256-${createHash('sha256').update(script).digest('base64')}'`,
-  )
-  return [
-    "default-src 'none'",
-    `script-src 'self' ${hashes.join(' ')}`,
-    "style-src 'self' 'unsafe-inline'",
-    "connect-src 'self'",
-    "img-src 'self' data:",
-    "font-src 'self' data:",
-    "frame-ancestors 'none'",
-    "base-uri 'none'",
-    "form-action 'none'",
-  ].join('; ')
+function bufferOf({ buffer, byteOffset, length }: Uint8Array): Buffer {
+  return Buffer.from(buffer, byteOffset, length)
 }
