@@ -1,9 +1,9 @@
 /** What every store guarantees about a store that is opened again. */
 import assert from 'node:assert/strict'
-import { type TestContext, test } from 'node:test'
-import { acceptance, expiry, ids, newJob, now, type Place, START_MS, settlement } from './fixtures.ts'
+import { test } from 'node:test'
+import { acceptance, expiry, ids, type MakePlace, newJob, now, START_MS, settlement } from './fixtures.ts'
 
-export function durabilityTests(makePlace: (t: TestContext) => Promise<Place>): void {
+export function durabilityTests(makePlace: MakePlace): void {
   test('what was stored is there when the store is opened again', async (t) => {
     now.ms = START_MS
     const place = await makePlace(t)

@@ -15,10 +15,26 @@ import { jobIdMaker } from '../../src/job/job-id.ts'
 import type { OwnCaps } from '../../src/store/account-store.ts'
 import type { Claim } from '../../src/store/node-store.ts'
 import type { Acceptance, Settlement, Store } from '../../src/store/store.ts'
+import type { Lifetime } from '../parley.ts'
 
 /** Where the stores of one test live: `open` may be called again after a close, and finds what was stored. */
 export interface Place {
   open(): Promise<Store>
+}
+
+/** Makes an empty place, which lives as long as what it is given. */
+export type MakePlace = (t: Lifetime) => Promise<Place>
+
+/** Works in an empty place, which is gone afterwards: those of hundreds of histories would fill the disk until their test ends. */
+export async function inPlace(makePlace: MakePlace, work: (place: Place) => Promise<void>): Promise<void> {
+  const ends: (() => unknown)[] = []
+  const place = await makePlace({ after: (end) => void ends.push(end) })
+  try {
+    await work(place)
+  } finally {
+    // One that ends may add another to the last.
+    for (let end = ends.shift(); end !== undefined; end = ends.shift()) await end()
+  }
 }
 
 /** Declares a test on an empty store, which is closed after it. */

@@ -3,11 +3,20 @@
  * compared with a few lines that keep the same promises in memory. A failure prints the seed and the shortest history that shows it.
  */
 import assert from 'node:assert/strict'
-import { type TestContext, test } from 'node:test'
+import { test } from 'node:test'
 import fc from 'fast-check'
 import type { Claim } from '../../src/store/node-store.ts'
 import type { Store } from '../../src/store/store.ts'
-import { acceptance, COMPLETED, newJob, type Place, START_MS, settlement } from './fixtures.ts'
+import {
+  acceptance,
+  COMPLETED,
+  inPlace,
+  type MakePlace,
+  newJob,
+  type Place,
+  START_MS,
+  settlement,
+} from './fixtures.ts'
 
 type Held = Claim & { readonly node: string }
 
@@ -241,19 +250,22 @@ const steps = [
 /** `PARLEY_LONG=1` runs the full number of histories. */
 const long = Boolean(process.env.PARLEY_LONG)
 
-export function queueModel(name: string, makePlace: (t: TestContext) => Promise<Place>): void {
-  test(`${name}: the queue keeps its promises through random histories`, async (t) => {
+export function queueModel(name: string, makePlace: MakePlace): void {
+  test(`${name}: the queue keeps its promises through random histories`, async () => {
     const histories = fc.asyncProperty(
       fc.commands(steps, { maxCommands: long ? 100 : 40, size: 'max' }),
-      async (commands) => {
-        const place = await makePlace(t)
-        const real: Real = { store: await place.open(), place }
-        try {
-          await fc.asyncModelRun(() => ({ model: { jobs: new Map(), claims: [], ended: 0 }, real }), commands)
-        } finally {
-          await real.store.close()
-        }
-      },
+      (commands) =>
+        inPlace(makePlace, async (place) => {
+          const real: Real = { store: await place.open(), place }
+          try {
+            await fc.asyncModelRun(
+              () => ({ model: { jobs: new Map(), claims: [], ended: 0 }, real }),
+              commands,
+            )
+          } finally {
+            await real.store.close()
+          }
+        }),
     )
     await fc.assert(histories, { numRuns: long ? 500 : 15, endOnFailure: !long })
   })

@@ -4,12 +4,22 @@
  * prints the seed and the shortest history that shows it.
  */
 import assert from 'node:assert/strict'
-import { type TestContext, test } from 'node:test'
+import { test } from 'node:test'
 import fc from 'fast-check'
 import type { Job, Outcome } from '../../src/job/job.ts'
 import { CANCELLED_ERROR_JSON, CANCELLED_RECEIPT_JSON } from '../../src/store/admin-action-store.ts'
 import type { Store } from '../../src/store/store.ts'
-import { acceptance, DAY_MS, now, type Place, restartTime, START_MS, settlement } from './fixtures.ts'
+import {
+  acceptance,
+  DAY_MS,
+  inPlace,
+  type MakePlace,
+  now,
+  type Place,
+  restartTime,
+  START_MS,
+  settlement,
+} from './fixtures.ts'
 import { largeJob, outcomeBytes, requestBytes } from './quotas.ts'
 
 const ACCOUNTS = ['one', 'two']
@@ -168,25 +178,25 @@ const steps = fc.oneof(
 /** `PARLEY_LONG=1` runs the full number of histories. */
 const long = Boolean(process.env.PARLEY_LONG)
 
-export function quotaModel(name: string, makePlace: (t: TestContext) => Promise<Place>): void {
-  test(`${name}: the sums of quotas are what is stored, through random histories`, async (t) => {
+export function quotaModel(name: string, makePlace: MakePlace): void {
+  test(`${name}: the sums of quotas are what is stored, through random histories`, async () => {
     const histories = fc.asyncProperty(
       fc.array(steps, { maxLength: long ? 100 : 40, size: 'max' }),
-      async (history) => {
-        restartTime()
-        const place = await makePlace(t)
-        const real = new History(await place.open(), place)
-        try {
-          // Partitions are created, where a store has any.
-          await real.expire(0)
-          for (const take of history) {
-            await take(real)
-            await real.check()
+      (history) =>
+        inPlace(makePlace, async (place) => {
+          restartTime()
+          const real = new History(await place.open(), place)
+          try {
+            // Partitions are created, where a store has any.
+            await real.expire(0)
+            for (const take of history) {
+              await take(real)
+              await real.check()
+            }
+          } finally {
+            await real.store.close()
           }
-        } finally {
-          await real.store.close()
-        }
-      },
+        }),
     )
     await fc.assert(histories, { numRuns: long ? 500 : 15, endOnFailure: !long })
   })

@@ -2,7 +2,7 @@
  * The one suite that every store passes. An implementation's own test is nothing but a call of this, with how to open a
  * store on an empty place and how to open the same place again.
  */
-import { describe, type TestContext, test } from 'node:test'
+import { describe, test } from 'node:test'
 import { acceptTests } from './accepting.ts'
 import { accountTests } from './accounts.ts'
 import { auditTests } from './audit.ts'
@@ -15,7 +15,7 @@ import { crashTests } from './crashing.ts'
 import { deleteTests } from './deleting.ts'
 import { durabilityTests } from './durability.ts'
 import { expireTests } from './expiring.ts'
-import { type On, type Place, restartTime } from './fixtures.ts'
+import { type MakePlace, type On, restartTime } from './fixtures.ts'
 import { holdTests } from './holding.ts'
 import { jobSearchTests } from './job-search.ts'
 import { ownJobTests } from './own-jobs.ts'
@@ -63,8 +63,6 @@ export function sharedStoreContract(name: string, makePlace: MakePlace): void {
   describe(`${name}: share`, () => shareTests(on))
   describe(`${name}: paused nodes`, () => pauseTests(on))
 }
-
-type MakePlace = (t: TestContext) => Promise<Place>
 
 function onEmptyStore(makePlace: MakePlace): On {
   return (title, work) => {

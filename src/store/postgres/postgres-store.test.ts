@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto'
-import type { TestContext } from 'node:test'
+import type { Lifetime } from '../../../test/parley.ts'
 import { emptyTables } from '../../../test/postgres/emptied-schemas.ts'
 import type { Place } from '../../../test/store-contract/fixtures.ts'
 import { sharedStoreContract, storeContract } from '../../../test/store-contract/store-contract.ts'
 import { openPostgresStore } from './postgres-store.ts'
 
-async function inSchema(t: TestContext): Promise<Place> {
+async function inSchema(t: Lifetime): Promise<Place> {
   const url = await emptyTables(t)
   return {
     open: () =>

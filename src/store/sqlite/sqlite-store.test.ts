@@ -1,12 +1,12 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { TestContext } from 'node:test'
+import type { Lifetime } from '../../../test/parley.ts'
 import { type Place, START_MS } from '../../../test/store-contract/fixtures.ts'
 import { storeContract } from '../../../test/store-contract/store-contract.ts'
 import { openSqliteStore } from './sqlite-store.ts'
 
-async function onDisk(t: TestContext): Promise<Place> {
+async function onDisk(t: Lifetime): Promise<Place> {
   const folder = await mkdtemp(join(tmpdir(), 'parley-store-'))
   t.after(() => rm(folder, { recursive: true, force: true }))
   const onFatal = (error: Error) => {
