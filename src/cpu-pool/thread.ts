@@ -13,8 +13,8 @@ export type TaskReply =
   | { readonly ok: false; readonly error: string }
 
 /**
- * Behind the threads that serve HTTP and write to the database, where the cores are not enough for all. Not the lowest: beside a model
- * server that keeps all cores busy, a thread with a niceness of 19 gets a sixty-eighth of a core, and takes a minute to load the tokenizer.
+ * Behind the threads that serve HTTP and write to the database, where the cores are not enough for all. Not the lowest: with a niceness
+ * of 19 a thread would get a sixty-eighth of a core beside a busy model server in the same control group.
  */
 const NICENESS = 10
 
