@@ -30,12 +30,15 @@ export type ReadMany = (
 export function createReadMany(reader: JobReader, awaiter: JobAwaiter): ReadMany {
   return async (request, reply, { ids, waitS, until }) => {
     const jobIds = readIds(ids)
-    let states = await reader.states(request, jobIds)
+    const states = await reader.states(request, jobIds)
     if (waitS > 0 && !areOver(states, until)) {
       const open = jobIds.filter((_, index) => isOpen(states[index]))
       const haveEnded = async () => areOver(await reader.states(request, open), until)
       const wasCut = await awaiter.wait(request, reply, { jobIds: open, until, waitS, haveEnded })
-      states = await reader.states(request, jobIds)
+      // What had ended before the wait has not changed since.
+      const now = (await reader.states(request, open)).values()
+      for (const [index, state] of states.entries())
+        if (isOpen(state)) states[index] = now.next().value ?? null
       if (wasCut && !areOver(states, until)) askAgainLater(reply)
     }
     return sendJobs(request, reply, jobIds, states)
