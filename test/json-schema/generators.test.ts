@@ -8,6 +8,7 @@ import { checkSchema } from '../../src/dashboard/page/playground/schema-check.ts
 import { checkAnswer } from '../../src/json-schema/check-answer.ts'
 import { readSchema } from '../../src/json-schema/read-schema.ts'
 import { LIBRARIES, LOOKS_AROUND } from './emitted/all.ts'
+import { PYDANTIC } from './emitted/pydantic.ts'
 
 /** What the tests of Zod itself expect of `z.toJSONSchema`: the package contains them (MIT, Colin McDonnell). */
 function zodSnapshots(): Map<string, unknown> {
@@ -95,3 +96,15 @@ for (const [library, emitted] of Object.entries(LIBRARIES)) {
     assert.equal(rejected.length, REJECTED_OF[library] ?? 0, rejected.join('\n'))
   })
 }
+
+test('what pydantic writes is accepted, and enforced', () => {
+  for (const [schema, right, wrong] of PYDANTIC) {
+    const json = JSON.stringify(schema)
+    const read = readSchema(JSON.parse(json))
+    assert.ok(read.ok, `${json}: ${read.ok || `${read.path} ${read.rule}`}`)
+    for (const answer of right) assert.deepEqual(checkAnswer(read.schema, answer), { ok: true }, json)
+    for (const answer of wrong) {
+      assert.ok(!checkAnswer(read.schema, answer).ok, `${JSON.stringify(answer)}: ${json}`)
+    }
+  }
+})
