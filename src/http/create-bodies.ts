@@ -93,7 +93,7 @@ export function createInput(request: FastifyRequest, limits: PartLimits): Create
   if (request.validationError) throw request.validationError
   const text = request.bodyText ?? ''
   const body: CreateBody =
-    request.routeOptions.config.create === 'batch'
+    request.route.config.create === 'batch'
       ? { kind: 'batch', text, value: request.body as readonly BatchElement[] }
       : { kind: 'single', text, value: request.body as SingleCreate }
   // The text has served its purpose, and would be kept for as long as the caller waits.
@@ -103,5 +103,5 @@ export function createInput(request: FastifyRequest, limits: PartLimits): Create
 }
 
 function routeOf(request: FastifyRequest): string {
-  return request.routeOptions.url ?? ''
+  return request.route.url ?? ''
 }

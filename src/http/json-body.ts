@@ -26,7 +26,7 @@ export function parseBody(request: FastifyRequest, bytes: Buffer, maxDepth: numb
   if (bytes.length === 0) throw notJson('The body is empty.')
   if (!isUtf8(bytes)) throw notJson('The body is not valid UTF-8.')
   const text = bytes.toString('utf8')
-  if (request.routeOptions.config.create !== undefined) request.bodyText = text
+  if (request.route.config.create !== undefined) request.bodyText = text
   const read = readJson(text, maxDepth)
   if (read.ok) return read.value
   throw notJson(read.tooDeep ? `The body is ${read.error}.` : withoutExcerpt(read.error))

@@ -45,13 +45,13 @@ export class RequestBodies {
 
   /** Null if the body may be read, else the error. */
   admit(request: FastifyRequest): HttpError | null | Promise<HttpError | null> {
-    const { headers, method, routeOptions } = request
+    const { headers, method, route } = request
     const given = headers['content-length']
     const hasBody = given !== undefined || headers['transfer-encoding'] !== undefined
     if (!hasBody || method === 'GET' || method === 'HEAD') return null
     const length = given === undefined ? null : Number(given)
     // `read` rejects it.
-    if (length !== null && length > routeOptions.bodyLimit) return null
+    if (length !== null && length > route.bodyLimit) return null
     const account = accountOf(request)
     const memory: BodyMemory = { account, bodyLength: length ?? 0, uploadBytes: 0, requestBytes: 0 }
     request.bodyMemory = memory
@@ -67,8 +67,8 @@ export class RequestBodies {
 
   /** Calls `done` once, with the whole body or with the error. */
   read(request: FastifyRequest, done: OnBody): void {
-    const { raw, headers, routeOptions } = request
-    const limit = routeOptions.bodyLimit
+    const { raw, headers, route } = request
+    const limit = route.bodyLimit
     const given = headers['content-length']
     const length = given === undefined ? null : Number(given)
     if (length !== null && length > limit) {

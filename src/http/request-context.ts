@@ -14,6 +14,8 @@ export interface BodyMemory {
 
 declare module 'fastify' {
   interface FastifyRequest {
+    /** What `routeOptions` returned once: Fastify makes it again at each read. Set by the first hook. */
+    route: FastifyRequest['routeOptions']
     /** Set before the handler of any route that requires a key. */
     caller: Caller
     /** The jobs that the request concerns, for its log line. */

@@ -28,7 +28,7 @@ import type { RejectionPacing } from './rejection-pacing.ts'
 import type { RequestBodies } from './request-bodies.ts'
 import './request-context.ts'
 import { trustedProxies } from './trusted-proxies.ts'
-import { answerUnrouted, shortPath } from './unrouted-requests.ts'
+import { answerUnrouted, type OnRequest, shortPath } from './unrouted-requests.ts'
 import { validationError } from './validation-errors.ts'
 
 export interface ServerOptions {
@@ -103,6 +103,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
     },
     frameworkErrors: (_error, request, reply) => void answerBadUrl(request, reply, cors, options),
   })
+  app.decorateRequest('route')
   app.decorateRequest('caller')
   app.decorateRequest('jobIds', null)
   app.decorateRequest('bodyText', null)
@@ -111,15 +112,20 @@ export function createServer(options: ServerOptions): FastifyInstance {
   app.decorateRequest('answerBytes', 0)
   // Responses are made as JSON text; anything else is sent as it is, never reshaped by a schema.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data))
+  const answer404 = answerUnrouted(app, cors)
+  const authenticate = authenticateBy(authentication)
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id)
     if (stopping.aborted) reply.header('connection', 'close')
-    if (cors.enabled && request.routeOptions.config.cors !== false && !request.is404)
-      cors.allow(request, reply)
-    done(hostError(request.raw))
+    const route = request.routeOptions
+    request.route = route
+    if (cors.enabled && route.config.cors !== false && !request.is404) cors.allow(request, reply)
+    const error = hostError(request.raw)
+    if (error) done(error)
+    else if (request.is404) answer404(request, reply, done)
+    else if (route.config.public) done()
+    else authenticate(request, reply, done)
   })
-  answerUnrouted(app, cors)
-  authenticateRequests(app, authentication)
   admitBodies(app, bodies)
   app.addHook('onSend', (request, reply, payload, done) => {
     bodies.release(request)
@@ -180,16 +186,12 @@ function hostError({ httpVersion, rawHeaders }: IncomingMessage): HttpError | un
 }
 
 /** SPEC §5: every endpoint requires a key, before anything else is checked. Unknown routes have nothing to protect. */
-function authenticateRequests(app: FastifyInstance, authentication: Authentication): void {
+function authenticateBy(authentication: Authentication): OnRequest {
   const setCaller = (request: FastifyRequest, caller: Caller | null): HttpError | undefined => {
     if (caller === null) return keyRequired()
     request.caller = caller
   }
-  app.addHook('onRequest', (request, reply, done) => {
-    if (request.is404 || request.routeOptions.config.public) {
-      done()
-      return
-    }
+  return (request, reply, done) => {
     // Conversations and answers: no cache on the way may keep them, nor what says that there are none.
     if (request.method === 'GET') reply.header('cache-control', 'no-store')
     const key = request.headers['x-api-key']
@@ -200,7 +202,7 @@ function authenticateRequests(app: FastifyInstance, authentication: Authenticati
     }
     if (caller !== null) request.caller = caller
     done(caller === null ? keyRequired() : undefined)
-  })
+  }
 }
 
 /** After authentication, and before anything of the body is read. */
@@ -215,7 +217,7 @@ function admitBodies(app: FastifyInstance, bodies: RequestBodies): void {
 function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, options: LargeBodyOptions): void {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', (request, _payload, done) => {
-    const { create } = request.routeOptions.config
+    const { create } = request.route.config
     bodies.read(request, (error, bytes) => {
       if (error || !bytes) return done(error)
       if (create !== undefined && bytes.length > LARGE_BODY_BYTES) {
@@ -291,7 +293,7 @@ function completed(request: FastifyRequest, reply: FastifyReply): CompletedReque
   return {
     requestId: request.id,
     method: request.method,
-    route: request.routeOptions.url ?? 'none',
+    route: request.route?.url ?? 'none',
     status: reply.statusCode,
     ms: reply.elapsedTime,
     from: request.ip ?? null,

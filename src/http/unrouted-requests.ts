@@ -3,7 +3,7 @@
  * another method of a known one (RFC 9110 §15.5.6), and what OPTIONS and preflights ask for. No key is needed: there is nothing
  * to protect.
  */
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Cors, isPreflight } from './cors.ts'
 import { DeclaredRoutes } from './declared-routes.ts'
 import { sendError } from './envelope.ts'
@@ -12,12 +12,16 @@ import { methodNotAllowed, noSuchRoute } from './errors.ts'
 /** Longer paths are cut in error details. */
 const LONGEST_PATH = 100
 
-/** Call this before the routes are declared, so that it sees all of them. */
-export function answerUnrouted(app: FastifyInstance, cors: Cors): void {
+export type OnRequest = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void
+
+/** Call this before the routes are declared, so that it sees all of them. Returns what responds to a request without a route. */
+export function answerUnrouted(app: FastifyInstance, cors: Cors): OnRequest {
   const routes = new DeclaredRoutes()
   routes.watch(app)
-  app.addHook('onRequest', (request, reply, done) => {
-    if (!request.is404) return done()
+  app.setNotFoundHandler((request, reply) => {
+    sendError(reply, noSuchRoute(request.method, shortPath(request.url)))
+  })
+  return (request, reply, done) => {
     const { method } = request
     const path = pathOf(request.url)
     const known = routes.methodsOf(path)
@@ -31,10 +35,7 @@ export function answerUnrouted(app: FastifyInstance, cors: Cors): void {
     reply.header('allow', known.allow)
     if (method === 'OPTIONS') return void reply.code(204).send()
     done(methodNotAllowed(method, shortPath(path), known.allow))
-  })
-  app.setNotFoundHandler((request, reply) => {
-    sendError(reply, noSuchRoute(request.method, shortPath(request.url)))
-  })
+  }
 }
 
 /** The path without its query, which may hold what no response should repeat, and cut where it is long. */
