@@ -55,11 +55,19 @@ export class Actors {
     }
   }
 
-  create({ account: which, node, jobs, waitMs, key, leaveMs }: StepOf<'create'>): void {
-    const { world, plan, ledger } = this.#around
-    const account = plan.accounts[which % plan.accounts.length]?.name ?? ''
-    const process = this.#processOf(node)
-    if (process === null) return
+  create(step: StepOf<'create'>): void {
+    const { accounts } = this.#around.plan
+    const process = this.#processOf(step.node)
+    if (process !== null) this.request(accounts[step.account % accounts.length]?.name ?? '', process, step)
+  }
+
+  /** A caller of the account creates jobs. */
+  request(
+    account: string,
+    process: SimulatedProcess,
+    { jobs, waitMs, key, leaveMs }: Pick<StepOf<'create'>, 'jobs' | 'waitMs' | 'key' | 'leaveMs'>,
+  ): void {
+    const { world, ledger } = this.#around
     const request = ledger.newRequest(account, jobs, waitMs === null, key)
     this.openRequests += 1
     const closed = () => {

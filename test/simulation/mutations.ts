@@ -45,6 +45,12 @@ export const MUTATIONS: readonly Mutation[] = [
     by: 'jobs.length === limit',
   },
   {
+    what: 'no slot is kept for other accounts',
+    file: 'src/queue/capacity.ts',
+    text: 'Math.max(1, Math.floor(slots * SLOT_RESERVE))',
+    by: '0',
+  },
+  {
     what: 'poison candidates run beside each other',
     file: 'src/queue/poison-jobs.ts',
     text: 'limit: this.#running === 0 ? 1 : 0',

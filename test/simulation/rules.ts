@@ -2,7 +2,7 @@
 import { MAX_TRIES, ROUNDS } from '../../src/upstreams/router.ts'
 import type { KnownJob, KnownRequest, Ledger } from './ledger.ts'
 import type { CallbackRow, JobRow, MemoryDatabase } from './memory-store/database.ts'
-import { type JobManner, MODELS, type Plan } from './plan.ts'
+import { type Action, type JobManner, MODELS, type Plan } from './plan.ts'
 
 const GONE = 410
 /** Manners of jobs that complete, if nothing else is wrong. */
@@ -70,7 +70,7 @@ function failureProblem(
   const { code, message } = JSON.parse(errorJson) as { code: string; message: string }
   if (code === 'cancelled') return ledger.mayBeCancelled(job) ? null : 'only operators cancel'
   if (message.startsWith('The process that ran this job')) {
-    if (manner !== 'kill' && plan.maxAttempts > 1 && !hasKills(plan))
+    if (manner !== 'kill' && plan.maxAttempts > 1 && !mayBeBeside(plan))
       return 'P5 only the job that kills its process ends'
     return job.foundDead.filter(hasEnded).length >= plan.maxAttempts
       ? null
@@ -91,9 +91,15 @@ function failureProblem(
   return counts.blamed >= MAX_TRIES ? null : 'P25 an outage fails nothing'
 }
 
-/** Whether processes end for other reasons than the jobs that kill them. */
-function hasKills({ actions }: Plan): boolean {
-  return actions.some(({ kind }) => kind === 'kill' || kind === 'restart' || kind === 'pause')
+/**
+ * Whether a job may meet so many crashes that are not its own: processes end for other reasons, or because of several jobs. One
+ * that kills its process runs beside others until it is a poison candidate.
+ */
+function mayBeBeside({ actions }: Plan): boolean {
+  const isPoison = (action: Action) =>
+    action.kind === 'create' && action.jobs.some(({ manner }) => manner === 'kill')
+  const ends = actions.some(({ kind }) => kind === 'kill' || kind === 'restart' || kind === 'pause')
+  return ends || actions.filter(isPoison).length > 1
 }
 
 function hasClockJumps({ actions }: Plan): boolean {

@@ -3,6 +3,7 @@ import { makeSecret } from '../../src/net/signature.ts'
 import { OVERDUE_EVERY_MS } from '../../src/queue/limited-routes.ts'
 import type { ModelRouter } from '../../src/upstreams/router.ts'
 import { Actors } from './actors.ts'
+import { FAIRNESS_ACCOUNTS, mayTryFairness, tryFairness } from './fairness.ts'
 import { hashOf } from './front.ts'
 import { Ledger, type Violation } from './ledger.ts'
 import { stateOf } from './memory-store/callbacks.ts'
@@ -114,6 +115,7 @@ class Simulation {
       faults.includes(action.kind) && 'ms' in action ? action.atMs + Math.max(0, action.ms) : action.atMs
     await world.runUntil(Math.min(Math.max(...actions.map(endOf), 0), lastMs + FAULTS_END_MS))
     await this.#untilQuiet('every accepted job ends once faults stop')
+    if (await this.#tryFairness()) await this.#untilQuiet('a load of slow jobs ends')
     const hasEnded = (id: string) => !this.#nodes.some(({ process }) => process?.id === id)
     checkRules({ plan: this.#plan, ledger: this.#ledger, db: this.#db, hasEnded })
     this.#checkLeftovers()
@@ -138,12 +140,26 @@ class Simulation {
 
   #createAccounts(): void {
     const { createKey } = memoryOperations(this.#db)
-    for (const { name, tier } of this.#plan.accounts) {
+    for (const { name, tier } of [...this.#plan.accounts, ...FAIRNESS_ACCOUNTS]) {
       const secret = makeSecret((bytes) => Buffer.from(this.#world.random.hex(bytes), 'hex'))
       this.#ledger.addSecret(name, secret)
       const times = { createdAtMs: WORLD_START_MS, expiresAtMs: null }
       createKey({ id: `key_${name}`, hash: hashOf(name), account: name, tier, secret, ...times })
     }
+  }
+
+  /** Whether it could be tried. */
+  async #tryFairness(): Promise<boolean> {
+    const process = this.#nodes[0]?.process ?? null
+    if (process === null || !mayTryFairness(this.#plan, process)) return false
+    await tryFairness({
+      world: this.#world,
+      ledger: this.#ledger,
+      plan: this.#plan,
+      actors: this.#actors,
+      process,
+    })
+    return true
   }
 
   get #isQuiet(): boolean {
