@@ -115,4 +115,7 @@ test('/docs shows the routes under its policy', async (t) => {
   const page = await visit(t, browser, parley, '/docs')
   await page.getByText('Create one job and wait for its answer').first().waitFor()
   assert.equal(await page.getByText('Ask AI').count(), 0)
+  assert.equal(await page.getByText('List accounts, by name').count(), 0)
+  await page.goto('/docs/?api=admin')
+  await page.getByText('List accounts, by name').first().waitFor()
 })

@@ -7,7 +7,7 @@ import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { type Answer, job } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
-import { completed, enqueued, failed, refused } from './expect.ts'
+import { completed, enqueued, failed, granted, refused } from './expect.ts'
 import { type Stage, startStage } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
@@ -39,11 +39,17 @@ onEachStore(() => {
       answers.map(({ status, text }) => [status, text]),
       Array(2).fill([404, answers[0]?.text]),
     )
+    const path = `${MESSAGES}/${job_id.toUpperCase()}`
+    const headers = { 'x-api-key': key }
+    refused(await parley.request(`${path}/cancel`, { method: 'POST', headers }), 409)
+    const deleted = await parley.request(path, { method: 'DELETE', headers })
+    assert.equal(granted(deleted, 200).job_id, job_id)
+    refused(await parley.get(`${MESSAGES}/${job_id}`, key), 404)
     await parley.stop()
     const lines = parley.log.filter(({ route, status }) => route === `${MESSAGES}/:jobId` && status === 200)
     assert.deepEqual(
       lines.map(({ job_ids }) => job_ids),
-      [[job_id], [job_id]],
+      [[job_id], [job_id], [job_id]],
     )
   })
 

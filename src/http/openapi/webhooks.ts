@@ -30,7 +30,7 @@ export const jobEndedWebhook: DeclaredOperation = {
   path: '',
   schema: {
     operationId: 'jobEnded',
-    summary: 'A job that you created with a `callback` has ended',
+    summary: 'A job with a callback has ended',
     description:
       'Sent to `callback_url` with your `callback_headers`, once for each job, and again until you answer with a 2xx. Expect duplicates.',
     tags: ['Jobs'],
