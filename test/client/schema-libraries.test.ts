@@ -9,6 +9,7 @@ import { LIBRARIES } from '../json-schema/emitted/all.ts'
 import { EFFECT } from '../json-schema/emitted/effect.ts'
 import type { Emitted } from '../json-schema/emitted/emitted.ts'
 import { VALIBOT } from '../json-schema/emitted/valibot.ts'
+import { onEachStore } from '../on-each-store.ts'
 import { startWithClient } from './client.ts'
 
 const STANDARD = new Map<unknown, () => AnswerSchema>([
@@ -29,19 +30,21 @@ function answerSchemaOf({ type, schema }: Emitted): AnswerSchema {
   return props?.jsonSchema === undefined ? jsonSchema(schema) : (type as AnswerSchema)
 }
 
-test('the schemas of every library are sent and accepted', async (t) => {
-  const { client } = await startWithClient(t)
-  const jobs = Object.values(LIBRARIES)
-    .flat()
-    .filter(({ schema }) => readSchema(schema).ok)
-    .map(
-      (emitted): JobFields => ({
-        model: 'gpt-5-mini',
-        messages: [{ role: 'user', content: 'Write an answer.' }],
-        response_format: { format: 'json', schema: answerSchemaOf(emitted) },
-      }),
-    )
-  const ids = await client.messages.createBatch(jobs)
-  t.diagnostic(`${ids.length} schemas`)
-  assert.ok(ids.length > 300 && ids.length === jobs.length)
+onEachStore(() => {
+  test('the schemas of every library are sent and accepted', async (t) => {
+    const { client } = await startWithClient(t)
+    const jobs = Object.values(LIBRARIES)
+      .flat()
+      .filter(({ schema }) => readSchema(schema).ok)
+      .map(
+        (emitted): JobFields => ({
+          model: 'gpt-5-mini',
+          messages: [{ role: 'user', content: 'Write an answer.' }],
+          response_format: { format: 'json', schema: answerSchemaOf(emitted) },
+        }),
+      )
+    const ids = await client.messages.createBatch(jobs)
+    t.diagnostic(`${ids.length} schemas`)
+    assert.ok(ids.length > 300 && ids.length === jobs.length)
+  })
 })
