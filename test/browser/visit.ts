@@ -22,7 +22,8 @@ export interface VisitOptions {
   readonly expected?: RegExp
 }
 
-const TIMEOUT_MS = 10_000
+/** Only ends what hangs: on a busy machine a page takes its time. */
+const TIMEOUT_MS = 30_000
 
 export async function openBrowser(t: Lifetime): Promise<Browser> {
   const browser = await launchChromium()
