@@ -13,6 +13,7 @@ const COMPARE = fileURLToPath(new URL('compare-tests.ts', import.meta.url))
 const TESTS = `
   import test, { describe } from 'node:test'
   test('outside', () => {})
+  describe('test/some.test.ts', () => test('in a file', () => {}))
   for (const store of ['on SQLite', 'on Postgres']) describe(store, () => {
     test('a <b> & "c" > d', (t) => t.diagnostic('<testcase name="a figure"/>'))
     test('twice', () => {})
@@ -41,7 +42,10 @@ test('tests are counted by the names of their suites and their store, without th
     [`${prefix}failed`, 1],
   ]
   const executed = executedIn(await reportOf(t, TESTS))
-  assert.deepEqual([...executed], [['outside', 1], ...names(''), ...names('on Postgres > ')])
+  assert.deepEqual(
+    [...executed],
+    [['outside', 1], ['in a file', 1], ...names(''), ...names('on Postgres > ')],
+  )
 })
 
 test('a test counts as often as it is missing or new', () => {

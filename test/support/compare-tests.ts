@@ -20,9 +20,10 @@ export interface Difference {
 
 /**
  * A suite can name the store of its tests. Tests in no such suite run on SQLite or on no store. So the suite of this name
- * is left out of the names: a test that moves into it, or out of it, stays the same test.
+ * is left out of the names: a test that moves into it, or out of it, stays the same test. So are the suites that
+ * run-files.ts makes of files.
  */
-const DEFAULT_STORE = 'on SQLite'
+const LEFT_OUT = /^on SQLite$|\.test\.[mt]s$/
 const SEPARATOR = ' > '
 
 const COMMENT = /<!--.*?-->/gs
@@ -45,8 +46,7 @@ export function executedIn(report: string): Executed {
     if (kind === 'skipped') {
       test = undefined
     } else if (kind === 'testcase') {
-      if (!end)
-        test = [...suites, nameIn(attributes)].filter((name) => name !== DEFAULT_STORE).join(SEPARATOR)
+      if (!end) test = [...suites, nameIn(attributes)].filter((name) => !LEFT_OUT.test(name)).join(SEPARATOR)
       if (end || empty) endTest()
     } else if (end) {
       suites.pop()

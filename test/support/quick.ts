@@ -12,43 +12,16 @@
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
-import { dirname, join, relative, resolve, sep } from 'node:path'
+import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { fileURLToPath } from 'node:url'
+import { CLONE, reaches, testFiles } from './test-files.ts'
 
-const CLONE = fileURLToPath(new URL('../..', import.meta.url))
-const TESTS = ['src/**/*.test.ts', 'client/src/**/*.test.ts', 'test/**/*.test.ts']
 /** A test that imports one of these, itself or by other files, takes longer. */
 const SLOW = /^test\/(postgres\/|browser\/|process\/server-process\.ts$)/
-const IMPORT = /^(?:import|export) .*?from '(\.[^']+)'/gms
 
-const imports = new Map<string, readonly string[]>()
-
-function importsOf(file: string): readonly string[] {
-  const known = imports.get(file)
-  if (known) return known
-  const text = readFileSync(join(CLONE, file), 'utf8')
-  const found = [...text.matchAll(IMPORT)].map(([, target = '']) =>
-    relative(CLONE, resolve(CLONE, dirname(file), target)).replaceAll(sep, '/'),
-  )
-  imports.set(file, found)
-  return found
-}
-
-/** `seen` collects the files that were looked into before. */
-function isSlow(file: string, seen = new Set<string>()): boolean {
-  if (SLOW.test(file)) return true
-  if (seen.has(file)) return false
-  seen.add(file)
-  return importsOf(file).some((target) => isSlow(target, seen))
-}
-
-const files = globSync(TESTS, { cwd: CLONE, exclude: ['**/node_modules/**'] })
-  .map((file) => file.replaceAll(sep, '/'))
-  .filter((file) => !isSlow(file))
-  .sort()
+const files = testFiles().filter((file) => !reaches(file, (path) => SLOW.test(path)))
 const SUMMARY = /^ℹ (tests|pass|fail|skipped) (\d+)$/gm
 const FILES = 'test/support/quick-process.ts'
 

@@ -1,0 +1,40 @@
+/** The files of tests, by their paths from the clone, and what they import: themselves, or by other files. */
+import { globSync, readFileSync } from 'node:fs'
+import { dirname, join, relative, resolve, sep } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+export const CLONE = fileURLToPath(new URL('../..', import.meta.url))
+export const TESTS: readonly string[] = ['src/**/*.test.ts', 'client/src/**/*.test.ts', 'test/**/*.test.ts']
+
+const IMPORT = /^(?:import|export) .*?from '(\.[^']+)'/gms
+
+const imports = new Map<string, readonly string[]>()
+
+export function testFiles(patterns = TESTS): string[] {
+  return globSync(patterns, { cwd: CLONE, exclude: ['**/node_modules/**'] })
+    .map((file) => file.replaceAll(sep, '/'))
+    .sort()
+}
+
+/**
+ * Whether the file, or one that it imports, is one of those meant.
+ * @param isMeant gets a path from the clone
+ * @param seen collects the files that were looked into before
+ */
+export function reaches(file: string, isMeant: (file: string) => boolean, seen = new Set<string>()): boolean {
+  if (isMeant(file)) return true
+  if (seen.has(file)) return false
+  seen.add(file)
+  return importsOf(file).some((target) => reaches(target, isMeant, seen))
+}
+
+function importsOf(file: string): readonly string[] {
+  const known = imports.get(file)
+  if (known) return known
+  const text = readFileSync(join(CLONE, file), 'utf8')
+  const found = [...text.matchAll(IMPORT)].map(([, target = '']) =>
+    relative(CLONE, resolve(CLONE, dirname(file), target)).replaceAll(sep, '/'),
+  )
+  imports.set(file, found)
+  return found
+}

@@ -1,0 +1,54 @@
+/**
+ * `npm run test:unit`: every test, or those of some files, in one run of Node's test runner.
+ *
+ *     npm run test:unit
+ *     npm run test:unit -- --test-name-pattern=idempotency
+ *     npm run test:unit -- 'src/queue/*.test.ts' test/http/reads.test.ts
+ *
+ * Files share processes as groups.ts says: each process of the runner runs an entry file, written for this run, that
+ * imports the files of a group. Options of Node's go to the runner.
+ */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { groupsOf } from './groups.ts'
+import { CLONE, TESTS, testFiles } from './test-files.ts'
+
+const RUN_FILES = new URL('run-files.ts', import.meta.url).href
+const OPTIONS = [
+  '--test',
+  '--test-concurrency=3',
+  // For a whole group. Its files, and their tests, have a shorter one.
+  '--test-timeout=1800000',
+  '--test-global-setup=test/postgres/global-setup.ts',
+]
+
+/** Writes the entry file of each group. The runner takes files in the order of their names. */
+function writeEntries(folder: string, groups: readonly (readonly string[])[]): string[] {
+  return groups.map((group, at) => {
+    const entry = join(folder, `group-${String(at).padStart(3, '0')}.mjs`)
+    const files = JSON.stringify(group.map((file) => join(CLONE, file)))
+    const run = `await runFiles(${JSON.stringify(CLONE)}, ${files})`
+    writeFileSync(entry, `import { runFiles } from ${JSON.stringify(RUN_FILES)}\n${run}\n`)
+    return entry
+  })
+}
+
+const given = process.argv.slice(2)
+const options = given.filter((one) => one.startsWith('-'))
+const patterns = given.filter((one) => !one.startsWith('-'))
+const files = testFiles(patterns.length > 0 ? patterns : TESTS)
+if (files.length === 0) throw new Error(`There is no test file ${patterns.join(', ')}`)
+const folder = mkdtempSync(join(tmpdir(), 'parley-groups-'))
+const runner = spawn(process.execPath, [...OPTIONS, ...options, ...writeEntries(folder, groupsOf(files))], {
+  cwd: CLONE,
+  stdio: 'inherit',
+})
+// An interrupt at the keyboard reaches the runner, too: this process waits for it, and removes the folder.
+process.on('SIGINT', () => {})
+process.on('SIGTERM', () => runner.kill('SIGTERM'))
+const [code] = await once(runner, 'exit')
+rmSync(folder, { recursive: true, force: true })
+process.exitCode = code ?? 1
