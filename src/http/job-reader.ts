@@ -36,13 +36,14 @@ export class JobReader {
     return store.read(account, jobId, expiry)
   }
 
-  /** The same for each of them, without results and errors; `omittedBytes` is their size. */
+  /** The same for each of them, with results and errors so small that all of them together need not be counted. */
   states({ caller }: FastifyRequest, jobIds: readonly string[]): Promise<(ReadJob | null)[]> {
     const expiry = this.expiry()
-    return Promise.all(jobIds.map((jobId) => this.#options.store.read(caller.account, jobId, expiry, 0)))
+    const small = Math.floor(LARGE_ANSWER / jobIds.length)
+    return Promise.all(jobIds.map((jobId) => this.#options.store.read(caller.account, jobId, expiry, small)))
   }
 
-  /** Loads the results and errors of jobs that had them, in their order. Throws as `read` does. */
+  /** Loads the results and errors that their states omit, in their order. Throws as `read` does. */
   async load(request: FastifyRequest, states: readonly ReadJob[]): Promise<(JobRecord | null)[]> {
     const { store, answers } = this.#options
     const { account } = request.caller

@@ -89,7 +89,8 @@ function fit(states: readonly ReadJob[]): { fitting: ReadJob[]; more: string[] }
   const more: string[] = []
   let bytes = 0
   for (const state of states) {
-    const size = OBJECT_BYTES + state.omittedBytes
+    const { contentJson, errorJson, omittedBytes } = state
+    const size = OBJECT_BYTES + omittedBytes + (contentJson?.length ?? 0) + (errorJson?.length ?? 0)
     if (fitting.length > 0 && bytes + size > MAX_BYTES) more.push(state.id)
     else {
       fitting.push(state)
