@@ -26,15 +26,15 @@ class FakeWorker {
   }
 }
 
-/** @param isDown whether writes do not reach the database */
-async function start(t: TestContext, isDown = () => false) {
+/** @param isDown whether writes do not reach the database, or what they wait for */
+async function start(t: TestContext, isDown: () => boolean | Promise<void> = () => false) {
   const node = await make(t, isDown)
   await node.lease.start()
   return node
 }
 
 /** A node that has not been started. */
-async function make(t: TestContext, isDown: () => boolean) {
+async function make(t: TestContext, isDown: () => boolean | Promise<void>) {
   const { store } = await openNode(await freshDatabase(t))
   const clock = new FakeClock()
   const worker = new FakeWorker()
@@ -45,7 +45,9 @@ async function make(t: TestContext, isDown: () => boolean) {
       shared: true,
       claimsOf: (...args) => store.claimsOf(...args),
       revertCrashes: async () => {
-        if (isDown()) throw new Error('out of reach')
+        const down = isDown()
+        if (down === true) throw new Error('out of reach')
+        if (down !== false) await down
         return store.revertCrashes()
       },
       confirmCrashes: (...args) => store.confirmCrashes(...args),
@@ -122,6 +124,40 @@ test('after the database was unreachable, no node counts as dead before a lease 
   await pass(LEASE_MS * 0.9)
   assert.deepEqual(events, [])
   await pass(LEASE_MS * 0.3)
+  assert.deepEqual(events, ['rescued 1'])
+})
+
+test('an outage that is shorter than a lease, but longer than what a lease may have left, counts as one', async (t) => {
+  let isDown = false
+  const { store, events, pass } = await start(t, () => isDown)
+  await pass(LEASE_MS * 1.2)
+  isDown = true
+  await pass(LEASE_MS * 0.6)
+  events.length = 0
+  // Its node renewed its lease 4/9 of it before the outage, and could not since.
+  await deadJob(store)
+  isDown = false
+  await pass(LEASE_MS * 0.8)
+  assert.deepEqual(events, [])
+  await pass(LEASE_MS * 0.4)
+  assert.deepEqual(events, ['rescued 1'])
+})
+
+test('a write that is answered after half a lease counts as an outage', async (t) => {
+  let answer: Promise<void> | null = null
+  const { store, clock, events, pass } = await start(t, () => answer ?? false)
+  await pass(LEASE_MS * 1.2)
+  const { promise, resolve } = Promise.withResolvers<void>()
+  answer = promise
+  // The next look begins its write, which waits.
+  clock.advance(await clock.timerSet())
+  clock.advance(LEASE_MS * 0.6)
+  await deadJob(store)
+  answer = null
+  resolve()
+  await pass(LEASE_MS * 0.8)
+  assert.deepEqual(events, [])
+  await pass(LEASE_MS * 0.6)
   assert.deepEqual(events, ['rescued 1'])
 })
 

@@ -12,6 +12,11 @@ import type { Store } from '../store/store.ts'
 const COMPARISONS = 3
 /** How often in the time of a lease this node looks for dead nodes. */
 const LOOKS = 9
+/**
+ * Without a write for this part of a lease, the database counts as having been out of reach. Leases may have ended meanwhile: a node that
+ * lives has renewed its lease at most 4/9 of it ago when an outage begins (`app/lease-renewal.ts`).
+ */
+const OUTAGE = 1 / 2
 /** A node that has been absent for so many leases is taken for dead for good: jobs may fail for its crash. */
 const ABSENT_LEASES = 10
 
@@ -63,7 +68,7 @@ export class NodeLease {
   /** Whether the lease had expired at a renewal since the last comparison. */
   #expired = false
   #comparedMs = Number.NEGATIVE_INFINITY
-  /** When a write last reached the database. */
+  /** When the last write that reached the database was sent. */
   #wroteMs = Number.NEGATIVE_INFINITY
   /** Since when writes have reached the database without a gap; every living node could renew since then, too. */
   #inTouchSinceMs = Number.POSITIVE_INFINITY
@@ -173,7 +178,9 @@ export class NodeLease {
     const { store, clock, leaseMs, events } = this.#options
     const askedMs = clock.steadyMs()
     const reverted = await store.revertCrashes()
-    if (askedMs - this.#wroteMs > leaseMs) this.#inTouchSinceMs = askedMs
+    // It may have reached the database at any moment until now.
+    const answeredMs = clock.steadyMs()
+    if (answeredMs - this.#wroteMs > OUTAGE * leaseMs) this.#inTouchSinceMs = answeredMs
     this.#wroteMs = askedMs
     if (reverted > 0) events.reverted(reverted)
   }
