@@ -21,7 +21,9 @@ const MAX_PARTIAL_WAIT_S = 5
  */
 const GATHER_SHARE = 0.25
 const MIN_GATHER_MS = 200
-const MAX_GATHER_MS = 5_000
+/** The least while jobs are still being created. */
+const MIN_CREATING_GATHER_MS = 500
+const MAX_GATHER_MS = 2_000
 /** Pauses after answers that came too early and without an ended job. */
 const FIRST_PAUSE_MS = 500
 const MAX_PAUSE_MS = 10_000
@@ -89,7 +91,8 @@ export async function* longPollEach(
       if (othersMayEnd) open.moveToEnd(ids)
     } else if (waitFor === 'any' && ended.length < ids.length && answer.more.length === 0) {
       const gatherMs = (clock.steadyMs() - startedMs) * GATHER_SHARE
-      await pause(Math.min(Math.max(gatherMs, MIN_GATHER_MS), MAX_GATHER_MS), clock, signal)
+      const leastMs = open.isComplete ? MIN_GATHER_MS : MIN_CREATING_GATHER_MS
+      await pause(Math.min(Math.max(gatherMs, leastMs), MAX_GATHER_MS), clock, signal)
     }
   }
   return true
