@@ -31,13 +31,9 @@ export interface FairnessParts {
 }
 
 /** Where upstreams serve fewer calls than the node has slots, or recover, their bounds are others. */
-export function mayTryFairness(
-  { concurrency, upstreamConcurrency }: Plan,
-  { router, hasStarted }: SimulatedProcess,
-): boolean {
-  return (
-    hasStarted && concurrency >= LEAST_SLOTS && upstreamConcurrency > concurrency && router.limited.size === 0
-  )
+export function mayTryFairness({ concurrency }: Plan, { router, hasStarted }: SimulatedProcess): boolean {
+  if (!hasStarted || concurrency < LEAST_SLOTS || router.limited.size > 0) return false
+  return router.state().every(({ limit }) => limit > concurrency)
 }
 
 export async function tryFairness({ world, ledger, plan, actors, process }: FairnessParts): Promise<void> {
