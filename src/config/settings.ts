@@ -282,7 +282,7 @@ export const settingsSchema = Type.Object(
         rejections_per_second: Type.Integer({
           minimum: 1,
           description:
-            'Requests of one account, or of one address (IPv6: one /64) without a valid key, that are rejected in a second before the answers to more are delayed, for ten seconds at most. Each 16 KiB of a body count as one more.',
+            'Requests of one account, or of one address (IPv6: one /64) without a valid key, that are rejected in a second before the answers to more are delayed, for ten seconds at most. Each 2 KiB of a body count as one more.',
         }),
         cancels_per_minute: Type.Integer({
           minimum: 1,

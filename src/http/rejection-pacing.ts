@@ -4,7 +4,7 @@
  * to those beyond the pace are delayed: a client that waits for its answer sends no more than the pace allows.
  *
  * - Every account has a pace of its own, and so has every address for requests without a valid key.
- * - A rejected request counts once, and once more for each 16 KiB of its body: those were received, and perhaps read and counted.
+ * - A rejected request counts once, and once more for each 2 KiB of its body: those were received, and perhaps read and counted.
  * - A second's worth may be sent at once; only beyond it, answers are delayed, each until its turn and for ten seconds at most.
  * - One answer is delayed for each connection at a time. Those to requests that a client sends behind it wait for it in any case, and
  *   their bytes count: Node stops to read a connection whose answers pile up.
@@ -17,8 +17,8 @@ import './request-context.ts'
 
 /** What is answered at once, in time at the pace. */
 const BURST_MS = 1000
-/** Bytes of a body that count like a request. */
-const COUNTED_BYTES = 16 * 1024
+/** Bytes of a body that count like a request: 10 MB take the threads of the CPU pool as long as 5,000 unknown keys the event loop. */
+const COUNTED_BYTES = 2 * 1024
 const LONGEST_DELAY_MS = 10_000
 /** Accounts and addresses that are counted at the same time. Beyond this, the oldest is forgotten. */
 const MAX_SENDERS = 10_000
