@@ -94,7 +94,7 @@ async function start(t: TestContext, databaseUrl?: string) {
   const holdsNothing = async (name: string, work: (attempt: number) => Promise<unknown>): Promise<void> => {
     let heldMs = Number.POSITIVE_INFINITY
     let limitMs = LONGEST_HOLD_MS
-    for (let attempt = 0; attempt < 3 && heldMs >= limitMs; attempt++) {
+    for (let attempt = 0; attempt < 5 && heldMs >= limitMs; attempt++) {
       heldMs = Math.min(heldMs, await held(() => work(attempt)))
       limitMs = LONGEST_HOLD_MS * slowness()
     }
