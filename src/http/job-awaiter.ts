@@ -73,7 +73,10 @@ export class JobAwaiter {
 
   async #endOf(wait: JobWait, { jobIds, haveEnded }: AwaitedJobs): Promise<JobWaitEnd> {
     const { store, isRunning } = this.#options
-    await store.announceWaits(jobIds.filter((jobId) => !isRunning(jobId)))
+    const announced = store.announceWaits(jobIds.filter((jobId) => !isRunning(jobId)))
+    // A database that does not answer keeps nobody waiting for longer than was asked for.
+    const end = await Promise.race([announced.then(() => null), wait.ended])
+    if (end !== null) return end
     return (await haveEnded()) ? 'ended' : wait.ended
   }
 }

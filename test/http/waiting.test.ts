@@ -91,6 +91,16 @@ onEachStore(() => {
     await pendingResponsesAre(t, stage.parley, 0)
   })
 
+  test('4.2 a wait ends in time though it cannot be announced to other nodes', async (t) => {
+    const stage = await startStage(t)
+    const { parley } = stage
+    const key = await parley.key()
+    const id = await runningJob(stage, key)
+    parley.store.announceWaits = () => new Promise(() => {})
+    const waiting = await waitingRead(t, stage, key, `${MESSAGES}/${id}?wait=10`)
+    assert.equal(granted(await afterTime(stage, 10_000, waiting), 200).status, 'assigned')
+  })
+
   test('4.2 400 for a wait that is not a number of seconds from 0 to 120', async (t) => {
     const { parley } = await startStage(t)
     const key = await parley.key()
