@@ -6,6 +6,7 @@ import { retryAfterS } from './backoff.ts'
 import { ParleyError } from './errors.ts'
 import type { CallOptions, Exchange } from './exchange.ts'
 import type { Job } from './job.ts'
+import { onAbort } from './on-abort.ts'
 import type { ReadBudget } from './read-budget.ts'
 
 /** The most jobs of one request. */
@@ -57,7 +58,7 @@ export class JobsRoute {
     { waitS: wantedS, waitFor }: JobsWait,
     call: CallOptions,
   ): Promise<JobsAnswer | null> {
-    if (this.#exists === null) await this.#first
+    if (this.#exists === null && this.#first !== null) await untilAborted(this.#first, call.signal)
     if (this.#exists === false) return null
     // The first answer comes at once, so that an old server is known before anything waits for it.
     const waitS = this.#exists === null ? 0 : Math.round(wantedS * 1000) / 1000
@@ -92,6 +93,17 @@ export class JobsRoute {
 /** The route itself never answers so: jobs that do not exist are in `not_found`. */
 function isRouteMissing(error: unknown): boolean {
   return error instanceof ParleyError && (error.status === 404 || error.status === 405)
+}
+
+/** Resolves with the promise, which never rejects; rejects with the signal's reason as soon as it aborts. */
+function untilAborted(promise: Promise<unknown>, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const unsubscribe = onAbort(signal, () => reject(signal?.reason))
+    promise.then(() => {
+      unsubscribe()
+      resolve()
+    }, reject)
+  })
 }
 
 function nothing(): void {}

@@ -224,6 +224,25 @@ onEachStore(() => {
     }
   })
 
+  test('a first request without an answer delays other waits, but neither their aborts nor their timeouts', async (t) => {
+    const { client, proxy, ids } = await startWaiting(t, ['Hello', 'too'])
+    const [one = '', two = ''] = ids
+    const before = proxy.requests.length
+    proxy.script('silence')
+    const [first, second] = [new AbortController(), new AbortController()]
+    const hanging = client.messages.wait(one, { signal: first.signal })
+    await proxy.received(before + 1)
+    const waiting = client.messages.wait(two, { signal: second.signal })
+    await setImmediate()
+    const reason = new Error('enough')
+    second.abort(reason)
+    await assert.rejects(waiting, reason)
+    await assert.rejects(client.messages.wait(two, { timeout: 5 }), TimeoutError)
+    assert.equal(proxy.requests.length, before + 1)
+    first.abort(reason)
+    await assert.rejects(hanging, reason)
+  })
+
   test('createAndWait has one timeout for all of it, and its key finds the job again', async (t) => {
     const { parley, models } = await startStage(t, { script: () => reply.stall() })
     const clock = new FakeClock()
