@@ -56,9 +56,15 @@ test('a job that ended meanwhile is not cancelled, and the page says so and show
   await page.route('**/admin/api/events', (route) => route.fulfill({ status: 200, body: '' }))
   await page.reload()
   await page.getByRole('button', { name: 'Cancel job…' }).click()
+  const asked = Promise.withResolvers<void>()
+  await page.route(`**/admin/api/jobs/${id}`, async (route) => {
+    await asked.promise
+    await route.continue()
+  })
   server.release()
   await parley.ended(id, key)
   await page.getByRole('dialog').getByRole('button', { name: 'Cancel job' }).click()
+  asked.resolve()
   await page.getByRole('status').locator('.is-error').waitFor()
   await page.locator('.badge', { hasText: 'completed' }).waitFor()
 })
