@@ -1,6 +1,6 @@
 /**
- * `npm run test:quick`: every test that needs neither Postgres, nor a browser, nor the program as a process of its own.
- * Tests that run on each store run on SQLite.
+ * `npm run test:quick`: every test that needs neither Postgres, nor a browser, nor the program as a process of its own, and
+ * neither compiles clients nor plays a backlog of hours. Tests that run on each store run on SQLite.
  *
  *     npm run test:quick
  *     npm run test:quick -- --test-name-pattern=idempotency
@@ -18,8 +18,9 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { CLONE, reaches, testFiles } from './test-files.ts'
 
-/** A test that imports one of these, itself or by other files, takes longer. */
-const SLOW = /^test\/(postgres\/|browser\/|process\/server-process\.ts$)/
+/** A test that is one of these, or imports one, itself or by other files, takes longer. */
+const SLOW =
+  /^test\/(postgres\/|browser\/|generators\/|process\/server-process\.ts$|patience-backlog\.test\.ts$)/
 
 const files = testFiles().filter((file) => !reaches(file, (path) => SLOW.test(path)))
 const SUMMARY = /^ℹ (tests|pass|fail|skipped) (\d+)$/gm
