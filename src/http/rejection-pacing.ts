@@ -5,6 +5,8 @@
  *
  * - Every account has a pace of its own, and so has every address for requests without a valid key.
  * - A rejected request counts once, and once more for each 2 KiB of its body: those were received, and perhaps read and counted.
+ * - Files that need no key, such as those of /docs, count by address, once for each 16 KiB: sixteen connections that read one of 3 MB
+ *   again and again took the whole event loop.
  * - A second's worth may be sent at once; only beyond it, answers are delayed, each until its turn and for ten seconds at most.
  * - One answer is delayed for each connection at a time. Those to requests that a client sends behind it wait for it in any case, and
  *   their bytes count: Node stops to read a connection whose answers pile up.
@@ -19,6 +21,8 @@ import './request-context.ts'
 const BURST_MS = 1000
 /** Bytes of a body that count like a request: 10 MB take the threads of the CPU pool as long as 5,000 unknown keys the event loop. */
 const COUNTED_BYTES = 2 * 1024
+/** Bytes of a file that count like a request. */
+const COUNTED_SENT_BYTES = 16 * 1024
 const LONGEST_DELAY_MS = 10_000
 /** Accounts and addresses that are counted at the same time. Beyond this, the oldest is forgotten. */
 const MAX_SENDERS = 10_000
@@ -46,8 +50,19 @@ export class RejectionPacing {
 
   /** Calls `send` now or after a delay, once; never if the client hangs up first. */
   pace(request: FastifyRequest, send: () => void): void {
+    this.#pace(request, weightOf(request), send)
+  }
+
+  /** The same for an answer of so many bytes to a request that needs no key. */
+  paceDownload(request: FastifyRequest, bytes: number, send: () => void): void {
+    const weight = Math.floor(bytes / COUNTED_SENT_BYTES)
+    if (weight === 0) send()
+    else this.#pace(request, weight, send)
+  }
+
+  #pace(request: FastifyRequest, weight: number, send: () => void): void {
     const { socket } = request.raw
-    const delayMs = this.#delayMs(senderOf(request), weightOf(request))
+    const delayMs = this.#delayMs(senderOf(request), weight)
     if (delayMs === 0 || this.#options.stopping.aborted || this.#delayed.has(socket)) send()
     else this.#delay(socket, delayMs, send)
   }

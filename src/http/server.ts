@@ -74,7 +74,7 @@ const KEEP_ALIVE_MS = 75_000
 const BROKEN_REQUEST = { method: 'none', route: 'none', ms: 0, from: null, account: null, jobIds: null }
 
 export function createServer(options: ServerOptions): FastifyInstance {
-  const { authentication, bodies, answers, stopping, onCompleted, onError } = options
+  const { authentication, bodies, answers, rejections, stopping, onCompleted, onError } = options
   const cors = new Cors(options.corsOrigins)
   const app = fastify({
     logger: false,
@@ -131,7 +131,9 @@ export function createServer(options: ServerOptions): FastifyInstance {
     bodies.release(request)
     const isSmall = typeof payload === 'string' && payload.length <= LARGE_ANSWER
     if (isSmall && request.answerBytes === 0) done(null, payload)
-    else answers.send(request, reply, payload, done)
+    else if (request.caller === undefined) {
+      rejections.paceDownload(request, lengthOf(reply), () => answers.send(request, reply, payload, done))
+    } else answers.send(request, reply, payload, done)
   })
   app.addHook('onResponse', (request, reply, done) => {
     onCompleted(completed(request, reply))
@@ -252,6 +254,10 @@ function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
     default:
       return internalError()
   }
+}
+
+function lengthOf(reply: FastifyReply): number {
+  return Number(reply.getHeader('content-length') ?? 0)
 }
 
 function reject(

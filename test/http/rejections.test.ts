@@ -96,6 +96,19 @@ onEachStore(() => {
     assert.match((await parley.get('/metrics')).text, /\nparley_rejections_delayed_total 0\n/)
   })
 
+  test('a large file that needs no key counts by its bytes, for the address, and answers of accounts do not', async (t) => {
+    const { parley, clock } = await start(t)
+    const key = await parley.key()
+    const script = () => parley.get('/docs/js/scalar.js')
+    assert.equal((await script()).status, 200)
+    const late = script()
+    await delayedAre(parley, 1)
+    completed(await parley.post(MESSAGES, job(), key))
+    assert.equal((await parley.get('/healthz')).status, 200)
+    clock.advance(LONGEST_MS)
+    assert.equal((await late).status, 200)
+  })
+
   test('what a client that hangs up would have got is dropped', async (t) => {
     const { parley, clock } = await start(t)
     const key = await parley.key()
