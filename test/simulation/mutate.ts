@@ -1,6 +1,7 @@
 /**
  * `npm run simulate:mutations`: makes each deliberate defect of `mutations.ts` in a copy of the sources, runs seeds there until
- * one fails, and prints after how many. `-- --only TEXT` takes those whose description has the text.
+ * one fails, and prints after how many. `-- --only TEXT` takes those whose description has the text,
+ * and `-- --part 1/4` every fourth, so that parts can run beside each other.
  */
 import { spawn } from 'node:child_process'
 import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
@@ -15,7 +16,11 @@ const CLONE = fileURLToPath(new URL('../..', import.meta.url))
 const TIMEOUT_MS = 600_000
 
 const { values } = parseArgs({
-  options: { only: { type: 'string', default: '' }, seeds: { type: 'string', default: '2000' } },
+  options: {
+    only: { type: 'string', default: '' },
+    seeds: { type: 'string', default: '2000' },
+    part: { type: 'string', default: '1/1' },
+  },
 })
 const print = (text: string) => void process.stdout.write(`${text}\n`)
 
@@ -65,8 +70,10 @@ async function tryMutation(copy: string, { what, file, text, by }: Mutation): Pr
 const copy = await copySources()
 try {
   print('| mutation | file | found by seed | rule that it breaks |\n|---|---|---|---|')
-  for (const mutation of MUTATIONS.filter(({ what }) => what.includes(values.only)))
-    await tryMutation(copy, mutation)
+  const [part = 1, parts = 1] = values.part.split('/').map(Number)
+  const isChosen = ({ what }: Mutation, index: number) =>
+    what.includes(values.only) && index % parts === part - 1
+  for (const mutation of MUTATIONS.filter(isChosen)) await tryMutation(copy, mutation)
 } finally {
   await rm(copy, { recursive: true })
 }
