@@ -18,7 +18,7 @@ import {
 } from '../../test/support/openai-client-setup.ts'
 import { selfSigned } from '../../test/support/self-signed.ts'
 import { UPSTREAM_DEFAULTS } from '../config/settings.ts'
-import { Stop, type StopSignal } from '../job/stop.ts'
+import { Stop } from '../job/stop.ts'
 import { MAX_ANSWER_BYTES, OpenAiClient } from './openai-client.ts'
 import { LARGE_ANSWER_BYTES } from './response-body.ts'
 
@@ -178,28 +178,6 @@ describe('a body', () => {
     const { client } = await startClient(t, { script: () => reply.huge(3 * 1024 * 1024) })
     const got = await Promise.all(Array.from({ length: 12 }, () => ask(client, 'm', prompt(), never)))
     assert.deepEqual(new Set(got.map(({ kind }) => kind)), new Set(['answer']))
-  })
-
-  it('may be large in one call of an account at a time, and in one of another account meanwhile', async (t) => {
-    const { server, client } = await startClient(t, {
-      // The first of them drips in; the others are complete.
-      script: () => (request, response) => {
-        if (server.requests.length > 1) reply.huge(3 * LARGE_ANSWER_BYTES)(request, response, server)
-        else response.writeHead(200).write('x'.repeat(2 * LARGE_ANSWER_BYTES))
-      },
-    })
-    const order: string[] = []
-    const from = (name: string, account: string, signal: StopSignal) =>
-      ask(client, 'm', { ...prompt(), account }, signal).then(({ kind }) => order.push(`${name}: ${kind}`))
-    const stop = new Stop()
-    const dripping = from('dripping', 'acme', stop)
-    await server.received(1)
-    const second = from('second', 'acme', never)
-    await server.received(2)
-    await from('other', 'other', never)
-    stop.now('release')
-    await Promise.all([dripping, second])
-    assert.deepEqual(order, ['other: answer', 'dripping: error', 'second: answer'])
   })
 
   it('that waits for a slot for large answers ends at the time-out, or on abort, like any other', async (t) => {

@@ -43,8 +43,8 @@ const CHECK_TIMEOUT_MS = 4_000
 const CHECK_FAILURES: readonly number[] = [408, 429, 502, 503, 504]
 /** How many answers over LARGE_ANSWER_BYTES one server may send at once, each of up to MAX_ANSWER_BYTES of memory. */
 const LARGE_ANSWERS = 3
-/** The others are for accounts that have none: a large answer that drips in delays only its own account's. */
-const LARGE_ANSWER_RESERVE = LARGE_ANSWERS - 1
+/** So many of them are for accounts that have none: two large answers that drip in delay only their own account's. */
+const LARGE_ANSWER_RESERVE = 1
 
 /** What chat templates write that reject a conversation for its roles. */
 const ABOUT_ROLES = /\broles?\b|\balternat/i
