@@ -14,7 +14,8 @@ import { CLONE, type Ended, type Installation, installation, type Server } from 
 const NODES = [process.execPath, ...(process.env.TEST_NODES ?? '').split(delimiter).filter(Boolean)]
 const SECRET = `whsec_${Buffer.alloc(32, 7).toString('base64')}`
 const NEXT = '99.0.0'
-const CARRIED = /^dist\/(src|client\/src)\/.+\.js$|^dist\/src\/dashboard\/page\/.+\.css$|^docs\/(README|[a-z-]+)\.md$/
+const CARRIED =
+  /^dist\/(src|client\/src)\/.+\.js$|^dist\/src\/dashboard\/page\/.+\.css$|^docs\/(README|[a-z-]+)\.md$/
 /** What `npm ci` has fetched is in npm's cache, and is enough. */
 const INSTALL_OPTIONS = ['--prefer-offline', '--no-audit', '--no-fund']
 
