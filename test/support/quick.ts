@@ -1,6 +1,7 @@
 /**
  * `npm run test:quick`: every test that needs neither Postgres, nor a browser, nor the program as a process of its own, and
- * neither compiles clients nor plays a backlog of hours. Tests that run on each store run on SQLite.
+ * neither compiles clients, nor plays a backlog of hours, nor tries thousands of requests or histories made at random. Tests that
+ * run on each store run on SQLite.
  *
  *     npm run test:quick
  *     npm run test:quick -- --test-name-pattern=idempotency
@@ -20,7 +21,7 @@ import { CLONE, reaches, testFiles } from './test-files.ts'
 
 /** A test that is one of these, or imports one, itself or by other files, takes longer. */
 const SLOW =
-  /^test\/(postgres\/|browser\/|generators\/|process\/server-process\.ts$|patience-backlog\.test\.ts$)/
+  /^test\/(postgres\/|browser\/|generators\/|hostile\/|long\/|process\/server-process\.ts$|patience-backlog\.test\.ts$|simulation\/simulation\.test\.ts$)/
 
 const files = testFiles().filter((file) => !reaches(file, (path) => SLOW.test(path)))
 const SUMMARY = /^ℹ (tests|pass|fail|skipped) (\d+)$/gm
