@@ -90,7 +90,7 @@ function fit(states: readonly ReadJob[]): { fitting: ReadJob[]; more: string[] }
   let bytes = 0
   for (const state of states) {
     const { contentJson, errorJson, omittedBytes } = state
-    const size = OBJECT_BYTES + omittedBytes + (contentJson?.length ?? 0) + (errorJson?.length ?? 0)
+    const size = OBJECT_BYTES + omittedBytes + Buffer.byteLength(contentJson ?? errorJson ?? '')
     if (fitting.length > 0 && bytes + size > MAX_BYTES) more.push(state.id)
     else {
       fitting.push(state)
