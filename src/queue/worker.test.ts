@@ -268,6 +268,36 @@ test('poison candidates are executed one at a time, beside other jobs', async (t
   await settled.atLeast(4)
 })
 
+test('a job that waits for a model server may be claimed again before its return to the queue is confirmed', async (t) => {
+  const confirmed = Promise.withResolvers<void>()
+  const late = (store: Store): Store => {
+    const releaseWaiting: Store['releaseWaiting'] = async (...returned) => {
+      await store.releaseWaiting(...returned)
+      worker.wake()
+      await confirmed.promise
+    }
+    return new Proxy(store, {
+      get: (target, name) => (name === 'releaseWaiting' ? releaseWaiting : bound(target, name)),
+    })
+  }
+  const { store, worker, enqueue, executions, settled } = await start(t, 2, late)
+  const job = newJob()
+  await enqueue(job)
+  worker.wake()
+  const [first] = await executions.atLeast(1)
+  first?.endWaiting()
+  const [, second] = await executions.atLeast(2)
+  const claim = { jobId: job.id, attempt: 2 }
+  assert.deepEqual(worker.claims(), [claim])
+  confirmed.resolve()
+  await store.ping()
+  assert.deepEqual([worker.claims(), worker.holds(claim), worker.running], [[claim], true, 1])
+  second?.end()
+  await settled.atLeast(1)
+  assert.equal(await status(store, job), 'completed')
+  await worker.drain(0)
+})
+
 test('draining lets executions end, claims no more, and releases what does not end in time', async (t) => {
   const { store, worker, enqueue, clock, executions, settled } = await start(t, 2)
   worker.wake()

@@ -185,6 +185,8 @@ export class Worker {
     const { job, stop } = held
     this.#held.set(job.id, held)
     const isPoisonCandidate = job.crashCount > 0 && this.#poisonJobs.began(job)
+    /** Once it is released, this node may claim it again before it learns of that. */
+    let mayBeHeldAgain = false
     try {
       metrics.started(job, clock.nowMs())
       const startedMs = clock.steadyMs()
@@ -201,6 +203,7 @@ export class Worker {
         stop.pause()
       }
       const executionMs = clock.steadyMs() - startedMs
+      mayBeHeldAgain = result === null || result.outcome === null
       if (result !== null && result.outcome === null) await this.#releaseWaiting(held, result)
       else if (result !== null) {
         const settled = await settle(held, result, this.#settleOptions)
@@ -213,7 +216,7 @@ export class Worker {
       // A job that was not stored never existed, and its caller knows. Any other error is a bug; the job is safe.
       if (!(error instanceof StoreUnavailable)) onError(`handling job ${job.id} failed`, error)
     } finally {
-      this.#held.delete(job.id)
+      if (!mayBeHeldAgain || this.#held.get(job.id) === held) this.#held.delete(job.id)
       this.#capacity.release(job)
       if (this.#limited.isAny) this.#limited.ended(job)
       this.#plan.ended(job)

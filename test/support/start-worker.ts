@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import type { ClaimedJob, Job } from '../../src/job/job.ts'
 import type { StopSignal } from '../../src/job/stop.ts'
+import { earlierRunsJson, NO_RUNS } from '../../src/queue/earlier-runs.ts'
 import { Enqueuer } from '../../src/queue/enqueue.ts'
 import type { ExecutionResult } from '../../src/queue/execution-result.ts'
 import { Worker } from '../../src/queue/worker.ts'
@@ -22,6 +23,8 @@ interface TestExecution {
   readonly signal: StopSignal
   end(contentJson?: string): void
   endReleased(): void
+  /** The job is to wait for a model server. */
+  endWaiting(): void
   throwUp(): void
 }
 
@@ -33,6 +36,8 @@ export function completed(contentJson: string): ExecutionResult {
     cache: null,
   }
 }
+
+const WAIT = { route: '', earlierJson: earlierRunsJson(NO_RUNS), sinceMs: 0, waitedMs: 0 }
 
 /** A list that can be awaited to have so many entries. */
 class Seen<T> {
@@ -86,6 +91,7 @@ export async function start(
           signal,
           end: (contentJson = '"done"') => resolve(completed(contentJson)),
           endReleased: () => resolve(null),
+          endWaiting: () => resolve({ outcome: null, wait: WAIT }),
           throwUp: () => reject(new TypeError('a bug')),
         })
         signal.listen({
