@@ -49,6 +49,9 @@ export class Actors {
       case 'clock':
         this.#disturb(step)
         break
+      case 'cancel called':
+        this.#cancelCalled(step)
+        break
       default:
         if ('job' in step) this.#operateOnJob(step)
         else this.#operateOnAccount(step)
@@ -161,6 +164,16 @@ export class Actors {
       if (kind === 'delete job') return deleteJob(process, job)
       return process.store.replayCallback(job.id, { nowMs, retentionMs: 1e9 })
     })
+  }
+
+  /** Its process is told by the one that the operator asks. */
+  #cancelCalled({ call: which }: StepOf<'cancel called'>): void {
+    const { ledger } = this.#around
+    const calls = [...ledger.callsInProgress]
+    const call = calls[which % calls.length]
+    const jobs = [...ledger.jobs.values()]
+    const at = jobs.findIndex(({ account, plan }) => account === call?.account && plan.tag === call.tag)
+    if (at >= 0) this.#operateOnJob({ kind: 'cancel', job: at, node: which })
   }
 
   #operateOnAccount(

@@ -107,7 +107,7 @@ export class Front {
       }
       if (accepted.kind === 'repeated') {
         pending?.leave()
-        return { status: 202, jobIds: accepted.jobIds, record: null }
+        return await this.#awaitRepeated(accepted.jobIds, { request, waitMs, key, onWaiting })
       }
       if (pending === null) return { status: 202, jobIds, record: null }
       onWaiting(pending)
@@ -117,6 +117,27 @@ export class Front {
       if (error instanceof StoreUnavailable || error instanceof WriteRejected) return rejected(503)
       throw error
     }
+  }
+
+  /** A repeated request waits for the earlier job as for a new one. */
+  async #awaitRepeated(jobIds: readonly string[], options: CreateOptions): Promise<Created> {
+    const { process } = this.#options
+    const { request, waitMs, onWaiting } = options
+    const [jobId] = jobIds
+    if (waitMs === null || jobId === undefined) return { status: 202, jobIds, record: null }
+    const pending = process.engine.pendingResponses.add(jobId, request.account, waitMs)
+    const record = await this.#read(request.account, jobId).catch((error: unknown) => {
+      pending?.leave()
+      throw error
+    })
+    const again = { ...options, waitMs: null }
+    if (record !== null && pending !== null && !isEnd(record.status)) {
+      onWaiting(pending)
+      return await this.#answer(await pending.ended, again, jobIds)
+    }
+    pending?.leave()
+    if (record === null) return await this.#create(again)
+    return { status: isEnd(record.status) ? 200 : 202, jobIds, record: isEnd(record.status) ? record : null }
   }
 
   /** A job that vanished during the wait is created again. */
@@ -187,6 +208,10 @@ export class Front {
     const retentionMs = settings.jobs.retention_seconds * 1000
     return process.store.read(account, jobId, { nowMs: process.clock.nowMs(), retentionMs })
   }
+}
+
+function isEnd(status: JobRecord['status']): boolean {
+  return status === 'completed' || status === 'failed'
 }
 
 function rejected(status: 401 | 403 | 409 | 503): Created {

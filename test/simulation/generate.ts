@@ -1,4 +1,5 @@
 /** From a seed to its plan. */
+import { incident } from './incidents.ts'
 import {
   type Action,
   type JobManner,
@@ -20,6 +21,7 @@ const MANNERS: readonly JobManner[] = [
   'wrong once',
   'wrong once',
   'wrong',
+  'wrong, then overloaded',
   'refuse',
   'invalid',
   'reset',
@@ -41,6 +43,8 @@ export function generatePlan(seed: number): Plan {
   if (!isCalm) {
     add(random.whole(0, 4), () => maker.operator())
     add(random.whole(0, 6), () => maker.fault())
+    if (random.chance(0.25))
+      actions.push(...incident({ random, mostMs: ACTIVE_MS, create: () => maker.create() }))
   }
   for (const { atMs, ...again } of actions.filter(({ kind }) => kind === 'create')) {
     if (again.kind !== 'create' || again.key === null) continue

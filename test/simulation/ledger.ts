@@ -48,6 +48,10 @@ export interface CallCounts {
   blamed: number
   /** Tokens of the replies that reached the process that had asked. */
   tokens: number
+  /** The processes that these replies reached. */
+  readonly answered: Set<string>
+  /** Until when the upstreams of a repair are overloaded; null before the first. */
+  overloadedUntilMs: number | null
   /** When the first call arrived. */
   firstAtMs: number | null
 }
@@ -58,12 +62,21 @@ export interface Violation {
   readonly atMs: number
 }
 
+/** A call that a model server works on. */
+export interface CallInProgress {
+  readonly account: string
+  readonly tag: string
+}
+
 export class Ledger {
   readonly #world: World
   readonly requests: KnownRequest[] = []
   readonly jobs = new Map<string, KnownJob>()
   readonly plans = new Map<string, JobPlan>()
   readonly calls = new Map<string, CallCounts>()
+  readonly callsInProgress = new Set<CallInProgress>()
+  /** Processes that ended, stopped or were paused: what they paid for may be lost. */
+  readonly disturbed = new Set<string>()
   readonly deletedAccounts = new Set<string>()
   /** Accounts all of whose jobs an operator cancelled at some time. */
   readonly cancelledAccounts = new Set<string>()
@@ -120,9 +133,12 @@ export class Ledger {
 
   callsOf(account: string, tag: string): CallCounts {
     const name = `${account} ${tag}`
-    const counts = this.calls.get(name) ?? { jobs: 0, calls: 0, blamed: 0, tokens: 0, firstAtMs: null }
-    this.calls.set(name, counts)
-    return counts
+    const known = this.calls.get(name)
+    if (known !== undefined) return known
+    const counts = { jobs: 0, calls: 0, blamed: 0, tokens: 0, firstAtMs: null, overloadedUntilMs: null }
+    const added: CallCounts = { ...counts, answered: new Set() }
+    this.calls.set(name, added)
+    return added
   }
 
   addSecret(account: string, secret: string): void {

@@ -11,12 +11,14 @@ import type {
   UpstreamError,
 } from '../../src/upstreams/model-server.ts'
 import { upstreamError } from '../../src/upstreams/read-completion.ts'
-import type { Ledger } from './ledger.ts'
+import type { CallCounts, CallInProgress, Ledger } from './ledger.ts'
 import type { JobManner, UpstreamFault } from './plan.ts'
 import { UNSTORABLE } from './store-connection.ts'
 import type { SimulatedThread, World } from './world.ts'
 
 export const CALL_TIMEOUT_MS = 20_000
+/** How long the servers are overloaded for a job that meets this at its repair. */
+const OVERLOADED_MS = 8000
 /** What a server with the fault `few at once` serves. */
 const FEW = 2
 
@@ -84,6 +86,7 @@ class ServedCall {
   readonly #cancelTimeout: () => void
   readonly #tag: string
   readonly #isRepair: boolean
+  readonly #known: CallInProgress
   #isEnded = false
 
   constructor(options: ServerOptions, prompt: Prompt, signal: StopSignal) {
@@ -97,6 +100,7 @@ class ServedCall {
     const messages = JSON.parse(prompt.messagesJson) as Message[]
     this.#tag = messages[0]?.content.split(' ', 1)[0] ?? ''
     this.#isRepair = messages.length > 1
+    this.#known = { account: prompt.account, tag: this.#tag }
     ledger.callsOf(prompt.account, this.#tag).calls += 1
     signal.listen(this)
     this.#cancelTimeout = clock.after(CALL_TIMEOUT_MS, () =>
@@ -113,14 +117,16 @@ class ServedCall {
     const { world, upstream, ledger, thread, kill } = this.#options
     const { random } = world
     if (this.#isEnded || thread.state === 'ended') return
-    ledger.callsOf(this.#prompt.account, this.#tag).firstAtMs ??= world.nowMs
+    const counts = ledger.callsOf(this.#prompt.account, this.#tag)
+    counts.firstAtMs ??= world.nowMs
+    ledger.callsInProgress.add(this.#known)
     const manner = ledger.plans.get(this.#tag)?.manner ?? 'answer'
     const isSecond = upstream.name === 'beta' && upstream.fault === null
     if (upstream.fault === 'hang') return
     const failure =
       FAILURES[upstream.fault ?? ''] ?? FAILURES[manner === 'reset' && !isSecond ? 'reset' : manner]
     const isBusy = upstream.fault === 'few at once' && upstream.inProgress >= FEW
-    const error = failure ?? (isBusy ? FAILURES['503'] : undefined)
+    const error = failure ?? (isBusy || this.#isOverloaded(manner, counts) ? FAILURES['503'] : undefined)
     if (error !== undefined) {
       this.#later(random.next() * 30, error)
       return
@@ -138,6 +144,14 @@ class ServedCall {
     })
   }
 
+  /** Whether the repair of the job is put off. */
+  #isOverloaded(manner: JobManner, counts: CallCounts): boolean {
+    if (manner !== 'wrong, then overloaded' || !this.#isRepair) return false
+    const { world } = this.#options
+    counts.overloadedUntilMs ??= world.nowMs + OVERLOADED_MS
+    return world.nowMs < counts.overloadedUntilMs
+  }
+
   #answer(manner: JobManner): Reply {
     const { account, form, messagesJson } = this.#prompt
     const tokens: TokenCount = {
@@ -145,7 +159,7 @@ class ServedCall {
       output: this.#options.world.random.whole(1, 50),
     }
     if (manner === 'refuse') return { kind: 'refused', message: 'I decline.', status: 200, tokens }
-    const isWrong = manner === 'wrong' || (manner === 'wrong once' && !this.#isRepair)
+    const isWrong = manner === 'wrong' || (manner.startsWith('wrong') && !this.#isRepair)
     const suffix = manner === 'unstorable' ? ` ${UNSTORABLE}` : ''
     const text = `answer to ${this.#tag} for ${account}${suffix}`
     if (form.kind === 'text') return { kind: 'answer', text, tokens }
@@ -171,9 +185,13 @@ class ServedCall {
     this.#isEnded = true
     this.#cancelTimeout()
     this.#signal.unlisten(this)
+    this.#options.ledger.callsInProgress.delete(this.#known)
     if (reply.kind !== 'error') {
       const { input, output } = reply.tokens
-      this.#options.ledger.callsOf(this.#prompt.account, this.#tag).tokens += input + output
+      const { ledger, thread } = this.#options
+      const counts = ledger.callsOf(this.#prompt.account, this.#tag)
+      counts.tokens += input + output
+      counts.answered.add(thread.name)
     }
     this.#resolve(reply)
   }

@@ -153,6 +153,7 @@ export class SimulatedProcess {
 
   stop(then: () => void): void {
     this.isStopping = true
+    this.#around.ledger.disturbed.add(this.id)
     const clients = { close: () => this.front.close(), cutOff: () => {} }
     const { world, ledger } = this.#around
     this.engine.stop(clients).then(
@@ -171,6 +172,7 @@ export class SimulatedProcess {
   }
 
   end(): void {
+    this.#around.ledger.disturbed.add(this.id)
     for (const listener of this.#onEnd) listener()
     this.#onEnd.clear()
     for (const thread of [this.main, this.heartbeat]) {
@@ -182,7 +184,8 @@ export class SimulatedProcess {
 
   /** @param what the process as a whole, or its event loop */
   pause(ms: number, what: 'process' | 'loop'): void {
-    const { world } = this.#around
+    const { world, ledger } = this.#around
+    ledger.disturbed.add(this.id)
     const threads = what === 'process' ? [this.main, this.heartbeat] : [this.main]
     for (const thread of threads) if (thread.state === 'running') thread.state = 'paused'
     if (what === 'loop' && ms >= HANG_MS) {

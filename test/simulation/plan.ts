@@ -13,6 +13,8 @@ export type JobManner =
   /** Wrong JSON, once or always. */
   | 'wrong once'
   | 'wrong'
+  /** Wrong JSON once, and the upstream is overloaded when it is to be repaired. */
+  | 'wrong, then overloaded'
   | 'refuse'
   /** 400: the request is at fault. */
   | 'invalid'
@@ -69,6 +71,8 @@ export type Step =
       readonly leaveMs: number | null
     }
   | { readonly kind: 'read'; readonly job: number; readonly node: number; readonly isForeign: boolean }
+  /** Cancels the job of one of the calls that are in progress. */
+  | { readonly kind: 'cancel called'; readonly call: number }
   | { readonly kind: 'cancel' | 'delete job' | 'replay'; readonly job: number; readonly node: number }
   | {
       readonly kind: 'cancel all'

@@ -6,7 +6,7 @@ import { type Action, type JobManner, MODELS, type Plan } from './plan.ts'
 
 const GONE = 410
 /** Manners of jobs that complete, if nothing else is wrong. */
-const COMPLETING: readonly JobManner[] = ['answer', 'answer slowly', 'wrong once']
+const COMPLETING: readonly JobManner[] = ['answer', 'answer slowly', 'wrong once', 'wrong, then overloaded']
 
 export interface Facts {
   readonly plan: Plan
@@ -25,7 +25,10 @@ export function checkRules(facts: Facts): void {
       continue
     }
     if (row.outcome === null) ledger.violate('P24 every accepted job ends', `${job.id} is ${row.status}`)
-    else checkOutcome(facts, job, row)
+    else {
+      checkOutcome(facts, job, row)
+      checkUsageOf(facts, job, row)
+    }
     if (row.callback !== null) checkCallback(facts, job, row.callback)
   }
   for (const request of ledger.requests) checkBatch(facts, request)
@@ -141,6 +144,19 @@ function checkKeys({ ledger }: Facts): void {
     answers.set(name, known.add(ids.join(' ')))
     if (known.size > 1) ledger.violate('a key is accepted once', `${name}: ${[...known].join(', ')}`)
   }
+}
+
+/** What an outage of the database, of model servers or of the network does not take: the process that was answered went on. */
+function checkUsageOf({ ledger }: Facts, job: KnownJob, { outcome }: JobRow): void {
+  const { jobs, tokens, answered } = ledger.callsOf(job.account, job.plan.tag)
+  const isKnown = job.isAccepted && jobs === 1 && outcome !== null && !ledger.mayBeCancelled(job)
+  if (!isKnown || job.foundDead.length > 0 || [...answered].some((id) => ledger.disturbed.has(id))) return
+  const { input_tokens: input, output_tokens: output } = outcome.usage
+  if (input + output !== tokens)
+    ledger.violate(
+      'what a job used is what model servers counted',
+      `${job.id}: ${input + output} of ${tokens}`,
+    )
 }
 
 /** Usage equals what model servers counted, less what was lost. */
