@@ -1,5 +1,5 @@
 /** Lets requests wait until jobs have ended, on this node or another. */
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyReply } from 'fastify'
 import Type from 'typebox'
 import { wholeMs } from '../clock.ts'
 import { type JobsToAwait, type JobWait, type JobWaitEnd, waitForJobs } from '../queue/job-wait.ts'
@@ -36,6 +36,18 @@ export interface AwaitedJobs extends Pick<JobsToAwait, 'jobIds' | 'until'> {
   readonly haveEnded: () => Promise<boolean>
 }
 
+/** The part of a request that a wait needs. */
+export interface AwaitingRequest {
+  readonly caller: { readonly account: string }
+}
+
+/** The part of a reply that a wait needs: the connection of its client, and a header. */
+export interface AwaitedReply {
+  readonly raw: { on(event: 'close', listener: () => void): unknown }
+  readonly request: { readonly raw: { readonly socket: { readonly destroyed: boolean } } }
+  header(name: string, value: string): unknown
+}
+
 export class JobAwaiter {
   readonly #options: JobAwaiterOptions
 
@@ -47,7 +59,7 @@ export class JobAwaiter {
    * Resolves when the jobs have ended, or the time is over, or the client is gone. True, at once or earlier than that, if the
    * server may not wait (so long): then the response says when to ask again (`askAgainLater`), unless the jobs have ended.
    */
-  async wait(request: FastifyRequest, reply: FastifyReply, awaited: AwaitedJobs): Promise<boolean> {
+  async wait(request: AwaitingRequest, reply: AwaitedReply, awaited: AwaitedJobs): Promise<boolean> {
     const { jobIds, until, waitS } = awaited
     const { account } = request.caller
     const { pendingResponses } = this.#options

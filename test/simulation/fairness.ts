@@ -1,5 +1,5 @@
 /** P22, when all else is quiet: slow jobs of one account fill a node, and a job of another account starts nevertheless. */
-import type { Actors } from './actors.ts'
+import type { Callers } from './callers.ts'
 import type { Ledger } from './ledger.ts'
 import type { SimulatedProcess } from './node.ts'
 import type { AccountPlan, JobPlan, Plan } from './plan.ts'
@@ -26,7 +26,7 @@ export interface FairnessParts {
   readonly world: World
   readonly ledger: Ledger
   readonly plan: Plan
-  readonly actors: Actors
+  readonly callers: Callers
   readonly process: SimulatedProcess
 }
 
@@ -36,15 +36,15 @@ export function mayTryFairness({ concurrency }: Plan, { router, hasStarted }: Si
   return router.state().every(({ limit }) => limit > concurrency)
 }
 
-export async function tryFairness({ world, ledger, plan, actors, process }: FairnessParts): Promise<void> {
+export async function tryFairness({ world, ledger, plan, callers, process }: FairnessParts): Promise<void> {
   const slow = Array.from({ length: plan.concurrency * JOBS_OF_A_SLOT }, (_, index): JobPlan => {
     return { ...JOB, tag: `slow${index}`, manner: 'answer slowly' }
   })
-  actors.request('many', process, { jobs: slow, waitMs: null, key: null, leaveMs: null })
+  callers.request('many', process, { jobs: slow, waitMs: null, key: null, leaveMs: null })
   await world.runUntil(world.nowMs + 500)
   const sentMs = world.nowMs
   const jobs: JobPlan[] = [{ ...JOB, tag: 'other', manner: 'answer' }]
-  actors.request('single', process, { jobs, waitMs: 60_000, key: null, leaveMs: null })
+  callers.request('single', process, { jobs, waitMs: 60_000, key: null, leaveMs: null })
   await world.runUntil(sentMs + START_WITHIN_MS)
   if (ledger.callsOf('single', 'other').firstAtMs === null) {
     ledger.violate('P22 one account cannot delay another', `a job did not start within ${START_WITHIN_MS} ms`)

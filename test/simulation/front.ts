@@ -10,10 +10,13 @@ import { capsOf, MonthlyCaps } from '../../src/queue/monthly-caps.ts'
 import type { PendingResponse, WaitEnd } from '../../src/queue/pending-responses.ts'
 import { bytesToStore, Quotas, quotasOf } from '../../src/queue/quotas.ts'
 import type { KeyRecord } from '../../src/store/account-store.ts'
+import type { JobPage } from '../../src/store/job-search-store.ts'
+import type { OwnDeleted } from '../../src/store/own-job-store.ts'
 import { type Accepted, type Idempotency, StoreUnavailable, WriteRejected } from '../../src/store/store.ts'
 import type { KnownRequest, Ledger } from './ledger.ts'
 import type { SimulatedProcess } from './node.ts'
 import type { JobPlan } from './plan.ts'
+import { type Connection, type ReadJobs, Reads, type WaitForJobs } from './reads.ts'
 import type { World } from './world.ts'
 
 export interface FrontOptions {
@@ -45,12 +48,14 @@ export class Front {
   readonly #quotas: Quotas
   readonly #caps: MonthlyCaps
   readonly #makeId: () => string
+  readonly #reads: Reads
   #requests = 0
   #onIdle: (() => void)[] = []
 
   constructor(options: FrontOptions) {
-    const { process, world } = options
+    const { process, world, settings } = options
     this.#options = options
+    this.#reads = new Reads(process, settings)
     this.#quotas = new Quotas(process)
     this.#caps = new MonthlyCaps(process.store, process.clock)
     this.#makeId = jobIdMaker(process.clock, world.random.hex)
@@ -70,9 +75,34 @@ export class Front {
     return this.serve(() => this.#create(options))
   }
 
-  /** The record, or null for a job that the account cannot see; undefined if the database is unavailable. */
+  /** The record, or null for a job that the account cannot see; as all that follows, undefined if the database is unavailable. */
   read(account: string, jobId: string): Promise<JobRecord | null | undefined> {
-    return this.serve(() => this.#read(account, jobId).catch(() => undefined))
+    return this.#serve(() => this.#reads.read(account, jobId))
+  }
+
+  wait(account: string, jobs: WaitForJobs, client: Connection): Promise<ReadJobs | undefined> {
+    return this.#serve(() => this.#reads.wait(account, jobs, client))
+  }
+
+  list(...args: Parameters<Reads['list']>): Promise<JobPage | undefined> {
+    return this.#serve(() => this.#reads.list(...args))
+  }
+
+  cancel(...args: Parameters<Reads['cancel']>): Promise<Awaited<ReturnType<Reads['cancel']>> | undefined> {
+    return this.#serve(() => this.#reads.cancel(...args))
+  }
+
+  delete(...args: Parameters<Reads['delete']>): Promise<OwnDeleted | undefined> {
+    return this.#serve(() => this.#reads.delete(...args))
+  }
+
+  #serve<T>(work: () => Promise<T>): Promise<T | undefined> {
+    return this.serve(() =>
+      work().catch((error: unknown) => {
+        if (error instanceof StoreUnavailable) return undefined
+        throw error
+      }),
+    )
   }
 
   /** A stop waits for the work. */
@@ -126,7 +156,7 @@ export class Front {
     const [jobId] = jobIds
     if (waitMs === null || jobId === undefined) return { status: 202, jobIds, record: null }
     const pending = process.engine.pendingResponses.add(jobId, request.account, waitMs)
-    const record = await this.#read(request.account, jobId).catch((error: unknown) => {
+    const record = await this.#reads.read(request.account, jobId).catch((error: unknown) => {
       pending?.leave()
       throw error
     })
@@ -201,12 +231,6 @@ export class Front {
       createdAtMs: this.#options.process.clock.nowMs(),
       inputTokens: Math.ceil(size / 4) + 1,
     }
-  }
-
-  #read(account: string, jobId: string): Promise<JobRecord | null> {
-    const { process, settings } = this.#options
-    const retentionMs = settings.jobs.retention_seconds * 1000
-    return process.store.read(account, jobId, { nowMs: process.clock.nowMs(), retentionMs })
   }
 }
 

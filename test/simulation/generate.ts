@@ -39,7 +39,8 @@ export function generatePlan(seed: number): Plan {
     for (let made = 0; made < count; made++) actions.push({ atMs: random.whole(0, ACTIVE_MS), ...make() })
   }
   add(random.whole(3, 25), () => maker.create())
-  add(random.whole(3, 20), () => maker.read())
+  add(random.whole(3, 20), () => maker.look())
+  add(random.whole(0, 3), () => maker.ownAction())
   if (!isCalm) {
     add(random.whole(0, 4), () => maker.operator())
     add(random.whole(0, 6), () => maker.fault())
@@ -70,6 +71,8 @@ export function generatePlan(seed: number): Plan {
     drainMs: random.pick([1000, 5000, 20_000]),
     callbackPausesS: [0, 5, 30, 60, 120, 240],
     callbackSlots: random.pick([1, 2, 8]),
+    // With the least, the largest jobs, callbacks and results are each larger than their share.
+    memoryBytes: random.pick([2, 16, 16]) * 1024 * 1024,
     actions: actions.sort((one, other) => one.atMs - other.atMs),
   }
 }
@@ -100,14 +103,45 @@ class ActionMaker {
     }
   }
 
-  read(): Step {
+  /** A read of what exists. */
+  look(): Step {
     const random = this.#random
-    return {
-      kind: 'read',
-      job: random.whole(0, 999),
-      node: random.whole(0, 2),
-      isForeign: random.chance(0.2),
+    const [job, node, isForeign] = [random.whole(0, 999), random.whole(0, 2), random.chance(0.2)]
+    switch (random.pick(['read', 'read', 'wait', 'wait', 'list'] as const)) {
+      case 'read':
+        return { kind: 'read', job, node, isForeign }
+      case 'wait': {
+        const isSingle = random.chance(0.5)
+        const others = Array.from({ length: isSingle ? 0 : random.whole(1, 12) }, () => random.whole(0, 999))
+        return {
+          kind: 'wait',
+          jobs: [job, ...others],
+          node,
+          isForeign,
+          waitMs: random.pick([0, 500, 10_000, 60_000, 120_000]),
+          until: random.pick(['all', 'any']),
+          leaveMs: random.chance(0.15) ? random.whole(0, 3000) : null,
+        }
+      }
+      case 'list': {
+        const status = random.pick([null, null, 'pending', 'assigned', 'completed', 'failed'] as const)
+        return {
+          kind: 'list',
+          account: random.whole(0, 2),
+          node,
+          limit: random.pick([1, 5, 20, 100]),
+          status,
+        }
+      }
     }
+  }
+
+  /** What a caller does with a job of its own. */
+  ownAction(): Step {
+    const random = this.#random
+    const [job, node, isForeign] = [random.whole(0, 999), random.whole(0, 2), random.chance(0.2)]
+    if (random.chance(0.4)) return { kind: 'cancel own', job, node, isForeign }
+    return { kind: 'delete own', job, node, isForeign, dropCallback: random.chance(0.5) }
   }
 
   operator(): Step {
@@ -155,6 +189,7 @@ class ActionMaker {
       'pause',
       'clock',
       'create',
+      ...(this.#shared ? (['store clock', 'upgrade'] as const) : []),
     ] as const)
     switch (kind) {
       case 'store':
@@ -171,6 +206,10 @@ class ActionMaker {
       }
       case 'create':
         return this.#poison()
+      case 'store clock':
+        return { kind, ms: random.pick([-3_600_000, -5000, 5000, 3_600_000]) }
+      case 'upgrade':
+        return { kind, ms: Math.min(ms, 5000) }
       default:
         return { kind, node, ms: Math.min(ms, 15_000) }
     }
@@ -195,6 +234,7 @@ class ActionMaker {
       format: isShared ? 'text' : random.pick(['text', 'json']),
       model: isShared ? 'one-target' : random.pick(Object.keys(MODELS)),
       size: random.chance(0.02) ? random.whole(50_000, 400_000) : isShared ? 10 : random.whole(0, 500),
+      ...(random.chance(0.02) && { answerSize: random.whole(50_000, 400_000) }),
       hasCallback: mayCallBack && random.chance(0.6),
       cacheTtlMs: 300_000,
     }

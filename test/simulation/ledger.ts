@@ -3,7 +3,12 @@
  * really happened to processes. The rules (`rules.ts`) compare it with what the service says. It also collects what is wrong.
  */
 import type { JobPlan } from './plan.ts'
-import type { World } from './world.ts'
+import type { SimulatedThread, World } from './world.ts'
+
+/** Within which leases are renewed and what was lost is read again. */
+const RECOVERY_MS = 30_000
+/** More than a conversation has beside the characters of its plan, in tokens. */
+const EXTRA_TOKENS = 100
 
 export interface KnownRequest {
   readonly id: number
@@ -31,6 +36,8 @@ export interface KnownJob {
   readResult: string | null
   wasCancelled: boolean
   wasDeleted: boolean
+  /** When its caller learned that it is deleted. */
+  goneAtMs: number | null
   /** The processes that were found dead while they held the job; some were only paused. */
   readonly foundDead: string[]
   /** The statuses of callbacks for it that its receiver answered. */
@@ -66,6 +73,8 @@ export interface Violation {
 export interface CallInProgress {
   readonly account: string
   readonly tag: string
+  /** The thread that waits for it. */
+  readonly thread: SimulatedThread
 }
 
 export class Ledger {
@@ -77,6 +86,8 @@ export class Ledger {
   readonly callsInProgress = new Set<CallInProgress>()
   /** Processes that ended, stopped or were paused: what they paid for may be lost. */
   readonly disturbed = new Set<string>()
+  /** By account, input tokens that may be counted for calls that were cut off, because their callers cancelled the jobs. */
+  readonly inputOfCancelled = new Map<string, number>()
   readonly deletedAccounts = new Set<string>()
   /** Accounts all of whose jobs an operator cancelled at some time. */
   readonly cancelledAccounts = new Set<string>()
@@ -85,6 +96,7 @@ export class Ledger {
   readonly violations: Violation[] = []
   /** Whether something happened that may lose what was paid for: then usage may be less than what model servers counted. */
   mayLoseUsage = false
+  #troubledUntilMs = Number.NEGATIVE_INFINITY
 
   constructor(world: World) {
     this.#world = world
@@ -124,6 +136,7 @@ export class Ledger {
         readResult: null,
         wasCancelled: false,
         wasDeleted: false,
+        goneAtMs: null,
         foundDead: [],
         callbackAnswers: [],
         callbacksReceived: 0,
@@ -148,6 +161,24 @@ export class Ledger {
   /** The jobs of which callers know, in the order of their creation. */
   accepted(): KnownJob[] {
     return [...this.jobs.values()].filter(({ isAccepted }) => isAccepted)
+  }
+
+  /** A process or the database is not well for so long, and for some time after it. */
+  troubledFor(ms: number): void {
+    this.#troubledUntilMs = Math.max(this.#troubledUntilMs, this.#world.nowMs + Math.max(0, ms) + RECOVERY_MS)
+  }
+
+  /** Whether all processes and the database have been well since then. */
+  wasCalmSince(ms: number): boolean {
+    return ms > this.#troubledUntilMs
+  }
+
+  /** Its caller cancels the job. */
+  cancels(job: KnownJob): void {
+    job.wasCancelled = true
+    this.mayLoseUsage = true
+    const before = this.inputOfCancelled.get(job.account) ?? 0
+    this.inputOfCancelled.set(job.account, before + job.plan.size + EXTRA_TOKENS)
   }
 
   mayBeCancelled({ account, wasCancelled }: KnownJob): boolean {

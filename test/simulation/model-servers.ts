@@ -77,6 +77,11 @@ export function simulatedServer(options: ServerOptions): ModelServer {
   }
 }
 
+/** As the model servers of this world count them. */
+export function tokensOf(messagesJson: string): number {
+  return Math.ceil(messagesJson.length / 4)
+}
+
 class ServedCall {
   readonly ended: Promise<Reply>
   readonly #options: ServerOptions
@@ -100,7 +105,7 @@ class ServedCall {
     const messages = JSON.parse(prompt.messagesJson) as Message[]
     this.#tag = messages[0]?.content.split(' ', 1)[0] ?? ''
     this.#isRepair = messages.length > 1
-    this.#known = { account: prompt.account, tag: this.#tag }
+    this.#known = { account: prompt.account, tag: this.#tag, thread: options.thread }
     ledger.callsOf(prompt.account, this.#tag).calls += 1
     signal.listen(this)
     this.#cancelTimeout = clock.after(CALL_TIMEOUT_MS, () =>
@@ -155,13 +160,14 @@ class ServedCall {
   #answer(manner: JobManner): Reply {
     const { account, form, messagesJson } = this.#prompt
     const tokens: TokenCount = {
-      input: Math.ceil(messagesJson.length / 4),
+      input: tokensOf(messagesJson),
       output: this.#options.world.random.whole(1, 50),
     }
     if (manner === 'refuse') return { kind: 'refused', message: 'I decline.', status: 200, tokens }
     const isWrong = manner === 'wrong' || (manner.startsWith('wrong') && !this.#isRepair)
     const suffix = manner === 'unstorable' ? ` ${UNSTORABLE}` : ''
-    const text = `answer to ${this.#tag} for ${account}${suffix}`
+    const size = this.#options.ledger.plans.get(this.#tag)?.answerSize ?? 0
+    const text = `answer to ${this.#tag} for ${account}${suffix} ${'y'.repeat(size)}`
     if (form.kind === 'text') return { kind: 'answer', text, tokens }
     return { kind: 'answer', text: isWrong ? `{"wrong": ${text}` : JSON.stringify({ text }), tokens }
   }

@@ -58,19 +58,21 @@ export class SimulatedNode {
     })
   }
 
-  /** Stops as on SIGTERM. */
-  stop(then: () => void): void {
+  /** Stops as on SIGTERM. False if there is no process to be stopped. */
+  stop(then: () => void): boolean {
     const { process } = this
-    if (process === null || process.isStopping) return
+    if (process === null || process.isStopping) return false
     process.stop(() => {
       this.end(process)
       then()
     })
+    return true
   }
 
   /** The process ends at once, and the next one is started after so long. */
   kill(process: SimulatedProcess | null, restartMs: number): void {
     if (process === null || this.process !== process) return
+    this.#around.ledger.troubledFor(restartMs)
     this.end(process)
     this.#around.world.after(restartMs, `${this.name} starts`, () => this.start())
   }
@@ -240,6 +242,12 @@ export class SimulatedProcess {
     }
     return { error: report, warn: report, info: report, debug: () => {}, flush: () => {} }
   }
+}
+
+/** The process of the node of this number, modulo how many there are; null unless it serves callers. */
+export function runningProcess(nodes: readonly SimulatedNode[], node: number): SimulatedProcess | null {
+  const process = nodes[node % nodes.length]?.process ?? null
+  return process?.hasStarted ? process : null
 }
 
 function upstreamOf(upstreams: ReadonlyMap<string, Upstream>, name: string): Upstream {

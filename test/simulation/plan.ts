@@ -3,6 +3,7 @@
  * a plan that is run. Shrinking leaves actions out, so each stands alone: it names what it acts on by number, and does
  * nothing if that does not exist.
  */
+import type { Status } from '../../src/job/job.ts'
 import type { TierName } from '../../src/job/tier.ts'
 
 /** How a model server treats a job, whatever else is wrong with it. */
@@ -33,6 +34,8 @@ export interface JobPlan {
   readonly model: string
   /** Characters of the conversation. */
   readonly size: number
+  /** Characters that the answer has beside its first words. */
+  readonly answerSize?: number
   readonly hasCallback: boolean
   readonly cacheTtlMs: number
 }
@@ -73,6 +76,36 @@ export type Step =
   | { readonly kind: 'read'; readonly job: number; readonly node: number; readonly isForeign: boolean }
   /** Cancels the job of one of the calls that are in progress. */
   | { readonly kind: 'cancel called'; readonly call: number }
+  /** One job, or several with the first one's account; some of the others may be of other accounts. */
+  | {
+      readonly kind: 'wait'
+      readonly jobs: readonly number[]
+      readonly node: number
+      readonly isForeign: boolean
+      readonly waitMs: number
+      readonly until: 'any' | 'all'
+      readonly leaveMs: number | null
+    }
+  | {
+      readonly kind: 'list'
+      readonly account: number
+      readonly node: number
+      readonly limit: number
+      readonly status: Status | null
+    }
+  | {
+      readonly kind: 'cancel own'
+      readonly job: number
+      readonly node: number
+      readonly isForeign: boolean
+    }
+  | {
+      readonly kind: 'delete own'
+      readonly job: number
+      readonly node: number
+      readonly isForeign: boolean
+      readonly dropCallback: boolean
+    }
   | { readonly kind: 'cancel' | 'delete job' | 'replay'; readonly job: number; readonly node: number }
   | {
       readonly kind: 'cancel all'
@@ -111,6 +144,10 @@ export type Step =
   /** `process`: it is stopped as a whole; `loop`: its event loop is busy, and its threads go on. */
   | { readonly kind: 'pause'; readonly node: number; readonly ms: number; readonly what: 'process' | 'loop' }
   | { readonly kind: 'clock'; readonly node: number; readonly ms: number }
+  /** That of the database, by which leases expire. */
+  | { readonly kind: 'store clock'; readonly ms: number }
+  /** One node after the other stops and starts again, each after so long. */
+  | { readonly kind: 'upgrade'; readonly ms: number }
 
 export type Action = { readonly atMs: number } & Step
 
@@ -135,6 +172,8 @@ export interface Plan {
   /** The pauses before the attempts of a callback. */
   readonly callbackPausesS: readonly number[]
   readonly callbackSlots: number
+  /** Of the byte budget. */
+  readonly memoryBytes: number
   /** In the order of time. */
   readonly actions: readonly Action[]
 }

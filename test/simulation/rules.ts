@@ -8,6 +8,9 @@ const GONE = 410
 /** Manners of jobs that complete, if nothing else is wrong. */
 const COMPLETING: readonly JobManner[] = ['answer', 'answer slowly', 'wrong once', 'wrong, then overloaded']
 
+/** What may count as a crash, or add one. */
+const ENDS: readonly Action['kind'][] = ['kill', 'restart', 'upgrade', 'pause', 'store clock']
+
 export interface Facts {
   readonly plan: Plan
   readonly ledger: Ledger
@@ -101,7 +104,7 @@ function failureProblem(
 function mayBeBeside({ actions }: Plan): boolean {
   const isPoison = (action: Action) =>
     action.kind === 'create' && action.jobs.some(({ manner }) => manner === 'kill')
-  const ends = actions.some(({ kind }) => kind === 'kill' || kind === 'restart' || kind === 'pause')
+  const ends = actions.some(({ kind }) => ENDS.includes(kind))
   return ends || actions.filter(isPoison).length > 1
 }
 
@@ -173,7 +176,8 @@ function checkUsage({ ledger, db }: Facts): void {
   for (const [account, tokens] of counted) {
     if (ledger.deletedAccounts.has(account)) continue
     const stored = used.get(account) ?? 0
-    const isRight = ledger.mayLoseUsage ? stored <= tokens : stored === tokens
+    const most = tokens + (ledger.inputOfCancelled.get(account) ?? 0)
+    const isRight = ledger.mayLoseUsage ? stored <= most : stored === tokens
     if (!isRight)
       ledger.violate('usage is what model servers counted', `${account}: ${stored} of ${tokens} tokens`)
   }

@@ -37,7 +37,7 @@ export function configurationOf(plan: Plan): Pick<Configuration, 'settings' | 'c
       drain_seconds: plan.drainMs / 1000,
     },
     sync: { max_waiters: plan.maxPendingResponses },
-    limits: { ...DEFAULTS.limits, memory_bytes: 16 * 1024 * 1024 },
+    limits: { ...DEFAULTS.limits, memory_bytes: plan.memoryBytes },
     callbacks: {
       ...DEFAULTS.callbacks,
       retry_seconds: [...plan.callbackPausesS],

@@ -10,8 +10,16 @@ import { stateOf } from './memory-store/callbacks.ts'
 import { MemoryDatabase } from './memory-store/database.ts'
 import { memoryOperations } from './memory-store/memory-store.ts'
 import { SimulatedNode, type Surroundings } from './node.ts'
-import { describeAction, type Plan, type ReceiverFault, type StoreFault, UPSTREAMS } from './plan.ts'
+import {
+  type Action,
+  describeAction,
+  type Plan,
+  type ReceiverFault,
+  type StoreFault,
+  UPSTREAMS,
+} from './plan.ts'
 import { checkRules } from './rules.ts'
+import { Witness } from './witness.ts'
 import { type OnStep, WORLD_START_MS, World } from './world.ts'
 
 /** After the last action, within which every fault is over. */
@@ -19,6 +27,7 @@ const FAULTS_END_MS = 100_000
 /** Then all is quiet within so long: the bound for a job that no process can run is the longest. */
 const MOST_QUIET_MS = 1_800_000
 const STOP_MS = 60_000
+const JUMPS: readonly Action['kind'][] = ['clock', 'store clock']
 /** How often it is looked whether all is quiet. */
 const LOOK_MS = 1000
 /** The polling loops of a process: retention, remote results, cancellation, callbacks, lease. */
@@ -77,7 +86,9 @@ class Simulation {
     this.#plan = plan
     this.#world = world
     this.#ledger = ledger
-    this.#db = new MemoryDatabase({ shared: plan.shared, clockMs: () => WORLD_START_MS + world.nowMs })
+    const storeClock = { offsetMs: 0, jumpedMs: Number.NEGATIVE_INFINITY }
+    const clockMs = () => WORLD_START_MS + world.nowMs + storeClock.offsetMs
+    this.#db = new MemoryDatabase({ shared: plan.shared, clockMs })
     this.#around = {
       world,
       plan,
@@ -87,6 +98,9 @@ class Simulation {
       listeners: new Map(),
       heartbeats: new Map(),
       leaseMs: plan.leaseMs,
+      witness: new Witness(world, ledger),
+      storeClock,
+      announced: new Map(),
       upstreams: new Map(UPSTREAMS.map((name) => [name, { name, fault: null, inProgress: 0 }])),
       receiverFaults: new Map(),
     }
@@ -110,7 +124,7 @@ class Simulation {
     }
     const lastMs = actions.at(-1)?.atMs ?? 0
     await world.runUntil(lastMs)
-    const faults = ['store', 'upstream', 'receiver', 'kill', 'restart', 'pause']
+    const faults = ['store', 'upstream', 'receiver', 'kill', 'restart', 'upgrade', 'pause']
     const endOf = (action: (typeof actions)[number]) =>
       faults.includes(action.kind) && 'ms' in action ? action.atMs + Math.max(0, action.ms) : action.atMs
     await world.runUntil(Math.min(Math.max(...actions.map(endOf), 0), lastMs + FAULTS_END_MS))
@@ -156,7 +170,7 @@ class Simulation {
       world: this.#world,
       ledger: this.#ledger,
       plan: this.#plan,
-      actors: this.#actors,
+      callers: this.#actors.callers,
       process,
     })
     return true
@@ -165,7 +179,7 @@ class Simulation {
   get #isQuiet(): boolean {
     const { open, owed, cancelled } = this.#db
     if (open.size > 0 || owed.size > 0 || cancelled.some(({ node }) => node === null)) return false
-    if (this.#actors.openRequests > 0) return false
+    if (this.#actors.callers.openRequests > 0 || this.#actors.upgrades > 0) return false
     return this.#nodes.every(({ process }) => {
       if (process === null || !process.hasStarted || process.main.state !== 'running') return false
       const { worker, pendingResponses, dispatcher } = process.engine
@@ -186,7 +200,9 @@ class Simulation {
 
   /** What is due is due by the wall clock: after a jump back it waits for as long. */
   get #clockJumpsMs(): number {
-    const jumps = this.#plan.actions.map((action) => (action.kind === 'clock' ? Math.abs(action.ms) : 0))
+    const jumps = this.#plan.actions.map((action) =>
+      JUMPS.includes(action.kind) && 'ms' in action ? Math.abs(action.ms) : 0,
+    )
     return jumps.reduce((sum, ms) => sum + ms, 0)
   }
 
@@ -203,7 +219,9 @@ class Simulation {
       const { worker, pendingResponses, dispatcher } = process.engine
       return `${process.id} ${process.main.state} running=${worker.running} pending=${pendingResponses.count} callbacks=${JSON.stringify(dispatcher.inFlight)} limited=${JSON.stringify([...process.router.limited])}`
     })
-    return [`open requests ${this.#actors.openRequests}`, ...jobs, ...callbacks, ...nodes].join('\n    ')
+    return [`open requests ${this.#actors.callers.openRequests}`, ...jobs, ...callbacks, ...nodes].join(
+      '\n    ',
+    )
   }
 
   /** Nothing is left when all is quiet: no byte, no permit, no waiter, no timer. */

@@ -4,6 +4,7 @@
  * unless it stayed unknown for very long.
  */
 import type { NodeEvents } from '../../src/store/node-store.ts'
+import type { OwnCancel } from '../../src/store/own-job-store.ts'
 import {
   type Acceptance,
   type Settlement,
@@ -15,6 +16,7 @@ import type { Ledger } from './ledger.ts'
 import type { MemoryDatabase } from './memory-store/database.ts'
 import { type MethodName, memoryOperations, methodsOf, type StoreCall } from './memory-store/memory-store.ts'
 import type { StoreFault } from './plan.ts'
+import type { Witness } from './witness.ts'
 import type { SimulatedThread, World } from './world.ts'
 
 /** A part of an answer that the database does not store. */
@@ -60,6 +62,11 @@ export interface Shared {
   /** Of each process that was started, the thread that renews its lease. */
   readonly heartbeats: Map<string, SimulatedThread>
   readonly leaseMs: number
+  readonly witness: Witness
+  /** By how much the clock of the database is wrong. */
+  readonly storeClock: { offsetMs: number; jumpedMs: number }
+  /** By job, the nodes that announced that they wait for it. */
+  readonly announced: Map<string, Set<string>>
   /** Of each process that runs, its listeners. */
   readonly listeners: Map<string, { readonly events: NodeEvents; readonly thread: SimulatedThread }>
 }
@@ -85,8 +92,7 @@ export class StoreConnection {
         listeners.set(node, { events, thread })
         if (db.shared) this.#poll(events)
       },
-      // Lost, as any notification may be.
-      announceWaits: async () => {},
+      announceWaits: (jobIds) => this.#announce(jobIds),
       close: async () => {
         listeners.delete(node)
       },
@@ -161,20 +167,23 @@ export class StoreConnection {
     world.after(this.#lastReplyMs - world.nowMs, `${label}, ${this.#thread.name}`, deliver, this.#thread)
   }
 
-  #run({ name, args, run }: StoreCall): unknown {
+  #run(call: StoreCall): unknown {
+    const { name, args, run } = call
     if (name === 'settle') rejectUnstorable(args[0] as Settlement)
     if (name === 'acceptEnded') rejectUnstorable(args[1] as Settlement)
     if (name === 'rescue') this.#noteCrashes()
     const result = run()
+    this.#shared.witness.saw(this.#node, call, result)
     this.#notify(name, args, result)
     return result
   }
 
   /** The jobs that are about to be rescued, and who held them. */
   #noteCrashes(): void {
-    const { db, ledger } = this.#shared
+    const { db, ledger, witness } = this.#shared
     for (const { node, job } of db.open) {
       if (node === null || node === this.#node || (db.shared && db.hasLease(node))) continue
+      witness.rescued(job.id)
       ledger.jobs.get(job.id)?.foundDead.push(node)
       if (this.#lives(node)) ledger.violate('P26 no job of a living node is rescued', `${job.id} of ${node}`)
     }
@@ -182,14 +191,15 @@ export class StoreConnection {
 
   /** Whether the process has run for a lease, and could renew it. */
   #lives(node: string): boolean {
-    const { world, faults, heartbeats, leaseMs } = this.#shared
+    const { world, faults, heartbeats, leaseMs, storeClock } = this.#shared
     const thread = heartbeats.get(node)
-    if (thread === undefined || faults.has('cut')) return false
+    const mayExpire = faults.has('cut') || world.nowMs - storeClock.jumpedMs <= leaseMs
+    if (thread === undefined || mayExpire) return false
     return thread.state === 'running' && world.nowMs - thread.resumedMs > leaseMs
   }
 
   #notify(name: MethodName, args: readonly unknown[], result: unknown): void {
-    const { db } = this.#shared
+    const { db, announced } = this.#shared
     if (!db.shared) return
     const queues = name === 'accept' && (args[0] as Acceptance).jobs.some(({ handedOff }) => !handedOff)
     const returns = name === 'release' || name === 'releaseWaiting' || (name === 'rescue' && result !== 0)
@@ -198,13 +208,35 @@ export class StoreConnection {
         (other) => other !== this.#node,
         ({ jobsWaiting }) => jobsWaiting(),
       )
-    if (name !== 'settle' || result !== 'settled') return
-    const { jobId } = args[0] as Settlement
-    const origin = db.jobs.get(jobId)?.origin
+    const jobId = endedBy(name, args, result)
+    if (jobId === null) return
+    // Nodes learn in another way that a job of theirs was cancelled.
+    const origin = name === 'settle' ? db.jobs.get(jobId)?.origin : null
+    const waiting = announced.get(jobId)
+    announced.delete(jobId)
     this.#tell(
-      (other) => other === origin && other !== this.#node,
+      (other) => (other === origin || waiting?.has(other) === true) && other !== this.#node,
       ({ settled }) => settled([jobId]),
     )
+  }
+
+  /** May be lost, as any notification. */
+  #announce(jobIds: readonly string[]): Promise<void> {
+    const { world, db, announced } = this.#shared
+    if (!db.shared) return Promise.resolve()
+    return new Promise((resolve) => {
+      world.after(
+        this.#latencyMs(),
+        `waits of ${this.#thread.name} are announced`,
+        () => {
+          const isLost = world.random.chance(0.2)
+          for (const jobId of isLost ? [] : jobIds)
+            announced.set(jobId, (announced.get(jobId) ?? new Set()).add(this.#node))
+          resolve()
+        },
+        this.#thread,
+      )
+    })
   }
 
   /** Notifications may be lost. */
@@ -215,6 +247,14 @@ export class StoreConnection {
       world.after(world.random.next() * 30, `notification to ${thread.name}`, () => what(events), thread)
     }
   }
+}
+
+/** The job that the call ended; null if it ended none. */
+function endedBy(name: MethodName, args: readonly unknown[], result: unknown): string | null {
+  if (name === 'settle' && result === 'settled') return (args[0] as Settlement).jobId
+  if (result !== 'cancelled') return null
+  if (name === 'cancelJob') return args[0] as string
+  return name === 'cancelOwnJob' ? (args[0] as OwnCancel).jobId : null
 }
 
 function rejectUnstorable({ outcome }: Settlement): void {

@@ -1,0 +1,315 @@
+/** What callers send, and what they check of the responses: creates, reads, waits, lists, and what they do with their own jobs. */
+import { isCancelledError } from '../../src/job/cancelled.ts'
+import type { JobRecord } from '../../src/job/job-record.ts'
+import type { JobPage } from '../../src/store/job-search-store.ts'
+import type { Created } from './front.ts'
+import type { KnownJob, KnownRequest, Ledger } from './ledger.ts'
+import { tokensOf } from './model-servers.ts'
+import { runningProcess, type SimulatedNode, type SimulatedProcess, type Surroundings } from './node.ts'
+import type { Step } from './plan.ts'
+import { Connection, type ReadJobs } from './reads.ts'
+
+const STATUSES = ['pending', 'assigned', 'ended']
+const rankOf = (status: string | null) =>
+  status === null ? -1 : STATUSES.indexOf(isEnd(status) ? 'ended' : status)
+const isEnd = (status: string) => status === 'completed' || status === 'failed'
+/** A poll of a second makes up for a lost notification, and the database takes its time. */
+const NOTICED_MS = 2000
+/** Pages of a list at most. */
+const MAX_PAGES = 50
+
+type StepOf<Kind extends Step['kind']> = Extract<Step, { readonly kind: Kind }>
+
+export interface CallerOptions extends Surroundings {
+  readonly nodes: readonly SimulatedNode[]
+}
+
+export class Callers {
+  readonly #around: CallerOptions
+  /** Creates that have no response yet, of processes that live. */
+  openRequests = 0
+
+  constructor(around: CallerOptions) {
+    this.#around = around
+  }
+
+  get #ledger(): Ledger {
+    return this.#around.ledger
+  }
+
+  create(step: StepOf<'create'>): void {
+    const { accounts } = this.#around.plan
+    const process = runningProcess(this.#around.nodes, step.node)
+    if (process !== null) this.request(accounts[step.account % accounts.length]?.name ?? '', process, step)
+  }
+
+  /** A caller of the account creates jobs. */
+  request(
+    account: string,
+    process: SimulatedProcess,
+    { jobs, waitMs, key, leaveMs }: Pick<StepOf<'create'>, 'jobs' | 'waitMs' | 'key' | 'leaveMs'>,
+  ): void {
+    const { world, ledger } = this.#around
+    const request = ledger.newRequest(account, jobs, waitMs === null, key)
+    this.openRequests += 1
+    const closed = () => {
+      this.openRequests -= 1
+    }
+    process.whenEnded(closed)
+    const send = () => {
+      const onWaiting = ({ leave }: { readonly leave: () => void }) => {
+        if (leaveMs !== null) world.after(leaveMs, `a caller of ${process.id} hangs up`, leave, process.main)
+      }
+      const sentMs = world.nowMs
+      const created = process.front.create({ request, waitMs, key, onWaiting })
+      created.then(
+        (response) => {
+          process.forget(closed)
+          closed()
+          world.after(world.random.next() * 2, 'response', () => this.#responded(request, response, sentMs))
+        },
+        (error) => ledger.violate('no request meets a bug', String(error?.stack)),
+      )
+    }
+    world.after(world.random.next() * 2, `request of ${account} to ${process.id}`, send, process.main)
+  }
+
+  #responded(request: KnownRequest, { status, jobIds, record }: Created, sentMs: number): void {
+    const { ledger, world } = this.#around
+    world.note(`response ${status} ${jobIds.join(' ')}`)
+    if (status !== 200 && status !== 202) return
+    if (jobIds.length !== request.plans.length) {
+      ledger.violate('P6 a batch is all or nothing', `${jobIds.length} of ${request.plans.length} jobs`)
+    }
+    const jobs = jobIds.map((id) => ledger.jobs.get(id))
+    for (const job of jobs) {
+      if (job === undefined) ledger.violate('a response names jobs of its request', jobIds.join(' '))
+      else if (job.account !== request.account) {
+        ledger.violate('P15 accounts are apart', `${request.account} got the id ${job.id} of ${job.account}`)
+      } else job.isAccepted = true
+    }
+    request.answers.push(...jobIds)
+    const [first] = jobs
+    if (!first || !record) return
+    this.#learn(first, record, first.readStatus)
+    // A repeated request may be one for a job that ended before.
+    const endedMs = this.#around.witness.endedMs(first.id)
+    if (endedMs !== null) this.#noticed(Math.max(endedMs, sentMs), first.id)
+  }
+
+  /** A caller has read its job. @param before the status that it knew when it asked */
+  #learn(job: KnownJob, { status, contentJson, errorJson }: JobRecord, before: string | null): void {
+    this.#learnStatus(job, status, before)
+    if (!isEnd(status)) return
+    const result = `${status} ${contentJson} ${errorJson}`
+    if (job.readResult !== null && job.readResult !== result) {
+      this.#ledger.violate(
+        'P2 one final state, never changed',
+        `${job.id}: ${job.readResult}, then ${result}`,
+      )
+    }
+    job.readResult = result
+  }
+
+  #learnStatus(job: KnownJob, status: string, before: string | null): void {
+    if (rankOf(status) < rankOf(before)) {
+      this.#ledger.violate('reads never go back', `${job.id} was ${before} and is ${status}`)
+    }
+    if (rankOf(status) > rankOf(job.readStatus)) job.readStatus = status
+  }
+
+  /** A response to a wait came now: not long after the end that it waited for, unless something was wrong meanwhile. */
+  #noticed(endedMs: number, what: string): void {
+    const { world, ledger } = this.#around
+    if (world.nowMs - endedMs <= NOTICED_MS || !ledger.wasCalmSince(endedMs)) return
+    ledger.violate('a wait ends soon after its jobs', `${what}: ${world.nowMs - endedMs} ms`)
+  }
+
+  read({ job: which, node, isForeign }: StepOf<'read'>): void {
+    const asked = this.#ownOrForeign(which, isForeign)
+    if (asked === null) return
+    const { job, account } = asked
+    const before = knowledgeOf(job)
+    this.#send(node, `read of ${account}`, async (process) => {
+      const record = await process.front.read(account, job.id)
+      this.#around.world.note(`read ${job.id}: ${record?.status}`)
+      if (record !== undefined) this.#check(account, job, record, before)
+    })
+  }
+
+  /** Reads one job or several, and waits for them. */
+  wait({ jobs: numbers, node, isForeign, waitMs, until, leaveMs }: StepOf<'wait'>): void {
+    const { world, ledger, witness } = this.#around
+    const asked = this.#ownOrForeign(numbers[0] ?? 0, isForeign)
+    if (asked === null) return
+    const { account } = asked
+    const [all, own] = [ledger.accepted(), ledger.accepted().filter((job) => job.account === account)]
+    const others = numbers.slice(1).flatMap((which) => {
+      const some = which % 4 === 0 ? all : own
+      return some[which % some.length] ?? []
+    })
+    const jobs = [...new Set([asked.job, ...others])]
+    const before = jobs.map(knowledgeOf)
+    const client = new Connection()
+    this.#send(node, `wait of ${account}`, async (process) => {
+      const sentMs = world.nowMs
+      if (leaveMs !== null) world.after(leaveMs, 'a caller hangs up', () => client.close(), process.main)
+      const wanted = { jobIds: jobs.map(({ id }) => id), waitS: waitMs / 1000, until }
+      const response = await process.front.wait(account, wanted, client)
+      if (response === undefined || client.hasClosed) return
+      world.note(`wait: ${response.states.map((state) => state?.status).join(' ')}`)
+      const known = jobs.map((job, index) => {
+        this.#check(account, job, response.states[index] ?? null, before[index] ?? UNKNOWN)
+        return job.account === account ? job : null
+      })
+      const areOver = isOver(response, until)
+      const isEarly = world.nowMs - sentMs < waitMs && !response.wasCut
+      if (!areOver && isEarly)
+        ledger.violate('a wait ends with its jobs or its time', wanted.jobIds.join(' '))
+      const ends = known.map((job) => (job === null ? null : witness.endedMs(job.id)))
+      const ended = ends.filter((end) => end !== null)
+      if (ended.length === 0 || (until === 'all' && ended.length < ends.length)) return
+      const end = until === 'all' ? Math.max(...ended) : Math.min(...ended)
+      this.#noticed(Math.max(end, sentMs), `wait for ${wanted.jobIds.join(' ')}`)
+    })
+  }
+
+  /** Reads all pages of its list. */
+  list({ account: which, node, limit, status }: StepOf<'list'>): void {
+    const { plan, ledger } = this.#around
+    const account = plan.accounts[which % plan.accounts.length]?.name ?? ''
+    const known = ledger.accepted().filter((job) => job.account === account)
+    const before = new Map(known.map((job) => [job.id, job.readStatus]))
+    this.#send(node, `list of ${account}`, async (process) => {
+      const found: JobPage['jobs'][number][] = []
+      let beforeJobId: string | null = null
+      for (let pages = 0; pages < MAX_PAGES; pages++) {
+        const search = {
+          limit,
+          ...(status !== null && { status }),
+          ...(beforeJobId !== null && { beforeJobId }),
+        }
+        const page: JobPage | undefined = await process.front.list(account, search)
+        if (page === undefined) return
+        found.push(...page.jobs)
+        beforeJobId = page.next
+        if (beforeJobId === null) break
+      }
+      const ids = found.map(({ id }) => id)
+      if (ids.some((id, index) => index > 0 && id >= (ids[index - 1] ?? '')))
+        ledger.violate('a list is in order, each job once', ids.join(' '))
+      for (const { id, account: owner, status: listed } of found) {
+        const job = ledger.jobs.get(id)
+        if (job === undefined || job.account !== account || owner !== account)
+          ledger.violate('P15 accounts are apart', `${account} lists ${id} of ${owner}`)
+        else this.#learnStatus(job, listed, before.get(id) ?? null)
+      }
+      if (beforeJobId !== null || status !== null) return
+      const missing = known.find((job) => !ids.includes(job.id) && !ledger.isDeleted(job))
+      if (missing) ledger.violate('P1 no accepted job is lost', `${missing.id} is not in the list`)
+    })
+  }
+
+  cancel({ job: which, node, isForeign }: StepOf<'cancel own'>): void {
+    const { world, ledger } = this.#around
+    const asked = this.#ownOrForeign(which, isForeign)
+    if (asked === null) return
+    const { job, account } = asked
+    this.#send(node, `cancel of ${account}`, async (process) => {
+      if (!isForeign) ledger.cancels(job)
+      const response = await process.front.cancel(account, job.id, tokensOf)
+      if (response === undefined) return
+      const { result, record } = response
+      world.note(`cancel ${job.id}: ${result}`)
+      if (isForeign && result !== 'unknown')
+        ledger.violate('P15 accounts are apart', `${account} cancels ${job.id}`)
+      if (isForeign || record === null) return
+      this.#learn(job, record, job.readStatus)
+      if (result !== 'cancelled') return
+      if (!isCancelledError(record.errorJson))
+        ledger.violate('a cancelled job is cancelled', `${job.id}: ${record.errorJson}`)
+      this.cancelled(job)
+    })
+  }
+
+  /** A job was cancelled: unless something is wrong, no node goes on asking a model server about it. */
+  cancelled(job: KnownJob): void {
+    const { world, ledger } = this.#around
+    const atMs = world.nowMs
+    world.after(NOTICED_MS, 'look for calls', () => {
+      const isAsked = [...ledger.callsInProgress].some(
+        ({ tag, account, thread }) =>
+          tag === job.plan.tag && account === job.account && thread.state === 'running',
+      )
+      const isOnly = ledger.callsOf(job.account, job.plan.tag).jobs === 1
+      if (isAsked && isOnly && ledger.wasCalmSince(atMs))
+        ledger.violate('a cancelled job stops running', job.id)
+    })
+  }
+
+  delete({ job: which, node, isForeign, dropCallback }: StepOf<'delete own'>): void {
+    const { world, ledger } = this.#around
+    const asked = this.#ownOrForeign(which, isForeign)
+    if (asked === null) return
+    const { job, account } = asked
+    this.#send(node, `delete of ${account}`, async (process) => {
+      const before = job.wasDeleted
+      if (!isForeign) job.wasDeleted = true
+      const result = await process.front.delete(account, job.id, dropCallback)
+      world.note(`delete ${job.id}: ${result}`)
+      if (isForeign && result !== undefined && result !== 'unknown')
+        ledger.violate('P15 accounts are apart', `${account} deletes ${job.id}`)
+      if (isForeign || result === undefined) return
+      if (result === 'deleted') job.goneAtMs ??= world.nowMs
+      else if (result !== 'unknown') job.wasDeleted = before
+    })
+  }
+
+  #ownOrForeign(
+    which: number,
+    isForeign: boolean,
+  ): { readonly job: KnownJob; readonly account: string } | null {
+    const { plan, ledger } = this.#around
+    const jobs = ledger.accepted()
+    const job = jobs[which % jobs.length]
+    if (job === undefined) return null
+    const others = plan.accounts.filter(({ name }) => name !== job.account)
+    return { job, account: isForeign ? (others[which % others.length]?.name ?? '') : job.account }
+  }
+
+  #send(node: number, label: string, work: (process: SimulatedProcess) => Promise<void>): void {
+    const { world, ledger, nodes } = this.#around
+    const process = runningProcess(nodes, node)
+    if (process === null) return
+    const send = () =>
+      void work(process).catch((error) => ledger.violate('no request meets a bug', String(error?.stack)))
+    world.after(world.random.next() * 2, `${label} at ${process.id}`, send, process.main)
+  }
+
+  #check(account: string, job: KnownJob, record: JobRecord | null, before: Knowledge): void {
+    const ledger = this.#ledger
+    if (account !== job.account) {
+      if (record !== null) ledger.violate('P15 accounts are apart', `${account} reads ${job.id}`)
+    } else if (record === null) {
+      if (!ledger.isDeleted(job)) ledger.violate('P1 no accepted job is lost', `${job.id} cannot be read`)
+    } else if (before.isGone) ledger.violate('a deleted job cannot be read', job.id)
+    else this.#learn(job, record, before.status)
+  }
+}
+
+/** What a caller knows about a job when it asks. */
+interface Knowledge {
+  readonly status: string | null
+  readonly isGone: boolean
+}
+
+const UNKNOWN: Knowledge = { status: null, isGone: false }
+
+function knowledgeOf({ readStatus, goneAtMs }: KnownJob): Knowledge {
+  return { status: readStatus, isGone: goneAtMs !== null }
+}
+
+function isOver({ states }: ReadJobs, until: 'any' | 'all'): boolean {
+  const isOpen = (state: JobRecord | null) => state !== null && !isEnd(state.status)
+  return until === 'all' ? !states.some(isOpen) : !states.every(isOpen)
+}

@@ -1,0 +1,144 @@
+/**
+ * What the HTTP routes for existing jobs do between a request and the engine, without HTTP: reads at once and with a wait, of one job and
+ * of several, lists, and what callers do with their own jobs. The order of steps is that of `src/http/read-job.ts`,
+ * `read-many.ts`, `list-jobs.ts` and `own-job-actions.ts`; the wait itself is the real `JobAwaiter`.
+ */
+import type { Settings } from '../../src/config/settings.ts'
+import { type AwaitedReply, JobAwaiter } from '../../src/http/job-awaiter.ts'
+import { hasEnded } from '../../src/http/job-reader.ts'
+import { LARGE_ANSWER } from '../../src/http/large-answers.ts'
+import type { Cancelled } from '../../src/store/admin-action-store.ts'
+import type { Expiry } from '../../src/store/expiry.ts'
+import type { JobPage, JobSearch } from '../../src/store/job-search-store.ts'
+import type { OwnDeleted } from '../../src/store/own-job-store.ts'
+import type { ReadJob } from '../../src/store/store.ts'
+import type { SimulatedProcess } from './node.ts'
+
+export interface WaitForJobs {
+  readonly jobIds: readonly string[]
+  readonly waitS: number
+  readonly until: 'any' | 'all'
+}
+
+export interface ReadJobs {
+  /** In the order of the ids; null for a job that the account cannot see. */
+  readonly states: readonly (ReadJob | null)[]
+  /** Whether the server did not wait so long. */
+  readonly wasCut: boolean
+}
+
+/** The connection of a client, which may hang up. */
+export class Connection implements AwaitedReply {
+  readonly #onClose: (() => void)[] = []
+  readonly raw = { on: (_event: 'close', listener: () => void) => void this.#onClose.push(listener) }
+  readonly #socket = { destroyed: false }
+  readonly request = { raw: { socket: this.#socket } }
+
+  header(): void {}
+
+  get hasClosed(): boolean {
+    return this.#socket.destroyed
+  }
+
+  close(): void {
+    this.#socket.destroyed = true
+    for (const listener of this.#onClose.splice(0)) listener()
+  }
+}
+
+export class Reads {
+  readonly #process: SimulatedProcess
+  readonly #awaiter: JobAwaiter
+  readonly #retentionMs: number
+
+  constructor(process: SimulatedProcess, { jobs }: Settings) {
+    const { store, engine } = process
+    this.#process = process
+    this.#retentionMs = jobs.retention_seconds * 1000
+    this.#awaiter = new JobAwaiter({
+      store,
+      pendingResponses: engine.pendingResponses,
+      isRunning: (jobId) => engine.worker.isRunning(jobId),
+    })
+  }
+
+  get #expiry(): Expiry {
+    return { nowMs: this.#process.clock.nowMs(), retentionMs: this.#retentionMs }
+  }
+
+  /** The record, or null for a job that the account cannot see. */
+  async read(account: string, jobId: string): Promise<ReadJob | null> {
+    const { store } = this.#process
+    const expiry = this.#expiry
+    const record = await store.read(account, jobId, expiry, LARGE_ANSWER)
+    return record === null || record.omittedBytes === 0 ? record : store.read(account, jobId, expiry)
+  }
+
+  /** As soon as any or all of the jobs have ended. */
+  async wait(account: string, jobs: WaitForJobs, client: Connection): Promise<ReadJobs> {
+    const { jobIds, waitS, until } = jobs
+    const states = await this.#states(account, jobIds)
+    let wasCut = false
+    if (waitS > 0 && !areOver(states, until)) {
+      const open = jobIds.filter((_, index) => isOpen(states[index]))
+      const haveEnded = async () => areOver(await this.#states(account, open), until)
+      wasCut = await this.#awaiter.wait({ caller: { account } }, client, {
+        jobIds: open,
+        until,
+        waitS,
+        haveEnded,
+      })
+      const now = (await this.#states(account, open)).values()
+      for (const [index, state] of states.entries())
+        if (isOpen(state)) states[index] = now.next().value ?? null
+    }
+    return { states: await this.#load(account, states), wasCut }
+  }
+
+  list(account: string, search: Omit<JobSearch, 'account' | 'expiry'>): Promise<JobPage> {
+    return this.#process.store.searchJobs({ ...search, account, expiry: this.#expiry })
+  }
+
+  /** @param countInput the tokens of a conversation, as JSON text */
+  async cancel(
+    account: string,
+    jobId: string,
+    countInput: (messagesJson: string) => number,
+  ): Promise<{ readonly result: Cancelled; readonly record: ReadJob | null }> {
+    const { store, clock, engine } = this.#process
+    const messagesJson = await store.heldMessages(account, jobId, LARGE_ANSWER)
+    const inputTokens = messagesJson === null ? null : countInput(messagesJson)
+    const result = await store.cancelOwnJob({ account, jobId, nowMs: clock.nowMs(), inputTokens })
+    if (result === 'cancelled') await engine.cancellation.cancelled(jobId, 'caller')
+    return { result, record: result === 'unknown' ? null : await this.read(account, jobId) }
+  }
+
+  delete(account: string, jobId: string, dropCallback: boolean): Promise<OwnDeleted> {
+    return this.#process.store.deleteOwnJob({ account, jobId, dropCallback, expiry: this.#expiry })
+  }
+
+  #states(account: string, jobIds: readonly string[]): Promise<(ReadJob | null)[]> {
+    const expiry = this.#expiry
+    const small = Math.floor(LARGE_ANSWER / jobIds.length)
+    return Promise.all(jobIds.map((id) => this.#process.store.read(account, id, expiry, small)))
+  }
+
+  /** With the results that their states omit. */
+  #load(account: string, states: readonly (ReadJob | null)[]): Promise<(ReadJob | null)[]> {
+    const { store } = this.#process
+    const expiry = this.#expiry
+    return Promise.all(
+      states.map((state) =>
+        state && state.omittedBytes > 0 ? store.read(account, state.id, expiry) : state,
+      ),
+    )
+  }
+}
+
+function isOpen(state: ReadJob | null | undefined): boolean {
+  return state !== null && state !== undefined && !hasEnded(state)
+}
+
+function areOver(states: readonly (ReadJob | null)[], until: 'any' | 'all'): boolean {
+  return until === 'all' ? !states.some(isOpen) : !states.every(isOpen)
+}
