@@ -1,6 +1,6 @@
 /** One word for one idea: no file, document or message uses a term or a phrase that the glossary in job.ts replaced. */
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { clientProgram, program, ROOT, sourcesIn } from '../test/support/project-sources.ts'
@@ -152,19 +152,8 @@ const RELEASED_WORDS: readonly { readonly words: RegExp; readonly in: RegExp; re
 
 test('no document, message or comment uses a retired phrase', () => {
   const documents = [
-    ...[
-      'README.md',
-      'ARCHITECTURE.md',
-      'CONTRIBUTING.md',
-      'CHANGELOG.md',
-      'client/README.md',
-      'client/CHANGELOG.md',
-    ],
-    ...['docs', 'deploy'].flatMap((folder) =>
-      readdirSync(join(ROOT, folder))
-        .filter((name) => !/\.png$/.test(name) && name !== 'pictures')
-        .map((name) => `${folder}/${name}`),
-    ),
+    ...markdownFiles(),
+    ...readdirSync(join(ROOT, 'deploy')).map((name) => `deploy/${name}`),
   ].map((path) => ({ path, lines: proseOf(readFileSync(join(ROOT, path), 'utf8')) }))
   const files = [
     ...program.map(({ path, text }) => ({ path: `src/${path}`, text })),
@@ -187,6 +176,83 @@ test('no document, message or comment uses a retired phrase', () => {
   )
   assert.deepEqual(wrong, [])
 })
+
+/**
+ * Phrases that a native speaker would mark as translated or quaint. Documents are held to more than code, whose comments are short.
+ * A space matches a line break, too.
+ */
+const QUAINT_PHRASES: readonly (readonly [phrase: RegExp, better: string])[] = [
+  [/says?|said/, 'reports, prints, returns, means'],
+  [/tells?|told/, 'reports, shows, informs'],
+  [/(?:is|are|was|were) none/, 'is not a'],
+  [/of (?:ours|yours|theirs)|of one's own/, 'your own, our own'],
+  [/lets? it/, 'name who does what: New jobs are rejected'],
+  [/as (?:it is|they are|it came|they came|it stands|they stand)/, 'unchanged, as received'],
+  [/as [\w' ]{1,40} has it/, 'according to'],
+  [/whose [^.;:]{1,60} (?:it|they) (?:is|are) not/, 'that does not'],
+  [/in silence/, 'silently'],
+  [/beside/, 'next to, while, together with'],
+  [/likewise/, 'also, in the same way'],
+  [/the like/, 'such as, similar'],
+  [/in turns|by turns/, 'alternately, in a fair order'],
+  [/dearer/, 'more expensive'],
+  [/(?:is|are|was|were|be|been) tried again/, 'is retried'],
+  [/cuts? off/, 'truncated, interrupted, aborted, disconnected'],
+  [/goes on|go on|going on|went on/, 'continues'],
+  [/hangs? up|hung up/, 'disconnects'],
+  [/held against/, 'checked against, compared with'],
+  [/pass(?:es|ed)? over/, 'skips, ignores'],
+  [/for good/, 'permanently'],
+  [/for ever/, 'forever'],
+  [/may not/, 'cannot, must not, might not'],
+  [/in vain/, 'without success'],
+  [/if you like|as you like/, 'optional'],
+  [/where (?:there is|there are|there was|it gave)/, 'if there is'],
+  [/looks?-ups?/, 'lookup'],
+  [/time-outs?/, 'timeout'],
+  [/afresh|henceforth|thereby|therein|thereof|whereby|wherein|thereupon|thrice|betimes/, 'a plain word'],
+  [/shall/, 'must, will'],
+  [/the present state/, 'the current state'],
+  [/never was/, 'never existed'],
+  [/asks? (?:a|the|another|each) (?:server|database|node|upstream|thread)/, 'queries, calls, requests'],
+  [/in all(?=[,.;:)])/, 'in total'],
+  [/to be had/, 'available'],
+  [/out of reach/, 'unreachable'],
+  [/stands? (?:at|on|beside|between|there)/, 'is'],
+  [/in (?:the )?place of/, 'instead of'],
+  [/learns? of/, 'notices'],
+  [/a word on|with a word|a word about/, 'explains'],
+  [/fails nothing/, 'fails no job'],
+  [/get to know|gets to know/, 'find out'],
+  [/another's words|the words of/, 'the message'],
+  [/not (?:any|a) more/, 'no longer'],
+  [/in great number/, 'many'],
+  [/is (?:as )?unknown as/, 'cannot be distinguished from'],
+]
+
+test('no document uses a phrase that sounds translated', () => {
+  const wrong = markdownFiles().flatMap((path) => {
+    const prose = proseOf(readFileSync(join(ROOT, path), 'utf8'))
+    const text = prose.map(({ text }) => text).join('\n')
+    return QUAINT_PHRASES.flatMap(([{ source }, better]) =>
+      [...text.matchAll(new RegExp(`\\b(?:${source.replaceAll(' ', '(?: +| *\\n *)')})(?!\\w)`, 'gi'))].map(
+        ({ 0: found, index }) => {
+          const { line } = prose[text.slice(0, index).split('\n').length - 1] ?? { line: 0 }
+          return `${path}:${line}: ${found.replaceAll(/\s+/g, ' ')} → ${better}`
+        },
+      ),
+    )
+  })
+  assert.deepEqual(wrong, [])
+})
+
+/** Every Markdown file that we wrote. */
+function markdownFiles(): readonly string[] {
+  return ['.', '.github', 'client', 'docs', 'examples']
+    .filter((folder) => existsSync(join(ROOT, folder)))
+    .flatMap((folder) => readdirSync(join(ROOT, folder)).map((name) => join(folder, name)))
+    .filter((path) => path.endsWith('.md') && path !== 'docs/settings.md')
+}
 
 /** The lines of a document outside of code blocks and queries, which contain released names. */
 function proseOf(document: string): readonly { readonly line: number; readonly text: string }[] {
