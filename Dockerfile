@@ -5,6 +5,7 @@ FROM node:26-slim AS build
 WORKDIR /build
 COPY package.json package-lock.json ./
 COPY client/package.json client/
+COPY examples/package.json examples/
 COPY test/generators/package.json test/generators/
 # Without scripts: they fetch runtimes for the tests.
 RUN npm ci --ignore-scripts

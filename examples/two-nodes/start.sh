@@ -1,0 +1,67 @@
+#!/bin/sh
+# Two Parley nodes on one Postgres, with nginx in front of them. README.md beside this file says how to use it.
+#
+#     DATABASE_URL=postgres://localhost/parley sh start.sh
+#
+# DATABASE_URL  a Postgres database; the first node creates the tables
+# LISTEN        where nginx listens: an address and a port, or unix:/path (127.0.0.1:8080)
+# FOLDER        for sockets, logs and process IDs (the folder `run` beside this file)
+#
+# Ctrl-C, or SIGTERM to this script, stops nginx and both nodes.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+: "${DATABASE_URL:?set it to a Postgres database, such as postgres://localhost/parley}"
+mkdir -p "${FOLDER:-$here/run}"
+# Relative paths from here on: the path of a Unix socket may have about 100 characters only.
+cd "${FOLDER:-$here/run}"
+
+clone=$here/../..
+node() {
+  # `exec`, so that the process ID is that of Parley.
+  if [ -e "$clone/src/main.ts" ]; then
+    exec "$clone/node_modules/.bin/node" --max-semi-space-size=64 "$clone/src/main.ts" serve
+  fi
+  exec parley serve
+}
+
+# start_node NAME: starts a node and returns when it accepts jobs.
+start_node() {
+  PARLEY_CONFIG=$here/parley.config.json HOST=unix:$1.sock node 2>> "$1.log" &
+  echo $! > "$1.pid"
+  until curl --silent --fail --output /dev/null --unix-socket "$1.sock" http://localhost/readyz; do
+    kill -0 "$(cat "$1.pid")" 2>/dev/null || { echo "$1 did not start; see $PWD/$1.log" >&2; exit 1; }
+    sleep 0.2
+  done
+}
+
+# nginx first, so that it gets its answers; then the nodes, which let running jobs end for up to jobs.drain_seconds.
+stop() {
+  trap '' INT TERM
+  for name in nginx node-1 node-2; do
+    [ ! -s $name.pid ] || kill -TERM "$(cat $name.pid)" 2>/dev/null || true
+  done
+  wait
+}
+rm -f node-1.pid node-2.pid nginx.pid
+trap stop EXIT
+trap 'exit 0' INT TERM
+
+# One after the other: the first node creates the tables, and prints the first API key.
+start_node node-1
+start_node node-2
+
+mkdir -p nginx-tmp
+listen=${LISTEN:-127.0.0.1:8080}
+sed "s|127.0.0.1:8080|$listen|" "$here/nginx.conf" > nginx.conf
+# Started by root, nginx would run as another user, who may not open the sockets of the nodes.
+user=''
+[ "$(id -u)" != 0 ] || user='user root root;'
+nginx -p "$PWD/" -c nginx.conf -g "$user" &
+# It writes this file once it listens.
+until [ -s nginx.pid ]; do
+  kill -0 $! 2>/dev/null || exit 1
+  sleep 0.1
+done
+echo "nginx listens on $listen"
+wait $!
