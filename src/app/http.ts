@@ -32,6 +32,7 @@ import { RejectionPacing } from '../http/rejection-pacing.ts'
 import { RequestBodies } from '../http/request-bodies.ts'
 import { createServer } from '../http/server.ts'
 import { StalledWrites } from '../http/stalled-writes.ts'
+import { UnreadBodies } from '../http/unread-bodies.ts'
 import type { PartLimits } from '../job/create-element.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import type { Tiers } from '../job/tier.ts'
@@ -97,6 +98,7 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
       stopping,
       onDelayed: metrics.rejectionDelayed,
     }),
+    unread: new UnreadBodies(clock, stopping),
     guard: connectionGuard(parts),
     stopping,
     onCompleted: requestReporter(metrics, log),

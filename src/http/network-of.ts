@@ -8,6 +8,14 @@ export function addressOf(request: { readonly ip?: string | undefined }): string
   return request.ip ?? UNIX_SOCKET
 }
 
+/** The account of a request, or else its address: no account has a name with a slash in front. */
+export function senderOf(request: {
+  readonly ip?: string | undefined
+  readonly caller?: { readonly account: string }
+}): string {
+  return request.caller?.account ?? `/${networkOf(addressOf(request))}`
+}
+
 /** IPv6 hosts usually own a whole /64, so it counts as one address. IPv4-mapped IPv6 addresses count as IPv4. */
 export function networkOf(address: string): string {
   const plain = unmapped(address)

@@ -14,7 +14,7 @@
 import type { Socket } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
-import { addressOf, networkOf } from './network-of.ts'
+import { senderOf } from './network-of.ts'
 import './request-context.ts'
 
 /** What is answered at once, in time at the pace. */
@@ -96,11 +96,6 @@ export class RejectionPacing {
     if (this.#turnsMs.size > MAX_SENDERS && oldest !== undefined) this.#turnsMs.delete(oldest)
     return Math.max(0, pacedMs - nowMs)
   }
-}
-
-/** No account has a name with a slash in front of an address. */
-function senderOf(request: FastifyRequest): string {
-  return request.caller?.account ?? `/${networkOf(addressOf(request))}`
 }
 
 /** A body of unknown length counts once it was received. */

@@ -28,6 +28,7 @@ import type { RejectionPacing } from './rejection-pacing.ts'
 import type { RequestBodies } from './request-bodies.ts'
 import './request-context.ts'
 import { trustedProxies } from './trusted-proxies.ts'
+import type { UnreadBodies } from './unread-bodies.ts'
 import { answerUnrouted, type OnRequest, shortPath } from './unrouted-requests.ts'
 import { validationError } from './validation-errors.ts'
 
@@ -42,6 +43,7 @@ export interface ServerOptions {
   readonly bodies: RequestBodies
   readonly answers: LargeAnswers
   readonly rejections: RejectionPacing
+  readonly unread: UnreadBodies
   /** Limits the connections of the server before any of them is read. */
   readonly guard: (server: Server) => void
   /** Aborted when the server stops: connections are then closed after their response. */
@@ -74,7 +76,7 @@ const KEEP_ALIVE_MS = 75_000
 const BROKEN_REQUEST = { method: 'none', route: 'none', ms: 0, from: null, account: null, jobIds: null }
 
 export function createServer(options: ServerOptions): FastifyInstance {
-  const { authentication, bodies, answers, rejections, stopping, onCompleted, onError } = options
+  const { authentication, bodies, answers, rejections, unread, stopping, onCompleted, onError } = options
   const cors = new Cors(options.corsOrigins)
   const app = fastify({
     logger: false,
@@ -129,6 +131,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   admitBodies(app, bodies)
   app.addHook('onSend', (request, reply, payload, done) => {
     bodies.release(request)
+    if (!request.raw.complete) unread.discard(request, reply)
     const isSmall = typeof payload === 'string' && payload.length <= LARGE_ANSWER
     if (isSmall && request.answerBytes === 0) done(null, payload)
     else if (request.caller === undefined) {
@@ -280,6 +283,7 @@ async function answerBadUrl(
 ) {
   reply.header('x-request-id', request.id).header('cache-control', 'no-store')
   cors.allow(request, reply)
+  options.unread.discard(request, reply)
   // The hooks of ordinary requests do not run for these.
   reply.raw.once('finish', () => options.onCompleted(completed(request, reply)))
   const path = shortPath(request.raw.url ?? '')

@@ -58,20 +58,22 @@ test('a server under every attack of one account at once lives, and answers anot
   const times = await Promise.all(requests.map(({ send }) => timesUntil(untilMs, send)))
   hostile.kill('SIGTERM')
   const statuses = await hostile.line(/\{.*\}/)
+  const late: string[] = []
   for (const [index, { name, limitMs }] of requests.entries()) {
     const sorted = (times[index] ?? []).toSorted((one, other) => one - other)
     const most = sorted.at(-1) ?? Number.POSITIVE_INFINITY
     const middle = sorted[Math.floor(sorted.length / 2)] ?? 0
     const p99 = sorted[Math.floor(sorted.length * 0.99)] ?? 0
-    t.diagnostic(
-      `${name}: ${sorted.length} times, median ${middle.toFixed(0)} ms, p99 ${p99.toFixed(0)} ms, at most ${most.toFixed(0)} ms (${limitMs} ms allowed)`,
-    )
-    if (LONG) assert.ok(most <= limitMs * slowness(), `${name}: ${most} ms`)
+    const figures = `${name}: ${sorted.length} times, median ${middle.toFixed(0)} ms, p99 ${p99.toFixed(0)} ms, at most ${most.toFixed(0)} ms (${limitMs} ms allowed)`
+    t.diagnostic(figures)
+    if (most > limitMs * slowness()) late.push(figures)
   }
   t.diagnostic(
     `memory: ${Math.round(memory.peakMiB() - beforeMiB)} MiB more at most; the account got ${statuses[0]}`,
   )
   assert.deepEqual(await server.stop(), { code: 0, signal: null })
+  // Last, so that the report has every figure.
+  if (LONG) assert.deepEqual(late, [])
 })
 
 async function health({ url }: Server): Promise<{ readonly status: number }> {

@@ -1,0 +1,79 @@
+/** Bodies that arrive after their requests were rejected are read at a limited pace, so that many of them do not hold the event loop. */
+import assert from 'node:assert/strict'
+import test, { type TestContext } from 'node:test'
+import type { Parley } from '../parley.ts'
+import { openLine } from './raw-http.ts'
+import { startStage } from './stage.ts'
+
+const MIB = 1024 * 1024
+const MIB_PER_SECOND = 32
+const BURST_MIB = 4
+/** What the clock is moved at a time. */
+const STEP_MS = 5
+
+/** Time stands still, so that nothing is read beyond what may be read at once. Answers to rejected requests are not delayed. */
+const start = (t: TestContext) =>
+  startStage(t, { settings: { limits: { rejections_per_second: 1_000_000 }, trust_proxy: true } })
+
+const head = (bytes: number, from: string) =>
+  `POST /api/v1/messages HTTP/1.1\r\nhost: parley\r\nx-forwarded-for: ${from}\r\ncontent-length: ${bytes}\r\n\r\n`
+
+/** Sends a request without a key and its body, and behind it one that is answered once the body has been read. */
+async function upload(parley: Parley, mib: number, from = '192.0.2.1') {
+  const line = openLine(parley)
+  line.send(head(mib * MIB, from))
+  assert.match(await line.until(/"success":false/), /^HTTP\/1.1 401 [\s\S]*connection: keep-alive/i)
+  line.send(Buffer.alloc(mib * MIB, 'x'))
+  line.send('GET /healthz HTTP/1.1\r\nhost: parley\r\n\r\n')
+  const upload = { isRead: false, hangUp: line.hangUp }
+  void line.until(/HTTP\/1.1 200 /).then(() => {
+    upload.isRead = true
+  })
+  return upload
+}
+
+test('what is left of a rejected upload is read at the pace, and its connection serves the next request', async (t) => {
+  const { parley, clock } = await start(t)
+  const mib = 36
+  const uploaded = await upload(parley, mib)
+  let movedMs = 0
+  for (; !uploaded.isRead; movedMs += STEP_MS) {
+    await parley.get('/healthz')
+    clock.advance(STEP_MS)
+  }
+  assert.ok(movedMs >= ((mib - BURST_MIB) / MIB_PER_SECOND) * 1000, `read in ${movedMs} ms`)
+  uploaded.hangUp()
+})
+
+test('the uploads of one address delay that of another by half', async (t) => {
+  const { parley, clock } = await start(t)
+  const many = await Promise.all([1, 2, 3, 4].map(() => upload(parley, 12)))
+  const other = await upload(parley, 12, '192.0.2.2')
+  while (!other.isRead) {
+    await parley.get('/healthz')
+    clock.advance(STEP_MS)
+  }
+  assert.deepEqual(
+    many.map(({ isRead }) => isRead),
+    [false, false, false, false],
+  )
+  for (const { hangUp } of [...many, other]) hangUp()
+})
+
+test('when too many rejected uploads wait, the connection of one more is closed after its response', async (t) => {
+  const { parley } = await start(t)
+  const lines = await Promise.all(
+    Array.from({ length: 256 }, async () => {
+      const line = openLine(parley)
+      line.send(head(MIB, '192.0.2.1'))
+      assert.match(await line.until(/"success":false/), /connection: keep-alive/i)
+      return line
+    }),
+  )
+  const more = openLine(parley)
+  more.send(head(MIB, '192.0.2.1'))
+  const [response] = (await more.closed).split('\r\n\r\n', 1)
+  assert.match(response ?? '', /^HTTP\/1.1 401 [\s\S]*connection: close/i)
+  for (const { hangUp } of lines) hangUp()
+  await Promise.all(lines.map(({ closed }) => closed))
+})
