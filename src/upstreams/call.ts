@@ -149,6 +149,7 @@ export class Call implements Dispatcher.DispatchHandler, StopListener {
     this.#cancelTimeout()
     this.#signal.unlisten(this)
     this.#largeAnswerSlot?.release()
+    if (this.#body instanceof ResponseBody) this.#body.discard()
     this.#body = null
     this.#resolve(end)
   }

@@ -174,6 +174,17 @@ describe('a body', () => {
     assert.equal((await ask(client, 'm', prompt(), never)).kind, 'error')
   })
 
+  it('that is rejected gives the memory of what was read back at once', async (t) => {
+    const { client } = await startClient(t, {
+      script: () => reply.huge(10 * 1024 * 1024),
+      maxAnswerBytes: 8 * 1024 * 1024,
+    })
+    const before = process.memoryUsage().arrayBuffers
+    isError(await ask(client, 'm', prompt(), never))
+    const more = process.memoryUsage().arrayBuffers - before
+    assert.ok(more < 2 * 1024 * 1024, `${more} bytes more`)
+  })
+
   it('may be large in only a few calls at once; the others wait and lose nothing', async (t) => {
     const { client } = await startClient(t, { script: () => reply.huge(3 * 1024 * 1024) })
     const got = await Promise.all(Array.from({ length: 12 }, () => ask(client, 'm', prompt(), never)))

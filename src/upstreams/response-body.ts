@@ -3,6 +3,7 @@
  *
  * Nearly every answer arrives in one piece, which openai-client.ts keeps as it is; this file handles the others.
  */
+import { isMarkedAsUntransferable } from 'node:worker_threads'
 import type { Dispatcher } from 'undici'
 import { Stop } from '../job/stop.ts'
 import type { FairSlots } from '../sharing/fair-slots.ts'
@@ -20,12 +21,16 @@ export class ResponseBody {
   readonly #pieces: Buffer[]
   #block: Buffer | null = null
   #blockUsed = 0
+  #lastReceived: ArrayBufferLike
 
   constructor(first: Buffer) {
     this.#pieces = [first]
+    this.#lastReceived = first.buffer
   }
 
+  /** The piece belongs to this body from now on. */
   add(piece: Buffer): void {
+    this.#lastReceived = piece.buffer
     if (piece.length >= SMALL_PIECE_BYTES) {
       this.#pieces.push(piece)
       this.#block = null
@@ -44,6 +49,23 @@ export class ResponseBody {
   toBuffer(): Buffer {
     return Buffer.concat(this.#pieces)
   }
+
+  /**
+   * Gives the memory of the pieces back at once, and ends this body: V8 collects dropped buffers only after 64 MB of them. The
+   * memory that the last piece came in is left to it, because the connection may still parse what else is there.
+   */
+  discard(): void {
+    for (const { buffer } of this.#pieces) {
+      if (buffer !== this.#lastReceived) free(buffer)
+    }
+    this.#pieces.length = 0
+  }
+}
+
+/** Does nothing for memory that other buffers share, such as that of small ones. */
+function free(buffer: ArrayBufferLike): void {
+  if (!(buffer instanceof ArrayBuffer) || buffer.detached || isMarkedAsUntransferable(buffer)) return
+  buffer.transfer(0)
 }
 
 /** All accounts weigh the same: a slot is held for as long as an answer arrives, and not for a share of the upstream. */
