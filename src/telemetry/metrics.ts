@@ -1,5 +1,5 @@
 /** Parley's metrics in the Prometheus text format. Their names are stable: dashboards and alerts rely on them. */
-import { collectDefaultMetrics, Registry } from 'prom-client'
+import { Registry } from 'prom-client'
 import type { TaskName } from '../cpu-pool/tasks.ts'
 import type { CompletedRequest } from '../http/server.ts'
 import type { ClaimedJob } from '../job/job.ts'
@@ -10,6 +10,7 @@ import type { CallEvent } from '../upstreams/router.ts'
 import { MetricCounter, MetricHistogram } from './counters.ts'
 import { type Gauges, registerGauges } from './gauges.ts'
 import { Percentiles } from './percentiles.ts'
+import { addRuntimeMetrics } from './runtime-metrics.ts'
 import { type SampleDeltas, sampleDeltas } from './sample-deltas.ts'
 
 const FAST_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5]
@@ -130,7 +131,7 @@ export class Metrics {
   readonly #groups = this.#histogram('commit_group_size', 'Writes in a group commit.', GROUP_SIZES, [])
 
   constructor() {
-    collectDefaultMetrics({ register: this.#registry })
+    addRuntimeMetrics(this.#registry)
     // Present from the start: to Prometheus, a counter that appears with the value 1 has not increased.
     const counts = [
       this.#rescued,

@@ -1,0 +1,40 @@
+/** The metrics of the runtime keep the names that Node programs have for them. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { Registry } from 'prom-client'
+import { addRuntimeMetrics } from './runtime-metrics.ts'
+
+const HELD_MS = 400
+
+async function maxLagSeconds(registry: Registry): Promise<number> {
+  const text = await registry.metrics()
+  return Number(/^nodejs_eventloop_lag_max_seconds (\S+)$/m.exec(text)?.[1])
+}
+
+function holdLoop(): void {
+  const untilMs = performance.now() + HELD_MS
+  while (performance.now() < untilMs);
+}
+
+test('the lag of the event loop is how late its timers are, and 0 before the first of them', async () => {
+  const registry = new Registry()
+  addRuntimeMetrics(registry)
+  assert.equal(await maxLagSeconds(registry), 0)
+  // The first timer has none before it, and each fires in one of the turns after the loop was held.
+  while ((await maxLagSeconds(registry)) < (HELD_MS - 200) / 1000) {
+    holdLoop()
+    await nextTurn()
+  }
+})
+
+test('all the names of prom-client are there, once', async () => {
+  const registry = new Registry()
+  addRuntimeMetrics(registry)
+  const names = (await registry.metrics()).match(/^# TYPE nodejs_eventloop_lag\S* \S+$/gm)
+  const statistics = ['', 'min_', 'max_', 'mean_', 'stddev_', 'p50_', 'p90_', 'p99_']
+  assert.deepEqual(
+    names?.sort(),
+    statistics.map((of) => `# TYPE nodejs_eventloop_lag_${of}seconds gauge`).sort(),
+  )
+})
