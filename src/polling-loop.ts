@@ -2,8 +2,8 @@
 import type { Clock } from './clock.ts'
 
 export interface PollingLoopOptions {
-  readonly clock: Pick<Clock, 'after'>
-  /** Before the first run, and from the end of one run to the start of the next. A function is called for each pause. */
+  readonly clock: Pick<Clock, 'after' | 'about'>
+  /** Before the first run, and from the end of one run to the start of the next, about. A function is called for each pause. */
   readonly pauseMs: number | (() => number)
   readonly task: () => Promise<void>
   /** Gets what the task rejects with. The loop continues. */
@@ -36,9 +36,11 @@ export class PollingLoop {
 
   #pause(): void {
     const { clock, pauseMs } = this.#options
-    this.#cancelTimer = clock.after(typeof pauseMs === 'number' ? pauseMs : pauseMs(), () => {
+    const ms = typeof pauseMs === 'number' ? pauseMs : pauseMs()
+    const run = () => {
       this.#running = this.#run()
-    })
+    }
+    this.#cancelTimer = clock.about?.(ms, run) ?? clock.after(ms, run)
   }
 
   async #run(): Promise<void> {

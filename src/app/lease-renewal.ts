@@ -28,7 +28,8 @@ export class LeaseRenewal {
     const { clock, leaseMs, onError } = options
     this.#options = options
     this.#loop = new PollingLoop({
-      clock,
+      // Not about these moments: how old a lease may be when an outage begins depends on them.
+      clock: { after: (ms, callback) => clock.after(ms, callback) },
       pauseMs: leaseMs / RENEWAL_TRIES,
       task: () => this.#renewIfDue(),
       onError,

@@ -12,14 +12,16 @@ import type { PendingResponses } from './pending-responses.ts'
 
 /** Twice as often as the second within which an execution is to end. */
 const POLL_MS = 500
+/** While this node has nothing that could be cancelled, it polls when others do: each poll by itself would wake the process and its database. */
+const IDLE_POLL_MS = 1000
 
 export interface CancellationOptions {
   readonly store: Pick<NodeStore, 'takeCancelled'>
   readonly node: string
   readonly clock: Clock
   /** Ends the execution of the job, if this node holds it under that attempt. */
-  readonly worker: { lose(claim: Claim): ClaimedJob | null }
-  readonly pendingResponses: Pick<PendingResponses, 'end' | 'has'>
+  readonly worker: { readonly running: number; lose(claim: Claim): ClaimedJob | null }
+  readonly pendingResponses: Pick<PendingResponses, 'end' | 'has' | 'count'>
   /** Answers requests that wait here for jobs that have ended. */
   readonly remoteResults: { settled(jobIds: readonly string[]): Promise<void> }
   readonly onError: (error: unknown) => void
@@ -34,7 +36,7 @@ export class Cancellation {
   constructor(options: CancellationOptions) {
     const { clock, onError } = options
     this.#options = options
-    this.#poll = new PollingLoop({ clock, pauseMs: POLL_MS, task: () => this.apply(), onError })
+    this.#poll = new PollingLoop({ clock, pauseMs: POLL_MS, task: () => this.#pollIfNeeded(), onError })
   }
 
   start(): void {
@@ -43,6 +45,13 @@ export class Cancellation {
 
   stop(): Promise<void> {
     return this.#poll.stop()
+  }
+
+  async #pollIfNeeded(): Promise<void> {
+    const { clock, worker, pendingResponses } = this.#options
+    const isBusy = worker.running > 0 || pendingResponses.count > 0
+    const isShared = Math.round(clock.steadyMs() / POLL_MS) % (IDLE_POLL_MS / POLL_MS) === 0
+    if (isBusy || isShared) await this.apply()
   }
 
   /** Resolves when everything that was cancelled until now has ended here. Never rejects. */

@@ -22,11 +22,12 @@ export class LogWriter {
   /** The part of the last batch that is not written yet. */
   #batch: Buffer = Buffer.alloc(0)
   #writing = false
+  /** Whether a timer will write what is kept. None runs while there is nothing, because it would wake an idle process. */
+  #scheduled = false
 
   constructor(fd: number, lostLine: (lines: number) => string) {
     this.#fd = fd
     this.#lostLine = lostLine
-    setInterval(() => this.#writeBatch(), WRITE_EVERY_MS).unref()
   }
 
   write(line: string): void {
@@ -37,6 +38,7 @@ export class LogWriter {
     this.#unsent += this.#lost > 0 ? this.#lostLine(this.#lost) + line : line
     this.#lost = 0
     if (this.#unsent.length >= BATCH_LENGTH && this.#batch.length === 0) this.#writeBatch()
+    else this.#writeLater()
   }
 
   /** Writes what is in memory before the process ends. What cannot be written by now is lost. */
@@ -60,7 +62,16 @@ export class LogWriter {
     return lines
   }
 
-  /** A write that fails is retried at the next interval. */
+  #writeLater(): void {
+    if (this.#scheduled) return
+    this.#scheduled = true
+    setTimeout(() => {
+      this.#scheduled = false
+      this.#writeBatch()
+    }, WRITE_EVERY_MS).unref()
+  }
+
+  /** A write that fails is retried after a while. */
   #writeBatch(): void {
     if (this.#writing) return
     if (this.#batch.length === 0) this.#batch = this.#takeUnsent()
@@ -68,9 +79,10 @@ export class LogWriter {
     this.#writing = true
     write(this.#fd, this.#batch, (error, written) => {
       this.#writing = false
-      if (error) return
+      if (error) return this.#writeLater()
       this.#batch = this.#batch.subarray(written)
       if (this.#batch.length > 0 || this.#unsent.length >= BATCH_LENGTH) this.#writeBatch()
+      else if (this.#unsent.length > 0) this.#writeLater()
     })
   }
 }
