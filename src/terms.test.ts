@@ -248,7 +248,7 @@ test('no document uses a phrase that sounds translated', () => {
 
 /** Every Markdown file that we wrote. */
 function markdownFiles(): readonly string[] {
-  return ['.', '.github', 'client', 'docs', 'examples']
+  return ['.', '.github', 'client', 'docs', 'examples', 'examples/two-nodes']
     .filter((folder) => existsSync(join(ROOT, folder)))
     .flatMap((folder) => readdirSync(join(ROOT, folder)).map((name) => join(folder, name)))
     .filter((path) => path.endsWith('.md') && path !== 'docs/settings.md')
