@@ -16,31 +16,33 @@ interface Node {
 
 const INTRODUCTION = `# Settings
 
-Environment beats file, file beats default. The file is \`./parley.config.json\`, or what \`PARLEY_CONFIG\` or
-\`--config\` names. An unknown key or an invalid value stops the start, with its path and the reason.
+Environment variables override the configuration file, which overrides the defaults. The file is \`./parley.config.json\`,
+or the one that \`PARLEY_CONFIG\` or \`--config\` names. If it contains an unknown key or an invalid value, the server
+does not start and reports the path and the reason.
 
-Objects merge key by key over the defaults, arrays replace. A named upstream's missing keys take the defaults of
-\`upstreams.NAME\`; an entry under \`models\` replaces the default entry of that name, and \`null\` removes it: \`"gpt-5": null\`.
-Default models, candidates of \`auto\` and models of tiers that depend on something removed, or on the upstream \`openai\` where
-nothing configures it, go with it. Only what the file itself names is an error if it is missing.
+Objects are merged with the defaults key by key; arrays replace them. Keys that an upstream does not set take the defaults
+of \`upstreams.NAME\`. An entry under \`models\` replaces the default entry of that name, and \`null\` removes it:
+\`"gpt-5": null\`. Default models, candidates of \`auto\` and models of tiers are removed as well if they depend on
+something that you removed, or on the upstream \`openai\` when it is not configured. A missing name is an error only if
+the file itself refers to it.
 
-For completion and checks in an editor, start the file with \`"$schema": "./node_modules/parley/parley.schema.json"\` (or the path of that file in a clone).
+For completion and validation in an editor, start the file with \`"$schema": "./node_modules/parley/parley.schema.json"\` (or the path of that file in a clone).
 
 ## Environment
 
 | variable | meaning | default |
 |---|---|---|
-| \`HOST\`, \`PORT\` | where to listen: an address, \`::\` for all of them, or \`unix:/path\`; port 0 selects a free port | \`127.0.0.1\`, \`8080\` |
+| \`HOST\`, \`PORT\` | the address to listen on, \`::\` for all addresses, or \`unix:/path\`; port 0 picks a free port | \`127.0.0.1\`, \`8080\` |
 | \`DATABASE_URL\` | \`sqlite:PATH\` | \`sqlite:./data/parley.db\` |
 | \`PARLEY_CONFIG\` | the configuration file | \`./parley.config.json\` if there is one |
-| \`OPENAI_API_KEY\` | the key of the upstream \`openai\` | none |
-| \`OPENAI_BASE_URL\` | its address; without a key, none is sent | \`https://api.openai.com/v1\` |
-| \`OPENAI_MAX_CONCURRENCY\` | how many calls it gets at once (\`upstreams.openai.max_concurrency\`) | starts at 8, up to 256 |
-| \`OPENAI_MODEL\` | the model of the upstream \`openai\` that serves every public name there; callers may also use its own name | the model of the same name |
-| \`PARLEY_ADMIN_TOKEN\` | grants access to the admin API and the dashboard; give nodes on one Postgres the same token | generated at the first start and kept, readable only by its owner, in \`DATABASE-FILE.admin-token\`; on a Postgres in \`./data/parley.admin-token\`, for this node only |
+| \`OPENAI_API_KEY\` | the API key of the upstream \`openai\` | none |
+| \`OPENAI_BASE_URL\` | its base URL; can be used without a key | \`https://api.openai.com/v1\` |
+| \`OPENAI_MAX_CONCURRENCY\` | its maximum concurrent calls (\`upstreams.openai.max_concurrency\`) | starts at 8, grows to at most 256 |
+| \`OPENAI_MODEL\` | the model of the upstream \`openai\` that serves every public name; callers may also use its own name | the model of the same name |
+| \`PARLEY_ADMIN_TOKEN\` | grants access to the admin API and the dashboard; give nodes on one Postgres the same token | generated at the first start and stored, readable only by its owner, in \`DATABASE-FILE.admin-token\`; with Postgres, in \`./data/parley.admin-token\`, for this node only |
 | \`LOG_LEVEL\` | \`fatal\`, \`error\`, \`warn\`, \`info\`, \`debug\`, \`trace\`, \`silent\` | \`info\` |
 
-Without an upstream in the file and without any \`OPENAI_\` variable, the built-in simulator answers.
+If the file configures no upstream and no \`OPENAI_\` variable is set, the built-in simulator answers.
 
 ## Configuration file
 
@@ -51,7 +53,7 @@ Without an upstream in the file and without any \`OPENAI_\` variable, the built-
 const EXAMPLE = `
 ## Examples
 
-One model server of your own, without a key, for every public model name:
+One local model server, without a key, for every public model name:
 
 \`\`\`sh
 OPENAI_BASE_URL=http://127.0.0.1:11434/v1 OPENAI_MODEL=llama3.2 npm start
@@ -74,7 +76,7 @@ Two upstreams; the second is tried when the first fails with a retryable error:
 }
 \`\`\`
 
-A server of your own behind a gateway, with a certificate of your own, and no model of OpenAI:
+Your own server behind a gateway, with a private certificate, and no OpenAI models:
 
 \`\`\`json
 {
@@ -92,7 +94,7 @@ A server of your own behind a gateway, with a certificate of your own, and no mo
 }
 \`\`\`
 
-The admin API and the dashboard show headers, secret parameters and fields as \`***\`, and neither logs nor errors contain them.
+The admin API and the dashboard show headers, and secret parameters and fields, as \`***\`. Logs and errors do not contain them.
 `
 
 /** docs/settings.md */

@@ -32,7 +32,7 @@ export function loadDatabaseUrl(env: Environment, file?: string): string {
 export function configFile(env: Environment, option: string | undefined): string | null {
   const named = option ?? env.PARLEY_CONFIG
   if (named) {
-    if (!existsSync(named)) throw new ConfigurationError([`${named}: there is no such configuration file`])
+    if (!existsSync(named)) throw new ConfigurationError([`${named}: the configuration file does not exist`])
     return resolve(named)
   }
   return existsSync(DEFAULT_FILE) ? resolve(DEFAULT_FILE) : null
@@ -46,6 +46,6 @@ export function readFile(path: string): JsonObject {
   } catch (error) {
     throw new ConfigurationError([`${path}: ${(error as Error).message}`])
   }
-  if (!isObject(value)) throw new ConfigurationError([`${path}: must hold a JSON object`])
+  if (!isObject(value)) throw new ConfigurationError([`${path}: must contain a JSON object`])
   return value
 }

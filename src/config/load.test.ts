@@ -164,23 +164,23 @@ for (const { file, env, simulated } of simulations) {
 }
 
 const faults: readonly { name: string; file?: unknown; env?: Environment; says: readonly RegExp[] }[] = [
-  { name: 'an unknown key', file: { hots: 'x' }, says: [/^hots: there is no such setting$/] },
+  { name: 'an unknown key', file: { hots: 'x' }, says: [/^hots: unknown setting$/] },
   {
     name: 'unknown keys deep inside, each with its path',
     file: { jobs: { concurency: 1 }, tiers: { user_gold: {} } },
-    says: [/^tiers\.user_gold: there is no such setting$/, /^jobs\.concurency: there is no such setting$/],
+    says: [/^tiers\.user_gold: unknown setting$/, /^jobs\.concurency: unknown setting$/],
   },
   {
     name: 'a name with a slash in it',
     file: { models: { 'mistral/large': { targets: [], extra: 1 } } },
-    says: [/^models\.mistral\/large\.targets: /, /^models\.mistral\/large\.extra: there is no such setting$/],
+    says: [/^models\.mistral\/large\.targets: /, /^models\.mistral\/large\.extra: unknown setting$/],
   },
   { name: 'a wrong type', file: { port: '8080' }, says: [/^port: must be integer$/] },
   { name: 'a value out of range', file: { port: 65_536 }, says: [/^port: must be <= 65535$/] },
   { name: 'null for an object', file: { jobs: null }, says: [/^jobs: must be object$/] },
   { name: 'an array for an object', file: { models: [] }, says: [/^models: must be object$/] },
   { name: 'a file that is not JSON', file: '{"port": 1,}', says: [/\.json: .*JSON/] },
-  { name: 'a file without an object', file: '[1]', says: [/\.json: must hold a JSON object$/] },
+  { name: 'a file without an object', file: '[1]', says: [/\.json: must contain a JSON object$/] },
   {
     name: 'targets at an upstream that does not exist',
     file: { models: { 'gpt-5': { targets: [{ upstream: 'azure', model: 'x' }] } } },
@@ -304,7 +304,7 @@ test('the file: --config beats PARLEY_CONFIG, and a file that is named must exis
   for (const load of [loadConfiguration, loadDatabaseUrl]) {
     assert.throws(
       () => load({}, join(folder, 'none.json')),
-      /none\.json: there is no such configuration file/,
+      /none\.json: the configuration file does not exist/,
     )
   }
 })

@@ -117,7 +117,7 @@ function checkShape(settings: Settings): void {
   const problems = new Set<string>()
   for (const { instancePath, keyword, message } of errors) {
     const path = settingPath(instancePath)
-    if (keyword === 'boolean') problems.add(`${path}: there is no such setting`)
+    if (keyword === 'boolean') problems.add(`${path}: unknown setting`)
     else if (keyword !== 'additionalProperties') problems.add(`${path || 'the configuration'}: ${message}`)
   }
   throw new ConfigurationError([...problems])

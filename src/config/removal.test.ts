@@ -114,12 +114,12 @@ const faults: readonly { name: string; file: object; says: readonly RegExp[] }[]
   {
     name: 'an upstream and no model',
     file: { upstreams: { local } },
-    says: [/^models: there is no model\. Add one, such as .*"upstream": "local"/],
+    says: [/^models: no models are configured\. Add one, such as .*"upstream": "local"/],
   },
   {
     name: 'no model at all',
     file: { models: { 'gpt-5': null, 'gpt-5.2': null, 'gpt-5-mini': null } },
-    says: [/^models: there is no model\. Add one/],
+    says: [/^models: no models are configured\. Add one/],
   },
 ]
 

@@ -19,7 +19,7 @@ function modelProblems({ models, upstreams }: Settings): string[] {
   if (Object.keys(models).length === 0) {
     const upstream = Object.keys(upstreams)[0] ?? 'NAME'
     return [
-      `models: there is no model. Add one, such as "models": { "small": { "targets": [{ "upstream": "${upstream}", "model": "…" }] } }`,
+      `models: no models are configured. Add one, such as "models": { "small": { "targets": [{ "upstream": "${upstream}", "model": "…" }] } }`,
     ]
   }
   return Object.entries(models).flatMap(([name, { targets, auto }]) => {

@@ -10,7 +10,7 @@ const strict = { additionalProperties: false } as const
 
 const host = Type.String({
   minLength: 1,
-  description: 'Address to listen on, such as `::` for all of them, or `unix:/path` for a Unix socket.',
+  description: 'Address to listen on: for example `::` for all addresses, or `unix:/path` for a Unix socket.',
 })
 
 const slots = (description: string) => Type.Integer({ minimum: 1, description })
@@ -32,11 +32,11 @@ const candidate = Type.Object(
     up_to_tokens: Type.Optional(
       Type.Integer({
         minimum: 1,
-        description: 'Chosen for inputs of at most this many tokens; without it, for any input.',
+        description: 'The largest input, in tokens, that this model is chosen for; if absent, any input.',
       }),
     ),
   },
-  { ...strict, description: 'A model that may be chosen, by input size.' },
+  { ...strict, description: 'A model to choose from, by input size.' },
 )
 
 const model = Type.Object(
@@ -46,7 +46,7 @@ const model = Type.Object(
       Type.Array(candidate, {
         minItems: 1,
         description:
-          'Instead of targets: other public models, chosen by input size from those that the tier may use.',
+          'Instead of targets: other public models. Parley chooses one by input size, from those that the tier may use.',
       }),
     ),
   },
@@ -67,14 +67,15 @@ const secretValue = (description: string) =>
 
 const upstream = Type.Object(
   {
-    base_url: Type.String({ description: 'The address of the API, without `/chat/completions`.' }),
+    base_url: Type.String({ description: 'The base URL of the API, without `/chat/completions`.' }),
     api_key_env: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
-      description: 'The environment variable that holds the key; null if the server requires none.',
+      description:
+        'The environment variable that holds the API key; null if the server does not require one.',
     }),
     max_concurrency: Type.Integer({
       minimum: 1,
       description:
-        'Concurrent calls at most. If it is set, the limit starts there; otherwise it starts at 8, except for api.openai.com, and doubles while calls succeed. It halves when the server answers 429, 503 or not in time.',
+        'Maximum concurrent calls. If set, the limit starts at this value; otherwise it starts at 8, except for api.openai.com, and doubles while calls succeed. It halves when the server responds with 429 or 503, or does not respond in time.',
     }),
     call_timeout_seconds: Type.Number({
       exclusiveMinimum: 0,
@@ -91,36 +92,37 @@ const upstream = Type.Object(
       ],
       {
         description:
-          'How the four roles are sent. `native`: unchanged. `developer_as_system`: `developer` as `system`. `merged_system`: the system and developer messages at the beginning as one system message, later ones as system messages in their place. `no_system`: as user and assistant messages in turn; system and developer messages join the next user message. `auto`: `merged_system`, and `no_system` where the server rejects that. null: `native` for api.openai.com and Azure OpenAI, `auto` for other servers.',
+          'How the four roles are sent. `native`: unchanged. `developer_as_system`: `developer` as `system`. `merged_system`: leading system and developer messages are merged into one system message, and later ones stay where they are, as system messages. `no_system`: only alternating user and assistant messages; system and developer messages are merged into the next user message. `auto`: `merged_system`, or `no_system` if the server rejects that. null: `native` for api.openai.com and Azure OpenAI, `auto` for other servers.',
       },
     ),
     structured_output: Type.Union(
       [Type.Literal('json_schema'), Type.Literal('json_object'), Type.Literal('none')],
       {
         description:
-          'How the server supports JSON output; without `json_schema` the schema is sent as an instruction.',
+          'How the server supports JSON output. Without `json_schema`, the schema is sent as an instruction.',
       },
     ),
     headers: Type.Record(
       Type.String({ pattern: HEADER_NAME }),
-      secretValue('A header of each request, such as `api-key` for Azure OpenAI.'),
+      secretValue('A header to send with each request, such as `api-key` for Azure OpenAI.'),
       strict,
     ),
     query: Type.Record(
       Type.String({ pattern: '^.+$' }),
-      secretValue('A parameter in the address of each request, such as `api-version` for Azure OpenAI.'),
+      secretValue('A query parameter to send with each request, such as `api-version` for Azure OpenAI.'),
       strict,
     ),
     body: Type.Record(
       Type.String({ pattern: '^.+$' }),
       Type.Unknown({
-        description: 'A field of the body of each completion request, such as `max_tokens` or `temperature`.',
+        description:
+          'A field to add to the body of each completion request, such as `max_tokens` or `temperature`.',
       }),
       strict,
     ),
     ca_file: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
       description:
-        'A file of certificates (PEM) to trust in addition to those of the system, for a server with a certificate of your own.',
+        'A PEM file of certificates to trust in addition to those of the system, for a server with a private certificate.',
     }),
   },
   { ...strict, description: 'An OpenAI-compatible model server.' },
@@ -128,32 +130,41 @@ const upstream = Type.Object(
 
 const cap = (description: string) =>
   Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
-    description: `${description} null for no cap; an account can have its own (\`parley accounts cap\`).`,
+    description: `${description} null: no cap. An account can have its own (\`parley accounts cap\`).`,
   })
 
 const tier = Type.Object(
   {
     models: Type.Union([Type.Literal('all'), Type.Array(Type.String({ minLength: 1 }))], {
-      description: 'The public model names it may use, or "all".',
+      description: 'The public model names that the tier may use, or "all".',
     }),
-    max_batch_jobs: Type.Integer({ minimum: 1, description: 'Jobs in one batch request.' }),
-    reads_per_minute: Type.Integer({ minimum: 1, description: 'Reads per minute, for each key and node.' }),
-    max_input_tokens: Type.Integer({ minimum: 1, description: 'Input tokens of one job.' }),
-    weight: Type.Number({ exclusiveMinimum: 0, description: 'Share of the slots while jobs are queued.' }),
-    max_monthly_jobs: cap('Jobs of one account in a calendar month (UTC); more are rejected with 403.'),
+    max_batch_jobs: Type.Integer({ minimum: 1, description: 'Maximum jobs in one batch request.' }),
+    reads_per_minute: Type.Integer({
+      minimum: 1,
+      description: 'Maximum reads per minute, for each key and node.',
+    }),
+    max_input_tokens: Type.Integer({ minimum: 1, description: 'Maximum input tokens of one job.' }),
+    weight: Type.Number({
+      exclusiveMinimum: 0,
+      description: 'Relative share of the slots while jobs are queued.',
+    }),
+    max_monthly_jobs: cap(
+      'Maximum jobs of one account in a calendar month (UTC). Further jobs are rejected with 403.',
+    ),
     max_monthly_tokens: cap(
-      'Input and output tokens of one account in a calendar month (UTC), as model servers count them; when they are used up, new jobs are rejected with 403.',
+      'Maximum input and output tokens of one account in a calendar month (UTC), as counted by the model servers. Once they are used up, new jobs are rejected with 403.',
     ),
     max_open_jobs: cap(
-      'Jobs of one account that are queued or running at the same time; more are rejected with 403.',
+      'Maximum jobs of one account that are queued or running at the same time. Further jobs are rejected with 403.',
     ),
     max_stored_bytes: cap(
-      'Bytes that the jobs of one account store until they expire or are deleted (conversations, schemas, callbacks with payloads, answers); more jobs are rejected with 403. What was accepted still ends, so answers may exceed it.',
+      'Maximum bytes that the jobs of one account store until they expire or are deleted: conversations, schemas, callbacks with payloads, and answers. Further jobs are rejected with 403. Accepted jobs still run, so their answers may exceed the limit.',
     ),
   },
   {
     ...strict,
-    description: 'The limits of the accounts of a tier (names: user_free, user_go, user_pro, user_max).',
+    description:
+      'The limits for the accounts of a tier. The tiers are user_free, user_go, user_pro and user_max.',
   },
 )
 
@@ -161,12 +172,14 @@ const seconds = (description: string, minimum = 0) => Type.Number({ minimum, des
 
 export const settingsSchema = Type.Object(
   {
-    $schema: Type.Optional(Type.String({ description: 'For editors; ignored.' })),
+    $schema: Type.Optional(
+      Type.String({ description: 'The JSON Schema of this file, for editors. Parley ignores it.' }),
+    ),
     host,
     port: Type.Integer({
       minimum: 0,
       maximum: 65535,
-      description: 'Port to listen on; 0 selects a free one.',
+      description: 'Port to listen on; 0 picks a free one.',
     }),
     database: Type.String({
       description: '`sqlite:PATH`, a file for one server; or `postgres://…`, shared by many nodes.',
@@ -176,27 +189,27 @@ export const settingsSchema = Type.Object(
         connections: Type.Integer({
           minimum: 3,
           description:
-            'Connections that a node opens to Postgres, in addition to one for notifications and one for its lease.',
+            'Connections that each node opens to Postgres, in addition to one for notifications and one for its lease.',
         }),
         prepared_statements: Type.Boolean({
           description:
-            'Whether statements are prepared by name. Use false only behind a PgBouncer older than 1.21 that pools transactions.',
+            'Whether to use named prepared statements. Set it to false only behind PgBouncer before 1.21 in transaction pooling mode.',
         }),
         statement_timeout_seconds: Type.Number({
           minimum: 0.1,
-          description: 'A statement that takes longer is cancelled, and its request gets 503.',
+          description: 'A statement that takes longer is cancelled, and the request that needs it gets 503.',
         }),
       },
       strict,
     ),
     trust_proxy: Type.Union([Type.Boolean(), Type.String({ minLength: 1 })], {
       description:
-        'Whether X-Forwarded-For is trusted: true, false, or the addresses or ranges of the proxies, separated by commas.',
+        'Whether to trust X-Forwarded-For: true, false, or a comma-separated list of proxy addresses or ranges.',
     }),
     cors: Type.Object(
       {
         origins: Type.Array(Type.String(), {
-          description: 'Origins whose pages may call the API; "*" for any.',
+          description: 'Origins whose pages may call the API, or "*" for any origin.',
         }),
       },
       strict,
@@ -206,29 +219,32 @@ export const settingsSchema = Type.Object(
     tiers: Type.Object({ user_free: tier, user_go: tier, user_pro: tier, user_max: tier }, strict),
     jobs: Type.Object(
       {
-        concurrency: Type.Integer({ minimum: 1, description: 'Concurrent jobs of a node.' }),
-        retention_seconds: seconds('How long an ended job stays readable.', 1),
+        concurrency: Type.Integer({
+          minimum: 1,
+          description: 'Maximum jobs that a node runs at the same time.',
+        }),
+        retention_seconds: seconds('How long a finished job can be read.', 1),
         run_timeout_seconds: Type.Number({
           exclusiveMinimum: 0,
           description:
-            'Deadline of one execution, including retries; after it the job fails with `timeout`. Time that a job waits for a model server or for a slot there does not count.',
+            'Time limit for one execution, including retries. A job that exceeds it fails with `timeout`. Time spent waiting for a model server, or for a slot there, does not count.',
         }),
         patience_seconds: seconds(
-          'How long a job waits in all for model servers that are unreachable, overloaded, failing or misconfigured, before it fails. 0: it fails after three tries within a few seconds.',
+          'Total time that a job waits for model servers that are unreachable, overloaded, failing or misconfigured, before it fails. With 0, it fails after three tries within a few seconds.',
         ),
         max_attempts: Type.Integer({
           minimum: 1,
-          description: 'A job fails when nodes died this often while they held it.',
+          description: 'A job fails once this many nodes have crashed while running it.',
         }),
         lease_seconds: seconds(
-          'On Postgres: a node that does not renew its lease for this long is dead, and others run its jobs. It renews three times as often. (A SQLite file has one node; its lock is the lease.)',
+          'On Postgres: a node that has not renewed its lease for this long counts as dead, and other nodes run its jobs. Nodes renew three times as often. (A SQLite file has one node, and its lock is the lease.)',
           1,
         ),
         hang_seconds: seconds(
-          'On Postgres: a node whose event loop does nothing for this long ends itself, and others run its jobs. Until then a busy event loop does not lose the lease.',
+          'On Postgres: a node whose event loop is blocked for this long exits, and other nodes run its jobs. Until then, a busy event loop does not lose the lease.',
           5,
         ),
-        drain_seconds: seconds('On SIGTERM, how long running jobs may continue before they are released.'),
+        drain_seconds: seconds('How long running jobs may continue after SIGTERM before they are released.'),
       },
       strict,
     ),
@@ -236,7 +252,7 @@ export const settingsSchema = Type.Object(
       {
         enabled: Type.Boolean({
           description:
-            'Whether identical jobs are completed from a cached response, without a call (message_cache_ttl).',
+            'Whether identical jobs are completed from a cached response instead of a call (`message_cache_ttl`).',
         }),
       },
       strict,
@@ -246,70 +262,76 @@ export const settingsSchema = Type.Object(
         max_waiters: Type.Integer({
           minimum: 0,
           description:
-            'Waits at the same time: single creates, and reads with `wait`, which count once for each job. More get 202, or the present state, immediately. A sixteenth is a reserve for accounts with few of them.',
+            'Maximum concurrent waits: single creates, and reads with `wait`, which count once per job. Above the limit, a create gets 202 and a read gets the current state, both immediately. One sixteenth is reserved for accounts with few waits.',
         }),
       },
       strict,
     ),
     limits: Type.Object(
       {
-        body_bytes: Type.Integer({ minimum: 1024, description: 'Body of a single create.' }),
-        batch_body_bytes: Type.Integer({ minimum: 1024, description: 'Body of a batch.' }),
+        body_bytes: Type.Integer({
+          minimum: 1024,
+          description: 'Maximum size of the body of a single create.',
+        }),
+        batch_body_bytes: Type.Integer({
+          minimum: 1024,
+          description: 'Maximum size of the body of a batch.',
+        }),
         callback_payload_bytes: Type.Integer({
           minimum: 2,
-          description: 'A `callback_payload`, as it was written; a larger one is rejected with 400.',
+          description: 'Maximum size of a `callback_payload`, as sent. A larger one is rejected with 400.',
         }),
         schema_bytes: Type.Integer({
           minimum: 2,
           description:
-            'A `schema` of a response format, as it was written; a larger one is rejected with 400.',
+            'Maximum size of the `schema` of a response format, as sent. A larger one is rejected with 400.',
         }),
         json_depth: Type.Integer({
           minimum: 8,
           maximum: 512,
           description:
-            'Nesting of a body, and of a JSON answer: a deeper one is not what the caller asked for (`validation_error`).',
+            'Maximum nesting depth of a request body, and of a JSON answer; a job whose answer is nested deeper fails with `validation_error`.',
         }),
         queued_writes: Type.Integer({
           minimum: 1,
-          description: 'Writes that may wait for the database; more are rejected with 503.',
+          description: 'Maximum writes waiting for the database. Further ones are rejected with 503.',
         }),
         unknown_keys_per_minute: Type.Integer({
           minimum: 1,
           description:
-            'API keys that do not exist, from one address (IPv6: one /64) in a minute; more are rejected with 429, without a look-up in the database. A key that exists is never rejected for this.',
+            'Maximum unknown API keys from one address (IPv6: one /64) per minute. Further ones are rejected with 429 without a database lookup. Requests with an existing key are never rejected for this reason.',
         }),
         rejections_per_second: Type.Integer({
           minimum: 1,
           description:
-            'Requests of one account, or of one address (IPv6: one /64) without a valid key, that are rejected in a second before the answers to more are delayed, for ten seconds at most. Each 2 KiB of a body count as one more.',
+            'How many rejected requests per second one account, or one address (IPv6: one /64) without a valid key, can cause before further rejections are delayed, by at most ten seconds. Each 2 KiB of body counts as one more.',
         }),
         cancels_per_minute: Type.Integer({
           minimum: 1,
           description:
-            'Jobs that a key may cancel in a minute, on each node; more are rejected with 429. Operators have no such limit.',
+            'Maximum jobs that a key may cancel per minute on each node. Further requests are rejected with 429. Operators have no such limit.',
         }),
         deletes_per_minute: Type.Integer({
           minimum: 1,
           description:
-            'Jobs that a key may delete in a minute, on each node; more are rejected with 429. Operators have no such limit.',
+            'Maximum jobs that a key may delete per minute on each node. Further requests are rejected with 429. Operators have no such limit.',
         }),
         idempotency_seconds: seconds('How long an Idempotency-Key is remembered.', 60),
         header_timeout_seconds: seconds('Time limit for receiving the headers of a request.', 1),
         request_timeout_seconds: seconds('Time limit for receiving a whole request.', 1),
         stalled_write_seconds: seconds(
-          'A connection whose client reads nothing of a response for this long is closed.',
+          'A connection is closed if its client reads nothing of a response for this long.',
           1,
         ),
         memory_bytes: Type.Union([Type.Integer({ minimum: 16_777_216 }), Type.Null()], {
           description:
-            'Memory that uploads, requests, running jobs, callbacks and responses may take together, as estimated from their texts; null for half of the heap limit of the process (`--max-old-space-size`).',
+            'Memory that uploads, requests, running jobs, callbacks and responses may use together, as estimated from the size of their text. null: half of the heap limit of the process (`--max-old-space-size`).',
         }),
-        connections: Type.Integer({ minimum: 1, description: 'Open connections of a node.' }),
+        connections: Type.Integer({ minimum: 1, description: 'Maximum open connections of a node.' }),
         connections_per_address: Type.Integer({
           minimum: 1,
           description:
-            'Open connections of one address, or of one /64 network of IPv6. Loopback and the proxies in `trust_proxy` are exempt.',
+            'Maximum open connections from one address (IPv6: one /64). Loopback and the proxies in `trust_proxy` are exempt.',
         }),
       },
       strict,
@@ -318,41 +340,43 @@ export const settingsSchema = Type.Object(
       {
         threads: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
           description:
-            'Threads for CPU-heavy work: bodies and answers over 64 KiB, token counts, long checks against a schema. null: one for each core, 2 at least and 8 at most. They start when they are needed, and end after five minutes without work. Of four or more, one is left to accounts that have none.',
+            'Threads for CPU-heavy work: bodies and answers over 64 KiB, token counts, and long schema checks. null: one per core, but at least 2 and at most 8. They start on demand and exit after five idle minutes. If there are four or more, one is reserved for accounts that are not using any.',
         }),
         max_requests: Type.Integer({
           minimum: 4,
           description:
-            'Requests whose body is read or whose tokens are counted by these threads at once; more are rejected with 503. An account may have a quarter of them.',
+            'Maximum requests whose bodies these threads read, or whose tokens they count, at the same time. Further ones are rejected with 503. One account may use a quarter of them.',
         }),
         thread_heap_mb: Type.Integer({
           minimum: 64,
           description:
-            'What the heap of one thread may hold, in MiB. A body that takes more to parse is rejected with 413.',
+            'Heap limit of each thread, in MiB. A body that needs more memory to parse is rejected with 413.',
         }),
       },
       strict,
     ),
     callbacks: Type.Object(
       {
-        retry_seconds: Type.Array(seconds('Pause in seconds.'), {
+        retry_seconds: Type.Array(seconds('Delay in seconds.'), {
           minItems: 1,
           description:
-            'The pause before each attempt, with a jitter of ±20%. The number of entries is the number of attempts.',
+            'The delay before each attempt, with ±20% jitter. The number of entries is the number of attempts.',
         }),
-        timeout_seconds: Type.Number({ exclusiveMinimum: 0, description: 'Deadline of one attempt.' }),
-        concurrency: slots('Concurrent first attempts of a node.'),
-        retry_concurrency: slots('Concurrent later attempts of a node.'),
-        concurrency_per_origin: slots('Concurrent attempts of a node to one origin (scheme, host and port).'),
+        timeout_seconds: Type.Number({ exclusiveMinimum: 0, description: 'Time limit for one attempt.' }),
+        concurrency: slots('Maximum concurrent first attempts of a node.'),
+        retry_concurrency: slots('Maximum concurrent retries of a node.'),
+        concurrency_per_origin: slots(
+          'Maximum concurrent attempts of a node to one origin (scheme, host and port).',
+        ),
         in_flight_bytes: Type.Integer({
           minimum: 1_048_576,
           description:
-            'Bytes of callback bodies that a node holds in memory at once, within their share of `limits.memory_bytes`. The rest waits in the database; a larger body is sent alone. Bodies up to 16 KiB do not count.',
+            'Maximum bytes of callback bodies that a node holds in memory, within their share of `limits.memory_bytes`. The rest wait in the database. A body larger than this limit is sent alone. Bodies up to 16 KiB do not count.',
         }),
         allow_networks: Type.Array(Type.String(), {
-          description: 'Private ranges (CIDR) that callbacks may go to.',
+          description: 'Private networks (CIDR) that callbacks may be sent to.',
         }),
-        https_only: Type.Boolean({ description: 'Whether http callback addresses are rejected.' }),
+        https_only: Type.Boolean({ description: 'Whether to reject callback URLs that use http.' }),
       },
       strict,
     ),

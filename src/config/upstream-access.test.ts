@@ -104,7 +104,7 @@ const faults: readonly { name: string; upstream: object; env?: Environment; says
   {
     name: 'a name that no header can have',
     upstream: { headers: { 'x key': 'k' } },
-    says: /^upstreams\.own\.headers\.x key: there is no such setting$/,
+    says: /^upstreams\.own\.headers\.x key: unknown setting$/,
   },
   {
     name: 'a header of the connection',
@@ -114,19 +114,19 @@ const faults: readonly { name: string; upstream: object; env?: Environment; says
   {
     name: 'a header in two spellings',
     upstream: { headers: { 'X-Key': 'a', 'x-key': 'b' } },
-    says: /^upstreams\.own\.headers\.x-key: this header is already set in another spelling$/,
+    says: /^upstreams\.own\.headers\.x-key: this header is already set with different capitalization$/,
   },
   {
     name: 'authorization and a key',
     upstream: { api_key_env: 'KEY', headers: { Authorization: 'Basic x' } },
     env: { KEY: 'k' },
-    says: /^upstreams\.own\.headers\.Authorization: the key of api_key_env is sent in this header/,
+    says: /^upstreams\.own\.headers\.Authorization: api_key_env already sends its key in this header/,
   },
   {
     name: 'a value with a line break',
     upstream: { headers: { 'x-key': { env: 'KEY' } } },
     env: { KEY: 'canary\r\nx: y' },
-    says: /^upstreams\.own\.headers\.x-key: must be visible ASCII, and not empty$/,
+    says: /^upstreams\.own\.headers\.x-key: must be visible ASCII and not empty$/,
   },
   {
     name: 'a field that Parley sets itself',
@@ -136,12 +136,12 @@ const faults: readonly { name: string; upstream: object; env?: Environment; says
   {
     name: 'a user in the address',
     upstream: { base_url: 'http://canary@127.0.0.1/v1' },
-    says: /^upstreams\.own\.base_url: must not contain a user or a password; use api_key_env/,
+    says: /^upstreams\.own\.base_url: must not contain a user name or password; use api_key_env/,
   },
   {
     name: 'a password in the address',
     upstream: { base_url: 'http://:canary@127.0.0.1/v1' },
-    says: /^upstreams\.own\.base_url: must not contain a user or a password/,
+    says: /^upstreams\.own\.base_url: must not contain a user name or password/,
   },
   {
     name: 'a file of certificates that does not exist',
@@ -151,7 +151,7 @@ const faults: readonly { name: string; upstream: object; env?: Environment; says
   {
     name: 'a file without a certificate',
     upstream: { ca_file: fileOf(key) },
-    says: /^upstreams\.own\.ca_file: .* contains no certificate in PEM$/,
+    says: /^upstreams\.own\.ca_file: .* does not contain a PEM certificate$/,
   },
   {
     name: 'a certificate that is damaged',

@@ -59,7 +59,7 @@ export function upstreamAccess(
     const apiKey = api_key_env === null ? null : env[api_key_env] || null
     if (api_key_env !== null && apiKey === null && isUsed && !keyless.has(name)) {
       problems.push(
-        `${path}.api_key_env: ${notSet(api_key_env)}; set it, or use null if the server requires no key`,
+        `${path}.api_key_env: ${notSet(api_key_env)}; set it, or use null if the server does not require a key`,
       )
     }
     problems.push(...headerProblems(path, upstream, apiKey), ...bodyProblems(path, upstream.body))
@@ -82,7 +82,7 @@ function baseUrlProblems(path: string, text: string): string[] {
   if (url.username === '' && url.password === '') return []
   // They may be secrets, so the address is not repeated.
   return [
-    `${path}.base_url: must not contain a user or a password; use api_key_env, or headers with "authorization"`,
+    `${path}.base_url: must not contain a user name or password; use api_key_env, or headers with "authorization"`,
   ]
 }
 
@@ -93,10 +93,10 @@ function headerProblems(path: string, { headers }: UpstreamSettings, apiKey: str
     const lower = name.toLowerCase()
     const at = `${path}.headers.${name}`
     if (RESERVED_HEADERS.has(lower)) return [`${at}: Parley sets this header itself`]
-    if (seen.has(lower)) return [`${at}: this header is already set in another spelling`]
+    if (seen.has(lower)) return [`${at}: this header is already set with different capitalization`]
     seen.add(lower)
     if (lower === 'authorization' && apiKey !== null) {
-      return [`${at}: the key of api_key_env is sent in this header; remove one of them`]
+      return [`${at}: api_key_env already sends its key in this header; remove one of the two`]
     }
     return []
   })
@@ -104,7 +104,7 @@ function headerProblems(path: string, { headers }: UpstreamSettings, apiKey: str
 
 function valueProblems(path: string, headers: UpstreamAccess['headers']): string[] {
   const wrong = Object.keys(headers).filter((name) => !HEADER_VALUE.test(headers[name] ?? ''))
-  return wrong.map((name) => `${path}.headers.${name}: must be visible ASCII, and not empty`)
+  return wrong.map((name) => `${path}.headers.${name}: must be visible ASCII and not empty`)
 }
 
 function bodyProblems(path: string, body: UpstreamSettings['body']): string[] {
@@ -142,7 +142,7 @@ function readCertificates(
   try {
     const pem = readFileSync(file, 'utf8')
     const certificates = pem.match(CERTIFICATE) ?? []
-    if (certificates.length === 0) throw new Error(`${file} contains no certificate in PEM`)
+    if (certificates.length === 0) throw new Error(`${file} does not contain a PEM certificate`)
     for (const certificate of certificates) new X509Certificate(certificate)
     return { pem: certificates.join('\n'), problem: null }
   } catch (error) {
