@@ -39,7 +39,7 @@ export function answerSchemaOf({ schema }: ResponseFormat): AnswerSchema | undef
   return schema !== undefined && '~standard' in schema ? (schema as AnswerSchema) : undefined
 }
 
-/** Replaces a library's schema by its JSON Schema, so that the job can be sent. */
+/** Replaces a library's schema with its JSON Schema, so that the job can be sent. */
 export function serializable<J extends { readonly response_format: ResponseFormat }>(job: J): J {
   const schema = answerSchemaOf(job.response_format)
   if (schema === undefined) return job

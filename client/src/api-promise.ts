@@ -33,7 +33,7 @@ export class ApiPromise<T> extends Promise<T> {
 
   /** The same call, and not another one: resolves with its data and its response. */
   withResponse(): Promise<WithResponse<T>> {
-    // Who asks for the response hears of an error there.
+    // A caller that asks for the response gets the error there.
     this.catch(() => {})
     return this.#answered
   }

@@ -4,8 +4,8 @@ const FIRST_MS = 500
 const MAX_MS = 8_000
 
 /**
- * Doubles with each failure, and is shortened at random by up to a half, so that many clients do not retry at the same moment.
- * It is never shorter than the server's Retry-After.
+ * Doubles with each failure, with random jitter of up to half, so that many clients do not retry at the same moment. It is
+ * never shorter than the server's Retry-After.
  *
  * @param failures how many tries have failed so far, at least 1
  * @param retryAfterS the server's Retry-After, in seconds

@@ -63,12 +63,12 @@ export class NotFoundError extends ParleyError {
   override readonly name = 'NotFoundError'
 }
 
-/** 409: the job is not in a state that allows it, for example it has ended and can no longer be cancelled. */
+/** 409: the state of the job does not allow it. For example, a finished job cannot be cancelled. */
 export class ConflictError extends ParleyError {
   override readonly name = 'ConflictError'
 }
 
-/** 429: there were more reads, cancels or deletes in this minute than the server allows. */
+/** 429: the key made more reads, cancels or deletes in this minute than the server allows. */
 export class RateLimitError extends ParleyError {
   override readonly name = 'RateLimitError'
 }

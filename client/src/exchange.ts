@@ -35,7 +35,7 @@ export type HeaderOptions = Readonly<Record<string, string | null | undefined>>
 export interface CallOptions {
   /** Aborts the call with the signal's reason, including its pauses and waits. */
   readonly signal?: AbortSignal | undefined
-  /** Sent with each request of this call, and instead of the client's headers of the same names. */
+  /** Sent with each request of this call. They replace the client's headers of the same names. */
   readonly headers?: HeaderOptions | undefined
   /** How often a call is retried after a temporary failure. */
   readonly maxRetries?: number | undefined
@@ -70,7 +70,7 @@ export interface Call extends CallOptions {
   readonly isIdempotent?: boolean
   /** For deletes, the data of a later try that finds nothing: an earlier one deleted it, and its response was lost. */
   readonly dataIfGone?: object
-  /** Seconds that are added to the timeout: the server holds a single create open until the job has ended. */
+  /** Added to the timeout, in seconds, because the server holds a single create open until the job has finished. */
   readonly extraSeconds?: number
   /** Called with the headers of each response. */
   readonly onHeaders?: (headers: Headers) => void
@@ -95,7 +95,7 @@ export class Exchange {
     return (await this.send<D>(call)).data
   }
 
-  /** The same with the response that the data came in. */
+  /** The same, together with the response. */
   async send<D>(call: Call): Promise<WithResponse<D>> {
     const maxRetries = call.maxRetries ?? this.#parts.maxRetries
     for (let attempt = 1; ; attempt++) {
@@ -196,7 +196,7 @@ export class Exchange {
   }
 }
 
-/** Later ones replace earlier ones of the same name, in whatever case it is written; null removes it. */
+/** Later headers replace earlier ones of the same name, ignoring case; null removes a header. */
 function mergedHeaders(...all: readonly (HeaderOptions | undefined)[]): Record<string, string> {
   const merged: Record<string, string> = {}
   for (const headers of all) {

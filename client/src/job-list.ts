@@ -1,4 +1,4 @@
-/** Lists the account's jobs: a page, or all of them one after the other. */
+/** Lists the account's jobs: one page, or all of them. */
 import { ApiPromise, type WithResponse } from './api-promise.ts'
 import type { CallOptions, Exchange } from './exchange.ts'
 import type { Job, JobPage, JobSummary } from './job.ts'
@@ -8,12 +8,12 @@ export interface ListOptions extends CallOptions {
   readonly status?: Job['status'] | undefined
   /** Jobs of a page: 1 to 100, 20 if absent. */
   readonly limit?: number | undefined
-  /** `next` of the page before. */
+  /** The `next` of the previous page. */
   readonly after?: string | undefined
 }
 
 /**
- * Awaited, it is one page; iterated, it is every job, and reads the pages as they are needed.
+ * Await it to get one page; iterate over it to get every job. Pages are read as needed.
  *
  * ```ts
  * const { jobs, next } = await parley.messages.list({ status: 'failed' })

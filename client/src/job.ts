@@ -116,19 +116,19 @@ export interface JobError {
   readonly upstream_message?: string
   /** For `cancelled`: who cancelled the job. Absent if it was cancelled by a version before this field. */
   readonly cancelled_by?: 'caller' | 'operator' | (string & {})
-  /** For `validation_error`: the rules that the answer broke. */
+  /** For `validation_error`: how the answer violates the schema. */
   readonly errors?: readonly string[]
   /** For `validation_error` and `answer_not_checked`: the unchanged answer of the model. */
   readonly raw_text?: string
 }
 
-/** A job that has ended. It does not change any more. */
+/** A finished job. It no longer changes. */
 export type EndedJob<T = unknown> = CompletedJob<T> | FailedJob
 
 /** A job as `retrieve` returns it. */
 export type Job<T = unknown> = OpenJob | EndedJob<T>
 
-/** The callback of a job: whether it is still to be delivered; null if the job has none, or has not ended. */
+/** The state of the job's callback; null if the job has no callback or has not finished. */
 export type CallbackState = 'owed' | 'delivered' | 'failed'
 
 interface SummaryBase extends JobBase {
@@ -162,7 +162,7 @@ export type JobSummary = OpenSummary | CompletedSummary | FailedSummary
 /** Some of the account's jobs, newest first. */
 export interface JobPage {
   readonly jobs: readonly JobSummary[]
-  /** Where the next page begins (`after`); null at the end. A page can be short or empty although there is a next one. */
+  /** The `after` of the next page; null on the last page. A page can be short or empty although there is a next one. */
   readonly next: string | null
 }
 
@@ -171,7 +171,7 @@ export interface DeletedJob {
   readonly deleted: true
 }
 
-/** The job took longer than its `timeout`. It continues on the server, and `wait(job_id)` waits until it has ended. */
+/** The job took longer than its `timeout`. It continues on the server; `wait(job_id)` waits until it has finished. */
 export interface TimedOutJob {
   readonly status: 'timeout'
   readonly job_id: string
@@ -193,10 +193,10 @@ interface Range {
 
 /** The usage of a month. */
 export interface Usage {
-  /** Jobs that ended, failed ones included. */
+  /** Finished jobs, including failed ones. */
   readonly jobs: number
   readonly failed_jobs: number
-  /** Jobs that a cached response answered, without a call. */
+  /** Jobs that were completed from a cached response instead of a call. */
   readonly cache_hits: number
   /** Calls to model servers. */
   readonly calls: number
@@ -204,7 +204,7 @@ export interface Usage {
   readonly output_tokens: number
 }
 
-/** The limits of the key, and what is left of them. */
+/** The limits of the key, and the remaining usage. */
 export interface Me {
   readonly account: string
   readonly key_id: string
@@ -224,9 +224,9 @@ export interface Me {
     readonly message_cache_ttl: Range
     readonly timeout: Range
   }
-  /** Reads left in the current minute. */
+  /** Remaining reads in the current minute. */
   readonly reads: { readonly remaining: number; readonly resets_in_seconds: number }
-  /** How long a job stays readable after it has ended. */
+  /** How long a finished job can be read. */
   readonly retention_seconds: number
   /** Whether the account is suspended: it can read its jobs, but cannot create any. */
   readonly suspended: boolean

@@ -1,6 +1,6 @@
 /**
- * The route that reads up to a hundred jobs at once, and waits for them. Servers up to 0.2.0 do not have it. The first answer
- * shows that, once for each client.
+ * The route that reads, and waits for, up to a hundred jobs at once. Servers up to 0.2.0 do not have it. Each client finds
+ * out with its first request.
  */
 import { retryAfterS } from './backoff.ts'
 import { ParleyError } from './errors.ts'
@@ -9,12 +9,12 @@ import type { Job } from './job.ts'
 import { onAbort } from './on-abort.ts'
 import type { ReadBudget } from './read-budget.ts'
 
-/** The most jobs of one request. */
+/** The maximum number of jobs per request. */
 export const MAX_JOBS = 100
 
 interface JobsRead {
   readonly jobs: readonly Job[]
-  /** IDs of jobs that do not exist, have expired, or are another account's. */
+  /** IDs of jobs that do not exist, have expired, or belong to another account. */
   readonly not_found: readonly string[]
   /** IDs of jobs that did not fit into the response. */
   readonly more: readonly string[]
@@ -23,21 +23,21 @@ interface JobsRead {
 export interface JobsAnswer extends JobsRead {
   /** Seconds that the server was asked to wait. */
   readonly waitS: number
-  /** Present if the server did not wait, or not to the end: it has too many that wait, or it stops. */
+  /** Present if the server waited for less than the requested time: too many requests are waiting, or it is shutting down. */
   readonly retryAfterS: number | undefined
 }
 
 export interface JobsWait {
   /** How long the server may hold the request open: up to 120 seconds. */
   readonly waitS: number
-  /** Until when: all of the jobs have ended, or any. */
+  /** Whether to wait until all of the jobs have finished, or any of them. */
   readonly waitFor: 'all' | 'any'
 }
 
 export class JobsRoute {
   readonly #exchange: Exchange
   readonly #budget: ReadBudget
-  /** Null until the server has answered. */
+  /** Null until the server has responded. */
   #exists: boolean | null = null
   /** The first request, which the others wait for; it never rejects. */
   #first: Promise<unknown> | null = null
@@ -52,7 +52,7 @@ export class JobsRoute {
     return this.#exists === false
   }
 
-  /** Resolves with null if the server does not have the route. Rejects as any call does. */
+  /** Resolves with null if the server does not have the route. Rejects like any other call. */
   async read(
     ids: readonly string[],
     { waitS: wantedS, waitFor }: JobsWait,
@@ -60,7 +60,7 @@ export class JobsRoute {
   ): Promise<JobsAnswer | null> {
     if (this.#exists === null && this.#first !== null) await untilAborted(this.#first, call.signal)
     if (this.#exists === false) return null
-    // The first answer comes at once, so that an old server is known before anything waits for it.
+    // The first request does not wait, so that an old server is detected right away.
     const waitS = this.#exists === null ? 0 : Math.round(wantedS * 1000) / 1000
     const wait = waitS > 0 ? `&wait=${waitS}&wait_for=${waitFor}` : ''
     const reading = this.#budget.begin()
@@ -90,7 +90,7 @@ export class JobsRoute {
   }
 }
 
-/** The route itself never answers so: jobs that do not exist are in `not_found`. */
+/** The route itself never responds like this: it lists unknown jobs in `not_found`. */
 function isRouteMissing(error: unknown): boolean {
   return error instanceof ParleyError && (error.status === 404 || error.status === 405)
 }

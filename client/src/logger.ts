@@ -1,8 +1,8 @@
-/** What the client does, for a log: each response, each retry, and what a wait goes through. */
+/** Logs what the client does: each response, each retry, and the outages that a wait tolerates. */
 import { fromEnvironment } from './environment.ts'
 import { ConfigurationError } from './errors.ts'
 
-/** `console`, pino and winston are such loggers. The object has what the message says, in fields. */
+/** `console`, pino and winston are such loggers. The object has the same information as the message, as fields. */
 export interface Logger {
   error(message: string, fields?: object): void
   warn(message: string, fields?: object): void
@@ -13,8 +13,8 @@ export interface Logger {
 export const LOG_LEVELS = ['off', 'error', 'warn', 'info', 'debug'] as const
 
 /**
- * `warn`: a wait whose server does not respond, `info`: also retries, `debug`: also each response. Neither keys nor contents
- * are ever logged.
+ * `warn` logs waits whose server does not respond, `info` also logs retries, and `debug` each response. Keys and contents are
+ * never logged.
  */
 export type LogLevel = (typeof LOG_LEVELS)[number]
 

@@ -1,6 +1,6 @@
 /**
- * Waits for jobs by the route that does: one request for up to a hundred of them, which the server answers when they have
- * ended. A thousand jobs take a dozen reads, where polling takes thousands.
+ * Waits for jobs by long polling: one request covers up to a hundred jobs, and the server responds when they have finished. A
+ * thousand jobs take a dozen reads, while polling takes thousands.
  */
 import { type Clock, pause } from './clock.ts'
 import { type CallOptions, isTemporary } from './exchange.ts'
@@ -13,18 +13,18 @@ import type { ReadBudget } from './read-budget.ts'
 
 /** How long the server holds a request open: shorter than the usual limit of a proxy in between (60 s). */
 const MAX_WAIT_S = 50
-/** The same while other jobs could end that the request does not ask for. */
+/** The same while jobs that the request does not cover could finish. */
 const MAX_PARTIAL_WAIT_S = 5
 /**
- * Between reads that each end with some jobs there is a quarter of the time since the wait began, within these bounds: what
- * ends meanwhile comes together, and the number of reads grows with the logarithm of the time at first.
+ * Between reads that return finished jobs, the wait pauses for a quarter of the time elapsed so far, within these bounds.
+ * Jobs that finish meanwhile are returned together, so at first the number of reads grows with the logarithm of the time.
  */
 const GATHER_SHARE = 0.25
 const MIN_GATHER_MS = 200
-/** The least while jobs are still being created. */
+/** The minimum while jobs are still being created. */
 const MIN_CREATING_GATHER_MS = 500
 const MAX_GATHER_MS = 2_000
-/** Pauses after answers that came too early and without an ended job. */
+/** Pauses after responses that came too early and without a finished job. */
 const FIRST_PAUSE_MS = 500
 const MAX_PAUSE_MS = 10_000
 const GROWTH = 1.5
@@ -37,13 +37,19 @@ export interface LongPollParts {
   readonly budget: ReadBudget
   readonly clock: Clock
   readonly logger: Logger
-  /** `all`: the jobs are wanted together, and the fewest reads do. `any`: each is wanted soon after it has ended. */
+  /**
+   * `all`: the caller wants the jobs together, so as few reads as possible are made. `any`: the caller wants each job soon
+   * after it has finished.
+   */
   readonly waitFor: 'all' | 'any'
   /** How long the wait may still take, in seconds. */
   readonly leftS: () => number
 }
 
-/** Yields the jobs as they end; returns false if the server does not have the route, and then the jobs that are left are still open. */
+/**
+ * Yields the jobs as they finish. Returns false if the server does not have the route; the remaining jobs are then still
+ * open.
+ */
 export async function* longPollEach(
   open: OpenJobs,
   signal: AbortSignal,
@@ -52,7 +58,7 @@ export async function* longPollEach(
   const { route, call, budget, clock, logger, waitFor, leftS } = parts
   const outage = new Outage(clock, logger)
   const startedMs = clock.steadyMs()
-  /** The first read of several comes at once: an ID that is wrong is not to be reported only when the others have ended. */
+  /** The first read of several jobs does not wait, so that a wrong ID is reported before the other jobs have finished. */
   let isFirst = true
   let early = 0
   while (await open.some(signal)) {
@@ -98,7 +104,7 @@ export async function* longPollEach(
   return true
 }
 
-/** The server writes IDs in lower case, however they were asked for. */
+/** The server returns IDs in lower case, regardless of how they were sent. */
 function outcomesOf(ids: readonly string[], { jobs, not_found: missing }: JobsAnswer): Outcome[] {
   const ended = new Map<string, Outcome['job']>(missing.map((id) => [id.toLowerCase(), null]))
   for (const job of jobs) {

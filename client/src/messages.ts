@@ -46,7 +46,7 @@ export interface CreateOptions extends CallOptions {
 }
 
 export interface CreateAndWaitOptions extends CreateOptions {
-  /** Timeout of the whole call in seconds; if absent, it waits until the job has ended. */
+  /** Timeout of the whole call in seconds; if absent, it waits until the job has finished. */
   readonly timeout?: number | undefined
 }
 
@@ -56,7 +56,7 @@ export interface RetrieveOptions<T = unknown> extends CallOptions {
 }
 
 export interface DeleteOptions extends CallOptions {
-  /** Deletes the job although its callback has not been delivered: then the callback is not sent any more. */
+  /** Deletes the job even if its callback has not been delivered. The callback is then not sent. */
   readonly dropCallback?: boolean | undefined
 }
 
@@ -97,7 +97,7 @@ export class Messages {
     return { ...created, data: await withCheckedAnswer(created.data, answerSchemaOf(job.response_format)) }
   }
 
-  /** Creates a job and waits until it has ended, however long that takes. Throws `JobFailedError` if it failed. */
+  /** Creates a job and waits until it has finished, however long that takes. Throws `JobFailedError` if it failed. */
   createAndWait(job: SingleJob<TextFormat>, options?: CreateAndWaitOptions): Promise<CompletedJob<string>>
   createAndWait<T>(job: SingleJob<SchemaFormat<T>>, options?: CreateAndWaitOptions): Promise<CompletedJob<T>>
   createAndWait<T = unknown>(
@@ -156,8 +156,8 @@ export class Messages {
   }
 
   /**
-   * Cancels a job that has not ended. Resolves with the job, which has failed with the code `cancelled`, also if it was
-   * cancelled before. Throws `ConflictError` if it has ended otherwise. Its callback is sent, and what it has used counts.
+   * Cancels an unfinished job. Resolves with the job, which has failed with the code `cancelled`, even if it had been
+   * cancelled before. Throws `ConflictError` if the job has finished otherwise. Its callback is sent, and its usage counts.
    */
   cancel(jobId: string, options: CallOptions = {}): ApiPromise<FailedJob> {
     const call = { ...options, method: 'POST', path: `${pathOf(jobId)}/cancel`, isIdempotent: true } as const
@@ -165,8 +165,8 @@ export class Messages {
   }
 
   /**
-   * Deletes a job that has ended: its messages, its answer, its cached response and its callback. Throws `ConflictError` if it
-   * has not ended, or if its callback is still to be delivered.
+   * Deletes a finished job: its messages, its answer, its cached response and its callback. Throws `ConflictError` if the job
+   * has not finished, or if its callback has not been delivered yet.
    */
   delete(jobId: string, options: DeleteOptions = {}): ApiPromise<DeletedJob> {
     const { dropCallback, ...call } = options
@@ -180,7 +180,7 @@ export class Messages {
     return new ApiPromise(deleted)
   }
 
-  /** Waits until a job has ended, completed or failed. Use `completed(job)` to get its answer or throw. */
+  /** Waits until a job has completed or failed. Use `completed(job)` to get its answer or throw. */
   wait<T = unknown>(jobId: string, options: WaitOptions<T> = {}): Promise<EndedJob<T>> {
     return waitForOne(jobId, options, this.#waitParts(options))
   }
@@ -194,13 +194,13 @@ export class Messages {
   }
 
   /**
-   * Yields jobs in the order in which they end, soon after each has. Leaving the loop ends the wait.
+   * Yields jobs in the order in which they finish, each soon after it has. Leaving the loop ends the wait.
    *
    * ```ts
    * for await (const job of parley.messages.waitEach(ids)) console.log(job.job_id, job.status)
    * ```
    *
-   * @param jobIds all of them, or an async iterable, for example of jobs that are still being created
+   * @param jobIds a list, or an async iterable, for example of jobs that are still being created
    */
   waitEach<T = unknown>(
     jobIds: JobIds,

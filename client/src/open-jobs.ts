@@ -1,6 +1,6 @@
-/** The jobs that a wait still waits for, in the order in which they were given. More may come while it waits. */
+/** The jobs that a wait is still waiting for, in the order in which they were given. More may be added during the wait. */
 
-/** IDs that are known at once, or come one after the other. */
+/** IDs that are known at once, or that arrive one after the other. */
 export type JobIds = Iterable<string> | AsyncIterable<string>
 
 export class OpenJobs {
@@ -10,7 +10,7 @@ export class OpenJobs {
   #hasFailed = false
   readonly #onChange: (() => void)[] = []
 
-  /** @param signal ends the reading of IDs that come one after the other */
+  /** @param signal stops reading IDs that arrive one after the other */
   constructor(ids: JobIds, signal: AbortSignal) {
     if (Symbol.asyncIterator in ids) void this.#readAll(ids, signal)
     else {
@@ -23,7 +23,7 @@ export class OpenJobs {
     return this.#open.size
   }
 
-  /** Whether no more will come. */
+  /** Whether no more IDs will arrive. */
   get isComplete(): boolean {
     return this.#isComplete
   }
@@ -37,17 +37,17 @@ export class OpenJobs {
     return found
   }
 
-  /** Whether the job was waited for until now. */
+  /** Whether the wait was still waiting for the job. */
   delete(id: string): boolean {
     return this.#open.delete(id)
   }
 
-  /** Asks for these after the others. */
+  /** Moves these behind the others. */
   moveToEnd(ids: readonly string[]): void {
     for (const id of ids) if (this.#open.delete(id)) this.#open.add(id)
   }
 
-  /** Removes and returns the first; resolves with null when all are taken. Rejects as `some` does. */
+  /** Removes and returns the first job; resolves with null when there are no more. Rejects like `some`. */
   async take(signal: AbortSignal): Promise<string | null> {
     if (!(await this.some(signal))) return null
     const [id] = this.#open
@@ -56,7 +56,10 @@ export class OpenJobs {
     return id
   }
 
-  /** Resolves with true when there is one to wait for, and with false when there will be none. Rejects with the error of the IDs. */
+  /**
+   * Resolves with true when there is a job to wait for, and with false when there will be no more. Rejects with the error of
+   * the iterable of IDs.
+   */
   async some(signal: AbortSignal): Promise<boolean> {
     for (;;) {
       signal.throwIfAborted()

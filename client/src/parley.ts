@@ -24,7 +24,7 @@ export interface ParleyOptions {
   readonly headers?: HeaderOptions | undefined
   /** Replaces `JSON.parse`, for answers with large numbers. */
   readonly parseJson?: ((text: string) => unknown) | undefined
-  /** `console`, pino, winston or the like. If absent, `console`, provided that there is a level. */
+  /** For example `console`, pino or winston. If absent, `console` is used if a level is set. */
   readonly logger?: Logger | undefined
   /** How much is logged. If absent, the environment variable `PARLEY_LOG`, otherwise `info` with a logger and `off` without. */
   readonly logLevel?: LogLevel | undefined
@@ -49,7 +49,7 @@ const REQUEST_TIMEOUT_S = 30
  * job.result.response_content // a string
  * ```
  *
- * Every duration is in seconds, as in the interface.
+ * All durations are in seconds, as in the HTTP API.
  */
 export class Parley {
   readonly messages: Messages
@@ -73,7 +73,7 @@ export class Parley {
     this.messages = new Messages(exchange, this.#limits)
   }
 
-  /** The limits of the key, and what is left of them. */
+  /** The limits of the key, and the remaining usage. */
   me(options: CallOptions = {}): ApiPromise<Me> {
     return new ApiPromise(this.#limits.me(options))
   }

@@ -1,6 +1,6 @@
 /**
- * Waits for jobs by reading one after the other, with growing pauses: for servers up to 0.2.0, which have no route that waits,
- * and for the error of a job that does not exist.
+ * Waits for jobs by polling one after the other, with growing pauses. Used with servers up to 0.2.0, which have no route that
+ * waits, and to get the error of a job that does not exist.
  */
 import { type Clock, pause } from './clock.ts'
 import { NotFoundError } from './errors.ts'
@@ -20,20 +20,23 @@ const CONCURRENT_POLLS = 32
 export interface PollParts {
   /** Reads a job once, without retries. */
   readonly read: (jobId: string, signal: AbortSignal) => Promise<Job>
-  /** Loads what the budget must know before many reads. */
+  /** Loads the rate limit that the budget needs before many reads. */
   readonly learnBudget: (signal: AbortSignal) => Promise<void>
   readonly budget: ReadBudget
   readonly clock: Clock
   readonly logger: Logger
 }
 
-/** A job that has ended; null if the server does not have it. */
+/** A finished job; null if the server does not have it. */
 export interface Outcome {
   readonly jobId: string
   readonly job: EndedJob | null
 }
 
-/** Resolves with the job when it has ended. Rejects with permanent errors, and with temporary ones after an outage of five minutes. */
+/**
+ * Resolves with the job when it has finished. Rejects with permanent errors, and with temporary ones after an outage of five
+ * minutes.
+ */
 export async function poll(
   jobId: string,
   signal: AbortSignal,
@@ -56,7 +59,7 @@ export async function poll(
   }
 }
 
-/** Yields the jobs as they end. The first error ends it. A caller that stops iterating aborts the signal. */
+/** Yields the jobs as they finish. The first error ends the iteration. A caller that stops iterating aborts the signal. */
 export async function* pollEach(
   open: OpenJobs,
   signal: AbortSignal,
@@ -77,7 +80,7 @@ export async function* pollEach(
     isOver = true
     wake()
   })
-  // The error is thrown by the `await` below; an iteration that ends before is not interested in it.
+  // The `await` below throws the error. If the iteration ends earlier, the error does not matter.
   all.catch(() => {})
   while (!isOver || found.length > 0) {
     for (let next = found.shift(); next; next = found.shift()) yield next

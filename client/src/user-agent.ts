@@ -1,4 +1,4 @@
-/** What the client calls itself in requests. */
+/** The User-Agent header of the client. */
 import { VERSION } from './version.ts'
 
 interface Runtime {
@@ -7,8 +7,8 @@ interface Runtime {
 }
 
 /**
- * For example `parley-client/0.1.0 (node 24.1.0)`. Undefined in browsers and their workers: they have a user agent of their
- * own, and another one would need the server's permission (CORS).
+ * For example `parley-client/0.1.0 (node 24.1.0)`. Undefined in browsers and their workers: they send their own user agent,
+ * and replacing it would need the server's permission (CORS).
  */
 export function userAgent(runtime: Runtime = globalThis as Runtime): string | undefined {
   // Bun and Deno have Node's version, too.

@@ -1,4 +1,4 @@
-/** Waits for jobs: until one has ended, until all have, or for each as it ends. */
+/** Waits for jobs: until one has finished, until all have, or for each as it finishes. */
 import { type AnswerSchema, withCheckedAnswer } from './answer-schema.ts'
 import { timeoutScope, withTimeout } from './clock.ts'
 import { TimeoutError } from './errors.ts'
@@ -9,14 +9,14 @@ import { type JobIds, OpenJobs } from './open-jobs.ts'
 import { type Outcome, type PollParts, poll, pollEach } from './poll.ts'
 
 export interface WaitOptions<T = unknown> extends CallOptions {
-  /** Timeout in seconds; if absent, it waits until the job has ended. Every job ends. */
+  /** Timeout in seconds; if absent, it waits until the job has finished. Every job finishes eventually. */
   readonly timeout?: number | undefined
   /** Validates the answer and gives it a type. */
   readonly schema?: AnswerSchema<T> | undefined
 }
 
 export interface WaitAllOptions<T = unknown> extends WaitOptions<T> {
-  /** Called when a job has ended, with its position among the IDs. */
+  /** Called when a job has finished, with its position among the IDs. */
   readonly onEnded?: ((job: EndedJob<T>, index: number) => void) | undefined
 }
 
@@ -47,7 +47,7 @@ export function waitForOne<T>(
     })) {
       return withCheckedAnswer((job ?? (await poll(jobId, abortSignal, parts))) as EndedJob<T>, schema)
     }
-    throw new Error(`the wait for job ${jobId} ended without it`)
+    throw new Error(`the wait for job ${jobId} ended without a result`)
   })
 }
 
@@ -81,7 +81,7 @@ export async function waitForAll<T>(
   return jobIds.flatMap((jobId) => ended.get(jobId) ?? [])
 }
 
-/** Yields the jobs in the order in which they end. An error ends the iteration, and so does leaving the loop. */
+/** Yields the jobs in the order in which they finish. An error ends the iteration, and so does leaving the loop. */
 export async function* waitForEach<T>(
   jobIds: JobIds,
   { timeout = FOREVER, signal: outer, schema, onMissing }: WaitEachOptions<T>,
@@ -104,7 +104,7 @@ export async function* waitForEach<T>(
   }
 }
 
-/** By long polling, or by polling if the server is too old for that. */
+/** Uses long polling, or polling if the server is too old for that. */
 async function* outcomes(
   open: OpenJobs,
   signal: AbortSignal,
