@@ -30,7 +30,7 @@ function makeInThread(base: string): Promise<Page> {
     worker.once('message', resolve)
     worker.once('error', reject)
     worker.once('exit', (code) =>
-      reject(new Error(`the thread that prepares the dashboard exited with code ${code}`)),
+      reject(new Error(`the thread that builds the dashboard exited with code ${code}`)),
     )
   })
 }

@@ -46,7 +46,7 @@ test('an account is found by its link, and one that is not there is not', async 
   await page.goto('/dashboard/accounts/a')
   await page.getByLabel('Tier of a').waitFor()
   await page.goto('/dashboard/accounts/nobody')
-  await page.getByText('There is no such account').waitFor()
+  await page.getByText('Account not found').waitFor()
 })
 
 test('an account is suspended and let in again', async (t) => {
@@ -103,10 +103,10 @@ test('an account that is held back is shown with the reason, on the overview and
   )
   const page = await visit(t, browser, small, '/dashboard')
   const panel = page.getByRole('region', { name: 'Accounts held back on this node' })
-  await panel.getByRole('row', { name: 'many slots It holds its share of the slots' }).waitFor()
+  await panel.getByRole('row', { name: 'many slots The account uses its full share of the slots' }).waitFor()
   await panel.getByRole('link', { name: 'many' }).click()
   await page.getByText('Held back on this node').waitFor()
-  await page.getByText('It holds its share of the slots').waitFor()
+  await page.getByText('The account uses its full share of the slots').waitFor()
   models.script = () => undefined
   models.release()
   await page.getByText('Held back on this node').waitFor({ state: 'detached', timeout: 30_000 })

@@ -38,7 +38,7 @@ onEachStore(async () => {
     await page.getByRole('dialog').getByRole('button', { name: 'Replay all' }).click()
     await page.getByText('2 callbacks are due now.').waitFor()
     await receiver.received(6)
-    await page.getByText('No callback has failed').waitFor()
+    await page.getByText('No callbacks have failed').waitFor()
     await page.getByRole('link', { name: 'delivered' }).click()
     await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 3)
   })

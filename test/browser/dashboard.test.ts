@@ -28,7 +28,7 @@ test('a token that is taken no more leads back to signing in, and says why', asy
   const page = await visit(t, browser, parley, '/dashboard', { signedIn: false, expected: /401/ })
   await page.evaluate("sessionStorage.setItem('parley.admin-token', 'of yesterday')")
   await page.reload()
-  await page.getByText('no longer accepts the admin token').waitFor()
+  await page.getByText('is no longer valid').waitFor()
 })
 
 test('a browser whose language no standard knows is shown charts all the same', async (t) => {
@@ -68,9 +68,9 @@ test('a time at the end of a chart is shown whole', async (t) => {
 
 test('an unknown job and an unknown page say so', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/jobs/none', { expected: /404/ })
-  await page.getByText('There is no such job').waitFor()
+  await page.getByText('Job not found').waitFor()
   await page.goto('/dashboard/nowhere')
-  await page.getByText('There is no such page').waitFor()
+  await page.getByText('Page not found').waitFor()
 })
 
 test('on a narrow screen the names of settings break between their words only', async (t) => {
@@ -113,7 +113,7 @@ test('the colours follow the system until they are switched', async (t) => {
 
 test('/docs shows the routes under its policy', async (t) => {
   const page = await visit(t, browser, parley, '/docs')
-  await page.getByText('Create one job and wait for its answer').first().waitFor()
+  await page.getByText('Create a job and wait for its answer').first().waitFor()
   assert.equal(await page.getByText('Ask AI').count(), 0)
   assert.equal(await page.getByText('List accounts, by name').count(), 0)
   await page.goto('/docs/?api=admin')

@@ -83,5 +83,5 @@ test('a job that has ended is deleted, and whoever looks for it is told so', asy
   await page.getByRole('heading', { name: 'Jobs', level: 1 }).waitFor()
   assert.equal((await parley.get(`/api/v1/messages/${id}`, key)).status, 404)
   await page.goto(`/dashboard/jobs/${id}`)
-  await page.getByText('There is no such job').waitFor()
+  await page.getByText('Job not found').waitFor()
 })

@@ -23,14 +23,14 @@ onEachStore(async () => {
     await page.getByText('timeout', { exact: true }).waitFor()
     assert.equal(await rows.count(), 1)
     await page.getByLabel('Model').selectOption('gpt-auto')
-    await page.getByText('No job matches').waitFor()
+    await page.getByText('No matching jobs').waitFor()
     await page.goBack()
     await page.getByText('timeout', { exact: true }).waitFor()
     await page.goBack()
     await page.waitForFunction((count) => document.querySelectorAll('tbody tr').length === count, all)
     await page.getByLabel('Account').fill('nobody')
     await page.getByRole('button', { name: 'Search' }).click()
-    await page.getByText('No job matches').waitFor()
+    await page.getByText('No matching jobs').waitFor()
   })
 
   test('a job shows its timeline, and its contents only when asked, which is logged', async (t) => {
@@ -77,7 +77,7 @@ onEachStore(async () => {
     const [id] = body.data.job_ids
     await parley.ended(id, key)
     const page = await visit(t, browser, parley, `/dashboard/jobs/${id}`)
-    await page.getByText('Failed with').waitFor()
+    await page.getByText('Error', { exact: true }).waitFor()
     assert.equal(await page.getByText('Answered by').count(), 0)
     await page.getByText('Last called').waitFor()
   })
@@ -116,9 +116,9 @@ onEachStore(async () => {
     assert.match(two, /a\/m: json_object.*; b\/n: an instruction only/)
     const again = { target: 'a/m', roles: 'no_system', other_format: 'roles', finish_reason: 'length' }
     const three = await receiptText({ target: 'a/m', roles: 'merged_system', kind: 'trouble' }, again)
-    assert.match(three, /system and developer at the beginning were sent as one system message/)
-    assert.match(three, /system and developer were sent within the next user message/)
-    assert.match(three, /with other roles, because the server rejected the call before/)
+    assert.match(three, /leading system and developer messages were merged into one system message/)
+    assert.match(three, /system and developer messages were merged into the next user message/)
+    assert.match(three, /with other roles, because the server rejected the previous call/)
     assert.match(three, /cut off The model reached its length limit \(finish_reason: length\)/)
     assert.equal((await receiptText({ target: 'a/m' })).match(/not recorded/g)?.length, 2)
   })

@@ -15,7 +15,7 @@ onEachStore(async () => {
 
   test('an empty server says so, and points to the playground', async (t) => {
     const page = await visit(t, browser, parley, '/dashboard')
-    await page.getByText('No job has run here yet').waitFor()
+    await page.getByText('No jobs have run here yet').waitFor()
     await page.getByRole('main').getByRole('link', { name: 'playground' }).click()
     await page.getByRole('heading', { name: 'Playground', level: 1 }).waitFor()
   })

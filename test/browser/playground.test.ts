@@ -67,7 +67,7 @@ test('a schema is checked as it is typed by the rules of the server, and its ans
   const [said, foreseen] = [await alert.textContent(), await verdict.textContent()]
   assert.equal(said?.replace('Invalid parameters.', '').replace(': ', ' '), foreseen)
   await schema.fill('{ "type": "object", "x-order": 1 }')
-  await page.locator('.verdict').getByText('Accepted and not checked: /x-order').waitFor()
+  await page.locator('.verdict').getByText('Accepted, but not checked: /x-order').waitFor()
   await page.getByLabel('Fill in an example').selectOption('JSON with a schema')
   await page.getByText('The schema is valid and strict').first().waitFor()
   await send(page)
@@ -88,7 +88,7 @@ test('a failure and a forbidden model are shown for what they are', async (t) =>
   await page.locator('.outcome').getByText('model_error').waitFor()
   await page.getByLabel('Model').selectOption('gpt-5')
   await send(page)
-  await page.getByText('Insufficient permissions: tier user_free may not use model gpt-5.').first().waitFor()
+  await page.getByText('Insufficient permissions: tier user_free cannot use model gpt-5.').first().waitFor()
 })
 
 test('a batch of variants is watched to the end of each', async (t) => {

@@ -71,7 +71,7 @@ test('filters stand in the address: one month, one account', async (t) => {
   await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 2)
   await page.getByLabel('Account', { exact: true }).fill('bob')
   await page.getByRole('button', { name: 'Search' }).click()
-  await page.getByText('No usage matches').waitFor()
+  await page.getByText('No matching usage').waitFor()
   await page.goBack()
   await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 2)
   assert.equal(await page.getByLabel('Account', { exact: true }).inputValue(), '')

@@ -39,7 +39,7 @@ export async function admin<T>(path: string, options: RequestOptions = {}): Prom
     return data
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) {
-      signOut('The server no longer accepts the admin token. Sign in again.')
+      signOut('The admin token is no longer valid. Sign in again.')
     }
     throw error
   }

@@ -63,7 +63,7 @@ function Frame() {
           <a href=${part === '' ? HOME : address([part])} aria-current=${part === here ? 'page' : undefined}><${Icon} name=${icon} />${name}</a>
         </li>`,
         )}
-        <li class="pages-nav-last"><a href="/docs" target="_blank" rel="noreferrer"><${Icon} name="document" />Interface<span class="visually-hidden"> (opens a new tab)</span></a></li>
+        <li class="pages-nav-last"><a href="/docs" target="_blank" rel="noreferrer"><${Icon} name="document" />API reference<span class="visually-hidden"> (opens a new tab)</span></a></li>
       </ul>
     </nav>
     <main id="main" tabindex="-1"><${Page} key=${place.parts.join('/')} place=${place} /></main>
@@ -87,5 +87,5 @@ function Page({ place: { parts } }: { readonly place: Place }) {
     }
   }
   return html`<${PageTitle} title="Not found" />
-    <${Empty} title="There is no such page"><p><a href=${HOME}>Overview</a></p><//>`
+    <${Empty} title="Page not found"><p><a href=${HOME}>Overview</a></p><//>`
 }

@@ -1,7 +1,7 @@
 /** The admin API's responses on usage and caps. */
 
 export interface UsageSums {
-  /** Jobs that ended, failed ones included. */
+  /** Finished jobs, including failed ones. */
   readonly jobs: number
   readonly failed_jobs: number
   /** Jobs that a cached response answered. */

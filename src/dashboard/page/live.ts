@@ -82,7 +82,7 @@ async function follow(signal: AbortSignal): Promise<void> {
     } catch (error) {
       if (signal.aborted) return
       if (error instanceof ApiError && error.status === 401) {
-        signOut('The server no longer accepts the admin token. Sign in again.')
+        signOut('The admin token is no longer valid. Sign in again.')
         return
       }
     }

@@ -41,10 +41,10 @@ export function SignIn() {
         hint="The audit log records it with your actions." />
       <button type="submit" class="button primary" disabled=${busy}>${busy ? 'Checking…' : 'Sign in'}</button>
       <details>
-        <summary>Where do I find the token?</summary>
+        <summary>Where can I find the token?</summary>
         <p class="hint">It is the value of <code>PARLEY_ADMIN_TOKEN</code> on the server. If that variable is not set, the server generated a
           token at its first start and stored it in a file next to its database that only its owner can read.</p>
-        <p class="hint">This tab stores the token until you close the tab or sign out.</p>
+        <p class="hint">The token is stored in this tab until you close the tab or sign out.</p>
       </details>
     </form>
   </main>`

@@ -31,7 +31,7 @@ export function AccountPage({ name }: { readonly name: string }) {
     <//>
     ${
       account === null
-        ? html`<${Empty} title="There is no such account"><p>It never existed, or it was deleted. The audit log records deletions.
+        ? html`<${Empty} title="Account not found"><p>It never existed, or it was deleted. Deletions are recorded in the audit log.
           <a href=${address(['accounts'])}>All accounts</a></p><//>`
         : html`<${StateOf} of=${{ data: account ?? null, error, loading: account === undefined, reload }} what="the account" />`
     }

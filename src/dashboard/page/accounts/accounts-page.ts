@@ -34,7 +34,7 @@ export function AccountsPage() {
     }
     <${Panel} title="Accounts">
       ${error || !data ? html`<${StateOf} of=${accounts} what="the accounts" />` : null}
-      ${data?.accounts.length === 0 && html`<${Empty} title="There are no accounts"><p>Create a key: its account is created with it.</p><//>`}
+      ${data?.accounts.length === 0 && html`<${Empty} title="No accounts yet"><p>Create a key to create its account.</p><//>`}
       ${data && data.accounts.length > 0 && html`<${AccountTable} accounts=${data.accounts} onChange=${reload} />`}
       ${
         data &&

@@ -2,8 +2,8 @@
 import type { HeldBack } from '../contract.ts'
 
 const REASONS: Readonly<Record<HeldBack['reason'], string>> = {
-  slots: 'It holds its share of the slots; the reserve is for accounts without a slot.',
-  memory: 'Its next large job waits for memory for running jobs.',
+  slots: 'The account uses its full share of the slots; the rest is reserved for accounts without a slot.',
+  memory: 'Its next large job waits for memory.',
 }
 
 export function reasonText({ reason }: HeldBack): string {

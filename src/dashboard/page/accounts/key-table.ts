@@ -23,7 +23,7 @@ export function KeyTable({ keys, onChange }: KeyTableProps) {
     setBusy(true)
     try {
       await admin(`/keys/${encodeURIComponent(key.id)}/revoke`, { body: {} })
-      announce('The key is revoked. Every node rejects it within a few seconds.')
+      announce('The key was revoked. Every node rejects it within a few seconds.')
     } catch (error) {
       announce(apiError(error).words, true)
     }

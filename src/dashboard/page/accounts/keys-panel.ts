@@ -41,7 +41,7 @@ export function KeysPanel({ keys, title, actions, onChange }: KeysPanelProps) {
   const { data, error, isFirst, onPage } = keys
   return html`<${Panel} title=${title} wide actions=${actions}>
     ${error || !data ? html`<${StateOf} of=${keys} what="the keys" />` : null}
-    ${data?.keys.length === 0 && html`<${Empty} title="There are no keys" />`}
+    ${data?.keys.length === 0 && html`<${Empty} title="No keys yet" />`}
     ${data && data.keys.length > 0 && html`<${KeyTable} keys=${data.keys} onChange=${onChange} />`}
     ${data && html`<${PagesOf} isFirst=${isFirst} more=${data.more} onNewest=${() => onPage('')} onOlder=${() => onPage(data.keys.at(-1)?.id ?? '')} />`}
   <//>`

@@ -46,7 +46,7 @@ function Suspend({ account: { name }, onChange }: ModerationProps) {
     ${
       asking &&
       html`<${Confirm} title=${`Suspend ${name}?`} action="Suspend account" danger busy=${suspend.busy} onConfirm=${suspend.run} onClose=${() => setAsking(false)}>
-        <p>New jobs of the account are rejected with 403 within a few seconds, and the response says why. Its jobs stay readable.</p>
+        <p>New jobs of the account are rejected with 403 within a few seconds, and the response says why. Its jobs can still be read.</p>
         <p>Accepted jobs and their callbacks continue unless you cancel them separately. To lift the suspension, use <em>Resume account</em>.</p>
       <//>`
     }`
@@ -79,8 +79,7 @@ function CancelJobs({ account: { name }, onChange }: ModerationProps) {
       asking &&
       html`<${Confirm} title=${`Cancel jobs of ${name}?`} action="Cancel jobs" back="Keep jobs" danger busy=${cancel.busy} onConfirm=${cancel.run}
         onClose=${() => setAsking(false)}>
-        <p>The jobs fail permanently with the code <code>cancelled</code>. Waiting requests are answered, and callbacks are sent. This does
-        not affect jobs that are created later; to prevent new jobs, suspend the account first.</p>
+        <p>The jobs fail permanently with the code <code>cancelled</code>. Waiting requests are answered, and callbacks are sent. Jobs that are created later are not affected; to prevent new jobs, suspend the account first.</p>
         <label class="check"><input type="checkbox" checked=${running}
           onChange=${(event: Event) => setRunning((event.target as HTMLInputElement).checked)} />
           <span>Also cancel running jobs: their calls to models are aborted</span></label>

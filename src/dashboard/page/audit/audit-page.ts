@@ -47,7 +47,7 @@ export function AuditPage() {
       html`<${Empty} title=${account === '' ? 'The audit log is empty' : 'No entries for this account'}>
         ${
           account === ''
-            ? html`<p>Admin actions in the dashboard and on the command line are recorded here.</p>`
+            ? html`<p>Admin actions in the dashboard, the admin API and the command line are recorded here.</p>`
             : html`<p><a href=${address(['audit'])}>All entries</a></p>`
         }
       <//>`

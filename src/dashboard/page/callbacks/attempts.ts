@@ -13,12 +13,12 @@ export function Attempts({ callback }: { readonly callback: CallbackDetails }) {
     ['Address', html`<span class="mono breaks">${url}</span>`],
     ['Attempts', String(callback.attempts)],
     ['Next attempt', callback.under_way ? 'in progress' : html`<${Time} at=${next_attempt_at} />`],
-    ['Ended', html`<${Time} at=${ended_at} />`],
-    ['Headers', header_names.length === 0 ? 'none from the caller' : header_names.join(', ')],
+    ['Finished', html`<${Time} at=${ended_at} />`],
+    ['Headers', header_names.length === 0 ? 'none' : header_names.join(', ')],
   ]
   return html`<${Facts} facts=${facts} />
     <details><summary>callback_payload</summary><${CodeBlock} text=${pretty(callback_payload)} what="the payload" /></details>
-    ${log.length === 0 ? html`<p class="muted">No attempt has been made yet.</p>` : html`<${Log} log=${log} />`}`
+    ${log.length === 0 ? html`<p class="muted">No attempts yet.</p>` : html`<${Log} log=${log} />`}`
 }
 
 function Log({ log }: { readonly log: readonly CallbackAttempt[] }) {
@@ -29,8 +29,8 @@ function Log({ log }: { readonly log: readonly CallbackAttempt[] }) {
         <th scope="col" class="number">No.</th>
         <th scope="col">When</th>
         <th scope="col">Result</th>
-        <th scope="col" class="number">Took</th>
-        <th scope="col" class="wide">Answer</th>
+        <th scope="col" class="number">Duration</th>
+        <th scope="col" class="wide">Response</th>
       </tr>
     </thead>
     <tbody>

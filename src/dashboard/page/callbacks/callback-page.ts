@@ -23,7 +23,7 @@ export function CallbackPage({ id }: { readonly id: string }) {
     <p class="id-line">of job <a class="mono breaks" href=${address(['jobs', id])}>${id}</a><${CopyButton} text=${id} what="the job ID" small /></p>
     ${
       callback.error?.status === 404
-        ? html`<${Empty} title="There is no such callback"><p>The job has no callback, or it has expired.</p><//>`
+        ? html`<${Empty} title="Callback not found"><p>The job has no callback, or it has expired.</p><//>`
         : html`<${StateOf} of=${callback} what="the callback" />`
     }
     ${

@@ -54,7 +54,7 @@ export function CallbacksPage() {
     ${data && data.callbacks.length > 0 && html`<${CallbackTable} callbacks=${data.callbacks} onReplayed=${callbacks.reload} />`}
     ${
       data?.callbacks.length === 0 &&
-      html`<${Empty} title=${EMPTY[state] ?? 'There are no callbacks'}>
+      html`<${Empty} title=${EMPTY[state] ?? 'No callbacks yet'}>
       <p>A job has a callback if its batch element contains <code>callback</code>.</p><//>`
     }
     ${data?.complete === false && html`<${SearchStopped} />`}
@@ -66,9 +66,9 @@ export function CallbacksPage() {
 }
 
 const EMPTY: Readonly<Record<string, string>> = {
-  failed: 'No callback has failed',
-  owed: 'No callback is owed',
-  delivered: 'No callback has been delivered yet',
+  failed: 'No callbacks have failed',
+  owed: 'No callbacks are owed',
+  delivered: 'No callbacks have been delivered yet',
 }
 
 interface CallbackTableProps {
@@ -86,7 +86,7 @@ function CallbackTable({ callbacks, onReplayed }: CallbackTableProps) {
         <th scope="col" class="wide">Address</th>
         <th scope="col">Last attempt</th>
         <th scope="col" class="number wide">Attempts</th>
-        <th scope="col" class="number wide">${'Next or ended'}</th>
+        <th scope="col" class="number wide">${'Next or finished'}</th>
         <th scope="col"><span class="visually-hidden">Actions</span></th>
       </tr>
     </thead>
@@ -110,7 +110,7 @@ function CallbackTable({ callbacks, onReplayed }: CallbackTableProps) {
 }
 
 function lastOf({ state, last_attempt: last }: CallbackSummary) {
-  if (!last) return html`<${Badge} state=${state} word=${state === 'owed' ? 'not tried yet' : state} />`
+  if (!last) return html`<${Badge} state=${state} word=${state === 'owed' ? 'no attempts yet' : state} />`
   return html`<${Badge} state=${state} word=${last.status === null ? 'no response' : `HTTP ${last.status}`} />
     ${last.error && html` <span class="muted breaks">${last.error}</span>`}`
 }

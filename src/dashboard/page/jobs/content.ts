@@ -60,10 +60,10 @@ function Conversation({ messages }: { readonly messages: readonly Message[] }) {
 function Answer({ content: { result, error } }: { readonly content: JobContent }) {
   if (error) {
     return html`<p><span class="code-word">${error.code}</span> ${error.message}</p>
-      ${error.upstream_message && html`<p class="muted">The upstream responded${error.upstream_status ? ` (${error.upstream_status})` : ''}: ${error.upstream_message}</p>`}
+      ${error.upstream_message && html`<p class="muted">The model server responded${error.upstream_status ? ` (${error.upstream_status})` : ''}: ${error.upstream_message}</p>`}
       ${error.errors && html`<ul class="faults">${error.errors.map((fault) => html`<li>${fault}</li>`)}</ul>`}
-      ${error.raw_text !== undefined && html`<h3>The last answer of the model, unprocessed</h3><${CodeBlock} text=${error.raw_text} what="the raw answer" />`}`
+      ${error.raw_text !== undefined && html`<h3>The last answer of the model, unmodified</h3><${CodeBlock} text=${error.raw_text} what="the raw answer" />`}`
   }
-  if (!result) return html`<p class="muted">There is no answer yet.</p>`
+  if (!result) return html`<p class="muted">No answer yet.</p>`
   return html`<${CodeBlock} text=${contentText(result.response_content)} what="the answer" />`
 }

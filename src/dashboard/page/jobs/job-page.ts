@@ -31,7 +31,7 @@ export function JobPage({ id }: { readonly id: string }) {
     <p class="id-line"><code>${id}</code><${CopyButton} text=${id} what="the job ID" small /></p>
     ${
       isGone
-        ? html`<${Empty} title="There is no such job"><p>It never existed, has expired, or was deleted. <a href=${address(['jobs'])}>All jobs</a></p><//>`
+        ? html`<${Empty} title="Job not found"><p>It never existed, has expired, or was deleted. <a href=${address(['jobs'])}>All jobs</a></p><//>`
         : html`<${StateOf} of=${job} what="the job" />`
     }
     ${data && html`<${Details} job=${data} onChange=${job.reload} />`}`
@@ -81,21 +81,22 @@ function factsOf(job: JobDetails) {
       ? []
       : [
           [
-            'Waits for',
+            'Waiting for',
             html`${waiting.targets.join(', ')} since ${dateAndTime(waiting.since)} <span class="muted">(${waiting.reason}: ${waiting.message})</span>`,
           ],
         ]),
     ['Answer format', job.response_format],
     ['Created', dateAndTime(created_at)],
-    ['Waited', claimed_at === null ? '–' : duration((claimed_at - created_at) * 1000)],
-    ['Ran', settled_at === null || claimed_at === null ? '–' : duration((settled_at - claimed_at) * 1000)],
+    ['Queue time', claimed_at === null ? '–' : duration((claimed_at - created_at) * 1000)],
+    [
+      'Run time',
+      settled_at === null || claimed_at === null ? '–' : duration((settled_at - claimed_at) * 1000),
+    ],
     ['Tokens', input_tokens === null ? '–' : `${count(input_tokens)} in, ${count(output_tokens ?? 0)} out`],
     [
-      'Claims',
+      'Attempts',
       html`${job.attempts}${job.deaths > 0 ? html` <span class="muted">(its node crashed ${job.deaths} ${job.deaths === 1 ? 'time' : 'times'})</span>` : ''}`,
     ],
-    ...(job.error_code === null
-      ? []
-      : [['Failed with', html`<span class="code-word">${job.error_code}</span>`]]),
+    ...(job.error_code === null ? [] : [['Error', html`<span class="code-word">${job.error_code}</span>`]]),
   ]
 }

@@ -37,7 +37,7 @@ export function JobsPage() {
     ${data && data.jobs.length > 0 && html`<${JobTable} jobs=${data.jobs} />`}
     ${
       data?.jobs.length === 0 &&
-      html`<${Empty} title=${isFiltered(filters) ? 'No job matches' : 'There are no jobs yet'}>
+      html`<${Empty} title=${isFiltered(filters) ? 'No matching jobs' : 'No jobs yet'}>
         ${
           isFiltered(filters)
             ? html`<p>Change the filters, or <a href=${address(['jobs'])}>show all</a>.</p>`
@@ -64,7 +64,7 @@ function JobTable({ jobs }: { readonly jobs: readonly JobSummary[] }) {
         <th scope="col" class="wide">Model</th>
         <th scope="col" class="wide">Answered by</th>
         <th scope="col" class="number wide">Tokens</th>
-        <th scope="col" class="number wide">Took</th>
+        <th scope="col" class="number wide">Duration</th>
         <th scope="col" class="wide">Callback</th>
         <th scope="col" class="number">Created</th>
       </tr>

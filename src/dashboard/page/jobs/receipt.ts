@@ -13,19 +13,19 @@ export interface ReceiptProps {
 
 export function Receipt({ content, job }: ReceiptProps) {
   const { receipt } = content
-  if (!receipt) return html`<p class="muted">There is no receipt until the job has finished.</p>`
+  if (!receipt) return html`<p class="muted">The receipt is available when the job has finished.</p>`
   if (job.cache_hit) {
-    return html`<p>The cached response of an identical earlier job was used (<code>message_cache_ttl</code>). Nothing was sent upstream.</p>`
+    return html`<p>The cached response of an identical earlier job was used (<code>message_cache_ttl</code>). Nothing was sent to a model server.</p>`
   }
   if (receipt.calls.length === 0) return html`<p>No model was called.</p>`
   return html`<${Facts} facts=${factsOf(receipt, content, job)} />
-    <h3>Calls, in the order made</h3>
+    <h3>Calls, in order</h3>
     <${Calls} calls=${receipt.calls} />
     ${receipt.repair && html`<${Repair} repair=${receipt.repair} job=${job} />`}`
 }
 
 const FORMS = {
-  text: 'text: no format was requested from the model',
+  text: 'text: the model may answer in any format',
   json: 'any JSON value',
   schema: 'JSON that satisfies the schema',
 } as const
@@ -44,7 +44,7 @@ function factsOf(receipt: ReceiptData, content: JobContent, job: JobDetails) {
   const { form, strict, calls } = receipt
   const strictness = strict
     ? ', which meets the strict rules'
-    : ', which does not meet the strict rules: for example, not every property is required, others are allowed, or a keyword is not among theirs'
+    : ', which does not meet the strict rules: for example, a property is optional, other properties are allowed, or a keyword is not supported'
   return [
     ['Target', job.target ?? 'no target answered'],
     ['Roles', describeCalls(calls, ({ roles }) => roles && rolesOf(content, roles))],
@@ -80,16 +80,16 @@ const ROLES_SENT = {
   native: 'unchanged',
   developer_as_system: 'developer was sent as system',
   merged_system:
-    'system and developer at the beginning were sent as one system message, later ones as system in their place',
+    'leading system and developer messages were merged into one system message, and later ones were sent as system',
   no_system:
-    'system and developer were sent within the next user message, and neighbours of the same role as one message',
+    'system and developer messages were merged into the next user message, and adjacent messages of the same role into one',
 } as const
 
 const OTHER_FORMATS = {
-  roles: 'the same conversation with other roles, because the server rejected the call before',
+  roles: 'the same conversation with other roles, because the server rejected the previous call',
   json_mode:
-    'the same conversation, with JSON requested in another way, because the server rejected the call before',
-  both: 'the same conversation, with other roles and JSON requested in another way, because the server rejected the calls before',
+    'the same conversation, with JSON requested differently, because the server rejected the previous call',
+  both: 'the same conversation, with other roles and JSON requested differently, because the server rejected the previous calls',
 } as const
 
 function Calls({ calls }: { readonly calls: readonly ReceiptCall[] }) {
@@ -102,7 +102,7 @@ function Calls({ calls }: { readonly calls: readonly ReceiptCall[] }) {
       <span class="mono">${target}</span>
       <${Badge} state=${kind === 'answer' ? 'completed' : 'failed'} word=${kind} />
       <span class="muted">${status === null ? 'no HTTP status' : `HTTP ${status}`} · ${duration(ms)}</span>
-      ${finish_reason && html`<${Badge} state="skipped" word="cut off" /> <span class="muted">The model reached its length limit (finish_reason: ${finish_reason}), so the answer is not complete.</span>`}
+      ${finish_reason && html`<${Badge} state="skipped" word="cut off" /> <span class="muted">The model reached its length limit (finish_reason: ${finish_reason}), so the answer is incomplete.</span>`}
       ${other_format && html`<span class="muted"> · ${OTHER_FORMATS[other_format]}</span>`}
       ${instruction && html`<details><summary>An instruction was added to the messages</summary><${CodeBlock} text=${instruction} what="the instruction" /></details>`}
     </li>`,
@@ -117,10 +117,10 @@ interface RepairProps {
 
 function Repair({ repair, job }: RepairProps) {
   return html`<h3>Repair</h3>
-    <p>The first answer did not match the requested format. The model got its errors and answered again, ${
-      job.status === 'completed' ? 'this time correctly.' : 'again incorrectly.'
+    <p>The first answer did not match the requested format. The model was given the errors and answered again, ${
+      job.status === 'completed' ? 'this time correctly.' : 'again with errors.'
     }</p>
     <ul class="faults">${repair.errors.map((error) => html`<li>${error}</li>`)}</ul>
-    <h3>The first answer, unprocessed</h3>
+    <h3>The first answer, unmodified</h3>
     <${CodeBlock} text=${repair.raw_text} what="the first answer" />`
 }

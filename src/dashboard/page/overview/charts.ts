@@ -50,7 +50,11 @@ export function Charts({ points, now, span }: ChartsProps) {
           color: '--c2',
           values: ratesOf(buckets, ({ callbacks }) => callbacks.failed_attempts),
         },
-        { label: 'given up', color: '--bad', values: ratesOf(buckets, ({ callbacks }) => callbacks.failed) },
+        {
+          label: 'failed permanently',
+          color: '--bad',
+          values: ratesOf(buckets, ({ callbacks }) => callbacks.failed),
+        },
       ],
       owed: [
         { label: 'owed', color: '--c1', values: highestOf(buckets, ({ callbacks_owed }) => callbacks_owed) },
@@ -59,13 +63,13 @@ export function Charts({ points, now, span }: ChartsProps) {
   }, [points, now, span])
   const { times } = drawn
   return html`<section class="charts" aria-label="Charts">
-    <${Chart} title="Jobs by outcome" unit="a minute" kind="stack" times=${times} series=${drawn.outcomes} format=${figure} />
+    <${Chart} title="Jobs by outcome" unit="per minute" kind="stack" times=${times} series=${drawn.outcomes} format=${figure} />
     <${Chart} title="Open jobs" unit="jobs" kind="lines" times=${times} series=${drawn.depth} format=${count} />
-    <${Chart} title="Age of the oldest" unit="queued job" kind="lines" times=${times} series=${drawn.age} format=${duration} />
-    <${Chart} title="Time in queue" unit="until a node claims the job" kind="lines" times=${times} series=${drawn.wait} format=${duration} />
-    <${Chart} title="Run time" unit="until the job is settled" kind="lines" times=${times} series=${drawn.run} format=${duration} />
-    <${Chart} title="Tokens by model" unit="a minute" kind="stack" times=${times} series=${drawn.tokens} format=${count} />
-    <${Chart} title="Callbacks" unit="a minute" kind="stack" times=${times} series=${drawn.callbacks} format=${figure} />
+    <${Chart} title="Oldest queued job" unit="age" kind="lines" times=${times} series=${drawn.age} format=${duration} />
+    <${Chart} title="Queue time" unit="from creation to claim" kind="lines" times=${times} series=${drawn.wait} format=${duration} />
+    <${Chart} title="Run time" unit="from claim to settlement" kind="lines" times=${times} series=${drawn.run} format=${duration} />
+    <${Chart} title="Tokens by model" unit="per minute" kind="stack" times=${times} series=${drawn.tokens} format=${count} />
+    <${Chart} title="Callbacks" unit="per minute" kind="stack" times=${times} series=${drawn.callbacks} format=${figure} />
     <${Chart} title="Callbacks owed" unit="" kind="lines" times=${times} series=${drawn.owed} format=${count} />
   </section>`
 }

@@ -68,7 +68,7 @@ function figuresOf({ overview, points }: FiguresProps): readonly Figure[] {
     {
       name: 'Queued',
       value: count(waiting),
-      note: waiting === 0 ? 'queue is empty' : `oldest for ${duration(oldest * 1000)}`,
+      note: waiting === 0 ? 'the queue is empty' : `oldest: ${duration(oldest * 1000)}`,
       href: address(['jobs'], { status: 'pending' }),
     },
     {
@@ -87,7 +87,7 @@ function figuresOf({ overview, points }: FiguresProps): readonly Figure[] {
     {
       name: 'Callbacks owed',
       value: count(owed),
-      note: late === 0 ? 'none is late' : `up to ${duration(late * 1000)} late`,
+      note: late === 0 ? 'none overdue' : `up to ${duration(late * 1000)} overdue`,
       href: address(['callbacks'], { state: 'owed' }),
     },
     {

@@ -9,12 +9,12 @@ import { address } from '../router.ts'
 export function HeldBack({ accounts }: { readonly accounts: readonly HeldBackAccount[] }) {
   if (accounts.length === 0) return null
   return html`<${Panel} title="Accounts held back on this node" wide>
-    <p class="hint">Their queued jobs wait so that jobs of other accounts can begin. Other nodes show their own.</p>
+    <p class="hint">Their queued jobs wait so that jobs of other accounts can start. Other nodes may hold back other accounts.</p>
     <table>
       <thead>
         <tr>
           <th scope="col">Account</th>
-          <th scope="col">Waits for</th>
+          <th scope="col">Waiting for</th>
           <th scope="col">Reason</th>
         </tr>
       </thead>

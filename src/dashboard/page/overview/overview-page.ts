@@ -44,9 +44,8 @@ export function OverviewPage() {
     <${AboutNode} overview=${overview} />
     ${
       isQuiet &&
-      html`<${Empty} title="No job has run here yet">
-        <p>Send a message in the <a href=${address(['playground'])}>playground</a>, or call the three routes of
-        the <a href="/docs" target="_blank" rel="noreferrer">interface</a> with your own key.</p>
+      html`<${Empty} title="No jobs have run here yet">
+        <p>Send a message in the <a href=${address(['playground'])}>playground</a>, or call the <a href="/docs" target="_blank" rel="noreferrer">API</a> with your own key.</p>
       <//>`
     }
     <${Figures} overview=${overview} points=${points} />

@@ -27,7 +27,7 @@ export function Upstreams({ upstreams, points, simulated }: UpstreamsProps) {
           <th scope="col" class="number">Running calls</th>
           <th scope="col" class="number wide">Waiting calls</th>
           <th scope="col" class="number">Calls</th>
-          <th scope="col" class="number">Failed</th>
+          <th scope="col" class="number">Errors</th>
         </tr>
       </thead>
       <tbody>

@@ -23,7 +23,7 @@ export function BatchFields({ draft, onChange, most }: BatchFieldsProps) {
         onInput=${(event: Event) => onChange({ variants: (event.target as HTMLTextAreaElement).value })}></textarea>
       <p class=${lines.length > 0 && !hasPlaceholder ? 'field-error' : 'hint'} id=${`${id}-hint`}>${
         lines.length > 0 && !hasPlaceholder
-          ? `Write ${INPUT} in a message; otherwise all jobs are the same.`
+          ? `Write ${INPUT} in a message; otherwise all jobs are identical.`
           : `Each line replaces ${INPUT} in the messages of one job.`
       }</p>
     </div>

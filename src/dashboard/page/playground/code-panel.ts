@@ -1,4 +1,4 @@
-/** The request as a program, in one tab per language. */
+/** The request as code, in one tab per language. */
 import { html } from 'htm/preact'
 import { useId, useState } from 'preact/hooks'
 import { CodeBlock } from '../parts/code-block.ts'
@@ -16,7 +16,7 @@ export function CodePanel({ draft }: { readonly draft: Draft }) {
     setLanguage(next)
     document.getElementById(`${id}-${next}`)?.focus()
   }
-  return html`<${Panel} title="The request as a program">
+  return html`<${Panel} title="The request as code">
     <div class="segments" role="tablist" aria-label="Language" onKeyDown=${onKeyDown}>
       ${LANGUAGES.map(
         (

@@ -35,7 +35,7 @@ export function KeyPanel({ caller }: { readonly caller: PlaygroundCaller }) {
     caller.error &&
     (caller.error.status === 401 ? 'The server does not accept this key.' : caller.error.words)
   return html`<${Panel} title="API key">
-    <p class="hint">The playground calls the public interface like any other program. The key is stored in this tab only.</p>
+    <p class="hint">The playground calls the public API like any other client. The key is stored in this tab only.</p>
     <div class="key-options">
       <div class="inline-form">
         <${Select} label="Tier" value=${tier} options=${TIERS.map((one) => [one, one])} onChange=${setTier} />

@@ -21,13 +21,13 @@ export function checkSchema(text: string): SchemaVerdict {
   if (!read.ok) return { kind: 'fault', words: `response_format.${read.path} ${read.rule}` }
   const words = meetsStrictRules(read.schema)
     ? 'The schema is valid and strict: model servers can enforce it.'
-    : 'The schema is valid. It is not sent as strict: for example, not every object requires all of its properties and forbids others, or a keyword is beyond what strict servers take.'
+    : 'The schema is valid, but is not sent as strict: for example, an object has optional properties or allows others, or strict servers do not support a keyword.'
   return { kind: 'good', words: words + notChecked(read.schema.ignored) }
 }
 
 function notChecked({ pointers, more }: IgnoredKeywords): string {
   const listed = more > 0 ? [...pointers, `${more} more`] : pointers
-  return listed.length === 0 ? '' : ` Accepted and not checked: ${listed.join(', ')}.`
+  return listed.length === 0 ? '' : ` Accepted, but not checked: ${listed.join(', ')}.`
 }
 
 /** The line and column of the error, if the browser reports its position. */

@@ -6,7 +6,7 @@ import { exact } from '../format.ts'
 import { Segments } from '../parts/segments.ts'
 import { type Group, groupsBy, monthName, sumOf } from './sums.ts'
 
-/** What the bars show. Each bar has two parts. */
+/** What to show. Each bar has two parts. */
 interface Measure {
   readonly name: string
   readonly parts: readonly {
@@ -47,8 +47,8 @@ export function UsageBars({ month }: { readonly month: Group<UsageRow> }) {
     <figcaption class="chart-head">
       <h2 id=${id}>${measure.name} by ${by} <span class="muted">${monthName(month.name)}</span></h2>
       <div class="bars-options">
-        <${Segments} label="What the bars show" value=${what} options=${[['tokens', 'Tokens'], ['jobs', 'Jobs']]} onChange=${setWhat} />
-        <${Segments} label="What each bar is" value=${by} options=${[['account', 'By account'], ['model', 'By model']]} onChange=${setBy} />
+        <${Segments} label="What to show" value=${what} options=${[['tokens', 'Tokens'], ['jobs', 'Jobs']]} onChange=${setWhat} />
+        <${Segments} label="Group by" value=${by} options=${[['account', 'By account'], ['model', 'By model']]} onChange=${setBy} />
       </div>
     </figcaption>
     <ul class="legend">

@@ -32,7 +32,7 @@ export function UsagePage() {
     ${error || !rows ? html`<${StateOf} of=${{ ...usage, data: rows, loading: rows === null }} what="the usage" />` : null}
     ${
       rows?.length === 0 &&
-      html`<${Empty} title=${isFiltered ? 'No usage matches' : 'No usage has been recorded yet'}>
+      html`<${Empty} title=${isFiltered ? 'No matching usage' : 'No usage has been recorded yet'}>
         ${
           isFiltered
             ? html`<p>Change the filters, or <a href=${address(['usage'])}>show all</a>.</p>`

@@ -22,8 +22,8 @@ export function UsageTable({ months, cut }: UsageTableProps) {
         <th scope="col" class="number wide">Failed</th>
         <th scope="col" class="number wide">Cache hits</th>
         <th scope="col" class="number wide">Calls</th>
-        <th scope="col" class="number">Tokens in</th>
-        <th scope="col" class="number">Tokens out</th>
+        <th scope="col" class="number">Input tokens</th>
+        <th scope="col" class="number">Output tokens</th>
       </tr>
     </thead>
     ${months.map(
