@@ -58,7 +58,7 @@ export function createAdmin(parts: AdminApiParts): AdminOptions {
       database: maskedDatabase(settings.database),
     }),
     onSlowClient: (requestId) =>
-      log.info({ request_id: requestId }, 'closed an event stream that its client did not read'),
+      log.info({ request_id: requestId }, 'closed an event stream because its client did not read it'),
     onAction: ({ what, details, requestId, from, operator }) =>
       log.info(
         { what, ...details, request_id: requestId, from, ...(operator !== null && { operator }) },

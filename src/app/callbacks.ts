@@ -61,10 +61,9 @@ export function createDispatcher({
       const { status, ms } = attempt
       const fields = { job_id: jobId, account, attempt: attempt.attempt, status, ms }
       if (next === 'delivered') log.debug(fields, 'callback delivered')
-      else if (next === 'due') log.warn(fields, 'callback failed; it will be retried')
-      else log.warn(fields, 'callback failed for good')
+      else if (next === 'due') log.warn(fields, 'callback failed; retrying later')
+      else log.warn(fields, 'callback failed permanently')
     },
-    onError: (error) =>
-      log.error(errorFields(error), 'callbacks are delayed by an error; they will be retried'),
+    onError: (error) => log.error(errorFields(error), 'an error delays callbacks; retrying'),
   })
 }

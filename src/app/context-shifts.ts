@@ -21,10 +21,10 @@ export function createContextShifts({ metrics, log, ...parts }: ContextShiftPart
       const fields = { job_id: jobId, target, prompt_tokens: promptTokens, counted_tokens: counted }
       log.warn(
         fields,
-        'the model server counted far fewer tokens than the conversation has: its context is probably too small, and it dropped a part (context shift)',
+        'the model server counted far fewer tokens than the conversation has; its context is probably too small, so it dropped a part (context shift)',
       )
     },
     onError: (error) =>
-      log.warn(errorFields(error), 'counting the tokens of an answered conversation failed'),
+      log.warn(errorFields(error), 'could not count the tokens of an answered conversation'),
   })
 }

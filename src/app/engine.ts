@@ -76,7 +76,7 @@ export function createEngine(parts: EngineParts) {
     store,
     clock,
     retentionMs: wholeMs(settings.jobs.retention_seconds),
-    onError: (error) => log.warn(errorFields(error), 'deleting expired jobs failed; it is retried'),
+    onError: (error) => log.warn(errorFields(error), 'could not delete expired jobs; retrying'),
   })
   const executes = role !== 'api'
 

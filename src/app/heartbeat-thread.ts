@@ -71,7 +71,7 @@ function watchLoop({ reports, hangMs, node }: HeartbeatData): void {
 
 /** The loop of the main thread runs no handler of a signal, and a thread cannot exit the process in another way. */
 function endProcess(hangMs: number, node: string): void {
-  const message = `the event loop has not reported for ${hangMs / 1000} s (jobs.hang_seconds); ending the process, its jobs run on other nodes`
+  const message = `the event loop has not reported for ${hangMs / 1000} s (jobs.hang_seconds); exiting, so that its jobs run on other nodes`
   const writer = new LogWriter(2, () => '')
   writer.write(logLine('error', { node }, message))
   writer.flush()

@@ -194,7 +194,7 @@ function connectionGuard({ settings, clock, log, metrics, connections }: HttpPar
       metrics.connectionStalled()
       log.info(
         { from: address },
-        'closed a connection whose client did not read (limits.stalled_write_seconds)',
+        'closed a connection because its client did not read (limits.stalled_write_seconds)',
       )
     },
   })

@@ -33,7 +33,7 @@ export function heartbeatStarter({ settings, node, clock, log, onFatal }: Heartb
   return async (onExpired) => {
     // Loaded only if it is needed: a SQLite file has no leases.
     const { startHeartbeat } = await import('./heartbeat.ts')
-    const onError = (error: Error) => log.warn(errorFields(error), 'renewing the lease failed; it is retried')
+    const onError = (error: Error) => log.warn(errorFields(error), 'could not renew the lease; retrying')
     return startHeartbeat({ settings, node, clock, onExpired, onError, onFatal })
   }
 }
@@ -50,20 +50,17 @@ export function createNodeLease({
     events: {
       rescued: (jobs) => {
         metrics.rescued(jobs)
-        log.info({ jobs }, 'rescued the jobs of a process that ended; they are queued again')
+        log.info({ jobs }, 'rescued the jobs of a dead process; they are queued again')
       },
       reverted: (crashes) => {
         metrics.crashesReverted(crashes)
-        log.info(
-          { crashes },
-          'reverted crashes of jobs: the node that held them was paused and has come back',
-        )
+        log.info({ crashes }, 'reverted crashes of jobs: the node that ran them was only paused and is back')
       },
       lost: (jobs) => {
         metrics.leaseLost()
-        log.warn({ jobs }, 'the lease of this node expired; its jobs run on other nodes')
+        log.warn({ jobs }, 'the lease of this node expired; other nodes run its jobs')
       },
-      gone: (jobs) => log.debug({ jobs }, 'ended jobs that this node no longer holds'),
+      gone: (jobs) => log.debug({ jobs }, 'stopped jobs that this node no longer holds'),
       error: (message, error) => log.warn(errorFields(error), message),
     },
   })
@@ -82,8 +79,7 @@ export function createRemoteResults({
     awaited: () => pendingResponses.jobIds().filter((jobId) => !worker.isRunning(jobId)),
     onEnded: ({ cacheHit, ...record }) =>
       pendingResponses.end(record.id, { kind: 'settled', record, cacheHit }),
-    onError: (error) =>
-      log.warn(errorFields(error), 'reading the results of other nodes failed; it is retried'),
+    onError: (error) => log.warn(errorFields(error), 'could not read the results of other nodes; retrying'),
   })
 }
 
@@ -96,6 +92,6 @@ export function createCancellation(parts: NodeParts, remoteResults: RemoteResult
     worker,
     pendingResponses,
     remoteResults,
-    onError: (error) => log.error(errorFields(error), 'reading cancelled jobs failed; it is retried'),
+    onError: (error) => log.error(errorFields(error), 'could not read cancelled jobs; retrying'),
   })
 }

@@ -142,7 +142,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     metrics,
     gauges,
     clock,
-    onError: (error) => log.error(errorFields(error), 'taking a metric sample failed'),
+    onError: (error) => log.error(errorFields(error), 'could not take a metric sample'),
   })
   const { token, file: adminTokenFile, note } = adminToken(configuration.adminToken, file)
   if (note !== null) log.warn({}, note)

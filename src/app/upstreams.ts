@@ -60,13 +60,14 @@ export function createRouter({
     isPatient: settings.jobs.patience_seconds > 0,
     onCall,
     onAvailability: ({ name: target }, trouble) => {
-      if (trouble === null) log.info({ target }, 'a model server answers again; jobs that waited for it run')
+      if (trouble === null)
+        log.info({ target }, 'a model server responds again; jobs that waited for it will run')
       else {
         const { kind: reason, status: upstream_status } = trouble
         const message =
           reason === 'misconfigured'
-            ? 'jobs wait for a model server that rejects the configuration (key, quota, path or model)'
-            : 'jobs wait for a model server'
+            ? 'jobs are waiting for a model server that rejects the configuration (key, quota, path or model)'
+            : 'jobs are waiting for a model server'
         log.warn({ target, reason, upstream_status }, message)
       }
     },

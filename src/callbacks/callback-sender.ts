@@ -21,7 +21,7 @@ import { nextAttempt } from './retry-schedule.ts'
 const MAX_BYTES_WAIT_MS = 15_000
 /** A body of at most this many bytes does not wait and does not count: the slots bound how many there are. */
 const SMALL_BODY_BYTES = 16 * 1024
-const OVERDUE = 'not tried again: the receiver fails, and more callbacks wait for it than can be tried'
+const OVERDUE = 'not retried: the receiver is failing, and too many callbacks are waiting for it'
 
 export interface CallbackSenderOptions {
   readonly store: Pick<CallbackStore, 'loadCallback' | 'recordCallback'>
@@ -32,7 +32,7 @@ export interface CallbackSenderOptions {
   readonly pausesS: readonly number[]
   /** Bounds the bodies in memory. One account's slow receivers leave the rest of it to others. */
   readonly bytes: ByteShare
-  /** An attempt, or that none is made any more, was recorded. */
+  /** An attempt was recorded, or that there will be no more attempts. */
   readonly onAttempt: (callback: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']) => void
   readonly onError: (error: unknown) => void
 }
@@ -46,7 +46,7 @@ export interface Sent {
 
 export type SendResult =
   | Sent
-  /** No attempt was made. The delivery is to be released. */
+  /** No attempt was made. The delivery must be released. */
   | { readonly kind: 'not sent' }
   /** No attempt was made, and none is owed: the job was deleted, or another node holds the callback. */
   | { readonly kind: 'gone' }
@@ -56,7 +56,7 @@ const GONE: SendResult = { kind: 'gone' }
 
 export class CallbackSender {
   readonly #options: CallbackSenderOptions
-  /** One for each delivery that waits for bytes. */
+  /** One for each delivery that is waiting for bytes. */
   readonly #waits = new Set<Stop>()
   #state: 'running' | 'stopping' | 'cut off' = 'running'
 
@@ -89,7 +89,7 @@ export class CallbackSender {
     })
   }
 
-  /** Records that the callback has failed for good, without an attempt. */
+  /** Records that the callback has failed permanently, without an attempt. */
   recordOverdue(delivery: Delivery): Promise<void> {
     const { attempt } = delivery.callback
     const atMs = this.#options.clock.nowMs()
@@ -97,19 +97,19 @@ export class CallbackSender {
     return this.#write(delivery, { kind: 'failed' }, made)
   }
 
-  /** No more bodies are loaded. What is being sent may end. */
+  /** Loads no more bodies. Attempts in progress may finish. */
   stop(): void {
     this.#state = 'stopping'
     for (const wait of this.#waits) wait.now('release')
   }
 
-  /** Aborts what is being sent. It is due again at once, and the attempt does not count. */
+  /** Aborts the attempts in progress. Their callbacks are due again at once, and the attempts do not count. */
   cutOff(): void {
     this.#state = 'cut off'
     void this.#options.poster.close()
   }
 
-  /** False when the wait was too long, or no more bodies are loaded. */
+  /** False if the wait was too long, or no more bodies are loaded. */
   async #reserve(account: string, bytes: number): Promise<boolean> {
     const stop = new Stop()
     const cancel = this.#options.clock.after(MAX_BYTES_WAIT_MS, () => stop.now('deadline'))
@@ -137,7 +137,7 @@ export class CallbackSender {
     const { attempt } = delivery
     const body = await this.#load(delivery)
     if (body === 'given up') return NOT_SENT
-    // If this node claimed it again meanwhile, because its lease had ended, it is still to be sent.
+    // If this node has claimed it again meanwhile, because its lease had ended, it must still be sent.
     if (!body) return delivery.attempt === attempt ? GONE : NOT_SENT
     const atMs = clock.nowMs()
     const result = await poster.post(callbackRequest(body, atMs))
@@ -163,7 +163,7 @@ export class CallbackSender {
     if (recorded === true) onAttempt(delivery.callback, made, next.kind)
   }
 
-  /** By us, which shows nothing about the receiver. */
+  /** Aborted by this node, which shows nothing about the receiver. */
   #isCutOff(result: PostResult): boolean {
     return result.kind === 'failed' && this.#state === 'cut off'
   }

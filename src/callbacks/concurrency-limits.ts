@@ -6,7 +6,7 @@
  *   an eighth.
  * - The last eighth of the slots is reserved for accounts that occupy less than an eighth.
  *
- * However many receivers hang or are slow, and no matter which accounts they belong to, slots remain for those that respond.
+ * Regardless of how many receivers hang or are slow, and of which accounts, slots remain for those that respond.
  */
 import type { ReadonlyCounts } from '../sharing/counts.ts'
 import * as fairSlots from '../sharing/fair-slots.ts'
@@ -16,9 +16,9 @@ import type { Receiver } from './receivers.ts'
 const MAX_WAITING_UNPROVEN = 2
 
 export interface Limits {
-  /** Attempts at once of a delivery queue, from the claim of a slot until the attempt is recorded. */
+  /** Maximum concurrent attempts of a delivery queue, from the claim of a slot until the attempt is recorded. */
   readonly slots: number
-  /** Attempts at once to one origin, of both delivery queues together. */
+  /** Maximum concurrent attempts to one origin, of both delivery queues together. */
   readonly slotsPerOrigin: number
 }
 
@@ -36,7 +36,7 @@ export interface InFlight {
   readonly toOrigin: ReadonlyCounts<string>
 }
 
-/** Whether an attempt at the receiver may begin now. */
+/** Whether an attempt at the receiver may start now. */
 export function maySend(limits: Limits, inFlight: InFlight, receiver: Receiver): boolean {
   const { account, origin } = receiver
   if (!fairSlots.mayAcquire(slotsOf(limits), inFlight.occupied, account)) return false
@@ -46,7 +46,7 @@ export function maySend(limits: Limits, inFlight: InFlight, receiver: Receiver):
   return inFlight.unproven.total < share(limits, 2) && inFlight.unproven.of(account) < share(limits, 8)
 }
 
-/** Whether a delivery that may not be sent now may wait on this node: only where it has a chance to be sent soon. */
+/** Whether a delivery that cannot be sent now may wait on this node: only if it has a chance to be sent soon. */
 export function mayWait(limits: Limits, inFlight: InFlight, receiver: Receiver): boolean {
   const maxForReceiver = receiver.isProven ? limits.slotsPerOrigin : MAX_WAITING_UNPROVEN
   return (
@@ -78,7 +78,7 @@ export function onlyReserveLeft(limits: Limits, inFlight: InFlight): boolean {
 
 /**
  * Free slots that any account may occupy: 0 or less if there are none, and 0 while so many deliveries wait for their
- * receivers that more claimed ones would wait, too.
+ * receivers that further ones would have to wait, too.
  */
 export function freeSharedSlots(limits: Limits, inFlight: InFlight): number {
   const isCrowded = inFlight.waiting.total >= share(limits, 8)

@@ -6,11 +6,11 @@ import type { DeferredCallback, TakenBefore } from '../store/callback-store.ts'
 import type { Delivery } from './deliveries.ts'
 import type { Receiver } from './receivers.ts'
 
-/** In total. A receiver may have as many as are left for others. */
+/** In total. A receiver may use as many as remain for the others. */
 const MAX_REMEMBERED = 100_000
 /** When a deferred delivery is due again, if it is not claimed before. */
 const DEFER_MS = 60_000
-/** The same for a receiver that fails, so that a long backlog for a dead one is not read again and again. */
+/** The same for a failing receiver, so that the long backlog of a dead one is not read over and over. */
 const DEFER_FAILING_MS = 600_000
 
 /** What the store records of a delivery that is deferred now. */
@@ -32,7 +32,7 @@ export class DeferredDeliveries {
     return this.#byReceiver.keys()
   }
 
-  /** To be called once the store has recorded that they are deferred, because they cannot be claimed before. */
+  /** Call this after the store has recorded that they are deferred, because they cannot be claimed before. */
   add(deliveries: readonly Delivery[]): void {
     for (const { callback, attempt, receiver } of deliveries) {
       const attempts = this.#byReceiver.get(receiver) ?? new Map<string, number>()

@@ -38,7 +38,7 @@ export class Deliveries {
   readonly #toOrigin = new Counts<string>()
   readonly #queues = { first: this.#emptyQueue(), retry: this.#emptyQueue() }
 
-  /** What the limits of a delivery queue look at. */
+  /** The counts that the limits of a delivery queue use. */
   inFlight(queue: DeliveryQueueName): InFlight {
     return this.#queues[queue]
   }
@@ -48,7 +48,7 @@ export class Deliveries {
     return this.#toReceiver
   }
 
-  /** In the order in which they began to wait. */
+  /** In the order in which they started to wait. */
   waiting(queue: DeliveryQueueName): ReadonlyMap<Receiver, ReadonlySet<Delivery>> {
     return this.#queues[queue].waitingByReceiver
   }

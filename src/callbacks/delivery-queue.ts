@@ -1,6 +1,6 @@
 /**
  * A delivery queue: claims due callbacks from the store while there are slots, and sends each when its receiver has capacity.
- * Those whose receiver has none wait on this node, or are deferred in the store and claimed again when it has some.
+ * If the receiver has no capacity, they wait on this node, or are deferred in the store and claimed again later.
  */
 import type { Clock } from '../clock.ts'
 import type { CallbackStore, DeliveryQueueName, DueCallback, TakenBefore } from '../store/callback-store.ts'
@@ -21,9 +21,9 @@ import { DeferredDeliveries, deferred } from './deferred-deliveries.ts'
 import type { Deliveries, Delivery } from './deliveries.ts'
 import type { Receiver, Receivers } from './receivers.ts'
 
-/** Callbacks claimed at once. */
+/** Callbacks per claim. */
 const MAX_CLAIMED = 128
-/** Fewer are not worth a transaction of their own while others are in flight. */
+/** Fewer are not worth a separate transaction while others are in flight. */
 const MIN_CLAIMED = 32
 /** Callbacks that one poll claims only to defer them: each is one more write. */
 const MAX_DEFERRED = 2048
@@ -39,9 +39,9 @@ export interface DeliveryQueueOptions {
   readonly receivers: Receivers
   readonly sender: CallbackSender
   readonly clock: Clock
-  /** How long a claim is this node's. */
+  /** How long a claim belongs to this node. */
   readonly leaseMs: number
-  /** After so long a callback has been owed for longer than all its attempts take. */
+  /** After this time, a callback has been owed for longer than all its attempts take. */
   readonly maxOwedMs: number
   readonly onError: (error: unknown) => void
 }
@@ -55,13 +55,13 @@ export class DeliveryQueue {
   /** Whether the store may have callbacks that are due. */
   #mayBeDue = true
   #isClaiming = false
-  /** Callbacks to be claimed before those that have been due for longer. */
+  /** Callbacks to claim before those that have been due for longer. */
   #overtaking: TakenBefore[] = []
   #isOvertaking = false
   #endedSincePoll = 0
   #cancelRecheck: (() => void) | null = null
   #isStopped = false
-  /** Claims, deliveries and returns to the store that have not ended. */
+  /** Claims, deliveries and returns to the store in progress. */
   #operations = 0
   /** Resolves when the queue is stopped and no operation is left. */
   readonly #ended = Promise.withResolvers<void>()
@@ -84,7 +84,7 @@ export class DeliveryQueue {
   }
 
   /**
-   * Callbacks may have become due. Where accounts occupy all slots that they may have, and free few of them between two polls,
+   * Callbacks may have become due. If accounts occupy all slots that they may have, and free few of them between two polls,
    * their callbacks are claimed and deferred to find those of other accounts behind them.
    */
   poll(): void {
@@ -104,7 +104,7 @@ export class DeliveryQueue {
     )
   }
 
-  /** Claims no more, and returns what waits to the store. Resolves when nothing is in flight. */
+  /** Stops claiming, and returns waiting deliveries to the store. Resolves when nothing is in flight. */
   async stop(): Promise<void> {
     const { deliveries, name } = this.#options
     this.#isStopped = true
@@ -120,7 +120,7 @@ export class DeliveryQueue {
     try {
       await operation()
     } catch (error) {
-      // What this node holds becomes due again when its lease ends. The next poll is within a second.
+      // The callbacks that this node holds become due again when their lease ends. The next poll is within a second.
       this.#options.onError(error)
     }
     this.#endOperation()
@@ -139,7 +139,7 @@ export class DeliveryQueue {
     if (free() >= min) void this.#run(() => this.#claimWhile(() => Math.min(free(), MAX_CLAIMED)))
   }
 
-  /** @param nextCount how many to claim next; 0 or less ends it */
+  /** @param nextCount how many to claim next; 0 or less ends the loop */
   async #claimWhile(nextCount: () => number): Promise<void> {
     if (this.#isClaiming || this.#isStopped) return
     const { store, node, name, clock } = this.#options
@@ -171,7 +171,7 @@ export class DeliveryQueue {
     }
   }
 
-  /** Claims what was deferred for the receiver, if it has capacity now. */
+  /** Claims deferred deliveries of the receiver, if it has capacity now. */
   #claimDeferredFor(receiver: Receiver): void {
     const { limits, deliveries, name } = this.#options
     if (this.#deferred.isEmpty || this.#isStopped || this.#claimingFor.has(receiver)) return
@@ -228,7 +228,7 @@ export class DeliveryQueue {
       const sent = await sender.send(delivery)
       if (sent.kind === 'not sent') await this.#release([delivery])
       if (sent.kind === 'sent') {
-        // The receiver has capacity again before the slot is free: the record of the attempt takes its time.
+        // The receiver has capacity again before the slot is free, because recording the attempt takes time.
         deliveries.move(delivery, 'recording')
         receiver.learn(sent.health)
         this.#sendWaiting()

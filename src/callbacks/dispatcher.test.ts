@@ -167,7 +167,7 @@ test('a callback owed for longer than its schedule takes fails when its receiver
   dispatcher.start()
   await ended.when(() => ended.count('failed') === 36)
   const [jobId = '', , error] = ended.all.find(([, next]) => next === 'failed') ?? []
-  assert.match(String(error), /^not tried again: the receiver fails/)
+  assert.match(String(error), /^not retried: the receiver is failing/)
   const found = await store.findCallback(jobId)
   assert.deepEqual([found?.state, found?.last?.error], ['failed', error])
 })

@@ -19,11 +19,14 @@ import { DeliveryQueue } from './delivery-queue.ts'
 import { Receivers } from './receivers.ts'
 import { maxOwedMs } from './retry-schedule.ts'
 
-/** How often the store is asked for callbacks whose pause has ended. */
+/** How often to poll the store for callbacks whose pause has ended. */
 const POLL_MS = 1000
-/** How much longer than an attempt's own deadline a claim is this node's. After that, the answer to the claim must have been lost. */
+/**
+ * How much longer than an attempt's own deadline a claim belongs to this node. After that, the response to the claim must
+ * have been lost.
+ */
 const LEASE_SLACK_MS = 30_000
-/** How long a stop lets attempts in progress continue. Those that it cuts off are made again later. */
+/** How long a stop lets attempts in progress continue. Those that it aborts are made again later. */
 const STOP_GRACE_MS = 5000
 
 export interface CallbackDispatcherOptions {
@@ -42,7 +45,7 @@ export interface CallbackDispatcherOptions {
   readonly slotsPerOrigin: number
   /** Bounds the bodies in memory. */
   readonly bytes: ByteShare
-  /** An attempt, or that none is made any more, was recorded. */
+  /** An attempt was recorded, or that there will be no more attempts. */
   readonly onAttempt: (callback: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']) => void
   /** What failed is retried. */
   readonly onError: (error: unknown) => void
@@ -89,7 +92,7 @@ export class CallbackDispatcher {
     return { first: inFlight('first'), retry: inFlight('retry') }
   }
 
-  /** Resolves when nothing is in flight. What was not sent, or was cut off, is in the store and due at once. */
+  /** Resolves when nothing is in flight. Deliveries that were not sent, or were aborted, are in the store and due at once. */
   async stop(): Promise<void> {
     const { clock, poster } = this.#options
     this.#sender.stop()

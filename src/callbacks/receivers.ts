@@ -2,26 +2,26 @@
  * The receivers of callbacks, and how many attempts at once each has capacity for. A receiver is one account's part of an
  * origin (scheme, host and port), so that what one account sends to a server that hangs does not delay another account.
  *
- * Its capacity is learned (additive increase, multiplicative decrease): an attempt that the receiver copes with raises the
- * limit by one, an attempt that it does not cope with halves it. So a receiver that hangs occupies few slots, one that is
- * overloaded gets fewer attempts, and one that has recovered soon gets as many as before.
+ * Its capacity is learned (additive increase, multiplicative decrease): an attempt that the receiver handles raises the limit
+ * by one; an attempt that overloads it halves the limit. So a receiver that hangs occupies few slots, one that is overloaded
+ * gets fewer attempts, and one that has recovered soon gets as many as before.
  */
 import type { PostResult } from '../net/post.ts'
 import type { ReadonlyCounts } from '../sharing/counts.ts'
 
-/** The limit of a receiver of which nothing is known, and the lowest limit there is. */
+/** The limit of an unknown receiver, and the lowest limit. */
 const MIN_LIMIT = 2
-/** So many failures in a row are not a coincidence. */
+/** This many failures in a row are not a coincidence. */
 const FAILURES_IN_A_ROW = 2
 /** Receivers that are remembered, except while more than this have attempts in progress. */
 const MAX_REMEMBERED = 10_000
-/** Statuses of a receiver that has too much to do, or whose gateway cannot reach it. */
+/** Statuses of a receiver that is overloaded, or that its gateway cannot reach. */
 const OVERLOADED_STATUSES: readonly number[] = [408, 429, 502, 503, 504]
 
 /** What an attempt shows about its receiver. */
 export type Health = 'coping' | 'overloaded' | 'unknown'
 
-/** A receiver that rejects a callback with 404 or fails on it with 500 copes; one that was not asked shows nothing. */
+/** A receiver that responds with 404 or 500 is not overloaded; an attempt that was not sent shows nothing. */
 export function healthOf(result: PostResult): Health {
   if (result.kind === 'refused') return 'unknown'
   return result.kind === 'answered' && !OVERLOADED_STATUSES.includes(result.status) ? 'coping' : 'overloaded'
@@ -41,7 +41,7 @@ export class Receiver {
     this.#maxLimit = maxLimit
   }
 
-  /** Attempts at once that it has capacity for. */
+  /** Concurrent attempts that it has capacity for. */
   get limit(): number {
     return this.#limit
   }
@@ -66,11 +66,11 @@ export class Receiver {
   }
 }
 
-/** Finds the receiver of a callback; forgets those that were used longest ago. */
+/** Finds the receiver of a callback; forgets the least recently used ones. */
 export class Receivers {
   readonly #maxLimit: number
   readonly #inUse: ReadonlyCounts<Receiver>
-  /** The one used longest ago comes first. */
+  /** Least recently used first. */
   readonly #all = new Map<string, Receiver>()
 
   /** @param inUse attempts in progress: a receiver that has some is not forgotten */

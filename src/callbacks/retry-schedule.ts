@@ -6,7 +6,7 @@ import type { CallbackNext } from '../store/callback-store.ts'
 const DAY_MS = 86_400_000
 /** Each pause is up to this part shorter or longer, so that callbacks that failed together are not retried together. */
 const JITTER = 0.2
-/** With these statuses a receiver says that it will recover, so its Retry-After counts. */
+/** These statuses mean that the receiver will recover, so its Retry-After counts. */
 const RETRY_AFTER_STATUSES: readonly number[] = [429, 502, 503, 504]
 const GONE = 410
 

@@ -135,7 +135,7 @@ export async function cap(name: string, options: CapOptions): Promise<void> {
   const { jobs, tokens, openJobs, storedBytes, json, config } = options
   if ([jobs, tokens, openJobs, storedBytes].every((given) => given === undefined)) {
     throw new CommandError(
-      'No cap is named. Pass at least one of --jobs, --tokens, --open-jobs and --stored-bytes, each with N, none or tier.',
+      'There is nothing to set. Pass at least one of --jobs, --tokens, --open-jobs and --stored-bytes, each with N, none or tier.',
     )
   }
   assertAccountName(name)

@@ -55,7 +55,7 @@ export async function listCallbacks(options: ListCallbacksOptions): Promise<void
       state ? `No callback ${state === 'failed' ? 'has' : 'is'} ${state}.` : 'There are no callbacks.',
     )
   printLine(
-    table([['JOB ID', 'ACCOUNT', 'STATE', 'ATTEMPTS', 'LAST ANSWER', 'RECEIVER'], ...callbacks.map(rowOf)]),
+    table([['JOB ID', 'ACCOUNT', 'STATE', 'ATTEMPTS', 'LAST RESPONSE', 'RECEIVER'], ...callbacks.map(rowOf)]),
   )
   if (next !== null) printLine(`For older callbacks, add --before ${next}`)
 }
@@ -114,7 +114,7 @@ async function replayOne(given: string, { json, config }: ReplayOptions): Promis
   if (replay === 'unknown') throw noSuchCallback(given)
   if (replay === 'in progress') {
     throw new CommandError(
-      `The callback of job ${jobId} is being sent at this moment, so it was not replayed. Try again in a minute.`,
+      `The callback of job ${jobId} is being sent right now, so it was not replayed. Try again in a minute.`,
     )
   }
   if (json) return printLine(JSON.stringify({ replayed: 1 }, null, 2))

@@ -50,6 +50,6 @@ function readPassword(option: string, file: string): string {
   }
   const [line = ''] = text.split(/\r?\n/, 1)
   if (line === '')
-    throw new CommandError(`${option}: the first line of ${file} is empty; it must hold the password.`)
+    throw new CommandError(`${option}: the first line of ${file} is empty; it must contain the password.`)
   return line
 }

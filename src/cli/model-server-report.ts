@@ -31,7 +31,7 @@ export async function reportModelServers(
       const { text, isTrouble } = stateOf(found, upstream)
       const server = `Model server ${name} at ${shown[name]?.base_url}, ${modelsText([...models.keys()])}`
       printLine(printable(`${server}: ${text}`))
-      if (isTrouble) log.warn({ upstream: name, why: text }, 'a model server does not answer as it should')
+      if (isTrouble) log.warn({ upstream: name, why: text }, 'a model server does not respond as expected')
     }),
   )
 }

@@ -42,7 +42,7 @@ export async function serve({ config, role }: ServeOptions): Promise<number> {
   const onFatal = (error: Error) => {
     log.error(
       errorFields(error),
-      'a thread exited unexpectedly; shutting down, accepted jobs run after a restart',
+      'a thread exited unexpectedly; shutting down. Accepted jobs run after a restart',
     )
     log.flush()
     process.exit(1)
@@ -141,7 +141,7 @@ function stopOnSignal(service: Service, log: Log): Promise<void> {
 /** A bug is logged and ends the process. Accepted jobs are durable and run after the next start. */
 function exitOnBugs(log: Log): void {
   const end = (error: unknown) => {
-    log.error(errorFields(error), 'uncaught exception; shutting down, accepted jobs run after a restart')
+    log.error(errorFields(error), 'uncaught exception; shutting down. Accepted jobs run after a restart')
     log.flush()
     process.exit(1)
   }

@@ -16,13 +16,13 @@ export class AddressLimit {
   readonly #maxFailures: number
   readonly #windows = new Map<string, Window>()
 
-  /** @param maxFailures how many an address may have in a window */
+  /** @param maxFailures the maximum wrong guesses of an address in a window */
   constructor(clock: Pick<Clock, 'steadyMs'>, maxFailures: number) {
     this.#clock = clock
     this.#maxFailures = maxFailures
   }
 
-  /** How long the address must wait; 0 if it may try now. */
+  /** How long the address must wait, in milliseconds; 0 if it may try now. */
   waitMs(address: string): number {
     if (this.#windows.size === 0) return 0
     const window = this.#windows.get(networkOf(address))

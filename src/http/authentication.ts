@@ -1,7 +1,6 @@
 /**
- * From an API key to the account that calls, and its tier. A key is looked up every two seconds at most, so a revoked key
- * stops within that time on every node, and a busy key costs the database next to nothing. Keys that do not exist are limited by
- * the address that they come from.
+ * Resolves an API key to its account and tier. A key is looked up at most every two seconds, so a revoked key stops working
+ * within that time on every node, and a busy key costs the database next to nothing. Unknown keys are limited by address.
  */
 import { hashKey, isWellFormedKey } from '../accounts/key.ts'
 import type { Clock } from '../clock.ts'
@@ -21,18 +20,18 @@ export interface Caller {
   readonly account: string
   readonly keyId: string
   readonly tier: Tier
-  /** A suspended account may create no jobs. It may still read. */
+  /** A suspended account cannot create jobs. It can still read them. */
   readonly suspended: boolean
-  /** Null where nothing is capped. */
+  /** Null if nothing is capped. */
   readonly caps: Caps | null
-  /** Null where nothing is limited. */
+  /** Null if nothing is limited. */
   readonly quotas: QuotaLimits | null
 }
 
 export interface Authentication {
   /**
-   * Gives the caller of a key; null for a key that is unknown, revoked or expired. Rejects with 429 for a key that does not
-   * exist, from an address that has sent too many of them.
+   * Resolves with the caller of a key; null for a key that is unknown, revoked or expired. Rejects with 429 for an unknown
+   * key from an address that has sent too many of them.
    */
   get(key: string, address: string): Caller | null | Promise<Caller | null>
 }
@@ -41,7 +40,7 @@ export interface AuthenticationOptions {
   readonly store: Pick<AccountStore, 'findKey' | 'listKeyHashes'>
   readonly tiers: Tiers
   readonly clock: Clock
-  /** Keys that an address may send in a minute and that the database does not have. */
+  /** How many unknown keys an address may send per minute. */
   readonly maxUnknownKeys: number
   readonly onRejected: () => void
 }
@@ -66,7 +65,7 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
     clock,
     freshMs: FRESH_MS,
     maxEntries: MAX_KEYS,
-    // The database is not asked about a text that cannot be a key, and the text is not remembered.
+    // A text that cannot be a key is neither looked up nor remembered.
     lookUp: (key) => (isWellFormedKey(key) ? findCaller(key) : null),
   })
 
@@ -76,7 +75,7 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
     return caller
   }
 
-  /** The database is asked only for a key that exists, so an address with many callers loses none because of one of them. */
+  /** Only existing keys are looked up, so one caller cannot lock out the others at its address. */
   async function getFromLimited(key: string, waitMs: number): Promise<Caller | null> {
     if (!isWellFormedKey(key)) return null
     if (cache.peek(key) || (await knownKeys.has(hashKey(key)))) return cache.get(key)
@@ -91,7 +90,7 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
       const waitMs = unknownKeys.waitMs(address)
       if (waitMs > 0) return getFromLimited(key, waitMs)
       const found = cache.get(key)
-      // A key that was looked up just now is not counted again.
+      // A key that has just been looked up does not count again.
       return found instanceof Promise ? countUnknown(found, address) : found
     },
   }

@@ -33,7 +33,7 @@ export function batchRoutes(app: FastifyInstance, { creator, bodyBytes, limits }
         operationId: 'createBatch',
         summary: 'Create several jobs',
         description:
-          'Creates all of the jobs or none. They run asynchronously: read each by its id, or give it a `callback`. `timeout` belongs to single creates.',
+          'Creates all of the jobs or none. The jobs run asynchronously: read each one by its ID, or give it a `callback`. `timeout` is only for single creates.',
         tags: ['Jobs'],
         security: [{ apiKey: [] }],
         headers: idempotencyHeader,

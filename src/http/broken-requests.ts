@@ -1,4 +1,4 @@
-/** Responds to what never became a request: malformed, too slow, headers too large. */
+/** Responds to requests that could not be read: malformed, too slow, or with too large headers. */
 import type { Socket } from 'node:net'
 import { JSON_TYPE } from './envelope.ts'
 
@@ -25,8 +25,8 @@ export function answerBrokenRequest(
     'connection: close',
   ]
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
-  // Destroyed at once, unread bytes would reset the connection before the client has read the response. A client that goes
-  // on sending must not keep it open either.
+  // If the socket were destroyed right away, unread bytes would reset the connection before the client has read the response.
+  // A client that keeps sending must not keep it open either.
   const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref()
   socket.once('close', () => clearTimeout(timer))
   return status

@@ -1,6 +1,6 @@
 /**
- * Compiles the schema of a route when its first request comes. A server has some sixty, most of which it is never asked
- * for, and compiling them all takes a tenth of the time in which it starts.
+ * Compiles the schema of a route at its first request. A server has about sixty, most of which are never used, and compiling
+ * all of them takes a tenth of its start time.
  */
 import type { FastifyServerOptions } from 'fastify'
 
@@ -17,7 +17,7 @@ export function compileOnFirstUse(ajv: Ajv): void {
     const validateLater = (data: unknown) => {
       validate ??= compileNow(schema)
       const isValid = validate(data)
-      // Where Fastify reads what was wrong.
+      // Fastify reads the errors from here.
       validateLater.errors = validate.errors
       return isValid
     }

@@ -1,12 +1,15 @@
 /**
- * Cross-origin requests of web pages (Fetch Standard §3.2): which origins may read responses, errors included, and what a
- * preflight answers. The admin API is never open to other origins.
+ * Cross-origin requests of web pages (Fetch Standard §3.2): which origins may read responses, including errors, and how
+ * preflights are answered. The admin API is never open to other origins.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { IGNORED_HEADER } from './ignored-header.ts'
 
 const METHODS = 'GET, POST, DELETE'
-/** What a page may send. Some browsers count `user-agent`, which clients set, and tracing libraries add the last two. */
+/**
+ * Headers that a page may send. Some browsers require permission for `user-agent`, which clients set; tracing libraries add
+ * the last two.
+ */
 const REQUEST_HEADERS = [
   'content-type',
   'x-api-key',
@@ -16,7 +19,7 @@ const REQUEST_HEADERS = [
   'traceparent',
   'tracestate',
 ].join(', ')
-/** What a page may read. */
+/** Headers that a page may read. */
 const EXPOSED_HEADERS = [
   'x-request-id',
   'x-cache',
@@ -29,28 +32,31 @@ const EXPOSED_HEADERS = [
   'ratelimit-remaining',
   'ratelimit-reset',
 ].join(', ')
-/** How long a browser may reuse the answer of a preflight, in seconds. */
+/** How long a browser may cache the response to a preflight, in seconds. */
 const MAX_AGE_S = '3600'
 
 export class Cors {
-  /** Whether pages of any other origin may call. */
+  /** Whether pages of any other origin may call the API. */
   readonly enabled: boolean
   readonly #any: boolean
   readonly #origins: ReadonlySet<string>
 
-  /** @param origins as in `cors.origins`; none of them if pages of other origins may not call */
+  /** @param origins as in `cors.origins`; empty if pages of other origins may not call the API */
   constructor(origins: readonly string[]) {
     this.enabled = origins.length > 0
     this.#any = origins.includes('*')
     this.#origins = new Set(origins)
   }
 
-  /** Adds the headers that let the page read the response, whatever its status. Returns whether the page may call. */
+  /**
+   * Adds the headers that let the page read the response, regardless of its status. Returns whether the page may call the
+   * API.
+   */
   allow({ headers }: FastifyRequest, reply: FastifyReply): boolean {
     if (!this.enabled) return false
     const { origin } = headers
     if (!this.#any) {
-      // No cache may give the response for one origin to another.
+      // Caches must not serve one origin's response to another origin.
       reply.header('vary', 'Origin')
       if (origin === undefined || !this.#origins.has(origin)) return false
     }
@@ -71,7 +77,7 @@ export class Cors {
   }
 }
 
-/** Whether a browser asks if a page may send a request; any other OPTIONS is a request of its own. */
+/** Whether this is a preflight; any other OPTIONS request is an ordinary one. */
 export function isPreflight({ method, headers }: FastifyRequest): boolean {
   return (
     method === 'OPTIONS' &&

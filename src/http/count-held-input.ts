@@ -1,4 +1,4 @@
-/** Counts the input of a job that a node holds, for the call that is counted when its caller cancels it. */
+/** Counts the input tokens of an assigned job, because its call counts as usage when the caller cancels it. */
 import type { FastifyRequest } from 'fastify'
 import type { Store } from '../store/store.ts'
 import { countConversation } from '../tokens/token-counter.ts'
@@ -7,14 +7,14 @@ import type { RequestCpu } from './load-shedding/request-cpu.ts'
 
 /** Longer conversations were counted when the job was created, unless their tier's limit is higher than this. */
 const COUNTED_BYTES = 1024 * 1024
-/** A cancel does not wait longer for the threads. */
+/** The longest time that a cancel waits for the threads. */
 const COUNT_MS = 5_000
 
 export type CountHeldInput = (request: FastifyRequest, jobId: string) => Promise<number | null>
 
 /**
- * The tokens of the messages, with what the format adds to one. Null if no node holds the job, and if it could not be counted soon:
- * a cancel must not fail because the threads are busy.
+ * The tokens of the messages and of the chat format. Null if no node holds the job, or if it could not be counted soon: a
+ * cancel must not fail because the threads are busy.
  */
 export function heldInputCounter(store: Pick<Store, 'heldMessages'>, cpu: RequestCpu): CountHeldInput {
   return async (request, jobId) => {

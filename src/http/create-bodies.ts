@@ -14,12 +14,12 @@ import type { RequestCpu } from './load-shedding/request-cpu.ts'
 import './request-context.ts'
 import { validationError } from './validation-errors.ts'
 
-/** Larger bodies are read by a thread: whatever is in a smaller one, parsing it takes a few milliseconds. */
+/** Larger bodies are read by a thread. Parsing a smaller one takes a few milliseconds at most, whatever it contains. */
 export const LARGE_BODY_BYTES = 64 * 1024
-/** The time to read a large body in, the wait for a thread included. */
+/** Time limit for reading a large body, including the wait for a thread. */
 const READ_TIMEOUT_MS = 30_000
 
-/** What both create routes make of their bodies. */
+/** The result of reading a body, for both create routes. */
 export interface CreateInput {
   readonly elements: readonly CreateElement[]
   /** Identifies the request, for Idempotency-Key. */
@@ -33,7 +33,7 @@ export interface LargeBodyOptions {
 }
 
 /**
- * Rejects with the `HttpError` of the first rule that the body breaks, and with those of `RequestCpu`.
+ * Rejects with the `HttpError` of the first rule that the body violates, and with those of `RequestCpu`.
  * @param bytes moved to the thread: they are empty here afterwards
  */
 export async function readLargeBody(
@@ -44,7 +44,7 @@ export async function readLargeBody(
 ): Promise<LargeBody> {
   const { maxBatchJobs } = request.caller.tier
   const fingerprintRoute = request.headers['idempotency-key'] === undefined ? null : routeOf(request)
-  // A message carries all of the memory behind a view, and behind a body of unknown length there is far more.
+  // A message transfers all of the memory behind a view, and a body of unknown length has far more behind it.
   const own = bytes.buffer.byteLength === bytes.length ? bytes : new Uint8Array(bytes)
   const task = { bytes: own, kind, maxDepth, maxJobs: maxBatchJobs, limits, fingerprintRoute }
   try {
@@ -71,7 +71,7 @@ export function lengthError(problem: LengthProblem, { caller: { tier } }: Fastif
   switch (problem.kind) {
     case 'not an array':
       return invalid(
-        'the body must be an array of job creation objects; for one job use POST /api/v1/messages',
+        'the body must be an array of job creation objects; to create one job, use POST /api/v1/messages',
       )
     case 'empty':
       return invalid('the body must contain at least one job')
@@ -81,8 +81,8 @@ export function lengthError(problem: LengthProblem, { caller: { tier } }: Fastif
 }
 
 /**
- * For a route with `config.create`, whose body has been validated or read by a thread. Throws the error of a small body of the
- * wrong shape; large ones are validated by the thread.
+ * For routes with `config.create`, after their body has been validated or read by a thread. Throws the error of a small body
+ * of the wrong shape; the thread validates large ones.
  */
 export function createInput(request: FastifyRequest, limits: PartLimits): CreateInput {
   const { largeBody } = request
@@ -96,7 +96,7 @@ export function createInput(request: FastifyRequest, limits: PartLimits): Create
     request.route.config.create === 'batch'
       ? { kind: 'batch', text, value: request.body as readonly BatchElement[] }
       : { kind: 'single', text, value: request.body as SingleCreate }
-  // The text has served its purpose, and would be kept for as long as the caller waits.
+  // The text is no longer needed, and would otherwise be kept while the caller waits.
   request.bodyText = null
   const elements = createElements(body, limits)
   return { elements, fingerprint: () => bodyFingerprint(routeOf(request), body, elements) }

@@ -1,4 +1,4 @@
-/** What both create routes share: from a body of the right shape to durable jobs, or to an error. */
+/** The part that both create routes share: turns a body of the right shape into durable jobs, or an error. */
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
 import type { CreateElement } from '../job/create-element.ts'
@@ -16,7 +16,7 @@ import { accountSuspended, admissionError, idempotencyKeyReused, invalid } from 
 import type { RequestCpu } from './load-shedding/request-cpu.ts'
 import './request-context.ts'
 
-/** The time to count the tokens of a batch in, which nobody waits for as long as for an answer. */
+/** Time limit for counting the tokens of a batch. */
 const BATCH_TIMEOUT_S = 30
 
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
@@ -49,7 +49,7 @@ export class JobCreator {
   }
 
   /**
-   * Rejects with the error of the first rule that an element breaks. Nothing is stored yet.
+   * Rejects with the error of the first rule that an element violates. Nothing is stored yet.
    * @param single whether the one element is a single create, whose fields are named without an index
    */
   async admit(request: FastifyRequest, input: CreateInput, single: boolean): Promise<AdmittedJobs> {
@@ -70,8 +70,8 @@ export class JobCreator {
   }
 
   /**
-   * Resolves when the jobs are durable. Where they repeat an earlier request with the same Idempotency-Key, nothing is
-   * stored (`earlierJobIds`). Rejects with the error of a quota or a cap that is reached.
+   * Resolves when the jobs are durable. If they repeat an earlier request with the same Idempotency-Key, nothing is stored
+   * (`earlierJobIds`). Rejects with the error of a quota or cap that is reached.
    * @param awaited whether the request waits for the outcome
    */
   accept({ jobs, caller, idempotency }: AdmittedJobs, awaited: boolean): Promise<Accepted> {
@@ -151,8 +151,8 @@ export class JobCreator {
 }
 
 /**
- * The ids of the earlier request's jobs where these repeat it, else null.
- * @throws the error of a key that was used with another request
+ * The IDs of the earlier request's jobs if these repeat it, otherwise null. @throws the error of a key that was used with a
+ * different request
  */
 export function earlierJobIds(accepted: Accepted): readonly string[] | null {
   if (accepted.kind === 'conflict') throw idempotencyKeyReused()

@@ -18,7 +18,7 @@ const HEADERS = {
   'cross-origin-resource-policy': 'same-origin',
 }
 
-/** The address of a file changes with its contents. */
+/** The URL of a file changes with its contents. */
 const IMMUTABLE = 'public, max-age=31536000, immutable'
 
 interface Files {
@@ -35,7 +35,7 @@ export function dashboardRoutes(app: FastifyInstance): void {
     return sendStaticFile(request, reply.headers(HEADERS).header('cache-control', 'no-cache'), document)
   }
   app.get(HOME, options, sendDocument)
-  // The page does its own routing: every address below is the same document.
+  // The page does its own routing: every path below returns the same document.
   app.get(`${HOME}/*`, options, sendDocument)
   app.get<{ Params: { hash: string; '*': string } }>(`${FILES}/:hash/*`, options, async (request, reply) => {
     const { hash, byPath } = await files()

@@ -1,7 +1,10 @@
-/** What the server knows of a path whose request has no route: the methods that the path has, and whether pages may ask. */
+/**
+ * The declared routes, for requests without a route: which methods a path supports, and whether pages of other origins may
+ * call it.
+ */
 import type { FastifyInstance, RouteOptions } from 'fastify'
 
-/** As the router has it: a longer part of a path matches no parameter. */
+/** As in the router: a longer part of a path does not match a parameter. */
 export const LONGEST_PARAMETER = 8192
 
 interface Declared {
@@ -16,14 +19,14 @@ export interface PathMethods {
   /** For the Allow header, such as `GET, HEAD, OPTIONS`. */
   readonly allow: string
   readonly methods: ReadonlySet<string>
-  /** False where pages of other origins may never call. */
+  /** False if pages of other origins can never call the path. */
   readonly cors: boolean
 }
 
 export class DeclaredRoutes {
   readonly #routes: Declared[] = []
 
-  /** Sees every route that is declared after this. */
+  /** Collects every route that is declared after this. */
   watch(app: FastifyInstance): void {
     app.addHook('onRoute', (route: RouteOptions) => {
       const parts = route.url.split('/')
@@ -31,7 +34,7 @@ export class DeclaredRoutes {
     })
   }
 
-  /** Null for a path that no route has. Only for requests without a route: it looks at every route. */
+  /** Null for an unknown path. Use this only for requests without a route, because it looks at every route. */
   methodsOf(path: string): PathMethods | null {
     const parts = path.split('/')
     const found = this.#routes.filter((declared) => matches(declared.parts, parts))

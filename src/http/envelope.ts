@@ -4,10 +4,10 @@ import type { HttpError } from './errors.ts'
 
 export const JSON_TYPE = 'application/json; charset=utf-8'
 
-/** When to read a job that was created and has not ended, in seconds: the Retry-After of a 202. */
+/** When to read a job that was created and has not finished, in seconds: the Retry-After of a 202. */
 export const READ_AFTER_S = '1'
 
-/** @param dataJson JSON text of `data`, which may hold a stored result unparsed */
+/** @param dataJson JSON text of `data`, which may contain a stored result that was never parsed */
 export function sendData(
   reply: FastifyReply,
   status: number,

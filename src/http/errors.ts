@@ -1,6 +1,6 @@
 /**
- * Every error a caller can get: status, message, and details where they help (SPEC §2.6 and §7). Those of an overloaded
- * server, 503 with Retry-After, are in `load-shedding/unavailable.ts`. Anything else is an internal error.
+ * Every error that a caller can get: status, message and, where they help, details (SPEC §2.6 and §7). The errors of an
+ * overloaded server, 503 with Retry-After, are in `load-shedding/unavailable.ts`. Anything else is an internal error.
  */
 import type { AdmissionError } from '../queue/admission.ts'
 import type { CapReached } from '../queue/monthly-caps.ts'
@@ -26,12 +26,12 @@ const INVALID = 'Invalid parameters.'
 export const keyRequired = () =>
   new HttpError(401, 'API key is required.', 'Supply a valid API key in the x-api-key header.')
 
-/** Only for a key that does not exist: one that does is never rejected because of its address. */
+/** Only for an unknown key: an existing key is never rejected because of its address. */
 export const tooManyUnknownKeys = (limit: number, retryAfterS: number) =>
   new HttpError(
     429,
     'Too many unknown API keys.',
-    `This address may send ${limit} keys a minute that do not exist (limits.unknown_keys_per_minute). Supply a valid API key in the x-api-key header, or try again in ${retryAfterS} s.`,
+    `An address may send at most ${limit} unknown keys per minute (limits.unknown_keys_per_minute). Use a valid API key in the x-api-key header, or try again in ${retryAfterS} s.`,
     retryAfterS,
   )
 
@@ -51,18 +51,18 @@ export const noSuchCallback = () =>
   new HttpError(
     404,
     'Callback not found.',
-    'The job does not exist, has expired, has not ended yet, or was created without a callback.',
+    'The job does not exist, has expired, has not finished yet, or was created without a callback.',
   )
 
 export const callbackInProgress = () =>
   new HttpError(
     409,
     'The callback is being sent.',
-    'Wait for the result of this attempt before you replay the callback.',
+    'Wait until this attempt has finished, then replay the callback.',
   )
 
 export const noSuchAccount = () =>
-  new HttpError(404, 'Account not found.', 'To create an account, create a key for it.')
+  new HttpError(404, 'Account not found.', 'The account does not exist. To create it, create a key for it.')
 
 export const noSuchKey = () =>
   new HttpError(404, 'Key not found.', 'Pass the key ID that the list of keys shows, not the key.')
@@ -70,44 +70,44 @@ export const noSuchKey = () =>
 export const otherTier = (account: string, tier: string) =>
   new HttpError(
     409,
-    'The account has another tier.',
+    'The account has a different tier.',
     `tier: account ${account} has ${tier}. Use that tier, or change the tier of the account first.`,
   )
 
-/** The same for an id that is malformed, unknown, expired, or another account's, so that nobody learns which ids exist. */
+/** The same for an ID that is malformed, unknown, expired, or of another account, so that nobody learns which IDs exist. */
 export const noSuchJob = () =>
-  new HttpError(404, 'Job not found.', 'The job does not exist or has expired; check the job id.')
+  new HttpError(404, 'Job not found.', 'The job does not exist or has expired. Check the job ID.')
 
 export const jobEnded = () =>
   new HttpError(
     409,
-    'The job has ended.',
-    'It completed or failed before it could be cancelled; nothing was changed.',
+    'The job has already finished.',
+    'It completed or failed before it could be cancelled. Nothing was changed.',
   )
 
 export const jobNotEnded = () =>
-  new HttpError(409, 'The job has not ended.', 'Only a job that has ended can be deleted. Cancel it first.')
+  new HttpError(409, 'The job has not finished.', 'Only a finished job can be deleted. Cancel the job first.')
 
 export const callbackOwed = () =>
   new HttpError(
     409,
-    'The callback of the job is still owed.',
-    'Delete the job once its callback is delivered or has failed, or pass drop_callback=true to delete it without.',
+    'The callback of the job has not been delivered yet.',
+    'Wait until the callback is delivered or has failed permanently, or pass drop_callback=true to delete the job without sending it.',
   )
 
 export const accountStillUsed = (jobs: number) =>
   new HttpError(
     409,
     'The account is still in use.',
-    `New jobs arrived during the deletion, so the account is suspended but not deleted; ${jobs} of its jobs are deleted. Revoke its keys and try again.`,
+    `New jobs arrived during the deletion, so the account was suspended but not deleted; ${jobs} of its jobs were deleted. Revoke its keys and try again.`,
   )
 
-/** Not 503, which clients retry: what is deleted is not found a second time. */
+/** Not 503, because clients retry it, and a second request would not find the deleted data. */
 export const notScrubbed = (why: string) =>
   new HttpError(
     409,
     'Deleted, but not scrubbed from the disk.',
-    `${why}. Parley can no longer read the data. Run \`parley scrub\` later to remove it from the disk as well.`,
+    `${why}. Parley can no longer read the data. To remove it from the disk as well, run \`parley scrub\` later.`,
   )
 
 export const noSuchRoute = (method: string, path: string) =>
@@ -121,19 +121,19 @@ export const invalid = (details: string) => new HttpError(400, INVALID, details)
 export const notJson = (details: string) => new HttpError(400, 'The body is not valid JSON.', details)
 
 export const tooLarge = (limitBytes: number) =>
-  new HttpError(413, 'The body is too large.', `At most ${limitBytes} bytes are accepted here.`)
+  new HttpError(413, 'The body is too large.', `This route accepts at most ${limitBytes} bytes.`)
 
 export const notJsonType = () =>
   new HttpError(415, 'Unsupported media type.', 'Send the body with Content-Type: application/json.')
 
 export const notDecoded = () =>
-  new HttpError(415, 'Unsupported media type.', 'Send the body as it is, without Content-Encoding.')
+  new HttpError(415, 'Unsupported media type.', 'Send the body uncompressed, without Content-Encoding.')
 
 export const notUtf8 = () =>
   new HttpError(
     415,
     'Unsupported media type.',
-    'Send the body in UTF-8; Content-Type may declare no other charset.',
+    'Send the body in UTF-8. Content-Type must not declare another charset.',
   )
 
 export const batchTooLong = (tier: string, limit: number, jobs: number) =>
@@ -152,7 +152,7 @@ const TIER_WORDS: Readonly<Record<string, string>> = {
 export const accountSuspended = (account: string) =>
   new HttpError(
     403,
-    `Account ${account} is suspended: it can read its jobs but cannot create any.`,
+    `Account ${account} is suspended: it can read its jobs, but cannot create new ones.`,
     'Ask the operators of the service to resume the account.',
   )
 
@@ -160,7 +160,7 @@ export const tooManyReads = (limit: number, retryAfterS: number) =>
   new HttpError(
     429,
     'Rate limit exceeded.',
-    `This key may make ${limit} reads a minute; try again in ${retryAfterS} s.`,
+    `This key may make at most ${limit} reads per minute. Try again in ${retryAfterS} s.`,
     retryAfterS,
   )
 
@@ -174,29 +174,29 @@ export const tooManyActions = (
   new HttpError(
     429,
     'Rate limit exceeded.',
-    `This key may ${what} ${limit} jobs a minute (${setting}); try again in ${retryAfterS} s.`,
+    `This key may ${what} at most ${limit} jobs per minute (${setting}). Try again in ${retryAfterS} s.`,
     retryAfterS,
   )
 
 export const tooManyLists = (limit: number) =>
   new HttpError(
     429,
-    'Too many lists at once.',
-    `An account may list its jobs ${limit} times at once; try again when one of them has been answered.`,
+    'Too many concurrent list requests.',
+    `An account may have at most ${limit} list requests in progress. Try again when one of them has finished.`,
     1,
   )
 
 export const idempotencyKeyReused = () =>
-  invalid('Idempotency-Key: was used before with another request; use a new key for each new request.')
+  invalid('Idempotency-Key: was already used with a different request; use a new key for each new request.')
 
 export const bodyTakesTooMuchMemory = () =>
   new HttpError(
     413,
     'The body is too large.',
-    'Parsing it takes more memory than this server has for one body (cpu.thread_heap_mb). Send fewer values in it.',
+    'Parsing the body needs more memory than this server allows for one body (cpu.thread_heap_mb). Send a body with fewer values.',
   )
 
-/** Nobody reads it. */
+/** The client is gone, so nobody reads this error. */
 export const clientGone = () =>
   new HttpError(400, 'The connection was closed before the request was accepted.')
 
@@ -211,7 +211,7 @@ export function admissionError(error: AdmissionError): HttpError {
     case 'model not allowed':
       return new HttpError(
         403,
-        `Insufficient permissions: tier ${error.tier} may not use model ${error.model}.`,
+        `Insufficient permissions: tier ${error.tier} cannot use model ${error.model}.`,
       )
     case 'monthly cap':
       return capReached(error)
@@ -222,7 +222,7 @@ export function admissionError(error: AdmissionError): HttpError {
       const has = count.certainty === 'exact' ? `${count.tokens}` : `${count.certainty} ${count.tokens}`
       return new HttpError(
         403,
-        `Input too large: tier ${tier} allows ${limit} input tokens, and this job has ${has}.`,
+        `Input too large: tier ${tier} allows ${limit} input tokens, but this job has ${has}.`,
       )
     }
   }
@@ -232,15 +232,15 @@ function capReached({ unit, cap, used, resetsAtMs }: CapReached): HttpError {
   const resets = new Date(resetsAtMs).toISOString().replace('.000Z', 'Z')
   return new HttpError(
     403,
-    `Monthly cap reached: ${cap.of} allows ${cap.limit} ${unit} a month, and ${used} are used. It resets at ${resets}.`,
+    `Monthly cap reached: ${cap.of} allows ${cap.limit} ${unit} per month, and ${used} are used. The cap resets at ${resets}.`,
     unit === 'jobs' ? 'Queued and running jobs count. A batch is rejected as a whole.' : undefined,
   )
 }
 
 const QUOTA_REMEDIES: Readonly<Record<QuotaReached['unit'], string>> = {
-  'open jobs': 'Wait until some of them have ended. A batch is rejected as a whole.',
+  'open jobs': 'Wait until some of them have finished. A batch is rejected as a whole.',
   'stored bytes':
-    'Jobs count until they expire or are deleted: conversation, schema, callback payload and answer. A batch is rejected as a whole.',
+    'The conversation, schema, callback payload and answer of a job count until the job expires or is deleted. A batch is rejected as a whole.',
 }
 
 function quotaReached({ account, unit, limit, used, added }: QuotaReached): HttpError {

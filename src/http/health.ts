@@ -6,7 +6,7 @@ import { unavailable } from './load-shedding/unavailable.ts'
 import { errors, success } from './openapi/schemas.ts'
 
 export interface HealthRoutes {
-  /** Rejects when a job could not be accepted now. */
+  /** Rejects if a job could not be accepted now. */
   readonly ready: () => Promise<void>
   readonly metrics: () => Promise<{ readonly type: string; readonly text: string }>
 }
@@ -22,7 +22,7 @@ export function healthRoutes(app: FastifyInstance, { ready, metrics }: HealthRou
       schema: {
         operationId: 'getHealth',
         summary: 'Whether the process is alive',
-        description: 'It does not ask the database.',
+        description: 'Does not query the database.',
         tags,
         response: { 200: ok('The process is alive.') },
       },
@@ -37,7 +37,7 @@ export function healthRoutes(app: FastifyInstance, { ready, metrics }: HealthRou
         operationId: 'getReadiness',
         summary: 'Whether jobs can be accepted',
         description:
-          'It makes a small durable write. 503 while the server stops or the database rejects writes.',
+          'Makes a small durable write. Responds with 503 while the server is shutting down or the database rejects writes.',
         tags,
         response: { 200: ok('Jobs can be accepted.'), ...errors(503) },
       },

@@ -1,16 +1,16 @@
-/** The header of a create that lists what its schemas say and no answer is checked for. */
+/** The response header of a create that lists the parts of its schemas that answers are not checked for. */
 import type { CreateElement } from '../job/create-element.ts'
 
 export const IGNORED_HEADER = 'x-parley-ignored'
 
-/** Bytes of its value. */
+/** Maximum bytes of its value. */
 const MAX_BYTES = 1024
-/** Room for the count of those that are left out. */
+/** Bytes reserved for the count of omitted pointers. */
 const COUNT_BYTES = 16
 
 /**
- * JSON pointers into the schema, of a batch those of all its schemas, percent-encoded as in a URI fragment and separated by
- * commas; `+3` at the end counts those that are left out. Null where nothing is ignored.
+ * JSON pointers into the schema, or into all schemas of a batch, percent-encoded as in a URI fragment and separated by
+ * commas. A final `+3` means that three more were omitted. Null if nothing is ignored.
  */
 export function ignoredHeader(elements: readonly Pick<CreateElement, 'ignored'>[]): string | null {
   const pointers = new Set<string>()

@@ -1,4 +1,4 @@
-/** Lets requests wait until jobs have ended, on this node or another. */
+/** Lets requests wait until jobs have finished, on this node or another. */
 import type { FastifyReply } from 'fastify'
 import Type from 'typebox'
 import { wholeMs } from '../clock.ts'
@@ -9,7 +9,7 @@ import './request-context.ts'
 
 /** The longest wait of a read, in seconds: as long as that of a single create (SPEC §2.1). */
 export const MAX_WAIT_S = 120
-/** For the reads that may wait. */
+/** The `wait` parameter of reads. */
 export const waitParameter = Type.Optional(
   Type.Number({
     minimum: 0,
@@ -17,22 +17,22 @@ export const waitParameter = Type.Optional(
     default: 0,
     examples: [60],
     description:
-      'How many seconds to wait for the end before the present state is returned. If the server does not wait that long, because too many requests wait or because it stops, the response has Retry-After.',
+      'How many seconds to wait for the job to finish before the current state is returned. The response has Retry-After if the server did not wait that long because too many requests are waiting or because it is shutting down.',
   }),
 )
-/** When to ask again, in seconds, after a wait that could not be made or was cut short. */
+/** When to ask again, in seconds, after a wait that was impossible or cut short. */
 const RETRY_AFTER_S = '2'
 
 export interface JobAwaiterOptions {
   readonly pendingResponses: Pick<PendingResponses, 'add'>
   readonly store: Pick<Store, 'announceWaits'>
-  /** Whether this node runs the job: then no other node will end it. */
+  /** Whether this node runs the job, so that no other node will finish it. */
   readonly isRunning: (jobId: string) => boolean
 }
 
 export interface AwaitedJobs extends Pick<JobsToAwait, 'jobIds' | 'until'> {
   readonly waitS: number
-  /** Reads the jobs again: what ended before the wait began is not noticed otherwise. */
+  /** Reads the jobs again, because jobs that finished before the wait started would otherwise go unnoticed. */
   readonly haveEnded: () => Promise<boolean>
 }
 
@@ -56,8 +56,8 @@ export class JobAwaiter {
   }
 
   /**
-   * Resolves when the jobs have ended, or the time is over, or the client is gone. True, at once or earlier than that, if the
-   * server may not wait (so long): then the response says when to ask again (`askAgainLater`), unless the jobs have ended.
+   * Resolves when the jobs have finished, the time is over, or the client is gone. Resolves with true, possibly at once, if
+   * the server cannot wait (as long): unless the jobs have finished, the response then has Retry-After (`askAgainLater`).
    */
   async wait(request: AwaitingRequest, reply: AwaitedReply, awaited: AwaitedJobs): Promise<boolean> {
     const { jobIds, until, waitS } = awaited
@@ -71,7 +71,7 @@ export class JobAwaiter {
         raw: { socket },
       },
     } = reply
-    // A client that hangs up is not waited for.
+    // Ends the wait if the client hangs up.
     raw.on('close', wait.leave)
     if (socket.destroyed) wait.leave()
     try {
@@ -86,14 +86,14 @@ export class JobAwaiter {
   async #endOf(wait: JobWait, { jobIds, haveEnded }: AwaitedJobs): Promise<JobWaitEnd> {
     const { store, isRunning } = this.#options
     const announced = store.announceWaits(jobIds.filter((jobId) => !isRunning(jobId)))
-    // A database that does not answer keeps nobody waiting for longer than was asked for.
+    // If the database does not respond, nobody waits longer than requested.
     const end = await Promise.race([announced.then(() => null), wait.ended])
     if (end !== null) return end
     return (await haveEnded()) ? 'ended' : wait.ended
   }
 }
 
-/** For the response of a wait that the server could not make, or not to its end. */
+/** Adds Retry-After to the response of a wait that was impossible or cut short. */
 export function askAgainLater(reply: FastifyReply): void {
   reply.header('retry-after', RETRY_AFTER_S)
 }

@@ -1,4 +1,4 @@
-/** Reads jobs for responses: what is large is loaded once its bytes are counted. */
+/** Reads jobs for responses. Large results are loaded only after their bytes are counted. */
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
 import type { JobRecord } from '../job/job-record.ts'
@@ -25,7 +25,9 @@ export class JobReader {
     return { nowMs: this.#options.clock.nowMs(), retentionMs: this.#options.retentionMs }
   }
 
-  /** The job as the caller may see it; null if there is none. Throws the error of a result that is too large to be sent now. */
+  /**
+   * The job as the caller may see it; null if it does not exist. Throws an error if the result is too large to be sent now.
+   */
   async read(request: FastifyRequest, jobId: string): Promise<JobRecord | null> {
     const { store, answers } = this.#options
     const { account } = request.caller
@@ -36,14 +38,17 @@ export class JobReader {
     return store.read(account, jobId, expiry)
   }
 
-  /** The same for each of them, with results and errors so small that all of them together need not be counted. */
+  /**
+   * The same for each of several jobs, including results and errors that are so small that even all of them together need not
+   * be counted.
+   */
   states({ caller }: FastifyRequest, jobIds: readonly string[]): Promise<(ReadJob | null)[]> {
     const expiry = this.expiry()
     const small = Math.floor(LARGE_ANSWER / jobIds.length)
     return Promise.all(jobIds.map((jobId) => this.#options.store.read(caller.account, jobId, expiry, small)))
   }
 
-  /** Loads the results and errors that their states omit, in their order. Throws as `read` does. */
+  /** Loads the results and errors that their states omit, in order. Throws like `read`. */
   async load(request: FastifyRequest, states: readonly ReadJob[]): Promise<(JobRecord | null)[]> {
     const { store, answers } = this.#options
     const { account } = request.caller

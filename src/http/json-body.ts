@@ -1,4 +1,7 @@
-/** JSON bodies: not compressed, valid UTF-8, with bounded nesting. The functions give or throw an `HttpError` that says what is wrong. */
+/**
+ * JSON bodies: uncompressed, valid UTF-8, with bounded nesting. The functions return or throw an `HttpError` that explains
+ * the problem.
+ */
 import { isUtf8 } from 'node:buffer'
 import type { FastifyRequest } from 'fastify'
 import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
@@ -8,20 +11,20 @@ import './request-context.ts'
 const CHARSET = /;\s*charset\s*=\s*(?:"([^"]*)"|([^;\s]*))/i
 const UTF_8 = /^utf-?8$/i
 
-/** Asked before a body is read; null if it may be. A request without a body may declare what it likes. */
+/** Called before a body is read; null if it may be read. A request without a body may declare anything. */
 export function encodingError({ method, headers }: FastifyRequest): HttpError | null {
   if (method === 'GET' || method === 'HEAD') return null
   const encoding = headers['content-encoding']
   if (encoding !== undefined && !/^\s*identity\s*$/i.test(encoding)) return notDecoded()
   const type = headers['content-type']
-  // The usual type has no parameters.
+  // The most common type has no parameters.
   if (type === undefined || !type.includes(';')) return null
   const [, quoted, plain] = CHARSET.exec(type) ?? []
   const charset = quoted ?? plain
   return charset === undefined || UTF_8.test(charset) ? null : notUtf8()
 }
 
-/** The value of a small body. A create request keeps the text, too, until its elements are made. */
+/** The value of a small body. A create request also keeps the text until its elements are built. */
 export function parseBody(request: FastifyRequest, bytes: Buffer, maxDepth: number): unknown {
   if (bytes.length === 0) throw notJson('The body is empty.')
   if (!isUtf8(bytes)) throw notJson('The body is not valid UTF-8.')

@@ -1,17 +1,17 @@
 /**
- * The hashes of all keys that exist, as far as they are needed to say that a key does not. They are read when they are first
- * asked for, so a server that nobody sends unknown keys to never reads them.
+ * The hashes of all existing keys, as far as needed to tell that a key does not exist. They are read on first use, so a
+ * server that never gets unknown keys never reads them.
  */
 import type { Clock } from '../clock.ts'
 import { singleFlight } from '../lookup-cache.ts'
 import type { AccountStore } from '../store/account-store.ts'
 
-/** Hashes that are read at once. */
+/** Hashes per read. */
 const PAGE = 10_000
-/** A key that was created after the last read is unknown for this long, or for this many times as long as the read took. */
+/** A key created after the last read stays unknown for this long, or for this many times the duration of the read. */
 const FRESH_MS = 2000
 const PAUSE_FACTOR = 20
-/** Of a hash: enough that two in a million keys are the same only once in a million cases, which costs one look-up. */
+/** Bytes kept of each hash: among a million keys, a collision has a chance of one in a million, and costs only one lookup. */
 const PREFIX_BYTES = 6
 const PREFIX_DIGITS = (PREFIX_BYTES * 8) / 6
 
@@ -27,7 +27,7 @@ export class KnownKeys {
     this.#clock = clock
   }
 
-  /** Whether a key with this hash may exist, revoked and expired ones included. Rejects with `StoreUnavailable`. */
+  /** Whether a key with this hash may exist, including revoked and expired keys. Rejects with `StoreUnavailable`. */
   async has(hash: string): Promise<boolean> {
     const prefix = prefixOf(hash)
     if (this.#prefixes.has(prefix)) return true

@@ -1,7 +1,7 @@
 /**
- * Sends large responses within the byte budget: a response is in memory until its client has read it, at the client's pace. An
- * account whose clients read slowly gets 503 for further large responses; small ones fit into the buffers of the operating
- * system, and are always sent.
+ * Sends large responses within the byte budget: a response is in memory until its client has read it, at the client's pace.
+ * An account whose clients read slowly gets 503 for further large responses. Small ones fit into the buffers of the operating
+ * system and are always sent.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
@@ -14,7 +14,7 @@ import { Pieces } from './pieces.ts'
 /** A response of more characters or bytes than this is large. */
 export const LARGE_ANSWER = 65_536
 
-/** More than a response has in addition to its text. */
+/** An upper bound of what a response contains in addition to its text. */
 const ENVELOPE = 512
 
 export interface LargeAnswersOptions {
@@ -32,7 +32,7 @@ export class LargeAnswers {
     this.#answers = new MemoryShare({ ...options, name: 'answers' })
   }
 
-  /** To be awaited before a text of this size is loaded for the response; throws the error for the caller. */
+  /** Await this before loading a text of this size for the response. Throws the error for the caller. */
   async reserve(request: FastifyRequest, textBytes: number): Promise<void> {
     const error = await this.#reserve(request, answerBytes(textBytes))
     if (error) throw error
@@ -47,7 +47,7 @@ export class LargeAnswers {
     return true
   }
 
-  /** The server's last step before a response is written. */
+  /** Called by the server as the last step before it writes a response. */
   send(request: FastifyRequest, reply: FastifyReply, payload: unknown, done: OnPayload): void {
     const isLarge = (typeof payload === 'string' || Buffer.isBuffer(payload)) && payload.length > LARGE_ANSWER
     if (!isLarge) {
@@ -59,7 +59,7 @@ export class LargeAnswers {
       if (error) done(error)
       else this.#stream(request, reply, payload, done)
     }
-    // Without a need to wait, the response is on its way when this returns: the handler may have ended already.
+    // If there is no need to wait, the response has been sent when this returns, because the handler may have ended already.
     const error = request.answerBytes > 0 ? null : this.#reserve(request, answerBytes(payload.length))
     if (error instanceof Promise) void error.then(end)
     else end(error)
@@ -81,7 +81,7 @@ export class LargeAnswers {
       socket.off('close', onClose)
       this.#release(request)
     })
-    // A response that waits behind another on its connection may never begin, and then nothing else ends it.
+    // A response that waits behind another on its connection may never start, and then nothing else ends it.
     const onClose = () => pieces.destroy()
     socket.once('close', onClose)
     if (socket.destroyed) pieces.destroy()

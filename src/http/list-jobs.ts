@@ -1,4 +1,4 @@
-/** GET /api/v1/messages: the caller's own jobs, newest first, without their contents; or those whose ids are given. */
+/** GET /api/v1/messages: the caller's own jobs, newest first, without their contents; or the jobs with the given IDs. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import Type, { type Static } from 'typebox'
 import { jobIdMs, leastJobId, readJobId } from '../job/job-id.ts'
@@ -22,7 +22,7 @@ export interface ListJobsRoute {
 }
 
 const LIMIT = { most: 100, default: 20 } as const
-/** Lists of one account at the same time, on this node. */
+/** Maximum concurrent lists of one account on this node. */
 const LISTS_AT_ONCE = 2
 
 const query = Type.Object(
@@ -32,24 +32,26 @@ const query = Type.Object(
         minimum: 1,
         maximum: LIMIT.most,
         default: LIMIT.default,
-        description: 'The most jobs of one page.',
+        description: 'The maximum number of jobs per page.',
         examples: [50],
       }),
     ),
     after: Type.Optional(
       Type.String({
-        description: '`next` of the page before.',
+        description: 'The `next` of the previous page.',
         examples: [EXAMPLE_JOB_ID],
       }),
     ),
     status: Type.Optional(
-      Type.Enum(['pending', 'assigned', 'completed', 'failed'], { description: 'Only jobs in this state.' }),
+      Type.Enum(['pending', 'assigned', 'completed', 'failed'], {
+        description: 'Only jobs with this status.',
+      }),
     ),
     ids: Type.Optional(
       Type.Array(Type.String(), {
         minItems: 1,
         maxItems: MAX_IDS,
-        description: `Instead of a list: up to ${MAX_IDS} job identifiers, separated by commas.`,
+        description: `Reads specific jobs instead of listing all: up to ${MAX_IDS} job IDs, separated by commas.`,
         examples: [[EXAMPLE_JOB_ID, '019a5d3e-8f43-7001-9a1c-2f54b7a1c0de']],
       }),
     ),
@@ -57,7 +59,7 @@ const query = Type.Object(
     wait_for: Type.Optional(
       Type.Enum(['all', 'any'], {
         default: 'all',
-        description: 'Whether `wait` ends with the last of the `ids` or with the first.',
+        description: 'Whether `wait` ends when all of the jobs have finished, or any of them.',
       }),
     ),
   },
@@ -68,9 +70,7 @@ type Query = Static<typeof query>
 const schema = {
   operationId: 'listMessages',
   summary: 'List your jobs, or read several',
-  description: `Without \`ids\`: your jobs, newest first, without their contents. A page may be short, or empty, although there are more jobs: go on until \`next\` is null. A list counts as ten reads, and an account may make ${LISTS_AT_ONCE} at once.
-
-With \`ids\`: the objects of single reads in the order of the ids, up to 8 MiB; \`more\` has the ids of those that did not fit. With \`wait\`, as soon as all of them have ended, or any. It counts as one read, and each job that has not ended as one wait.`,
+  description: `Without \`ids\`: lists your jobs, newest first, without their contents. A page may be short or even empty although there are more jobs: continue until \`next\` is null. A list counts as ten reads, and an account may have ${LISTS_AT_ONCE} in progress. With \`ids\`: returns the same objects as single reads, in the order of the IDs, up to 8 MiB; \`more\` has the IDs of jobs that did not fit. With \`wait\`, responds as soon as all of the jobs have finished, or any of them. This counts as one read, and each unfinished job as one wait.`,
   tags: ['Jobs'],
   security: [{ apiKey: [] }],
   querystring: query,
@@ -107,7 +107,8 @@ export function listJobsRoute(app: FastifyInstance, { store, reader, readMany }:
       }
       if (wait !== undefined || until !== undefined) throw invalid('wait: needs ids')
       const beforeJobId = after === undefined ? null : readJobId(after)
-      if (after !== undefined && beforeJobId === null) throw invalid('after: must be the next of a page')
+      if (after !== undefined && beforeJobId === null)
+        throw invalid('after: must be the next value of a page')
       const page = await list(request.caller.account, {
         limit: limit ?? LIMIT.default,
         expiry: reader.expiry(),
@@ -149,14 +150,14 @@ function jobSummary({ id, status, model, createdAtMs, settledAtMs, errorCode, ca
 }
 
 /**
- * The cursor of the next page. A search that stopped at its bound ends at a job that is likely another account's, whose id nobody
- * else may learn: the cursor is then the time of that job, unless the caller's own last job is nearer.
+ * The cursor of the next page. A search that reached its limit usually ends at a job of another account, whose ID must not be
+ * revealed. The cursor is then the time of that job, unless the caller's own last job is nearer.
  */
 function cursorOf({ jobs, complete, next }: JobPage, beforeJobId: string | null): string | null {
   if (next === null || complete) return next
   const time = leastJobId(jobIdMs(next) + 1)
   const last = jobs.at(-1)?.id
   const cursor = last !== undefined && last < time ? last : time
-  // Thousands of jobs of one millisecond: the time alone would lead to the same page again.
+  // With thousands of jobs in one millisecond, the time alone would lead to the same page again.
   return beforeJobId === null || cursor < beforeJobId ? cursor : next
 }

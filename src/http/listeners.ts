@@ -1,7 +1,7 @@
 /**
- * Where the server listens: on an address, on all of them, or on a Unix socket. `localhost` may stand for 127.0.0.1 and ::1, and both are listened on. Fastify would make a server of
- * its own for the second address, without what guards the first. Here connections to it are handed to the one server, so that
- * limits, time-outs and the stop apply to them, too.
+ * Where the server listens: on an address, on all of them, or on a Unix socket. `localhost` may stand for 127.0.0.1 and ::1,
+ * and both are listened on. Fastify would create a separate server for the second address, without the guards of the first.
+ * Here its connections are handed to the one server, so that limits, timeouts and shutdown apply to them, too.
  */
 import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
@@ -12,7 +12,7 @@ import { openSocketToGroup, removeStaleSocket, socketPathOf } from './unix-socke
 const SEVERAL_ADDRESSES = 'localhost'
 
 export interface ListenOptions {
-  /** A name, an address (that of IPv6 in brackets or not), or `unix:/path`. */
+  /** A name, an address (IPv6 with or without brackets), or `unix:/path`. */
   readonly host: string
   /** 0 for a free one; not used for a Unix socket. */
   readonly port: number
@@ -29,8 +29,8 @@ export class Listeners {
   }
 
   /**
-   * Returns the URL of the first address, or `unix:/path`. Rejects if that cannot be listened on; any other that cannot is left
-   * out.
+   * Resolves with the URL of the first address, or `unix:/path`. Rejects if the server cannot listen on that; other addresses
+   * that fail are skipped.
    */
   async listen({ host, port, addresses = addressesOfLocalhost }: ListenOptions): Promise<string> {
     const app = this.#app
@@ -53,7 +53,7 @@ export class Listeners {
   }
 
   async #listenToo(host: string, port: number): Promise<void> {
-    // As Node's HTTP server configures its sockets.
+    // The same options as Node's HTTP server uses for its sockets.
     const server = createServer({ allowHalfOpen: true, noDelay: true })
     server.on('connection', (socket) => this.#app.server.emit('connection', socket))
     server.listen({ host, port })
@@ -61,11 +61,11 @@ export class Listeners {
       await once(server, 'listening')
       this.#others.push(server)
     } catch {
-      // Not every machine that has the name has the address.
+      // Not every machine that resolves the name has the address.
     }
   }
 
-  /** Accepts no more connections. Resolves when those that are open have ended. */
+  /** Stops accepting connections. Resolves when the open ones have ended. */
   async close(): Promise<void> {
     const others = this.#others.map((server) => new Promise((resolve) => server.close(resolve)))
     await Promise.all([this.#app.close(), ...others])
@@ -82,7 +82,7 @@ function withoutBrackets(host: string): string {
   return /^\[(.*)\]$/.exec(host)?.[1] ?? host
 }
 
-/** A server on all addresses is reached at the loopback address. */
+/** A server on all addresses can be reached at the loopback address. */
 function usable(url: string): string {
   return url.replace('//[::]:', '//[::1]:')
 }

@@ -24,7 +24,7 @@ const integer = Type.Integer()
 const range = Type.Object({ least: integer, most: integer, default: integer })
 
 const monthlyCap = (unit: string) =>
-  Type.Union([integer, Type.Null()], { description: `${unit} a month; null for no cap.` })
+  Type.Union([integer, Type.Null()], { description: `${unit} per month; null for no cap.` })
 
 const quota = (description: string) =>
   Type.Union([integer, Type.Null()], { description: `${description}; null for no limit.` })
@@ -38,25 +38,30 @@ const me = Type.Object({
     max_batch_jobs: integer,
     reads_per_minute: integer,
     max_input_tokens: integer,
-    max_monthly_jobs: monthlyCap('Jobs, open ones included,'),
+    max_monthly_jobs: monthlyCap('Jobs, including open ones,'),
     max_monthly_tokens: monthlyCap('Input and output tokens'),
     max_open_jobs: quota('Jobs that may be queued or running at the same time'),
-    max_stored_bytes: quota('Bytes that jobs may store'),
+    max_stored_bytes: quota('Bytes that the account may store'),
     body_bytes: integer,
     batch_body_bytes: integer,
     message_cache_ttl: range,
     timeout: range,
   }),
   reads: Type.Object({
-    remaining: Type.Integer({ description: 'Reads left in the current minute, for this key on this node.' }),
+    remaining: Type.Integer({
+      description: 'Remaining reads in the current minute, for this key on this node.',
+    }),
     resets_in_seconds: integer,
   }),
-  retention_seconds: Type.Number({ description: 'How long an ended job stays readable.' }),
-  open_jobs: Type.Integer({ description: 'Jobs that are queued or running now.' }),
+  retention_seconds: Type.Number({ description: 'How long a finished job can be read.' }),
+  open_jobs: Type.Integer({ description: 'Jobs that are currently queued or running.' }),
   stored_bytes: Type.Integer({
-    description: 'Bytes of the conversations, schemas, callbacks and answers that are stored now.',
+    description: 'Bytes of the conversations, schemas, callbacks and answers that are currently stored.',
   }),
-  suspended: Type.Boolean({ description: 'A suspended account may read its jobs but not create any.' }),
+  suspended: Type.Boolean({
+    description:
+      'Whether the account is suspended. A suspended account can read its jobs, but cannot create new ones.',
+  }),
   usage: Type.Object({
     month: Type.String({ description: 'The current month, in UTC.' }),
     resets_at: Type.Integer({ description: 'Unix time of the end of the month.' }),
@@ -74,12 +79,12 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
     {
       schema: {
         operationId: 'getAccount',
-        summary: "The caller's tier, models and limits, and what is left of them",
-        description: 'It does not count as a read. The usage is that of the current month (UTC).',
+        summary: 'Show your tier, models, limits and remaining usage',
+        description: 'Does not count as a read. The usage is that of the current month (UTC).',
         tags: ['Account'],
         security: [{ apiKey: [] }],
         response: {
-          200: success('What applies to the key.', me),
+          200: success('The account, limits and usage of the key.', me),
           ...errors(401, 429, 500, 503),
         },
       },

@@ -31,9 +31,9 @@ type CreateRequest = FastifyRequest<{ Body: SingleCreate }>
 
 const createSchema = {
   operationId: 'createMessage',
-  summary: 'Create one job and wait for its answer',
+  summary: 'Create a job and wait for its answer',
   description:
-    'Waits up to `timeout` seconds. A job that has not ended by then continues; read it by its id. `callback` belongs to batches.',
+    'Waits up to `timeout` seconds. A job that has not finished by then continues: read it by its ID. `callback` is only for batches.',
   tags: ['Jobs'],
   security: [{ apiKey: [] }],
   headers: idempotencyHeader,
@@ -45,7 +45,7 @@ const createSchema = {
   },
 }
 
-const STILL_PROCESSED = 'The job is created and still being processed; read it by its id.'
+const STILL_PROCESSED = 'The job was created and is still being processed. Read it by its ID.'
 
 export function messageRoutes(app: FastifyInstance, options: MessageRoutes): void {
   app.post<{ Body: SingleCreate }>(
@@ -56,7 +56,8 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
       attachValidation: true,
       schema: createSchema,
     },
-    // Resolves with nothing where it can: the reply is a thenable, so a promise that resolved with it would also wait for it.
+    // Resolves without a value where possible: the reply is a thenable, so a promise that resolves with it would also wait
+    // for it.
     async (request, reply) => {
       const { jobId, pending, repeated } = await create(request, reply, options)
       request.jobIds = [jobId]
@@ -76,13 +77,13 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
 
 interface Created {
   readonly jobId: string
-  /** Null when the server cannot wait, or when the job is an earlier one. */
+  /** Null if the server cannot wait, or if the job is an earlier one. */
   readonly pending: PendingResponse | null
   /** The job is that of an earlier request with the same Idempotency-Key. */
   readonly repeated: boolean
 }
 
-/** A function of its own, so that what it needs of the job is not kept in memory for as long as the caller waits. */
+/** A separate function, so that the parts of the job that it uses are not kept in memory while the caller waits. */
 async function create(
   request: CreateRequest,
   reply: FastifyReply,
@@ -108,15 +109,15 @@ async function create(
   }
 }
 
-/** A caller who hangs up is not waited for; the job continues and stays readable. */
+/** The wait ends if the caller hangs up; the job continues and can be read. */
 function endOf(pending: PendingResponse, { raw, request }: FastifyReply): Promise<WaitEnd> {
   raw.on('close', pending.leave)
-  // It may have hung up before, while the job was being stored.
+  // The caller may have hung up while the job was being stored.
   if (request.raw.socket.destroyed) pending.leave()
   return pending.ended
 }
 
-/** A repeated request waits for the earlier job as for a new one, and gets the answer at once if the job has ended. */
+/** A repeated request waits for the earlier job like for a new one, and gets the answer at once if the job has finished. */
 async function endOfRepeated(
   request: CreateRequest,
   reply: FastifyReply,
@@ -137,7 +138,7 @@ async function endOfRepeated(
   return record ? { kind: 'settled', record, cacheHit: false } : { kind: 'vanished' }
 }
 
-/** SPEC §4.3: a job that vanished during the wait is created again, and the caller gets the new id for polling. */
+/** SPEC §4.3: a job that vanished during the wait is created again, and the caller gets the new ID for polling. */
 async function createAgain(request: CreateRequest, { creator, limits }: MessageRoutes): Promise<string> {
   const admitted = await creator.admit(request, createInput(request, limits), true)
   const earlierIds = earlierJobIds(await creator.accept(admitted, false))
@@ -147,7 +148,7 @@ async function createAgain(request: CreateRequest, { creator, limits }: MessageR
   return jobId
 }
 
-/** Returns the reply if the response is large: nothing of it is written yet, so the handler must wait for it. */
+/** Returns the reply if the response is large: nothing has been written yet, so the handler must wait for it. */
 function sendEnded(
   request: CreateRequest,
   reply: FastifyReply,
@@ -155,9 +156,13 @@ function sendEnded(
   { answers }: MessageRoutes,
 ): FastifyReply | undefined {
   const json = jobRecordJson(record)
-  // The job has ended and was paid for. An account whose clients read slowly can read it later.
+  // The job has finished and was paid for. An account whose clients read slowly can read it later.
   if (!answers.mayHold(request, json.length)) {
-    sendTimedOut(reply, record.id, 'The job has ended, but its result cannot be sent now; read it by its id.')
+    sendTimedOut(
+      reply,
+      record.id,
+      'The job has finished, but its result cannot be sent now. Read it by its ID.',
+    )
     return
   }
   if (cacheHit) reply.header('x-cache', 'hit')

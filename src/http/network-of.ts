@@ -1,7 +1,7 @@
-/** Which addresses count as one where something is limited by address. */
+/** Which addresses count as one for limits by address. */
 import { isIPv6 } from 'node:net'
 
-/** What stands for the address of a request on a Unix socket, which has none. */
+/** Stands for the address of requests on a Unix socket, which have none. */
 const UNIX_SOCKET = 'a Unix socket'
 
 export function addressOf(request: { readonly ip?: string | undefined }): string {

@@ -1,4 +1,4 @@
-/** What callers do with their own jobs: cancel and delete them. */
+/** Callers' actions on their own jobs: cancel and delete. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import Type, { type Static } from 'typebox'
 import type { Clock } from '../clock.ts'
@@ -20,12 +20,12 @@ export type OwnAction = 'cancel' | 'delete'
 export interface OwnJobActionRoutes {
   readonly store: Pick<Store, 'cancelOwnJob' | 'deleteOwnJob'>
   readonly reader: JobReader
-  /** The input tokens of a job that a node holds; null if they were not counted. */
+  /** The input tokens of an assigned job; null if they were not counted. */
   readonly countInput: CountHeldInput
   readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
   /** `limits.cancels_per_minute` and `limits.deletes_per_minute`. */
   readonly limits: Readonly<Record<OwnAction, number>>
-  /** Resolves when the job's execution and the waits for it have ended on this node. */
+  /** Resolves when the execution of the job, and the waits for it, have ended on this node. */
   readonly onCancelled: (jobId: string) => Promise<void>
   /** Called for each job that was cancelled or deleted. */
   readonly onAction: (event: OwnActionEvent) => void
@@ -47,7 +47,7 @@ const deleteQuery = Type.Object(
       Type.Enum(['true', 'false'], {
         default: 'false',
         description:
-          'Whether to delete the job although its callback has not been delivered; it is then not sent.',
+          'Whether to delete the job even if its callback has not been delivered. The callback is then not sent.',
       }),
     ),
   },
@@ -56,9 +56,9 @@ const deleteQuery = Type.Object(
 
 const cancelSchema = {
   operationId: 'cancelMessage',
-  summary: 'Cancel a job that has not ended',
+  summary: 'Cancel an unfinished job',
   description:
-    'The job fails with `cancelled`, and its callback is sent. If a node runs it, the call counts with its input tokens as usage. A job that was cancelled before is returned as it is.',
+    'The job fails with `cancelled`, and its callback is sent. If a node is running the job, the input tokens of its call count as usage. If the job is already cancelled, it is returned unchanged.',
   tags: ['Jobs'],
   security: [{ apiKey: [] }],
   params: jobIdParam,
@@ -67,9 +67,9 @@ const cancelSchema = {
 
 const deleteSchema = {
   operationId: 'deleteMessage',
-  summary: 'Delete a job that has ended',
+  summary: 'Delete a finished job',
   description:
-    'Deletes the conversation, the answer, its cached response and the record of its callback. The job must have ended, and its callback must be delivered or have failed. Its usage stays counted.',
+    'Deletes the conversation, the answer, its cached response and the record of its callback. The job must have finished, and its callback must have been delivered or have failed permanently. Its usage still counts.',
   tags: ['Jobs'],
   security: [{ apiKey: [] }],
   params: jobIdParam,
@@ -100,7 +100,7 @@ export function ownJobActionRoutes(app: FastifyInstance, options: OwnJobActionRo
       if (!record) throw noSuchJob()
       request.jobIds = [jobId]
       if (!isCancelledError(record.errorJson)) throw jobEnded()
-      return sendData(reply, 200, 'The job is cancelled.', jobRecordJson(record))
+      return sendData(reply, 200, 'The job was cancelled.', jobRecordJson(record))
     },
   )
 
@@ -117,7 +117,7 @@ export function ownJobActionRoutes(app: FastifyInstance, options: OwnJobActionRo
       if (result === 'not ended') throw jobNotEnded()
       if (result === 'callback owed') throw callbackOwed()
       report('delete', request, jobId)
-      return sendData(reply, 200, 'The job is deleted.', `{"job_id":"${jobId}","deleted":true}`)
+      return sendData(reply, 200, 'The job was deleted.', `{"job_id":"${jobId}","deleted":true}`)
     },
   )
 }
@@ -128,7 +128,7 @@ function idOf({ params }: FastifyRequest<JobParam>): string {
   return jobId
 }
 
-/** Counts what each key does in a minute; rejects what is too much before anything else is done. */
+/** Counts the actions of each key per minute. Rejects those over the limit before anything else is done. */
 function limiter(action: OwnAction, { clock, limits }: OwnJobActionRoutes) {
   const counter = new ReadCounter(clock)
   const limit = limits[action]

@@ -1,6 +1,6 @@
 /**
- * A stream of a text or a buffer in small pieces. Sent in one piece, a response is copied whole into the buffers of its
- * connection, and nobody can tell a client that reads slowly from one that does not read.
+ * Streams a text or a buffer in small pieces. A response sent in one piece is copied as a whole into the buffers of its
+ * connection, so that a client that reads slowly looks like one that does not read.
  */
 import { Readable } from 'node:stream'
 
@@ -12,7 +12,7 @@ export class Pieces extends Readable {
   readonly #onClosed: (() => void) | null
   #at = 0
 
-  /** @param onClosed called once, when everything was handed on or the stream was destroyed */
+  /** @param onClosed called once, when everything was passed on or the stream was destroyed */
   constructor(whole: string | Buffer, onClosed: (() => void) | null = null) {
     super({ highWaterMark: PIECE })
     this.#whole = whole
@@ -27,7 +27,7 @@ export class Pieces extends Readable {
     const whole = this.#whole
     let end = Math.min(this.#at + PIECE, whole.length)
     if (typeof whole === 'string') {
-      // Both halves of a surrogate pair belong to one piece.
+      // A surrogate pair must not be split.
       if (isHighSurrogate(whole.charCodeAt(end - 1)) && isLowSurrogate(whole.charCodeAt(end))) end += 1
       this.push(Buffer.from(whole.slice(this.#at, end)))
     } else {

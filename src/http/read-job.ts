@@ -1,4 +1,4 @@
-/** SPEC §4.2: reading a job, at once or as soon as it has ended. */
+/** SPEC §4.2: reading a job, at once or as soon as it has finished. */
 import type { FastifyInstance } from 'fastify'
 import Type, { type Static } from 'typebox'
 import { readJobId } from '../job/job-id.ts'
@@ -17,7 +17,7 @@ export interface ReadJobRoute {
 }
 
 export const STATUS_MESSAGES = {
-  pending: 'The job is waiting to be processed.',
+  pending: 'The job is queued.',
   assigned: 'The job is being processed.',
   completed: 'The job is completed.',
   failed: 'The job has failed.',
@@ -29,7 +29,7 @@ const schema = {
   operationId: 'getMessage',
   summary: 'Read a job',
   description:
-    'Returns the present state of the job; with `wait`, as soon as the job has ended. Either way it counts as one read.',
+    'Returns the current state of the job; with `wait`, as soon as the job has finished. Either way, this counts as one read.',
   tags: ['Jobs'],
   security: [{ apiKey: [] }],
   params: jobIdParam,

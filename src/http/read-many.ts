@@ -1,4 +1,4 @@
-/** Reads several jobs in one response, at once or as soon as any or all of them have ended. */
+/** Reads several jobs in one response, at once or as soon as any or all of them have finished. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { readJobId } from '../job/job-id.ts'
 import { jobRecordJson } from '../job/job-record.ts'
@@ -9,9 +9,9 @@ import { askAgainLater, type JobAwaiter } from './job-awaiter.ts'
 import { hasEnded, type JobReader } from './job-reader.ts'
 
 export const MAX_IDS = 100
-/** What the objects of one response may have together; the first is sent however large it is. */
+/** Maximum bytes of the objects in one response; the first is sent regardless of its size. */
 const MAX_BYTES = 8 * 1024 * 1024
-/** More than an object has in addition to its result or error. */
+/** An upper bound of what an object contains in addition to its result or error. */
 const OBJECT_BYTES = 256
 
 export interface JobsToRead {
@@ -35,7 +35,7 @@ export function createReadMany(reader: JobReader, awaiter: JobAwaiter): ReadMany
       const open = jobIds.filter((_, index) => isOpen(states[index]))
       const haveEnded = async () => areOver(await reader.states(request, open), until)
       const wasCut = await awaiter.wait(request, reply, { jobIds: open, until, waitS, haveEnded })
-      // What had ended before the wait has not changed since.
+      // Jobs that had finished before the wait have not changed since.
       const now = (await reader.states(request, open)).values()
       for (const [index, state] of states.entries())
         if (isOpen(state)) states[index] = now.next().value ?? null
@@ -60,15 +60,15 @@ export function createReadMany(reader: JobReader, awaiter: JobAwaiter): ReadMany
     request.jobIds = jobs.map(({ id }) => id)
     const json = `{"jobs":[${jobs.map(jobRecordJson).join(',')}],"not_found":${JSON.stringify(notFound)},"more":${JSON.stringify(more)}}`
     const ended = found.filter(hasEnded).length
-    return sendData(reply, 200, `${ended} of ${jobIds.length} jobs have ended.`, json)
+    return sendData(reply, 200, `${ended} of ${jobIds.length} jobs have finished.`, json)
   }
 }
 
-/** Each once, in the order given. */
+/** Without duplicates, in the order given. */
 function readIds(ids: readonly string[]): string[] {
   const jobIds = ids.map((text, index) => {
     const jobId = readJobId(text)
-    if (jobId === null) throw invalid(`ids[${index}]: is not a job id`)
+    if (jobId === null) throw invalid(`ids[${index}]: is not a job ID`)
     return jobId
   })
   return [...new Set(jobIds)]
@@ -78,12 +78,12 @@ function isOpen(state: ReadJob | null | undefined): boolean {
   return state !== null && state !== undefined && !hasEnded(state)
 }
 
-/** Whether a wait for these jobs is over. One that does not exist, or no longer, has ended. */
+/** Whether a wait for these jobs is over. A job that does not exist (any longer) counts as finished. */
 function areOver(states: readonly (ReadJob | null)[], until: 'any' | 'all'): boolean {
   return until === 'all' ? !states.some(isOpen) : !states.every(isOpen)
 }
 
-/** Those whose objects fit into one response, and the ids of the others. */
+/** The jobs that fit into one response, and the IDs of the others. */
 function fit(states: readonly ReadJob[]): { fitting: ReadJob[]; more: string[] } {
   const fitting: ReadJob[] = []
   const more: string[] = []

@@ -6,9 +6,9 @@ import { tooManyReads } from './errors.ts'
 import './request-context.ts'
 
 const WINDOW_MS = 60_000
-/** What a walk through stored jobs counts as. */
+/** How many reads a walk through stored jobs counts as. */
 export const WALK_READS = 10
-/** Above this many keys the windows that have ended are dropped. */
+/** With more keys than this, windows that have ended are dropped. */
 const MAX_KEYS = 10_000
 
 export interface ReadCount {
@@ -32,8 +32,8 @@ export class ReadCounter {
   }
 
   /**
-   * Counts a read, and returns the count with it. A request that costs several reads counts as all of them or, if fewer are
-   * left, as none: the count that is returned is then above the limit.
+   * Counts a read, and returns the new count. A request that costs several reads counts as all of them or, if fewer remain,
+   * as none: the returned count is then above the limit.
    */
   add(keyId: string, cost = 1, limit = Number.POSITIVE_INFINITY): ReadCount {
     const nowMs = this.#clock.steadyMs()
@@ -76,7 +76,7 @@ export async function limitReads(app: FastifyInstance, counter: ReadCounter): Pr
       _windowMs: number,
       limit: number,
     ): void {
-      // A tier with few reads a minute can make such a request, too, once a minute.
+      // Even a tier with few reads per minute can make such a request once a minute.
       const { reads, leftMs } = counter.add(keyId, Math.min(this.#cost, limit), limit)
       callback(null, { current: reads, ttl: leftMs })
     }

@@ -1,15 +1,17 @@
 /**
- * Answers rejected requests at a limited pace. A rejected request is not limited by slots, quotas or caps, and costs the event loop
- * nearly as much as a job, so an account or an address that sends many of them would take the event loop from the others. The answers
- * to those beyond the pace are delayed: a client that waits for its answer sends no more than the pace allows.
+ * Responds to rejected requests at a limited pace. A rejected request is not limited by slots, quotas or caps, and costs the
+ * event loop nearly as much as a job, so an account or an address that sends many of them would starve the others. Responses
+ * beyond the pace are delayed: a client that waits for its response cannot exceed the pace.
  *
- * - Every account has a pace of its own, and so has every address for requests without a valid key.
- * - A rejected request counts once, and once more for each 2 KiB of its body: those were received, and perhaps read and counted.
- * - Files that need no key, such as those of /docs, count by address, once for each 16 KiB: sixteen connections that read one of 3 MB
- *   again and again took the whole event loop.
- * - A second's worth may be sent at once; only beyond it, answers are delayed, each until its turn and for ten seconds at most.
- * - One answer is delayed for each connection at a time. Those to requests that a client sends behind it wait for it in any case, and
- *   their bytes count: Node stops to read a connection whose answers pile up.
+ * - Every account has its own pace, and so has every address for requests without a valid key.
+ * - A rejected request counts once, and once more for each 2 KiB of its body, which was received, and perhaps read and
+ *   counted.
+ * - Files that need no key, such as those of /docs, count by address, once for each 16 KiB: sixteen connections that
+ *   repeatedly read one of 3 MB used up the whole event loop.
+ * - A burst of one second's worth is not delayed. Beyond that, each response is delayed until its turn, but for at most ten
+ *   seconds.
+ * - One response per connection is delayed at a time. Responses to pipelined requests wait behind it anyway, and their bytes
+ *   count: Node stops reading from a connection whose responses pile up.
  */
 import type { Socket } from 'node:net'
 import type { FastifyRequest } from 'fastify'
@@ -17,9 +19,12 @@ import type { Clock } from '../clock.ts'
 import { senderOf } from './network-of.ts'
 import './request-context.ts'
 
-/** What is answered at once, in time at the pace. */
+/** The burst that is not delayed, as time at the pace. */
 const BURST_MS = 1000
-/** Bytes of a body that count like a request: 10 MB take the threads of the CPU pool as long as 5,000 unknown keys the event loop. */
+/**
+ * Bytes of a body that count like a request: 10 MB keep the threads of the CPU pool busy as long as 5,000 unknown keys the
+ * event loop.
+ */
 const COUNTED_BYTES = 2 * 1024
 /** Bytes of a file that count like a request. */
 const COUNTED_SENT_BYTES = 16 * 1024
@@ -30,14 +35,14 @@ const MAX_SENDERS = 10_000
 export interface RejectionPacingOptions {
   readonly perSecond: number
   readonly clock: Pick<Clock, 'steadyMs' | 'after'>
-  /** Aborted when the server stops: all answers are then sent at once. */
+  /** Aborted when the server stops: all responses are then sent at once. */
   readonly stopping: AbortSignal
   readonly onDelayed: () => void
 }
 
 export class RejectionPacing {
   readonly #options: RejectionPacingOptions
-  /** When the pace has a turn for the next rejection of each sender. */
+  /** The time of the next turn of each sender. */
   readonly #turnsMs = new Map<string, number>()
   readonly #delayed = new Map<Socket, () => void>()
 
@@ -53,7 +58,7 @@ export class RejectionPacing {
     this.#pace(request, weightOf(request), send)
   }
 
-  /** The same for an answer of so many bytes to a request that needs no key. */
+  /** The same for a response of this many bytes to a request that needs no key. */
   paceDownload(request: FastifyRequest, bytes: number, send: () => void): void {
     const weight = Math.floor(bytes / COUNTED_SENT_BYTES)
     if (weight === 0) send()
@@ -98,7 +103,7 @@ export class RejectionPacing {
   }
 }
 
-/** A body of unknown length counts once it was received. */
+/** A body of unknown length counts after it has been received. */
 function weightOf({ headers, bodyMemory }: FastifyRequest): number {
   const announced = Number(headers['content-length'] ?? 0)
   return 1 + Math.floor(Math.max(announced, bodyMemory?.bodyLength ?? 0) / COUNTED_BYTES)

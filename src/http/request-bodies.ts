@@ -1,10 +1,10 @@
 /**
  * Receives the bodies of requests within the byte budget, each into one buffer. The hooks of the server call, in this order:
  *
- * 1. `admit`, once the key is known and before anything of the body is read. A large body of an account that is over its
- *    part gets 503 here; its bytes are never in memory.
- * 2. `read` reads the body into one buffer. While it arrives, at the client's pace, it takes one time its length; from then
- *    on what its text and the values in it take.
+ * 1. `admit`, once the key is known and before anything of the body is read. A large body of an account that exceeds its part
+ * gets 503 here; its bytes are never in memory.
+ * 2. `read` reads the body into one buffer. While the body arrives, at the client's pace, it counts with its length; after
+ * that, with the estimated memory of its text and values.
  * 3. `release`, when the response is sent.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -16,7 +16,7 @@ import { type HttpError, invalid, notJson, tooLarge } from './errors.ts'
 import { accountOf, MemoryShare, type OnMemoryRejected } from './load-shedding/memory-share.ts'
 import type { BodyMemory } from './request-context.ts'
 
-/** What a body of unknown length may have before it counts as the largest that its route accepts. */
+/** Bytes that a body of unknown length may have before it counts as the largest that its route accepts. */
 const FIRST_BYTES = 8192
 
 export interface RequestBodiesOptions {
@@ -38,12 +38,12 @@ export class RequestBodies {
     this.#requests = new MemoryShare({ ...options, name: 'requests', share: budget.requests })
   }
 
-  /** The client sends the body only once it is asked to: `read` asks. */
+  /** The client sends the body only after it is asked to, which `read` does. */
   expectContinue(request: IncomingMessage, response: ServerResponse): void {
     this.#awaited.set(request, response)
   }
 
-  /** Null if the body may be read, else the error. */
+  /** Null if the body may be read, otherwise the error. */
   admit(request: FastifyRequest): HttpError | null | Promise<HttpError | null> {
     const { headers, method, route } = request
     const given = headers['content-length']
@@ -76,12 +76,12 @@ export class RequestBodies {
       return
     }
     if (headers.expect !== undefined) this.#awaited.get(raw)?.writeContinue()
-    // The client hung up while the request waited, and nothing more is emitted.
-    if (raw.destroyed) done(notJson('The body did not arrive in full.'))
+    // The client hung up while the request waited, and no more events are emitted.
+    if (raw.destroyed) done(notJson('The connection closed before the whole body arrived.'))
     else this.#collect(request, length, limit, done)
   }
 
-  /** The request waits for its job, and needs no more than the values of its body. */
+  /** The request waits for its job, and needs only the values of its body. */
   wait(request: FastifyRequest): void {
     const memory = request.bodyMemory
     if (memory === null || memory.requestBytes <= SMALL_BYTES) return
@@ -93,7 +93,7 @@ export class RequestBodies {
   /** A second call does nothing. */
   release(request: FastifyRequest): void {
     const memory = request.bodyMemory
-    // Undefined for an address that cannot be decoded: Fastify does not decorate the request of one.
+    // Undefined for a URL that cannot be decoded: Fastify does not decorate such requests.
     if (!memory) return
     request.bodyMemory = null
     const { account, uploadBytes, requestBytes } = memory
@@ -101,7 +101,7 @@ export class RequestBodies {
     if (requestBytes > 0) this.#requests.share.release(account, requestBytes)
   }
 
-  /** @param length as the client announced it; null if it did not */
+  /** @param length as announced by the client; null if it was not */
   #collect(request: FastifyRequest, length: number | null, limit: number, done: OnBody): void {
     const { raw } = request
     let buffer = Buffer.allocUnsafe(length ?? Math.min(FIRST_BYTES, limit))
@@ -113,7 +113,7 @@ export class RequestBodies {
       if (total > (length ?? limit)) onEnd(tooLarge(limit))
       else if (total > buffer.length) void enlarge(piece)
       else {
-        // A copy, so that a body in many small pieces takes no more memory than one in a few large ones.
+        // A copy, so that a body in many small pieces does not take more memory than one in a few large ones.
         piece.copy(buffer, received)
         received = total
       }
@@ -123,7 +123,7 @@ export class RequestBodies {
       const error = await this.#grow(request, limit)
       if (error) onEnd(error)
       if (hasEnded) return
-      // The pages that the body does not reach are never in memory.
+      // Pages that the body does not reach never occupy memory.
       const larger = Buffer.allocUnsafe(limit)
       buffer.copy(larger, 0, 0, received)
       buffer = larger
@@ -135,7 +135,8 @@ export class RequestBodies {
       hasEnded = true
       raw.off('data', onData).off('end', onEnd).off('error', onEnd)
       if (error) done(error)
-      else if (length !== null && received < length) done(invalid('Content-Length: does not match the body'))
+      else if (length !== null && received < length)
+        done(invalid('Content-Length: does not match the length of the body'))
       else {
         const body = buffer.subarray(0, received)
         const memory = request.bodyMemory
@@ -152,16 +153,16 @@ export class RequestBodies {
     if (memory === null) return null
     const bytes = uploadBytes(limit)
     const error = await reserve(this.#uploads, bytes, memory, 'uploadBytes')
-    // The client hung up meanwhile, and the request has had its response.
+    // The client hung up meanwhile, and the request already has its response.
     if (error === null && request.bodyMemory === null) this.#uploads.share.release(memory.account, bytes)
     return error
   }
 
-  /** From now on the body takes what its request takes. */
+  /** From now on, the body counts as part of its request. */
   #received(memory: BodyMemory, body: Buffer, done: OnBody): void {
     const { account } = memory
     memory.bodyLength = body.length
-    // What a body of unknown length counted before it was large.
+    // The bytes that a body of unknown length counted before it was large.
     if (memory.requestBytes > 0) this.#requests.share.release(account, memory.requestBytes)
     memory.requestBytes = 0
     const bytes = requestBytes(body.length)

@@ -44,31 +44,31 @@ export interface ServerOptions {
   readonly answers: LargeAnswers
   readonly rejections: RejectionPacing
   readonly unread: UnreadBodies
-  /** Limits the connections of the server before any of them is read. */
+  /** Limits the server's connections before they are read. */
   readonly guard: (server: Server) => void
   /** Aborted when the server stops: connections are then closed after their response. */
   readonly stopping: AbortSignal
   readonly onCompleted: (request: CompletedRequest) => void
-  /** Called with an error that is not the caller's. */
+  /** Called with an error that is not the caller's fault. */
   readonly onError: (error: Error, requestId: string) => void
 }
 
-/** A request whose response was sent, for log and metrics. It names the route, never the address as sent. */
+/** A request whose response was sent, for log and metrics. It names the route, never the URL as sent. */
 export interface CompletedRequest {
   readonly requestId: string
   readonly method: string
   readonly route: string
   readonly status: number
   readonly ms: number
-  /** Where the request came from: the caller's own address where `trust_proxy` lets us know it. */
+  /** Where the request came from: the caller's own address, if `trust_proxy` reveals it. */
   readonly from: string | null
   readonly account: string | null
   readonly jobIds: readonly string[] | null
 }
 
-/** What a caller's own request id must look like to be fit for a header and a log. */
+/** The format of request IDs that are accepted from callers: safe in a header and in a log. */
 const REQUEST_ID = /^[\x21-\x7e]{1,128}$/
-/** How often Node looks for requests past their time-out. */
+/** How often Node checks for requests past their timeout. */
 const CONNECTIONS_CHECK_MS = 1000
 /** Longer than the usual idle limit of a proxy in front (60 s), so that the proxy closes first. */
 const KEEP_ALIVE_MS = 75_000
@@ -81,7 +81,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   const app = fastify({
     logger: false,
     trustProxy: trustedProxies(options.trustProxy),
-    // A stopping server still creates jobs for requests on open connections, and responds with 202.
+    // While the server shuts down, it still creates jobs for requests on open connections, and responds with 202.
     return503OnClosing: false,
     forceCloseConnections: 'idle',
     requestTimeout: options.requestTimeoutMs,
@@ -89,7 +89,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
     http: {
       headersTimeout: options.headerTimeoutMs,
       connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
-      // Node's own error has no body; ours has the shape of every other error.
+      // Node's own error response has no body; this one has the shape of every other error.
       requireHostHeader: false,
     },
     genReqId: requestId,
@@ -112,7 +112,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   app.decorateRequest('largeBody', null)
   app.decorateRequest('bodyMemory', null)
   app.decorateRequest('answerBytes', 0)
-  // Responses are made as JSON text; anything else is sent as it is, never reshaped by a schema.
+  // Responses are written as JSON text; anything else is sent as is, never reshaped by a schema.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data))
   const answer404 = answerUnrouted(app, cors)
   const authenticate = authenticateBy(authentication)
@@ -140,7 +140,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   })
   app.addHook('onResponse', (request, reply, done) => {
     onCompleted(completed(request, reply))
-    // The response may have kept the connection open, which would delay the stop.
+    // The response may have kept the connection open, which would delay the shutdown.
     if (stopping.aborted) setImmediate(() => app.server.closeIdleConnections())
     done()
   })
@@ -169,8 +169,8 @@ const processId = randomBytes(9).toString('base64url')
 let requests = 0
 
 /**
- * The caller's own id where it is fit for use. Ours has a first half for the process and a second one for the request,
- * because a random number for each request would cost far more.
+ * The caller's own ID if it is valid. Otherwise a generated ID, with one half for the process and one for the request,
+ * because a random number per request would cost far more.
  */
 function requestId({ headers }: Pick<IncomingMessage, 'headers'>): string {
   const given = headers['x-request-id']
@@ -179,14 +179,17 @@ function requestId({ headers }: Pick<IncomingMessage, 'headers'>): string {
   return `${processId}-${requests.toString(36)}`
 }
 
-/** RFC 9112 §3.2: HTTP/1.1 requires one Host header. Of several, a proxy may have read another one than this server. */
+/**
+ * RFC 9112 §3.2: HTTP/1.1 requires one Host header. If there are several, a proxy may have used a different one than this
+ * server.
+ */
 function hostError({ httpVersion, rawHeaders }: IncomingMessage): HttpError | undefined {
   let hosts = 0
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = rawHeaders[at]
     if (name?.length === 4 && name.toLowerCase() === 'host') hosts += 1
   }
-  if (hosts > 1) return invalid('Host: must be given once')
+  if (hosts > 1) return invalid('Host: must be given exactly once')
   return hosts === 0 && httpVersion === '1.1' ? invalid('Host: is required') : undefined
 }
 
@@ -197,7 +200,7 @@ function authenticateBy(authentication: Authentication): OnRequest {
     request.caller = caller
   }
   return (request, reply, done) => {
-    // Conversations and answers: no cache on the way may keep them, nor what says that there are none.
+    // Caches must store neither conversations and answers, nor the fact that a job does not exist.
     if (request.method === 'GET') reply.header('cache-control', 'no-store')
     const key = request.headers['x-api-key']
     const caller = typeof key === 'string' ? authentication.get(key, addressOf(request)) : null
@@ -252,8 +255,10 @@ function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
       return notJsonType()
     case 'ECONNRESET':
-      // A caller who hangs up in the middle of the body reads no response, but nothing is wrong here.
-      return request.raw.complete ? internalError() : notJson('The body did not arrive in full.')
+      // A caller that hangs up in the middle of the body does not read a response, but this is not a server error.
+      return request.raw.complete
+        ? internalError()
+        : notJson('The connection closed before the whole body arrived.')
     default:
       return internalError()
   }
@@ -270,11 +275,11 @@ function reject(
   { bodies, rejections }: ServerOptions,
 ): void {
   rejections.pace(request, () => void sendError(reply, error))
-  // Nothing of the body is needed while the answer is delayed.
+  // The body is not needed while the response is delayed.
   bodies.release(request)
 }
 
-/** Responds to an address that cannot be decoded. Below the address of jobs it is an identifier that no job has. */
+/** Responds to a URL that cannot be decoded. Below the path of jobs, it is treated as an unknown job ID. */
 async function answerBadUrl(
   request: FastifyRequest,
   reply: FastifyReply,

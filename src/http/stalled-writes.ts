@@ -1,12 +1,15 @@
 /**
- * Closes connections whose client does not read: their responses would stay in memory. A connection has stalled when bytes
- * wait to be written and the operating system has taken none of them for the whole time limit.
+ * Closes connections whose client does not read: their responses would stay in memory. A connection has stalled if bytes are
+ * waiting to be written and the operating system has not taken any of them for the whole time limit.
  */
 import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Clock } from '../clock.ts'
 
-/** How often connections are checked in the time limit. One that stalls is closed after the limit and at most this part more. */
+/**
+ * How often connections are checked within the time limit. A stalled one is closed after the limit plus at most this fraction
+ * of it.
+ */
 const CHECKS = 4
 
 export interface StalledWritesOptions {
@@ -61,7 +64,7 @@ export class StalledWrites {
       } else if (nowMs - progress.sinceMs >= limitMs) {
         const address = socket.remoteAddress ?? null
         this.#connections.delete(socket)
-        // Not an orderly end, which would wait for the client to read. A Unix socket cannot be reset.
+        // Not an orderly close, which would wait for the client to read. A Unix socket cannot be reset.
         if (address === null) socket.destroy()
         else socket.resetAndDestroy()
         onClosed(address)

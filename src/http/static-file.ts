@@ -1,4 +1,7 @@
-/** Files that are the same for every request: compressed once, sent from one buffer, and not sent again to who has them. */
+/**
+ * Files that are the same for every request: compressed once, sent from one buffer, and not sent again to clients that have
+ * them.
+ */
 import { createHash } from 'node:crypto'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
@@ -14,7 +17,7 @@ const ONE_PIECE = 16_384
 export interface StaticFile {
   readonly type: string
   readonly body: Buffer
-  /** Null where it is not worth it. */
+  /** Null if compression is not worth it. */
   readonly gzipped: Buffer | null
   readonly etag: string
 }
@@ -29,14 +32,14 @@ export function staticFile(type: string, body: Buffer, gzipped: Buffer | null): 
   return { type, body, gzipped, etag }
 }
 
-/** Headers that the reply has already are kept. */
+/** Keeps headers that the reply already has. */
 export function sendStaticFile(
   request: FastifyRequest,
   reply: FastifyReply,
   { type, body, gzipped, etag: tag }: StaticFile,
 ): FastifyReply {
   const isGzipped = gzipped !== null && acceptsGzip(request.headers['accept-encoding'])
-  // RFC 9110 §8.8.3: each encoding of a file has an entity tag of its own.
+  // RFC 9110 §8.8.3: each encoding of a file has its own entity tag.
   const etag = `"${tag}${isGzipped ? '-gzip' : ''}"`
   reply.header('etag', etag)
   if (!reply.hasHeader('cache-control')) reply.header('cache-control', 'no-cache')
@@ -48,7 +51,7 @@ export function sendStaticFile(
   return reply.send(bytes.length <= ONE_PIECE ? bytes : new Pieces(bytes))
 }
 
-/** The header may name `Origin` already. */
+/** The header may already contain `Origin`. */
 function addVary(reply: FastifyReply, name: string): void {
   const given = reply.getHeader('vary')
   reply.header('vary', given === undefined ? name : `${given}, ${name}`)

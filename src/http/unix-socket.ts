@@ -13,7 +13,7 @@ export function socketPathOf(host: string): string | null {
 }
 
 /**
- * Removes the socket file that a server left that was killed. Rejects with code EADDRINUSE if a server listens on it, or if the
+ * Removes a socket file left behind by a killed server. Rejects with code EADDRINUSE if a server listens on it, or if the
  * file is not a socket.
  */
 export async function removeStaleSocket(path: string): Promise<void> {
@@ -27,7 +27,7 @@ export async function removeStaleSocket(path: string): Promise<void> {
   await unlink(path)
 }
 
-/** To be called once the server listens. */
+/** Call this after the server has started to listen. */
 export async function openSocketToGroup(path: string): Promise<void> {
   await chmod(path, MODE)
 }

@@ -1,7 +1,7 @@
 /**
  * Responds to requests that have no route before anything of their body is read: 404 for an unknown path, 405 with Allow for
- * another method of a known one (RFC 9110 §15.5.6), and what OPTIONS and preflights ask for. No key is needed: there is nothing
- * to protect.
+ * an unsupported method of a known one (RFC 9110 §15.5.6), and the responses to OPTIONS and preflights. They need no key,
+ * because there is nothing to protect.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Cors, isPreflight } from './cors.ts'
@@ -9,12 +9,14 @@ import { DeclaredRoutes } from './declared-routes.ts'
 import { sendError } from './envelope.ts'
 import { methodNotAllowed, noSuchRoute } from './errors.ts'
 
-/** Longer paths are cut in error details. */
+/** Longer paths are truncated in error details. */
 const LONGEST_PATH = 100
 
 export type OnRequest = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void
 
-/** Call this before the routes are declared, so that it sees all of them. Returns what responds to a request without a route. */
+/**
+ * Call this before the routes are declared, so that it sees all of them. Returns the handler for requests without a route.
+ */
 export function answerUnrouted(app: FastifyInstance, cors: Cors): OnRequest {
   const routes = new DeclaredRoutes()
   routes.watch(app)
@@ -26,9 +28,9 @@ export function answerUnrouted(app: FastifyInstance, cors: Cors): OnRequest {
     const path = pathOf(request.url)
     const known = routes.methodsOf(path)
     const mayCall = known?.cors !== false && cors.allow(request, reply)
-    // A preflight of an unknown path passes, so that the page can read the 404 of its request.
+    // A preflight for an unknown path succeeds, so that the page can read the 404 of its request.
     if (mayCall && isPreflight(request)) return void cors.answerPreflight(reply)
-    // The router may reject a path that has the method, as one with a part that is too long.
+    // The router may reject a path although it supports the method, for example because a part of it is too long.
     if (known === null || (known.methods.has(method) && method !== 'OPTIONS')) {
       return done(noSuchRoute(method, shortPath(path)))
     }
@@ -38,7 +40,7 @@ export function answerUnrouted(app: FastifyInstance, cors: Cors): OnRequest {
   }
 }
 
-/** The path without its query, which may hold what no response should repeat, and cut where it is long. */
+/** The path, truncated, and without its query, which may contain data that no response should repeat. */
 export function shortPath(url: string): string {
   const path = pathOf(url)
   return path.length > LONGEST_PATH ? `${path.slice(0, LONGEST_PATH)}…` : path

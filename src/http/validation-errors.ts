@@ -1,8 +1,8 @@
-/** From what Ajv reports about the shape of a body to an error detail: the element, the field and the rule. */
+/** Converts Ajv's errors about the shape of a body to an error detail: the element, the field and the rule. */
 import type { FastifySchemaValidationError } from 'fastify'
 import { BELONGS } from '../job/request.ts'
 
-/** Longer names of a caller's own are cut. */
+/** Longer names from callers are truncated. */
 const LONGEST_NAME = 80
 
 /** Such as `jobs[1].messages[0].role: must be one of …`. The body is one job or an array of them. */
@@ -32,7 +32,7 @@ function ruleOf(
   if (keyword === 'additionalProperties') {
     const atTop = path.length === 1 || (path.length === 2 && isIndex(path[0]))
     const name = path.at(-1) ?? ''
-    return atTop && Object.hasOwn(BELONGS, name) ? `${BELONGS[name]}` : 'is not a known field here'
+    return atTop && Object.hasOwn(BELONGS, name) ? `${BELONGS[name]}` : 'is not a known field'
   }
   return message ?? 'is not valid'
 }
@@ -45,7 +45,7 @@ function isIndex(part: string | undefined): boolean {
   return part !== undefined && /^\d+$/.test(part)
 }
 
-/** The path as callers write it, with a colon; for a body that is wrong as a whole there is none. */
+/** The path as callers write it, with a colon; empty for a body that is wrong as a whole. */
 function pathText(path: readonly string[]): string {
   if (path.length === 0) return 'the body '
   const parts = path.map((part, index) => {

@@ -16,22 +16,22 @@ export type Answer =
       readonly errors: readonly string[]
       readonly raw: RawText
     }
-  /** Nobody knows whether the answer is right: the schema asks for more work than a check may take. */
+  /** It is unknown whether the answer is valid: checking it against the schema takes more work than allowed. */
   | { readonly ok: false; readonly kind: 'not checked'; readonly reason: string; readonly raw: RawText }
 
 export interface AnswerLimits {
-  /** Levels of arrays and objects in a JSON answer. */
+  /** Maximum nesting of arrays and objects in a JSON answer. */
   readonly maxDepth: number
-  /** Steps that checking it may take, as `StepBudget` counts them. */
+  /** Maximum steps for checking it, as counted by `StepBudget`. */
   readonly steps: number
 }
 
-/** Where the content stands in the model's text, so that a thread need not send the text back. */
+/** The position of the content in the model's text, so that a thread does not have to send the text back. */
 export type AnswerVerdict =
   | { readonly kind: 'json'; readonly start: number; readonly end: number }
   | { readonly kind: 'text'; readonly contentJson: string }
   | { readonly kind: 'wrong'; readonly errors: readonly string[] }
-  /** The check did not end within its steps; the reason is for the author of the schema. */
+  /** The check exceeded its steps; the reason is for the author of the schema. */
   | { readonly kind: 'not checked'; readonly reason: string }
 
 /** @param formatJson the job's `response_format` */

@@ -5,8 +5,8 @@ export type LengthProblem =
   | { readonly kind: 'too long'; readonly jobs: number }
 
 /**
- * Why a body is not a batch of a length that is allowed; null if it is one. The length is checked before the fields, so
- * that a batch over the limit costs no more than its parsing.
+ * Why a body is not a batch of an allowed length; null if it is. The length is checked before the fields, so that a batch
+ * over the limit costs no more than its parsing.
  */
 export function batchLengthProblem(body: unknown, maxJobs: number): LengthProblem | null {
   if (!Array.isArray(body)) return { kind: 'not an array' }

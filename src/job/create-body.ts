@@ -22,11 +22,11 @@ const PAYLOAD_MEMBER: WantedMembers = new Map([['callback', new Map([['callback_
 const SCHEMA_MEMBER: WantedMembers = new Map([['response_format', new Map([['schema', SCHEMA]])]])
 const BOTH_MEMBERS: WantedMembers = new Map([...PAYLOAD_MEMBER, ...SCHEMA_MEMBER])
 
-/** The source texts that matter: a payload is sent on as it was written, and no part is larger than the whole body. */
+/** The source texts that matter: a payload is forwarded as it was written, and no part is larger than the whole body. */
 function partsOf(body: CreateBody, limits: PartLimits): readonly PartTexts[] | null {
   const hasPayload =
     body.kind === 'batch' && body.value.some(({ callback }) => callback?.callback_payload !== undefined)
-  // Characters are enough to look at: a text has at least a third as many as bytes.
+  // Counting characters is enough: a text has at least a third as many characters as bytes.
   const mayExceed = body.text.length * 3 > limits.schemaBytes
   if (!hasPayload && !mayExceed) return null
   const wanted = hasPayload ? (mayExceed ? BOTH_MEMBERS : PAYLOAD_MEMBER) : SCHEMA_MEMBER
@@ -38,7 +38,7 @@ function partTexts(cut: CutTexts): PartTexts {
   return { payload: cut[PAYLOAD] ?? null, schema: cut[SCHEMA] ?? null }
 }
 
-/** @param body whose value is what `JSON.parse` makes of its text, of the right shape for its kind */
+/** @param body its value is the result of `JSON.parse` for its text, and has the right shape for its kind */
 export function createElements(body: CreateBody, limits: PartLimits): CreateElement[] {
   const parts = partsOf(body, limits)
   if (body.kind === 'single') return [createElement(body.value, parts?.[0] ?? NO_PARTS, limits)]
@@ -46,7 +46,7 @@ export function createElements(body: CreateBody, limits: PartLimits): CreateElem
 }
 
 /**
- * Identifies the request, for Idempotency-Key: white space and the order of escapes do not count, and every digit of a
+ * Identifies the request, for Idempotency-Key. White space and the form of escapes do not matter, but every digit of a
  * payload does.
  */
 export function bodyFingerprint(route: string, body: CreateBody, elements: readonly CreateElement[]): string {

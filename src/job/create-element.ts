@@ -19,11 +19,11 @@ export interface CreateElement {
   /** As the caller wrote them; undefined for the default. */
   readonly cacheTtlS: number | undefined
   readonly timeoutS: number | undefined
-  /** Its address and headers are still to be checked. */
+  /** Its URL and headers have not been checked yet. */
   readonly callback: Callback | null
-  /** What the schema says and no answer is checked for; null for nothing. */
+  /** The parts of the schema that answers are not checked for; null if everything is checked. */
   readonly ignored: IgnoredKeywords | null
-  /** The first rule of SPEC §2.2 to §2.4 that the object breaks, of those that need no settings but these limits. */
+  /** The first rule of SPEC §2.2 to §2.4 that the object violates, among those that need no settings except these limits. */
   readonly problem: Problem | null
 }
 
@@ -33,7 +33,7 @@ export interface PartLimits {
   readonly schemaBytes: number
 }
 
-/** The source text of the parts; null for a part that the object has not, or whose size cannot matter. */
+/** The source text of the parts; null for a part that is absent or whose size cannot matter. */
 export interface PartTexts {
   readonly payload: string | null
   readonly schema: string | null
@@ -105,5 +105,5 @@ function ignoredIn(responseFormatJson: string): IgnoredKeywords | null {
 function sizeProblem(field: string, text: string | null, limit: number, setting: string): Problem | null {
   const bytes = text === null ? 0 : Buffer.byteLength(text)
   if (bytes <= limit) return null
-  return { field, rule: `must take at most ${limit} bytes (${setting}) and takes ${bytes}` }
+  return { field, rule: `must be at most ${limit} bytes long (${setting}), but is ${bytes}` }
 }

@@ -1,6 +1,6 @@
 /**
- * The bounds and defaults of fields of requests. Apart from the schema (request.ts), whose library takes longer to load than
- * the rest of a command that sends a job.
+ * The bounds and defaults of fields of requests. Separate from the schema (request.ts), because loading its library takes
+ * longer than the rest of a command that sends a job.
  */
 export const CACHE_TTL_S = { least: 180, most: 3600, default: 300 } as const
 export const TIMEOUT_S = { least: 30, most: 120, default: 90 } as const

@@ -3,7 +3,7 @@
  * models write despite their instructions. In linear time, whatever the model wrote.
  */
 
-/** Where a text that may be the JSON begins and ends, without white space around it. */
+/** Start and end of a text that may be the JSON, without surrounding white space. */
 export type Bounds = readonly [start: number, end: number]
 
 const FENCE = '```'
@@ -15,14 +15,14 @@ const MAX_INDENT = 8
 const THOUGHTS = '<think>'
 const THOUGHTS_END = '</think>'
 
-/** The whole text without the thoughts that it begins with, and without a fence that surrounds it. */
+/** The whole text without leading thoughts and without a surrounding fence. */
 export function wholeJson(text: string): Bounds {
   return withoutFence(text, trimmedBounds(text, thoughtsEnd(text), text.length))
 }
 
 /**
- * Where else the JSON may be if the whole text is none, the likeliest first: in the only fenced block of prose, or behind
- * thoughts that the chat template of the server began, so that only their end is in the text.
+ * Where else the JSON may be if the whole text is not JSON, most likely first: in the only fenced block within prose, or
+ * after thoughts whose start the server's chat template produced, so that only their end is in the text.
  */
 export function otherBounds(text: string): Bounds[] {
   const end = text.lastIndexOf(THOUGHTS_END)
@@ -46,7 +46,7 @@ function withoutFence(text: string, [start, end]: Bounds): Bounds {
     : trimmedBounds(text, inside, end - FENCE.length)
 }
 
-/** The contents of the fenced block, if there is exactly one. No fence within JSON begins a line. */
+/** The contents of the fenced block, if there is exactly one. A fence inside JSON never starts a line. */
 function onlyBlock(text: string, from: number): Bounds | null {
   const fences: number[] = []
   for (let at = text.indexOf(FENCE, from); at !== -1; at = text.indexOf(FENCE, at + FENCE.length)) {

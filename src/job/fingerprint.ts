@@ -1,4 +1,4 @@
-/** What makes two jobs, or two requests, identical. */
+/** Decides whether two jobs, or two requests, are identical. */
 import { hash } from 'node:crypto'
 import type { Job } from './job.ts'
 

@@ -7,7 +7,7 @@ import type { Message } from './job.ts'
 const TOKENS_PER_MESSAGE = 3
 const TOKENS_FOR_ANSWER = 3
 
-/** What the chat format adds to the texts: a few tokens for each of so many messages, and a few for the start of the answer. */
+/** What the chat format adds to the texts: a few tokens for each message, and a few for the start of the answer. */
 export function framingTokens(messages: number): number {
   return messages * TOKENS_PER_MESSAGE + TOKENS_FOR_ANSWER
 }

@@ -14,8 +14,8 @@ export function isJobId(text: string): boolean {
 }
 
 /**
- * The identifier that a caller or an operator means, in lower case; null if the text is not one. RFC 9562 §4 has
- * readers accept both cases, and some libraries and databases write UUIDs in upper case.
+ * The job ID that a caller or operator refers to, in lower case; null if the text is not a job ID. RFC 9562 §4 requires
+ * readers to accept both cases, and some libraries and databases write UUIDs in upper case.
  */
 export function readJobId(text: string): string | null {
   if (UUID.test(text)) return text
@@ -31,8 +31,9 @@ const COUNTER_LIMIT = 0x1000
 const POOL_IDS = 256
 
 /**
- * Returns a maker of identifiers, each greater than the one before even when the clock stands still or goes back.
- * @param randomHex returns that many random bytes, in hex
+ * Returns a function that generates identifiers, each greater than the previous one, even if the clock stands still or goes
+ * back.
+ * @param randomHex returns the given number of random bytes, in hex
  */
 export function jobIdMaker(clock: Pick<Clock, 'nowMs'>, randomHex: (bytes: number) => string): () => string {
   let lastMs = 0
@@ -62,10 +63,10 @@ export function jobIdMaker(clock: Pick<Clock, 'nowMs'>, randomHex: (bytes: numbe
   }
 }
 
-/** The last time that fits into an identifier, in the year 10889. */
+/** The latest time that fits into an identifier, in the year 10889. */
 const LAST_MS = 2 ** 48 - 1
 
-/** The least identifier of that time: every job created earlier has a lesser one. */
+/** The smallest identifier of that time: every job created earlier has a smaller one. */
 export function leastJobId(atMs: number): string {
   const ms = Math.min(Math.max(0, Math.floor(atMs)), LAST_MS)
   return `${timeDigits(ms)}-7000-8000-000000000000`

@@ -12,7 +12,7 @@
  * - **tier**: what an account may do: models, batch size, reads per minute, input tokens, weight, caps, quotas.
  * - **cap**: what an account may use in a month, in jobs or in tokens; **usage**: what it has used.
  * - **quota**: how many jobs an account may have open (queued or assigned), and how many bytes its jobs may store.
- * - **node**: one running Parley process. Its **lease** shows the other nodes that it lives; a **heartbeat** renews it.
+ * - **node**: one running Parley process. Its **lease** shows the other nodes that it is alive; a **heartbeat** renews it.
  * - **upstream**: a configured model server; a **target** is an upstream and the name of the model there.
  * - **receiver**: the server of a caller that callbacks go to: one account's part of an origin.
  * - **operator**: a person who runs Parley; an **admin action** is what an operator does, and the **audit log** records it
@@ -40,6 +40,7 @@
  * - **cached response**: the answer of a completed job, used for identical jobs until it expires (`kept_answers` in tables).
  * - **pending response**: an open HTTP request that waits for its job (`waiters` in metrics and settings).
  * - **remote result**: the outcome of a job that another node ran, for a pending response on this node.
+ * - **finished**: completed or failed, so settled (`ended` in columns, fields and many names).
  * - **expire**: a job can no longer be read; **retention** deletes it.
  * - **scrub**: remove deleted data from the disk as far as the database can.
  *
@@ -94,7 +95,7 @@ export interface Job {
   readonly model: string
   /**
    * The messages as JSON text, written once for the store, the fingerprint and the call. A running job holds no parsed
-   * conversation: it would take many times the memory of the text, and parsing it holds the event loop.
+   * conversation: it would take many times the memory of the text, and parsing it blocks the event loop.
    */
   readonly messagesJson: string
   /** `response_format` as JSON text; `response-format.ts` finds the schema in it. */
@@ -112,9 +113,9 @@ export interface Job {
 export interface ClaimedJob extends Job {
   /** 1 for the first claim of this job, and one more for each later one. */
   readonly attempt: number
-  /** How often a node died while it held this job. At `jobs.max_attempts` the job fails without another execution. */
+  /** How often a node crashed while it held this job. At `jobs.max_attempts` the job fails without another execution. */
   readonly crashCount: number
-  /** What earlier runs used and met (`queue/earlier-runs.ts`); absent unless one had to wait for a model server. */
+  /** The usage and errors of earlier runs (`queue/earlier-runs.ts`); absent unless one had to wait for a model server. */
   readonly earlierJson?: string
 }
 
@@ -139,13 +140,13 @@ export interface JobError {
   readonly upstream_message?: string
   /** For `cancelled`: who cancelled it. Versions up to 0.2.0 did not store it. */
   readonly cancelled_by?: 'caller' | 'operator'
-  /** For `validation_error`: the rules that the answer broke. */
+  /** For `validation_error`: how the answer violates the schema. */
   readonly errors?: readonly string[]
   /** For `validation_error` and `answer_not_checked`: the answer as the model returned it. */
   readonly raw_text?: RawText
 }
 
-/** A model's text; that of a long one as JSON text, because a thread has escaped it already. */
+/** A model's text. A long one is JSON text, because a thread has already escaped it. */
 export type RawText = string | { readonly json: string }
 
 export function rawTextJson(text: RawText): string {
@@ -174,11 +175,11 @@ export interface Usage {
   /** Calls to upstreams, including failed ones. */
   readonly calls: number
   readonly cache_hit: boolean
-  /** Whether the model was asked once more, with the errors of its answer. */
+  /** Whether the model was asked again, with the errors of its answer. */
   readonly repaired: boolean
 }
 
-/** The usage of a job that ended without a call. */
+/** The usage of a job that finished without a call. */
 export const NO_USAGE: Usage = {
   target: null,
   input_tokens: 0,

@@ -87,7 +87,7 @@ function shapeError({ errors }: ValidateFunction): ShapeError {
   return { keyword, instancePath, params, message }
 }
 
-/** More headers than any callback may have, so that the check of the headers finds the error without all of them. */
+/** More headers than a callback may have, so that the check finds the error without looking at all of them. */
 const HEADERS = 100
 
 /** Hundreds of thousands of headers would take as long to cross to the other thread as to parse. */

@@ -1,13 +1,13 @@
 /**
- * Callers' schemas, each read once while it is in use: the jobs of a caller often share one, and reading it takes longer
- * than checking a short answer. Found by the schema's text, because a stored job holds nothing else.
+ * Callers' schemas, each read once while it is in use: a caller's jobs often share one, and reading it takes longer than
+ * checking a short answer. They are looked up by their text, because a stored job contains nothing else.
  */
 import type { AnswerSchema } from '../json-schema/answer-schema.ts'
 import { type ReadSchemaResult, readSchema } from '../json-schema/read-schema.ts'
 import { meetsStrictRules } from '../json-schema/strict-rules.ts'
 import type { SchemaObject } from './job.ts'
 
-/** Characters of all schemas that are remembered: what is read of them takes about twenty times as much memory. */
+/** Maximum characters of all remembered schemas. Their parsed form takes about twenty times as much memory. */
 const MAX_REMEMBERED = 512 * 1024
 
 /** What a call to a model server needs to know of a schema. */
@@ -16,7 +16,7 @@ export interface SchemaFacts {
   readonly strict: boolean
   /** Whether every answer must be an object. */
   readonly isObject: boolean
-  /** JSON pointers to what the schema says and no answer is checked for; absent if there is nothing. */
+  /** JSON pointers to the parts of the schema that answers are not checked for; absent if everything is checked. */
   readonly ignored?: readonly string[]
 }
 
@@ -37,7 +37,7 @@ export function readSchemaText(schemaJson: string, parsed?: SchemaObject): ReadS
 /** The schema of an accepted job, ready for checking. */
 export function acceptedSchema(schemaJson: string): AnswerSchema {
   const { result } = readText(schemaJson)
-  // Such a schema is rejected when the job is created, so only a job of a version that accepted it can have one.
+  // Such a schema is rejected when the job is created, so only a job created by a version that accepted it can have one.
   if (!result.ok) throw new Error(`the job's schema is rejected: ${result.path} ${result.rule}`)
   return result.schema
 }

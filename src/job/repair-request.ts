@@ -1,10 +1,10 @@
-/** The conversation that asks a model to correct an answer of the wrong form. */
+/** The conversation that asks a model to correct an answer in the wrong format. */
 import { type RawText, rawTextJson } from './job.ts'
 import { formatParts } from './response-format.ts'
 
 /**
- * The messages with the wrong answer, what is wrong with it, and the schema: by then it may be far above, or was only in
- * `response_format`, which models do not see on every server.
+ * The messages, the wrong answer, its errors, and the schema again: it may be far above by then, or only in
+ * `response_format`, which not every server shows to the model.
  *
  * @param formatJson the job's `response_format`
  */
@@ -18,7 +18,7 @@ export function repairRequest(
   const format = formatParts(formatJson)
   const schema =
     format.kind === 'schema' ? `\n\nThe answer must satisfy this JSON Schema:\n\n${format.schemaJson}` : ''
-  const request = `Your answer does not have the form that was asked for:\n${list}\nAnswer again, with the corrected JSON and nothing else.${schema}`
+  const request = `Your answer does not match the requested format:\n${list}\nAnswer again with only the corrected JSON.${schema}`
   const wrong = `{"role":"assistant","content":${rawTextJson(raw)}}`
   const asked = JSON.stringify({ role: 'user', content: request })
   return `${messagesJson.slice(0, -1)},${wrong},${asked}]`

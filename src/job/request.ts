@@ -28,12 +28,12 @@ const responseFormat = Type.Object(
         {
           additionalProperties: true,
           description:
-            'Only with `json`: the JSON Schema that the answer must satisfy. Without it, any JSON value. At most 256 KiB (limits.schema_bytes).',
+            'Only with `json`: the JSON Schema that the answer must satisfy. If absent, any JSON value is accepted. At most 256 KiB (limits.schema_bytes).',
         },
       ),
     ),
   },
-  { ...strict, title: 'ResponseFormat', description: 'What the answer must look like.' },
+  { ...strict, title: 'ResponseFormat', description: 'The required format of the answer.' },
 )
 
 const callback = Type.Object(
@@ -41,10 +41,10 @@ const callback = Type.Object(
     callback_url: Type.String({
       minLength: 1,
       maxLength: 2048,
-      description: 'The http or https address that receives the POST when the job ends.',
+      description: 'The http or https URL that receives a POST when the job finishes.',
     }),
     callback_headers: Type.Optional(
-      Type.Record(Type.String(), Type.String(), { description: 'Extra headers of that POST.' }),
+      Type.Record(Type.String(), Type.String(), { description: 'Additional headers for that POST.' }),
     ),
     callback_payload: Type.Optional(
       Type.Object(
@@ -52,27 +52,31 @@ const callback = Type.Object(
         {
           additionalProperties: true,
           description:
-            'Returned unchanged in the POST; `{}` by default. At most 64 KiB (limits.callback_payload_bytes).',
+            'Sent back unchanged in the POST; `{}` by default. At most 64 KiB (limits.callback_payload_bytes).',
         },
       ),
     ),
   },
-  { ...strict, title: 'Callback', description: 'Where to report the end of the job. Batch elements only.' },
+  {
+    ...strict,
+    title: 'Callback',
+    description: 'Where to send the result when the job finishes. Only for batch elements.',
+  },
 )
 
 const common = {
-  model: Type.String({ description: 'A public model name, for example `gpt-auto` or `gpt-5-mini`.' }),
+  model: Type.String({ description: 'A public model name, such as `gpt-auto` or `gpt-5-mini`.' }),
   message_cache_ttl: Type.Optional(
     Type.Number({
       minimum: CACHE_TTL_S.least,
       maximum: CACHE_TTL_S.most,
       default: CACHE_TTL_S.default,
-      description: 'Seconds that the answer is cached for identical jobs of the account.',
+      description: 'How many seconds the answer is cached for identical jobs of the account.',
     }),
   ),
   response_format: responseFormat,
   messages: Type.Array(message, {
-    description: 'The conversation, in order; at least one message has the role `user`.',
+    description: 'The conversation, in order. At least one message must have the role `user`.',
   }),
 }
 
@@ -85,7 +89,7 @@ export const singleCreate = Type.Object(
         minimum: TIMEOUT_S.least,
         maximum: TIMEOUT_S.most,
         default: TIMEOUT_S.default,
-        description: 'Maximum seconds to wait for the answer. Single creates only.',
+        description: 'Maximum seconds to wait for the answer. Only for single creates.',
       }),
     ),
   },
@@ -103,24 +107,24 @@ export type BatchElement = Static<typeof batchElement>
 
 /** Fields of the other kind of create. The error says where they belong. */
 export const BELONGS: Readonly<Record<string, string>> = {
-  timeout: 'belongs to single creates (POST /api/v1/messages); a batch runs asynchronously',
+  timeout: 'is only for single creates (POST /api/v1/messages); a batch runs asynchronously',
   callback:
-    'belongs to batch elements (POST /api/v1/messages/batches); a single create answers in its response',
+    'is only for batch elements (POST /api/v1/messages/batches); a single create returns the answer in its response',
 }
 
-/** A rule that a job creation object of the right shape breaks, with the path of the field. */
+/** A rule that a job creation object of the right shape violates, with the path of the field. */
 export interface Problem {
   readonly field: string
   readonly rule: string
 }
 
-/** The first rule of SPEC §2.2 and §2.3 that the object breaks, of those that the schema cannot express. */
+/** The first rule of SPEC §2.2 and §2.3 that the object violates and that the schema cannot express. */
 export function problemWith({ response_format, messages }: SingleCreate | BatchElement): Problem | null {
   let hasUser = false
   for (const { role } of messages) hasUser ||= role === 'user'
   if (!hasUser) return { field: 'messages', rule: 'must contain at least one message whose role is user' }
   if (response_format.format === 'text' && response_format.schema !== undefined) {
-    return { field: 'response_format.schema', rule: 'belongs to format json; with text leave it out' }
+    return { field: 'response_format.schema', rule: 'is only for format json; omit it with format text' }
   }
   return null
 }

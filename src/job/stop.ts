@@ -1,6 +1,6 @@
 /**
- * Ends the execution of a job early: an `AbortController` and its signal in one small object. Every job has one and hardly
- * any is used; the platform's own, which is an event target, took a twentieth of the CPU of a job.
+ * Ends the execution of a job early: an `AbortController` and its signal in one small object. Every job has one, but few are
+ * ever used. The platform's `AbortController` took a twentieth of a job's CPU time, because its signal is an event target.
  */
 import type { Clock } from '../clock.ts'
 
@@ -15,11 +15,11 @@ export interface StopListener {
   onStop(): void
 }
 
-/** The side of it that the execution sees. */
+/** The part that the execution sees. */
 export interface StopSignal {
   /** Null until it is stopped. */
   readonly reason: StopReason | null
-  /** Calls the listener once when it stops, but not for a stop in the past. */
+  /** Calls the listener once on a stop, but not for a stop in the past. */
   listen(listener: StopListener): void
   unlisten(listener: StopListener): void
   /** The time of the deadline, if there is one, does not count until `resume`. */
@@ -29,7 +29,7 @@ export interface StopSignal {
 
 export class Stop implements StopSignal {
   reason: StopReason | null = null
-  /** Usually there is one at a time, so a set is only made for a second. */
+  /** Usually there is only one at a time, so a set is created only for the second. */
   #listener: StopListener | null = null
   #others: Set<StopListener> | null = null
   #deadline: Deadline | null = null
@@ -47,7 +47,7 @@ export class Stop implements StopSignal {
     else this.#others?.delete(listener)
   }
 
-  /** Calls all listeners before it returns. The first reason stands. */
+  /** Calls all listeners before it returns. Only the first reason counts. */
   now(reason: StopReason): void {
     if (this.reason !== null) return
     this.reason = reason
@@ -55,7 +55,7 @@ export class Stop implements StopSignal {
     for (const listener of this.#others ?? []) listener.onStop()
   }
 
-  /** Stops after so long with the reason `deadline`, unless it is paused. To be called once. */
+  /** Stops after this time with the reason `deadline`, unless it is paused. Call it only once. */
   startDeadline(clock: Pick<Clock, 'steadyMs' | 'after'>, ms: number): void {
     const onOver = () => this.now('deadline')
     this.#deadline = {

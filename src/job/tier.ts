@@ -5,7 +5,7 @@ export const TIER_NAMES = ['user_free', 'user_go', 'user_pro', 'user_max'] as co
 export type TierName = (typeof TIER_NAMES)[number]
 
 export interface Tier {
-  /** A `TierName`, or that of a tier of another version. */
+  /** A `TierName`, or the name of a tier of another version. */
   readonly name: string
   /** Public model names. */
   readonly models: ReadonlySet<string>
@@ -22,7 +22,7 @@ export interface Tier {
   readonly maxStoredBytes: number | null
 }
 
-/** For jobs and accounts whose tier no longer exists: the least of everything. */
+/** For jobs and accounts whose tier no longer exists: the minimum of each limit. */
 const NO_TIER: Tier = {
   name: 'none',
   models: new Set(),

@@ -1,6 +1,6 @@
 /**
- * A caller's JSON schema as `readSchema` returns it: what the checker, the strict rules and the maker of examples work
- * on. Nothing outside this folder looks inside, and nothing changes it afterwards.
+ * A caller's JSON schema as returned by `readSchema`, for the checker, the strict rules and the example generator. Nothing
+ * outside this folder looks inside it, and nothing changes it afterwards.
  */
 import type { PatternProgram } from './patterns/compile-pattern.ts'
 import type { PatternTree } from './patterns/pattern-tree.ts'
@@ -11,7 +11,7 @@ export interface AnswerSchema {
   readonly root: SchemaNode
   /** The schema as the caller wrote it. */
   readonly source: SchemaSource
-  /** What the caller wrote and no answer is checked for. */
+  /** The parts that answers are not checked for. */
   readonly ignored: IgnoredKeywords
 }
 
@@ -30,11 +30,11 @@ export type SchemaSource = { readonly [key: string]: unknown }
 export interface SchemaNode {
   /** Bits, see `typeBit`. The schemas `true` and `{}` have ALL_TYPES; the schema `false` has none. */
   types: number
-  /** `nullable` as in OpenAPI: null is accepted, whatever the other keywords say. */
+  /** `nullable` as in OpenAPI: null is accepted, regardless of the other keywords. */
   nullable: boolean
   /** From `enum` and from `const`: the value must be in each list. */
   allowed: readonly AllowedValues[]
-  /** Set once the whole schema has been read, as a reference may point forward. */
+  /** Set after the whole schema has been read, because a reference may point forward. */
   ref: SchemaNode | null
   combined: CombinedRules | null
   object: ObjectRules | null
@@ -66,9 +66,9 @@ export interface ObjectRules {
   propertyNames: SchemaNode | null
   minProperties: number
   maxProperties: number
-  /** Properties that must be present beside the one that is named. */
+  /** Properties that must be present if the named one is. */
   dependentRequired: { readonly name: string; readonly names: readonly string[] }[]
-  /** Schemas for the object that has the property that is named. */
+  /** Schemas that apply to an object that has the named property. */
   dependentSchemas: { readonly name: string; readonly node: SchemaNode }[]
 }
 
@@ -93,7 +93,7 @@ export interface ArrayRules {
 export interface NumberRules {
   minimum: number
   maximum: number
-  /** null where there is none: infinity would exclude 1e400, which is parsed as infinity. */
+  /** null if there is none: infinity would exclude 1e400, which is parsed as infinity. */
   exclusiveMinimum: number | null
   exclusiveMaximum: number | null
   multipleOf: number | null
@@ -111,7 +111,7 @@ export interface Pattern {
   readonly tree: PatternTree
   /** Instructions of the compiled pattern, or a few more. */
   readonly size: number
-  /** Compiled when first matched: most requests only read a schema. */
+  /** Compiled at the first match, because most requests only read a schema. */
   program: PatternProgram | null
 }
 
@@ -119,7 +119,7 @@ export interface Pattern {
 export interface AllowedValues {
   readonly keyword: 'enum' | 'const'
   readonly values: readonly unknown[]
-  /** An index of the values where they are many, to find primitive ones in; null where they are few. */
+  /** An index of the primitive values if there are many; null if there are few. */
   readonly index: ReadonlySet<unknown> | null
   /** The objects and arrays among the values. */
   readonly nested: readonly unknown[]

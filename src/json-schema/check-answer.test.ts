@@ -73,7 +73,7 @@ table('properties, required and additionalProperties look at own properties only
   ],
   [{ additionalProperties: { type: 'string' } }, { b: 1 }, 'b: must be a string'],
   [{ additionalProperties: true }, { b: 1 }],
-  [{ properties: { a: false } }, { a: 1 }, 'a: is not allowed: the schema there is false'],
+  [{ properties: { a: false } }, { a: 1 }, 'a: is not allowed: the schema is false'],
   [{ properties: { a: true } }, { a: 1 }],
 ])
 
@@ -95,7 +95,7 @@ table('enum and const compare deeply', [
   [{ enum: [1, 'a', null] }, 1.0],
   [{ enum: [1, 'a', null] }, '1', '(answer): must be one of 1, "a", null'],
   [{ enum: [0] }, -0],
-  [{ enum: [] }, 0, '(answer): is not allowed: the enum there is empty'],
+  [{ enum: [] }, 0, '(answer): is not allowed: the enum of the schema is empty'],
   [{ enum: [0] }, false, '(answer): must be one of 0'],
   [{ enum: Array.from({ length: 20 }, (_, at) => at) }, 19],
   [
@@ -174,7 +174,7 @@ table('$ref applies beside the other keywords, and may recurse', [
     TREE,
     { value: 1, next: { next: { value: 1, next: 5 } } },
     'next.value: is required',
-    'next.next.next: fits none of the 2 schemas in anyOf',
+    'next.next.next: does not match any of the 2 schemas in anyOf',
   ],
 ])
 
@@ -200,10 +200,14 @@ table('anyOf reports the errors of the branch that was meant', [
     'ab',
     '(answer): must have at least 3 characters',
   ],
-  [{ anyOf: [{ type: 'string' }, { type: 'null' }] }, 1, '(answer): fits none of the 2 schemas in anyOf'],
+  [
+    { anyOf: [{ type: 'string' }, { type: 'null' }] },
+    1,
+    '(answer): does not match any of the 2 schemas in anyOf',
+  ],
   [TAGGED, { kind: 'b', name: 'x' }],
   [TAGGED, { kind: 'b', name: 1 }, 'name: must be a string'],
-  [TAGGED, { kind: 'c' }, '(answer): fits none of the 2 schemas in anyOf'],
+  [TAGGED, { kind: 'c' }, '(answer): does not match any of the 2 schemas in anyOf'],
   [{ anyOf: [{}], type: 'string' }, 1, '(answer): must be a string'],
 ])
 
@@ -250,7 +254,7 @@ test('an answer that nests deeper than the checker is not checked, and no crash'
   let deep: unknown = []
   for (let at = 0; at < 100_000; at++) deep = [deep]
   assert.deepEqual(errorsOf({ items: { $ref: '#' } }, deep), [
-    'the schema leads through more than 1000 schemas inside each other on the answer',
+    'checking the answer nests more than 1000 schemas',
   ])
   assert.deepEqual(errorsOf({ anyOf: [{ type: 'null' }, { items: { $ref: '#' } }] }, deep).length, 1)
 })

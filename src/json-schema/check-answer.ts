@@ -1,4 +1,4 @@
-/** Checks a model's answer against a caller's schema, within a budget of steps whatever the two look like. */
+/** Checks a model's answer against a caller's schema, within a budget of steps. */
 import type { AnswerSchema, SchemaNode } from './answer-schema.ts'
 import { ALL_TYPES, isObject, typesOf } from './answer-schema.ts'
 import { checkArray } from './check-array.ts'
@@ -16,7 +16,7 @@ import { StepBudget, StepBudgetExceeded } from './step-budget.ts'
 export type CheckResult =
   | { readonly ok: true }
   | { readonly ok: false; readonly kind: 'wrong'; readonly errors: readonly string[] }
-  /** The check did not end, and had found nothing wrong: what to change is the schema, as the reason says. */
+  /** The check ran out of steps before it found an error. The reason explains what to change in the schema. */
   | { readonly ok: false; readonly kind: 'not checked'; readonly reason: string }
 
 /**
@@ -44,7 +44,7 @@ function reasonOf(error: unknown, budget: StepBudget): string {
     return `checking the answer against the schema takes more than ${budget.limit} steps`
   }
   if (error instanceof TooDeep) {
-    return `the schema leads through more than ${MAX_CHECK_DEPTH} schemas inside each other on the answer`
+    return `checking the answer nests more than ${MAX_CHECK_DEPTH} schemas`
   }
   throw error
 }

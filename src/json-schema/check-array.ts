@@ -24,7 +24,11 @@ export function checkArray(
   if (rules.uniqueItems && (ok || continues(check))) {
     const equal = equalItems(value, check.budget)
     if (equal !== null) {
-      ok = addError(check, location, `must not have equal items, as those at ${equal[0]} and ${equal[1]} are`)
+      ok = addError(
+        check,
+        location,
+        `must not have equal items, but those at ${equal[0]} and ${equal[1]} are equal`,
+      )
     }
   }
   const last = items === null ? Math.min(prefixItems.length, value.length) : value.length
@@ -38,7 +42,7 @@ export function checkArray(
 function checkItem(check: Check, node: SchemaNode, item: unknown, inside: Location): boolean {
   if (node.types !== 0) return check.checkNode(check, node, item, inside)
   check.budget.spend(1)
-  return addError(check, inside, 'is not allowed: the schema has no item there')
+  return addError(check, inside, 'is not allowed: the schema does not allow an item here')
 }
 
 function checkContains(

@@ -20,7 +20,7 @@ export function checkCombined(
   if (anyOf !== null) ok = checkAnyOf(check, anyOf, value, location) && ok
   if (oneOf !== null && (ok || continues(check))) ok = checkOneOf(check, oneOf, value, location) && ok
   if (not !== null && (ok || continues(check)) && passes(check, not, value)) {
-    ok = addError(check, location, 'fits the schema in not, and must not')
+    ok = addError(check, location, 'must not match the schema in not')
   }
   if (condition !== null && (ok || continues(check))) {
     const chosen = passes(check, condition, value) ? rules.consequence : rules.alternative
@@ -50,7 +50,7 @@ function checkOneOf(
     if (!passes(check, branch, value)) continue
     if (fitting >= 0) {
       const which = `those at ${fitting} and ${index}`
-      return addError(check, location, `must fit exactly one schema in oneOf, and fits ${which}`)
+      return addError(check, location, `must match exactly one schema in oneOf, but matches ${which}`)
     }
     fitting = index
   }
@@ -66,14 +66,19 @@ function fitsNone(
   location: Location | null,
 ): false {
   if (!continues(check)) return false
-  if (branches.length === 0) return addError(check, location, `is not allowed: the ${keyword} there is empty`)
+  if (branches.length === 0)
+    return addError(check, location, `is not allowed: the ${keyword} of the schema is empty`)
   const likely = branches.filter((branch) => isLikely(branch, value, check.budget))
   const [only] = likely
   if (only !== undefined && likely.length === 1) {
     check.checkNode(check, only, value, location)
     return false
   }
-  return addError(check, location, `fits none of the ${pluralize(branches.length, 'schema')} in ${keyword}`)
+  return addError(
+    check,
+    location,
+    `does not match any of the ${pluralize(branches.length, 'schema')} in ${keyword}`,
+  )
 }
 
 /** Whether the value has the branch's type and, for an object, the constants that tell the branches apart. */

@@ -1,4 +1,4 @@
-/** What the check of one answer carries along, for the files that check one family of keywords each. */
+/** The state of checking one answer, shared by the files that each check one family of keywords. */
 import type { SchemaNode } from './answer-schema.ts'
 import { answerPath } from './error-text.ts'
 import { MAX_ERRORS } from './limits.ts'
@@ -18,7 +18,7 @@ export type CheckNode = (check: Check, node: SchemaNode, value: unknown, locatio
 /** Thrown where schemas lead more than MAX_CHECK_DEPTH deep, and caught by the public functions of this folder. */
 export class TooDeep extends Error {}
 
-/** Where in the answer, linked towards its root and written out only for an error. null is the root itself. */
+/** A location in the answer, linked towards its root and formatted only for an error. null is the root. */
 export interface Location {
   readonly parent: Location | null
   readonly key: string | number

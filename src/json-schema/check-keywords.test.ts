@@ -37,23 +37,27 @@ table('oneOf accepts what exactly one branch accepts', [
   [
     { oneOf: [{ type: 'string' }, { type: 'number' }] },
     null,
-    '(answer): fits none of the 2 schemas in oneOf',
+    '(answer): does not match any of the 2 schemas in oneOf',
   ],
   [
     { oneOf: [{ type: 'number' }, false, { type: 'integer' }] },
     1,
-    '(answer): must fit exactly one schema in oneOf, and fits those at 0 and 2',
+    '(answer): must match exactly one schema in oneOf, but matches those at 0 and 2',
   ],
   [{ oneOf: [CIRCLE, SQUARE] }, { kind: 'square', side: 1 }],
   [{ oneOf: [CIRCLE, SQUARE] }, { kind: 'square', side: 'x' }, 'side: must be a number'],
-  [{ oneOf: [CIRCLE, SQUARE] }, { kind: 'oval' }, '(answer): fits none of the 2 schemas in oneOf'],
+  [{ oneOf: [CIRCLE, SQUARE] }, { kind: 'oval' }, '(answer): does not match any of the 2 schemas in oneOf'],
 ])
 
 table('lists of no schema, as generators write them', [
   [{ allOf: [], prefixItems: [] }, [1]],
-  [{ anyOf: [] }, 1, '(answer): is not allowed: the anyOf there is empty'],
-  [{ oneOf: [] }, 1, '(answer): is not allowed: the oneOf there is empty'],
-  [{ prefixItems: [], items: false }, [1], '(answer)[0]: is not allowed: the schema has no item there'],
+  [{ anyOf: [] }, 1, '(answer): is not allowed: the anyOf of the schema is empty'],
+  [{ oneOf: [] }, 1, '(answer): is not allowed: the oneOf of the schema is empty'],
+  [
+    { prefixItems: [], items: false },
+    [1],
+    '(answer)[0]: is not allowed: the schema does not allow an item here',
+  ],
 ])
 
 const CYCLIC = {
@@ -77,7 +81,7 @@ table('allOf, not and if', [
   [{ allOf: [{ $ref: '#/$defs/a' }], $defs: { a: { type: 'string' } } }, 1, '(answer): must be a string'],
   [{ anyOf: [{ allOf: [CIRCLE] }, { allOf: [SQUARE] }] }, { kind: 'circle' }, 'r: is required'],
   [{ not: { type: 'string' } }, 1],
-  [{ not: { type: 'string' } }, 'a', '(answer): fits the schema in not, and must not'],
+  [{ not: { type: 'string' } }, 'a', '(answer): must not match the schema in not'],
   [JSON.parse('{"if":{"minimum":10},"then":{"multipleOf":10},"else":{"multipleOf":2}}'), 20],
   [JSON.parse('{"if":{"minimum":10},"then":{"multipleOf":10}}'), 15, '(answer): must be a multiple of 10'],
   [JSON.parse('{"if":{"minimum":10},"else":{"multipleOf":2}}'), 3, '(answer): must be a multiple of 2'],
@@ -116,7 +120,7 @@ table('tuples', [
   [
     { prefixItems: [{ type: 'string' }], items: false },
     ['a', 1],
-    '(answer)[1]: is not allowed: the schema has no item there',
+    '(answer)[1]: is not allowed: the schema does not allow an item here',
   ],
   [{ prefixItems: [{ type: 'string' }] }, ['a', 1]],
   [
@@ -161,10 +165,10 @@ table('uniqueItems compares deeply', [
       { a: 1, b: [2] },
       { b: [2], a: 1 },
     ],
-    '(answer): must not have equal items, as those at 0 and 1 are',
+    '(answer): must not have equal items, but those at 0 and 1 are equal',
   ],
-  [{ uniqueItems: true }, [0, 1, -0], '(answer): must not have equal items, as those at 0 and 2 are'],
-  [{ uniqueItems: true }, [[0], [-0]], '(answer): must not have equal items, as those at 0 and 1 are'],
+  [{ uniqueItems: true }, [0, 1, -0], '(answer): must not have equal items, but those at 0 and 2 are equal'],
+  [{ uniqueItems: true }, [[0], [-0]], '(answer): must not have equal items, but those at 0 and 1 are equal'],
   [{ uniqueItems: true }, [{ 'a:1,b': 2 }, { a: 1, b: 2 }, { a: '1,b:2' }]],
   [{ uniqueItems: false }, [1, 1]],
 ])
@@ -196,7 +200,7 @@ table('patternProperties, propertyNames and the number of properties', [
   [
     { patternProperties: { '': false } },
     JSON.parse('{"__proto__":1}'),
-    '__proto__: is not allowed: the schema there is false',
+    '__proto__: is not allowed: the schema is false',
   ],
   [
     { propertyNames: { enum: ['a', 'b'] } },

@@ -2,7 +2,7 @@
 import type { NumberRules } from './answer-schema.ts'
 import type { StepBudget } from './step-budget.ts'
 
-/** What the first rule that the number breaks requires, or null. Throws `StepBudgetExceeded`. */
+/** The requirement of the first rule that the number violates, or null. Throws `StepBudgetExceeded`. */
 export function numberError(rules: NumberRules, value: number, budget: StepBudget): string | null {
   if (value < rules.minimum) return `must be at least ${rules.minimum}`
   if (value > rules.maximum) return `must be at most ${rules.maximum}`
@@ -32,7 +32,7 @@ function isMultiple(value: number, unit: number, budget: StepBudget): boolean {
   return scaled % (unitDigits * 10n ** BigInt(unitExponent - lowest)) === 0n
 }
 
-/** Below this, a number times its power of ten rounds to the integer that its digits spell: they are 15 at most. */
+/** Below this, a number times its power of ten rounds to the integer that its digits spell, because there are at most 15. */
 const EXACT = 1e15
 
 /** Digits behind the decimal point; infinite for a number that is written with an exponent. */

@@ -1,4 +1,6 @@
-/** Checks an object's properties. Only own ones count: `{}` has no `toString`, and `__proto__` is a key like any other. */
+/**
+ * Checks an object's properties. Only own properties count: `{}` has no `toString`, and `__proto__` is a key like any other.
+ */
 import type { ObjectRules, Pattern, SchemaNode, SchemaSource } from './answer-schema.ts'
 import { addError, type Check, continues, type Location } from './check-context.ts'
 import { matches } from './check-string.ts'

@@ -12,7 +12,7 @@ const CHARACTERS_PER_STEP = 16
 /** Steps of the budget to compile one instruction of a pattern. */
 const COMPILING_STEPS = 2
 
-/** What the first rule that the text breaks requires, or null. Throws `StepBudgetExceeded`. */
+/** The requirement of the first rule that the text violates, or null. Throws `StepBudgetExceeded`. */
 export function stringError(rules: StringRules, text: string, budget: StepBudget): string | null {
   const { minLength, maxLength, pattern, format } = rules
   // A text has at most as many code points as UTF-16 units, and at least half as many.
@@ -34,7 +34,7 @@ export function stringError(rules: StringRules, text: string, budget: StepBudget
 /** Whether the pattern matches somewhere in the text. Throws `StepBudgetExceeded`. */
 export function matches(pattern: Pattern, text: string, budget: StepBudget): boolean {
   if (pattern.program === null) {
-    // Before it is compiled: what is too large for the event loop is left to a thread.
+    // Before it is compiled, because patterns that are too large for the event loop are left to a thread.
     budget.spend(COMPILING_STEPS * pattern.size)
     pattern.program = compilePattern(pattern.tree)
   }

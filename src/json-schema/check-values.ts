@@ -25,6 +25,6 @@ export function checkAllowed(
 }
 
 function allowedRule(keyword: 'enum' | 'const', values: readonly unknown[]): string {
-  if (values.length === 0) return 'is not allowed: the enum there is empty'
+  if (values.length === 0) return 'is not allowed: the enum of the schema is empty'
   return keyword === 'const' ? `must be ${listValues(values)}` : `must be one of ${listValues(values)}`
 }

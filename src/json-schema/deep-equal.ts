@@ -2,7 +2,7 @@
 import { isObject } from './answer-schema.ts'
 import { chargedKeys, type StepBudget } from './step-budget.ts'
 
-/** Recurses no deeper than the shallower of the two. Throws `StepBudgetExceeded`. */
+/** Recurses only as deep as the shallower of the two. Throws `StepBudgetExceeded`. */
 export function deepEqual(one: unknown, other: unknown, budget: StepBudget): boolean {
   budget.spend(1)
   if (one === other) return true

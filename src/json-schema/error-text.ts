@@ -1,11 +1,11 @@
-/** How errors name places and values: always short, whatever a caller or a model has sent. */
+/** How errors name locations and values: always briefly, regardless of what a caller or a model has sent. */
 import { TYPE_NAMES, typeBit } from './answer-schema.ts'
 
 type Path = readonly (string | number)[]
 
 const IDENTIFIER = /^[A-Za-z_$][\w$-]{0,79}$/
 
-/** A text cut to what an error message has room for. */
+/** A text truncated to fit into an error message. */
 export function truncate(text: string): string {
   return text.length <= 80 ? text : `${text.slice(0, 79)}…`
 }
@@ -31,9 +31,9 @@ function bracketed(key: string | number): string {
   return `[${typeof key === 'number' ? key : JSON.stringify(truncate(key))}]`
 }
 
-/** What a value must be whose type is not among `types`, bits as in `SchemaNode`. */
+/** The requirement for a value whose type is not among `types` (bits as in `SchemaNode`). */
 export function typeRule(types: number): string {
-  if (types === 0) return 'is not allowed: the schema there is false'
+  if (types === 0) return 'is not allowed: the schema is false'
   const names = TYPE_NAMES.filter((name) => (types & typeBit(name)) !== 0)
   return `must be ${names.map(withArticle).join(' or ')}`
 }

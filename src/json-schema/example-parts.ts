@@ -8,18 +8,18 @@ import type { StepBudget } from './step-budget.ts'
 /** Boxed, as null is a value too; null when none was found. */
 export type Example = { readonly value: unknown } | null
 
-/** What the making of one example carries along. */
+/** The state of generating one example. */
 export interface Making {
   readonly budget: StepBudget
-  /** Whether properties and items that the schema does not require are made, too. */
+  /** Whether to generate properties and items that the schema does not require. */
   readonly withOptional: boolean
-  /** The subschemas whose example is being made. Whatever one can hold inside itself it can also do without. */
+  /** The subschemas whose example is being generated. Anything that one can contain inside itself is optional. */
   readonly open: Set<SchemaNode>
-  /** Makes an example of a subschema; `name` is the property that it is for, which texts repeat. */
+  /** Generates an example of a subschema; `name` is its property, which texts repeat. */
   readonly make: (node: SchemaNode, making: Making, name: string) => Example
 }
 
-/** Items of one array, and keys of one object that only its size asks for. */
+/** Maximum items of one array, and maximum keys of one object that are added only for its size. */
 const MAX_ITEMS = 2_000
 const MAX_FILLED = 100
 
@@ -113,7 +113,7 @@ export function* exampleArrays(rules: ArrayRules | null, making: Making, name: s
   yield []
 }
 
-/** As many different items as are found, in a few kinds that are easy to count. */
+/** As many different items as possible, of a few kinds that are easy to enumerate. */
 function differentItems(node: SchemaNode | null, count: number, making: Making, name: string): unknown[] {
   const found = new Map<string, unknown>()
   const first = node === null ? null : making.make(node, making, name)

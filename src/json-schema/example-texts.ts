@@ -5,7 +5,7 @@ import type { PatternTree } from './patterns/pattern-tree.ts'
 import type { StepBudget } from './step-budget.ts'
 import type { FormatName } from './string-formats.ts'
 
-/** Longer strings are not made. */
+/** Longer strings are not generated. */
 const MAX_LENGTH = 20_000
 
 /** Alternatives of a pattern that are tried. */
@@ -24,7 +24,7 @@ const FORMAT_EXAMPLES: Readonly<Record<FormatName, string>> = {
   uri: 'https://example.com/simulated',
 }
 
-/** Texts that say they are simulated wherever the rules leave room. Throws `StepBudgetExceeded`. */
+/** Texts that state that they are simulated, if the rules leave room for it. Throws `StepBudgetExceeded`. */
 export function* exampleTexts(
   rules: StringRules | null,
   name: string,
@@ -46,7 +46,7 @@ export function* exampleTexts(
   }
 }
 
-/** The text, and where it is too short the text made longer at one of its ends, which many formats and patterns allow. */
+/** The text or, if it is too short, the text extended at one of its ends, which many formats and patterns allow. */
 function* lengthened(text: string, minLength: number): Generator<string> {
   yield text
   const missing = minLength - text.length
@@ -58,12 +58,12 @@ function* lengthened(text: string, minLength: number): Generator<string> {
 interface Writing {
   /** Which option each choice takes. */
   readonly variant: number
-  /** Characters that repetitions should add beyond what they must; the first that can grow takes them all. */
+  /** Extra characters that repetitions should add; the first one that can grow takes them all. */
   missing: number
   readonly budget: StepBudget
 }
 
-/** A text that the pattern should match, or null; its assertions such as `\b` are left to the checker. */
+/** A text that the pattern should match, or null. Assertions such as `\b` are left to the checker. */
 function patternText(tree: PatternTree, writing: Writing): string | null {
   writing.budget.spend(1)
   switch (tree.kind) {
@@ -95,7 +95,7 @@ function patternText(tree: PatternTree, writing: Writing): string | null {
   }
 }
 
-/** Tried first, in this order, wherever several characters fit. */
+/** Tried first, in this order, if several characters match. */
 const PREFERRED = Array.from('aA1 -_.,@/:+#é中', (char) => char.codePointAt(0) ?? 0)
 
 /** All scripts that a pattern can name have a character below this one. */

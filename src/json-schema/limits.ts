@@ -1,6 +1,6 @@
 /**
- * How large a caller's schema may be, and how long it may hold the event loop. A schema may be hostile; the limits
- * leave room for every schema that a model could make use of.
+ * How large a caller's schema may be, and how long it may block the event loop. A schema may be hostile; the limits leave
+ * room for every schema that a model could use.
  */
 
 /** Subschemas inside subschemas, and values inside the values of `enum` and `const`. */
@@ -31,34 +31,34 @@ export const MAX_PATTERN_SIZE = 10_000
 export const MAX_PATTERNS_SIZE = 50_000
 
 /**
- * What a check of a short answer may take, about 15 ms. Longer answers may take more: see `checkSteps`.
+ * The steps that checking a short answer may take, about 15 ms. Longer answers may take more: see `checkSteps`.
  */
 export const CHECK_STEPS = 300_000
 
 /**
- * What a check may also take for each character of the answer: about 0.4 µs. A pattern that every character must
- * match takes about one step a character, and so do the rows of a table with a pattern in each.
+ * Additional steps for each character of the answer: about 0.4 µs. A pattern that every character must match takes about one
+ * step a character, and so do the rows of a table with a pattern in each.
  */
 const STEPS_PER_CHARACTER = 8
 
-/** The budget of a check in which the answer is written in so many characters. */
+/** The budget for checking an answer of this many characters. */
 export function checkSteps(characters: number): number {
   return CHECK_STEPS + STEPS_PER_CHARACTER * characters
 }
 
 /**
- * What a check may take on the event loop, about 5 ms: one that needs more begins again on a thread, with `checkSteps`. An
- * answer of 64 KiB with a pattern in every row takes 30,000.
+ * The steps that a check may take on the event loop, about 5 ms. One that needs more starts over on a thread, with
+ * `checkSteps`. An answer of 64 KiB with a pattern in every row takes 30,000.
  */
 export const FIRST_CHECK_STEPS = 60_000
 
 /** Schemas inside each other while checking: bounds the stack, since `$ref` may recurse as deep as the answer does. */
 export const MAX_CHECK_DEPTH = 1_000
 
-/** Errors reported for one answer: more would not help a model to repair it. */
+/** Maximum errors reported for one answer. More would not help a model to repair it. */
 export const MAX_ERRORS = 20
 
-/** What making one example may take, its checks included. */
+/** The steps that generating one example may take, including its checks. */
 export const EXAMPLE_STEPS = 120_000
 
 /** Pointers to keywords that are not enforced, listed for one schema. */

@@ -1,7 +1,7 @@
 /**
- * Makes a plausible value that a schema accepts, for the simulator: always the same one for the same schema. For each
- * subschema it proposes likely values and takes the first that the checker accepts, so a rule that no proposal knows of
- * can leave a schema without an example, but never gives a wrong one.
+ * Generates a plausible value that a schema accepts, for the simulator: always the same value for the same schema. For each
+ * subschema it proposes likely values and takes the first that the checker accepts, so a rule that no proposal satisfies can
+ * leave a schema without an example, but an example is never wrong.
  */
 import type { AnswerSchema, NumberRules, SchemaNode } from './answer-schema.ts'
 import { isObject, typeBit } from './answer-schema.ts'
@@ -15,9 +15,9 @@ import { StepBudget, StepBudgetExceeded } from './step-budget.ts'
 const MAX_DEPTH = 150
 const MAX_TRIED = 100
 
-/** Never throws. It tries and does not solve: a schema may accept values although none is found. */
+/** Never throws. This is a heuristic: a schema may accept values although none is found. */
 export function makeExample(schema: AnswerSchema, stepLimit = EXAMPLE_STEPS): Example {
-  // Where the full example grows beyond measure, one with only what is required may be small.
+  // If the full example becomes too large, one with only the required parts may be small.
   for (const withOptional of [true, false]) {
     try {
       const budget = new StepBudget(stepLimit / 2)
@@ -57,7 +57,7 @@ function* proposals(node: SchemaNode, making: Making, name: string): Generator<u
   else yield* combinedProposals(node, making, name)
 }
 
-/** Joins what the node's own keywords propose with what the schemas do that apply to the same value. */
+/** Combines the proposals of the node's own keywords with those of the schemas that apply to the same value. */
 function* combinedProposals(node: SchemaNode, making: Making, name: string): Generator<unknown> {
   const { ref, combined } = node
   const [own] = ownProposals(node, making, name)
@@ -89,7 +89,7 @@ function* branchProposals(
   }
 }
 
-/** undefined where there is no schema, or no example of it. */
+/** undefined if there is no schema, or no example of it. */
 function valueFor(node: SchemaNode | null, making: Making, name: string): unknown {
   return node === null ? undefined : make(node, making, name)?.value
 }

@@ -68,7 +68,7 @@ function readRef(context: ReadContext, node: SchemaNode, value: unknown): void {
   noteInPlace(context, node)
 }
 
-/** Definitions are found again by the references that point at them. */
+/** Definitions are found through the references to them. */
 function readDefinitions(context: ReadContext, _node: SchemaNode, value: unknown): void {
   readSchemaMap(context, value)
 }
@@ -83,7 +83,7 @@ function readAnchor(context: ReadContext, node: SchemaNode, value: unknown): voi
 }
 
 function addAnchor(context: ReadContext, node: SchemaNode, name: string): void {
-  if (context.anchors.has(name)) reject('must be a name that no other schema has')
+  if (context.anchors.has(name)) reject('must be unique: another schema has the same name')
   context.anchors.set(name, node)
 }
 
@@ -100,9 +100,9 @@ function readId(context: ReadContext, node: SchemaNode, value: unknown, source: 
   else if (refStandsAlone && typeof value === 'string' && ANCHOR.test(value.slice(1)) && value[0] === '#') {
     addAnchor(context, node, value.slice(1))
   } else if (isNamedDefinition(context, value, source)) {
-    if (context.named.has(value)) reject('must be a name that no other schema has')
+    if (context.named.has(value)) reject('must be unique: another schema has the same name')
     context.named.set(value, node)
-  } else reject('is supported at the root only; move the schema to $defs and refer to it as #/$defs/name')
+  } else reject('is only supported at the root; move the schema to $defs and refer to it as #/$defs/name')
 }
 
 /**

@@ -1,4 +1,4 @@
-/** What the reading of one schema carries along: where it is, what it has counted, and how it rejects the schema. */
+/** The state of reading one schema: the current path, the counts, and how to reject the schema. */
 import { isObject, type SchemaNode, type SchemaSource } from './answer-schema.ts'
 import type { Dialect } from './dialect.ts'
 import { MAX_IGNORED, MAX_IGNORED_LENGTH, MAX_SCHEMA_PARTS } from './limits.ts'
@@ -18,7 +18,7 @@ export interface ReadContext {
   readonly refs: { readonly node: SchemaNode; readonly ref: string; readonly path: Path }[]
   /** Nodes that apply other schemas to the same value ("in place", as JSON Schema says). */
   readonly inPlace: { readonly node: SchemaNode; readonly path: Path }[]
-  /** What each subschema was read into, for the references that point at it. */
+  /** The node of each subschema, for references to it. */
   readonly nodes: Map<SchemaSource, SchemaNode>
   /** Subschemas by the name that `$anchor` gives them. */
   readonly anchors: Map<string, SchemaNode>
@@ -29,7 +29,7 @@ export interface ReadContext {
   readonly readNode: (context: ReadContext, value: unknown) => SchemaNode
 }
 
-/** Puts one keyword's value into the node, or rejects it. `context.path` already ends in the keyword. */
+/** Reads one keyword's value into the node, or rejects it. `context.path` already ends in the keyword. */
 export type ReadKeyword = (
   context: ReadContext,
   node: SchemaNode,
@@ -50,10 +50,10 @@ export function countParts(context: ReadContext, count: number): void {
   context.parts += count
 }
 
-/** Rejects the schema if so many more parts would be too many, before any of them is read. */
+/** Rejects the schema if this many more parts would be too many, before any of them is read. */
 export function expectParts(context: ReadContext, count: number): void {
   if (context.parts + count > MAX_SCHEMA_PARTS) {
-    reject(`takes the schema over ${MAX_SCHEMA_PARTS} parts (subschemas, required names and enum values)`)
+    reject(`makes the schema exceed ${MAX_SCHEMA_PARTS} parts (subschemas, required names and enum values)`)
   }
 }
 
@@ -79,7 +79,7 @@ export function readInside(context: ReadContext, key: string | number, value: un
   return node
 }
 
-/** The list may be empty, against JSON Schema, as generators write it so for a tuple or a union of nothing. */
+/** Unlike in JSON Schema, the list may be empty, because generators write it for an empty tuple or union. */
 export function readSchemas(context: ReadContext, value: unknown): SchemaNode[] {
   if (!Array.isArray(value)) reject('must be a list of schemas')
   expectParts(context, value.length)
@@ -89,7 +89,7 @@ export function readSchemas(context: ReadContext, value: unknown): SchemaNode[] 
 export function readSchemaMap(context: ReadContext, value: unknown): Map<string, SchemaNode> {
   if (!isObject(value)) return reject('must be an object whose values are schemas')
   const names = Object.keys(value)
-  // Before any of them is read, as hundreds of thousands may follow.
+  // Before any of them is read, because there may be hundreds of thousands.
   expectParts(context, names.length)
   const nodes = new Map<string, SchemaNode>()
   for (const name of names) nodes.set(name, readInside(context, name, value[name]))
@@ -109,7 +109,7 @@ export function readNames(context: ReadContext, value: unknown): string[] {
 
 export function readSize(value: unknown): number {
   const isSize = typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
-  return isSize ? value : reject('must be a whole number, 0 or more')
+  return isSize ? value : reject('must be a non-negative integer')
 }
 
 /** Notes that the node at `context.path` applies other schemas to the same value. */

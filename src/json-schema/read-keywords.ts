@@ -6,7 +6,7 @@ import { ignoreKeyword, type ReadContext, type ReadKeyword, reject } from './rea
 import { OBJECT_KEYWORDS } from './read-objects.ts'
 import { VALUE_KEYWORDS } from './read-values.ts'
 
-/** Annotations that no reader takes for a rule: nothing is lost by not enforcing them. */
+/** Annotations that nobody mistakes for a rule, so not enforcing them loses nothing. */
 const DESCRIPTIONS: readonly (readonly [string, ReadKeyword])[] = [
   ['title', readText],
   ['description', readText],
@@ -14,7 +14,7 @@ const DESCRIPTIONS: readonly (readonly [string, ReadKeyword])[] = [
   ['$schema', readDialect],
 ]
 
-/** Annotations that an author may take for a rule, so they are listed as not enforced. */
+/** Annotations that an author may mistake for a rule, so they are listed as not enforced. */
 const UNENFORCED = [
   ...['readOnly', 'writeOnly', 'deprecated', 'example', 'examples', 'discriminator', 'contentEncoding'],
   ...['contentMediaType', 'contentSchema', '$vocabulary', 'externalDocs', 'xml'],

@@ -58,7 +58,7 @@ function readPatternProperties(context: ReadContext, node: SchemaNode, value: un
 
 function readRequired(context: ReadContext, node: SchemaNode, value: unknown): void {
   if (typeof value === 'boolean') {
-    reject('must be a list of property names, beside the properties of the object that has them')
+    reject('must be a list of property names, in the same schema as those properties')
   }
   objectRules(node).required = readNames(context, value)
 }

@@ -1,6 +1,6 @@
 /**
- * Reads a caller's JSON schema into the form that answers are checked with, or names the keyword that is wrong and what
- * to write instead. The limits bound the time, not the size of what is sent.
+ * Reads a caller's JSON schema into the form that answers are checked with, or names the wrong keyword and what to use
+ * instead. The limits bound the time, not the size of what is sent.
  */
 import type { AnswerSchema, SchemaNode, SchemaSource } from './answer-schema.ts'
 import { ALL_TYPES, isObject, newNode } from './answer-schema.ts'
@@ -20,9 +20,9 @@ export type ReadSchemaResult =
   | { readonly ok: false; readonly path: string; readonly rule: string }
 
 /**
- * Never throws. The schema keeps references into `value`, which must be parsed JSON and must not change afterwards.
- * Reads JSON Schema from draft-04 to 2020-12. What it cannot enforce it lists (`ignored`) or, where an answer could pass
- * that the author meant to exclude, rejects.
+ * Never throws. The schema keeps references into `value`, which must be parsed JSON and must not change afterwards. Reads
+ * JSON Schema from draft-04 to 2020-12. Lists what it cannot enforce (`ignored`), and rejects what would let an answer pass
+ * that the author meant to exclude.
  */
 export function readSchema(value: unknown): ReadSchemaResult {
   if (!isObject(value)) return { ok: false, path: 'schema', rule: 'must be an object' }
@@ -65,7 +65,7 @@ function readNode(context: ReadContext, value: unknown): SchemaNode {
   const node = newNode(ALL_TYPES)
   context.nodes.set(value, node)
   const isRefAlone = context.dialect.refStandsAlone && typeof value.$ref === 'string'
-  // What stands beside such a reference is read, as others may point into it, but has no effect.
+  // Keywords next to such a reference are read, because other references may point into them, but have no effect.
   const siblings = isRefAlone ? newNode(ALL_TYPES) : node
   for (const keyword in value) {
     readKeyword(context, keyword === '$ref' ? node : siblings, keyword, value)

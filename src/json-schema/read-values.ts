@@ -77,12 +77,12 @@ function readConst(context: ReadContext, node: SchemaNode, value: unknown): void
 }
 
 function readEnum(context: ReadContext, node: SchemaNode, value: unknown): void {
-  // An empty one accepts nothing, as generators write for an enumeration of which every value is excluded.
+  // An empty list accepts nothing; generators write it for an enumeration with all values excluded.
   if (!Array.isArray(value)) reject('must be a list of values')
   node.allowed = [...node.allowed, allow(context, 'enum', value)]
 }
 
-/** Comparing so few values one by one is faster than an index of them. */
+/** For so few values, comparing one by one is faster than an index. */
 const FEW_VALUES = 8
 
 function allow(context: ReadContext, keyword: 'enum' | 'const', values: readonly unknown[]): AllowedValues {
@@ -117,14 +117,14 @@ function readNumberBound(keyword: 'minimum' | 'maximum'): ReadKeyword {
   }
 }
 
-/** In draft-04 it is a flag: whether the bound itself, which stands beside it, is excluded. */
+/** In draft-04 it is a flag: whether the bound next to it is exclusive. */
 function readExclusiveBound(
   keyword: 'exclusiveMinimum' | 'exclusiveMaximum',
   bound: 'minimum' | 'maximum',
 ): ReadKeyword {
   return (_context, node, value, source) => {
     if (typeof value !== 'boolean') numberRules(node)[keyword] = finiteNumber(value)
-    else if (source[bound] === undefined) reject(`must be a number, or true or false beside ${bound}`)
+    else if (source[bound] === undefined) reject(`must be a number, or true or false next to ${bound}`)
     else if (value) numberRules(node)[keyword] = finiteNumber(source[bound])
   }
 }
@@ -146,14 +146,14 @@ export function readPatternText(context: ReadContext, text: string): Pattern {
   if (!read.ok) return reject(read.rule)
   context.patternsSize += read.size
   if (context.patternsSize > MAX_PATTERNS_SIZE) {
-    reject(`takes the patterns of the schema over ${MAX_PATTERNS_SIZE} parts, repetitions written out`)
+    reject(`makes the patterns of the schema exceed ${MAX_PATTERNS_SIZE} parts, with repetitions expanded`)
   }
   return { text, tree: read.tree, size: read.size, program: null }
 }
 
 /**
- * Generators write a pattern beside a format they know. Where that pattern is beyond the matcher but the format is
- * checked, the format alone holds.
+ * Generators add a pattern to formats that they know. If the matcher does not support the pattern but the format is checked,
+ * only the format applies.
  */
 function readPatternKeyword(
   context: ReadContext,

@@ -1,61 +1,61 @@
-/** Keywords that are rejected, each with what to write instead, and the search for misspelt ones. */
+/** Rejected keywords, each with what to use instead, and the search for misspelled ones. */
 
-const UNEVALUATED = 'write the properties or items of all parts into one schema and forbid others there'
-const PROPERTY_RULES = 'write required, dependentRequired or anyOf instead'
+const UNEVALUATED = 'put the properties or items of all parts into one schema, and forbid others there'
+const PROPERTY_RULES = 'use required, dependentRequired or anyOf instead'
 
-/** Keywords that would have to be enforced and are not, of JSON Schema and of dialects of it. */
+/** Keywords of JSON Schema and its dialects that would have to be enforced, but are not supported. */
 const REMEDIES: ReadonlyMap<string, string> = new Map([
-  ['$dynamicRef', 'write $ref instead'],
-  ['$recursiveRef', 'write $ref instead'],
+  ['$dynamicRef', 'use $ref instead'],
+  ['$recursiveRef', 'use $ref instead'],
   ['unevaluatedProperties', UNEVALUATED],
   ['unevaluatedItems', UNEVALUATED],
   // Draft-03.
-  ['divisibleBy', 'write multipleOf instead'],
-  ['disallow', 'write not with a type instead'],
-  ['extends', 'write allOf instead'],
+  ['divisibleBy', 'use multipleOf instead'],
+  ['disallow', 'use not with a type instead'],
+  ['extends', 'use allOf instead'],
   // Keywords that plugins of validators add.
-  ['formatMinimum', 'write a pattern, or say so in the description'],
-  ['formatMaximum', 'write a pattern, or say so in the description'],
-  ['formatExclusiveMinimum', 'write a pattern, or say so in the description'],
-  ['formatExclusiveMaximum', 'write a pattern, or say so in the description'],
-  ['instanceof', 'write type instead'],
-  ['typeof', 'write type instead'],
-  ['range', 'write minimum and maximum instead'],
-  ['exclusiveRange', 'write exclusiveMinimum and exclusiveMaximum instead'],
-  ['regexp', 'write pattern instead'],
-  ['uniqueItemProperties', 'say so in the description instead'],
+  ['formatMinimum', 'use a pattern, or explain it in the description'],
+  ['formatMaximum', 'use a pattern, or explain it in the description'],
+  ['formatExclusiveMinimum', 'use a pattern, or explain it in the description'],
+  ['formatExclusiveMaximum', 'use a pattern, or explain it in the description'],
+  ['instanceof', 'use type instead'],
+  ['typeof', 'use type instead'],
+  ['range', 'use minimum and maximum instead'],
+  ['exclusiveRange', 'use exclusiveMinimum and exclusiveMaximum instead'],
+  ['regexp', 'use pattern instead'],
+  ['uniqueItemProperties', 'explain it in the description instead'],
   ['allRequired', PROPERTY_RULES],
   ['anyRequired', PROPERTY_RULES],
   ['oneRequired', PROPERTY_RULES],
   ['patternRequired', PROPERTY_RULES],
-  ['prohibited', 'write not with required instead'],
-  ['deepProperties', 'write nested properties instead'],
-  ['deepRequired', 'write nested required instead'],
-  ['select', 'write anyOf with const instead'],
-  ['selectCases', 'write anyOf with const instead'],
-  ['selectDefault', 'write anyOf with const instead'],
+  ['prohibited', 'use not with required instead'],
+  ['deepProperties', 'use nested properties instead'],
+  ['deepRequired', 'use nested required instead'],
+  ['select', 'use anyOf with const instead'],
+  ['selectCases', 'use anyOf with const instead'],
+  ['selectDefault', 'use anyOf with const instead'],
   // JSON Type Definition (RFC 8927).
-  ['elements', 'write type: "array" and items instead'],
-  ['values', 'write type: "object" and additionalProperties instead'],
-  ['optionalProperties', 'write properties, and leave their names out of required'],
-  ['mapping', 'write anyOf with const instead'],
+  ['elements', 'use type: "array" and items instead'],
+  ['values', 'use type: "object" and additionalProperties instead'],
+  ['optionalProperties', 'use properties, and omit their names from required'],
+  ['mapping', 'use anyOf with const instead'],
 ])
 
-/** Finds what is wrong with a keyword that no reader knows; null if it may be ignored. */
+/** Returns why an unknown keyword is rejected; null if it may be ignored. */
 export type FindRejection = (keyword: string) => string | null
 
-/** @param known the keywords that readers know, which others may be misspellings of */
+/** @param known the supported keywords, of which others may be misspellings */
 export function rejectionFinder(known: Iterable<string>): FindRejection {
   const names = [...known]
   const byLowerCase = new Map(names.map((name) => [name.toLowerCase(), name]))
-  // One edit leaves the beginning or the end of a long name as it was.
+  // One edit leaves the beginning or the end of a long name unchanged.
   const long = names.filter((name) => name.length >= MIN_LENGTH)
   const byStart = Map.groupBy(long, (name) => name.slice(0, 2))
   const byEnd = Map.groupBy(long, (name) => name.slice(-2))
   return (keyword) => {
     const remedy = REMEDIES.get(keyword)
     if (remedy !== undefined) return `is not supported; ${remedy}`
-    // Extensions are free to be called what they like.
+    // Extensions may have any name.
     if (/^x-/i.test(keyword) || keyword.length > MAX_LENGTH) return null
     const sameLetters = byLowerCase.get(keyword.toLowerCase())
     const near = [...(byStart.get(keyword.slice(0, 2)) ?? []), ...(byEnd.get(keyword.slice(-2)) ?? [])]
@@ -64,7 +64,7 @@ export function rejectionFinder(known: Iterable<string>): FindRejection {
   }
 }
 
-/** A shorter name is one letter away from too many words. */
+/** Shorter names are one letter away from too many words. */
 const MIN_LENGTH = 6
 const MAX_LENGTH = 40
 

@@ -24,7 +24,7 @@ export function resolveRefs(context: ReadContext, root: SchemaNode): void {
     }
     if (target === null) {
       context.path = path
-      reject(`points at ${JSON.stringify(truncate(ref))}, where there is no schema`)
+      reject(`refers to ${JSON.stringify(truncate(ref))}, which is not a schema`)
     }
     node.ref = target
   }
@@ -42,7 +42,7 @@ function localFragment(isRoot: (address: string) => boolean, ref: string): strin
   const [address = '', fragment = ''] = ref.split('#', 2)
   if (isRoot(address)) return fragment
   return reject(
-    `must point into this schema, as # or #/$defs/name do; ${JSON.stringify(truncate(ref))} does not`,
+    `must refer to a part of this schema, such as # or #/$defs/name; ${JSON.stringify(truncate(ref))} does not`,
   )
 }
 
@@ -137,12 +137,12 @@ function decoded(text: string): string | null {
 const VISITING = -1
 
 /**
- * How many references and branches lead on from a node while the value stays the same. A circle of them would never end,
- * and a long chain is deep recursion. Both are rejected here, so that while checking only steps into the value recurse.
+ * How many references and branches a node leads through for the same value. A cycle would never end, and a long chain is deep
+ * recursion. Both are rejected here, so that the check only recurses into the value.
  */
 function inPlaceDepth(node: SchemaNode, depths: Map<SchemaNode, number>, depth: number): number {
   const known = depths.get(node)
-  if (known === VISITING) return reject('refers back to itself without going into a property or an item')
+  if (known === VISITING) return reject('refers to itself without descending into a property or an item')
   if (known !== undefined) return known
   const next = inPlaceNodes(node)
   if (next.length === 0) return 0
@@ -156,5 +156,5 @@ function inPlaceDepth(node: SchemaNode, depths: Map<SchemaNode, number>, depth: 
 }
 
 function rejectChain(): never {
-  return reject(`leads through more than ${MAX_IN_PLACE_DEPTH} of $ref, anyOf and others on one value`)
+  return reject(`nests more than ${MAX_IN_PLACE_DEPTH} of $ref, anyOf and others on one value`)
 }

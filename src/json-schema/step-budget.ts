@@ -1,6 +1,6 @@
 /**
- * A budget of steps: bounds the time that a caller's schema may take, without a clock. The same schema and answer
- * always spend the same number of steps, so a test can hold the limit.
+ * A budget of steps: bounds the time that a caller's schema may take, without a clock. The same schema and answer always take
+ * the same number of steps, so a test can check the limit.
  */
 import type { SchemaSource } from './answer-schema.ts'
 
@@ -27,7 +27,7 @@ export class StepBudget {
     if (this.#left < 0) throw new StepBudgetExceeded()
   }
 
-  /** Whether more was needed than the limit. */
+  /** Whether the limit was exceeded. */
   get isExceeded(): boolean {
     return this.#left < 0
   }

@@ -1,6 +1,6 @@
 /**
- * Whether OpenAI's structured outputs accept a schema with `strict: true`. If unsure, the answer is no: a schema sent
- * with `strict: false` still works and is checked here, but one that OpenAI rejects would end the job.
+ * Whether OpenAI's structured outputs accept a schema with `strict: true`. If unsure, no: a schema sent with `strict:
+ * false` still works and is checked here, but one that OpenAI rejects would fail the job.
  */
 import { type AnswerSchema, isObject, type SchemaSource } from './answer-schema.ts'
 
@@ -10,13 +10,13 @@ export const STRICT_MAX_DEPTH = 10
 export const STRICT_MAX_ENUM_VALUES = 1_000
 /** Characters of all property names, definition names, enum values and const values together. */
 export const STRICT_MAX_TEXT = 120_000
-/** An enum of strings with more values than this may have only so many characters in all. */
+/** An enum of strings with more values than this has a limit of total characters. */
 export const STRICT_LARGE_ENUM = 250
 export const STRICT_LARGE_ENUM_TEXT = 15_000
 
 /**
- * What strict mode documents. `minLength`, `maxLength` and `default` are missing on purpose: some servers accept
- * them, others (Azure among them) answer 400. So are the annotations that no documentation mentions.
+ * The keywords that strict mode documents. `minLength`, `maxLength` and `default` are missing on purpose: some servers accept
+ * them, but others, such as Azure, respond with 400. Undocumented annotations are missing as well.
  */
 const STRICT_KEYWORDS: ReadonlySet<string> = new Set([
   ...['type', 'properties', 'required', 'additionalProperties', 'items', 'enum', 'const', 'anyOf', '$ref'],
@@ -34,7 +34,7 @@ interface Totals {
   text: number
 }
 
-/** Takes a schema that `readSchema` has accepted, so its keywords have the right shapes and its depth is bounded. */
+/** Expects a schema that `readSchema` has accepted, so its keywords have the right shapes and its depth is bounded. */
 export function meetsStrictRules({ source }: AnswerSchema): boolean {
   if (source.type !== 'object' || source.anyOf !== undefined || source.$ref !== undefined) return false
   const totals: Totals = { properties: 0, enumValues: 0, text: 0 }
@@ -96,7 +96,7 @@ function isStrictArray(schema: SchemaSource, isNeeded: boolean, depth: number, t
   return isStrict(items, depthInside(items, depth), totals)
 }
 
-/** Only what can hold something is a level. */
+/** Only objects and arrays are levels. */
 function depthInside(schema: unknown, depth: number): number {
   const holds =
     isObject(schema) &&

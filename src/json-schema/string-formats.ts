@@ -44,7 +44,7 @@ const CHARACTERS_PER_STEP = 16
 const STEPS_IN_LABEL = 0.2
 const STEPS_PER_ENCODED = 3
 
-/** Longer ones are rejected before a label is looked at: a host has 253 characters, a local part 64. */
+/** Longer addresses are rejected before their labels are checked: a host has 253 characters, a local part 64. */
 const MAX_MAIL_ADDRESS = 318
 
 const MONTH_DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] as const

@@ -1,6 +1,6 @@
 /**
- * Finds equal items of an array, for `uniqueItems`, in time proportional to what the array holds: each object and array
- * among the items is written in one canonical form, and looked up by it.
+ * Finds equal items of an array, for `uniqueItems`, in time proportional to the size of the array: each object and array
+ * among the items is written in a canonical form and looked up by it.
  */
 import { isObject } from './answer-schema.ts'
 import { TooDeep } from './check-context.ts'
@@ -23,7 +23,7 @@ export function equalItems(items: readonly unknown[], budget: StepBudget): [numb
   return null
 }
 
-/** Where the key was seen before, or null. */
+/** The index where the key was seen before, or null. */
 function remember<Key>(seen: Map<Key, number>, key: Key, index: number): number | null {
   const before = seen.get(key)
   if (before === undefined) seen.set(key, index)

@@ -71,7 +71,7 @@ test('headers that Parley controls are rejected, in upper and lower case', () =>
     for (const spelled of [header, header.toLowerCase(), header.toUpperCase()]) {
       const problem = checkCallbackHeaders({ 'X-Fine': '1', [spelled]: '1' })
       assert.equal(problem?.header, spelled)
-      assert.match(problem?.rule ?? '', /may not be set/)
+      assert.match(problem?.rule ?? '', /cannot be set/)
     }
   }
 })
@@ -138,7 +138,7 @@ test('values that HTTP cannot carry are rejected', () => {
 test('duplicate headers, and headers beyond the limits of number and length, are rejected', () => {
   assert.deepEqual(checkCallbackHeaders({ 'X-A': '1', 'x-a': '2' }), {
     header: 'x-a',
-    rule: 'is given twice, in two spellings',
+    rule: 'is given twice, with different capitalization',
   })
   assert.equal(checkCallbackHeaders({ 'x-a': '1', 'X-A': '2' })?.header, 'X-A')
   const many = (count: number) =>

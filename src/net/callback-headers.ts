@@ -64,7 +64,7 @@ export function checkCallbackHeaders(headers: { readonly [name: string]: string 
     const lower = header.toLowerCase()
     const rule = nameRule(header, lower) ?? valueRule(lower, value)
     if (rule !== null) return { header: header.slice(0, MAX_HEADER_NAME_LENGTH), rule }
-    if (seen.has(lower)) return { header, rule: 'is given twice, in two spellings' }
+    if (seen.has(lower)) return { header, rule: 'is given twice, with different capitalization' }
     seen.add(lower)
     if (seen.size > MAX_HEADERS) return { header, rule: `exceeds the limit of ${MAX_HEADERS} headers` }
     bytes += header.length + value.length
@@ -84,14 +84,14 @@ function nameRule(header: string, lower: string): string | null {
   }
   if (!TOKEN.test(header)) return 'is not a header name (letters, digits and hyphens, for example X-Order-Id)'
   if (REJECTED_HEADERS.has(lower) || REJECTED_PREFIXES.some((prefix) => lower.startsWith(prefix))) {
-    return 'may not be set: Parley sets it or leaves it out when it delivers the callback'
+    return 'cannot be set: Parley controls it when it sends the callback'
   }
   return null
 }
 
 function valueRule(lower: string, value: string): string | null {
   if (!SENDABLE.test(value)) {
-    return 'must have a value of visible ASCII characters, spaces and tabs only; encode other text'
+    return 'must have a value of visible ASCII characters, spaces and tabs; encode any other text'
   }
   if (lower === 'content-type' && !isJsonType(value))
     return 'must be application/json, the format of a callback'

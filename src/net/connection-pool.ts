@@ -124,7 +124,7 @@ export function createConnectionPool(clock: Clock, limits: IdleLimits): Connecti
   }
 }
 
-/** Time-outs are the caller's: undici's own are off. */
+/** The caller handles timeouts: undici's own are off. */
 function createClient(origin: string, socket: Socket): Client {
   let connected = false
   return new Client(origin, {

@@ -5,7 +5,7 @@ export interface Deadline {
   /** Aborts at the deadline, when `outer` aborts, or by `abort`. Its reason is an Error that says which. */
   readonly signal: AbortSignal
   abort(reason: Error): void
-  /** Removes the timer and the listener. Must be called when the work has ended, however it ended. */
+  /** Removes the timer and the listener. Must be called when the work has ended, in any case. */
   clear(): void
 }
 
@@ -28,7 +28,7 @@ export function startDeadline(
   return { signal: controller.signal, abort, clear }
 }
 
-/** Settles like `work`, or rejects with the signal's reason as soon as it aborts, even if `work` goes on. */
+/** Settles like `work`, or rejects with the signal's reason as soon as it aborts, even if `work` continues. */
 export async function abortable<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   const aborted = Promise.withResolvers<never>()
   const abort = () => aborted.reject(signal.reason)

@@ -136,7 +136,8 @@ class ResponseReader implements Dispatcher.DispatchHandler {
   }
 
   #end(complete: boolean, error?: Error): void {
-    if (this.#head === null) this.#reject(error ?? new Error('the receiver sent no status'))
+    if (this.#head === null)
+      this.#reject(error ?? new Error('the receiver closed the connection without a status'))
     else this.#resolve({ ...this.#head, complete })
   }
 }
@@ -144,7 +145,7 @@ class ResponseReader implements Dispatcher.DispatchHandler {
 function describe(error: unknown): string {
   const { message } = asError(error)
   return error instanceof errors.HTTPParserError
-    ? `the receiver did not answer in HTTP/1.1: ${message}`
+    ? `the receiver did not respond with HTTP/1.1: ${message}`
     : message
 }
 

@@ -66,7 +66,8 @@ async function addressesOf(
   if (isIP(host) !== 0) return [host]
   const local = localhostAddresses(host, rules.allow)
   const addresses = local ?? (await abortable(signal, resolve(host, signal)))
-  if (addresses.length === 0) throw new Error(`${host} has no address that callbacks may go to`)
+  if (addresses.length === 0)
+    throw new Error(`${host} does not resolve to an address that callbacks may be sent to`)
   return addresses
 }
 
@@ -82,7 +83,7 @@ async function connectToAny(
   const messages: string[] = []
   for (const [index, address] of tried.entries()) {
     const shareMs = Math.max(0, deadlineAtMs - options.clock.steadyMs()) / (tried.length - index)
-    const share = startDeadline(options.clock, shareMs, 'no answer in time', signal)
+    const share = startDeadline(options.clock, shareMs, 'timed out', signal)
     const socket = options.open(address, port)
     try {
       await opened(socket, 'connect', share.signal)
@@ -147,7 +148,7 @@ function refusal(host: string, address: string): ConnectResult {
   const where = host === address ? host : `${host} resolves to ${address}, which`
   return {
     kind: 'refused',
-    message: `${where} is not an address that callbacks may go to (setting \`callbacks.allow_networks\`)`,
+    message: `${where} is not an address that callbacks may be sent to (setting \`callbacks.allow_networks\`)`,
   }
 }
 

@@ -32,7 +32,7 @@ test('a POST to a receiver that stalls fails at the deadline, and its connection
   await new Promise(setImmediate)
   assert.equal(ended, false)
   clock.advance(1)
-  assert.deepEqual(await posted, { kind: 'failed', message: 'no answer within 15 s', ms: 15_000 })
+  assert.deepEqual(await posted, { kind: 'failed', message: 'no response within 15 s', ms: 15_000 })
   await receiver.allClosed()
 })
 
@@ -78,7 +78,7 @@ test('a connection reset before the response is a failure, and after its status 
   receiver.script({ kind: 'reset', when: 'before' }, { kind: 'reset', when: 'middle' })
   const first = await post()
   assert.ok(first.kind === 'failed')
-  assert.equal(first.message, 'the receiver closed the connection before it answered')
+  assert.equal(first.message, 'the receiver closed the connection before it responded')
   assert.equal(receiver.requests.length, 1, 'a failure on a new connection is not retried')
   const second = await post()
   assert.ok(second.kind === 'answered')
@@ -93,7 +93,7 @@ test('an informational response is not the answer', async (t) => {
   receiver.script({ kind: 'raw', text: earlyHints })
   const closed = await post()
   assert.ok(closed.kind === 'failed')
-  assert.equal(closed.message, 'the receiver closed the connection before it answered')
+  assert.equal(closed.message, 'the receiver closed the connection before it responded')
   receiver.script({ kind: 'raw', text: `${earlyHints}HTTP/1.1 204 No Content\r\n\r\n` })
   const answered = await post()
   assert.ok(answered.kind === 'answered')
@@ -106,7 +106,7 @@ test('a response that is not HTTP is a failure', async (t) => {
     receiver.script({ kind: 'raw', text })
     const result = await post()
     assert.ok(result.kind === 'failed', text)
-    assert.match(result.message, text === '' ? /closed the connection/ : /did not answer in HTTP\/1\.1:/)
+    assert.match(result.message, text === '' ? /closed the connection/ : /did not respond with HTTP\/1\.1:/)
   }
   receiver.script({ kind: 'raw', text: `HTTP/1.1 200 OK\r\nx: ${'y'.repeat(20_000)}\r\n\r\n` })
   const result = await post()
@@ -137,7 +137,7 @@ test('a closed port, an unknown name and an empty DNS answer are failures that n
   assert.deepEqual(messages, [
     'no connection to 127.0.0.1 port 1: ECONNREFUSED',
     'none.example.com has no address',
-    'empty.example.com has no address that callbacks may go to',
+    'empty.example.com does not resolve to an address that callbacks may be sent to',
   ])
 })
 

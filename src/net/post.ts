@@ -91,7 +91,7 @@ export function createPoster(options: PosterOptions): Poster {
   async function post(request: PostRequest): Promise<PostResult> {
     const startedAtMs = clock.steadyMs()
     const elapsedMs = () => Math.round(clock.steadyMs() - startedAtMs)
-    const message = `no answer within ${options.timeoutMs / 1000} s`
+    const message = `no response within ${options.timeoutMs / 1000} s`
     const deadline = startDeadline(clock, options.timeoutMs, message, request.signal)
     inProgress.add(deadline)
     if (closed) deadline.abort(new Error(STOPPING))
@@ -116,4 +116,4 @@ export function createPoster(options: PosterOptions): Poster {
 }
 
 const STOPPING = 'the server is stopping'
-const CONNECTION_LOST = 'the receiver closed the connection before it answered'
+const CONNECTION_LOST = 'the receiver closed the connection before it responded'

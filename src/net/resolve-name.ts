@@ -1,4 +1,4 @@
-/** Looks up every address of a name, so that a slow name server holds no resource that other lookups need. */
+/** Looks up every address of a name, in a way that a slow name server does not block other lookups. */
 import { lookup, Resolver } from 'node:dns/promises'
 import { abortable } from './deadline.ts'
 

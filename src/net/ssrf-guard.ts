@@ -100,7 +100,7 @@ export function checkCallbackUrl(
     return reject('must be an https URL, because the setting `callbacks.https_only` is on')
   }
   if (url.username !== '' || url.password !== '') {
-    return reject('must not contain a user name or a password; use callback_headers for credentials')
+    return reject('must not contain a user name or password; use callback_headers for credentials')
   }
   if (url.hostname.endsWith('.')) url.hostname = url.hostname.slice(0, -1)
   if (url.href.length > MAX_URL_LENGTH) {
@@ -115,7 +115,7 @@ function hostRule(host: string, allow: readonly Network[]): string | null {
   const address = parseAddress(host)
   if (address !== null) {
     if (isAlwaysBlocked(address)) {
-      return `leads to ${host}, which callbacks may never go to, whatever the setting ${SETTING} says`
+      return `leads to ${host}, which callbacks can never be sent to, regardless of the setting ${SETTING}`
     }
     if (!isBlockedAddress(host, allow)) return null
     return `leads to ${host}, which is not a public address; the setting ${SETTING} can allow its network`

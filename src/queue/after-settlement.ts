@@ -57,7 +57,7 @@ export function createAfterSettlement(options: AfterSettlementOptions): AfterSet
         'job failed',
       )
     else if (finish)
-      log.warn({ ...fields, ...finish }, 'job completed; its answer is cut off at a length limit')
+      log.warn({ ...fields, ...finish }, 'job completed; its answer was cut off at a length limit')
     else log.debug(fields, 'job completed')
   }
 }

@@ -91,7 +91,7 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
   }
 }
 
-const RUN_TIMEOUT = 'The job did not end within its run timeout.'
+const RUN_TIMEOUT = 'The job did not finish within its run timeout.'
 
 /** One execution that calls models, and what it has used so far. */
 class Execution {
@@ -165,7 +165,7 @@ class Execution {
     if (repaired.kind === 'not checked') return this.failUnchecked(repaired.reason, repaired.raw)
     return this.#fail({
       code: 'validation_error',
-      message: 'The model did not answer in the form that was asked for, and one repair did not help.',
+      message: 'The answer of the model did not match the requested format, even after one repair.',
       errors: repaired.errors,
       raw_text: repaired.raw,
     })
@@ -173,7 +173,7 @@ class Execution {
 
   /** The outcome of a job whose answer may be right: asking the model again would change nothing. */
   failUnchecked(reason: string, raw: RawText): ExecutionResult {
-    const message = `The answer could not be checked: ${reason}. Simplify the schema, for example with fewer branches that fit the same value.`
+    const message = `The answer could not be checked against the schema: ${reason}. Simplify the schema, for example by using fewer branches that match the same value.`
     return this.#fail({ code: 'answer_not_checked', message, raw_text: raw })
   }
 
@@ -181,8 +181,8 @@ class Execution {
   failCutOff(answer: Answer): ExecutionResult {
     return this.#fail({
       code: 'validation_error',
-      message: 'The answer is cut off: the model reached its length limit (finish_reason: length).',
-      errors: ['the answer is cut off at the length limit of the model'],
+      message: 'The answer was cut off because the model reached its length limit (finish_reason: length).',
+      errors: ['the answer was cut off at the length limit of the model'],
       raw_text: answer.ok ? answer.contentJson : answer.raw,
     })
   }
@@ -203,7 +203,7 @@ class Execution {
     if (this.#wait !== undefined) return this.#waitOrFail(this.#wait, reply)
     const status = reply.status === null ? {} : { upstream_status: reply.status }
     if (reply.kind === 'refused') {
-      const message = 'The model declined to answer for reasons of content policy.'
+      const message = 'The model declined to answer because of its content policy.'
       return this.#fail({
         code: 'content_policy_violation',
         message,
@@ -212,8 +212,8 @@ class Execution {
       })
     }
     const [code, message] = reply.timedOut
-      ? (['timeout', 'The model server did not answer in time.'] as const)
-      : (['model_error', 'The model server did not give an answer.'] as const)
+      ? (['timeout', 'The model server did not respond in time.'] as const)
+      : (['model_error', 'The model server did not return an answer.'] as const)
     return this.#fail({ code, message, ...status, upstream_message: reply.message })
   }
 
@@ -231,7 +231,7 @@ class Execution {
       const status = trouble?.status ?? reply.status
       return this.#fail({
         code: 'model_error',
-        message: `No model server was available for the ${patienceMs / 1000} s that a job waits for one.`,
+        message: `No model server was available within ${patienceMs / 1000} s.`,
         ...(status !== null && { upstream_status: status }),
         upstream_message: trouble?.message ?? reply.message,
       })

@@ -42,7 +42,8 @@ export function receiptJson({ repair, ...receipt }: Receipt): string {
 
 /** The result of an execution that ended in a bug of Parley. */
 export function internalFailure(): ExecutionResult {
-  const message = 'Parley could not run this job because of an internal error; its log has the details.'
+  const message =
+    'Parley could not run this job because of an internal error. See the server log for details.'
   return failedWithoutCalls({ code: 'model_error', message })
 }
 
@@ -52,7 +53,7 @@ export function internalFailure(): ExecutionResult {
  */
 export function notStorable({ usage, receipt }: ExecutionResult): ExecutionResult {
   const message =
-    'The outcome of this job could not be stored because of an internal error of Parley; its log has the details.'
+    'Parley could not store the outcome of this job because of an internal error. See the server log for details.'
   return {
     outcome: { status: 'failed', error: { code: 'internal_error', message } },
     usage: {
@@ -75,7 +76,7 @@ function countOf(value: number): number {
 
 /** The result of a job that is not executed again, because it met too many crashes. */
 export function crashedTooOften(job: ClaimedJob): ExecutionResult {
-  const message = `The process that ran this job ended ${job.crashCount} times before the job did.`
+  const message = `The process that ran this job crashed ${job.crashCount} times before the job finished.`
   const earlier = readEarlierRuns(job.earlierJson)
   return withoutCall({ status: 'failed', error: { code: 'model_error', message } }, earlier)
 }

@@ -82,7 +82,7 @@ export class NodeLease {
       clock,
       pauseMs: leaseMs / LOOKS,
       task: () => this.#look(),
-      onError: (error) => events.error('comparing jobs with the database failed; it is retried', error),
+      onError: (error) => events.error('could not compare jobs with the database; retrying', error),
     })
   }
 
@@ -117,7 +117,7 @@ export class NodeLease {
       await this.#revertCrashes()
       await store.leave(node)
     } catch (error) {
-      events.error('ending the lease failed; it expires by itself', error)
+      events.error('could not delete the lease; it will expire', error)
     }
   }
 

@@ -83,7 +83,7 @@ async function settleFailure(
     return { settled: await write(settlementOf(job, failure, options), options), result: failure }
   } catch (error) {
     if (!(error instanceof WriteRejected)) throw error
-    const message = `the database rejects every outcome of job ${job.id}; it does not run again before a restart: repair the database and restart, or cancel the job`
+    const message = `the database rejects every outcome of job ${job.id}; the job will not run again until a restart. Repair the database and restart, or cancel the job`
     options.onError(message, error)
     return { settled: 'rejected' }
   }
@@ -94,7 +94,7 @@ function write(settlement: Settlement, options: SettleOptions): Promise<Settled 
   return retryWrite(
     () => store.settle(settlement),
     clock,
-    (error) => onError(`settling job ${settlement.jobId} failed; it is retried`, error),
+    (error) => onError(`settling job ${settlement.jobId} failed; retrying`, error),
     mayRetry,
   )
 }

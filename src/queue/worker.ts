@@ -244,7 +244,7 @@ export class Worker {
     await retryWrite(
       () => store.releaseWaiting(node, [{ ...held.claim, ...wait }]),
       clock,
-      (error) => onError(`releasing job ${held.job.id} failed; it is retried`, error),
+      (error) => onError(`releasing job ${held.job.id} failed; retrying`, error),
       mayRetry,
     )
     if (!this.#limited.queued(wait.route)) this.#plan.queued(null)
@@ -301,7 +301,7 @@ export class Worker {
       const except = bounds.ofRoute === undefined ? this.#limited.bounds : NOTHING
       return await store.claim(node, limit, clock.nowMs(), { ...bounds, ...except, candidates })
     } catch (error) {
-      onError('claiming jobs failed; it is retried', error)
+      onError('could not claim jobs; retrying', error)
       await wait(clock, CLAIM_RETRY_MS)
       return null
     }

@@ -3,10 +3,11 @@
  * received (`uploads`), received requests until their response (`requests`), running `jobs`, `callbacks` being sent, and
  * `answers` being written. Bytes are what something takes in memory (`job-bytes.ts`), not the length of its text.
  *
- * - An eighth of a share is kept for small things, so that they never wait for large ones.
- * - The part of an account is half of what the others leave of the rest. Alone it may hold half of the rest, beside one other
- *   a third. However much an account holds, others find room, and only the account that is over its part is held back.
- * - Each account may hold one large thing at a time whatever its part is, as far as there is room.
+ * - An eighth of a share is reserved for small things, so that they never wait for large ones.
+ * - The part of an account is half of what the others leave of the rest. Alone, it may hold half of the rest; next to one
+ *   other account, a third. Regardless of how much an account holds, others find room, and only an account that exceeds its
+ *   part is held back.
+ * - Each account may hold one large thing at a time regardless of its part, as far as there is room.
  * - A large thing is always granted when no other large one is held, so that one larger than the whole share is held alone.
  * - What is freed goes to the waiting account that holds fewest bytes, and is kept for it until its request fits, so that
  *   many smaller requests cannot starve a larger one. Within an account, first come, first served.
@@ -28,7 +29,7 @@ export const SHARES = {
 export type ShareName = keyof typeof SHARES
 export const SHARE_NAMES = Object.keys(SHARES) as readonly ShareName[]
 
-/** `over part`: the account holds its part already. `full`: it does not, but others hold the room that it needs. */
+/** `over part`: the account already holds its part. `full`: it does not, but others hold the room that it needs. */
 export type ByteDecision = 'granted' | 'over part' | 'full'
 
 interface WaitingRequest extends StopListener {
@@ -40,10 +41,10 @@ interface WaitingRequest extends StopListener {
 /** One share of the budget. Whole numbers of bytes only, so that sums return to 0. */
 export class ByteShare {
   readonly limit: number
-  /** All but what is kept for small things. */
+  /** Everything except the reserve for small things. */
   readonly #limitOfLarge: number
   readonly #held = new Counts<string>()
-  /** Up to this total every account is within its part, so small things are granted without a look at the account. */
+  /** Up to this total, every account is within its part, so small things are granted without looking at the account. */
   readonly #openToSmall: number
   /** Those of large things. */
   readonly #large = new Counts<string>()
@@ -83,7 +84,7 @@ export class ByteShare {
 
   /** Counts the bytes if the account may hold them now. What is granted is released exactly once. */
   tryReserve(account: string, bytes: number): ByteDecision {
-    // The usual case, of which there are several for each request.
+    // The common case, which occurs several times per request.
     if (bytes <= SMALL_BYTES && this.#held.total + bytes <= this.#openToSmall) {
       this.#held.add(account, bytes)
       return 'granted'
@@ -95,7 +96,7 @@ export class ByteShare {
 
   /**
    * Waits until the account may hold the bytes. True once they are counted, false if the signal stopped the wait first.
-   * Without a need to wait, the result is not a promise.
+   * Returns a promise only if it has to wait.
    */
   reserve(account: string, bytes: number, signal: StopSignal): boolean | Promise<boolean> {
     if (signal.reason !== null) return false
@@ -117,15 +118,15 @@ export class ByteShare {
     })
   }
 
-  /** Counts bytes without asking: they are in memory already. */
+  /** Counts bytes unconditionally, because they are in memory already. */
   hold(account: string, bytes: number): void {
     this.#held.add(account, bytes)
     if (bytes > SMALL_BYTES) this.#large.add(account, bytes)
   }
 
   /**
-   * Frees bytes as they were counted, in one piece. A waiting request that gets them continues in a later microtask, never
-   * inside this call.
+   * Frees bytes in the same piece in which they were counted. A waiting request that gets them continues in a later
+   * microtask, never inside this call.
    */
   release(account: string, bytes: number): void {
     this.#held.add(account, -bytes)
@@ -133,7 +134,7 @@ export class ByteShare {
     if (this.#queue.size > 0) this.#grantWaiting()
   }
 
-  /** What was counted as `from` bytes takes `to` bytes now. */
+  /** Changes a count of `from` bytes to `to` bytes. */
   resize(account: string, from: number, to: number): void {
     this.hold(account, to)
     this.release(account, from)
@@ -216,7 +217,7 @@ export class ByteBudget {
   readonly callbacks: ByteShare
   readonly answers: ByteShare
 
-  /** @param maxCallbackBytes of the share for callbacks, where that is less than its part of the total */
+  /** @param maxCallbackBytes the size of the share for callbacks, if that is less than its part of the total */
   constructor(totalBytes: number, maxCallbackBytes: number) {
     this.uploads = new ByteShare(totalBytes * SHARES.uploads)
     this.requests = new ByteShare(totalBytes * SHARES.requests)

@@ -6,7 +6,7 @@
  *   requests therefore delays another only until the next slot is released.
  * - The last `reserve` slots go only to accounts that hold none, so that one account can never hold all slots.
  *
- * A request never overtakes a waiting one: while a request waits, no slot that it may have is free.
+ * A request never overtakes a waiting one: while a request waits, no slot that it could have is free.
  */
 import type { StopListener, StopSignal } from '../job/stop.ts'
 import { Counts, type ReadonlyCounts } from './counts.ts'
@@ -14,7 +14,7 @@ import { Counts, type ReadonlyCounts } from './counts.ts'
 export interface FairSlotsOptions {
   /** It may change; a higher one takes effect at the next release. */
   readonly limit: number
-  /** How many of the slots go only to accounts that hold none; 0 for no reserve. */
+  /** How many of the slots are reserved for accounts that hold none; 0 for no reserve. */
   readonly reserve: number
   /** How many slots an account may hold before it gets no more of the reserve; 1 if absent. */
   readonly reserveUpTo?: number
@@ -59,8 +59,8 @@ export class FairSlots {
   }
 
   /**
-   * Waits for a slot. True once it is taken, false if the signal stopped the wait first. Without a need to wait, the result
-   * is not a promise.
+   * Waits for a slot. True once it is taken, false if the signal stopped the wait first. Returns a promise only if it has to
+   * wait.
    * @param weight of the account: with twice the weight it may hold twice as many slots while others wait
    */
   acquire(account: string, weight: number, signal: StopSignal): boolean | Promise<boolean> {
@@ -86,7 +86,7 @@ export class FairSlots {
     if (this.#queue.size === 0) return
     const waiting = this.#queue.get(account)
     if (waiting !== undefined) {
-      // To the end, so that accounts that hold equally many take turns.
+      // Moved to the end, so that accounts with equally many slots take turns.
       this.#queue.delete(account)
       this.#queue.set(account, waiting)
     }

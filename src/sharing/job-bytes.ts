@@ -17,9 +17,9 @@ const JOB_FACTOR = 5
 const CALLBACK_FACTOR = 5
 /** An answer being written: the stored result, and the response made of it. */
 const ANSWER_FACTOR = 4
-/** What a running job takes beside its text: its objects, its slot, its call. */
+/** What a running job takes in addition to its text: its objects, its slot, its call. */
 const JOB_BYTES = 8 * 1024
-/** What any other thing takes beside its text. */
+/** What any other thing takes in addition to its text. */
 const FIXED_BYTES = 1024
 
 export const uploadBytes = (bodyBytes: number): number => FIXED_BYTES + bodyBytes * UPLOAD_FACTOR

@@ -9,10 +9,13 @@ export interface AccountStore {
    */
   createKey(key: NewKey): Promise<NewKeyResult>
 
-  /** Every key, oldest first, revoked and expired ones included. */
+  /** Every key, oldest first, including revoked and expired ones. */
   listKeys(): Promise<KeyRecord[]>
 
-  /** The hashes of all keys, revoked and expired ones included, in their own order: those after the last one of the page before. */
+  /**
+   * A page of the hashes of all keys, including revoked and expired ones, in the order of the hashes: those after the last
+   * hash of the previous page.
+   */
   listKeyHashes(after: string, limit: number): Promise<string[]>
 
   /** Newest first. */
@@ -21,34 +24,34 @@ export interface AccountStore {
   /** By name. */
   listAccounts(page: AccountPage): Promise<AccountRecord[]>
 
-  /** Ends a key permanently. A second call changes nothing. */
+  /** Revokes a key permanently. A second call changes nothing. */
   revokeKey(keyId: string, nowMs: number): Promise<RevokeResult>
 
   /** The key with this hash, or null. The caller checks whether it has expired or was revoked. */
   findKey(hash: string): Promise<KeyRecord | null>
 
-  /** Moves an account to a tier; false if there is no such account. Jobs already accepted keep their tier. */
+  /** Moves an account to a tier; false if the account does not exist. Jobs already accepted keep their tier. */
   setTier(account: string, tier: TierName): Promise<boolean>
 
   /**
-   * Rejects new jobs of the account from then on, or accepts them again (null); false if there is no such account. A second
+   * Rejects new jobs of the account from then on, or accepts them again (null); false if the account does not exist. A second
    * suspension keeps the time of the first.
    */
   suspend(account: string, sinceMs: number | null): Promise<boolean>
 
-  /** Sets the account's own caps; false if there is no such account. */
+  /** Sets the account's own caps; false if the account does not exist. */
   setCaps(account: string, caps: OwnCaps): Promise<boolean>
 
-  /** The secrets that sign the account's callbacks; null if there is no such account. */
+  /** The secrets that sign the account's callbacks; null if the account does not exist. */
   secrets(account: string): Promise<Secrets | null>
 
   /**
-   * Makes `secret` the account's signing secret; the previous one also signs for a day. False if there is no such account. A
-   * second call rotates again, and the secret before the first is lost.
+   * Makes `secret` the account's signing secret; the previous one remains valid for a day. False if the account does not
+   * exist. A second call rotates again, and the secret before the first is lost.
    */
   rotateSecret(account: string, secret: string, nowMs: number): Promise<boolean>
 
-  /** Whether there is any account: the first start creates one. */
+  /** Whether any account exists. The first start creates one. */
   hasAccounts(): Promise<boolean>
 }
 
@@ -90,23 +93,23 @@ export interface KeyRecord {
   readonly createdAtMs: number
   readonly expiresAtMs: number | null
   readonly revokedAtMs: number | null
-  /** Of its account: since when it may create no jobs; null if it may. */
+  /** When its account was suspended; null if it is not suspended. */
   readonly suspendedAtMs: number | null
   readonly caps: OwnCaps
 }
 
 export interface KeySearch {
   readonly account?: string
-  /** Keys created before this one only: the last of the page before. */
+  /** Only keys created before this one, the last of the previous page. */
   readonly beforeKeyId?: string
   readonly limit: number
 }
 
 export interface AccountPage {
-  /** Accounts after this name only: the last of the page before. */
+  /** Only accounts after this name, the last of the previous page. */
   readonly after?: string
   readonly limit: number
-  /** Decides which keys have expired. */
+  /** The current time, which decides which keys have expired. */
   readonly nowMs: number
 }
 
@@ -116,9 +119,9 @@ export interface AccountRecord {
   /** All of its keys, and those that are neither revoked nor expired. */
   readonly keys: number
   readonly activeKeys: number
-  /** When the signing secret was rotated last; null if it never was. */
+  /** When the signing secret was last rotated; null if it never was. */
   readonly rotatedAtMs: number | null
-  /** Since when it may create no jobs; null if it may. */
+  /** When it was suspended; null if it is not suspended. */
   readonly suspendedAtMs: number | null
   readonly caps: OwnCaps
   readonly quotaUse: QuotaUse

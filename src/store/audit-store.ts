@@ -1,6 +1,6 @@
 /**
  * The audit log: who did what to the service. An entry is added before the admin action and ended after it, so that none is
- * missing; an entry without an outcome was cut off. Entries are never changed otherwise, and never deleted.
+ * missing; an entry without an outcome was interrupted. Entries are never changed otherwise, and never deleted.
  */
 
 export interface AuditStore {
@@ -22,7 +22,7 @@ interface AuditFields {
   readonly who: string
   /** Such as `cancel a job`. */
   readonly what: string
-  /** The job or key that the action was on, if it was on one. */
+  /** The job or key that the action was about, if any. */
   readonly target: string | null
   /** JSON text; never contents or secrets. */
   readonly detailsJson: string
@@ -32,21 +32,21 @@ export interface NewAuditEntry extends AuditFields {
   readonly account: string | AccountOfJob | null
 }
 
-/** The account of a job, which the store finds out in the statement that adds the entry; null if there is no such job. */
+/** The account of a job, which the store looks up in the statement that adds the entry; null if the job does not exist. */
 export interface AccountOfJob {
   readonly ofJob: string
 }
 
 export interface AuditEntry extends AuditFields {
-  /** The account that the action was on, if it was on one. */
+  /** The account that the action was about, if any. */
   readonly account: string | null
-  /** Null while the action runs, and for good if it was cut off. */
+  /** Null while the action is in progress, and permanently if it was interrupted. */
   readonly outcome: string | null
 }
 
 export interface AuditSearch {
   readonly account?: string
-  /** Entries before this one only: the last of the page before. */
+  /** Only entries before this one, the last of the previous page. */
   readonly beforeEntryId?: string
   readonly limit: number
 }

@@ -11,16 +11,16 @@ export interface DatabaseSummary {
   readonly keys: number
   readonly jobs: Readonly<Record<Status, number>>
   readonly callbacksOwed: number
-  /** When the job that was accepted last was created; null if there is no job. */
+  /** When the newest job was created; null if there are no jobs. */
   readonly newestJobAtMs: number | null
 }
 
 export interface WriteOptions {
   /** Whether an existing file may be replaced. */
   readonly force: boolean
-  /** Once it is aborted, nothing is left behind; the thread that writes ends only with the process. */
+  /** After an abort, nothing is left behind; the writing thread ends only with the process. */
   readonly signal: AbortSignal
-  /** Called from time to time with the number of bytes written so far. */
+  /** Called periodically with the number of bytes written so far. */
   readonly onProgress: (bytes: number) => void
 }
 
@@ -30,6 +30,6 @@ export interface RestoreOptions extends WriteOptions {
 
 export interface Restored {
   readonly summary: DatabaseSummary
-  /** The new path of the database that was there before; null if there was none. */
+  /** The new path of the previous database; null if there was none. */
   readonly keptAside: string | null
 }

@@ -13,53 +13,53 @@ export const BODY_READ_BYTES = 8 * 1024 * 1024
 
 export interface CallbackStore extends CallbackRecords {
   /**
-   * Takes up to `limit` callbacks of a delivery queue that are due, the longest due first, and counts an attempt of each. No
-   * other node takes them until this one is dead (`Store.rescue`), nor does this one before `leaseUntilMs`: by then the answer
-   * to this call must have been lost. Their bodies are not read, so the memory that this takes does not depend on their sizes,
+   * Takes up to `limit` due callbacks of a delivery queue, longest due first, and counts an attempt of each. No other node
+   * takes them until this one is dead (`Store.rescue`), and this one does not take them again before `leaseUntilMs`: by then,
+   * the response to this call must have been lost. Their bodies are not read, so memory use does not depend on their sizes,
    * and the attempts are committed before `loadCallback` reads the first body.
    */
   takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]>
 
-  /** The same for callbacks that this node deferred, due or not, if nothing has happened to them since. */
+  /** The same for callbacks that this node deferred, due or not, unless something has happened to them since. */
   takeDeferred(take: TakeDeferred): Promise<DueCallback[]>
 
   /**
-   * Reads what is to be sent of a callback that was taken under this attempt. Null if it was taken again since or its job
-   * is gone. Bodies that are loaded together are read together, up to `BODY_READ_BYTES` at a time.
+   * Reads the body of a callback that was taken under this attempt. Null if it was taken again since, or its job is gone.
+   * Bodies that are loaded together are read together, up to `BODY_READ_BYTES` at a time.
    */
   loadCallback(callback: CallbackToLoad): Promise<CallbackBody | null>
 
   /**
-   * Records an attempt and its result. False, and nothing changes, if the callback was taken again since or its job is gone;
-   * so a second call changes nothing.
+   * Records an attempt and its result. Returns false and changes nothing if the callback was taken again since, or its job is
+   * gone; so a second call changes nothing.
    */
   recordCallback(record: AttemptRecord): Promise<boolean>
 
   /**
-   * Returns callbacks of this node untried: their attempt is not counted, they are due at the times given, and no other node
-   * takes them until this one is dead. Those that were taken again since are left alone.
+   * Returns callbacks of this node untried: their attempt does not count, they are due at the given times, and no other node
+   * takes them until this one is dead. Those that were taken again since are not changed.
    */
   deferCallbacks(node: string, deferred: readonly DeferredCallback[]): Promise<void>
 
-  /** What is owed and what has failed, counted up to a bound; see `CallbackDepth`. */
+  /** Counts owed and failed callbacks, up to a bound; see `CallbackDepth`. */
   callbackDepth(): Promise<CallbackDepth>
 }
 
-/** What operators see of callbacks, and how they send them again; also in a process beside a running server. */
+/** How operators search and replay callbacks, also from another process while a server is running. */
 export interface CallbackRecords {
-  /** Newest job first. Its cost is bounded as that of `JobSearchStore.searchJobs` is. */
+  /** Newest job first. Its cost is bounded like that of `JobSearchStore.searchJobs`. */
   searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>>
 
-  /** The callback of a job with the attempts that are stored; null if there is none. */
+  /** The callback of a job with its stored attempts; null if there is none. */
   findCallback(jobId: string): Promise<CallbackDetails | null>
 
   /**
-   * Makes a callback due now, whether it was delivered, has failed or waits for its next attempt, with all the attempts
-   * of a new one. One that an attempt sends just now is left alone; one whose job has expired is unknown.
+   * Makes a callback due now with the full number of attempts, whether it was delivered, has failed or waits for its next
+   * attempt. A callback that is being sent is not changed; one whose job has expired is unknown.
    */
   replayCallback(jobId: string, expiry: Expiry): Promise<Replay>
 
-  /** The same for those that had failed before now, in one transaction; returns how many there were. */
+  /** The same for callbacks that had failed before now, in one transaction; returns how many there were. */
   replayFailedCallbacks(filter: FailedFilter, expiry: Expiry): Promise<number>
 }
 
@@ -70,7 +70,7 @@ export interface FailedFilter {
 
 export type Replay = 'replayed' | 'in progress' | 'unknown'
 
-/** Callbacks that were never tried are queued apart from those that were, so that many retries delay no new one. */
+/** Callbacks that were never tried are queued separately from retries, so that many retries do not delay a new callback. */
 export const DELIVERY_QUEUES = ['first', 'retry'] as const
 export type DeliveryQueueName = (typeof DELIVERY_QUEUES)[number]
 
@@ -88,35 +88,38 @@ export interface TakeDeferred {
   readonly leaseUntilMs: number
 }
 
-/** A callback, and how many attempts it had when it was deferred: with one more, something has happened to it since. */
+/** A callback, and how many attempts it had when it was deferred: if it has more, something has happened to it since. */
 export interface TakenBefore {
   readonly jobId: string
   readonly attempts: number
 }
 
-/** A callback that was taken, without its body. */
+/** A taken callback, without its body. */
 export interface DueCallback {
   readonly jobId: string
   /** 1 for the first attempt, and one more for each later one: the fence of what is recorded. */
   readonly attempt: number
-  /** Its place in the schedule: the same, but counted from the last replay, and without attempts that a stopping server cut off. */
+  /**
+   * Its place in the schedule: the same, but counted since the last replay, and without attempts that a stopping server
+   * aborted.
+   */
   readonly tries: number
   readonly account: string
   readonly url: string
   /** About the size of the body: the bytes of the callback and of the job's outcome, as they are stored. */
   readonly bodyBytes: number
-  /** When it became owed: at the job's end, or by the last replay. */
+  /** When it became owed: when the job finished, or by the last replay. */
   readonly owedSinceMs: number
 }
 
 export type CallbackToLoad = Pick<DueCallback, 'jobId' | 'attempt' | 'bodyBytes'>
 
-/** What is sent of a callback, and what it is signed with. */
+/** The body of a callback, and the secrets that sign it. */
 export interface CallbackBody {
   readonly callback: Callback
   /** The settled job. */
   readonly view: JobRecord
-  /** Those in force when it was loaded. */
+  /** The secrets that were valid when it was loaded. */
   readonly secrets: Secrets
 }
 
@@ -136,15 +139,15 @@ export type CallbackNext =
 
 /** One attempt, as it is stored and shown. */
 export interface CallbackAttempt {
-  /** Missing numbers are attempts whose process ended before it could record them. */
+  /** Missing numbers are attempts whose process exited before it could record them. */
   readonly attempt: number
   readonly atMs: number
   readonly ms: number
-  /** Of the receiver's answer; null where none came. */
+  /** The status of the receiver's response; null if there was none. */
   readonly status: number | null
-  /** Why no answer came; null where one did. */
+  /** Why there was no response; null if there was one. */
   readonly error: string | null
-  /** The first 1 KiB of the answer's body; null where none came. */
+  /** The first 1 KiB of the response body; null if there was no response. */
   readonly answer: string | null
 }
 
@@ -154,19 +157,19 @@ export interface DeferredCallback {
   readonly dueAtMs: number
 }
 
-/** `owed`: an attempt is still to be made, or is in progress. `failed`: no further attempt is made unless it is replayed. */
+/** `owed`: an attempt is due or in progress. `failed`: there are no further attempts unless it is replayed. */
 export const CALLBACK_STATES = ['owed', 'delivered', 'failed'] as const
 export type CallbackState = (typeof CALLBACK_STATES)[number]
 
 export interface CallbackFilter {
   readonly state?: CallbackState
   readonly account?: string
-  /** Jobs before this one only: the last of the page before. */
+  /** Only jobs before this one, the last of the previous page. */
   readonly beforeJobId?: string
   readonly limit: number
 }
 
-/** The callbacks to scan, in the order of their jobs, and which of them match. */
+/** The range of callbacks to scan, in the order of their jobs, and the filter. */
 export interface CallbackScan {
   readonly state: CallbackState | null
   readonly account: string | null
@@ -193,11 +196,11 @@ export interface CallbackSummary {
 
 export interface CallbackDetails extends CallbackSummary {
   readonly jobStatus: string
-  /** Names only: the values may be secrets of the receiver. */
+  /** Only the names: the values may be secrets of the receiver. */
   readonly headerNames: readonly string[]
   readonly payloadJson: string
   readonly inProgress: boolean
-  /** Oldest first; of very many the oldest are deleted (`MAX_ATTEMPTS_LENGTH`). */
+  /** Oldest first; if there are very many, the oldest are deleted (`MAX_ATTEMPTS_LENGTH`). */
   readonly log: readonly CallbackAttempt[]
 }
 
@@ -205,11 +208,11 @@ export interface CallbackDetails extends CallbackSummary {
 export interface CallbackDepth {
   readonly owed: number
   readonly failed: number
-  /** When the earliest of them is due, or was; null where none is owed. */
+  /** When the earliest of them is or was due; null if none are owed. */
   readonly earliestDueMs: number | null
 }
 
 export const MAX_COUNTED = 10_000
 
-/** Characters of the attempts that are stored of one callback; beyond it the oldest is deleted. */
+/** Maximum characters of the stored attempts of one callback; beyond this, the oldest is deleted. */
 export const MAX_ATTEMPTS_LENGTH = 65_536

@@ -1,12 +1,12 @@
-/** When an ended job can no longer be read, by the same rule in every store. */
+/** When a finished job can no longer be read, by the same rule in every store. */
 
-/** What decides at a given moment whether an ended job has expired. */
+/** The parameters that decide whether a finished job has expired. */
 export interface Expiry {
   readonly nowMs: number
   readonly retentionMs: number
 }
 
-/** When an ended job expires, unless its callback is still owed. */
+/** When a finished job expires, unless its callback is still owed. */
 export function expiresAtMs(settledAtMs: number, cacheTtlS: number, retentionMs: number): number {
   return settledAtMs + Math.max(retentionMs, cacheTtlS * 1000)
 }

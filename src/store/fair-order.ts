@@ -7,7 +7,7 @@
  */
 import type { Tier } from '../job/tier.ts'
 
-/** How far a job moves its account's next turn: an account of twice the weight moves half as far. */
+/** How far a job moves its account's next turn: with twice the weight, half as far. */
 export function turnStep(tier: Pick<Tier, 'weight'>): number {
   return Math.max(1, Math.round(1000 / tier.weight))
 }

@@ -4,7 +4,7 @@
  */
 import { StoreUnavailable } from './store.ts'
 
-/** Stands in the place of an operation's result when that operation failed and others of its group did not. */
+/** Takes the place of the result of an operation that failed although others of its group did not. */
 export class Failed {
   readonly error: unknown
 
@@ -17,13 +17,16 @@ export interface GroupCommitOptions<Op, Result> {
   /** Commits a group and resolves with the result of each operation, in order. A rejection is the error of all of them. */
   readonly commit: (ops: readonly Op[]) => Promise<readonly (Result | Failed)[]>
   /**
-   * Groups that are committed at once. More than one keeps a database busy that takes them one after another: it finds the
-   * next group when it ends one, instead of idling until this event loop comes round to sending it.
+   * Maximum concurrent commits. More than one keeps a serial database busy: when it finishes a group, it finds the next one
+   * waiting, instead of idling until this event loop sends it.
    */
   readonly inFlight: number
   /** The largest number of operations in one group, so that one transaction stays short. */
   readonly maxGroup: number
-  /** The same in bytes or characters, where operations differ much. One that is heavier than `max` is a group of its own. */
+  /**
+   * The same in bytes or characters, for operations of very different sizes. An operation that exceeds `max` forms its own
+   * group.
+   */
   readonly weight?: { readonly of: (op: Op) => number; readonly max: number }
   /** How many operations may be queued or in commit; a sheddable one beyond that is rejected with `StoreUnavailable`. */
   readonly maxQueued: number
@@ -59,7 +62,7 @@ export class GroupCommit<Op, Result> {
     this.#promises.push(promise)
     if (!this.#scheduled && this.#groupsInCommit < inFlight) {
       this.#scheduled = true
-      // At the end of this turn of the event loop: what else the turn brings belongs to the same group.
+      // At the end of this turn of the event loop, so that everything from this turn belongs to the same group.
       setImmediate(this.#send)
     }
     return promise.promise
@@ -112,7 +115,7 @@ export class GroupCommit<Op, Result> {
   }
 }
 
-/** How many of the first operations are together no heavier than they may be; the first alone always goes. */
+/** How many of the first operations fit within the weight limit; at least one. */
 function sizeByWeight<Op>(
   ops: readonly Op[],
   most: number,

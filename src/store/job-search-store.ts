@@ -1,18 +1,18 @@
-/** Jobs of all accounts as operators see them. A job that has expired is not shown, although it may still be stored. */
+/** Jobs of all accounts, as operators see them. An expired job is not shown, even if it is still stored. */
 import type { Status, Usage } from '../job/job.ts'
 import type { CallbackState } from './callback-store.ts'
 import type { Expiry } from './expiry.ts'
 
 export interface JobSearchStore {
   /**
-   * Newest first. Its cost is bounded however many jobs there are: a search that finds little stops after `MAX_SCANNED` of
-   * them and returns where to continue (`JobPage`). Other operations wait for it for a few milliseconds at most.
+   * Newest first. Its cost is bounded regardless of the number of jobs: a search that finds little stops after `MAX_SCANNED`
+   * of them and returns where to continue (`JobPage`). It delays other operations by a few milliseconds at most.
    */
   searchJobs(search: JobSearch): Promise<JobPage>
 
   findJob(jobId: string, expiry: Expiry): Promise<JobDetails | null>
 
-  /** What was requested, and the outcome; null if there is no such job. */
+  /** The request and the outcome; null if the job does not exist. */
   jobContent(jobId: string, expiry: Expiry): Promise<JobContent | null>
 }
 
@@ -20,11 +20,11 @@ export interface JobSearch {
   readonly account?: string
   readonly status?: Status
   readonly model?: string
-  /** Created then or later. */
+  /** Only jobs created at this time or later. */
   readonly fromMs?: number
-  /** Created before then. */
+  /** Only jobs created before this time. */
   readonly toMs?: number
-  /** Jobs before this one only. */
+  /** Only jobs before this one. */
   readonly beforeJobId?: string
   readonly limit: number
   readonly expiry: Expiry
@@ -32,7 +32,7 @@ export interface JobSearch {
 
 export interface JobPage {
   readonly jobs: readonly JobSummary[]
-  /** False if the search stopped at its bound before it knew whether there are more. */
+  /** False if the search reached its limit before it knew whether there are more. */
   readonly complete: boolean
   /** The `beforeJobId` of the next page; null at the end. */
   readonly next: string | null
@@ -45,15 +45,15 @@ export interface JobSummary {
   readonly model: string
   readonly status: Status
   readonly createdAtMs: number
-  /** When it was claimed last; null if it never was, or if that is no longer known. */
+  /** When it was last claimed; null if it never was, or if that is no longer known. */
   readonly claimedAtMs: number | null
   readonly settledAtMs: number | null
   /** Claims so far. */
   readonly attempts: number
   readonly errorCode: string | null
-  /** Null until it has ended. */
+  /** Null until it has finished. */
   readonly usage: Usage | null
-  /** Null if none was requested, and until the job has ended. */
+  /** Null if none was requested, and until the job has finished. */
   readonly callback: CallbackState | null
 }
 
@@ -62,7 +62,7 @@ export interface JobDetails extends JobSummary {
   readonly crashCount: number
   /** Null unless it is queued: its route, if known, and when it was released to wait for a model server. */
   readonly queued: { readonly route: string; readonly waitsSinceMs: number | null } | null
-  /** JSON text; null until it has ended. */
+  /** JSON text; null until it has finished. */
   readonly receiptJson: string | null
 }
 

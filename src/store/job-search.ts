@@ -1,4 +1,4 @@
-/** How every store searches jobs: in chunks, each small enough to delay nobody; and how the rows are read. */
+/** How every store searches jobs: in chunks small enough not to delay other operations. */
 import type { Status, Usage } from '../job/job.ts'
 import { leastJobId } from '../job/job-id.ts'
 import { formatParts } from '../job/response-format.ts'
@@ -8,14 +8,14 @@ import type { JobContent, JobDetails, JobPage, JobSearch, JobSummary } from './j
 import { AFTER_ALL, BEFORE_ALL, type Chunk, paginate } from './pagination.ts'
 import { numberOf, numberOrNull, oneOf, type Row, textOf, textOrNull } from './rows.ts'
 
-/** The jobs to scan, newest first, and which of them match. */
+/** The range of jobs to scan, newest first, and the filter. */
 export interface JobScan {
   readonly account: string | null
   readonly status: Status | null
   readonly model: string | null
-  /** The least id that is scanned. */
+  /** The lowest ID to scan. */
   readonly fromId: string
-  /** Ids from this one on are not scanned. */
+  /** IDs from this one on are not scanned. */
   readonly beforeId: string
   /** How many jobs to scan. */
   readonly rows: number
@@ -23,7 +23,7 @@ export interface JobScan {
 
 export type JobChunk = Chunk<Row>
 
-/** @param rows jobs in a chunk; it depends on what a row costs, and on what waits meanwhile */
+/** @param rows jobs per chunk; depends on the cost of a row, and on what has to wait meanwhile */
 export async function searchJobsByChunk(
   search: JobSearch,
   rows: number,

@@ -1,6 +1,6 @@
 /**
- * Nodes that share a database: each holds a lease while it lives, and notifies the others of what is urgent. A store with one
- * node keeps this contract trivially: its lease is the lock on the file, and there is no other node.
+ * Nodes that share a database: each holds a lease while it is alive, and notifies the others of urgent events. A store with
+ * one node fulfils this contract trivially: its lease is the lock on the file, and there are no other nodes.
  */
 
 /** A node's hold on a job. */
@@ -9,7 +9,7 @@ export interface Claim {
   readonly attempt: number
 }
 
-/** The most jobs that `takeCancelled` returns at once. */
+/** The maximum number of jobs that `takeCancelled` returns. */
 export const MAX_CANCELLED = 1000
 
 export interface NodeStore {
@@ -17,13 +17,13 @@ export interface NodeStore {
   readonly shared: boolean
 
   /**
-   * Asks the other nodes to notify this one (`NodeEvents.settled`) as soon as they settle or cancel one of these jobs within the
-   * next two minutes. For speed only: what ended before, or while they are being asked, is not notified. Resolves when they have
-   * been asked or could not be, and never rejects.
+   * Asks the other nodes to notify this one (`NodeEvents.settled`) as soon as they settle or cancel one of these jobs within
+   * the next two minutes. For speed only: jobs that finished before, or while the request is on its way, are not notified.
+   * Resolves when the nodes have been asked or could not be asked; never rejects.
    */
   announceWaits(jobIds: readonly string[]): Promise<void>
 
-  /** From now on calls these when other nodes report something. Events before this call are lost; see `NodeEvents`. */
+  /** Calls these functions from now on when other nodes report something. Earlier events are lost; see `NodeEvents`. */
   subscribe(events: NodeEvents): void
 
   /**
@@ -33,42 +33,42 @@ export interface NodeStore {
    */
   renew(node: string, leaseMs: number): Promise<boolean>
 
-  /** Everything that the node holds, as the database has it. */
+  /** Everything that the node holds, according to the database. */
   claimsOf(node: string): Promise<Claim[]>
 
   /**
-   * Reverts the crashes of nodes that have a lease again, because they were only paused or cut off: the crash count of each
-   * job that they held, and that is still open, goes down by what they added to it. Returns how many crashes it reverted; when
-   * several nodes call this, one reverts each.
+   * Reverts the crashes of nodes that have a lease again, because they were only paused or disconnected: the crash count of
+   * each open job that they held is reduced by what they added to it. Returns how many crashes it reverted; when several
+   * nodes call this, one reverts each.
    */
   revertCrashes(): Promise<number>
 
   /**
    * Confirms the crashes of nodes that have been absent for `absentMs` since they were counted: jobs may fail for them. They
-   * are still reverted if the node comes back before the job has ended. Where a new process proves that the one before has
-   * ended, every crash is confirmed when it is counted.
+   * are still reverted if the node comes back before the job has finished. If a new process proves that the previous one has
+   * exited, every crash is confirmed when it is counted.
    */
   confirmCrashes(absentMs: number): Promise<void>
 
-  /** Ends the lease of a node that holds no jobs. A second call changes nothing. */
+  /** Deletes the lease of a node that holds no jobs. A second call changes nothing. */
   leave(node: string): Promise<void>
 
   /**
-   * Takes the jobs that were cancelled and that this node held, or that it has a pending response for: up to `MAX_CANCELLED` of
-   * them, each once. Fewer means that there are no more. `attempt` is that of the last claim, 0 if there was none.
+   * Takes the cancelled jobs that this node held, or has a pending response for: up to `MAX_CANCELLED` of them, each once.
+   * Fewer means that there are no more. `attempt` is that of the last claim, 0 if there was none.
    */
   takeCancelled(node: string): Promise<Claim[]>
 }
 
-/** Renewing leases, on a connection that nothing else uses. */
+/** Renews leases, on a connection that nothing else uses. */
 export interface Leases extends Pick<NodeStore, 'renew'> {
   close(): Promise<void>
 }
 
-/** What other nodes report to this one. Each event may come late or be lost; none is needed for more than speed. */
+/** Events that other nodes report to this one. They may arrive late or be lost, because they only improve speed. */
 export interface NodeEvents {
   /** Jobs were queued, or may have been. */
   readonly jobsWaiting: () => void
-  /** Another node ended jobs for which this node has a pending response, or had one. */
+  /** Another node settled jobs for which this node has or had a pending response. */
   readonly settled: (jobIds: readonly string[]) => void
 }

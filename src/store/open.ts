@@ -1,4 +1,4 @@
-/** Opens the database that an address names: `sqlite:PATH` for one node, `postgres://…` for many. */
+/** Opens the database at a URL: `sqlite:PATH` for one node, `postgres://…` for many. */
 import type { Secrets } from './account-store.ts'
 import type { DatabaseSummary, Restored, RestoreOptions, WriteOptions } from './backup.ts'
 import type { DatabaseCheck } from './database-check.ts'
@@ -23,7 +23,7 @@ export interface OpenOptions {
   readonly retentionMs: number
   readonly nowMs: () => number
   readonly onCommit?: (size: number, ms: number) => void
-  /** What the operator should know about the database, and that does not stop the start. */
+  /** Warnings for the operator about the database. */
   readonly onNote: (message: string) => void
   readonly onFatal: (error: Error) => void
 }
@@ -31,7 +31,7 @@ export interface OpenOptions {
 /** For a server: migrates the schema, and takes the lock of a SQLite file. */
 export async function openStore(url: string, options: OpenOptions): Promise<Store> {
   if (!isPostgres(url)) return openSqliteStore({ path: sqlitePath(url), ...options })
-  // Loaded only if it is needed: it would take a tenth of the time to start.
+  // Loaded only if needed, because it would take a tenth of the start time.
   const { openPostgresStore } = await import('./postgres/postgres-store.ts')
   return openPostgresStore({ url, ...options })
 }
@@ -45,7 +45,7 @@ export async function openLeases(
   return openPostgresLeases({ url, ...options })
 }
 
-/** For commands, also beside a running server. Migrates the schema. */
+/** For commands, also while a server is running. Migrates the schema. */
 export async function openForOperator(url: string): Promise<OperatorStore> {
   if (!isPostgres(url)) return openSqliteForOperator(sqlitePath(url))
   const { openPostgresForOperator } = await import('./postgres/operator-store.ts')
@@ -102,7 +102,7 @@ export async function openTransferTarget(url: string, options: TargetOptions): P
   return openSqliteTarget(sqlitePath(url))
 }
 
-/** Backs up into a file, beside running servers. For SQLite only: Postgres has its own tools for it. */
+/** Backs up into a file, also while a server is running. Only for SQLite: Postgres has its own tools. */
 export async function backUpDatabase(
   url: string,
   target: string,

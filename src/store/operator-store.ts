@@ -1,4 +1,4 @@
-/** The part of the storage contract that commands use, also beside running servers. */
+/** The part of the storage contract that commands use, also while servers are running. */
 import type { AccountStore } from './account-store.ts'
 import type { AdminActionStore } from './admin-action-store.ts'
 import type { AuditStore } from './audit-store.ts'

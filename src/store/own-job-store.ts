@@ -1,20 +1,23 @@
-/** What accounts do with their own jobs: the part of the storage contract for cancelling and deleting them by their callers. */
+/** Accounts' actions on their own jobs: the part of the storage contract for cancelling and deleting them. */
 import { NO_USAGE, type Usage } from '../job/job.ts'
 import type { Cancelled, Deleted } from './admin-action-store.ts'
 import type { Expiry } from './expiry.ts'
 
 export interface OwnJobStore {
   /**
-   * As `cancelJob`, for a job of the account; any other is `unknown`. Its error says that the caller cancelled it, and what it
-   * used is counted: its earlier runs and, if a node holds it, a call with its input tokens, because that call may be in progress.
+   * Like `cancelJob`, for a job of the account; any other is `unknown`. Its error records that the caller cancelled it. Its
+   * usage counts: its earlier runs and, if a node holds it, a call with its input tokens, because that call may be in
+   * progress.
    */
   cancelOwnJob(cancel: OwnCancel): Promise<Cancelled>
 
-  /** The messages of a job of the account that a node holds, as JSON text; null for any other job, and for more bytes than that. */
+  /**
+   * The messages of an assigned job of the account, as JSON text; null for any other job, and if they exceed the given bytes.
+   */
   heldMessages(account: string, jobId: string, maxBytes: number): Promise<string | null>
 
   /**
-   * As `deleteJob`, for a job of the account that its caller may still read; any other is `unknown`. A job whose callback is owed
+   * Like `deleteJob`, for a job of the account that can still be read; any other is `unknown`. A job whose callback is owed
    * is not deleted unless the callback is to be dropped.
    */
   deleteOwnJob(deletion: OwnDeletion): Promise<OwnDeleted>
@@ -24,7 +27,7 @@ export interface OwnCancel {
   readonly account: string
   readonly jobId: string
   readonly nowMs: number
-  /** As they were counted; null for those that the job was created with, which may be no more than an upper bound. */
+  /** As counted; null to use those that the job was created with, which may be only an upper bound. */
   readonly inputTokens: number | null
 }
 
@@ -41,7 +44,7 @@ export type OwnDeleted = Deleted | 'callback owed'
 export interface CancelledRun {
   readonly isHeld: boolean
   readonly inputTokens: number
-  /** What its earlier runs used, as `queue/earlier-runs.ts` writes it; null if there were none. */
+  /** The usage of its earlier runs, as written by `queue/earlier-runs.ts`; null if there were none. */
   readonly earlierJson: string | null
 }
 

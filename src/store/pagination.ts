@@ -1,24 +1,24 @@
-/** Searches rows in the order of jobs' ids, newest first, in chunks that are small enough to delay nobody. */
+/** Searches rows in the order of job IDs, newest first, in chunks small enough not to delay other operations. */
 
-/** The most rows that one search scans. */
+/** The maximum number of rows that one search scans. */
 export const MAX_SCANNED = 20_000
 
-/** After and before every id. */
+/** Greater than every ID, and less than every ID. */
 export const AFTER_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 export const BEFORE_ALL = '00000000-0000-0000-0000-000000000000'
 
-/** The rows that one scan read, and which of them match. */
+/** The result of one scan. */
 export interface Chunk<T> {
   readonly scanned: number
   /** The last row that was scanned; null if there was none. */
   readonly lastId: string | null
-  /** Newest first: all that match, or more than `limit`. */
+  /** The matches, newest first: all of them, or more than `limit`. */
   readonly matches: readonly T[]
 }
 
 export interface ChunkedSearch<T> {
   readonly limit: number
-  /** How many rows a chunk has; one that has fewer is the last. */
+  /** How many rows a chunk has; a smaller one is the last. */
   readonly chunkRows: number
   readonly beforeId: string
   readonly idOf: (item: T) => string
@@ -27,9 +27,9 @@ export interface ChunkedSearch<T> {
 
 export interface Page<T> {
   readonly items: readonly T[]
-  /** False if the search stopped at its bound before it knew whether there are more. */
+  /** False if the search reached its limit before it knew whether there are more. */
   readonly complete: boolean
-  /** The id before which the next page begins; null at the end. */
+  /** The ID before which the next page starts; null at the end. */
   readonly next: string | null
 }
 

@@ -1,4 +1,4 @@
-/** Reads the columns of a row that a database returned. A column of another type is an error that names it. */
+/** Reads the columns of a row returned by a database. An unexpected type is an error that names the column. */
 export type Row = Readonly<Record<string, unknown>>
 
 export function textOf(row: Row, column: string): string {
@@ -31,7 +31,7 @@ export function booleanOf(row: Row, column: string): boolean {
   return value === 0 || value === 1 ? value === 1 : wrongType(column, 'a boolean', value)
 }
 
-/** A text of which only some values exist. */
+/** A text with a fixed set of values. */
 export function oneOf<const Value extends string>(row: Row, column: string, values: readonly Value[]): Value {
   const value = row[column]
   return values.find((one) => one === value) ?? wrongType(column, `one of ${values.join(', ')}`, value)

@@ -49,15 +49,16 @@ export interface Store
   accept(acceptance: Acceptance): Promise<Accepted>
 
   /**
-   * Stores a job that has ended already, together with everything that settling stores: as if the settlement's node had
-   * accepted it, run it by hand-off and settled it at once.
+   * Stores a finished job together with everything that settling stores, as if the settlement's node had accepted it, run it
+   * by hand-off and settled it at once.
    */
   acceptEnded(job: Job, settlement: Settlement): Promise<void>
 
   /**
    * Assigns up to `limit` queued jobs to the node and counts an attempt of each: lowest turn first, or as the bounds say. No
-   * job is ever assigned to two nodes. The cost does not grow with the length of the queue, and the texts of jobs that are not
-   * claimed are not read. A second call claims other jobs; if the answer of the first was lost, `claimsOf` returns its jobs.
+   * job is ever assigned to two nodes. The cost does not grow with the length of the queue, and the texts of jobs that are
+   * not claimed are not read. A second call claims other jobs; if the response to the first was lost, `claimsOf` returns its
+   * jobs.
    */
   claim(node: string, limit: number, nowMs: number, bounds?: ClaimBounds): Promise<Claimed>
 
@@ -68,14 +69,14 @@ export interface Store
   settle(settlement: Settlement): Promise<Settled>
 
   /**
-   * Returns jobs that this node holds to the head of the queue. Those that it no longer holds are left alone, so a second
+   * Returns jobs that this node holds to the head of the queue. Jobs that it no longer holds are not changed, so a second
    * call changes nothing.
    */
   release(node: string, claims: readonly Claim[]): Promise<void>
 
   /**
-   * Like `release`, for jobs that wait for a model server: stores their route and what their runs used until now, which the next
-   * claim returns. A rescue, a release or a claim leaves both as they are.
+   * Like `release`, for jobs that wait for a model server: stores their route and the usage of their runs so far, which the
+   * next claim returns. A rescue, a release or a claim changes neither.
    */
   releaseWaiting(node: string, releases: readonly WaitingRelease[]): Promise<void>
 
@@ -87,26 +88,27 @@ export interface Store
   rescue(node: string, nowMs: number): Promise<number>
 
   /**
-   * The cached response of an identical job, or null: not a promise where that is known at once. `fingerprint` already
-   * distinguishes accounts.
+   * The cached response of an identical job, or null. Returns a promise only if the result is not known at once.
+   * `fingerprint` already distinguishes accounts.
    */
   findResponse(fingerprint: string, nowMs: number): Promise<string | null> | null
 
   /**
-   * The job as its account may see it; null if it does not exist, belongs to another account, or has expired. A result and an
-   * error that together have more than `maxBytes` are not loaded; without it, they always are.
+   * The job as its account may see it; null if it does not exist, belongs to another account, or has expired. If the result
+   * and the error together exceed `maxBytes`, they are not loaded; without `maxBytes`, they always are.
    */
   read(account: string, jobId: string, expiry: Expiry, maxBytes?: number): Promise<ReadJob | null>
 
   /**
-   * Those of the jobs that have ended, of any account: for the node that accepted them. Results and errors have at most `maxBytes`
-   * together, or it is the first alone: where that leaves out jobs that have ended, a call with the others returns more.
+   * Returns those of the jobs that have finished, of any account, for the node that accepted them. Results and errors
+   * together have at most `maxBytes`, unless it is only one job; if finished jobs are omitted for this reason, call again
+   * with the remaining ones.
    */
   readEnded(jobIds: readonly string[], maxBytes?: number): Promise<EndedJob[]>
 
   /**
-   * Deletes a bounded number of expired jobs, cached responses and idempotency keys. Returns true if it stopped at its bound
-   * and there may be more.
+   * Deletes a bounded number of expired jobs, cached responses and idempotency keys. Returns true if it reached its limit and
+   * there may be more.
    */
   expire(expiry: Expiry): Promise<boolean>
 
@@ -120,27 +122,28 @@ export interface Store
   close(): Promise<void>
 }
 
-/** Which jobs may be claimed, beside how many. */
+/** Which jobs may be claimed, in addition to how many. */
 export interface ClaimBounds {
   /** At most that many poison candidates; without this, crash counts do not matter. */
   readonly candidates?: PoisonCandidates
   /** How large the jobs may be; without this, any size. */
   readonly bytes?: ClaimBytes
   /**
-   * If present, no jobs of these accounts and no poison candidates, and of every other account at most one job, its first. The
-   * lowest turn does not count: accounts take turns, so each is found however many jobs of these accounts are queued before.
+   * If present, claims no jobs of these accounts, no poison candidates, and at most one job of every other account, its
+   * first. Turns do not matter: the claim goes from account to account, so it finds each of them regardless of how many jobs
+   * of the excepted accounts are ahead.
    */
   readonly exceptOf?: readonly string[]
-  /** If present, no job but the first of this account, and no poison candidate. */
+  /** If present, claims only the first job of this account, and no poison candidate. */
   readonly ofAccount?: string
   /**
-   * If present, no jobs of these routes, however many are queued. An account that is searched for, with `exceptOf` or
-   * `ofAccount`, may be passed over if its first 64 jobs are of these routes.
+   * If present, claims no jobs of these routes, regardless of how many are queued. An account that is searched for, with
+   * `exceptOf` or `ofAccount`, may be passed over if its first 64 jobs are of these routes.
    */
   readonly exceptRoutes?: readonly string[]
   /**
-   * If present, only jobs of one route, and poison candidates only if it has no other job: so that a route on which nothing else
-   * is queued ends them too. Not to be combined with the bounds for accounts.
+   * If present, claims only jobs of one route, and poison candidates only if the route has no other jobs, so that they are
+   * claimed eventually. Cannot be combined with the bounds for accounts.
    */
   readonly ofRoute?: RouteBounds
 }
@@ -150,13 +153,13 @@ export interface RouteBounds {
   readonly route: string
   /** Jobs that are claimed only if no other is queued. */
   readonly onlyIfAlone: readonly string[]
-  /** If present, only jobs that have waited too long; in no particular order. */
+  /** If present, claims only jobs that have waited too long, in no particular order. */
   readonly overdue?: OverdueBounds
 }
 
 /**
- * A job is overdue if it has waited for `patienceMs` since the latest of its creation, its release and `unavailableSinceMs`; what
- * it had waited before its release counts too.
+ * A job is overdue if it has waited for `patienceMs` since the latest of its creation, its release and `unavailableSinceMs`;
+ * its waiting time before the release counts as well.
  */
 export interface OverdueBounds {
   readonly unavailableSinceMs: number
@@ -165,7 +168,7 @@ export interface OverdueBounds {
 
 export interface WaitingRelease extends Claim {
   readonly route: string
-  /** What earlier runs used and met, as `queue/earlier-runs.ts` writes it. */
+  /** The usage and errors of earlier runs, as written by `queue/earlier-runs.ts`. */
   readonly earlierJson: string
   /** The time of the release, and how long the job had waited for model servers before it. */
   readonly sinceMs: number
@@ -174,28 +177,28 @@ export interface WaitingRelease extends Claim {
 
 /** In bytes of text as stored: messages, response format and callback together. */
 export interface ClaimBytes {
-  /** Jobs of at most this size are claimed whatever `max` is, and do not count. */
+  /** Jobs of at most this size are claimed regardless of `max`, and do not count. */
   readonly small: number
-  /** What the others may have together. */
+  /** The maximum total size of the others. */
   readonly max: number
 }
 
 export interface Claimed {
   readonly jobs: readonly ClaimedJob[]
   /**
-   * The first job that was looked at and is too large; null if none was, and possibly if the claim found as many jobs as it
-   * may. A claim in the order of turns ends at this job, so that
-   * smaller ones do not overtake it; one with `exceptOf` goes on with the next account.
+   * The first examined job that is too large; null if none was, and possibly if the claim reached its limit. A claim in the
+   * order of turns ends at this job, so that smaller ones do not overtake it; one with `exceptOf` continues with the next
+   * account.
    */
   readonly tooLarge: { readonly account: string; readonly bytes: number } | null
 }
 
-/** Describes jobs that may be what kills their node: those with at least that crash count. */
+/** Describes poison candidates: jobs with at least this crash count, which may be what kills their node. */
 export interface PoisonCandidates {
   readonly crashCount: number
   /** How many of them one claim may return. */
   readonly limit: number
-  /** A job with this crash count is to fail. It is claimed once every crash is confirmed (`confirmCrashes`), and not before. */
+  /** A job with this crash count must fail. It is claimed only after every crash is confirmed (`confirmCrashes`). */
   readonly maxCrashCount: number
 }
 
@@ -212,16 +215,16 @@ export interface NewJob {
   readonly handedOff: boolean
   /** How far this job moves its account's next turn: 1000 divided by the tier's weight. */
   readonly step: number
-  /** Its route, by which claims may pass it over; empty or absent if it is not known, as of a job that is handed off. */
+  /** Its route, by which claims may pass it over; empty or absent if unknown, for example for a job that is handed off. */
   readonly route?: string
   /** Whether the accepting node has a pending response for it: then that node is notified if another one settles it. */
   readonly awaited: boolean
 }
 
 export interface Idempotency {
-  /** What the caller sent as Idempotency-Key. */
+  /** The value of the Idempotency-Key header. */
   readonly key: string
-  /** Identifies the request: the same key with another fingerprint is a conflict. */
+  /** Identifies the request: the same key with a different fingerprint is a conflict. */
   readonly fingerprint: string
   readonly untilMs: number
 }
@@ -244,7 +247,7 @@ export interface Settlement extends Claim {
   readonly nowMs: number
 }
 
-/** `stale`: another node holds the job, or it was settled before. `gone`: the job does not exist, or no longer. */
+/** `stale`: another node holds the job, or it was settled before. `gone`: the job does not exist (any longer). */
 export type Settled = 'settled' | 'stale' | 'gone'
 
 export interface ReadJob extends JobRecord {
@@ -252,7 +255,7 @@ export interface ReadJob extends JobRecord {
   readonly omittedBytes: number
 }
 
-/** An ended job, for the pending response of a node that did not run it. */
+/** A finished job, for the pending response of a node that did not run it. */
 export interface EndedJob extends JobRecord {
   readonly cacheHit: boolean
 }

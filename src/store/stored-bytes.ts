@@ -1,6 +1,6 @@
 /**
  * How many bytes of text a job stores: its conversation, response format and callback, and later its answer or error with the
- * receipt. Ids, times and the record of callback attempts do not count.
+ * receipt. IDs, times and the record of callback attempts do not count.
  */
 
 /** In SQL, of a row with the columns of what was asked. Both databases know these sizes without reading the texts. */

@@ -1,6 +1,6 @@
 /**
  * A transfer from one database to another: its rows, which are the same for every store, its source and its target.
- * Conversations and outcomes stay the JSON text that they are stored as, so that nothing in them changes.
+ * Conversations and outcomes are copied as stored JSON text, so that nothing in them changes.
  */
 import type { AuditEntry } from './audit-store.ts'
 import type { Expiry } from './expiry.ts'
@@ -34,12 +34,12 @@ export interface TransferTarget {
   addAuditEntries(entries: readonly AuditEntry[]): Promise<void>
   /** Makes all that was added durable. */
   commit(turn: number): Promise<void>
-  /** Releases the database. Without a commit it is as it was before. */
+  /** Releases the database. Without a commit, it is unchanged. */
   close(): Promise<void>
 }
 
 export interface TargetOptions {
-  /** Decides how long partitions are, where a store has any. */
+  /** Determines the length of partitions, if the store has any. */
   readonly expiry: Expiry
   /** What the operator should know about the database, and that does not stop the transfer. */
   readonly onNote: (message: string) => void
@@ -60,7 +60,7 @@ export interface TransferredAccount {
   readonly capTokens: number | null
   readonly capOpenJobs: number | null
   readonly capStoredBytes: number | null
-  /** The least turn of its next job that must wait; null if the queue alone decides. */
+  /** The lowest turn of its next queued job; null if only the queue's turn matters. */
   readonly nextTurn: number | null
 }
 
@@ -88,7 +88,7 @@ export interface TransferredJob {
   readonly state: TransferredQueuedJob | TransferredOutcome
 }
 
-/** A job that has not ended. One that a node held comes as released: at the head of the queue, without another crash. */
+/** An unfinished job. One that a node held is transferred as released: at the head of the queue, without another crash. */
 export interface TransferredQueuedJob {
   readonly kind: 'waits'
   readonly turn: number
@@ -97,7 +97,7 @@ export interface TransferredQueuedJob {
   readonly wait: TransferredWait
 }
 
-/** The route of a queued job, and what it has waited for a model server, if it has. */
+/** The route of a queued job, and how long it has waited for a model server, if at all. */
 export interface TransferredWait {
   readonly route: string
   readonly earlier: string | null
@@ -158,6 +158,6 @@ export interface TransferredIdempotencyKey {
   readonly untilMs: number
 }
 
-/** Rows of a batch, and the characters after which it ends: what more would gain is lost in its memory. */
+/** Maximum rows of a batch, and the characters after which it ends. Larger batches cost more memory than they gain. */
 export const BATCH_ROWS = 1000
 export const BATCH_WEIGHT = 4 * 1024 * 1024

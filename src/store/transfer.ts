@@ -1,4 +1,4 @@
-/** Transfers what is in one database to another, empty one. */
+/** Transfers the contents of a database to another, empty one. */
 
 import { DatabaseProblem } from './database-problem.ts'
 import { type Expiry, expiresAtMs } from './expiry.ts'
@@ -11,10 +11,10 @@ export interface TransferCounts {
   /** How many of those were assigned to a server. */
   held: number
   ended: number
-  /** Ended jobs that can no longer be read: they are not transferred. */
+  /** Finished jobs that can no longer be read: they are not transferred. */
   expired: number
   callbacksOwed: number
-  /** Delivered, or failed for good. */
+  /** Delivered, or failed permanently. */
   callbacksDone: number
   cachedResponses: number
   idempotencyKeys: number
@@ -24,7 +24,7 @@ export interface TransferCounts {
 }
 
 /**
- * All or nothing: when it rejects, the target is as it was. Neither database is closed.
+ * All or nothing: if it rejects, the target is unchanged. Does not close either database.
  * @param onProgress called after each batch
  */
 export async function transferDatabase(
@@ -119,7 +119,7 @@ function hasExpired({ state, cacheTtlS }: TransferredJob, { nowMs, retentionMs }
   return expiresAtMs(state.settledAtMs, cacheTtlS, retentionMs) <= nowMs
 }
 
-/** The next batch is read while the one before is written. */
+/** The next batch is read while the previous one is written. */
 async function* readAhead<T>(batches: Batches<T>): AsyncGenerator<readonly T[]> {
   const reader = batches[Symbol.asyncIterator]()
   const read = () => {

@@ -1,13 +1,13 @@
 /**
- * What accounts have used, summed by account, month and model, and what they have open and stored. The transaction that
- * settles a job writes it, so that no job is missing and none counts twice, whatever crashes. The sums of usage outlive their jobs.
+ * The usage of accounts, summed by account, month and model, and what they have open and stored. It is written by the
+ * transaction that settles a job, so that every job counts exactly once, whatever crashes. Usage outlives the jobs.
  */
 
 export interface UsageStore {
   /** Newest month first, then by account and model. */
   listUsage(search: UsageSearch): Promise<UsageRecord[]>
 
-  /** What counts against the account's caps in that month; its cost is bounded however many jobs are queued. */
+  /** What counts against the account's caps in that month. Its cost is bounded regardless of the number of queued jobs. */
   used(account: string, month: string): Promise<Used>
 
   /**
@@ -28,7 +28,7 @@ export interface UsageSearch {
   readonly account?: string
   /** As `job/month.ts` writes it. */
   readonly month?: string
-  /** The last of the page before. */
+  /** The last of the previous page. */
   readonly after?: UsageKey
   readonly limit: number
 }
@@ -41,12 +41,12 @@ export interface UsageKey {
 }
 
 export interface UsageRecord extends UsageKey {
-  /** Jobs that ended in that month, failed ones included. */
+  /** Jobs that finished in that month, including failed ones. */
   readonly jobs: number
   readonly failedJobs: number
   /** Jobs answered from the response cache: they cost nothing. */
   readonly cacheHits: number
-  /** Calls to model servers, failed ones included. */
+  /** Calls to model servers, including failed ones. */
   readonly calls: number
   /** As the model servers counted them, over all calls. */
   readonly inputTokens: number
@@ -54,11 +54,11 @@ export interface UsageRecord extends UsageKey {
 }
 
 export interface Used {
-  /** Jobs that ended in that month. */
+  /** Jobs that finished in that month. */
   readonly jobs: number
   /** Jobs that wait or run; counted up to `MOST_OPEN_COUNTED`. */
   readonly openJobs: number
-  /** Input and output of the jobs that ended. */
+  /** Input and output tokens of the finished jobs. */
   readonly tokens: number
 }
 

@@ -51,7 +51,7 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   const disk = withTimeout(clock, gauges.disk)
   const age = (sinceMs: number | null) => ageSeconds(sinceMs, clock.nowMs())
 
-  add('info', '1, with the version, role and store of this node as labels.', (set) => set(1, about), [
+  add('info', 'Always 1. The labels are the version, role and store of this node.', (set) => set(1, about), [
     'version',
     'role',
     'store',
@@ -62,26 +62,25 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   const fromDepth = (name: string, help: string, read: (found: Depth) => number) =>
     add(name, help, async (set) => set(readIf(await depth(), read)))
   fromDepth('queue_jobs', 'Queued jobs.', ({ waiting }) => waiting)
-  fromDepth('jobs_assigned', 'Jobs held by nodes.', ({ assigned }) => assigned)
+  fromDepth('jobs_assigned', 'Jobs that are assigned to nodes.', ({ assigned }) => assigned)
   fromDepth('queue_oldest_age_seconds', 'Age of the oldest queued job.', ({ oldestCreatedAtMs }) =>
     age(oldestCreatedAtMs),
   )
   add('jobs_running', 'Jobs that this node runs.', (set) => set(gauges.running()))
-  add('job_places', 'Jobs that this node may run at once.', (set) => set(slots.jobs))
+  add('job_places', 'Maximum jobs that this node runs at the same time.', (set) => set(slots.jobs))
   const heldBack =
-    'Accounts whose queued jobs wait on this node for slots or memory, while those of others begin.'
+    'Accounts whose queued jobs are held back on this node, by reason, while jobs of other accounts start.'
   add('accounts_held_back', heldBack, (set) => setHeldBack(gauges.heldBack(), set), ['reason'])
-  add('waiters', 'Pending responses: single creates that wait on this node.', (set) =>
+  add('waiters', 'Pending responses: single creates that are waiting on this node.', (set) =>
     set(gauges.pendingResponses()),
   )
-  add('waiter_places', 'Single creates that may wait on this node at once.', (set) =>
+  add('waiter_places', 'Maximum single creates that wait on this node at the same time.', (set) =>
     set(slots.pendingResponses),
   )
 
   add('connections', 'Open connections.', (set) => set(gauges.connections()))
-  add('connection_limit', 'Connections that this node accepts at once.', (set) => set(slots.connections))
-  const memory =
-    'Estimated memory that is held of each share of limits.memory_bytes, and the size of the share.'
+  add('connection_limit', 'Maximum open connections of this node.', (set) => set(slots.connections))
+  const memory = 'Estimated memory in use of each share of limits.memory_bytes, and the size of the share.'
   add('memory_bytes', memory, (set) => setMemory(gauges.memory(), set), ['share', 'state'])
 
   const upTo = `, counted up to ${MAX_COUNTED}.`
@@ -91,7 +90,7 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   fromCallbacks('callbacks_failed', `Callbacks that failed permanently and are kept${upTo}`, (f) => f.failed)
   fromCallbacks(
     'callbacks_late_seconds',
-    'How long the earliest due callback has been due.',
+    'How long the most overdue callback has been due.',
     ({ earliestDueMs }) => age(earliestDueMs),
   )
   const byQueue = (set: SetValue) => {
@@ -99,20 +98,22 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   }
   add('callbacks_under_way', 'Callback attempts in progress on this node.', byQueue, ['lane'])
 
-  const calls = 'Calls in progress, calls waiting for a slot, slots now, and slots at most.'
+  const calls = 'Calls in progress, calls waiting for a slot, current slots, and maximum slots.'
   add('upstream_calls', calls, (set) => setCalls(gauges.upstreams(), set), ['upstream', 'state'])
   const skipped = '1 while every target of the upstream is skipped because its circuit breaker is open.'
   add('upstream_skipped', skipped, (set) => setSkipped(gauges.upstreams(), set), ['upstream'])
 
   const unavailable =
-    'For how long no call to a target has succeeded while jobs wait for it, with the reason; else 0.'
+    'How long calls to a target have been failing while jobs wait for it, by reason; otherwise 0.'
   const byReason = ['upstream', 'model', 'reason']
   add('upstream_unavailable_seconds', unavailable, (set) => setUnavailable(gauges, set), byReason)
 
   const cpu =
-    'Tasks that run on the threads for CPU-heavy work, tasks that wait for one, and threads in total.'
+    'Running tasks on the threads for CPU-heavy work, tasks waiting for a thread, and threads in total.'
   add('cpu_tasks', cpu, (set) => setTasks(gauges.cpu(), slots.cpuThreads, set), ['state'])
-  add('cpu_requests', 'Requests that these threads read or count.', (set) => set(gauges.cpu().requests))
+  add('cpu_requests', 'Requests that are being read or counted by these threads.', (set) =>
+    set(gauges.cpu().requests),
+  )
 
   add('disk_free_bytes', 'Free space on the disk of the database file.', async (set) =>
     set(readIf(await disk(), ({ freeBytes }) => freeBytes)),
@@ -120,7 +121,7 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   add('disk_size_bytes', 'Size of the disk of the database file.', async (set) =>
     set(readIf(await disk(), ({ sizeBytes }) => sizeBytes)),
   )
-  const heap = 'Maximum size of the heap; the process crashes when it needs more.'
+  const heap = 'Heap limit of the process. It crashes if it needs more.'
   add('heap_limit_bytes', heap, (set) => set(getHeapStatistics().heap_size_limit))
 }
 

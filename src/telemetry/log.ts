@@ -25,7 +25,7 @@ export function createLog(level: LogLevel): Log {
 }
 
 function lostLine(lines: number): string {
-  return logLine('warn', { lines }, 'the log could not be written for a while; lines are missing here')
+  return logLine('warn', { lines }, 'the log could not be written for a while; lines are missing')
 }
 
 /** An error's name and message, with the stack where it may be a bug of ours. */

@@ -27,34 +27,31 @@ export class Metrics {
   readonly #requestTime = this.#histogram('http_request_seconds', 'Time from request to response.', SLOW_S, [
     'route',
   ])
-  readonly #jobs = this.#counter('jobs_total', 'Jobs that ended.', ['model', 'outcome'])
+  readonly #jobs = this.#counter('jobs_total', 'Finished jobs.', ['model', 'outcome'])
   readonly #wait = this.#histogram(
     'job_wait_seconds',
-    'Time from acceptance to the start of an execution.',
+    'Time from acceptance of a job to the start of an execution.',
     SLOW_S,
     [],
   )
-  readonly #run = this.#histogram('job_run_seconds', 'Time of an execution.', SLOW_S, ['model'])
+  readonly #run = this.#histogram('job_run_seconds', 'Duration of an execution.', SLOW_S, ['model'])
   readonly #waits = new Percentiles()
   readonly #runs = new Percentiles()
   readonly #cacheHits = this.#counter('cache_hits_total', 'Jobs completed from a cached response.', ['model'])
   readonly #repairs = this.#counter('repairs_total', 'Answers that needed a repair.', ['model'])
-  readonly #tokens = this.#counter('tokens_total', 'Tokens as upstreams counted them.', [
-    'model',
-    'direction',
-  ])
+  readonly #tokens = this.#counter('tokens_total', 'Tokens, as counted by upstreams.', ['model', 'direction'])
   readonly #calls = this.#counter('upstream_calls_total', 'Calls to upstreams.', [
     'upstream',
     'model',
     'result',
   ])
-  readonly #callTime = this.#histogram('upstream_call_seconds', 'Time of a call.', SLOW_S, [
+  readonly #callTime = this.#histogram('upstream_call_seconds', 'Duration of a call.', SLOW_S, [
     'upstream',
     'model',
   ])
   readonly #truncated = this.#counter(
     'truncated_answers_total',
-    'Answers that are cut off at a length limit (finish_reason length).',
+    'Answers that were cut off at a length limit (finish_reason length).',
     ['upstream', 'model'],
   )
   readonly #contextShifts = this.#counter(
@@ -63,72 +60,77 @@ export class Metrics {
     ['upstream', 'model'],
   )
   readonly #attempts = this.#counter('callback_attempts_total', 'Attempts to deliver a callback.', ['result'])
-  readonly #attemptTime = this.#histogram('callback_attempt_seconds', 'Time of an attempt.', SLOW_S, [])
-  readonly #callbacks = this.#counter('callbacks_total', 'Callbacks that ended.', ['outcome'])
+  readonly #attemptTime = this.#histogram('callback_attempt_seconds', 'Duration of an attempt.', SLOW_S, [])
+  readonly #callbacks = this.#counter(
+    'callbacks_total',
+    'Callbacks that were delivered or failed permanently.',
+    ['outcome'],
+  )
   readonly #cpuTime = this.#histogram(
     'cpu_task_seconds',
-    'Time of a task on the threads for CPU-heavy work.',
+    'Duration of a task on the threads for CPU-heavy work.',
     SLOW_S,
     ['task'],
   )
   readonly #cpuRejections = this.#counter(
     'cpu_requests_rejected_total',
-    'Requests rejected because too many were being read or counted.',
+    'Requests rejected with 503 because too many requests were being read or counted.',
     [],
   )
   readonly #rescued = this.#counter('jobs_reclaimed_total', 'Jobs rescued from dead nodes.', [])
   readonly #reverted = this.#counter(
     'crashes_reverted_total',
-    'Crashes of jobs that this node reverted, because the node that held them was only paused.',
+    'Job crashes that this node reverted because the node that ran the jobs was only paused.',
     [],
   )
-  readonly #leasesLost = this.#counter(
-    'leases_lost_total',
-    'Times that this node found its lease expired.',
-    [],
-  )
+  readonly #leasesLost = this.#counter('leases_lost_total', 'How often the lease of this node expired.', [])
   readonly #quotaRejections = this.#counter(
     'quota_rejections_total',
-    'Requests that were rejected because of a quota of their account.',
+    'Requests rejected because of a quota of their account.',
     ['quota'],
   )
   readonly #memoryRejections = this.#counter(
     'memory_rejections_total',
-    'Requests rejected with 503 by limits.memory_bytes: `over part` if their account held its part, `full` if others did.',
+    'Requests rejected with 503 because of limits.memory_bytes: `over part` if their account used its full share, `full` if all memory was in use.',
     ['share', 'reason'],
   )
   readonly #databaseRejections = this.#counter(
     'database_rejections_total',
-    'Requests rejected with 503 because the database refused them, or because limits.queued_writes were waiting for it.',
+    'Requests rejected with 503 because the database failed, or because limits.queued_writes writes were waiting for it.',
     [],
   )
   readonly #connectionRejections = this.#counter(
     'connections_rejected_total',
-    'Connections rejected by limits.connections or limits.connections_per_address.',
+    'Connections rejected because of limits.connections or limits.connections_per_address.',
     ['limit'],
   )
   readonly #stalledConnections = this.#counter(
     'connections_stalled_total',
-    'Connections closed because their client did not read (limits.stalled_write_seconds).',
+    'Connections closed because the client did not read (limits.stalled_write_seconds).',
     [],
   )
   readonly #unknownKeyRejections = this.#counter(
     'unknown_key_rejections_total',
-    'Requests that were rejected because their address had sent too many unknown API keys.',
+    'Requests rejected because their address had sent too many unknown API keys.',
     [],
   )
   readonly #delayedRejections = this.#counter(
     'rejections_delayed_total',
-    'Rejections that were answered with a delay, because their account or address sent too many (limits.rejections_per_second).',
+    'Rejections that were delayed because their account or address caused too many (limits.rejections_per_second).',
     [],
   )
   readonly #callerActions = this.#counter(
     'caller_actions_total',
-    'Jobs that their callers cancelled or deleted.',
+    'Jobs that were cancelled or deleted by their callers.',
     ['action'],
   )
-  readonly #commits = this.#histogram('commit_seconds', 'Time of a group commit.', FAST_S, [])
-  readonly #groups = this.#histogram('commit_group_size', 'Writes in a group commit.', GROUP_SIZES, [])
+  readonly #commits = this.#histogram('commit_seconds', 'Duration of a group commit.', FAST_S, [])
+  readonly #groups = this.#histogram(
+    'commit_group_size',
+    'Number of writes in a group commit.',
+    GROUP_SIZES,
+    [],
+  )
 
   constructor() {
     addRuntimeMetrics(this.#registry)

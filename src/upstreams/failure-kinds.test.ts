@@ -26,7 +26,10 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['unreachable', { code: 'SELF_SIGNED_CERT_IN_CHAIN', connection: 'tls' }],
   ['broken', { code: 'ECONNRESET', connection: 'connection' }],
   ['broken', { code: 'UND_ERR_SOCKET', connection: 'connection' }],
-  ['broken', { status: 200, message: 'The model server closed the connection in the middle of its answer.' }],
+  [
+    'broken',
+    { status: 200, message: 'The model server closed the connection in the middle of its response.' },
+  ],
   ['broken', { status: 408 }],
   ['broken', { status: 409 }],
   ['broken', { status: 502 }],

@@ -98,7 +98,7 @@ describe('a fault', () => {
   it('a reset in the middle of the answer is retryable', async (t) => {
     const got = await errorOf(t, () => reply.resetMidBody())
     assert.equal(got.retryable, true)
-    assert.match(got.message, /in the middle of its answer/)
+    assert.match(got.message, /in the middle of its response/)
   })
 
   it('a response that is not HTTP is retryable', async (t) => {

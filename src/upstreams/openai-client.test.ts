@@ -190,7 +190,7 @@ describe('an error status', () => {
     })
     const got = await ask(client, 'm', prompt(), never)
     isError(got)
-    assert.equal(got.message, 'The model server answered 500.')
+    assert.equal(got.message, 'The model server responded with 500.')
     assert.equal(got.retryable, true)
     assert.equal(await server.requests[0]?.ended, 'cut')
   })

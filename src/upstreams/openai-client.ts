@@ -218,10 +218,10 @@ export class OpenAiClient implements ModelServer {
           status: end.status,
           retryable: true,
           timedOut: true,
-          message: `The model server did not answer within ${this.#settings.call_timeout_seconds} s.`,
+          message: `The model server did not respond within ${this.#settings.call_timeout_seconds} s.`,
         })
       case 'aborted':
-        return upstreamError({ aborted: true, message: 'The call was aborted before it was answered.' })
+        return upstreamError({ aborted: true, message: 'The call was aborted before a response arrived.' })
     }
   }
 
@@ -231,7 +231,7 @@ export class OpenAiClient implements ModelServer {
       return `No connection to the model server within ${this.#connectTimeoutMs / 1000} s.`
     }
     if (status !== null)
-      return `The model server closed the connection in the middle of its answer (${code}).`
+      return `The model server closed the connection in the middle of its response (${code}).`
     switch (connectionFault(code)) {
       case 'dns':
         return `The name of the model server could not be resolved (${code}).`

@@ -123,9 +123,9 @@ describe('the message of an error response', () => {
 
   it('is our own if the server sent none', () => {
     const deep = '{"error":'.repeat(200_000)
-    assert.equal(messageOf(`${deep}1${'}'.repeat(200_000)}`), 'The model server answered 500.')
+    assert.equal(messageOf(`${deep}1${'}'.repeat(200_000)}`), 'The model server responded with 500.')
     for (const body of ['', null, '<html>…</html>', '{}', '[]', 'null', '{"error":{"message":" "}}']) {
-      assert.equal(messageOf(body), 'The model server answered 500.')
+      assert.equal(messageOf(body), 'The model server responded with 500.')
     }
   })
 

@@ -137,7 +137,7 @@ export function readFailure(
   const outer = fields<WireError>(Array.isArray(body) ? body[0] : body)
   const error = fields<WireError>(outer?.error) ?? outer
   const sent = errorWords(outer) ?? plainText(body === undefined ? text : null)
-  const message = sent === null ? `The model server answered ${status}.` : mask(sent)
+  const message = sent === null ? `The model server responded with ${status}.` : mask(sent)
   if (error !== null && isPolicyBreach(error)) {
     return { kind: 'refused', message, status, tokens: NO_TOKENS }
   }
@@ -184,7 +184,7 @@ function readEmbeddedError(
   mask: Mask,
 ): Reply {
   const sent = errorWords(error)
-  const message = sent === null ? 'The model server answered with an error.' : mask(sent)
+  const message = sent === null ? 'The model server responded with an error.' : mask(sent)
   if (isPolicyBreach(error)) return { kind: 'refused', message, status, tokens }
   // Here a number is the status that the gateway got, and says more than the type.
   const received = typeof error.code === 'number' ? error.code : null

@@ -18,8 +18,8 @@ export function endpointUrl(
 }
 
 /**
- * Names and values in turn, as undici takes them. Headers of the settings replace ours.
- * Throws if the key contains characters that a header cannot carry.
+ * Names and values in turn, as undici takes them. Headers of the settings replace ours. Throws if the key contains characters
+ * that are not valid in a header.
  */
 export function requestHeaders(
   upstream: string,
@@ -32,7 +32,7 @@ export function requestHeaders(
   ])
   if (apiKey !== null && apiKey !== '') {
     if (!/^[\x21-\x7e]+$/.test(apiKey)) {
-      throw new Error(`The key of upstream ${upstream} contains characters that a header cannot carry.`)
+      throw new Error(`The key of upstream ${upstream} contains characters that are not valid in a header.`)
     }
     all.set('authorization', `Bearer ${apiKey}`)
   }

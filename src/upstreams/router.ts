@@ -407,7 +407,7 @@ function unavailability(
 function stopped({ reply: last, calls, tokens }: RoutingAttempt): RoutedReply {
   const failed = last.kind === 'error' && calls.length > 0
   const before = failed ? ` The last error before that: ${last.message}` : ''
-  const message = `The request was stopped before a model answered.${before}`
+  const message = `The execution was stopped before a model answered.${before}`
   const reply = upstreamError({ aborted: true, message, status: failed ? last.status : null })
   return { reply, target: null, calls, tokens }
 }

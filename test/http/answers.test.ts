@@ -269,7 +269,7 @@ onEachStore(() => {
     clock.advance(1)
     assert.deepEqual(failed(await parley.ended(id, key)), {
       code: 'timeout',
-      message: 'The job did not end within its run timeout.',
+      message: 'The job did not finish within its run timeout.',
     })
     assert.equal(await models.requests[0]?.ended, 'cut')
   })

@@ -89,7 +89,7 @@ onEachStore(() => {
     const key = await parley.key('user_free')
     const answer = await parley.post(BATCHES, [job(), job({ model: 'gpt-5' })], key)
     const { message, details } = refused(answer, 403)
-    assert.match(message, /user_free may not use model gpt-5\./)
+    assert.match(message, /user_free cannot use model gpt-5\./)
     assert.equal(details, undefined)
     assert.equal(await (await openDatabase(t, parley)).jobCount(), 0)
   })

@@ -193,7 +193,7 @@ onEachStore(async () => {
     ] as const) {
       const { message, details } = refused(await small.post(path, filled(bytes + 1, wrap), own), 413)
       assert.equal(message, 'The body is too large.')
-      assert.equal(details, `At most ${bytes} bytes are accepted here.`)
+      assert.equal(details, `This route accepts at most ${bytes} bytes.`)
       refused(await small.post(path, 'x'.repeat(5_000_000), own), 413)
       const fits = await small.post(path, filled(bytes, wrap), own)
       assert.ok([200, 202].includes(fits.status), fits.text)
@@ -235,7 +235,7 @@ onEachStore(async () => {
       const answer = await post(MESSAGES, gzipSync(body), { ...json, 'content-encoding': encoding })
       const { message, details } = refused(answer, 415)
       assert.equal(message, 'Unsupported media type.')
-      assert.equal(details, 'Send the body as it is, without Content-Encoding.')
+      assert.equal(details, 'Send the body uncompressed, without Content-Encoding.')
     }
     completed(await post(MESSAGES, body, { ...json, 'content-encoding': 'Identity' }))
     // Of a body that never comes.
@@ -260,7 +260,7 @@ onEachStore(async () => {
       const answer = await post(MESSAGES, latin1, { 'content-type': `application/json; charset=${charset}` })
       const { message, details } = refused(answer, 415)
       assert.equal(message, 'Unsupported media type.')
-      assert.equal(details, 'Send the body in UTF-8; Content-Type may declare no other charset.')
+      assert.equal(details, 'Send the body in UTF-8. Content-Type must not declare another charset.')
     }
     const body = JSON.stringify(job())
     for (const parameters of ['profile=x', 'CHARSET=utf8', 'a=b; charset = "utf-8"']) {
@@ -302,7 +302,7 @@ onEachStore(async () => {
           parley,
           `GET ${path} HTTP/${version}\r\n${first}\r\nconnection: close\r\n\r\n`,
         )
-        invalid(answer, 'Host: must be given once')
+        invalid(answer, 'Host: must be given exactly once')
       }
     }
     const one = 'GET /healthz HTTP/1.1\r\nhost: a\r\nx-host: b\r\nhos: c\r\nconnection: close\r\n\r\n'

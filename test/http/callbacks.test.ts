@@ -33,7 +33,7 @@ onEachStore(async () => {
     ['a callback is not null', null, `${FIELD}: must be an object`],
     ['callback_url is required', {}, `${FIELD}.callback_url: is required`],
     ['callback_url is a string', { callback_url: 5 }, `${FIELD}.callback_url: must be a string`],
-    ['an unknown field', { callback_url: URL, secret: 'x' }, `${FIELD}.secret: is not a known field here`],
+    ['an unknown field', { callback_url: URL, secret: 'x' }, `${FIELD}.secret: is not a known field`],
     [
       'callback_headers is an object',
       { callback_url: URL, callback_headers: ['a'] },
@@ -95,7 +95,7 @@ onEachStore(async () => {
     const own = await parley.key()
     enqueued(await create({ callback_url: 'http://10.1.2.3/hook' }, parley, own), 1)
     invalid(await create({ callback_url: 'http://192.168.0.1/hook' }, parley, own), /allow_networks/)
-    invalid(await create({ callback_url: 'http://169.254.169.254/' }, parley, own), /may never go to/)
+    invalid(await create({ callback_url: 'http://169.254.169.254/' }, parley, own), /can never be sent to/)
   })
 
   test('2.4 https_only rejects http', async (t) => {
@@ -116,7 +116,7 @@ onEachStore(async () => {
     X-Client-IP X-Original-URL X-Rewrite-URL X-HTTP-Method-Override`
     for (const name of refused.split(/\s+/)) {
       const answer = await create({ callback_url: URL, callback_headers: { [name]: 'x' } })
-      invalid(answer, new RegExp(`^jobs\\[0\\]\\.callback\\.callback_headers\\.${name}: may not be set`))
+      invalid(answer, new RegExp(`^jobs\\[0\\]\\.callback\\.callback_headers\\.${name}: cannot be set`))
     }
   })
 

@@ -14,7 +14,7 @@ const FRESH_MS = 2000
 const capped = (cap: Readonly<Record<string, number>>) => ({
   tiers: { ...UNLIMITED_READS, user_go: { ...UNLIMITED_READS.user_go, ...cap } },
 })
-const RESETS = 'It resets at 2026-02-01T00:00:00Z.'
+const RESETS = 'The cap resets at 2026-02-01T00:00:00Z.'
 
 onEachStore(() => {
   test('a cap on jobs: 403 that names it and when it resets; nothing is created, and reads go on', async (t) => {
@@ -25,7 +25,7 @@ onEachStore(() => {
     const tooMany = refused(await parley.post(BATCHES, [job(), job()], key), 403)
     assert.equal(
       tooMany.message,
-      `Monthly cap reached: tier user_go allows 4 jobs a month, and 3 are used. ${RESETS}`,
+      `Monthly cap reached: tier user_go allows 4 jobs per month, and 3 are used. ${RESETS}`,
     )
     completed(await parley.post(MESSAGES, job(), key))
     refused(await parley.post(MESSAGES, job(), key), 403)
@@ -63,7 +63,7 @@ onEachStore(() => {
     const { message } = refused(await parley.post(MESSAGES, job(), key), 403)
     assert.equal(
       message,
-      `Monthly cap reached: tier user_go allows 10 tokens a month, and 16 are used. ${RESETS}`,
+      `Monthly cap reached: tier user_go allows 10 tokens per month, and 16 are used. ${RESETS}`,
     )
   })
 
@@ -76,7 +76,7 @@ onEachStore(() => {
     clock.advance(FRESH_MS)
     completed(await parley.post(MESSAGES, job(), key))
     const { message } = refused(await parley.post(MESSAGES, job(), key), 403)
-    assert.match(message, /account acme allows 2 jobs a month, and 2 are used/)
+    assert.match(message, /account acme allows 2 jobs per month, and 2 are used/)
   })
 
   test('a suspended account reads, and creates nothing, within two seconds', async (t) => {
@@ -86,7 +86,7 @@ onEachStore(() => {
     await parley.store.suspend('acme', clock.nowMs())
     clock.advance(FRESH_MS)
     const { message } = refused(await parley.post(MESSAGES, job(), key), 403)
-    assert.equal(message, 'Account acme is suspended: it can read its jobs but cannot create any.')
+    assert.equal(message, 'Account acme is suspended: it can read its jobs, but cannot create new ones.')
     refused(await parley.post(BATCHES, [job()], key), 403)
     assert.equal(completed(await parley.ended(id, key)), 'echo: Hello')
     assert.equal(granted(await parley.get('/api/v1/me', key), 200).suspended, true)

@@ -46,13 +46,13 @@ onEachStore(async () => {
     ['2.1 response_format is required', without('response_format'), 'response_format', 'is required'],
     ['2.1 messages is required', without('messages'), 'messages', 'is required'],
     ['2.1 messages is an array', { messages: user }, 'messages', 'must be an array'],
-    ['2.1 an unknown field', { temperature: 1 }, 'temperature', 'is not a known field here'],
-    ['2.1 an unknown field with an inherited name', { toString: 1 }, 'toString', 'is not a known field here'],
+    ['2.1 an unknown field', { temperature: 1 }, 'temperature', 'is not a known field'],
+    ['2.1 an unknown field with an inherited name', { toString: 1 }, 'toString', 'is not a known field'],
     [
       '2.1 an unknown field, however long',
       { ['x'.repeat(200)]: 1 },
       `${'x'.repeat(80)}…`,
-      'is not a known field here',
+      'is not a known field',
     ],
     ['2.2 response_format is an object', { response_format: 'text' }, 'response_format', 'must be an object'],
     ['2.2 format is required', { response_format: {} }, 'response_format.format', 'is required'],
@@ -66,13 +66,13 @@ onEachStore(async () => {
       '2.2 an unknown field',
       { response_format: { format: 'text', strict: true } },
       'response_format.strict',
-      'is not a known field here',
+      'is not a known field',
     ],
     [
       '2.2 no schema with text',
       { response_format: { format: 'text', schema: {} } },
       'response_format.schema',
-      'belongs to format json; with text leave it out',
+      'is only for format json; omit it with format text',
     ],
     ['2.2 schema is an object', json([]), 'response_format.schema', 'must be an object'],
     ['2.2 schema is no boolean', json(true), 'response_format.schema', 'must be an object'],
@@ -86,7 +86,7 @@ onEachStore(async () => {
       '2.2 a keyword that cannot be enforced is named',
       json({ type: 'object', unevaluatedProperties: false }),
       'response_format.schema.unevaluatedProperties',
-      /^is not supported; write /,
+      /^is not supported; put /,
     ],
     [
       '2.2 a keyword of the wrong type',
@@ -104,7 +104,7 @@ onEachStore(async () => {
       '2.2 a reference elsewhere',
       json({ $ref: 'https://example.com/schema' }),
       'response_format.schema.$ref',
-      /^must point into this schema/,
+      /^must refer to a part of this schema/,
     ],
     [
       '2.2 a pattern that no linear-time engine takes',
@@ -149,7 +149,7 @@ onEachStore(async () => {
       '2.3 an unknown field',
       { messages: [{ ...user, name: 'Ann' }] },
       'messages[0].name',
-      'is not a known field here',
+      'is not a known field',
     ],
   ]
 
@@ -176,18 +176,18 @@ onEachStore(async () => {
   })
 
   test('2.1 timeout in a batch: 400 says where it belongs', async () => {
-    const rule = 'belongs to single creates (POST /api/v1/messages); a batch runs asynchronously'
+    const rule = 'is only for single creates (POST /api/v1/messages); a batch runs asynchronously'
     invalid(await batch({ timeout: 60 }), `jobs[1].timeout: ${rule}`)
   })
 
   test('2.1 callback on a single create: 400 says where it belongs', async () => {
     const rule =
-      'belongs to batch elements (POST /api/v1/messages/batches); a single create answers in its response'
+      'is only for batch elements (POST /api/v1/messages/batches); a single create returns the answer in its response'
     invalid(await single({ callback: { callback_url: 'https://example.com' } }), `callback: ${rule}`)
   })
 
   test('2.1 a field that belongs elsewhere is unknown at any other depth', async () => {
-    const rule = 'is not a known field here'
+    const rule = 'is not a known field'
     invalid(await single({ messages: [{ ...user, timeout: 60 }] }), `messages[0].timeout: ${rule}`)
     invalid(
       await single({ response_format: { format: 'text', callback: {} } }),
@@ -198,7 +198,7 @@ onEachStore(async () => {
   test('2.1 __proto__ and constructor are unknown fields like any other', async () => {
     for (const name of ['__proto__', 'constructor', 'hasOwnProperty']) {
       const body = JSON.stringify(job()).replace('{', `{"${name}":{"admin":true},`)
-      const rule = 'is not a known field here'
+      const rule = 'is not a known field'
       invalid(await parley.post('/api/v1/messages', body, key), `${name}: ${rule}`)
       invalid(await parley.post('/api/v1/messages/batches', `[${body}]`, key), `jobs[0].${name}: ${rule}`)
     }

@@ -12,7 +12,8 @@ const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const DAY_MS = 86_400_000
 const ORDER = { 'idempotency-key': 'order-1' }
-const CONFLICT = 'Idempotency-Key: was used before with another request; use a new key for each new request.'
+const CONFLICT =
+  'Idempotency-Key: was already used with a different request; use a new key for each new request.'
 
 onEachStore(() => {
   test('4.1 the same key and body give the same identifiers', async (t) => {

@@ -32,7 +32,7 @@ onEachStore(() => {
     assert.match(message, /cut off.*finish_reason: length/)
     assert.deepEqual(error, {
       code: 'validation_error',
-      errors: ['the answer is cut off at the length limit of the model'],
+      errors: ['the answer was cut off at the length limit of the model'],
       raw_text: '{"name":"An',
     })
     assert.equal(stage.models.requests.length, 1)

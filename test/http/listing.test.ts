@@ -131,7 +131,7 @@ onEachStore(() => {
       ['limit=1&limit=2', /^limit: /],
       ['status=done', /^status: must be one of pending, assigned, completed, failed/],
       ['after=', /^after: /],
-      ['after=x', /^after: must be the next of a page/],
+      ['after=x', /^after: must be the next value of a page/],
       ['stauts=pending', /^stauts: is not a known field/],
       ['wait=1', /^wait: needs ids/],
       ['wait_for=any', /^wait: needs ids/],
@@ -154,7 +154,7 @@ onEachStore(() => {
     assert.equal(await remaining(MESSAGES, 200, go), '15')
     assert.equal(await remaining(`${MESSAGES}?status=pending`, 200, go), '5')
     const over = await parley.get(MESSAGES, go)
-    assert.match(refused(over, 429).details ?? '', /^This key may make 25 reads a minute/)
+    assert.match(refused(over, 429).details ?? '', /^This key may make at most 25 reads per minute/)
     assert.ok(Number(over.headers.get('retry-after')) > 0)
     // A list that was rejected has cost nothing.
     assert.equal(await remaining(`${MESSAGES}?ids=${randomUUID()}`, 200, go), '4')
@@ -185,7 +185,7 @@ onEachStore(() => {
     const waiting = [parley.get(MESSAGES, mine), parley.get(MESSAGES, same)]
     await both
     const third = await parley.get(MESSAGES, mine)
-    assert.equal(refused(third, 429).message, 'Too many lists at once.')
+    assert.equal(refused(third, 429).message, 'Too many concurrent list requests.')
     assert.equal(third.headers.get('retry-after'), '1')
     granted(await parley.get(MESSAGES, other), 200)
     release()

@@ -61,7 +61,7 @@ onEachStore(() => {
     await pendingResponsesAre(t, parley, 1)
     const answer = await cancel(parley, id.toUpperCase(), key)
     assert.deepEqual(failed(answer), BY_CALLER)
-    assert.equal(answer.body.message, 'The job is cancelled.')
+    assert.equal(answer.body.message, 'The job was cancelled.')
     const late = await read(parley, id, key)
     assert.deepEqual(late.body.data, answer.body.data)
     assert.equal((await waiting).text, late.text)
@@ -98,7 +98,7 @@ onEachStore(() => {
     assert.equal(failed(await cancel(parley, operators, key)).cancelled_by, 'operator')
     const done = await endedJob(stage, key)
     const answer = await cancel(parley, done, key)
-    assert.equal(refused(answer, 409).message, 'The job has ended.')
+    assert.equal(refused(answer, 409).message, 'The job has already finished.')
     completed(await read(parley, done, key))
   })
 
@@ -181,7 +181,7 @@ onEachStore(() => {
     const { parley } = stage
     const key = await parley.key()
     const id = await runningJob(stage, key)
-    assert.equal(refused(await remove(parley, id, key), 409).message, 'The job has not ended.')
+    assert.equal(refused(await remove(parley, id, key), 409).message, 'The job has not finished.')
     failed(await cancel(parley, id, key))
     granted(await remove(parley, id, key), 200)
   })
@@ -195,7 +195,7 @@ onEachStore(() => {
     const owed = await endedJob(stage, key, { callback })
     await receiver.received(1)
     const { message, details } = refused(await remove(parley, owed, key), 409)
-    assert.equal(message, 'The callback of the job is still owed.')
+    assert.equal(message, 'The callback of the job has not been delivered yet.')
     assert.match(details ?? '', /drop_callback=true/)
     refused(await remove(parley, owed, key, '?drop_callback=false'), 409)
     granted(await remove(parley, owed, key, '?drop_callback=true'), 200)
@@ -240,7 +240,10 @@ onEachStore(() => {
       const over = await send(parley, randomUUID(), key)
       const { message, details } = refused(over, 429)
       assert.equal(message, 'Rate limit exceeded.')
-      assert.equal(details, `This key may ${what} ${limit} jobs a minute (${setting}); try again in 60 s.`)
+      assert.equal(
+        details,
+        `This key may ${what} at most ${limit} jobs per minute (${setting}). Try again in 60 s.`,
+      )
       assert.equal(over.headers.get('retry-after'), '60')
       refused(await send(parley, randomUUID(), other), 404)
     }

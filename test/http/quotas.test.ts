@@ -35,7 +35,7 @@ onEachStore(() => {
       message,
       'Quota reached: tier user_go allows 3 open jobs, account acme has 2, and this request would add 2.',
     )
-    assert.equal(details, 'Wait until some of them have ended. A batch is rejected as a whole.')
+    assert.equal(details, 'Wait until some of them have finished. A batch is rejected as a whole.')
     enqueued(await parley.post(BATCHES, [job()], key), 1)
     refused(await parley.post(MESSAGES, job(), key), 403)
     enqueued(await parley.post(BATCHES, [job(), job(), job()], other), 3)
@@ -83,7 +83,7 @@ onEachStore(() => {
       tooLarge.message,
       /^Quota reached: tier user_go allows 5000 stored bytes, account acme has 0, and this request would add 50\d\d\.$/,
     )
-    assert.match(tooLarge.details ?? '', /^Jobs count until they expire or are deleted/)
+    assert.match(tooLarge.details ?? '', /until the job expires or is deleted/)
     // The model echoes it.
     const created = await parley.post(MESSAGES, texts(4000), key)
     completed(created)

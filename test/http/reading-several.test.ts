@@ -75,7 +75,7 @@ onEachStore(() => {
     assert.equal(answer.headers.get('retry-after'), null)
     const data = granted(answer, 200)
     assert.deepEqual(data, { jobs: singles.map(({ body }) => body.data), not_found: [], more: [] })
-    assert.equal(answer.body.message, '2 of 3 jobs have ended.')
+    assert.equal(answer.body.message, '2 of 3 jobs have finished.')
     const repeated = await parley.get(`${MESSAGES}?${ids.map((id) => `ids=${id}`).join('&')}`, key)
     assert.equal(repeated.text, answer.text)
   })
@@ -222,10 +222,10 @@ onEachStore(() => {
     const id = randomUUID()
     const many = Array.from({ length: 101 }, () => randomUUID()).join(',')
     for (const [query, details] of [
-      ['ids=', /^ids\[0\]: is not a job id/],
-      [`ids=${id},`, /^ids\[1\]: is not a job id/],
-      [`ids=${id},%20${randomUUID()}`, /^ids\[1\]: is not a job id/],
-      [`ids=${id},%00`, /^ids\[1\]: is not a job id/],
+      ['ids=', /^ids\[0\]: is not a job ID/],
+      [`ids=${id},`, /^ids\[1\]: is not a job ID/],
+      [`ids=${id},%20${randomUUID()}`, /^ids\[1\]: is not a job ID/],
+      [`ids=${id},%00`, /^ids\[1\]: is not a job ID/],
       [`ids=${many}`, /^ids: must NOT have more than 100 items/],
       [`ids=${id}&limit=1`, /^ids: cannot be combined with limit, after or status/],
       [`ids=${id}&after=${id}`, /^ids: cannot be combined/],

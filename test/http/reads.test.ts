@@ -88,7 +88,7 @@ onEachStore(() => {
     assert.equal(answer.status, 200)
     assert.deepEqual(answer.body, {
       success: true,
-      message: 'The job is waiting to be processed.',
+      message: 'The job is queued.',
       data: {
         status: 'pending',
         job_id: id,
@@ -146,7 +146,7 @@ onEachStore(() => {
         result: null,
         error: {
           code: 'content_policy_violation',
-          message: 'The model declined to answer for reasons of content policy.',
+          message: 'The model declined to answer because of its content policy.',
           upstream_status: 200,
           upstream_message: 'No.',
         },
@@ -316,7 +316,7 @@ onEachStore(() => {
     const over = await parley.get(path, key)
     const { message, details } = refused(over, 429)
     assert.equal(message, 'Rate limit exceeded.')
-    assert.equal(details, 'This key may make 3 reads a minute; try again in 40 s.')
+    assert.equal(details, 'This key may make at most 3 reads per minute. Try again in 40 s.')
     assert.deepEqual(limits(over), ['3', '0', '40'])
     assert.equal(over.headers.get('retry-after'), '40')
 

@@ -232,7 +232,7 @@ function bodyWith(ttl: string, content: string): string {
 function internalError(error: { readonly code: string; readonly message: string }): void {
   const { message, ...rest } = error
   assert.deepEqual(rest, { code: 'internal_error' })
-  assert.match(message, /could not be stored/)
+  assert.match(message, /could not store the outcome/)
 }
 
 function logged({ log }: Parley, level: string, words: string) {

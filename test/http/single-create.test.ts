@@ -92,7 +92,7 @@ onEachStore(() => {
     const answer = await parley.post(MESSAGES, job({ model: 'gpt-5' }), await parley.key('user_free'))
     assert.deepEqual(answer.body, {
       success: false,
-      message: 'Insufficient permissions: tier user_free may not use model gpt-5.',
+      message: 'Insufficient permissions: tier user_free cannot use model gpt-5.',
     })
     refused(answer, 403)
     assert.equal(await (await openDatabase(t, parley)).jobCount(), 0)

@@ -28,7 +28,7 @@ onEachStore(() => {
         const answer = await parley.post(MESSAGES, job({ model }), key)
         if (allowed.includes(model)) completed(answer)
         else
-          assert.match(refused(answer, 403).message, new RegExp(`tier ${tier} may not use model ${model}\\.`))
+          assert.match(refused(answer, 403).message, new RegExp(`tier ${tier} cannot use model ${model}\\.`))
       }
       const me = granted(await parley.get('/api/v1/me', key), 200)
       assert.deepEqual([...me.models].sort(), [...allowed].sort())
@@ -47,12 +47,12 @@ onEachStore(() => {
     const answer = await parley.post(MESSAGES, saying(`${text} Again`), key)
     assert.deepEqual(answer.body, {
       success: false,
-      message: `Input too large: tier user_free allows ${limit} input tokens, and this job has ${tokensOf(`${text} Again`)}.`,
+      message: `Input too large: tier user_free allows ${limit} input tokens, but this job has ${tokensOf(`${text} Again`)}.`,
     })
     refused(answer, 403)
     const all = { messages: Array(30).fill({ role: 'user', content: text }) }
     const { message } = refused(await parley.post(MESSAGES, job(all), key), 403)
-    assert.match(message, new RegExp(`allows ${limit} input tokens, and this job has about \\d+\\.$`))
+    assert.match(message, new RegExp(`allows ${limit} input tokens, but this job has about \\d+\\.$`))
     const batch = await parley.post(`${MESSAGES}/batches`, [job(), saying(`${text} Again`)], key)
     refused(batch, 403)
     assert.equal(await (await openDatabase(t, parley)).jobCount(), 1)

@@ -50,7 +50,7 @@ onEachStore(() => {
       assert.equal(message, 'Too many unknown API keys.')
       assert.match(
         details ?? '',
-        /^This address may send 5 keys a minute .*\(limits\.unknown_keys_per_minute\)/,
+        /^An address may send at most 5 unknown keys per minute .*\(limits\.unknown_keys_per_minute\)/,
       )
       assert.equal(answer.headers.get('retry-after'), '60')
     }

@@ -48,9 +48,9 @@ function isWhole(schema: Readonly<Record<string, unknown>>, json: string): boole
 /** Rules that reject some of them. */
 const KNOWN = [
   // A registry of several schemas, one of which points at another document.
-  /must point into this schema/,
+  /must refer to a part of this schema/,
   // A pattern of the user's own with a look-ahead.
-  /looks ahead or behind/,
+  /has a lookahead or lookbehind/,
   // An override of the user's own, for a type that JSON does not have.
   /^must be one of null, boolean/,
 ]

@@ -5,12 +5,12 @@ export const REASONS = {
   /** A root that is no object: what it describes is no structured answer. */
   booleanRoot: /^must be an object$/,
   /** Nothing is fetched, not even the schema of a draft. */
-  remoteRef: /^must point into this schema/,
+  remoteRef: /^must refer to a part of this schema/,
   /** It would change what each `$ref` below it points at. */
-  nestedId: /^is supported at the root only/,
-  dynamicRef: /^is not supported; write \$ref/,
+  nestedId: /^is only supported at the root/,
+  dynamicRef: /^is not supported; use \$ref/,
   /** They depend on which branches of the other keywords an answer takes. */
-  unevaluated: /^is not supported; write the properties or items/,
+  unevaluated: /^is not supported; put the properties or items/,
 } as const
 
 export type Reason = keyof typeof REASONS

@@ -128,7 +128,7 @@ test('Ctrl-C stops at once, says how to go on, and nothing is run twice', { time
   assert.deepEqual(await program.exited, { code: 130, signal: null })
   assert.match(
     program.stderr,
-    /^Stopped\. \d+ of 400 lines have a result\. Run the same command again to resume; no job is paid for twice\.$/m,
+    /^Stopped\. \d+ of 400 lines have a result\. Run the same command again to resume; you pay for each job only once\.$/m,
   )
   assert.ok(calls.size < 400, 'what was not sent is not run')
 

@@ -115,7 +115,7 @@ const wrong: readonly { why: string; settings: object; env?: Record<string, stri
   {
     why: 'an unknown key',
     settings: { jobs: { concurency: 3 } },
-    says: /jobs\.concurency: there is no such setting/,
+    says: /jobs\.concurency: unknown setting/,
   },
   {
     why: 'a bad value',

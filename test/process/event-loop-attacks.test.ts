@@ -31,7 +31,7 @@ const BODIES: [string, () => string, { status: number; details?: RegExp }][] = [
     () => withPayload(`{"a":[${filled('1,', LARGEST)}1]}`),
     {
       status: 400,
-      details: /callback_payload: must take at most 65536 bytes \(limits\.callback_payload_bytes\)/,
+      details: /callback_payload: must be at most 65536 bytes long \(limits\.callback_payload_bytes\)/,
     },
   ],
   [
@@ -56,7 +56,7 @@ const BODIES: [string, () => string, { status: number; details?: RegExp }][] = [
       batchOf(1, () => ({
         response_format: { format: 'json', schema: { type: 'object', description: 'x'.repeat(9 * MIB) } },
       })),
-    { status: 400, details: /schema: must take at most 262144 bytes \(limits\.schema_bytes\)/ },
+    { status: 400, details: /schema: must be at most 262144 bytes long \(limits\.schema_bytes\)/ },
   ],
   [
     'schemas of about the largest size allowed',

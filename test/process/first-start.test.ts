@@ -98,7 +98,7 @@ test('a model server that is down is a warning at the start, and stops nothing',
     /^Model server openai at http:\/\/127\.0\.0\.1:1\/v1, model tiny: it cannot be reached: nothing listens/,
   )
   assert.match(line, /; run `parley check`$/)
-  await server.program.logged(/"level":40,.*"upstream":"openai".*a model server does not answer as it should/)
+  await server.program.logged(/"level":40,.*"upstream":"openai".*a model server does not respond as expected/)
   assert.equal((await server.caller(await server.firstKey()).read(NO_JOB)).status, 404, 'it serves')
   assert.deepEqual(await server.stop(), { code: 0, signal: null })
 })
@@ -122,7 +122,7 @@ test('a server whose standard output is closed goes on when it prints about its 
   ])
   const answer = await asked.promise
   answer()
-  await server.program.logged(/a model server does not answer as it should/)
+  await server.program.logged(/a model server does not respond as expected/)
   assert.equal((await fetch(`${server.url}/healthz`)).status, 200)
   assert.ok(!server.program.stderr.includes('uncaught'), server.program.stderr)
 })

@@ -63,7 +63,7 @@ async function asksForJobs(t: TestContext, databaseUrl?: string): Promise<void> 
   )
   const late = await ask(['job', quick, '--cancel'])
   assert.deepEqual([late.code, late.stdout], [1, ''])
-  assert.match(late.stderr, /The job has ended/)
+  assert.match(late.stderr, /The job has already finished/)
   const again = await server.caller(key).batch(['wait again'])
   const [third = ''] = again.body.data?.job_ids ?? []
   assert.equal((await ask(['job', third, '--delete'])).code, 1)

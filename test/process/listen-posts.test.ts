@@ -26,7 +26,7 @@ const forged: readonly { what: string; callback: () => Callback; says: RegExp }[
   {
     what: 'a wrong secret',
     callback: () => signedCallback(makeSecret()),
-    says: /no signature matches: another secret than the secret of --secret signed it/,
+    says: /no signature matches: a secret other than the secret of --secret signed it/,
   },
   {
     what: 'a changed byte',
@@ -201,7 +201,7 @@ const mistakes: readonly { args: string; env?: Record<string, string>; says: Reg
   { args: '--status 429 --retry-after soon', says: /whole number from 0 to 86400/ },
   { args: '--retry-after 3', says: /--retry-after needs --status or --fail-first/ },
   { args: '--fail-first 0', says: /whole number from 1/ },
-  { args: '--config none.json', says: /none\.json: there is no such configuration file/ },
+  { args: '--config none.json', says: /none\.json: the configuration file does not exist/ },
   {
     args: '',
     env: { PARLEY_CALLBACK_SECRET: 'mine' },

@@ -139,7 +139,7 @@ test("another account's callback is not verified, and is told how it can be", { 
   const { url, program } = await startListener(place)
   await send(caller, url)
   await program.line(
-    /NOT VERIFIED: job \S+ completed\n +why +no signature matches: another secret than the secret of account default/,
+    /NOT VERIFIED: job \S+ completed\n +why +no signature matches: a secret other than the secret of account default/,
   )
   await program.line(/answered +401/)
 })

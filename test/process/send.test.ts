@@ -137,7 +137,7 @@ test('mistakes and refusals have codes of their own', { timeout }, async (t) => 
     {
       args: `send Hi --model gpt-5 --key ${free.stdout.trim()}`,
       code: 3,
-      says: /user_free may not use model gpt-5/,
+      says: /user_free cannot use model gpt-5/,
     },
     { args: 'send Hi --url http://127.0.0.1:9', code: 4, says: /No response from http:\/\/127\.0\.0\.1:9/ },
     { args: `send Hi --url ${other}`, code: 4, says: /is not from a Parley server/ },

@@ -109,7 +109,7 @@ class ServedCall {
     ledger.callsOf(prompt.account, this.#tag).calls += 1
     signal.listen(this)
     this.#cancelTimeout = clock.after(CALL_TIMEOUT_MS, () =>
-      this.#fail(upstreamError({ message: 'no answer in time', retryable: true, timedOut: true })),
+      this.#fail(upstreamError({ message: 'timed out', retryable: true, timedOut: true })),
     )
     world.after(world.random.next() * 3, `call to ${upstream.name}`, () => this.#arrive())
   }

@@ -74,7 +74,7 @@ export class Reads {
     return record === null || record.omittedBytes === 0 ? record : store.read(account, jobId, expiry)
   }
 
-  /** As soon as any or all of the jobs have ended. */
+  /** As soon as any or all of the jobs have finished. */
   async wait(account: string, jobs: WaitForJobs, client: Connection): Promise<ReadJobs> {
     const { jobIds, waitS, until } = jobs
     const states = await this.#states(account, jobIds)

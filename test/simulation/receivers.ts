@@ -27,7 +27,9 @@ export function simulatedPoster({ world, ledger, faults, thread, clock }: Poster
         cancel()
         resolve(result)
       }
-      const cancel = clock.after(POST_TIMEOUT_MS, () => end(failed('no answer within 15 s', POST_TIMEOUT_MS)))
+      const cancel = clock.after(POST_TIMEOUT_MS, () =>
+        end(failed('no response within 15 s', POST_TIMEOUT_MS)),
+      )
       inProgress.add(end)
       world.after(world.random.next() * 20, `callback from ${thread.name}`, () => {
         const account = new URL(request.url).hostname.split('.')[0] ?? ''

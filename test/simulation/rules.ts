@@ -93,7 +93,7 @@ function failureProblem(
   if (code === 'internal_error') return manner === 'unstorable' ? null : 'an outcome fits the answer'
   if (manner === 'invalid') return null
   // Calls that hang take the time of the run.
-  if (message.startsWith('The job did not end within its run timeout') && counts.blamed > 0) return null
+  if (message.startsWith('The job did not finish within its run timeout') && counts.blamed > 0) return null
   return counts.blamed >= MAX_TRIES ? null : 'P25 an outage fails nothing'
 }
 

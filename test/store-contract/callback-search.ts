@@ -26,7 +26,7 @@ export function callbackSearchTests(on: On): void {
     await take(store)
     await store.recordCallback(record(jobId, 1, dueAt(now.ms + 5000)))
     await take(store, { queue: 'retry', nowMs: now.ms + 5000 })
-    const failed = attemptMade(2, { status: null, error: 'no answer within 15 s', answer: null })
+    const failed = attemptMade(2, { status: null, error: 'no response within 15 s', answer: null })
     await store.recordCallback({ jobId, attempt: failed, next: FAILED, nowMs: now.ms + 20_000 })
     assert.deepEqual(await store.findCallback(jobId), {
       jobId,

@@ -75,8 +75,8 @@ export async function statuses(
 export const completions = (models: ModelServerForTests) => models.completions().length
 
 /**
- * A condition for `untilTrue`: whether all of these jobs have ended. It reads no job again that had ended, and none behind one that
- * has not: each step would cost a read of every job.
+ * A condition for `untilTrue`: whether all of these jobs have finished. It reads no job again that had ended, and none behind
+ * one that has not: each step would cost a read of every job.
  */
 export function allEnded(parley: Parley, key: string, ids: readonly string[]): () => Promise<boolean> {
   const left = [...ids]

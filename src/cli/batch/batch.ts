@@ -129,7 +129,7 @@ async function runToEnd({ parley, me, journal, input, out, options }: Run): Prom
     onChange: () => report.show(progress()),
   })
   const howToResume = () =>
-    `${progress().ended} of ${lines.length} lines have a result. Run the same command again to resume; no job is paid for twice.`
+    `${progress().ended} of ${lines.length} lines have a result. Run the same command again to resume; you pay for each job only once.`
   try {
     await interruptible(
       (signal) => run.run(signal),

@@ -46,7 +46,7 @@ export function openJournal(path: string, out: string, header: RunHeader, restar
   if (change !== null) {
     found.close()
     throw new CommandError(
-      `${path} belongs to an unfinished run, and ${change} since then. Restore it to resume, or pass --restart to start over. Starting over pays for all jobs again.`,
+      `${path} belongs to an unfinished run, and ${change} since then. Restore it to resume, or pass --restart to start over. If you start over, you pay for all jobs again.`,
     )
   }
   return new OpenedJournal(found, create)

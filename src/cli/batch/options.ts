@@ -22,12 +22,12 @@ Examples:
 
 All lines are checked before the first is sent. After Ctrl-C, a crash or an outage, run the same command again to resume:
 no job is sent or paid for twice. When all jobs have finished, the results are written in the order of the lines.
-${EXIT_CODES_HELP.replace('2 the job failed', '2 a line did not complete')}`
+${EXIT_CODES_HELP.replace('2 the job failed', '2 a line was not completed')}`
 
 export function addBatch(command: Command, exit: (code: number) => void): void {
   addServerOptions(
     command
-      .description('send a file of jobs to a server, and write the results in the same order')
+      .description('send a file of jobs to a server and write the results in the same order')
       .argument('<file>', 'JSON lines, one job per line; - is standard input')
       .option('--out <file>', 'file for the results (default: FILE.results.jsonl); - is standard output')
       .addOption(
@@ -41,7 +41,7 @@ export function addBatch(command: Command, exit: (code: number) => void): void {
       .option('--drop <fields>', "ignore fields of OpenAI's bodies, for example temperature,seed", fieldsOf)
       .option(
         '--concurrency <jobs>',
-        'the most jobs that are open at the server at the same time',
+        'maximum number of unfinished jobs on the server at the same time',
         numberFrom(1, MOST_CONCURRENCY),
         CONCURRENCY,
       )
@@ -51,7 +51,10 @@ export function addBatch(command: Command, exit: (code: number) => void): void {
           'sendAgain',
         ),
       )
-      .option('--send-again', 'resend batches that the server may have, but no longer remembers')
+      .option(
+        '--send-again',
+        'resend batches even if the server may have received them and no longer remembers',
+      )
       .option('--json', 'print a summary as a JSON object'),
   )
     .addHelpText('after', HELP)

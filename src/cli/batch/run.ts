@@ -235,7 +235,7 @@ export class BatchRun {
     if (sendAgain || Date.now() / 1000 - atS < rememberedS) return
     const [first, last] = [jobs[0] ?? 0, jobs.at(-1) ?? 0].map((index) => this.#jobsOf([index])[0]?.number)
     throw new CommandError(
-      `Lines ${first} to ${last} were sent at ${new Date(atS * 1000).toISOString()}, and it is unknown whether the server received them. The server remembers batches for only ${Math.round(rememberedS / 3600)} hours. Pass --send-again to send these lines again, which may pay for them twice, or --restart to start over.`,
+      `Lines ${first} to ${last} were sent at ${new Date(atS * 1000).toISOString()}, and it is unknown whether the server received them. The server remembers batches only for ${Math.round(rememberedS / 3600)} hours. Pass --send-again to send these lines again, which may cost twice, or --restart to start over.`,
     )
   }
 }

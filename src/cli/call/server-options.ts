@@ -11,6 +11,6 @@ export function addServerOptions(command: Command): Command {
     .option('--url <url>', 'the URL of the server (default: PARLEY_URL, or http://127.0.0.1:8080)')
     .option(
       '--key <key>',
-      'the API key (default: PARLEY_API_KEY, which unlike an option is hidden from other users)',
+      'the API key (default: PARLEY_API_KEY, which other users cannot see, unlike an option)',
     )
 }

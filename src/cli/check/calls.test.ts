@@ -42,7 +42,7 @@ test('without --calls nothing is paid, and it says what would be', async (t) => 
   assert.deepEqual([code, paid.length], [0, 0])
   assert.match(
     findings.at(-1)?.says ?? '',
-    /^none was made\. `parley check --calls` makes 5 paid calls to each of 1 target/,
+    /^no calls were made\. `parley check --calls` makes 5 paid calls to each of 1 target/,
   )
 })
 
@@ -66,7 +66,7 @@ test('with --calls it says how many it makes, and makes no more', async (t) => {
     /^a developer message reaches the model \(sent as \w+; \d+ prompt tokens/,
   )
   assert.match(of('json')?.says ?? '', /^answers with JSON that satisfies a schema \(json_schema_strict\)$/)
-  assert.match(of('concurrency')?.says ?? '', /^answers two calls at once/)
+  assert.match(of('concurrency')?.says ?? '', /^answers two concurrent calls/)
 })
 
 test('the fields of the body are sent with them, as with the calls of jobs', async (t) => {
@@ -138,7 +138,7 @@ test('a server that reports no usage: roles cannot be verified', async (t) => {
   assert.equal(code, 0)
   assert.match(
     notes,
-    /cannot be verified whether developer messages reach the model \(sent as \w+\): the server reports no usage/,
+    /cannot verify whether developer messages reach the model \(sent as \w+\): the server reports no usage/,
   )
   assert.match(notes, /caps on tokens do not work/)
 })
@@ -151,7 +151,7 @@ test('wrong: a server that ignores the schema', async (t) => {
   assert.equal(code, 1)
   assert.match(
     wrong,
-    /not the JSON that was asked for \(json_schema_strict\): .* -> .*structured_output to "json_object"/,
+    /not the requested JSON \(json_schema_strict\): .* -> .*structured_output to "json_object"/,
   )
 })
 
@@ -193,7 +193,7 @@ test('a call that times out ends the calls to its target', async (t) => {
   assert.deepEqual([code, paid.length], [1, 2])
   assert.match(
     wrong,
-    /does not answer a developer message: The model server did not answer within 2 s\. -> raise upstreams/,
+    /does not answer a developer message: The model server did not respond within 2 s\. -> raise upstreams/,
   )
 })
 
@@ -230,7 +230,7 @@ test('a server with one slot: two calls take twice as long', async (t) => {
   assert.equal(code, 0)
   assert.match(
     of('concurrency')?.says ?? '',
-    /one call after the other, or slower: two at once take 2000 ms, one takes 1000 ms/,
+    /calls one after the other, or slower: two concurrent calls take 2000 ms, one takes 1000 ms/,
   )
   assert.match(of('concurrency')?.fix ?? '', /upstreams\.own\.max_concurrency/)
 })
@@ -256,6 +256,6 @@ test('wrong: a server that rejects the second of two calls', async (t) => {
   assert.equal(code, 1)
   assert.match(
     wrong,
-    /fails when two calls arrive at once \(HTTP 503\): server busy.* -> set upstreams\.own\.max_concurrency to 1/,
+    /fails when it receives two concurrent calls \(HTTP 503\): server busy.* -> set upstreams\.own\.max_concurrency to 1/,
   )
 })

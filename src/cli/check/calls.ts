@@ -157,7 +157,7 @@ class TargetCheck {
     const [before, after] = [tokensOf(without.reply).input, tokensOf(reply).input]
     const sent = `sent as ${format.roles}`
     if (before === 0 || after === 0) {
-      const says = `cannot be verified whether developer messages reach the model (${sent}): the server reports no usage`
+      const says = `cannot verify whether developer messages reach the model (${sent}): the server reports no usage`
       return { ...this.#found('roles', says), warns: true }
     }
     if (after - before < MIN_INSTRUCTION_TOKENS) {
@@ -195,18 +195,18 @@ class TargetCheck {
       return { ...this.#found('json', says), ok: false, fix }
     }
     if (verdict.kind === 'wrong') {
-      const says = `the answer is not the JSON that was asked for (${mode}): ${verdict.errors.join('; ')}`
+      const says = `the answer is not the requested JSON (${mode}): ${verdict.errors.join('; ')}`
       const weaker = settings.structured_output === 'json_schema' ? 'json_object' : 'none'
       const fix =
         mode === 'instruction'
-          ? `use a model that follows instructions, in ${this.#target.modelSetting}`
+          ? `use a model that follows instructions in ${this.#target.modelSetting}`
           : `the server ignores the format: set upstreams.${upstream}.structured_output to "${weaker}"`
       return { ...this.#found('json', says), ok: false, fix }
     }
     const finding = this.#found('json', `answers with JSON that satisfies a schema (${mode})`)
     if (format.json_mode === first.json_mode) return finding
     const setting = mode === 'json_object' ? 'json_object' : 'none'
-    const fix = `set upstreams.${upstream}.structured_output to "${setting}", which saves the call that is rejected`
+    const fix = `set upstreams.${upstream}.structured_output to "${setting}", to avoid a rejected call for each job`
     return { ...finding, warns: true, fix }
   }
 
@@ -216,16 +216,16 @@ class TargetCheck {
     const { concurrency } = this.#target.names
     if (failed !== undefined) {
       const fix = `set ${concurrency} to 1, or give the server more slots`
-      return this.#failed('concurrency', 'fails when two calls arrive at once', failed, fix)
+      return this.#failed('concurrency', 'fails when it receives two concurrent calls', failed, fix)
     }
     const ms = Math.max(...both.map((call) => call.ms))
-    const times = `two at once take ${Math.round(ms)} ms, one takes ${Math.round(one.ms)} ms`
+    const times = `two concurrent calls take ${Math.round(ms)} ms, one takes ${Math.round(one.ms)} ms`
     const fastest = Math.min(one.ms, ...both.map((call) => call.ms))
     if (ms < Math.max(fastest * SERIAL_FACTOR, fastest + NOISE_MS)) {
-      return this.#found('concurrency', `answers two calls at once (${times})`)
+      return this.#found('concurrency', `answers two concurrent calls (${times})`)
     }
-    const says = `answers one call after the other, or slower: ${times}`
-    const fix = `set ${concurrency} to the number of slots of the server, or give it more slots`
+    const says = `answers calls one after the other, or slower: ${times}`
+    const fix = `set ${concurrency} to the number of slots of the server, or give the server more slots`
     return { ...this.#found('concurrency', says), warns: true, fix }
   }
 
@@ -248,7 +248,7 @@ class TargetCheck {
     if (status === 401 || status === 403)
       return `set ${settings.api_key_env ?? 'the headers'} to a valid key of this server`
     if (status === 402 || status === 429)
-      return 'add credit to the account of this key, or wait until its limit is over'
+      return 'add credit to the account of this key, or wait until its limit resets'
     if (status === 404) return `set ${modelSetting} to a model of the server`
     if (status === 200)
       return `correct upstreams.${upstream}.base_url: this is not the format of chat completions`

@@ -109,7 +109,7 @@ const cases: readonly Case[] = [
             },
           }),
     upstream: { headers: { 'x-portkey-provider': 'openai' } },
-    notes: /has no list of models there/,
+    notes: /is not a list of models/,
   },
   {
     name: 'Portkey without the server behind it',
@@ -207,7 +207,7 @@ const cases: readonly Case[] = [
         : reply.status(429, {
             body: { error: { message: 'You exceeded your quota.', code: 'insufficient_quota' } },
           }),
-    wrong: /for want of credit \(HTTP 429\): You exceeded your quota\. -> add credit/,
+    wrong: /the account has no credit left \(HTTP 429\): You exceeded your quota\. -> add credit/,
   },
   {
     name: 'llama.cpp with another name for its only model',
@@ -374,7 +374,7 @@ test('wrong: a server that ends every connection', async (t) => {
   const checked = await checkServer(t, {
     upstream: { base_url: `http://127.0.0.1:${await port(t, server)}/v1` },
   })
-  assert.match(checked.wrong, /ends the connection without an answer \(\w+\) -> look at the log/)
+  assert.match(checked.wrong, /closes the connection without a response \(\w+\) -> look at the log/)
 })
 
 test('wrong: a server that accepts connections and does not answer', async (t) => {

@@ -71,7 +71,7 @@ function ofFailure(
       }
     case 'timeout':
       return {
-        says: `accepts connections, but does not answer (${code})`,
+        says: `accepts connections, but does not respond (${code})`,
         fix: `look at the log of the model server, which may still be loading its model; if another program uses this port, correct ${baseUrl}`,
       }
     case 'protocol':
@@ -129,7 +129,7 @@ function connectionDiagnosis(url: URL, code: string, baseUrl: string): Diagnosis
     }
   }
   return {
-    says: `cannot be reached: ${url.host} ends the connection without an answer (${code})`,
+    says: `cannot be reached: ${url.host} closes the connection without a response (${code})`,
     fix: `look at the log of the model server; if another program uses this port, correct ${baseUrl}`,
   }
 }

@@ -122,7 +122,7 @@ class UpstreamCheck {
       case 'no credit':
         return this.#wrong(
           'key',
-          `rejects requests for want of credit (HTTP ${completed.status})${this.#quote(completed)}`,
+          `rejects requests because the account has no credit left (HTTP ${completed.status})${this.#quote(completed)}`,
           'add credit to the account of this key, or use another key',
         )
       case 'failing':
@@ -147,10 +147,10 @@ class UpstreamCheck {
     const says = `responds (HTTP ${status} to GET /models) in ${Math.round(ms)} ms`
     if (this.#list !== null) {
       const lenient = completed.status < 300 && !('error' in Object(completed.json))
-      const more = lenient ? '; it answers even a request without a list of messages' : ''
+      const more = lenient ? '; it even answers a request without messages' : ''
       return { ...this.#found('reachable', says + more), ...(lenient && { warns: true }) }
     }
-    const note = `${says}; it has no list of models there`
+    const note = `${says}; the response is not a list of models`
     return { ...this.#found('reachable', note), warns: true }
   }
 

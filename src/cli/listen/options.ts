@@ -14,7 +14,7 @@ const HELP = `
 The secret that verifies callbacks comes from --secret, else from PARLEY_CALLBACK_SECRET, else it is the secret of
 --account in the configured database. Without a secret, callbacks are printed as not verified.
 
-Callbacks that fail verification get the response 401, all others 200. To see how failures are retried:
+Callbacks that fail verification get a 401 response, all others 200. To see how failures are retried:
   parley listen --fail-first 2                                 500 twice, then 200
   parley listen --status 410                                   always 410: the server gives up
   parley listen --status 429 --retry-after 3 --fail-first 1    429 once, with Retry-After: 3

@@ -60,7 +60,7 @@ export class Verifier {
     const { says } = this.#found
     return this.#hasVerified
       ? `no signature matches, although ${says} verified other callbacks: the body, webhook-id or webhook-timestamp was changed in transit, or another account's secret signed it`
-      : `no signature matches: another secret than ${says} signed it, or the body, webhook-id or webhook-timestamp was changed in transit`
+      : `no signature matches: a secret other than ${says} signed it, or the body, webhook-id or webhook-timestamp was changed in transit`
   }
 }
 

@@ -20,7 +20,7 @@ export function addAccounts(accounts: Command): void {
     .command('secret')
     .description("print the secret that signs an account's callbacks")
     .argument('<name>', 'the account')
-    .option('--rotate', 'create a new secret; the old one also signs for 24 hours')
+    .option('--rotate', 'create a new secret; the old one remains valid for 24 hours')
     .option('--json', 'print a JSON object')
     .addOption(config())
     .addHelpText('after', examples('parley accounts secret acme', 'parley accounts secret acme --rotate'))
@@ -74,7 +74,7 @@ function addModeration(accounts: Command): void {
     .option('--stored-bytes <quota>', 'the same for bytes that its jobs store', capOption)
     .option('--json', 'print a JSON object')
     .addOption(config())
-    .addHelpText('after', '\nA cap that you do not name stays as it is.')
+    .addHelpText('after', '\nCaps and quotas that you do not pass remain unchanged.')
     .addHelpText(
       'after',
       examples(

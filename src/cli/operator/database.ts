@@ -28,8 +28,8 @@ export function addDatabase(program: Command): void {
     .addHelpText(
       'after',
       `
-Every user of a machine can read the arguments of its commands, so do not put a password into --from or --to. Set it in
-${FROM_PASSWORD} and ${TO_PASSWORD}, or name files that hold it.`,
+Other users of the machine can see the arguments of your commands, so do not put a password into --from or --to. Set it in
+${FROM_PASSWORD} and ${TO_PASSWORD}, or pass files that contain it.`,
     )
     .addHelpText(
       'after',

@@ -8,7 +8,7 @@ import { config, type DefaultOptions, examples } from './shared-options.ts'
 export function addKeys(keys: Command): void {
   keys
     .command('create')
-    .description('print a new key; creates the account if it does not exist')
+    .description('create and print a key; the account is created if it does not exist')
     .requiredOption('--account <name>', 'the account that the key belongs to')
     .addOption(
       new Option('--tier <tier>', 'tier of the account').choices([...TIER_NAMES]).makeOptionMandatory(),

@@ -13,7 +13,7 @@ export function addServe(program: Command, exit: (code: number) => void): void {
     .addOption(
       new Option(
         '--role <role>',
-        'api accepts jobs and answers requests, worker runs jobs; both need a shared database',
+        'api accepts jobs and serves requests; worker runs jobs; both need a shared database',
       )
         .choices([...ROLES])
         .default('all'),

@@ -25,7 +25,7 @@ const newCaps = Type.Object(
     max_open_jobs: Type.Optional(caps.max_open_jobs),
     max_stored_bytes: Type.Optional(caps.max_stored_bytes),
   },
-  { ...strict, description: 'Quotas that are absent stay as they are.' },
+  { ...strict, description: 'Quotas that are absent remain unchanged.' },
 )
 const jobsToCancel = Type.Object(
   { running: Type.Optional(Type.Boolean({ description: 'Also cancels running jobs.' })) },
@@ -51,12 +51,12 @@ function suspendRoute(app: FastifyInstance, context: AdminContext, verb: 'suspen
         summary: suspends
           ? 'Suspend an account: it cannot create jobs, but can still read them'
           : 'Resume a suspended account: it can create jobs again',
-        description: 'Queued and running jobs continue. Every node applies it within a few seconds.',
+        description: 'Queued and running jobs continue. Every node applies the change within a few seconds.',
         headers: operatorHeader,
         params: nameParam,
         response: {
           200: success(
-            'Done. Every node applies it within a few seconds.',
+            'Done. Every node applies the change within a few seconds.',
             Type.Object({ name: Type.String(), suspended_at: unixTimeOrNull('When it was suspended') }),
           ),
           ...adminErrors(400, 404, 413, 415),
@@ -70,7 +70,7 @@ function suspendRoute(app: FastifyInstance, context: AdminContext, verb: 'suspen
       const suspension = await perform(request, suspendAction(store, name, sinceMs))
       if (!suspension) throw noSuchAccount()
       logAction(request, `${verb} an account`, { account: name })
-      const message = `The account is ${verb}${suspends ? 'ed' : 'd'}. Every node applies this within a few seconds.`
+      const message = `The account is ${verb}${suspends ? 'ed' : 'd'}. Every node applies the change within a few seconds.`
       const data = { name, suspended_at: secondsOf(suspension.sinceMs) }
       return sendData(reply, 200, message, JSON.stringify(data))
     },
@@ -96,7 +96,7 @@ function cancelJobsRoute(
         params: nameParam,
         body: { ...jobsToCancel, examples: exampleBodies.cancels },
         response: {
-          200: success('The jobs are cancelled.', Type.Object({ cancelled: count })),
+          200: success('The jobs were cancelled.', Type.Object({ cancelled: count })),
           ...adminErrors(400, 404, 413, 415),
         },
       },
@@ -131,12 +131,12 @@ function capsRoute(app: FastifyInstance, { store, perform, logAction }: AdminCon
         operationId: 'setAccountCaps',
         summary: 'Set the monthly caps and quotas of an account',
         description:
-          'Caps limit what the account uses in a calendar month (UTC), quotas what it has open or stored at a time.',
+          'Caps limit what the account uses in a calendar month (UTC). Quotas limit what it has open or stored at any time.',
         headers: operatorHeader,
         params: nameParam,
         body: { ...newCaps, examples: exampleBodies.caps },
         response: {
-          200: success('The caps are set.', Type.Object({ name: Type.String(), ...caps })),
+          200: success('The caps were set.', Type.Object({ name: Type.String(), ...caps })),
           ...adminErrors(400, 404, 413, 415),
         },
       },
@@ -147,7 +147,7 @@ function capsRoute(app: FastifyInstance, { store, perform, logAction }: AdminCon
       const own = await perform(request, setCapsAction(store, name, request.body))
       if (!own) throw noSuchAccount()
       logAction(request, 'set the caps of an account', { account: name, ...capsView(own) })
-      const message = 'The caps are set. Every node applies them within a few seconds.'
+      const message = 'The caps were set. Every node applies them within a few seconds.'
       return sendData(reply, 200, message, JSON.stringify({ name, ...capsView(own) }))
     },
   )
@@ -164,13 +164,13 @@ function deleteRoute(
         operationId: 'deleteAccount',
         summary: 'Permanently delete an account with its keys, jobs, secrets and usage',
         description:
-          'Suspends the account, cancels its jobs, then deletes everything. This takes at least 3 seconds, because every node must know of the suspension first. The audit log keeps its entries about the account.',
+          'Suspends the account, cancels its jobs, then deletes everything. This takes at least 3 seconds, because every node must apply the suspension first. The audit log keeps its entries about the account.',
         headers: operatorHeader,
         params: nameParam,
         querystring: scrubQuery,
         response: {
           200: success(
-            'The account is deleted.',
+            'The account was deleted.',
             Type.Object({
               deleted: Type.Literal(true),
               jobs: Type.Integer({ description: 'The number of deleted jobs.' }),
@@ -193,7 +193,7 @@ function deleteRoute(
       if (result.kind === 'still used') throw accountStillUsed(jobs)
       if (result.notScrubbed !== null) throw notScrubbed(result.notScrubbed)
       const data = JSON.stringify({ deleted: true, jobs, cancelled })
-      return sendData(reply, 200, 'The account is deleted.', data)
+      return sendData(reply, 200, 'The account was deleted.', data)
     },
   )
 }

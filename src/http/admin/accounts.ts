@@ -44,12 +44,12 @@ const page = Type.Object({
       name: Type.String(),
       tier: Type.String(),
       keys: count,
-      active_keys: Type.Integer({ description: 'Neither revoked nor expired.' }),
+      active_keys: Type.Integer({ description: 'Keys that are neither revoked nor expired.' }),
       secret_rotated_at: unixTimeOrNull('When its signing secret was last rotated'),
       suspended_at: unixTimeOrNull('When it was suspended'),
       ...caps,
       open_jobs: Type.Integer({ minimum: 0, description: 'Queued and running jobs.' }),
-      stored_bytes: Type.Integer({ minimum: 0, description: 'Bytes that its jobs store.' }),
+      stored_bytes: Type.Integer({ minimum: 0, description: 'Bytes stored by its jobs.' }),
     }),
     { description: 'By name.' },
   ),
@@ -61,7 +61,7 @@ const rotation = Type.Object(
   {
     rotate: Type.Optional(
       Type.Boolean({
-        description: 'Creates a new secret first. The previous secret also signs for 24 hours.',
+        description: 'Create a new secret first. The previous secret remains valid for 24 hours.',
       }),
     ),
   },
@@ -78,7 +78,8 @@ export function accountRoutes(app: FastifyInstance, context: AdminContext): void
       schema: {
         operationId: 'listAccounts',
         summary: 'List accounts, by name',
-        description: 'Shows how many keys each has, its caps and quotas, and what it uses of the quotas.',
+        description:
+          'Shows how many keys each account has, its caps and quotas, and how much of its quotas it uses.',
         querystring: filter,
         response: { 200: success('A page of accounts.', page), ...adminErrors(400) },
       },
@@ -106,12 +107,13 @@ function tierRoute(app: FastifyInstance, { store, perform, logAction }: AdminCon
       schema: {
         operationId: 'setAccountTier',
         summary: 'Move an account to another tier',
-        description: 'The tier applies to all keys of the account, on every node within a few seconds.',
+        description:
+          'The tier applies to all keys of the account. Every node applies the change within a few seconds.',
         headers: operatorHeader,
         params: nameParam,
         body: { ...newTier, examples: exampleBodies.tiers },
         response: {
-          200: success('The tier is set.', Type.Object({ name: Type.String(), tier: tierName })),
+          200: success('The tier was set.', Type.Object({ name: Type.String(), tier: tierName })),
           ...adminErrors(400, 404, 413, 415),
         },
       },
@@ -122,7 +124,7 @@ function tierRoute(app: FastifyInstance, { store, perform, logAction }: AdminCon
       if (!ACCOUNT_NAME.test(name)) throw noSuchAccount()
       if (!(await perform(request, setTierAction(store, name, tier)))) throw noSuchAccount()
       logAction(request, 'set the tier of an account', { account: name, tier })
-      const message = `The account has tier ${tier}. Every node applies this within a few seconds.`
+      const message = `The account has tier ${tier}. Every node applies the change within a few seconds.`
       return sendData(reply, 200, message, JSON.stringify({ name, tier }))
     },
   )
@@ -140,7 +142,7 @@ function secretRoute(app: FastifyInstance, { store, clock, perform, logAction }:
         operationId: 'getAccountSecret',
         summary: "Show or rotate the secret that signs an account's callbacks; each access is logged",
         description:
-          'With `rotate`, a new secret is created first, and the previous one also signs for 24 hours.',
+          'With `rotate`, a new secret is created first. For 24 hours, callbacks are signed with both the new and the previous secret.',
         headers: operatorHeader,
         params: nameParam,
         body: { ...rotation, examples: exampleBodies.rotations },
@@ -158,7 +160,7 @@ function secretRoute(app: FastifyInstance, { store, clock, perform, logAction }:
       if (!secrets) throw noSuchAccount()
       logAction(request, rotate ? 'rotate a secret' : 'look at a secret', { account: name })
       const message = rotate
-        ? 'This is the new secret. The previous secret also signs for 24 hours.'
+        ? 'This is the new secret. For 24 hours, callbacks are signed with the previous secret as well.'
         : 'This is the secret.'
       return sendData(reply, 200, message, JSON.stringify({ secret: secrets.current }))
     },

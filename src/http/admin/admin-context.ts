@@ -17,10 +17,13 @@ export interface AdminOptions {
   readonly expiry: () => Expiry
   readonly samples: MetricFeed
   readonly auditLog: AuditLog
-  /** Resolves when this node has ended its own runs of the jobs that were cancelled before the call, and the waits for this one. */
+  /**
+   * Resolves when this node has stopped its own runs of the jobs that were cancelled before the call, and ended the waits for
+   * this one.
+   */
   readonly onCancelled: (jobId?: string) => Promise<void>
   readonly overview: () => Promise<Overview>
-  /** Why the jobs of a route wait for a model server; undefined if they need not, as far as this node knows. */
+  /** Why the jobs of a route wait for a model server; undefined if, as far as this node knows, they do not have to wait. */
   readonly waitingRoute: (route: string) => WaitingRoute | undefined
   /** JSON text without secrets. */
   readonly settingsJson: string
@@ -42,7 +45,10 @@ export interface AdminEvent {
 }
 
 export interface AdminContext extends AdminOptions {
-  /** Performs an action on record, see `AuditLog`. Throws 400 if the request's operator name is not valid. */
+  /**
+   * Performs an action and records it in the audit log, see `AuditLog`. Throws 400 if the request's operator name is not
+   * valid.
+   */
   readonly perform: <T>(request: FastifyRequest, action: AdminAction<T>) => Promise<T>
   readonly logAction: (request: FastifyRequest, what: string, details: AdminEvent['details']) => void
 }

@@ -1,4 +1,4 @@
-/** The admin API, which the dashboard uses. One token opens all of it, and no response may be cached. */
+/** The admin API, which the dashboard uses. One token grants access to all of it, and no response may be cached. */
 import type { FastifyInstance } from 'fastify'
 import { addressOf } from '../network-of.ts'
 import { convertQueryNumbers } from '../query-numbers.ts'

@@ -15,7 +15,7 @@ const filter = Type.Object(
     account: Type.Optional(accountName),
     before: Type.Optional(
       Type.String({
-        description: 'Only entries before this ID: `next` of the previous page.',
+        description: 'Only entries before this ID: the `next` of the previous page.',
         examples: [EXAMPLE_JOB_ID],
       }),
     ),
@@ -33,15 +33,14 @@ const entry = Type.Object({
   what: Type.String({ description: 'For example `cancel a job`.' }),
   account: orNull(Type.String()),
   target: Type.Union([Type.String(), Type.Null()], {
-    description: 'The job ID or key ID, if the action was on a job or a key.',
+    description: 'The ID of the job or key that the action was about, if any.',
   }),
   details: Type.Object(
     {},
     { additionalProperties: true, description: 'Never includes job contents or secrets.' },
   ),
   outcome: Type.Union([Type.String(), Type.Null()], {
-    description:
-      'The result; null while the action is in progress, and permanently if its process was killed.',
+    description: 'The result. Null while the action is in progress, and also if its process was killed.',
   }),
 })
 
@@ -59,7 +58,7 @@ export function auditRoute(app: FastifyInstance, { store }: AdminContext): void 
         operationId: 'listAuditLog',
         summary: 'List the audit log, newest first',
         description:
-          'Who did what to which job, key or account, and with what outcome: by this API, the dashboard and the command line.',
+          'Who did what to which job, key or account, and with what result: through this API, the dashboard or the command line.',
         querystring: filter,
         response: { 200: success('A page of audit log entries.', page), ...adminErrors(400) },
       },

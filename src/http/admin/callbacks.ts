@@ -31,7 +31,7 @@ const filter = Type.Object(
     account: Type.Optional(accountName),
     before: Type.Optional(
       Type.String({
-        description: 'Only callbacks of jobs before this ID: `next` of the previous page.',
+        description: 'Only callbacks of jobs before this ID: the `next` of the previous page.',
         examples: [EXAMPLE_JOB_ID],
       }),
     ),
@@ -83,7 +83,7 @@ export function adminCallbackRoutes(app: FastifyInstance, context: AdminContext)
         operationId: 'getCallback',
         summary: 'Show a callback with all of its attempts',
         description:
-          'Each attempt with its time, status, duration, error and the first 1 KiB of the response. Values of the callback headers are never shown.',
+          'Lists the time, status, duration, error and first 1 KiB of the response of each attempt. The values of the callback headers are never shown.',
         params: jobIdParam,
         response: { 200: success('The callback.', callbackDetails), ...adminErrors(404) },
       },
@@ -105,7 +105,7 @@ function replayRoutes(app: FastifyInstance, { store, expiry, perform, logAction 
     {
       schema: {
         operationId: 'replayCallback',
-        summary: 'Replay a callback: send it again now, whatever its state',
+        summary: 'Replay a callback: send it again now, regardless of its state',
         description: 'The callback gets the full number of attempts again, and keeps its `webhook-id`.',
         headers: operatorHeader,
         params: jobIdParam,
@@ -136,7 +136,8 @@ function replayRoutes(app: FastifyInstance, { store, expiry, perform, logAction 
       schema: {
         operationId: 'replayFailedCallbacks',
         summary: 'Replay all callbacks that have failed permanently',
-        description: 'Replays those of one account, or of all accounts if the body names none.',
+        description:
+          'Replays the callbacks of one account, or of all accounts if the body does not name one.',
         headers: operatorHeader,
         body: { ...failedFilter, examples: exampleBodies.replays },
         response: {

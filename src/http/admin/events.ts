@@ -20,10 +20,10 @@ export function eventRoute(app: FastifyInstance, { samples, onSlowClient }: Admi
         operationId: 'streamEvents',
         summary: 'Stream metric samples as server-sent events',
         description:
-          'Sends an event `point` every 2 seconds. Its data is a metric sample as in the overview. Lines that begin with a colon keep the connection alive.',
+          'Sends a `point` event every 2 seconds. Its data is a metric sample, as in the overview. Lines that start with a colon keep the connection alive.',
         response: {
           200: {
-            description: 'A stream of events that does not end.',
+            description: 'An endless stream of events.',
             content: { 'text/event-stream': { schema: Type.String() } },
           },
           ...adminErrors(),

@@ -29,11 +29,11 @@ function cancelRoute(
         operationId: 'cancelJob',
         summary: 'Cancel a queued or running job: it fails with `cancelled`',
         description:
-          'Its callback is sent. If the job runs on this node, its call to the model server has ended when this route responds. A run on another node ends within a second.',
+          'The callback of the job is sent. If the job runs on this node, its call to the model server has been aborted by the time this route responds. On another node, the call is aborted within a second.',
         headers: operatorHeader,
         params: jobIdParam,
         response: {
-          200: success('The job is cancelled.', Type.Object({ cancelled: Type.Literal(true) })),
+          200: success('The job was cancelled.', Type.Object({ cancelled: Type.Literal(true) })),
           ...adminErrors(400, 404, 409, 413, 415),
         },
       },
@@ -47,7 +47,7 @@ function cancelRoute(
       await onCancelled(jobId)
       request.jobIds = [jobId]
       logAction(request, 'cancel a job', { job_id: jobId })
-      return sendData(reply, 200, 'The job is cancelled.', '{"cancelled":true}')
+      return sendData(reply, 200, 'The job was cancelled.', '{"cancelled":true}')
     },
   )
 }
@@ -60,12 +60,12 @@ function deleteRoute(app: FastifyInstance, { store, perform, logAction }: AdminC
         operationId: 'deleteJob',
         summary: 'Permanently delete a finished job with its contents, cached response and callback',
         description:
-          'Deletes the job and, unless `scrub` is `false`, removes its data from the disk as far as the database can. A job that has not ended must be cancelled first.',
+          'Deletes the job and, unless `scrub` is `false`, removes its data from the disk as far as the database can. An unfinished job must be cancelled first.',
         headers: operatorHeader,
         params: jobIdParam,
         querystring: scrubQuery,
         response: {
-          200: success('The job is deleted.', Type.Object({ deleted: Type.Literal(true) })),
+          200: success('The job was deleted.', Type.Object({ deleted: Type.Literal(true) })),
           ...adminErrors(400, 404, 409, 413, 415),
         },
       },
@@ -80,7 +80,7 @@ function deleteRoute(app: FastifyInstance, { store, perform, logAction }: AdminC
       request.jobIds = [jobId]
       logAction(request, 'delete a job', { job_id: jobId, scrub })
       if (result.notScrubbed !== null) throw notScrubbed(result.notScrubbed)
-      return sendData(reply, 200, 'The job is deleted.', '{"deleted":true}')
+      return sendData(reply, 200, 'The job was deleted.', '{"deleted":true}')
     },
   )
 }

@@ -54,7 +54,7 @@ const search = Type.Object(
     ),
     before: Type.Optional(
       Type.String({
-        description: 'Only jobs before this ID: `next` of the previous page.',
+        description: 'Only jobs before this ID: the `next` of the previous page.',
         examples: [EXAMPLE_JOB_ID],
       }),
     ),
@@ -90,7 +90,7 @@ const page = Type.Object({
 const details = Type.Object({
   ...summary,
   response_format: Type.Enum(['text', 'json', 'json with schema']),
-  deaths: Type.Integer({ description: 'The crash count: how many processes died while they ran the job.' }),
+  deaths: Type.Integer({ description: 'The crash count: how many processes crashed while running the job.' }),
   timeline: Type.Array(
     Type.Object({
       at: unixTime('When'),
@@ -101,7 +101,7 @@ const details = Type.Object({
   waiting_for_upstream: orNull(
     Type.Object(
       { targets: Type.Array(Type.String()), ...upstreamTrouble },
-      { description: 'Present while the job is queued and this node can call none of its targets.' },
+      { description: 'Present while the job is queued and this node cannot call any of its targets.' },
     ),
   ),
   callback: orNull(callbackDetails),
@@ -114,7 +114,7 @@ const content = Type.Object({
   error: Type.Unknown(),
   receipt: Type.Unknown({
     description:
-      'What was sent upstream, and what came back. Each of its `calls` has the `target`, the result, the `roles` (`native`, `developer_as_system`, `merged_system` or `no_system`), the `json_mode` if JSON was requested (`json_schema_strict`, `json_schema`, `json_object`, `instruction` or `simulated`), the `instruction` that was added, if any, `finish_reason` (`length`) if the answer is cut off at a length limit, and `other_format` (`roles`, `json_mode` or `both`) if the server rejected the call before and the same conversation was sent in another form. Calls of earlier versions lack `roles` and `json_mode`.',
+      'What was sent to the model server, and what it returned. Each entry of `calls` has the `target`, the result, the `roles` (`native`, `developer_as_system`, `merged_system` or `no_system`), the `json_mode` if JSON was requested (`json_schema_strict`, `json_schema`, `json_object`, `instruction` or `simulated`), the `instruction` that was added, if any, `finish_reason` (`length`) if the answer was cut off at a length limit, and `other_format` (`roles`, `json_mode` or `both`) if the server had rejected the previous call and the same conversation was sent in another format. Calls made by earlier versions lack `roles` and `json_mode`.',
   }),
 })
 
@@ -160,7 +160,7 @@ export function adminJobRoutes(
       schema: {
         operationId: 'getJob',
         summary: 'Show a job without its contents',
-        description: 'Shows its timeline, its callback, and the model servers that it waits for.',
+        description: 'Shows its timeline, its callback, and the model servers it is waiting for.',
         params: jobIdParam,
         response: { 200: success('The job.', details), ...adminErrors(404) },
       },
@@ -181,7 +181,7 @@ export function adminJobRoutes(
         operationId: 'getJobContent',
         summary: 'Show the contents of a job; each access is logged',
         description:
-          'Conversation, answer and receipt. The access is in the audit log before the contents are read.',
+          'Returns the conversation, the answer and the receipt. The access is recorded in the audit log before the contents are read.',
         headers: operatorHeader,
         params: jobIdParam,
         response: { 200: success('The contents.', content), ...adminErrors(400, 404) },

@@ -23,7 +23,7 @@ import {
   unixTimeOrNull,
 } from './shapes.ts'
 
-/** Wider than what `makeKeyId` generates, so that IDs of other versions are accepted. */
+/** Accepts more than `makeKeyId` generates, so that IDs of other versions are valid. */
 const KEY_ID = /^\w{1,64}$/
 
 const EXAMPLE_KEY_ID = 'key_3f9a1c0de54b7a1c'
@@ -34,7 +34,7 @@ const filter = Type.Object(
     before: Type.Optional(
       Type.String({
         pattern: KEY_ID.source,
-        description: 'Only keys created before the key with this ID.',
+        description: 'Only keys created before the key with this ID: the `next` of the previous page.',
         examples: [EXAMPLE_KEY_ID],
       }),
     ),
@@ -56,13 +56,13 @@ const page = Type.Object({ keys: Type.Array(key, { description: 'Newest first.' 
 
 const newKey = Type.Object(
   {
-    account: Type.String({ description: 'The account is created if it does not exist.' }),
+    account: Type.String({ description: 'The account. It is created if it does not exist.' }),
     tier: Type.Enum(tierName.enum, { description: 'The tier of the account.' }),
     expires_days: Type.Optional(
       Type.Number({
         exclusiveMinimum: 0,
         maximum: MOST_DAYS,
-        description: 'Days until the key expires; if absent, it does not expire.',
+        description: 'Days until the key expires. If absent, the key does not expire.',
       }),
     ),
   },
@@ -113,7 +113,7 @@ function issueRoute(app: FastifyInstance, { store, clock, perform, logAction }: 
         operationId: 'createKey',
         summary: 'Create a key, and its account if it does not exist',
         description:
-          'Only this response has the key: the database stores a hash of it. An account that exists must have the tier that is given.',
+          'Only this response contains the key, because the database stores just its hash. If the account exists already, `tier` must be its tier.',
         headers: operatorHeader,
         body: { ...newKey, examples: exampleBodies.keys },
         response: { 201: success('The key.', issued), ...adminErrors(400, 409, 413, 415) },
@@ -148,7 +148,7 @@ function revokeRoute(app: FastifyInstance, { store, clock, perform, logAction }:
         }),
         response: {
           200: success(
-            'The key is revoked.',
+            'The key was revoked.',
             Type.Object({ id: Type.String(), revoked: Type.Literal(true) }),
           ),
           ...adminErrors(400, 404, 413, 415),
@@ -164,8 +164,8 @@ function revokeRoute(app: FastifyInstance, { store, clock, perform, logAction }:
       logAction(request, 'revoke a key', { key_id: keyId })
       const message =
         result === 'revoked'
-          ? 'The key is revoked. Every node rejects it within a few seconds.'
-          : 'The key was revoked before.'
+          ? 'The key was revoked. Every node rejects it within a few seconds.'
+          : 'The key had already been revoked.'
       return sendData(reply, 200, message, JSON.stringify({ id: keyId, revoked: true }))
     },
   )

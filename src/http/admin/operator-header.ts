@@ -13,7 +13,7 @@ const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u
 export const operatorHeader = Type.Object({
   [HEADER]: Type.Optional(
     Type.String({
-      description: `The operator's name for the audit log: 1 to ${MAX_CHARACTERS} characters, without control characters. It is not verified, because all operators share one token.`,
+      description: `The name of the operator, for the audit log: 1 to ${MAX_CHARACTERS} characters, without control characters. The name is not verified, because all operators share one token.`,
       examples: ['alice'],
     }),
   ),

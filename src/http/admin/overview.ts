@@ -13,9 +13,9 @@ const percentiles = Type.Object({
 })
 
 export const metricSample = Type.Object({
-  at: unixTime('When it was taken'),
-  seconds: Type.Number({ description: 'The time that the counts cover.' }),
-  jobs: Type.Record(Type.String(), count, { description: 'Jobs that ended on this node, by outcome.' }),
+  at: unixTime('When the sample was taken'),
+  seconds: Type.Number({ description: 'The interval that the counts cover.' }),
+  jobs: Type.Record(Type.String(), count, { description: 'Jobs that finished on this node, by outcome.' }),
   waiting: orNull(count),
   assigned: orNull(count),
   oldest_age_seconds: orNull(Type.Number()),
@@ -30,7 +30,7 @@ export const metricSample = Type.Object({
 })
 
 const overview = Type.Object({
-  now: unixTime('The time of this node'),
+  now: unixTime('The current time of this node'),
   version: Type.String(),
   node: Type.String(),
   role: Type.String(),
@@ -54,42 +54,45 @@ const overview = Type.Object({
       account: Type.String(),
       reason: Type.Enum(['slots', 'memory'], {
         description:
-          '`slots`: it holds its share of the slots; `memory`: its next large job waits for memory for running jobs.',
+          '`slots`: the account uses its full share of the slots. `memory`: its next large job waits for memory.',
       }),
     }),
-    { description: 'Accounts whose queued jobs wait on this node while those of other accounts begin.' },
+    {
+      description:
+        'Accounts whose queued jobs are held back on this node while jobs of other accounts start.',
+    },
   ),
   upstreams: Type.Array(
     Type.Object({
       name: Type.String(),
       running: count,
       waiting: count,
-      concurrency_limit: Type.Integer({ description: 'How many calls may be in progress now.' }),
-      max_concurrency: Type.Integer({ description: 'The ceiling of this limit.' }),
+      concurrency_limit: Type.Integer({ description: 'The current limit of concurrent calls.' }),
+      max_concurrency: Type.Integer({ description: 'The maximum of this limit.' }),
       skipped_until: unixTimeOrNull(
-        'When its first target is tried again; null unless all of its targets are skipped',
+        'When its first target is tried again; null unless all its targets are skipped',
       ),
       rejected_roles: Type.Array(
         Type.Object({
           model: Type.String(),
           rejects: Type.Enum(['system', 'irregular'], {
             description:
-              '`system`: any system message; `irregular`: later system messages, and roles that do not alternate.',
+              '`system`: any system message. `irregular`: system messages after the first message, and roles that do not alternate.',
           }),
-          until: unixTime('Until when this is assumed'),
+          until: unixTime('How long this is assumed'),
         }),
         {
           description:
-            'What the chat templates of its models reject, as calls have shown (`roles` of `auto`): such conversations are sent as `no_system`.',
+            'What the chat templates of its models have been seen to reject (with `roles` set to `auto`). Such conversations are sent as `no_system`.',
         },
       ),
       unavailable: Type.Array(Type.Object({ model: Type.String(), ...upstreamTrouble }), {
-        description: 'Models that jobs wait for, as no call of this node to them succeeds.',
+        description: 'Models that jobs wait for, because calls of this node to them fail.',
       }),
     }),
   ),
   points: Type.Array(metricSample, {
-    description: 'Metric samples of the last 15 minutes, oldest first, one every 2 seconds.',
+    description: 'Metric samples of the last 15 minutes, one every 2 seconds, oldest first.',
   }),
 })
 
@@ -101,8 +104,11 @@ export function overviewRoute(app: FastifyInstance, { overview: read, samples }:
         operationId: 'getOverview',
         summary: 'Show the current state of the service',
         description:
-          'Waiting and assigned jobs, and callbacks, are counted in the whole database; everything else describes this node.',
-        response: { 200: success('The current state and the last minutes.', overview), ...adminErrors() },
+          'Waiting jobs, assigned jobs and callbacks are counted in the whole database. Everything else describes this node.',
+        response: {
+          200: success('The current state and recent metric samples.', overview),
+          ...adminErrors(),
+        },
       },
     },
     async (_request, reply) => {

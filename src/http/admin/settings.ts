@@ -9,7 +9,10 @@ import { adminErrors, orNull } from './shapes.ts'
 const effectiveSettings = Type.Object({
   settings: Type.Object(
     {},
-    { additionalProperties: true, description: 'As in the configuration file, including defaults.' },
+    {
+      additionalProperties: true,
+      description: 'The settings in the shape of the configuration file, including defaults.',
+    },
   ),
   file: orNull(Type.String({ description: 'The configuration file that was read.' })),
   database: Type.String(),
@@ -22,7 +25,7 @@ export function settingsRoute(app: FastifyInstance, { settingsJson }: AdminConte
       schema: {
         operationId: 'getSettings',
         summary: 'Show the effective settings, without secrets',
-        description: 'Passwords and keys in addresses are masked, and the keys of upstreams are left out.',
+        description: 'Passwords and keys in URLs are masked, and the keys of upstreams are omitted.',
         response: { 200: success('The settings.', effectiveSettings), ...adminErrors() },
       },
     },

@@ -20,7 +20,7 @@ export const count = Type.Integer({ minimum: 0 })
 export const tierName = Type.Enum([...TIER_NAMES])
 export const callbackState = Type.Enum([...CALLBACK_STATES], { description: 'The state of the callback.' })
 
-/** Other names cannot exist, and some databases reject characters such as NUL, so they are rejected before the database is asked. */
+/** Other names cannot exist, and some databases reject characters such as NUL, so they are rejected without a query. */
 export const accountName = Type.String({
   pattern: ACCOUNT_NAME.source,
   description: 'The name of an account.',
@@ -49,14 +49,14 @@ export const more = Type.Boolean({ description: 'Whether there are more results.
 
 export const next = (parameter: string) =>
   Type.Union([Type.String(), Type.Null()], {
-    description: `Pass this as \`${parameter}\` to get the next page.`,
+    description: `Pass this value as \`${parameter}\` to get the next page.`,
   })
 
 /** For searches that examine a limited number of rows. */
 export const paging = {
   more,
   complete: Type.Boolean({
-    description: `False if the search stopped after it had examined ${MAX_SCANNED} rows; continue with \`next\`.`,
+    description: `False if the search stopped after examining ${MAX_SCANNED} rows; continue with \`next\`.`,
   }),
   next: next('before'),
 }
@@ -67,14 +67,14 @@ export const nameParam = Type.Object({
 
 const cap = (description: string) =>
   Type.Union([Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), Type.Enum(['none', 'tier'])], {
-    description: `${description}; \`none\` for no cap, \`tier\` for the tier's cap.`,
+    description: `${description}; \`none\` removes the cap, \`tier\` restores the tier's cap.`,
   })
 
 export const caps = {
   max_monthly_jobs: cap('Jobs in a calendar month (UTC)'),
   max_monthly_tokens: cap('Input and output tokens in a calendar month (UTC)'),
   max_open_jobs: cap('Jobs that are queued or running at the same time'),
-  max_stored_bytes: cap('Bytes that jobs store until they expire or are deleted'),
+  max_stored_bytes: cap('Bytes stored by jobs until they expire or are deleted'),
 }
 
 export const scrubQuery = Type.Object(
@@ -82,7 +82,7 @@ export const scrubQuery = Type.Object(
     scrub: Type.Optional(
       Type.Enum(['true', 'false'], {
         description:
-          'Whether to scrub deleted data from the disk; `true` if absent. On SQLite this rewrites the whole file, and other writes wait meanwhile.',
+          'Whether to scrub deleted data from the disk; `true` if absent. On SQLite this rewrites the whole file and blocks other writes meanwhile.',
       }),
     ),
   },
@@ -113,8 +113,10 @@ export const callbackDetails = Type.Object({
   ...callback,
   job_status: Type.String(),
   under_way: Type.Boolean(),
-  header_names: Type.Array(Type.String(), { description: 'Without their values, which can be secret.' }),
-  callback_payload: Type.String({ description: 'JSON text.' }),
+  header_names: Type.Array(Type.String(), {
+    description: 'The names of the headers. Their values may be secret and are not shown.',
+  }),
+  callback_payload: Type.String({ description: 'The payload as JSON text.' }),
   log: Type.Array(attempt),
 })
 
@@ -126,10 +128,10 @@ const ADMIN_ERRORS: ErrorResponses = {
     headers: { 'www-authenticate': Type.String({ description: '`Bearer`.' }) },
     example: tokenRequired(),
   },
-  404: { name: 'NotFound', description: 'What the path names does not exist.', example: noSuchJob() },
+  404: { name: 'NotFound', description: 'The resource in the path does not exist.', example: noSuchJob() },
   429: {
     name: 'TooManyRequests',
-    description: 'Too many wrong tokens from this address; see Retry-After.',
+    description: 'Too many wrong tokens from this address. See Retry-After.',
     headers: RETRY_AFTER,
     example: tooManyWrongTokens(42),
   },
@@ -145,8 +147,10 @@ export const upstreamTrouble = {
   since: unixTime('Since when'),
   reason: Type.Enum(['unreachable', 'overloaded', 'broken', 'misconfigured', 'failing'], {
     description:
-      '`unreachable`: no connection; `overloaded`: 429 or 503; `broken`: connections that break, 408, 409, 502 or 504; `misconfigured`: 401, 402, 403, 404 or no quota left; `failing`: 500 or call timeouts.',
+      '`unreachable`: no connection. `overloaded`: 429 or 503. `broken`: dropped connections, 408, 409, 502 or 504. `misconfigured`: 401, 402, 403, 404 or no quota left. `failing`: 500 or call timeouts.',
   }),
   status: orNull(Type.Integer({ description: 'The HTTP status, if there was a response.' })),
-  message: Type.String({ description: 'What the model server said, or why there was no connection.' }),
+  message: Type.String({
+    description: 'The error message of the model server, or why the connection failed.',
+  }),
 }

@@ -17,7 +17,7 @@ const filter = Type.Object(
     account: Type.Optional(accountName),
     month: Type.Optional(Type.String({ description: 'A month in UTC, as YYYY-MM.', examples: ['2026-11'] })),
     after: Type.Optional(
-      Type.String({ description: '`next` of the previous page.', examples: ['2026-11/acme/gpt-5-mini'] }),
+      Type.String({ description: 'The `next` of the previous page.', examples: ['2026-11/acme/gpt-5-mini'] }),
     ),
     limit,
   },
@@ -28,7 +28,7 @@ const page = Type.Object({
   usage: Type.Array(
     Type.Object({
       account: Type.String(),
-      month: Type.String({ description: 'In UTC, as YYYY-MM.' }),
+      month: Type.String({ description: 'The month in UTC, as YYYY-MM.' }),
       model: Type.String({ description: 'The public model name that callers requested.' }),
       ...usageSums,
     }),
@@ -45,7 +45,7 @@ export function usageRoute(app: FastifyInstance, { store }: AdminContext): void 
       schema: {
         operationId: 'listUsage',
         summary: 'List usage by account, month and model',
-        description: 'Counted when a job ends, for each month (UTC).',
+        description: 'Each job counts when it finishes, in the current month (UTC).',
         querystring: filter,
         response: { 200: success('A page of usage records.', page), ...adminErrors(400) },
       },

@@ -1,7 +1,7 @@
 /**
- * Limits open connections in all and by address, before a header is read: a connection costs memory before its request says
- * whose it is. An address behind a trusted proxy is not known then, so proxies are exempt from the limit by address, as are
- * loopback and Unix sockets.
+ * Limits open connections, in total and per address, before a header is read: a connection costs memory before its request
+ * shows whose it is. Addresses behind a trusted proxy are not known at that point, so proxies are exempt from the limit per
+ * address, and so are loopback and Unix sockets.
  */
 import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
@@ -21,9 +21,9 @@ export interface ConnectionLimitsOptions {
 }
 
 const DETAILS: Readonly<Record<ConnectionLimit, string>> = {
-  connections: 'The server has as many connections as it accepts (limits.connections).',
+  connections: 'The server has reached its limit of open connections (limits.connections). Try again later.',
   connections_per_address:
-    'Your address has as many connections as the server accepts from one (limits.connections_per_address). Close some, or reuse them.',
+    'Your address has reached the limit of open connections per address (limits.connections_per_address). Close some connections, or reuse them.',
 }
 
 export class ConnectionLimits {
@@ -42,7 +42,7 @@ export class ConnectionLimits {
     return this.#total
   }
 
-  /** Stands in front of the listeners that the server has. Those see only connections that are accepted. */
+  /** Runs before the server's own listeners, which only see accepted connections. */
   guard(server: Server): void {
     const listeners = server.listeners('connection')
     server.removeAllListeners('connection')
@@ -71,7 +71,7 @@ export class ConnectionLimits {
   }
 }
 
-/** Nothing of the request is read: a client that has sent one may see a reset instead. */
+/** The request is not read, so a client that has sent one may see a reset instead. */
 function reject(socket: Socket, details: string): void {
   const body = JSON.stringify({ success: false, message: 'Too many connections.', details })
   const head = [

@@ -1,4 +1,7 @@
-/** A share of the byte budget for requests: new work of an account over its part gets 503, other work waits for a moment. */
+/**
+ * A share of the byte budget for requests: new work of an account that exceeds its part gets 503; other work waits for a
+ * moment.
+ */
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../../clock.ts'
 import { Stop } from '../../job/stop.ts'
@@ -7,10 +10,10 @@ import type { HttpError } from '../errors.ts'
 import '../request-context.ts'
 import { memoryFull, overMemoryPart } from './unavailable.ts'
 
-/** How long a request may wait for bytes that other accounts hold. */
+/** How long a request may wait for bytes that other accounts use. */
 const MAX_WAIT_MS = 10_000
 
-/** `decision` is why: the account was over its part, or others held all for too long. */
+/** `decision` is the reason: the account exceeded its part, or others used everything for too long. */
 export type OnMemoryRejected = (share: ShareName, decision: ByteDecision, account: string) => void
 
 export interface MemoryShareOptions {
@@ -30,8 +33,8 @@ export class MemoryShare {
   }
 
   /**
-   * Counts the bytes for the account. Null once they are counted, else the error for the caller; without a need to wait, it
-   * is not a promise.
+   * Counts the bytes for the account. Returns null once they are counted, otherwise the error for the caller. Returns a
+   * promise only if it has to wait.
    */
   reserve(account: string, bytes: number): HttpError | null | Promise<HttpError | null> {
     const decision = this.share.tryReserve(account, bytes)
@@ -39,7 +42,7 @@ export class MemoryShare {
     return decision === 'full' ? this.#wait(account, bytes) : this.#rejected(account, decision)
   }
 
-  /** The same for work that has begun: it also waits while its account is over its part. */
+  /** The same for work in progress: it also waits while its account exceeds its part. */
   reserveOrWait(account: string, bytes: number): HttpError | null | Promise<HttpError | null> {
     return this.share.tryReserve(account, bytes) === 'granted' ? null : this.#wait(account, bytes)
   }
@@ -59,7 +62,7 @@ export class MemoryShare {
   }
 }
 
-/** Requests of operators, and those that need no key, share one account, whose name no account can have. */
+/** Requests of operators, and requests that need no key, share one account, whose name cannot exist. */
 export function accountOf({ caller }: FastifyRequest): string {
   return caller?.account ?? ''
 }

@@ -1,6 +1,6 @@
 /**
- * What requests use of the CPU pool: an account has only so many requests in it, and a request leaves it when it is done,
- * when its client hangs up, and when its time is over.
+ * Runs requests' tasks on the CPU pool. The number of requests of an account is limited, and a request leaves the pool when
+ * it is done, when its client hangs up, or when it times out.
  */
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../../clock.ts'
@@ -11,7 +11,7 @@ import { clientGone } from '../errors.ts'
 import '../request-context.ts'
 import { cpuBusy, cpuTimedOut } from './unavailable.ts'
 
-/** Does a task for the request. Null when the request was stopped. */
+/** Runs a task for the request. Null if the request was stopped. */
 export type RunTask = <Name extends TaskName>(
   name: Name,
   input: TaskInput<Name>,
@@ -28,7 +28,7 @@ export class RequestCpu {
 
   /**
    * Rejects with an `HttpError` if the pool is full, the time is over or the client is gone, and with `TaskFailed`.
-   * @param work resolves with null when a task of it did
+   * @param work resolves with null if one of its tasks did
    */
   async use<Result>(
     { caller, raw }: FastifyRequest,

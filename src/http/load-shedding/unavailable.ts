@@ -1,6 +1,6 @@
 /**
- * Load shedding: each 503 a server sends because it has too much to do, with the seconds for Retry-After. Nothing was
- * created then. What is shed, where that is decided, and by which settings:
+ * Load shedding: each 503 that a server sends because it is overloaded, with the seconds for Retry-After. Nothing was
+ * created. What is shed, where that is decided, and by which settings:
  *
  * | what is full | decided in | setting |
  * |---|---|---|
@@ -12,42 +12,42 @@
  */
 import { HttpError } from '../errors.ts'
 
-/** The service cannot take jobs now: nothing was created. */
+/** The service cannot accept jobs now. Nothing was created. */
 export const unavailable = () =>
   new HttpError(
     503,
     'Service temporarily unavailable.',
-    'Nothing was created; try again after the time in Retry-After.',
+    'Nothing was created. Try again after the time in Retry-After.',
     1,
   )
 
-/** Only an account that holds its part of the memory gets this. */
+/** Only for an account that uses its full part of the memory. */
 export const overMemoryPart = (share: string) =>
   new HttpError(
     503,
-    'Too much in progress for this account.',
-    `The account holds its part of the memory for ${share} (limits.memory_bytes). Send fewer or smaller requests at once; try again after the time in Retry-After.`,
+    'This account has too much in progress.',
+    `The account uses its full share of the memory for ${share} (limits.memory_bytes). Send fewer or smaller requests at the same time, and try again after the time in Retry-After.`,
     MEMORY_RETRY_S,
   )
 
-/** Several accounts together hold all of it. */
+/** Several accounts together use all of it. */
 export const memoryFull = (share: string) =>
   new HttpError(
     503,
     'Service temporarily unavailable.',
-    `The memory for ${share} (limits.memory_bytes) is in use; try again after the time in Retry-After.`,
+    `The memory for ${share} (limits.memory_bytes) is used up. Try again after the time in Retry-After.`,
     MEMORY_RETRY_S,
   )
 
 const MEMORY_RETRY_S = 5
-const NOTHING_CREATED = 'Nothing was created; try again after the time in Retry-After.'
+const NOTHING_CREATED = 'Nothing was created. Try again after the time in Retry-After.'
 
-/** Too many requests need the CPU pool already. */
+/** Too many requests are using the CPU pool. */
 export const cpuBusy = () =>
   new HttpError(
     503,
-    'Too many large requests are being read.',
-    `This server reads and counts only so many at once (cpu.max_requests), and a quarter of them for one account. ${NOTHING_CREATED}`,
+    'Too many large requests are being processed.',
+    `The number of requests that are read and counted at the same time is limited (cpu.max_requests), and one account may use a quarter of it. ${NOTHING_CREATED}`,
     2,
   )
 
@@ -55,9 +55,14 @@ export const cpuTimedOut = () =>
   new HttpError(
     503,
     'The request could not be read in time.',
-    `Reading the body and counting its tokens took too long, because other requests were ahead. ${NOTHING_CREATED}`,
+    `Reading the body and counting its tokens took too long, because other requests were ahead of it. ${NOTHING_CREATED}`,
     5,
   )
 
 export const tooManyListeners = () =>
-  new HttpError(503, 'Too many event streams are open on this node.', 'Close some, or use another node.', 10)
+  new HttpError(
+    503,
+    'Too many event streams are open on this node.',
+    'Close some of them, or use another node.',
+    10,
+  )

@@ -1,4 +1,4 @@
-/** Builds an OpenAPI 3.1 document from declared routes. What it says of a route is the schema that validates its requests. */
+/** Builds an OpenAPI 3.1 document from the declared routes, using the same schemas that validate their requests. */
 import { Components, isObject, type JsonObject, mapValues } from './components.ts'
 import type { DeclaredOperation } from './declared-operations.ts'
 import { errors, REQUEST_ID } from './schemas.ts'
@@ -10,12 +10,12 @@ export interface DocumentOptions {
   readonly tags: readonly { readonly name: string; readonly description: string }[]
   readonly securitySchemes: JsonObject
   readonly operations: readonly DeclaredOperation[]
-  /** By name, with schemas as routes have them. */
+  /** By name, with schemas in the form that routes use. */
   readonly webhooks?: Readonly<Record<string, DeclaredOperation>>
 }
 
 const JSON_MEDIA = 'application/json'
-/** What any request can get, because its headers, its method or the state of the server are wrong. */
+/** Responses that any request can get because of its headers, its method or the state of the server. */
 const ANY_REQUEST = [400, 405, 408, 431, 503]
 
 export function buildDocument(options: DocumentOptions): JsonObject {
@@ -65,7 +65,7 @@ function operationOf(schema: DeclaredOperation['schema'], components: Components
   }
 }
 
-/** Each property is a parameter; its first example is that of the parameter. */
+/** Each property is a parameter; its first example becomes the parameter's example. */
 function parametersOf(place: string, given: unknown, components: Components): JsonObject[] {
   if (!isObject(given) || !isObject(given.properties)) return []
   const required = Array.isArray(given.required) ? given.required : []
@@ -77,7 +77,7 @@ function parametersOf(place: string, given: unknown, components: Components): Js
       in: place,
       required: place === 'path' || required.includes(name),
       ...(schema.description !== undefined && { description: schema.description }),
-      // Clients that read this separate values by commas; the routes also accept a repeated parameter.
+      // Clients generated from this separate values by commas; the routes also accept a repeated parameter.
       ...(schema.type === 'array' && { style: 'form', explode: false }),
       schema: withoutDescription(schema),
       ...(Array.isArray(examples) && { example: examples[0] }),
@@ -89,7 +89,7 @@ function withoutDescription({ description: _description, ...schema }: JsonObject
   return schema
 }
 
-/** An object without required fields may be left out. */
+/** A body without required fields may be omitted. */
 function requestBody({ examples, ...schema }: JsonObject, components: Components): JsonObject {
   const mayBeAbsent = 'properties' in schema && !('required' in schema)
   return { required: !mayBeAbsent, content: { [JSON_MEDIA]: media(schema, examples, components) } }

@@ -1,13 +1,13 @@
 /**
- * The parts of an OpenAPI document that have names. A schema with a `title` is a component of that name, and a reference wherever
- * it is used, so that generated clients have one type for it.
+ * The named components of an OpenAPI document. A schema with a `title` becomes a component of that name, and a reference
+ * wherever it is used, so that generated clients have one type for it.
  */
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
 /** Keywords whose value is a schema, a list of schemas, or schemas by name. */
 const SCHEMA_KEYWORDS = ['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf']
-/** How the schema library writes an object with any names. Generators know `additionalProperties` only. */
+/** How the schema library writes an object with arbitrary names. Generators only support `additionalProperties`. */
 const ANY_NAME = '^.*$'
 
 export class Components {
@@ -15,7 +15,7 @@ export class Components {
   readonly responses: Record<string, JsonObject> = {}
   readonly headers: Record<string, JsonObject> = {}
 
-  /** The schema as the document has it. Throws if two different schemas have the same title. */
+  /** The schema as it appears in the document. Throws if two different schemas have the same title. */
   schema(given: JsonObject): JsonObject {
     const { title } = given
     const schema = this.#inline(given)
@@ -47,7 +47,7 @@ export class Components {
     for (const keyword of SCHEMA_KEYWORDS) {
       if (schema[keyword] !== undefined) schema[keyword] = this.#any(schema[keyword])
     }
-    // Generators that began with OpenAPI 3.0 do not know `const`, and find no discriminator without it.
+    // Generators written for OpenAPI 3.0 do not support `const`, and do not find the discriminator.
     if (schema.const !== undefined) {
       schema.enum = [schema.const]
       delete schema.const
@@ -63,7 +63,7 @@ export class Components {
   }
 }
 
-/** The default in words: openapi-typescript makes a field that has one a required field. */
+/** The default in words, because openapi-typescript makes a field with a `default` required. */
 function withoutDefault({ default: byDefault, ...schema }: JsonObject): Record<string, unknown> {
   if (byDefault === undefined) return schema
   const description = typeof schema.description === 'string' ? `${schema.description} ` : ''

@@ -1,4 +1,7 @@
-/** The page to read the OpenAPI documents, with its script and its content security policy, as the package that renders it has them. */
+/**
+ * The page that shows the OpenAPI documents, with its script and its content security policy, built from the package that
+ * renders it.
+ */
 import { createHash } from 'node:crypto'
 import fastify, { type FastifyInstance } from 'fastify'
 import { createStaticFile, type StaticFile } from '../static-file.ts'
@@ -14,7 +17,7 @@ export interface DocsPage {
   readonly script: StaticFile
 }
 
-/** The package serves its files from a server of its own, which does not listen. */
+/** The package serves its files from its own server, which does not listen. */
 export async function makeDocsPage(): Promise<DocsPage> {
   const server = await renderer()
   const [page, script] = await Promise.all([server.inject(PAGE), server.inject(SCRIPT)])

@@ -1,6 +1,6 @@
 /**
- * GET /docs, a page to read the OpenAPI documents. A thread prepares it with the first request for it: the package that renders it
- * contains megabytes of script, and loading it would hold the event loop for more than 100 ms.
+ * GET /docs, a page that shows the OpenAPI documents. A thread builds it at the first request: the package that renders it
+ * contains megabytes of script, and loading it would block the event loop for more than 100 ms.
  */
 import { Worker } from 'node:worker_threads'
 import type { FastifyInstance } from 'fastify'
@@ -38,9 +38,7 @@ function makeInThread(): Promise<DocsPage> {
       resolve({ ...made, page: withBuffers(made.page), script: withBuffers(made.script) })
     })
     worker.once('error', reject)
-    worker.once('exit', (code) =>
-      reject(new Error(`the thread that prepares /docs exited with code ${code}`)),
-    )
+    worker.once('exit', (code) => reject(new Error(`the thread that builds /docs exited with code ${code}`)))
   })
 }
 

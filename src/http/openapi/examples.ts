@@ -1,4 +1,4 @@
-/** Examples for the OpenAPI document. The requests are accepted as they are, and each response has the documented shape. */
+/** Examples for the OpenAPI document. The requests are valid, and each response has the documented shape. */
 import type { BatchElement, SingleCreate } from '../../job/request.ts'
 
 export const EXAMPLE_JOB_ID = '019a5d3e-8f43-7000-9a1c-2f54b7a1c0de'
@@ -24,7 +24,7 @@ const json: SingleCreate = {
   },
   messages: [
     { role: 'system', content: 'Answer with rivers of Asia only.' },
-    { role: 'user', content: 'Name a river, and its length.' },
+    { role: 'user', content: 'Name a river and its length.' },
   ],
 }
 
@@ -102,22 +102,22 @@ export const exampleResponses = {
   ended: [completed, failed],
   read: [completed, failed, assigned],
   cancelled: [
-    success('The job is cancelled.', {
+    success('The job was cancelled.', {
       ...failed.data,
       error: { code: 'cancelled', message: 'The caller cancelled the job.', cancelled_by: 'caller' },
     }),
   ],
-  deleted: [success('The job is deleted.', { job_id: EXAMPLE_JOB_ID, deleted: true })],
+  deleted: [success('The job was deleted.', { job_id: EXAMPLE_JOB_ID, deleted: true })],
   jobs: [
     success('1 job.', { jobs: [summary], next: null }),
-    success('1 of 2 jobs have ended.', {
+    success('1 of 2 jobs have finished.', {
       jobs: [completed.data],
       not_found: ['019a5d3e-8f43-7001-9a1c-2f54b7a1c0de'],
       more: [],
     }),
   ],
   timedOut: [
-    success('The job is created and still being processed; read it by its id.', {
+    success('The job was created and is still being processed. Read it by its ID.', {
       status: 'timeout',
       job_id: EXAMPLE_JOB_ID,
     }),

@@ -4,13 +4,13 @@ import { EXAMPLE_JOB_ID } from './examples.ts'
 
 export const jobId = Type.String({
   format: 'uuid',
-  description: 'The job identifier, a UUID of version 7.',
+  description: 'The job ID, a version 7 UUID.',
 })
 
-/** Any text: one that is not an identifier gets the 404 of every unknown job. */
+/** Any text: one that is not a job ID gets the same 404 as every unknown job. */
 export const jobIdParam = Type.Object({
   jobId: Type.String({
-    description: 'The job identifier. Upper and lower case mean the same job.',
+    description: 'The job ID. It is not case-sensitive.',
     examples: [EXAMPLE_JOB_ID],
   }),
 })
@@ -44,25 +44,27 @@ export const jobError = Type.Object(
         'cancelled',
         'internal_error',
       ],
-      { title: 'JobErrorCode', description: 'Why the job failed, for programs.' },
+      { title: 'JobErrorCode', description: 'A code for programs to act on.' },
     ),
-    message: Type.String({ description: 'Why the job failed, for people.' }),
+    message: Type.String({ description: 'A message for people.' }),
     upstream_status: Type.Optional(
-      Type.Integer({ description: 'The HTTP status of the model server, if it responded.' }),
+      Type.Integer({ description: 'The HTTP status that the model server responded with, if any.' }),
     ),
-    upstream_message: Type.Optional(Type.String({ description: 'What the model server said, cut.' })),
+    upstream_message: Type.Optional(
+      Type.String({ description: 'The error message of the model server, truncated.' }),
+    ),
     cancelled_by: Type.Optional(
       Type.Enum(['caller', 'operator'], {
-        description: 'With `cancelled`: who cancelled the job. Version 0.2.0 did not record it.',
+        description: 'With `cancelled`: who cancelled the job. Absent for jobs that version 0.2.0 cancelled.',
       }),
     ),
     errors: Type.Optional(
       Type.Array(Type.String(), {
-        description: 'With `validation_error`: the rules of the schema that the answer broke.',
+        description: 'With `validation_error`: how the answer violates the schema.',
       }),
     ),
     raw_text: Type.Optional(
-      Type.String({ description: 'With `validation_error`: the answer of the model, cut.' }),
+      Type.String({ description: 'With `validation_error`: the answer of the model, truncated.' }),
     ),
   },
   { title: 'JobError', description: 'Why the job failed.' },
@@ -71,10 +73,10 @@ export const jobError = Type.Object(
 const jobResult = Type.Object(
   {
     response_content: Type.Unknown({
-      description: 'A string for format `text`, any JSON value for format `json`.',
+      description: 'A string for format `text`; any JSON value for format `json`.',
     }),
   },
-  { title: 'JobResult', description: 'The answer of the model.' },
+  { title: 'JobResult', description: "The model's answer." },
 )
 
 const open = (status: string) => ({
@@ -104,15 +106,15 @@ const failed = {
 const pendingJob = Type.Object(open('pending'), { title: 'PendingJob', description: 'The job is queued.' })
 const assignedJob = Type.Object(open('assigned'), {
   title: 'AssignedJob',
-  description: 'A node runs the job.',
+  description: 'A node is running the job.',
 })
 const completedJob = Type.Object(completed, {
   title: 'CompletedJob',
-  description: 'The job has its answer. Final.',
+  description: 'The job has its answer. This status is final.',
 })
 export const failedJob = Type.Object(failed, {
   title: 'FailedJob',
-  description: 'The job has no answer. Final.',
+  description: 'The job failed; see its error. This status is final.',
 })
 
 export const jobStatus = Type.Enum(['pending', 'assigned', 'completed', 'failed'], {
@@ -120,26 +122,29 @@ export const jobStatus = Type.Enum(['pending', 'assigned', 'completed', 'failed'
   description: '`completed` and `failed` are final.',
 })
 
-export const job = byStatus('Job', 'A job in its present state.', {
+export const job = byStatus('Job', 'A job in its current state.', {
   pending: pendingJob,
   assigned: assignedJob,
   completed: completedJob,
   failed: failedJob,
 })
 
-export const endedJob = byStatus('EndedJob', 'A job that has ended.', {
+export const endedJob = byStatus('EndedJob', 'A finished job.', {
   completed: completedJob,
   failed: failedJob,
 })
 
-/** What a single create returns when its wait is over before the job is. */
+/** Returned by a single create whose wait ends before the job has finished. */
 export const timedOut = Type.Object(
   { status: Type.Literal('timeout'), job_id: jobId },
-  { title: 'TimedOut', description: 'The wait is over, and the job is not. It goes on; read it by its id.' },
+  {
+    title: 'TimedOut',
+    description: 'The wait timed out before the job finished. The job continues; read it by its ID.',
+  },
 )
 
 export const createdBatch = Type.Object(
-  { job_ids: Type.Array(jobId, { description: 'One id for each element, in order.' }) },
+  { job_ids: Type.Array(jobId, { description: 'One ID for each element, in order.' }) },
   { title: 'CreatedBatch' },
 )
 
@@ -148,7 +153,7 @@ const payload = {
     {},
     {
       additionalProperties: true,
-      description: 'The `callback_payload` of the request, unchanged; `{}` if it had none.',
+      description: 'The `callback_payload` of the request, unchanged, or `{}` if there was none.',
     },
   ),
 }
@@ -156,7 +161,7 @@ const payload = {
 /** The body of a callback (SPEC §6). */
 export const callbackEvent = byStatus(
   'CallbackEvent',
-  'A job that has ended, and what you gave it to return.',
+  'A finished job, with the payload that you asked to get back.',
   {
     completed: Type.Object({ ...completed, ...payload }, { title: 'CompletedJobCallback' }),
     failed: Type.Object({ ...failed, ...payload }, { title: 'FailedJobCallback' }),

@@ -1,4 +1,4 @@
-/** Schemas of what `GET /api/v1/messages` returns: a page of a list, or the jobs whose ids were given. */
+/** Schemas of the responses of `GET /api/v1/messages`: a page of a list, or the jobs with the given IDs. */
 import Type from 'typebox'
 import { CALLBACK_STATES } from '../../store/callback-store.ts'
 import { exampleResponses } from './examples.ts'
@@ -11,14 +11,14 @@ const jobSummary = Type.Object(
     job_id: jobId,
     created_at: Type.Integer({ description: 'When the job was accepted (Unix seconds).' }),
     ended_at: Type.Union([Type.Integer(), Type.Null()], {
-      description: 'When the job ended (Unix seconds); null until then.',
+      description: 'When the job finished (Unix seconds); null until then.',
     }),
-    model: Type.String({ description: 'The model that was asked for.' }),
+    model: Type.String({ description: 'The requested model.' }),
     error_code: Type.Union([Type.String(), Type.Null()], {
       description: 'The `code` of the error; null unless the job has failed.',
     }),
     callback: Type.Union([Type.Enum([...CALLBACK_STATES]), Type.Null()], {
-      description: 'The state of the callback; null if there is none, and until the job has ended.',
+      description: 'The state of the callback; null if the job has no callback, and until the job finishes.',
     }),
   },
   { title: 'JobSummary', description: 'A job without its contents.' },
@@ -29,27 +29,27 @@ const jobPage = Type.Object(
     jobs: Type.Array(jobSummary, { description: 'Newest first.' }),
     next: Type.Union([Type.String(), Type.Null()], {
       description:
-        'Pass this as `after` to get the next page. Null only at the end, however short a page is.',
+        'Pass this value as `after` to get the next page. Null only on the last page, however short a page is.',
     }),
   },
-  { title: 'JobPage', description: 'Without `ids`.' },
+  { title: 'JobPage', description: 'The response without `ids`.' },
 )
 
 const jobsById = Type.Object(
   {
-    jobs: Type.Array(job, { description: 'In the order of the ids.' }),
+    jobs: Type.Array(job, { description: 'In the order of the IDs.' }),
     not_found: Type.Array(jobId, {
-      description: 'Ids of jobs that do not exist, have expired, or belong to another account.',
+      description: 'IDs of jobs that do not exist, have expired, or belong to another account.',
     }),
     more: Type.Array(jobId, {
-      description: 'Ids of jobs that did not fit into the response; ask for them again.',
+      description: 'IDs of jobs that did not fit into the response; request them again.',
     }),
   },
-  { title: 'JobsById', description: 'With `ids`.' },
+  { title: 'JobsById', description: 'The response with `ids`.' },
 )
 
 export const jobsAnswer = success(
-  'A page of the list, or the jobs of the ids.',
+  'A page of the list, or the jobs with the requested IDs.',
   Type.Union([jobPage, jobsById]),
   {
     headers: { ...RATE_HEADERS, ...WAIT_AFTER },

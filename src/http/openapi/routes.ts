@@ -1,7 +1,7 @@
 /**
- * The two OpenAPI documents, generated from the routes themselves, and GET /docs, a page to read them. `/openapi.json` has what
- * callers use, `/admin/api/openapi.json` what operators use. Both are public, as both were in one document before: they say
- * nothing that the source does not say.
+ * The two OpenAPI documents, generated from the routes themselves, and GET /docs, a page that shows them. `/openapi.json` is
+ * for callers, `/admin/api/openapi.json` for operators. Both are public, because they contain nothing that is not in the
+ * source code.
  */
 import type { FastifyInstance } from 'fastify'
 import { JSON_TYPE } from '../envelope.ts'
@@ -12,7 +12,7 @@ import { type DeclaredOperation, declaredOperations } from './declared-operation
 import { serveDocsPage } from './docs-page.ts'
 import { jobEndedWebhook } from './webhooks.ts'
 
-/** What is below is for callers, who have an API key. */
+/** The routes below this path are for callers, who have an API key. */
 const CALLERS = '/api/'
 
 export const DOCUMENTS = {
@@ -22,19 +22,19 @@ export const DOCUMENTS = {
 
 const CALLERS_DOCUMENT = {
   title: 'Parley',
-  description: `Runs AI message jobs: send a conversation, and get the answer in the same response, by waiting for it later, or by a signed callback.
+  description: `Runs AI message jobs. Send a conversation, and get the answer in the same response, by polling, or by a signed callback.
 
-\`timeout\` belongs to single creates; \`callback\` belongs to batches. The admin API has a document of its own at \`${DOCUMENTS.operators}\`.`,
+\`timeout\` is only for single creates; \`callback\` is only for batches. The admin API has its own document at \`${DOCUMENTS.operators}\`.`,
   tags: [
-    { name: 'Jobs', description: 'Create jobs, and get their answers.' },
-    { name: 'Account', description: 'What applies to your API key.' },
+    { name: 'Jobs', description: 'Create jobs and get their answers.' },
+    { name: 'Account', description: 'Your tier, limits and usage.' },
   ],
   securitySchemes: {
     apiKey: {
       type: 'apiKey',
       in: 'header',
       name: 'x-api-key',
-      description: 'An API key of your account. The operators of the service issue it.',
+      description: 'An API key of your account, issued by the operators of the service.',
     },
   },
   webhooks: { jobEnded: jobEndedWebhook },
@@ -42,9 +42,9 @@ const CALLERS_DOCUMENT = {
 
 const OPERATORS_DOCUMENT = {
   title: 'Parley: admin API',
-  description: `What operators of Parley use: the admin API, which the dashboard calls, and the routes that monitoring calls. What callers use is at \`${DOCUMENTS.callers}\`.`,
+  description: `For operators of Parley: the admin API, which the dashboard uses, and the routes for monitoring. The API for callers is described at \`${DOCUMENTS.callers}\`.`,
   tags: [
-    { name: 'Admin', description: 'See and change what the service does. One token opens all of it.' },
+    { name: 'Admin', description: 'Inspect and control the service. One token grants access to all of it.' },
     { name: 'Operations', description: 'Health and metrics.' },
   ],
   securitySchemes: {
@@ -69,7 +69,7 @@ export function openapiRoutes(app: FastifyInstance, version: string): void {
   serveDocsPage(app)
 }
 
-/** The document is built at its first request. */
+/** Each document is built at its first request. */
 function serveDocument(app: FastifyInstance, path: string, options: () => DocumentOptions): void {
   let file: Promise<StaticFile> | undefined
   app.get(path, { config: { public: true } }, async (request, reply) => {

@@ -20,7 +20,7 @@ const error = Type.Object(
     success: Type.Literal(false),
     message: Type.String({ description: 'What is wrong.' }),
     details: Type.Optional(
-      Type.String({ description: 'The field or rule that is concerned, and what to do.' }),
+      Type.String({ description: 'The field or rule that the error is about, and what to do.' }),
     ),
   },
   { title: 'Error', description: 'Every error has this shape.' },
@@ -36,7 +36,7 @@ interface More {
 export function success(description: string, data: TSchema, { headers = {}, examples = [] }: More = {}) {
   const body = Type.Object({
     success: Type.Literal(true),
-    message: Type.String({ description: 'For people.' }),
+    message: Type.String({ description: 'A message for people.' }),
     data,
   })
   return { ...body, description, headers, ...(examples.length > 0 && { examples }) }
@@ -46,24 +46,25 @@ const header = (description: string) => Type.String({ description })
 
 /** A header of every response. */
 export const REQUEST_ID = {
-  description: 'The id of the request in the log of the server: that of the request, if it has a fit one.',
+  description:
+    'The ID of the request in the log of the server. If the request has a valid X-Request-Id, it is used.',
   schema: { type: 'string' },
 }
 export const RATE_HEADERS = {
-  'ratelimit-limit': header('Reads per minute.'),
-  'ratelimit-remaining': header('Reads left in the current minute.'),
-  'ratelimit-reset': header('Seconds until the next minute begins.'),
+  'ratelimit-limit': header('Maximum reads per minute.'),
+  'ratelimit-remaining': header('Remaining reads in the current minute.'),
+  'ratelimit-reset': header('Seconds until the next minute starts.'),
 }
 const IGNORED = {
   'x-parley-ignored': header(
-    'JSON pointers to what the schema says and no answer is checked for: annotations, unknown keywords, formats that are not checked. Percent-encoded, separated by commas, at most 1 KB; `+3` at the end counts those that are left out. Absent if nothing is ignored.',
+    'JSON pointers to parts of the schema that answers are not checked for: annotations, unknown keywords, and unsupported formats. Percent-encoded, separated by commas, at most 1 KB; a final `+3` means that three more were omitted. Absent if everything is checked.',
   ),
 }
-export const RETRY_AFTER = { 'retry-after': header('Seconds after which to retry.') }
-const READ_AFTER = { 'retry-after': header('Seconds after which to read the job.') }
+export const RETRY_AFTER = { 'retry-after': header('Seconds to wait before you retry.') }
+const READ_AFTER = { 'retry-after': header('Seconds to wait before you read the job.') }
 export const WAIT_AFTER = {
   'retry-after': header(
-    'Seconds after which to ask again. Present only if the server did not wait as long as `wait` asks: too many requests wait, or the server stops.',
+    'Seconds to wait before you ask again. Present only if the server did not wait as long as `wait` requests, because too many requests are waiting or the server is shutting down.',
   ),
 }
 const ALLOW = { allow: header('The methods that the path supports, such as `GET, HEAD, OPTIONS`.') }
@@ -73,17 +74,17 @@ export const idempotencyHeader = Type.Object({
   'idempotency-key': Type.Optional(
     Type.String({
       description:
-        '1 to 255 visible ASCII characters. For 24 hours the same key with the same body returns the same job ids, and with another body 400.',
+        '1 to 255 visible ASCII characters. For 24 hours, a request with the same key and the same body returns the same job IDs; with a different body, it gets 400.',
       examples: ['order-7-summary'],
     }),
   ),
 })
 
 export const answers = {
-  ended: success('The job ended within the wait: completed or failed.', endedJob, {
+  ended: success('The job finished within the wait: it completed or failed.', endedJob, {
     headers: {
       ...IGNORED,
-      'x-cache': header('`hit` when the job was completed from the cached response of an identical job.'),
+      'x-cache': header('`hit` if the job was completed from the cached response of an identical job.'),
     },
     examples: exampleResponses.ended,
   }),
@@ -91,11 +92,11 @@ export const answers = {
     headers: { ...RATE_HEADERS, ...WAIT_AFTER },
     examples: exampleResponses.read,
   }),
-  timedOut: success('The job is created and still being processed; read it by its id.', timedOut, {
-    headers: { ...IGNORED, ...READ_AFTER, location: header('The address of the job.') },
+  timedOut: success('The job was created and is still being processed. Read it by its ID.', timedOut, {
+    headers: { ...IGNORED, ...READ_AFTER, location: header('The path of the job.') },
     examples: exampleResponses.timedOut,
   }),
-  jobIds: success('All jobs are enqueued. One id for each, in order.', createdBatch, {
+  jobIds: success('All jobs are enqueued. The response has one ID per job, in order.', createdBatch, {
     headers: { ...IGNORED, ...READ_AFTER },
     examples: exampleResponses.jobIds,
   }),
@@ -115,19 +116,19 @@ export type ErrorResponses = Readonly<Record<number, ErrorResponse>>
 export const ERRORS: ErrorResponses = {
   400: {
     name: 'BadRequest',
-    description: 'Invalid parameters, or a request that is not valid HTTP.',
+    description: 'The parameters are invalid, or the request is not valid HTTP.',
     example: invalid('messages: must contain at least one message whose role is user'),
   },
   401: { name: 'Unauthorized', description: 'The API key is missing or invalid.', example: keyRequired() },
   403: {
     name: 'Forbidden',
-    description: 'The tier, a quota, a cap or a suspension does not allow this.',
-    example: new HttpError(403, 'Insufficient permissions: tier user_free may not use model gpt-5.'),
+    description: 'The tier, a quota, a cap or a suspension forbids the request.',
+    example: new HttpError(403, 'Insufficient permissions: tier user_free cannot use model gpt-5.'),
   },
   404: { name: 'NotFound', description: 'The job does not exist or has expired.', example: noSuchJob() },
   405: {
     name: 'MethodNotAllowed',
-    description: 'The path does not support the method; see Allow.',
+    description: 'The path does not support this method. See Allow.',
     headers: ALLOW,
     example: methodNotAllowed('PUT', '/api/v1/messages', 'GET, HEAD, OPTIONS, POST'),
   },
@@ -138,18 +139,18 @@ export const ERRORS: ErrorResponses = {
   },
   409: {
     name: 'Conflict',
-    description: 'Not possible in the current state; see details.',
-    example: new HttpError(409, 'The job has ended.'),
+    description: 'Not possible in the current state. See details.',
+    example: new HttpError(409, 'The job has already finished.'),
   },
   413: { name: 'ContentTooLarge', description: 'The body is too large.', example: tooLarge(1_048_576) },
   415: {
     name: 'UnsupportedMediaType',
-    description: 'The body is not declared as application/json, or is encoded.',
+    description: 'The body is not declared as application/json, or it is compressed.',
     example: notJsonType(),
   },
   429: {
     name: 'TooManyRequests',
-    description: 'A limit by the minute is reached; see Retry-After.',
+    description: 'A per-minute limit was reached. See Retry-After.',
     headers: { ...RATE_HEADERS, ...RETRY_AFTER },
     example: tooManyReads(120, 17),
   },
@@ -161,7 +162,7 @@ export const ERRORS: ErrorResponses = {
   500: { name: 'InternalServerError', description: 'Internal server error.', example: internalError() },
   503: {
     name: 'ServiceUnavailable',
-    description: 'Temporarily unavailable; nothing was created or changed. See Retry-After.',
+    description: 'Temporarily unavailable. Nothing was created or changed. See Retry-After.',
     headers: RETRY_AFTER,
     example: unavailable(),
   },
@@ -191,10 +192,10 @@ const sum = (description: string) => Type.Integer({ minimum: 0, description })
 
 /** Usage, as in every response that reports it. */
 export const usageSums = {
-  jobs: sum('Jobs that ended, failed ones included.'),
+  jobs: sum('Finished jobs, including failed ones.'),
   failed_jobs: sum('Jobs that failed.'),
-  cache_hits: sum('Jobs completed from a cached response, without a call.'),
+  cache_hits: sum('Jobs that were completed from a cached response instead of a call.'),
   calls: sum('Calls to model servers.'),
-  input_tokens: sum('As the model servers counted them.'),
-  output_tokens: sum('As the model servers counted them.'),
+  input_tokens: sum('As counted by the model servers.'),
+  output_tokens: sum('As counted by the model servers.'),
 }

@@ -4,12 +4,12 @@ import type { DeclaredOperation } from './declared-operations.ts'
 import { EXAMPLE_JOB_ID, exampleCallbacks } from './examples.ts'
 import { callbackEvent } from './job-schemas.ts'
 
-const SIGNED = 'See docs/callbacks.md for how to verify it.'
+const SIGNED = 'docs/callbacks.md explains how to verify it.'
 
 const headers = Type.Object({
   'webhook-id': Type.String({
     format: 'uuid',
-    description: 'The job id: the same in each attempt.',
+    description: 'The job ID. It is the same in each attempt.',
     examples: [EXAMPLE_JOB_ID],
   }),
   'webhook-timestamp': Type.String({
@@ -18,7 +18,7 @@ const headers = Type.Object({
     examples: ['1795232760'],
   }),
   'webhook-signature': Type.String({
-    description: `One or more signatures by Standard Webhooks, separated by spaces. ${SIGNED}`,
+    description: `One or more signatures according to Standard Webhooks, separated by spaces. ${SIGNED}`,
     examples: ['v1,Jm9yIGV4YW1wbGUgb25seSwgbm90IGEgc2lnbmF0dXJl'],
   }),
 })
@@ -30,18 +30,20 @@ export const jobEndedWebhook: DeclaredOperation = {
   path: '',
   schema: {
     operationId: 'jobEnded',
-    summary: 'A job with a callback has ended',
+    summary: 'A job with a callback has finished',
     description:
-      'Sent to `callback_url` with your `callback_headers`, once for each job, and again until you answer with a 2xx. Expect duplicates.',
+      'Sent to `callback_url` with your `callback_headers` when the job finishes, and retried until you respond with a 2xx status. Expect duplicates.',
     tags: ['Jobs'],
     security: [],
     headers,
     body: { ...callbackEvent, examples: exampleCallbacks },
     response: {
-      '2XX': received('It has arrived. The body is not read.'),
-      410: received('The receiver is gone: the callback fails permanently.'),
-      '4XX': received('It is tried again later; after 429 not before your `Retry-After`.'),
-      '5XX': received('It is tried again later; after 502, 503 and 504 not before your `Retry-After`.'),
+      '2XX': received('The callback is delivered. Parley does not read the response body.'),
+      410: received('The receiver is gone. The callback fails permanently.'),
+      '4XX': received('The callback is retried later. After 429, not before the time in your `Retry-After`.'),
+      '5XX': received(
+        'The callback is retried later. After 502, 503 and 504, not before the time in your `Retry-After`.',
+      ),
     },
   },
 }

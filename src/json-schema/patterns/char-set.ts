@@ -45,7 +45,7 @@ function hasProperty(codePoint: number, name: string): boolean {
   return test.test(String.fromCodePoint(codePoint))
 }
 
-/** What one `contains` costs, in visits to an instruction of the matcher. */
+/** The cost of one `contains`, in instruction visits of the matcher. */
 export function costOf(set: CharSet): number {
   return 1 + set.properties.length * 5
 }
@@ -58,7 +58,7 @@ export function charSet(ranges: readonly number[], negated = false): CharSet {
   return { ranges, properties: [], negated }
 }
 
-/** The ranges in order and mergeRanges, so that `contains` can search them by halves. */
+/** The ranges, sorted and merged, so that `contains` can use binary search. */
 export function mergeRanges(ranges: readonly number[]): number[] {
   const pairs: [number, number][] = []
   for (let at = 0; at + 1 < ranges.length; at += 2) pairs.push([ranges[at] ?? 0, ranges[at + 1] ?? 0])

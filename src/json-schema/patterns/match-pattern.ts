@@ -34,7 +34,7 @@ export function matchesPattern(program: PatternProgram, text: string, budget: St
 
 const MATCHED = -1
 
-/** Follows all instructions that take no character. Returns how many threads wait for one, or MATCHED. */
+/** Follows all instructions that do not consume a character. Returns how many threads wait for a character, or MATCHED. */
 function followToSets(
   program: PatternProgram,
   resumed: number,
@@ -72,7 +72,7 @@ function followToSets(
   return waiting
 }
 
-/** Offers the character to each waiting thread. Returns how many accept it and go on. */
+/** Offers the character to each waiting thread. Returns how many accept it and continue. */
 function consume(program: PatternProgram, threads: number, here: number, budget: StepBudget): number {
   const { code, ops, first, second } = program
   let resumed = 0

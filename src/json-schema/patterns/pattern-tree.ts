@@ -1,4 +1,4 @@
-/** The syntax tree of a `pattern`, which its reader writes, and its compiler and the maker of examples take. */
+/** The syntax tree of a `pattern`, produced by its reader, and used by its compiler and the example generator. */
 import type { CharSet } from './char-set.ts'
 
 /** Lazy and greedy repetitions are the same here: only whether there is a match matters, not which part matches. */

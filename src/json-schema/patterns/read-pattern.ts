@@ -21,12 +21,12 @@ export function readPattern(text: string): ReadPatternResult {
   const cursor: PatternCursor = { text, at: 0, depth: 0 }
   try {
     const tree = readAlternation(cursor)
-    if (cursor.at < text.length) return { ok: false, rule: 'has a ")" without its "("' }
+    if (cursor.at < text.length) return { ok: false, rule: 'has a ")" without a "("' }
     const size = sizeOf(tree)
     if (size > MAX_PATTERN_SIZE) {
       return {
         ok: false,
-        rule: `is too large: its repetitions written out have more than ${MAX_PATTERN_SIZE} parts`,
+        rule: `is too large: with its repetitions expanded, it has more than ${MAX_PATTERN_SIZE} parts`,
       }
     }
     return { ok: true, tree, size }
@@ -88,7 +88,7 @@ function readAtom(cursor: PatternCursor): PatternTree {
     case '*':
     case '+':
     case '?':
-      throw new PatternRejected(`has a "${char}" with nothing before it that could be repeated`)
+      throw new PatternRejected(`has a "${char}" with nothing before it to repeat`)
   }
   cursor.at += char.length
   if (char === '.') return { kind: 'set', set: charSet(LINE_TERMINATORS, true) }
@@ -117,13 +117,13 @@ function readGroup(cursor: PatternCursor): PatternTree {
   }
   if (cursor.text[cursor.at] === '?') readGroupKind(cursor)
   const inside = readAlternation(cursor)
-  if (cursor.text[cursor.at] !== ')') throw new PatternRejected('has a "(" without its ")"')
+  if (cursor.text[cursor.at] !== ')') throw new PatternRejected('has a "(" without a ")"')
   cursor.at++
   cursor.depth--
   return inside
 }
 
-/** StepBudget over `?:` and `?<name>`; every other kind of group is rejected by name. */
+/** Skips `?:` and `?<name>`; every other kind of group is rejected by name. */
 function readGroupKind(cursor: PatternCursor): void {
   const rest = cursor.text.slice(cursor.at, cursor.at + 80)
   if (rest.startsWith('?:')) {
@@ -131,7 +131,9 @@ function readGroupKind(cursor: PatternCursor): void {
     return
   }
   if (/^\?<?[=!]/.test(rest)) {
-    throw new PatternRejected('looks ahead or behind ("(?=", "(?!", "(?<=", "(?<!"), which is not supported')
+    throw new PatternRejected(
+      'has a lookahead or lookbehind ("(?=", "(?!", "(?<=", "(?<!"), which is not supported',
+    )
   }
   const name = /^\?<[A-Za-z_$][\w$]*>/.exec(rest)
   if (name === null) {
@@ -144,9 +146,10 @@ function readRepeat(cursor: PatternCursor, part: PatternTree, isGroup: boolean):
   const bounds = readBounds(cursor)
   if (bounds === null) return part
   if (part.kind === 'assertion' && !isGroup)
-    throw new PatternRejected('repeats "^", "$", "\\b" or "\\B", which match no text')
+    throw new PatternRejected('repeats "^", "$", "\\b" or "\\B", which match no characters')
   if (cursor.text[cursor.at] === '?') cursor.at++
-  else if (cursor.text[cursor.at] === '+') throw new PatternRejected('has a "+" after a repetition')
+  else if (cursor.text[cursor.at] === '+')
+    throw new PatternRejected('has a possessive "+" after a repetition')
   if (readBounds(cursor) !== null)
     throw new PatternRejected('repeats a repetition; put the inner one in "(?:…)"')
   return { kind: 'repeat', part, min: bounds[0], max: bounds[1] }
@@ -205,7 +208,7 @@ function readClass(cursor: PatternCursor): CharSet {
 
 function readMember(cursor: PatternCursor): Escape {
   const codePoint = cursor.text.codePointAt(cursor.at)
-  if (codePoint === undefined) throw new PatternRejected('has a "[" without its "]"')
+  if (codePoint === undefined) throw new PatternRejected('has a "[" without a "]"')
   if (codePoint === 0x5c) {
     const read = readEscape(cursor)
     if (read.kind !== 'assertion') return read
@@ -214,7 +217,7 @@ function readMember(cursor: PatternCursor): Escape {
     throw new PatternRejected('has "\\B" inside a class')
   }
   if (cursor.text.startsWith('[:', cursor.at))
-    throw new PatternRejected('has a class like [:alpha:]; write it out')
+    throw new PatternRejected('has a class such as [:alpha:]; list its characters instead')
   cursor.at += codePoint > 0xffff ? 2 : 1
   return { kind: 'char', codePoint }
 }

@@ -101,7 +101,7 @@ async function acceptKeyed(
   }
 }
 
-/** Only one request of the same key at a time gets past the lock. */
+/** Only one request with the same key at a time can hold the lock. */
 async function acceptOnce(
   parts: PostgresParts,
   acceptance: Omit<Acceptance, 'idempotency'>,
@@ -116,9 +116,10 @@ async function acceptOnce(
     if (earlier && Number(earlier.until_ms) > nowMs) {
       if (earlier.fingerprint !== fingerprint) return { kind: 'conflict' }
       const jobIds: string[] = JSON.parse(String(earlier.job_ids))
-      // This very request, whose first answer was lost on the way.
+      // The same request, whose first response was lost.
       if (jobIds[0] === ids[0]) return { kind: 'accepted' }
-      // A request whose jobs no longer exist is accepted again, rather than answered with ids that lead nowhere.
+      // If the jobs of the earlier request no longer exist, the request is accepted again instead of returning IDs of missing
+      // jobs.
       const [found] = await queries.query(COUNT_JOBS, [jobIds])
       if (Number(found?.count) === jobIds.length) return { kind: 'repeated', jobIds }
     }

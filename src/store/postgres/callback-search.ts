@@ -1,4 +1,4 @@
-/** What operators see of callbacks in Postgres. */
+/** Searches callbacks in Postgres, for operators. */
 import { isJobId } from '../../job/job-id.ts'
 import { readDetails, readSummary, searchCallbacksByChunk, URL_PREFIX } from '../callback-rows.ts'
 import type { CallbackRecords, CallbackScan, CallbackState, CallbackSummary } from '../callback-store.ts'

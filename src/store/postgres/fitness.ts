@@ -1,4 +1,7 @@
-/** Whether a Postgres is fit to hold jobs: what would break a guarantee stops the start, what weakens one is a warning. */
+/**
+ * Checks whether a Postgres is fit to hold jobs: what would break a guarantee prevents the start; what weakens one is a
+ * warning.
+ */
 import { DatabaseProblem } from '../database-problem.ts'
 import type { Row } from '../rows.ts'
 import type { Queries } from './database.ts'

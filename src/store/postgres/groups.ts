@@ -1,11 +1,11 @@
-/** Gathers what arrives together into statements of many rows, a group of each kind of operation. */
+/** Gathers operations that arrive together into statements of many rows, one group for each kind of operation. */
 import { GroupCommit, type GroupCommitOptions } from '../group-commit.ts'
 
 /** Operations in one statement. */
 const MAX_GROUP = 512
 /** Statements of a kind that run at once: the next gathers while one waits for the disk, and one while it is sent. */
 const IN_FLIGHT = 2
-/** Characters in one statement: what more would gain is lost in its memory. */
+/** Maximum characters in one statement. Larger ones cost more memory than they gain. */
 export const MAX_WEIGHT = 4 * 1024 * 1024
 
 export class StatementGroups {

@@ -1,4 +1,4 @@
-/** What operators see of jobs in Postgres. */
+/** Searches jobs in Postgres, for operators. */
 import type { Status } from '../../job/job.ts'
 import { isJobId } from '../../job/job-id.ts'
 import type { Expiry } from '../expiry.ts'

@@ -1,4 +1,4 @@
-/** What operators do straight in a Postgres database, beside running servers. */
+/** Admin actions of commands directly on a Postgres database, also while servers are running. */
 import type { Secrets } from '../account-store.ts'
 import type { OperatorStore } from '../operator-store.ts'
 import { accountOperations } from './accounts.ts'
@@ -24,7 +24,7 @@ export async function openPostgresForOperator(url: string): Promise<OperatorStor
   return { ...operatorOperations(database, url), close: () => database.close() }
 }
 
-/** What nodes do too. */
+/** Shared with nodes. */
 export function operatorOperations(database: Database, url: string): Omit<OperatorStore, 'close'> {
   return {
     ...accountOperations(database),

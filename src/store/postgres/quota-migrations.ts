@@ -87,7 +87,7 @@ create trigger count_stored_outcome after insert on outcomes
   for each row when (new.bytes < 0) execute function count_stored_outcome();
 `
 
-/** Reads all outcomes once, and their jobs, and holds nobody up meanwhile: it locks no rows but its own. */
+/** Reads all outcomes once, and their jobs, without blocking anyone: it locks only its own rows. */
 const countWhatIsStored = `
 set local enable_seqscan = on;
 insert into quota_sums (account, hour, open_jobs, open_bytes, ended_bytes)

@@ -1,4 +1,7 @@
-/** Columns of texts as parameters: large ones in Postgres' binary form, as escaping each quote in them holds the event loop. */
+/**
+ * Columns of texts as parameters: large ones in Postgres' binary form, because escaping each quote in them would block the
+ * event loop.
+ */
 
 /** Fewer characters than this are escaped in less than a millisecond. */
 const LARGE = 65_536

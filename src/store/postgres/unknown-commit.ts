@@ -1,10 +1,10 @@
-/** What to do when a group failed, and when nothing is known about whether a commit happened. */
+/** Handles failed groups, and commits whose outcome is unknown. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { Failed } from '../group-commit.ts'
 import { StoreUnavailable } from '../store.ts'
 import { OutcomeUnknown } from './errors.ts'
 
-/** A caller waits for the answer: after this long it gets a 503 rather than nothing. A restart takes less. */
+/** A caller is waiting for the response: after this time it gets a 503. A restart takes less. */
 const MAX_UNKNOWN_MS = 20_000
 const FIRST_PAUSE_MS = 50
 const LONGEST_PAUSE_MS = 1000

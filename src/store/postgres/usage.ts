@@ -1,5 +1,5 @@
 /**
- * What accounts have used, in Postgres: sums, and the deltas that settling writes beside them. Each read adds both up in one
+ * The usage of accounts in Postgres: sums, and the deltas that settling writes next to them. Each read adds both up in one
  * statement, which sees a fold as complete or as not begun.
  */
 import { numberOf } from '../rows.ts'

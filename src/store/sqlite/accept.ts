@@ -83,7 +83,8 @@ function findEarlier(
   if (!earlier || Number(earlier.until_ms) <= nowMs) return null
   if (earlier.fingerprint !== fingerprint) return { kind: 'conflict' }
   const jobIds: string[] = JSON.parse(String(earlier.job_ids))
-  // A request whose jobs no longer exist is accepted again, rather than answered with ids that lead nowhere.
+  // If the jobs of the earlier request no longer exist, the request is accepted again instead of returning IDs of missing
+  // jobs.
   return jobIds.every((id) => file.prepare(EXISTS).get(id)) ? { kind: 'repeated', jobIds } : null
 }
 

@@ -1,4 +1,4 @@
-/** What operators see of callbacks in SQLite. */
+/** Searches callbacks in SQLite, for operators. */
 import { readDetails, readSummary, URL_PREFIX } from '../callback-rows.ts'
 import type { CallbackDetails, CallbackScan, CallbackState, CallbackSummary } from '../callback-store.ts'
 import { AFTER_ALL, type Chunk } from '../pagination.ts'

@@ -1,4 +1,4 @@
-/** What operators see of jobs in SQLite. No call holds the storage thread for long. */
+/** Searches jobs in SQLite, for operators. No call blocks the storage thread for long. */
 import type { Status } from '../../job/job.ts'
 import type { Expiry } from '../expiry.ts'
 import { hasExpired } from '../job-rows.ts'

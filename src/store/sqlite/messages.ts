@@ -1,4 +1,4 @@
-/** What crosses between the storage thread and its client. */
+/** Messages between the storage thread and its client. */
 import type { Call } from './operations.ts'
 
 /** A group of operations. Writes run in one transaction; reads run outside of any. */
@@ -17,7 +17,7 @@ export interface Reply {
 
 export type Failure = readonly [index: number, message: string, kind: FailureKind]
 
-/** `unavailable` may pass, `rejected` never does, and nothing is known about an `error`. */
+/** `unavailable` may succeed later, `rejected` never will, and `error` is unexpected. */
 export type FailureKind = 'unavailable' | 'rejected' | 'error'
 
 /** The first message of the thread. `operator` is whether the operator must fix why it could not start. */

@@ -8,7 +8,7 @@ import type { ServedFile } from './open-file.ts'
 import { read } from './operation.ts'
 
 export const nodeOperations = {
-  /** The lease was kept, or this process would not run. */
+  /** The lease was kept, otherwise this process would not be running. */
   renew: read((_file: ServedFile, _node: string): boolean => true),
 
   claimsOf: read((file: ServedFile, node: string): Claim[] =>

@@ -6,8 +6,7 @@ import { QuotaSums } from './quota-sums.ts'
 import { UsageSums } from './usage-sums.ts'
 
 /**
- * What a column holds. Between threads rows cross as arrays of cells, because copying those costs a fraction of copying
- * objects.
+ * The value of a column. Rows are passed between threads as arrays of cells, which cost a fraction of copying objects.
  */
 export type Cell = string | number | null
 

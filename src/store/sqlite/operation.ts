@@ -1,6 +1,6 @@
 /**
- * What an operation of the SQLite store is: a synchronous function of the open file. Each is declared once, in the file that
- * is named after it, and `operations.ts` gathers them.
+ * An operation of the SQLite store: a synchronous function of the open file. Each is declared once, in the file that is named
+ * after it, and `operations.ts` gathers them.
  */
 import type { OpenFile } from './open-file.ts'
 

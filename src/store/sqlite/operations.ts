@@ -25,7 +25,7 @@ import { scrubOperations } from './scrub.ts'
 import { settleOperations } from './settle.ts'
 import { usageOperations } from './usage.ts'
 
-/** What commands do too, beside a running server. */
+/** Shared with commands, which may run while a server is running. */
 const OPERATOR_OPERATIONS = {
   ...accountOperations,
   ...auditOperations,

@@ -1,4 +1,4 @@
-/** What operators do straight in a SQLite file, beside a running server: no lock, no thread. */
+/** Admin actions of commands directly on a SQLite file, also while a server is running: without lock or thread. */
 import { DatabaseSync } from 'node:sqlite'
 import type { Secrets } from '../account-store.ts'
 import type { OperatorStore } from '../operator-store.ts'

@@ -1,6 +1,6 @@
 /**
- * What accounts have open and stored, in SQLite: sums in a table, which each transaction changes once for each account. What
- * a transaction has yet to write is summed in memory, as usage is.
+ * What accounts have open and stored, in SQLite: sums in a table, which each transaction changes once per account. Until
+ * then, the changes are summed in memory, like usage.
  */
 import type { DatabaseSync } from 'node:sqlite'
 import { numberOf } from '../rows.ts'

@@ -1,4 +1,4 @@
-/** What accounts have used, in SQLite. Settling adds to it (`usage-sums.ts`). */
+/** The usage of accounts in SQLite. Settling adds to it (`usage-sums.ts`). */
 import { numberOf } from '../rows.ts'
 import { readQuotaUse, readUsage, USAGE_COLUMNS } from '../usage-rows.ts'
 import {

@@ -161,7 +161,7 @@ onEachStore(() => {
     const answer = await passing(stage, admin.delete('/accounts/acme?scrub=false'))
     const { message, details } = refused(answer, 409)
     assert.equal(message, 'The account is still in use.')
-    assert.match(details ?? '', /suspended but not deleted; 5 of its jobs are deleted\. Revoke its keys/)
+    assert.match(details ?? '', /was suspended but not deleted; 5 of its jobs were deleted\. Revoke its keys/)
     const [listed] = granted(await admin.get('/accounts'), 200).accounts
     assert.notEqual(listed.suspended_at, null)
   })

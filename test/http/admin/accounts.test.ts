@@ -72,7 +72,7 @@ onEachStore(async () => {
     await tell({ account: 'acme', tier: 'user_gold' }, /^tier: must be one of user_free, /)
     await tell({ account: 'acme', tier: 'user_go', expires_days: 0 }, /^expires_days: must be > 0/)
     await tell({ account: 'acme', tier: 'user_go', expires_days: 1e9 }, /^expires_days: must be <= 36500/)
-    await tell({ account: 'acme', tier: 'user_go', key: 'prl_x' }, 'key: is not a known field here')
+    await tell({ account: 'acme', tier: 'user_go', key: 'prl_x' }, 'key: is not a known field')
     const taken = refused(await admin.post('/keys', { account: 'acme', tier: 'user_max' }), 409)
     assert.match(taken.details ?? '', /account acme has user_go/)
     assert.equal(refused(await admin.post('/keys', '{'), 400).message, 'The body is not valid JSON.')

@@ -37,7 +37,7 @@ onEachStore(() => {
     const { jobs: left } = granted(await admin.get('/overview'), 200)
     assert.deepEqual([left.running, left.assigned], [0, 0])
     const again = refused(await admin.post(`/jobs/${id}/cancel`), 409)
-    assert.equal(again.message, 'The job has ended.')
+    assert.equal(again.message, 'The job has already finished.')
   })
 
   test('cancelling a running job takes four store operations', async (t) => {

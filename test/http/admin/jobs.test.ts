@@ -87,7 +87,7 @@ onEachStore(() => {
     invalid(await admin.get('/jobs?status=done'), /^status: must be one of pending, /)
     invalid(await admin.get('/jobs?before=x'), 'before: must be a job ID')
     invalid(await admin.get('/jobs?from=yesterday'), 'from: must be a number')
-    invalid(await admin.get('/jobs?colour=red'), 'colour: is not a known field here')
+    invalid(await admin.get('/jobs?colour=red'), 'colour: is not a known field')
     invalid(await admin.get('/jobs?account=%00'), /^account: must match pattern/)
     invalid(await admin.get('/jobs?model=%00'), /^model: must match pattern/)
     assert.deepEqual(idsOf(await admin.get('/jobs?from=999999999999999&to=999999999999999')), [])

@@ -16,4 +16,4 @@ export const LIBRARIES: Readonly<Record<string, readonly Emitted[]>> = {
 }
 
 /** The only reason to reject one of them: a pattern that no linear matcher can take, in BIC of Valibot and in numbers and dates of ArkType. */
-export const LOOKS_AROUND = /^looks ahead or behind/
+export const LOOKS_AROUND = /^has a lookahead or lookbehind/
