@@ -2,6 +2,7 @@
 import { cancelJobsOf } from '../../src/admin/cancel-jobs.ts'
 import { deleteAccount } from '../../src/admin/delete-account.ts'
 import { makeSecret } from '../../src/net/signature.ts'
+import type { OwnCaps } from '../../src/store/account-store.ts'
 import { type CallerOptions, Callers } from './callers.ts'
 import type { KnownJob } from './ledger.ts'
 import { runningProcess, type SimulatedProcess } from './node.ts'
@@ -121,7 +122,7 @@ export class Actors {
         case 'cancel all':
           return cancelJobsOf(store, clock, { account, running: step.running })
         case 'cap':
-          return store.setCaps(account, { ...NO_CAPS, openJobs: step.openJobs })
+          return store.setCaps(account, capsOf(step))
         case 'rotate secret': {
           const secret = makeSecret((bytes) => Buffer.from(world.random.hex(bytes), 'hex'))
           ledger.addSecret(account, secret)
@@ -181,10 +182,12 @@ export class Actors {
     const node = nodes[step.node % nodes.length]
     if (node === undefined) return
     ledger.mayLoseUsage = true
-    ledger.troubledFor(step.ms)
+    ledger.troubledFor(step.kind === 'clock' ? 0 : step.ms)
     if (step.kind === 'kill') node.kill(node.process, step.ms)
-    else if (step.kind === 'clock') node.clockOffsetMs += step.ms
-    else if (step.kind === 'pause') node.process?.pause(step.ms, step.what)
+    else if (step.kind === 'clock') {
+      node.clockOffsetMs += step.ms
+      ledger.clockJumpsMs += Math.abs(step.ms)
+    } else if (step.kind === 'pause') node.process?.pause(step.ms, step.what)
     else node.stop(() => void world.after(step.ms, `${node.name} starts`, () => node.start()))
   }
 
@@ -216,6 +219,10 @@ export class Actors {
       process.whenEnded(() => void world.after(ms, `${node.name} starts`, next))
     else next()
   }
+}
+
+function capsOf({ openJobs, monthlyJobs = null, storedBytes = null }: StepOf<'cap'>): OwnCaps {
+  return { ...NO_CAPS, openJobs, monthlyJobs, storedBytes }
 }
 
 async function deleteJob({ store }: SimulatedProcess, job: KnownJob): Promise<void> {

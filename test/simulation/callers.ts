@@ -93,8 +93,8 @@ export class Callers {
     if (!first || !record) return
     this.#learn(first, record, first.readStatus)
     // A repeated request may be one for a job that ended before.
-    const endedMs = this.#around.witness.endedMs(first.id)
-    if (endedMs !== null) this.#noticed(Math.max(endedMs, sentMs), first.id)
+    const endedMs = ledger.endedMs.get(first.id)
+    if (endedMs !== undefined) this.#noticed(Math.max(endedMs, sentMs), first.id)
   }
 
   /** A caller has read its job. @param before the status that it knew when it asked */
@@ -139,7 +139,7 @@ export class Callers {
 
   /** Reads one job or several, and waits for them. */
   wait({ jobs: numbers, node, isForeign, waitMs, until, leaveMs }: StepOf<'wait'>): void {
-    const { world, ledger, witness } = this.#around
+    const { world, ledger } = this.#around
     const asked = this.#ownOrForeign(numbers[0] ?? 0, isForeign)
     if (asked === null) return
     const { account } = asked
@@ -166,7 +166,7 @@ export class Callers {
       const isEarly = world.nowMs - sentMs < waitMs && !response.wasCut
       if (!areOver && isEarly)
         ledger.violate('a wait ends with its jobs or its time', wanted.jobIds.join(' '))
-      const ends = known.map((job) => (job === null ? null : witness.endedMs(job.id)))
+      const ends = known.map((job) => (job === null ? null : (ledger.endedMs.get(job.id) ?? null)))
       const ended = ends.filter((end) => end !== null)
       if (ended.length === 0 || (until === 'all' && ended.length < ends.length)) return
       const end = until === 'all' ? Math.max(...ended) : Math.min(...ended)
@@ -205,12 +205,12 @@ export class Callers {
         else this.#learnStatus(job, listed, before.get(id) ?? null)
       }
       if (beforeJobId !== null || status !== null) return
-      const missing = known.find((job) => !ids.includes(job.id) && !ledger.isDeleted(job))
+      const missing = known.find((job) => !ids.includes(job.id) && !ledger.mayBeGone(job))
       if (missing) ledger.violate('P1 no accepted job is lost', `${missing.id} is not in the list`)
     })
   }
 
-  cancel({ job: which, node, isForeign }: StepOf<'cancel own'>): void {
+  cancel({ job: which, node, isForeign, thenDelete }: StepOf<'cancel own'>): void {
     const { world, ledger } = this.#around
     const asked = this.#ownOrForeign(which, isForeign)
     if (asked === null) return
@@ -229,6 +229,7 @@ export class Callers {
       if (!isCancelledError(record.errorJson))
         ledger.violate('a cancelled job is cancelled', `${job.id}: ${record.errorJson}`)
       this.cancelled(job)
+      if (thenDelete) await this.#delete(process, job, { account, isForeign, dropCallback: true })
     })
   }
 
@@ -248,21 +249,26 @@ export class Callers {
   }
 
   delete({ job: which, node, isForeign, dropCallback }: StepOf<'delete own'>): void {
-    const { world, ledger } = this.#around
     const asked = this.#ownOrForeign(which, isForeign)
     if (asked === null) return
     const { job, account } = asked
-    this.#send(node, `delete of ${account}`, async (process) => {
-      const before = job.wasDeleted
-      if (!isForeign) job.wasDeleted = true
-      const result = await process.front.delete(account, job.id, dropCallback)
-      world.note(`delete ${job.id}: ${result}`)
-      if (isForeign && result !== undefined && result !== 'unknown')
-        ledger.violate('P15 accounts are apart', `${account} deletes ${job.id}`)
-      if (isForeign || result === undefined) return
-      if (result === 'deleted') job.goneAtMs ??= world.nowMs
-      else if (result !== 'unknown') job.wasDeleted = before
-    })
+    this.#send(node, `delete of ${account}`, (process) =>
+      this.#delete(process, job, { account, isForeign, dropCallback }),
+    )
+  }
+
+  async #delete(process: SimulatedProcess, job: KnownJob, deletion: Deletion): Promise<void> {
+    const { world, ledger } = this.#around
+    const { account, isForeign, dropCallback } = deletion
+    const before = job.wasDeleted
+    if (!isForeign) job.wasDeleted = true
+    const result = await process.front.delete(account, job.id, dropCallback)
+    world.note(`delete ${job.id}: ${result}`)
+    if (isForeign && result !== undefined && result !== 'unknown')
+      ledger.violate('P15 accounts are apart', `${account} deletes ${job.id}`)
+    if (isForeign || result === undefined) return
+    if (result === 'deleted') job.goneAtMs ??= world.nowMs
+    else if (result !== 'unknown') job.wasDeleted = before
   }
 
   #ownOrForeign(
@@ -291,10 +297,16 @@ export class Callers {
     if (account !== job.account) {
       if (record !== null) ledger.violate('P15 accounts are apart', `${account} reads ${job.id}`)
     } else if (record === null) {
-      if (!ledger.isDeleted(job)) ledger.violate('P1 no accepted job is lost', `${job.id} cannot be read`)
+      if (!ledger.mayBeGone(job)) ledger.violate('P1 no accepted job is lost', `${job.id} cannot be read`)
     } else if (before.isGone) ledger.violate('a deleted job cannot be read', job.id)
     else this.#learn(job, record, before.status)
   }
+}
+
+interface Deletion {
+  readonly account: string
+  readonly isForeign: boolean
+  readonly dropCallback: boolean
 }
 
 /** What a caller knows about a job when it asks. */

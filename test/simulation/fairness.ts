@@ -1,19 +1,31 @@
-/** P22, when all else is quiet: slow jobs of one account fill a node, and a job of another account starts nevertheless. */
+/**
+ * P22, when all else is quiet. Slow jobs of one account fill a node, or the upstream that it calls, and a job of another account
+ * starts nevertheless; two accounts with the same weight get equal shares; a receiver that stalls delays no other.
+ */
 import type { Callers } from './callers.ts'
 import type { Ledger } from './ledger.ts'
 import type { SimulatedProcess } from './node.ts'
-import type { AccountPlan, JobPlan, Plan } from './plan.ts'
+import type { AccountPlan, JobManner, JobPlan, Plan, ReceiverFault } from './plan.ts'
 import type { World } from './world.ts'
 
+const MANY = 'many'
+const SINGLE = 'single'
+const FILLER = 'filler'
 export const FAIRNESS_ACCOUNTS: readonly AccountPlan[] = [
-  { name: 'many', tier: 'user_max' },
-  { name: 'single', tier: 'user_max' },
+  { name: MANY, tier: 'user_max' },
+  { name: SINGLE, tier: 'user_max' },
+  { name: FILLER, tier: 'user_max' },
 ]
-/** With fewer slots none is kept for other accounts. */
+const RULE = 'P22 one account cannot delay another'
+/** With fewer slots none is kept for other accounts, or for receivers that have not answered yet. */
 const LEAST_SLOTS = 4
-/** Slow jobs for each slot. */
+/** Jobs for each slot. */
 const JOBS_OF_A_SLOT = 2
 const START_WITHIN_MS = 1000
+/** A slow job takes up to 18 s, and its answer some milliseconds. */
+const SLOW_MS = 19_000
+/** From the creation of a quick job to its callback: it runs for 2 s, and the database takes its time. */
+const CALLBACK_WITHIN_MS = 4000
 const JOB: Omit<JobPlan, 'tag' | 'manner'> = {
   format: 'text',
   model: 'one-target',
@@ -27,26 +39,109 @@ export interface FairnessParts {
   readonly ledger: Ledger
   readonly plan: Plan
   readonly callers: Callers
+  /** The one that callers ask. */
   readonly process: SimulatedProcess
+  /** All of them. */
+  readonly processes: readonly SimulatedProcess[]
+  readonly receiverFaults: Map<string, ReceiverFault>
+  /** Resolves when all is quiet again. */
+  readonly untilQuiet: () => Promise<void>
 }
 
-/** Where upstreams serve fewer calls than the node has slots, or recover, their bounds are others. */
-export function mayTryFairness({ concurrency }: Plan, { router, hasStarted }: SimulatedProcess): boolean {
-  if (!hasStarted || concurrency < LEAST_SLOTS || router.limited.size > 0) return false
-  return router.state().every(({ limit }) => limit > concurrency)
+/** Tries what has a bound in this plan. While a route recovers, its bounds are others. */
+export async function tryFairness(parts: FairnessParts): Promise<void> {
+  const { plan, processes, untilQuiet } = parts
+  const { concurrency, nodes, callbackSlots, seed } = plan
+  if (processes.some(({ hasStarted, router }) => !hasStarted || router.limited.size > 0)) return
+  const limits = processes.flatMap(({ router }) => router.state().map(({ limit }) => limit))
+  const isCallFree = limits.every((limit) => limit > concurrency)
+  if (concurrency >= LEAST_SLOTS && (isCallFree || nodes === 1)) {
+    await trySlots(parts, isCallFree)
+    await untilQuiet()
+  }
+  // Slots that are kept for other accounts go to those that hold none, and not by turns.
+  if (seed % 3 === 0 && concurrency < LEAST_SLOTS && isCallFree) {
+    await tryShares(parts)
+    await untilQuiet()
+  }
+  if (seed % 3 === 1 && callbackSlots >= LEAST_SLOTS && concurrency >= LEAST_SLOTS && isCallFree) {
+    await tryReceivers(parts)
+    await untilQuiet()
+  }
 }
 
-export async function tryFairness({ world, ledger, plan, callers, process }: FairnessParts): Promise<void> {
-  const slow = Array.from({ length: plan.concurrency * JOBS_OF_A_SLOT }, (_, index): JobPlan => {
-    return { ...JOB, tag: `slow${index}`, manner: 'answer slowly' }
-  })
-  callers.request('many', process, { jobs: slow, waitMs: null, key: null, leaveMs: null })
+/** At an upstream that serves fewer calls than the node has slots, another account's turn comes when the next call ends. */
+async function trySlots({ world, ledger, plan, callers, process }: FairnessParts, isCallFree: boolean) {
+  const slow = jobs('slow', 'answer slowly', plan.concurrency * JOBS_OF_A_SLOT)
+  callers.request(MANY, process, { jobs: slow, waitMs: null, key: null, leaveMs: null })
   await world.runUntil(world.nowMs + 500)
   const sentMs = world.nowMs
-  const jobs: JobPlan[] = [{ ...JOB, tag: 'other', manner: 'answer' }]
-  callers.request('single', process, { jobs, waitMs: 60_000, key: null, leaveMs: null })
+  const hasStarted = () => ledger.callsOf(SINGLE, 'other0').firstAtMs !== null
+  callers.request(SINGLE, process, {
+    jobs: jobs('other', 'answer', 1),
+    waitMs: 60_000,
+    key: null,
+    leaveMs: null,
+  })
   await world.runUntil(sentMs + START_WITHIN_MS)
-  if (ledger.callsOf('single', 'other').firstAtMs === null) {
-    ledger.violate('P22 one account cannot delay another', `a job did not start within ${START_WITHIN_MS} ms`)
+  if (!isCallFree && !hasStarted()) {
+    const before = new Set(ledger.callsInProgress)
+    const hasEnded = () => [...before].some((call) => !ledger.callsInProgress.has(call))
+    await world.runUntil(world.nowMs + SLOW_MS, hasEnded)
+    await world.runUntil(world.nowMs + START_WITHIN_MS)
   }
+  if (!hasStarted()) ledger.violate(RULE, `a job did not start within ${world.nowMs - sentMs} ms`)
+}
+
+/** Until one has no more, jobs of two accounts with the same weight start in turns: all nodes together are ahead by their slots at most. */
+async function tryShares({ world, ledger, plan, callers, process, untilQuiet }: FairnessParts) {
+  const slots = plan.concurrency * plan.nodes
+  // They fill all slots, so that all that follows is queued.
+  const first = jobs('first', 'answer slowly', slots)
+  callers.request(FILLER, process, { jobs: first, waitMs: null, key: null, leaveMs: null })
+  await world.runUntil(world.nowMs + 500)
+  const accounts = [MANY, SINGLE]
+  const each = slots * JOBS_OF_A_SLOT + LEAST_SLOTS
+  for (const account of accounts) {
+    const shares = jobs(`share-of-${account}-`, 'answer', each)
+    callers.request(account, process, { jobs: shares, waitMs: null, key: null, leaveMs: null })
+  }
+  await untilQuiet()
+  const starts = accounts.flatMap((account) =>
+    jobs(`share-of-${account}-`, 'answer', each).map(({ tag }) => {
+      return { account, atMs: ledger.callsOf(account, tag).firstAtMs ?? Number.POSITIVE_INFINITY }
+    }),
+  )
+  const started = new Map(accounts.map((account) => [account, 0]))
+  for (const { account } of starts.sort((one, other) => one.atMs - other.atMs)) {
+    started.set(account, (started.get(account) ?? 0) + 1)
+    const [one = 0, other = 0] = started.values()
+    if (Math.max(one, other) === each) return
+    if (Math.abs(one - other) <= slots + 1) continue
+    ledger.violate(
+      'P22 equal weights have equal shares',
+      `${one} and ${other} of ${each} jobs, ${slots} slots`,
+    )
+    return
+  }
+}
+
+async function tryReceivers({ world, ledger, plan, callers, process, receiverFaults }: FairnessParts) {
+  receiverFaults.set(MANY, 'stall')
+  const stalled = jobs('stalled', 'answer', plan.callbackSlots * JOBS_OF_A_SLOT, true)
+  callers.request(MANY, process, { jobs: stalled, waitMs: null, key: null, leaveMs: null })
+  await world.runUntil(world.nowMs + CALLBACK_WITHIN_MS)
+  const single = jobs('callback', 'answer', 1, true)
+  const isReceived = () =>
+    [...ledger.jobs.values()].some(
+      ({ plan: { tag }, callbacksReceived }) => tag === 'callback0' && callbacksReceived > 0,
+    )
+  callers.request(SINGLE, process, { jobs: single, waitMs: null, key: null, leaveMs: null })
+  await world.runUntil(world.nowMs + CALLBACK_WITHIN_MS, isReceived)
+  if (!isReceived()) ledger.violate(RULE, `a callback did not arrive within ${CALLBACK_WITHIN_MS} ms`)
+  receiverFaults.delete(MANY)
+}
+
+function jobs(tag: string, manner: JobManner, count: number, hasCallback = false): JobPlan[] {
+  return Array.from({ length: count }, (_, index) => ({ ...JOB, tag: `${tag}${index}`, manner, hasCallback }))
 }

@@ -41,6 +41,12 @@ export interface CreateOptions {
   readonly onWaiting: (pending: PendingResponse) => void
 }
 
+const FORMATS: Readonly<Record<JobPlan['format'], string>> = {
+  text: '{"format":"text"}',
+  json: '{"format":"json"}',
+  schema:
+    '{"format":"json","schema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}}',
+}
 const IDEMPOTENCY_MS = 86_400_000
 
 export class Front {
@@ -225,7 +231,7 @@ export class Front {
       tier,
       model,
       messagesJson: JSON.stringify(messages),
-      responseFormatJson: JSON.stringify({ format }),
+      responseFormatJson: FORMATS[format],
       cacheTtlMs,
       callbackJson: hasCallback ? callbackText({ url, headers: {}, payloadJson: JSON.stringify(tag) }) : null,
       createdAtMs: this.#options.process.clock.nowMs(),

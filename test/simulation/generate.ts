@@ -15,6 +15,9 @@ import { SeededRandom } from './random.ts'
 
 /** How long callers, operators and faults are active. */
 const ACTIVE_MS = 60_000
+/** With the long one, nothing expires in a history. */
+const LONG_RETENTION_S = 86_400
+const SHORT_RETENTION_S = 60
 const MANNERS: readonly JobManner[] = [
   ...Array<JobManner>(20).fill('answer'),
   ...Array<JobManner>(4).fill('answer slowly'),
@@ -22,6 +25,7 @@ const MANNERS: readonly JobManner[] = [
   'wrong once',
   'wrong',
   'wrong, then overloaded',
+  'cut off',
   'refuse',
   'invalid',
   'reset',
@@ -33,7 +37,15 @@ export function generatePlan(seed: number): Plan {
   const shared = random.chance(0.4)
   const isCalm = random.chance(0.15)
   const nodes = shared ? random.pick([1, 2, 3, 3]) : 1
-  const maker = new ActionMaker(random, shared)
+  // With the least, the largest jobs, callbacks and results are each larger than their share.
+  const memoryBytes = random.pick([2, 16, 16]) * 1024 * 1024
+  const retentionS = random.pick([...Array<number>(5).fill(LONG_RETENTION_S), SHORT_RETENTION_S])
+  const maker = new ActionMaker({
+    random,
+    shared,
+    largeChance: memoryBytes < 16 * 1024 * 1024 ? 0.12 : 0.02,
+    cacheTtlMs: retentionS === SHORT_RETENTION_S ? retentionS * 1000 : 300_000,
+  })
   const actions: Action[] = []
   const add = (count: number, make: () => Step) => {
     for (let made = 0; made < count; made++) actions.push({ atMs: random.whole(0, ACTIVE_MS), ...make() })
@@ -71,20 +83,30 @@ export function generatePlan(seed: number): Plan {
     drainMs: random.pick([1000, 5000, 20_000]),
     callbackPausesS: [0, 5, 30, 60, 120, 240],
     callbackSlots: random.pick([1, 2, 8]),
-    // With the least, the largest jobs, callbacks and results are each larger than their share.
-    memoryBytes: random.pick([2, 16, 16]) * 1024 * 1024,
+    memoryBytes,
+    retentionS,
     actions: actions.sort((one, other) => one.atMs - other.atMs),
   }
 }
 
+interface ActionOptions {
+  readonly random: SeededRandom
+  readonly shared: boolean
+  /** How likely a job or an answer is large. */
+  readonly largeChance: number
+  readonly cacheTtlMs: number
+}
+
 class ActionMaker {
+  readonly #options: ActionOptions
   readonly #random: SeededRandom
   readonly #shared: boolean
   #tags = 0
 
-  constructor(random: SeededRandom, shared: boolean) {
-    this.#random = random
-    this.#shared = shared
+  constructor(options: ActionOptions) {
+    this.#options = options
+    this.#random = options.random
+    this.#shared = options.shared
   }
 
   create(): Step {
@@ -140,7 +162,8 @@ class ActionMaker {
   ownAction(): Step {
     const random = this.#random
     const [job, node, isForeign] = [random.whole(0, 999), random.whole(0, 2), random.chance(0.2)]
-    if (random.chance(0.4)) return { kind: 'cancel own', job, node, isForeign }
+    if (random.chance(0.4))
+      return { kind: 'cancel own', job, node, isForeign, thenDelete: random.chance(0.5) }
     return { kind: 'delete own', job, node, isForeign, dropCallback: random.chance(0.5) }
   }
 
@@ -169,7 +192,14 @@ class ActionMaker {
       case 'cancel all':
         return { kind, account, node, running: random.chance(0.5) }
       case 'cap':
-        return { kind, account, node, openJobs: random.pick([1, 5, null]) }
+        return {
+          kind,
+          account,
+          node,
+          openJobs: random.pick([1, 5, null]),
+          monthlyJobs: random.pick([2, 10, 100, null, null]),
+          storedBytes: random.pick([1000, 100_000, null, null]),
+        }
       default:
         return { kind, account, node }
     }
@@ -223,7 +253,7 @@ class ActionMaker {
   }
 
   #job(mayCallBack: boolean): JobPlan {
-    const random = this.#random
+    const { random, largeChance, cacheTtlMs } = this.#options
     this.#tags += 1
     // Some jobs are identical, also those of several accounts.
     const isShared = random.chance(0.15)
@@ -231,12 +261,12 @@ class ActionMaker {
     return {
       tag: isShared ? `same${random.whole(0, 1)}` : `job${this.#tags}`,
       manner,
-      format: isShared ? 'text' : random.pick(['text', 'json']),
+      format: isShared ? 'text' : random.pick(['text', 'json', 'schema']),
       model: isShared ? 'one-target' : random.pick(Object.keys(MODELS)),
-      size: random.chance(0.02) ? random.whole(50_000, 400_000) : isShared ? 10 : random.whole(0, 500),
-      ...(random.chance(0.02) && { answerSize: random.whole(50_000, 400_000) }),
+      size: isShared ? 10 : random.chance(largeChance) ? random.whole(20_000, 400_000) : random.whole(0, 500),
+      ...(random.chance(largeChance) && { answerSize: random.whole(20_000, 400_000) }),
       hasCallback: mayCallBack && random.chance(0.6),
-      cacheTtlMs: 300_000,
+      cacheTtlMs,
     }
   }
 }

@@ -16,7 +16,22 @@ export interface IncidentOptions {
   readonly create: () => Step
 }
 
-export function incident({ random, mostMs, create }: IncidentOptions): Action[] {
+export function incident(options: IncidentOptions): Action[] {
+  return options.random.chance(0.3) ? stalledReceivers(options) : outage(options)
+}
+
+/** Nodes stop while receivers keep them waiting. */
+function stalledReceivers({ random, mostMs, create }: IncidentOptions): Action[] {
+  const atMs = random.whole(0, mostMs)
+  const creates = Array.from({ length: random.whole(2, 5) }, create)
+  return [
+    ...[0, 1, 2].map((account) => ({ atMs, kind: 'receiver', account, fault: 'stall', ms: 20_000 }) as const),
+    ...creates.map((step) => ({ atMs: atMs + random.whole(0, 5000), ...step })),
+    { atMs: atMs + random.whole(2000, 12_000), kind: 'restart', node: random.whole(0, 2), ms: 1000 },
+  ]
+}
+
+function outage({ random, mostMs, create }: IncidentOptions): Action[] {
   const atMs = random.whole(0, mostMs)
   const ms = random.whole(4000, 20_000)
   const endMs = atMs + ms

@@ -79,6 +79,7 @@ export interface CallInProgress {
 
 export class Ledger {
   readonly #world: World
+  readonly #retentionMs: number
   readonly requests: KnownRequest[] = []
   readonly jobs = new Map<string, KnownJob>()
   readonly plans = new Map<string, JobPlan>()
@@ -88,6 +89,12 @@ export class Ledger {
   readonly disturbed = new Set<string>()
   /** By account, input tokens that may be counted for calls that were cut off, because their callers cancelled the jobs. */
   readonly inputOfCancelled = new Map<string, number>()
+  /** When each job ended, by the world's time, except for those that an operator cancelled together. */
+  readonly endedMs = new Map<string, number>()
+  /** What these were stored with as the time of their end, by the world's time. */
+  readonly settledAtMs = new Map<string, number>()
+  /** By how much the clocks of nodes may be wrong. */
+  clockJumpsMs = 0
   readonly deletedAccounts = new Set<string>()
   /** Accounts all of whose jobs an operator cancelled at some time. */
   readonly cancelledAccounts = new Set<string>()
@@ -98,8 +105,9 @@ export class Ledger {
   mayLoseUsage = false
   #troubledUntilMs = Number.NEGATIVE_INFINITY
 
-  constructor(world: World) {
+  constructor(world: World, retentionMs: number) {
     this.#world = world
+    this.#retentionMs = retentionMs
   }
 
   /** Something is wrong. The first of each rule is kept. */
@@ -185,7 +193,10 @@ export class Ledger {
     return wasCancelled || this.cancelledAccounts.has(account) || this.deletedAccounts.has(account)
   }
 
-  isDeleted({ account, wasDeleted }: KnownJob): boolean {
-    return wasDeleted || this.deletedAccounts.has(account)
+  /** Whether the job may have been deleted, or may have expired. */
+  mayBeGone(job: KnownJob): boolean {
+    if (job.wasDeleted || this.deletedAccounts.has(job.account)) return true
+    const endedMs = this.settledAtMs.get(job.id) ?? (this.mayBeCancelled(job) ? job.createdAtMs : null)
+    return endedMs !== null && this.#world.nowMs - endedMs + this.clockJumpsMs >= this.#retentionMs
   }
 }

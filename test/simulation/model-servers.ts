@@ -168,8 +168,12 @@ class ServedCall {
     const suffix = manner === 'unstorable' ? ` ${UNSTORABLE}` : ''
     const size = this.#options.ledger.plans.get(this.#tag)?.answerSize ?? 0
     const text = `answer to ${this.#tag} for ${account}${suffix} ${'y'.repeat(size)}`
-    if (form.kind === 'text') return { kind: 'answer', text, tokens }
-    return { kind: 'answer', text: isWrong ? `{"wrong": ${text}` : JSON.stringify({ text }), tokens }
+    if (form.kind === 'text')
+      return { kind: 'answer', text, tokens, ...(manner === 'cut off' && { truncated: true as const }) }
+    const json = JSON.stringify({ text })
+    if (manner === 'cut off') return { kind: 'answer', text: json.slice(0, -4), tokens, truncated: true }
+    const wrong = form.kind === 'schema' ? JSON.stringify({ wrong: text }) : `{"wrong": ${text}`
+    return { kind: 'answer', text: isWrong ? wrong : json, tokens }
   }
 
   /** The reply reaches the process that asked. */

@@ -16,6 +16,8 @@ export type JobManner =
   | 'wrong'
   /** Wrong JSON once, and the upstream is overloaded when it is to be repaired. */
   | 'wrong, then overloaded'
+  /** Ends at the length limit of the model. */
+  | 'cut off'
   | 'refuse'
   /** 400: the request is at fault. */
   | 'invalid'
@@ -30,7 +32,7 @@ export interface JobPlan {
   /** The first word of the conversation. Jobs of an account with the same tag are identical. */
   readonly tag: string
   readonly manner: JobManner
-  readonly format: 'text' | 'json'
+  readonly format: 'text' | 'json' | 'schema'
   readonly model: string
   /** Characters of the conversation. */
   readonly size: number
@@ -98,6 +100,8 @@ export type Step =
       readonly job: number
       readonly node: number
       readonly isForeign: boolean
+      /** Whether its caller deletes it at once. */
+      readonly thenDelete: boolean
     }
   | {
       readonly kind: 'delete own'
@@ -123,6 +127,8 @@ export type Step =
       readonly account: number
       readonly node: number
       readonly openJobs: number | null
+      readonly monthlyJobs?: number | null
+      readonly storedBytes?: number | null
     }
   | { readonly kind: 'store'; readonly fault: StoreFault; readonly ms: number }
   | {
@@ -174,6 +180,7 @@ export interface Plan {
   readonly callbackSlots: number
   /** Of the byte budget. */
   readonly memoryBytes: number
+  readonly retentionS: number
   /** In the order of time. */
   readonly actions: readonly Action[]
 }

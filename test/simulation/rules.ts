@@ -8,6 +8,8 @@ const GONE = 410
 /** Manners of jobs that complete, if nothing else is wrong. */
 const COMPLETING: readonly JobManner[] = ['answer', 'answer slowly', 'wrong once', 'wrong, then overloaded']
 
+/** Those whose answers are wrong where JSON is asked for. */
+const WRONG: readonly JobManner[] = ['wrong', 'cut off']
 /** What may count as a crash, or add one. */
 const ENDS: readonly Action['kind'][] = ['kill', 'restart', 'upgrade', 'pause', 'store clock']
 
@@ -24,7 +26,7 @@ export function checkRules(facts: Facts): void {
   for (const job of ledger.jobs.values()) {
     const row = db.jobs.get(job.id)
     if (row === undefined) {
-      if (job.isAccepted && !ledger.isDeleted(job)) ledger.violate('P1 no accepted job is lost', job.id)
+      if (job.isAccepted && !ledger.mayBeGone(job)) ledger.violate('P1 no accepted job is lost', job.id)
       continue
     }
     if (row.outcome === null) ledger.violate('P24 every accepted job ends', `${job.id} is ${row.status}`)
@@ -53,7 +55,9 @@ function checkOutcome(facts: Facts, job: KnownJob, { outcome, job: stored }: Job
       )
     }
     const mayComplete =
-      COMPLETING.includes(manner) || manner === 'reset' || (manner === 'wrong' && job.plan.format === 'text')
+      COMPLETING.includes(manner) ||
+      manner === 'reset' ||
+      (WRONG.includes(manner) && job.plan.format === 'text')
     if (!mayComplete) ledger.violate('an outcome fits the answer', `${job.id} (${manner}) completed`)
   } else {
     const why = failureProblem(facts, job, outcome?.errorJson ?? '{}')
@@ -89,7 +93,7 @@ function failureProblem(
   }
   if (code === 'content_policy_violation') return manner === 'refuse' ? null : 'an outcome fits the answer'
   if (code === 'validation_error')
-    return manner === 'wrong' && format === 'json' ? null : 'an outcome fits the answer'
+    return WRONG.includes(manner) && format !== 'text' ? null : 'an outcome fits the answer'
   if (code === 'internal_error') return manner === 'unstorable' ? null : 'an outcome fits the answer'
   if (manner === 'invalid') return null
   // Calls that hang take the time of the run.
@@ -125,10 +129,15 @@ function checkCallback({ plan, ledger }: Facts, job: KnownJob, callback: Callbac
   }
 }
 
+function isGone(ledger: Ledger, jobId: string): boolean {
+  const job = ledger.jobs.get(jobId)
+  return job !== undefined && (job.wasDeleted || ledger.mayBeGone(job))
+}
+
 function checkBatch({ ledger, db }: Facts, { attempts, isBatch }: KnownRequest): void {
   if (!isBatch) return
   for (const ids of attempts) {
-    const kept = ids.filter((id) => !ledger.jobs.get(id)?.wasDeleted)
+    const kept = ids.filter((id) => !isGone(ledger, id))
     const stored = kept.filter((id) => db.jobs.has(id)).length
     if (stored > 0 && stored < kept.length) {
       ledger.violate('P6 a batch is all or nothing', `${stored} of ${kept.length} jobs are stored`)
@@ -141,7 +150,7 @@ function checkKeys({ ledger }: Facts): void {
   const answers = new Map<string, Set<string>>()
   for (const { account, key, answers: ids } of ledger.requests) {
     if (key === null || ids.length === 0 || ledger.deletedAccounts.has(account)) continue
-    if (ids.some((id) => ledger.jobs.get(id)?.wasDeleted)) continue
+    if (ids.some((id) => isGone(ledger, id))) continue
     const name = `${account} ${key}`
     const known = answers.get(name) ?? new Set()
     answers.set(name, known.add(ids.join(' ')))

@@ -6,8 +6,6 @@ import { MODELS, type Plan, UPSTREAMS } from './plan.ts'
 import { POST_TIMEOUT_MS } from './receivers.ts'
 
 export const RUN_TIMEOUT_MS = 60_000
-/** Long, so that nothing expires in a history. */
-const RETENTION_S = 86_400
 
 export function configurationOf(plan: Plan): Pick<Configuration, 'settings' | 'concurrency' | 'simulated'> {
   const upstream = {
@@ -29,7 +27,7 @@ export function configurationOf(plan: Plan): Pick<Configuration, 'settings' | 'c
     jobs: {
       ...DEFAULTS.jobs,
       concurrency: plan.concurrency,
-      retention_seconds: RETENTION_S,
+      retention_seconds: plan.retentionS,
       run_timeout_seconds: RUN_TIMEOUT_MS / 1000,
       patience_seconds: plan.patienceMs / 1000,
       max_attempts: plan.maxAttempts,

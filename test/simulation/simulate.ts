@@ -3,7 +3,7 @@ import { makeSecret } from '../../src/net/signature.ts'
 import { OVERDUE_EVERY_MS } from '../../src/queue/limited-routes.ts'
 import type { ModelRouter } from '../../src/upstreams/router.ts'
 import { Actors } from './actors.ts'
-import { FAIRNESS_ACCOUNTS, mayTryFairness, tryFairness } from './fairness.ts'
+import { FAIRNESS_ACCOUNTS, tryFairness } from './fairness.ts'
 import { hashOf } from './front.ts'
 import { Ledger, type Violation } from './ledger.ts'
 import { stateOf } from './memory-store/callbacks.ts'
@@ -49,7 +49,7 @@ export interface SimulateOptions {
 
 export async function simulate(plan: Plan, { onStep = null }: SimulateOptions = {}): Promise<Result> {
   const world = new World(plan.seed, onStep)
-  const ledger = new Ledger(world)
+  const ledger = new Ledger(world, plan.retentionS * 1000)
   const onRejection = (error: unknown) => {
     ledger.violate('no promise is forgotten', error instanceof Error ? String(error.stack) : String(error))
   }
@@ -129,7 +129,7 @@ class Simulation {
       faults.includes(action.kind) && 'ms' in action ? action.atMs + Math.max(0, action.ms) : action.atMs
     await world.runUntil(Math.min(Math.max(...actions.map(endOf), 0), lastMs + FAULTS_END_MS))
     await this.#untilQuiet('every accepted job ends once faults stop')
-    if (await this.#tryFairness()) await this.#untilQuiet('a load of slow jobs ends')
+    await this.#tryFairness()
     const hasEnded = (id: string) => !this.#nodes.some(({ process }) => process?.id === id)
     checkRules({ plan: this.#plan, ledger: this.#ledger, db: this.#db, hasEnded })
     this.#checkLeftovers()
@@ -162,18 +162,17 @@ class Simulation {
     }
   }
 
-  /** Whether it could be tried. */
-  async #tryFairness(): Promise<boolean> {
-    const process = this.#nodes[0]?.process ?? null
-    if (process === null || !mayTryFairness(this.#plan, process)) return false
+  async #tryFairness(): Promise<void> {
+    const processes = this.#nodes.flatMap(({ process }) => process ?? [])
+    const [process] = processes
+    if (process === undefined || processes.length < this.#nodes.length) return
     await tryFairness({
-      world: this.#world,
-      ledger: this.#ledger,
-      plan: this.#plan,
+      ...this.#around,
       callers: this.#actors.callers,
       process,
+      processes,
+      untilQuiet: () => this.#untilQuiet('a load ends'),
     })
-    return true
   }
 
   get #isQuiet(): boolean {

@@ -6,7 +6,7 @@ import type { Claim } from '../../src/store/node-store.ts'
 import type { Acceptance, Accepted, Claimed, Settlement } from '../../src/store/store.ts'
 import type { Ledger } from './ledger.ts'
 import type { StoreCall } from './memory-store/memory-store.ts'
-import type { World } from './world.ts'
+import { WORLD_START_MS, type World } from './world.ts'
 
 interface Holder {
   readonly node: string
@@ -18,16 +18,10 @@ export class Witness {
   readonly #ledger: Ledger
   /** By job. */
   readonly #holders = new Map<string, Holder>()
-  readonly #endedMs = new Map<string, number>()
 
   constructor(world: World, ledger: Ledger) {
     this.#world = world
     this.#ledger = ledger
-  }
-
-  /** When the job ended, by the world's time; null if it has not, or if an operator cancelled it with others. */
-  endedMs(jobId: string): number | null {
-    return this.#endedMs.get(jobId) ?? null
   }
 
   /** The database carried out the call of a node with this result. */
@@ -44,7 +38,7 @@ export class Witness {
         for (const claim of args[1] as readonly Claim[]) this.#released(node, claim)
         break
       case 'acceptEnded':
-        this.#ended((args[1] as Settlement).jobId)
+        this.#ended((args[1] as Settlement).jobId, (args[1] as Settlement).nowMs)
         break
       case 'settle':
         if (result === 'settled') this.#settled(args[0] as Settlement)
@@ -82,17 +76,19 @@ export class Witness {
     if (holder?.node === node && holder.attempt === attempt) this.#holders.delete(jobId)
   }
 
-  #settled({ jobId, node, attempt }: Settlement): void {
+  #settled({ jobId, node, attempt, nowMs }: Settlement): void {
     const holder = this.#holders.get(jobId)
     if (holder?.node !== node || holder.attempt !== attempt)
       this.#ledger.violate('P3 a stale holder cannot write', `${node} settled attempt ${attempt} of ${jobId}`)
-    this.#ended(jobId)
+    this.#ended(jobId, nowMs)
   }
 
-  #ended(jobId: string): void {
-    if (this.#endedMs.has(jobId))
+  /** @param atMs what the node says, by its clock; a settlement that is retried keeps its time */
+  #ended(jobId: string, atMs = this.#world.nowMs + WORLD_START_MS): void {
+    if (this.#ledger.endedMs.has(jobId))
       this.#ledger.violate('P2 one final state, never changed', `${jobId} ended twice`)
-    this.#endedMs.set(jobId, this.#world.nowMs)
+    this.#ledger.endedMs.set(jobId, this.#world.nowMs)
+    this.#ledger.settledAtMs.set(jobId, atMs - WORLD_START_MS)
     this.#holders.delete(jobId)
   }
 }
