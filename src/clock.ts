@@ -16,12 +16,12 @@ export interface Clock {
 /** The moments at which polls are due together: every second, and for shorter pauses every half of one. */
 const SHARED_MS = [1000, 500]
 
-/** A hundred thousand days: added to any moment it still is a whole number of milliseconds, and fits every database. */
+/** A hundred thousand days: added to any time, it is still a whole number of milliseconds and fits into every database. */
 const LONGEST_MS = 8_640_000_000_000
 /** What `setTimeout` can wait for; a longer timer would fire at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
-/** A duration as callers and settings give it, in the whole milliseconds that timers and databases take. */
+/** Converts a duration from callers and settings to the whole milliseconds that timers and databases need. */
 export function wholeMs(seconds: number): number {
   return Math.min(Math.round(seconds * 1000), LONGEST_MS)
 }

@@ -1,13 +1,13 @@
-/** Remembers what was looked up: for a limited time, a limited number of keys, and one look-up at a time for each key. */
+/** Caches lookups: for a limited time, for a limited number of keys, and with one lookup at a time per key. */
 import type { Clock } from './clock.ts'
 
 export interface LookupCacheOptions<Value> {
   readonly clock: Pick<Clock, 'steadyMs'>
-  /** Counted from the start of the look-up, so that nothing that changed during it stays unseen for longer. */
+  /** Counted from the start of the lookup, so that changes made during the lookup are seen in time. */
   readonly freshMs: number
-  /** Beyond that the entry that was looked up longest ago is dropped. */
+  /** Beyond that, the oldest entry is dropped. */
   readonly maxEntries: number
-  /** A value that is returned without a promise cost nothing, and is not remembered. */
+  /** A value that is returned without a promise cost nothing, and is not cached. */
   readonly lookUp: (key: string) => Promise<Value> | Value
 }
 
@@ -18,7 +18,7 @@ interface Entry<Value> {
 
 export class LookupCache<Value> {
   readonly #options: LookupCacheOptions<Value>
-  /** The entry that was looked up longest ago comes first. */
+  /** Oldest entry first. */
   readonly #entries = new Map<string, Entry<Value>>()
   readonly #inProgress = new Map<string, Promise<Value>>()
 
@@ -26,7 +26,7 @@ export class LookupCache<Value> {
     this.#options = options
   }
 
-  /** The value itself where it is fresh. Rejects when the look-up does, which is then not remembered. */
+  /** Returns the value itself if it is fresh. Rejects if the lookup does; a rejection is not cached. */
   get(key: string): Value | Promise<Value> {
     const { clock, lookUp } = this.#options
     const entry = this.#entries.get(key)
@@ -38,13 +38,13 @@ export class LookupCache<Value> {
     return found instanceof Promise ? this.#remember(key, found, nowMs + this.#options.freshMs) : found
   }
 
-  /** What the last look-up found, if that is fresh. */
+  /** The result of the last lookup, if it is fresh. */
   fresh(key: string): Value | undefined {
     const entry = this.#entries.get(key)
     return entry && entry.freshUntilMs > this.#options.clock.steadyMs() ? entry.value : undefined
   }
 
-  /** What the last look-up found, fresh or not. */
+  /** The result of the last lookup, fresh or not. */
   peek(key: string): Value | undefined {
     return this.#entries.get(key)?.value
   }

@@ -1,9 +1,9 @@
-/** Where another module of the program is, for what is started by its address: a thread is not imported. */
+/** Locates another module of the program that is started by its URL instead of being imported, such as a thread. */
 import { extname } from 'node:path'
 
 /**
- * The program runs from its sources, and from a package in which each has become JavaScript: the module that is looked
- * for has the ending of the one that asks.
+ * The program runs from its sources, or from a package in which they are compiled to JavaScript, so the module has the same
+ * extension as the one that asks.
  * @param source the module's source, relative to the asking one, such as `./thread.ts`
  * @param here `import.meta.url` of the one that asks
  */

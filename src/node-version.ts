@@ -3,13 +3,16 @@
  * the first thing that runs, on whatever Node there is, so it imports nothing and is written in plain JavaScript.
  */
 
-/** The first good one of each line: older ones read text from SQLite only up to a NUL, or carry SQLite below 3.51.3. */
+/**
+ * The first usable version of each release line: older ones read text from SQLite only up to a NUL, or include SQLite below
+ * 3.51.3.
+ */
 const FIRST_GOOD: readonly (readonly [major: number, minor: number])[] = [
   [24, 16],
   [26, 1],
 ]
 
-/** What to say on a Node that Parley does not run on; null on one that it runs on. */
+/** The error message for an unsupported version of Node; null if it is supported. */
 export function nodeProblem(version: string): string | null {
   const [major = 0, minor = 0] = version.split('.').map(Number)
   const line = FIRST_GOOD.find(([good]) => good === major)

@@ -6,7 +6,7 @@ export interface PollingLoopOptions {
   /** Before the first run, and from the end of one run to the start of the next, about. A function is called for each pause. */
   readonly pauseMs: number | (() => number)
   readonly task: () => Promise<void>
-  /** Gets what the task rejects with. The loop continues. */
+  /** Called with the rejection of the task. The loop continues. */
   readonly onError: (error: unknown) => void
 }
 

@@ -7,7 +7,7 @@
  * answer, is copied twice and promoted. Here the map itself is replaced, and nothing refers from one to the next.
  */
 
-/** So many entries are deleted before a small map is replaced. */
+/** This many entries are deleted before a small map is replaced. */
 const LEAST_DELETED = 32
 
 export class TransientMap<Key, Value> {
@@ -36,7 +36,7 @@ export class TransientMap<Key, Value> {
     this.#deleted = 0
   }
 
-  /** In the order in which they were added, as they are now: what is deleted or added later is not seen. */
+  /** A snapshot in the order in which they were added: later additions and deletions are not seen. */
   keys(): Key[] {
     return [...this.#map.keys()]
   }

@@ -1,2 +1,2 @@
-/** The longest lifetime of a key, a hundred years. It has a file of its own for commands that need nothing else of keys. */
+/** The maximum lifetime of a key, a hundred years. In a separate file, for commands that need nothing else about keys. */
 export const MOST_DAYS = 36_500

@@ -1,6 +1,6 @@
 /**
- * API keys: `prl_`, 32 random base62 characters, and a checksum of 6. The checksum detects a mistyped or invented key
- * without a look-up in the database. Only a hash of the key is stored.
+ * API keys: `prl_`, 32 random base62 characters, and a checksum of 6. The checksum detects a mistyped or invented key without
+ * a database lookup. Only a hash of the key is stored.
  */
 import { hash, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'

@@ -29,7 +29,7 @@ export function capsView({ monthlyJobs, monthlyTokens, openJobs, storedBytes }: 
   }
 }
 
-/** Caps as they are given: those that are absent stay as they were. */
+/** Caps as passed by the operator: those that are absent remain unchanged. */
 export type GivenCaps = { readonly [Name in keyof ReturnType<typeof capsView>]?: CapText | undefined }
 
 export function changedCaps(before: OwnCaps, given: GivenCaps): OwnCaps {

@@ -1,7 +1,7 @@
 /** What an operator does to the service: the same object for the admin API and for commands. */
 import type { NewAuditEntry } from '../store/audit-store.ts'
 
-/** The audit log records everything except `run` and `describe`, so none of it may hold contents or secrets. */
+/** The audit log records everything except `run` and `describe`, so none of it may contain contents or secrets. */
 export interface AdminAction<T> extends Pick<NewAuditEntry, 'what'>, Partial<Pick<NewAuditEntry, 'account'>> {
   /** The job or the key. */
   readonly target?: string

@@ -35,8 +35,8 @@ export async function cancelJobsOf(
 }
 
 /**
- * Suspends the account, and cancels its jobs including those that nodes accepted before they knew of the suspension.
- * Returns how many jobs were cancelled; null if there is no such account.
+ * Suspends the account, and cancels its jobs including those that nodes accepted before they knew of the suspension. Returns
+ * how many jobs were cancelled; null if the account does not exist.
  */
 export async function suspendAndCancel(
   store: Pick<OperatorStore, 'suspend' | 'cancelJobs'>,

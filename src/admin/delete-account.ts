@@ -1,4 +1,4 @@
-/** Deletes an account with everything that it has, in steps that are each one short transaction. */
+/** Deletes an account with all its data, in steps that are each one short transaction. */
 import type { Clock } from '../clock.ts'
 import type { OperatorStore } from '../store/operator-store.ts'
 import { BEFORE_ALL } from '../store/pagination.ts'

@@ -32,12 +32,12 @@ export interface JobDetailsView extends Omit<JobSummaryView, 'callback'> {
   readonly response_format: JobDetails['format']
   readonly deaths: number
   readonly timeline: readonly TimelineEntry[]
-  /** Present while the job is queued and this node can call none of its targets, named as `upstream/model`. */
+  /** Present while the job is queued and this node cannot call any of its targets, named as `upstream/model`. */
   readonly waiting_for_upstream: (UpstreamTrouble & { readonly targets: readonly string[] }) | null
   readonly callback: CallbackDetailsView | null
 }
 
-/** Why the jobs of a route wait, as this node sees it. */
+/** Why the jobs of a route wait, according to this node. */
 export interface WaitingRoute {
   /** Unix milliseconds. */
   readonly unavailableSinceMs: number | null
@@ -69,7 +69,7 @@ export function jobSummaryView(job: JobSummary): JobSummaryView {
   }
 }
 
-/** @param routeOf what is known about a route for which jobs wait; undefined if they need not */
+/** @param routeOf returns why jobs of a route wait; undefined if they do not have to */
 export function jobDetailsView(
   job: JobDetails,
   callback: CallbackDetails | null,

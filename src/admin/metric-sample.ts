@@ -2,9 +2,9 @@
 
 export interface MetricSample {
   readonly at: number
-  /** The time that the counts below cover: since the previous sample. */
+  /** The interval that the counts below cover: since the previous sample. */
   readonly seconds: number
-  /** Jobs that ended, by outcome: `completed`, or the error code. */
+  /** Finished jobs, by outcome: `completed`, or the error code. */
   readonly jobs: Readonly<Record<string, number>>
   /** In the whole database, as last read; null while it does not respond. */
   readonly waiting: number | null

@@ -24,7 +24,7 @@ export interface Overview {
   readonly upstreams: readonly UpstreamView[]
 }
 
-/** An account whose queued jobs wait on this node for slots or memory, while those of others begin. */
+/** An account whose queued jobs are held back on this node for slots or memory, while jobs of others start. */
 export interface HeldBackView {
   readonly account: string
   readonly reason: 'slots' | 'memory'
@@ -43,17 +43,17 @@ export interface UpstreamView {
   readonly name: string
   readonly running: number
   readonly waiting: number
-  /** How many calls may be in progress now, and at most. */
+  /** The current limit of concurrent calls, and its maximum. */
   readonly concurrency_limit: number
   readonly max_concurrency: number
   /** When the first of its targets is tried again; null unless all of its targets are skipped. */
   readonly skipped_until: number | null
-  /** Models whose chat templates reject a system message, or an irregular conversation; such ones are sent as `no_system`. */
+  /** Models whose chat templates reject system messages or irregular conversations; these are sent as `no_system`. */
   readonly rejected_roles: readonly {
     readonly model: string
     readonly rejects: 'system' | 'irregular'
     readonly until: number
   }[]
-  /** Models that jobs wait for, as no call to them succeeds. */
+  /** Models that jobs wait for, because calls to them fail. */
   readonly unavailable: readonly (UpstreamTrouble & { readonly model: string })[]
 }

@@ -1,4 +1,4 @@
-/** Usage as the interface, the admin API and `--json` return it. */
+/** Usage as returned by the API, the admin API and `--json`. */
 import type { UsageKey, UsageRecord } from '../store/usage-store.ts'
 
 export type UsageSums = Omit<UsageRecord, keyof UsageKey>

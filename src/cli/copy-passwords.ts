@@ -1,6 +1,6 @@
 /**
- * Passwords of databases that commands name by address: from a file or the environment, because every user of a machine can
- * read the arguments of its commands.
+ * Passwords of databases whose URLs are passed to commands: from a file or the environment, because other users of the
+ * machine can see the arguments of commands.
  */
 import { readFileSync } from 'node:fs'
 import type { Environment } from '../config/settings.ts'
@@ -13,13 +13,13 @@ export const TO_PASSWORD = 'PARLEY_TO_PASSWORD'
 export interface PasswordSource {
   /** The option that names the database, for messages. */
   readonly option: '--from' | '--to'
-  /** The environment variable that may hold the password. */
+  /** The environment variable that may contain the password. */
   readonly variable: string
-  /** The file that holds it; it goes before the environment. */
+  /** The file that contains it; it takes precedence over the environment. */
   readonly file: string | undefined
 }
 
-/** The address with the password; unchanged where there is none. */
+/** The URL with the password; unchanged if there is none. */
 export function withPassword(
   address: string,
   { option, variable, file }: PasswordSource,

@@ -1,4 +1,4 @@
-/** A database address that is safe to print. */
+/** A database URL that is safe to print. */
 import { isPostgres, sqlitePath } from '../store/open.ts'
 
 /** Without user, password and options, because options can contain a password too. */

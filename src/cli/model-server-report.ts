@@ -1,4 +1,4 @@
-/** What a start prints about its model servers: address, models, and whether each answers. It pays for nothing. */
+/** What a start prints about its model servers: URL, models, and whether each responds. This costs nothing. */
 import type { Configuration } from '../config/load.ts'
 import { maskedSettings } from '../config/masked.ts'
 import type { Environment } from '../config/settings.ts'
@@ -12,8 +12,8 @@ import { printable } from './printable.ts'
 const SHOWN_MODELS = 5
 
 /**
- * Prints a line for each upstream that models use as soon as it has answered or failed, and logs a warning for one that
- * failed. Never rejects; resolves when all are printed. After the signal nothing is printed.
+ * Prints a line for each upstream that models use as soon as it has responded or failed, and logs a warning for a failure.
+ * Never rejects; resolves when all are printed. Prints nothing after the signal.
  */
 export async function reportModelServers(
   configuration: Configuration,
@@ -38,11 +38,11 @@ export async function reportModelServers(
 
 interface State {
   readonly text: string
-  /** False if the server answers; not every server has a list of models, so more is found by `parley check` only. */
+  /** False if the server responds. Not every server has a list of models, so only `parley check` finds other problems. */
   readonly isTrouble: boolean
 }
 
-/** What proxies answer whose server is down, and servers that are still loading a model. */
+/** Statuses of proxies whose server is down, and of servers that are still loading a model. */
 const DOWN: readonly number[] = [502, 503, 504]
 
 function stateOf(

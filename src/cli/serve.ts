@@ -11,7 +11,7 @@ import { reportModelServers } from './model-server-report.ts'
 import { printLine } from './output.ts'
 import { onShutdownSignal } from './shutdown-signals.ts'
 
-/** What the example of the first start asks for, if there is such a model. */
+/** The model in the example of the first start, if it is configured. */
 const DEFAULT_MODEL = 'gpt-auto'
 
 /** Errors that mean that the address or the path is wrong. */
@@ -48,7 +48,7 @@ export async function serve({ config, role }: ServeOptions): Promise<number> {
     process.exit(1)
   }
   exitOnBugs(log)
-  // Who started the server may have read the first lines only, and closed the pipe before the last ones are printed.
+  // The reader of the output may have read only the first lines and closed the pipe before the last ones are printed.
   process.stdout.on('error', () => {})
   const service = await createService({ configuration, role, log, onFatal })
   const stopped = stopOnSignal(service, log)

@@ -30,7 +30,7 @@ const clock: Clock = {
   },
 }
 
-/** Performs an admin action on record: see `AuditLog`. */
+/** Performs an admin action and records it in the audit log: see `AuditLog`. */
 export async function performAction<T>(
   configFile: string | undefined,
   actionOf: (store: OperatorStore, clock: Clock) => AdminAction<T>,

@@ -1,4 +1,4 @@
-/** From the settings of callbacks to the rules for where they may go. */
+/** Converts the settings of callbacks to the rules for where they may be sent. */
 import { type AddressRules, readNetworks } from '../net/ssrf-guard.ts'
 import type { Settings } from './settings.ts'
 

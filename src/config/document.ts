@@ -156,7 +156,7 @@ function rangeOf(node: Node): string {
   return node.maximum === undefined ? `${node.type}, ${least}` : `${node.type}, ${from} to ${node.maximum}`
 }
 
-/** In a file every key is optional, since each has a default. */
+/** In a file, every key is optional, because each has a default. */
 function withoutRequired(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutRequired)
   if (typeof value !== 'object' || value === null) return value

@@ -1,6 +1,6 @@
 /**
- * The configuration file, and what commands need that need the database only. Apart from load.ts, because the library that
- * checks all settings takes longer to load than the rest of such a command.
+ * The configuration file, for commands that only need the database. Separate from load.ts, because loading the library that
+ * checks all settings takes longer than the rest of such a command.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
@@ -8,7 +8,7 @@ import { DEFAULT_DATABASE, databaseProblems } from './database-url.ts'
 import { isObject, type JsonObject } from './json-object.ts'
 import type { Environment } from './settings.ts'
 
-/** What the operator must correct, one sentence for each line. */
+/** The problems that the operator must fix, one sentence per line. */
 export class ConfigurationError extends Error {
   override readonly name = 'ConfigurationError'
   constructor(problems: readonly string[]) {
@@ -18,7 +18,7 @@ export class ConfigurationError extends Error {
 
 const DEFAULT_FILE = 'parley.config.json'
 
-/** Only the database, for commands that need no other setting to be valid. */
+/** Reads only the database setting, for commands that do not need any other setting to be valid. */
 export function loadDatabaseUrl(env: Environment, file?: string): string {
   const path = configFile(env, file)
   const given = path === null ? {} : readFile(path)
@@ -38,7 +38,7 @@ export function configFile(env: Environment, option: string | undefined): string
   return existsSync(DEFAULT_FILE) ? resolve(DEFAULT_FILE) : null
 }
 
-/** @throws ConfigurationError when it cannot be read, or holds something other than a JSON object */
+/** @throws ConfigurationError if it cannot be read, or is not a JSON object */
 export function readFile(path: string): JsonObject {
   let value: unknown
   try {

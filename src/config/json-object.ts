@@ -1,4 +1,4 @@
-/** Objects of a configuration, which may hold anything. */
+/** Objects of a configuration, which may contain anything. */
 export type JsonObject = Readonly<Record<string, unknown>>
 
 export function isObject(value: unknown): value is JsonObject {

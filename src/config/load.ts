@@ -1,4 +1,6 @@
-/** Reads the settings: environment beats file, file beats default. The environment is an argument. */
+/**
+ * Reads the settings: environment variables override the file, which overrides the defaults. The environment is an argument.
+ */
 import { Errors } from 'typebox/schema'
 import { wholeMs } from '../clock.ts'
 import { ConfigurationError, configFile, readFile } from './file.ts'
@@ -13,14 +15,14 @@ import { knownConcurrency } from './upstream-concurrency.ts'
 
 export interface Configuration {
   readonly settings: Settings
-  /** What requests to each upstream carry, secrets included. */
+  /** What is sent with requests to each upstream, including secrets. */
   readonly access: ReadonlyMap<string, UpstreamAccess>
-  /** What is known about how many calls each upstream serves at once. */
+  /** How many concurrent calls each upstream is known to serve. */
   readonly concurrency: ReturnType<typeof knownConcurrency>
-  /** True when no model is configured, and the built-in simulator answers. */
+  /** True if no model is configured, so the built-in simulator answers. */
   readonly simulated: boolean
   readonly logLevel: LogLevel
-  /** PARLEY_ADMIN_TOKEN; null where it is not set. */
+  /** PARLEY_ADMIN_TOKEN; null if it is not set. */
   readonly adminToken: string | null
   /** The file that was read, if any. */
   readonly file: string | null
@@ -30,8 +32,8 @@ export interface Configuration {
 const ADMIN_TOKEN = /^[\x21-\x7e]{1,512}$/
 
 /**
- * @param file the `--config` option; beats PARLEY_CONFIG
- * @throws ConfigurationError that names each wrong setting, with the reason
+ * @param file the `--config` option; overrides PARLEY_CONFIG
+ * @throws ConfigurationError that names each invalid setting, with the reason
  */
 export function loadConfiguration(env: Environment, file?: string): Configuration {
   const path = configFile(env, file)
@@ -55,7 +57,7 @@ export function loadConfiguration(env: Environment, file?: string): Configuratio
   return { settings, access, concurrency, simulated, logLevel: logLevel as LogLevel, adminToken, file: path }
 }
 
-/** How long an ended job stays readable, for a command that takes its databases as arguments. */
+/** How long a finished job can be read, for a command that takes its databases as arguments. */
 export function loadRetentionMs(env: Environment, file?: string): number {
   const path = configFile(env, file)
   const given = path === null ? {} : readFile(path)
@@ -72,7 +74,7 @@ function namesOpenai(env: Environment): boolean {
   return Boolean(env.OPENAI_API_KEY || env.OPENAI_BASE_URL || env.OPENAI_MODEL)
 }
 
-/** A server of the operator's own, given by OPENAI_BASE_URL without a key, usually requires none. */
+/** A server given by OPENAI_BASE_URL without a key is usually the operator's own, and does not require one. */
 function keylessUpstreams(given: JsonObject, env: Environment): ReadonlySet<string> {
   const upstream = isObject(given.upstreams) ? given.upstreams[OPENAI] : undefined
   const namesKey = isObject(upstream) && upstream.api_key_env !== undefined

@@ -6,7 +6,7 @@ import type { Settings, UpstreamSettings } from './settings.ts'
 
 export const MASK = '***'
 
-/** A name that usually stands for something secret. */
+/** Names that usually belong to secrets. */
 export const SECRET_NAME = /key|token|secret|pass|pwd|sig|auth|credential|cert/i
 
 export function maskedSettings(settings: Settings): Settings {
@@ -21,7 +21,7 @@ export function maskedSettings(settings: Settings): Settings {
   }
 }
 
-/** A header may be secret whatever its name; parameters and fields of bodies by their name. */
+/** Any header may be secret; parameters and body fields are judged by their names. */
 function maskedUpstream(upstream: UpstreamSettings): UpstreamSettings {
   return {
     ...upstream,
@@ -45,7 +45,7 @@ function maskedValues(
   return Object.fromEntries(entries)
 }
 
-/** Masks texts below a secret name; numbers stay, such as that of `max_tokens`. */
+/** Masks texts below a secret name; numbers, such as `max_tokens`, are kept. */
 function maskedField(name: string, value: unknown): unknown {
   if (typeof value === 'string') return SECRET_NAME.test(name) ? MASK : value
   if (Array.isArray(value)) return value.map((item) => maskedField(name, item))
@@ -58,12 +58,12 @@ function maskedField(name: string, value: unknown): unknown {
   )
 }
 
-/** The path of a file is not secret. An address keeps the name of its user. */
+/** The path of a file is not secret. A URL keeps its user name. */
 export function maskedDatabase(database: string): string {
   return database.startsWith('sqlite:') ? database : maskedUrl(database, true)
 }
 
-/** @param keepsUser whether a user name before the host is shown; in the address of a model server it may be a key */
+/** @param keepsUser whether to show a user name before the host; in the URL of a model server it may be a key */
 function maskedUrl(text: string, keepsUser = false): string {
   const url = URL.parse(text)
   if (!url) return MASK

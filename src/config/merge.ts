@@ -1,7 +1,6 @@
 /**
- * Merges the configuration file over the defaults: null removes a default entry of `models` and `upstreams`, and default
- * entries that depend on something that is gone go with it. What the file itself names stays, and is an error if it is
- * wrong.
+ * Merges the configuration file over the defaults: null removes a default entry of `models` and `upstreams`, together with
+ * default entries that depend on it. What the file itself names is kept, and is an error if it is invalid.
  */
 import { isObject, type JsonObject } from './json-object.ts'
 import { DEFAULTS, type Settings, type TierSettings, UPSTREAM_DEFAULTS } from './settings.ts'
@@ -40,7 +39,7 @@ function mergeObjects(defaults: object, given: JsonObject): Record<string, unkno
   return merged
 }
 
-/** Null for any other name stays, and is rejected as a wrong value: it would remove nothing. */
+/** Null for any other name is kept and rejected as an invalid value, because it would not remove anything. */
 function withoutRemoved(entries: JsonObject, defaults: object): JsonObject {
   const kept = Object.entries(entries).filter(
     ([name, value]) => value !== null || !Object.hasOwn(defaults, name),
@@ -49,9 +48,9 @@ function withoutRemoved(entries: JsonObject, defaults: object): JsonObject {
 }
 
 /**
- * The settings without the defaults that depend on what is not there: models with targets on an upstream that is gone,
- * candidates of `auto`, and the entries of tiers.
- * @param openai whether the upstream `openai` counts as configured where the file does not mention it
+ * The settings without the defaults that depend on something missing: models with targets on a removed upstream, candidates
+ * of `auto`, and models of tiers. @param openai whether the upstream `openai` counts as configured if the file does not
+ * mention it
  */
 export function withoutUnusableDefaults(settings: Settings, given: JsonObject, openai: boolean): Settings {
   const { [OPENAI]: defaultUpstream, ...others } = settings.upstreams

@@ -1,9 +1,9 @@
-/** From the settings of the public models to what admission needs to know about them. */
+/** Converts the settings of the public models for admission. */
 import type { Settings } from './settings.ts'
 
 /**
- * For each public model the number of input tokens above which the exact count decides which model is used; infinite where
- * it decides nothing. Admission counts tokens exactly only above it.
+ * For each public model the number of input tokens above which the exact count decides which model is used; infinite if it
+ * decides nothing. Admission counts tokens exactly only above it.
  */
 export function exactCountThresholds({ models }: Settings): ReadonlyMap<string, number> {
   return new Map(

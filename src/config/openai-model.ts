@@ -1,4 +1,4 @@
-/** What OPENAI_MODEL changes: the model behind the public names, and a public name of its own. */
+/** Applies OPENAI_MODEL: the model behind the public names, and its own public name. */
 import { MODEL_NAME } from '../job/request.ts'
 import { isObject, type JsonObject } from './json-object.ts'
 import { mapTiers, OPENAI } from './merge.ts'
@@ -29,7 +29,7 @@ export function withOpenAiModel(
     (models[name]?.targets ?? []).some((target) => target.upstream === OPENAI)
   const { api_key_env } = upstream
   const hasAccess = api_key_env === null || env[api_key_env] || keyless.has(OPENAI)
-  // Without a key a model that nothing else uses would stop the start.
+  // Without a key, a model that nothing else uses would prevent the start.
   if (!hasAccess && !Object.keys(models).some(usesOpenai)) return mapped
   // A tier that may call this model by another name may also call it by its own.
   const mayUse = (name: string) =>

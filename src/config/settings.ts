@@ -1,6 +1,6 @@
 /**
- * All settings with their names, types, limits, defaults and meanings, in one table. The check of the configuration file,
- * its JSON Schema for editors and docs/settings.md are generated from it.
+ * All settings with their names, types, limits, defaults and meanings, in one table. The validation of the configuration
+ * file, its JSON Schema for editors, and docs/settings.md are generated from it.
  */
 import Type, { type Static } from 'typebox'
 import { MODEL_NAME } from '../job/request.ts'
@@ -53,7 +53,7 @@ const model = Type.Object(
   { ...strict, description: 'A public model name: either `targets` or `auto`.' },
 )
 
-/** A value that may be a secret, and is then better taken from the environment. */
+/** A value that may be a secret, which should then come from the environment. */
 const secretValue = (description: string) =>
   Type.Union(
     [

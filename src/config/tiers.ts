@@ -1,4 +1,4 @@
-/** From the settings of the tiers to the tiers that the rest of the program knows. */
+/** Converts the settings of the tiers to the tiers that the rest of the program uses. */
 import type { Tier, TierName } from '../job/tier.ts'
 import type { Settings, TierSettings } from './settings.ts'
 

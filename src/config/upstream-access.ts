@@ -1,6 +1,6 @@
 /**
- * What the requests to each upstream carry in addition to the conversation: its key, headers, query and certificates, with the
- * values of environment variables put in. It holds secrets, so it is never shown or logged.
+ * What is sent to each upstream in addition to the conversation: its key, headers, query and certificates, with the values of
+ * environment variables filled in. It contains secrets, so it is never shown or logged.
  */
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -8,15 +8,15 @@ import { SECRET_NAME } from './masked.ts'
 import type { Environment, Settings, UpstreamSettings } from './settings.ts'
 
 export interface UpstreamAccess {
-  /** The value of `api_key_env`; null where the server requires none. */
+  /** The value of `api_key_env`; null if the server does not require one. */
   readonly apiKey: string | null
   readonly headers: Readonly<Record<string, string>>
   readonly query: Readonly<Record<string, string>>
   /** Certificates in PEM, to be trusted in addition to those of the system; null for none. */
   readonly ca: string | null
   /**
-   * What must be masked in the messages of the server, which may echo our request, the longest first: the key; the headers
-   * and their longer parts; parameters of the address with the name of a secret or a value of the environment.
+   * What must be masked in the server's messages, which may echo the request, longest first: the key; the headers and their
+   * longer parts; parameters of the address with the name of a secret or a value of the environment.
    */
   readonly secrets: readonly string[]
 }
@@ -32,7 +32,7 @@ const RESERVED_HEADERS: ReadonlySet<string> = new Set([
   ...['connection', 'content-length', 'expect', 'host', 'keep-alive', 'proxy-connection', 'te', 'trailer'],
   ...['transfer-encoding', 'upgrade', 'accept', 'accept-encoding', 'content-encoding', 'content-type'],
 ])
-/** Fields that Parley sets itself, and those that would change the form of the response so that it could not be read. */
+/** Fields that Parley sets itself, and fields that would make the response unreadable. */
 const RESERVED_FIELDS: ReadonlySet<string> = new Set([
   ...['model', 'messages', 'response_format', 'n', 'stream', 'stream_options'],
 ])
@@ -80,7 +80,7 @@ function baseUrlProblems(path: string, text: string): string[] {
   if (url === null || !/^https?:$/.test(url.protocol))
     return [`${path}.base_url: must be an http or https URL`]
   if (url.username === '' && url.password === '') return []
-  // They may be secrets, so the address is not repeated.
+  // They may be secrets, so the URL is not repeated.
   return [
     `${path}.base_url: must not contain a user name or password; use api_key_env, or headers with "authorization"`,
   ]

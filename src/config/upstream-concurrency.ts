@@ -1,9 +1,9 @@
-/** Where the limit of concurrent calls of each upstream starts (`upstreams/concurrency-limit.ts`). */
+/** The initial limit of concurrent calls of each upstream (`upstreams/concurrency-limit.ts`). */
 import { isObject, type JsonObject } from './json-object.ts'
 import { OPENAI } from './merge.ts'
 import type { Environment, Settings } from './settings.ts'
 
-/** A server that is known to serve any number of calls, or to say 429 at once. */
+/** A server that is known to serve any number of calls, or to respond with 429 at once. */
 const UNLIMITED_HOST = 'api.openai.com'
 
 /**

@@ -2,8 +2,9 @@
  * The threads for CPU-heavy work: large request bodies, token counts, large answers, long checks against a schema. They
  * keep such work from holding the event loop of the HTTP server.
  *
- * Accounts share the threads fairly, and of four or more the last one goes only to accounts that have none. Requests enter the pool before their first task, and only so many may be in it: the
- * next one is rejected. Jobs wait for a thread however many there are, because their answers have been paid for.
+ * Accounts share the threads fairly, and of four or more the last one goes only to accounts that have none. Requests enter
+ * the pool before their first task, and their number is limited: further ones are rejected. Jobs always wait for a thread,
+ * regardless of their number, because their answers have been paid for.
  */
 import type { Clock } from '../clock.ts'
 import { Stop, type StopListener, type StopSignal } from '../job/stop.ts'
@@ -12,42 +13,45 @@ import { FairSlots } from '../sharing/fair-slots.ts'
 import { PoolThread } from './pool-thread.ts'
 import type { TaskInput, TaskName, TaskOutput } from './tasks.ts'
 
-/** Whose task it is. */
+/** The account of the task. */
 export interface CpuUser {
   readonly account: string
-  /** The share of the threads while others wait, as that of the account's tier. */
+  /** The weight of the account while others wait, from its tier. */
   readonly weight: number
 }
 
 export interface CpuPoolOptions {
   readonly threads: number
-  /** Requests that may be in the pool at once, with a task that runs or waits. */
+  /** Maximum requests in the pool, with a running or waiting task. */
   readonly maxRequests: number
-  /** What the heap of one thread may hold, in MiB. */
+  /** The heap limit of one thread, in MiB. */
   readonly heapMb: number
-  /** How much CPU time a task may take: the thread of one that takes as much, and at most twice as much, is ended. */
+  /**
+   * The CPU time that a task may take. The thread of a task that exceeds it is terminated, at the latest after twice this
+   * time.
+   */
   readonly taskCpuMs: number
-  /** A thread that had no task for so long ends: it would keep the heap that its largest task needed. */
+  /** A thread exits after being idle for this long, because it keeps the heap that its largest task needed. */
   readonly idleMs: number
-  /** Called after each task that ran, with the time that it took on its thread. */
+  /** Called after each task, with the time that it took on its thread. */
   readonly onTask?: (name: TaskName, ms: number) => void
-  /** Called for each request that may not enter. */
+  /** Called for each rejected request. */
   readonly onRejected?: () => void
   readonly clock: Clock
   /** The script of the threads; replaced in tests. */
   readonly script?: URL
 }
 
-/** Tasks that run, tasks that wait for a thread, and requests that are in the pool. */
+/** Running tasks, tasks waiting for a thread, and requests in the pool. */
 export interface CpuPoolState {
   readonly running: number
   readonly waiting: number
   readonly requests: number
 }
 
-/** An account may fill this part of the room for requests. */
+/** The part of the requests that one account may use. */
 const ACCOUNT_PART = 4
-/** With fewer threads none is reserved: an account that is alone would lose too many. */
+/** With fewer threads, none is reserved, because a single account would lose too many. */
 const LEAST_THREADS_WITH_RESERVE = 4
 
 interface IdleThread {
@@ -59,7 +63,7 @@ export class CpuPool {
   readonly #options: CpuPoolOptions
   readonly #slots: FairSlots
   readonly #requests = new Counts<string>()
-  /** The one last that was idle for the shortest time, so that the others reach their end. */
+  /** The most recently used one comes last, so that the others can exit. */
   readonly #idle: IdleThread[] = []
   readonly #all = new Set<PoolThread>()
   /** Stops every task when the pool is closed. */
@@ -76,7 +80,7 @@ export class CpuPool {
     return { running: held.total, waiting: waiting.total, requests: this.#requests.total }
   }
 
-  /** Whether a request of the account may enter. Each one that entered leaves once. */
+  /** Whether a request of the account may enter. Each request that enters leaves exactly once. */
   enter(account: string): boolean {
     const { maxRequests } = this.#options
     const most = Math.max(1, Math.floor(maxRequests / ACCOUNT_PART))
@@ -93,8 +97,8 @@ export class CpuPool {
   }
 
   /**
-   * Does a task on a thread as soon as one is free. Resolves with null when the signal stops it first; a thread that has
-   * begun ends the task unheard. Rejects with `TaskFailed`.
+   * Runs a task on a thread as soon as one is free. Resolves with null if the signal stops it first; a running task then
+   * finishes, and its result is ignored. Rejects with `TaskFailed`.
    */
   async run<Name extends TaskName>(
     name: Name,
@@ -142,8 +146,8 @@ export class CpuPool {
   }
 
   /**
-   * Ends the thread when its task has taken too much CPU time. Time on the clock would not do: on a busy machine, the threads of
-   * the pool may wait long for a core. Returns what ends the watch.
+   * Ends the thread when its task has taken too much CPU time. Wall-clock time would be wrong, because on a busy machine the
+   * threads of the pool may wait long for a core. Returns a function that ends the watch.
    */
   #watch(name: TaskName, thread: PoolThread): () => void {
     const { clock, taskCpuMs } = this.#options
@@ -175,7 +179,7 @@ export class CpuPool {
     this.#idle.push(idle)
   }
 
-  /** A thread may die after it has sent its reply, while it is idle. */
+  /** A thread may die while it is idle, after it has sent its reply. */
   #idleThread(): PoolThread | null {
     for (let idle = this.#idle.pop(); idle !== undefined; idle = this.#idle.pop()) {
       idle.cancelEnd()
@@ -193,7 +197,7 @@ export class CpuPool {
   }
 }
 
-/** Null when a signal stops first; the result is then dropped, and an error too. */
+/** Null if a signal stops it first; a result or an error is then dropped. */
 function unlessStopped<Result>(
   result: Promise<Result>,
   signals: readonly StopSignal[],

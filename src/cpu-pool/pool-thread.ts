@@ -4,9 +4,9 @@ import { moduleURL } from '../module-url.ts'
 import type { TaskInput, TaskName, TaskOutput } from './tasks.ts'
 import type { TaskReply, TaskRequest } from './thread.ts'
 
-/** Rejected with by a task that failed; the pool itself goes on. */
+/** The rejection of a failed task; the pool itself continues. */
 export class TaskFailed extends Error {
-  /** Whether the task needed more memory than a thread may take. */
+  /** Whether the task exceeded the memory limit of a thread. */
   readonly outOfMemory: boolean
 
   constructor(message: string, outOfMemory = false) {
@@ -26,11 +26,11 @@ export class PoolThread {
   /** A dead thread takes no more tasks. */
   isDead = false
 
-  /** @param heapMb what its heap may hold; a thread that needs more ends, and the process lives */
+  /** @param heapMb its heap limit; a thread that exceeds it dies, but the process survives */
   constructor(heapMb: number, script = moduleURL('./thread.ts', import.meta.url)) {
     const resourceLimits = { maxOldGenerationSizeMb: heapMb, maxYoungGenerationSizeMb: YOUNG_GENERATION_MB }
     this.#worker = new Worker(script, { resourceLimits })
-    // The thread alone does not keep the process alive.
+    // The thread does not keep the process alive.
     this.#worker.unref()
     this.#worker.on('message', (reply: TaskReply) => {
       const pending = this.#take()
@@ -45,7 +45,7 @@ export class PoolThread {
 
   /** One task at a time. Rejects with `TaskFailed`. */
   run<Name extends TaskName>(name: Name, input: TaskInput<Name>): Promise<TaskOutput<Name>> {
-    // Nothing would come of a message to it.
+    // A message to it would have no effect.
     if (this.isDead) return Promise.reject(new TaskFailed('The thread ended.'))
     return new Promise((resolve, reject) => {
       // The reply to a task is its own output.
@@ -64,7 +64,7 @@ export class PoolThread {
     }
   }
 
-  /** Ends the thread in the middle of its task, which fails with the message. */
+  /** Terminates the thread in the middle of its task, which fails with the message. */
   end(message: string): void {
     this.#end(new TaskFailed(message))
     void this.close()
@@ -89,7 +89,7 @@ export class PoolThread {
 /** Enough for the short-lived objects of a parse; what `--max-semi-space-size` grants the main thread is not needed here. */
 const YOUNG_GENERATION_MB = 48
 
-/** The bytes of a body are moved to the thread: copying 10 MB would hold the event loop for many milliseconds. */
+/** The bytes of a body are moved to the thread: copying 10 MB would block the event loop for many milliseconds. */
 function movedWith(input: TaskInput<TaskName>): ArrayBuffer[] {
   return 'bytes' in input && input.bytes.buffer instanceof ArrayBuffer ? [input.bytes.buffer] : []
 }

@@ -1,6 +1,6 @@
 /**
- * What the threads of the pool do. Each task takes and returns texts and small facts: a parsed document would take as long
- * to cross between threads as to parse, on the thread that the pool exists to spare.
+ * The tasks of the pool's threads. Each takes and returns texts and small values: passing a parsed document between threads
+ * would take as long as parsing it, on the thread that the pool exists to relieve.
  */
 import { type AnswerLimits, type AnswerVerdict, judgeAnswer } from '../job/answer.ts'
 import { readCreateBody } from '../job/read-create-body.ts'
@@ -24,7 +24,7 @@ interface JudgeAnswer {
 
 interface JudgedAnswer {
   readonly verdict: AnswerVerdict
-  /** The text as a JSON string, which an answer that is not right is quoted as; null for any other. */
+  /** The text as a JSON string, to quote an answer that is not valid; null for any other answer. */
   readonly textJson: string | null
 }
 

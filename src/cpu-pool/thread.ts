@@ -1,4 +1,4 @@
-/** A thread of the pool: does one task at a time and answers with its result, or with why it failed. */
+/** A thread of the pool: runs one task at a time and replies with its result or error. */
 import { setPriority } from 'node:os'
 import { type MessagePort, parentPort } from 'node:worker_threads'
 import { type TaskInput, type TaskName, type TaskOutput, tasks } from './tasks.ts'
@@ -13,8 +13,9 @@ export type TaskReply =
   | { readonly ok: false; readonly error: string }
 
 /**
- * Behind the threads that serve HTTP and write to the database, where the cores are not enough for all. Not the lowest: with a niceness
- * of 19 a thread would get a sixty-eighth of a core beside a busy model server in the same control group.
+ * Lower priority than the threads that serve HTTP and write to the database, in case there are not enough cores. Not the
+ * lowest: with a niceness of 19, a thread would get a sixty-eighth of a core next to a busy model server in the same control
+ * group.
  */
 const NICENESS = 10
 

@@ -7,7 +7,7 @@ import { skipSpace, stringEnd, valueEnd } from './scan-json.ts'
 /** Which members to cut: the name of each with its number in the result, or with what to cut inside it. */
 export type WantedMembers = ReadonlyMap<string, number | WantedMembers>
 
-/** A member's text by its number; null where the object has no such member. */
+/** A member's text by its number; null if the object does not have the member. */
 export type CutTexts = (string | null)[]
 
 const BRACE = 0x7b
@@ -22,7 +22,7 @@ export function cutMembers(text: string, wanted: WantedMembers): CutTexts {
   return cut
 }
 
-/** The same for each element of an array; none where the text is something else. */
+/** The same for each element of an array; empty if the text is something else. */
 export function cutMembersOfEach(text: string, wanted: WantedMembers): CutTexts[] {
   const each: CutTexts[] = []
   let at = skipSpace(text, 0)
@@ -38,7 +38,7 @@ export function cutMembersOfEach(text: string, wanted: WantedMembers): CutTexts[
   return each
 }
 
-/** Returns the index behind the object that begins at `from`. */
+/** Returns the index after the object that starts at `from`. */
 function cutObject(text: string, from: number, wanted: WantedMembers, cut: CutTexts): number {
   let at = skipSpace(text, from + 1)
   while (at < text.length && text[at] !== '}') {
@@ -70,10 +70,10 @@ function clear(wanted: WantedMembers, cut: CutTexts): void {
   }
 }
 
-/** The longest spelling of a name that can be wanted: every character of it may be written as `\u0061`. */
+/** The longest spelling of a name: every character may be written as `\u0061`. */
 const LONGEST_NAME = 6 * 32
 
-/** The name between the quotes, read like a parser; a longer one than any that is wanted is not read. */
+/** The name between the quotes, unescaped like in a parser. Names longer than all requested ones are not read. */
 function nameOf(text: string, quote: number, end: number): string {
   if (end - quote > LONGEST_NAME) return ''
   const name = text.slice(quote + 1, end)

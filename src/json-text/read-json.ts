@@ -7,8 +7,8 @@ export type ReadJson =
   | { readonly ok: false; readonly tooDeep: boolean; readonly error: string }
 
 /**
- * Never throws. Nesting is bounded before the text is parsed: what a parser makes of millions of brackets holds the thread
- * for seconds, and so does every walk through it.
+ * Never throws. Nesting is bounded before the text is parsed: parsing millions of brackets would block the thread for
+ * seconds, and so would every walk through the result.
  */
 export function readJson(text: string, maxDepth: number): ReadJson {
   if (isDeeperThan(text, maxDepth)) {
@@ -21,7 +21,7 @@ export function readJson(text: string, maxDepth: number): ReadJson {
   }
 }
 
-/** The parser's error without its quotation: what is sent back and logged must not repeat what may be part of a prompt. */
+/** The parser's error without its quotation, because responses and logs must not repeat text that may be part of a prompt. */
 export function withoutExcerpt(message: string): string {
   return message.replace(/, (\.\.\.)?".*$/s, '')
 }
@@ -38,8 +38,8 @@ const exactJson = JSON as unknown as {
 }
 
 /**
- * Parses and keeps every number as it was written: 64-bit integers, `1e400`, `-0`. Only for short texts, because the time
- * grows faster than the text. The result is only fit for `JSON.stringify`.
+ * Parses JSON and keeps every number as written: 64-bit integers, `1e400`, `-0`. Only for short texts, because the time grows
+ * faster than the text. The result can only be used with `JSON.stringify`.
  */
 export function parseExactly(text: string): unknown {
   return exactJson.parse(text, (_key, value, { source }) =>

@@ -12,13 +12,14 @@ const BRACE = 0x7b
 const BRACE_END = 0x7d
 const SPACE = 0x20
 
-/** Strings of so many characters are read here; longer ones are searched by native code, which takes longer to begin. */
+/**
+ * Strings of up to this many characters are read here; longer ones are searched by native code, which takes longer to start.
+ */
 const SHORT = 24
 
 /**
- * The index of the quote that ends a string.
- * @param from just behind the quote that begins it
- * @returns the length of the text where no quote ends it, which no parser accepts
+ * The index of the quote that ends a string. @param from just after the opening quote @returns the length of the text if
+ * there is no closing quote, which no parser accepts
  */
 export function stringEnd(text: string, from: number): number {
   const soon = Math.min(from + SHORT, text.length)
@@ -27,7 +28,7 @@ export function stringEnd(text: string, from: number): number {
     if (code === QUOTE) return at
     if (code === BACKSLASH) at++
   }
-  // The search begins at the first character: a backslash at the edge must not be taken apart from what it escapes.
+  // The search starts at the first character, because a backslash must not be separated from the character that it escapes.
   for (let at = from; ; at++) {
     at = text.indexOf('"', at)
     if (at === -1) return text.length
@@ -44,7 +45,7 @@ export function skipSpace(text: string, at: number): number {
   return end
 }
 
-/** The index behind the value that begins at `at`. */
+/** The index after the value that starts at `at`. */
 export function valueEnd(text: string, at: number): number {
   const first = text.charCodeAt(at)
   if (first === QUOTE) return stringEnd(text, at + 1) + 1

@@ -1,7 +1,7 @@
 /**
- * Counters and histograms for what happens with every job: an observation is a look-up for each label and one addition.
- * Those of the library hash and copy their labels each time, which took a twentieth of the CPU of a job. The library
- * still names, collects and writes these.
+ * Counters and histograms for what happens with every job: an observation is a lookup per label and one addition. Those of
+ * the library hash and copy their labels each time, which took a twentieth of the CPU of a job. The library still names,
+ * collects and writes these.
  */
 import type { Metric, MetricObject, Registry } from 'prom-client'
 

@@ -3,7 +3,7 @@ import { statfs } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
 export interface Disk {
-  /** What a process without special rights may use. */
+  /** The space that an unprivileged process can use. */
   readonly freeBytes: number
   readonly sizeBytes: number
 }

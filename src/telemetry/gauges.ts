@@ -1,6 +1,6 @@
 /**
- * Gauges that are read from the running parts at each scrape. When the database does not answer, only the gauges that
- * come from it are missing, and `parley_ready` is 0.
+ * Gauges that are read from the running parts at each scrape. If the database does not respond, only the gauges that come
+ * from it are missing, and `parley_ready` is 0.
  */
 import { getHeapStatistics } from 'node:v8'
 import { Gauge, type Registry } from 'prom-client'
@@ -30,7 +30,7 @@ export interface Gauges {
   connections(): number
   upstreams(): readonly UpstreamState[]
   cpu(): CpuPoolState
-  /** The disk of the database file; null where the database is not a file. */
+  /** The disk of the database file; null if the database is not a file. */
   disk(): Promise<Disk | null>
   readonly slots: {
     readonly jobs: number
@@ -178,7 +178,7 @@ function setTasks({ running, waiting }: CpuPoolState, threads: number, set: SetV
   set(threads, { state: 'places' })
 }
 
-/** Sets a value; null is left out of the scrape. */
+/** Sets a value; null is omitted from the scrape. */
 type SetValue = (value: number | null, labels?: Readonly<Record<string, string>>) => void
 
 /** Adds a gauge with the values that `collect` sets at each scrape; values of earlier scrapes are removed. */

@@ -1,4 +1,4 @@
-/** A line of the log, for where the library that writes the others is not loaded. */
+/** Formats a log line where the logging library is not loaded. */
 
 /** The library's numbers for its levels. */
 const LEVELS = { warn: 40, error: 50 } as const

@@ -4,7 +4,7 @@
  */
 import { write, writeSync } from 'node:fs'
 
-/** In characters: lines are written together, since a system call for each would cost more than the line. */
+/** In characters. Lines are written together, because a system call for each would cost more than the line. */
 const BATCH_LENGTH = 65_536
 const WRITE_EVERY_MS = 200
 /** How much is kept while the log cannot be written, in characters. */
@@ -41,7 +41,7 @@ export class LogWriter {
     else this.#writeLater()
   }
 
-  /** Writes what is in memory before the process ends. What cannot be written by now is lost. */
+  /** Writes the lines in memory before the process exits. Lines that cannot be written now are lost. */
   flush(): void {
     // The system finishes the write in progress.
     let rest = Buffer.concat(this.#writing ? [this.#takeUnsent()] : [this.#batch, this.#takeUnsent()])

@@ -1,6 +1,6 @@
 /**
  * Takes a metric sample every two seconds from what the metrics count already, keeps the samples of the last minutes, and
- * sends each to all listeners. A sample is serialised once, however many listeners there are.
+ * sends each to all listeners. A sample is serialized once, regardless of the number of listeners.
  */
 
 import type { MetricFeed, MetricListener } from '../admin/metric-feed.ts'
@@ -18,9 +18,9 @@ export const SAMPLE_MS = 2000
 /** A quarter of an hour. */
 export const MAX_SAMPLES = 450
 export const MAX_LISTENERS = 500
-/** How often the database is asked while there are no listeners, in samples. */
+/** How often the database is queried while there are no listeners, in samples. */
 const IDLE_EVERY = 5
-/** Depths that are older are not repeated. */
+/** Older depths are not repeated. */
 const STALE_MS = 30_000
 
 export interface MetricSamplesOptions {

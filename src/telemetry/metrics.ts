@@ -184,7 +184,7 @@ export class Metrics {
   }
 
   started(job: ClaimedJob, nowMs: number): void {
-    // It has waited for a model server since its first run, and not only in the queue.
+    // It has waited for a model server since its first run, not only in the queue.
     if (job.earlierJson !== undefined) return
     const ms = Math.max(0, nowMs - job.createdAtMs)
     this.#wait.observe(ms / 1000)

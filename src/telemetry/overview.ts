@@ -1,4 +1,4 @@
-/** What the gauges of a node and the counts of its database say, as the overview of the admin API has it. */
+/** Builds the overview of the admin API from the gauges of the node and the counts of its database. */
 import type { Overview, UpstreamView } from '../admin/overview.ts'
 import type { CallbackDepth } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'

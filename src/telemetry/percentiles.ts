@@ -1,4 +1,4 @@
-/** Percentiles of durations, to within a hundredth, by the histogram that Node has in native code. */
+/** Percentiles of durations, accurate to 1%, computed by Node's native histogram. */
 import { createHistogram } from 'node:perf_hooks'
 import type { PercentilesView } from '../admin/metric-sample.ts'
 
@@ -22,7 +22,7 @@ export class Percentiles {
     return view
   }
 
-  /** Three digits: the histogram does not know more. */
+  /** Three digits, the precision of the histogram. */
   #percentile(percentile: number): number {
     return Number((this.#histogram.percentile(percentile) / UNITS_PER_MS).toPrecision(3))
   }

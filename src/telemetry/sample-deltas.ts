@@ -1,4 +1,4 @@
-/** From the increases of the counters to the deltas of a metric sample. */
+/** Converts the increases of the counters to the deltas of a metric sample. */
 import type { MetricSample, PercentilesView } from '../admin/metric-sample.ts'
 import type { Labels } from './counters.ts'
 

@@ -6,8 +6,8 @@ import { singleFlight } from '../lookup-cache.ts'
 export const TIMEOUT_MS = 5000
 
 /**
- * Resolves with null when `ask` fails or takes longer than TIMEOUT_MS. Calls made while an answer is on its way wait for
- * that one, so that one scrape asks once, and what hangs is not asked again and again.
+ * Resolves with null when `ask` fails or takes longer than TIMEOUT_MS. Concurrent calls share one result, so that each scrape
+ * asks once, and something that hangs is not asked repeatedly.
  */
 export function withTimeout<Found>(clock: Clock, ask: () => Promise<Found>): () => Promise<Found | null> {
   const answerOf = singleFlight(() => ask().catch(() => null))

@@ -1,6 +1,6 @@
 /**
  * Counts the tokens of texts, as a task of the CPU pool: the tokenizer is fast on prose but slow on long runs without a
- * break, and must never hold the event loop of the HTTP server.
+ * break, and must never block the event loop of the HTTP server.
  */
 
 /**
@@ -8,13 +8,13 @@
  * can split a token, so the count may be too high by one for each piece.
  */
 const PIECE = 1024
-/** Text that looks like a special token was written by a caller, and is counted as text. */
+/** Text that looks like a special token was written by a caller, so it is counted as text. */
 const AS_TEXT = { disallowedSpecial: new Set<string>() }
 
 export interface CountTokens {
   /** What stands between the quotes of JSON strings. */
   readonly jsonTexts: readonly string[]
-  /** Counting stops here: more is too many in any case. */
+  /** Counting stops here, because more would be too many in any case. */
   readonly enough: number
 }
 
@@ -29,7 +29,7 @@ type Tokenizer = typeof import('gpt-tokenizer/encoding/o200k_base')
 /** Loaded with the first count: its tables take tens of megabytes in each thread. */
 let tokenizer: Tokenizer | null = null
 
-/** As an OpenAI tokenizer counts them (o200k). */
+/** As counted by an OpenAI tokenizer (o200k). */
 export async function countTokens({ jsonTexts, enough }: CountTokens): Promise<CountedTokens> {
   tokenizer ??= await import('gpt-tokenizer/encoding/o200k_base')
   let tokens = 0

@@ -1,10 +1,10 @@
 /**
- * The texts of a conversation, found in its JSON text without parsing it, and cut into slices that take a thread of the
- * pool a fraction of a second each, whatever they hold.
+ * The texts of a conversation, found in its JSON text without parsing it, and cut into slices that take a thread of the pool
+ * a fraction of a second each, regardless of their content.
  */
 import { stringEnd } from '../json-text/scan-json.ts'
 
-/** Where the text of one message begins and ends: what stands between the quotes of a JSON string. */
+/** Start and end of the text of one message: between the quotes of a JSON string. */
 export interface TextRange {
   readonly from: number
   readonly to: number
@@ -19,7 +19,7 @@ export function* messageTexts(messagesJson: string): Generator<TextRange> {
   while (at !== -1) {
     const nameEnd = stringEnd(messagesJson, at + 1)
     const isContent = messagesJson.startsWith('content"', at + 1)
-    // Behind the name come a colon and the quote that begins the value.
+    // The name is followed by a colon and the opening quote of the value.
     const from = nameEnd + 3
     const to = stringEnd(messagesJson, from)
     if (isContent) yield { from, to }
@@ -38,7 +38,7 @@ export function* textSlices(messagesJson: string): Generator<string[]> {
   let room = SLICE_CHARACTERS
   for (const { from, to } of messageTexts(messagesJson)) {
     for (let at = from; at < to; ) {
-      // What comes before `at` has been cut off already, so nothing is looked at twice.
+      // Text before `at` has been cut off already, so nothing is examined twice.
       const end = textEnd(messagesJson, at, Math.min(at + room, to), to)
       slice.push(messagesJson.slice(at, end))
       room -= end - at
@@ -54,7 +54,7 @@ export function* textSlices(messagesJson: string): Generator<string[]> {
 
 export interface TextSample {
   readonly jsonTexts: readonly string[]
-  /** Which part of all the text they are; 1 for no text at all. */
+  /** Their fraction of the whole text; 1 if there is no text. */
   readonly part: number
 }
 
@@ -66,7 +66,8 @@ export function textSample(messagesJson: string, pieces: number, characters: num
   let before = 0
   let next = 0
   for (const { from, to } of texts) {
-    // A place where the text may be cut. The look back from the next piece ends here, so all of them together take one pass.
+    // A position where the text may be cut. Looking back from the next piece ends here, so that all pieces together take one
+    // pass.
     let cut = from
     for (; next < total && next < before + to - from; next += total / pieces) {
       const at = textEnd(messagesJson, cut, Math.max(cut, from + Math.floor(next - before)), to)
@@ -99,7 +100,7 @@ function textEnd(json: string, from: number, at: number, to: number): number {
   return at > from && code >= 0xd800 && code <= 0xdbff ? at + 1 : at
 }
 
-/** Whether the backslash at `at` begins an escape instead of being escaped by the one before it. */
+/** Whether the backslash at `at` starts an escape, and is not itself escaped by the previous one. */
 function beginsEscape(json: string, from: number, at: number): boolean {
   let before = 0
   while (at - 1 - before >= from && json.charCodeAt(at - 1 - before) === BACKSLASH) before++

@@ -8,7 +8,7 @@ import { textSample, textSlices } from './message-texts.ts'
 
 export interface TokenCount {
   readonly tokens: number
-  /** `at least` where counting stopped at the limit, `about` where a sample was far over it. */
+  /** `at least` if counting stopped at the limit, `about` if a sample was far above it. */
   readonly certainty: 'exact' | 'at least' | 'about'
 }
 
@@ -18,18 +18,18 @@ export type CountTexts = (jsonTexts: readonly string[], enough: number) => Promi
 export interface Conversation {
   readonly messagesJson: string
   readonly messages: number
-  /** An upper bound of its tokens: the bytes of its texts, and what the format adds. */
+  /** An upper bound of its tokens: the bytes of its texts, plus the tokens of the chat format. */
   readonly tokensAtMost: number
 }
 
-/** Texts of more bytes for each token of the limit are sampled first: prose has four or five. */
+/** Texts with more bytes per token of the limit than this are sampled first; prose has four or five. */
 const SAMPLED_FROM = 8
 const SAMPLE_PIECES = 32
 const SAMPLE_CHARACTERS = 512
-/** A sample is believed when it is over the limit by this factor. */
+/** A sample is trusted if it exceeds the limit by this factor. */
 const CLEARLY_OVER = 2
 
-/** The conversation's tokens, counted no further than just beyond the limit. Null when counting was stopped. */
+/** The conversation's tokens, counted until just above the limit. Null if counting was stopped. */
 export async function countConversation(
   { messagesJson, messages, tokensAtMost }: Conversation,
   limit: number,

@@ -48,7 +48,7 @@ export interface Suspension {
 }
 
 /**
- * The result is null if there is no such account.
+ * The result is null if the account does not exist.
  * @param sinceMs null resumes the account
  */
 export function suspendAction(
@@ -70,7 +70,7 @@ export function suspendAction(
   }
 }
 
-/** The result is null if there is no such account. */
+/** The result is null if the account does not exist. */
 export function suspendAndCancelAction(
   store: OperatorStore,
   clock: Clock,
@@ -92,7 +92,7 @@ async function suspendedSince(store: OperatorStore, account: string): Promise<nu
   return (await findAccount(store, account))?.suspendedAtMs ?? null
 }
 
-/** The result is the number of cancelled jobs; null if there is no such account. */
+/** The result is the number of cancelled jobs; null if the account does not exist. */
 export function cancelJobsAction(
   store: OperatorStore,
   clock: Clock,
@@ -108,7 +108,7 @@ export function cancelJobsAction(
   }
 }
 
-/** The result is the caps as they are now; null if there is no such account. */
+/** The result is the new caps; null if the account does not exist. */
 export function setCapsAction(
   store: OperatorStore,
   account: string,

@@ -23,7 +23,7 @@ import { rowsOf, writeResults } from './results.ts'
 import type { RowStatus } from './row.ts'
 import { BatchRun } from './run.ts'
 
-/** The most invalid lines that are printed one by one. */
+/** The maximum number of invalid lines that are printed one by one. */
 const MAX_PRINTED = 20
 
 export interface BatchOptions extends ServerOptions {

@@ -1,4 +1,4 @@
-/** Validates jobs by the server's own rules and the limits of the caller's tier before anything is sent. */
+/** Validates jobs with the server's own rules and the limits of the caller's tier before anything is sent. */
 import { Check, Errors } from 'typebox/schema'
 import type { Me } from '../../../client/src/index.ts'
 import { validationError } from '../../http/validation-errors.ts'
@@ -19,7 +19,7 @@ export class JobCheck {
     this.#me = me
   }
 
-  /** Returns the field and the rule that it breaks; null if the server will accept the job. */
+  /** Returns the field and the rule that it violates; null if the server will accept the job. */
   async problemOf(job: unknown): Promise<string | null> {
     if (!Check(batchElement, job)) return shapeProblem(job)
     return ruleProblem(job) ?? (await this.#limitProblem(job))

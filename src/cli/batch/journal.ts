@@ -1,7 +1,7 @@
 /**
  * The journal of a `parley batch` run: an append-only file of JSON lines next to its output. Each batch is recorded durably
  * before it is sent. After a crash the journal therefore shows which batches the server may have, and sending them again with
- * the same Idempotency-Keys finds their jobs. A last line that a crash cut off is removed.
+ * the same Idempotency-Keys finds their jobs. A last line that a crash truncated is removed.
  */
 import {
   closeSync,

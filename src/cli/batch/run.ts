@@ -1,6 +1,6 @@
 /**
- * Sends the jobs of a run in batches, in order, and waits until all have ended. A sender and a reader work concurrently, and
- * limit how many jobs are open at the server.
+ * Sends the jobs of a run in batches, in order, and waits until all have finished. A sender and a reader work concurrently,
+ * and limit how many jobs are unfinished on the server.
  */
 import {
   type BatchJob,
@@ -15,7 +15,7 @@ import { ChangeNotifier } from './change-notifier.ts'
 import type { Journal } from './journal.ts'
 import { endedRow, expiredRow, invalidRow } from './row.ts'
 
-/** With pauses of up to eight seconds, this bears as long an outage as a wait does. */
+/** With pauses of up to eight seconds, this tolerates as long an outage as a wait does. */
 const RETRIES = 60
 /** The longest time that a server remembers an idempotency key. */
 const KEY_LIFETIME_S = 86_400
@@ -33,7 +33,7 @@ export interface RunParts {
   readonly me: Me
   readonly journal: Journal
   readonly jobs: readonly InputJob[]
-  /** The most jobs that are open at the server at the same time. */
+  /** The maximum number of unfinished jobs on the server at the same time. */
   readonly concurrency: number
   /** Whether the run continues after the server rejected a job. */
   readonly skipInvalid: boolean
@@ -52,7 +52,7 @@ export class BatchRun {
   readonly #indexByJobId = new Map<string, number>()
   /** How many jobs are at the server without a result. */
   #open = 0
-  /** Jobs before this position are at the server, have ended, or are in the batch that is being sent. */
+  /** Jobs before this position are on the server, have finished, or are in the batch that is being sent. */
   #nextToSend = 0
   #allSent = false
 
@@ -101,7 +101,7 @@ export class BatchRun {
     }
   }
 
-  /** As many jobs as the tier allows in one batch, and as fit in the size limit of a request. */
+  /** As many jobs as the tier allows in one batch and as fit into the size limit of a request. */
   #nextBatch(): readonly InputJob[] {
     const { journal, jobs, concurrency } = this.#parts
     const most = Math.min(this.#limits.max_batch_jobs, concurrency)

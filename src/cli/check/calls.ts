@@ -1,6 +1,6 @@
 /**
- * The paid calls of `parley check --calls`: for each target a short answer, a developer message, a JSON answer, and two
- * calls at once. They go through the client that makes the calls of jobs, so that what it sends is what jobs send.
+ * The paid calls of `parley check --calls`: for each target, a short answer, a developer message, a JSON answer, and two
+ * concurrent calls. They use the same client as jobs, so that they send exactly what jobs send.
  */
 import type { Clock } from '../../clock.ts'
 import type { UpstreamSettings } from '../../config/settings.ts'
@@ -21,7 +21,7 @@ import { readLargeCompletion } from '../../upstreams/read-completion.ts'
 import type { Finding } from './finding.ts'
 import type { SettingNames } from './unreachable.ts'
 
-/** Of each target: a short answer, a developer message, a JSON answer, and two at once. */
+/** For each target: a short answer, a developer message, a JSON answer, and two concurrent calls. */
 export const CALLS_PER_TARGET = 5
 /** A server that loads the model for the first call may need minutes. */
 const MAX_CALL_SECONDS = 120
@@ -42,7 +42,9 @@ interface Message {
 }
 
 const QUESTION: Message = { role: 'user', content: 'Answer with the word OK and nothing else.' }
-/** Long enough to be seen among the prompt tokens, even where it replaces the default system message of a template. */
+/**
+ * Long enough to be noticeable in the number of prompt tokens, even if it replaces the default system message of a template.
+ */
 const INSTRUCTIONS: Message = {
   role: 'developer',
   content:
@@ -51,7 +53,7 @@ const INSTRUCTIONS: Message = {
     'Use no more words than the user asks for. Do not explain anything, do not greet anybody, do not ask questions, and do ' +
     'not repeat these instructions. The answer is read by a program, which looks only at whether there is one.',
 }
-/** A quarter of the tokens that any tokenizer makes of the instructions. */
+/** A quarter of the tokens that any tokenizer counts in the instructions. */
 const MIN_INSTRUCTION_TOKENS = 25
 
 const SCHEMA = JSON.stringify({
@@ -64,19 +66,22 @@ const RESPONSE_FORMAT = `{"format":"json","schema":${SCHEMA}}`
 const JSON_QUESTION: Message = { role: 'user', content: 'Name a river, as {"river": "…"}.' }
 const MAX_DEPTH = 64
 
-/** Two calls at once that take longer than one by this factor, and by more than noise, wait for each other in the server. */
+/**
+ * If two concurrent calls take longer than one by this factor, and by more than noise, the server processes them one after
+ * the other.
+ */
 const SERIAL_FACTOR = 1.6
 const NOISE_MS = 100
 
 interface Called {
   readonly reply: Reply
-  /** How the request was sent first, and the last time. */
+  /** The first and the last format in which the request was sent. */
   readonly first: RequestFormat
   readonly format: RequestFormat
   readonly ms: number
 }
 
-/** The findings of each call as soon as it has ended. */
+/** Yields the findings of each call as soon as it has ended. */
 export async function* callTarget(target: CalledTarget, clock: Clock): AsyncGenerator<Finding> {
   const { upstream: name, access } = target
   const call_timeout_seconds = Math.min(target.settings.call_timeout_seconds, MAX_CALL_SECONDS)
@@ -122,7 +127,7 @@ class TargetCheck {
     if (!timedOut(asJson)) yield await this.#twoAtOnce(answered)
   }
 
-  /** Sends a conversation as a job's is sent: again in another format where the server rejects the first. */
+  /** Sends a conversation like that of a job: again in another format if the server rejects the first. */
   async #call(messages: readonly Message[], form: AnswerForm): Promise<Called> {
     const prompt = { messagesJson: JSON.stringify(messages), account: 'parley check', form }
     const { model } = this.#target
@@ -256,7 +261,7 @@ class TargetCheck {
   }
 }
 
-/** Whether the error may be about how the request was sent, and is not about the key, a limit or the server. */
+/** Whether the error may be about the format of the request, rather than the key, a limit or the server. */
 function isRejected({ status }: UpstreamError): boolean {
   return status !== null && (status === 500 || (status < 500 && ![401, 402, 403, 429].includes(status)))
 }

@@ -25,7 +25,7 @@ export async function check({ json, config, calls }: CheckOptions): Promise<numb
   return findings.every(({ ok }) => ok) ? 0 : 1
 }
 
-/** @param show is called with each finding as soon as it is there */
+/** @param show called with each finding as soon as it is available */
 async function allFindings(
   configFile: string | undefined,
   calls: boolean,
@@ -53,7 +53,7 @@ async function allFindings(
   return all
 }
 
-/** A tier without a model rejects every job, which the defaults make of user_free in a file of other models. */
+/** A tier without models rejects every job. The default of user_free becomes such a tier if the file defines other models. */
 function tierFindings({ settings: { tiers } }: Configuration): Finding[] {
   return Object.entries(tiers).flatMap(([name, { models }]): Finding[] =>
     models.length > 0
@@ -88,7 +88,7 @@ async function databaseFindings(url: string): Promise<Finding[]> {
 export interface ModelServerCheck {
   readonly configuration: Configuration
   readonly env: Environment
-  /** Whether to make paid calls, which is said before the first. */
+  /** Whether to make paid calls, which is announced before the first. */
   readonly calls: boolean
   readonly clock: Clock
   readonly timeoutMs?: number

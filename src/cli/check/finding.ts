@@ -1,4 +1,4 @@
-/** What `parley check` found, and how it is printed. */
+/** The findings of `parley check`, and how they are printed. */
 import { printLine } from '../output.ts'
 import { printable } from '../printable.ts'
 
@@ -8,7 +8,7 @@ export interface Finding {
   readonly warns?: boolean
   /** `configuration`, `database`, `models`, `calls`, `upstream NAME` or `target UPSTREAM/MODEL`. */
   readonly about: string
-  /** What of an upstream or a target was checked. */
+  /** Which aspect of an upstream or a target was checked. */
   readonly check?: 'reachable' | 'key' | 'model' | 'answer' | 'roles' | 'json' | 'concurrency'
   readonly says: string
   /** What to change. */

@@ -1,6 +1,6 @@
 /**
- * One request of `parley check` to a model server, with its time limits, and what can be found out about a port that does
- * not answer it. Nothing here is billed: no request is one for a completion that could succeed.
+ * One request of `parley check` to a model server, with its time limits, and the diagnosis of a port that does not respond.
+ * Nothing here is billed: no completion request here can succeed.
  */
 import { isIP } from 'node:net'
 import { connect, type TLSSocket } from 'node:tls'
@@ -9,25 +9,25 @@ import type { UpstreamAccess } from '../../config/upstream-access.ts'
 import { connectionFault } from '../../upstreams/connection-fault.ts'
 import { requestHeaders, trustedCertificates } from '../../upstreams/request-head.ts'
 
-/** How long a connection, the begin of an answer, and pauses within it may take. */
+/** Time limit for a connection, for the start of a response, and for pauses within it. */
 export const PROBE_TIMEOUT_MS = 5_000
-/** The longest list of models known, that of OpenRouter, has less than a megabyte. */
+/** The longest known list of models, that of OpenRouter, is smaller than a megabyte. */
 const MAX_BODY_BYTES = 8 * 1024 * 1024
 
 export interface Response {
   readonly kind: 'response'
   readonly status: number
-  /** The body as it came, and parsed; undefined if it is not JSON. */
+  /** The unchanged body, and the parsed body; undefined if it is not JSON. */
   readonly text: string
   readonly json: unknown
-  /** Where a redirect leads; it is not followed, as the calls of jobs follow none. */
+  /** The target of a redirect. It is not followed, because the calls of jobs do not follow redirects either. */
   readonly location: string | null
   readonly ms: number
 }
 
 export interface Failure {
   readonly kind: 'failed'
-  /** What failed: the name, TLS, the connection, or the answer, which is absent or not HTTP. */
+  /** What failed: the name, TLS, the connection, or the response, which is missing or not HTTP. */
   readonly fault: 'dns' | 'tls' | 'connection' | 'timeout' | 'protocol'
   /** Of the socket, the resolver or OpenSSL. */
   readonly code: string
@@ -44,7 +44,7 @@ export interface ProbeOptions {
   readonly body?: unknown
   /** Ends the request early, as a failure. */
   readonly signal?: AbortSignal
-  /** Certificates are not checked, and neither key nor headers are sent: only to find out what speaks there. */
+  /** Does not check certificates, and sends neither key nor headers: only finds out which protocol the port speaks. */
   readonly anonymous?: true
 }
 

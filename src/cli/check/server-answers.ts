@@ -1,26 +1,26 @@
 /**
- * What the answers of a model server mean that `parley check` gets for free: to `GET /models`, and to a completion request
+ * Interprets the free responses of a model server that `parley check` uses: to `GET /models`, and to a completion request
  * that is invalid on purpose. Nothing in them is trusted. Pure.
  */
 import { type Mask, readFailure } from '../../upstreams/read-completion.ts'
 import type { Response } from './probe.ts'
 
-/** What a completion request that is invalid on purpose says. Its messages are not an array, so nothing can be billed. */
+/** The body of a completion request that is invalid on purpose. Its messages are not an array, so nothing can be billed. */
 export function invalidRequest(model: string): object {
   return { model, messages: 'This request of `parley check` is invalid on purpose.', max_tokens: 0 }
 }
 
 export type Verdict =
-  /** There is such an endpoint, and it took the key. */
+  /** The endpoint exists, and accepts the key. */
   | 'accepted'
   | 'key rejected'
   | 'no credit'
   | 'model unknown'
-  /** There is no such endpoint. */
+  /** The endpoint does not exist. */
   | 'not found'
-  /** Server trouble, such as a model that is still loading. */
+  /** A server error, for example because the model is still loading. */
   | 'failing'
-  /** Something else than a completion endpoint answers. */
+  /** The response is not from a completion endpoint. */
   | 'foreign'
 
 export function verdictOf({ status, text, json }: Response): Verdict {
@@ -39,7 +39,7 @@ export function verdictOf({ status, text, json }: Response): Verdict {
   return isModelError(status, wordsOf(json)) ? 'model unknown' : 'accepted'
 }
 
-/** Whether the answer to the request that is invalid on purpose is about its messages. */
+/** Whether the response to the invalid request is about its messages. */
 export function namesMistake({ json }: Response): boolean {
   return /\bmessages\b/i.test(wordsOf(json))
 }
@@ -49,7 +49,7 @@ export interface ModelList {
   readonly ids: readonly string[]
   /** False if there are more pages. */
   readonly isComplete: boolean
-  /** Whether llama.cpp answers, which serves one model whatever name a request has. */
+  /** Whether the server is llama.cpp, which serves one model regardless of the name in a request. */
   readonly ignoresNames: boolean
 }
 
@@ -62,7 +62,7 @@ export function modelListOf({ status, json }: Response): ModelList | null {
   return { ids, isComplete: json.has_more !== true, ignoresNames: isLlamaCpp }
 }
 
-/** Ollama leaves out the tag `latest`, Google the folder, and OpenRouter has variants that its list does not have. */
+/** Ollama omits the tag `latest`, Google the folder, and OpenRouter has variants that are not in its list. */
 export function lists({ ids }: ModelList, model: string): boolean {
   const variant = /^(.+\/.+):(?:free|online|nitro|floor|exacto|extended|thinking|beta)$/.exec(model)?.[1]
   const names = [model, `${model}:latest`, `models/${model}`, ...(variant === undefined ? [] : [variant])]
@@ -76,7 +76,9 @@ export function messageOf({ status, text }: Response, mask: Mask): string | null
   return reply.message
 }
 
-/** Google answers 400 for a wrong key, and LM Studio's and others' words are matched for want of a code. */
+/**
+ * Google responds with 400 for a wrong key. Messages of LM Studio and others are matched by text, because they have no code.
+ */
 function isKeyError(status: number, text: string): boolean {
   if (status !== 400) return false
   return /API_KEY_INVALID|(?:invalid|incorrect|missing|wrong|not valid)[^.]{0,30}\bapi[ _-]?key|api[ _-]?key[^.]{0,30}(?:invalid|incorrect|missing|required|not valid)/i.test(
@@ -91,7 +93,7 @@ function isModelError(status: number, words: string): boolean {
   )
 }
 
-/** The parts of an error that say what is wrong, without what the server repeats of the request. */
+/** The parts of an error that explain the problem, without the parts of the request that the server repeats. */
 function wordsOf(json: unknown): string {
   if (Array.isArray(json)) return wordsOf(json[0])
   if (!isObject(json)) return ''

@@ -1,4 +1,6 @@
-/** Why a model server does not answer, and what to change: from the code of the failure, and by asking its port in other ways. */
+/**
+ * Explains why a model server does not respond and what to change, from the error code and by probing its port in other ways.
+ */
 import { type Failure, type ProbeOptions, probe, speaksTls } from './probe.ts'
 
 export interface Diagnosis {
@@ -21,7 +23,7 @@ export async function diagnose(
   names: SettingNames,
 ): Promise<Diagnosis> {
   const { code, fault } = failure
-  // A server that speaks HTTP may wait for the rest of a TLS handshake, until no connection was made in time.
+  // An HTTP server may wait for the rest of a TLS handshake until the connection attempt times out.
   const isFarAway = code === 'UND_ERR_CONNECT_TIMEOUT' && url.protocol === 'http:'
   if (fault !== 'dns' && code !== 'ECONNREFUSED' && !isFarAway) {
     const wrongScheme = await schemeDiagnosis(url, options, names)

@@ -1,7 +1,7 @@
 /**
- * Checks one upstream without paying for anything: whether it is reached, speaks this API at this path, accepts the key,
- * and has the models. Requests: `GET /models`, a completion request that is invalid on purpose for each model in question,
- * and lists of models at other paths if this one has none.
+ * Checks one upstream without cost: whether it can be reached, serves this API at this path, accepts the key, and has the
+ * models. Requests: `GET /models`, a completion request that is invalid on purpose for each model in question, and lists of
+ * models at other paths if this one has none.
  */
 import type { UpstreamSettings } from '../../config/settings.ts'
 import type { UpstreamAccess } from '../../config/upstream-access.ts'
@@ -30,11 +30,11 @@ export interface CheckedUpstream {
   /** The models of the targets there, each with the setting that names it. */
   readonly models: ReadonlyMap<string, string>
   readonly names: SettingNames
-  /** How long a connection, the begin of an answer, and pauses within it may take. */
+  /** Time limit for a connection, for the start of a response, and for pauses within it. */
   readonly timeoutMs: number
 }
 
-/** Whether the server answers `GET /models`, and what is wrong if not. */
+/** Whether the server responds to `GET /models`, and if not, why. */
 export async function reach(
   { settings, access, names, timeoutMs }: CheckedUpstream,
   agent: ProbeOptions['agent'],
@@ -45,7 +45,7 @@ export async function reach(
   const listed = await probe(url, options)
   if (signal?.aborted) return { listed, trouble: null }
   if (listed.kind === 'failed') return { listed, trouble: await diagnose(url, listed, options, names) }
-  // What a proxy says to plain HTTP on its port for TLS.
+  // A proxy's response to plain HTTP on its TLS port.
   const isScheme = listed.status === 400 && url.protocol === 'http:'
   return { listed, trouble: isScheme ? await schemeDiagnosis(url, options, names) : null }
 }
@@ -105,7 +105,7 @@ class UpstreamCheck {
     if (this.#listed.status >= 500 && completed.status >= 500 && !namesMistake(completed)) {
       return [this.#failing(this.#listed, 'GET /models')]
     }
-    // Its words may say what is missing, such as a header of a gateway.
+    // Its message may explain what is missing, for example a header of a gateway.
     if (this.#listed.status === 400) return [this.#listRejected()]
     return [
       this.#reachable(completed),
@@ -114,7 +114,7 @@ class UpstreamCheck {
     ]
   }
 
-  /** What ends the check of this upstream: nothing else could be found out. */
+  /** The finding that ends the check of this upstream, because nothing else can be checked after it. */
   async #stopAt(verdict: Verdict, completed: Response): Promise<Finding | null> {
     switch (verdict) {
       case 'key rejected':
@@ -230,7 +230,7 @@ class UpstreamCheck {
     return this.#wrong('reachable', says, fix)
   }
 
-  /** The address of the same server, without its query, at which a list of models is found. */
+  /** The URL on the same server, without its query, that returns a list of models. */
   async #betterBase(): Promise<string | null> {
     const { settings, access, timeoutMs } = this.#upstream
     const { origin, pathname } = new URL(settings.base_url)
@@ -264,7 +264,7 @@ class UpstreamCheck {
     return completed.kind === 'failed' ? 'failing' : verdictOf(completed)
   }
 
-  /** A list may have pages, or leave out models that the server has, so that it is asked for the model itself. */
+  /** A list may have pages or omit models, so the server is asked for the model itself. */
   async #hasModel(list: ModelList, model: string): Promise<boolean> {
     if (lists(list, model)) return true
     const { settings, access, timeoutMs } = this.#upstream

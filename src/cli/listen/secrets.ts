@@ -1,5 +1,5 @@
 /**
- * The source of the secret that verifies callbacks: given by the user, or looked up in the database. A look-up changes
+ * The source of the secret that verifies callbacks: given by the user, or looked up in the database. A lookup changes
  * nothing: it does not create a database or migrate its schema.
  */
 import { existsSync } from 'node:fs'

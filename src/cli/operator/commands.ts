@@ -1,4 +1,4 @@
-/** The server commands. Each is implemented in a file of its own that is loaded when the command runs. */
+/** The server commands. Each is implemented in its own file, which is loaded when the command runs. */
 import type { Command } from 'commander'
 import { addListen } from '../listen/options.ts'
 import { addAccounts } from './accounts.ts'

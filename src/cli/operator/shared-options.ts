@@ -2,7 +2,7 @@
 import { InvalidArgumentError, Option } from 'commander'
 import { isMonth } from '../../job/month.ts'
 
-/** The most rows that one command lists. */
+/** The maximum number of rows that one command lists. */
 export const MAX_ROWS = 10_000
 
 export interface DefaultOptions {

@@ -58,7 +58,7 @@ export interface JobError {
   readonly raw_text?: string
 }
 
-/** What was sent to models, and what came back. */
+/** What was sent to models, and what they returned. */
 export interface Receipt {
   readonly form: 'text' | 'json' | 'schema'
   readonly strict?: boolean
@@ -77,9 +77,9 @@ export interface ReceiptCall {
   /** Also absent if the job requested text. */
   readonly json_mode?: JsonMode
   readonly instruction?: string
-  /** Present if the answer is cut off at a length limit. */
+  /** Present if the answer was cut off at a length limit. */
   readonly finish_reason?: 'length'
-  /** What differs from the call before, whose form the server rejected. */
+  /** What differs from the previous call, whose format the server rejected. */
   readonly other_format?: 'roles' | 'json_mode' | 'both'
 }
 

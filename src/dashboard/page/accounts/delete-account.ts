@@ -1,4 +1,7 @@
-/** Deletes an account with everything that it has. This takes several seconds, so the dialog shows that it is in progress and can be closed. */
+/**
+ * Deletes an account with all its data. This takes several seconds, so the dialog shows that it is in progress and can be
+ * closed.
+ */
 import { html } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { type ApiError, admin } from '../api.ts'

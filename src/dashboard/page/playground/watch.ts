@@ -1,4 +1,4 @@
-/** Sends a request and follows its jobs until they have ended, through the public interface. */
+/** Sends a request and follows its jobs until they have finished, through the public API. */
 import { type ApiError, admin, callWithKey, type Envelope } from '../api.ts'
 import type { JobError, JobList, Status } from '../contract.ts'
 import { serverNow } from '../live.ts'
@@ -7,7 +7,7 @@ import type { Me } from './caller.ts'
 import type { JobBody } from './draft.ts'
 
 export interface WatchedJob {
-  /** Null while it is unknown: the response to a single job arrives only when the job has ended. */
+  /** Null while it is unknown: the response to a single create arrives only when the job has finished. */
   readonly jobId: string | null
   /** `sent` until a status is known. */
   readonly status: Status | 'sent'
@@ -57,7 +57,7 @@ const MIN_PAUSE_MS = 300
 /** The delay before the job is looked up, which is unnecessary for quick answers. */
 const FIRST_LOOKUP_MS = 250
 const TIMEOUT_S = 120
-/** The most jobs of one read. */
+/** The maximum number of jobs per read. */
 const MAX_IDS = 100
 const WAIT_S = 50
 const BRIEF_WAIT_S = 1
@@ -142,8 +142,8 @@ async function reportEnd(run: Run, work: () => Promise<void>): Promise<void> {
 }
 
 /**
- * Reads all jobs at once until they have ended, using at most half of the tier's read rate. While one is pending a read waits only
- * briefly, so that its next status is seen.
+ * Reads all jobs at once until they have finished, using at most half of the tier's read rate. While a job is pending, a read
+ * waits only briefly, so that its next status is seen.
  */
 async function follow(run: Run): Promise<void> {
   const { me, key, signal } = run.options
@@ -156,7 +156,7 @@ async function follow(run: Run): Promise<void> {
     const path = `/api/v1/messages?ids=${ids.join()}&wait=${waitS}&wait_for=any`
     const { data, headers } = await callWithKey<ReadJobs>(path, key, { signal })
     const [missing] = data.not_found
-    // Its own read has the error.
+    // Reading it separately returns the error.
     if (missing !== undefined) await run.read(missing)
     for (const job of data.jobs) {
       run.update(
@@ -170,13 +170,13 @@ async function follow(run: Run): Promise<void> {
   }
 }
 
-/** Cancels the jobs that have not ended and whose IDs are known. */
+/** Cancels the unfinished jobs whose IDs are known. */
 export async function cancelOpen({ jobs }: Watching, key: string): Promise<void> {
   const open = jobs.filter(isOpen).flatMap(({ jobId }) => jobId ?? [])
   await Promise.all(
     open.map((jobId) =>
       callWithKey(`/api/v1/messages/${jobId}/cancel`, key, { method: 'POST' }).catch((error: unknown) => {
-        // It has ended meanwhile, which the watch shows.
+        // It has finished meanwhile, which the watch shows.
         if (apiError(error).status !== 409) throw error
       }),
     ),
@@ -214,7 +214,7 @@ async function lookUpJob(run: Run, model: string, signal: AbortSignal): Promise<
       await pause(MIN_PAUSE_MS, signal)
     }
   } catch {
-    // The look-up is optional: the response contains the job ID in any case.
+    // The lookup is optional: the response contains the job ID in any case.
   }
 }
 

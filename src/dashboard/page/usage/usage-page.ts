@@ -15,7 +15,7 @@ import { UsageTable } from './usage-table.ts'
 
 /** The number of months in the filter. The URL can name an older month. */
 const MONTHS = 24
-/** The shortest interval between reloads while jobs end. Monthly totals change slowly. */
+/** The shortest interval between reloads while jobs finish. Monthly totals change slowly. */
 const EVERY_MS = 10_000
 
 export function UsagePage() {
