@@ -5,7 +5,7 @@ import { ByteBudget } from '../sharing/byte-budget.ts'
 import { callbackBytes } from '../sharing/job-bytes.ts'
 
 export function createByteBudget({ limits, callbacks }: Settings): ByteBudget {
-  // Half: the rest is for what is not counted, and for garbage that V8 has not collected yet. What is counted is partly
+  // Half: the rest is for memory that is not counted, and for garbage that V8 has not collected yet. Counted memory is partly
   // outside the heap, but a buffer of a text and the text itself are never far apart in size.
   const totalBytes = limits.memory_bytes ?? Math.floor(getHeapStatistics().heap_size_limit / 2)
   return new ByteBudget(totalBytes, callbackBytes(callbacks.in_flight_bytes))

@@ -1,4 +1,4 @@
-/** Connects what notices context shifts of model servers to the threads, the metrics and the log. */
+/** Connects the detection of context shifts to the threads, the metrics and the log. */
 import type { Clock } from '../clock.ts'
 import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
 import { ContextShifts } from '../queue/context-shift.ts'

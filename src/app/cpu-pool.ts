@@ -10,9 +10,9 @@ const FEWEST_THREADS = 2
 /** More would rarely be used, and each may take `cpu.thread_heap_mb`. */
 const MOST_THREADS = 8
 
-/** Many times what the most expensive task takes; only one that never ends reaches it. */
+/** Many times the duration of the most expensive task, so only a task that never ends reaches it. */
 const TASK_CPU_MS = 30_000
-/** A thread that ends must load the tokenizer again, which takes up to a second. */
+/** A thread that exits must later load the tokenizer again, which takes up to a second. */
 const IDLE_MS = 300_000
 
 export function threadsOf({ cpu }: Settings): number {

@@ -1,7 +1,7 @@
 /**
- * Connects what accepts and runs jobs on a node: all between the HTTP routes and the outside world. That world (time, randomness,
- * the store, model servers, receivers, threads) comes from the caller: `service.ts` passes the real one, and the simulation
- * (`test/simulation/`) one that a seed decides.
+ * Connects the parts that accept and run jobs on a node: everything between the HTTP routes and the outside world. The caller
+ * passes that world (time, randomness, the store, model servers, receivers, threads): `service.ts` passes the real one, and
+ * the simulation (`test/simulation/`) one that is determined by a seed.
  */
 import { type Clock, wholeMs } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'

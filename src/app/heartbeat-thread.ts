@@ -1,6 +1,6 @@
 /**
- * Renews this node's lease on a thread and a database connection of its own, so that an event loop that is busy for longer
- * than a lease does not lose the node's jobs. Watches that loop, and ends the process when it hangs.
+ * Renews this node's lease on a separate thread and database connection, so that an event loop that is busy for longer than a
+ * lease does not lose the node's jobs. Watches that loop, and exits the process if it hangs.
  */
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../clock.ts'
@@ -11,7 +11,7 @@ import { LogWriter } from '../telemetry/log-writer.ts'
 import { LeaseRenewal, RENEWAL_TRIES } from './lease-renewal.ts'
 import { LoopWatch, REPORT_EVERY_MS } from './loop-watch.ts'
 
-/** What a busy database may need for a renewal, however short the lease is. */
+/** The time that a busy database may need for a renewal, however short the lease is. */
 const LEAST_STATEMENT_MS = 1000
 
 export interface HeartbeatData {
@@ -25,7 +25,9 @@ export interface HeartbeatData {
   readonly reports: Int32Array<SharedArrayBuffer>
 }
 
-/** `started`: the lease is taken. `expired`: it had expired, and another node rescued its jobs, before it was renewed. */
+/**
+ * `started`: the lease is taken. `expired`: before the renewal, the lease had expired and another node had rescued the jobs.
+ */
 export type HeartbeatReport =
   | { readonly kind: 'started' | 'expired' }
   | { readonly kind: 'not started' | 'failed'; readonly message: string }
@@ -33,7 +35,7 @@ export type HeartbeatReport =
 async function keepLease(port: MessagePort, data: HeartbeatData): Promise<void> {
   const { database, prepare, node, leaseMs } = data
   const report = (message: HeartbeatReport) => port.postMessage(message)
-  // A renewal on a connection that is dead is given up so soon that the next one, on a new connection, is in time.
+  // A renewal on a dead connection is abandoned early enough for the next one, on a new connection, to be in time.
   const statementMs = Math.min(data.statementMs, Math.max(LEAST_STATEMENT_MS, leaseMs / RENEWAL_TRIES))
   const leases = await openLeases(database, { prepare, statementMs })
   const renewal = new LeaseRenewal({
@@ -69,7 +71,7 @@ function watchLoop({ reports, hangMs, node }: HeartbeatData): void {
   setInterval(look, REPORT_EVERY_MS).unref()
 }
 
-/** The loop of the main thread runs no handler of a signal, and a thread cannot exit the process in another way. */
+/** The blocked main thread cannot run signal handlers, and a thread cannot exit the process in another way. */
 function endProcess(hangMs: number, node: string): void {
   const message = `the event loop has not reported for ${hangMs / 1000} s (jobs.hang_seconds); exiting, so that its jobs run on other nodes`
   const writer = new LogWriter(2, () => '')

@@ -1,4 +1,4 @@
-/** Starts and stops the thread that renews this node's lease, and reports to it that the event loop here turns. */
+/** Starts and stops the thread that renews this node's lease, and reports to it that this event loop is running. */
 import { Worker } from 'node:worker_threads'
 import { type Clock, wholeMs } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
@@ -8,7 +8,7 @@ import { StoreUnavailable } from '../store/store.ts'
 import type { HeartbeatData, HeartbeatReport } from './heartbeat-thread.ts'
 import { REPORT_EVERY_MS } from './loop-watch.ts'
 
-/** What a thread that renews one row needs at most. */
+/** The heap limit of the thread, which only renews one row. */
 const HEAP = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 4 }
 /** How long a renewal in progress may delay a stop. */
 const STOP_MS = 2000
@@ -20,7 +20,7 @@ export interface HeartbeatOptions {
   readonly onExpired: () => void
   /** A renewal failed, and is retried. */
   readonly onError: (error: Error) => void
-  /** The thread exited unexpectedly: the lease would expire while this process takes itself for alive. */
+  /** The thread exited unexpectedly: the lease would expire while this process believes that it is alive. */
   readonly onFatal: (error: Error) => void
 }
 
@@ -37,7 +37,7 @@ export async function startHeartbeat(options: HeartbeatOptions): Promise<Heartbe
     hangMs: wholeMs(settings.jobs.hang_seconds),
     reports,
   }
-  // On the real clock: whether this loop turns has nothing to do with the time of tests.
+  // On the real clock, because tests must not control whether this loop counts as running.
   const reporting = setInterval(() => Atomics.add(reports, 0, 1), REPORT_EVERY_MS).unref()
   const thread = new Worker(moduleURL('./heartbeat-thread.ts', import.meta.url), {
     workerData: data,

@@ -184,7 +184,7 @@ export function createConnectionLimits(
   })
 }
 
-/** The first line of defence: both work before a request is read. */
+/** The first line of defence: both act before a request is read. */
 function connectionGuard({ settings, clock, log, metrics, connections }: HttpParts) {
   const limitMs = wholeMs(settings.limits.stalled_write_seconds)
   const stalled = new StalledWrites({

@@ -1,11 +1,11 @@
-/** Takes the lease of a node and renews it: what the heartbeat thread does, apart from the thread. */
+/** Takes the lease of a node and renews it: the work of the heartbeat thread, separate from the thread itself. */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import type { Leases } from '../store/node-store.ts'
 
-/** Renewals in the time of a lease. */
+/** Renewals per lease duration. */
 const RENEWALS = 3
-/** Tries to renew in the time of a lease: a renewal that failed is repeated soon. */
+/** Attempts to renew per lease duration: a failed renewal is repeated soon. */
 export const RENEWAL_TRIES = 9
 
 export interface LeaseRenewalOptions {
@@ -13,7 +13,7 @@ export interface LeaseRenewalOptions {
   readonly leases: Pick<Leases, 'renew'>
   readonly node: string
   readonly leaseMs: number
-  /** The lease had expired, and another node rescued its jobs, before it was renewed. */
+  /** Before the renewal, the lease had expired and another node had rescued the jobs. */
   readonly onExpired: () => void
   /** A renewal failed, and is retried. */
   readonly onError: (error: unknown) => void

@@ -1,6 +1,6 @@
 /**
- * Decides from another thread whether an event loop hangs: whether it has stopped to report. Only time in which the watching
- * thread ran counts, because a process that is stopped, or a machine that sleeps, stops both.
+ * Decides from another thread whether an event loop hangs, that is, has stopped reporting. Only time during which the
+ * watching thread ran counts, because a stopped process, or a sleeping machine, stops both.
  */
 
 /** How often the loop reports, and how often the watch looks. */

@@ -1,4 +1,4 @@
-/** Makes what connects this node to the other nodes on its database: its lease, remote results and cancellation. */
+/** Creates the parts that connect this node to the other nodes on its database: lease, remote results and cancellation. */
 import { type Clock, wholeMs } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
 import { Cancellation } from '../queue/cancellation.ts'
@@ -24,11 +24,11 @@ export interface NodeParts {
 export type StartHeartbeat = (onExpired: () => void) => Promise<Heartbeat>
 
 export interface HeartbeatParts extends Pick<NodeParts, 'settings' | 'node' | 'clock' | 'log'> {
-  /** The process must exit: what keeps it a node of the database has ended. */
+  /** The process must exit, because the thread that keeps its lease has ended. */
   readonly onFatal: (error: Error) => void
 }
 
-/** Renews the lease on a thread of its own. */
+/** Renews the lease on a separate thread. */
 export function heartbeatStarter({ settings, node, clock, log, onFatal }: HeartbeatParts): StartHeartbeat {
   return async (onExpired) => {
     // Loaded only if it is needed: a SQLite file has no leases.

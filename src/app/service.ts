@@ -1,4 +1,4 @@
-/** Makes every part from the configuration, connects them, and starts and stops them in order. */
+/** Creates all parts from the configuration, connects them, and starts and stops them in order. */
 import { randomBytes } from 'node:crypto'
 import { adminToken } from '../admin/token.ts'
 import { type Clock, systemClock, wholeMs } from '../clock.ts'
@@ -31,24 +31,24 @@ export interface ServiceOptions {
   readonly clock?: Clock
   /** Delays the early write of a job (`queue/held-job.ts`); null sends it at once, so that a test can rely on it. */
   readonly earlyWriteDelay?: ((callback: () => void) => void) | null
-  /** The storage thread or the heartbeat thread has ended: end the process and start it again. */
+  /** The storage thread or the heartbeat thread has exited: exit the process and restart it. */
   readonly onFatal: (error: Error) => void
 }
 
 export interface Service {
   readonly store: Store
-  /** Where the admin token is stored; null when it was configured, or could not be stored. */
+  /** The file that stores the admin token; null if the token was configured, or could not be stored. */
   readonly adminTokenFile: string | null
-  /** Starts to listen; resolves with the address, such as `http://127.0.0.1:8080`. */
+  /** Starts listening; resolves with the URL, such as `http://127.0.0.1:8080`. */
   listen(): Promise<string>
   /**
    * Stops in order: pending responses get their 202, executions end or their jobs are released, connections close, and the
-   * store closes last. A second call waits for the same end.
+   * store closes last. A second call waits for the same shutdown.
    */
   stop(): Promise<void>
 }
 
-/** Rejects with what the operator must repair; nothing is left open then. */
+/** Rejects with the problem that the operator must fix; nothing is left open. */
 export async function createService(options: ServiceOptions): Promise<Service> {
   const { configuration, clock = systemClock, log, onFatal } = options
   const { settings } = configuration
@@ -196,7 +196,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   }
 }
 
-/** Null when the database is not a file. */
+/** Null if the database is not a file. */
 function databaseFile({ database }: Settings): string | null {
   return isPostgres(database) ? null : sqlitePath(database)
 }

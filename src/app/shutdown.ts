@@ -1,17 +1,17 @@
 /**
- * What a node does on SIGTERM: it stops its parts in an order that loses no job. `cli/shutdown-signals.ts` receives the
- * signal, and `service.ts` closes what is left, the store last.
+ * Shuts down a node: stops its parts in an order that does not lose a job. `cli/shutdown-signals.ts` receives the signal, and
+ * `service.ts` closes the rest, the store last.
  */
 import type { Clock } from '../clock.ts'
 
-/** After the last job of a stopping server, how long clients have to end their request and read the answer. */
+/** How long clients have, after the last job of a stopping server, to finish their request and read the response. */
 const LAST_ANSWERS_MS = 2000
 
 /** The connections of clients, which a stop closes. */
 export interface Clients {
   /** Resolves when every request in progress has its response. */
   close(): Promise<void>
-  /** Ends those that do not end by themselves. */
+  /** Closes connections that do not close by themselves. */
   cutOff(): void
 }
 
@@ -41,7 +41,7 @@ export async function shutDown(parts: RunningParts, clients: Clients): Promise<v
   const cancel = parts.clock.after(LAST_ANSWERS_MS, () => clients.cutOff())
   await Promise.all([closed, parts.dispatcher.stop(), ...polls])
   cancel()
-  // Last, because other nodes rescue what a node without a lease holds.
+  // Last, because other nodes rescue the jobs of a node without a lease.
   await parts.lease.stop()
   await parts.router.close()
 }

@@ -14,13 +14,13 @@ export interface RouterParts {
   readonly clock: Clock
   /** From 0 up to but not including 1. */
   readonly random: () => number
-  /** Makes what calls an upstream, by its name. */
+  /** Creates the client of an upstream, by its name. */
   readonly serverOf: (name: string) => ModelServer
   readonly onCall: (call: CallEvent) => void
   readonly log: Log
 }
 
-/** Clients of the configured upstreams, or the simulator in the place of each. */
+/** Clients of the configured upstreams, or the simulator in place of each. */
 export function modelServers(
   { settings, access, simulated }: Configuration,
   clock: Clock,

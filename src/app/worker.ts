@@ -1,4 +1,4 @@
-/** Makes the worker: connects executing, settling and what follows a settlement. */
+/** Creates the worker: connects execution, settlement and the steps after it. */
 import type { CallbackDispatcher } from '../callbacks/dispatcher.ts'
 import { type Clock, wholeMs } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'

@@ -1,6 +1,6 @@
 /**
- * From creation objects of the right shape to jobs, or to the error of the first rule that is broken: first the fields of
- * every element (400), then what the tier does not allow (403).
+ * Turns creation objects of the right shape into jobs, or returns the error of the first violated rule: first the fields of
+ * every element (400), then the limits of the tier (403).
  */
 import { type Clock, wholeMs } from '../clock.ts'
 import type { CreateElement } from '../job/create-element.ts'
@@ -42,7 +42,7 @@ export interface AdmissionRules {
    * (`gpt-auto`); infinite for the others.
    */
   readonly models: ReadonlyMap<string, number>
-  /** Where callbacks may go. */
+  /** Where callbacks may be sent. */
   readonly addresses: AddressRules
   readonly makeId: () => string
   readonly clock: Pick<Clock, 'nowMs'>
@@ -50,10 +50,10 @@ export interface AdmissionRules {
 
 const DEFAULT_CACHE_TTL_MS = wholeMs(CACHE_TTL_S.default)
 
-/** Counts the tokens of an element, no further than just beyond the limit. */
+/** Counts the tokens of an element, until just above the limit. */
 export type CountElement = (element: CreateElement, limit: number) => Promise<TokenCount>
 
-/** Of each element that must be counted. */
+/** The count of each element that must be counted. */
 type Counts = ReadonlyMap<CreateElement, TokenCount>
 
 type AdmittedCaller = { readonly account: string; readonly tier: Tier }
@@ -61,8 +61,8 @@ type AdmittedCaller = { readonly account: string; readonly tier: Tier }
 const NO_COUNTS: Counts = new Map()
 
 /**
- * Without a need to count, the result is not a promise.
- * @param single whether the one element is a single create, whose fields are named without an index
+ * Returns a promise only if it has to count. @param single whether the one element is a single create, whose fields are named
+ * without an index
  */
 export function admit(
   elements: readonly CreateElement[],
@@ -88,7 +88,7 @@ export function admit(
   )
 }
 
-/** An input whose upper bound is above this must be counted, because the exact count decides something. */
+/** An input whose upper bound is above this must be counted, because the exact count matters. */
 function boundOf({ model }: CreateElement, { maxInputTokens }: Tier, { models }: AdmissionRules): number {
   return Math.min(maxInputTokens, models.get(model) ?? maxInputTokens)
 }
@@ -143,7 +143,7 @@ function admitCounted(
   return { ok: true, jobs }
 }
 
-/** The callback, normalised, if there is one; or the first rule that a field breaks. */
+/** The normalized callback, if there is one; or the first rule that a field violates. */
 function checkFields(
   { model, problem, callback }: CreateElement,
   rules: AdmissionRules,

@@ -1,4 +1,4 @@
-/** What follows a settlement on this node: answer the pending response, notify the callback dispatcher, count, log. */
+/** The steps after a settlement on this node: answer the pending response, notify the callback dispatcher, count, log. */
 import { type ClaimedJob, errorJson } from '../job/job.ts'
 import type { Settled } from '../store/store.ts'
 import type { ExecutionResult } from './execution-result.ts'
@@ -16,7 +16,10 @@ interface JobLog {
   warn(fields: object, message: string): void
 }
 
-/** @param settled `stale` leaves everything to the holder that settled the job; `gone` means that nobody can read it */
+/**
+ * @param settled `stale` leaves everything to the holder that settled the job; `gone` means that the job can no longer be
+ * read
+ */
 export type AfterSettlement = (
   job: ClaimedJob,
   result: ExecutionResult,

@@ -1,6 +1,6 @@
 /**
- * Learns of jobs that their caller or an operator cancelled, through any process on the database: ends their execution here, with the call
- * to the model server, and answers the requests that wait for them here. Their outcome is durable already.
+ * Finds jobs that were cancelled through any process on the database: stops their execution on this node, including the call
+ * to the model server, and answers the requests that wait for them here. Their outcome is already durable.
  */
 import type { Clock } from '../clock.ts'
 import { type CancelledBy, cancelledErrorJson } from '../job/cancelled.ts'
@@ -10,7 +10,7 @@ import { type Claim, MAX_CANCELLED, type NodeStore } from '../store/node-store.t
 import { StoreUnavailable } from '../store/store.ts'
 import type { PendingResponses } from './pending-responses.ts'
 
-/** Twice as often as the second within which an execution is to end. */
+/** Twice per second, because an execution must end within a second. */
 const POLL_MS = 500
 /** While this node has nothing that could be cancelled, it polls when others do: each poll by itself would wake the process and its database. */
 const IDLE_POLL_MS = 1000
@@ -19,10 +19,10 @@ export interface CancellationOptions {
   readonly store: Pick<NodeStore, 'takeCancelled'>
   readonly node: string
   readonly clock: Clock
-  /** Ends the execution of the job, if this node holds it under that attempt. */
+  /** Stops the execution of the job, if this node holds it under this attempt. */
   readonly worker: { readonly running: number; lose(claim: Claim): ClaimedJob | null }
   readonly pendingResponses: Pick<PendingResponses, 'end' | 'has' | 'count'>
-  /** Answers requests that wait here for jobs that have ended. */
+  /** Answers requests that wait on this node for finished jobs. */
   readonly remoteResults: { settled(jobIds: readonly string[]): Promise<void> }
   readonly onError: (error: unknown) => void
 }
@@ -54,7 +54,7 @@ export class Cancellation {
     if (isBusy || isShared) await this.apply()
   }
 
-  /** Resolves when everything that was cancelled until now has ended here. Never rejects. */
+  /** Resolves when everything that has been cancelled so far has stopped on this node. Never rejects. */
   async apply(): Promise<void> {
     const { store, node, onError } = this.#options
     try {
@@ -64,14 +64,14 @@ export class Cancellation {
         await this.#end(cancelled)
       } while (cancelled.length >= MAX_CANCELLED)
     } catch (error) {
-      // A database that is unavailable now reports them at the next poll.
+      // If the database is unavailable, the next poll finds them.
       if (!(error instanceof StoreUnavailable)) onError(error)
     }
   }
 
   /**
-   * This job was cancelled through this node. Resolves when its execution and the waits for it have ended here, wherever it was
-   * held. Never rejects.
+   * This job was cancelled through this node. Resolves when its execution and the waits for it have ended on this node,
+   * whichever node held it. Never rejects.
    */
   async cancelled(jobId: string, by: CancelledBy): Promise<void> {
     const { pendingResponses, remoteResults } = this.#options

@@ -1,8 +1,8 @@
 /**
- * What a worker has room for: slots, and bytes of memory.
+ * The capacity of a worker: slots, and bytes of memory.
  *
- * - An account may hold all slots but a reserve, which goes only to accounts that hold none: however many slow jobs an account
- *   has, a slot is free for the first job of another.
+ * - An account may hold all slots except a reserve, which is only for accounts that hold none: however many slow jobs an
+ *   account has, a slot is free for the first job of another.
  * - The bytes are a share of the byte budget, of which each account has a part (`sharing/byte-budget.ts`). Beyond the share, an
  *   eighth of it is a reserve for accounts that run no large job.
  */
@@ -12,13 +12,13 @@ import { Counts, type ReadonlyCounts } from '../sharing/counts.ts'
 import { type FairSlotsOptions, freeSharedSlots, mayAcquire } from '../sharing/fair-slots.ts'
 import { bytesOfJob } from '../sharing/job-bytes.ts'
 
-/** The reserve of slots is this part of them, at least one. */
+/** The fraction of the slots that is reserved, at least one slot. */
 const SLOT_RESERVE = 1 / 16
-/** The reserve of bytes as a part of the share. */
+/** The fraction of the share that is reserved. */
 const BYTE_RESERVE = 1 / 8
-/** With fewer slots there is no reserve: it would leave too little for the account that is there. */
+/** With fewer slots there is no reserve, because it would leave too little for a single account. */
 const LEAST_SLOTS_WITH_RESERVE = 4
-/** Stands for the accounts of the jobs that a claim in progress may return. No account has this name. */
+/** Stands for the unknown accounts of the jobs that a claim in progress may return. No account has this name. */
 const CLAIM_IN_PROGRESS = ''
 /** Holds no bytes. */
 const NOBODY = ''
@@ -39,7 +39,7 @@ export class Capacity {
   readonly #large = new Counts<string>()
   /** Bytes of the reserve, by job. */
   readonly #reserve = new Counts<string>()
-  /** Slots by account; the one of a claim in progress is among them. */
+  /** Slots by account, including that of a claim in progress. */
   readonly held: ReadonlyCounts<string> = this.#held
   /** Bytes of jobs that are not small, by account. */
   readonly large: ReadonlyCounts<string> = this.#large
@@ -49,7 +49,7 @@ export class Capacity {
     this.#bytes = bytes
   }
 
-  /** Half of the free bytes: what an account that holds none may have. */
+  /** Half of the free bytes: the amount that an account without any may use. */
   get partOfNewcomer(): number {
     return this.#bytes.partOf(NOBODY)
   }
@@ -87,7 +87,7 @@ export class Capacity {
     this.#held.add(CLAIM_IN_PROGRESS, -slots)
   }
 
-  /** Takes what the job needs if its account may have it now. What is taken is released exactly once. */
+  /** Takes the capacity that the job needs, if its account may have it now. It must be released exactly once. */
   tryTake(job: Job): boolean {
     const { account } = job
     if (!mayAcquire(this.#slots, this.#held, account)) return false
@@ -99,8 +99,8 @@ export class Capacity {
   }
 
   /**
-   * Whether the account may run a large job of so many bytes now.
-   * @param onlyReserve whether what is free of the share is kept for another job
+   * Whether the account may run a large job of this many bytes now. @param onlyReserve whether the free bytes of the share
+   * are kept for another job
    */
   decideLarge(account: string, bytes: number, onlyReserve: boolean): CapacityDecision {
     const decision = onlyReserve ? 'full' : this.#decideShare(account, bytes)
@@ -109,11 +109,11 @@ export class Capacity {
   }
 
   #decideShare(account: string, bytes: number): ByteDecision {
-    // What the reserve granted must not keep a job waiting that is larger than the share.
+    // Bytes granted from the reserve must not keep a job waiting that is larger than the share.
     return this.#large.total <= this.#reserve.total ? 'granted' : this.#bytes.decide(account, bytes)
   }
 
-  /** Takes what the job needs, because it was claimed. @param fromReserve whether a large job counts for the reserve of bytes */
+  /** Takes the capacity that a claimed job needs. @param fromReserve whether a large job counts for the reserve of bytes */
   take(job: Job, fromReserve = false): void {
     const { id, account } = job
     const bytes = bytesOfJob(job)

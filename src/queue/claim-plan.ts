@@ -2,11 +2,12 @@
  * Decides what a worker claims next. There are two kinds of claims:
  *
  * - in fair order, from the head of the queue, while slots are free that any account may have;
- * - a search, for the first job of each account: when only the reserve is left, for accounts that hold no slot; when the job at the
- *   head of the queue waits for bytes, for accounts that need not wait.
+ * - a search, for the first job of each account: if only the reserve is left, for accounts without a slot; if the job at the
+ *   head of the queue waits for bytes, for accounts that do not have to wait.
  *
- * A job waits for bytes when its account is over its part, or when others hold the room that it needs. In the second case what is
- * freed is kept for it: meanwhile other large jobs begin only from the reserve of bytes. Small jobs never wait for bytes.
+ * A job waits for bytes when its account is over its part, or when others hold the room that it needs. In the second case,
+ * freed bytes are kept for it: meanwhile, other large jobs can start only from the reserve of bytes. Small jobs never wait
+ * for bytes.
  */
 import type { Job } from '../job/job.ts'
 import { SMALL_BYTES } from '../sharing/byte-budget.ts'
@@ -14,9 +15,9 @@ import { bytesOfJob, jobBytes, jobTextWithin } from '../sharing/job-bytes.ts'
 import type { ClaimBounds, Claimed } from '../store/store.ts'
 import type { Capacity, CapacityDecision } from './capacity.ts'
 
-/** The most jobs of one claim, so that its transaction stays short. */
+/** Maximum jobs per claim, so that its transaction stays short. */
 const MAX_CLAIM = 256
-/** When the jobs of so many accounts wait for bytes, no further account is searched for until a job ends. */
+/** If the jobs of this many accounts wait for bytes, no further accounts are searched until a job finishes. */
 const MAX_BLOCKED = 64
 const SMALL_TEXT = jobTextWithin(SMALL_BYTES)
 
@@ -35,27 +36,30 @@ interface LargeJob {
   readonly isHead: boolean
 }
 
-/** An account whose queued jobs wait although others' would not: it holds all slots but the reserve, or its part of the memory. */
+/**
+ * An account whose queued jobs wait although those of others would not: it holds all slots except the reserve, or its part of
+ * the memory.
+ */
 export interface HeldBack {
   readonly account: string
   readonly reason: 'slots' | 'memory'
 }
 
-/** What a search looks for next. It begins with small jobs if the head of the queue is blocked. */
+/** What a search looks for next. It starts with small jobs if the head of the queue is blocked. */
 type Search = 'small jobs' | 'all jobs' | 'nothing'
 
 export class ClaimPlan {
   readonly #capacity: Capacity
-  /** Whether the queue may hold jobs. While it does, new jobs are queued rather than overtake them. Changed only here. */
+  /** Whether the queue may contain jobs. While it does, new jobs are queued instead of overtaking them. Changed only here. */
   mayBeQueued = true
-  /** Counts what may have joined the queue, so that a claim that began before that does not prove it empty. */
+  /** Counts additions to the queue, so that a claim that started earlier does not prove that it is empty. */
   #wakeUps = 0
   /** Whether the job at the head of the queue waits for bytes. */
   #isHeadBlocked = false
   #search: Search = 'all jobs'
   /** Accounts whose next job waits for bytes. */
   readonly #blocked = new Set<string>()
-  /** A job that fits although it was too large for the bounds of a claim of many: the next claim is for it alone. */
+  /** A job that fits although it was too large for a claim of several: the next claim is for this job alone. */
   #fitting: LargeJob | null = null
   /** The job for which room is kept. */
   #roomFor: LargeJob | null = null
@@ -77,7 +81,7 @@ export class ClaimPlan {
     if (mayBeFound) this.#searchAgain()
   }
 
-  /** What a job held is released: it ended, or was not accepted. */
+  /** The capacity of a job is released: it finished, or was not accepted. */
   ended(job: Job): void {
     if (this.#blocked.size > 0 && bytesOfJob(job) > SMALL_BYTES) this.#bytesFreed()
     const hasSearched = this.#search !== 'all jobs' || this.#isHeadBlocked
@@ -95,7 +99,7 @@ export class ClaimPlan {
     return this.#nextOfSearch(freeShared > 0 ? freeShared : free, freeShared <= 0)
   }
 
-  /** @param wakeUps what `wakeUps` was when the claim began */
+  /** @param wakeUps the value of `wakeUps` when the claim started */
   learn({ limit, bounds }: PlannedClaim, { jobs, tooLarge }: Claimed, wakeUps: number): void {
     const { exceptOf, ofAccount } = bounds
     const isSearch = exceptOf !== undefined
@@ -155,14 +159,14 @@ export class ClaimPlan {
   }
 
   /**
-   * The text that several jobs may have together so that each is within the part of its account, whichever accounts they are of;
+   * The total text that several jobs may have so that each is within the part of its account, whatever their accounts are;
    * except `#accountsWithoutRoom`.
    */
   #roomForMany(): number {
     return jobTextWithin(this.#capacity.partOfNewcomer / 2)
   }
 
-  /** Accounts that hold so much of their part that their next job must be decided by itself. */
+  /** Accounts that hold so much of their part that their next job must be decided separately. */
   #accountsWithoutRoom(): string[] {
     const { large, partOfNewcomer: most } = this.#capacity
     if (large.total === 0) return []

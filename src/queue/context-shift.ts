@@ -13,7 +13,7 @@ import { Stop } from '../job/stop.ts'
 import { countConversation } from '../tokens/token-counter.ts'
 
 export const BYTES_PER_TOKEN = 12
-/** Tokenizers differ by less than this factor, also in languages that they know badly. */
+/** Tokenizers differ by less than this factor, even in languages that they support badly. */
 export const FAR_ABOVE = 2
 export const COUNT_EVERY_MS = 1_000
 
@@ -38,9 +38,9 @@ type AnsweredJob = Pick<ClaimedJob, 'id' | 'account' | 'tier'>
 
 export class ContextShifts {
   readonly #options: ContextShiftsOptions
-  /** When the last count began, by target, on the steady clock. */
+  /** When the last count started, by target, on the steady clock. */
   readonly #countedAtMs = new Map<string, number>()
-  /** Targets with a count that has not ended: its text is held until then. */
+  /** Targets with a count in progress, which keeps its text in memory. */
   readonly #counting = new Set<string>()
   readonly #never = new Stop()
 
@@ -52,7 +52,7 @@ export class ContextShifts {
    * Counts the text of a suspicious answer, unless one of the same target was counted within the second. Resolves once that is
    * done; never rejects.
    * @param target as `upstream/model`
-   * @param promptTokens what the server counted; 0 if it did not
+   * @param promptTokens the server's count; 0 if it did not report one
    */
   async check(
     job: AnsweredJob,

@@ -1,11 +1,11 @@
 /**
- * What a job's earlier runs used and met, when one of them ended because the job waits for a model server: calls and tokens that
- * have been paid for, an answer that is to be repaired, the tries that counted against the job, and how long it has waited.
+ * The usage and state of a job's earlier runs, if one of them ended because the job waits for a model server: calls and
+ * tokens that have been paid for, an answer to repair, the tries that counted against the job, and how long it has waited.
  */
 import { type RawText, rawTextJson } from '../job/job.ts'
 import type { CallRecord } from '../upstreams/model-server.ts'
 
-/** The receipt of a job that waits for an hour has the latest of its calls only. */
+/** The receipt of a job that waits for an hour contains only its latest calls. */
 export const MAX_CALL_RECORDS = 50
 
 export interface EarlierRuns {
@@ -22,7 +22,7 @@ export interface EarlierRuns {
   readonly repair?: Repair
 }
 
-/** An answer and the rules that it broke. */
+/** An answer and the rules that it violated. */
 export interface Repair {
   readonly raw_text: RawText
   readonly errors: readonly string[]
@@ -43,12 +43,12 @@ export function earlierRunsJson({ repair, ...runs }: EarlierRuns): string {
   return repair === undefined ? json : `${json.slice(0, -1)},${repairMember(repair)}}`
 }
 
-/** The member of a JSON object that holds the repair. */
+/** The member of the JSON object that contains the repair. */
 export function repairMember({ raw_text, errors }: Repair): string {
   return `"repair":{"raw_text":${rawTextJson(raw_text)},"errors":${JSON.stringify(errors)}}`
 }
 
-/** @param json as `earlierRunsJson` writes it; nobody else writes this column */
+/** @param json as written by `earlierRunsJson`; nothing else writes this column */
 export function readEarlierRuns(json: string | undefined): EarlierRuns {
   return json === undefined ? NO_RUNS : JSON.parse(json)
 }
@@ -58,15 +58,15 @@ export interface WaitTimes {
   readonly createdAtMs: number
   readonly runStartedMs: number
   readonly nowMs: number
-  /** Since when no target has answered; null if one may be asked now. */
+  /** When the targets stopped responding; null if one can be called now. */
   readonly unavailableSinceMs: number | null
-  /** When a target of the route became available last; before the start of this node if that is not known. */
+  /** When a target of the route last became available; before the start of this node if unknown. */
   readonly availableSinceMs: number
 }
 
 /**
- * How long the job has waited for model servers in all. The time in the queue while one of them could be asked does not count; of
- * several outages that it waited through without a run, only the last one does.
+ * How long the job has waited for model servers in total. Time in the queue while one of them was available does not count;
+ * of several outages without a run in between, only the last one counts.
  */
 export function waitedMs({ calls, sinceMs, waitedMs: before }: EarlierRuns, times: WaitTimes): number {
   const { createdAtMs, runStartedMs, nowMs, unavailableSinceMs, availableSinceMs } = times

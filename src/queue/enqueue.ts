@@ -1,6 +1,6 @@
 /**
- * From admitted jobs to durable ones. The node executes what it has free slots for itself (the hand-off): no claim, no
- * second read. The other jobs are queued.
+ * Makes admitted jobs durable. The node executes jobs for which it has free slots itself (the hand-off): no claim, no second
+ * read. The others are queued.
  */
 import type { Clock } from '../clock.ts'
 import type { Job } from '../job/job.ts'
@@ -15,14 +15,14 @@ export interface EnqueueOptions {
 }
 
 /**
- * How long a job that is already executed may stay unsent. A model or a cached response that is faster saves one of two
- * writes; for any other execution five milliseconds are nothing.
+ * How long the write of a job that is already being executed may be delayed. A model or a cached response that is faster
+ * saves one of two writes; for any other execution, five milliseconds do not matter.
  */
 const EARLY_WRITE_MS = 5
 
 export interface EnqueuerOptions {
   readonly store: Pick<Store, 'accept'>
-  /** Null on a node that executes nothing: all its jobs are queued for others. */
+  /** Null on a node that does not execute jobs: all its jobs are queued for others. */
   readonly worker: Worker | null
   readonly node: string
   readonly clock: Clock
@@ -83,7 +83,7 @@ export class Enqueuer {
     if (this.#early.push(held) > 1) return held.accepted
     if (delay === null) this.#sendUnsent()
     else if (delay) delay(this.#sendUnsent)
-    // Real time, whatever the injected clock says, because it depends on the pace of the machine.
+    // Real time instead of the injected clock, because it depends on the speed of the machine.
     else setTimeout(this.#sendUnsent, EARLY_WRITE_MS)
     return held.accepted
   }

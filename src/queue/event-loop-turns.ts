@@ -1,11 +1,11 @@
 /**
- * Spreads work over turns of the event loop: of what asks for a turn at the same time, each gets one of its own, in the
- * order of asking, and what came from the network meanwhile is handled in between.
+ * Spreads work over turns of the event loop: concurrent requests for a turn each get a separate turn, in order, and network
+ * events are handled in between.
  */
 export class Turns {
   #last: Promise<void> = Promise.resolve()
 
-  /** Resolves in a turn of its own. */
+  /** Resolves in a separate turn. */
   next(): Promise<void> {
     this.#last = this.#last.then(
       () =>

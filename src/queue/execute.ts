@@ -39,12 +39,12 @@ export interface ExecuteOptions {
   readonly clock: Clock
   readonly cacheEnabled: boolean
   readonly maxAttempts: number
-  /** How long a job waits for model servers in all (`jobs.patience_seconds`). */
+  /** How long a job waits for model servers in total (`jobs.patience_seconds`). */
   readonly patienceMs: number
 }
 
 /**
- * Characters of a job from which on it waits for a turn of its own: hundreds of jobs are claimed at once, and hashing and
+ * A job with more characters than this waits for a separate turn: hundreds of jobs are claimed at once, and hashing and
  * sending a megabyte takes a few milliseconds.
  */
 const LARGE_JOB = 64 * 1024
@@ -93,13 +93,13 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
 
 const RUN_TIMEOUT = 'The job did not finish within its run timeout.'
 
-/** One execution that calls models, and what it has used so far. */
+/** One execution that calls models, and its usage so far. */
 class Execution {
   readonly #job: ClaimedJob
   readonly #options: ExecuteOptions
   readonly #signal: StopSignal
   readonly #form: AnswerForm
-  /** Null when the response cache is off. */
+  /** Null if the response cache is off. */
   readonly #fingerprint: string | null
   #target: string | null = null
   #calls: readonly CallRecord[]
@@ -110,7 +110,7 @@ class Execution {
   /** Calls of earlier runs that `#calls` lacks. */
   readonly #omittedCalls: number
   readonly #startedMs: number
-  /** Present if the last request is to be made again later. */
+  /** Present if the last request must be repeated later. */
   #wait: RequestWait | undefined
 
   constructor(
@@ -134,7 +134,7 @@ class Execution {
     this.#signal = signal
   }
 
-  /** Asks a model, and adds up what that used. */
+  /** Calls a model, and adds up its usage. */
   async ask(messagesJson: string): Promise<Reply> {
     const { id: jobId, account, model, tier, inputTokens } = this.#job
     const prompt = { account, messagesJson, form: this.#form }
@@ -152,7 +152,7 @@ class Execution {
     return reply
   }
 
-  /** Shows the model the rules that its answer broke, and asks once more. */
+  /** Shows the model the rules that its answer violated, and asks again. */
   async repair(raw: RawText, errors: readonly string[]): Promise<ExecutionResult | WaitingExecution | null> {
     this.#repair = { raw_text: raw, errors }
     const { messagesJson, responseFormatJson } = this.#job
@@ -171,13 +171,13 @@ class Execution {
     })
   }
 
-  /** The outcome of a job whose answer may be right: asking the model again would change nothing. */
+  /** The outcome of a job whose answer could not be checked: asking the model again would not help. */
   failUnchecked(reason: string, raw: RawText): ExecutionResult {
     const message = `The answer could not be checked against the schema: ${reason}. Simplify the schema, for example by using fewer branches that match the same value.`
     return this.#fail({ code: 'answer_not_checked', message, raw_text: raw })
   }
 
-  /** Fails at once: a repair would cost as much, and end at the same limit. */
+  /** Fails at once, because a repair would cost as much and reach the same limit. */
   failCutOff(answer: Answer): ExecutionResult {
     return this.#fail({
       code: 'validation_error',
@@ -187,13 +187,13 @@ class Execution {
     })
   }
 
-  /** The outcome of a job whose answer came but was not read before the signal stopped it. */
+  /** The outcome of a job whose answer arrived but was not read before the signal stopped it. */
   stoppedWhileReading(): ExecutionResult | null {
     if (this.#signal.reason !== 'deadline') return null
     return this.#fail({ code: 'timeout', message: RUN_TIMEOUT })
   }
 
-  /** The outcome of a job that got no answer. */
+  /** The outcome of a job without an answer. */
   failWithout(reply: Exclude<Reply, { kind: 'answer' }>): ExecutionResult | WaitingExecution | null {
     const { reason } = this.#signal
     if (reason === 'release' || reason === 'lost') return null
@@ -217,7 +217,7 @@ class Execution {
     return this.#fail({ code, message, ...status, upstream_message: reply.message })
   }
 
-  /** Fails a job that has waited for as long as it may. */
+  /** Fails a job that has waited for too long. */
   #waitOrFail(
     wait: RequestWait,
     reply: Exclude<Reply, { kind: 'answer' }>,
@@ -280,7 +280,7 @@ function factsOf({ strict, ignored }: SchemaFacts): Pick<Receipt, 'strict' | 'ig
   return ignored === undefined ? { strict } : { strict, ignored }
 }
 
-/** Whether a truncated answer is not all that it would have been: a number may have had more digits. Texts always may. */
+/** Whether a truncated answer may be incomplete: a number could have more digits. Texts always may be. */
 function isCutOff(answer: Answer): boolean {
   return answer.ok ? /\d$/.test(answer.contentJson) : answer.kind === 'wrong'
 }

@@ -1,29 +1,29 @@
-/** The results of executions: their outcome with what it took, for the worker to settle. */
+/** The results of executions: the outcome with its usage, for the worker to settle. */
 import { type ClaimedJob, type JobError, NO_USAGE, type Outcome, type Usage } from '../job/job.ts'
 import type { Claim } from '../store/node-store.ts'
 import type { WaitingRelease } from '../store/store.ts'
 import type { AnswerForm, CallRecord } from '../upstreams/model-server.ts'
 import { type EarlierRuns, NO_RUNS, type Repair, readEarlierRuns, repairMember } from './earlier-runs.ts'
 
-/** Everything that settling needs to know of an execution. */
+/** Everything that settling needs to know about an execution. */
 export interface ExecutionResult {
   readonly outcome: Outcome
   readonly usage: Usage
   readonly receipt: Receipt
-  /** Caches the response for identical later jobs; null when it is not to be cached. */
+  /** Caches the response for identical later jobs; null if it must not be cached. */
   readonly cache: { readonly fingerprint: string; readonly untilMs: number } | null
 }
 
-/** What was sent upstream and what came back: for operators. */
+/** What was sent to model servers, and what they returned: for operators. */
 export interface Receipt {
   readonly form: AnswerForm['kind']
   readonly strict?: boolean
-  /** JSON pointers to what the schema says and the answer was not checked for. */
+  /** JSON pointers to the parts of the schema that the answer was not checked for. */
   readonly ignored?: readonly string[]
   readonly calls: readonly CallRecord[]
-  /** How many calls were before these; absent if none were. */
+  /** How many calls were made before these; absent if none. */
   readonly calls_omitted?: number
-  /** The first answer and the rules that it broke, when it had to be repaired. */
+  /** The first answer and the rules that it violated, if it had to be repaired. */
   readonly repair?: Repair
 }
 
@@ -48,8 +48,8 @@ export function internalFailure(): ExecutionResult {
 }
 
 /**
- * The result that replaces one that the database rejects for good. It holds only counts of what came from outside, so it can
- * be stored whatever it was that could not; what the execution used is still accounted for.
+ * Replaces a result that the database permanently rejects. It contains only counts from outside, so it can be stored whatever
+ * the cause was, and the usage of the execution still counts.
  */
 export function notStorable({ usage, receipt }: ExecutionResult): ExecutionResult {
   const message =
@@ -69,12 +69,12 @@ export function notStorable({ usage, receipt }: ExecutionResult): ExecutionResul
   }
 }
 
-/** A count that fits any column for counts. */
+/** A count that fits into any column for counts. */
 function countOf(value: number): number {
   return value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0
 }
 
-/** The result of a job that is not executed again, because it met too many crashes. */
+/** The result of a job that is not executed again because of too many crashes. */
 export function crashedTooOften(job: ClaimedJob): ExecutionResult {
   const message = `The process that ran this job crashed ${job.crashCount} times before the job finished.`
   const earlier = readEarlierRuns(job.earlierJson)

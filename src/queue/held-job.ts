@@ -1,7 +1,7 @@
 /**
- * A job that this node holds, and how much of it the store knows. A job that a caller waits for may be executed before it
- * is stored (the early write): nothing has been promised yet, and nobody learns of an outcome before the store has it. If
- * the answer comes quickly, job and outcome are stored in one write.
+ * A job that this node holds, and whether it is stored. A job that a caller waits for may be executed before it is stored
+ * (the early write): nothing has been promised yet, and nobody sees an outcome before it is stored. If the answer comes
+ * quickly, job and outcome are stored in one write.
  *
  * ```
  *  unsent ──── the job is sent alone ───────────┐
@@ -11,7 +11,7 @@
  *                                               └──────▶ rejected: the job never existed
  * ```
  *
- * A job that was stored before its execution begins, claimed or handed off, is `stored` from the start.
+ * A job that was stored before its execution starts, because it was claimed or handed off, is `stored` from the start.
  */
 import type { ClaimedJob } from '../job/job.ts'
 import { Stop } from '../job/stop.ts'
@@ -28,7 +28,7 @@ export class HeldJob {
   /** Ends the execution early. */
   readonly stop = new Stop()
   state: StorageState
-  /** Resolves when the job is durable; rejects with the store's error when it never existed. */
+  /** Resolves when the job is durable; rejects with the store's error if it was never stored. */
   readonly accepted: Promise<Accepted>
   readonly #settleAccepted: Pick<PromiseWithResolvers<Accepted>, 'resolve' | 'reject'> | null
 
@@ -44,7 +44,7 @@ export class HeldJob {
     return { jobId: this.job.id, attempt: this.job.attempt }
   }
 
-  /** The one write that stores the job, alone or with its outcome, has begun. To be called while it is `unsent`. */
+  /** The single write that stores the job, alone or with its outcome, has started. Call it while the job is `unsent`. */
   sent(): void {
     this.state = 'storing'
   }

@@ -1,6 +1,6 @@
 /**
- * A request that waits for jobs that exist already, until any or all of them have ended. For each job it is one pending
- * response, so such requests share the slots of those that create jobs.
+ * A request that waits for existing jobs, until any or all of them have finished. For each job it is one pending response, so
+ * such requests share the slots of those that create jobs.
  */
 import type { PendingResponse, PendingResponses } from './pending-responses.ts'
 
@@ -9,23 +9,23 @@ export interface JobsToAwait {
   /** At least one, each once. */
   readonly jobIds: readonly string[]
   readonly ms: number
-  /** Which of them must have ended. A job that no longer exists has ended. */
+  /** Which of them must have finished. A job that no longer exists counts as finished. */
   readonly until: 'any' | 'all'
 }
 
-/** How a wait ended: its jobs have ended, its time is over or it was left, or the server stops. */
+/** How a wait ended: its jobs have finished, it timed out or was left, or the server is stopping. */
 export type JobWaitEnd = 'ended' | 'timeout' | 'stopping'
 
 export interface JobWait {
-  /** Holds no result: those of many jobs together may be large, and are read once they are sent. */
+  /** Contains no results: those of many jobs may be large together, and are read when they are sent. */
   readonly ended: Promise<JobWaitEnd>
   /** Ends the wait as if its time were over. Does nothing to a wait that has ended. */
   readonly leave: () => void
 }
 
 /**
- * Waits from now on: what ended before the call is not noticed, so read the jobs again after it. Null when not all of them may be
- * waited for (`PendingResponses.add`); then none is.
+ * Waits from now on: jobs that finished before the call go unnoticed, so read the jobs again after it. Returns null, without
+ * waiting, if it cannot wait for all of them (`PendingResponses.add`).
  */
 export function waitForJobs(
   pendingResponses: Pick<PendingResponses, 'add'>,

@@ -1,9 +1,9 @@
 /**
- * What the worker may start while routes are limited: nothing while none of their targets answers, then one job, then more. While
- * no route is, which is nearly always, none of this costs anything.
+ * Which jobs the worker may start while routes are limited: none while no target responds, then one, then more. While no
+ * route is limited, which is nearly always, this costs nothing.
  *
- * Jobs of a limited route are claimed by themselves, as many as it may have; all other claims pass them over. Jobs that have
- * waited for as long as they may are claimed too: they fail when they are executed.
+ * Jobs of a limited route are claimed separately, as many as it may have; all other claims pass them over. Jobs that have
+ * waited for too long are claimed as well: they fail when they are executed.
  */
 import type { Clock } from '../clock.ts'
 import type { Job } from '../job/job.ts'
@@ -14,7 +14,7 @@ import type { RouteLimit, Routes } from '../upstreams/routes.ts'
 import type { Capacity } from './capacity.ts'
 import type { PlannedClaim } from './claim-plan.ts'
 
-/** How often jobs that have waited too long are looked for. */
+/** How often to look for jobs that have waited too long. */
 export const OVERDUE_EVERY_MS = 5_000
 const MAX_CLAIM = 256
 const SMALL_TEXT = jobTextWithin(SMALL_BYTES)
@@ -24,7 +24,7 @@ export interface LimitedRoutesOptions {
   readonly clock: Clock
   readonly patienceMs: number
   readonly capacity: Capacity
-  /** Called when jobs may be claimed that could not be before. */
+  /** Called when jobs can be claimed that could not be claimed before. */
   readonly onChange: () => void
 }
 
@@ -34,7 +34,7 @@ interface RouteState {
   /** Whether jobs of it may be queued. */
   mayBeQueued: boolean
   isOverdueDue: boolean
-  /** Its next job needs more bytes than a claim of several may have. */
+  /** Its next job needs more bytes than a claim of several allows. */
   large: 'none' | 'fits alone' | 'waits for bytes'
 }
 
@@ -45,9 +45,9 @@ export class LimitedRoutes {
   readonly #started = new Map<string, string>()
   #cancelTimer: (() => void) | null = null
   #isStopped = false
-  /** Counts what may have been queued, so that a claim that began before that does not prove a route empty. */
+  /** Counts additions to the queue, so that a claim that started earlier does not prove that a route is empty. */
   #wakeUps = 0
-  /** Whether any route is limited. Written here only; a field, because every job reads it. */
+  /** Whether any route is limited. A field, written only here, because every job reads it. */
   isAny = false
 
   constructor(options: LimitedRoutesOptions) {
@@ -55,7 +55,7 @@ export class LimitedRoutes {
     options.routes.watch(() => this.#update())
   }
 
-  /** What other claims pass over; absent if there is nothing. */
+  /** The routes that other claims pass over; absent if there are none. */
   get bounds(): { readonly exceptRoutes?: readonly string[] } {
     return this.#states.size === 0 ? {} : { exceptRoutes: [...this.#states.keys()] }
   }
@@ -117,7 +117,7 @@ export class LimitedRoutes {
     return null
   }
 
-  /** @param wakeUps what `wakeUps` was when the claim began */
+  /** @param wakeUps the value of `wakeUps` when the claim started */
   learn(
     { limit }: PlannedClaim,
     { route, overdue }: RouteBounds,

@@ -1,8 +1,8 @@
 /**
- * Monthly caps: what an account may use until the end of the month, in UTC. A node adds what it has accepted itself to the
- * usage and the open jobs in the database, which it reads every two seconds at most. So one node alone never exceeds a cap
- * on jobs, and several nodes exceed it by at most what they accept in two seconds. Tokens are known when a job ends; what
- * was accepted until then still runs.
+ * Monthly caps: what an account may use until the end of the month, in UTC. A node adds the jobs that it has accepted itself
+ * to the usage and the open jobs in the database, which it reads at most every two seconds. So a single node never exceeds a
+ * cap on jobs, and several nodes exceed it by at most the jobs that they accept in two seconds. Tokens are known only when a
+ * job finishes; jobs accepted by then still run.
  */
 import type { Clock } from '../clock.ts'
 import { monthEndsMs, monthOf } from '../job/month.ts'
@@ -16,7 +16,7 @@ const MAX_ACCOUNTS = 10_000
 
 export interface Cap {
   readonly limit: number
-  /** What sets it, for error messages: `tier user_free`, or `account acme`. */
+  /** Where the cap is set, for error messages: `tier user_free`, or `account acme`. */
   readonly of: string
 }
 
@@ -37,7 +37,7 @@ export function capsOf(
   return jobs === null && tokens === null ? null : { jobs, tokens }
 }
 
-/** The account's own cap where it has one, else that of its tier; null for none. */
+/** The account's own cap if it has one, otherwise that of its tier; null for none. */
 export function capOf(account: string, tier: Tier, ownCap: OwnCap, tierCap: number | null): Cap | null {
   if (ownCap === 'none') return null
   if (ownCap !== null) return { limit: ownCap, of: `account ${account}` }
@@ -48,7 +48,7 @@ export interface CapReached {
   readonly kind: 'monthly cap'
   readonly unit: 'jobs' | 'tokens'
   readonly cap: Cap
-  /** Ended and open jobs, or tokens. */
+  /** Finished and open jobs, or tokens. */
   readonly used: number
   readonly resetsAtMs: number
 }
@@ -62,7 +62,7 @@ interface AccountUse {
 /** Jobs about to be accepted. */
 export interface Reserved {
   readonly kind: 'reserved'
-  /** Call it once, when they were accepted or not. */
+  /** Call it once, whether they were accepted or not. */
   end(accepted: boolean): void
 }
 
@@ -83,7 +83,7 @@ export class MonthlyCaps {
     })
   }
 
-  /** Rejects with `StoreUnavailable` when the usage cannot be read. */
+  /** Rejects with `StoreUnavailable` if the usage cannot be read. */
   async reserve(account: string, caps: Caps, jobs: number): Promise<Reserved | CapReached> {
     const key = `${account} ${monthOf(this.#clock.nowMs())}`
     const use = await this.#uses.get(key)
@@ -115,7 +115,7 @@ export class MonthlyCaps {
   }
 
   async #lookUp(store: Pick<UsageStore, 'used'>, key: string): Promise<AccountUse> {
-    // What is accepted from now on may be missing from the answer, so it also counts here until the next look-up.
+    // Jobs accepted from now on may be missing from the result, so they also count here until the next lookup.
     const before = this.#uses.peek(key)
     if (before) before.acceptedSince = 0
     const [account = '', month = ''] = key.split(' ')

@@ -1,23 +1,24 @@
 /**
- * Holds this node's lease, rescues the jobs of nodes whose lease has ended, and settles what node and database disagree about:
- * after a pause, a broken connection or a claim whose answer was lost, each may think that the other holds a job. The lease
- * itself is renewed on a thread of its own (`app/heartbeat.ts`), because the event loop here may be busy for longer than a lease.
+ * Holds this node's lease, rescues the jobs of nodes whose lease has expired, and resolves disagreements between node and
+ * database: after a pause, a broken connection or a claim whose response was lost, each may believe that the other holds a
+ * job. A separate thread renews the lease (`app/heartbeat.ts`), because the event loop here may be busy for longer than a
+ * lease.
  */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import type { Claim, NodeStore } from '../store/node-store.ts'
 import type { Store } from '../store/store.ts'
 
-/** How often in the time of a lease node and database compare what the node holds. */
+/** How often per lease duration node and database compare the jobs of the node. */
 const COMPARISONS = 3
-/** How often in the time of a lease this node looks for dead nodes. */
+/** How often per lease duration this node looks for dead nodes. */
 const LOOKS = 9
 /**
- * Without a write for this part of a lease, the database counts as having been out of reach. Leases may have ended meanwhile: a node that
- * lives has renewed its lease at most 4/9 of it ago when an outage begins (`app/lease-renewal.ts`).
+ * Without a write for this fraction of a lease, the database counts as having been unreachable. Leases may have expired
+ * meanwhile: when an outage starts, a live node has renewed its lease at most 4/9 of a lease ago (`app/lease-renewal.ts`).
  */
 const OUTAGE = 1 / 2
-/** A node that has been absent for so many leases is taken for dead for good: jobs may fail for its crash. */
+/** A node that has been absent for this many leases counts as permanently dead: jobs may fail because of its crash. */
 const ABSENT_LEASES = 10
 
 /** The part of the worker that holds jobs. */
@@ -25,7 +26,7 @@ export interface JobHolder {
   /** What the store has as held by this node. */
   claims(): readonly Claim[]
   holds(claim: Claim): boolean
-  /** Ends the execution of a job that this node no longer holds. */
+  /** Stops the execution of a job that this node no longer holds. */
   lose(claim: Claim): unknown
   /** Jobs may have been queued. */
   wake(): void
@@ -33,7 +34,7 @@ export interface JobHolder {
 
 /** What renews the lease. */
 export interface Heartbeat {
-  /** Ends the renewals. The lease stays until it expires. */
+  /** Stops the renewals. The lease stays until it expires. */
   stop(): Promise<void>
 }
 
@@ -50,13 +51,13 @@ export interface NodeLeaseOptions {
 }
 
 export interface NodeLeaseEvents {
-  /** So many jobs of dead nodes are queued again. */
+  /** This many jobs of dead nodes were queued again. */
   rescued(jobs: number): void
-  /** So many crashes were reverted, because their nodes were only paused. */
+  /** This many crashes were reverted, because their nodes were only paused. */
   reverted(crashes: number): void
-  /** The lease had ended, and other nodes may have rescued its jobs; so many executions were ended here. */
+  /** The lease had expired, and other nodes may have rescued its jobs; this many executions were stopped here. */
   lost(jobs: number): void
-  /** So many jobs were held here though not by the database's account; most have just been settled. */
+  /** This many jobs were held here but not according to the database; most have just been settled. */
   gone(jobs: number): void
   error(message: string, error: unknown): void
 }
@@ -70,9 +71,9 @@ export class NodeLease {
   #comparedMs = Number.NEGATIVE_INFINITY
   /** When the last write that reached the database was sent. */
   #wroteMs = Number.NEGATIVE_INFINITY
-  /** Since when writes have reached the database without a gap; every living node could renew since then, too. */
+  /** Since when writes have reached the database without a gap; every live node could renew since then, too. */
   #inTouchSinceMs = Number.POSITIVE_INFINITY
-  /** What the database had as held by this node at the last comparison, though the worker did not hold it. */
+  /** Jobs that this node held according to the database at the last comparison, but not according to the worker. */
   #strays: readonly Claim[] = []
 
   constructor(options: NodeLeaseOptions) {
@@ -99,21 +100,21 @@ export class NodeLease {
       if (store.shared) await this.#revertCrashes()
       else await this.#rescue()
     } catch (error) {
-      // The start has failed, and its thread would keep the process and the lease alive.
+      // The start has failed, and the thread would keep the process and the lease alive.
       await this.#heartbeat?.stop()
       throw error
     }
     this.#loop.start()
   }
 
-  /** Ends the lease, unless the worker still holds jobs, which would run twice. The worker has been drained before. */
+  /** Deletes the lease, unless the worker still holds jobs, which would run twice. The worker has been drained before. */
   async stop(): Promise<void> {
     await this.#loop.stop()
     await this.#heartbeat?.stop()
     const { store, worker, node, events } = this.#options
     if (worker.claims().length > 0) return
     try {
-      // A node that was paused and stops now has no lease to show to the others: it reverts its crashes itself.
+      // A node that was paused and stops now no longer has a lease, so it reverts its crashes itself.
       await this.#revertCrashes()
       await store.leave(node)
     } catch (error) {
@@ -127,7 +128,7 @@ export class NodeLease {
     if (isDue || this.#expired) await this.#compare()
     if (!store.shared) return
     await this.#revertCrashes()
-    // After an outage all leases have ended: no node counts as dead before it has had the time to renew.
+    // After an outage, all leases have expired: no node counts as dead before it has had time to renew.
     if (clock.steadyMs() - this.#inTouchSinceMs < leaseMs) return
     await this.#rescue()
     await store.confirmCrashes(ABSENT_LEASES * leaseMs)
@@ -141,7 +142,7 @@ export class NodeLease {
     const held = await store.claimsOf(node)
     const lost = this.#endLost(claims, held)
     if (expired) {
-      // Strays are not looked for here, because the comparison before may have been a moment ago.
+      // Does not look for stray jobs, because the previous comparison may have been only a moment ago.
       this.#expired = false
       events.lost(lost)
       return
@@ -151,7 +152,7 @@ export class NodeLease {
     await this.#releaseStrays(held)
   }
 
-  /** Ends what the worker held before the database was asked and the database does not have as this node's. */
+  /** Stops jobs that the worker already held before the query and that this node does not hold according to the database. */
   #endLost(claims: readonly Claim[], held: readonly Claim[]): number {
     const { worker } = this.#options
     const ours = new Set(held.map(keyOf))
@@ -161,8 +162,8 @@ export class NodeLease {
   }
 
   /**
-   * Releases what the database has as this node's twice in a row though the worker does not hold it: the answer to its claim
-   * or release was lost. Once may be a job on its way here.
+   * Releases jobs that this node holds according to the database, but not according to the worker, twice in a row: the
+   * response to their claim or release was lost. If seen only once, such a job may still be on its way here.
    */
   async #releaseStrays(held: readonly Claim[]): Promise<void> {
     const { store, worker, node } = this.#options

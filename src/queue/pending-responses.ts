@@ -1,7 +1,7 @@
 /**
  * The HTTP requests on this node that wait for their job. There may be tens of thousands, so a pending response is one small
- * object with one function. An account may have all of them but a reserve, which goes only to accounts that have few: however
- * many requests of one account wait, those of others can.
+ * object with one function. An account may use all of them except a reserve, which is only for accounts that have few:
+ * however many requests of one account wait, those of others can wait, too.
  */
 import type { Clock } from '../clock.ts'
 import type { JobRecord } from '../job/job-record.ts'
@@ -10,10 +10,10 @@ import { type FairSlotsOptions, mayAcquire } from '../sharing/fair-slots.ts'
 import { TransientMap } from '../transient-map.ts'
 import { reserveOf } from './capacity.ts'
 
-/** What part of the reserve one account may take, at least one. */
+/** The fraction of the reserve that one account may use, at least one. */
 const RESERVE_PART = 1 / 16
 
-/** How a wait ended. `vanished`: the job no longer exists; `stopping`: the server waits no longer. */
+/** How a wait ended. `vanished`: the job no longer exists; `stopping`: the server is stopping. */
 export type WaitEnd =
   | { readonly kind: 'settled'; readonly record: JobRecord; readonly cacheHit: boolean }
   | { readonly kind: 'timeout' | 'stopping' | 'vanished' }
@@ -26,7 +26,7 @@ export class PendingResponse {
   /** Ends the wait as if its time were over. Does nothing to a wait that has ended. */
   readonly leave: () => void
   readonly cancelTimer: () => void
-  /** Another pending response for the same job: that of a repeated request. */
+  /** Another pending response for the same job, of a repeated request. */
   next: PendingResponse | undefined
   /** Whether the wait is over. */
   hasEnded = false
@@ -44,7 +44,7 @@ export class PendingResponse {
     this.ended = promise
     this.end = resolve
     this.leave = () => {
-      // Usually the connection of a response that was sent closes, long after.
+      // Usually called when the connection closes, long after the response was sent.
       if (!this.hasEnded) onLeave(this)
     }
     this.cancelTimer = clock.after(ms, this.leave)
@@ -52,11 +52,11 @@ export class PendingResponse {
 }
 
 export class PendingResponses {
-  /** The latest for each job; earlier ones are linked to it. */
+  /** The latest one for each job; earlier ones are linked to it. */
   readonly #latest = new TransientMap<string, PendingResponse>()
   readonly #clock: Clock
   readonly #slots: FairSlotsOptions
-  /** How many any account may have: all but the reserve. */
+  /** How many any account may have: all except the reserve. */
   readonly #shared: number
   /** By account. */
   readonly #held = new Counts<string>()
@@ -80,8 +80,8 @@ export class PendingResponses {
   }
 
   /**
-   * Adds a pending response; call this before the job can be settled. Returns null when it may not wait: there are too many
-   * already, only the reserve is left and the account has its part of it, or the server is stopping.
+   * Adds a pending response; call this before the job can be settled. Returns null if the request cannot wait: there are too
+   * many already, only the reserve is left and the account has used its part of it, or the server is stopping.
    */
   add(jobId: string, account: string, ms: number): PendingResponse | null {
     if (this.#stopping) return null
@@ -103,7 +103,7 @@ export class PendingResponses {
     return this.#latest.keys()
   }
 
-  /** Ends every wait for the job. Does nothing when no request waits for it. */
+  /** Ends every wait for the job. Does nothing if no request waits for it. */
   end(jobId: string, end: WaitEnd): void {
     let pending = this.#latest.get(jobId)
     this.#latest.delete(jobId)

@@ -1,12 +1,12 @@
 /**
- * Poison jobs: a job that was running in several crashes may be what kills its node. When one more crash would end it, it is
- * a candidate: a node executes it with no other candidate beside it, so that only the job that kills the node is ended.
+ * Poison jobs: a job that was running during several crashes may be what kills its node. When one more crash would fail it,
+ * it is a candidate: a node executes only one candidate at a time, so that only the job that kills the node fails.
  */
 import type { ClaimedJob } from '../job/job.ts'
 import type { PoisonCandidates } from '../store/store.ts'
 
 export class PoisonJobs {
-  /** From this crash count on a job is a candidate. */
+  /** From this crash count on, a job is a candidate. */
   readonly #crashCount: number
   readonly #maxAttempts: number
   #running = 0
@@ -17,7 +17,7 @@ export class PoisonJobs {
     this.#maxAttempts = maxAttempts
   }
 
-  /** What the next claim may return: one candidate, unless one runs. */
+  /** The bounds of the next claim: one candidate, unless one is running. */
   get claimable(): PoisonCandidates {
     return {
       crashCount: this.#crashCount,
@@ -26,7 +26,7 @@ export class PoisonJobs {
     }
   }
 
-  /** A job begins. Returns whether it is a candidate; `ended` is called for each candidate once. */
+  /** A job starts. Returns whether it is a candidate; `ended` must be called once for each candidate. */
   began({ crashCount }: ClaimedJob): boolean {
     if (crashCount < this.#crashCount) return false
     this.#running += 1

@@ -1,7 +1,7 @@
 /**
  * Quotas: how many jobs an account may have open at the same time, and how many bytes its jobs may store. The database keeps
- * the sums. A node adds what it has accepted itself since it looked them up, so a node alone never exceeds a quota of open
- * jobs. Several nodes share what is left: each looks again once it has accepted a sixteenth of it.
+ * the sums. A node adds the jobs that it has accepted itself since the last lookup, so a single node never exceeds a quota of
+ * open jobs. Several nodes share the remainder: each looks the sums up again after accepting a sixteenth of it.
  */
 import type { Clock } from '../clock.ts'
 import type { Job } from '../job/job.ts'
@@ -10,9 +10,9 @@ import type { OwnCaps } from '../store/account-store.ts'
 import type { QuotaUse, UsageStore } from '../store/usage-store.ts'
 import { type Cap, capOf } from './monthly-caps.ts'
 
-/** A node may accept this part of what was left before it looks the sums up again. */
+/** The fraction of the remainder that a node may accept before it looks the sums up again. */
 const SHARE = 1 / 16
-/** Then it looks again in any case: answers that were stored meanwhile are in no estimate. */
+/** After this time, it looks them up in any case: answers that were stored meanwhile are not in any estimate. */
 const FRESH_MS = 5000
 /** An account at its quota does not make a node look more often than this. */
 const PAUSE_MS = 100
@@ -23,7 +23,7 @@ export interface QuotaLimits {
   readonly storedBytes: Cap | null
 }
 
-/** Null when nothing is limited. */
+/** Null if nothing is limited. */
 export function quotasOf(account: string, tier: Tier, own: OwnCaps): QuotaLimits | null {
   const openJobs = capOf(account, tier, own.openJobs, tier.maxOpenJobs)
   const storedBytes = capOf(account, tier, own.storedBytes, tier.maxStoredBytes)
@@ -35,7 +35,7 @@ export interface QuotaReached {
   readonly account: string
   readonly unit: 'open jobs' | 'stored bytes'
   readonly limit: Cap
-  /** What is open or stored, and what is being accepted. */
+  /** What is open or stored, including what is being accepted. */
   readonly used: number
   /** What the request would add. */
   readonly added: number
@@ -53,7 +53,7 @@ interface Entry {
   /** Being accepted here. */
   reservedJobs: number
   reservedBytes: number
-  /** Called when nothing is being accepted any more. */
+  /** Called when nothing is being accepted any longer. */
   onIdle: (() => void) | null
 }
 
@@ -87,7 +87,7 @@ export class Quotas {
     return this.#lookUp(account, entry).then(() => reserveIn(entry, account, limits, jobs, bytes))
   }
 
-  /** Call it once for each reservation, when its jobs were accepted or not. */
+  /** Call it once for each reservation, whether its jobs were accepted or not. */
   end(account: string, jobs: number, bytes: number, accepted: boolean): void {
     const entry = this.#entries.get(account)
     if (entry === undefined) return
@@ -148,7 +148,10 @@ export class Quotas {
     return entry.lookUp
   }
 
-  /** What is being accepted ends first: the sums might include it or not, and a job that counted twice could reject another. */
+  /**
+   * Waits for acceptances in progress: the sums may or may not include them, and a job that counts twice could cause a
+   * rejection.
+   */
   async #read(account: string, entry: Entry): Promise<void> {
     const { store, clock } = this.#options
     if (entry.reservedJobs > 0) {
@@ -185,7 +188,7 @@ function reserveIn(
   return null
 }
 
-/** The bytes that the jobs will store before they end. */
+/** The bytes that the jobs will store before they finish. */
 export function bytesToStore(jobs: readonly Job[]): number {
   let bytes = 0
   for (const { messagesJson, responseFormatJson, callbackJson } of jobs) {

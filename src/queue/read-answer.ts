@@ -1,6 +1,6 @@
 /**
- * Reads models' answers and callers' schemas: small ones here, and by a thread of the CPU pool what would hold the event
- * loop for too long.
+ * Reads models' answers and callers' schemas: small ones here, and those that would block the event loop for too long on a
+ * thread of the CPU pool.
  */
 import type { CpuPool, CpuUser } from '../cpu-pool/cpu-pool.ts'
 import { type Answer, answerOf, judgeAnswer } from '../job/answer.ts'
@@ -10,7 +10,7 @@ import { TEXT_JSON } from '../job/response-format.ts'
 import type { StopSignal } from '../job/stop.ts'
 import { checkSteps, FIRST_CHECK_STEPS } from '../json-schema/limits.ts'
 
-/** Characters of an answer, its schema included, and of a schema, from which on a thread reads them. */
+/** Answers (including their schema) and schemas with more characters than this are read by a thread. */
 const LARGE_TEXT = 64 * 1024
 
 export interface AnswerReaderOptions {
@@ -36,15 +36,15 @@ export class AnswerReader {
   read(job: JobToRead, text: string, signal: StopSignal): Answer | Promise<Answer | null> {
     const { responseFormatJson: formatJson } = job
     if (text.length + formatJson.length > LARGE_TEXT) return this.#readOnThread(job, text, signal)
-    // Any text will do.
+    // Any text is valid.
     if (formatJson === TEXT_JSON) return { ok: true, contentJson: JSON.stringify(text) }
     const { maxDepth } = this.#options
     const verdict = judgeAnswer(text, formatJson, { maxDepth, steps: FIRST_CHECK_STEPS })
-    // Few checks take so many steps; a thread begins this one again, with all the steps that a check may take.
+    // Few checks take this many steps. A thread starts this one over, with the full number of steps.
     return verdict.kind === 'not checked' ? this.#readOnThread(job, text, signal) : answerOf(text, verdict)
   }
 
-  /** The facts are those of no strict schema if the signal stopped it first: then no model is asked. */
+  /** If the signal stopped it first, the schema counts as not strict; no model is called then. */
   schemaFacts(job: JobToRead, schemaJson: string, signal: StopSignal): SchemaFacts | Promise<SchemaFacts> {
     if (schemaJson.length <= LARGE_TEXT) return schemaFacts(schemaJson)
     return this.#options.pool

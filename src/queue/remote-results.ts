@@ -1,15 +1,15 @@
 /**
- * Answers pending responses whose jobs another node ran. A notification brings the result as soon as the job is settled; a
- * poll of the database every second makes up for lost ones.
+ * Answers pending responses whose jobs another node ran. A notification arrives as soon as the job is settled; a poll of the
+ * database every second makes up for lost notifications.
  */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import type { EndedJob, Store } from '../store/store.ts'
 
 const POLL_MS = 1000
-/** The most jobs of one read. */
+/** The maximum number of jobs per read. */
 const MAX_READ = 1000
-/** What their results may have together. Beyond it they are read one part after the other, as responses take them over. */
+/** The maximum bytes of their results together. Beyond this, they are read in parts, as responses consume them. */
 const MAX_READ_BYTES = 1024 * 1024
 
 export interface RemoteResultsOptions {

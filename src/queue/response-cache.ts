@@ -1,7 +1,7 @@
 /**
  * The response cache: the answer of a completed job answers identical jobs without a call. Jobs are identical if they are of
  * one account and have the same model, response_format and messages (`jobFingerprint`). An answer is cached from its
- * settlement on, for as long as its job's `message_cache_ttl` says; failures never are. `cache.enabled` turns it off.
+ * settlement on, for the `message_cache_ttl` of its job; failures are never cached. `cache.enabled` turns it off.
  */
 import type { Clock } from '../clock.ts'
 import { jobFingerprint } from '../job/fingerprint.ts'
@@ -12,11 +12,11 @@ import { pause } from '../upstreams/pause.ts'
 import type { EarlierRuns } from './earlier-runs.ts'
 import { type ExecutionResult, withoutCall } from './execution-result.ts'
 
-/** After that the model is asked: one more call costs less than a caller who waits. */
+/** After this time, the model is called: one more call costs less than a waiting caller. */
 const MAX_RETRY_MS = 10_000
 const RETRY_MS = 250
 
-/** By what a job finds its cached response; null if it has none and leaves none. */
+/** The key of the job's cached response; null if the job does not use the cache. */
 export type CacheKeyOf = (job: Job) => string | null
 
 export function cacheKeys(enabled: boolean): CacheKeyOf {
@@ -24,8 +24,8 @@ export function cacheKeys(enabled: boolean): CacheKeyOf {
 }
 
 /**
- * The cached response of an identical job; not a promise where the store knows at once that there is none. Null when there is none, when the database did not answer in time, and when the
- * signal stopped the job meanwhile.
+ * The cached response of an identical job. Returns a promise only if the store does not know at once that there is none. Null
+ * if there is none, if the database did not respond in time, or if the signal stopped the job meanwhile.
  */
 export function lookUpResponse(
   store: Pick<Store, 'findResponse'>,
@@ -38,13 +38,13 @@ export function lookUpResponse(
   return found.catch((error) => retryLookUp(store, fingerprint, clock, signal, error))
 }
 
-/** The result of a job that a cached response answers. */
+/** The result of a job that is completed from a cached response. */
 export function fromCache(contentJson: string, earlier: EarlierRuns): ExecutionResult {
   const result = withoutCall({ status: 'completed', contentJson }, earlier)
   return { ...result, usage: { ...result.usage, cache_hit: true } }
 }
 
-/** What the outcome of a job puts into the cache; null for nothing. */
+/** The cache entry of a job's outcome; null for none. */
 export function cacheEntry(
   outcome: Outcome,
   fingerprint: string | null,

@@ -1,4 +1,4 @@
-/** Deletes what has expired, a small step at a time, with pauses in which everything else goes first. */
+/** Deletes expired data in small steps, with pauses in which other work goes first. */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import type { Store } from '../store/store.ts'

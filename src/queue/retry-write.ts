@@ -1,6 +1,6 @@
 /**
- * Retries a write that must not be lost, such as an outcome that has been paid for or the record of a callback that was
- * sent, until the database takes it.
+ * Retries a write that must not be lost, such as an outcome that has been paid for or the record of a sent callback, until
+ * the database accepts it.
  */
 import { type Clock, wait } from '../clock.ts'
 import { WriteRejected } from '../store/store.ts'
@@ -9,10 +9,9 @@ const FIRST_PAUSE_MS = 100
 const MAX_PAUSE_MS = 5000
 
 /**
- * Rejects with `WriteRejected` only, because to retry that write cannot help. Any other error may pass, and executing the job
- * or sending the callback again would cost more than another write.
- * @param onError called for each try that failed
- * @param mayRetry asked before each retry; a process that is ending stops retrying
+ * Rejects only with `WriteRejected`, because retrying that write cannot help. Any other error may be temporary, and executing
+ * the job or sending the callback again would cost more than another write. @param onError called for each failed try @param
+ * mayRetry called before each retry; a stopping process stops retrying
  */
 export async function retryWrite<T>(
   write: () => Promise<T>,

@@ -1,6 +1,6 @@
 /**
- * Settles a job: stores its outcome, durably and once. An outcome has been paid for, so a write that fails is retried until
- * the store takes it, and one that the store rejects for good is replaced by a failure that it can store.
+ * Settles a job: stores its outcome, durably and once. An outcome has been paid for, so a failed write is retried until the
+ * store accepts it, and one that the store permanently rejects is replaced by a failure that it can store.
  */
 import type { Clock } from '../clock.ts'
 import type { ClaimedJob } from '../job/job.ts'
@@ -13,15 +13,15 @@ export interface SettleOptions {
   readonly store: Pick<Store, 'settle' | 'acceptEnded'>
   readonly node: string
   readonly clock: Clock
-  /** Asked before each retry: a process that is ending stops retrying. */
+  /** Called before each retry: a stopping process stops retrying. */
   readonly mayRetry: () => boolean
   readonly onError: (message: string, error: unknown) => void
 }
 
-/** What became of a settlement. `result` is what was stored: not always what the execution returned. */
+/** The result of a settlement. `result` is what was stored, which is not always what the execution returned. */
 export type SettledResult =
   | {
-      /** `given up`: the process is ending, and the store did not take the outcome; the job is still this node's. */
+      /** `given up`: the process is stopping, and the store did not accept the outcome; this node still holds the job. */
       readonly settled: Settled | 'given up'
       readonly result: ExecutionResult
     }

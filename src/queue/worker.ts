@@ -1,6 +1,6 @@
 /**
- * Executes jobs on this node: claims them while there is capacity, executes and settles them, and releases what a draining
- * node cannot finish. What is claimed next, claim-plan.ts decides, and capacity.ts counts what is held.
+ * Executes jobs on this node: claims them while there is capacity, executes and settles them, and releases those that a
+ * draining node cannot finish. claim-plan.ts decides what to claim next, and capacity.ts counts the capacity in use.
  */
 import { type Clock, wait } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
@@ -21,7 +21,7 @@ import { retryWrite } from './retry-write.ts'
 import { type SettleOptions, settle } from './settle.ts'
 
 const NOTHING = {}
-/** After a claim that failed. */
+/** The pause after a failed claim. */
 const CLAIM_RETRY_MS = 1000
 
 export interface WorkerOptions {
@@ -34,7 +34,7 @@ export interface WorkerOptions {
   readonly bytes: ByteShare
   readonly runTimeoutMs: number
   readonly routes: Routes
-  /** How long a job waits for model servers in all (`jobs.patience_seconds`). */
+  /** How long a job waits for model servers in total (`jobs.patience_seconds`). */
   readonly patienceMs: number
   /** A job with this crash count fails when it is claimed. */
   readonly maxAttempts: number
@@ -53,8 +53,8 @@ export class Worker {
   readonly #poisonJobs: PoisonJobs
   readonly #held = new TransientMap<string, HeldJob>()
   /**
-   * Jobs whose every outcome the database rejects. They stay this node's, so that no node executes and pays for them
-   * again, until an operator cancels them or this process ends.
+   * Jobs whose every outcome the database rejects. This node keeps them, so that no node executes and pays for them again,
+   * until an operator cancels them or this process exits.
    */
   readonly #unsettleable = new Map<string, Claim>()
   #claiming = false
@@ -85,7 +85,7 @@ export class Worker {
   }
 
   /**
-   * Reserves capacity for the first of the jobs, which are about to be accepted; returns for how many. None while jobs are
+   * Reserves capacity for the first of the jobs that are about to be accepted; returns for how many. None while jobs are
    * queued. Reserved capacity is used by `execute`, or freed.
    */
   reserve(jobs: readonly Job[]): number {
@@ -113,7 +113,7 @@ export class Worker {
     const isFound = this.#limited.isAny
       ? jobs.filter((job) => !this.#limited.queued(routes.routeOf(job))).length > 0
       : true
-    // Those of an account that waits behind its own jobs are not what a search looks for.
+    // A search does not look for jobs of an account that waits behind its own jobs.
     if (isFound) this.#plan.queued(jobs[0]?.account ?? null)
   }
 
@@ -127,7 +127,7 @@ export class Worker {
     this.#capacityFreed()
   }
 
-  /** Jobs may have been queued. @param account whose they are, if that is known */
+  /** Jobs may have been queued. @param account the account of the jobs, if known */
   wake(account: string | null = null): void {
     if (account === null) this.#limited.mayBeQueued()
     this.#plan.queued(account)
@@ -153,7 +153,7 @@ export class Worker {
     return (this.#held.get(jobId)?.job ?? this.#unsettleable.get(jobId))?.attempt === attempt
   }
 
-  /** Ends the execution of a job that this node no longer holds, without writing anything. Null if it held none. */
+  /** Stops the execution of a job that this node no longer holds, without writing anything. Null if it was not held. */
   lose({ jobId, attempt }: Claim): ClaimedJob | null {
     if (this.#unsettleable.get(jobId)?.attempt === attempt) this.#unsettleable.delete(jobId)
     const held = this.#held.get(jobId)
@@ -163,8 +163,8 @@ export class Worker {
   }
 
   /**
-   * Claims no more; lets executions end for up to `graceMs`, then releases the other jobs. Resolves when no job is held.
-   * A second call waits for the same end.
+   * Stops claiming; lets executions continue for up to `graceMs`, then releases the other jobs. Resolves when no job is held.
+   * A second call waits for the same drain.
    */
   async drain(graceMs: number): Promise<void> {
     if (this.#state === 'running') this.#state = 'draining'
@@ -185,7 +185,7 @@ export class Worker {
     const { job, stop } = held
     this.#held.set(job.id, held)
     const isPoisonCandidate = job.crashCount > 0 && this.#poisonJobs.began(job)
-    /** Once it is released, this node may claim it again before it learns of that. */
+    /** After the release, this node may claim the job again before it learns of the release. */
     let mayBeHeldAgain = false
     try {
       metrics.started(job, clock.nowMs())
@@ -213,7 +213,7 @@ export class Worker {
         }
       } else if (stop.reason !== 'lost') await this.#release(held)
     } catch (error) {
-      // A job that was not stored never existed, and its caller knows. Any other error is a bug; the job is safe.
+      // A job that was not stored never existed, and its caller has been told so. Any other error is a bug; the job is safe.
       if (!(error instanceof StoreUnavailable)) onError(`handling job ${job.id} failed`, error)
     } finally {
       if (!mayBeHeldAgain || this.#held.get(job.id) === held) this.#held.delete(job.id)
@@ -236,7 +236,7 @@ export class Worker {
     await store.release(node, [held.claim])
   }
 
-  /** Retried as a settlement is: what the job has paid for is known only here. */
+  /** Retried like a settlement, because only this node knows what the job has paid for. */
   async #releaseWaiting(held: HeldJob, { wait }: WaitingExecution): Promise<void> {
     const { store, node, clock } = this.#options
     const { mayRetry, onError } = this.#settleOptions
@@ -255,7 +255,7 @@ export class Worker {
     if (this.#onEmpty.length > 0 && this.#isEmpty) for (const resolve of this.#onEmpty.splice(0)) resolve()
   }
 
-  /** Nothing held, and nothing on its way here. */
+  /** No jobs are held or on their way here. */
   get #isEmpty(): boolean {
     return this.#held.size === 0 && this.#capacity.held.total === 0 && !this.#claiming
   }

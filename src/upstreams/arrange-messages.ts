@@ -1,6 +1,6 @@
 /**
- * Arranges a conversation for servers whose chat templates take fewer roles, or fewer orders of them, than callers may
- * send. Every text stays, and no text passes another one of its own role or an instruction.
+ * Arranges a conversation for servers whose chat templates accept fewer roles, or fewer orders of them, than callers may
+ * send. Every text is kept, and no text overtakes another one of its own role or an instruction.
  *
  * Works on the JSON text of the messages without parsing it: each call needs the text, a conversation may have megabytes,
  * and the contents stay as they are.
@@ -9,7 +9,7 @@ import type { Role } from '../job/job.ts'
 import { stringEnd } from '../json-text/scan-json.ts'
 
 /**
- * - `native`: the caller's messages as they are.
+ * - `native`: the caller's messages, unchanged.
  * - `developer_as_system`: the same, with `developer` messages as `system` messages.
  * - `merged_system`: the system and developer messages that begin the conversation as one system message; later developer
  *   messages as system messages, in their place.
@@ -21,7 +21,7 @@ export type SentRoles = 'native' | 'developer_as_system' | 'merged_system' | 'no
 /** The first message of a conversation that begins with `assistant`, for templates that require one of the user. */
 const CONTINUED = '(continued)'
 
-/** Between two texts that share a message, as JSON text: an empty line. */
+/** Separates two texts that share a message, as JSON text: an empty line. */
 const BETWEEN = '\\n\\n'
 
 /**
@@ -42,10 +42,10 @@ export function arrangeMessages(messagesJson: string, roles: SentRoles, instruct
   }
 }
 
-/** No text of a message can look like a role: there, every quote has a backslash before it. */
+/** No text of a message can look like a role, because every quote in it is escaped. */
 const ROLE = '"role":"'
 
-/** What a conversation asks of a chat template, sent as `merged_system`. */
+/** What a conversation requires of a chat template if it is sent as `merged_system`. */
 export interface Shape {
   /** Whether it has system messages. */
   readonly hasSystem: boolean

@@ -11,19 +11,19 @@ import { type SentRoles, type Shape, shapeOf } from './arrange-messages.ts'
 import type { LearnedRoles, Prompt, RequestFormat, UpstreamError } from './model-server.ts'
 
 export const REMEMBERED_MS = 24 * 3_600_000
-/** For so long after a template took a kind of conversation, a single rejection of that kind is not remembered. */
+/** For this long after a template accepted a kind of conversation, a single rejection of that kind is not remembered. */
 export const ACCEPTED_MS = 10 * 60_000
 
 /** The statuses by which servers report that a template rejects a conversation. */
 const REJECTIONS: readonly number[] = [400, 422, 500]
 
-/** What is known of one kind of conversation; times are of the steady clock. */
+/** What is known about one kind of conversation. Times are on the steady clock. */
 interface Known {
   acceptedAtMs: number | null
   rejectedUntilMs: number | null
 }
 
-/** Regular conversations with a system message, and irregular ones. All templates take the others. */
+/** Regular conversations with a system message, and irregular ones. All templates accept the others. */
 interface KnownModel {
   readonly regular: Known
   readonly irregular: Known
@@ -41,7 +41,7 @@ export class AutomaticRoles {
   rolesFor(model: string, { messagesJson }: Prompt, hasInstruction: boolean): SentRoles {
     const shape = shapeOf(messagesJson, hasInstruction)
     if (!shape.hasSystem && shape.isRegular) return 'native'
-    // Some templates put the system message before the last message of the user, and drop it if there is none at the end.
+    // Some templates put the system message before the last user message, and drop it if there is none at the end.
     if (shape.hasSystem && shape.endsWithAssistant) return 'no_system'
     const known = this.#models.get(model)
     return known !== undefined && this.#isRejected(known, shape) ? 'no_system' : 'merged_system'
@@ -80,7 +80,7 @@ export class AutomaticRoles {
     return { rejects: regularMs === null ? 'irregular' : 'system', untilMs: this.#clock.nowMs() + leftMs }
   }
 
-  /** A template that takes no system message at all takes it in no other place either. */
+  /** A template that accepts no system message at all does not accept one anywhere else either. */
   #isRejected({ regular, irregular }: KnownModel, { isRegular }: Shape): boolean {
     return this.#leftMs(regular) !== null || (!isRegular && this.#leftMs(irregular) !== null)
   }
@@ -106,15 +106,15 @@ export class AutomaticRoles {
   }
 }
 
-/** Gateways report the status that they got as the code of an error inside a 200. */
+/** Gateways report the status that they received as the code of an error inside a 200. */
 function sentStatus({ status, code }: UpstreamError): number {
   return status !== null && status >= 300 ? status : Number(code)
 }
 
-/** The roles for a server that none are configured for: OpenAI's models know all four, others have a chat template. */
+/** The default roles of a server: OpenAI's models support all four; others have a chat template. */
 export function defaultRoles({ hostname, pathname }: URL): 'native' | 'auto' {
   const isOpenAi = /(?:^|\.)api\.openai\.com$/.test(hostname)
-  // On this host Azure serves models of others, too, at other paths.
+  // On this host, Azure also serves models of other vendors, at other paths.
   const isFoundry = hostname.endsWith('.services.ai.azure.com') && pathname.startsWith('/openai')
   const isAzure = /\.(?:openai|cognitiveservices)\.azure\.(?:com|us|cn)$/.test(hostname)
   return isOpenAi || isAzure || isFoundry ? 'native' : 'auto'

@@ -1,7 +1,7 @@
 /**
  * One request to a model server and its response, within limits of time and size.
  *
- * It implements undici's dispatch interface instead of using `request`, which creates a stream for every body: on this path
+ * It implements undici's dispatch interface instead of using `request`, which creates a stream for every body: on this path,
  * that is the largest cost after the sockets.
  */
 import type { Dispatcher } from 'undici'
@@ -10,7 +10,7 @@ import type { StopListener, StopSignal } from '../job/stop.ts'
 import type { FairSlots } from '../sharing/fair-slots.ts'
 import { LARGE_ANSWER_BYTES, LargeAnswerSlot, ResponseBody } from './response-body.ts'
 
-/** The body of an error response is read up to this size; a longer one does not explain anything. */
+/** The body of an error response is read up to this size; a longer one would not explain more. */
 export const MAX_ERROR_BODY_BYTES = 64 * 1024
 
 export interface CallLimits {
@@ -18,8 +18,8 @@ export interface CallLimits {
   readonly timeoutMs: number
   readonly maxAnswerBytes: number
   /**
-   * Bounds the memory that all answers of a server take together: only a few may be large at once, and the others are
-   * paused until there is a slot. This delays a large answer, and never fails one that has been paid for.
+   * Bounds the memory that all answers of a server take together: only a few may be large at once, and the others are paused
+   * until a slot is free. This delays large answers, but never fails one that has been paid for.
    */
   readonly largeAnswers: FairSlots
 }
@@ -45,8 +45,8 @@ const EMPTY = Buffer.alloc(0)
 const ABORTED = new Error('The call was aborted.')
 
 /**
- * The first of response, connection error, time-out, excess
- * size and stop signal ends it; later events are ignored. Unless the response ended it, its connection is closed.
+ * The first of response, connection error, timeout, excess size and stop signal ends the call; later events are ignored.
+ * Unless the response ended it, its connection is closed.
  */
 export class Call implements Dispatcher.DispatchHandler, StopListener {
   /** Never rejects. */
@@ -85,7 +85,7 @@ export class Call implements Dispatcher.DispatchHandler, StopListener {
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller
-    // It may have been aborted while it waited for a connection.
+    // The call may have been aborted while it waited for a connection.
     if (this.#isEnded) controller.abort(ABORTED)
   }
 

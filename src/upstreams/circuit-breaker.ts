@@ -1,6 +1,6 @@
 /**
- * The circuit breaker of a target: whether the target can be called now, as this node has seen it. Jobs wait for a model
- * server whose breaker is open instead of failing; for those that do not wait there is `timed-circuit-breaker.ts`.
+ * The circuit breaker of a target: whether the target can be called now, from this node's point of view. Jobs wait for a
+ * model server whose breaker is open instead of failing; for those that do not wait there is `timed-circuit-breaker.ts`.
  *
  * ```
  *            5 jobs failed in a row, Retry-After,
@@ -13,13 +13,13 @@
  *   2, 4, 8 … jobs     the job succeeded
  * ```
  *
- * A trial that fails makes the target unavailable again. An answer to `GET /models` proves only that something is there, so
- * it costs no job a try, no store a write, and never ends the wait by itself.
+ * A trial that fails makes the target unavailable again. A response to `GET /models` proves only that something is there. It
+ * does not cost a job a try or the store a write, and never ends the wait by itself.
  */
 import type { Clock } from '../clock.ts'
 import type { Trouble } from './model-server.ts'
 
-/** So many jobs fail in a row, with no success between, before a target is unavailable. */
+/** How many jobs must fail in a row, without a success in between, before a target is unavailable. */
 export const FAILED_JOBS_TO_OPEN = 5
 /** The pause before the first check, doubled for each later one. */
 export const FIRST_CHECK_MS = 1_000
@@ -27,26 +27,26 @@ export const FIRST_CHECK_MS = 1_000
 export const MAX_CHECK_MS = 4_000
 /** The pauses are shortened or extended by up to this fraction, so that nodes do not check together. */
 const JITTER = 0.25
-/** A recovering target that may have so many jobs at once is available. */
+/** A recovering target that may have this many concurrent jobs is available. */
 const RECOVERED = 256
-/** So many failed jobs are remembered, the latest. */
+/** The maximum number of failed jobs that are remembered, the latest ones. */
 const REMEMBERED = 256
 
 /** The right to make one call; released with the call's result. */
 export type Permit = 'normal' | 'probe' | 'forced'
 
-/** `ignored`: we ended the call ourselves, so it says nothing about the target. */
+/** `ignored`: the call was aborted on this side, so it says nothing about the target. */
 export type CallResult = 'success' | 'failure' | 'ignored'
 
-/** What the router asks before a call and reports after it. */
+/** What the router calls before a call to a target, and after it. */
 export interface Breaker {
   /** How often calls failed since the last success. */
   readonly consecutiveFailures: number
-  /** Until when it permits no call, Unix time in milliseconds; null if it permits one now. */
+  /** When it permits the next call, Unix time in milliseconds; null if it permits one now. */
   readonly openUntilMs: number | null
-  /** Whether it would permit no call now. */
+  /** Whether it does not permit a call now. */
   readonly isOpen: boolean
-  /** A permit for a call to be made now; null if there is none. Each permit is released exactly once. */
+  /** Returns a permit for a call that is made now; null if none is available. Each permit is released exactly once. */
   acquire(): Permit | null
   /** @param retryAfterMs the delay that the target asked for, already bounded by the caller */
   release(
@@ -61,7 +61,7 @@ export interface Breaker {
 export type HealthPhase = 'available' | 'unavailable' | 'trial' | 'recovering'
 
 interface RememberedFailure {
-  /** How many calls had succeeded by then. */
+  /** How many calls had succeeded by that time. */
   readonly successes: number
   /** Whether one of them was after the failure of the job before that. */
   readonly succeededBetween: boolean
@@ -83,7 +83,7 @@ export class CircuitBreaker implements Breaker {
   #allowance = Number.POSITIVE_INFINITY
   /** Successes since the allowance grew. */
   #window = 0
-  /** Jobs that failed since the last success, the last one last. */
+  /** Jobs that failed since the last success, latest last. */
   readonly #failedInRow = new Set<string>()
   #successes = 0
   /** By job, at its last failure. */
@@ -100,12 +100,12 @@ export class CircuitBreaker implements Breaker {
     return this.#phase
   }
 
-  /** How many jobs it may have at once; none more while a trial runs. */
+  /** How many concurrent jobs it may have; no further ones during a trial. */
   get allowance(): number {
     return this.#trialRunning ? 0 : this.#allowance
   }
 
-  /** Why it was unavailable last; null while it is available. */
+  /** Why it was last unavailable; null while it is available. */
   get trouble(): Trouble | null {
     return this.#trouble
   }
@@ -115,7 +115,7 @@ export class CircuitBreaker implements Breaker {
     return this.#unavailableSinceMs
   }
 
-  /** When it became available last, Unix time in milliseconds. */
+  /** When it last became available, Unix time in milliseconds. */
   get availableSinceMs(): number {
     return this.#availableSinceMs
   }
@@ -164,19 +164,19 @@ export class CircuitBreaker implements Breaker {
     if (permit === 'probe') this.#trialRunning = false
     if (result === 'success') this.#succeeded(permit, jobId)
     else if (result === 'failure') this.#failed(permit, retryAfterMs, jobId, trouble)
-    // No other job could start while the trial ran, even if another call has ended the wait meanwhile.
+    // No other job could start during the trial, even if another call has ended the wait meanwhile.
     if (permit === 'probe') this.#onChange(this)
   }
 
   /**
-   * Whether another job succeeded between the last two failures of this one: then the trouble may be of its own making. False
-   * for a job whose failure before this node has not seen.
+   * Whether another job succeeded between the last two failures of this one, so that it may be the cause. False for a job
+   * whose previous failure this node has not seen.
    */
   succeededBetweenFailuresOf(jobId: string): boolean {
     return this.#failures.get(jobId)?.succeededBetween ?? false
   }
 
-  /** A job has made all its tries in vain: the target is unavailable, unless it succeeded for others meanwhile. */
+  /** All tries of a job have failed: the target is unavailable, unless calls for others succeeded meanwhile. */
   giveUp(trouble: Trouble, successesBefore: number): void {
     if (this.#successes > successesBefore) return
     if (this.#phase === 'available' || this.#phase === 'recovering') this.#open(trouble, 0)
@@ -187,7 +187,7 @@ export class CircuitBreaker implements Breaker {
     return this.#successes
   }
 
-  /** A check has ended. @param trouble null if something answered */
+  /** A check has ended. @param trouble null if something responded */
   checked(trouble: Trouble | null): void {
     if (this.#phase !== 'unavailable') return
     if (trouble === null) {
@@ -206,7 +206,7 @@ export class CircuitBreaker implements Breaker {
     if (this.#failures.size > 0) this.#failures.delete(jobId)
     if (this.#phase === 'available') return
     if (this.#phase === 'recovering') this.#grow()
-    // A call from before the target asked to be left alone says nothing about now.
+    // A call that started before the target's Retry-After says nothing about its current state.
     else if (permit === 'probe' || this.untilCheckMs <= MAX_CHECK_MS * (1 + JITTER)) this.#recover()
   }
 
@@ -214,7 +214,7 @@ export class CircuitBreaker implements Breaker {
     this.#remember(jobId)
     const isProbe = permit === 'probe'
     const opens = isProbe || retryAfterMs !== null || this.#failedInRow.size >= FAILED_JOBS_TO_OPEN
-    // Calls that were in progress when it became unavailable fail one after the other, and change nothing.
+    // Calls that were in progress when it became unavailable fail one after the other. They change nothing.
     if (opens && (isProbe || this.#phase === 'available' || this.#phase === 'recovering')) {
       this.#open(trouble, retryAfterMs ?? 0)
     } else if (retryAfterMs !== null) this.#wait(retryAfterMs)

@@ -8,9 +8,9 @@
  */
 import type { FairSlotsOptions } from '../sharing/fair-slots.ts'
 
-/** Where the limit starts if nothing is known about the server. */
+/** The initial limit if nothing is known about the server. */
 export const START_CONCURRENCY = 8
-/** Full windows before the limit goes back to where it failed. */
+/** Full windows before the limit returns to where it failed. */
 const CAUTIOUS_WINDOWS = 8
 
 export class ConcurrencyLimit implements FairSlotsOptions {
@@ -19,7 +19,10 @@ export class ConcurrencyLimit implements FairSlotsOptions {
   readonly #isFixed: boolean
   /** Written here only. */
   limit: number
-  /** Counts changes of the limit: calls that began before the last one say nothing about the limit now. Written here only. */
+  /**
+   * Counts changes of the limit: calls that started before the last change say nothing about the current limit. Written here
+   * only.
+   */
   changes = 0
   /** The highest limit at which a full window has succeeded. */
   #proven = 0
@@ -35,7 +38,7 @@ export class ConcurrencyLimit implements FairSlotsOptions {
   }
 
   /**
-   * @param begun what `changes` was when the call began
+   * @param begun the value of `changes` when the call started
    * @param isFull whether as many calls as the limit permits were in progress
    */
   succeeded(begun: number, isFull: boolean): void {
@@ -51,13 +54,13 @@ export class ConcurrencyLimit implements FairSlotsOptions {
   }
 
   /**
-   * A call was answered 429 or 503, or not in time. Whether more calls were in progress than the server has ever served at once,
-   * so that it is not to blame, and neither is the job.
-   * @param begun what `changes` was when the call began
+   * A call got a 429 or 503, or no response in time. Returns whether more calls were in progress than the server has ever
+   * served at once, so that neither the server nor the job is to blame.
+   * @param begun the value of `changes` when the call started
    */
   overloaded(begun: number): boolean {
     if (this.#isFixed) return false
-    // The limit has been halved already for calls that began together with this one.
+    // The limit has already been halved for calls that started together with this one.
     if (begun !== this.changes) return true
     const isUnproven = this.limit > Math.max(1, this.#proven)
     this.#failedAt = this.limit

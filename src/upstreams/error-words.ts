@@ -1,9 +1,9 @@
 /**
- * Finds the words for people in the body of an error, wherever a server put them: `{"error":{"message":…}}` (OpenAI),
+ * Finds the human-readable message in the body of an error, wherever a server puts it: `{"error":{"message":…}}` (OpenAI),
  * `{"error":"…"}` (Ollama), `{"detail":…}` (FastAPI), `{"message":{"detail":[…]}}` (Mistral), or an array of such.
  */
 
-/** The members that hold words, the one that says most first. */
+/** The members that contain messages, most specific first. */
 const MEMBERS = [
   'message',
   'msg',
@@ -18,12 +18,12 @@ const MEMBERS = [
   'html-message',
 ]
 
-/** How deep the words of known servers are, and a little more. */
+/** A little more than the nesting depth of known servers' messages. */
 const MAX_DEPTH = 5
-/** A list of more errors explains no more. */
+/** More errors would not explain more. */
 const MAX_ERRORS = 8
 
-/** Null where there are none. Takes any parsed JSON; the result is not masked. */
+/** Null if there is none. Takes any parsed JSON; the result is not masked. */
 export function errorWords(value: unknown, depth = 0): string | null {
   if (typeof value === 'string') return value.trim() === '' ? null : value
   if (typeof value !== 'object' || value === null || depth === MAX_DEPTH) return null
@@ -38,7 +38,7 @@ export function errorWords(value: unknown, depth = 0): string | null {
   return null
 }
 
-/** FastAPI names the place of a problem beside its words: `{"loc":["body","messages",0],"msg":"Field required"}`. */
+/** FastAPI names the location of a problem next to its message: `{"loc":["body","messages",0],"msg":"Field required"}`. */
 function withPlace(error: object, words: string): string {
   const place = 'loc' in error && Array.isArray(error.loc) ? error.loc : []
   const path = place.filter((step) => typeof step === 'string' || typeof step === 'number').join('.')

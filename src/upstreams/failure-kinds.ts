@@ -1,5 +1,5 @@
 /**
- * Whose trouble a failed call is: that of the model server, which jobs wait for, or that of the job. Pure.
+ * Decides who is responsible for a failed call: the model server, which jobs wait for, or the job. Pure.
  *
  * | kind | what it is | whom it counts against |
  * |---|---|---|
@@ -13,7 +13,7 @@
  */
 import type { FailureKind, Trouble, UpstreamError } from './model-server.ts'
 
-/** Codes of connections that were never made: nothing of the request was sent, so no request can be the cause. */
+/** Codes of connections that were never established: nothing was sent, so the request cannot be the cause. */
 const NOT_CONNECTED: readonly string[] = [
   'ECONNREFUSED',
   'EHOSTDOWN',
@@ -26,15 +26,15 @@ const NOT_CONNECTED: readonly string[] = [
 ]
 /** Key, payment, permission, path or model. */
 const OF_OPERATOR: readonly number[] = [401, 402, 403, 404]
-/** OpenAI answers 429 with this code when the account has no money left. */
+/** OpenAI responds with 429 and this code when the account has no credit left. */
 const NO_QUOTA = /\binsufficient_quota\b|exceeded your current quota/i
-/** OpenAI's words for a request that exceeds a limit by itself, however long one waits. */
+/** OpenAI's message for a request that exceeds a limit by itself, so that waiting does not help. */
 const TOO_LARGE = /\brequest too large\b|\btoo large for\b|\breduce (?:the length|your prompt|the size)\b/i
 
-/** The words of a gateway that answers 500 itself when it does not reach the server behind it, as Portkey's does. */
+/** The message of a gateway that responds with its own 500 if it cannot reach the server behind it, such as Portkey's. */
 const NOT_REACHED = /\b(?:ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENOTFOUND|ETIMEDOUT|UND_ERR_CONNECT_TIMEOUT)\b/
 
-/** What is read of an error. */
+/** The parts of an error that are used. */
 export type FailureFacts = Pick<
   UpstreamError,
   'status' | 'message' | 'code' | 'connection' | 'timedOut' | 'retryable'
@@ -49,7 +49,7 @@ export function failureKind(error: FailureFacts): FailureKind {
   return status >= 300 ? statusKind(status, error) : 'broken'
 }
 
-/** Gateways report a failure of their own upstream inside a 200; its code is the status that it stands for. */
+/** Gateways report a failure of their own upstream inside a 200; its code is the actual status. */
 function statedStatus({ status, code }: FailureFacts): number | null {
   if (status === null || status >= 300) return status
   const embedded = Number(code)
@@ -76,7 +76,7 @@ function statusKind(status: number, { code, message }: FailureFacts): FailureKin
     case 409:
     case 502:
     case 504:
-    // Cloudflare's, for a server behind it that fails, refuses, or answers too late.
+    // Cloudflare's statuses for a server behind it that fails, refuses connections, or responds too late.
     case 520:
     case 521:
     case 522:
@@ -88,12 +88,12 @@ function statusKind(status: number, { code, message }: FailureFacts): FailureKin
   }
 }
 
-/** Whether such a failure is waited for, once the target cannot be called. */
+/** Whether jobs wait after such a failure, once the target cannot be called. */
 export function isWaitedFor(kind: FailureKind): kind is Trouble['kind'] {
   return kind !== 'too large' && kind !== 'final'
 }
 
-/** What a failed call or check says about its target. */
+/** The reason that a failed call or check gives about its target. */
 export function troubleOf(error: UpstreamError): Trouble {
   const kind = failureKind(error)
   return { kind: isWaitedFor(kind) ? kind : 'failing', status: error.status, message: error.message }

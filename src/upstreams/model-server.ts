@@ -9,24 +9,24 @@ import type { SchemaFacts } from '../job/read-schemas.ts'
 import type { StopSignal } from '../job/stop.ts'
 import type { SentRoles } from './arrange-messages.ts'
 
-/** The form that the answer must have, and how strictly the server can enforce it. */
+/** The required format of the answer, and how strictly the server can enforce it. */
 export type AnswerForm =
   | { readonly kind: 'text' }
   /** Any JSON value. */
   | { readonly kind: 'json' }
-  /** JSON that satisfies the schema, which is sent as the text that it is stored as. */
+  /** JSON that satisfies the schema, which is sent as the stored text. */
   | ({ readonly kind: 'schema'; readonly schemaJson: string } & SchemaFacts)
 
-/** The conversation in the caller's order, and the form of the answer. */
+/** The conversation in the caller's order, and the format of the answer. */
 export interface Prompt {
   /** An array of messages as JSON text, as `JSON.stringify` writes it. */
   readonly messagesJson: string
-  /** Whose job it is: what its answer takes is accounted to it. */
+  /** The account of the job, to which the resources of its answer are charged. */
   readonly account: string
   readonly form: AnswerForm
 }
 
-/** Tokens as the server counted them; 0 if it did not report them. */
+/** Tokens as counted by the server; 0 if it did not report them. */
 export interface TokenCount {
   readonly input: number
   readonly output: number
@@ -63,21 +63,21 @@ export interface UpstreamError {
   readonly message: string
   /** The server's own code or type of the error, or the code of a connection that failed; null if there is none. */
   readonly code: string | null
-  /** What failed of a connection that no response came from; null if one came, or if the call exceeded its time-out. */
+  /** What failed about a connection without a response; null if there was a response, or if the call timed out. */
   readonly connection: ConnectionFault | null
   /** True if the server rejects the schema, or the way in which JSON was requested: see `otherFormat`. */
   readonly rejectsJsonMode: boolean
   /** True if our own signal ended the call (deadline, cancel, drain), so that it says nothing about the server. */
   readonly aborted: boolean
-  /** True if the call exceeded its time-out. As a run's last reply this makes the job's error a `timeout`. */
+  /** True if the call timed out. As a run's last reply, this makes the job's error a `timeout`. */
   readonly timedOut: boolean
-  /** Tokens used in spite of the error; absent if the server counted none. */
+  /** Tokens used despite the error; absent if the server did not count any. */
   readonly tokens?: TokenCount
   /** Present if the length limit was reached before any text. */
   readonly truncated?: true
 }
 
-/** Whose trouble a failed call is (failure-kinds.ts). */
+/** Who is responsible for a failed call (failure-kinds.ts). */
 export type FailureKind =
   | 'unreachable'
   | 'overloaded'
@@ -102,18 +102,17 @@ export interface ModelServer {
   /** The upstream's name in the configuration. */
   readonly name: string
   /**
-   * Makes one call. Never rejects because of the network or the server.
-   * @param model the model's name on this server
-   * @param format what `requestFormat` or `otherFormat` returned for the model and the prompt
+   * Makes one call. Never rejects because of the network or the server. @param model the model's name on this server @param
+   * format the result of `requestFormat` or `otherFormat` for the model and the prompt
    * @param signal aborts the call at once
    */
   ask(model: string, prompt: Prompt, format: RequestFormat, signal: StopSignal): Promise<Reply>
   /** How to send the prompt now. */
   requestFormat(model: string, prompt: Prompt): RequestFormat
   /**
-   * How to send the same prompt once more, at once, after a call in `format` ended in that error; null if the format is not
-   * what the server rejects. The call that is replaced counts neither against the job nor against the target, and it is in
-   * the receipt like every other. A prompt is sent in three formats at most.
+   * How to resend the same prompt at once after a call in `format` ended in this error; null if the server does not reject
+   * the format. The replaced call counts neither against the job nor against the target, and appears in the receipt like
+   * every other. A prompt is sent in at most three formats.
    */
   otherFormat(
     model: string,
@@ -121,11 +120,11 @@ export interface ModelServer {
     format: RequestFormat,
     error: UpstreamError,
   ): RequestFormat | null
-  /** What calls have shown of the model's chat template; null if nothing, or if the roles are configured. */
+  /** What calls have shown about the model's chat template; null if nothing, or if the roles are configured. */
   learnedRoles(model: string): LearnedRoles | null
   /**
-   * Asks for the list of models, which costs nothing, on a connection that no call waits for. Resolves to null if anything
-   * answers but a gateway or a server that cannot serve now; never rejects.
+   * Requests the list of models, which is free, on a connection that no call waits for. Resolves to null if anything responds
+   * except a gateway, or a server that is temporarily unavailable; never rejects.
    */
   check(): Promise<UpstreamError | null>
   /** Closes the connections. Calls in progress end as aborted errors. */
@@ -136,11 +135,11 @@ export interface ModelServer {
 export interface LearnedRoles {
   /** Any system message, or only one that is not the first message, and roles that do not alternate. */
   readonly rejects: 'system' | 'irregular'
-  /** Until when this is assumed (wall clock). */
+  /** How long this is assumed (wall clock). */
   readonly untilMs: number
 }
 
-/** How a request represents the caller's messages and the requested form of the answer. */
+/** How a request represents the caller's messages and the requested format of the answer. */
 export interface RequestFormat {
   /** How the roles of the messages are sent. */
   readonly roles: SentRoles
@@ -163,34 +162,36 @@ export interface CallRecord extends RequestFormat {
   readonly target: string
   readonly kind: 'answer' | 'refused' | 'trouble'
   readonly status: number | null
-  /** When the call began, Unix time in milliseconds. */
+  /** When the call started, Unix time in milliseconds. */
   readonly at_ms: number
   readonly ms: number
-  /** Present if the answer is cut off at a length limit. */
+  /** Present if the answer was cut off at a length limit. */
   readonly finish_reason?: 'length'
 }
 
-/** The router's result: the last reply, the target that gave it, and every call made, in order. */
+/** The router's result: the last reply, its target, and every call made, in order. */
 export interface RoutedReply {
   readonly reply: Reply
   /** As `upstream/model`; null if no call was made, or if the signal ended the request. */
   readonly target: string | null
   readonly calls: readonly CallRecord[]
-  /** Summed over all calls, failed ones included. */
+  /** Summed over all calls, including failed ones. */
   readonly tokens: TokenCount
-  /** Present if the job is to wait for a model server, rather than to fail with this reply. */
+  /** Present if the job should wait for a model server instead of failing with this reply. */
   readonly wait?: RequestWait
 }
 
-/** Why a request is to be made again later. */
+/** Why a request must be repeated later. */
 export interface RequestWait {
   /** The key of the targets that it waits for (`routes.ts`). */
   readonly route: string
-  /** Tries that counted against the job so far, with those before this request. */
+  /** Tries that have counted against the job so far, including those before this request. */
   readonly tries: number
-  /** Since when none of the targets has answered, Unix time in milliseconds; null if one has, and may be asked again now. */
+  /**
+   * When the targets stopped responding, Unix time in milliseconds; null if one has responded since and can be called now.
+   */
   readonly unavailableSinceMs: number | null
-  /** When one of the targets became available last, as far as this node knows. */
+  /** When one of the targets last became available, as far as this node knows. */
   readonly availableSinceMs: number
   readonly trouble: Trouble | null
 }
@@ -207,15 +208,15 @@ export interface Router {
 }
 
 export interface ModelRequest {
-  /** Whose failures are counted. */
+  /** The job whose failures are counted. */
   readonly jobId: string
   /** Tries of earlier runs that counted against the job. */
   readonly tries: number
-  /** Whose request it is: accounts share the slots of an upstream. */
+  /** The account of the request: accounts share the slots of an upstream. */
   readonly account: string
-  /** The public model name, `gpt-auto` included. */
+  /** The public model name, possibly `gpt-auto`. */
   readonly model: string
-  /** The name of the job's tier: `gpt-auto` picks among the models that it allows, and its weight is the account's. */
+  /** The name of the job's tier: `gpt-auto` chooses among the models that it allows, and it sets the account's weight. */
   readonly tier: string
   readonly inputTokens: number
   readonly prompt: Prompt

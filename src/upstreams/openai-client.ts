@@ -34,19 +34,19 @@ import { endpointUrl, requestHeaders, trustedCertificates } from './request-head
 import { LARGE_ANSWER_BYTES } from './response-body.ts'
 import { readRetryAfter } from './retry-after.ts'
 
-/** An answer of more bytes is not read to its end: the longest that models give are a tenth of this. */
+/** A longer answer is not read to its end. The longest answers of models are a tenth of this. */
 export const MAX_ANSWER_BYTES = 16 * 1024 * 1024
 export const CONNECT_TIMEOUT_MS = 5_000
 /** A server that takes longer to list its models cannot answer a conversation either. */
 const CHECK_TIMEOUT_MS = 4_000
-/** Statuses of a server that cannot serve now, or of a gateway before it. Any other one proves that it is there. */
+/** Statuses of a server that cannot serve now, or of a gateway before it. Any other status proves that it is there. */
 const CHECK_FAILURES: readonly number[] = [408, 429, 502, 503, 504]
 /** How many answers over LARGE_ANSWER_BYTES one server may send at once, each of up to MAX_ANSWER_BYTES of memory. */
 const LARGE_ANSWERS = 3
-/** So many of them are for accounts that have none: two large answers that drip in delay only their own account's. */
+/** How many of them are reserved for accounts that have none, so that two slow large answers delay only their own account. */
 const LARGE_ANSWER_RESERVE = 1
 
-/** What chat templates write that reject a conversation for its roles. */
+/** Messages of chat templates that reject a conversation because of its roles. */
 const ABOUT_ROLES = /\broles?\b|\balternat/i
 
 export interface OpenAiClientOptions extends Partial<UpstreamAccess> {
@@ -76,7 +76,7 @@ export class OpenAiClient implements ModelServer {
   readonly #openCheckPool: () => Pool
   /** Null until the first check. */
   #checkPool: Pool | null = null
-  /** What all requests have in common. */
+  /** The part that all requests have in common. */
   readonly #request: Dispatcher.DispatchOptions
   readonly #modelsPath: string
   /** The fields of `body` in the settings, as the end of each request's body; null if there are none. */
@@ -86,7 +86,7 @@ export class OpenAiClient implements ModelServer {
   readonly #readLarge: ReadLarge
   readonly #connectTimeoutMs: number
 
-  /** Throws if the address or the key cannot be used; opens no connection before the first call. */
+  /** Throws if the URL or the key cannot be used. Opens no connection before the first call. */
   constructor(options: OpenAiClientOptions) {
     const { name, settings, clock, apiKey, headers = {}, query = {}, ca = null } = options
     const url = endpointUrl(settings.base_url, '/chat/completions', query)
@@ -115,7 +115,7 @@ export class OpenAiClient implements ModelServer {
       // One connection per call: over a shared HTTP/2 connection one reset would fail every call in progress.
       allowH2: false,
       connect: { timeout: this.#connectTimeoutMs, ...trustedCertificates(ca) },
-      // Time-outs are ours, on the injected clock. A model may think for minutes before its first byte.
+      // Timeouts are handled here, on the injected clock. A model may think for minutes before its first byte.
       headersTimeout: 0,
       bodyTimeout: 0,
     }
@@ -140,7 +140,7 @@ export class OpenAiClient implements ModelServer {
     const { other_format: before } = format
     const instead = error.rejectsJsonMode ? withoutSchema(prompt.form, format) : null
     const mayBeRoles = this.#roles === 'auto' && this.#automatic.mayBeRejected(format, error)
-    // If both may be the reason, the words decide which is tried first; the other one follows.
+    // If both may be the reason, the message decides which is tried first; the other one follows.
     if (mayBeRoles && (instead === null || ABOUT_ROLES.test(error.message))) {
       return { ...format, roles: 'no_system', other_format: before === undefined ? 'roles' : 'both' }
     }
@@ -208,7 +208,7 @@ export class OpenAiClient implements ModelServer {
           message: this.#connectionError(end),
         })
       case 'too large':
-        // Another call would cost as much and return as long an answer.
+        // Another call would cost as much and return an equally long answer.
         return upstreamError({
           status: end.status,
           message: `The answer is longer than ${this.#limits.maxAnswerBytes} bytes.`,
@@ -225,7 +225,7 @@ export class OpenAiClient implements ModelServer {
     }
   }
 
-  /** Names the error by its code: the messages of sockets contain addresses of our own network. */
+  /** Names the error by its code: messages of sockets contain addresses of the internal network. */
   #connectionError({ status, code }: { readonly status: number | null; readonly code: string }): string {
     if (code === 'UND_ERR_CONNECT_TIMEOUT') {
       return `No connection to the model server within ${this.#connectTimeoutMs / 1000} s.`

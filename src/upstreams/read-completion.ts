@@ -17,7 +17,7 @@ const POLICY_CODES: readonly unknown[] = ['content_filter', 'content_policy_viol
 /** Makes an upstream's message safe to show: masks the key, joins the lines, truncates. */
 export type Mask = (message: string) => string
 
-/** The compiler checks the names against the wire format; the values are whatever the server sent. */
+/** The compiler checks the names against the wire format; the values can be anything that the server sent. */
 type Untrusted<T> = { readonly [name in keyof T]?: unknown }
 
 interface WireError {
@@ -78,7 +78,7 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
     return upstreamError({ status, tokens, message: 'The chat completion has no text content.' })
   }
   if (choice.finish_reason !== 'length') return { kind: 'answer', text, tokens }
-  // Parley sets no limit, so this is the model's own, and another call would cost as much and end there too. What
+  // Parley does not set a limit, so this is the model's own, and another call would cost as much and end there too. What
   // arrived is delivered; only an empty answer (a model that spent its limit on reasoning) is a failure.
   if (text === '') {
     return upstreamError({
@@ -96,7 +96,7 @@ interface WirePart {
   readonly text: string
 }
 
-/** The text of a content that is an array of parts; parts of other types, such as what a model thought, are left out. */
+/** The text of a content that is an array of parts. Parts of other types, such as reasoning, are omitted. */
 function joinParts(content: unknown): string | null {
   if (!Array.isArray(content)) return null
   let joined: string | null = null
@@ -114,7 +114,7 @@ export interface LargeCompletion {
   readonly body: Uint8Array
 }
 
-/** Messages in the reply are still to be masked: the key stays on its thread. */
+/** Messages in the reply are not masked yet, because the key stays on its thread. */
 export function readLargeCompletion({ status, body }: LargeCompletion): Reply {
   const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8')
   return readCompletion(status, text, (message) => message.slice(0, MASKED_CHARACTERS))
@@ -186,7 +186,7 @@ function readEmbeddedError(
   const sent = errorWords(error)
   const message = sent === null ? 'The model server responded with an error.' : mask(sent)
   if (isPolicyBreach(error)) return { kind: 'refused', message, status, tokens }
-  // Here a number is the status that the gateway got, and says more than the type.
+  // Here a number is the status that the gateway received, which is more specific than the type.
   const received = typeof error.code === 'number' ? error.code : null
   return upstreamError({
     status,
@@ -202,7 +202,7 @@ function isPolicyBreach(error: Untrusted<WireError>): boolean {
   return POLICY_CODES.includes(error.code) || POLICY_CODES.includes(error.type)
 }
 
-/** A code is a word; anything else is not shown as one. */
+/** A code is a single word; anything else is not shown as a code. */
 const CODE = /^[\w.:-]{1,64}$/
 
 /** The server's name for the error: its code, or else its type. A number repeats the status. */
@@ -214,8 +214,8 @@ function codeOf(error: Untrusted<WireError> | null, mask: Mask): string | null {
 }
 
 /**
- * What servers write about when they reject a schema, or the way in which JSON was requested. llama.cpp says of a grammar that
- * it cannot begin in the middle of an answer only that it failed to initialize samplers.
+ * Words in messages of servers that reject a schema, or the way in which JSON was requested. If llama.cpp cannot start a
+ * grammar in the middle of an answer, it only reports that it failed to initialize samplers.
  */
 const JSON_MODE_WORDS =
   /schema|grammar|pattern|initialize samplers|response.?format|structured.?output|json.?(?:mode|object)/i

@@ -1,8 +1,8 @@
 /**
  * Builds the body of a chat completion request from a prompt.
  *
- * The conversation and the schema are put in as the JSON text that is stored: every call needs a body, and neither parsing
- * nor writing them again would change anything.
+ * The conversation and the schema are inserted as stored JSON text: every call needs a body, and parsing and serializing them
+ * again would not change anything.
  */
 import type { UpstreamSettings } from '../config/settings.ts'
 import { arrangeMessages, type SentRoles } from './arrange-messages.ts'
@@ -32,7 +32,7 @@ const TEXT_FORMATS: Readonly<Record<SentRoles, RequestFormat>> = {
   no_system: { roles: 'no_system' },
 }
 
-/** How to send the messages in these roles, and ask for an answer of that form, where the server supports so much. */
+/** How to send the messages in these roles, and request an answer in this format, given what the server supports. */
 export function requestFormat(
   form: AnswerForm,
   roles: SentRoles,
@@ -46,7 +46,7 @@ export function requestFormat(
 
 /**
  * The format for a server that rejected the schema in `response_format`: any object, or nothing, with the schema in an
- * instruction. Null if the format has none that could be rejected.
+ * instruction. Null if the format contains nothing that could be rejected.
  */
 export function withoutSchema(form: AnswerForm, { roles, json_mode }: RequestFormat): RequestFormat | null {
   if (form.kind !== 'schema' || json_mode === undefined) return null
@@ -60,8 +60,8 @@ export function withoutSchema(form: AnswerForm, { roles, json_mode }: RequestFor
 }
 
 /**
- * The instruction that Parley adds to the caller's messages if the server does not enforce the form; null if none is
- * needed. Where it goes depends on the roles: `arrangeMessages`.
+ * The instruction that Parley adds to the caller's messages if the server does not enforce the format; null if none is
+ * needed. Its place depends on the roles: `arrangeMessages`.
  */
 function addedInstruction(form: AnswerForm, mode: JsonMode): string | null {
   if (form.kind === 'json') return `Answer with one JSON value ${ONLY_JSON}`

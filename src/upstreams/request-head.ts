@@ -1,11 +1,13 @@
 /**
- * The part of a request to a model server that is the same for each: address, headers and certificates. It
- * is computed once for each upstream.
+ * The part of a request to a model server that never changes: URL, headers and certificates. It is computed once for each
+ * upstream.
  */
 import { getCACertificates } from 'node:tls'
 import type { UpstreamAccess } from '../config/upstream-access.ts'
 
-/** The address of an endpoint of the API. The query of `base_url` stays: some gateways expect their api-version there. */
+/**
+ * The URL of an endpoint of the API. The query of `base_url` is kept, because some gateways expect their api-version there.
+ */
 export function endpointUrl(
   baseUrl: string,
   endpoint: '/chat/completions' | '/models',
@@ -18,8 +20,8 @@ export function endpointUrl(
 }
 
 /**
- * Names and values in turn, as undici takes them. Headers of the settings replace ours. Throws if the key contains characters
- * that are not valid in a header.
+ * Alternating names and values, as undici expects them. Headers from the settings replace the default ones. Throws if the key
+ * contains characters that are not valid in a header.
  */
 export function requestHeaders(
   upstream: string,
@@ -40,7 +42,7 @@ export function requestHeaders(
   return [...all].flat()
 }
 
-/** The certificates to trust, as an option of a TLS connection; none of its own if those of the system suffice. */
+/** The certificates to trust, as an option of a TLS connection; absent if those of the system suffice. */
 export function trustedCertificates(ca: UpstreamAccess['ca']): { readonly ca?: string[] } {
   return ca === null ? {} : { ca: [...getCACertificates('default'), ca] }
 }

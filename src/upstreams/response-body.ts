@@ -1,7 +1,7 @@
 /**
  * A response body that arrives in several pieces, and the bound on the memory that large bodies take together.
  *
- * Nearly every answer arrives in one piece, which openai-client.ts keeps as it is; this file handles the others.
+ * Nearly every answer arrives in one piece, which openai-client.ts uses directly; this file handles the others.
  */
 import { isMarkedAsUntransferable } from 'node:worker_threads'
 import type { Dispatcher } from 'undici'
@@ -68,7 +68,7 @@ function free(buffer: ArrayBufferLike): void {
   buffer.transfer(0)
 }
 
-/** All accounts weigh the same: a slot is held for as long as an answer arrives, and not for a share of the upstream. */
+/** All accounts have the same weight: a slot is held while an answer arrives, not for a share of the upstream. */
 const WEIGHT = 1
 
 /** The slot of one large answer: its response is paused until the slot is acquired. */

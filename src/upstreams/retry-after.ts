@@ -1,6 +1,6 @@
 /**
- * How long a request pauses before its targets are tried again: with exponential backoff and jitter, and never less than the
- * Retry-After of the model server, within bounds.
+ * How long a request pauses before its targets are tried again: exponential backoff with jitter, and at least the model
+ * server's Retry-After, within bounds.
  */
 import type { UpstreamError } from './model-server.ts'
 
@@ -26,7 +26,7 @@ export function readRetryAfter(
   return Number.isNaN(date) ? null : Math.max(0, date - nowMs)
 }
 
-/** What a failed call asks for, within bounds; null if it asks for nothing. */
+/** The delay that a failed call asks for, within bounds; null if it does not ask for one. */
 export function boundedRetryAfterMs({ retryAfterMs }: UpstreamError): number | null {
   return retryAfterMs === null ? null : Math.min(retryAfterMs, MAX_RETRY_AFTER_MS)
 }

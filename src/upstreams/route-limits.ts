@@ -1,4 +1,4 @@
-/** Works out which routes are limited now from the health of their targets, whenever that changes. */
+/** Derives the limited routes from the health of their targets, whenever that changes. */
 import { NO_LIMITS, type RouteLimit } from './routes.ts'
 import type { Candidates, Target } from './targets.ts'
 
@@ -26,7 +26,7 @@ export class RouteLimits {
   }
 }
 
-/** Null if any target is available: then its jobs are started as all others are. */
+/** Null if any target is available: its jobs are then started like all others. */
 function limitOf(targets: readonly Target[]): RouteLimit | null {
   const healths = targets.map(({ health }) => health)
   if (healths.length === 0 || healths.some(({ phase }) => phase === 'available')) return null
@@ -39,7 +39,7 @@ function limitOf(targets: readonly Target[]): RouteLimit | null {
   }
 }
 
-/** Since when all of several states have lasted; null if one of them does not. */
+/** The latest start of several states; null if one of them does not apply. */
 export function latest(times: readonly (number | null)[]): number | null {
   let found = Number.NEGATIVE_INFINITY
   for (const time of times) {

@@ -1,12 +1,12 @@
 /**
- * Chooses the model server that answers a request: tries the model's targets in order, skips those whose circuit breaker
- * is open, and when all have failed waits and tries again, ROUNDS times in all.
+ * Chooses the model server that answers a request: tries the model's targets in order, skips those whose circuit breaker is
+ * open, and if all have failed, waits and tries again, up to ROUNDS times in total.
  *
- * After connection errors, 408, 409, 429 and 5xx the next target is tried. An answer, a refusal or any other error ends
- * the request: another call would cost money and change nothing.
+ * After connection errors, 408, 409, 429 and 5xx, the next target is tried. An answer, a refusal or any other error ends the
+ * request, because another call would cost money and not change the result.
  *
- * With patience a request does not fail for what is not its job's fault (failure-kinds.ts): once its targets are unavailable
- * (circuit-breaker.ts) it ends with a `wait`, and the queue makes it again when one of them answers.
+ * With patience, a request does not fail because of errors that are not its job's fault (failure-kinds.ts): once its targets
+ * are unavailable (circuit-breaker.ts), it ends with a `wait`, and the queue repeats it when one of them responds.
  */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
@@ -45,7 +45,7 @@ import { type UpstreamState, upstreamStates } from './upstream-state.ts'
 
 /** How many times each target may be called for one request. */
 export const ROUNDS = 3
-/** A job fails after so many tries that counted against it. */
+/** A job fails after this many tries that count against it. */
 export const MAX_TRIES = 3
 
 /** One call to an upstream, for metrics and traces. It contains no text of the conversation. */
@@ -56,7 +56,7 @@ export interface CallEvent {
   readonly status: number | null
   /** Ended by our own signal: neither a success nor a failure of the upstream. */
   readonly aborted: boolean
-  /** Whether the answer is cut off at a length limit. */
+  /** Whether the answer was cut off at a length limit. */
   readonly isTruncated: boolean
   readonly ms: number
 }
@@ -77,7 +77,7 @@ export interface RouterOptions {
   readonly random: () => number
   /** Whether jobs wait for model servers (`jobs.patience_seconds`); false if absent. */
   readonly isPatient?: boolean
-  /** Called when a target becomes unavailable, with the reason; and with null when it answers again. */
+  /** Called with the reason when a target becomes unavailable, and with null when it responds again. */
   readonly onAvailability?: (target: Pick<Target, 'name'>, trouble: Trouble | null) => void
   /** Called after each call to an upstream. */
   readonly onCall?: (call: CallEvent) => void
@@ -85,7 +85,7 @@ export interface RouterOptions {
   readonly onFailedCall?: (call: FailedCall) => void
 }
 
-/** The result of a request so far: the last reply with its target, and what all calls used. */
+/** The result of a request so far: the last reply with its target, and the usage of all calls. */
 interface RoutingAttempt extends RoutedReply {
   reply: Reply
   target: string | null
@@ -95,7 +95,7 @@ interface RoutingAttempt extends RoutedReply {
   isBeyondProven?: boolean
 }
 
-/** Of a tier that no longer exists. */
+/** For a tier that no longer exists. */
 const LEAST_WEIGHT = 1
 const NO_CANDIDATES: Candidates = { key: '', targets: [] }
 const NO_TROUBLE: Trouble = { kind: 'broken', status: null, message: '' }
@@ -156,7 +156,7 @@ export class ModelRouter implements Router, Routes {
   ): Promise<RoutedReply> {
     for (let round = 1; ; round++) {
       let failures = 0
-      // The next round may begin when the first target is available; the breakers of the others are open until they are.
+      // The next round may start when the first target is available; the breakers of the others stay open until they are.
       let retryAfterMs = Number.POSITIVE_INFINITY
       for (const forced of [false, true]) {
         if (failures > 0) break
@@ -177,8 +177,8 @@ export class ModelRouter implements Router, Routes {
   }
 
   /**
-   * Like `#askInRounds`, and ends with a `wait` as soon as no target can be called; meanwhile, targets that are only suspected are
-   * tried again after a pause, so that a blip costs the job no more than that.
+   * Like `#askInRounds`, and ends with a `wait` as soon as no target can be called; meanwhile, targets that are only
+   * suspected are tried again after a pause, so that a blip costs the job only that pause.
    */
   async #askPatiently(
     request: ModelRequest,
@@ -222,7 +222,7 @@ export class ModelRouter implements Router, Routes {
     }
   }
 
-  /** Jobs whose next failure would be their last call a target one by one: only the one that is to blame fails. */
+  /** Jobs whose next failure would be their last call a target one at a time, so that only the one that is to blame fails. */
   async #callAlone(
     target: Target,
     request: ModelRequest,
@@ -260,7 +260,7 @@ export class ModelRouter implements Router, Routes {
     await Promise.all([...this.#table.upstreams.values()].map(({ server }) => server.close()))
   }
 
-  /** The request's targets in the order to try them; none if the model is not configured, or no longer. */
+  /** The request's targets in the order to try them; empty if the model is not configured (any longer). */
   #candidatesOf({ model, tier, inputTokens }: RoutedJob): Candidates {
     const route = this.#table.routes.get(model)
     if (route?.kind === 'fixed') return route.candidates
@@ -286,7 +286,7 @@ export class ModelRouter implements Router, Routes {
     const { account, tier, prompt } = request
     const { server, limit, slots } = upstream
     if (!slots.tryAcquire(account)) {
-      // A request that has another target must not wait for a slot at one that fails.
+      // A request that has another target must not wait for a slot at a failing one.
       if (!forced && breaker.isOpen) return 'circuit open'
       const weight = this.#table.weights.get(tier) ?? LEAST_WEIGHT
       if (!(await this.#acquireSlot(slots, account, weight, signal))) return 'stopped'
@@ -301,7 +301,7 @@ export class ModelRouter implements Router, Routes {
       if (permit === null) return 'circuit open'
       const begun = limit.changes
       let reply: Reply
-      // Again in another format as long as the format is what the server rejects.
+      // Repeated in another format as long as the server rejects the format.
       let format: RequestFormat | null = server.requestFormat(target.model, prompt)
       do {
         const [startedAtMs, atMs] = [this.#clock.steadyMs(), this.#clock.nowMs()]
@@ -331,7 +331,7 @@ export class ModelRouter implements Router, Routes {
     }
   }
 
-  /** Waiting behind other jobs is not part of a run, so its deadline is put off. */
+  /** Waiting behind other jobs is not part of a run, so its deadline is paused. */
   async #acquireSlot(
     slots: FairSlots,
     account: string,
@@ -378,7 +378,7 @@ export class ModelRouter implements Router, Routes {
   }
 }
 
-/** Whether a failure counts against the job, which has made so many tries that did. */
+/** Whether a failure counts against the job, given the number of tries that already do. */
 function isOfJob(kind: FailureKind, { health }: Target, jobId: string, tries: number): boolean {
   switch (kind) {
     case 'too large':

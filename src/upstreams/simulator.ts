@@ -16,12 +16,12 @@ import type { AnswerForm, ModelServer, Prompt, Reply, RequestFormat, TokenCount 
 import { pause } from './pause.ts'
 import { upstreamError } from './read-completion.ts'
 
-/** The longest delay: enough to see a wait time out (120 s at most), short enough to see the job end. */
+/** The longest delay: enough to see a wait time out (at most 120 s), short enough to see the job finish. */
 export const MAX_DELAY_MS = 180_000
 /** How much of the user's message the answer repeats. */
 export const ECHOED_CHARACTERS = 2_000
 
-/** The answer to `[[bad-json]]`. It holds no directive, so that a repair request may quote it. */
+/** The answer to `[[bad-json]]`. It contains no directive, so that a repair request can quote it. */
 export const BAD_JSON =
   'This simulated answer is not valid JSON, because the message asked for that: {"simulated": tru'
 
@@ -114,7 +114,7 @@ function showsBadJson(message: Message): boolean {
   return message.content.includes(BAD_JSON)
 }
 
-/** Never retryable, whatever it simulates: a caller who asks for a failure wants to see it once, not three times. */
+/** Never retryable, whatever it simulates: a caller that requests a failure wants to see it once, not three times. */
 function failure(code: NonNullable<Directives['fail']>, input: number): Reply {
   switch (code) {
     case 'model_error':

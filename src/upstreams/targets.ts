@@ -25,7 +25,7 @@ export interface Target {
   readonly name: string
   readonly upstream: Upstream
   readonly model: string
-  /** `health` if jobs wait for model servers, else a `TimedCircuitBreaker`. */
+  /** `health` if jobs wait for model servers, otherwise a `TimedCircuitBreaker`. */
   readonly breaker: Breaker
   readonly health: CircuitBreaker
   /** One slot for jobs whose next failure would be their last, so that only the one that is to blame fails. */
@@ -39,7 +39,7 @@ export interface Candidates {
   readonly targets: readonly Target[]
 }
 
-/** The candidates for inputs of at most `upToTokens` that are larger than the range before. */
+/** The candidates for inputs larger than the previous range and of at most `upToTokens`. */
 interface SizeRange {
   readonly upToTokens: number
   readonly candidates: Candidates
@@ -54,7 +54,7 @@ export type Route =
 export interface RoutingTable {
   readonly upstreams: ReadonlyMap<string, Upstream>
   readonly targets: readonly Target[]
-  /** All that the routes have, by their key. */
+  /** The parts of all routes, by key. */
   readonly candidates: ReadonlyMap<string, Candidates>
   readonly routes: ReadonlyMap<string, Route>
   /** By the name of the tier. */
@@ -64,7 +64,7 @@ export interface RoutingTable {
 export interface UpstreamOptions {
   readonly server: ModelServer
   readonly maxConcurrency: number
-  /** Where the limit starts; it stays at `maxConcurrency` if absent or null. */
+  /** The initial limit; if absent or null, the limit is always `maxConcurrency`. */
   readonly startConcurrency?: number | null
 }
 
@@ -79,7 +79,7 @@ interface Candidate {
   readonly targets: readonly Target[]
 }
 
-/** For targets whose jobs wait for them. */
+/** For targets that jobs wait for. */
 export interface HealthOptions {
   readonly random: () => number
   readonly onChange: (target: Target) => void
@@ -169,8 +169,8 @@ function autoRanges(
 }
 
 /**
- * First the candidates meant for inputs of that size, in the order of the settings; then the others, the largest first:
- * an answer from a model meant for smaller inputs is better than none.
+ * First the candidates for inputs of this size, in the order of the settings; then the others, largest first, because an
+ * answer from a model for smaller inputs is better than none.
  */
 function targetsByFit(candidates: readonly Candidate[], inputTokens: number): readonly Target[] {
   const fitting = candidates.filter(({ upToTokens }) => upToTokens >= inputTokens)

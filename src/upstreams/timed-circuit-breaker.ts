@@ -2,10 +2,10 @@
  * The circuit breaker for `jobs.patience_seconds: 0`, where jobs do not wait for model servers: stops calls to a target that
  * keeps failing, for a time.
  *
- * It opens after FAILURES_TO_OPEN failures in a row. When its time is over it is half-open and permits one call, the
- * probe: success closes it, failure opens it for twice as long. A target that sends Retry-After opens it at once for that
- * long. When the breakers of all targets are open the router calls nevertheless (permit "forced"), because a call that may
- * fail is better than a failure without a call.
+ * It opens after FAILURES_TO_OPEN failures in a row. After its time it is half-open and permits one call, the probe: success
+ * closes it, failure opens it for twice as long. A target that sends Retry-After opens it at once for that long. If the
+ * breakers of all targets are open, the router makes a call anyway (permit "forced"), because a call that may fail is better
+ * than a failure without a call.
  */
 import type { Clock } from '../clock.ts'
 import type { Breaker, CallResult, Permit } from './circuit-breaker.ts'
@@ -31,14 +31,14 @@ export class TimedCircuitBreaker implements Breaker {
     return this.#consecutiveFailures
   }
 
-  /** Until when it is open, Unix time in milliseconds; null if it is closed or half-open. */
+  /** When it becomes half-open, Unix time in milliseconds; null if it is closed or half-open. */
   get openUntilMs(): number | null {
     if (this.#openUntil === null) return null
     const left = this.#openUntil - this.#clock.steadyMs()
     return left > 0 ? this.#clock.nowMs() + left : null
   }
 
-  /** Whether it would permit no call now. */
+  /** Whether it does not permit a call now. */
   get isOpen(): boolean {
     if (this.#openUntil === null) return false
     return this.#probing || this.#clock.steadyMs() < this.#openUntil

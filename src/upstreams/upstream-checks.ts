@@ -1,6 +1,6 @@
 /**
- * Checks targets that are unavailable, one check at a time for each, until something answers again. A check is one request for
- * the list of models, at the pace that the target's health sets.
+ * Checks unavailable targets, one check at a time for each, until something responds again. A check is one request for the
+ * list of models, at the pace that the target's health sets.
  */
 import type { Clock } from '../clock.ts'
 import { troubleOf } from './failure-kinds.ts'
@@ -8,7 +8,7 @@ import type { Target } from './targets.ts'
 
 export class UpstreamChecks {
   readonly #clock: Clock
-  /** What ends the pause before a target's next check; null while it is checked. */
+  /** Ends the pause before a target's next check; null while it is being checked. */
   readonly #planned = new Map<Target, (() => void) | null>()
   #closed = false
 
@@ -21,7 +21,7 @@ export class UpstreamChecks {
     if (target.health.phase === 'unavailable') this.#plan(target)
   }
 
-  /** Plans no more checks. */
+  /** Stops scheduling checks. */
   close(): void {
     this.#closed = true
     for (const cancel of this.#planned.values()) cancel?.()
@@ -38,7 +38,7 @@ export class UpstreamChecks {
   async #check(target: Target): Promise<void> {
     const { health, upstream } = target
     this.#planned.set(target, null)
-    // Retry-After may have moved it on since.
+    // Retry-After may have postponed it since.
     if (health.phase === 'unavailable' && health.untilCheckMs === 0) {
       const error = await upstream.server.check()
       if (!this.#closed) health.checked(error && troubleOf(error))

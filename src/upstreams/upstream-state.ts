@@ -8,7 +8,7 @@ export interface UpstreamState {
   readonly name: string
   readonly running: number
   readonly waiting: number
-  /** How many calls may be in progress now, and at most. */
+  /** The current limit of concurrent calls, and its maximum. */
   readonly limit: number
   readonly maxConcurrency: number
   /** When the first of its circuit breakers becomes half-open (wall clock); null unless all of them are open. */
@@ -19,11 +19,11 @@ export interface UpstreamState {
 export interface TargetState {
   readonly model: string
   readonly consecutiveFailures: number
-  /** Until when its circuit breaker is open (wall clock); null if it is closed or half-open. */
+  /** When its circuit breaker becomes half-open (wall clock); null if it is closed or half-open. */
   readonly openUntilMs: number | null
-  /** What its chat template rejects; null if that is unknown, or nothing. */
+  /** What its chat template rejects; null if unknown or nothing. */
   readonly learnedRoles: LearnedRoles | null
-  /** Present while jobs wait for it: since when no call has succeeded (wall clock), and why. */
+  /** Present while jobs wait for it: when its calls started to fail (wall clock), and why. */
   readonly unavailable: { readonly sinceMs: number; readonly trouble: Trouble } | null
 }
 
