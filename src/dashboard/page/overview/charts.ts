@@ -64,8 +64,8 @@ export function Charts({ points, now, span }: ChartsProps) {
   const { times } = drawn
   return html`<section class="charts" aria-label="Charts">
     <${Chart} title="Jobs by outcome" unit="per minute" kind="stack" times=${times} series=${drawn.outcomes} format=${figure} />
-    <${Chart} title="Open jobs" unit="jobs" kind="lines" times=${times} series=${drawn.depth} format=${count} />
-    <${Chart} title="Oldest queued job" unit="age" kind="lines" times=${times} series=${drawn.age} format=${duration} />
+    <${Chart} title="Open jobs" unit="" kind="lines" times=${times} series=${drawn.depth} format=${count} />
+    <${Chart} title="Age of the oldest queued job" unit="" kind="lines" times=${times} series=${drawn.age} format=${duration} />
     <${Chart} title="Queue time" unit="from creation to claim" kind="lines" times=${times} series=${drawn.wait} format=${duration} />
     <${Chart} title="Run time" unit="from claim to settlement" kind="lines" times=${times} series=${drawn.run} format=${duration} />
     <${Chart} title="Tokens by model" unit="per minute" kind="stack" times=${times} series=${drawn.tokens} format=${count} />

@@ -24,8 +24,8 @@ export function Upstreams({ upstreams, points, simulated }: UpstreamsProps) {
         <tr>
           <th scope="col">Name</th>
           <th scope="col">State</th>
-          <th scope="col" class="number">Running calls</th>
-          <th scope="col" class="number wide">Waiting calls</th>
+          <th scope="col" class="number">Running</th>
+          <th scope="col" class="number wide">Waiting</th>
           <th scope="col" class="number">Calls</th>
           <th scope="col" class="number">Errors</th>
         </tr>

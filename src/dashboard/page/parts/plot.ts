@@ -39,7 +39,13 @@ export function createPlot({ element, times, series, kind, format, onHover }: Pl
           space: 70,
           values: (_plot, splits) => splits.map(minuteOf),
         },
-        { ...axis, size: 52, space: 34, values: (_plot, splits) => splits.map((value) => format(value)) },
+        {
+          ...axis,
+          // Durations such as `1 min 40 s` are wider than counts.
+          size: (_plot, labels) => Math.max(52, ...(labels ?? []).map((label) => label.length * 6 + 14)),
+          space: 34,
+          values: (_plot, splits) => splits.map((value) => format(value)),
+        },
       ],
       series: [{}, ...(kind === 'stack' ? drawn.reverse() : drawn)],
       hooks: { setCursor: [({ cursor }) => onHover(cursor.idx ?? null)] },
