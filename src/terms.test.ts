@@ -251,7 +251,7 @@ function markdownFiles(): readonly string[] {
   return ['.', '.github', 'client', 'docs', 'examples', 'examples/two-nodes']
     .filter((folder) => existsSync(join(ROOT, folder)))
     .flatMap((folder) => readdirSync(join(ROOT, folder)).map((name) => join(folder, name)))
-    .filter((path) => path.endsWith('.md') && path !== 'docs/settings.md')
+    .filter((path) => path.endsWith('.md'))
 }
 
 /** The lines of a document outside of code blocks and queries, which contain released names. */
