@@ -213,7 +213,7 @@ export class Worker {
         }
       } else if (stop.reason !== 'lost') await this.#release(held)
     } catch (error) {
-      // A job that was not stored never existed, and its caller has been told so. Any other error is a bug; the job is safe.
+      // A job that was not stored never existed, and its caller got the error. Any other error is a bug; the job is safe.
       if (!(error instanceof StoreUnavailable)) onError(`handling job ${job.id} failed`, error)
     } finally {
       if (!mayBeHeldAgain || this.#held.get(job.id) === held) this.#held.delete(job.id)
