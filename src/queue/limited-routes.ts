@@ -130,7 +130,8 @@ export class LimitedRoutes {
     else if (tooLarge !== null) state.large = this.#decide(tooLarge)
     else {
       state.large = 'none'
-      state.mayBeQueued = jobs.length === limit || wakeUps !== this.#wakeUps
+      // Beside other jobs none is claimed that failed last or is a poison candidate.
+      state.mayBeQueued = jobs.length > 0 || wakeUps !== this.#wakeUps
     }
   }
 

@@ -41,8 +41,8 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     what: 'a job that was queued during a claim of its route is forgotten',
     file: 'src/queue/limited-routes.ts',
-    text: 'jobs.length === limit || wakeUps !== this.#wakeUps',
-    by: 'jobs.length === limit',
+    text: 'jobs.length > 0 || wakeUps !== this.#wakeUps',
+    by: 'jobs.length > 0',
   },
   {
     what: 'no slot is kept for other accounts',
