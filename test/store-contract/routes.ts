@@ -69,6 +69,18 @@ export function routeTests(on: On): void {
     assert.deepEqual(ids((await store.claim('node-a', 5, now.ms)).jobs), ids(live))
   })
 
+  on(
+    'an account that comes later does not pass one whose jobs of the route were claimed before',
+    async (store) => {
+      await queue(store, LIVE, ...several(1, 'other'))
+      await queue(store, DEAD, ...several(6, 'early'))
+      await claimOfRoute(store, 4)
+      await queue(store, DEAD, ...several(6, 'late'))
+      const { jobs } = await claimOfRoute(store, 3)
+      assert.ok(jobs.some(({ account }) => account === 'early'))
+    },
+  )
+
   on('claims the jobs that failed last only if there is no other', async (store) => {
     const [failed, other] = [newJob(), newJob()]
     await queue(store, DEAD, failed, other)

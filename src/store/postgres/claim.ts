@@ -62,7 +62,12 @@ export function claimOperations({ database, queueHead }: PostgresParts): Pick<St
   ): Promise<Claimed> => {
     const claim = async (statement: Statement, most: number, extra: readonly unknown[]) => {
       const values = [node, most, ofRoute.route, crashCountOf(bounds), nowMs, ...bytesOf(bounds)]
-      return claimedOf(await database.query(statement, [...values, ...extra]))
+      const rows = await database.query(statement, [...values, ...extra])
+      // The turn of a job that is overdue is not how far the queue has been claimed.
+      if (ofRoute.overdue === undefined) {
+        for (const row of rows) if (isClaimed(row)) queueHead.reached(numberOf(row, 'turn'))
+      }
+      return claimedOf(rows)
     }
     const { candidates = NO_CANDIDATES } = bounds
     const mostCandidates = Math.min(limit, candidates.limit)
