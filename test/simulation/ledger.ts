@@ -69,6 +69,8 @@ export interface Violation {
   readonly atMs: number
 }
 
+export const STORES_AGREE = 'the real store answers as the reference store'
+
 /** A call that a model server works on. */
 export interface CallInProgress {
   readonly account: string
@@ -164,6 +166,11 @@ export class Ledger {
 
   addSecret(account: string, secret: string): void {
     this.secrets.set(account, [...(this.secrets.get(account) ?? []), secret])
+  }
+
+  /** Whether a real store and the reference store have different states, so that nothing further is known. */
+  get hasDiverged(): boolean {
+    return this.violations.some(({ rule }) => rule === STORES_AGREE)
   }
 
   /** The jobs of which callers know, in the order of their creation. */

@@ -2,6 +2,7 @@
 import { parseArgs } from 'node:util'
 import { generatePlan } from './generate.ts'
 import { describeAction, type Plan } from './plan.ts'
+import type { RealStores } from './real-stores.ts'
 import { shrink } from './shrink.ts'
 import { type Result, simulate } from './simulate.ts'
 
@@ -17,6 +18,8 @@ const { values } = parseArgs({
     minutes: { type: 'string' },
     /** Ends at the first failure. */
     'until-failure': { type: 'boolean', default: false },
+    /** A real store that runs every call, too: `sqlite` or `postgres`. */
+    store: { type: 'string', default: 'memory' },
     /** Reports failures as they are, which is faster. */
     'no-shrink': { type: 'boolean', default: false },
   },
@@ -29,8 +32,19 @@ function printFailures({ violations }: Result): void {
   for (const { rule, what, atMs } of violations) print(`${seconds(atMs)}  BROKEN: ${rule}\n    ${what}`)
 }
 
+async function realStores(): Promise<RealStores | null> {
+  if (values.store === 'memory') return null
+  const { sqliteStores, postgresStores } = await import('./real-stores.ts')
+  if (values.store === 'sqlite') return sqliteStores()
+  if (values.store === 'postgres') return postgresStores()
+  throw new Error(`--store is ${values.store}: it must be memory, sqlite or postgres`)
+}
+
+const stores = await realStores()
+
 async function runWithSteps(plan: Plan): Promise<Result> {
   const result = await simulate(plan, {
+    stores,
     onStep: (atMs, text, kind) => {
       if (kind === 'state' || values.all) print(`${seconds(atMs)}  ${text}`)
     },
@@ -45,7 +59,7 @@ async function reportFailure(plan: Plan, result: Result): Promise<void> {
   if (values['no-shrink']) return
   const rule = result.violations[0]?.rule
   const smallest = await shrink(plan, async (smaller) => {
-    const { violations } = await simulate(smaller)
+    const { violations } = await simulate(smaller, { stores })
     return violations.some((violation) => violation.rule === rule)
   })
   print(
@@ -66,7 +80,7 @@ async function runMany(): Promise<boolean> {
   const sums = { seeds: 0, failed: 0, simulatedMs: 0, events: 0, jobs: 0 }
   for (let seed = from; sums.seeds < most && performance.now() - startedMs < untilMs; seed++) {
     const plan = generatePlan(seed)
-    const result = await simulate(plan)
+    const result = await simulate(plan, { stores })
     sums.seeds += 1
     sums.simulatedMs += result.simulatedMs
     sums.events += result.events
@@ -91,3 +105,4 @@ else {
   print(`history ${result.hash}, ${result.events} events, ${seconds(result.simulatedMs)} of simulated time`)
   process.exitCode = result.violations.length === 0 ? 0 : 1
 }
+await stores?.close()

@@ -6,6 +6,7 @@ import { Actors } from './actors.ts'
 import { FAIRNESS_ACCOUNTS, tryFairness } from './fairness.ts'
 import { hashOf } from './front.ts'
 import { Ledger, type Violation } from './ledger.ts'
+import { Lockstep } from './lockstep.ts'
 import { stateOf } from './memory-store/callbacks.ts'
 import { MemoryDatabase } from './memory-store/database.ts'
 import { memoryOperations } from './memory-store/memory-store.ts'
@@ -18,6 +19,7 @@ import {
   type StoreFault,
   UPSTREAMS,
 } from './plan.ts'
+import type { RealStores } from './real-stores.ts'
 import { checkRules } from './rules.ts'
 import { Witness } from './witness.ts'
 import { type OnStep, WORLD_START_MS, World } from './world.ts'
@@ -45,9 +47,14 @@ export interface Result {
 export interface SimulateOptions {
   /** Gets all that happens. The hash of a history is another one with it, because states are part of it. */
   readonly onStep?: OnStep | null
+  /** A database that runs every call, too. The history is one of its kind: of many nodes, or of one. */
+  readonly stores?: RealStores | null
 }
 
-export async function simulate(plan: Plan, { onStep = null }: SimulateOptions = {}): Promise<Result> {
+export async function simulate(
+  plan: Plan,
+  { onStep = null, stores = null }: SimulateOptions = {},
+): Promise<Result> {
   const world = new World(plan.seed, onStep)
   const ledger = new Ledger(world, plan.retentionS * 1000)
   const onRejection = (error: unknown) => {
@@ -55,9 +62,16 @@ export async function simulate(plan: Plan, { onStep = null }: SimulateOptions = 
   }
   process.on('unhandledRejection', onRejection)
   try {
-    const simulation = new Simulation(plan, world, ledger)
+    const storeClock = { offsetMs: 0, jumpedMs: Number.NEGATIVE_INFINITY }
+    const clockMs = () => WORLD_START_MS + world.nowMs + storeClock.offsetMs
+    const real = stores === null ? null : await stores.open(clockMs)
+    const history = stores === null ? plan : planFor(plan, stores)
+    const db = new MemoryDatabase({ shared: history.shared, clockMs })
+    const lockstep = real === null ? null : new Lockstep({ real, world, ledger, db })
+    const simulation = new Simulation(history, { world, ledger, db, storeClock, lockstep })
     if (onStep) simulation.noteStates()
     await simulation.run()
+    await real?.close()
     // A rejection that nobody handled is reported in a later turn of the event loop.
     await new Promise((resolve) => setImmediate(resolve))
   } finally {
@@ -65,6 +79,11 @@ export async function simulate(plan: Plan, { onStep = null }: SimulateOptions = 
   }
   const { violations, jobs } = ledger
   return { violations, hash: world.hash, events: world.events, simulatedMs: world.nowMs, jobs: jobs.size }
+}
+
+/** The history on a database that many nodes share, or one. */
+function planFor(plan: Plan, { shared }: RealStores): Plan {
+  return { ...plan, shared, nodes: shared ? plan.nodes : 1 }
 }
 
 /** While routes are limited: one for overdue jobs, and one for the next check of each target that is unavailable. */
@@ -82,24 +101,20 @@ class Simulation {
   readonly #nodes: readonly SimulatedNode[]
   readonly #actors: Actors
 
-  constructor(plan: Plan, world: World, ledger: Ledger) {
+  constructor(plan: Plan, base: Pick<Surroundings, 'world' | 'ledger' | 'db' | 'storeClock' | 'lockstep'>) {
+    const { world, ledger, db } = base
     this.#plan = plan
     this.#world = world
     this.#ledger = ledger
-    const storeClock = { offsetMs: 0, jumpedMs: Number.NEGATIVE_INFINITY }
-    const clockMs = () => WORLD_START_MS + world.nowMs + storeClock.offsetMs
-    this.#db = new MemoryDatabase({ shared: plan.shared, clockMs })
+    this.#db = db
     this.#around = {
-      world,
+      ...base,
       plan,
-      ledger,
-      db: this.#db,
       faults: new Set<StoreFault>(),
       listeners: new Map(),
       heartbeats: new Map(),
       leaseMs: plan.leaseMs,
       witness: new Witness(world, ledger),
-      storeClock,
       announced: new Map(),
       upstreams: new Map(UPSTREAMS.map((name) => [name, { name, fault: null, inProgress: 0 }])),
       receiverFaults: new Map(),
@@ -109,12 +124,12 @@ class Simulation {
       (_, index) => new SimulatedNode(`node${index + 1}`, this.#around),
     )
     this.#actors = new Actors({ ...this.#around, nodes: this.#nodes })
-    this.#createAccounts()
   }
 
   async run(): Promise<void> {
     const { actions } = this.#plan
     const world = this.#world
+    await this.#createAccounts()
     for (const node of this.#nodes) node.start()
     for (const action of actions) {
       world.after(action.atMs, 'action', () => {
@@ -152,13 +167,17 @@ class Simulation {
     }
   }
 
-  #createAccounts(): void {
+  async #createAccounts(): Promise<void> {
     const { createKey } = memoryOperations(this.#db)
     for (const { name, tier } of [...this.#plan.accounts, ...FAIRNESS_ACCOUNTS]) {
       const secret = makeSecret((bytes) => Buffer.from(this.#world.random.hex(bytes), 'hex'))
       this.#ledger.addSecret(name, secret)
       const times = { createdAtMs: WORLD_START_MS, expiresAtMs: null }
-      createKey({ id: `key_${name}`, hash: hashOf(name), account: name, tier, secret, ...times })
+      const key = { id: `key_${name}`, hash: hashOf(name), account: name, tier, secret, ...times }
+      const create = () => ({ value: createKey(key) })
+      const { lockstep } = this.#around
+      if (lockstep === null) create()
+      else await lockstep.run({ name: 'createKey', args: [key] }, create)
     }
   }
 
@@ -191,7 +210,7 @@ class Simulation {
     const world = this.#world
     const untilMs = world.nowMs + MOST_QUIET_MS + this.#clockJumpsMs
     do await world.runUntil(world.nowMs + LOOK_MS)
-    while (!this.#isQuiet && world.nowMs < untilMs)
+    while (!this.#isQuiet && world.nowMs < untilMs && !this.#ledger.hasDiverged)
     if (!this.#isQuiet) this.#ledger.violate(rule, this.#state())
     // Timers that are not set again run off.
     await world.runUntil(world.nowMs + OVERDUE_EVERY_MS + LOOK_MS)

@@ -8,6 +8,7 @@ import { ROOT } from '../support/project-sources.ts'
 import { generatePlan } from './generate.ts'
 import { MUTATIONS } from './mutations.ts'
 import type { Plan } from './plan.ts'
+import { postgresStores, sqliteStores } from './real-stores.ts'
 import { shrink } from './shrink.ts'
 import { simulate } from './simulate.ts'
 
@@ -21,6 +22,22 @@ for (let from = 1; from <= SEEDS; from += PART) {
     for (let seed = from; seed < from + PART; seed++) {
       const { violations } = await simulate(generatePlan(seed))
       assert.deepEqual(violations, [], `npm run simulate -- --seed ${seed} shows the steps`)
+    }
+  })
+}
+
+const REAL = [
+  { name: 'SQLite', open: sqliteStores, seeds: LONG ? 200 : 2 },
+  { name: 'Postgres', open: postgresStores, seeds: LONG ? 100 : 1 },
+]
+for (const { name, open, seeds } of REAL) {
+  test(`the histories of ${seeds} seeds are the same on ${name}`, async (t) => {
+    const stores = await open()
+    t.after(() => stores.close())
+    for (let seed = 1; seed <= seeds; seed++) {
+      const { violations } = await simulate(generatePlan(seed), { stores })
+      const again = `npm run simulate -- --store ${name.toLowerCase()} --seed ${seed} shows the steps`
+      assert.deepEqual(violations, [], again)
     }
   })
 }

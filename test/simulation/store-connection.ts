@@ -13,6 +13,7 @@ import {
   WriteRejected,
 } from '../../src/store/store.ts'
 import type { Ledger } from './ledger.ts'
+import type { CallEnd, Lockstep } from './lockstep.ts'
 import type { MemoryDatabase } from './memory-store/database.ts'
 import { type MethodName, memoryOperations, methodsOf, type StoreCall } from './memory-store/memory-store.ts'
 import type { StoreFault } from './plan.ts'
@@ -57,6 +58,8 @@ const POLL_MS = 1000
 export interface Shared {
   readonly world: World
   readonly db: MemoryDatabase
+  /** Runs each call on a real store, too; null in a history that has none. */
+  readonly lockstep: Lockstep | null
   readonly ledger: Ledger
   readonly faults: Set<StoreFault>
   /** Of each process that was started, the thread that renews its lease. */
@@ -146,17 +149,22 @@ export class StoreConnection {
       fail()
       return
     }
-    let reply: () => void
-    try {
-      const value = this.#run(call)
-      reply = () => resolve(value)
-    } catch (error) {
-      reply = () => reject(error)
+    const answer = (end: CallEnd) => {
+      const reply = () => ('error' in end ? reject(end.error) : resolve(end.value))
+      this.#answer(call, reply, fail, isCut)
     }
-    if (!isCut) this.#reply(0, `reply to ${call.name}`, reply)
+    const { lockstep } = this.#shared
+    if (isUnstorable(call)) answer(UNSTORABLE_END)
+    else if (lockstep === null) answer(this.#run(call))
+    else world.hold(lockstep.run(call, () => this.#run(call)).then(answer))
+  }
+
+  #answer({ name }: StoreCall, reply: () => void, fail: (afterMs?: number) => void, isCut: boolean): void {
+    const { random } = this.#shared.world
+    if (!isCut) this.#reply(0, `reply to ${name}`, reply)
     // The statement ran, and the answer is lost. What is repeated finds what the first did.
-    else if (!isRead && !REPEATED.includes(call.name)) fail()
-    else if (random.chance(0.9)) this.#reply(random.whole(50, 5000), `late reply to ${call.name}`, reply)
+    else if (!READS.includes(name) && !REPEATED.includes(name)) fail()
+    else if (random.chance(0.9)) this.#reply(random.whole(50, 5000), `late reply to ${name}`, reply)
     else fail(MAX_UNKNOWN_MS)
   }
 
@@ -167,15 +175,17 @@ export class StoreConnection {
     world.after(this.#lastReplyMs - world.nowMs, `${label}, ${this.#thread.name}`, deliver, this.#thread)
   }
 
-  #run(call: StoreCall): unknown {
+  #run(call: StoreCall): CallEnd {
     const { name, args, run } = call
-    if (name === 'settle') rejectUnstorable(args[0] as Settlement)
-    if (name === 'acceptEnded') rejectUnstorable(args[1] as Settlement)
     if (name === 'rescue') this.#noteCrashes()
-    const result = run()
-    this.#shared.witness.saw(this.#node, call, result)
-    this.#notify(name, args, result)
-    return result
+    try {
+      const value = run()
+      this.#shared.witness.saw(this.#node, call, value)
+      this.#notify(name, args, value)
+      return { value }
+    } catch (error) {
+      return { error }
+    }
   }
 
   /** The jobs that are about to be rescued, and who held them. */
@@ -257,8 +267,10 @@ function endedBy(name: MethodName, args: readonly unknown[], result: unknown): s
   return name === 'cancelOwnJob' ? (args[0] as OwnCancel).jobId : null
 }
 
-function rejectUnstorable({ outcome }: Settlement): void {
-  if (outcome.status === 'completed' && outcome.contentJson.includes(UNSTORABLE)) {
-    throw new WriteRejected('the answer does not fit its column')
-  }
+const UNSTORABLE_END: CallEnd = { error: new WriteRejected('the answer does not fit its column') }
+
+function isUnstorable({ name, args }: StoreCall): boolean {
+  if (name !== 'settle' && name !== 'acceptEnded') return false
+  const { outcome } = (name === 'settle' ? args[0] : args[1]) as Settlement
+  return outcome.status === 'completed' && outcome.contentJson.includes(UNSTORABLE)
 }

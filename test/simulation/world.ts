@@ -49,6 +49,7 @@ export class World {
   #orders = 0
   #hash = 0
   events = 0
+  #held: Promise<unknown> | null = null
   /** Called after each event. */
   onSettled: (() => void) | null = null
 
@@ -88,6 +89,11 @@ export class World {
     this.#onStep?.(this.#nowMs, text, kind)
   }
 
+  /** Nothing else happens until the promise has settled: it is about something real. */
+  hold(real: Promise<unknown>): void {
+    this.#held = real
+  }
+
   /** Runs what happens until then, or until `isOver` says so after an event. */
   async runUntil(endMs: number, isOver: () => boolean = () => false): Promise<void> {
     for (let event = this.#events[0]; event !== undefined && event.atMs <= endMs; event = this.#events[0]) {
@@ -102,6 +108,11 @@ export class World {
       this.note(event.label, 'event')
       event.run()
       await settledPromises()
+      if (this.#held !== null) {
+        await this.#held
+        this.#held = null
+        await settledPromises()
+      }
       this.onSettled?.()
       if (isOver()) return
     }

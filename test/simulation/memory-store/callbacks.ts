@@ -38,6 +38,7 @@ export function callbackOperations(db: MemoryDatabase) {
         .filter((row) => row !== null)
         .filter(({ callback }) => callback.isRetry === (queue === 'retry') && isMine(callback.node))
         .filter(({ callback }) => (callback.dueAtMs ?? Number.POSITIVE_INFINITY) <= nowMs)
+        .filter(({ job }) => db.mayTake(job.id))
         .sort((one, other) => (one.callback.dueAtMs ?? 0) - (other.callback.dueAtMs ?? 0))
         .slice(0, limit)
         .map((row) => take(row, node, leaseUntilMs))

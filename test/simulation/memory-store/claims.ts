@@ -105,9 +105,13 @@ class Fitting {
   }
 }
 
+function claimable(db: MemoryDatabase): JobRow[] {
+  return db.queued().filter(({ job }) => db.mayTake(job.id))
+}
+
 function headOfQueue(db: MemoryDatabase, limit: number, bounds: ClaimBounds): JobRow[] {
   const { crashCount, limit: most } = bounds.candidates ?? NO_CANDIDATES
-  const rows = db.queued().filter((row) => isAllowed(row, bounds))
+  const rows = claimable(db).filter((row) => isAllowed(row, bounds))
   const candidates = rows.filter((row) => row.crashCount >= crashCount && mayFail(db, row, bounds))
   const others = rows.filter((row) => row.crashCount < crashCount)
   return [...candidates.slice(0, most), ...others].slice(0, limit)
@@ -125,7 +129,7 @@ function isAllowed({ route }: JobRow, { exceptRoutes = [] }: ClaimBounds): boole
 
 function firstOf(db: MemoryDatabase, account: string, bounds: ClaimBounds): JobRow[] {
   const { crashCount } = bounds.candidates ?? NO_CANDIDATES
-  const rows = db.queued().filter(({ job }) => job.account === account)
+  const rows = claimable(db).filter(({ job }) => job.account === account)
   const looked = bounds.exceptRoutes === undefined ? rows : rows.slice(0, FIRST_OF_ACCOUNT)
   return looked.filter((row) => row.crashCount < crashCount && isAllowed(row, bounds)).slice(0, 1)
 }
@@ -138,7 +142,7 @@ function takeFirstOfAccounts(
   exceptOf: readonly string[],
   taken: Fitting,
 ): void {
-  const accounts = [...new Set(db.queued().map(({ job }) => job.account))].sort()
+  const accounts = [...new Set(claimable(db).map(({ job }) => job.account))].sort()
   const after = accounts.filter((account) => account > db.accountCursor)
   const before = accounts.filter((account) => account <= db.accountCursor)
   for (const account of [...after, ...before]) {
@@ -156,7 +160,7 @@ function ofRouteBounds(
   ofRoute: RouteBounds,
 ): JobRow[] {
   const { crashCount, limit: most } = bounds.candidates ?? NO_CANDIDATES
-  const rows = db.queued().filter(({ route }) => route === ofRoute.route)
+  const rows = claimable(db).filter(({ route }) => route === ofRoute.route)
   const others = rows.filter((row) => row.crashCount < crashCount)
   const found = amongRoute(others, limit, nowMs, ofRoute)
   if (found.length > 0) return found

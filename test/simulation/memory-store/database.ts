@@ -121,12 +121,18 @@ export class MemoryDatabase {
   /** The turn of the job that was claimed last, and the next turn of each account. */
   turn = 0
   readonly nextTurns = new Map<string, number>()
+  /** The jobs that may be taken, where a store beside this one has decided that; null if any. */
+  chosen: ReadonlySet<string> | null = null
   /** The account that was looked at last by a claim of accounts' first jobs. */
   accountCursor = ''
 
   constructor(options: { readonly shared: boolean; readonly clockMs: () => number }) {
     this.shared = options.shared
     this.clockMs = options.clockMs
+  }
+
+  mayTake(jobId: string): boolean {
+    return this.chosen === null || this.chosen.has(jobId)
   }
 
   hasLease(node: string): boolean {

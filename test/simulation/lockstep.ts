@@ -1,0 +1,96 @@
+/**
+ * The slower mode: a real store beside the reference one. Each call runs on both at the moment that the world decides, and the
+ * world stands still until the real one has answered. Their answers must agree; the nodes get that of the real one. So the
+ * history is that of the reference store, and the rules read its tables.
+ */
+import { isDeepStrictEqual } from 'node:util'
+import type { DueCallback } from '../../src/store/callback-store.ts'
+import { type ClaimBounds, type Claimed, StoreUnavailable, WriteRejected } from '../../src/store/store.ts'
+import { type Ledger, STORES_AGREE } from './ledger.ts'
+import type { MemoryDatabase } from './memory-store/database.ts'
+import type { MethodName, StoreCall } from './memory-store/memory-store.ts'
+import type { RealStore } from './real-stores.ts'
+import type { World } from './world.ts'
+
+/** What depends on the clock of the database. */
+const BY_CLOCK: readonly MethodName[] = ['renew', 'rescue', 'revertCrashes', 'confirmCrashes']
+/** Answers whose order says nothing. */
+const UNORDERED: readonly MethodName[] = ['takeCancelled', 'claimsOf', 'readEnded']
+
+type Method = (...args: readonly unknown[]) => unknown
+
+/** The end of a call: what it returned, or what it threw. */
+export type CallEnd = { readonly value: unknown } | { readonly error: unknown }
+
+export interface LockstepOptions {
+  readonly real: RealStore
+  readonly world: World
+  readonly ledger: Ledger
+  readonly db: MemoryDatabase
+}
+
+export class Lockstep {
+  readonly #options: LockstepOptions
+
+  constructor(options: LockstepOptions) {
+    this.#options = options
+  }
+
+  /** @param runOnReference runs the call on the reference store, which follows the real one where the order is free */
+  async run(
+    { name, args }: Pick<StoreCall, 'name' | 'args'>,
+    runOnReference: () => CallEnd,
+  ): Promise<CallEnd> {
+    const { real, ledger, db } = this.#options
+    if (BY_CLOCK.includes(name)) await real.setClock(db.clockMs())
+    const end = await endOf(async () => (real.store[name] as Method)(...args))
+    const chosen = 'value' in end ? chosenBy(name, args, end.value, db.shared) : null
+    db.chosen = chosen
+    const [one, other] = [runOnReference(), end].map((each) => plainEnd(name, each, chosen !== null))
+    db.chosen = null
+    if (!isDeepStrictEqual(one, other)) {
+      const [argsText, oneText, otherText] = [args, one, other].map((value) => JSON.stringify(value))
+      ledger.violate(STORES_AGREE, `${name} ${argsText}\n    gives ${otherText}\n    not   ${oneText}`)
+    }
+    return end
+  }
+}
+
+/**
+ * The jobs that the real store has taken, where the contract leaves it the choice: among overdue jobs, among callbacks that are
+ * due at the same time, and on Postgres among all, because turns are found in another way there. Null where it has no choice.
+ */
+function chosenBy(
+  name: MethodName,
+  args: readonly unknown[],
+  value: unknown,
+  shared: boolean,
+): ReadonlySet<string> | null {
+  if (name === 'takeCallbacks') return new Set((value as DueCallback[]).map(({ jobId }) => jobId))
+  if (name !== 'claim') return null
+  const bounds = args[3] as ClaimBounds | undefined
+  const isFree = shared || bounds?.ofRoute?.overdue !== undefined
+  return isFree ? new Set((value as Claimed).jobs.map(({ id }) => id)) : null
+}
+
+async function endOf(call: () => Promise<unknown>): Promise<CallEnd> {
+  try {
+    return { value: await call() }
+  } catch (error) {
+    return { error }
+  }
+}
+
+/** Without what no caller can tell apart: absent fields, the order where there is none, the words of an error. */
+function plainEnd(name: MethodName, end: CallEnd, isFree: boolean): unknown {
+  if ('error' in end) return { error: kindOf(end.error) }
+  const answer = isFree && name === 'claim' ? (end.value as Claimed).jobs : end.value
+  const value: unknown = answer === undefined ? null : JSON.parse(JSON.stringify(answer))
+  if (!Array.isArray(value) || !(isFree || UNORDERED.includes(name))) return { value }
+  return { value: value.map((one) => JSON.stringify(Object.entries(one).sort())).sort() }
+}
+
+function kindOf(error: unknown): string {
+  if (error instanceof StoreUnavailable) return 'unavailable'
+  return error instanceof WriteRejected ? 'rejected' : String(error)
+}
