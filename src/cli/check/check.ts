@@ -110,7 +110,7 @@ export async function* modelServerFindings(check: ModelServerCheck): AsyncGenera
   if (targets.length === 0) return
   const about = 'calls'
   if (!calls) {
-    const says = `no calls were made. \`parley check --calls\` makes ${CALLS_PER_TARGET} paid calls to each of ${count(targets.length, 'target')}and reports whether it answers, and its support for roles, JSON and concurrency`
+    const says = `no calls were made. \`parley check --calls\` makes ${CALLS_PER_TARGET} paid calls to each of ${count(targets.length, 'target')} and reports whether it answers, and its support for roles, JSON and concurrency`
     yield [{ ok: true, about, says }]
     return
   }
