@@ -1,6 +1,7 @@
 /** Commands load little: the library that checks settings and jobs takes longer to load than the rest of most of them. */
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import test from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { temporaryFolder } from '../../test/parley.ts'
@@ -35,3 +36,25 @@ for (const [command, code] of [
     assert.doesNotMatch(stderr, /loads typebox/)
   })
 }
+
+/** Prints whether a thread that starts has a compile cache. */
+const WATCH_THREADS = `data:text/javascript,${encodeURIComponent(`
+  import { getCompileCacheDir } from 'node:module'
+  import { isMainThread } from 'node:worker_threads'
+  if (!isMainThread) console.error('a thread, compile cache: ' + (getCompileCacheDir() !== undefined))`)}`
+
+test('the threads of parley serve have the compile cache', async (t) => {
+  const cwd = await temporaryFolder(t)
+  const { NODE_COMPILE_CACHE: _, ...inherited } = process.env
+  const env = { ...inherited, TMPDIR: cwd, DATABASE_URL: 'sqlite:parley.db', PORT: '0' }
+  const server = spawn(process.execPath, ['--import', WATCH_THREADS, MAIN, 'serve'], { cwd, env })
+  const exited = once(server, 'exit')
+  let printed = ''
+  for await (const part of server.stderr.setEncoding('utf8')) {
+    printed += part
+    if (/a thread, compile cache: (true|false)/.test(printed)) break
+  }
+  server.kill('SIGKILL')
+  await exited
+  assert.match(printed, /a thread, compile cache: true/)
+})

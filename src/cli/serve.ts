@@ -1,4 +1,6 @@
 /** `parley serve`: starts the server, prints where it listens, and stops it gracefully on a shutdown signal. */
+import module from 'node:module'
+import { dirname } from 'node:path'
 import { issueKey } from '../accounts/issue-key.ts'
 import type { Role } from '../app/role.ts'
 import { createService, type Service } from '../app/service.ts'
@@ -32,6 +34,7 @@ export interface ServeOptions {
 
 /** Resolves with the exit code when the server has stopped. */
 export async function serve({ config, role }: ServeOptions): Promise<number> {
+  shareCompileCache()
   const configuration = loadConfiguration(process.env, config)
   if (role !== 'all' && !isPostgres(configuration.settings.database)) {
     throw new CommandError(
@@ -70,6 +73,15 @@ export async function serve({ config, role }: ServeOptions): Promise<number> {
   stopping.abort()
   log.flush()
   return 0
+}
+
+/**
+ * Threads have the environment of the process, but not the compile cache that `main.ts` enables. Without it, the storage thread would
+ * strip and compile each of its files at every start, and a start waits for it.
+ */
+function shareCompileCache(): void {
+  const folder = module.getCompileCacheDir()
+  if (folder !== undefined) process.env.NODE_COMPILE_CACHE ??= dirname(folder)
 }
 
 async function listen(service: Service, { settings: { host, port } }: Configuration): Promise<string> {

@@ -26,6 +26,13 @@ export class QuotaSums {
     }
   }
 
+  /** How many jobs of all accounts are open, with what was added and is not written yet. */
+  openJobs(file: Statements): number {
+    let open = Number(file.prepare(OPEN_JOBS).get()?.open_jobs ?? 0)
+    for (const { openJobs } of this.#changes.values()) open += openJobs
+    return open
+  }
+
   /** Writes what was added: the last statements of a transaction. */
   write(file: Statements): void {
     if (this.#changes.size === 0) return
@@ -63,6 +70,7 @@ const ADD = `
   insert into quota_sums (account, open_jobs, stored_bytes) values (?, ?, ?)
   on conflict do update set open_jobs = open_jobs + excluded.open_jobs,
     stored_bytes = stored_bytes + excluded.stored_bytes`
+const OPEN_JOBS = 'select sum(open_jobs) as open_jobs from quota_sums'
 const STORED_BYTES = `
   select ${requestBytesOf('r')} + ${outcomeBytesOf('o')} as bytes
   from requests r left join outcomes o on o.seq = r.seq where r.seq = ?`
