@@ -225,7 +225,11 @@ const QUAINT_PHRASES: readonly (readonly [phrase: RegExp, better: string])[] = [
   [/fails nothing/, 'fails no job'],
   [/get to know|gets to know/, 'find out'],
   [/another's words|the words of/, 'the message'],
-  [/not (?:any|a) more/, 'no longer'],
+  [/not (?:[\w-]+ )?any more/, 'no longer'],
+  [/paid (?:again|twice|once)/, 'paid for'],
+  [/another [\w-]+ than/, 'a different'],
+  [/ends? itself/, 'ends its process'],
+  [/takes? (?:it|them) along/, 'remove, end with'],
   [/in great number/, 'many'],
   [/is (?:as )?unknown as/, 'cannot be distinguished from'],
 ]
