@@ -26,11 +26,19 @@ export function encodingError({ method, headers }: FastifyRequest): HttpError | 
 
 /** The value of a small body. A create request also keeps the text until its elements are built. */
 export function parseBody(request: FastifyRequest, bytes: Buffer, maxDepth: number): unknown {
-  if (bytes.length === 0) throw notJson('The body is empty.')
+  if (bytes.length === 0) {
+    if (takesBody(request)) throw notJson('The body is empty.')
+    // Many HTTP libraries send a content type with every request.
+    return undefined
+  }
   if (!isUtf8(bytes)) throw notJson('The body is not valid UTF-8.')
   const text = bytes.toString('utf8')
   if (request.route.config.create !== undefined) request.bodyText = text
   const read = readJson(text, maxDepth)
   if (read.ok) return read.value
   throw notJson(read.tooDeep ? `The body is ${read.error}.` : withoutExcerpt(read.error))
+}
+
+function takesBody({ route }: FastifyRequest): boolean {
+  return route.config.create !== undefined || route.schema?.body !== undefined
 }

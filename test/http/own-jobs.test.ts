@@ -52,6 +52,18 @@ async function receiverStage(t: TestContext) {
 }
 
 onEachStore(() => {
+  // Many HTTP libraries send a content type with every request.
+  test('cancel and delete: a content type without a body is accepted', async (t) => {
+    const stage = await startStage(t)
+    const key = await stage.parley.key()
+    const path = `${MESSAGES}/${await runningJob(stage, key)}`
+    const headers = { 'x-api-key': key, 'content-type': 'application/json' }
+    const cancelled = await stage.parley.request(`${path}/cancel`, { method: 'POST', headers })
+    assert.deepEqual([cancelled.status, cancelled.body.data.error], [200, BY_CALLER])
+    const deleted = await stage.parley.request(path, { method: 'DELETE', headers })
+    assert.deepEqual([deleted.status, deleted.body.data.deleted], [200, true])
+  })
+
   test('cancel: a running job fails at once, its call is cut off, and whoever waits for it is answered', async (t) => {
     const stage = await startStage(t)
     const { parley, models } = stage
