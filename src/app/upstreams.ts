@@ -20,7 +20,7 @@ export interface RouterParts {
   readonly log: Log
 }
 
-/** Clients of the configured upstreams, or the simulator in place of each. */
+/** Clients of the configured upstreams, or the simulator instead of each. */
 export function modelServers(
   { settings, access, simulated }: Configuration,
   clock: Clock,

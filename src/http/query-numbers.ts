@@ -1,4 +1,4 @@
-/** Converts query parameters from text to numbers where the route's schema says that they are numbers, before validation. */
+/** Converts query parameters from text to numbers where the route's schema declares numbers, before validation. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
 const NUMBER = /^-?\d{1,15}(\.\d{1,9})?$/

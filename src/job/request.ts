@@ -105,7 +105,7 @@ export const batchElement = Type.Object(
 export type SingleCreate = Static<typeof singleCreate>
 export type BatchElement = Static<typeof batchElement>
 
-/** Fields of the other kind of create. The error says where they belong. */
+/** Fields of the other kind of create. The error explains where they belong. */
 export const BELONGS: Readonly<Record<string, string>> = {
   timeout: 'is only for single creates (POST /api/v1/messages); a batch runs asynchronously',
   callback:

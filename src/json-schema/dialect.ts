@@ -2,7 +2,7 @@
 import type { SchemaSource } from './answer-schema.ts'
 
 export interface Dialect {
-  /** Up to draft-07, keywords beside a `$ref` have no effect. */
+  /** Up to draft-07, keywords next to a `$ref` have no effect. */
   readonly refStandsAlone: boolean
   /** The keyword that gives a schema an address: `id` in draft-04. */
   readonly idKeyword: '$id' | 'id'

@@ -13,7 +13,7 @@ const BEGINS_WITH_MARK = /^\p{M}/u
 /** RFC 5891, section 4.2.3.1, and RFC 5892, section 2.6; nor do upper case, controls and spaces have a place. */
 const DISALLOWED = /^..--|[\u0640\u07fa\u302e\u302f\u3031-\u3035\u303b\p{Lu}\p{Cc}\p{Cs}\p{Z}]/u
 
-/** RFC 5892, appendix A: characters that are allowed beside certain others only. */
+/** RFC 5892, appendix A: characters that are allowed only next to certain others. */
 const RULES: readonly ((label: string) => boolean)[] = [
   // The middle dot of Catalan, between two letters l.
   (label) => !/(?<!l)\u00b7|\u00b7(?!l)/u.test(label),

@@ -15,7 +15,9 @@ export const MAX_IN_PLACE_DEPTH = 64
 /** Characters of the pointer in a `$ref`. */
 export const MAX_POINTER_LENGTH = 2_000
 
-/** Characters of the root's `$id`, and of the address in a `$ref`, to be compared as URLs; longer ones as they are written. */
+/**
+ * Characters of the root's `$id`, and of the address in a `$ref`, to be compared as URLs; longer ones are compared as text.
+ */
 export const MAX_ADDRESS_LENGTH = 500
 
 /** Characters of one `pattern`. */

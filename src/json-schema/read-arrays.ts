@@ -46,7 +46,7 @@ function readPrefixItems(context: ReadContext, node: SchemaNode, value: unknown)
   arrayRules(node).prefixItems = readSchemas(context, value)
 }
 
-/** Means something only beside a list in `items`. */
+/** Has an effect only next to a list in `items`. */
 function readAdditionalItems(
   context: ReadContext,
   node: SchemaNode,

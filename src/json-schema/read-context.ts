@@ -16,7 +16,7 @@ export interface ReadContext {
   patternsSize: number
   /** References still to be resolved, each with the path of its keyword. */
   readonly refs: { readonly node: SchemaNode; readonly ref: string; readonly path: Path }[]
-  /** Nodes that apply other schemas to the same value ("in place", as JSON Schema says). */
+  /** Nodes that apply other schemas to the same value ("in place" in terms of JSON Schema). */
   readonly inPlace: { readonly node: SchemaNode; readonly path: Path }[]
   /** The node of each subschema, for references to it. */
   readonly nodes: Map<SchemaSource, SchemaNode>

@@ -30,7 +30,7 @@ export const KEYWORDS: ReadonlyMap<string, ReadKeyword> = new Map([
   ...UNENFORCED.map((keyword) => [keyword, ignoreKeyword] as const),
 ])
 
-/** Keywords that keep their meaning beside a `$ref` that stands alone, as in draft-07: none of them is a rule. */
+/** Keywords that keep their meaning next to a `$ref` that stands alone, as in draft-07: none of them is a rule. */
 export const BESIDE_REF: ReadonlySet<string> = new Set([
   ...['$ref', '$defs', 'definitions', '$schema', '$id', 'id', '$comment', 'title', 'description', 'default'],
 ])

@@ -169,7 +169,7 @@ function readPatternKeyword(
 
 const LOOKS_AROUND = /\(\?<?[=!]/
 
-/** A format that is not checked is an annotation, as JSON Schema says. */
+/** A format that is not checked is an annotation, as specified by JSON Schema. */
 function readFormat(context: ReadContext, node: SchemaNode, value: unknown): void {
   if (typeof value !== 'string') reject('must be a string')
   if (isFormatName(value)) stringRules(node).format = value

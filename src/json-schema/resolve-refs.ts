@@ -81,8 +81,8 @@ const HOLDS_MAP = new Set([
 ])
 
 /**
- * Follows a JSON pointer (RFC 6901) through subschemas, and through keywords that have no meaning here, as generators
- * put schemas into `components` and the like.
+ * Follows a JSON pointer (RFC 6901) through subschemas, and through keywords that have no meaning here, because generators
+ * put schemas into `components`, for example.
  */
 function atPointer(context: ReadContext, pointer: string): SchemaNode | null {
   if (pointer.length > MAX_POINTER_LENGTH) return null

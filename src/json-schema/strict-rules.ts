@@ -71,7 +71,7 @@ function areStrictBranches(branches: unknown, depth: number, totals: Totals): bo
   return branches.length > 0 && branches.every((branch) => isStrict(branch, depth, totals))
 }
 
-/** Strict mode allows no keyword beside `$ref`, not even a description. */
+/** Strict mode does not allow keywords next to `$ref`, not even a description. */
 function isStrictRef(schema: SchemaSource): boolean {
   if (Object.keys(schema).length > 1) return false
   return typeof schema.$ref === 'string' && /^#(?:\/(?:\$defs|definitions)\/[^/]+)?$/.test(schema.$ref)

@@ -110,7 +110,7 @@ function isMailHost(host: string): boolean {
   return literal[1] === undefined ? isIpv4(literal[2] ?? '') : isIpv6(literal[2] ?? '')
 }
 
-/** RFC 1123: labels of letters, digits and inner hyphens, 63 characters each and 253 in all. */
+/** RFC 1123: labels of letters, digits and inner hyphens, at most 63 characters each and 253 in total. */
 function isHostname(text: string): boolean {
   if (text.length === 0 || text.length > 253) return false
   return text.split('.').every(isLabel)

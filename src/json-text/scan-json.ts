@@ -1,6 +1,6 @@
 /**
  * Finds its way in JSON text without parsing it, in linear time and without recursion. The functions take text that a JSON
- * parser accepts, unless they say otherwise.
+ * parser accepts, unless documented otherwise.
  */
 
 const QUOTE = 0x22

@@ -1,5 +1,5 @@
 /**
- * The address ranges and names that callbacks may not go to, as data. ssrf-guard.ts applies them.
+ * The address ranges and names that callbacks cannot be sent to, as data. ssrf-guard.ts applies them.
  *
  * The ranges are those in IANA's special-purpose address registries that are private, local, reserved or meant for
  * documentation and tests, and the addresses at which clouds serve credentials to their machines.
@@ -40,7 +40,7 @@ export const BLOCKED_IPV6: readonly string[] = [
   '3fff::/20', // documentation
 ]
 
-/** Blocked whatever `allow_networks` says: metadata servers return the credentials of the machine. */
+/** Blocked regardless of `allow_networks`: metadata servers return the credentials of the machine. */
 export const ALWAYS_BLOCKED: readonly string[] = [
   '169.254.169.254', // AWS, Azure, Google and most others
   'fd00:ec2::254', // AWS
@@ -52,7 +52,7 @@ export const ALWAYS_BLOCKED: readonly string[] = [
 /** The name of this host. It is allowed if `allow_networks` allows loopback. */
 export const LOCALHOST = 'localhost'
 
-/** Names blocked whatever they resolve to and whatever `allow_networks` says. */
+/** Names that are blocked regardless of what they resolve to, and regardless of `allow_networks`. */
 export const BLOCKED_NAMES: readonly string[] = ['metadata.google.internal']
 
 /** Names under these domains are blocked as well: they exist only inside a private network. */

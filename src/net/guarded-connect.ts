@@ -17,7 +17,7 @@ export interface ConnectOptions {
   readonly clock: Clock
   readonly resolve: ResolveName
   readonly open: OpenSocket
-  /** The time-out for everything together: lookup, TCP and TLS. */
+  /** The timeout for everything together: lookup, TCP and TLS. */
   readonly timeoutMs: number
 }
 

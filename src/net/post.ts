@@ -1,7 +1,7 @@
 /**
- * Sends one callback: a POST to an address that a caller chose, and therefore with a guard against request forgery,
- * time-outs and a limit on what is read. It follows no redirects, decompresses nothing and does not retry; the callback
- * dispatcher decides whether a response is a success.
+ * Sends one callback: a POST to an address that a caller chose, and therefore with a guard against request forgery, timeouts
+ * and a limit on what is read. It follows no redirects, decompresses nothing and does not retry; the callback dispatcher
+ * decides whether a response is a success.
  */
 import { type Clock, systemClock } from '../clock.ts'
 import { type Connection, createConnectionPool, type IdleLimits } from './connection-pool.ts'
@@ -71,8 +71,8 @@ export function createPoster(options: PosterOptions): Poster {
     const idle = pool.acquire(url.origin)
     if (idle !== null) {
       const result = await send(idle, url, request, signal)
-      // A receiver may close an idle connection at any time, so this says nothing about it: retry once over a new one.
-      // The receiver may have received the callback nevertheless, and must tolerate duplicates (SPEC §6, 4).
+      // A receiver may close an idle connection at any time, so this shows nothing about it: retry once over a new one. The
+      // receiver may have received the callback nevertheless, and must tolerate duplicates (SPEC §6, 4).
       if (result.kind !== 'connection closed') return result
     }
     const connected = await guardedConnect(url, connectOptions, signal)

@@ -15,7 +15,7 @@ export interface ResolverOptions {
   readonly servers?: readonly string[]
 }
 
-/** The time-out of one DNS query; two of them fit into the time-out for connecting. */
+/** The timeout of one DNS query; two of them fit into the timeout for connecting. */
 const QUERY_TIMEOUT_MS = 2000
 const QUERY_TRIES = 2
 

@@ -57,8 +57,8 @@ export function readNetworks(
 }
 
 /**
- * Whether callbacks may not connect to this address, given as text without brackets. Any other text is blocked. IPv6
- * forms that carry an IPv4 address are outside the public range, so an IPv4 range in `allow` does not allow them.
+ * Whether callbacks are not allowed to connect to this address, given as text without brackets. Any other text is blocked.
+ * IPv6 forms that carry an IPv4 address are outside the public range, so an IPv4 range in `allow` does not allow them.
  */
 export function isBlockedAddress(address: string, allow: readonly Network[]): boolean {
   const parsed = parseAddress(address)
@@ -84,7 +84,7 @@ export function hostOf(url: URL): string {
 
 /**
  * Checks a callback's URL without a DNS lookup. `url` is the URL to use: normalized as in the WHATWG standard, so that all
- * spellings of an address have become one, and without a trailing dot of the host name. `rule` says what is wrong, and
+ * spellings of an address have become one, and without a trailing dot of the host name. `rule` explains the problem, and
  * continues the name of the field.
  */
 export function checkCallbackUrl(
@@ -110,7 +110,7 @@ export function checkCallbackUrl(
   return rule === null ? { ok: true, url: url.href } : reject(rule)
 }
 
-/** What is wrong with a host, or null. The text names the setting that decides, or says that no setting does. */
+/** What is wrong with a host, or null. The text names the setting that decides, or states that no setting does. */
 function hostRule(host: string, allow: readonly Network[]): string | null {
   const address = parseAddress(host)
   if (address !== null) {

@@ -49,7 +49,7 @@ export interface ExecuteOptions {
  */
 const LARGE_JOB = 64 * 1024
 
-/** Resolves to null when the signal says to release the job, or that this node no longer holds it. */
+/** Resolves to null if the signal asks to release the job, or this node no longer holds it. */
 export type ExecuteJob = (
   job: ClaimedJob,
   signal: StopSignal,

@@ -47,7 +47,7 @@ interface Entry {
   lookedUpAtMs: number
   /** In progress; nothing is reserved until it has ended. */
   lookUp: Promise<void> | null
-  /** Accepted here since the last look-up, so `use` does not include it. */
+  /** Accepted here since the last lookup, so `use` does not include it. */
   acceptedJobs: number
   acceptedBytes: number
   /** Being accepted here. */

@@ -185,7 +185,7 @@ export class Worker {
     const { job, stop } = held
     this.#held.set(job.id, held)
     const isPoisonCandidate = job.crashCount > 0 && this.#poisonJobs.began(job)
-    /** After the release, this node may claim the job again before it learns of the release. */
+    /** After the release, this node may claim the job again before it notices the release. */
     let mayBeHeldAgain = false
     try {
       metrics.started(job, clock.nowMs())

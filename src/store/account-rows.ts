@@ -36,7 +36,7 @@ export function readKey(row: Row): KeyRecord {
   }
 }
 
-/** What `readAccount` reads from `accounts a`, beside `keys`, `active_keys`, `open_jobs` and `stored_bytes`. */
+/** What `readAccount` reads from `accounts a`, in addition to `keys`, `active_keys`, `open_jobs` and `stored_bytes`. */
 export const ACCOUNT_COLUMNS = `a.name, a.tier, a.rotated_at_ms, a.suspended_at_ms, ${CAP_COLUMNS}`
 
 export function readAccount(row: Row): AccountRecord {

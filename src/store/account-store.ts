@@ -119,7 +119,7 @@ export interface AccountRecord {
   /** All of its keys, and those that are neither revoked nor expired. */
   readonly keys: number
   readonly activeKeys: number
-  /** When the signing secret was last rotated; null if it never was. */
+  /** When the signing secret was last rotated; null if never. */
   readonly rotatedAtMs: number | null
   /** When it was suspended; null if it is not suspended. */
   readonly suspendedAtMs: number | null

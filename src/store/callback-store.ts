@@ -132,7 +132,7 @@ export interface AttemptRecord {
 
 export type CallbackNext =
   | { readonly kind: 'delivered' }
-  /** For good. */
+  /** Permanently. */
   | { readonly kind: 'failed' }
   /** `counts`: whether the attempt counts in the schedule. */
   | { readonly kind: 'due'; readonly atMs: number; readonly counts: boolean }

@@ -1,4 +1,4 @@
-/** Something about the database that its operator must fix; the message says what, and how. */
+/** Something about the database that its operator must fix; the message explains what and how. */
 export class DatabaseProblem extends Error {
   override readonly name = 'DatabaseProblem'
 }

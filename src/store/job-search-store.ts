@@ -45,7 +45,7 @@ export interface JobSummary {
   readonly model: string
   readonly status: Status
   readonly createdAtMs: number
-  /** When it was last claimed; null if it never was, or if that is no longer known. */
+  /** When it was last claimed; null if never, or no longer known. */
   readonly claimedAtMs: number | null
   readonly settledAtMs: number | null
   /** Claims so far. */

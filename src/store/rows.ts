@@ -11,7 +11,7 @@ export function textOrNull(row: Row, column: string): string | null {
   return value === null || typeof value === 'string' ? value : wrongType(column, 'text or null', value)
 }
 
-/** Postgres returns sums as decimal text, because they may not fit a double; those of ours do. */
+/** Postgres returns sums as decimal text, because they might not fit into a double; Parley's sums do. */
 export function numberOf(row: Row, column: string): number {
   const value = row[column]
   if (typeof value === 'number') return value

@@ -1,5 +1,5 @@
 /**
- * The storage contract: where jobs live. This file has the life of a job; the other parts of the contract are beside it:
+ * The storage contract: where jobs live. This file has the life of a job; the other parts of the contract are next to it:
  *
  * - `account-store.ts`: accounts, their keys and secrets
  * - `callback-store.ts`: owed callbacks, and how operators see and replay them
@@ -55,8 +55,8 @@ export interface Store
   acceptEnded(job: Job, settlement: Settlement): Promise<void>
 
   /**
-   * Assigns up to `limit` queued jobs to the node and counts an attempt of each: lowest turn first, or as the bounds say. No
-   * job is ever assigned to two nodes. The cost does not grow with the length of the queue, and the texts of jobs that are
+   * Assigns up to `limit` queued jobs to the node and counts an attempt of each: lowest turn first, or as the bounds define.
+   * No job is ever assigned to two nodes. The cost does not grow with the length of the queue, and the texts of jobs that are
    * not claimed are not read. A second call claims other jobs; if the response to the first was lost, `claimsOf` returns its
    * jobs.
    */

@@ -1,6 +1,6 @@
 /**
  * Writes log lines to a file descriptor, many at a time. Lines that cannot be written, as on a full disk, are kept and
- * retried; above a limit lines are lost, and a line says how many. The log must never stop the server.
+ * retried; above a limit lines are lost, and a line reports how many. The log must never stop the server.
  */
 import { write, writeSync } from 'node:fs'
 

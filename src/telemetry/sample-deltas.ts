@@ -36,7 +36,7 @@ export function sampleDeltas({
     run_ms: runs,
     tokens: pairs(tokens, 'model', ['input', 'output'], ({ direction }) => direction),
     cache_hits: total(cacheHits),
-    // A call that we aborted ourselves says nothing about the upstream.
+    // A call that was aborted on this side shows nothing about the upstream.
     calls: pairs(calls, 'upstream', ['ok', 'trouble'], ({ result }) =>
       result === 'aborted' ? undefined : result?.startsWith('trouble') ? 'trouble' : 'ok',
     ),

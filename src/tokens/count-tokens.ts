@@ -12,7 +12,7 @@ const PIECE = 1024
 const AS_TEXT = { disallowedSpecial: new Set<string>() }
 
 export interface CountTokens {
-  /** What stands between the quotes of JSON strings. */
+  /** The text between the quotes of JSON strings. */
   readonly jsonTexts: readonly string[]
   /** Counting stops here, because more would be too many in any case. */
   readonly enough: number

@@ -2,8 +2,8 @@
  * Arranges a conversation for servers whose chat templates accept fewer roles, or fewer orders of them, than callers may
  * send. Every text is kept, and no text overtakes another one of its own role or an instruction.
  *
- * Works on the JSON text of the messages without parsing it: each call needs the text, a conversation may have megabytes,
- * and the contents stay as they are.
+ * Works on the JSON text of the messages without parsing it: each call needs the text, a conversation may have megabytes, and
+ * the contents do not change.
  */
 import type { Role } from '../job/job.ts'
 import { stringEnd } from '../json-text/scan-json.ts'

@@ -35,7 +35,7 @@ const REMEMBERED = 256
 /** The right to make one call; released with the call's result. */
 export type Permit = 'normal' | 'probe' | 'forced'
 
-/** `ignored`: the call was aborted on this side, so it says nothing about the target. */
+/** `ignored`: the call was aborted on this side, so it shows nothing about the target. */
 export type CallResult = 'success' | 'failure' | 'ignored'
 
 /** What the router calls before a call to a target, and after it. */
@@ -206,7 +206,7 @@ export class CircuitBreaker implements Breaker {
     if (this.#failures.size > 0) this.#failures.delete(jobId)
     if (this.#phase === 'available') return
     if (this.#phase === 'recovering') this.#grow()
-    // A call that started before the target's Retry-After says nothing about its current state.
+    // A call that started before the target's Retry-After shows nothing about its current state.
     else if (permit === 'probe' || this.untilCheckMs <= MAX_CHECK_MS * (1 + JITTER)) this.#recover()
   }
 

@@ -20,7 +20,7 @@ export class ConcurrencyLimit implements FairSlotsOptions {
   /** Written here only. */
   limit: number
   /**
-   * Counts changes of the limit: calls that started before the last change say nothing about the current limit. Written here
+   * Counts changes of the limit: calls that started before the last change show nothing about the current limit. Written here
    * only.
    */
   changes = 0

@@ -67,7 +67,7 @@ export interface UpstreamError {
   readonly connection: ConnectionFault | null
   /** True if the server rejects the schema, or the way in which JSON was requested: see `otherFormat`. */
   readonly rejectsJsonMode: boolean
-  /** True if our own signal ended the call (deadline, cancel, drain), so that it says nothing about the server. */
+  /** True if our own signal ended the call (deadline, cancel, drain), so that it shows nothing about the server. */
   readonly aborted: boolean
   /** True if the call timed out. As a run's last reply, this makes the job's error a `timeout`. */
   readonly timedOut: boolean

@@ -1,6 +1,6 @@
 /**
- * A model server without a network, so that you can see every state of a job within a minute. Its answers say that they
- * are simulated.
+ * A model server without a network, so that you can see every state of a job within a minute. Its answers state that they are
+ * simulated.
  *
  * It follows directives in a user message. When several messages have directives, the last one counts:
  * `[[delay 2s]]` (or `[[delay 200ms]]`) answers later; `[[fail model_error]]`, `[[fail content_policy_violation]]` and

@@ -257,7 +257,7 @@ class TargetCheck {
     if (status === 404) return `set ${modelSetting} to a model of the server`
     if (status === 200)
       return `correct upstreams.${upstream}.base_url: this is not the format of chat completions`
-    return 'do what the server says, or look at its log'
+    return 'follow the message of the server, or look at its log'
   }
 }
 

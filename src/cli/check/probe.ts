@@ -38,7 +38,7 @@ export type Probed = Response | Failure
 export interface ProbeOptions {
   readonly access: UpstreamAccess
   readonly timeoutMs: number
-  /** The `user-agent`, by which the log of a server tells these requests from the calls of jobs. */
+  /** The `user-agent`, which distinguishes these requests from the calls of jobs in the log of a server. */
   readonly agent: 'parley-check' | 'parley-start'
   /** The body of a POST, as JSON; without one it is a GET. */
   readonly body?: unknown

@@ -33,7 +33,7 @@ export function verdictOf({ status, text, json }: Response): Verdict {
   if (status === 405 || status === 501) return 'not found'
   if (status === 502 || status === 503 || status === 504) return 'failing'
   if (!isObject(json) && !Array.isArray(json)) return status < 500 ? 'foreign' : 'failing'
-  // llama.cpp answers 500 to a request that is invalid, and says why.
+  // llama.cpp responds to an invalid request with 500 and the reason.
   if (status >= 500 && wordsOf(json) === '') return 'failing'
   if (status < 400) return isObject(json) && ('choices' in json || 'error' in json) ? 'accepted' : 'foreign'
   return isModelError(status, wordsOf(json)) ? 'model unknown' : 'accepted'

@@ -207,7 +207,7 @@ class UpstreamCheck {
     return this.#wrong(
       'reachable',
       `rejects GET /models (HTTP 400)${this.#quote(this.#listed)}`,
-      `do what the server says: a header may be missing in upstreams.${name}.headers, a parameter in upstreams.${name}.query, or ${names.baseUrl} is wrong`,
+      `follow the message of the server: a header may be missing in upstreams.${name}.headers, a parameter in upstreams.${name}.query, or ${names.baseUrl} is wrong`,
     )
   }
 

@@ -1,4 +1,4 @@
-/** The HTTP server of `parley listen`: reads callbacks, rejects other requests, and responds as the options say. */
+/** The HTTP server of `parley listen`: reads callbacks, rejects other requests, and responds as configured by the options. */
 import { isUtf8 } from 'node:buffer'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { isDeeperThan } from '../../json-text/scan-json.ts'

@@ -36,7 +36,7 @@ export class Verifier {
   async verdict(headers: IncomingHttpHeaders, body: string): Promise<Verdict> {
     const problem = headerProblem(headers, Math.floor(Date.now() / 1000))
     if (problem !== null) return { kind: 'unverified', why: problem }
-    // If no secret matches, it may have been rotated since the last look-up.
+    // If no secret matches, it may have been rotated since the last lookup.
     const matches = this.#matches(headers, body) || (await this.#matchesAfterReload(headers, body))
     if (matches) {
       this.#hasVerified = true

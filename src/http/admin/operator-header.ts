@@ -1,4 +1,4 @@
-/** The operator's name in admin requests. All operators share one token, so only this header tells them apart. */
+/** The operator's name in admin requests. All operators share one token, so only this header distinguishes them. */
 import type { FastifyRequest } from 'fastify'
 import Type from 'typebox'
 import { invalid } from '../errors.ts'

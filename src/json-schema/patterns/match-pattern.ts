@@ -1,7 +1,7 @@
 /**
- * Matches text against a `pattern` in linear time: all ways to match advance together, one code point at a time
- * (Thompson's simulation), so a pattern of m instructions takes at most m visits a character, and each is counted.
- * docs/decisions.md says why no library does it.
+ * Matches text against a `pattern` in linear time: all ways to match advance together, one code point at a time (Thompson's
+ * simulation), so a pattern of m instructions takes at most m visits a character, and each is counted. docs/decisions.md
+ * explains why no library is used.
  */
 import type { StepBudget } from '../step-budget.ts'
 import { contains } from './char-set.ts'

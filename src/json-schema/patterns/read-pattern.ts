@@ -1,5 +1,5 @@
 /**
- * Reads a `pattern` (ECMA-262, as JSON Schema says) into a tree, rejecting what no linear-time matcher can take
+ * Reads a `pattern` (ECMA-262, as specified by JSON Schema) into a tree, rejecting what no linear-time matcher can take
  * (back-references, look-around) and what dialects disagree about.
  */
 

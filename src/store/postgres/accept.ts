@@ -24,7 +24,7 @@ import { STORE_OUTCOMES } from './settle.ts'
 import { hasLarge } from './text-array.ts'
 import { eachAlone, untilCommitKnown } from './unknown-commit.ts'
 
-/** `again` leaves a job that is stored already as it is: to repeat an unknown commit. */
+/** `again` does not change a job that is already stored: to repeat an unknown commit. */
 type Mode = 'first' | 'again'
 
 interface EndedAcceptance {

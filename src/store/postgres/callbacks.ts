@@ -106,7 +106,7 @@ const SELECT_TAKEN = `
 
 /**
  * $1 node, $2 lane, $3 limit, $4 now, $5 until when each is leased. What another node has taken stays its own while that
- * lives, whatever the clocks say.
+ * lives, regardless of the clocks.
  */
 const TAKE = {
   name: 'take callbacks',

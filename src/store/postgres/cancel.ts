@@ -200,7 +200,7 @@ const CANCEL_SOME = {
   select (select count(*) from freed) as cancelled, (select count(*) from picked) as picked`,
 }
 
-/** Every node asks often, and mostly in vain: a look-up in the primary key. */
+/** Every node queries this often, mostly without a result: a lookup in the primary key. */
 const TAKE_CANCELLED: Statement = {
   name: 'take cancelled',
   text: `delete from cancelled_jobs where ctid = any (array (

@@ -116,8 +116,8 @@ export const CLAIM_EXCEPT = { name: 'claim except routes', text: claimHead('$10'
  * accounts to pass over, $9 how many accounts to look at. From each account the walk goes to the next in the index, whatever is
  * queued between, and it ends when enough jobs are found.
  *
- * Jobs that are too large by themselves neither count as found nor are locked. If that leaves too few, the whole walk was read:
- * then the first of them is returned as too large, and the last as the one to go on after.
+ * Jobs that are too large by themselves neither count as found nor are locked. If that leaves too few, the whole walk was
+ * read: then the first of them is returned as too large, and the last as the one to continue after.
  */
 const claimFirst = (exceptRoutes: string | null) => `
   with recursive walk (account, place) as (

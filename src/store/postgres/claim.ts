@@ -19,7 +19,7 @@ import { readClaimedJob } from './columns.ts'
 import type { Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
 
-/** Accounts that one claim looks at beside those that it must not claim for and those that it claims for. */
+/** Accounts that one claim examines in addition to those that it must not claim for and those that it claims for. */
 const MAX_PASSED_OVER = 256
 const BEFORE_ALL_ACCOUNTS = ''
 /** A crash count that no job reaches. */

@@ -130,7 +130,7 @@ const DELETE_ACCOUNT: Statement = {
   name: 'delete account',
   text: 'delete from accounts where name = $1 returning name',
 }
-/** Its callbacks went with its jobs; one that is owed without either would be taken in vain for good. */
+/** Its callbacks went with its jobs; one that is owed without either would be taken again and again. */
 const DELETE_OF_ACCOUNT: readonly Statement[] = [
   ['keys', 'account = $1'],
   ['idempotency', 'account = $1'],

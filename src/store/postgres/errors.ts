@@ -1,6 +1,6 @@
 /**
- * What an error of the database means for the operation that met it. Everything else follows from four questions: may
- * it be tried again, is it rejected for good, may it have been carried out, and is the connection still good.
+ * What an error of the database means for the operation that met it. Everything else follows from four questions: may it be
+ * tried again, is it rejected permanently, may it have been carried out, and is the connection still good.
  */
 import { DatabaseError } from 'pg'
 import { StoreUnavailable, WriteRejected } from '../store.ts'
@@ -13,9 +13,9 @@ export class Overruled extends StoreUnavailable {}
 
 /** SQLSTATE of a deadlock, of a serialization failure, and of a plan that a migration has made stale. */
 const OVERRULED = ['40P01', '40001', '0A000']
-/** SQLSTATE classes that pass: connection, resources, operator intervention, system, and a lock not to be had. */
+/** SQLSTATE classes that pass: connection, resources, operator intervention, system, and a lock that is not available. */
 const PASSING_CLASSES = ['08', '53', '57', '58', '55']
-/** SQLSTATE classes that say what is wrong with the row itself: its data, a constraint, a limit of the database's. */
+/** SQLSTATE classes of errors in the row itself: its data, a constraint, a limit of the database's. */
 const REJECTING_CLASSES = ['22', '23', '54']
 /** A server that only reads: a standby, as after a switch to another primary. */
 const READ_ONLY = '25006'
@@ -47,7 +47,7 @@ export function breaksConnection(meaning: unknown): boolean {
   return meaning instanceof OutcomeUnknown || (meaning instanceof StoreUnavailable && isReadOnly(meaning))
 }
 
-/** A connection to a standby would go on refusing writes, where a new one may find the new primary. */
+/** A connection to a standby would keep refusing writes, while a new one may find the new primary. */
 function isReadOnly({ cause }: StoreUnavailable): boolean {
   return cause instanceof DatabaseError && cause.code === READ_ONLY
 }

@@ -11,7 +11,7 @@ export const MAX_WEIGHT = 4 * 1024 * 1024
 export class StatementGroups {
   readonly #all: { drained(): Promise<void> }[] = []
 
-  /** Nothing is shed unless `maxQueued` says so. */
+  /** Nothing is shed unless `maxQueued` is set. */
   add<Op, Result>(
     options: Partial<GroupCommitOptions<Op, Result>> & Pick<GroupCommitOptions<Op, Result>, 'commit'>,
   ): GroupCommit<Op, Result> {

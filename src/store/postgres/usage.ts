@@ -60,7 +60,7 @@ const LIST: Statement = {
       and ($4::text is null or month < $4 or (month = $4 and (account, model) > ($3::text, $5::text)))`)}
     order by month desc, account, model limit $6::bigint`,
 }
-/** $1 account, $2 month. All jobs that are held are few beside those that may wait. */
+/** $1 account, $2 month. Held jobs are few compared with those that may wait. */
 const USED: Statement = {
   repeatable: true,
   name: 'used',

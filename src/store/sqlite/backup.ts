@@ -1,4 +1,4 @@
-/** Backs up a database file into another, beside a running server. */
+/** Backs up a database file into another, also while a server is running. */
 import { existsSync, lstatSync, realpathSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import type { DatabaseSummary, WriteOptions } from '../backup.ts'

@@ -19,7 +19,7 @@ export interface ClaimedRows {
   readonly tooLarge: Claimed['tooLarge']
 }
 
-/** Accounts that one claim looks at beside those that it must not claim for and those that it claims for. */
+/** Accounts that one claim examines in addition to those that it must not claim for and those that it claims for. */
 const MAX_PASSED_OVER = 256
 const NEVER = Number.MAX_SAFE_INTEGER
 const NO_CANDIDATES: PoisonCandidates = { crashCount: NEVER, limit: 0, maxCrashCount: NEVER }

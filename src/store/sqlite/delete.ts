@@ -64,7 +64,7 @@ const NEXT_JOBS = 'select id, seq, account, settled_at_ms from jobs where id > ?
 const DELETE_ROWS = ['requests', 'outcomes', 'callbacks', 'kept_answers'].map(
   (table) => `delete from ${table} where seq = ?`,
 )
-/** Its sums stay for as long as jobs of it do, so that they go on being what is stored. */
+/** Its sums stay for as long as jobs of it do, so that they remain the sums of what is stored. */
 const DELETE_OF_ACCOUNT = [
   ...['keys', 'turns', 'idempotency', 'usage', 'callbacks'].map(
     (table) => `delete from ${table} where account = ?`,

@@ -6,7 +6,7 @@ import { DatabaseProblem } from '../database-problem.ts'
 
 /** How long another process, such as the command line, may hold the write lock before that is an error. */
 const BUSY_TIMEOUT_MS = 5000
-/** Pages of write-ahead log before a checkpoint: rarer checkpoints cost less in all. */
+/** Pages of write-ahead log before a checkpoint: rarer checkpoints cost less in total. */
 const CHECKPOINT_PAGES = 8000
 const CACHE_KIB = 65_536
 

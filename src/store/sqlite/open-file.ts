@@ -10,7 +10,7 @@ import { UsageSums } from './usage-sums.ts'
  */
 export type Cell = string | number | null
 
-/** As any process may open it; a command does so beside a running server. */
+/** As any process may open it; a command does so while a server is running. */
 export class OpenFile {
   readonly db: DatabaseSync
   readonly usage = new UsageSums()

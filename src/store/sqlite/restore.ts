@@ -16,12 +16,12 @@ export async function restoreFile(backup: string, path: string, options: Restore
     throw new DatabaseProblem(`There is no file ${backup}.`)
   const lock = lockForRestoring(path)
   try {
-    // The lock is beside the name that servers use, all else beside the file itself.
+    // The lock is next to the name that servers use, everything else next to the file itself.
     const place = existsSync(path) ? realpathSync(path) : path
     if (realpathSync(backup) === place) throw new DatabaseProblem(`${backup} is the database itself.`)
     if (!options.force && holdsSomething(place)) {
       throw new DatabaseProblem(
-        `${path} holds accounts or jobs, or cannot be read. With --force the backup replaces it, and it is kept beside the backup under another name.`,
+        `${path} holds accounts or jobs, or cannot be read. With --force the backup replaces it, and it is kept next to the backup under another name.`,
       )
     }
     const snapshot = await takeSnapshot(backup, place, options)

@@ -53,7 +53,10 @@ export const settleOperations = {
   ),
 }
 
-/** All that settling stores beside the job's own row: outcome, cached response, owed callback, usage, sums of quotas. */
+/**
+ * Everything that settling stores in addition to the job's own row: outcome, cached response, owed callback, usage, sums of
+ * quotas.
+ */
 export function storeOutcome(
   file: OpenFile,
   { seq, jobId, account, model, owesCallback, openJobs, bytes }: EndedRow,

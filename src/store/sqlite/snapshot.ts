@@ -15,7 +15,7 @@ const PROGRESS_MS = 500
 
 export interface Snapshot {
   readonly summary: DatabaseSummary
-  /** Its path, beside its place. */
+  /** Its path, next to its final path. */
   readonly file: string
   /** Durably, and in one step for other processes. */
   putInPlace(): void

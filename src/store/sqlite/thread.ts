@@ -14,7 +14,7 @@ import { migrate } from './schema.ts'
 
 /** SQLite's primary result codes that may pass: busy, locked, no memory, read-only, I/O, full, cannot open. */
 const PASSING_CODES: readonly number[] = [5, 6, 7, 8, 10, 13, 14]
-/** Those that say what is wrong with the row itself: too big, constraint, mismatch. */
+/** Codes of errors in the row itself: too big, constraint, mismatch. */
 const REJECTING_CODES: readonly number[] = [18, 19, 20]
 
 const REMEDY = 'Check free disk space and the permissions of the file, and start again.'
@@ -78,7 +78,7 @@ class StorageThread {
     }
   }
 
-  /** A plain look-up by name. */
+  /** A plain lookup by name. */
   #run<N extends Name>(name: N, args: Args<N>): Result<N> {
     return operations[name].run(this.#file, ...args)
   }

@@ -46,7 +46,7 @@ function Suspend({ account: { name }, onChange }: ModerationProps) {
     ${
       asking &&
       html`<${Confirm} title=${`Suspend ${name}?`} action="Suspend account" danger busy=${suspend.busy} onConfirm=${suspend.run} onClose=${() => setAsking(false)}>
-        <p>New jobs of the account are rejected with 403 within a few seconds, and the response says why. Its jobs can still be read.</p>
+        <p>New jobs of the account are rejected with 403 within a few seconds, and the response explains why. Its jobs can still be read.</p>
         <p>Accepted jobs and their callbacks continue unless you cancel them separately. To lift the suspension, use <em>Resume account</em>.</p>
       <//>`
     }`

@@ -71,7 +71,7 @@ function detailsOf({ details }: AuditEntry) {
   return html`<code class="breaks">${words.join(', ')}</code>`
 }
 
-/** An entry without an outcome is either in progress, or its process was killed. The log does not say which. */
+/** An entry without an outcome is either in progress, or its process was killed. The log does not show which. */
 function Outcome({ outcome }: Pick<AuditEntry, 'outcome'>) {
   if (outcome === null) return html`<${Badge} state="in progress" word="in progress, or interrupted" />`
   const [, how, why = ''] = /^(failed|refused): (.*)$/s.exec(outcome) ?? []
