@@ -31,7 +31,7 @@ test('a value is returned at once while it is fresh, and is looked up again afte
   assert.deepEqual(lookedUp, ['a', 'a'])
 })
 
-test('the age of a value counts from the start of its look-up', async () => {
+test('the age of a value counts from the start of its lookup', async () => {
   const found = Promise.withResolvers<string>()
   const { clock, cache, lookedUp } = cacheOf(() => found.promise)
   const value = cache.get('a')
@@ -42,13 +42,13 @@ test('the age of a value counts from the start of its look-up', async () => {
   assert.deepEqual(lookedUp, ['a', 'a'])
 })
 
-test('one look-up at a time for each key', async () => {
+test('one lookup at a time for each key', async () => {
   const { cache, lookedUp } = cacheOf(async (key) => `${key}!`)
   assert.deepEqual(await Promise.all([cache.get('a'), cache.get('b'), cache.get('a')]), ['a!', 'b!', 'a!'])
   assert.deepEqual(lookedUp, ['a', 'b'])
 })
 
-test('a look-up that fails is not remembered', async () => {
+test('a lookup that fails is not remembered', async () => {
   let fails = true
   const { cache } = cacheOf(async (key) => {
     if (fails) throw new Error('unreachable')
@@ -59,7 +59,7 @@ test('a look-up that fails is not remembered', async () => {
   assert.equal(await cache.get('a'), 'a!')
 })
 
-test('a value that needs no look-up takes no space', () => {
+test('a value that needs no lookup takes no space', () => {
   const { cache } = cacheOf((key) => `${key}!`)
   assert.equal(cache.get('a'), 'a!')
   assert.equal(cache.peek('a'), undefined)
@@ -80,14 +80,14 @@ test('the entry that was looked up longest ago makes space for a new one', async
   )
 })
 
-test('calls during a look-up share its result, and the next one looks up again', async () => {
+test('calls during a lookup share its result, and the next one looks up again', async () => {
   let lookUps = 0
   const lookUp = singleFlight(async () => ++lookUps)
   assert.deepEqual(await Promise.all([lookUp(), lookUp()]), [1, 1])
   assert.equal(await lookUp(), 2)
 })
 
-test('a failure of a shared look-up reaches every call, and the next one looks up again', async () => {
+test('a failure of a shared lookup reaches every call, and the next one looks up again', async () => {
   let lookUps = 0
   const lookUp = singleFlight(async () => {
     lookUps += 1

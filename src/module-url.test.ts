@@ -1,4 +1,4 @@
-/** The modules that threads start with are found beside the sources, and beside what was built from them. */
+/** The modules that threads start with are found next to the sources, and beside what was built from them. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { moduleURL } from './module-url.ts'

@@ -16,7 +16,7 @@ test('it refuses any other, and says what is needed and what there is', () => {
   }
 })
 
-test('npm is told the same', () => {
+test('npm reads the same from package.json', () => {
   const manifest = readFileSync(new URL('../package.json', import.meta.url), 'utf8')
   const { engines } = JSON.parse(manifest) as { engines: { node: string } }
   assert.equal(engines.node, '^24.16.0 || >=26.1.0')

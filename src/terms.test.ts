@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { clientProgram, program, ROOT, sourcesIn } from '../test/support/project-sources.ts'
-import { identifiersIn, splitSource } from '../test/support/source-text.ts'
+import { identifiersIn, type SourceText, splitSource } from '../test/support/source-text.ts'
 
 /**
  * Words and sequences of words that no identifier and no file name may contain. The glossary in job.ts and the standard terms of
@@ -164,7 +164,7 @@ test('no document, message or comment uses a retired phrase', () => {
       released.reduce((rest, { words }) => rest.replaceAll(words, ''), withoutCode(prose))
     return {
       path,
-      lines: splitSource(text).prose.map(({ line, text }) => ({ line, text: withoutReleased(text) })),
+      lines: proseIn(text).map(({ line, text }) => ({ line, text: withoutReleased(text) })),
     }
   })
   const wrong = [...documents, ...files].flatMap(({ path, lines }) =>
@@ -249,6 +249,65 @@ test('no document uses a phrase that sounds translated', () => {
   })
   assert.deepEqual(wrong, [])
 })
+
+/** Those of the code: of comments, docstrings and messages. They are fewer, because one of these phrases may be a term there. */
+const QUAINT_IN_CODE: readonly (readonly [phrase: RegExp, better: string])[] = [
+  [/beside/, 'next to, in addition to, while'],
+  [/looks?-ups?/, 'lookup'],
+  [/time-outs?/, 'timeout'],
+  [/for good/, 'permanently'],
+  [/goes on|go on|going on|went on/, 'continues'],
+  [/in vain/, 'without success'],
+  [/to be had/, 'available'],
+  [/of (?:ours|yours|theirs)/, 'our own, your own'],
+  [/and the like/, 'for example'],
+  [/in all(?=[,.;:)])/, 'in total'],
+  [/dearer/, 'more expensive'],
+  [/as [\w' ]{1,40} has it/, 'according to'],
+  [/whatever [^.;:]{1,40} says?/, 'regardless of'],
+  [/(?:says?|said) (?:nothing|so|which|why|how)/, 'shows, explains, is set'],
+  [/in silence/, 'silently'],
+  [/afresh|henceforth|thereby|therein|thereof|whereby|wherein|thereupon|thrice|betimes/, 'a plain word'],
+  [/shall/, 'must, will'],
+  [/the present state/, 'the current state'],
+  [/the page before/, 'the previous page'],
+  [/out of reach/, 'unreachable'],
+  [/stands? (?:at|on|beside|between|there)/, 'is'],
+  [/learns? of/, 'notices'],
+  [/in great number/, 'many'],
+  [/not (?:any|a) more/, 'no longer'],
+  [/as (?:it came|they came|it stands|they stand)/, 'unchanged, as received'],
+  [/(?:an?|the) ended jobs?/, 'finished job'],
+  [/to be called (?:once|when|before|after|while)/, 'call this'],
+]
+
+test('no comment and no message in the code uses a phrase that sounds translated', () => {
+  const files = [
+    ...program.map(({ path, text }) => ({ path: `src/${path}`, text })),
+    ...clientProgram.map(({ path, text }) => ({ path: `client/src/${path}`, text })),
+  ].filter(({ path }) => !/migrations|standard-schema/.test(path))
+  const wrong = files.flatMap(({ path, text }) =>
+    proseIn(text).flatMap((prose) => {
+      // A phrase may continue on the next line of its comment.
+      const joined = withoutCode(prose.text).replaceAll(/\n\s*(?:\*(?!\/) ?|\/\/ ?)?/g, ' ')
+      return QUAINT_IN_CODE.flatMap(([{ source }, better]) => {
+        const [found] = new RegExp(`\\b(?:${source})(?!\\w)`, 'i').exec(joined) ?? []
+        return found === undefined ? [] : [`${path}:${prose.line}: ${found} → ${better}`]
+      })
+    }),
+  )
+  assert.deepEqual(wrong, [])
+})
+
+/** The comments and strings of a source. They are remembered, because two tests read them. */
+function proseIn(source: string): SourceText['prose'] {
+  const known = proseBySource.get(source)
+  if (known !== undefined) return known
+  const { prose } = splitSource(source)
+  proseBySource.set(source, prose)
+  return prose
+}
+const proseBySource = new Map<string, SourceText['prose']>()
 
 /** Every Markdown file that we wrote. */
 function markdownFiles(): readonly string[] {

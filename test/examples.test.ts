@@ -116,7 +116,7 @@ for (const [command, file, skip] of [
   ['python3', 'parley.py', noPython],
 ] as const) {
   test(`${file} rejects what its secret did not sign`, { timeout, skip }, async (t) => {
-    // With another secret it goes on waiting for callbacks of the server's.
+    // With another secret it continues waiting for callbacks of the server's.
     const PARLEY_CALLBACK_SECRET = makeSecret()
     const program = await run(await scene(t), [command, file], { PARLEY_CALLBACK_SECRET })
     const [, url = ''] = await program.line(RECEIVING)
@@ -190,7 +190,7 @@ function create(socketPath: string, key: string, content: string): Promise<numbe
   })
 }
 
-test('two-nodes shares jobs between two nodes behind nginx, and one node goes on when the other stops', {
+test('two-nodes shares jobs between two nodes behind nginx, and one node continues when the other stops', {
   timeout: 180_000,
   skip: noNginx,
 }, async (t) => {

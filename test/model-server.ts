@@ -65,7 +65,7 @@ export interface ModelServerForTests {
   /** Requests that are being answered, and the most there ever were at once. */
   running(): number
   mostRunning(): number
-  /** Answers the requests that stall now; later ones stall anew. */
+  /** Answers the requests that stall now; later ones stall again. */
   release(): void
   /** Answers the request that has stalled longest. */
   releaseNext(): void
@@ -133,7 +133,7 @@ export const reply = {
     (request, response, server) => {
       stalled(server).push(() => then(request, response, server))
     },
-  /** Sends the headers of an answer and then a space every millisecond, for ever: valid JSON, were it ever to end. */
+  /** Sends the headers of an answer and then a space every millisecond, forever: valid JSON, were it ever to end. */
   drip: (): Reply => (_request, response) => {
     response.writeHead(200, { 'content-type': 'application/json' })
     const timer = setInterval(() => response.write(' '), 1)

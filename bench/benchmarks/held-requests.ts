@@ -17,7 +17,7 @@ import { figure, spread, table } from '../harness/table.ts'
 import { type HeldRun, type HoldingSide, heldRun } from './held-requests-run.ts'
 
 const HELD_REQUESTS = 10_000
-/** Files that a service needs besides those of its callers and calls. */
+/** Files that a service needs next to those of its callers and calls. */
 const OTHER_FILES = 250
 const MEMORY_TARGET = 1.5
 const WAKE_TARGET_MS = 25

@@ -2,7 +2,7 @@
  * BullMQ as a single-create service, behind a plain node:http shell: a request adds a job, a worker in the same process
  * calls the model by undici, and the request is answered when the job has finished.
  *
- * What it leaves out: keys, tiers, checks, the wait's time-out, callbacks, retention, metrics.
+ * What it leaves out: keys, tiers, checks, the wait's timeout, callbacks, retention, metrics.
  *
  * Its packages are not the product's, so they are loaded when it runs and described here as far as they are used.
  */

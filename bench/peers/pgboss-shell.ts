@@ -6,7 +6,7 @@
  * fetches all queued jobs in one statement. Jobs are completed one by one, each as soon as it has its answer, since the only
  * way to complete many with outputs of their own makes each wait for the slowest of its batch.
  *
- * What it leaves out: keys, tiers, checks, the wait's time-out, callbacks, the answer cache, metrics.
+ * What it leaves out: keys, tiers, checks, the wait's timeout, callbacks, the answer cache, metrics.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -17,7 +17,7 @@ export interface Boss {
 }
 
 const NAME = 'pg-boss'
-/** Connections beside the workers': more of them did not raise the throughput. */
+/** Connections next to the workers': more of them did not raise the throughput. */
 const CONNECTIONS = 20
 
 export async function startBoss(url: string): Promise<Boss> {

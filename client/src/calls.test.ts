@@ -96,7 +96,7 @@ test('a call has headers of its own, which replace those of the client, but neve
   assert.equal(sent[1]?.headers.get('x-tenant'), 'acme')
 })
 
-test('cancels and deletes are tried again, and a delete whose response was lost has deleted', async () => {
+test('cancels and deletes are retried, and a delete whose response was lost has deleted', async () => {
   const { client, sent } = answering([() => refused(503), () => ok({ status: 'failed' })])
   await client.messages.cancel('a/b')
   assert.deepEqual(

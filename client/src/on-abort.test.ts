@@ -3,7 +3,7 @@ import { getEventListeners } from 'node:events'
 import { test } from 'node:test'
 import { onAbort } from './on-abort.ts'
 
-test('however many wait, the signal has one listener, and none when nobody waits any more', () => {
+test('however many wait, the signal has one listener, and none when nobody waits any longer', () => {
   const { signal } = new AbortController()
   const listeners = () => getEventListeners(signal, 'abort').length
   const callback = () => {}

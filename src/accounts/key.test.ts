@@ -9,7 +9,7 @@ test('a key has its prefix, 32 random characters and a checksum of 6', () => {
   assert.notEqual(makeKey(), key)
 })
 
-test('a changed, shortened or lengthened key is detected without a look-up', () => {
+test('a changed, shortened or lengthened key is detected without a lookup', () => {
   const key = makeKey()
   for (let at = 0; at < key.length; at++) {
     const other = key[at] === 'A' ? 'B' : 'A'

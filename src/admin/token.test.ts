@@ -22,7 +22,7 @@ function databaseIn(t: TestContext): string {
   return join(folder, 'parley.db')
 }
 
-test('a token is made once, beside the database, and read by its owner only', { skip: noModes }, (t) => {
+test('a token is made once, next to the database, and read by its owner only', { skip: noModes }, (t) => {
   const database = databaseIn(t)
   const made = adminToken(null, database)
   assert.match(made.token ?? '', /^padm_[\w-]{43}$/)
@@ -39,7 +39,7 @@ test('a given token is taken, and none is made', (t) => {
   assert.deepEqual(readdirSync(join(database, '..')), [])
 })
 
-test('a file that others could read is closed to them, and the operator told', { skip: noModes }, (t) => {
+test('a file that others could read is closed to them, and the operator is warned', { skip: noModes }, (t) => {
   const database = databaseIn(t)
   const { file, token } = adminToken(null, database)
   chmodSync(file ?? '', 0o644)

@@ -59,7 +59,7 @@ export async function listAccounts({ json, config }: ListAccountsOptions): Promi
   printLine(
     table([
       [
-        ...['ACCOUNT', 'TIER', 'ACTIVE KEYS', 'JOBS A MONTH', 'TOKENS A MONTH'],
+        ...['ACCOUNT', 'TIER', 'ACTIVE KEYS', 'JOBS PER MONTH', 'TOKENS PER MONTH'],
         ...['OPEN JOBS / MAX', 'STORED BYTES / MAX', 'SUSPENDED'],
       ],
       ...rows,
@@ -158,7 +158,7 @@ export async function cap(name: string, options: CapOptions): Promise<void> {
 }
 
 function capText(cap: CapText, unit: string): string {
-  if (cap === 'tier') return `${unit} as for its tier`
+  if (cap === 'tier') return `tier default for ${unit}`
   return cap === 'none' ? `unlimited ${unit}` : `${cap} ${unit}`
 }
 

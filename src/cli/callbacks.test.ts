@@ -40,7 +40,7 @@ test('a rare callback is found behind any number of others', async () => {
   assert.ok(searches() > 2)
 })
 
-test('no more than the limit, and then where to go on', async () => {
+test('no more than the limit, and then where to continue', async () => {
   const { search } = searchOf(2 * MAX_SCANNED, [5, MAX_SCANNED + 7, MAX_SCANNED + 8])
   const first = await searchedInFull({ limit: 2 }, search)
   assert.deepEqual([first.items.length, first.next], [2, String(MAX_SCANNED + 7)])

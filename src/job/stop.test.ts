@@ -6,7 +6,7 @@ function listenerOf(notified: string[], name: string) {
   return { onStop: () => void notified.push(name) }
 }
 
-test('tells every listener once, in order, and keeps the first reason', () => {
+test('calls every listener once, in order, and keeps the first reason', () => {
   const stop = new Stop()
   const notified: string[] = []
   stop.listen(listenerOf(notified, 'a'))
@@ -18,7 +18,7 @@ test('tells every listener once, in order, and keeps the first reason', () => {
   assert.equal(stop.reason, 'deadline')
 })
 
-test('does not tell who listens no more, nor who begins to listen when it has stopped', () => {
+test('does not call removed listeners, nor listeners that are added after the stop', () => {
   const stop = new Stop()
   const notified: string[] = []
   const gone = listenerOf(notified, 'gone')
@@ -30,7 +30,7 @@ test('does not tell who listens no more, nor who begins to listen when it has st
   assert.deepEqual(notified, [])
 })
 
-test('a listener that another one takes off while they are told is not told', () => {
+test('a listener that another one removes during the calls is not called', () => {
   const stop = new Stop()
   const notified: string[] = []
   const second = listenerOf(notified, 'second')

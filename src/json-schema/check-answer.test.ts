@@ -243,7 +243,7 @@ test('a long key or path is cut in the error', () => {
   assert.ok(cut.length < 500 && cut.endsWith('must be null or an object'))
 })
 
-test('when the steps run out nobody knows whether the answer is right, and the reason says so', () => {
+test('when the steps run out, it is unknown whether the answer is valid, and the reason explains it', () => {
   const budget = new StepBudget(1_000)
   const errors = errorsOf({ items: { type: 'integer' } }, Array(2_000).fill(1), budget)
   assert.deepEqual(errors, ['checking the answer against the schema takes more than 1000 steps'])

@@ -89,7 +89,7 @@ function isStrict(schema: unknown): boolean {
   return meetsStrictRules(read.schema)
 }
 
-test('schemas within the strict rules are told from all others', () => {
+test('schemas within the strict rules are distinguished from all others', () => {
   for (const schema of STRICT) assert.ok(isStrict(schema), `strict: ${JSON.stringify(schema).slice(0, 300)}`)
   for (const schema of NOT_STRICT)
     assert.ok(!isStrict(schema), `not strict: ${JSON.stringify(schema).slice(0, 300)}`)

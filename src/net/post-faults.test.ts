@@ -141,7 +141,7 @@ test('a closed port, an unknown name and an empty DNS answer are failures that n
   ])
 })
 
-test('a DNS lookup that is not answered ends at the connect time-out', async (t) => {
+test('a DNS lookup that is not answered ends at the connect timeout', async (t) => {
   const clock = new FakeClock()
   const lookup = Promise.withResolvers<AbortSignal>()
   const { post } = await startPoster(t, {
@@ -186,7 +186,7 @@ test('a dead address leaves time for the next one', async (t) => {
   assert.ok(dead[0]?.destroyed)
 })
 
-test('a POST to a host whose addresses are all dead fails at the connect time-out', async (t) => {
+test('a POST to a host whose addresses are all dead fails at the connect timeout', async (t) => {
   const clock = new FakeClock()
   const dead: Socket[] = []
   const { post } = await startPoster(t, {

@@ -68,7 +68,7 @@ test('a receiver without TLS is a failure', async (t) => {
   await receiver.allClosed()
 })
 
-test('a TLS handshake that stalls ends at the connect time-out', async (t) => {
+test('a TLS handshake that stalls ends at the connect timeout', async (t) => {
   const clock = new FakeClock()
   const started = Promise.withResolvers<void>()
   const ended = Promise.withResolvers<void>()

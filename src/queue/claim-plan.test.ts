@@ -137,7 +137,7 @@ test('small jobs of an account run while its large ones wait', async (t) => {
   assert.deepEqual(counts(running()), { many: 2, other: 6 })
 })
 
-test('a job larger than the share waits until no other large one runs, and is not overtaken for ever', async (t) => {
+test('a job larger than the share waits until no other large one runs, and is not overtaken forever', async (t) => {
   const { running, end, queue } = await start(t)
   await queue(job('first', 10 * MB))
   await queue(job('huge', 200 * MB), job('late', 5 * MB), job('late'), job('small'))

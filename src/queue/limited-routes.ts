@@ -130,7 +130,7 @@ export class LimitedRoutes {
     else if (tooLarge !== null) state.large = this.#decide(tooLarge)
     else {
       state.large = 'none'
-      // Beside other jobs none is claimed that failed last or is a poison candidate.
+      // A claim that found other jobs did not claim those that failed last or are poison candidates.
       state.mayBeQueued = jobs.length > 0 || wakeUps !== this.#wakeUps
     }
   }

@@ -68,7 +68,7 @@ test('stored bytes count alike', async () => {
   assert.equal(await reserve(limit, 1, 300), null)
 })
 
-test('a job that has ended makes room at the next look-up, at the latest when there seems to be none', async () => {
+test('a job that has ended makes room at the next lookup, at the latest when there seems to be none', async () => {
   const { clock, said, quotas, reserve } = watched({ openJobs: 9 })
   const ten = limits(10)
   assert.equal(await reserve(ten), null)
@@ -80,7 +80,7 @@ test('a job that has ended makes room at the next look-up, at the latest when th
   assert.equal(said.asked, 2)
 })
 
-test('what was accepted before a look-up began does not count twice', async () => {
+test('what was accepted before a lookup began does not count twice', async () => {
   const { clock, said, quotas, reserve } = watched()
   const ten = limits(10)
   for (let job = 0; job < 5; job++) {
@@ -93,7 +93,7 @@ test('what was accepted before a look-up began does not count twice', async () =
   assert.ok(await reserve(ten))
 })
 
-test('a look-up waits for what is being accepted, and what comes meanwhile waits for the look-up', async () => {
+test('a lookup waits for what is being accepted, and what comes meanwhile waits for the lookup', async () => {
   const { clock, said, quotas, reserve } = watched()
   const ten = limits(10)
   assert.equal(await reserve(ten, 6), null)
@@ -135,7 +135,7 @@ test('the sums are looked up once for a sixteenth of what is left, and every fiv
   assert.equal(said.asked, 3)
 })
 
-test('a look-up that fails rejects the request, and the next one looks again', async () => {
+test('a lookup that fails rejects the request, and the next one looks again', async () => {
   const clock = new FakeClock()
   let fails = true
   const store = {

@@ -229,7 +229,7 @@ test('an unknown error is retried without another execution', async (t) => {
   assert.equal(await status(store, job), 'completed')
 })
 
-/** A store that rejects for good the outcomes with this content, or all of them. */
+/** A store that rejects permanently the outcomes with this content, or all of them. */
 function rejecting(contentJson: string | null) {
   const rejects = ({ outcome }: Settlement) =>
     contentJson === null || (outcome.status === 'completed' && outcome.contentJson === contentJson)
@@ -243,7 +243,7 @@ function rejecting(contentJson: string | null) {
   }
 }
 
-test('poison candidates are executed one at a time, beside other jobs', async (t) => {
+test('poison candidates are executed one at a time, next to other jobs', async (t) => {
   const { store, worker, executions, settled } = await start(t, 8)
   const candidates = [newJob(), newJob(), newJob()]
   await store.accept(acceptance(candidates))

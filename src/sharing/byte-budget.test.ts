@@ -53,7 +53,7 @@ test('an account may hold one large thing beyond its part where there is room', 
   assert.equal(share.tryReserve('third', MIB), 'full')
 })
 
-test('a thing larger than the share is held alone, and small things beside it', () => {
+test('a thing larger than the share is held alone, and small things next to it', () => {
   const { share } = start()
   share.tryReserve('other', SMALL_BYTES)
   assert.equal(share.tryReserve('acme', 100 * MIB), 'granted')

@@ -75,7 +75,7 @@ describe('every order of roles reaches the prompt', () => {
 })
 
 describe('what a template rejects', () => {
-  it('is remembered for a day, and then tried again', async (t) => {
+  it('is remembered for a day, and then retried', async (t) => {
     const { send, clock, target } = await start(t, 'gemma-2', 2026)
     assert.equal(target()?.learnedRoles, null)
     assert.deepEqual(await send('sdu'), ['answer', 'merged_system'])

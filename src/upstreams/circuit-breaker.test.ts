@@ -1,4 +1,4 @@
-/** When a target is unavailable, how it is tried again, and how work ramps up. */
+/** When a target is unavailable, how it is retried, and how work ramps up. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
@@ -108,7 +108,7 @@ describe('a target', () => {
     assert.deepEqual([phases.at(0), phases.at(1), phases.at(-1)], ['unavailable', 'trial', 'available'])
   })
 
-  it('whose trial fails goes on with the same wait', () => {
+  it('whose trial fails continues with the same wait', () => {
     const { health, clock, failJobs } = start()
     failJobs()
     const since = health.unavailableSinceMs

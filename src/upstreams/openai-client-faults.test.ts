@@ -46,7 +46,7 @@ describe('a fault', () => {
     assert.match(got.message, /^The name of the model server could not be resolved \(E\w+\)\.$/)
   })
 
-  it('a server that speaks no TLS, or has a certificate that nobody trusts, is named as such', async (t) => {
+  it('a server without TLS, or with an untrusted certificate, is reported as such', async (t) => {
     const { server } = await startClient(t)
     const receiver = await startReceiver({ tls: selfSigned(['models.example.com'], []) })
     t.after(() => receiver.close())
@@ -63,7 +63,7 @@ describe('a fault', () => {
     }
   })
 
-  it('a connection that is never established ends at the connect time-out', async (t) => {
+  it('a connection that is never established ends at the connect timeout', async (t) => {
     // A listener that never begins TLS: to undici the connection exists only after the handshake.
     const mute = createServer().listen(0, '127.0.0.1')
     await once(mute, 'listening')
@@ -124,7 +124,7 @@ describe('a fault', () => {
     ['a stall', () => reply.stall()],
     ['a slow drip', () => reply.drip()],
   ] as const) {
-    it(`${name} ends at the call's time-out, and its connection is closed`, async (t) => {
+    it(`${name} ends at the call's timeout, and its connection is closed`, async (t) => {
       const { server, client, clock } = await startClient(t, {
         script,
         settings: { call_timeout_seconds: 20 },
@@ -191,7 +191,7 @@ describe('a body', () => {
     assert.deepEqual(new Set(got.map(({ kind }) => kind)), new Set(['answer']))
   })
 
-  it('that waits for a slot for large answers ends at the time-out, or on abort, like any other', async (t) => {
+  it('that waits for a slot for large answers ends at the timeout, or on abort, like any other', async (t) => {
     const half = 'x'.repeat(LARGE_ANSWER_BYTES)
     const { server, client, clock } = await startClient(t, {
       // Larger than allowed without a slot, and never complete: these hold all slots.

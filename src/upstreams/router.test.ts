@@ -156,7 +156,7 @@ describe('targets', () => {
     })
   }
 
-  it('after a call that stalls, the next target is tried at the time-out', async (t) => {
+  it('after a call that stalls, the next target is tried at the timeout', async (t) => {
     const { router, clock, a } = await startRouter(t, { a: () => reply.stall() })
     const asked = router.ask(modelRequest('two'), never)
     await a.received(1)

@@ -69,7 +69,7 @@ test('a job that ended meanwhile is not cancelled, and the page says so and show
   await page.locator('.badge', { hasText: 'completed' }).waitFor()
 })
 
-test('a job that has ended is deleted, and whoever looks for it is told so', async (t) => {
+test('a finished job is deleted, and its page reports that it does not exist', async (t) => {
   server.script = () => reply.echo()
   const [id = ''] = await createBatch('to be forgotten')
   await parley.ended(id, key)

@@ -71,7 +71,7 @@ onEachStore(async () => {
     assert.equal(looks(), 1)
   })
 
-  test('nobody is said to have answered a job that failed', async (t) => {
+  test('a failed job shows the target called last, and none that answered', async (t) => {
     const messages = userMessage('[[fail model_error]]')
     const { body } = await parley.post('/api/v1/messages/batches', [job({ messages })], key)
     const [id] = body.data.job_ids
@@ -82,7 +82,7 @@ onEachStore(async () => {
     await page.getByText('Last called').waitFor()
   })
 
-  test('the receipt tells how each server was asked, and what an earlier version did not record', async (t) => {
+  test('the receipt shows how each server was called, and what an earlier version did not record', async (t) => {
     const messages = [{ role: 'developer', content: 'Be brief.' }, ...userMessage('a number')]
     const { body } = await parley.post(
       '/api/v1/messages',

@@ -25,7 +25,7 @@ test('it holds no script or style in itself, and nothing from elsewhere', () => 
   for (const address of addresses) assert.match(address, /^(?:\/dashboard\/files\/|data:image\/svg)/)
 })
 
-test('every file it names is there, may be kept for ever, and comes smaller to who can unpack it', async () => {
+test('every file it names is there, may be kept forever, and comes smaller to who can unpack it', async () => {
   const addresses = [...page.text.matchAll(/"(\/dashboard\/files\/[^"]+)"/g)].map((found) => `${found[1]}`)
   assert.ok(addresses.length > 20)
   for (const address of addresses) {

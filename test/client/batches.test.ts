@@ -79,7 +79,7 @@ onEachStore(() => {
     await assert.rejects(client.messages.createBatch([larger]), InvalidRequestError)
   })
 
-  test('an error on the way tells what was created, and the same call goes on from there', async (t) => {
+  test('an error in between reports what was created, and the same call continues from there', async (t) => {
     const { parley } = await startStage(t)
     const { client, proxy } = await faultyClient(t, parley, await parley.key('user_go'), { maxRetries: 0 })
     proxy.script('pass', 'pass', 'pass', 'reset after')
@@ -98,7 +98,7 @@ onEachStore(() => {
     assert.equal(await (await openDatabase(t, parley)).jobCount(), 45)
   })
 
-  test('what is aborted on the way tells what was created, too', async (t) => {
+  test('an abort in between reports what was created, too', async (t) => {
     const { parley } = await startStage(t)
     const { client, proxy } = await faultyClient(t, parley, await parley.key('user_free'))
     const controller = new AbortController()

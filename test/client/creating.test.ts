@@ -46,7 +46,7 @@ onEachStore(() => {
     })
   })
 
-  test('a job that outlives the wait at the server: create says so, createAndWait goes on', async (t) => {
+  test('a job that outlives the wait at the server: create says so, createAndWait continues', async (t) => {
     const { parley, models, clock } = await startStage(t, { script: () => reply.stall() })
     const own = new HurriedClock()
     const client = clientOf(parley, await parley.key(), { clock: own })
@@ -107,7 +107,7 @@ onEachStore(() => {
     assert.match(missing.details ?? '', /does not exist or has expired/)
   })
 
-  test('an answer that came from the cache can be told by its headers', async (t) => {
+  test('an answer from the cache can be recognized by its headers', async (t) => {
     const { client } = await startWithClient(t)
     const caches: (string | null)[] = []
     const onAnswer = ({ headers }: { readonly headers: Headers }) => {
@@ -118,7 +118,7 @@ onEachStore(() => {
     assert.deepEqual(caches, [null, 'hit'])
   })
 
-  test('me tells what the key may do', async (t) => {
+  test('me returns what the key may do', async (t) => {
     const { client } = await startWithClient(t)
     await client.messages.create(ask('Hello'))
     const { tier, limits, usage, suspended } = await client.me()

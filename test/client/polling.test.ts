@@ -99,7 +99,7 @@ onEachStore(() => {
     const { parley, clock } = await startStage(t, {
       settings: { tiers: { user_go: { reads_per_minute: 12 } } },
     })
-    // Time goes on only while nothing is under way, as if answers took none.
+    // Time continues only while nothing is under way, as if answers took none.
     let inProgress = 0
     const fetched: typeof fetch = async (input, init) => {
       inProgress += 1

@@ -1,4 +1,4 @@
-/** Calls that fail on their way: tried again, and paid once. */
+/** Calls that fail on their way: retried, and paid once. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import {
@@ -75,7 +75,7 @@ onEachStore(() => {
     assert.equal(models.requests.length, 1)
   })
 
-  test('without a key nothing is created twice, because it is not tried again', async (t) => {
+  test('without a key nothing is created twice, because it is not retried', async (t) => {
     const { parley, models } = await startStage(t, UNKEPT)
     const { client, proxy } = await faultyClient(t, parley, await parley.key())
     proxy.script('reset after')
@@ -103,7 +103,7 @@ onEachStore(() => {
     assert.equal(proxy.requests.length, 6)
   })
 
-  test('who is asked to stay away for more than two minutes is told so', async (t) => {
+  test('a Retry-After of more than two minutes fails the call', async (t) => {
     const { parley } = await startStage(t)
     const { client, proxy, clock } = await faultyClient(t, parley, await parley.key())
     const until = (seconds: number) => ({ status: 503, headers: { 'retry-after': String(seconds) } })
@@ -117,7 +117,7 @@ onEachStore(() => {
     assert.deepEqual(clock.pauses, [120_000])
   })
 
-  test('what will not pass is not tried again', async (t) => {
+  test('what will not pass is not retried', async (t) => {
     const { parley } = await startStage(t)
     const { client, proxy } = await faultyClient(t, parley, await parley.key())
     await assert.rejects(client.messages.create({ ...ask, messages: [] }), InvalidRequestError)
@@ -149,7 +149,7 @@ onEachStore(() => {
     await assert.rejects(client.me(), TimeoutError)
   })
 
-  test('a server that does not answer in time is tried again, and then given up', async (t) => {
+  test('a server that does not answer in time is retried, and then given up', async (t) => {
     const { parley } = await startStage(t)
     const key = await parley.key()
     const { client, proxy } = await faultyClient(t, parley, key, { requestTimeout: 0.02, maxRetries: 1 })

@@ -169,7 +169,7 @@ onEachStore(() => {
     sameType<typeof third.result.response_content, unknown>()
   })
 
-  test('a schema of a library that makes no JSON Schema needs one beside it', async (t) => {
+  test('a schema of a library that makes no JSON Schema needs one next to it', async (t) => {
     const { client } = await start(t, 7)
     const even = {
       '~standard': {

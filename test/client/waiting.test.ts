@@ -50,7 +50,7 @@ onEachStore(() => {
     assert.equal((await client.messages.wait(id.toUpperCase())).job_id, id)
   })
 
-  test('a wait whose time at the server is over goes on', async (t) => {
+  test('a wait whose time at the server is over continues', async (t) => {
     const { parley, models, serverClock, client, proxy, id } = await startWaiting(t, ['Hello'])
     const waiting = client.messages.wait(id)
     await pendingResponsesAre(t, parley, 1)

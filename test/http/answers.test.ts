@@ -274,7 +274,7 @@ onEachStore(() => {
     assert.equal(await models.requests[0]?.ended, 'cut')
   })
 
-  test('3 failed: a single create that waits is told of the time-out', async (t) => {
+  test('3 failed: a waiting single create gets the timeout', async (t) => {
     const stage = await startStage(t, {
       settings: { jobs: { run_timeout_seconds: 60 } },
       script: () => reply.stall(),

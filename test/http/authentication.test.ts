@@ -78,7 +78,7 @@ onEachStore(() => {
     }
   })
 
-  test('5.2 401 for a revoked key within 5 seconds, while the other keys of the account go on', async (t) => {
+  test('5.2 401 for a revoked key within 5 seconds, while the other keys of the account continue', async (t) => {
     const { parley, clock } = await startStage(t)
     const [key, other] = [await parley.key(), await parley.key()]
     const keyId = granted(await parley.get(ME, key), 200).key_id

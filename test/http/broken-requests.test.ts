@@ -314,7 +314,7 @@ onEachStore(async () => {
     assert.equal(refused(answer, 431).message, 'The request headers are too large.')
   })
 
-  test('7 an expectation that nobody knows is ignored', async () => {
+  test('7 an unknown expectation is ignored', async () => {
     const answer = await talk(
       parley,
       'GET /nothing HTTP/1.1\r\nhost: a\r\nexpect: more\r\nconnection: close\r\n\r\n',

@@ -17,7 +17,7 @@ const capped = (cap: Readonly<Record<string, number>>) => ({
 const RESETS = 'The cap resets at 2026-02-01T00:00:00Z.'
 
 onEachStore(() => {
-  test('a cap on jobs: 403 that names it and when it resets; nothing is created, and reads go on', async (t) => {
+  test('a cap on jobs: 403 that names it and when it resets; nothing is created, and reads continue', async (t) => {
     const { parley, clock } = await startStage(t, { settings: capped({ max_monthly_jobs: 4 }) })
     const [key, other] = [await parley.key('user_go', 'acme'), await parley.key('user_max', 'other')]
     completed(await parley.post(MESSAGES, job(), key))

@@ -15,7 +15,7 @@ export interface Database {
   callbacks(): Promise<unknown[]>
   /** The callbacks that are owed or were. */
   owed(): Promise<Owed[]>
-  /** What is stored beside each answer, as JSON text. */
+  /** What is stored next to each answer, as JSON text. */
   outcomes(): Promise<StoredOutcome[]>
   /** All jobs vanish, those that run too, as under a database that was put back from a copy. */
   deleteJobs(): Promise<void>

@@ -76,7 +76,7 @@ onEachStore(async () => {
     assert.deepEqual(noKey, {})
   })
 
-  /** Of each operation: its name in generated clients, what opens it, and its statuses beside those of any request. */
+  /** Of each operation: its name in generated clients, what opens it, and its statuses next to those of any request. */
   function contentsOf(document: Answer['body']) {
     const names: string[] = []
     const found = Object.entries<Record<string, Operation>>(document.paths).flatMap(([path, methods]) =>
@@ -145,7 +145,7 @@ onEachStore(async () => {
     })
   })
 
-  test('jobs are one type, told apart by their status, and errors one type for all routes', async () => {
+  test('jobs are one type, discriminated by their status, and errors one type for all routes', async () => {
     const { components, paths } = (await parley.get(CALLERS)).body
     const { Job: union, Error: error } = components.schemas
     const statuses = ['pending', 'assigned', 'completed', 'failed']
@@ -322,7 +322,7 @@ onEachStore(async () => {
     assert.ok(!Check(schemaOf(BATCHES), [job({ timeout: 30 })]))
   })
 
-  test('every example in a document satisfies the schema beside it', () => {
+  test('every example in a document satisfies the schema next to it', () => {
     const visit = (node: unknown, path: string): void => {
       if (typeof node !== 'object' || node === null) return
       const { example, examples, schema, default: byDefault, ...rest } = node as Record<string, unknown>

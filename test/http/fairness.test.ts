@@ -44,7 +44,7 @@ onEachStore(() => {
       await models.received(3 + done)
     }
     const [id = ''] = enqueued(await parley.post(BATCHES, [saying('single')], single), 1)
-    // Where nodes share the line, a new account's place is beside the job at its head, which came before.
+    // Where nodes share the line, a new account's place is next to the job at its head, which came before.
     const next = parley.store.shared ? ['crowd 11', 'single'] : ['single']
     for (const [index] of next.entries()) {
       answerNext()

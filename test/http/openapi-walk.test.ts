@@ -84,7 +84,7 @@ onEachStore(async () => {
     )
   })
 
-  test('every route with a body has examples, and every example has the shape beside it', () => {
+  test('every route with a body has examples, and every example has the shape next to it', () => {
     for (const route of routes) {
       const { name, body, responses } = route
       if (body) assert.ok(body.examples.length > 0, `${name} has no example`)

@@ -98,7 +98,7 @@ onEachStore(() => {
     assert.equal(models.requests.length, 1)
   })
 
-  test('cancel: 200 again for a job that was cancelled before, by whomever; 409 if it ended otherwise', async (t) => {
+  test('cancel: 200 again for a job that was cancelled before, by anyone; 409 if it ended otherwise', async (t) => {
     const stage = await startStage(t)
     const { parley, clock } = stage
     const key = await parley.key()

@@ -133,7 +133,7 @@ onEachStore(() => {
     })
     let more = 0
     await untilTrue(t, stage, async () => {
-      // Others go on meanwhile: without them nothing would tell the job's fault from the server's.
+      // Others continue meanwhile: without them nothing would tell the job's fault from the server's.
       if (more++ % 4 === 0) ids.push(...(await createJobs(parley, good, 1)))
       return error !== null
     })
@@ -171,7 +171,7 @@ onEachStore(() => {
     await allComplete(stage, t, key, ids)
   })
 
-  test('what was paid for before an outage is kept: the repair goes on with the first answer', async (t) => {
+  test('what was paid for before an outage is kept: the repair continues with the first answer', async (t) => {
     const stage = await startStage(t)
     const { parley, models } = stage
     const key = await parley.key()

@@ -1,4 +1,4 @@
-/** An outcome reaches the database whatever was sent to Parley, and one that the database rejects for good ends its job. */
+/** An outcome reaches the database whatever was sent to Parley, and one that the database rejects permanently ends its job. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'

@@ -80,7 +80,7 @@ onEachStore(() => {
     }
   })
 
-  test('4.2 a wait whose time is over is answered with the present state, without Retry-After', async (t) => {
+  test('4.2 a wait whose time is over is answered with the current state, without Retry-After', async (t) => {
     const stage = await startStage(t)
     const key = await stage.parley.key()
     const id = await runningJob(stage, key)
@@ -141,7 +141,7 @@ onEachStore(() => {
     clock.advance(60_000)
   })
 
-  test('4.2 over sync.max_waiters or the share of the account: the present state at once, with Retry-After', async (t) => {
+  test('4.2 over sync.max_waiters or the share of the account: the current state at once, with Retry-After', async (t) => {
     const stage = await startStage(t, { settings: { sync: { max_waiters: 4 } } })
     const { parley, models } = stage
     const [crowd, other] = [await parley.key('user_max', 'crowd'), await parley.key('user_max', 'other')]
@@ -163,7 +163,7 @@ onEachStore(() => {
     for (const answer of await Promise.all(waits)) assert.equal(granted(answer, 200).status, 'completed')
   })
 
-  test('4.2 a stopping server ends a wait with the present state, Retry-After and a closed connection', async (t) => {
+  test('4.2 a stopping server ends a wait with the current state, Retry-After and a closed connection', async (t) => {
     const stage = await startStage(t)
     const { parley } = stage
     const key = await parley.key()

@@ -118,7 +118,7 @@ onEachStore(async () => {
     }
   }
 
-  /** One is delivered, and one fails for good. */
+  /** One is delivered, and one fails permanently. */
   async function callbacksEnd(key: string): Promise<void> {
     const receiver = await startReceiver()
     after(() => receiver.close())

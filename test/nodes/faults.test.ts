@@ -81,7 +81,7 @@ test(`${CUTS} connections cut before the answer to a statement: nothing is lost,
   t.diagnostic(`${load.ledger.size} accepted, ${stored} stored`)
 })
 
-test('a database out of reach gives 503 with Retry-After; then all goes on', { timeout }, async (t) => {
+test('a database out of reach gives 503 with Retry-After; then all continues', { timeout }, async (t) => {
   const models = await startModelServer()
   t.after(() => models.close())
   const proxy = await startCuttingProxy(await freshRealDatabase(t))
@@ -107,7 +107,7 @@ test('a database out of reach gives 503 with Retry-After; then all goes on', { t
   assert.equal(await fleet.assertAllSettledOnce(), 2)
 })
 
-test('blocked tables and a full pool give 503 with Retry-After; then all goes on', { timeout }, async (t) => {
+test('blocked tables and a full pool give 503 with Retry-After; then all continues', { timeout }, async (t) => {
   const models = await startModelServer()
   t.after(() => models.close())
   const settings = { postgres: { connections: 3, statement_timeout_seconds: 1 } }
@@ -130,7 +130,7 @@ test('blocked tables and a full pool give 503 with Retry-After; then all goes on
   assert.equal(await fleet.assertAllSettledOnce(), 2, 'what was refused is not stored')
 })
 
-test('a Postgres that takes no more connections gives 503; then all goes on', { timeout }, async (t) => {
+test('a Postgres that takes no more connections gives 503; then all continues', { timeout }, async (t) => {
   const models = await startModelServer()
   t.after(() => models.close())
   const cluster = await startCluster({ settings: { max_connections: 20 } })

@@ -171,7 +171,7 @@ test(`a node whose event loop is blocked for three leases, ${BLOCKS} times, keep
   t.diagnostic(`${JOBS} jobs, event loop blocked ${BLOCKS} times for three leases, every job claimed once`)
 })
 
-test('a node whose event loop is blocked for good ends itself, and its jobs run on another', {
+test('a node whose event loop is blocked permanently ends itself, and its jobs run on another', {
   timeout,
 }, async (t) => {
   const block = await blocker(t)

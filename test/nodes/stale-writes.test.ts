@@ -23,9 +23,9 @@ const MOST_TURNS = 60
 
 /** When the answers to the stopped node's calls arrive, and when the other node's do. */
 const MOMENTS = [
-  /** The jobs have ended elsewhere when the node goes on. */
+  /** The jobs have ended elsewhere when the node continues. */
   'both before it goes on',
-  /** The jobs still run elsewhere when the node goes on: only the attempt tells the two apart. */
+  /** The jobs still run elsewhere when the node continues: only the attempt tells the two apart. */
   'its own before, the others after it went on',
   /** Some settlements are on their way when the node stops. */
   'its own just before it stops',

@@ -150,7 +150,7 @@ export class Cluster {
     await this.start()
   }
 
-  /** Stops for good and deletes everything. */
+  /** Stops permanently and deletes everything. */
   async stop(): Promise<void> {
     await this.stopNow('immediate')
     await rm(this.folder, { recursive: true, force: true })

@@ -62,7 +62,7 @@ export function uniqueName(): string {
 let connections: Promise<Pool> | undefined
 
 /**
- * Runs a statement beside the tests, on connections that the process keeps: to open one costs more than most statements do. A
+ * Runs a statement next to the tests, on connections that the process keeps: to open one costs more than most statements do. A
  * statement that waits for a session that a test has forgotten fails.
  */
 export async function administer(

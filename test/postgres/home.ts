@@ -39,7 +39,7 @@ export class Home {
     this.#watcher.unref()
     const pipe = this.#watcher.stdin as Socket
     pipe.unref()
-    // Without a watcher there is nobody to tell; the tests go on.
+    // Without a watcher there is nobody to tell; the tests continue.
     pipe.on('error', () => {})
   }
 

@@ -1,4 +1,4 @@
-/** Admin actions by commands beside a running server: the server applies them in time, and callers see the effect. */
+/** Admin actions by commands next to a running server: the server applies them in time, and callers see the effect. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'

@@ -12,7 +12,7 @@ const PASSWORD = 'pass-word-that-nobody-sees'
 const LIMIT_BLOCKS = 64
 const canLimit = spawnSync('sh', ['-c', `ulimit -S -f ${LIMIT_BLOCKS}`]).status === 0
 
-test('a backup and its restore are told in words', { timeout }, async (t) => {
+test('a backup and its restore are reported in plain text', { timeout }, async (t) => {
   const place = await installation(t)
   await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_pro'])
   const made = await place.parley(['backup', 'one.db'])
@@ -37,7 +37,7 @@ test('a backup and its restore are told in words', { timeout }, async (t) => {
   assert.ok(!readdirSync(place.folder).includes('none'), 'nothing is made')
 })
 
-test('on a Postgres the line to run is told, without the password', { timeout }, async (t) => {
+test('on a Postgres, the command to run is printed, without the password', { timeout }, async (t) => {
   const place = await installation(t)
   const address = `postgres://me:${PASSWORD}@db.internal:5433/parley?sslmode=require&password=${PASSWORD}&max=3`
   const env = { DATABASE_URL: address }
@@ -52,7 +52,7 @@ test('on a Postgres the line to run is told, without the password', { timeout },
   assert.match(restore.stderr, /^ {2}pg_restore .* 'my backup'$/m)
 })
 
-test('a disk without room is told, and nothing is left on it', {
+test('a full disk is reported, and nothing is left on it', {
   timeout,
   skip: canLimit ? false : 'this system has no `ulimit -f`',
 }, async (t) => {

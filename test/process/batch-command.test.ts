@@ -81,7 +81,7 @@ test('from standard input to standard output, and what fails ends with 2', { tim
   assert.match(nameless.stderr, /Pass --out FILE/)
 })
 
-test('invalid lines are told before anything is sent, and can be left out', { timeout }, async (t) => {
+test('invalid lines are reported before anything is sent, and can be skipped', { timeout }, async (t) => {
   const models = await startModelServer()
   t.after(() => models.close())
   const settings = { tiers: { user_max: { max_input_tokens: 50 } } }
@@ -138,7 +138,7 @@ test('invalid lines are told before anything is sent, and can be left out', { ti
   )
 })
 
-test('what only the server can refuse is told by its line, and the run goes on without it', {
+test('a job that only the server can reject is reported by its line, and the run continues without it', {
   timeout,
 }, async (t) => {
   const models = await startModelServer()

@@ -118,7 +118,7 @@ test('a batch that arrived unheard of is found again by its key', { timeout }, a
   assert.equal(models.requests.length, 60)
 })
 
-test('Ctrl-C stops at once, says how to go on, and nothing is run twice', { timeout }, async (t) => {
+test('Ctrl-C stops at once, says how to continue, and nothing is run twice', { timeout }, async (t) => {
   const { models, calls } = await startCounting(t)
   const asking = await startAsking(t, { upstream: models.baseUrl })
   await asking.write('jobs.jsonl', linesOf(400).join('\n'))
@@ -210,7 +210,7 @@ test('a server that is killed and started again meanwhile loses nothing', { time
   )
 })
 
-test('jobs that the server does not have any more are told as expired', { timeout }, async (t) => {
+test('jobs that the server no longer has are reported as expired', { timeout }, async (t) => {
   const models = await startModelServer({ script: () => reply.stall() })
   t.after(() => models.close())
   const asking = await startAsking(t, { upstream: models.baseUrl })

@@ -1,4 +1,4 @@
-/** `parley callbacks` beside a running server: what became of callbacks, and having them sent again. */
+/** `parley callbacks` next to a running server: what became of callbacks, and having them sent again. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import type { CallbackDetailsView, CallbackView } from '../../src/admin/callback-view.ts'
@@ -111,7 +111,7 @@ test('people get a table, no secrets, and nothing that a receiver could do to th
   assert.ok(!`${stdout}${shown}`.includes('\u001b'))
 })
 
-test('mistakes are told in a sentence, and change nothing', { timeout }, async (t) => {
+test('mistakes are reported in a sentence, and change nothing', { timeout }, async (t) => {
   const place = await installation(t)
   const wrong: readonly [RegExp, ...string[]][] = [
     [/No callback found for job/, 'show', NO_JOB],

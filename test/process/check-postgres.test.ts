@@ -31,7 +31,7 @@ test('check changes nothing in the database', { timeout }, async (t) => {
   assert.deepEqual(rows, [])
 })
 
-test('a database that is not there is told in a sentence', { timeout }, async (t) => {
+test('a missing database is reported in a sentence', { timeout }, async (t) => {
   const place = await installation(t, { databaseUrl: 'postgres://nobody:canary@127.0.0.1:1/nowhere' })
   const checked = await place.parley(['check'])
   assert.equal(checked.code, 1)
@@ -42,7 +42,7 @@ test('a database that is not there is told in a sentence', { timeout }, async (t
   assert.ok(!/canary/.test(checked.stdout + served.stderr))
 })
 
-test('an address that is neither SQLite nor Postgres is told, and not repeated', { timeout }, async (t) => {
+test('a URL that is neither SQLite nor Postgres is reported, and not repeated', { timeout }, async (t) => {
   const place = await installation(t, { databaseUrl: 'mysql://root:canary@localhost/db' })
   const { code, stdout } = await place.parley(['check'])
   assert.equal(code, 1)
@@ -63,7 +63,7 @@ test('fsync=off stops the start; what only weakens is said', { timeout }, async 
   assert.match(served.stderr, /fsync=off/)
 })
 
-test('a role without the right to make tables is told what to grant', { timeout }, async (t) => {
+test('the error for a role that cannot create tables explains what to grant', { timeout }, async (t) => {
   const url = await freshRealDatabase(t)
   const owner = new pg.Client(url)
   await owner.connect()

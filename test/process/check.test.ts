@@ -136,7 +136,7 @@ const wrong: readonly { why: string; settings: object; env?: Record<string, stri
 ]
 
 for (const { why, settings, env, says } of wrong) {
-  test(`check and serve tell ${why}, with its path`, { timeout }, async (t) => {
+  test(`check and serve report ${why}, with its path`, { timeout }, async (t) => {
     const place = await installation(t, { settings: settings as Record<string, unknown> })
     const checked = await place.parley(['check'], { ...(env && { env }) })
     assert.equal(checked.code, 1)
@@ -148,7 +148,7 @@ for (const { why, settings, env, says } of wrong) {
   })
 }
 
-test('check passes beside a running server', { timeout }, async (t) => {
+test('check passes next to a running server', { timeout }, async (t) => {
   const place = await installation(t)
   const server = await place.start()
   const { code, stdout } = await place.parley(['check'])

@@ -87,7 +87,7 @@ const RESOLUTIONS = [
   { module: 'nodenext', lib: ['es2022'], types: ['node'], typeRoots: [join(MODULES, '@types')] },
 ]
 
-/** The machine's own runtimes besides the one that runs the tests: its Node, and Bun and Deno where they are installed. */
+/** The machine's own runtimes next to the one that runs the tests: its Node, and Bun and Deno where they are installed. */
 const RUNTIMES: readonly (readonly [name: string, ...options: string[]])[] = [
   ['node'],
   ['bun'],

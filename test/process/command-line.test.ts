@@ -54,7 +54,7 @@ test('keys list --json is an array of keys with times in Unix seconds', { timeou
   assert.match(table.stdout, /ada +user_go .*revoked/)
 })
 
-test('a key revoked beside a running server stops within 5 seconds', { timeout }, async (t) => {
+test('a key revoked next to a running server stops within 5 seconds', { timeout }, async (t) => {
   const place = await installation(t)
   const server = await place.start()
   const kept = server.caller(await server.firstKey())
@@ -188,7 +188,7 @@ test('every command has examples in its help', { timeout }, async (t) => {
   }
 })
 
-test('--json prints what operators are told', { timeout }, async (t) => {
+test('--json prints what operators are shown', { timeout }, async (t) => {
   const place = await installation(t)
   const said = async (...args: string[]) => {
     const { code, stdout, stderr } = await place.parley([...args, '--json'])
@@ -279,7 +279,7 @@ const mistakes: readonly { args: string; env?: Record<string, string>; says: Reg
   { args: 'keys list', env: { DATABASE_URL: 'mysql://x' }, says: /database: must be .*sqlite:PATH/ },
 ]
 
-test('mistakes are told on standard error, with the remedy and exit code 1', { timeout }, async (t) => {
+test('mistakes are reported on standard error, with the remedy and exit code 1', { timeout }, async (t) => {
   const place = await installation(t)
   await place.parley(['keys', 'create', '--account', 'eve', '--tier', 'user_free'])
   for (const { args, env, says } of mistakes) {
@@ -289,7 +289,7 @@ test('mistakes are told on standard error, with the remedy and exit code 1', { t
   }
 })
 
-test('a file that is no database, and one that cannot be made, are told without a stack', {
+test('a file that is not a database, and one that cannot be created, are reported without a stack', {
   timeout,
 }, async (t) => {
   const place = await installation(t)

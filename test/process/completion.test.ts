@@ -78,7 +78,7 @@ for (const shell of ['bash', 'zsh', 'fish']) {
   })
 }
 
-test('each script tells of every command and option', async () => {
+test('each script contains every command and option', async () => {
   for (const shell of ['bash', 'zsh', 'fish']) {
     const text = await script(shell)
     for (const word of ['batch', 'completion', 'skip-invalid', 'rotate', 'fail-first', 'user_max']) {

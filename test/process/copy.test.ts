@@ -1,4 +1,4 @@
-/** `parley copy` as people run it: what it says, what goes on on the other side, and what a copy that is killed leaves. */
+/** `parley copy` as people run it: what it says, what continues on the other side, and what a copy that is killed leaves. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { existsSync, statSync } from 'node:fs'
@@ -75,7 +75,7 @@ test('a server moves to Postgres with its keys, jobs, answers and repeatable req
   )
 })
 
-test('mistakes are told with their remedy, and never with a password', { timeout }, async (t) => {
+test('mistakes are reported with their remedy, and never with a password', { timeout }, async (t) => {
   const place = await installation(t)
   await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_pro'])
   const mine = `sqlite:${place.database}`

@@ -102,7 +102,7 @@ async function fillAndRecover(
     onFull()
   }
   const filling = Promise.all(Array.from({ length: CALLERS }, (_, index) => fill(`caller ${index}`)))
-  // A single create whose answer cannot be stored goes on waiting until there is room.
+  // A single create whose answer cannot be stored continues waiting until there is room.
   await Promise.race([full, filling])
   // The write that it tries is small, and may find room a few times more.
   await eventually(
@@ -140,7 +140,7 @@ function assertUnavailable({ headers, body, text }: Reply): void {
   assert.ok(Number(headers['retry-after']) >= 1, `Retry-After: ${headers['retry-after']}`)
 }
 
-test('a start on a full disk says what to mend', { timeout, skip }, async (t) => {
+test('a start on a full disk explains what to fix', { timeout, skip }, async (t) => {
   const place = await installation(t)
   const program = place.spawn(['sh', '-c', `ulimit -S -f 32; exec "${process.execPath}" "${MAIN}" serve`])
   assert.deepEqual(await program.exited, { code: 1, signal: null })

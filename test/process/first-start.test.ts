@@ -103,7 +103,7 @@ test('a model server that is down is a warning at the start, and stops nothing',
   assert.deepEqual(await server.stop(), { code: 0, signal: null })
 })
 
-test('a server whose standard output is closed goes on when it prints about its model servers', {
+test('a server whose standard output is closed continues when it prints about its model servers', {
   timeout,
 }, async (t) => {
   const asked = Promise.withResolvers<() => void>()

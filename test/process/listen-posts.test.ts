@@ -71,7 +71,7 @@ const forged: readonly { what: string; callback: () => Callback; says: RegExp }[
   },
 ]
 
-test('what is forged is answered with 401 and told in clear words', { timeout }, async (t) => {
+test('a forged callback gets a 401 and a clear explanation', { timeout }, async (t) => {
   for (const { what, callback, says } of forged) {
     await t.test(what, async (t) => {
       const { url, program } = await listening(t)
@@ -149,7 +149,7 @@ test('nothing that is printed can steer the terminal', { timeout }, async (t) =>
   assert.ok(!/(?!\n)[\p{Cc}\p{Bidi_Control}]/u.test(program.stdout), JSON.stringify(program.stdout))
 })
 
-test('--status answers always, with --retry-after beside it', { timeout }, async (t) => {
+test('--status answers always, with --retry-after next to it', { timeout }, async (t) => {
   const { url } = await listening(t, '--status', '429', '--retry-after', '7')
   for (const callback of [signedCallback(secret), signedCallback(makeSecret()), signedCallback(secret)]) {
     const answer = await fetch(url, { method: 'POST', ...callback })
@@ -183,7 +183,7 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   })
 }
 
-test('a port that is taken is told, with the remedy', { timeout }, async (t) => {
+test('a port in use is reported, with the remedy', { timeout }, async (t) => {
   const place = await installation(t)
   const { url } = await startListener(place, ['--secret', secret])
   const port = new URL(url).port
@@ -210,7 +210,7 @@ const mistakes: readonly { args: string; env?: Record<string, string>; says: Reg
   { args: '', env: { DATABASE_URL: 'mysql://x' }, says: /database: must be .*sqlite:PATH/ },
 ]
 
-test('mistakes are told on standard error, with exit code 1', { timeout }, async (t) => {
+test('mistakes are reported on standard error, with exit code 1', { timeout }, async (t) => {
   const place = await installation(t)
   for (const { args, env, says } of mistakes) {
     await t.test(args + (env ? ` (${JSON.stringify(env)})` : ''), async () => {

@@ -1,4 +1,4 @@
-/** `parley listen` beside the real server, both as processes: what arrives is verified with the account's secret and printed. */
+/** `parley listen` next to the real server, both as processes: what arrives is verified with the account's secret and printed. */
 import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
@@ -89,7 +89,7 @@ test('--json prints each callback whole on a line of its own, numbers to the las
   assert.equal(program.stdout.trim().split('\n').length, 2, 'what is no callback is not on standard output')
 })
 
-test('--fail-first has the server try again, which is told as a duplicate', { timeout }, async (t) => {
+test('--fail-first makes the server retry, which is reported as a duplicate', { timeout }, async (t) => {
   const { place, caller } = await serverWith(t)
   const { url, program } = await startListener(place, ['--account', 'ada', '--json', '--fail-first', '2'])
   const id = await send(caller, url)
@@ -191,7 +191,7 @@ test('what is no database of ours, or has no such account, is left as it is', { 
   assert.ok(!existsSync(`${ours.database}.lock`), 'no server was started on it')
 })
 
-test('on Postgres the account is looked up likewise, and nothing is made', { timeout }, async (t) => {
+test('on Postgres the account is looked up as well, and nothing is made', { timeout }, async (t) => {
   const databaseUrl = await freshDatabase(t)
   const empty = await installation(t, { databaseUrl })
   const early = await startListener(empty)

@@ -1,11 +1,11 @@
-/** One server a database file, and one a port: whoever comes second is refused in words, and the first goes on. */
+/** One server a database file, and one a port: whoever comes second is refused in words, and the first continues. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { installation, MAIN } from './server-process.ts'
 
 const timeout = 60_000
 
-test('a second server on the same file is refused, and the first goes on', { timeout }, async (t) => {
+test('a second server on the same file is refused, and the first continues', { timeout }, async (t) => {
   const place = await installation(t)
   const first = await place.start()
   const caller = first.caller(await first.firstKey())
@@ -37,7 +37,7 @@ test('of servers started together on a new file exactly one serves', { timeout }
   }
 })
 
-test('a port that is taken is told, and nothing is left behind', { timeout }, async (t) => {
+test('a port in use is reported, and nothing is left behind', { timeout }, async (t) => {
   const first = await (await installation(t)).start()
   const { port } = new URL(first.url)
   const place = await installation(t)

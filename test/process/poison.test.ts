@@ -66,7 +66,7 @@ for (const [pace, others] of [
   // At the last death each of them runs by itself, and so has to end before the next can run.
   ['that take their time', (deaths: number) => (deaths < MAX_ATTEMPTS - 1 ? reply.stall() : undefined)],
 ] as const) {
-  test(`jobs ${pace} that run beside one that kills its process finish`, {
+  test(`jobs ${pace} that run next to one that kills its process finish`, {
     timeout,
   }, async (t) => {
     const { caller, poison, others: ids } = await killAtEachPoison(await stage(t, 256), others)

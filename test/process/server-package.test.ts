@@ -47,7 +47,7 @@ async function commandOn(t: TestContext, node: string): Promise<Command> {
   }
 }
 
-/** The package with another version, packed anew from where it is installed. */
+/** The package with another version, packed again from where it is installed. */
 async function packNext({ place, folder }: Command): Promise<Packed> {
   const next = join(place.folder, 'next')
   await cp(folder, next, { recursive: true, filter: (path) => !path.includes('/parley/node_modules') })

@@ -6,7 +6,7 @@ import type { Action, Step, UpstreamFault } from './plan.ts'
 import type { SeededRandom } from './random.ts'
 
 const OUTAGES: readonly UpstreamFault[] = ['503', '500', 'refused', 'hang']
-/** A model server is tried again within so long of its recovery. */
+/** A model server is retried within so long of its recovery. */
 const TRIED_AGAIN_MS = 6000
 
 export interface IncidentOptions {

@@ -7,7 +7,7 @@ import type { SimulatedThread, World } from './world.ts'
 
 /** Within which leases are renewed and what was lost is read again. */
 const RECOVERY_MS = 30_000
-/** More than a conversation has beside the characters of its plan, in tokens. */
+/** More than a conversation has next to the characters of its plan, in tokens. */
 const EXTRA_TOKENS = 100
 
 export interface KnownRequest {

@@ -1,5 +1,5 @@
 /**
- * The slower mode: a real store beside the reference one. Each call runs on both at the moment that the world decides, and the
+ * The slower mode: a real store next to the reference one. Each call runs on both at the moment that the world decides, and the
  * world stands still until the real one has answered. Their answers must agree; the nodes get that of the real one. So the
  * history is that of the reference store, and the rules read its tables.
  */

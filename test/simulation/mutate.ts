@@ -1,7 +1,7 @@
 /**
  * `npm run simulate:mutations`: makes each deliberate defect of `mutations.ts` in a copy of the sources, runs seeds there until
  * one fails, and prints after how many. `-- --only TEXT` takes those whose description has the text,
- * and `-- --part 1/4` every fourth, so that parts can run beside each other.
+ * and `-- --part 1/4` every fourth, so that parts can run next to each other.
  */
 import { spawn } from 'node:child_process'
 import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'

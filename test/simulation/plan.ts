@@ -147,7 +147,7 @@ export type Step =
   | { readonly kind: 'kill'; readonly node: number; readonly ms: number }
   /** Stops as on SIGTERM, and starts again, as in a rolling upgrade. */
   | { readonly kind: 'restart'; readonly node: number; readonly ms: number }
-  /** `process`: it is stopped as a whole; `loop`: its event loop is busy, and its threads go on. */
+  /** `process`: it is stopped as a whole; `loop`: its event loop is busy, and its threads continue. */
   | { readonly kind: 'pause'; readonly node: number; readonly ms: number; readonly what: 'process' | 'loop' }
   | { readonly kind: 'clock'; readonly node: number; readonly ms: number }
   /** That of the database, by which leases expire. */

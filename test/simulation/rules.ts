@@ -103,7 +103,7 @@ function failureProblem(
 
 /**
  * Whether a job may meet so many crashes that are not its own: processes end for other reasons, or because of several jobs. One
- * that kills its process runs beside others until it is a poison candidate.
+ * that kills its process runs next to others until it is a poison candidate.
  */
 function mayBeBeside({ actions }: Plan): boolean {
   const isPoison = (action: Action) =>
@@ -158,7 +158,7 @@ function checkKeys({ ledger }: Facts): void {
   }
 }
 
-/** What an outage of the database, of model servers or of the network does not take: the process that was answered went on. */
+/** What an outage of the database, of model servers or of the network does not take: the process that was answered continued. */
 function checkUsageOf({ ledger }: Facts, job: KnownJob, { outcome }: JobRow): void {
   const { jobs, tokens, answered } = ledger.callsOf(job.account, job.plan.tag)
   const isKnown = job.isAccepted && jobs === 1 && outcome !== null && !ledger.mayBeCancelled(job)

@@ -27,7 +27,7 @@ export class SimulatedThread {
   state: 'running' | 'paused' | 'ended' = 'running'
   /** Timers that are set, which are to be none after a stop. */
   timers = 0
-  /** When it went on after a pause, by the world's time. */
+  /** When it continued after a pause, by the world's time. */
   resumedMs = Number.NEGATIVE_INFINITY
   /** What happened during a pause. */
   missed: WorldEvent[] = []
@@ -119,7 +119,7 @@ export class World {
     this.#nowMs = Math.max(this.#nowMs, endMs)
   }
 
-  /** The thread goes on: what it missed happens at once, first its timers, as an event loop does it. */
+  /** The thread continues: what it missed happens at once, first its timers, as an event loop does it. */
   resume(thread: SimulatedThread): void {
     if (thread.state !== 'paused') return
     thread.state = 'running'

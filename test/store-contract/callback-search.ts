@@ -100,7 +100,7 @@ export function callbackSearchTests(on: On): void {
     })
   })
 
-  on('a search for callbacks continues where the page before ended', async (store) => {
+  on('a search for callbacks continues where the previous page ended', async (store) => {
     await withAccount(store)
     const jobs = Array.from({ length: 2100 }, (_, at) =>
       newJob({ callback: CALLBACK, account: at % 300 === 0 ? 'rare' : 'acme' }),

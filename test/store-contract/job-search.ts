@@ -59,7 +59,7 @@ export function jobSearchTests(on: On): void {
     assert.deepEqual(await found(store, { status: 'assigned', account: 'other' }), [])
   })
 
-  on('a search continues where the page before ended', async (store) => {
+  on('a search continues where the previous page ended', async (store) => {
     const jobs = Array.from({ length: 2300 }, (_, at) =>
       newJob({ account: at % 100 === 0 ? 'rare' : 'acme' }),
     )

@@ -205,7 +205,7 @@ class Look implements Step {
   toString = () => 'look'
 }
 
-/** How often each kind of step is taken, by how often it stands here: opening a store anew takes its time. */
+/** How often each kind of step is taken, by how often it stands here: opening a store again takes its time. */
 const accepts = fc
   .tuple(
     fc.integer({ min: 1, max: 5 }),

@@ -13,7 +13,7 @@ export function readTests(on: On): void {
   })
 
   on(
-    'loads a result only up to the size that is asked for, and tells the size of a larger one',
+    'loads a result only up to the requested size, and returns the size of a larger one',
     async (store) => {
       const [done, failed] = [newJob(), newJob()]
       await store.accept(acceptance([done, failed], { handedOff: true }))

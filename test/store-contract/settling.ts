@@ -67,7 +67,7 @@ export function settleTests(on: On): void {
     assert.equal((await store.read('acme', held.id, expiry()))?.status, 'assigned')
   })
 
-  on('rejects for good what does not fit its columns, and stores what came with it', async (store) => {
+  on('rejects permanently what does not fit its columns, and stores what came with it', async (store) => {
     const jobs = Array.from({ length: 5 }, () => newJob())
     await store.accept(acceptance(jobs, { handedOff: true }))
     const unfit = { nowMs: now.ms + 0.5 }

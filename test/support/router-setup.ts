@@ -14,7 +14,7 @@ export const never = new Stop()
 const TIER = 'user_max'
 export const CALL_TIMEOUT_MS = UPSTREAM_DEFAULTS.call_timeout_seconds * 1000
 
-/** Timers of the router's pauses, not those of call time-outs. */
+/** Timers of the router's pauses, not those of call timeouts. */
 export const isPause = (ms: number) => ms !== CALL_TIMEOUT_MS
 
 export interface RouterSetup {

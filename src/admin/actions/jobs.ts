@@ -30,7 +30,7 @@ export function cancelJobAction(store: OperatorStore, jobId: string, nowMs: numb
     run: () => store.cancelJob(jobId, nowMs),
     describe: (result) => {
       if (result === 'unknown') return NO_SUCH_JOB
-      return result === 'cancelled' ? 'cancelled' : 'refused: it had ended before'
+      return result === 'cancelled' ? 'cancelled' : 'refused: it had already finished'
     },
   }
 }
@@ -56,7 +56,7 @@ export function deleteJobAction(
     },
     describe: ({ kind, notScrubbed }) => {
       if (kind === 'unknown') return NO_SUCH_JOB
-      if (kind === 'not ended') return 'refused: it had not ended'
+      if (kind === 'not ended') return 'refused: it had not finished'
       return notScrubbed === null ? 'deleted' : `deleted, not scrubbed: ${notScrubbed}`
     },
   }

@@ -382,5 +382,5 @@ test('wrong: a server that accepts connections and does not answer', async (t) =
   t.after(() => server.closeAllConnections())
   const base_url = `http://127.0.0.1:${await port(t, server)}/v1`
   const checked = await checkServer(t, { upstream: { base_url }, timeoutMs: SHORT_MS })
-  assert.match(checked.wrong, /accepts connections, but does not answer \(\w+\) -> .*still be loading/)
+  assert.match(checked.wrong, /accepts connections, but does not respond \(\w+\) -> .*still be loading/)
 })

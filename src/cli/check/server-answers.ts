@@ -72,7 +72,7 @@ export function lists({ ids }: ModelList, model: string): boolean {
 /** The server's own words for an error, masked; null if it sent none. */
 export function messageOf({ status, text }: Response, mask: Mask): string | null {
   const reply = readFailure(status, text, null, mask)
-  if (reply.kind === 'answer' || /^The model server answered \d+\.$/.test(reply.message)) return null
+  if (reply.kind === 'answer' || /^The model server responded with \d+\.$/.test(reply.message)) return null
   return reply.message
 }
 

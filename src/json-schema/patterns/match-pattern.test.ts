@@ -227,11 +227,11 @@ test('a Unicode property is paid for, and an anchored pattern gives up at once',
   assert.ok(spent('^a') < 10)
 })
 
-test('a program may be used again and again, also when its generations begin anew', () => {
+test('a program may be used repeatedly, even after its generations wrap around', () => {
   const read = readPattern('^ab+$')
   assert.ok(read.ok)
   const program = compilePattern(read.tree)
-  // The marks of the first generation must be gone when the numbers begin anew.
+  // The marks of the first generation must be gone when the numbers begin again.
   for (const generation of [0, 0xffffffff]) {
     program.generation = generation
     assert.ok(matchesPattern(program, 'abb', new StepBudget(100)))

@@ -114,7 +114,7 @@ test('a claim past the routes of 20,000 jobs reads few pages', async (t) => {
   ])
 })
 
-test('a search goes on past any number of accounts whose jobs are too large', async (t) => {
+test('a search continues past any number of accounts whose jobs are too large', async (t) => {
   const account = `case when n <= 1000 then 'large ' || n else 'small' end`
   const messages = `case when n <= 1000 then '["' || repeat('x', 2000) || '"]' else '[]' end`
   const { url } = await queueOf(t, 1001, { account, messages, route: `''` })

@@ -73,7 +73,7 @@ test('a database of version 0.2: what is open and stored is counted when it is m
   const bytes = sizeOf([ended, open, queued, atOnce]) + 2 * ENDED_BYTES
   assert.deepEqual(await store.quotaUse('acme'), { openJobs: 2, storedBytes: bytes })
   assert.deepEqual(await store.quotaUse('other'), { openJobs: 1, storedBytes: sizeOf([other]) })
-  // The new node ends what the old one accepted before the migration, and the old one goes on, too.
+  // The new node ends what the old one accepted before the migration, and the old one continues, too.
   assert.equal(await store.settle(settlement({ jobId: open.id, attempt: 1 }, { node: 'old' })), 'settled')
   assert.equal(await store.cancelJob(queued.id, now.ms), 'cancelled')
   assert.equal(await old.cancel(other.id, now.ms), true)

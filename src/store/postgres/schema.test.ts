@@ -1,4 +1,4 @@
-/** Bringing the schema up to date beside nodes of the first version, which go on working. */
+/** Bringing the schema up to date beside nodes of the first version, which continue working. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'

@@ -66,7 +66,7 @@ test('so is a job that was stored with its outcome', async (t) => {
   assert.equal((await store.listUsage({ limit: 1 }))[0]?.jobs, 1)
 })
 
-test('a settlement whose answer was cut off counts as settled when it is tried again, and only then', async (t) => {
+test('a settlement whose answer was cut off counts as settled when it is retried, and only then', async (t) => {
   const { store, cut } = await start(t)
   const job = newJob()
   await store.accept(acceptance([job], { handedOff: true }))

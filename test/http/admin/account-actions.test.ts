@@ -127,7 +127,7 @@ onEachStore(() => {
     completed(await parley.ended(theirs, other))
   })
 
-  test('an account is deleted with its keys and jobs while others go on', async (t) => {
+  test('an account is deleted with its keys and jobs while others continue', async (t) => {
     const stage = await start(t, { script: () => reply.stall() })
     const { parley, models, admin, key, clock } = stage
     const [id = ''] = enqueued(await parley.post(BATCHES, [job()], key), 1)

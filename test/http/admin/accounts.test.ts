@@ -17,7 +17,7 @@ onEachStore(async () => {
       .filter(({ message }) => message === 'admin')
       .map(({ level, message, request_id, from, ...rest }) => rest)
 
-  test('a key is made with its account, works, is listed, and is revoked for good', async () => {
+  test('a key is made with its account, works, is listed, and is revoked permanently', async () => {
     const answer = await admin.post('/keys', { account: 'acme', tier: 'user_go' })
     const { id, key, ...rest } = granted(answer, 201)
     assert.deepEqual(rest, { account: 'acme', tier: 'user_go', expires_at: null })

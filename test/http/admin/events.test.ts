@@ -60,7 +60,7 @@ async function makePoint(clock: FakeClock): Promise<void> {
 }
 
 onEachStore(() => {
-  test('who listens is told each point as it is made', async (t) => {
+  test('listeners get each point when it is taken', async (t) => {
     const { parley, clock } = await startStage(t)
     const key = await parley.key()
     const listener = await listen(t, parley)

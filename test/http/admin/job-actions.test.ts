@@ -93,7 +93,7 @@ onEachStore(() => {
     granted(await admin.delete(`/jobs/${id}`), 200)
   })
 
-  test('where the disk could not be scrubbed, the answer says that the job is deleted, and how to go on', async (t) => {
+  test('where the disk could not be scrubbed, the answer says that the job is deleted, and how to continue', async (t) => {
     const { parley, admin, key } = await start(t)
     const { job_id: id } = granted(await parley.post(MESSAGES, job(), key), 200)
     parley.store.scrub = () => Promise.reject(new Error('somebody reads'))

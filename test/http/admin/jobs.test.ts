@@ -96,7 +96,7 @@ onEachStore(() => {
     }
   })
 
-  test('a job’s page tells what became of it, step by step', async (t) => {
+  test('a job’s page shows what happened to it, step by step', async (t) => {
     const { parley, admin, key, models, clock } = await start(t)
     const schema = { type: 'object', properties: { n: { type: 'number' } }, required: ['n'] }
     const answers = [() => reply.status(500), () => reply.json({ n: 'no' }), () => reply.json({ n: 1 })]

@@ -89,7 +89,7 @@ onEachStore(() => {
     ])
     assert.deepEqual(recorded, [
       ['admin token', 'delete a job', 'acme', jobId, 'deleted'],
-      ['alice', 'cancel a job', 'acme', jobId, 'refused: it had ended before'],
+      ['alice', 'cancel a job', 'acme', jobId, 'refused: it had already finished'],
       ['admin token', 'suspend an account', 'acme', null, 'suspended'],
       ['admin token', 'look at contents', 'acme', jobId, 'shown'],
       ['admin token', 'rotate a secret', 'acme', null, 'rotated'],

@@ -43,7 +43,7 @@ export interface CallbackRow {
   attempt: number
   tries: number
   owedSinceMs: number
-  /** Null once it was delivered or has failed for good. */
+  /** Null once it was delivered or has failed permanently. */
   dueAtMs: number | null
   node: string | null
   isInProgress: boolean
@@ -121,7 +121,7 @@ export class MemoryDatabase {
   /** The turn of the job that was claimed last, and the next turn of each account. */
   turn = 0
   readonly nextTurns = new Map<string, number>()
-  /** The jobs that may be taken, where a store beside this one has decided that; null if any. */
+  /** The jobs that may be taken, where a store next to this one has decided that; null if any. */
   chosen: ReadonlySet<string> | null = null
   /** The account that was looked at last by a claim of accounts' first jobs. */
   accountCursor = ''

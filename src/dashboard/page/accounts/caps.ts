@@ -28,8 +28,8 @@ export interface CapsPanelProps {
 }
 
 const LABELS: Readonly<Record<CapName, string>> = {
-  max_monthly_jobs: 'Jobs a month',
-  max_monthly_tokens: 'Tokens a month',
+  max_monthly_jobs: 'Jobs per month',
+  max_monthly_tokens: 'Tokens per month',
   max_open_jobs: 'Open jobs',
   max_stored_bytes: 'Stored bytes',
 }
@@ -84,7 +84,7 @@ interface CapFieldProps {
 
 function CapField({ label, ofTier, draft, onChange, error }: CapFieldProps) {
   const kinds: readonly (readonly [Kind, string])[] = [
-    ['tier', ofTier === null ? 'as for its tier' : `as for its tier: ${ofTier}`],
+    ['tier', ofTier === null ? 'tier default' : `tier default: ${ofTier}`],
     ['number', 'a number'],
     ['none', 'no cap'],
   ]

@@ -10,7 +10,7 @@ import { Time } from '../parts/time.ts'
 export function Attempts({ callback }: { readonly callback: CallbackDetails }) {
   const { url, header_names, callback_payload, next_attempt_at, ended_at, log } = callback
   const facts = [
-    ['Address', html`<span class="mono breaks">${url}</span>`],
+    ['URL', html`<span class="mono breaks">${url}</span>`],
     ['Attempts', String(callback.attempts)],
     ['Next attempt', callback.under_way ? 'in progress' : html`<${Time} at=${next_attempt_at} />`],
     ['Finished', html`<${Time} at=${ended_at} />`],
@@ -48,7 +48,7 @@ function Log({ log }: { readonly log: readonly CallbackAttempt[] }) {
 }
 
 function resultOf({ status, error }: CallbackAttempt) {
-  if (status === null) return html`<${Badge} state="failed" word="no response" /> <span>${error}</span>`
+  if (status === null) return html`<${Badge} state="failed" word="error" /> <span>${error}</span>`
   const isGood = status >= 200 && status < 300
   return html`<${Badge} state=${isGood ? 'delivered' : 'failed'} word=${`HTTP ${status}`} />`
 }

@@ -83,7 +83,7 @@ function CallbackTable({ callbacks, onReplayed }: CallbackTableProps) {
       <tr>
         <th scope="col">Job</th>
         <th scope="col" class="wide">Account</th>
-        <th scope="col" class="wide">Address</th>
+        <th scope="col" class="wide">URL</th>
         <th scope="col">Last attempt</th>
         <th scope="col" class="number wide">Attempts</th>
         <th scope="col" class="number wide">${'Next or finished'}</th>
@@ -111,6 +111,6 @@ function CallbackTable({ callbacks, onReplayed }: CallbackTableProps) {
 
 function lastOf({ state, last_attempt: last }: CallbackSummary) {
   if (!last) return html`<${Badge} state=${state} word=${state === 'owed' ? 'no attempts yet' : state} />`
-  return html`<${Badge} state=${state} word=${last.status === null ? 'no response' : `HTTP ${last.status}`} />
+  return html`<${Badge} state=${state} word=${last.status === null ? 'error' : `HTTP ${last.status}`} />
     ${last.error && html` <span class="muted breaks">${last.error}</span>`}`
 }
