@@ -88,7 +88,7 @@ onEachStore(() => {
     const { parley, models, admin, key } = await start(t, { script: () => reply.stall() })
     const [id = ''] = enqueued(await parley.post(BATCHES, [job()], key), 1)
     await models.received(1)
-    assert.match(refused(await admin.delete(`/jobs/${id}`), 409).details ?? '', /Cancel it first/)
+    assert.match(refused(await admin.delete(`/jobs/${id}`), 409).details ?? '', /Cancel the job first/)
     granted(await admin.post(`/jobs/${id}/cancel`), 200)
     granted(await admin.delete(`/jobs/${id}`), 200)
   })
