@@ -62,6 +62,11 @@ export function databaseUrl(t: Lifetime, folder: string, nowMs: number): Promise
   return (current.getStore() ?? SQLITE).databaseUrl(t, folder, nowMs)
 }
 
+/** The store that the test is on. */
+export function storeName(): string {
+  return (current.getStore() ?? SQLITE).name
+}
+
 function selectedStores(): readonly StoreForTests[] {
   const name = process.env.TEST_STORE
   if (!name) return Object.values(STORES)

@@ -1,0 +1,292 @@
+/** Starts a counted server, drives it through operations one at a time, and returns what each cost. */
+import assert from 'node:assert/strict'
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { request } from 'undici'
+import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'
+import { type Lifetime, temporaryFolder } from '../parley.ts'
+import { type Receiver, startReceiver } from '../receiver.ts'
+import type { Begin, End, Ready, Work } from './counted-server.ts'
+
+/** What an operation cost. */
+export interface Counts {
+  readonly statements: number
+  readonly commits: number
+  readonly messages: number
+  readonly files: number
+  readonly functions: number
+  readonly kilobytes: number
+}
+
+export interface Counted extends Counts {
+  /** Those functions, as `FILE NAME@OFFSET`. */
+  readonly names: readonly string[]
+}
+
+/** The time of the server, which stands still. */
+export const NOW_MS = Date.UTC(2026, 0, 2, 3, 4, 5)
+/** Until the lazily compiled parts of a path are there, which allocates. */
+const WARM_UP = 20
+/** Some are disturbed by what a node does once a second: the least of them counts. */
+const COUNTED = 5
+/** Allocation is measured over so many in a row, so often. */
+const IN_A_ROW = 60
+const ROWS = 2
+const BATCH = 30
+/** One account may hold a batch's number of them. */
+const SLOTS = 32
+
+/** Code that is never optimized, and has all that belongs to it from its first call, allocates the same on every machine. */
+const ALLOCATES_THE_SAME = [
+  '--no-opt',
+  '--no-maglev',
+  '--no-sparkplug',
+  '--no-lazy-feedback-allocation',
+  '--no-flush-bytecode',
+]
+const SERVER = fileURLToPath(new URL('./counted-server.ts', import.meta.url))
+const PRELOADED = new URL('./count-statements.ts', import.meta.url).href
+
+/** Work of which so many are done one after the other, each under a number of its own. */
+interface Operation {
+  /** Done once, before them. */
+  readonly before?: (count: number) => Promise<unknown>
+  readonly one: (number: number) => Promise<unknown>
+  /** Follows each, and is not counted; what it allocates is. */
+  readonly end?: () => Promise<unknown>
+  /** Requests that stay in progress all the while; none if absent. */
+  readonly inProgress?: number
+  /** `IN_A_ROW` if absent. */
+  readonly inARow?: number
+  readonly after?: () => Promise<void>
+}
+
+export class Counting {
+  readonly #server: ChildProcess
+  readonly #ready: Ready
+  readonly #models: ModelServerForTests
+  readonly #receiver: Receiver
+  /** The first of the job that was created last. */
+  #jobId = ''
+  #from = 0
+
+  private constructor(
+    server: ChildProcess,
+    ready: Ready,
+    { models, receiver }: { readonly models: ModelServerForTests; readonly receiver: Receiver },
+  ) {
+    this.#server = server
+    this.#ready = ready
+    this.#models = models
+    this.#receiver = receiver
+  }
+
+  /** Ends with `t`. @param database the address of an empty database, for the server whose folder this is */
+  static async start(t: Lifetime, database: (folder: string) => Promise<string>): Promise<Counting> {
+    const [models, receiver, folder] = await Promise.all([
+      startModelServer(),
+      startReceiver(),
+      temporaryFolder(t),
+    ])
+    const file = join(folder, 'parley.config.json')
+    const settings = {
+      tiers: { user_max: { reads_per_minute: 1_000_000 } },
+      jobs: { concurrency: SLOTS },
+      callbacks: { allow_networks: ['127.0.0.0/8'] },
+    }
+    await writeFile(file, JSON.stringify(settings))
+    const server = fork(SERVER, [file], {
+      execArgv: [...ALLOCATES_THE_SAME, '--import', PRELOADED],
+      env: {
+        PATH: process.env.PATH,
+        DATABASE_URL: await database(folder),
+        PORT: '0',
+        OPENAI_BASE_URL: models.baseUrl,
+        OPENAI_MAX_CONCURRENCY: '256',
+      },
+    })
+    t.after(async () => {
+      const exited = once(server, 'exit')
+      server.disconnect()
+      await exited
+      await Promise.all([models.close(), receiver.close()])
+    })
+    const ready = await answerOf<Ready>(server)
+    return new Counting(server, ready, { models, receiver })
+  }
+
+  /** By name. */
+  async all(): Promise<Readonly<Record<string, Counted>>> {
+    const counts: Record<string, Counted> = {}
+    for (const [name, operation] of Object.entries(this.#operations())) {
+      counts[name] = await this.#count(operation)
+    }
+    return counts
+  }
+
+  #operations(): Readonly<Record<string, Operation>> {
+    return {
+      'a single create': { one: (number) => this.#post('', jobOf(number)) },
+      'a cached answer': { one: () => this.#post('', jobOf(-1)) },
+      'a batch of 30': {
+        before: async () => this.#stall(),
+        one: (number) => this.#batch(number),
+        end: async () => this.#models.release(),
+        inProgress: BATCH,
+        inARow: 6,
+        after: async () => this.#unstall(),
+      },
+      'a read': { before: () => this.#post('', jobOf(-2)), one: () => this.#read() },
+      'a drained job': {
+        before: (count) => this.#queue(count),
+        one: () => this.#drainOne(),
+        inProgress: BATCH,
+        after: async () => this.#unstall(),
+      },
+      'a job with a callback': { one: (number) => this.#post('/batches', [this.#jobWithCallback(number)]) },
+    }
+  }
+
+  async #count({ before, one, end, inProgress = 0, inARow = IN_A_ROW, after }: Operation): Promise<Counted> {
+    const total = WARM_UP + COUNTED + ROWS * inARow
+    await before?.(total)
+    const numbers = count(this.#from)
+    this.#from += total
+    const whole = async (times: number) => {
+      for (let done = 0; done < times; done++) {
+        await one(numbers.next().value)
+        await end?.()
+      }
+    }
+    const stays = end ? 0 : inProgress
+    await this.#workOf(false, [stays, stays], () => whole(WARM_UP))
+    const works: Work[] = []
+    for (let round = 0; round < COUNTED; round++) {
+      works.push(await this.#workOf(true, [stays, inProgress], () => one(numbers.next().value)))
+      await end?.()
+    }
+    const rows: Work[] = []
+    for (let row = 0; row < ROWS; row++) {
+      rows.push(await this.#workOf(false, [stays, stays], () => whole(inARow)))
+    }
+    await after?.()
+    const least = (of: (work: Work) => number) => Math.min(...works.map(of))
+    const functions = least((work) => work.functions.length)
+    const names = works.find((work) => work.functions.length === functions)?.functions ?? []
+    return {
+      statements: least(({ statements }) => statements),
+      commits: least(({ commits }) => commits),
+      messages: least(({ messages }) => messages),
+      files: new Set(names.map((name) => name.split(' ')[0])).size,
+      functions,
+      // The least, because what is compiled for the first time is allocated, too.
+      kilobytes: Math.round(Math.min(...rows.map(({ allocatedBytes }) => allocatedBytes)) / inARow / 1000),
+      names,
+    }
+  }
+
+  async #post(path: string, body: unknown): Promise<readonly string[]> {
+    const answer = await request(`${this.#ready.url}/api/v1/messages${path}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-api-key': this.#ready.key },
+      body: JSON.stringify(body),
+    })
+    const { data } = (await answer.body.json()) as { data: { job_id?: string; job_ids?: readonly string[] } }
+    assert.ok(answer.statusCode < 300, `${answer.statusCode}`)
+    const ids = data.job_ids ?? [data.job_id ?? '']
+    this.#jobId = ids[0] ?? ''
+    return ids
+  }
+
+  /** Resolves when the model server has all of its calls. */
+  async #batch(number: number): Promise<void> {
+    const called = this.#models.requests.length
+    await this.#post(
+      '/batches',
+      Array.from({ length: BATCH }, (_, at) => jobOf(number * BATCH + at)),
+    )
+    await this.#models.received(called + BATCH)
+  }
+
+  async #read(): Promise<void> {
+    const answer = await request(`${this.#ready.url}/api/v1/messages/${this.#jobId}`, {
+      headers: { 'x-api-key': this.#ready.key },
+    })
+    await answer.body.dump()
+    assert.equal(answer.statusCode, 200)
+  }
+
+  /** Fills every slot with jobs whose calls stall, and queues so many more. */
+  async #queue(count: number): Promise<void> {
+    this.#stall()
+    const called = this.#models.requests.length
+    const jobs = Array.from({ length: BATCH + count }, (_, at) => jobOf(-1000 - at))
+    for (let from = 0; from < jobs.length; from += BATCH)
+      await this.#post('/batches', jobs.slice(from, from + BATCH))
+    await this.#models.received(called + BATCH)
+  }
+
+  /** The job that has run longest ends, and the first that is queued takes its slot. */
+  async #drainOne(): Promise<void> {
+    const called = this.#models.requests.length
+    this.#models.releaseNext()
+    await this.#models.received(called + 1)
+  }
+
+  #stall(): void {
+    this.#models.script = () => reply.stall()
+  }
+
+  #unstall(): void {
+    this.#models.script = () => undefined
+    this.#models.release()
+  }
+
+  #jobWithCallback(number: number) {
+    return { ...jobOf(number), callback: { callback_url: this.#receiver.url } }
+  }
+
+  /** @param inProgress requests that stay in progress, before it and after it */
+  async #workOf(
+    functions: boolean,
+    inProgress: readonly [before: number, after: number],
+    work: () => Promise<unknown>,
+  ): Promise<Work> {
+    await this.#ask({ kind: 'begin', functions, inProgress: inProgress[0] })
+    await work()
+    return this.#ask({ kind: 'end', inProgress: inProgress[1] })
+  }
+
+  async #ask(message: Begin | End): Promise<Work> {
+    const answered = answerOf<Work>(this.#server)
+    this.#server.send(message)
+    return answered
+  }
+}
+
+/** The next message of the server; rejects if it ends. */
+async function answerOf<T>(server: ChildProcess): Promise<T> {
+  const ended = new AbortController()
+  try {
+    const exit = once(server, 'exit', ended).then(() => {
+      throw new Error('the counted server ended')
+    })
+    const [message] = (await Promise.race([once(server, 'message', ended), exit])) as [T]
+    return message
+  } finally {
+    ended.abort()
+  }
+}
+
+function* count(from: number): Generator<number, never> {
+  for (let number = from; ; number++) yield number
+}
+
+/** Of 1 KB. */
+function jobOf(number: number) {
+  const content = `${number} `.padEnd(1000, 'All work is counted here. ')
+  return { model: 'gpt-auto', response_format: { format: 'text' }, messages: [{ role: 'user', content }] }
+}

@@ -1,0 +1,34 @@
+/** What each operation is expected to cost: expected.json, by store and operation. */
+import { readFile, writeFile } from 'node:fs/promises'
+import type { Counts } from './counting.ts'
+
+/** By operation. */
+export type Costs = Readonly<Record<string, Counts>>
+/** By store. */
+export type Expected = Readonly<Record<string, Costs>>
+
+const FILE = new URL('./expected.json', import.meta.url)
+/** Allocated bytes depend a little on what the runtime compiles meanwhile; all else is exact. */
+const TOLERANCE = 0.15
+const EXACT = ['statements', 'commits', 'messages', 'files', 'functions'] as const
+
+export async function readExpected(): Promise<Expected> {
+  return JSON.parse(await readFile(FILE, 'utf8')) as Expected
+}
+
+export async function writeExpected(expected: Expected): Promise<void> {
+  await writeFile(FILE, `${JSON.stringify(expected, null, 2)}\n`)
+}
+
+/** What costs more or less than before, such as `a read: functions 44 -> 45`. */
+export function changesOf(before: Costs = {}, now: Costs): readonly string[] {
+  const names = [...new Set([...Object.keys(before), ...Object.keys(now)])]
+  return names.flatMap((name) => {
+    const [old, present] = [before[name], now[name]]
+    if (!old || !present) return [`${name}: ${old ? 'not counted any more' : 'not counted before'}`]
+    const exact = EXACT.filter((count) => old[count] !== present[count])
+    const isClose = Math.abs(present.kilobytes - old.kilobytes) <= old.kilobytes * TOLERANCE
+    const changed = isClose ? exact : [...exact, 'kilobytes' as const]
+    return changed.map((count) => `${name}: ${count} ${old[count]} -> ${present[count]}`)
+  })
+}

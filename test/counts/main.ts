@@ -1,0 +1,49 @@
+/**
+ * `npm run counts`: counts what each operation costs on both stores, and prints it with what has changed.
+ *
+ *     npm run counts
+ *     npm run counts -- --write                      # to expected.json
+ *     npm run counts -- --list 'a single create'     # the functions that it calls on SQLite
+ */
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import type { Lifetime } from '../parley.ts'
+import { emptyTables } from '../postgres/emptied-schemas.ts'
+import { type Counted, Counting, type Counts, NOW_MS } from './counting.ts'
+import { changesOf, readExpected, writeExpected } from './expected.ts'
+
+const { values } = parseArgs({ options: { write: { type: 'boolean' }, list: { type: 'string' } } })
+
+async function count(database: (t: Lifetime, folder: string) => Promise<string>) {
+  const ends: (() => unknown)[] = []
+  const t: Lifetime = { after: (end) => void ends.push(end) }
+  try {
+    return await (await Counting.start(t, (folder) => database(t, folder))).all()
+  } finally {
+    for (const end of ends) await end()
+  }
+}
+
+function withoutNames(counted: Readonly<Record<string, Counted>>): Readonly<Record<string, Counts>> {
+  return Object.fromEntries(Object.entries(counted).map(([name, { names: _, ...counts }]) => [name, counts]))
+}
+
+function textOf({ kilobytes, ...counts }: Counts): string {
+  const parts = Object.entries(counts).map(([name, count]) => `${count} ${name}`)
+  return [...parts, `${kilobytes} KB allocated`].join(', ')
+}
+
+const sqlite = await count(async (_t, folder) => `sqlite:${join(folder, 'parley.db')}`)
+if (values.list !== undefined) {
+  process.stdout.write(`${(sqlite[values.list]?.names ?? []).join('\n')}\n`)
+} else {
+  const postgres = await count((t) => emptyTables(t, NOW_MS))
+  const now = { SQLite: withoutNames(sqlite), Postgres: withoutNames(postgres) }
+  const before = await readExpected()
+  for (const [store, costs] of Object.entries(now)) {
+    process.stdout.write(`${store}\n`)
+    for (const [name, counts] of Object.entries(costs)) process.stdout.write(`  ${name}: ${textOf(counts)}\n`)
+    for (const change of changesOf(before[store], costs)) process.stdout.write(`  ! ${change}\n`)
+  }
+  if (values.write) await writeExpected(now)
+}
