@@ -39,7 +39,9 @@ test('a given token is taken, and none is made', (t) => {
   assert.deepEqual(readdirSync(join(database, '..')), [])
 })
 
-test('a file that others could read is closed to them, and the operator is warned', { skip: noModes }, (t) => {
+test('a file that others could read is closed to them, and the operator is warned', {
+  skip: noModes,
+}, (t) => {
   const database = databaseIn(t)
   const { file, token } = adminToken(null, database)
   chmodSync(file ?? '', 0o644)

@@ -61,7 +61,10 @@ test('acts are shown newest first, by account, with what they were done to; refu
     (await rows.nth(0).textContent()) ?? '',
     /set the caps of an account.*bob.*max_monthly_jobs: 7.*set/s,
   )
-  assert.match((await rows.nth(1).textContent()) ?? '', /cancel a job.*acme.*refused.*it had already finished/s)
+  assert.match(
+    (await rows.nth(1).textContent()) ?? '',
+    /cancel a job.*acme.*refused.*it had already finished/s,
+  )
   await rows.nth(1).getByRole('link').last().click()
   await page.getByRole('heading', { name: 'Job', level: 1 }).waitFor()
   await page.getByText(id).first().waitFor()

@@ -107,7 +107,9 @@ test('a database out of reach gives 503 with Retry-After; then all continues', {
   assert.equal(await fleet.assertAllSettledOnce(), 2)
 })
 
-test('blocked tables and a full pool give 503 with Retry-After; then all continues', { timeout }, async (t) => {
+test('blocked tables and a full pool give 503 with Retry-After; then all continues', {
+  timeout,
+}, async (t) => {
   const models = await startModelServer()
   t.after(() => models.close())
   const settings = { postgres: { connections: 3, statement_timeout_seconds: 1 } }

@@ -12,32 +12,29 @@ export function readTests(on: On): void {
     assert.equal(await store.read('acme', 'no id at all', expiry()), null)
   })
 
-  on(
-    'loads a result only up to the requested size, and returns the size of a larger one',
-    async (store) => {
-      const [done, failed] = [newJob(), newJob()]
-      await store.accept(acceptance([done, failed], { handedOff: true }))
-      const contentJson = JSON.stringify('€'.repeat(100_000))
-      const error = { code: 'model_error', message: 'x'.repeat(1000) } as const
-      const settle = (jobId: string, outcome: Outcome) =>
-        store.settle(settlement({ jobId, attempt: 1 }, { outcome }))
-      await settle(done.id, { status: 'completed', contentJson })
-      await settle(failed.id, { status: 'failed', error })
-      const read = async (jobId: string, maxBytes?: number) => {
-        const job = await store.read('acme', jobId, expiry(), maxBytes)
-        return [job?.status, job?.contentJson ?? job?.errorJson, job?.omittedBytes]
-      }
-      assert.deepEqual(await read(done.id, 300_001), ['completed', null, 300_002])
-      assert.deepEqual(await read(done.id, 300_002), ['completed', contentJson, 0])
-      assert.deepEqual(await read(done.id), ['completed', contentJson, 0])
-      const errorJson = JSON.stringify(error)
-      assert.deepEqual(await read(failed.id, errorJson.length - 1), ['failed', null, errorJson.length])
-      assert.deepEqual(await read(failed.id, errorJson.length), ['failed', errorJson, 0])
-      const open = newJob()
-      await store.accept(acceptance([open]))
-      assert.deepEqual(await read(open.id, 1), ['pending', null, 0])
-    },
-  )
+  on('loads a result only up to the requested size, and returns the size of a larger one', async (store) => {
+    const [done, failed] = [newJob(), newJob()]
+    await store.accept(acceptance([done, failed], { handedOff: true }))
+    const contentJson = JSON.stringify('€'.repeat(100_000))
+    const error = { code: 'model_error', message: 'x'.repeat(1000) } as const
+    const settle = (jobId: string, outcome: Outcome) =>
+      store.settle(settlement({ jobId, attempt: 1 }, { outcome }))
+    await settle(done.id, { status: 'completed', contentJson })
+    await settle(failed.id, { status: 'failed', error })
+    const read = async (jobId: string, maxBytes?: number) => {
+      const job = await store.read('acme', jobId, expiry(), maxBytes)
+      return [job?.status, job?.contentJson ?? job?.errorJson, job?.omittedBytes]
+    }
+    assert.deepEqual(await read(done.id, 300_001), ['completed', null, 300_002])
+    assert.deepEqual(await read(done.id, 300_002), ['completed', contentJson, 0])
+    assert.deepEqual(await read(done.id), ['completed', contentJson, 0])
+    const errorJson = JSON.stringify(error)
+    assert.deepEqual(await read(failed.id, errorJson.length - 1), ['failed', null, errorJson.length])
+    assert.deepEqual(await read(failed.id, errorJson.length), ['failed', errorJson, 0])
+    const open = newJob()
+    await store.accept(acceptance([open]))
+    assert.deepEqual(await read(open.id, 1), ['pending', null, 0])
+  })
 
   on('finds a cached response until it expires, the latest one first', async (store) => {
     const [first, second] = [newJob(), newJob()]
