@@ -10,7 +10,6 @@ import type { Action, ReceiverFault, Step } from './plan.ts'
 
 /** Between a node of an upgrade and the next one. */
 const UPGRADE_PAUSE_MS = 2000
-const NO_CAPS = { monthlyJobs: null, monthlyTokens: null, openJobs: null, storedBytes: null }
 type StepOf<Kind extends Step['kind']> = Extract<Step, { readonly kind: Kind }>
 
 export interface ActorOptions extends CallerOptions {
@@ -221,8 +220,9 @@ export class Actors {
   }
 }
 
-function capsOf({ openJobs, monthlyJobs = null, storedBytes = null }: StepOf<'cap'>): OwnCaps {
-  return { ...NO_CAPS, openJobs, monthlyJobs, storedBytes }
+function capsOf(step: StepOf<'cap'>): OwnCaps {
+  const { openJobs, monthlyJobs = null, monthlyTokens = null, storedBytes = null } = step
+  return { openJobs, monthlyJobs, monthlyTokens, storedBytes }
 }
 
 async function deleteJob({ store }: SimulatedProcess, job: KnownJob): Promise<void> {

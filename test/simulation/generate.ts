@@ -198,6 +198,7 @@ class ActionMaker {
           node,
           openJobs: random.pick([1, 5, null]),
           monthlyJobs: random.pick([2, 10, 100, null, null]),
+          monthlyTokens: random.pick([100, 10_000, null, null]),
           storedBytes: random.pick([1000, 100_000, null, null]),
         }
       default:

@@ -128,6 +128,7 @@ export type Step =
       readonly node: number
       readonly openJobs: number | null
       readonly monthlyJobs?: number | null
+      readonly monthlyTokens?: number | null
       readonly storedBytes?: number | null
     }
   | { readonly kind: 'store'; readonly fault: StoreFault; readonly ms: number }
