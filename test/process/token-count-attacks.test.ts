@@ -1,6 +1,6 @@
 /** Texts that are expensive to count delay nobody else, and nothing is counted for clients that are gone. */
 import assert from 'node:assert/strict'
-import test, { type TestContext } from 'node:test'
+import test from 'node:test'
 import { BATCHES, job, MESSAGES, MIB, randomText, startWatched } from './watched-server.ts'
 
 const timeout = 240_000
@@ -9,22 +9,9 @@ const PROSE = 'The quick brown fox jumps over the lazy dog. '.repeat(1_300)
 
 const saying = (content: string) => JSON.stringify(job({ messages: [{ role: 'user', content }] }))
 
-/** A single delay says little on a busy machine, where one of a second may be the scheduler's. */
+const TEXTS = 30
+/** A busy machine may give the other's request no core for a while. */
 const ATTEMPTS = 4
-
-/** The least of several delays, each as a part of what is allowed for it. A delay by the attack comes back each time. */
-async function leastDelay(
-  t: TestContext,
-  attempt: () => Promise<{ readonly delayedMs: number; readonly allowedMs: number }>,
-): Promise<number> {
-  let least = Number.POSITIVE_INFINITY
-  for (let attempts = 0; attempts < ATTEMPTS && least >= 1; attempts++) {
-    const { delayedMs, allowedMs } = await attempt()
-    t.diagnostic(`delayed ${delayedMs.toFixed(0)} ms, ${allowedMs.toFixed(0)} ms allowed`)
-    least = Math.min(least, delayedMs / allowedMs)
-  }
-  return least
-}
 
 async function timed(work: () => Promise<unknown>): Promise<number> {
   const startedMs = performance.now()
@@ -32,7 +19,7 @@ async function timed(work: () => Promise<unknown>): Promise<number> {
   return performance.now() - startedMs
 }
 
-test('30 expensive texts of one account do not delay the 57 KB of another', { timeout }, async (t) => {
+test(`${TEXTS} expensive texts of one account do not delay the 57 KB of another`, { timeout }, async (t) => {
   const { post, key } = await startWatched(t)
   const [attacker, other] = [await key('attacker', 'user_free'), await key('other', 'user_free')]
   const create = async (index: number) => {
@@ -41,25 +28,25 @@ test('30 expensive texts of one account do not delay the 57 KB of another', { ti
   }
   // Every thread has started and loaded the tokenizer.
   await Promise.all(Array.from({ length: 16 }, (_, index) => create(100 + index)))
-  let created = 0
-  const delay = await leastDelay(t, async () => {
-    const aloneMs = await timed(() => create(created++))
-    const answered: Promise<number>[] = []
-    const attackMs = timed(async () => {
-      for (let text = 0; text < 30; text++) {
-        const body = saying(randomText(70_000, text))
-        answered.push(post(MESSAGES, body, attacker).then(({ status }) => status))
-      }
-      await Promise.all(answered)
+  // What is compared is the order of the answers: their times say little on a busy machine.
+  let least = 1
+  for (let attempt = 0; attempt < ATTEMPTS && least >= 0.5; attempt++) {
+    let unanswered = TEXTS
+    const answered = Array.from({ length: TEXTS }, async (_, text) => {
+      const { status } = await post(MESSAGES, saying(randomText(70_000, text)), attacker)
+      unanswered -= 1
+      return status
     })
     // They are all on their way before the other's.
-    await post(MESSAGES, saying(`x ${created}`), other)
-    const delayedMs = await timed(() => create(created++))
-    const allMs = await attackMs
+    await post(MESSAGES, saying(`x ${attempt}`), other)
+    const before = unanswered
+    await create(attempt)
+    const passed = before - unanswered
+    t.diagnostic(`${passed} of ${before} texts passed another account's`)
+    if (before >= TEXTS / 2) least = Math.min(least, passed / before)
     assert.deepEqual([...new Set(await Promise.all(answered))], [403])
-    return { delayedMs, allowedMs: Math.max(allMs / 2, 3 * aloneMs) }
-  })
-  assert.ok(delay < 1, `${delay} of what is allowed`)
+  }
+  assert.ok(least < 0.5, `${least} of the texts`)
 })
 
 test('nothing is counted for clients that have gone', { timeout }, async (t) => {
@@ -68,22 +55,21 @@ test('nothing is counted for clients that have gone', { timeout }, async (t) => 
   const create = (index: number) => post(MESSAGES, saying(`${index} ${PROSE}`), other)
   // As above: a thread that loads the tokenizer takes longer than a count.
   await Promise.all(Array.from({ length: 16 }, (_, index) => create(100 + index)))
-  let created = 0
-  const delay = await leastDelay(t, async () => {
-    const aloneMs = await timed(() => create(created++))
-    const countMs = await timed(() => post(MESSAGES, saying(randomText(300_000, 99)), attacker))
-    const gone = new AbortController()
-    const left = Array.from({ length: 20 }, (_, text) =>
-      assert.rejects(post(MESSAGES, saying(randomText(1.9 * MIB, text)), attacker, gone.signal)),
-    )
-    // Behind them on the way to the server.
-    await post(MESSAGES, saying(`x ${created}`), other)
-    gone.abort()
-    await Promise.all(left)
-    const delayedMs = await timed(() => create(created++))
-    return { delayedMs, allowedMs: 3 * aloneMs + countMs }
-  })
-  assert.ok(delay < 1, `${delay} of what is allowed`)
+  const aloneMs = await timed(() => create(1))
+  const countMs = await timed(() => post(MESSAGES, saying(randomText(300_000, 99)), attacker))
+  const gone = new AbortController()
+  const left = Array.from({ length: 20 }, (_, text) =>
+    assert.rejects(post(MESSAGES, saying(randomText(1.9 * MIB, text)), attacker, gone.signal)),
+  )
+  // Behind them on the way to the server.
+  await post(MESSAGES, saying('x'), other)
+  gone.abort()
+  await Promise.all(left)
+  const delayedMs = await timed(() => create(2))
+  t.diagnostic(
+    `alone ${aloneMs.toFixed(0)} ms, delayed ${delayedMs.toFixed(0)} ms, one count ${countMs.toFixed(0)} ms`,
+  )
+  assert.ok(delayedMs < 3 * aloneMs + countMs, `${delayedMs} ms`)
 })
 
 test('requests beyond what the threads take are rejected with 503, and other accounts are not', {
