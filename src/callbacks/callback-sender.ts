@@ -32,7 +32,7 @@ export interface CallbackSenderOptions {
   readonly pausesS: readonly number[]
   /** Bounds the bodies in memory. One account's slow receivers leave the rest of it to others. */
   readonly bytes: ByteShare
-  /** An attempt was recorded, or that there will be no more attempts. */
+  /** Called after an attempt, or the end of all attempts, was recorded. */
   readonly onAttempt: (callback: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']) => void
   readonly onError: (error: unknown) => void
 }

@@ -45,7 +45,7 @@ export interface CallbackDispatcherOptions {
   readonly slotsPerOrigin: number
   /** Bounds the bodies in memory. */
   readonly bytes: ByteShare
-  /** An attempt was recorded, or that there will be no more attempts. */
+  /** Called after an attempt, or the end of all attempts, was recorded. */
   readonly onAttempt: (callback: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']) => void
   /** What failed is retried. */
   readonly onError: (error: unknown) => void

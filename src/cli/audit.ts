@@ -8,7 +8,7 @@ import { printable } from './printable.ts'
 import { table } from './table.ts'
 import { withOperatorStore } from './with-operator-store.ts'
 
-/** Longer outcomes are cut in the table. */
+/** Longer outcomes are truncated in the table. */
 const MAX_OUTCOME_LENGTH = 60
 
 export interface AuditOptions {

@@ -17,7 +17,7 @@ import { printable } from './printable.ts'
 import { table } from './table.ts'
 import { performAction, withOperatorStore } from './with-operator-store.ts'
 
-/** Longer responses and errors are cut, in the list and in the view of one callback. */
+/** Longer responses and errors are truncated, in the list and in the view of one callback. */
 const MAX_LENGTH_IN_LIST = 60
 const MAX_LENGTH = 300
 

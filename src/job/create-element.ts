@@ -1,6 +1,6 @@
 /**
- * What admission needs of a job creation object: its texts, and small facts about them. A thread of the CPU pool makes
- * these of large bodies, because a parsed conversation is not sent from thread to thread.
+ * The parts of a job creation object that admission needs: its texts, and small facts about them. For large bodies, a thread
+ * of the CPU pool extracts them, because sending a parsed conversation between threads is expensive.
  */
 import type { IgnoredKeywords } from '../json-schema/answer-schema.ts'
 import { tokensAtMost } from './input-size.ts'

@@ -2,7 +2,7 @@
 import { hash } from 'node:crypto'
 import type { Job } from './job.ts'
 
-/** Of base64url: 128 bits and four more. */
+/** Characters of base64url: 128 bits, and four more. */
 const DIGITS = 22
 
 /**

@@ -29,7 +29,7 @@ export interface Failure {
   readonly kind: 'failed'
   /** What failed: the name, TLS, the connection, or the response, which is missing or not HTTP. */
   readonly fault: 'dns' | 'tls' | 'connection' | 'timeout' | 'protocol'
-  /** Of the socket, the resolver or OpenSSL. */
+  /** The error code of the socket, the resolver or OpenSSL. */
   readonly code: string
 }
 

@@ -32,7 +32,7 @@ export async function diagnose(
   return ofFailure(url, failure, names)
 }
 
-/** Null unless the port speaks the other one of http and https. */
+/** Null unless the port speaks http instead of https, or the reverse. */
 export async function schemeDiagnosis(
   url: URL,
   options: ProbeOptions,

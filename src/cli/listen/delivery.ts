@@ -15,7 +15,7 @@ export interface Delivery {
   readonly responseStatus: number
 }
 
-/** Longer values are cut in the text format. */
+/** Longer values are truncated in the text format. */
 const MAX_CHARACTERS = 200
 
 /** The body is copied unparsed, so that no digit of a number is lost. */
@@ -80,7 +80,7 @@ function shownJson(value: unknown): string {
   return shown(JSON.stringify(value) ?? 'null')
 }
 
-/** Cuts long text, and escapes characters that would move a terminal's cursor or change the writing direction. */
+/** Truncates long text, and escapes characters that would move a terminal's cursor or change the writing direction. */
 export function shown(text: string): string {
   const characters = text.length > MAX_CHARACTERS ? [...text.slice(0, 2 * MAX_CHARACTERS)] : null
   const start = characters === null ? text : characters.slice(0, MAX_CHARACTERS).join('')

@@ -19,7 +19,7 @@ export interface SecretSource {
   look(): Promise<FoundSecrets>
 }
 
-/** @param origin how the user gave it, for example `--secret` */
+/** @param origin where the user set it, for example `--secret` */
 export function givenSecret(secret: string, origin: string): SecretSource {
   const found = { secrets: [secret], says: `the secret of ${origin}` }
   return { look: async () => found }
