@@ -25,6 +25,7 @@ const MANNERS: readonly JobManner[] = [
   'wrong once',
   'wrong',
   'wrong, then overloaded',
+  'paid error once',
   'cut off',
   'refuse',
   'invalid',

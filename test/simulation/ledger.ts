@@ -57,6 +57,8 @@ export interface CallCounts {
   tokens: number
   /** The processes that these replies reached. */
   readonly answered: Set<string>
+  /** Errors that cost tokens. */
+  paidErrors: number
   /** Until when the upstreams of a repair are overloaded; null before the first. */
   overloadedUntilMs: number | null
   /** When the first call arrived. */
@@ -158,7 +160,15 @@ export class Ledger {
     const name = `${account} ${tag}`
     const known = this.calls.get(name)
     if (known !== undefined) return known
-    const counts = { jobs: 0, calls: 0, blamed: 0, tokens: 0, firstAtMs: null, overloadedUntilMs: null }
+    const counts = {
+      jobs: 0,
+      calls: 0,
+      blamed: 0,
+      tokens: 0,
+      firstAtMs: null,
+      paidErrors: 0,
+      overloadedUntilMs: null,
+    }
     const added: CallCounts = { ...counts, answered: new Set() }
     this.calls.set(name, added)
     return added

@@ -122,7 +122,7 @@ class ServedCall {
     const { world, upstream, ledger, thread, kill } = this.#options
     const { random } = world
     if (this.#isEnded || thread.state === 'ended') return
-    const counts = ledger.callsOf(this.#prompt.account, this.#tag)
+    const counts = this.#counts
     counts.firstAtMs ??= world.nowMs
     ledger.callsInProgress.add(this.#known)
     const manner = ledger.plans.get(this.#tag)?.manner ?? 'answer'
@@ -165,6 +165,10 @@ class ServedCall {
       input: tokensOf(messagesJson),
       output: this.#options.world.random.whole(1, 50),
     }
+    if (manner === 'paid error once' && this.#counts.paidErrors === 0) {
+      this.#counts.paidErrors += 1
+      return upstreamError({ message: 'its own upstream failed', status: 200, retryable: true, tokens })
+    }
     if (manner === 'refuse') return { kind: 'refused', message: 'I decline.', status: 200, tokens }
     const isWrong = manner === 'wrong' || (manner.startsWith('wrong') && !this.#isRepair)
     const suffix = manner === 'unstorable' ? ` ${UNSTORABLE}` : ''
@@ -187,9 +191,15 @@ class ServedCall {
 
   #fail(error: UpstreamError): void {
     const isBlamed =
-      error.timedOut || Object.entries(FAILURES).some(([name, one]) => one === error && BLAMED.includes(name))
-    if (!this.#isEnded && isBlamed) this.#options.ledger.callsOf(this.#prompt.account, this.#tag).blamed += 1
+      error.timedOut ||
+      error.tokens !== undefined ||
+      Object.entries(FAILURES).some(([name, one]) => one === error && BLAMED.includes(name))
+    if (!this.#isEnded && isBlamed) this.#counts.blamed += 1
     this.#end(error)
+  }
+
+  get #counts(): CallCounts {
+    return this.#options.ledger.callsOf(this.#prompt.account, this.#tag)
   }
 
   #end(reply: Reply): void {
@@ -198,12 +208,10 @@ class ServedCall {
     this.#cancelTimeout()
     this.#signal.unlisten(this)
     this.#options.ledger.callsInProgress.delete(this.#known)
-    if (reply.kind !== 'error') {
+    if (reply.tokens !== undefined) {
       const { input, output } = reply.tokens
-      const { ledger, thread } = this.#options
-      const counts = ledger.callsOf(this.#prompt.account, this.#tag)
-      counts.tokens += input + output
-      counts.answered.add(thread.name)
+      this.#counts.tokens += input + output
+      this.#counts.answered.add(this.#options.thread.name)
     }
     this.#resolve(reply)
   }

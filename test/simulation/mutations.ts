@@ -41,8 +41,8 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     what: 'a job that was queued during a claim of its route is forgotten',
     file: 'src/queue/limited-routes.ts',
-    text: 'jobs.length > 0 || wakeUps !== this.#wakeUps',
-    by: 'jobs.length > 0',
+    text: ' || wakeUps !== this.#wakeUps\n    }',
+    by: '\n    }',
   },
   {
     what: 'no slot is kept for other accounts',
@@ -111,10 +111,16 @@ export const MUTATIONS: readonly Mutation[] = [
     by: '',
   },
   {
-    what: 'a node ends its lease while it holds jobs',
-    file: 'src/queue/node-lease.ts',
-    text: 'if (worker.claims().length > 0) return',
-    by: '',
+    what: 'a job that this node has claimed again is forgotten when its earlier run ends',
+    file: 'src/queue/worker.ts',
+    text: 'if (!mayBeHeldAgain || this.#held.get(job.id) === held) this.#held.delete(job.id)',
+    by: 'this.#held.delete(job.id)',
+  },
+  {
+    what: 'a claim of a route that found fewer jobs than it might have counts as the last',
+    file: 'src/queue/limited-routes.ts',
+    text: 'state.mayBeQueued = jobs.length > 0 ||',
+    by: 'state.mayBeQueued = jobs.length === limit ||',
   },
   {
     what: 'the lease is renewed late',

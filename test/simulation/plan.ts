@@ -16,6 +16,8 @@ export type JobManner =
   | 'wrong'
   /** Wrong JSON once, and the upstream is overloaded when it is to be repaired. */
   | 'wrong, then overloaded'
+  /** An error that costs tokens, once: a gateway reports it inside of a 200. */
+  | 'paid error once'
   /** Ends at the length limit of the model. */
   | 'cut off'
   | 'refuse'

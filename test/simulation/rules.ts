@@ -6,7 +6,13 @@ import { type Action, type JobManner, MODELS, type Plan } from './plan.ts'
 
 const GONE = 410
 /** Manners of jobs that complete, if nothing else is wrong. */
-const COMPLETING: readonly JobManner[] = ['answer', 'answer slowly', 'wrong once', 'wrong, then overloaded']
+const COMPLETING: readonly JobManner[] = [
+  'answer',
+  'answer slowly',
+  'wrong once',
+  'wrong, then overloaded',
+  'paid error once',
+]
 
 /** Those whose answers are wrong where JSON is asked for. */
 const WRONG: readonly JobManner[] = ['wrong', 'cut off']

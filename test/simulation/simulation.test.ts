@@ -26,6 +26,8 @@ for (let from = 1; from <= SEEDS; from += PART) {
   })
 }
 
+/** Of each history on a real store, in which every call takes its real time. */
+const FIRST_MS = LONG ? Number.POSITIVE_INFINITY : 10_000
 const REAL = [
   { name: 'SQLite', open: sqliteStores, seeds: LONG ? 200 : 2 },
   { name: 'Postgres', open: postgresStores, seeds: LONG ? 100 : 1 },
@@ -35,7 +37,9 @@ for (const { name, open, seeds } of REAL) {
     const stores = await open()
     t.after(() => stores.close())
     for (let seed = 1; seed <= seeds; seed++) {
-      const { violations } = await simulate(generatePlan(seed), { stores })
+      const plan = generatePlan(seed)
+      const actions = plan.actions.filter(({ atMs }) => atMs <= FIRST_MS)
+      const { violations } = await simulate({ ...plan, actions }, { stores })
       const again = `npm run simulate -- --store ${name.toLowerCase()} --seed ${seed} shows the steps`
       assert.deepEqual(violations, [], again)
     }
