@@ -155,9 +155,11 @@ export class SimulatedProcess {
 
   stop(then: () => void): void {
     this.isStopping = true
-    this.#around.ledger.disturbed.add(this.id)
     const clients = { close: () => this.front.close(), cutOff: () => {} }
     const { world, ledger } = this.#around
+    ledger.disturbed.add(this.id)
+    // A run that the drain releases loses what it has used so far.
+    ledger.mayLoseUsage = true
     this.engine.stop(clients).then(
       () => void world.after(0, `${this.id} has stopped`, then, this.main),
       (error) => ledger.violate('a stop succeeds', String(error)),
