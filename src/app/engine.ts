@@ -29,6 +29,8 @@ import { createWorker } from './worker.ts'
 
 export interface EngineParts {
   readonly settings: Settings
+  /** Whether the simulator answers instead of model servers; false if absent. */
+  readonly simulated?: boolean
   readonly role: Role
   readonly node: string
   readonly store: Store

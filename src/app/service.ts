@@ -101,6 +101,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const common = { settings, role, store, node, clock, log, metrics }
   const engine = createEngine({
     ...common,
+    simulated: configuration.simulated,
     random,
     pool,
     upstreams,

@@ -25,6 +25,8 @@ export interface WorkerParts {
   readonly node: string
   readonly clock: Clock
   readonly settings: Settings
+  /** As in `EngineParts`. */
+  readonly simulated?: boolean
   readonly pendingResponses: PendingResponses
   readonly dispatcher: CallbackDispatcher
   readonly bytes: ByteBudget
@@ -40,7 +42,7 @@ export function createWorker(parts: WorkerParts): Worker {
     answers,
     contextShifts: parts.contextShifts,
     clock,
-    cacheEnabled: settings.cache.enabled,
+    cache: { enabled: settings.cache.enabled, simulated: parts.simulated ?? false },
     maxAttempts: settings.jobs.max_attempts,
     patienceMs: wholeMs(settings.jobs.patience_seconds),
   })

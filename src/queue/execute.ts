@@ -29,7 +29,7 @@ import {
   type WaitingExecution,
 } from './execution-result.ts'
 import type { AnswerReader } from './read-answer.ts'
-import { cacheEntry, cacheKeys, fromCache, lookUpResponse } from './response-cache.ts'
+import { type CacheOptions, cacheEntry, cacheKeys, fromCache, lookUpResponse } from './response-cache.ts'
 
 export interface ExecuteOptions {
   readonly store: Pick<Store, 'findResponse'>
@@ -37,7 +37,7 @@ export interface ExecuteOptions {
   readonly answers: AnswerReader
   readonly contextShifts: Pick<ContextShifts, 'check'>
   readonly clock: Clock
-  readonly cacheEnabled: boolean
+  readonly cache: CacheOptions
   readonly maxAttempts: number
   /** How long a job waits for model servers in total (`jobs.patience_seconds`). */
   readonly patienceMs: number
@@ -57,7 +57,7 @@ export type ExecuteJob = (
 
 export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
   const { store, clock, maxAttempts } = options
-  const cacheKeyOf = cacheKeys(options.cacheEnabled)
+  const cacheKeyOf = cacheKeys(options.cache)
   const turns = new Turns()
   return async function executeJob(job, signal) {
     if (job.crashCount >= maxAttempts) return crashedTooOften(job)

@@ -19,8 +19,16 @@ const RETRY_MS = 250
 /** The key of the job's cached response; null if the job does not use the cache. */
 export type CacheKeyOf = (job: Job) => string | null
 
-export function cacheKeys(enabled: boolean): CacheKeyOf {
-  return enabled ? jobFingerprint : () => null
+export interface CacheOptions {
+  /** `cache.enabled` */
+  readonly enabled: boolean
+  /** Whether the simulator answers. Its answers are cached apart: a model that is configured later does not return them. */
+  readonly simulated: boolean
+}
+
+export function cacheKeys({ enabled, simulated }: CacheOptions): CacheKeyOf {
+  if (!enabled) return () => null
+  return simulated ? (job) => jobFingerprint({ ...job, model: `simulated ${job.model}` }) : jobFingerprint
 }
 
 /**

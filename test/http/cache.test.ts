@@ -1,9 +1,9 @@
 /** SPEC §2.1 message_cache_ttl: an identical later job is answered without calling the model. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { reply } from '../model-server.ts'
+import { reply, startModelServer } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
-import { type Answer, job } from '../parley.ts'
+import { type Answer, job, startParley } from '../parley.ts'
 import { completed, enqueued, failed } from './expect.ts'
 import { type Stage, startStage } from './stage.ts'
 
@@ -23,6 +23,20 @@ function isHit(answer: Answer): boolean {
 }
 
 onEachStore(() => {
+  test('an answer of the simulator is not returned once a model is configured', async (t) => {
+    const models = await startModelServer()
+    t.after(() => models.close())
+    const simulated = await startParley(t)
+    const key = await simulated.key()
+    assert.equal(isHit(await simulated.post(MESSAGES, job(), key)), false)
+    assert.equal(isHit(await simulated.post(MESSAGES, job(), key)), true)
+    await simulated.stop()
+    const parley = await startParley(t, { folder: simulated.folder, upstream: models.baseUrl })
+    const answer = await parley.post(MESSAGES, job(), key)
+    assert.equal(isHit(answer), false)
+    assert.equal(completed(answer), 'echo: Hello')
+  })
+
   test('2.1 an identical job is answered from the kept answer, and x-cache says so', async (t) => {
     const { parley, models } = await startCounting(t)
     const key = await parley.key()
