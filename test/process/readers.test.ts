@@ -92,7 +92,7 @@ test(`${READERS} readers of one account that never read take at most ${MAX_MIB} 
     ({ status }) => status === 503,
   )
   assert.equal(read.headers['retry-after'], '5')
-  assert.match(read.body.details ?? '', /part of the memory for answers \(limits\.memory_bytes\)/)
+  assert.match(read.body.details ?? '', /share of the memory for answers \(limits\.memory_bytes\)/)
   const mine = await other.read(otherId)
   assert.equal(mine.status, 200, mine.text.slice(0, 300))
   const { before, peak } = await closed

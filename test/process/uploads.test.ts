@@ -64,7 +64,7 @@ test('the rejected uploads name the limit, and what they hold is free again when
   const text = () => [first, second].find(isRejected)?.text() ?? ''
   const rejected = await eventually(text, (found) => found.includes('memory_bytes'))
   assert.match(rejected, /^retry-after: 5\r$/m)
-  assert.match(rejected, /part of the memory for uploads \(limits\.memory_bytes\)/)
+  assert.match(rejected, /share of the memory for uploads \(limits\.memory_bytes\)/)
   first.close()
   second.close()
   const held = async () => {
