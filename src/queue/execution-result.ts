@@ -76,7 +76,8 @@ function countOf(value: number): number {
 
 /** The result of a job that is not executed again because of too many crashes. */
 export function crashedTooOften(job: ClaimedJob): ExecutionResult {
-  const message = `The process that ran this job crashed ${job.crashCount} times before the job finished.`
+  const times = job.crashCount === 1 ? 'once' : `${job.crashCount} times`
+  const message = `The process that ran this job crashed ${times} before the job finished.`
   const earlier = readEarlierRuns(job.earlierJson)
   return withoutCall({ status: 'failed', error: { code: 'model_error', message } }, earlier)
 }

@@ -113,7 +113,7 @@ onEachStore(() => {
     assert.deepEqual(await statuses(parley, key, [...ids, id]), { completed: 3, failed: 58 })
     const { code, message, upstream_message: why } = failed(await parley.get(`${MESSAGES}/${id}`, key))
     assert.equal(code, 'model_error')
-    assert.match(message, /for the 3600 s/)
+    assert.match(message, /within 3600 s/)
     assert.match(why, /ECONNREFUSED/)
   })
 

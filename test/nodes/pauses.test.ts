@@ -129,7 +129,7 @@ test('a job that may crash once does not fail while its node is paused, and fail
   assert.ok(Number(waited) >= 10 * LEASE_S, `the jobs failed after ${waited} s`)
   for (const id of ids) {
     const { body } = await fleet.caller(other).ended(id)
-    assert.match(body.data?.error?.message ?? '', /ended 1 times/)
+    assert.match(body.data?.error?.message ?? '', /crashed once/)
   }
 })
 

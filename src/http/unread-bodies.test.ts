@@ -1,9 +1,9 @@
 /** Bodies that arrive after their requests were rejected are read at a limited pace, so that many of them do not hold the event loop. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
-import type { Parley } from '../parley.ts'
-import { openLine } from './raw-http.ts'
-import { startStage } from './stage.ts'
+import { openLine } from '../../test/http/raw-http.ts'
+import { startStage } from '../../test/http/stage.ts'
+import type { Parley } from '../../test/parley.ts'
 
 const MIB = 1024 * 1024
 const MIB_PER_SECOND = 32
