@@ -126,7 +126,7 @@ both('caps that a command sets are in force within seconds', async (t, databaseU
   assert.deepEqual(freed, { name: 'acme', max_monthly_jobs: 'none', max_monthly_tokens: 1, ...quotas })
   const tokens = await within(
     () => caller.single('third'),
-    ({ body }) => /tokens a month/.test(body.message),
+    ({ body }) => /tokens per month/.test(body.message),
   )
   assert.equal(tokens.status, 403)
   const kept = await json(place, 'accounts', 'cap', 'acme', '--tokens', 'tier')
