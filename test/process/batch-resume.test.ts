@@ -252,7 +252,7 @@ test('a batch of unknown outcome is not sent again when the server has forgotten
   assert.equal(refused.code, 1)
   assert.match(
     refused.stderr,
-    /Lines 1 to 3 were sent at .*only 24 hours\. Pass --send-again to send these lines again/,
+    /Lines 1 to 3 were sent at .*only for 24 hours\. Pass --send-again to send these lines again/,
   )
   const ended = await asking.ask(['batch', 'jobs.jsonl', '--send-again'])
   assert.equal(ended.code, 0, ended.stderr)

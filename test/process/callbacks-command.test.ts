@@ -99,7 +99,7 @@ test('people get a table, no secrets, and nothing that a receiver could do to th
   const { place, jobIds } = await start(t, 2)
   await listed(place, 'failed', 2)
   const { stdout } = await callbacks(place, 'list', '--failed')
-  assert.match(stdout, /^JOB ID +ACCOUNT +STATE +ATTEMPTS +LAST ANSWER +RECEIVER\n/)
+  assert.match(stdout, /^JOB ID +ACCOUNT +STATE +ATTEMPTS +LAST RESPONSE +RECEIVER\n/)
   assert.equal(stdout.trim().split('\n').length, 3)
   const page = await callbacks(place, 'list', '--failed', '--limit', '1')
   assert.match(page.stdout, /\nFor older callbacks, add --before [0-9a-f-]{36}\n/)
