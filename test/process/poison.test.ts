@@ -54,7 +54,7 @@ test('a job that kills its process fails after max_attempts, and those behind it
   const { body } = await caller.ended(poison)
   assert.deepEqual([body.data?.status, body.data?.result], ['failed', null])
   assert.equal(body.data?.error?.code, 'model_error')
-  assert.match(body.data?.error?.message ?? '', /process .* ended 3 times/)
+  assert.match(body.data?.error?.message ?? '', /process .* crashed 3 times/)
   assert.equal(scene.models.requests.filter(isPoison).length, MAX_ATTEMPTS)
   for (const id of others) assert.equal((await caller.ended(id)).body.data?.status, 'completed')
   const later = await caller.single('later')

@@ -64,7 +64,16 @@ export function takenAway(
       await Promise.race([answered, clock.timerSet((ms) => ms === DELETION_WAITS_MS)])
       if (!isDone) clock.advance(DELETION_WAITS_MS)
     }
-    await answered
+    await answered.catch(async (error) => {
+      const state = parameters?.jobId === undefined ? '' : await stateOf(parameters.jobId)
+      throw new Error(`${error.message}\n${state}`, { cause: error })
+    })
+  }
+
+  /** For the message of a failure: what the caller reads of the job, and how often and after which others it was called. */
+  async function stateOf(jobId: string): Promise<string> {
+    const { text } = await parley.get(`/api/v1/messages/${jobId}`, key)
+    return [text, ...models.requests.slice(-10).map((request) => request.text.slice(0, 200))].join('\n')
   }
 
   return { done, openJob, endedJob }
