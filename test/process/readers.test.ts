@@ -82,11 +82,14 @@ test(`${READERS} readers of one account that never read take at most ${MAX_MIB} 
   const other = server.caller(/prl_\w+/.exec(created.stdout)?.[0] ?? '')
   const [otherId = ''] = idsOf(await other.single('another long answer'))
 
+  const metrics = async () => (await fetch(`${server.url}/metrics`)).text()
+  const isHeld = (text: string) => !text.includes('parley_memory_bytes{share="answers",state="held"} 0\n')
   const closed = neverRead(t, server, getHead(`/api/v1/messages/${jobId}`, key), async () => {
-    const text = await (await fetch(`${server.url}/metrics`)).text()
-    const hasClosed = /^parley_connections_stalled_total [1-9]/m.test(text)
-    return hasClosed && text.includes('parley_memory_bytes{share="answers",state="held"} 0\n')
+    const text = await metrics()
+    return /^parley_connections_stalled_total [1-9]/m.test(text) && !isHeld(text)
   })
+  // A read before that would take the account's share, and those that never read would all be rejected.
+  await eventually(metrics, isHeld)
   const read = await eventually(
     () => caller.read(jobId),
     ({ status }) => status === 503,
