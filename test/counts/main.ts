@@ -25,7 +25,9 @@ async function count(database: (t: Lifetime, folder: string) => Promise<string>)
 }
 
 function withoutNames(counted: Readonly<Record<string, Counted>>): Readonly<Record<string, Counts>> {
-  return Object.fromEntries(Object.entries(counted).map(([name, { names: _, ...counts }]) => [name, counts]))
+  return Object.fromEntries(
+    Object.entries(counted).map(([name, { names: _names, samples: _samples, ...counts }]) => [name, counts]),
+  )
 }
 
 function textOf({ kilobytes, ...counts }: Counts): string {
@@ -38,12 +40,12 @@ if (values.list !== undefined) {
   process.stdout.write(`${(sqlite[values.list]?.names ?? []).join('\n')}\n`)
 } else {
   const postgres = await count((t) => emptyTables(t, NOW_MS))
-  const now = { SQLite: withoutNames(sqlite), Postgres: withoutNames(postgres) }
   const before = await readExpected()
-  for (const [store, costs] of Object.entries(now)) {
+  for (const [store, costs] of Object.entries({ SQLite: sqlite, Postgres: postgres })) {
     process.stdout.write(`${store}\n`)
-    for (const [name, counts] of Object.entries(costs)) process.stdout.write(`  ${name}: ${textOf(counts)}\n`)
+    for (const [name, counts] of Object.entries(withoutNames(costs)))
+      process.stdout.write(`  ${name}: ${textOf(counts)}\n`)
     for (const change of changesOf(before[store], costs)) process.stdout.write(`  ! ${change}\n`)
   }
-  if (values.write) await writeExpected(now)
+  if (values.write) await writeExpected({ SQLite: withoutNames(sqlite), Postgres: withoutNames(postgres) })
 }
