@@ -12,6 +12,8 @@ onEachStore(() => {
   test('each operation costs what it is expected to cost', async (t) => {
     const counting = await Counting.start(t, (folder) => databaseUrl(t, folder, NOW_MS))
     const counted = await counting.all()
-    assert.deepEqual(changesOf((await readExpected())[storeName()], counted), [])
+    // On Postgres a node polls every second of real time, which allocates.
+    const comparesBytes = storeName() === 'SQLite'
+    assert.deepEqual(changesOf((await readExpected())[storeName()], counted, comparesBytes), [])
   })
 })
