@@ -3,9 +3,10 @@
  * the problem.
  */
 import { isUtf8 } from 'node:buffer'
-import type { FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
 import { type HttpError, notDecoded, notJson, notUtf8 } from './errors.ts'
+import { isObject } from './openapi/components.ts'
 import './request-context.ts'
 
 const CHARSET = /;\s*charset\s*=\s*(?:"([^"]*)"|([^;\s]*))/i
@@ -27,7 +28,7 @@ export function encodingError({ method, headers }: FastifyRequest): HttpError | 
 /** The value of a small body. A create request also keeps the text until its elements are built. */
 export function parseBody(request: FastifyRequest, bytes: Buffer, maxDepth: number): unknown {
   if (bytes.length === 0) {
-    if (takesBody(request)) throw notJson('The body is empty.')
+    if (needsBody(request)) throw notJson('The body is empty.')
     // Many HTTP libraries send a content type with every request.
     return undefined
   }
@@ -39,6 +40,18 @@ export function parseBody(request: FastifyRequest, bytes: Buffer, maxDepth: numb
   throw notJson(read.tooDeep ? `The body is ${read.error}.` : withoutExcerpt(read.error))
 }
 
-function takesBody({ route }: FastifyRequest): boolean {
-  return route.config.create !== undefined || route.schema?.body !== undefined
+/** For routes whose body is optional: a missing body is read as an empty object. */
+export function fillMissingBody(request: FastifyRequest, _reply: FastifyReply, done: () => void): void {
+  if (request.body === undefined) request.body = {}
+  done()
+}
+
+/** @param schema of a body. A body without required fields may be omitted. */
+export function isBodyRequired(schema: object): boolean {
+  return !('properties' in schema) || 'required' in schema
+}
+
+function needsBody({ route }: FastifyRequest): boolean {
+  const body = route.schema?.body
+  return route.config.create !== undefined || (isObject(body) && isBodyRequired(body))
 }

@@ -11,6 +11,7 @@ import {
 } from '../../admin/actions/accounts.ts'
 import { sendData } from '../envelope.ts'
 import { accountStillUsed, invalid, noSuchAccount, notScrubbed } from '../errors.ts'
+import { fillMissingBody } from '../json-body.ts'
 import { exampleBodies } from '../openapi/examples.ts'
 import { success } from '../openapi/schemas.ts'
 import type { AdminContext } from './admin-context.ts'
@@ -84,10 +85,7 @@ function cancelJobsRoute(
   app.post<NameParam & { Body: Static<typeof jobsToCancel> }>(
     '/accounts/:name/cancel-jobs',
     {
-      preValidation: (request, _reply, done) => {
-        if (request.body === undefined) request.body = {}
-        done()
-      },
+      preValidation: fillMissingBody,
       schema: {
         operationId: 'cancelAccountJobs',
         summary: "Cancel an account's queued jobs and, on request, its running jobs",

@@ -7,6 +7,7 @@ import { secretAction, setTierAction } from '../../admin/actions/accounts.ts'
 import { makeSecret } from '../../net/signature.ts'
 import { sendData } from '../envelope.ts'
 import { noSuchAccount } from '../errors.ts'
+import { fillMissingBody } from '../json-body.ts'
 import { exampleBodies } from '../openapi/examples.ts'
 import { success } from '../openapi/schemas.ts'
 import type { AdminContext } from './admin-context.ts'
@@ -134,10 +135,7 @@ function secretRoute(app: FastifyInstance, { store, clock, perform, logAction }:
   app.post<NameParam & { Body: Static<typeof rotation> }>(
     '/accounts/:name/secret',
     {
-      preValidation: (request, _reply, done) => {
-        if (request.body === undefined) request.body = {}
-        done()
-      },
+      preValidation: fillMissingBody,
       schema: {
         operationId: 'getAccountSecret',
         summary: "Show or rotate the secret that signs an account's callbacks; each access is logged",

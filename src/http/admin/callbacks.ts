@@ -7,6 +7,7 @@ import { readJobId } from '../../job/job-id.ts'
 import { MAX_SCANNED } from '../../store/pagination.ts'
 import { sendData } from '../envelope.ts'
 import { callbackInProgress, invalid, noSuchCallback } from '../errors.ts'
+import { fillMissingBody } from '../json-body.ts'
 import { EXAMPLE_JOB_ID, exampleBodies } from '../openapi/examples.ts'
 import { jobIdParam } from '../openapi/job-schemas.ts'
 import { success } from '../openapi/schemas.ts'
@@ -129,10 +130,7 @@ function replayRoutes(app: FastifyInstance, { store, expiry, perform, logAction 
   app.post<{ Body: Static<typeof failedFilter> }>(
     '/callbacks/replay-failed',
     {
-      preValidation: (request, _reply, done) => {
-        if (request.body === undefined) request.body = {}
-        done()
-      },
+      preValidation: fillMissingBody,
       schema: {
         operationId: 'replayFailedCallbacks',
         summary: 'Replay all callbacks that have failed permanently',

@@ -1,4 +1,5 @@
 /** Builds an OpenAPI 3.1 document from the declared routes, using the same schemas that validate their requests. */
+import { isBodyRequired } from '../json-body.ts'
 import { Components, isObject, type JsonObject, mapValues } from './components.ts'
 import type { DeclaredOperation } from './declared-operations.ts'
 import { errors, REQUEST_ID } from './schemas.ts'
@@ -89,10 +90,8 @@ function withoutDescription({ description: _description, ...schema }: JsonObject
   return schema
 }
 
-/** A body without required fields may be omitted. */
 function requestBody({ examples, ...schema }: JsonObject, components: Components): JsonObject {
-  const mayBeAbsent = 'properties' in schema && !('required' in schema)
-  return { required: !mayBeAbsent, content: { [JSON_MEDIA]: media(schema, examples, components) } }
+  return { required: isBodyRequired(schema), content: { [JSON_MEDIA]: media(schema, examples, components) } }
 }
 
 function responseOf(given: JsonObject, components: Components): JsonObject {

@@ -3,10 +3,10 @@ import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply } from '../../model-server.ts'
 import { onEachStore } from '../../on-each-store.ts'
-import { job } from '../../parley.ts'
+import { ADMIN_TOKEN, job } from '../../parley.ts'
 import { completed, enqueued, failed, granted, invalid, refused } from '../expect.ts'
 import { type Stage, type StageOptions, startStage } from '../stage.ts'
-import { adminOf } from './admin.ts'
+import { adminOf, BASE } from './admin.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
@@ -125,6 +125,19 @@ onEachStore(() => {
     await models.received(2)
     models.release()
     completed(await parley.ended(theirs, other))
+  })
+
+  // Many HTTP libraries send a content type with every request.
+  test('a content type without a body is accepted where every field is optional', async (t) => {
+    const { parley } = await start(t)
+    const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' }
+    const post = (path: string) => parley.request(`${BASE}${path}`, { method: 'POST', headers })
+    assert.deepEqual(granted(await post('/accounts/acme/cancel-jobs'), 200), { cancelled: 0 })
+    assert.deepEqual(granted(await post('/callbacks/replay-failed'), 200), { replayed: 0 })
+    granted(await post('/accounts/acme/secret'), 200)
+    assert.equal((await post('/accounts/acme/suspend')).status, 200)
+    assert.match(refused(await post('/accounts/acme/caps'), 400).details ?? '', /empty/)
+    assert.match(refused(await post('/accounts/acme/tier'), 400).details ?? '', /empty/)
   })
 
   test('an account is deleted with its keys and jobs while others continue', async (t) => {
