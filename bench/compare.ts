@@ -1,6 +1,6 @@
 /**
- * Compares the CPU time of a job between this clone and another one, such as an earlier commit with its packages installed:
- * both servers live, and do the same work in turns. A ratio above 1 means that this clone takes more.
+ * Compares the CPU time per job of this clone with that of another one, such as an earlier commit with its packages
+ * installed: both servers run, and do the same work in turns. A ratio above 1 means that this clone needs more.
  *
  *     node bench/compare.ts OTHER_CLONE [--rounds 12] [--seconds 3] [--warm-up 9] [--only sync,drain,callbacks]
  */
@@ -53,7 +53,7 @@ function start(side: Side): Promise<Parley> {
   })
 }
 
-/** Batches in which each job has a callback, to the hosts in turns. */
+/** Batches in which each job has a callback; the callbacks go to the hosts in turn. */
 function callbackBatch(): string {
   const form = jobBody(BYTES).slice(0, -1)
   const job = (_: unknown, index: number) => {
@@ -63,14 +63,14 @@ function callbackBatch(): string {
   return `[${Array.from({ length: JOBS_EACH }, job).join(',')}]`
 }
 
-/** Microseconds of CPU time for a single create, over all threads of the server. */
+/** CPU time of a single create in microseconds, over all threads of the server. */
 async function sync(parley: Parley, measureMs: number): Promise<number> {
   const target = parley.single(jobBody(BYTES))
   const order = { kind: 'run', target, connections: CONNECTIONS, warmUpMs: 200, measureMs } as const
   return (await runLoad(rig, order, [parley.child])).sideCpuUs
 }
 
-/** The same for a job of a batch, from its create until all jobs are settled, or their callbacks delivered. */
+/** The same per job of a batch, from its create until all jobs are settled, or their callbacks delivered. */
 async function batches(
   parley: Parley,
   target: Target,

@@ -1,6 +1,7 @@
 /**
- * What a claim costs on Postgres when the queue is long, and when an old snapshot (a report that runs for hours, or a
- * transaction left open) keeps Postgres from removing what was claimed. Two databases of one server, measured in turns.
+ * The cost of a claim on Postgres when the queue is long, and when an old snapshot (from a report that runs for hours, or a
+ * transaction left open) prevents vacuum from removing claimed rows. Compares two databases on one server, in alternating
+ * turns.
  */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { printLine } from '../harness/output.ts'
@@ -19,13 +20,13 @@ const CLAIMS_OF_ONE = 400
 const CLAIMS_OF_MANY = 80
 const MANY = 256
 const TARGET = 1.25
-/** While a table is filled: its rows are not counted yet, as in the first minutes of a new service. */
+/** The state while a table is being filled: its rows are not analyzed yet, as in the first minutes of a new service. */
 const NEVER_ANALYZED = ['open_jobs']
 
 interface Measured {
   readonly one: Latencies
   readonly many: Latencies
-  /** Jobs claimed, settled and replaced a second, in claims of MANY. */
+  /** Jobs claimed, settled and replaced per second, in claims of MANY. */
   readonly drainedPerSecond: number
 }
 
@@ -66,7 +67,7 @@ async function measure(postgres: Postgres, { rounds, waiting }: BenchOptions): P
     await postgres.settle(side)
   }
   await lookAtPlans('fresh')
-  // Once without measuring, so that neither side pays for what the runtime compiles.
+  // An unmeasured first run, so that neither side pays for compilation.
   for (const side of SIDES) await claimAll(stores[side])
   const fresh = await interleaved(SIDES, rounds, (side) => claimAll(stores[side]))
   const letGo = await holdSnapshots(postgres)
@@ -96,7 +97,9 @@ async function filled(postgres: Postgres, side: Side, jobs: number): Promise<Que
   return store
 }
 
-/** A snapshot holds back vacuum in its own database only, so there is one in each. Returns what lets them go. */
+/**
+ * A snapshot holds back vacuum only in its own database, so each database gets one. Returns a function that releases them.
+ */
 async function holdSnapshots(postgres: Postgres): Promise<() => Promise<void>> {
   const clients = await Promise.all(SIDES.map((side) => postgres.connect(side)))
   for (const client of clients) {

@@ -1,6 +1,6 @@
 /**
- * What a claim costs when the queue is long: the SQLite store itself, with ten thousand waiting jobs and with a million
- * (or ten million), measured in turns. After each claim the jobs are settled and as many accepted, so that the
+ * The cost of a claim when the queue is long: the SQLite store itself, with ten thousand queued jobs and with a million (or
+ * ten million), in alternating turns. After each claim the jobs are settled and the same number is accepted, so that the
  * queue keeps its length and its fair order.
  */
 import { join } from 'node:path'
@@ -27,7 +27,7 @@ const TARGET = 1.25
 interface Measured {
   readonly one: Latencies
   readonly many: Latencies
-  /** Jobs claimed, settled and replaced a second, in claims of MANY. */
+  /** Jobs claimed, settled and replaced per second, in claims of MANY. */
   readonly drainedPerSecond: number
 }
 
@@ -58,7 +58,7 @@ async function measure(folder: string, { rounds, waiting, large }: BenchOptions)
     const seconds = (performance.now() - startedMs) / 1000
     printLine(`${figure(lengths[side])} jobs accepted in ${seconds.toFixed(1)} s`)
   }
-  // Once without measuring, so that neither side pays for what the runtime compiles.
+  // An unmeasured first run, so that neither side pays for compilation.
   for (const store of Object.values(stores)) await claimAll(store)
   const runs = await interleaved(['short', 'long'], rounds, (side) => claimAll(stores[side]))
   for (const store of Object.values(stores)) await store.close()

@@ -1,4 +1,4 @@
-/** The figures of callbacks: tables, stored results, and their picture. */
+/** The callback report: tables, stored results and their picture. */
 import type { BenchOptions } from '../harness/benchmark.ts'
 import { type Bar, writePicture } from '../harness/picture.ts'
 import { keepResults, pictureOf } from '../harness/results.ts'
@@ -28,7 +28,7 @@ const TITLES: Readonly<Record<CallbacksSideName, string>> = {
 }
 /** Our rate over the peer's. */
 const TARGETS: Readonly<Record<CallbacksSideName, number>> = { parley: Number.NaN, bare: 0.6, bullmq: 3 }
-/** The 99th percentile with black holes over that without. */
+/** The 99th percentile with black holes divided by the one without. */
 const STEADY_TARGET = 1.2
 
 const DELIVERY_FIGURES = {
@@ -77,7 +77,7 @@ export function reportDeliveries(deliveries: readonly Delivery[]): string {
   return table(['side', ...Object.keys(DELIVERY_FIGURES), 'our rate ÷', 'aim'], rows)
 }
 
-/** With black holes over without, of one percentile. */
+/** One percentile with black holes divided by the same without. */
 function withOver(runs: SteadyRuns, of: (run: Steady) => number): Spread {
   return ratios(runs.get('with') ?? [], runs.get('without') ?? [], of)
 }

@@ -1,4 +1,4 @@
-/** One delivery of callbacks that are owed: from the first arrival at a host that answers to the last. */
+/** One delivery of owed callbacks, timed from the first arrival at a responding host to the last. */
 import { assertThat } from '../harness/invariants.ts'
 import type { Receivers } from '../harness/receivers.ts'
 import { waitForCount } from '../harness/wait-for-count.ts'
@@ -16,14 +16,14 @@ export interface DeliveryOptions extends Omit<CallbacksSideOptions, 'receiversPo
 }
 
 export interface Delivered {
-  /** Callbacks a second, of those to hosts that answer. */
+  /** Callbacks per second to hosts that answer. */
   readonly perSecond: number
-  /** Microseconds of CPU time for a callback: of the process that sends it, and of its database's. */
+  /** CPU time per callback in microseconds: of the sending process, and of its database. */
   readonly senderCpuUs: number
   readonly databaseCpuUs: number
   /** How busy the receivers were, as a share of one core. */
   readonly receiversBusy: number
-  /** Connections that were opened, also to black holes. */
+  /** Connections opened, including those to black holes. */
   readonly connections: number
 }
 
@@ -60,7 +60,7 @@ export async function deliver(
   }
 }
 
-/** Of callbacks that go to each host in its turn, those to hosts that answer. */
+/** How many callbacks go to hosts that answer, when callbacks go to each host in turn. */
 export function countAnswered({ callbacks, holes }: { callbacks: number; holes: number }): number {
   const silent = blackHoles(holes)
   const indexes = Array.from({ length: callbacks }, (_, index) => index)

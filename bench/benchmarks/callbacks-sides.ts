@@ -1,4 +1,4 @@
-/** The sides that deliver owed callbacks: each has all of them before it begins. */
+/** The sides that deliver owed callbacks. Each has all of them before it starts. */
 import { type CallbackDatabase, openCallbackDatabase, type StoreName } from '../harness/callback-database.ts'
 import { type Child, startScript } from '../harness/child.ts'
 import { assertThat } from '../harness/invariants.ts'
@@ -16,13 +16,16 @@ export interface CallbacksSideOptions extends CallbackSettings {
 }
 
 export interface CallbacksSide {
-  /** Begins to deliver; resolves with the process that does. */
+  /** Starts the delivery; resolves with the process that delivers. */
   begin(): Promise<Child>
-  /** Other processes whose CPU time is the database's. */
+  /** Other processes whose CPU time counts as the database's. */
   readonly servers: readonly Worked[]
-  /** Callbacks whose delivery is recorded; with us and with Redis, durably. */
+  /** Callbacks whose delivery is recorded: durably on Parley and Redis. */
   delivered(): Promise<number>
-  /** Stops it; then checks that so many are recorded as delivered, and that it knows of all others that they are owed. */
+  /**
+   * Stops the side, then checks that this many callbacks are recorded as delivered, and that all others are still recorded
+   * as owed.
+   */
   finish(delivered: number): Promise<void>
 }
 

@@ -1,4 +1,4 @@
-/** A steady load of jobs with callbacks on a running Parley: how soon the hosts that answer get their callbacks. */
+/** A steady load of jobs with callbacks on a running Parley: how soon the responding hosts get their callbacks. */
 import { openCallbackDatabase, type StoreName } from '../harness/callback-database.ts'
 import { assertThat } from '../harness/invariants.ts'
 import type { Rig } from '../harness/load-run.ts'
@@ -16,17 +16,17 @@ export interface SteadyOptions {
   readonly holes: number
   readonly bytes: number
   readonly perSecond: number
-  /** Not measured, at the beginning; the black holes are silent already. */
+  /** Unmeasured time at the start; the black holes are already silent. */
   readonly warmUpS: number
   readonly measureS: number
 }
 
 export interface Steady {
-  /** From the sending of the batch to the arrival of the callback, at hosts that answer. */
+  /** The time from sending the batch until the callback arrives, at hosts that answer. */
   readonly latencies: Latencies
-  /** How often a callback came to a black hole. */
+  /** How many callbacks black holes received. */
   readonly lost: number
-  /** Of one core, over the whole load. */
+  /** Share of one core over the whole load. */
   readonly parleyBusy: number
   readonly receiversBusy: number
 }

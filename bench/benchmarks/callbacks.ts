@@ -26,16 +26,19 @@ import { steady } from './callbacks-steady.ts'
 const DELAY_MS = 50
 const BYTES = 1024
 const HOLES = 10
-/** As Parley has it by default. */
+/** Parley's default. */
 const TIMEOUT_MS = DEFAULTS.callbacks.timeout_seconds * 1000
-/** Callbacks under a steady load, and for how many times `--seconds`: longer than the deadline of an attempt. */
+/**
+ * Callbacks per second of the steady load, and the multiple of `--seconds` that it lasts, which is longer than an attempt's
+ * deadline.
+ */
 const PER_SECOND = 250
 const STEADY_TIMES = 5
 
 const CONDITIONS: Readonly<Record<StoreName, readonly DeliveryCondition[]>> = {
   sqlite: [
     { holes: 0, sides: ['parley', 'bare', 'bullmq'] },
-    // BullMQ would stop: the black holes take all its slots, because it has no limit for each host.
+    // BullMQ would stall: it has no limit per host, so the black holes take all its slots.
     { holes: HOLES, sides: ['parley', 'bare'] },
   ],
   postgres: [

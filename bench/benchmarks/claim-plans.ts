@@ -1,6 +1,6 @@
 /**
- * How Postgres executes a claim: which indexes it reads, how many pages, and whether it reads anything whole. Each plan is
- * read for known values and for any values (a prepared statement may use either), in a transaction that is rolled back.
+ * How Postgres executes a claim: which indexes and how many pages it reads, and whether it scans a whole table. A prepared
+ * statement may use a custom or a generic plan, so each plan is read for both, in a transaction that is rolled back.
  */
 
 import pg from 'pg'
@@ -29,22 +29,22 @@ export interface ClaimPlan {
   readonly pages: number
   /** Executed scans, as `index (rows)`. */
   readonly scans: readonly string[]
-  /** Tables with rows in them that were read whole. */
+  /** Non-empty tables that were scanned completely. */
   readonly whole: readonly string[]
 }
 
 const MODES = { known: 'force_custom_plan', any: 'force_generic_plan' } as const
-/** Fewer rows than that are read whole at no cost. */
+/** Scanning a table with fewer rows than this costs nothing. */
 const SMALL = 100
 
-/** @param from where the scan begins: at the head of the queue or, once a second at most, at the start of the index */
+/** @param from where the scan begins: at the head of the queue or, at most once a second, at the start of the index */
 export async function claimPlans(
   postgres: Postgres,
   database: string,
   limit: number,
   from: 'floor' | 'front',
 ): Promise<ClaimPlan[]> {
-  // As a node connects, since settings of the connection decide on plans too.
+  // Connects as a node does, because connection settings affect plans.
   const client = new pg.Client(connectionSettings(postgres.url(database), null))
   await client.connect()
   try {

@@ -1,4 +1,7 @@
-/** What does the same steady work: one Parley on SQLite, and a service composed of BullMQ, Redis, Portkey's gateway and undici. */
+/**
+ * The two sides that do the same steady work: one Parley on SQLite, and a service composed of BullMQ, Redis, Portkey's
+ * gateway and undici.
+ */
 import { openCallbackDatabase } from '../harness/callback-database.ts'
 import { type Child, startScript } from '../harness/child.ts'
 import { assertThat } from '../harness/invariants.ts'
@@ -11,15 +14,15 @@ export interface CostSide {
   readonly port: number
   readonly headers: Readonly<Record<string, string>>
   readonly processes: readonly Child[]
-  /** Of the processes, that which writes to the disk. */
+  /** The process that writes to the disk. */
   readonly writer: Child
-  /** Stops it, after a check that each of these jobs is stored with its result. */
+  /** Stops the side, after checking that each of these jobs is stored with its result. */
   finish(jobIds: readonly string[]): Promise<void>
 }
 
 export interface CostSideOptions {
   readonly modelPort: number
-  /** Jobs in hand at once, and callbacks. */
+  /** Jobs, and callbacks, in progress at once. */
   readonly concurrency: number
 }
 

@@ -1,6 +1,6 @@
 /**
- * What a job costs at a steady 500 a second with a model that takes a second and a callback for each job, when a server has
- * little to do; and what an idle server costs. With `--against FOLDER`, also single creates at that rate, compared with another
+ * What a job costs on a lightly loaded server: a steady 500 jobs per second, a model that takes a second, and a callback for
+ * each job. Also what an idle server costs. With `--against FOLDER`, also single creates at that rate, compared with another
  * clone.
  */
 import { join } from 'node:path'
@@ -33,16 +33,16 @@ const WARM_UP_MS = 3000
 const SYNCS_MS = 1000
 const IDLE_MS = 5000
 const ARRIVED_WITHIN_MS = 60_000
-/** So that all that wait for their answer fit. */
+/** Enough for all requests that wait for their answer. */
 const CREATE_CONNECTIONS = 640
 const TARGETS = { peers: 0.5, earlier: 0.5, idle: 0.002 }
 
 interface Measured {
   readonly cpuUs: number
   readonly writtenBytes: number
-  /** Waits for the disk, a job. */
+  /** Disk syncs per job. */
   readonly syncs: number
-  /** Of a core, with nothing to do. */
+  /** Share of a core used while idle. */
   readonly idle: number
 }
 
@@ -92,7 +92,7 @@ async function measure(
   const jobIds = await sent
   const arrived = async () => (await receivers.report()).callbacks
   await waitForCount(arrived, jobIds.length, ARRIVED_WITHIN_MS, side.writer, 'callbacks arrived')
-  // What follows the last callback, such as recording it, is not idleness.
+  // Work after the last callback, such as recording it, does not count as idle time.
   await pass(1000)
   const idleFromMs = cpuMs()
   await pass(IDLE_MS)
@@ -113,7 +113,7 @@ function pass(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms))
 }
 
-/** CPU time of a single create at the same rate here and in the other clone. */
+/** CPU time of a single create at the same rate, here and in the other clone. */
 async function compareCreates(
   rig: Rig,
   folder: string,
@@ -135,7 +135,7 @@ async function compareCreates(
     parley.dataFolder.remove()
     const sent = (PER_SECOND * (WARM_UP_MS + seconds * 1000)) / 1000
     assertThat(result.answers > 0.9 * sent, `${result.answers} of ${sent} creates were answered`)
-    // Those that were sent before the measured time, or are answered after it, cost as much as the others.
+    // Requests sent before the measured time, or answered after it, cost as much as the others.
     return (sideCpuUs * result.perSecond) / PER_SECOND
   })
   return { ours: runs.get('ours') ?? [], theirs: runs.get('theirs') ?? [] }

@@ -6,11 +6,11 @@ import { type DrainOptions, type DrainSide, type DrainSideName, startDrainSide }
 
 export interface Drained {
   readonly perSecond: number
-  /** Microseconds of CPU time for a job: of the process that runs jobs, and of its database. */
+  /** CPU time per job in microseconds: of the process that runs jobs, and of its database. */
   readonly workerCpuUs: number
   readonly databaseCpuUs: number
   readonly modelCpuUs: number
-  /** Of Postgres, for a job. */
+  /** WAL of Postgres per job. */
   readonly walBytes: number
   readonly commits: number
 }

@@ -1,6 +1,6 @@
 /**
- * The sides that drain a backlog: each is filled first, then starts while the model still holds every answer back. So
- * neither the filling nor the start of a process is in the measured time.
+ * The sides that drain a backlog. Each is filled first, then starts while the model still holds every answer back, so the
+ * measured time includes neither the filling nor the start of a process.
  */
 import { DatabaseSync } from 'node:sqlite'
 import { type Child, startScript } from '../harness/child.ts'
@@ -25,18 +25,18 @@ export interface DrainOptions {
   readonly modelPort: number
   readonly jobs: number
   readonly bytes: number
-  /** Jobs in hand at once. */
+  /** Jobs in progress at once. */
   readonly concurrency: number
 }
 
 export interface DrainSide {
   readonly worker: Child
   readonly postgres: Postgres | null
-  /** Another process whose CPU time is the database's. */
+  /** Another process whose CPU time counts as the database's. */
   readonly server: Child | null
   /** Completed jobs whose result is durable. */
   ended(): Promise<number>
-  /** Stops it; then checks what must hold. */
+  /** Stops the side, then checks its invariants. */
   finish(): Promise<void>
 }
 
@@ -148,7 +148,7 @@ async function startPeerScript(
   return child
 }
 
-/** The user message, sized so that the whole request has that many bytes, and different for each job. */
+/** A user message, different for each job, sized so that the whole request has this many bytes. */
 function contents(bytes: number): () => string {
   const { messages } = JSON.parse(jobBody(bytes)) as { messages: { role: string; content: string }[] }
   const form = messages.find(({ role }) => role === 'user')?.content ?? ''

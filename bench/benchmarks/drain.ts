@@ -1,4 +1,4 @@
-/** A stored backlog, run to its end: Parley against the job queues that you would otherwise build this from. */
+/** Draining a stored backlog: Parley against the job queues that you would otherwise build on. */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { printLine } from '../harness/output.ts'
 import { bullmqMissing, graphileMissing, type Missing, pgbossMissing } from '../harness/peers.ts'
@@ -15,7 +15,7 @@ const CONCURRENCY = 256
 interface Peer {
   readonly name: DrainSideName
   readonly missing: () => Missing | null
-  /** Our rate over its. */
+  /** Our rate divided by the peer's. */
   readonly target: number
   readonly leavesOut: string
 }

@@ -1,4 +1,4 @@
-/** One round of waiting: hold many requests on a side, look at its memory, release them, and time each answer. */
+/** One round of waiting requests: hold many on a side, measure its memory, release them, and time each answer. */
 import { type Child, startScript } from '../harness/child.ts'
 import { assertEachSettledOnce, assertThat } from '../harness/invariants.ts'
 import { type Rig, runLoad } from '../harness/load-run.ts'
@@ -10,12 +10,12 @@ import { type Latencies, summarise } from '../load/percentiles.ts'
 export type HoldingSide = 'parley' | 'wide parley' | 'holder' | 'proxy'
 
 export interface HeldRun {
-  /** Of one waiter: what the process grew by, and what its JavaScript heap and buffers grew by after a collection. */
+  /** Memory per waiting request: growth of the process, and growth of its JavaScript heap and buffers after a collection. */
   readonly rssBytes: number
   readonly heapBytes: number
-  /** From the model's answer until the caller got it. */
+  /** From the model's answer until the caller received it. */
   readonly wake: Latencies
-  /** From the release until the last caller got its answer. */
+  /** From the release until the last caller received its answer. */
   readonly allDoneMs: number
 }
 
@@ -23,9 +23,9 @@ interface Held {
   readonly child: Child
   readonly target: Target
   readonly beginToHold: () => Promise<unknown>
-  /** Requests that are held now. */
+  /** Requests held at the moment. */
   readonly held: () => Promise<number>
-  /** Lets the answers come. */
+  /** Releases the answers. */
   readonly release: () => void
   readonly finish: () => Promise<void>
 }
@@ -152,7 +152,7 @@ function bareTarget(port: number, text: string): Target {
   }
 }
 
-/** So that code compiled and caches filled on the way are no waiter's. */
+/** Compiled code and caches filled on the way must not count as memory of waiting requests. */
 async function warmUp(rig: Rig, { target, child }: Held): Promise<void> {
   const order = { kind: 'run', target, connections: 64, warmUpMs: 500, measureMs: 1000 } as const
   await runLoad(rig, order, [child])
@@ -172,7 +172,7 @@ async function waitForCount(held: () => Promise<number>, count: number): Promise
     assertThat(performance.now() < untilMs, `only ${now} of ${count} requests are held`)
     await new Promise((resolve) => setTimeout(resolve, 250))
   }
-  // What is still on its way to the disk is memory of the moment.
+  // Data on its way to the disk takes memory only for a moment.
   await new Promise((resolve) => setTimeout(resolve, SETTLE_MS))
 }
 

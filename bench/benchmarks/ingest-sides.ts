@@ -1,4 +1,4 @@
-/** The sides that accept batches and run none of their jobs, so that only the accepting is measured. */
+/** The sides that accept batches and run none of their jobs, so that only accepting is measured. */
 import { DatabaseSync } from 'node:sqlite'
 import { startScript } from '../harness/child.ts'
 import { assertThat } from '../harness/invariants.ts'
@@ -14,7 +14,7 @@ export type IngestSideName = 'parley on sqlite' | 'bullmq' | 'parley on postgres
 export interface IngestSide {
   readonly target: Target
   readonly processes: readonly Worked[]
-  /** Stops it, after a check that every accepted job is stored. */
+  /** Stops the side, after checking that every accepted job is stored. */
   finish(result: RunResult): Promise<void>
 }
 
@@ -34,7 +34,7 @@ export function startIngestSide(name: IngestSideName, rig: Rig): Promise<IngestS
   }
 }
 
-/** The rig's model holds every answer back, so one job is called and all others wait. */
+/** The mock model holds every answer back, so one job runs and all others stay queued. */
 async function startOnSqlite({ modelPort }: Rig): Promise<IngestSide> {
   const parley = await Parley.start({ modelPort, concurrency: 1 })
   return {

@@ -1,4 +1,4 @@
-/** Batches of 30 jobs of 1 KB until they are accepted, durably: against BullMQ on SQLite, against graphile-worker on Postgres. */
+/** Durably accepting batches of 30 jobs of 1 KB: against BullMQ on SQLite, and against graphile-worker on Postgres. */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { type Rig, type Run, runLoad, startRig } from '../harness/load-run.ts'
 import { printLine } from '../harness/output.ts'
@@ -15,7 +15,7 @@ interface Contest {
   readonly ours: IngestSideName
   readonly peer: IngestSideName
   readonly missing: () => Missing | null
-  /** Our rate over its. */
+  /** Our rate divided by the peer's. */
   readonly target: number
 }
 

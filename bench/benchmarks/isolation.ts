@@ -1,6 +1,6 @@
 /**
- * What one hostile account costs another: single creates of one account, with nobody else on the server, and while another account
- * sends everything at once that is known to hurt a server (`test/process/hostile-account.ts`).
+ * What one hostile account costs another: single creates of one account, alone on the server, and while another account runs
+ * every attack known to hurt a server at once (`test/process/hostile-account.ts`).
  */
 import { execFileSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
@@ -57,7 +57,7 @@ async function measure(side: SideName, rig: Rig, { seconds }: BenchOptions): Pro
   return { ...run, result: { ...run.result, jobIds: [] } }
 }
 
-/** Resolves when all attacks are under way. */
+/** Resolves when all attacks are running. */
 async function attack({ port, dataFolder }: Parley): Promise<Child> {
   const args = [MAIN, 'keys', 'create', '--account', 'hostile', '--tier', 'user_free']
   const env = { ...process.env, DATABASE_URL: `sqlite:${dataFolder.database}` }

@@ -1,4 +1,7 @@
-/** The invariant above all throughput: a server that is killed during a run loses nothing that it promised a caller. */
+/**
+ * The invariant that matters more than any throughput: a server that is killed during a run loses nothing that it promised a
+ * caller.
+ */
 import { assertEachSettledOnce, assertThat, unsettled } from '../harness/invariants.ts'
 import { startRig } from '../harness/load-run.ts'
 import { DataFolder, Parley } from '../harness/parley.ts'
@@ -11,8 +14,8 @@ const KILL_AFTER_MS = 2500
 const SETTLED_WITHIN_MS = 60_000
 
 /**
- * Kills the server under single creates, then once more under batches, whose ids are promised before the jobs run.
- * Returns what to say of it; throws `InvariantBroken` when anything was lost or done twice.
+ * Kills the server under single creates, then under batches, whose IDs are promised before the jobs run. Returns a summary;
+ * throws `InvariantBroken` if anything was lost or done twice.
  */
 export async function losesNothing(): Promise<string> {
   const rig = await startRig({})

@@ -1,6 +1,6 @@
 /**
- * A fixed load on some nodes that share a database, and what it costs. The load is the same for any number of nodes; before
- * it each node is warmed up with as much load as it can take, so that no figure includes compilation.
+ * What a fixed load costs on several nodes that share a database. The load is the same for any number of nodes. Each node is
+ * first warmed up with as much load as it can take, so that no figure includes compilation.
  */
 import { type Rig, runLoad, startRig } from '../harness/load-run.ts'
 import { DataFolder, Parley } from '../harness/parley.ts'
@@ -11,7 +11,7 @@ import { jobBody } from '../load/bodies.ts'
 import type { Latencies } from '../load/percentiles.ts'
 
 export interface NodesOptions {
-  /** How many share the Postgres; null for one node on SQLite. */
+  /** How many nodes share the Postgres; null for one node on SQLite. */
   readonly nodes: number | null
   readonly perSecond: number
   readonly delayMs: number
@@ -21,10 +21,10 @@ export interface NodesOptions {
 export interface NodesCost {
   readonly perSecond: number
   readonly latencies: Latencies
-  /** Microseconds of CPU time for a job. */
+  /** CPU time per job in microseconds. */
   readonly nodesCpuUs: number
   readonly postgresCpuUs: number
-  /** For a job: WAL of Postgres; for SQLite all bytes that were written to the disk, its file included. */
+  /** Bytes per job: WAL of Postgres; on SQLite everything written to the disk, including the database file. */
   readonly writtenBytes: number
   readonly commits: number
 }

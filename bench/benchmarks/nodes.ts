@@ -53,7 +53,7 @@ const COSTS = {
   commits: FIGURES.commits,
 } as const
 
-/** The cost at that many nodes over the cost at one. */
+/** The cost with that many nodes divided by the cost with one. */
 function ratioOf(runs: Runs, side: Side, of: (cost: NodesCost) => number): Spread {
   return ratios(runs.get(side) ?? [], runs.get('1 node') ?? [], of)
 }

@@ -1,4 +1,4 @@
-/** A store of ended jobs whose callbacks are owed, as the service leaves them. */
+/** A store of ended jobs whose callbacks are owed, as the server leaves them. */
 import { issueKey } from '../../src/accounts/issue-key.ts'
 import { callbackText, type Job } from '../../src/job/job.ts'
 import type { CallbackBody } from '../../src/store/callback-store.ts'
@@ -7,13 +7,13 @@ import type { Settlement, Store } from '../../src/store/store.ts'
 import { ACCOUNT } from '../load/owed-callbacks.ts'
 
 const NODE = 'bench'
-/** As the settings have them. */
+/** The defaults of the settings. */
 const CONNECTIONS = 10
 const RETENTION_MS = 604_800_000
-/** Jobs on their way to the store at once. */
+/** Jobs being written to the store at once. */
 const TOGETHER = 1000
 
-/** Makes the database at that address; returns a key to it. */
+/** Creates the database at this address; returns an API key for it. */
 export async function fillWithOwed(url: string, owed: readonly CallbackBody[]): Promise<string> {
   const store = await openStore(url, {
     node: NODE,

@@ -1,4 +1,4 @@
-/** A store with a queue of jobs of several accounts, filled and emptied as the service would do it. */
+/** A store with a queue of jobs of several accounts, filled and emptied as the server does. */
 import { randomBytes } from 'node:crypto'
 import { systemClock } from '../../src/clock.ts'
 import type { ClaimedJob } from '../../src/job/job.ts'
@@ -8,15 +8,15 @@ import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import type { NewJob, Store } from '../../src/store/store.ts'
 
 const NODE = 'bench'
-/** As the settings have them. */
+/** The defaults of the settings. */
 const CONNECTIONS = 10
 const RETENTION_MS = 604_800_000
 const POISON_CANDIDATES = { crashCount: 2, limit: 1, maxCrashCount: 3 }
 const ACCOUNTS = 100
 const BATCH = 30
-/** Batches on their way to the store at once. */
+/** Batches being written to the store at once. */
 const TOGETHER = 64
-/** How far a job moves its account's next turn: the accounts differ in weight, as tiers do. */
+/** How far a job delays its account's next turn: the accounts differ in weight, as tiers do. */
 const STEPS = [1000, 500, 250, 125] as const
 
 export class QueueStore {
@@ -63,7 +63,7 @@ export class QueueStore {
     }
   }
 
-  /** Claims so many jobs so many times; returns how long each claim took in milliseconds, until it was durable. */
+  /** Claims this many jobs this many times; returns how long each claim took until it was durable, in milliseconds. */
   async claims(times: number, jobs: number): Promise<number[]> {
     const took: number[] = []
     for (let time = 0; time < times; time++) {

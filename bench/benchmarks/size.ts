@@ -13,14 +13,14 @@ const TARGET = 0.5
 interface Size {
   readonly name: string
   readonly bytes: number
-  /** Fewer for large bodies, so that a round has no more than some megabytes on their way. */
+  /** Fewer connections for large bodies, so that a round has only a few megabytes in transit. */
   readonly connections: number
   readonly maxInputTokens: number
 }
 
-/** A text has at most as many tokens as bytes, so none is counted below this limit. */
+/** A text has at most as many tokens as bytes, so a text below this limit is not counted. */
 const UNCOUNTED = 10_000_000
-/** The default of user_max: a text with more bytes is counted, because it may have more tokens. */
+/** The default of user_max. A text with more bytes may have more tokens, so it is counted. */
 const COUNTED = 256_000
 
 const SIZES: readonly Size[] = [

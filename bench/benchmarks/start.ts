@@ -1,4 +1,7 @@
-/** From the start of the process until it accepts its first job: on an empty SQLite file, and on one with a million waiting jobs. */
+/**
+ * The time from the start of the process until it accepts its first job: with an empty SQLite file, and with one that has a
+ * million queued jobs.
+ */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { assertThat } from '../harness/invariants.ts'
 import { type Rig, startRig } from '../harness/load-run.ts'
@@ -25,7 +28,7 @@ export const start: Benchmark = {
   about: 'from the start of the process to its first accepted job, with 1,000,000 stored jobs against none',
   async run(options) {
     const rig = await startRig({})
-    // No job ends, so each start finds all of them.
+    // No job ever ends, so each start finds all of them.
     await rig.model.ask({ kind: 'hold', timed: false }, 'holding')
     const full = new DataFolder()
     const store = await QueueStore.onSqlite(full.database, () => CONTENT)

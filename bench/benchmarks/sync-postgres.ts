@@ -15,7 +15,7 @@ const TITLES = { parley: 'Parley', pgboss: 'pg-boss shell' } as const
 interface Condition {
   readonly delayMs: number
   readonly connections: number
-  /** Our rate over the peer's. */
+  /** Our rate divided by the peer's. */
   readonly target: number | null
 }
 

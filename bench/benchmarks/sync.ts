@@ -38,7 +38,7 @@ const TITLES: Readonly<Record<SideName, string>> = {
   bullmq: 'BullMQ shell',
 }
 
-/** Our rate over the peer's, at 0 ms and 64 connections. */
+/** Our rate divided by the peer's, at 0 ms and 64 connections. */
 const TARGETS: Readonly<Record<SideName, number | null>> = { parley: null, bare: 0.8, portkey: 7, bullmq: 5 }
 const PINNED_TARGET = 0.65
 
@@ -101,7 +101,7 @@ async function measureSide(name: SideName, condition: Condition, rig: Rig, secon
   } as const
   const run = await runLoad(rig, order, side.processes)
   await side.finish(run.result)
-  // Only sums are needed from here on.
+  // From here on only sums are needed.
   return { ...run, result: { ...run.result, jobIds: [] } }
 }
 
@@ -109,7 +109,7 @@ function nameOf({ delayMs, connections, pinned }: Condition): string {
   return `${delayMs} ms, ${connections} connection${connections === 1 ? '' : 's'}${pinned ? ', pinned' : ''}`
 }
 
-/** How our rate compares with this side's; and our CPU time for an answer with its. */
+/** Our rate compared with this side's, and our CPU time per answer compared with its. */
 function against(runs: Measured['runs'], name: SideName): { rate: Spread; cpu: Spread; p99: Spread } {
   const [ours, theirs] = [runs.get('parley') ?? [], runs.get(name) ?? []]
   return {

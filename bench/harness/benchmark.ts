@@ -1,7 +1,7 @@
-/** What a benchmark is, and the options that it gets. */
+/** What a benchmark is, and the options that it takes. */
 export interface BenchOptions {
   readonly rounds: number
-  /** Measured time of a round; the warm-up before it takes half of that. */
+  /** Measured seconds per round; the warm-up before it takes half as long. */
   readonly seconds: number
   /** The length of a backlog that is drained. */
   readonly jobs: number
@@ -11,15 +11,15 @@ export interface BenchOptions {
   readonly callbacks: number
   /** Attempts in progress at once, on every side. */
   readonly concurrency: number
-  /** Also what takes long and much disk, such as ten million stored jobs. */
+  /** Also runs what takes much time and disk space, such as ten million stored jobs. */
   readonly large: boolean
-  /** The folder of another clone to compare with, its packages installed. */
+  /** The folder of another clone to compare with, which has its packages installed. */
   readonly against: string | null
 }
 
 export interface Benchmark {
   readonly name: string
-  /** One line for the list of benchmarks. */
+  /** A one-line summary for the list of benchmarks. */
   readonly about: string
   run(options: BenchOptions): Promise<void>
 }

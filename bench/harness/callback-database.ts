@@ -1,4 +1,4 @@
-/** The database of a Parley that delivers callbacks, on either store, as a round queries it from outside. */
+/** The database of a Parley that delivers callbacks, on either store, queried from outside during a round. */
 import { DatabaseSync } from 'node:sqlite'
 import { assertEachSettledOnce } from './invariants.ts'
 import type { Worked } from './load-run.ts'
@@ -11,10 +11,10 @@ export type StoreName = 'sqlite' | 'postgres'
 export interface CallbackDatabase {
   readonly url: string
   readonly dataFolder: DataFolder
-  /** Processes of the database, whose CPU time is its. */
+  /** The processes whose CPU time counts as the database's. */
   readonly servers: readonly Worked[]
   start(options: CallbackParleyOptions): Promise<Parley>
-  /** Callbacks recorded as delivered, and those still owed. */
+  /** The number of callbacks recorded as delivered, and of those still owed. */
   delivered(): Promise<number>
   owed(): Promise<number>
   /** Throws unless every job is fully settled. */
@@ -30,7 +30,7 @@ export interface CallbackParleyOptions {
   readonly jobs?: number
 }
 
-/** The receivers are on this machine. */
+/** The receivers run on this machine. */
 const LOOPBACK = '127.0.0.0/8'
 const DELIVERED = 'select count(*) as n from callbacks where delivered_at_ms is not null'
 const OWED = 'select count(*) as n from callbacks where due_at_ms is not null'

@@ -1,22 +1,22 @@
 /**
- * Child processes and their end. Whatever happens to the benchmark, nothing that it started outlives it: its own scripts
- * exit when the channel to it closes, and all others are killed when it exits.
+ * Starts and ends child processes. Nothing that a benchmark started outlives it, however it ends: its own scripts exit when
+ * the channel to it closes, and all other processes are killed when it exits.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { type CpuSet, cpuMsOf, rssBytesOf } from './process-figures.ts'
 
 export interface ChildOptions {
-  /** For messages: which process is meant. */
+  /** Names the process in messages. */
   readonly name: string
   readonly command: string
   readonly args: readonly string[]
   readonly cwd?: string
   readonly env?: Readonly<Record<string, string>>
-  /** The cores it may run on; all of them when absent. */
+  /** The cores it may run on; all cores if absent. */
   readonly cpus?: CpuSet | undefined
-  /** Open files it needs, where that may be more than the shell allows by default. */
+  /** How many open files it needs, if that may be more than the shell allows by default. */
   readonly openFiles?: number
-  /** Whether it exchanges messages with the benchmark; true for scripts of its own. */
+  /** Whether it exchanges messages with the benchmark, as the benchmark's own scripts do. */
   readonly channel?: boolean
 }
 
@@ -34,7 +34,7 @@ export class Child {
   readonly pid: number
   readonly #process: ChildProcess
   readonly #ended: Promise<void>
-  /** What it printed, the last part of it: the explanation when it ends unasked. */
+  /** The last part of what it printed, which explains an unexpected exit. */
   #output = ''
   #onOutput: (() => void)[] = []
 
@@ -72,7 +72,7 @@ export class Child {
     return this.#output
   }
 
-  /** The first match in what it prints. */
+  /** The first match of a pattern in its output. */
   async printed(pattern: RegExp, ms = START_MS): Promise<RegExpExecArray> {
     const untilMs = performance.now() + ms
     for (;;) {
@@ -95,7 +95,7 @@ export class Child {
     this.#process.send(message)
   }
 
-  /** The next message of that kind. The script's own file defines the message, so its type is not checked. */
+  /** The next message of this kind. The script's own file defines the message, so its type is not checked. */
   hear<T extends object>(kind: string): Promise<T> {
     return new Promise((resolve, reject) => {
       const leave = () => {
@@ -135,7 +135,7 @@ export class Child {
     return rssBytesOf(this.pid)
   }
 
-  /** Asks it to end and waits; ends it by force when it does not. */
+  /** Asks the process to end and waits; kills it if it does not. */
   async stop(): Promise<void> {
     if (!this.hasEnded) this.#process.kill('SIGTERM')
     const force = setTimeout(() => this.#process.kill('SIGKILL'), STOP_MS)
@@ -143,17 +143,17 @@ export class Child {
     clearTimeout(force)
   }
 
-  /** As a power cut would end it. */
+  /** Ends it as a power cut would. */
   async kill(): Promise<void> {
     this.#process.kill('SIGKILL')
     await this.#ended
   }
 }
 
-/** The runtime flags of `npm start`, for Parley and for everything it is compared with. */
+/** The runtime flags of `npm start`, for Parley and for everything that it is compared with. */
 export const RUNTIME_FLAGS = ['--max-semi-space-size=64']
 
-/** Starts a script of the benchmark as a child; resolves with its message that it is ready. */
+/** Starts a benchmark script as a child process; resolves with the message that reports it ready. */
 export async function startScript<Ready extends object>(
   script: URL,
   options: Omit<ChildOptions, 'command' | 'args' | 'channel'> & {
@@ -171,7 +171,7 @@ export async function startScript<Ready extends object>(
   return { child, ready: await child.hear<Ready>('ready') }
 }
 
-/** `taskset` and `sh` replace themselves by what they start, so the process id stays the same. */
+/** `taskset` and `sh` replace themselves with what they start, so the process ID stays the same. */
 function commandLine({ command, args, cpus, openFiles }: ChildOptions): [string, string[]] {
   const pinned = cpus === undefined ? [command, ...args] : ['taskset', '-c', cpus, command, ...args]
   const whole =

@@ -1,6 +1,6 @@
 /**
- * Loaded into both sides of a comparison of memory (`--expose-gc --import`): on SIGUSR2 it collects garbage and prints
- * the memory that is left, so that no figure includes garbage.
+ * Loaded into both sides of a memory comparison (`--expose-gc --import`): on SIGUSR2 it collects garbage and prints the
+ * memory in use, so that no figure includes garbage.
  */
 import { isMainThread } from 'node:worker_threads'
 

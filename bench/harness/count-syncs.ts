@@ -1,8 +1,11 @@
-/** Counts how often processes wait for the disk, with strace; NaN where that is not installed or not allowed. */
+/** Counts the disk syncs of processes with strace; NaN if strace is not installed or not permitted. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 
-/** The fsync and fdatasync calls of all their threads in the next so many milliseconds. They run slower meanwhile. */
+/**
+ * The fsync and fdatasync calls of all threads of the processes during the next `ms` milliseconds. The processes run slower
+ * meanwhile.
+ */
 export async function countSyncs(pids: readonly number[], ms: number): Promise<number> {
   const ofProcesses = pids.flatMap((pid) => ['-p', String(pid)])
   const strace = spawn('strace', ['-f', '-c', '-e', 'trace=fsync,fdatasync', ...ofProcesses])

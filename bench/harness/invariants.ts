@@ -1,4 +1,4 @@
-/** What must hold after every run, or its figures are worthless: read from the database file itself. */
+/** Invariants that must hold after every run, or its figures are worthless. They are read from the database file itself. */
 import { DatabaseSync } from 'node:sqlite'
 
 export class InvariantBroken extends Error {
@@ -6,9 +6,9 @@ export class InvariantBroken extends Error {
 }
 
 /**
- * Asserts that every job is completed, has one outcome, and is neither queued nor assigned; and that every id that a caller
- * got is the id of one job and was returned once.
- * @param answers how many jobs callers were promised; null where some promises may have been lost on their way to them
+ * Asserts that every job is completed, has one outcome, and is neither queued nor assigned; and that every ID that a caller
+ * received belongs to one job and was returned once.
+ * @param answers how many jobs callers were promised; null if some promises may have been lost in transit
  */
 export function assertEachSettledOnce(
   path: string,
@@ -50,7 +50,7 @@ export function assertEachSettledOnce(
   }
 }
 
-/** Asserts that each of these ids, which callers got once each, is that of a completed job, whatever else is stored. */
+/** Asserts that each of these IDs was returned once and belongs to a completed job, whatever else is stored. */
 export function assertCompleted(path: string, jobIds: readonly string[]): void {
   const db = new DatabaseSync(path, { readOnly: true })
   try {
@@ -68,7 +68,7 @@ export function assertThat(holds: boolean, otherwise: string): void {
   if (!holds) throw new InvariantBroken(otherwise)
 }
 
-/** Jobs without an outcome in the file of a running server. */
+/** The number of jobs without an outcome in the file of a running server. */
 export function unsettled(path: string): number {
   const db = new DatabaseSync(path, { readOnly: true })
   try {

@@ -1,4 +1,4 @@
-/** One run of load against a target, with the CPU time that each process took in the measured time. */
+/** One run of load against a target, with the CPU time that each process used in the measured time. */
 import type { Order, Phase, RunResult } from '../load/generator.ts'
 import { type Child, startScript } from './child.ts'
 import { assertThat } from './invariants.ts'
@@ -37,14 +37,14 @@ export async function startRig({ cpus, openFiles }: RigOptions): Promise<Rig> {
   }
 }
 
-/** What takes CPU time: a process, or a server of many. */
+/** Something that uses CPU time: a process, or a server with many. */
 export interface Worked {
   cpuMs(): number
 }
 
 export interface Run {
   readonly result: RunResult
-  /** CPU time in microseconds for one answer: of the side's processes, and of generator and model together. */
+  /** CPU time per answer in microseconds: of the side's processes, and of generator and model together. */
   readonly sideCpuUs: number
   readonly rigCpuUs: number
   /** How busy generator and model were, as a share of one core each. */

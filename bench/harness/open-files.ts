@@ -1,4 +1,4 @@
-/** How many files a process may open here: connections are files. */
+/** How many files a process may open here; each connection needs one. */
 import { spawnSync } from 'node:child_process'
 
 const ENOUGH = 100_000

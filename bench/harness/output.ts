@@ -1,4 +1,4 @@
-/** Prints to the person who runs the benchmarks. */
+/** Output to the person who runs the benchmarks. */
 export function printLine(text = ''): void {
   process.stdout.write(`${text}\n`)
 }

@@ -1,4 +1,4 @@
-/** A Parley for one round: with a fresh database unless one is given, the mock as its model, and an API key. */
+/** A Parley for one round: with a fresh database unless one is passed, the mock as its model, and an API key. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -12,23 +12,23 @@ const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
 export interface ParleyOptions {
   readonly modelPort: number
   readonly cpus?: CpuSet | undefined
-  /** Jobs and upstream calls at once; the defaults when absent. */
+  /** Jobs and upstream calls at once; the defaults if absent. */
   readonly concurrency?: number
   readonly nodeOptions?: readonly string[]
   readonly openFiles?: number
   readonly env?: Readonly<Record<string, string>>
-  /** The address of a Postgres; the file of its home when absent. */
+  /** The address of a Postgres; if absent, the file in its home folder is used. */
   readonly database?: string
-  /** Input tokens that a job may have; the tier's default when absent. */
+  /** Input tokens that a job may have; the tier's default if absent. */
   readonly maxInputTokens?: number
-  /** Settings of callbacks, as the configuration has them. */
+  /** Callback settings, as in the configuration file. */
   readonly callbacks?: object
   readonly role?: 'all' | 'api' | 'worker'
-  /** The `main.ts` of another clone, to compare with; the one of this clone when absent. */
+  /** The `main.ts` of another clone to compare with; this clone's if absent. */
   readonly main?: string
 }
 
-/** A folder with a database, until `remove`. */
+/** A folder with a database. The caller removes it with `remove`. */
 export class DataFolder {
   readonly folder = scratchFolder()
   readonly database = join(this.folder, 'parley.db')
@@ -44,7 +44,7 @@ export class Parley {
   readonly port: number
   readonly key: string
   readonly dataFolder: DataFolder
-  /** From the start of the process until it listened. */
+  /** The time from the start of the process until it listened. */
   readonly startMs: number
 
   private constructor(child: Child, port: number, key: string, dataFolder: DataFolder, startMs: number) {
@@ -65,7 +65,7 @@ export class Parley {
       command: process.execPath,
       args: [...RUNTIME_FLAGS, ...(options.nodeOptions ?? []), options.main ?? MAIN, ...command],
       cwd: dataFolder.folder,
-      // The peers write no log either.
+      // The peers do not write a log either.
       env: {
         PORT: '0',
         DATABASE_URL: options.database ?? `sqlite:${dataFolder.database}`,
@@ -109,13 +109,13 @@ export class Parley {
     }
   }
 
-  /** The value of a metric without labels. */
+  /** The value of a metric that has no labels. */
   async metric(name: string): Promise<number> {
     const text = await this.#metrics()
     return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1] ?? Number.NaN)
   }
 
-  /** The sum of a metric over all its labels that contain this text. */
+  /** The sum of a metric over all series whose labels contain this text. */
   async sumOf(name: string, label: string): Promise<number> {
     const samples = (await this.#metrics()).matchAll(new RegExp(`^${name}\\{(.*)\\} (\\S+)$`, 'gm'))
     return [...samples].reduce((sum, [, labels = '', value]) => {
@@ -139,7 +139,7 @@ function configuration({ modelPort, concurrency, callbacks, maxInputTokens }: Pa
     },
     ...(concurrency !== undefined && { jobs: { concurrency } }),
     ...(callbacks !== undefined && { callbacks }),
-    // Reads are measured, not their limit.
+    // The benchmark measures reads, not their rate limit.
     tiers: {
       user_max: {
         reads_per_minute: 1_000_000_000,

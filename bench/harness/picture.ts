@@ -1,4 +1,4 @@
-/** Pictures of figures as SVG, by hand: bars with their range over the rounds, and a line where the target is. */
+/** Draws figures as SVG: bars with their range over the rounds, and a line at the target. */
 import { writeFileSync } from 'node:fs'
 
 export interface Bar {

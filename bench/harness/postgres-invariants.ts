@@ -1,10 +1,13 @@
-/** What must hold after every run on Postgres, read from the database itself, as invariants.ts does from a file. */
+/**
+ * Invariants that must hold after every run on Postgres, read from the database itself; invariants.ts does the same for a
+ * SQLite file.
+ */
 import { assertThat } from './invariants.ts'
 import type { Postgres } from './postgres.ts'
 
 /**
- * Asserts that every job is completed, has one outcome and is not open; and that every id that a caller got is one of them, returned
- * once.
+ * Asserts that every job is completed, has one outcome and is not open; and that every ID that a caller received belongs to
+ * one of them and was returned once.
  * @param answers how many jobs callers were promised
  */
 export async function assertEachSettledOnceOnPostgres(

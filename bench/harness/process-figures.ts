@@ -11,7 +11,7 @@ export function cpuMsOf(pid: number): number {
   return cpuTicks(pid).itself * MS_PER_TICK
 }
 
-/** Of a server that works in processes of its own: those that live, and those that have ended. */
+/** For a server with child processes: those that are alive, and those that have ended. */
 export function cpuMsOfFamily(pid: number): number {
   const [own, children] = [cpuTicks(pid), childrenOf(pid).map(cpuTicks)]
   return children.reduce((sum, { itself }) => sum + itself, own.itself + own.ended) * MS_PER_TICK
@@ -27,7 +27,7 @@ function childrenOf(pid: number): number[] {
   return read(`/proc/${pid}/task/${pid}/children`).trim().split(' ').filter(Boolean).map(Number)
 }
 
-/** What it has written to disks, as far as the kernel attributes it to this process. */
+/** Bytes written to disks, as far as the kernel attributes them to this process. */
 export function writtenBytesOf(pid: number): number {
   return Number(/^write_bytes: (\d+)$/m.exec(read(`/proc/${pid}/io`))?.[1] ?? 0)
 }

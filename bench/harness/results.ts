@@ -1,4 +1,4 @@
-/** Stores what was measured in `results.json`: a run replaces the results of its own benchmarks only. */
+/** Stores measurements in `results.json`. A run replaces only the results of its own benchmarks. */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { cpus, platform, release, totalmem } from 'node:os'
 

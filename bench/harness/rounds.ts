@@ -1,6 +1,6 @@
-/** Interleaved rounds, and the ratios between their sides: on a noisy machine only these are reliable. */
+/** Interleaved rounds, and the ratios between their sides: on a noisy machine only the ratios are reliable. */
 
-/** A median of rounds, with the least and the greatest. */
+/** The median of the rounds, with their minimum and maximum. */
 export interface Spread {
   readonly median: number
   readonly min: number
@@ -15,7 +15,7 @@ export function spreadOf(values: readonly number[]): Spread {
   return { median: (low + high) / 2, min: sorted[0] ?? Number.NaN, max: sorted.at(-1) ?? Number.NaN }
 }
 
-/** Measures every side once a round, in turns, each round beginning with another side. */
+/** Measures every side once per round, in turns. Each round begins with a different side. */
 export async function interleaved<Side extends string, Measured>(
   sides: readonly Side[],
   rounds: number,
@@ -31,7 +31,7 @@ export async function interleaved<Side extends string, Measured>(
   return measured
 }
 
-/** Round by round, the one side's figure over the other's. */
+/** One side's figure divided by the other's, round by round. */
 export function ratios<Measured>(
   ours: readonly Measured[],
   theirs: readonly Measured[],

@@ -1,4 +1,4 @@
-/** The sides of a comparison: each started again for a round, with all processes that do its work. */
+/** The sides of a comparison. Each is started again for every round, with all processes that do its work. */
 import { fileURLToPath } from 'node:url'
 import { chatBody, jobBody } from '../load/bodies.ts'
 import type { RunResult, Target } from '../load/generator.ts'
@@ -13,9 +13,9 @@ export type SideName = 'parley' | 'bare' | 'portkey' | 'bullmq'
 
 export interface Side {
   readonly target: Target
-  /** Everything whose CPU time is this side's. */
+  /** Everything whose CPU time counts as this side's. */
   readonly processes: readonly Worked[]
-  /** Stops it and checks what must hold afterwards. */
+  /** Stops the side and checks what must hold afterwards. */
   finish(result: RunResult): Promise<void>
 }
 
@@ -26,7 +26,7 @@ export interface SideOptions {
   /** Upstream connections of the bare proxy. */
   readonly connections: number
   readonly env?: Readonly<Record<string, string>>
-  /** Of Parley: input tokens that a job may have. */
+  /** Parley's limit on the input tokens of a job. */
   readonly maxInputTokens?: number
 }
 
@@ -76,7 +76,7 @@ async function startBare({ modelPort, bytes, cpus, connections }: SideOptions): 
   }
 }
 
-/** Portkey's gateway keeps nothing: it leaves out storage, job ids, polling, keys and tiers. */
+/** Portkey's gateway stores nothing: it has no storage, job IDs, polling, API keys or tiers. */
 async function startPortkey({ modelPort, bytes, cpus }: SideOptions): Promise<Side> {
   const { child, port } = await startGateway(cpus)
   return {
@@ -98,7 +98,7 @@ async function startPortkey({ modelPort, bytes, cpus }: SideOptions): Promise<Si
   }
 }
 
-/** Portkey's gateway without a target: each request names its own. */
+/** Portkey's gateway has no configured target: each request names its own. */
 export async function startGateway(cpus?: CpuSet): Promise<{ child: Child; port: number }> {
   const script = fileURLToPath(
     new URL('../node_modules/@portkey-ai/gateway/build/start-server.js', import.meta.url),

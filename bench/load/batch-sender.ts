@@ -1,4 +1,7 @@
-/** Sends batches of jobs with callbacks at a steady pace, from the benchmark's own process: they are few, and each is large. */
+/**
+ * Sends batches of jobs with callbacks at a steady pace from the benchmark's own process: there are few batches, and each is
+ * large.
+ */
 import { Pool } from 'undici'
 import { jobBody } from './bodies.ts'
 import { correlationIdGenerator } from './correlation-id.ts'
@@ -7,7 +10,7 @@ import { HOSTS, urlOf } from './receiver-hosts.ts'
 import { CORRELATION_ID_PLACEHOLDER } from './request.ts'
 
 export interface SteadyLoad {
-  /** Of Parley, or of a peer that accepts batches alike. */
+  /** The URL of Parley, or of a peer that accepts batches in the same form. */
   readonly port: number
   readonly headers: Readonly<Record<string, string>>
   readonly receiversPort: number
@@ -15,13 +18,13 @@ export interface SteadyLoad {
   readonly bytes: number
   readonly batches: number
   readonly jobsEach: number
-  /** From one batch to the next. */
+  /** Time between batches. */
   readonly paceMs: number
 }
 
 const CONNECTIONS = 16
 
-/** Resolves with the ids of all jobs when all batches have been accepted. Callbacks go to each host in its turn. */
+/** Resolves with the IDs of all jobs once all batches have been accepted. Callbacks go to each host in turn. */
 export async function sendSteadily(load: SteadyLoad): Promise<string[]> {
   const pool = new Pool(`http://127.0.0.1:${load.port}`, { connections: CONNECTIONS, pipelining: 1 })
   const form = jobBody(load.bytes).slice(0, -1)

@@ -1,4 +1,6 @@
-/** How a script of the benchmark reads its settings, exchanges messages with the benchmark, and exits when that is gone. */
+/**
+ * How a benchmark script reads its settings, exchanges messages with the benchmark, and exits when the benchmark is gone.
+ */
 
 /** Settings come from the benchmark itself, so their type is not checked. */
 export function settingsFromBench<T extends object>(): T {

@@ -4,7 +4,7 @@ import { CORRELATION_ID_PLACEHOLDER } from './request.ts'
 const WORDS = 'The quick brown fox jumps over the lazy dog while the band plays on. '
 export const MODEL = 'gpt-5-mini'
 
-/** A job creation object for Parley, and what a bare proxy is sent as well: the same bytes. */
+/** A job creation object for Parley. A bare proxy is sent the same bytes. */
 export function jobBody(bytes: number): string {
   return filled(bytes, (text) =>
     JSON.stringify({
@@ -18,7 +18,7 @@ export function jobBody(bytes: number): string {
   )
 }
 
-/** The same conversation as a chat completion request, for peers that speak that. */
+/** The same conversation as a chat completion request, for peers that use that format. */
 export function chatBody(bytes: number): string {
   return filled(bytes, (text) =>
     JSON.stringify({
@@ -39,7 +39,7 @@ function filled(bytes: number, make: (text: string) => string): string {
   return make(words(bytes - make('').length))
 }
 
-/** A text of so many characters, each one byte. */
+/** A text of this many characters, each of one byte. */
 export function words(count: number): string {
   const length = Math.max(0, count)
   return WORDS.repeat(Math.ceil(length / WORDS.length)).slice(0, length)

@@ -1,6 +1,6 @@
 /**
- * One keep-alive HTTP/1.1 connection that sends a request and waits for its answer, directly on a socket: the generator
- * must cost as little as possible, since it shares the machine with what it measures.
+ * A keep-alive HTTP/1.1 connection that sends a request and waits for its answer, directly on a socket: the generator must
+ * cost as little as possible, because it shares the machine with what it measures.
  */
 import { connect, type Socket } from 'node:net'
 
@@ -27,8 +27,8 @@ export class Connection {
   }
 
   /**
-   * @param localAddress of the loopback range, where the ports of the usual one run short; binding to an address first
-   * makes the kernel search for a port that is free for all, which takes long when many are in use
+   * @param localAddress an address of the loopback range, for when the ports of 127.0.0.1 run out. Binding to an address
+   * makes the kernel search for a port that is free everywhere, which takes long when many are in use.
    */
   static open(port: number, localAddress?: string): Promise<Connection> {
     return new Promise((resolve, reject) => {
@@ -46,7 +46,7 @@ export class Connection {
     })
   }
 
-  /** One at a time. Calls back, not by promise: this is the inner loop. */
+  /** Sends one request at a time. Uses a callback instead of a promise, because this is the inner loop. */
   send(bytes: Buffer, onAnswer: (answer: Answer) => void, onBroken: (error: Error) => void): void {
     if (this.#broken) {
       onBroken(this.#broken)
@@ -85,7 +85,7 @@ export class Connection {
   }
 }
 
-/** The body as it came (chunked: with the sizes in it), or null while it is not complete. */
+/** The body as received (if chunked, with the chunk sizes), or null until it is complete. */
 function bodyOf(head: string, text: string, start: number): string | null {
   const declared = head.indexOf('content-length: ')
   if (declared >= 0) {

@@ -1,6 +1,6 @@
 /**
- * Correlation IDs: they make the content of each request unique, so that no answer comes from a cache, and tie an answer
- * to its request. All have the same length, so that they can be written into a prepared request.
+ * Correlation IDs make the content of each request unique, so that no answer comes from a cache, and match an answer to its
+ * request. All have the same length, so that they can be written into a prepared request.
  */
 import { randomBytes } from 'node:crypto'
 

@@ -1,6 +1,6 @@
 /**
- * Open dashboards, in a process of their own: each reads the event stream and requests the overview every ten seconds, as
- * its page does.
+ * Open dashboards in a separate process: each reads the event stream and requests the overview every ten seconds, as its
+ * page does.
  */
 import { onBenchMessage, sendToBench, settingsFromBench } from './bench-channel.ts'
 
@@ -21,9 +21,9 @@ let open = new AbortController()
 async function watch(signal: AbortSignal, index: number): Promise<void> {
   const stream = await fetch(`${api}/events`, { headers, signal })
   if (!stream.ok || !stream.body) throw new Error(`the stream of events answered ${stream.status}`)
-  // It ends with the signal.
+  // The stream ends when the signal aborts.
   drain(stream.body).catch(() => {})
-  // Not all at the same moment, as they were not opened so.
+  // Staggered, as real dashboards are.
   const first = setTimeout(ask, (OVERVIEW_EVERY_MS * index) / 50)
   const later = setInterval(ask, OVERVIEW_EVERY_MS)
   signal.addEventListener('abort', () => {

@@ -1,6 +1,6 @@
 /**
- * The load generator, a process of its own: a closed loop over N connections, or as many requests held at once. Checks
- * every answer: its status, that it is an answer to this very request, and what it must contain.
+ * The load generator, a separate process: a closed loop over N connections, or as many requests held at once. It checks the
+ * status of every answer, that it belongs to this request, and that it contains what it must.
  */
 
 import { onBenchMessage, sendToBench } from './bench-channel.ts'
@@ -10,15 +10,15 @@ import { monotonicMs } from './monotonic.ts'
 import { type Latencies, summarise } from './percentiles.ts'
 import { PreparedRequest, type RequestShape } from './request.ts'
 
-/** What is sent, and what makes an answer right. */
+/** What is sent, and which answers are correct. */
 export interface Target extends RequestShape {
   readonly port: number
-  /** Each is requested in its turn, instead of `path`; only without correlation IDs. */
+  /** Requested in turn, instead of `path`; only without correlation IDs. */
   readonly paths?: readonly string[]
   readonly expect: {
     readonly status: number
     readonly text: string
-    /** Whether the answer must hold the request's correlation ID. */
+    /** Whether the answer must contain the request's correlation ID. */
     readonly correlationId: boolean
   }
 }
@@ -30,27 +30,27 @@ export type Order =
       readonly connections: number
       readonly warmUpMs: number
       readonly measureMs: number
-      /** Where the connections go, in turns, when not all to the port of the target. */
+      /** The ports to connect to, in turn, if not all connections go to the target's port. */
       readonly ports?: readonly number[]
-      /** Requests a second over all connections, at a steady pace; as many as can be when absent. */
+      /** Requests per second over all connections, at a steady pace; as many as possible if absent. */
       readonly perSecond?: number
-      /** Connections that break end their loop and are not failures: the server is killed on purpose. */
+      /** Connections that break end their loop and do not count as failures: the server is killed on purpose. */
       readonly mayBreak?: boolean
     }
   | { readonly kind: 'hold'; readonly target: Target; readonly connections: number }
 
 export interface RunResult {
   readonly kind: 'result'
-  /** Right answers in the measured time, a second. */
+  /** Correct answers per second of the measured time. */
   readonly perSecond: number
   readonly latencies: Latencies
-  /** Right answers in all, warm-up included, and the job ids in them. */
+  /** All correct answers, including those during the warm-up, and the job IDs in them. */
   readonly answers: number
   readonly jobIds: readonly string[]
   readonly failures: readonly string[]
 }
 
-/** Begun when the measured time begins, and ended with it, so that the bench can read CPU times. */
+/** Called when the measured time starts and when it ends, so that the benchmark can read CPU times. */
 export type Phase = { readonly kind: 'measuring' | 'measured' }
 
 export interface HeldResult {
@@ -60,13 +60,13 @@ export interface HeldResult {
 }
 
 const JOB_ID = /[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g
-/** Ports of one source address that may be used; a loopback address has 28,000. */
+/** Usable ports per source address; a loopback address has 28,000. */
 const PER_ADDRESS = 20_000
 const OPENING_AT_ONCE = 100
-/** Between requests when many are to be held. */
+/** Time between requests when many are to be held. */
 const PAUSE_MS = 25
 
-/** The same number to each port, plus or minus one. */
+/** Assigns each port the same number, plus or minus one. */
 async function openOn(ports: readonly number[], target: Target, count: number): Promise<Connection[]> {
   const shares = ports.map((port, index) => {
     return { port, share: Math.floor(count / ports.length) + (index < count % ports.length ? 1 : 0) }
@@ -80,7 +80,7 @@ async function openAll(target: Target, count: number): Promise<Connection[]> {
   return connections
 }
 
-/** The next few of so many connections. */
+/** The next few connections of this many. */
 function openSome({ port }: Target, count: number, opened: number): Promise<Connection[]> {
   return Promise.all(
     Array.from({ length: Math.min(OPENING_AT_ONCE, count - opened) }, (_, index) => {
@@ -99,7 +99,7 @@ function wrong({ expect }: Target, status: number, body: string, correlationId: 
 
 const nextCorrelationId = correlationIdGenerator()
 
-/** What one of so many connections sends in turns: its share of the paths, or always the same request. */
+/** What one of several connections sends: its share of the paths in turn, or always the same request. */
 function requestsOf(target: Target, connection: number, connections: number): PreparedRequest[] {
   const { paths = [target.path] } = target
   const own = paths.filter((_, index) => paths.length < connections || index % connections === connection)
@@ -124,7 +124,7 @@ async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
     new Promise<void>((resolve) => {
       const requests = requestsOf(target, index, connections.length)
       let turn = 0
-      // Evenly spread, so that the connections do not all send in the same moment.
+      // Evenly spread, so that the connections do not all send at once.
       let dueMs = startMs + (paceMs * index) / connections.length
       const nextInPace = () => {
         const waitMs = dueMs - performance.now()
@@ -173,8 +173,8 @@ async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
 }
 
 /**
- * Sends one request on each of many connections, and ends when all are answered. They come one after the other, as
- * callers do, not as one storm of connections.
+ * Sends one request on each of many connections, and ends when all are answered. The requests are spread over time, as
+ * callers' are, rather than opened in one burst.
  */
 async function assertThat({
   target,

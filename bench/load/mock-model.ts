@@ -1,6 +1,7 @@
 /**
- * A model server for load: plain node:http, a valid chat completion of about 400 bytes for every request, after a delay
- * or on a signal. The answer repeats the request's correlation ID, so that a caller can tell that the answer is its own.
+ * A mock model server for load: plain node:http that answers every request with a valid chat completion of about 400 bytes,
+ * after a delay or on a signal. The answer repeats the request's correlation ID, so that callers can check that the answer
+ * is theirs.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -16,12 +17,12 @@ interface Settings {
 
 type Order =
   | { readonly kind: 'delay'; readonly ms: number }
-  /** With `timed`, notes when each was answered. */
+  /** Whether to record when each request was answered (`timed`). */
   | { readonly kind: 'hold'; readonly timed: boolean }
   | { readonly kind: 'held?' }
-  /** How many were answered since it began to hold. */
+  /** How many were answered since it started to hold requests. */
   | { readonly kind: 'answered?' }
-  /** Answers the held requests, evenly over that time; later ones are answered at once. */
+  /** Answers the held requests, spread evenly over this time; later requests are answered at once. */
   | { readonly kind: 'release'; readonly overMs: number }
   | { readonly kind: 'answer times?' }
 
@@ -44,7 +45,7 @@ const length = before.length + CORRELATION_ID_BYTES + after.length
 const headers = { 'content-type': 'application/json', 'content-length': length }
 
 const server = createServer((request, response) => {
-  // The list of models, which a server asks for at its start, is no answer to a job.
+  // The list of models, which a server requests at its start, does not count as an answer to a job.
   if (request.method === 'GET') {
     response.end('{"object":"list","data":[{"id":"bench","object":"model"}]}')
     return

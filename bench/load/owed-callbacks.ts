@@ -1,4 +1,4 @@
-/** Owed callbacks, spread evenly over the hosts and of a chosen size: the same for every side of a comparison. */
+/** Owed callbacks of a chosen size, spread evenly over the hosts: the same for every side of a comparison. */
 import { randomBytes } from 'node:crypto'
 import { callbackRequest } from '../../src/callbacks/callback-request.ts'
 import { systemClock } from '../../src/clock.ts'
@@ -13,12 +13,12 @@ export const ACCOUNT = 'bench'
 
 export interface OwedOptions {
   readonly callbacks: number
-  /** Of a callback's body. */
+  /** Bytes of a callback's body. */
   readonly bytes: number
   readonly receiversPort: number
 }
 
-/** Each host in its turn. */
+/** The hosts in turn. */
 export function owedCallbacks({ callbacks, bytes, receiversPort }: OwedOptions): CallbackBody[] {
   const nowMs = Date.now()
   const makeId = jobIdMaker(systemClock, (count) => randomBytes(count).toString('hex'))

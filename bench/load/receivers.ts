@@ -1,7 +1,7 @@
 /**
- * The receivers of callbacks, a process of its own: many hosts, each of which answers with 200 after a delay, or never if it
- * is a black hole. Directly on sockets, because it shares the machine with what it measures. It counts how often each
- * callback arrived, by its `webhook-id`, and how long after the moment that its payload names as `sent_ms`.
+ * The callback receivers, a separate process: many hosts, each of which answers with 200 after a delay, or never if it is a
+ * black hole. They work directly on sockets, because they share the machine with what they measure. They count how often
+ * each callback arrived, by its `webhook-id`, and its latency since the time in the payload's `sent_ms`.
  */
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { onBenchMessage, sendToBench, settingsFromBench } from './bench-channel.ts'
@@ -14,23 +14,23 @@ interface Settings {
 }
 
 export type ReceiversOrder =
-  /** Forgets what was, and measures the latency of what is sent from that moment on. */
+  /** Resets the counts, and measures the latency of everything sent from now on. */
   | { readonly kind: 'expect'; readonly holes: number; readonly measureFromMs: number }
   | { readonly kind: 'report?' }
 
 export interface ReceiversReport {
   readonly kind: 'report'
-  /** Callbacks that came to hosts that answer: how many there were, and how often they came. */
+  /** Callbacks to hosts that answer: how many distinct ones arrived, and how many arrivals there were. */
   readonly callbacks: number
   readonly arrivals: number
   /** When the first callback arrived, and the last that was not a duplicate; NaN when none arrived. */
   readonly firstAtMs: number
   readonly lastAtMs: number
-  /** From `sent_ms` to the first arrival. */
+  /** Latency from `sent_ms` to the first arrival. */
   readonly latencies: Latencies
-  /** How often a callback came to a black hole. */
+  /** How many callbacks black holes received. */
   readonly lost: number
-  /** Connections that were opened. */
+  /** The number of connections opened. */
   readonly connections: number
 }
 
@@ -82,7 +82,7 @@ class Arrivals {
   }
 }
 
-/** What stands after the last such name, to the end of its line. */
+/** The rest of the line after the last header of this name. */
 function after(text: string, name: string): string | null {
   const at = text.lastIndexOf(name)
   if (at < 0) return null
@@ -97,7 +97,7 @@ function receive(socket: Socket, host: number): void {
   arrivals.connections += 1
   socket.setNoDelay(true)
   socket.setEncoding('latin1')
-  // Senders give up on black holes, and may end in any way.
+  // Senders give up on black holes, and may close the connection in any way.
   socket.on('error', () => {})
   socket.on('data', (text: unknown) => {
     received = received === '' ? String(text) : received + String(text)

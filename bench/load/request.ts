@@ -3,18 +3,18 @@ import { CORRELATION_ID_BYTES } from './correlation-id.ts'
 
 export interface RequestShape {
   readonly host: string
-  /** POST when absent. */
+  /** POST if absent. */
   readonly method?: 'GET' | 'POST'
   readonly path: string
   readonly headers: Readonly<Record<string, string>>
-  /** JSON with `CORRELATION_ID_PLACEHOLDER` wherever a correlation ID goes. */
+  /** JSON with a `CORRELATION_ID_PLACEHOLDER` wherever a correlation ID is to be inserted. */
   readonly body: string
 }
 
-/** Where a correlation ID goes in a body. */
+/** The placeholder for a correlation ID in a body. */
 export const CORRELATION_ID_PLACEHOLDER = '#'.repeat(CORRELATION_ID_BYTES)
 
-/** One per connection: sending it again before it was written out would overwrite what is on its way. */
+/** Use one per connection: sending it again before it was written out would overwrite bytes in transit. */
 export class PreparedRequest {
   readonly bytes: Buffer
   readonly #places: readonly number[]
@@ -26,7 +26,7 @@ export class PreparedRequest {
     this.#places = placesIn(this.bytes)
   }
 
-  /** Writes a new correlation ID over every placeholder; returns the last one. */
+  /** Writes a new correlation ID over every placeholder and returns the last one. */
   writeCorrelationIds(next: () => string): string {
     let correlationId = ''
     for (const place of this.#places) {

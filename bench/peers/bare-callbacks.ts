@@ -1,8 +1,7 @@
 /**
- * The baseline of callbacks: a loop that posts from memory with an undici pool for each host. Hosts take
- * turns, and no host has more than its share of the slots, so that one that never answers takes none from the others.
- *
- * It stores nothing, retries nothing and guards no address; bodies and signatures are made beforehand.
+ * The callback baseline: a loop that posts from memory with an undici pool for each host. Hosts take turns, and each host
+ * has its own share of the slots, so that one that never answers takes none from the others. It stores nothing, never
+ * retries and does not check addresses; bodies and signatures are prepared in advance.
  */
 import { Pool } from 'undici'
 import { callbackRequest } from '../../src/callbacks/callback-request.ts'
@@ -65,7 +64,7 @@ async function send(host: Host, { path, headers, body }: Prepared): Promise<void
     await answer.body.dump()
     if (answer.statusCode === 200) delivered += 1
   } catch {
-    // A host that does not answer: there is no retry.
+    // The host does not answer; there is no retry.
   }
   host.inFlight -= 1
   inFlight -= 1

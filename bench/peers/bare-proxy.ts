@@ -1,6 +1,6 @@
 /**
- * The baseline: the minimum that a proxy to a model can do. node:http in front, an undici pool behind, the body passed on
- * as it came, the answer passed back as it came. It checks nothing, stores nothing and survives nothing.
+ * The baseline: the minimum that a proxy to a model can do. A node:http server with an undici pool behind it, which passes
+ * body and answer on unchanged. It checks nothing, stores nothing and survives nothing.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -1,9 +1,12 @@
-/** The node:http shell of peers that accept batches: an array of jobs in, their ids out, as Parley's create of batches does it. */
+/**
+ * The node:http shell of peers that accept batches: it takes an array of jobs and returns their IDs, as Parley's batch
+ * create does.
+ */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { sendToBench } from '../load/bench-channel.ts'
 
-/** @param accept resolves with an id for each job when all are durable */
+/** @param accept resolves with an ID for each job once all are durable */
 export function serveBatches(accept: (jobs: readonly object[]) => Promise<readonly string[]>): void {
   const headers = { 'content-type': 'application/json' }
   const server = createServer((request, response) => {

@@ -1,8 +1,7 @@
 /**
  * BullMQ delivering callbacks: a worker reads them from the queue, signs them and posts them with an undici pool for each
- * host; their outcome is stored in Redis.
- *
- * What it leaves out: the guard of addresses, a limit for each host, the job that the callback reports.
+ * host; their outcome is stored in Redis. It leaves out address checks, a limit per host, and the job that the callback
+ * reports.
  */
 import { Agent } from 'undici'
 import { callbackRequest } from '../../src/callbacks/callback-request.ts'
@@ -29,7 +28,7 @@ const settings = settingsFromBench<CallbackSettings & { readonly redisPort: numb
 const { concurrency, timeoutMs, redisPort } = settings
 const { Queue, Worker } = (await import(NAME)) as Bullmq
 const agent = new Agent({
-  // As many to a host as Parley has.
+  // As many connections to a host as Parley opens.
   connections: DEFAULTS.callbacks.concurrency_per_origin,
   pipelining: 1,
   headersTimeout: timeoutMs,
@@ -40,7 +39,7 @@ const queue = new Queue('callbacks', { connection })
 const opts = {
   attempts: 10,
   backoff: { type: 'exponential', delay: 5000, jitter: 0.2 },
-  // Outcomes stay readable, as with us.
+  // Outcomes stay readable, as in Parley.
   removeOnComplete: false,
   removeOnFail: false,
 }

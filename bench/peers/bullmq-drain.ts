@@ -1,7 +1,6 @@
 /**
- * BullMQ draining a backlog; a job's return value is its result, stored in Redis. `url` is the port of Redis.
- *
- * What it leaves out: fair order between accounts, the response cache, receipts and usage.
+ * BullMQ draining a backlog; a job's return value is its result, stored in Redis. `url` is the port of Redis. It leaves out
+ * fair order between accounts, the response cache, receipts and usage.
  */
 import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
 import { bodies, type DrainOrder, type DrainSettings, modelCaller } from './drain-settings.ts'
@@ -24,7 +23,7 @@ const { Queue, Worker } = (await import(NAME)) as Bullmq
 const ask = modelCaller(modelPort, concurrency)
 const connection = { host: '127.0.0.1', port: Number(url), maxRetriesPerRequest: null }
 const queue = new Queue('messages', { connection })
-// Finished jobs stay readable, as with us.
+// Finished jobs stay readable, as in Parley.
 const opts = { removeOnComplete: false, removeOnFail: false }
 
 onBenchMessage<DrainOrder>((order) => {

@@ -1,10 +1,8 @@
 /**
  * BullMQ as a single-create service, behind a plain node:http shell: a request adds a job, a worker in the same process
- * calls the model by undici, and the request is answered when the job has finished.
- *
- * What it leaves out: keys, tiers, checks, the wait's timeout, callbacks, retention, metrics.
- *
- * Its packages are not the product's, so they are loaded when it runs and described here as far as they are used.
+ * calls the model with undici, and the request is answered when the job has finished. It leaves out API keys, tiers, checks,
+ * the timeout of the wait, callbacks, retention and metrics. Parley does not depend on its packages, so they are loaded when
+ * it runs, and only the parts used here have types.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -44,7 +42,7 @@ const connection = { host: '127.0.0.1', port: redisPort, maxRetriesPerRequest: n
 const queue = new Queue('messages', { connection })
 const events = new QueueEvents('messages', { connection })
 const worker = new Worker('messages', ask, { connection, concurrency: 256 })
-// Finished jobs stay readable, as with us.
+// Finished jobs stay readable, as in Parley.
 const jobOptions = { removeOnComplete: false, removeOnFail: false }
 
 async function ask({ data }: QueuedJob): Promise<unknown> {

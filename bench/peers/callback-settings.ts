@@ -1,4 +1,4 @@
-/** The settings of a peer that delivers callbacks: the same for each of them. */
+/** The settings of the peers that deliver callbacks. */
 import type { OwedOptions } from '../load/owed-callbacks.ts'
 
 export interface CallbackSettings extends OwedOptions {

@@ -1,9 +1,8 @@
 /**
- * The service that you would compose of parts instead of running Parley: BullMQ keeps the jobs, Portkey's gateway calls the
- * model, and callbacks are signed and posted with undici from a queue of their own, so that a retry of one does not call
- * the model again.
- *
- * What it leaves out: keys, tiers, checks of jobs and answers, the guard of callback addresses, retention, usage, metrics.
+ * The service that you would compose from parts instead of running Parley: BullMQ stores the jobs, Portkey's gateway calls
+ * the model, and callbacks are signed and posted with undici from a queue of their own, so that retrying one does not call
+ * the model again. It leaves out API keys, tiers, checks of jobs and answers, checks of callback addresses, retention, usage
+ * and metrics.
  */
 import { Agent, Pool } from 'undici'
 import { callbackRequest } from '../../src/callbacks/callback-request.ts'
@@ -16,7 +15,7 @@ interface Settings {
   readonly modelPort: number
   readonly gatewayPort: number
   readonly redisPort: number
-  /** Jobs, and callbacks, in hand at once. */
+  /** Jobs, and callbacks, in progress at once. */
   readonly concurrency: number
 }
 interface NewJob {
@@ -73,7 +72,7 @@ const gatewayHeaders = {
   'x-portkey-custom-host': `http://127.0.0.1:${modelPort}/v1`,
   authorization: 'Bearer none',
 }
-// As many to a host as Parley has.
+// As many connections to a host as Parley opens.
 const receivers = new Agent({ connections: DEFAULTS.callbacks.concurrency_per_origin, pipelining: 1 })
 const secrets = { current: makeSecret(), previous: null }
 

@@ -1,4 +1,4 @@
-/** The settings of a peer that drains a backlog, and how it calls the model: the same for each of them. */
+/** The settings of the peers that drain a backlog, and how they call the model. */
 import { Pool } from 'undici'
 import { chatBody } from '../load/bodies.ts'
 import { correlationIdGenerator } from '../load/correlation-id.ts'
@@ -9,7 +9,7 @@ export interface DrainSettings {
   readonly url: string
   readonly jobs: number
   readonly bytes: number
-  /** Jobs in hand at once. */
+  /** Jobs in progress at once. */
   readonly concurrency: number
 }
 

@@ -1,10 +1,8 @@
 /**
- * graphile-worker draining a backlog at its batched settings: jobs come through the local queue, many in one statement, and
- * are completed together. The task calls the model and writes the result into a table, with what else comes meanwhile;
- * it ends when its result is durable, and so no job is completed whose result could be lost.
- *
- * What it leaves out: keeping the job after its end (it deletes it), fair order between accounts, the response cache,
- * receipts and usage.
+ * graphile-worker draining a backlog with its batching settings: jobs come through the local queue, many in one statement,
+ * and are completed together. The task calls the model and writes the result to a table, grouped with other results; it ends
+ * only when its result is durable, so no completed job can lose its result. It leaves out keeping finished jobs (they are
+ * deleted), fair order between accounts, the response cache, receipts and usage.
  */
 import pg from 'pg'
 import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
@@ -28,7 +26,7 @@ interface Result {
 
 const NAME = 'graphile-worker'
 const FILL_GROUP = 1000
-/** Statements in progress at once that write results, as many as Parley has. */
+/** Concurrent statements that write results, as many as Parley has. */
 const IN_FLIGHT = 2
 
 const { modelPort, url, jobs, bytes, concurrency } = settingsFromBench<DrainSettings>()

@@ -1,8 +1,7 @@
 /**
  * graphile-worker as a service that accepts batches, behind a plain node:http shell: a request adds its jobs with one
- * `addJobs` and is answered with their ids. No worker runs them.
- *
- * What it leaves out: keys, tiers, limits, checks of the jobs, idempotency.
+ * `addJobs` and is answered with their IDs. No worker runs them. It leaves out API keys, tiers, limits, checks of the jobs,
+ * and idempotency.
  */
 import { onBenchMessage, settingsFromBench } from '../load/bench-channel.ts'
 import { serveBatches } from './batch-shell.ts'
@@ -16,7 +15,7 @@ interface Graphile {
 }
 
 const NAME = 'graphile-worker'
-/** As many connections as Parley has. */
+/** As many connections as Parley opens. */
 const CONNECTIONS = 10
 const { url } = settingsFromBench<{ readonly url: string }>()
 const { makeWorkerUtils, Logger } = (await import(NAME)) as Graphile

@@ -1,12 +1,10 @@
 /**
  * pg-boss as a single-create service, behind a plain node:http shell: a request sends a job, a worker in the same process
- * calls the model by undici, and the request is answered when the job is completed, with its output, in the database.
- *
- * The worker is woken in the process itself as soon as a job is sent, which is sooner than by polling or a notification: it
- * fetches all queued jobs in one statement. Jobs are completed one by one, each as soon as it has its answer, since the only
- * way to complete many with outputs of their own makes each wait for the slowest of its batch.
- *
- * What it leaves out: keys, tiers, checks, the wait's timeout, callbacks, the answer cache, metrics.
+ * calls the model with undici, and the request is answered when the job and its output are completed in the database. The
+ * process wakes the worker as soon as a job is sent, which is faster than polling or a notification, and the worker fetches
+ * all queued jobs in one statement. Each job is completed as soon as it has its answer: completing many jobs with different
+ * outputs in one call would make each wait for the slowest of its batch. It leaves out API keys, tiers, checks, the timeout
+ * of the wait, callbacks, the response cache and metrics.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -33,7 +31,7 @@ interface Pending {
   readonly reject: (error: unknown) => void
 }
 const pending = new Map<string, Pending>()
-/** Jobs that ended before their sender knew their id. */
+/** Jobs that ended before their sender knew their ID. */
 const early = new Map<string, string>()
 let toFetch = 0
 let fetching = false

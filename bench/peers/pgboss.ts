@@ -1,4 +1,4 @@
-/** The part of pg-boss's types that is used here: its package is not installed with the product. */
+/** The types of pg-boss that are used here: Parley does not install its package. */
 
 export interface BossJob {
   readonly id: string
@@ -17,7 +17,7 @@ export interface Boss {
 }
 
 const NAME = 'pg-boss'
-/** Connections next to the workers': more of them did not raise the throughput. */
+/** Connections besides those of the workers. More of them did not raise the throughput. */
 const CONNECTIONS = 20
 
 export async function startBoss(url: string): Promise<Boss> {
