@@ -1,6 +1,6 @@
 /**
- * What is given to containers and to systemd, held against the program: a variable, a path or a limit that is renamed there and not
- * here fails. There is no container in these tests; docs/install.md says what was tried by hand.
+ * Checks the container and systemd files against the program: a variable, path or limit that is renamed in one place only
+ * fails here. These tests do not start containers; docs/install.md says what was tested by hand.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -20,7 +20,7 @@ interface Instruction {
   readonly text: string
 }
 
-/** The Dockerfile's instructions, continued lines put together. */
+/** The Dockerfile's instructions, with continued lines joined. */
 const image: readonly Instruction[] = read('Dockerfile')
   .replaceAll(/\\\n\s*/g, '')
   .split('\n')
@@ -50,7 +50,7 @@ const compose = parse(read('compose.yaml')) as {
   volumes: Record<string, null>
 }
 
-/** What compose makes of `${NAME:-default}` and `${NAME:?why}`. */
+/** Expands `${NAME:-default}` and `${NAME:?why}` as compose does. */
 function interpolated(text: string, given: Environment): string {
   return text.replaceAll(/\$\{(\w+)(?::([-?])([^}]*))?\}/g, (_whole, name: string, kind, rest = '') => {
     const value = given[name]
@@ -60,7 +60,7 @@ function interpolated(text: string, given: Environment): string {
   })
 }
 
-/** The settings that an environment makes. Each of its variables must be one that the program asks for. */
+/** The settings that an environment produces. Each of its variables must be one that the program reads. */
 function configured(env: Environment) {
   const asked = new Set<PropertyKey>()
   const watched = new Proxy(env, {
@@ -78,7 +78,7 @@ function configured(env: Environment) {
   return configuration
 }
 
-/** `A=b` on lines of their own, the `#` of one that is only shown taken away. */
+/** Lines of the form `A=b`, with the `#` removed from those that are commented out. */
 function assignments(text: string): Record<string, string> {
   return Object.fromEntries(
     [...text.matchAll(/^(?:# )?([A-Z_]+)=(.*)$/gm)].map(([, name = '', value = '']) => [name, value]),

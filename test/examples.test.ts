@@ -1,6 +1,6 @@
 /**
- * Each of examples/, copied out of the clone and run as its header says: against a real server, with real callbacks. Those for which a program
- * is missing on this machine are skipped, and say so.
+ * Each of examples/, copied out of the clone and run as its header says, against a real server with real callbacks. Examples
+ * that need a program missing on this machine are skipped with a reason.
  */
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
@@ -31,7 +31,7 @@ const noNginx = missing('nginx', '-v')
 interface Scene {
   readonly parley: Parley
   readonly place: Installation
-  /** Where the server is, and the account's key and secret. */
+  /** The server's address, and the account's API key and secret. */
   readonly env: Readonly<Record<string, string>>
 }
 
@@ -44,7 +44,7 @@ async function scene(t: TestContext): Promise<Scene> {
   return { parley, place: await installation(t), env }
 }
 
-/** Runs a copy of the file in a project that has the packages which the file imports, and nothing else of the clone. */
+/** Runs a copy of the file in a project that has only the packages that the file imports. */
 async function run(
   { place, env }: Scene,
   [command, file]: readonly [command: string, file: string],
@@ -57,7 +57,7 @@ async function run(
   for (const name of ['express', 'zod']) {
     await symlink(join(CLONE, 'node_modules', name), join(folder, 'node_modules', name))
   }
-  // The client as it is, which takes no build; client-package.test.ts uses the package.
+  // The client's source, which needs no build; client-package.test.ts uses the package.
   await mkdir(join(folder, 'client'))
   await writeFile(join(folder, 'client/package.json'), '{ "exports": "./src/index.ts" }')
   await symlink(join(CLONE, 'client/src'), join(folder, 'client/src'))
@@ -72,7 +72,7 @@ async function printed(program: Program): Promise<string> {
   return program.stdout
 }
 
-/** A receiver accepts what was signed with its secret, lately, and nothing else. */
+/** A receiver must accept only what was recently signed with its secret. */
 async function assertVerifies(url: string, secret: string): Promise<void> {
   const changed = signedCallback(secret)
   assert.equal(await post(url, signedCallback(makeSecret())), 401)
@@ -116,7 +116,7 @@ for (const [command, file, skip] of [
   ['python3', 'parley.py', noPython],
 ] as const) {
   test(`${file} rejects what its secret did not sign`, { timeout, skip }, async (t) => {
-    // With another secret it continues waiting for callbacks of the server's.
+    // With a wrong secret it keeps waiting for callbacks from the server.
     const PARLEY_CALLBACK_SECRET = makeSecret()
     const program = await run(await scene(t), [command, file], { PARLEY_CALLBACK_SECRET })
     const [, url = ''] = await program.line(RECEIVING)
@@ -129,7 +129,7 @@ async function inetd(t: TestContext, env: Readonly<Record<string, string>>) {
   const reports: Promise<string>[] = []
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     const child = spawn('sh', [join(EXAMPLES, 'parley.sh'), 'receive'], { env: { ...process.env, ...env } })
-    // It need not read all that comes, nor a caller all that it answers.
+    // The script may leave part of a request unread, and a caller part of the answer.
     for (const stream of [child.stdin, socket]) stream.on('error', () => {})
     socket.pipe(child.stdin)
     child.stdout.pipe(socket)
@@ -172,7 +172,7 @@ test('zod-answers.ts gets a typed answer', { timeout }, async (t) => {
   assert.match(said, /^simulated name: \d+ km through .+\nmeasured in \d{4}\n$/)
 })
 
-/** The status of a create, over a connection of its own. */
+/** The status of a create, sent on its own connection. */
 function create(socketPath: string, key: string, content: string): Promise<number | undefined> {
   const body = JSON.stringify({
     model: 'gpt-5-mini',
@@ -209,7 +209,7 @@ test('two-nodes shares jobs between two nodes behind nginx, and one node continu
   }
   assert.deepEqual(await creates('both'), [200])
   for (const name of ['node-1', 'node-2']) {
-    // The log is written a moment later.
+    // nginx writes the log a moment later.
     const log = () => readFile(join(folder, `${name}.log`), 'utf8')
     await eventually(log, (lines) => lines.includes('"method":"POST"'), { signal: t.signal })
   }

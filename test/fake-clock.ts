@@ -3,7 +3,7 @@
  *
  *     const clock = new FakeClock()
  *     const answer = router.ask(question, signal)
- *     await clock.timerSet((ms) => ms >= 500) // the router has begun to wait
+ *     await clock.timerSet((ms) => ms >= 500) // the router has started to wait
  *     clock.advance(500)                      // and now it has waited
  */
 import type { Clock } from '../src/clock.ts'
@@ -24,12 +24,12 @@ export class FakeClock implements Clock {
   readonly #timers = new Set<Timer>()
   readonly #watchers = new Set<Watcher>()
 
-  /** The default is an ordinary moment, Friday 2026-01-02 03:04:05 UTC. */
+  /** The default is an arbitrary moment, Friday 2026-01-02 03:04:05 UTC. */
   constructor(startMs = Date.UTC(2026, 0, 2, 3, 4, 5)) {
     this.#wallMs = startMs
   }
 
-  /** Whole milliseconds, as the system's clock has them, also between timers of a fraction. */
+  /** Whole milliseconds, like the system's clock, even between timers with fractions. */
   nowMs(): number {
     return Math.floor(this.#wallMs)
   }
@@ -50,8 +50,8 @@ export class FakeClock implements Clock {
   }
 
   /**
-   * Moves time on. Timers that fall due run in order, each at its own moment, those included that they set on the way.
-   * Promises that they settle go on after this call returns.
+   * Moves time forward. Timers that fall due run in order, each at its own time, including those that they set on the way.
+   * Promises that they settle continue after this call returns.
    */
   advance(ms: number): void {
     const end = this.#steadyMs + ms
@@ -64,27 +64,27 @@ export class FakeClock implements Clock {
   }
 
   /**
-   * Moves time on as the sleep of a machine does: each timer that fell due meanwhile fires once, at the end. For days,
-   * in which `advance` fires what runs every second some hundred thousand times.
+   * Moves time forward as a machine's sleep does: each timer that fell due meanwhile fires once, at the end. Use it for
+   * days, in which `advance` would fire a timer of one second hundreds of thousands of times.
    */
   skip(ms: number): void {
     this.#move(ms)
     this.advance(0)
   }
 
-  /** Moves the wall clock alone, forwards or backwards, as an administrator or a time server may. */
+  /** Moves only the wall clock, forward or backward, as an administrator or a time server may. */
   jump(ms: number): void {
     this.#wallMs += ms
   }
 
-  /** Milliseconds until each waiting timer, soonest first. */
+  /** Milliseconds until each pending timer, soonest first. */
   pending(): readonly number[] {
     return [...this.#timers].map((timer) => timer.at - this.#steadyMs).sort((a, b) => a - b)
   }
 
   /**
-   * Resolves with the milliseconds of a timer that `accept` takes: one that waits already, or else the next one set. A
-   * test awaits it to know that the code under test has begun to wait.
+   * Resolves with the milliseconds of a timer that `accept` matches: a pending one, or else the next one set. A test awaits
+   * it to know that the code under test has started to wait.
    */
   timerSet(accept: (ms: number) => boolean = () => true): Promise<number> {
     const waiting = this.pending().find(accept)

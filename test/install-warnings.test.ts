@@ -14,10 +14,10 @@ import { ownPath } from './process/packages.ts'
 const run = promisify(execFile)
 const CLONE = fileURLToPath(new URL('..', import.meta.url))
 
-/** The Node of the machine, on which a user runs npm; the one first on the PATH when npm does not run the tests. */
+/** The machine's Node, on which a user runs npm; the first one on the PATH if npm does not run the tests. */
 const OF_THE_MACHINE = process.env.npm_node_execpath ?? 'node'
 
-/** All that npm prints when it would install this project, running on `node` and without settings of the user. */
+/** Everything that npm prints when it would install this project, running on `node` and without user settings. */
 async function install(node: string, ...options: readonly string[]): Promise<string> {
   const inherited = Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name))
   const path = [...(isAbsolute(node) ? [dirname(node)] : []), ...ownPath()].join(delimiter)

@@ -1,17 +1,17 @@
 /**
- * A model server for tests: real HTTP on a free port of 127.0.0.1. It keeps all that it was sent, answers every request
- * with a valid chat completion, and does worse when a script says so.
+ * A model server for tests: real HTTP on a free port of 127.0.0.1. It records every request, answers each
+ * with a valid chat completion, and misbehaves if a script says so.
  *
  *     const server = await startModelServer()
  *     t.after(() => server.close())
  *     // … point an upstream at server.baseUrl …
- *     server.requests[0]?.body.messages                 // what came
+ *     server.requests[0]?.body.messages                 // what was sent
  *
  *     // Per request: fail once, then answer.
  *     server.script = (_request, index) => (index === 0 ? reply.status(503) : reply.text('Here I am.'))
  *
  *     server.script = () => reply.stall()               // hold the answers back …
- *     await server.received(3)                          // … until three requests are there, without sleeping,
+ *     await server.received(3)                          // … until three requests have arrived, without sleeping,
  *     server.release()                                  // and then answer them all
  *
  *     await server.requests[0]?.ended                   // 'answered', or 'cut' when the client closed the connection
@@ -33,45 +33,45 @@ import type {
 export type ChatRequest = ChatCompletionCreateParamsNonStreaming
 
 export interface Received {
-  /** 0 for the first request since the start. */
+  /** Counted from 0 since the server started. */
   readonly index: number
   readonly method: string
   readonly path: string
   readonly headers: IncomingHttpHeaders
-  /** The body as it came, and parsed; an object without fields if there is none, as in `GET /models`. */
+  /** The body as received, and parsed; an object without fields if there is none, as in `GET /models`. */
   readonly text: string
   readonly body: ChatRequest
-  /** Once the response is sent (`answered`) or the connection was closed before that (`cut`). */
+  /** `answered` once the response is sent, `cut` if the connection was closed before that. */
   readonly ended: Promise<'answered' | 'cut'>
   /** Bytes handed to the connection for this request's response so far. */
   readonly sentBytes: () => number
 }
 
-/** What to do with a request. It may return before it has answered, and it may never answer. */
+/** Handles a request. It may return before it has answered, and it may never answer. */
 export type Reply = (request: Received, response: ServerResponse, server: ModelServerForTests) => void
-/** Chooses a reply; undefined stands for the echo, or for `GET /models` for a list of one model. */
+/** Chooses a reply. If it returns undefined, the request is echoed, or for `GET /models` a list of one model is returned. */
 export type Script = (request: Received, index: number) => Reply | undefined
 
 export interface ModelServerForTests {
   /** For `base_url`. */
   readonly baseUrl: string
   readonly requests: readonly Received[]
-  /** Asked for each request; by default each is answered with an echo of its last user message. */
+  /** Called for each request; by default each is answered with an echo of its last user message. */
   script: Script
-  /** The requests for a completion, without those for the list of models. */
+  /** The completion requests, without those for the list of models. */
   completions(): readonly Received[]
-  /** Resolves once `count` requests in all have arrived, bodies included. */
+  /** Resolves once `count` requests in total have arrived, bodies included. */
   received(count: number): Promise<void>
-  /** Requests that are being answered, and the most there ever were at once. */
+  /** Requests being answered now, and the maximum so far. */
   running(): number
   mostRunning(): number
-  /** Answers the requests that stall now; later ones stall again. */
+  /** Answers the requests that are stalled now; later ones stall again. */
   release(): void
   /** Answers the request that has stalled longest. */
   releaseNext(): void
-  /** Connections accepted since the start. */
+  /** The number of connections accepted since the start. */
   connections(): number
-  /** Resets every connection and refuses new ones, as the operating system does for a process that was killed. */
+  /** Resets every connection and refuses new ones, as the operating system does when a process is killed. */
   kill(): Promise<void>
   /** Listens again after `kill`, on the same port. */
   start(): Promise<void>
@@ -81,7 +81,7 @@ export interface ModelServerForTests {
 
 export interface ModelServerOptions {
   readonly script?: Script
-  /** False keeps no requests, for runs of many thousands. */
+  /** If false, no requests are kept, for runs of many thousands. */
   readonly keep?: boolean
 }
 
@@ -93,12 +93,12 @@ export async function startModelServer(options: ModelServerOptions = {}): Promis
 
 /** The replies that tests need. */
 export const reply = {
-  /** Echoes the last user message; `usage` counts characters, so that tests can tell it beforehand. */
+  /** Echoes the last user message; `usage` counts characters, so that tests can predict it. */
   echo: (): Reply => (request, response) => {
     sendJson(response, 200, chatCompletion(request.body, { content: echoOf(request.body) }))
   },
   text: (content: string): Reply => completion({ content }),
-  /** The text is cut off at the model's length limit. */
+  /** A text cut off at the model's length limit. */
   truncated: (content: string): Reply => completion({ content, finish: 'length' }),
   /** The list of models, as `GET /models` answers. */
   models: (...ids: readonly string[]): Reply => {
@@ -117,11 +117,11 @@ export const reply = {
       if (typeof body === 'string') response.writeHead(status).end(body)
       else sendJson(response, status, body)
     },
-  /** Closes the connection without a word (RST). */
+  /** Closes the connection without an answer (RST). */
   reset: (): Reply => (_request, response) => {
     response.socket?.resetAndDestroy()
   },
-  /** Sends the headers and half an answer, then closes the connection (RST). */
+  /** Sends the headers and half of an answer, then closes the connection (RST). */
   resetMidBody: (): Reply => (request, response) => {
     const text = JSON.stringify(chatCompletion(request.body, { content: 'half of it' }))
     response.writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) })
@@ -133,21 +133,21 @@ export const reply = {
     (request, response, server) => {
       stalled(server).push(() => then(request, response, server))
     },
-  /** Sends the headers of an answer and then a space every millisecond, forever: valid JSON, were it ever to end. */
+  /** Sends the headers of an answer and then a space every millisecond, forever: valid JSON if it ever ended. */
   drip: (): Reply => (_request, response) => {
     response.writeHead(200, { 'content-type': 'application/json' })
     const timer = setInterval(() => response.write(' '), 1)
     response.once('close', () => clearInterval(timer))
   },
-  /** 200, but no JSON. */
+  /** 200, but not JSON. */
   garbage: (text = '<html>It works!</html>'): Reply => rawly(text),
   /** Not even HTTP. */
   notHttp: (): Reply => (_request, response) => {
     response.socket?.end('SSH-2.0-OpenSSH_9.9\r\n')
   },
-  /** 200 and JSON, but no chat completion. */
+  /** 200 and JSON, but not a chat completion. */
   notACompletion: (value: unknown = { object: 'list', data: [] }): Reply => rawly(JSON.stringify(value)),
-  /** An answer of so many bytes; sent no faster than it is read. `declare` says its length beforehand. */
+  /** An answer of this many bytes, sent no faster than it is read. With `declare` its length is sent first. */
   huge: (bytes: number, { declare = false } = {}): Reply => hugeReply(bytes, declare),
 }
 
@@ -274,7 +274,7 @@ class RecordingServer implements ModelServerForTests {
       this.#sockets.add(socket)
       socket.once('close', () => this.#sockets.delete(socket))
     })
-    // Connections of idle clients live as long as the test.
+    // Connections of idle clients stay open for the whole test.
     this.#server.keepAliveTimeout = 0
   }
 
@@ -330,7 +330,7 @@ class RecordingServer implements ModelServerForTests {
   }
 
   #take(request: IncomingMessage, response: ServerResponse): void {
-    // A server that starts asks once whether its model server is there. Tests count the calls of jobs.
+    // At its start a server checks once whether its model server is there; tests count only the calls of jobs.
     if (request.headers['user-agent'] === 'parley-start') {
       sendJson(response, 200, modelList(['a-model']))
       return

@@ -1,4 +1,4 @@
-/** Every test of the service over HTTP runs on each store, and on the store that its name says. */
+/** Checks that every test of the HTTP API runs on each store, and on the store that its name says. */
 import assert from 'node:assert/strict'
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,7 +9,7 @@ import { startParley, temporaryFolder } from './parley.ts'
 
 const TESTS = fileURLToPath(new URL('.', import.meta.url))
 
-/** The dashboard costs seconds a file: of its pages, those run on each store that show and change what is stored. */
+/** Dashboard files take seconds each, so only those that show and change stored data run on each store. */
 const ON_EACH_STORE = [
   'client/**/*.test.ts',
   'http/**/*.test.ts',

@@ -17,9 +17,9 @@ import { describe } from 'node:test'
 import type { Lifetime } from './parley.ts'
 
 interface StoreForTests {
-  /** As it appears in the names of the tests. */
+  /** The store's name in test names. */
   readonly name: string
-  /** The address of the database that belongs to this folder: the same one whenever it is asked for the same folder. */
+  /** The address of the database that belongs to this folder: the same whenever it is called for the same folder. */
   databaseUrl(t: Lifetime, folder: string, nowMs: number): Promise<string>
 }
 
@@ -44,7 +44,7 @@ const POSTGRES: StoreForTests = {
 
 const STORES: Readonly<Record<string, StoreForTests>> = { sqlite: SQLITE, postgres: POSTGRES }
 
-/** The suites of a file are built at the same time, so which store is meant depends on who asks. */
+/** The suites of a file are built at the same time, so the current store depends on the caller. */
 const current = new AsyncLocalStorage<StoreForTests>()
 
 export function onEachStore(declareTests: () => void | Promise<void>): void {
@@ -55,14 +55,14 @@ export function onEachStore(declareTests: () => void | Promise<void>): void {
 }
 
 /**
- * Outside of `onEachStore` Parleys are on SQLite.
+ * Outside of `onEachStore`, tests use SQLite.
  * @param nowMs the test's time
  */
 export function databaseUrl(t: Lifetime, folder: string, nowMs: number): Promise<string> {
   return (current.getStore() ?? SQLITE).databaseUrl(t, folder, nowMs)
 }
 
-/** The store that the test is on. */
+/** The store that the test runs on. */
 export function storeName(): string {
   return (current.getStore() ?? SQLITE).name
 }

@@ -1,5 +1,5 @@
 /**
- * A whole Parley in the test's own process, on a database and a port of its own, for tests that speak HTTP to it.
+ * A whole Parley in the test's own process, with its own database and port, for tests that send HTTP requests to it.
  *
  * ```ts
  * const parley = await startParley(t, { upstream: modelServer.url })
@@ -25,30 +25,30 @@ import { databaseUrl } from './on-each-store.ts'
 export const ADMIN_TOKEN = 'admin-token-for-tests'
 
 export interface ParleyOptions {
-  /** What the configuration file says. */
+  /** The contents of the configuration file. */
   readonly settings?: Readonly<Record<string, unknown>>
   /** The base URL of a model server for every model; without one the simulator answers. */
   readonly upstream?: string
-  /** The key to send to it. */
+  /** The API key to send to it. */
   readonly upstreamKey?: string
-  /** Whether the limit of concurrent calls is that of the settings or the default, rather than 256 from the start. */
+  /** Whether the limit of concurrent calls comes from the settings or the default, instead of being 256 from the start. */
   readonly findsConcurrency?: boolean
   /** More environment variables. */
   readonly env?: Environment
   readonly clock?: Clock
-  /** A folder that outlives this Parley, to start another on the same database, whichever that is. */
+  /** A folder that outlives this Parley, to start another one on the same database, whichever store it is. */
   readonly folder?: string
 }
 
 export interface Answer {
   readonly status: number
   readonly headers: Headers
-  // biome-ignore lint/suspicious/noExplicitAny: tests look into answers of every shape, and fail where one is wrong.
+  // biome-ignore lint/suspicious/noExplicitAny: tests inspect answers of every shape, and fail if one is wrong.
   readonly body: any
   readonly text: string
 }
 
-/** What a Parley lives as long as: a test, or a whole file by `after` of node:test. */
+/** Determines how long a Parley lives: a test, or a whole file through `after` of node:test. */
 export interface Lifetime {
   after(end: () => unknown): void
 }
@@ -65,12 +65,12 @@ export interface Parley {
   /** The address of its database. */
   readonly database: string
   readonly log: LogLine[]
-  /** A new key; the account is named after the tier unless another name is given. */
+  /** A new API key; the account is named after the tier unless another name is passed. */
   key(tier?: TierName, account?: string): Promise<string>
   post(path: string, body: unknown, key?: string, headers?: Record<string, string>): Promise<Answer>
   get(path: string, key?: string, headers?: Record<string, string>): Promise<Answer>
   request(path: string, init: RequestInit): Promise<Answer>
-  /** Resolves when a read shows the job in a final state, and returns that read. */
+  /** Resolves with the first read that shows the job in a final state. */
   ended(jobId: string, key: string): Promise<Answer>
   stop(): Promise<void>
 }
@@ -85,10 +85,10 @@ export function job(over: Readonly<Record<string, unknown>> = {}): SingleCreate 
   } as SingleCreate
 }
 
-/** Tests reject many requests at once, some while time stands still. */
+/** Tests reject many requests at once, some of them while time stands still. */
 const UNPACED = { rejections_per_second: 1_000_000 }
 
-/** Stops by itself when the test ends. */
+/** Stops when the test ends. */
 export async function startParley(t: Lifetime, options: ParleyOptions = {}): Promise<Parley> {
   const clock = options.clock ?? systemClock
   const folder = options.folder ?? (await temporaryFolder(t))
@@ -106,7 +106,7 @@ export async function startParley(t: Lifetime, options: ParleyOptions = {}): Pro
     PORT: '0',
     PARLEY_ADMIN_TOKEN: ADMIN_TOKEN,
     ...(options.upstream && { OPENAI_BASE_URL: options.upstream }),
-    // A test counts on calls that are made at once, whatever is known about the server.
+    // Tests expect calls to be made at once, whatever is known about the server.
     ...(options.upstream && !options.findsConcurrency && { OPENAI_MAX_CONCURRENCY: '256' }),
     ...(options.upstreamKey && { OPENAI_API_KEY: options.upstreamKey }),
     ...options.env,
@@ -116,7 +116,7 @@ export async function startParley(t: Lifetime, options: ParleyOptions = {}): Pro
     configuration: loadConfiguration(env, file),
     log: recordingLog(log),
     clock,
-    // Where time stands still, a test counts on a job being stored as soon as its model is called.
+    // Where time stands still, tests expect a job to be stored as soon as its model is called.
     ...(options.clock && { earlyWriteDelay: null }),
     onFatal: (error) => {
       throw error

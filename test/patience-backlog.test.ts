@@ -1,4 +1,4 @@
-/** A long outage in the middle of a long backlog. On one store only: hours are long even by an injected clock. */
+/** A long outage in the middle of a long backlog. On one store only, because simulating hours takes long. */
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

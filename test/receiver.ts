@@ -1,6 +1,6 @@
 /**
- * A receiver of callbacks for tests: a real HTTP server on loopback that records what it gets and answers as a script
- * says, well or badly.
+ * A receiver of callbacks for tests: a real HTTP server on loopback that records its requests and answers as a script
+ * says, correctly or not.
  *
  *     const receiver = await startReceiver()
  *     t.after(() => receiver.close())
@@ -16,15 +16,15 @@ import type { TlsOptions } from 'node:tls'
 
 export interface ReceivedRequest {
   readonly method: string
-  /** Path and query, as they came. */
+  /** Path and query, as received. */
   readonly path: string
   readonly headers: IncomingHttpHeaders
-  /** Names and values in turn, spelled and ordered as they came. */
+  /** Names and values in turn, spelled and ordered as received. */
   readonly rawHeaders: readonly string[]
   readonly body: string
-  /** When it had come in full, in milliseconds since 1970. */
+  /** When it had arrived completely, in milliseconds since 1970. */
   readonly atMs: number
-  /** Which connection it came on, counted from 1. */
+  /** The connection that it came on, counted from 1. */
   readonly connection: number
 }
 
@@ -37,33 +37,36 @@ export type ReceiverReply =
       readonly headers?: { readonly [name: string]: string }
       readonly body?: string | Uint8Array
     }
-  /** No answer until `release()`, then 200. With `afterHeaders`, status and headers come at once and the body does not. */
+  /**
+   * Does not answer until `release()`, then 200. With `afterHeaders`, status and headers are sent at once and the body is
+   * not.
+   */
   | { readonly kind: 'stall'; readonly afterHeaders?: boolean }
-  /** Resets the connection before an answer, or ends it in the middle of the body of a 200. */
+  /** Resets the connection before an answer, or ends it in the middle of a 200's body. */
   | { readonly kind: 'reset'; readonly when: 'before' | 'middle' }
-  /** A 200 whose body comes byte by byte, and has no end. */
+  /** A 200 whose body is sent byte by byte and never ends. */
   | { readonly kind: 'drip'; readonly everyMs: number }
-  /** A 200 with a body of that many bytes. */
+  /** A 200 with a body of this many bytes. */
   | { readonly kind: 'huge'; readonly bytes: number }
-  /** These bytes instead of an answer, then the end. */
+  /** Sends these bytes instead of an answer, then closes the connection. */
   | { readonly kind: 'raw'; readonly text: string }
 
 export interface ReceiverOptions {
-  /** What is answered when the script is at its end: a plain 200 if absent. */
+  /** The answer once the script is used up: a plain 200 if absent. */
   readonly reply?: (request: ReceivedRequest) => ReceiverReply
   /** The address to listen on: 127.0.0.1 if absent. */
   readonly host?: string
-  /** The port to listen on, for one that comes back where it was: any that is free if absent. */
+  /** The port to listen on, for a receiver that comes back at the same address; any free port if absent. */
   readonly port?: number
-  /** Key and certificate in PEM, to speak TLS. */
+  /** Key and certificate in PEM, to use TLS. */
   readonly tls?: Pick<TlsOptions, 'key' | 'cert' | 'SNICallback'>
 }
 
 export interface Receiver {
-  /** `http://127.0.0.1:PORT`, without a slash at its end. */
+  /** `http://127.0.0.1:PORT`, without a trailing slash. */
   readonly url: string
   readonly port: number
-  /** All requests so far, in the order in which they had come in full. */
+  /** All requests so far, in the order in which they arrived completely. */
   readonly requests: readonly ReceivedRequest[]
   /** Connections accepted so far. */
   connections(): number
@@ -71,13 +74,13 @@ export interface Receiver {
   open(): number
   /** Resolves when no connection is open. */
   allClosed(): Promise<void>
-  /** Appends to the script: one reply for each request to come. */
+  /** Appends to the script: one reply for each following request. */
   script(...replies: readonly ReceiverReply[]): void
   /** Resolves with all requests as soon as there are at least `count`. */
   received(count: number): Promise<readonly ReceivedRequest[]>
-  /** Ends all stalls so far. */
+  /** Releases all requests that are stalled now. */
   release(): void
-  /** Ends all connections, whatever they are doing, and stops to listen. */
+  /** Closes all connections, whatever they are doing, and stops listening. */
   close(): Promise<void>
 }
 
@@ -91,7 +94,7 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
   const sockets = new Set<Socket>()
   const stalled = new Set<ServerResponse>()
   const { changed, when } = watch()
-  /** By the remote port, which a connection and the TLS upon it have in common. */
+  /** By the remote port, which a connection and its TLS layer share. */
   const numbers = new Map<number | undefined, number>()
   let connections = 0
 
@@ -101,7 +104,7 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
     connections += 1
     sockets.add(socket)
     numbers.set(socket.remotePort, connections)
-    // A client that goes away in the middle is what some tests are about.
+    // Some tests are about clients that disconnect in the middle.
     socket.on('error', () => {})
     socket.once('close', () => {
       sockets.delete(socket)
@@ -149,7 +152,7 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
   }
 }
 
-/** Lets tests wait for a condition: `changed` is to be called whenever one may have begun to hold. */
+/** Lets tests wait for a condition: call `changed` whenever a condition may have become true. */
 function watch(): { changed(): void; when(holds: () => boolean): Promise<void> } {
   const watchers = new Set<() => void>()
   return {
@@ -219,7 +222,7 @@ function perform(reply: ReceiverReply, response: ServerResponse, stalled: Set<Se
   }
 }
 
-/** Writes as fast as the other side reads, and no further than it stays. */
+/** Writes as fast as the other side reads, until the connection closes. */
 function pour(response: ServerResponse, bytes: number): void {
   let left = bytes
   const more = () => {

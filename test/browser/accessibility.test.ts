@@ -1,4 +1,4 @@
-/** That everybody can use the dashboard: axe finds nothing serious, a keyboard is enough, and so is a telephone's screen. */
+/** Accessibility of the dashboard: axe finds nothing serious, it is usable by keyboard alone, and on a phone's screen. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import axe from 'axe-core'
@@ -23,7 +23,7 @@ const wide = job({ messages, response_format: { format: 'json' }, callback })
 const { body } = await parley.post('/api/v1/messages/batches', [wide, job()], key)
 await receiver.received(1)
 const [jobId, settledId] = body.data.job_ids
-// Something in the audit log, and an account that is stopped.
+// Adds an entry to the audit log, and suspends an account.
 const stopped = await parley.key('user_free', 'stopped')
 await parley.post('/admin/api/accounts/stopped/suspend', {}, stopped, {
   authorization: `Bearer ${ADMIN_TOKEN}`,
@@ -95,7 +95,7 @@ interface Violation {
   readonly nodes: readonly { readonly html: string; readonly failureSummary: string }[]
 }
 
-/** In the dark the page differs in its colours alone, so only what axe says of these by default is asked for again. */
+/** The dark theme differs only in its colors, so only axe's rules about these run again. */
 const OPTIONS = {
   light: `{ resultTypes: ['violations'] }`,
   dark: `{ resultTypes: ['violations'], runOnly: { type: 'rule', values: ['color-contrast', 'link-in-text-block'] } }`,
@@ -145,7 +145,7 @@ test('by keyboard alone: sign in, skip, go to a page, open a dialog, leave it', 
   await page.getByRole('heading', { name: 'Overview' }).waitFor()
   await page.keyboard.press('Tab')
   assert.equal(await focused(), 'Skip to the content')
-  // Past the logo, the colours and signing out, to the ways.
+  // Tabs past the logo, the theme switch and signing out, to the navigation.
   await tabTo(page, 'Accounts')
   await page.keyboard.press('Enter')
   await page.getByRole('heading', { name: 'Accounts and keys' }).waitFor()

@@ -1,4 +1,4 @@
-/** An account's page: suspending, cancelling its jobs, caps, and deleting it with all it has. */
+/** An account's page: suspending, cancelling its jobs, caps, and deleting it with all its data. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import type { Page } from 'playwright-core'
@@ -26,7 +26,7 @@ async function accountOf(name: string) {
   return accounts.find((one) => one.name === name)
 }
 
-/** Asks the server until it answers so: nodes hear of changes within seconds. */
+/** Repeats the request until it returns this: nodes learn of changes within seconds. */
 async function until(status: number, ask: () => Promise<{ status: number }>): Promise<void> {
   await eventually(ask, (answer) => answer.status === status)
 }

@@ -1,4 +1,4 @@
-/** What operators change by the dashboard: callbacks replayed, keys made and revoked, tiers and secrets. */
+/** What operators change in the dashboard: replaying callbacks, creating and revoking keys, tiers and secrets. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { onEachStore } from '../on-each-store.ts'

@@ -1,4 +1,4 @@
-/** The audit log, and the name that it knows an operator by. */
+/** The audit log, and the operator name in it. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { ADMIN_TOKEN, job, startParley } from '../parley.ts'

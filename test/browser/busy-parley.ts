@@ -1,15 +1,18 @@
-/** A Parley in the middle of a quarter of an hour's work, for pictures: many jobs, some that fail, some callbacks that do. */
+/**
+ * A Parley in the middle of a quarter of an hour's work, for pictures: many jobs, some of which fail, and some failing
+ * callbacks.
+ */
 import { ADMIN_TOKEN, type Lifetime, type Parley, startParley } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
 import { fastClock } from './fast-clock.ts'
 
-/** So many times faster than real, so that a picture of 15 minutes takes less than one. */
+/** How many times faster than real time it runs, so that a picture of 15 minutes takes less than one. */
 const TIMES = 20
 const ROUND_MS = 250
 
 export interface BusyParley {
   readonly parley: Parley
-  /** A job that has a bit of everything: a repair, a callback that failed. */
+  /** A job with something of everything: a repair, and a callback that failed. */
   readonly job: string
   /** Ends the load. */
   stop(): void
@@ -28,7 +31,7 @@ const SCHEMA = {
   additionalProperties: false,
 }
 
-/** @param ms real time that the load has run before this resolves */
+/** @param ms how long the load runs in real time before this resolves */
 export async function startBusyParley(t: Lifetime, ms: number): Promise<BusyParley> {
   const receiver = await startReceiver({
     reply: ({ path }) =>
@@ -78,7 +81,7 @@ export async function startBusyParley(t: Lifetime, ms: number): Promise<BusyParl
   let round = 0
   const send = () => {
     round += 1
-    // A wave, with a burst now and then that has to wait in line.
+    // A wave, with occasional bursts that have to queue.
     const count = Math.round(1 + (1 + Math.sin(round / 14)) * 2 * random() + (round % 60 < 2 ? 24 : 0))
     for (let left = count; left > 0; left -= 2) {
       const jobs = Array.from({ length: Math.min(2, left) }, element)
@@ -108,7 +111,7 @@ export async function startBusyParley(t: Lifetime, ms: number): Promise<BusyParl
   return { parley, job, stop: () => clearInterval(timer) }
 }
 
-/** What two operators did, for the audit log; one of the steps is refused. */
+/** The actions of two operators, for the audit log; one of them is rejected. */
 async function stepIn(parley: Parley, job: string): Promise<void> {
   const steps = [
     ['alice', '/accounts/harbour-tools/caps', { max_monthly_jobs: 20_000, max_monthly_tokens: 'tier' }],
@@ -123,7 +126,7 @@ async function stepIn(parley: Parley, job: string): Promise<void> {
   }
 }
 
-/** The same load every time. */
+/** The load is the same every time. */
 function seeded(state: number): () => number {
   let seed = state
   return () => {

@@ -1,6 +1,6 @@
 /**
- * A headless Chromium out of the npm package `@sparticuz/chromium`: nothing is downloaded and nothing need be installed. It
- * is unpacked once for each user and version, into the folder for temporary files.
+ * A headless Chromium from the npm package `@sparticuz/chromium`: nothing needs to be downloaded or installed. It is
+ * unpacked once per user and version into the temporary folder.
  */
 import { randomBytes } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
@@ -13,7 +13,7 @@ import { type Browser, chromium } from 'playwright-core'
 
 const PACKED = join(dirname(fileURLToPath(import.meta.resolve('@sparticuz/chromium'))), '../bin')
 
-/** The sandbox wants rights that neither root in a container nor every user has; only our own pages are shown. */
+/** The sandbox needs privileges that root in a container and some users do not have. Only our own pages are opened. */
 const ARGUMENTS = [
   '--no-sandbox',
   '--no-zygote',
@@ -23,26 +23,26 @@ const ARGUMENTS = [
   '--no-pings',
 ]
 
-/** To be closed by who asked for it. */
+/** The caller closes it. */
 export async function launchChromium(): Promise<Browser> {
   const home = await unpacked()
   const launch = (env: Record<string, string>) =>
     chromium.launch({
       executablePath: join(home, 'chromium'),
       args: ARGUMENTS,
-      // The fonts of the package, so that pages look alike wherever they are shown.
+      // Uses the fonts of the package, so that pages look the same everywhere.
       env: { ...definedOf(process.env), FONTCONFIG_PATH: join(home, 'fonts'), ...env },
     })
   try {
     return await launch({})
   } catch (error) {
-    // A bare system lacks libraries that Chromium needs; the package has them too.
+    // A minimal system lacks libraries that Chromium needs; the package contains them.
     if (!String(error).includes('shared libraries')) throw error
     return await launch({ LD_LIBRARY_PATH: join(home, 'al2023/lib') })
   }
 }
 
-/** Several test files may unpack at once: each into a folder of its own, and the first to be done gives it the name. */
+/** Several test files may unpack at the same time: each unpacks into its own folder, and the first to finish renames it. */
 async function unpacked(): Promise<string> {
   const home = join(tmpdir(), `parley-chromium-${version()}-${userInfo().uid}`)
   if (existsSync(home)) return home
@@ -59,7 +59,7 @@ async function unpacked(): Promise<string> {
   return home
 }
 
-/** The package unpacks to wherever temporary files go. */
+/** The package unpacks into the system's temporary folder. */
 async function inflateInto(folder: string): Promise<void> {
   const before = process.env.TMPDIR
   process.env.TMPDIR = folder
@@ -73,7 +73,10 @@ async function inflateInto(folder: string): Promise<void> {
   }
 }
 
-/** Those of the package first, so that pages look alike on most machines; others where it has none, as for code. */
+/**
+ * The package's fonts come first, so that pages look the same on most machines; system fonts are used where it has none, as
+ * for code.
+ */
 function fontsAt(home: string): string {
   const families = ['sans-serif', 'system-ui', 'ui-sans-serif'].map(
     (family) =>

@@ -1,4 +1,4 @@
-/** The dashboard's frame: signing in, pages that are not there, settings, colours; and /docs next to it. */
+/** The dashboard's frame: signing in, unknown pages, settings, themes; and /docs beside it. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { ADMIN_TOKEN, startParley } from '../parley.ts'

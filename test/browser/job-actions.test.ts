@@ -40,7 +40,7 @@ test('a job that runs is cancelled: the call is cut off, and the page shows what
   const { data } = (await parley.get(`/api/v1/messages/${running}`, key)).body
   assert.deepEqual([data.status, data.error.code], ['failed', 'cancelled'])
 
-  // The worker is free for the one that waited; that one is cancelled while it is shown, too.
+  // The worker is free for the queued job, which is then cancelled while its page is open.
   await server.received(2)
   await page.goto(`/dashboard/jobs/${waiting}`)
   await page.getByRole('button', { name: 'Cancel job…' }).click()
@@ -52,7 +52,7 @@ test('a job that ended meanwhile is not cancelled, and the page says so and show
   const [id = ''] = await createBatch('ends meanwhile')
   await server.received(3)
   const page = await visit(t, browser, parley, `/dashboard/jobs/${id}`, { expected: /409/ })
-  // So that the page knows nothing of the end before it asks.
+  // So that the page does not know that the job has ended before it sends the request.
   await page.route('**/admin/api/events', (route) => route.fulfill({ status: 200, body: '' }))
   await page.reload()
   await page.getByRole('button', { name: 'Cancel job…' }).click()

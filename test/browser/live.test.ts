@@ -1,4 +1,4 @@
-/** The overview lives: figures come by themselves, a line that breaks is said to be broken, and they go on after it. */
+/** The live overview: figures update by themselves, a lost connection is reported, and updates continue after it. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import type { Page } from 'playwright-core'
@@ -36,7 +36,7 @@ onEachStore(async () => {
     await outcomes.getByRole('columnheader', { name: 'completed' }).waitFor()
   })
 
-  /** Resolves when the server has sent the next point in which a job ended. */
+  /** Resolves when the server has sent the next metric sample in which a job ended. */
   async function pointWithAJob(): Promise<void> {
     const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
     const { body } = await fetch(`${parley.url}/admin/api/events`, { headers })
@@ -96,7 +96,7 @@ onEachStore(async () => {
     const opened = page.waitForResponse(/\/admin\/api\/events$/)
     await page.goto('/dashboard')
     await page.getByText('Live', { exact: true }).waitFor()
-    // Time stands still from here on: what a busy machine takes for the next lines does not count.
+    // Time stands still from here on, so it does not matter how long a busy machine takes for the next lines.
     const openedAt = Number(await page.evaluate(() => sessionStorage.getItem('opened')))
     await page.clock.pauseAt(openedAt + 11_000)
     assert.equal(await page.getByText('Reconnecting', { exact: true }).count(), 0)

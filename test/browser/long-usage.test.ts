@@ -1,4 +1,4 @@
-/** Usage of more rows than its page reads at once. */
+/** Usage with more rows than its page loads at once. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { job, startParley } from '../parley.ts'
@@ -25,7 +25,7 @@ test('a long list is read on, and until then its totals say that they are not wh
   await page.getByText('Showing the first 1000 rows').waitFor()
   const total = page.locator('.month')
   assert.match((await total.textContent()) ?? '', /total so far/)
-  // The nine longest bars, and one for all others.
+  // The nine longest bars, and one for the rest.
   await page.getByRole('button', { name: 'By model' }).click()
   await page.getByText('92 others').waitFor()
   await page.getByRole('button', { name: 'Load more' }).click()

@@ -1,4 +1,4 @@
-/** The playground's whole way, with the simulator. */
+/** The whole playground, with the simulator. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import type { Page } from 'playwright-core'
@@ -63,7 +63,7 @@ test('a schema is checked as it is typed by the rules of the server, and its ans
   await send(page)
   const alert = page.locator('.fault').filter({ hasText: 'Invalid parameters.' })
   await alert.waitFor()
-  // The server says the same, with a colon after the field.
+  // The server's message is the same, with a colon after the field.
   const [said, foreseen] = [await alert.textContent(), await verdict.textContent()]
   assert.equal(said?.replace('Invalid parameters.', '').replace(': ', ' '), foreseen)
   await schema.fill('{ "type": "object", "x-order": 1 }')

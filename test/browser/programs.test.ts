@@ -1,4 +1,4 @@
-/** The programs that the playground shows do what it does: each is taken from the page and run. */
+/** The programs that the playground shows do what the playground does: each is copied from the page and run. */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import test, { after } from 'node:test'
@@ -11,7 +11,7 @@ const parley = await startParley({ after })
 const browser = await openBrowser({ after })
 const execute = promisify(execFile)
 
-/** All that a shell or a language may take for something else. */
+/** Characters that a shell or a language might misinterpret. */
 const HARD = `It's "quoted", $HOME, \`id\` and \\n – 日本 🚣\nJSON\nEOF\n\ttrue`
 const SCHEMA = {
   type: 'object',
@@ -40,7 +40,7 @@ const variants = [`it's "one"\n${HARD}`, `$2 日本 \\n\n${HARD}`]
 interface Written {
   readonly name: string
   readonly write: (page: Page) => Promise<void>
-  /** What is answered, job by job. */
+  /** The answer to each job. */
   readonly answers: readonly unknown[]
 }
 
@@ -74,7 +74,7 @@ async function written(t: Parameters<typeof visit>[0], { write }: Written): Prom
   return { page, env: { ...process.env, PARLEY_API_KEY, PYTHONIOENCODING: 'utf8' } }
 }
 
-/** As it is shown, which is what its button copies; the key is not in it. */
+/** The program as shown, which is what its button copies; it does not contain the API key. */
 async function programIn({ page, env }: Program, language: string): Promise<string> {
   await page.getByRole('tab', { name: language }).click()
   const shown = await page.getByRole('region', { name: `the ${language} program` }).textContent()
@@ -96,7 +96,7 @@ async function runTypescript(program: Program): Promise<string> {
   return await run(program, process.execPath, '--input-type=module-typescript', '-e', text)
 }
 
-/** What was printed, as the answer it stands for. */
+/** Parses the output as the answer that it represents. */
 const read = (printed: string, answer: unknown): unknown =>
   typeof answer === 'string' ? printed : JSON.parse(printed)
 
@@ -131,14 +131,14 @@ for (const one of BATCH) {
   })
 }
 
-/** @param head what stands before each answer */
+/** @param head the text before each answer */
 function readAll(printed: string, head: RegExp, answers: readonly unknown[]): unknown[] {
   const [before, ...parts] = printed.split(head)
   assert.equal(before, '')
   return parts.map((part, index) => read(part.replace(/\n$/, ''), answers[index]))
 }
 
-/** Sends the batch, then reads each job by the line that the program has for it. */
+/** Sends the batch, then reads each job with the program's own line for that. */
 async function answersByCurl(program: Program, text: string): Promise<unknown[]> {
   const { data } = JSON.parse(await run(program, 'sh', '-c', text))
   const line = /^# (curl .* -H .*)$/m.exec(text)?.[1] ?? assert.fail('no line to read a job by')

@@ -1,4 +1,4 @@
-/** How the dashboard's page is served: what a browser is told of it, and that all it names is there. */
+/** How the dashboard's page is served: its headers, and that everything it refers to exists. */
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import test, { after } from 'node:test'

@@ -1,4 +1,4 @@
-/** The usage page: months, accounts and models with their totals, a picture of one month, and a file of what is shown. */
+/** The usage page: months, accounts and models with their totals, a chart of one month, and an export of what is shown. */
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import test, { after } from 'node:test'
@@ -12,7 +12,7 @@ import { openBrowser, visit } from './visit.ts'
 const DAY_MS = 86_400_000
 const server = await startModelServer({ script: () => reply.echo() })
 after(() => server.close())
-/** A clock that can be put back by days. */
+/** A clock that can be set back by days. */
 const back = { days: 40 }
 const clock = { ...systemClock, nowMs: () => systemClock.nowMs() - back.days * DAY_MS }
 const parley = await startParley({ after }, { upstream: server.baseUrl, clock })

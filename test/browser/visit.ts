@@ -22,7 +22,7 @@ export interface VisitOptions {
   readonly expected?: RegExp
 }
 
-/** Only ends what hangs: on a busy machine a page takes its time. */
+/** Only ends what hangs: on a busy machine a page may take long. */
 const TIMEOUT_MS = 30_000
 
 export async function openBrowser(t: Lifetime): Promise<Browser> {
@@ -51,7 +51,7 @@ export async function visit(
   page.on('pageerror', (error) => errors.push(String(error)))
   t.after(async () => {
     await Promise.all(context.pages().map((one) => one.close()))
-    // Who has not signed in is shown a browser that knows nothing.
+    // Visitors who are not signed in get a browser without any stored state.
     if (signedIn) idle.push(context)
     else await context.close()
     assert.deepEqual(
@@ -66,8 +66,8 @@ export async function visit(
 const contexts = new WeakMap<Browser, Map<string, BrowserContext[]>>()
 
 /**
- * Contexts whose visits have ended. A new one would load the hundred files of the page once more, which costs several
- * times what a visit does; these have them in their cache.
+ * Contexts whose visits have ended. A new context would load the hundred files of the page again, which takes several times
+ * as long as a visit; these have them in their cache.
  */
 function idleContexts(browser: Browser, key: string): BrowserContext[] {
   const byKey = contexts.get(browser) ?? new Map<string, BrowserContext[]>()
@@ -92,7 +92,7 @@ async function newContext(browser: Browser, url: string, options: VisitOptions):
   return context
 }
 
-/** Runs in the page. A tab has what signing in leaves in it, and nothing that an earlier visit left in its context. */
+/** Runs in the page. A tab has the state that signing in creates, and nothing that an earlier visit left in its context. */
 function signIn(token: string): void {
   if (sessionStorage.getItem('parley.test') !== null) return
   sessionStorage.setItem('parley.test', 'begun')

@@ -1,4 +1,4 @@
-/** The client's batches: any number of jobs, in pieces that the tier allows. */
+/** The client's batches: any number of jobs, split as the tier allows. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import {
@@ -36,7 +36,7 @@ onEachStore(() => {
       ended.map(({ result }) => result?.response_content),
       Array.from({ length: 75 }, (_, index) => `echo: number ${index}`),
     )
-    // What the tier allows is asked for once.
+    // The client asks only once what the tier allows.
     await client.messages.createBatch(jobs(1))
     assert.equal(proxy.requests.filter(({ path }) => path === '/api/v1/me').length, 1)
   })
@@ -74,7 +74,7 @@ onEachStore(() => {
     const long = { ...numbered(0), messages: [{ role: 'user' as const, content: 'ü'.repeat(400) }] }
     assert.equal((await client.messages.createBatch([long, long, long, long, long])).length, 5)
     assert.deepEqual(sizes(proxy), [2, 2, 1])
-    // One that is too large by itself is for the server to refuse.
+    // A job that is too large by itself is left to the server to reject.
     const larger = { ...numbered(0), messages: [{ role: 'user' as const, content: 'ü'.repeat(1000) }] }
     await assert.rejects(client.messages.createBatch([larger]), InvalidRequestError)
   })
@@ -94,7 +94,7 @@ onEachStore(() => {
     const ids = await client.messages.createBatch(jobs(45), { idempotencyKey })
     assert.deepEqual(ids.slice(0, 20), error.jobIds)
     assert.equal(new Set(ids).size, 45)
-    // The third batch was created by the call that did not hear of it.
+    // The third batch was created by the call whose response was lost.
     assert.equal(await (await openDatabase(t, parley)).jobCount(), 45)
   })
 

@@ -1,15 +1,15 @@
-/** Clients for tests: of a Parley, by themselves or through a network that fails, with time that passes at once. */
+/** Clients for tests: of a Parley, directly or through a network that fails. Their pauses end at once. */
 import type { Clock } from '../../client/src/clock.ts'
 import { Parley as Client, type ParleyOptions } from '../../client/src/index.ts'
 import { type Lifetime, type Parley, startParley } from '../parley.ts'
 import { type FaultyProxy, type ProxyOptions, startFaultyProxy } from './faulty-proxy.ts'
 
-/** Longer than anything that a client pauses for. */
+/** Longer than any of the client's pauses. */
 const NEVER_S = 1_000_000
 
-/** Pauses end at once, with the time moved on by them; time limits of requests are never reached. */
+/** Pauses end at once and advance the time; timeouts of requests are never reached. */
 export class HurriedClock implements Clock {
-  /** What was paused for, in milliseconds. */
+  /** The pauses so far, in milliseconds. */
   readonly pauses: number[] = []
   #ms = 0
 
@@ -46,7 +46,7 @@ export interface Faulty {
   readonly clock: HurriedClock
 }
 
-/** A client of this Parley by way of a network that fails when it is told to. */
+/** A client of this Parley that connects through a network that fails on request. */
 export async function faultyClient(
   t: Lifetime,
   parley: Parley,

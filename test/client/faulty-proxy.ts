@@ -1,6 +1,6 @@
 /**
- * What may stand between a client and the server, and fail: it passes requests on, and with each that a script names does
- * something worse.
+ * A proxy between a client and the server that can fail: it passes requests on, except those for which a script names a
+ * fault.
  *
  *     const proxy = await startFaultyProxy(t, parley.url)
  *     proxy.script('reset after', { status: 503, headers: { 'retry-after': '2' } }) // then all is well
@@ -11,15 +11,15 @@ import type { Lifetime } from '../parley.ts'
 
 export type Fault =
   | 'pass'
-  /** The server never hears of the request. */
+  /** The server never receives the request. */
   | 'reset before'
-  /** The server has answered, but nobody hears of it. */
+  /** The server has answered, but the answer is lost. */
   | 'reset after'
   /** Half of the server's answer arrives. */
   | 'cut the answer'
   /** No answer, until the test ends. */
   | 'silence'
-  /** An answer that the server has nothing to do with. */
+  /** An answer that did not come from the server. */
   | { readonly status: number; readonly headers?: Record<string, string>; readonly body?: string }
 
 export interface Passing {
@@ -31,16 +31,16 @@ export interface Passing {
 
 export interface FaultyProxy {
   readonly url: string
-  /** All requests so far, in the order in which they came. */
+  /** All requests so far, in the order in which they arrived. */
   readonly requests: readonly Passing[]
-  /** One fault for each request to come. */
+  /** One fault for each following request. */
   script(...faults: readonly Fault[]): void
-  /** Resolves once `count` requests in all have come. */
+  /** Resolves once `count` requests in total have arrived. */
   received(count: number): Promise<void>
 }
 
 export interface ProxyOptions {
-  /** As if the server were of version 0.2.0: it has no route that reads several jobs, or waits for them. */
+  /** Behaves like version 0.2.0, which has no route that reads several jobs or waits for them. */
   readonly older?: boolean
 }
 
@@ -112,7 +112,7 @@ async function perform(
     const value = headers[name]
     return typeof value === 'string' ? [[name, value]] : []
   })
-  // A client that hangs up ends what the server does for it.
+  // When a client disconnects, its request to the server is aborted.
   const gone = new AbortController()
   response.once('close', () => gone.abort())
   const init = { method, headers: passed, signal: gone.signal, ...(body !== '' && { body }) }

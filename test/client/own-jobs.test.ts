@@ -82,7 +82,7 @@ onEachStore(() => {
     assert.deepEqual([page.jobs, typeof page.next], [all.slice(0, 2), 'string'])
     const [job] = all
     assert.ok(job?.status === 'completed')
-    // The compiler knows by the status that it has ended.
+    // The compiler knows from the status that the job has ended.
     assert.ok(job.ended_at.toFixed() !== '' && job.callback === null && job.model === 'gpt-5-mini')
     models.script = () => reply.stall()
     const [open = ''] = await client.messages.createBatch([asking('Open')])

@@ -1,4 +1,4 @@
-/** Waiting for jobs at a server of version 0.2.0, by reading them: patiently, within the limits, through what goes wrong meanwhile. */
+/** Waiting for the jobs of a server of version 0.2.0 by polling: patiently, within the limits, and despite failures. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
@@ -99,7 +99,7 @@ onEachStore(() => {
     const { parley, clock } = await startStage(t, {
       settings: { tiers: { user_go: { reads_per_minute: 12 } } },
     })
-    // Time continues only while nothing is under way, as if answers took none.
+    // Time continues only while no request is in progress, as if answers took no time.
     let inProgress = 0
     const fetched: typeof fetch = async (input, init) => {
       inProgress += 1
@@ -135,9 +135,9 @@ onEachStore(() => {
       seen.toSorted((a, b) => a - b),
       [...ids.keys()],
     )
-    // The route that older servers do not have is asked for once.
+    // The route that older servers lack is tried only once.
     assert.deepEqual([statuses[0], new Set(statuses.slice(1))], [404, new Set([200])])
-    // 40 reads are three minutes' worth and some more, and no longer than they must take.
+    // 40 reads take three minutes and a little more, and no longer than necessary.
     const tookMs = clock.steadyMs() - startMs
     assert.ok(tookMs > 180_000 && tookMs < 240_000, String(tookMs))
   })
@@ -147,7 +147,7 @@ onEachStore(() => {
     const { client, proxy, clock } = await faultyClient(t, parley, key, { older: true })
     await assert.rejects(client.messages.waitAll([id, 'no-such-job']), NotFoundError)
     const [requests, pauses] = [proxy.requests.length, clock.pauses.length]
-    // As many turns as a pause and a request of the other job would take, several times.
+    // As many turns as several pauses and requests of the other job would take.
     for (let turn = 0; turn < 50; turn++) await setImmediate()
     await client.me()
     assert.deepEqual([proxy.requests.length, clock.pauses.length], [requests + 1, pauses])

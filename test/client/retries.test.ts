@@ -1,4 +1,4 @@
-/** Calls that fail on their way: retried, and paid once. */
+/** Calls that fail in transit: retried, and paid for once. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import {
@@ -25,7 +25,7 @@ const ask: JobFields<TextFormat> = {
   message_cache_ttl: 180,
 }
 
-/** Kept answers are off, so that the model server's count is what was paid. */
+/** The response cache is off, so that the model server's count is what was paid for. */
 const UNKEPT = { settings: { cache: { enabled: false } } }
 
 const passing: readonly (readonly [name: string, fault: Fault])[] = [
@@ -153,7 +153,7 @@ onEachStore(() => {
     const { parley } = await startStage(t)
     const key = await parley.key()
     const { client, proxy } = await faultyClient(t, parley, key, { requestTimeout: 0.02, maxRetries: 1 })
-    // A pause that ends at once is a time limit that does, too.
+    // If pauses end at once, so do timeouts.
     proxy.script('silence', 'silence')
     await assert.rejects(client.me(), (error) => {
       assert.ok(error instanceof TimeoutError)

@@ -1,4 +1,4 @@
-/** Answers typed by a schema: what the compiler knows of them, held by `tsc`, and what the library makes of them. */
+/** Answers typed by a schema: what the compiler knows about them, checked by `tsc`, and what the library makes of them. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import * as z from 'zod'
@@ -214,7 +214,7 @@ interface DescribedByAnInterface {
   readonly type: string
 }
 
-/** Compiled and never called: what callers may not write, and some of what they may. */
+/** Compiled but never called: what callers must not write, and some of what they may. */
 export function compiled(client: Parley, fields: JobFields, schema: DescribedByAnInterface): unknown[] {
   return [
     // @ts-expect-error: a callback belongs to batches.

@@ -1,4 +1,4 @@
-/** Waiting for jobs by the route that waits: few reads, through what goes wrong meanwhile. */
+/** Waiting for jobs with the waiting route: few reads, despite failures. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
@@ -41,7 +41,7 @@ onEachStore(() => {
     await pendingResponsesAre(t, parley, 1)
     models.release()
     assert.deepEqual(completed(await waiting).result, { response_content: 'echo: Hello' })
-    // The first read of a client comes at once, and shows whether the server can wait at all.
+    // A client's first read returns at once, and shows whether the server can wait at all.
     assert.deepEqual(
       readsOf(proxy).map(({ path }) => path),
       [`/api/v1/messages?ids=${id}`, `/api/v1/messages?ids=${id}&wait=50&wait_for=all`],

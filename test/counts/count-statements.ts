@@ -1,6 +1,7 @@
 /**
- * Loaded before everything else into each thread of the counted server (`--import`), counts the SQL statements and commits
- * that the thread runs and the messages that it sends to other threads, and reports them when it is asked over a broadcast channel.
+ * Loaded before everything else into each thread of the counted server (`--import`). It counts the SQL statements and
+ * commits that the thread runs and the messages that it sends to other threads, and reports them when asked over a broadcast
+ * channel.
  */
 import { subscribe } from 'node:diagnostics_channel'
 import { createRequire } from 'node:module'
@@ -19,13 +20,13 @@ export interface ThreadCounts {
 /** What a thread answers. */
 export interface ThreadReport extends ThreadCounts {
   readonly thread: number
-  /** Statements, and requests that it answers or sends, that have begun and not ended. */
+  /** Statements, and requests that it answers or sends, that have begun but not ended. */
   readonly running: number
 }
 
 const counts = { statements: 0, commits: 0, messages: 0, running: 0 }
 
-/** Runs `before` at each call of the method. */
+/** Calls `before` at each call of the method. */
 function watch<T extends object>(owner: T, name: string, before: (...values: unknown[]) => void): void {
   const original = Reflect.get(owner, name) as (...values: unknown[]) => unknown
   Reflect.set(owner, name, function (this: unknown, ...values: unknown[]) {
@@ -46,7 +47,7 @@ function countSqlite(): void {
   })
 }
 
-/** A statement outside of a transaction is a commit of its own. */
+/** A statement outside of a transaction is a commit by itself. */
 function countPostgres(): void {
   const { Client } = createRequire(import.meta.url)('pg') as typeof import('pg')
   const inTransaction = new WeakSet<object>()
@@ -82,14 +83,14 @@ if (isMainThread) {
 }
 watch(parentPort ?? Worker.prototype, 'postMessage', () => counts.messages++)
 
-// The main thread reads its own; the others answer.
+// The main thread reads its own counts; the others answer.
 const channel = new BroadcastChannel(CHANNEL)
 channel.unref()
 if (!isMainThread) {
   channel.onmessage = () => channel.postMessage({ thread: threadId, ...counts } satisfies ThreadReport)
 }
 
-/** Those of this thread. */
+/** The counts of this thread. */
 export function ownReport(): ThreadReport {
   return { thread: threadId, ...counts }
 }

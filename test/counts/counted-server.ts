@@ -1,9 +1,8 @@
 /**
- * A server whose work is counted, in a process of its own: `counting.ts` starts it, with `count-statements.ts` loaded into each of its
- * threads. Time stands still in it, so nothing happens that no request asked for, and every write is made at once.
- *
- * It is given the path of its configuration as its argument, and over the channel of its parent process it is sent `begin` and `end`.
- * It answers `end` with what was done between them, once all of it is done.
+ * A server whose work is counted, in a separate process: `counting.ts` starts it, with `count-statements.ts` loaded into
+ * each of its threads. Time stands still in it, so nothing happens that a request did not cause, and every write is made at
+ * once. Its argument is the path of its configuration. Its parent sends it `begin` and `end`, and it answers `end` with what
+ * was done in between, once all of that is done.
  */
 import { Session } from 'node:inspector/promises'
 import { dirname, relative } from 'node:path'
@@ -16,21 +15,21 @@ import { loadConfiguration } from '../../src/config/load.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { CHANNEL, ownReport, type ThreadReport } from './count-statements.ts'
 
-/** What was done from `begin` to `end`. */
+/** The work from `begin` to `end`. */
 export interface Work {
   readonly statements: number
   readonly commits: number
   /** Messages between threads. */
   readonly messages: number
-  /** Functions of `src/` that the main thread called, as `FILE NAME@OFFSET`, sorted; none unless they were asked for. */
+  /** Functions of `src/` that the main thread called, as `FILE NAME@OFFSET`, sorted; empty unless they were requested. */
   readonly functions: readonly string[]
-  /** What the main thread allocated on its heap. */
+  /** Bytes that the main thread allocated on its heap. */
   readonly allocatedBytes: number
 }
 
 export interface Begin {
   readonly kind: 'begin'
-  /** Whether functions are to be counted, which allocates. */
+  /** Whether to count functions, which allocates. */
   readonly functions: boolean
   /** Requests that stay in progress when nothing else is. */
   readonly inProgress: number
@@ -47,7 +46,7 @@ export interface Ready {
 }
 
 const SRC = dirname(fileURLToPath(import.meta.resolve('../../src/main.ts')))
-/** As often in turn nothing may have changed. */
+/** The work has ended once this many checks in a row found no change. */
 const QUIET_ROUNDS = 5
 
 const clock = new FakeClock()
@@ -73,7 +72,7 @@ function report(fields: object, message: string): void {
   process.stderr.write(`${message} ${JSON.stringify(fields)}\n`)
 }
 
-/** Of all threads. */
+/** Sums over all threads. */
 class Threads {
   readonly #channel = new BroadcastChannel(CHANNEL)
   readonly #reports = new Map<number, ThreadReport>()
@@ -87,7 +86,7 @@ class Threads {
     }
   }
 
-  /** Resolves when every thread has done what it was asked for. */
+  /** Resolves when every thread has finished its work. */
   async quiet(inProgress: number): Promise<ThreadReport> {
     let last = await this.#sum()
     for (let rounds = 0; rounds < QUIET_ROUNDS; ) {
@@ -105,7 +104,7 @@ class Threads {
       this.#channel.postMessage('report')
       await this.#heard.promise
     }
-    // What came back is taken up by then.
+    // By then, what came back has been processed.
     for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve))
     const all = [ownReport(), ...this.#reports.values()]
     const sum = (of: (one: ThreadReport) => number) => all.reduce((total, one) => total + of(one), 0)
@@ -168,7 +167,7 @@ interface ScriptCoverage {
   }[]
 }
 
-/** The body of a module is no function of it. */
+/** The body of a module does not count as one of its functions. */
 function called(scripts: readonly ScriptCoverage[]): readonly string[] {
   const root = pathToFileURL(`${SRC}/`).href
   return scripts

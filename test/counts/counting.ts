@@ -11,7 +11,7 @@ import { type Lifetime, temporaryFolder } from '../parley.ts'
 import { type Receiver, startReceiver } from '../receiver.ts'
 import type { Begin, End, Ready, Work } from './counted-server.ts'
 
-/** What an operation cost. */
+/** The cost of an operation. */
 export interface Counts {
   readonly statements: number
   readonly commits: number
@@ -22,26 +22,26 @@ export interface Counts {
 }
 
 export interface Counted extends Counts {
-  /** Those functions, as `FILE NAME@OFFSET`. */
+  /** The functions, as `FILE NAME@OFFSET`. */
   readonly names: readonly string[]
-  /** What each single one cost: what happens at the same time may be written together, or not. */
+  /** The cost of each repetition: concurrent work may be written together or separately. */
   readonly samples: readonly Omit<Counts, 'kilobytes'>[]
 }
 
 /** The time of the server, which stands still. */
 export const NOW_MS = Date.UTC(2026, 0, 2, 3, 4, 5)
-/** Until the lazily compiled parts of a path are there, which allocates. */
+/** Repetitions until the lazily compiled parts of a path are compiled, which allocates. */
 const WARM_UP = 20
-/** Some are disturbed by what a node does once a second: the least of them counts. */
+/** Work that a node does once a second disturbs some repetitions, so the minimum counts. */
 const COUNTED = 15
-/** Allocation is measured over so many in a row, so often. */
+/** Allocation is measured over this many repetitions in a row, this many times. */
 const IN_A_ROW = 60
 const ROWS = 2
 const BATCH = 30
-/** One account may hold a batch's number of them. */
+/** An account may have one batch of them open. */
 const SLOTS = 32
 
-/** Code that is never optimized, and has all that belongs to it from its first call, allocates the same on every machine. */
+/** Code that is never optimized, and compiled completely at its first call, allocates the same on every machine. */
 const ALLOCATES_THE_SAME = [
   '--no-opt',
   '--no-maglev',
@@ -52,14 +52,14 @@ const ALLOCATES_THE_SAME = [
 const SERVER = fileURLToPath(new URL('./counted-server.ts', import.meta.url))
 const PRELOADED = new URL('./count-statements.ts', import.meta.url).href
 
-/** Work of which so many are done one after the other, each under a number of its own. */
+/** Work that is repeated this many times, each time with a different number. */
 interface Operation {
-  /** Done once, before them. */
+  /** Runs once before the repetitions. */
   readonly before?: (count: number) => Promise<unknown>
   readonly one: (number: number) => Promise<unknown>
-  /** Follows each, and is not counted; what it allocates is. */
+  /** Runs after each repetition. It is not counted, but its allocation is. */
   readonly end?: () => Promise<unknown>
-  /** Requests that stay in progress all the while; none if absent. */
+  /** Requests that stay in progress throughout; none if absent. */
   readonly inProgress?: number
   /** `IN_A_ROW` if absent. */
   readonly inARow?: number
@@ -71,7 +71,7 @@ export class Counting {
   readonly #ready: Ready
   readonly #models: ModelServerForTests
   readonly #receiver: Receiver
-  /** The first of the job that was created last. */
+  /** The first job of the last create. */
   #jobId = ''
   #from = 0
 
@@ -86,7 +86,10 @@ export class Counting {
     this.#receiver = receiver
   }
 
-  /** Ends with `t`. @param database the address of an empty database, for the server whose folder this is */
+  /**
+   * Ends with `t`.
+   * @param database the address of an empty database, for the server whose folder this is
+   */
   static async start(t: Lifetime, database: (folder: string) => Promise<string>): Promise<Counting> {
     const [models, receiver, folder] = await Promise.all([
       startModelServer(),
@@ -189,7 +192,7 @@ export class Counting {
         messages: least((work) => work.messages),
         functions: names,
       }),
-      // The least, because what is compiled for the first time is allocated, too.
+      // The minimum, because compiling code for the first time allocates, too.
       kilobytes: Math.round(Math.min(...rows.map(({ allocatedBytes }) => allocatedBytes)) / inARow / 1000),
       names,
       samples: works.map(withFiles),
@@ -209,7 +212,7 @@ export class Counting {
     return ids
   }
 
-  /** Resolves when the model server has all of its calls. */
+  /** Resolves when the model server has received all of its calls. */
   async #batch(number: number): Promise<void> {
     const called = this.#models.requests.length
     await this.#post(
@@ -227,7 +230,7 @@ export class Counting {
     assert.equal(answer.statusCode, 200)
   }
 
-  /** Fills every slot with jobs whose calls stall, and queues so many more. */
+  /** Fills every slot with jobs whose calls stall, and queues this many more. */
   async #queue(count: number): Promise<void> {
     this.#stall()
     const called = this.#models.requests.length
@@ -237,14 +240,17 @@ export class Counting {
     await this.#models.received(called + BATCH)
   }
 
-  /** The job that has run longest ends, and the first that is queued takes its slot. */
+  /** The job that has run longest ends, and the first queued job takes its slot. */
   async #drainOne(): Promise<void> {
     const called = this.#models.requests.length
     this.#models.releaseNext()
     await this.#models.received(called + 1)
   }
 
-  /** The model answers after the response of the create: whether an outcome is written with its job must not depend on which is first. */
+  /**
+   * The model answers after the response of the create. Otherwise it would depend on timing whether an outcome is written
+   * together with its job.
+   */
   async #answerOnceAccepted(job: unknown): Promise<void> {
     const called = this.#models.requests.length
     await this.#post('/batches', [job])
@@ -265,7 +271,7 @@ export class Counting {
     return { ...jobOf(number), callback: { callback_url: this.#receiver.url } }
   }
 
-  /** @param inProgress requests that stay in progress, before it and after it */
+  /** @param inProgress requests that are in progress before, during and after it */
   async #workOf(
     functions: boolean,
     inProgress: readonly [before: number, after: number],
@@ -289,7 +295,7 @@ function withFiles(work: Omit<Work, 'allocatedBytes'>): Omit<Counts, 'kilobytes'
   return { statements, commits, messages, files, functions: functions.length }
 }
 
-/** The next message of the server; rejects if it ends. */
+/** The next message of the server; rejects if the server exits. */
 async function answerOf<T>(server: ChildProcess): Promise<T> {
   const ended = new AbortController()
   try {

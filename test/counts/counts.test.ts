@@ -1,6 +1,7 @@
 /**
- * What each operation costs, in counts that are the same on every machine. A change that makes one dearer fails here. If that is
- * worth it, `npm run counts -- --write` writes the new counts to expected.json, and the change says why.
+ * What each operation costs, in counts that are the same on every machine. A change that makes one more expensive fails
+ * here. If the change is worth it, write the new counts to expected.json with `npm run counts -- --write` and explain why in
+ * the commit.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

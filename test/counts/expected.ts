@@ -8,9 +8,9 @@ export type Costs = Readonly<Record<string, Counts>>
 export type Expected = Readonly<Record<string, Costs>>
 
 const FILE = new URL('./expected.json', import.meta.url)
-/** Allocated bytes depend a little on what the runtime compiles meanwhile; all else is exact. */
+/** Allocated bytes vary slightly with what the runtime compiles meanwhile; everything else is exact. */
 const TOLERANCE = 0.15
-/** While it waits, what a node does in real time allocates as well: on a slow machine too much to be compared. */
+/** While the operation waits, a node's work in real time allocates as well: too much to compare on a slow machine. */
 const WAITS = 'a job with a callback'
 const EXACT = ['statements', 'commits', 'messages', 'files', 'functions'] as const
 
@@ -22,7 +22,7 @@ export async function writeExpected(expected: Expected): Promise<void> {
   await writeFile(FILE, `${JSON.stringify(expected, null, 2)}\n`)
 }
 
-/** What never cost as much as before, such as `a read: functions 44 -> 45`. */
+/** Each count that has increased, such as `a read: functions 44 -> 45`. */
 export function changesOf(
   before: Costs = {},
   now: Readonly<Record<string, Counted>>,

@@ -1,4 +1,4 @@
-/** Alerts and the page that says what to do about them go together; and where promtool is there, it takes the rules. */
+/** Each alert is documented and each documented alert exists. If promtool is installed, it checks the rules. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'

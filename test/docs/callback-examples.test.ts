@@ -1,6 +1,6 @@
 /**
- * The examples of docs/callbacks.md, run as they are printed there: each accepts what the server signs, and nothing else.
- * Those for which a program is missing on this machine are skipped, and say so.
+ * The examples of docs/callbacks.md, run as printed: each accepts what the server signs, and nothing else. Examples that
+ * need a program missing on this machine are skipped with a reason.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -26,7 +26,7 @@ const blocks: readonly Block[] = [...PAGE.matchAll(/^```(\w*)\n(.*?)^```$/gms)].
   ([, language = '', text = '']) => ({ language, text }),
 )
 
-/** The example files, by the name that their first comment gives them. */
+/** The example files, named by their first comment. */
 const files = new Map(
   blocks.flatMap(({ text }) => {
     const [, name] = /^(?:#!.*\n)?(?:\/\/|#) (\w+\.(?:ts|py|sh))\b/.exec(text) ?? []
@@ -34,7 +34,7 @@ const files = new Map(
   }),
 )
 
-/** Why a test is skipped: its program is not here. */
+/** The reason to skip a test: its program is missing. */
 function missing(what: string, command: string, ...args: string[]): string | false {
   return spawnSync(command, args).status === 0 ? false : `${what} is not installed on this machine`
 }
@@ -53,7 +53,7 @@ interface Examples {
   readonly place: Installation
 }
 
-/** All files of the page in a folder, as a project of one's own would have them. */
+/** All files of the page in one folder, as in a reader's own project. */
 async function examples(t: TestContext): Promise<Examples> {
   const folder = await temporaryFolder(t)
   for (const [name, text] of files) await writeFile(join(folder, name), text)
@@ -77,7 +77,7 @@ const withHeader = (name: string, value: string, { body, headers }: Callback): C
 })
 const nowS = () => Math.floor(Date.now() / 1000)
 
-/** What a receiver who knows `secret` is sent, and whether it may accept it. */
+/** Requests to a receiver that knows `secret`, and whether it may accept them. */
 const cases: readonly { what: string; callback: () => Callback; accepted: boolean }[] = [
   { what: 'the right one', callback: () => signedCallback(secret), accepted: true },
   { what: 'a rotation from it', callback: () => signedCallback([newer, secret]), accepted: true },
@@ -129,7 +129,7 @@ test('every example of the page is known here, and its JSON is JSON', () => {
   ])
   const named = new Set(files.values())
   const left = blocks.filter(({ text }) => !named.has(text))
-  // Of the rest, commands to be typed and what is printed are no programs.
+  // The other blocks are commands to type and their output, not programs.
   assert.deepEqual([...new Set(left.map(({ language }) => language))].sort(), ['json', 'sh', 'text'])
   for (const { language, text } of left) if (language === 'json') JSON.parse(text)
 })
@@ -226,7 +226,7 @@ test('inbox.ts works a callback off once, however often it comes', { timeout }, 
   assert.ok(!second.program.stdout.includes(id), second.program.stdout)
 })
 
-/** Runs verify.sh upon a saved callback. */
+/** Runs verify.sh on a saved callback. */
 async function runVerify({ folder, place }: Examples, { body, headers }: Callback, known: string) {
   await writeFile(join(folder, 'body.json'), body)
   const args = ['webhook-id', 'webhook-timestamp', 'webhook-signature'].map((name) => headers[name] ?? '')

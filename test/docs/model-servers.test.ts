@@ -1,6 +1,6 @@
 /**
- * The configurations of docs/model-servers.md work as they stand there, each with a server that behaves as the one that it is for: only
- * the host is another one.
+ * The configurations of docs/model-servers.md work as printed, each with a server that behaves like the one it is for. Only
+ * the host is replaced.
  */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'

@@ -1,6 +1,6 @@
 /**
- * Clients as their users make them from an OpenAPI document, each with its scenario in one folder that TypeScript can check and
- * Node can run: by openapi-typescript, whose types openapi-fetch uses, and by @hey-api/openapi-ts.
+ * Generates clients from an OpenAPI document, as users do, each with its scenario in one folder that TypeScript can check
+ * and Node can run: with openapi-typescript, whose types openapi-fetch uses, and with @hey-api/openapi-ts.
  */
 import { cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -17,7 +17,7 @@ export interface Output {
   readonly bytes: number
 }
 
-/** The folder is empty; it gets the scenarios and what they import. */
+/** The folder must be empty; it gets the scenarios and what they import. */
 export function prepareFolder(folder: string): void {
   cpSync(SCENARIOS, folder, { recursive: true })
   writeFileSync(join(folder, 'package.json'), '{ "type": "module" }')

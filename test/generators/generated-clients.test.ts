@@ -1,6 +1,6 @@
 /**
- * The OpenAPI documents as tools read them that others wrote: a linter finds nothing, and the clients that two generators make
- * compile in strict mode and work.
+ * Third-party tools and the OpenAPI documents: a linter finds nothing, and the clients that two generators produce compile
+ * in strict mode and work.
  */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
@@ -86,7 +86,7 @@ for (const scenario of ['with-openapi-fetch', 'with-hey-api']) {
     assert.equal(jobIds.length, 2)
     assert.deepEqual([statuses, together], Array(2).fill(['completed', 'completed']))
     assert.equal(cancelled, 'cancelled')
-    // The single create is the third, and the cancelled job is gone.
+    // The single create is the third job, and the cancelled job has been deleted.
     assert.deepEqual(listed.slice(0, 2), jobIds.toReversed())
     assert.equal(listed.length, 3)
     assert.deepEqual(errors, {

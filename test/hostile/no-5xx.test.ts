@@ -1,4 +1,4 @@
-/** Hostile input never gives a 5xx, and every error has the one shape: random values and mutated bytes on every route. */
+/** Hostile input never causes a 5xx, and every error has the same shape: random values and mutated bytes on every route. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import fc from 'fast-check'
@@ -6,12 +6,12 @@ import { onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, type Answer, job, type Parley, startParley } from '../parley.ts'
 import { LONG } from '../support/long-form.ts'
 
-/** Of each of the five properties: 100,000 on each store in the long form. */
+/** Inputs for each of the five properties: 100,000 on each store in the long form. */
 const RUNS = LONG ? 20_000 : 1000
 const AT_ONCE = 20
 
 async function start(t: TestContext): Promise<{ parley: Parley; key: string }> {
-  // Reads are not to be limited here, and a run must not wait for an answer that a directive delays.
+  // Reads must not be limited here, and a run must not wait for an answer that a simulator directive delays.
   const tier = { user_max: { reads_per_minute: 10_000_000 } }
   const limits = { cancels_per_minute: 10_000_000, deletes_per_minute: 10_000_000 }
   const parley = await startParley(t, { settings: { tiers: tier, sync: { max_waiters: 0 }, limits } })
@@ -33,7 +33,7 @@ function assertOneShape({ status, body, text, headers }: Answer, sent: string): 
   if ('details' in body) assert.equal(typeof body.details, 'string', about)
 }
 
-/** Runs a property over many inputs, some of them at once. */
+/** Runs a property over many inputs, several at a time. */
 async function forMany<T>(arbitrary: fc.Arbitrary<T>, check: (value: T) => Promise<void>): Promise<void> {
   const group = fc.array(arbitrary, { minLength: AT_ONCE, maxLength: AT_ONCE })
   const property = fc.asyncProperty(group, async (values) => {
@@ -74,7 +74,7 @@ const value: fc.Arbitrary<unknown> = fc.letrec((tie) => ({
   ),
 })).value
 
-/** A good job with one of its parts replaced by anything. */
+/** A valid job with one of its parts replaced by anything. */
 const spoilt = fc.tuple(fc.nat(12), name, value).map(([part, field, anything]) => {
   const good = { ...job(), messages: [{ role: 'user', content: 'x' }] }
   const spoiltParts: Record<string, unknown>[] = [
@@ -221,7 +221,7 @@ onEachStore(() => {
       const headers = { 'x-api-key': key, ...(text !== null && { 'content-type': 'application/json' }) }
       const answer = await parley.request(address, { method, headers, body: text })
       assertOneShape(answer, `${method} ${address} ${text}`)
-      // Whatever is asked, nothing of another account is in the answer but an id that was in the question.
+      // Whatever the request, the answer contains nothing of another account except IDs that the request contained.
       assert.ok(!answer.text.includes('gpt-5"'), answer.text)
     })
     const theirs = await parley.get(`/api/v1/messages/${known[1]}`, await parley.key('user_pro'))
@@ -303,7 +303,7 @@ onEachStore(() => {
   })
 })
 
-/** Half surrogate pairs cannot be encoded. */
+/** Lone surrogates cannot be encoded. */
 function encodeURIComponentSafely(text: string): string {
   return encodeURIComponent(text.toWellFormed())
 }

@@ -1,4 +1,4 @@
-/** No secret gets out: canaries in prompts, answers, keys, headers and payloads are found in no log, error or metric. */
+/** No secret leaks: canaries in prompts, answers, keys, headers and payloads do not appear in any log, error or metric. */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
@@ -9,11 +9,11 @@ import { ADMIN_TOKEN, type Answer, job, startParley } from '../parley.ts'
 import { LONG } from '../support/long-form.ts'
 
 const ROUNDS = LONG ? 150 : 3
-/** Most of a round is waiting for the pauses between calls. */
+/** Most of a round is spent waiting for the pauses between calls. */
 const ROUNDS_AT_ONCE = LONG ? 10 : 1
-/** After ten within a minute the admin API rejects the address for a while, whatever its token. */
+/** After ten wrong tokens within a minute the admin API rejects the address for a while, whatever its token. */
 const WRONG_TOKENS = 8
-/** Of which each round makes about 20. */
+/** Each round makes about 20 of them. */
 const LEAST_CANARIES = LONG ? 1000 : 20
 
 onEachStore(() => {
@@ -33,7 +33,7 @@ onEachStore(() => {
       () => reply.text(canary('answer')),
       () => reply.status(400, { body: { error: { message: `bad key ${upstreamKey}`, type: 'x' } } }),
       () => reply.status(500, { body: { error: { message: `Authorization: Bearer ${upstreamKey}` } } }),
-      // A server that echoes all that it was sent.
+      // A server that echoes everything that it was sent.
       () => reply.status(400, { body: { detail: `x-gateway: Basic ${header}, /v1/chat?sig=${parameter}` } }),
       () => reply.status(502, { body: `bad config {"inner":"${header}"} in ${parameter}` }),
       () => reply.garbage(),
@@ -122,18 +122,18 @@ onEachStore(() => {
       errors: errors.map(({ text }) => text).join('\n'),
       metrics: metrics.text,
       keys: JSON.stringify(await parley.store.listKeys()),
-      // Where contents are not asked for there are none. A callback's payload and its receiver's answer are shown on its page.
+      // Contents appear only where they are requested. A callback's payload and its receiver's answer are shown on its page.
       admin: [...pages, callbacks]
         .map(({ text }) => text.replace(/"callback_payload":"[^}]*}"/g, ''))
         .join('\n'),
     }
     assert.ok(parley.log.length > ROUNDS * 7)
     for (const [place, text] of Object.entries(places)) {
-      // Not even the beginning of one, as a parser's excerpt would show it.
+      // Not even its beginning, which a parser's excerpt would show.
       const found = [...canaries, 'CANARY'].filter((one) => text.includes(one))
       assert.deepEqual(found, [], `in the ${place}`)
     }
-    // Contents are shown to those who ask for them; what opens something is not among them.
+    // Contents are shown to operators who ask for them, but credentials never are.
     const opens = [...upstreamSecrets, bodyKey, key, ADMIN_TOKEN, hashKey(key), hashKey(made.body.data.key)]
     const everything = [...pages, ...contents, callbacks].map(({ text }) => text).join('\n')
     assert.deepEqual(
@@ -141,9 +141,9 @@ onEachStore(() => {
       [],
     )
     assert.ok(contents.some(({ text }) => text.includes('CANARYprompt')))
-    // The upstream's secrets are in no answer at all, not even in a failed job's own words of the upstream.
+    // The upstream's secrets are not in any answer, not even in the upstream's own message in a failed job.
     for (const secret of upstreamSecrets) assert.ok(!seen.some(({ text }) => text.includes(secret)))
-    // They did reach the server, which had the chance to echo them.
+    // They did reach the server, so it could have echoed them.
     for (const request of model.requests) {
       assert.equal(request.headers['x-gateway'], `Basic ${header}`)
       assert.ok(request.path.endsWith(`?sig=${parameter}`) && request.text.includes(bodyKey))

@@ -1,4 +1,4 @@
-/** Schemas as libraries generate them: nearly all are accepted, and those that are not are known. */
+/** Schemas as libraries generate them: nearly all are accepted, and the rejected ones are listed. */
 import assert from 'node:assert/strict'
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -10,7 +10,7 @@ import { readSchema } from '../../src/json-schema/read-schema.ts'
 import { LIBRARIES, LOOKS_AROUND } from './emitted/all.ts'
 import { PYDANTIC } from './emitted/pydantic.ts'
 
-/** What the tests of Zod itself expect of `z.toJSONSchema`: the package contains them (MIT, Colin McDonnell). */
+/** What the tests of Zod expect of `z.toJSONSchema`: the package contains them (MIT, Colin McDonnell). */
 function zodSnapshots(): Map<string, unknown> {
   const folder = join(dirname(fileURLToPath(import.meta.resolve('zod/package.json'))), 'src/v4/classic/tests')
   const found = new Map<string, unknown>()
@@ -25,7 +25,7 @@ function zodSnapshots(): Map<string, unknown> {
   return found
 }
 
-/** Null for what is no JSON, as a snapshot of something else. */
+/** Null for anything that is not JSON, such as a snapshot of something else. */
 function parsed(json: string): Readonly<Record<string, unknown>> | null {
   try {
     const { '~standard': _, ...schema } = JSON.parse(json)
@@ -35,7 +35,7 @@ function parsed(json: string): Readonly<Record<string, unknown>> | null {
   }
 }
 
-/** Not a part of a schema, whose definitions stand elsewhere, nor a result of a parse. */
+/** Not a fragment whose definitions are elsewhere, nor the result of a parse. */
 function isWhole(schema: Readonly<Record<string, unknown>>, json: string): boolean {
   const isSchema = ['$schema', 'type', '$ref', 'anyOf', 'oneOf', 'allOf', 'not', 'enum'].some(
     (key) => key in schema,
@@ -45,13 +45,13 @@ function isWhole(schema: Readonly<Record<string, unknown>>, json: string): boole
   return isSchema && !pointsAway
 }
 
-/** Rules that reject some of them. */
+/** Rules that reject some of the schemas. */
 const KNOWN = [
-  // A registry of several schemas, one of which points at another document.
+  // A registry of several schemas, one of which refers to another document.
   /must refer to a part of this schema/,
-  // A pattern of the user's own with a look-ahead.
+  // A custom pattern with a look-ahead.
   /has a lookahead or lookbehind/,
-  // An override of the user's own, for a type that JSON does not have.
+  // A custom override for a type that JSON does not have.
   /^must be one of null, boolean/,
 ]
 

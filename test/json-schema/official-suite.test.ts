@@ -1,4 +1,7 @@
-/** The official test suite of JSON Schema: every case is judged right, but for groups that are rejected for a known reason. */
+/**
+ * The official test suite of JSON Schema: every case is judged correctly, except for groups that are rejected for a known
+ * reason.
+ */
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -26,13 +29,13 @@ function groupsOf(...path: string[]): Group[] {
   return JSON.parse(readFileSync(join(SUITE, ...path), 'utf8'))
 }
 
-/** Cases judged otherwise than the suite says, on purpose. */
+/** Cases that are deliberately judged differently from the suite. */
 const OTHERWISE: ReadonlySet<string> = new Set([
-  // A `$schema` that is no draft's is listed as not followed, and the keywords mean what they mean in the newest draft.
+  // A `$schema` that is not a known draft is listed as not followed, and keywords have their meaning in the newest draft.
   'vocabulary.json: schema that uses custom metaschema with with no validation vocabulary: no validation: invalid number, but it still validates',
 ])
 
-/** What a case of the group is judged differently in; empty if all are right. */
+/** The cases of the group that are judged differently; empty if all are correct. */
 function wrongCases(name: string, schema: unknown, { tests }: Group): string[] {
   const read = readSchema(schema)
   assert.ok(read.ok)
@@ -42,7 +45,7 @@ function wrongCases(name: string, schema: unknown, { tests }: Group): string[] {
   })
 }
 
-/** The reason for which a group is on the list, by `file: description`. */
+/** Why a group is on the list, by `file: description`. */
 function listed(draft: keyof typeof REJECTED): Map<string, Reason> {
   const reasons = new Map<string, Reason>()
   for (const [reason, files] of Object.entries(REJECTED[draft])) {

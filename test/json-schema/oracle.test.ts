@@ -1,4 +1,4 @@
-/** Generated schemas and answers, judged here and by another implementation of JSON Schema: they must agree. */
+/** Generated schemas and answers, judged here and by another implementation of JSON Schema: both must agree. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { registerSchema, unregisterSchema, validate } from '@hyperjump/json-schema/draft-2020-12'
@@ -82,7 +82,7 @@ const DRAFTS: readonly Draft[] = [
   { uri: 'http://json-schema.org/draft-07/schema#', definitions: 'definitions', more: ONLY_07 },
 ]
 
-/** Each of some keywords with any value that it may have, so most schemas mix what no person would. */
+/** Several keywords, each with any value that it may have, so most schemas combine keywords as no person would. */
 function schemasOf({ uri, definitions, more }: Draft): fc.Arbitrary<Record<string, unknown>> {
   const { schema, object } = fc.letrec<{ schema: unknown; object: Record<string, unknown> }>((tie) => ({
     schema: fc.oneof(
@@ -124,7 +124,7 @@ for (const draft of DRAFTS) {
         const schema = JSON.parse(JSON.stringify(generated))
         const read = readSchema(schema)
         if (!read.ok) {
-          // The only generated schemas that are rejected are those whose references go in circles.
+          // The only generated schemas that are rejected are those with circular references.
           assert.match(read.rule, /refers to itself/)
           return
         }

@@ -1,4 +1,4 @@
-/** The report of the long run, by the real runner on files of tests made here. */
+/** The report of the long run, produced by the real runner on test files created here. */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
@@ -17,7 +17,10 @@ interface Run {
   readonly report: readonly string[]
 }
 
-/** The environment without what tells a runner that it is run by a runner, or a test that this is a long run. */
+/**
+ * The environment without the variables that tell a runner that it runs inside another one, or a test that this is a long
+ * run.
+ */
 function environment(): NodeJS.ProcessEnv {
   const { NODE_TEST_CONTEXT: _context, PARLEY_LONG: _long, ...others } = process.env
   return others
@@ -51,7 +54,7 @@ async function run(t: TestContext, files: Readonly<Record<string, string>>): Pro
   ]
   const ended = await node([...args, ...Object.keys(files)], folder)
   const text = await readFile(join(folder, 'report.md'), 'utf8')
-  // How long things took is the one part that differs between runs.
+  // Only durations differ between runs.
   return { ...ended, report: text.replaceAll(/\d+\.\d s/g, 'N s').split('\n') }
 }
 

@@ -17,7 +17,7 @@ interface Test {
   readonly ms: number
   /** What went wrong, in its first line. */
   readonly error: string | null
-  /** Or why it was skipped. */
+  /** Or the reason why it was skipped. */
   readonly figures: string[]
 }
 
@@ -30,7 +30,7 @@ export interface Machine {
   readonly system: string
 }
 
-// biome-ignore lint/style/noDefaultExport: this is what node --test looks for.
+// biome-ignore lint/style/noDefaultExport: node --test expects a default export.
 export default async function* report(events: AsyncIterable<TestEvent>): AsyncGenerator<string> {
   yield* reportOn(thisMachine(), events)
 }
@@ -38,12 +38,12 @@ export default async function* report(events: AsyncIterable<TestEvent>): AsyncGe
 export async function* reportOn(machine: Machine, events: AsyncIterable<TestEvent>): AsyncGenerator<string> {
   yield headOf(machine)
   const files = new Map<string, Test[]>()
-  /** By the place in the code that their figures name, too: the one reported last there. */
+  /** Also identified by the place in the code that reported the figures: the last one reported there. */
   const last = new Map<string, Test>()
   let totals = ''
   for await (const { type, data } of events) {
     if (type === 'test:pass' || type === 'test:fail') {
-      // A suite has passed or failed with its tests.
+      // A suite passes or fails with its tests.
       if (data.details.type === 'suite') continue
       const test = testOf(type, data)
       last.set(placeOf(data), test)
@@ -71,7 +71,7 @@ function headOf({ date, cpu, cores, memoryBytes, node, system }: Machine): strin
 `
 }
 
-/** Nothing where no test has anything to say. */
+/** Nothing if no test has anything to report. */
 function sectionOf(file: string, tests: readonly Test[]): string {
   const telling = tests.filter(({ figures, result }) => figures.length > 0 || result === 'FAILED')
   if (telling.length === 0) return ''
@@ -109,7 +109,7 @@ function resultOf(type: 'test:pass' | 'test:fail', { skip, todo }: Ended): Resul
   return type === 'test:pass' ? 'passed' : 'FAILED'
 }
 
-/** The runner wraps what a test threw. */
+/** The runner wraps errors that tests throw. */
 function firstLine(error: Error): string {
   const { cause } = error
   const message = cause instanceof Error ? cause.message : error.message
@@ -134,7 +134,7 @@ function seconds(ms: number): string {
   return `${(ms / 1000).toFixed(1)} s`
 }
 
-/** Text that stays within its cell of a table. */
+/** Text that stays within its table cell. */
 function cell(text: string): string {
   return text.replaceAll('|', '\\|').replaceAll(/\s+/g, ' ')
 }

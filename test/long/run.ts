@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 
 const CLONE = fileURLToPath(new URL('../..', import.meta.url))
-/** For a file as for a test; those that need a bound of their own have it. */
+/** The timeout of a file as well as of a test; tests that need a different one set it. */
 const TIMEOUT_MS = 2 * 3600_000
 
 const { values, positionals } = parseArgs({

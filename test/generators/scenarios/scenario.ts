@@ -1,28 +1,28 @@
-/** What each generated client does, and what it must see. */
+/** What each generated client does, and the results that it must get. */
 
 export interface Server {
   readonly url: string
   readonly key: string
-  /** A key that may make one read a minute. */
+  /** An API key that may make one read per minute. */
   readonly slowKey: string
 }
 
 export interface Seen {
   /** The answer of a single create. */
   readonly answer: unknown
-  /** The ids of a batch. */
+  /** The IDs of a batch. */
   readonly jobIds: readonly string[]
-  /** The status of each, one after the other, after a wait. */
+  /** The status of each job, read one after the other with a wait. */
   readonly statuses: readonly string[]
-  /** The same of both, read in one request that waits. */
+  /** The status of both, read in one request that waits. */
   readonly together: readonly string[]
-  /** The error code of a job that the caller cancelled. */
+  /** The error code of a job that its caller cancelled. */
   readonly cancelled: unknown
-  /** The ids of the list, newest first, when it was deleted. */
+  /** The IDs in the list, newest first, after the deletion. */
   readonly listed: readonly string[]
-  /** What was wrong, by status. */
+  /** The error details by HTTP status. */
   readonly errors: Readonly<Record<number, string>>
 }
 
-/** The model server does not answer this question, so that its job does not end by itself. */
+/** The model server does not answer this message, so that its job does not end by itself. */
 export const STALLS = 'stalls'

@@ -15,5 +15,8 @@ export const LIBRARIES: Readonly<Record<string, readonly Emitted[]>> = {
   Effect: EFFECT,
 }
 
-/** The only reason to reject one of them: a pattern that no linear matcher can take, in BIC of Valibot and in numbers and dates of ArkType. */
+/**
+ * The only reason to reject one of them: a pattern that a linear matcher cannot handle, in Valibot's BIC and in ArkType's
+ * numbers and dates.
+ */
 export const LOOKS_AROUND = /^has a lookahead or lookbehind/

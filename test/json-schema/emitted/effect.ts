@@ -1,4 +1,4 @@
-/** What Effect's Schema emits: a schema of what is decoded from, and its definitions next to it. */
+/** What Effect's Schema emits: a schema of the encoded form, and its definitions next to it. */
 import * as S from 'effect/Schema'
 import { emitAll, type Sample } from './emitted.ts'
 

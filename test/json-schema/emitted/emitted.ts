@@ -6,14 +6,14 @@ export interface Emitted<Type = unknown> {
   readonly schema: Readonly<Record<string, unknown>>
   readonly right: readonly unknown[]
   readonly wrong: readonly unknown[]
-  /** What the library says of an answer. */
+  /** The library's verdict on an answer. */
   readonly accepts: (answer: unknown) => boolean
 }
 
-/** A type of a library, with answers that are right and some that are wrong. */
+/** A type of a library, with valid and invalid answers. */
 export type Sample<Type> = readonly [type: Type, right: readonly unknown[], wrong: readonly unknown[]]
 
-/** Takes the types of one library through its own emitter. The schema is taken as text, as it would be sent. */
+/** Emits the types of one library with its own emitter. The schema is taken as text, as it would be sent. */
 export function emitAll<Type>(
   samples: readonly Sample<Type>[],
   emit: (type: Type) => unknown,

@@ -1,4 +1,7 @@
-/** Schemas in the shapes that pydantic 2 writes, by hand: it is a library of Python. Each has answers that are right and wrong. */
+/**
+ * Schemas in the shapes that pydantic 2 emits, written by hand because it is a Python library. Each has valid and invalid
+ * answers.
+ */
 
 type Sample = readonly [schema: object, right: readonly unknown[], wrong: readonly unknown[]]
 
@@ -37,7 +40,7 @@ function model(field: object, $defs?: object): object {
   }
 }
 
-/** A field that takes some values and not others. */
+/** A field that accepts some values and rejects others. */
 function field(schema: object, right: readonly unknown[], wrong: readonly unknown[], $defs?: object): Sample {
   const answers = (values: readonly unknown[]) => values.map((a) => ({ a }))
   return [model(schema, $defs), answers(right), [...answers(wrong), {}]]
