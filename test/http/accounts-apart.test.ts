@@ -1,4 +1,7 @@
-/** P15: an account learns nothing of another's jobs, whatever their state: each of their ids is answered as an unknown one is. */
+/**
+ * P15: an account learns nothing about another's jobs, whatever their state: requests with their IDs are answered as those
+ * with unknown IDs are.
+ */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
@@ -12,11 +15,11 @@ import { type Stage, startStage } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
-/** Each asks for the job of each other. */
+/** Each account asks for the job of each other account. */
 const ACCOUNTS = LONG ? 101 : 6
 const AT_ONCE = 20
 const CONCURRENCY = 2
-/** Headers that are no two times the same for one account, either. */
+/** Headers that differ between any two responses. */
 const CHANGING = ['date', 'x-request-id', 'ratelimit-remaining', 'ratelimit-reset']
 
 interface Account {
@@ -24,7 +27,7 @@ interface Account {
   readonly jobId: string
 }
 
-/** Accounts with one job each, in every state that a job may be in. */
+/** Accounts with one job each, in every state that a job can have. */
 async function accountsWithJobs({ parley, models }: Stage): Promise<Account[]> {
   const keys = await Promise.all(
     Array.from({ length: ACCOUNTS }, (_, index) => parley.key('user_pro', `account-${index}`)),
@@ -50,12 +53,12 @@ async function accountsWithJobs({ parley, models }: Stage): Promise<Account[]> {
   return accounts
 }
 
-/** All of an answer that may tell one reason for it from another. */
+/** Everything in an answer that might distinguish one reason from another. */
 function traits({ status, text, headers }: Answer) {
   return { status, text, headers: [...headers].filter(([name]) => !CHANGING.includes(name)) }
 }
 
-/** What callers can do with a job, by its id. */
+/** Everything that callers can do with a job, by its ID. */
 const REQUESTS: readonly ((parley: Parley, id: string, key: string) => Promise<Answer>)[] = [
   (parley, id, key) => parley.get(`${MESSAGES}/${id}`, key),
   (parley, id, key) => parley.get(`${MESSAGES}/${id}?wait=60`, key),
@@ -65,7 +68,7 @@ const REQUESTS: readonly ((parley: Parley, id: string, key: string) => Promise<A
 
 const byKey = (method: string, key: string) => ({ method, headers: { 'x-api-key': key } })
 
-/** Asks for the jobs of all others in every way; returns how many there were. */
+/** Asks for the jobs of all other accounts in every way; returns how many requests that took. */
 async function askForOthers(parley: Parley, accounts: readonly Account[], { key }: Account): Promise<number> {
   const others = accounts.filter((other) => other.key !== key)
   for (const send of REQUESTS) {
@@ -83,7 +86,7 @@ async function askForOthers(parley: Parley, accounts: readonly Account[], { key 
   return others.length
 }
 
-/** What each account reads of its own jobs, alone and in its list, which has no other. */
+/** What each account reads about its own jobs, one by one and in its list, which contains no other jobs. */
 async function ownStates(parley: Parley, accounts: readonly Account[]): Promise<unknown[]> {
   return Promise.all(
     accounts.map(async ({ key, jobId }) => {

@@ -242,7 +242,7 @@ onEachStore(() => {
       [375, 625],
       [1500, 2500],
     ] as const) {
-      // With jitter it is no whole number of milliseconds, as those of other timers are.
+      // Jitter makes it a fraction of a millisecond, unlike other timers.
       const ms = await clock.timerSet((pause) => pause >= least && pause <= most && !Number.isInteger(pause))
       clock.advance(Math.ceil(ms))
     }

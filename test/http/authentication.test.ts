@@ -1,4 +1,4 @@
-/** SPEC §5: the key, and what it says of its caller. */
+/** SPEC §5: the API key, and what it determines about its caller. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'

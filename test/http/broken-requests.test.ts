@@ -1,4 +1,6 @@
-/** SPEC §7: what is no proper request gets an error of the one shape, too, whoever finds it first. */
+/**
+ * SPEC §7: requests that are not valid HTTP or JSON also get an error of the standard shape, whichever layer rejects them.
+ */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test, { after } from 'node:test'
@@ -34,7 +36,7 @@ onEachStore(async () => {
     else assert.match(refusal.details ?? '', details)
   }
 
-  /** The log line of an answer. */
+  /** The log line of a response. */
   function lineOf(answer: Answer) {
     const id = answer.headers.get('x-request-id')
     return parley.log.find(({ message, request_id }) => message === 'request completed' && request_id === id)
@@ -87,7 +89,7 @@ onEachStore(async () => {
     // A path that two routes share allows the methods of both.
     const batches = (await parley.request(BATCHES, { method: 'PUT' })).headers.get('allow') ?? ''
     for (const method of ['GET', 'POST']) assert.ok(batches.split(', ').includes(method), batches)
-    // Parts of paths that no identifier has.
+    // Path segments that no identifier has.
     for (const path of [
       `${MESSAGES}/`,
       `${MESSAGES}/x/y`,
@@ -161,17 +163,17 @@ onEachStore(async () => {
     notJson(await post(MESSAGES, nested(65, '[', ']')), tooDeep)
     notJson(await post(MESSAGES, nested(65, '{"a":', '}').replace(':}', ':1}')), tooDeep)
     notJson(await post(MESSAGES, '['.repeat(100_000)), tooDeep)
-    // A backslash at the end of a string escapes nothing after it.
+    // A backslash at the end of a string does not escape what follows it.
     notJson(await post(MESSAGES, nested(65, '{"\\\\":', '}').replace(':}', ':1}')), tooDeep)
     invalid(await post(MESSAGES, nested(64, '[', ']')), 'the body must be an object')
-    // Array, job, callback, payload: 60 more are left.
+    // Array, job, callback and payload are four levels, so 60 are left.
     const payload = (depth: number) => {
       const callback = { callback_url: 'https://example.com', callback_payload: { a: 0 } }
       return JSON.stringify([job({ callback })]).replace('{"a":0}', `{"a":${nested(depth, '[', ']')}}`)
     }
     enqueued(await post(BATCHES, payload(60)), 1)
     notJson(await post(BATCHES, payload(61)), tooDeep)
-    // Brackets inside of text are text.
+    // Brackets inside of strings are text.
     completed(
       await post(MESSAGES, JSON.stringify(job({ messages: [{ role: 'user', content: '["'.repeat(99) }] }))),
     )
@@ -238,7 +240,7 @@ onEachStore(async () => {
       assert.equal(details, 'Send the body uncompressed, without Content-Encoding.')
     }
     completed(await post(MESSAGES, body, { ...json, 'content-encoding': 'Identity' }))
-    // Of a body that never comes.
+    // Its body is never sent.
     const head = `POST ${MESSAGES} HTTP/1.1\r\nhost: a\r\nx-api-key: ${key}\r\ncontent-type: application/json\r\n`
     refused(
       await talk(parley, `${head}connection: close\r\ncontent-encoding: gzip\r\ncontent-length: 100\r\n\r\n`),
@@ -330,7 +332,7 @@ onEachStore(async () => {
     line.send('{"model":')
     line.hangUp()
     await line.closed
-    // The connection's end reaches the server before a later connection's request is answered.
+    // The server notices the closed connection before it answers a request of a later connection.
     completed(await parley.post(MESSAGES, job({ message_cache_ttl: 180 }), key))
     assert.deepEqual(
       parley.log.filter(

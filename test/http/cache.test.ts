@@ -10,7 +10,7 @@ import { type Stage, startStage } from './stage.ts'
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 
-/** A stage whose model server gives every request another answer. */
+/** A stage whose model server answers every request differently. */
 function startCounting(t: Parameters<typeof startStage>[0], settings = {}): Promise<Stage> {
   return startStage(t, { settings, script: (_request, index) => reply.text(`answer ${index}`) })
 }
@@ -46,7 +46,7 @@ onEachStore(() => {
     assert.equal(isHit(second), true)
     assert.equal(completed(second), 'answer 0')
     assert.notEqual(second.body.data.job_id, first.body.data.job_id)
-    // Read later, it is a completed job like any other.
+    // In later reads it is a completed job like any other.
     assert.equal((await parley.get(`${MESSAGES}/${second.body.data.job_id}`, key)).text, second.text)
     assert.equal(models.requests.length, 1)
   })

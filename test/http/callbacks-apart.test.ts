@@ -1,4 +1,4 @@
-/** SPEC §6: a result never depends on its callback, and the callbacks of an account never on another account's receivers. */
+/** SPEC §6: a result never depends on its callback, nor the callbacks of one account on another account's receivers. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { onEachStore } from '../on-each-store.ts'
@@ -25,7 +25,7 @@ async function createBatch(parley: Parley, key: string, url: string): Promise<st
 }
 
 onEachStore(() => {
-  /** The receiver of one account neither responds nor fails during the test, so it keeps every request open. */
+  /** The receiver of one account neither responds nor fails during the test, so its requests stay open. */
   test('6 receivers that stall or are down change no result and delay no callback of another account', {
     timeout,
   }, async (t) => {

@@ -1,4 +1,4 @@
-/** A cancelled job: its call ends, and its caller is told, within half a second of whoever cancelled it. */
+/** A cancelled job: within half a second its call ends and its waiting callers get responses, whoever cancelled it. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply } from '../model-server.ts'

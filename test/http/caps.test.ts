@@ -1,4 +1,4 @@
-/** Monthly caps and suspended accounts, as their callers meet them. */
+/** Monthly caps and suspended accounts, as callers see them. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { onEachStore } from '../on-each-store.ts'
@@ -57,7 +57,7 @@ onEachStore(() => {
   test('a cap on tokens: what is used up is known when jobs end, at the latest after two seconds', async (t) => {
     const { parley, clock } = await startStage(t, { settings: capped({ max_monthly_tokens: 10 }) })
     const key = await parley.key('user_go')
-    // The model server counts characters: 5 in, and an echo out.
+    // The model server counts characters: 5 of input, and an echo as output.
     completed(await parley.post(MESSAGES, job(), key))
     clock.advance(FRESH_MS)
     const { message } = refused(await parley.post(MESSAGES, job(), key), 403)

@@ -1,7 +1,4 @@
-/**
- * A second connection to the database of a running Parley, whichever store it has: to see what is stored, and to disturb
- * it.
- */
+/** A second connection to the database of a running Parley on either store: to see what is stored, and to disturb it. */
 import { setImmediate } from 'node:timers/promises'
 import { isPostgres } from '../../src/store/open.ts'
 import type { Lifetime, Parley } from '../parley.ts'
@@ -9,21 +6,23 @@ import { openSqlite } from './sqlite-database.ts'
 
 export interface Database {
   jobCount(): Promise<number>
-  /** The identifiers of the stored jobs, oldest first. */
+  /** The IDs of the stored jobs, oldest first. */
   jobIds(): Promise<string[]>
-  /** What is stored of each job's callback, oldest job first; null for one without. */
+  /** The stored callback of each job, oldest job first; null for a job without one. */
   callbacks(): Promise<unknown[]>
-  /** The callbacks that are owed or were. */
+  /** The callbacks that are owed, and those that were. */
   owed(): Promise<Owed[]>
-  /** What is stored next to each answer, as JSON text. */
+  /** The metadata stored with each answer, as JSON text. */
   outcomes(): Promise<StoredOutcome[]>
-  /** All jobs vanish, those that run too, as under a database that was put back from a copy. */
+  /** All jobs vanish, including running ones, as if the database had been restored from a backup. */
   deleteJobs(): Promise<void>
-  /** As an older version may have stored it, for every job. */
+  /** Changes every job to what an older version may have stored. */
   setCacheTtl(seconds: number): Promise<void>
-  /** Until the returned function is called, each outcome whose content holds the text is rejected; for an empty text, each. */
+  /**
+   * Until the returned function is called, outcomes whose content contains the text are rejected; with an empty text, all.
+   */
   rejectOutcomes(holding: string): Promise<() => Promise<void>>
-  /** Until the returned function is called, no job can be stored. What is tried meanwhile waits. */
+  /** Until the returned function is called, jobs cannot be stored. Attempts wait meanwhile. */
   holdWrites(): Promise<() => Promise<void>>
 }
 
@@ -32,7 +31,7 @@ export interface Owed {
   readonly account: string
 }
 
-/** Of a job that has ended: what it used, and what was sent and came back. */
+/** The usage of a job that has ended, and what was sent and received. */
 export interface StoredOutcome {
   readonly usage: string
   readonly receipt: string
@@ -40,12 +39,12 @@ export interface StoredOutcome {
 
 export async function openDatabase(t: Lifetime, { database }: Pick<Parley, 'database'>): Promise<Database> {
   if (!isPostgres(database)) return openSqlite(t, database)
-  // Loaded only where it is needed, as in the program.
+  // Loaded only where needed, as in the program.
   const { openPostgres } = await import('./postgres-database.ts')
   return openPostgres(t, database)
 }
 
-/** Resolves with the identifiers of the stored jobs as soon as there are so many. */
+/** Resolves with the IDs of the stored jobs as soon as there are this many. */
 export async function jobsStored(
   t: { signal: AbortSignal },
   database: Database,
@@ -55,7 +54,7 @@ export async function jobsStored(
     const ids = await database.jobIds()
     if (ids.length === count) return ids
     t.signal.throwIfAborted()
-    // SQLite answers without a turn of the event loop, in which Parley may have its own to do.
+    // SQLite answers in the same turn of the event loop, but Parley may need turns of its own.
     await setImmediate()
   }
 }

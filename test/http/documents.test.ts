@@ -44,7 +44,7 @@ onEachStore(async () => {
     return (callers.paths[path] ?? operators.paths[path])[method]
   }
 
-  /** Asserts that the answer has a status that is documented for its route, and a body of the documented shape. */
+  /** Asserts that the answer has a status that its route documents, and a body of the documented shape. */
   function documented(method: string, path: string, status: number, given: Answer): void {
     assert.equal(given.status, status, given.text)
     const response = operation(method, path).responses[String(status)]
@@ -76,7 +76,7 @@ onEachStore(async () => {
     assert.deepEqual(noKey, {})
   })
 
-  /** Of each operation: its name in generated clients, what opens it, and its statuses next to those of any request. */
+  /** Each operation's name in generated clients, its authentication, and its statuses beyond those of every request. */
   function contentsOf(document: Answer['body']) {
     const names: string[] = []
     const found = Object.entries<Record<string, Operation>>(document.paths).flatMap(([path, methods]) =>
@@ -284,7 +284,7 @@ onEachStore(async () => {
 
   test('/openapi.json: 500 and 503 are as documented on every route', async (t) => {
     const { parley: broken } = await startStage(t)
-    // The first key is looked up before the store breaks, the second never is.
+    // The first key is cached before the store breaks; the second is never looked up successfully.
     const [own, unseen] = [await broken.key(), await broken.key()]
     await broken.get('/api/v1/me', own)
     for (const [status, error] of [

@@ -1,6 +1,7 @@
 /**
- * P24: every accepted request ends, and is paid as often as its model server was called. Requests are made from the OpenAPI
- * document, with each number in any spelling that JSON allows; the model server counts what it is asked and what it answers.
+ * P24: every accepted request ends, and counts as often as its model server was called. Requests are generated from the
+ * OpenAPI document, with each number in any spelling that JSON allows. The model server counts what it is asked and what it
+ * answers.
  */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
@@ -34,7 +35,7 @@ interface CreateRequest {
   readonly path: string
   /** The number of jobs that it creates. */
   readonly jobs: number
-  /** The payloads of its callbacks, one for each element that has one, as they are spelled. */
+  /** The payloads of its callbacks as spelled, one for each element that has a callback. */
   readonly payloads: readonly string[]
   readonly text: string
 }
@@ -59,7 +60,7 @@ onEachStore(() => {
     })
     await fc.assert(property, { numRuns: Math.ceil(REQUESTS / AT_ONCE), seed, endOnFailure: true })
 
-    // Also what was only accepted has to end.
+    // Jobs that were only accepted must end, too.
     const open = async () => {
       const { waiting, assigned } = await parley.store.depth()
       return waiting + assigned
@@ -116,7 +117,7 @@ function countingScript(
   const callsOfJob = new Map<string, number>()
   return ({ body }, index) => {
     const { content = '', input = 0, output = 0, spell = String } = answers[index % answers.length] ?? {}
-    // Every job has a user message of its own, and the request to repair its answer begins with it, too.
+    // Every job has a different user message, and the request to repair its answer begins with it, too.
     const job = String(body.messages.find(({ role }) => role === 'user')?.content)
     const calls = (callsOfJob.get(job) ?? 0) + 1
     callsOfJob.set(job, calls)
@@ -134,7 +135,7 @@ interface ElementSchemas {
   readonly batch: Answer['body']
 }
 
-/** The schemas of a single create and of a batch element, as the document has them. */
+/** The schemas of a single create and of a batch element in the document. */
 async function elementSchemas(parley: Parley): Promise<ElementSchemas> {
   const routes = await documentedRoutes(parley)
   const schemaOf = (path: string) =>
@@ -142,10 +143,10 @@ async function elementSchemas(parley: Parley): Promise<ElementSchemas> {
   return { single: schemaOf(MESSAGES), batch: schemaOf(BATCHES).items }
 }
 
-/** Some that are well-formed are rejected, such as references that lead back to themselves. */
+/** Some well-formed ones are rejected, such as circular references. */
 const answerSchema = wellFormed.filter((schema) => readSchema(schema).ok)
 
-/** What the document cannot say is put right: names of models, a user message, where a schema belongs, addresses. */
+/** Fixes what the document cannot express: model names, a user message, where a schema belongs, addresses. */
 function requests({ single, batch }: ElementSchemas, receiver: string): fc.Arbitrary<CreateRequest> {
   const elementOf = (schema: Answer['body']) =>
     fc
@@ -175,7 +176,7 @@ function requests({ single, batch }: ElementSchemas, receiver: string): fc.Arbit
   })
 }
 
-/** Cut out of the text, because parsing would lose how their numbers are spelled. */
+/** Cut from the text, because parsing would lose the spelling of the numbers. */
 function payloadsIn(text: string, elements: readonly Element[]): string[] {
   const withCallback = elements.filter(({ callback }) => callback !== undefined).length
   const found = text.split('"callback_payload":').slice(1)
@@ -183,7 +184,7 @@ function payloadsIn(text: string, elements: readonly Element[]): string[] {
   return [...spelled, ...Array.from({ length: withCallback - spelled.length }, () => '{}')]
 }
 
-/** Where the object that the text begins with ends. */
+/** The end of the object that the text begins with. */
 function endOfObject(text: string): number {
   let depth = 0
   for (const { 0: token, index } of text.matchAll(/"(?:[^"\\]|\\.)*"|[{}]/gs)) {
@@ -201,7 +202,7 @@ function accepted(answer: Answer, jobs: number, text: string): string[] {
   return many
 }
 
-/** Every payload arrived once at least, each number as it was spelled. Their order is not promised, nor that of keys. */
+/** Every payload arrived at least once, with each number as spelled. Neither their order nor that of keys is guaranteed. */
 function assertDelivered(received: readonly ReceivedRequest[], payloads: readonly string[]): void {
   const numbersOf = (payload: string) => numbersIn(payload).toSorted().join(' ')
   const arrived = received.map(({ body }) => numbersOf(body.slice(body.indexOf('"callback_payload":'))))

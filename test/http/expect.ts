@@ -1,4 +1,4 @@
-/** What every answer must look like (SPEC §2.6 and §7). */
+/** What every response must look like (SPEC §2.6 and §7). */
 import assert from 'node:assert/strict'
 import type { Answer } from '../parley.ts'
 
@@ -10,7 +10,7 @@ export interface Refusal {
   readonly details: string | undefined
 }
 
-/** Asserts a refusal with this status in the one shape of errors; returns its words. */
+/** Asserts an error with this status in the standard shape; returns its message and details. */
 export function refused(answer: Answer, status: number): Refusal {
   assert.equal(answer.status, status, answer.text)
   assert.equal(answer.headers.get('content-type'), JSON_TYPE)
@@ -24,7 +24,7 @@ export function refused(answer: Answer, status: number): Refusal {
   return { message, details }
 }
 
-/** Asserts 400 for parameters, and exactly these details. */
+/** Asserts 400 for invalid parameters, with exactly these details. */
 export function invalid(answer: Answer, details: string | RegExp): void {
   const refusal = refused(answer, 400)
   assert.equal(refusal.message, 'Invalid parameters.')
@@ -45,7 +45,7 @@ export function granted(answer: Answer, status: number): Answer['body'] {
   return data
 }
 
-/** Asserts the answer of a batch create; returns the identifiers. */
+/** Asserts the response of a batch create; returns the IDs. */
 export function enqueued(answer: Answer, count: number): string[] {
   const { job_ids: ids, ...rest } = granted(answer, 202)
   assert.deepEqual(rest, {})
@@ -54,7 +54,7 @@ export function enqueued(answer: Answer, count: number): string[] {
   return ids
 }
 
-/** Asserts a single create whose wait ended; returns the identifier. */
+/** Asserts a single create whose wait timed out; returns the ID. */
 export function timedOut(answer: Answer): string {
   const data = granted(answer, 202)
   assert.deepEqual(data, { status: 'timeout', job_id: data.job_id })

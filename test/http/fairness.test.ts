@@ -1,4 +1,4 @@
-/** Fair order: an account with many waiting jobs stands behind in its own line only. */
+/** Fair order: an account with many queued jobs delays only its own jobs. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { type Received, reply, type Script } from '../model-server.ts'
@@ -11,7 +11,7 @@ const BATCHES = '/api/v1/messages/batches'
 const saying = (content: string) => job({ messages: [{ role: 'user', content }] })
 const said = ({ body }: Received) => String(body.messages.at(-1)?.content)
 
-/** A script that answers the requests one by one, in their order, each when told. */
+/** A script that answers the requests one by one, in order, each on demand. */
 function oneByOne(): { script: Script; answerNext: () => boolean } {
   const held: (() => void)[] = []
   return {
@@ -29,7 +29,7 @@ function oneByOne(): { script: Script; answerNext: () => boolean } {
 onEachStore(() => {
   test('8 one account queues 300 jobs: the single job of another account does not wait for them', async (t) => {
     const { script, answerNext } = oneByOne()
-    // Of so few slots none is reserved, so the order of the queue decides.
+    // With so few slots none is reserved, so the order of the queue decides.
     const { parley, models } = await startStage(t, { settings: { jobs: { concurrency: 3 } }, script })
     const [crowd, single] = [await parley.key('user_max', 'crowd'), await parley.key('user_max', 'single')]
     const ids: string[] = []
@@ -38,13 +38,13 @@ onEachStore(() => {
       ids.push(...enqueued(await parley.post(BATCHES, jobs, crowd), 30))
     }
     await models.received(3)
-    // The line has begun to move before the other account comes.
+    // The queue has started to move before the other account arrives.
     for (let done = 1; done <= 8; done++) {
       answerNext()
       await models.received(3 + done)
     }
     const [id = ''] = enqueued(await parley.post(BATCHES, [saying('single')], single), 1)
-    // Where nodes share the line, a new account's place is next to the job at its head, which came before.
+    // On shared queues, a new account's turn comes right after the job at the head, which was there first.
     const next = parley.store.shared ? ['crowd 11', 'single'] : ['single']
     for (const [index] of next.entries()) {
       answerNext()

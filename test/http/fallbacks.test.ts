@@ -1,4 +1,4 @@
-/** SPEC §4.3, fallback behaviour: waiting ends with 408, 503 or 404, and the caller always gets an identifier. */
+/** SPEC §4.3, fallback behavior: a wait ends with 408, 503 or 404, and the caller always gets an ID. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply } from '../model-server.ts'
@@ -26,7 +26,7 @@ onEachStore(() => {
     models.release()
     completed(await first)
     completed(await parley.ended(id, key))
-    // A place is free again.
+    // One waiting slot is free again.
     models.script = () => undefined
     completed(await parley.post(MESSAGES, job(), key))
   })
@@ -141,7 +141,7 @@ onEachStore(() => {
     const ids = enqueued(await stage.parley.post(BATCHES, [job(), job()], key), 2)
     await stage.models.received(2)
     await stopAtOnce(stage)
-    // The next one runs a job at a time, so the other waits in the line.
+    // The next server runs one job at a time, so the other job stays queued.
     const next = await startStage(t, { settings: { jobs: { concurrency: 1 } }, after: stage })
     await stage.models.received(3)
     for (const id of ids) {

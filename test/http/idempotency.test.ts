@@ -202,8 +202,8 @@ onEachStore(() => {
 })
 
 /**
- * Resolves when a repeated request reads the earlier job, right after it has begun to wait for it. The number of pending
- * responses would not do: before the request is known to be repeated, it waits for a job of its own.
+ * Resolves when a repeated request reads the earlier job, right after it has started to wait for it. The number of pending
+ * responses would not show this: until the request is known to be a repetition, it waits for its own job.
  */
 function jobIsRead(store: Parley['store']): Promise<void> {
   const { read } = store

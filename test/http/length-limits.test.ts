@@ -1,4 +1,4 @@
-/** Answers that end at a length limit, and conversations of which a model server drops a part without an error. */
+/** Answers that end at a length limit, and conversations from which a model server silently drops a part. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { COUNT_EVERY_MS } from '../../src/queue/context-shift.ts'
@@ -93,7 +93,7 @@ onEachStore(() => {
       await metric(stage, 'parley_context_shifts_total'),
       'parley_context_shifts_total{upstream="openai",model="gpt-5-mini"} 1',
     )
-    // Many bytes in few tokens are no shift where the text really has few.
+    // A text with many bytes but few tokens is not a context shift.
     stage.clock.advance(COUNT_EVERY_MS)
     const tasks = async () => (await metric(stage, 'parley_cpu_task_seconds_count')) ?? ''
     const before = await tasks()

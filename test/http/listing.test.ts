@@ -16,7 +16,7 @@ const BATCHES = '/api/v1/messages/batches'
 
 const text = (content: string, over: object = {}) => job({ messages: [{ role: 'user', content }], ...over })
 
-/** Follows `next` to the end; the pages as they came. */
+/** Follows `next` to the end; returns the pages. */
 async function pagesOf(parley: Parley, key: string, query: string, first = ''): Promise<Answer['body'][]> {
   const pages: Answer['body'][] = []
   for (let after = first; ; ) {
@@ -156,7 +156,7 @@ onEachStore(() => {
     const over = await parley.get(MESSAGES, go)
     assert.match(refused(over, 429).details ?? '', /^This key may make at most 25 reads per minute/)
     assert.ok(Number(over.headers.get('retry-after')) > 0)
-    // A list that was rejected has cost nothing.
+    // A rejected list request does not count.
     assert.equal(await remaining(`${MESSAGES}?ids=${randomUUID()}`, 200, go), '4')
     const free = await parley.key('user_free')
     assert.equal(await remaining(MESSAGES, 200, free), '0')
@@ -208,9 +208,9 @@ onEachStore(() => {
     const asked: (string | undefined)[] = []
     const pages: JobPage[] = [
       { jobs: [], complete: false, next: theirs },
-      // The caller's own job is of the same millisecond, and newer.
+      // The caller's own job has the same millisecond, and is newer.
       { jobs, complete: false, next: own.replace('-7', '-6') },
-      // As many of one millisecond as one search looks at.
+      // As many jobs of one millisecond as one search scans.
       { jobs: [], complete: false, next: theirs },
       { jobs: [], complete: true, next: null },
     ]

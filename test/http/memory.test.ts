@@ -1,4 +1,4 @@
-/** What requests and responses hold of `limits.memory_bytes`, and what becomes of those that may hold no more. */
+/** How much of `limits.memory_bytes` requests and responses hold, and what happens to those that exceed it. */
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import test, { type TestContext } from 'node:test'
@@ -13,7 +13,7 @@ import { type Stage, startStage } from './stage.ts'
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const MIB = 1024 * 1024
-/** The least that the setting allows: shares of 2 MiB for uploads, and of 4 MiB for requests and for answers. */
+/** The minimum of the setting: shares of 2 MiB for uploads, and of 4 MiB for requests and for answers. */
 const memory_bytes = 16 * MIB
 /** More than the operating system buffers for a connection. */
 const LARGE = `${'x'.repeat(14_000_000)}€`
@@ -30,14 +30,14 @@ function head(path: string, key: string, fields: readonly string[], method = 'PO
 
 const ofLength = (bytes: number) => ['content-type: application/json', `content-length: ${bytes}`]
 
-/** Resolves once the bytes that the share holds look like this. */
+/** Resolves once the bytes held of the share match this. */
 async function holds(parley: Parley, share: string, bytes: RegExp): Promise<void> {
   const line = new RegExp(`^parley_memory_bytes\\{share="${share}",state="held"\\} (\\d+)$`, 'm')
   const held = async () => line.exec((await parley.get('/metrics')).text)?.[1] ?? ''
   await eventually(held, (now) => bytes.test(now), { withinMs: 20_000 })
 }
 
-/** Resolves once nothing is held any more: whatever ended a request, what it held is free again. */
+/** Resolves once nothing is held: however a request ended, its bytes are free again. */
 async function nothingHeld(parley: Parley): Promise<void> {
   const held = async () => {
     const { text } = await parley.get('/metrics')

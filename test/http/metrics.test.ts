@@ -1,4 +1,4 @@
-/** What a scrape says of the node itself, and that it says all else while the database does not answer. */
+/** What a scrape reports about the node itself, and what it still reports while the database does not answer. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { StoreUnavailable } from '../../src/store/store.ts'

@@ -1,4 +1,4 @@
-/** What reaches models of other makers: every message in every order, with nothing configured but the address. */
+/** What reaches models of other vendors: every message in every order, with only the address configured. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { LlamaCpp } from '../model-servers/llama-cpp.ts'

@@ -1,6 +1,6 @@
 /**
- * A walk of the OpenAPI documents: every route is sent what its schemas and examples give, right and wrong, and every answer must
- * be one that its document promises. At the end every status that they promise has been seen.
+ * A walk of the OpenAPI documents: every route gets valid and invalid requests made from its schemas and examples, and every
+ * answer must be one that the document promises. At the end, every promised status has been seen.
  */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -23,7 +23,7 @@ const VARIATIONS = 3
 const WRONG_TOKENS = 10
 /** The default of `limits.unknown_keys_per_minute`. */
 const UNKNOWN_KEYS = 60
-/** More than any route takes here, and little enough to be sent before the refusal comes. */
+/** More than any route accepts here, and little enough to be sent before the rejection arrives. */
 const LONG_BODY = 'x'.repeat(1_100_000)
 
 /** What the walk does not provoke, and why. */
@@ -35,10 +35,10 @@ const NOT_PROVOKED: Readonly<Record<string, string>> = {
   'GET /healthz 503': 'only while the server has all its connections: src/http/connection-limits.test.ts',
   'GET /metrics 503': 'the same',
 }
-/** Sent before the route is known, so that it is the same for all: broken-requests.test.ts. */
+/** Sent before the route is known, so it is the same for all routes: broken-requests.test.ts. */
 const REQUEST_TIMEOUT = ' 408'
 
-/** Released without parameters, and ignored any: some callers send one of their own to get past caches. */
+/** Released without parameters, and ignores any: some callers add one to bypass caches. */
 const TAKES_ANY_QUERY = 'GET /api/v1/messages/{jobId}'
 
 onEachStore(async () => {
@@ -54,7 +54,7 @@ onEachStore(async () => {
     assert.ok(found, path)
     return found
   }
-  /** Examples as they are sent here: their callbacks stay on this machine. */
+  /** Examples as sent here: their callbacks go to this machine. */
   const examplesFor = ({ body }: Route): unknown[] =>
     (body?.examples ?? []).map((example) =>
       JSON.parse(JSON.stringify(example).replaceAll(/https:\/\/app\.example\.com\/[\w/]*/g, receiver.url)),
@@ -73,7 +73,7 @@ onEachStore(async () => {
 
   test('every route under /api and /admin/api is in a document, and no other', () => {
     const documented = routes.map(({ method, path }) => `${method} ${path.replaceAll(/\{(\w+)\}/g, ':$1')}`)
-    // A HEAD comes with each GET.
+    // Each GET implies a HEAD.
     const ours = served.filter(
       ({ method, url }) => method !== 'HEAD' && url !== OPERATORS && /^\/(admin\/)?api\//.test(url),
     )
@@ -213,7 +213,7 @@ onEachStore(async () => {
   test('409 where the state does not allow it', async () => {
     const body = { account: 'user_max', tier: 'user_free' }
     await expectOf(ofPath('/admin/api/keys'), [409], { about: 'another tier', body })
-    // Callbacks of the requests before may still come, and stall as well.
+    // Callbacks of earlier requests may still arrive, and stall as well.
     receiver.script(...Array(20).fill({ kind: 'stall' }))
     const created = await parley.post(
       '/api/v1/messages/batches',
@@ -238,7 +238,7 @@ onEachStore(async () => {
     for (let status = 0; status !== 409; ) {
       const answer = await expectOf(replay, [200, 404, 409], { about: 'a replay', parameters: { jobId } })
       status = answer.status
-      // Whoever failed before is called later.
+      // A target that has failed before is called last.
       clock.advance(1000)
     }
     receiver.release()
@@ -317,7 +317,7 @@ onEachStore(async () => {
           if (!route.responses[status] || NOT_PROVOKED[`${route.name} ${status}`]) continue
           const [body] = examplesFor(route)
           const byKey = route.path === '/api/v1/me' && { 'x-api-key': unseen[status] }
-          // Whoever only asks whether all is well is told that it is not, whatever the reason.
+          // Health checks report that something is wrong, whatever the reason.
           await expectOf(route, [status, ...(route.path === '/readyz' ? [503] : [])], {
             about: 'a broken store',
             body,

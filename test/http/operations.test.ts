@@ -1,4 +1,4 @@
-/** The routes for those who operate the service and for those who look what they may do, and what holds for every answer. */
+/** The routes for operators and for callers who check their limits, and what applies to every response. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
@@ -199,7 +199,7 @@ onEachStore(() => {
     ]
     const ids = answers.map(({ headers }) => headers.get('x-request-id'))
     assert.equal(new Set(ids).size, answers.length)
-    // The connection may be closed before its line is written, but not by much.
+    // The connection may be closed before its log line is written, but only briefly.
     await parley.stop()
     for (const [index, { status }] of answers.entries()) {
       const line = parley.log.find(
@@ -291,9 +291,9 @@ onEachStore(() => {
         for (const name of ['x-api-key', 'content-type', 'idempotency-key', 'traceparent', 'user-agent'])
           assert.ok(headers.includes(name), name)
       } else assert.equal(preflight.headers.get('access-control-allow-methods'), null)
-      // A cache must not give the response for one origin to another.
+      // A cache must not serve the response for one origin to another.
       assert.equal(preflight.headers.get('vary'), 'Origin')
-      // Refusals must be readable for pages, too.
+      // Pages must be able to read errors, too.
       for (const answer of [
         await parley.get('/api/v1/me', key, { origin }),
         await parley.get('/api/v1/me', undefined, { origin }),
@@ -315,7 +315,8 @@ onEachStore(() => {
     }
     const document = await parley.get('/openapi.json', undefined, { origin: `${origins[0]}` })
     assert.equal(document.headers.get('vary'), 'Origin, accept-encoding')
-    // An unknown path passes, so that the page can read the 404; what is no preflight is answered like any OPTIONS.
+    // A preflight for an unknown path passes, so that the page can read the 404. Other OPTIONS requests are answered
+    // normally.
     const headers = { origin: `${origins[0]}`, ...PREFLIGHT }
     assert.equal((await parley.request('/api/v1/none', { method: 'OPTIONS', headers })).status, 204)
     const plain = await parley.request(MESSAGES, { method: 'OPTIONS', headers: { origin: `${origins[0]}` } })

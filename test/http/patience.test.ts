@@ -1,4 +1,4 @@
-/** Outages of model servers: accepted jobs wait in the queue for as long as `jobs.patience_seconds` says, and hold no slot. */
+/** Outages of model servers: accepted jobs wait in the queue for up to `jobs.patience_seconds`, and hold no slot. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isModelList, type Received, reply, startModelServer } from '../model-server.ts'
@@ -26,7 +26,7 @@ import { startStage } from './stage.ts'
 
 const contentOf = ({ body }: Received) => String(body.messages?.at(-1)?.content)
 
-/** The model server dies while it answers the fourth job. */
+/** The model server crashes while it answers the fourth job. */
 async function startOutage(t: { after(end: () => unknown): void; signal: AbortSignal }, count: number) {
   const stage = await startStage(t, { settings: ONE_SLOT, findsConcurrency: true })
   const { parley, models } = stage
@@ -49,7 +49,7 @@ function unreachableSeconds(parley: Parley): Promise<number> {
   return metric(parley, `parley_upstream_unavailable_seconds{${labels}}`)
 }
 
-/** What operators see of a job that waits. */
+/** What operators see of a waiting job. */
 async function assertShown(parley: Parley, id: string): Promise<void> {
   const admin = await adminOf(parley)
   const { waiting_for_upstream: waiting } = granted(await admin.get(`/jobs/${id}`), 200)
@@ -133,7 +133,7 @@ onEachStore(() => {
     })
     let more = 0
     await untilTrue(t, stage, async () => {
-      // Others continue meanwhile: without them nothing would tell the job's fault from the server's.
+      // Other jobs keep running: without them Parley could not tell the job's fault from the server's.
       if (more++ % 4 === 0) ids.push(...(await createJobs(parley, good, 1)))
       return error !== null
     })

@@ -1,4 +1,4 @@
-/** What an expression in PromQL asks for: its selectors, and the labels that it groups by. Enough for the rules and the dashboard here. */
+/** The selectors and grouping labels of a PromQL expression. Handles what the rules and the dashboard here use. */
 
 export interface Selector {
   readonly metric: string
@@ -13,7 +13,7 @@ export interface Matcher {
 
 const GROUPING = /\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)/g
 const WORDS = new Set(['and', 'or', 'unless', 'offset', 'bool'])
-/** A name that no other character of a number, a duration or a variable stands before, and that is not called. */
+/** A name that does not follow a character of a number, duration or variable, and is not a function call. */
 const SELECTOR = /(?<![\w.$])([a-zA-Z_:][\w:]*)(?!\w)(?!\s*\()(?:\{([^}]*)\})?/g
 
 export function selectorsOf(expression: string): Selector[] {
@@ -54,7 +54,7 @@ export function samplesIn(scrape: string): Sample[] {
   })
 }
 
-/** As Prometheus has it: an absent label is an empty one, and expressions match the whole value. */
+/** As in Prometheus, an absent label equals an empty one, and regular expressions match the whole value. */
 export function selects({ metric, matchers }: Selector, sample: Sample): boolean {
   return (
     sample.metric === metric &&

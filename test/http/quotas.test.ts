@@ -1,4 +1,4 @@
-/** Quotas of open jobs and stored bytes, as their callers meet them. */
+/** Quotas of open jobs and stored bytes, as callers see them. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply } from '../model-server.ts'
@@ -11,9 +11,9 @@ import { startStage, UNLIMITED_READS } from './stage.ts'
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const ME = '/api/v1/me'
-/** A node that has looked the sums up does so again after this time at the earliest. */
+/** A node refreshes its sums after this time at the earliest. */
 const PAUSE_MS = 100
-/** When a node knows of a changed quota. */
+/** The time until a node knows of a changed quota. */
 const KEY_FRESH_MS = 2000
 
 const limited = (quota: Readonly<Record<string, number>>) => ({

@@ -1,14 +1,14 @@
-/** HTTP by hand over a socket, for requests that no client would send, or not in one piece. */
+/** Raw HTTP over a socket, for requests that no client would send, or not in one piece. */
 import { connect } from 'node:net'
 import type { Answer, Parley } from '../parley.ts'
 
 export interface Line {
   send(data: string | Uint8Array): void
-  /** Resolves with all that came so far as soon as it matches. */
+  /** Resolves with everything received so far as soon as it matches. */
   until(pattern: RegExp): Promise<string>
-  /** Resolves with all that came when the other side has closed the connection. */
+  /** Resolves with everything received when the other side has closed the connection. */
   readonly closed: Promise<string>
-  /** Hangs up. */
+  /** Closes the connection. */
   hangUp(): void
 }
 
@@ -22,7 +22,7 @@ export function openLine({ url }: Pick<Parley, 'url'>): Line {
     came += text
     for (const watcher of watchers) watcher()
   })
-  // A reset is one way for the other side to close.
+  // The other side may also close with a reset.
   socket.on('error', () => {})
   const closed = new Promise<string>((resolve) => {
     socket.once('close', () => resolve(came))
@@ -51,7 +51,7 @@ export async function talk(parley: Pick<Parley, 'url'>, data: string | Uint8Arra
   return readAnswer(await line.closed)
 }
 
-/** The last answer in what came, which must be its end. */
+/** The last response received, which must be complete. */
 export function readAnswer(came: string): Answer {
   const text = came.slice(came.lastIndexOf('\r\n\r\n') + 4)
   const head = came.slice(came.lastIndexOf('HTTP/1.1 '), came.lastIndexOf('\r\n\r\n'))

@@ -1,4 +1,4 @@
-/** Several jobs in one response: `GET /api/v1/messages?ids=`, at once or when any or all have ended. */
+/** Several jobs in one response: `GET /api/v1/messages?ids=`, at once or once any or all have ended. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test, { type TestContext } from 'node:test'
@@ -13,7 +13,7 @@ const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const MIB = 1024 * 1024
 
-/** Jobs that their model server does not answer until the test says so. */
+/** Jobs that their model server answers only on demand. */
 async function openJobs({ parley, models }: Stage, key: string, count: number): Promise<string[]> {
   models.script = () => reply.stall()
   const calls = models.requests.length
@@ -44,7 +44,7 @@ async function endedJobs(
 const several = (parley: Parley, key: string, ids: readonly string[], more = '') =>
   parley.get(`${MESSAGES}?ids=${ids.join(',')}${more}`, key)
 
-/** A wait that has begun. In an object, because a promise would be awaited. */
+/** A wait in progress. Wrapped in an object, because a promise would be awaited. */
 async function waitingFor(
   t: TestContext,
   { parley }: Stage,
@@ -99,7 +99,7 @@ onEachStore(() => {
     const [mine = ''] = await endedJobs(stage, key, ['mine'])
     const data = granted(await several(parley, key, [unknown, mine, theirs, open]), 200)
     assert.deepEqual([idsOf(data), data.not_found], [[mine], [unknown, theirs, open]])
-    // They have ended, as far as a wait is concerned, so nobody learns when they do.
+    // Unknown jobs count as ended, so a wait does not reveal when they end.
     for (const until of ['any', 'all']) {
       const answer = await several(parley, key, [unknown, open], `&wait=60&wait_for=${until}`)
       assert.deepEqual(granted(answer, 200).not_found, [unknown, open])
@@ -193,7 +193,7 @@ onEachStore(() => {
       const data = granted(answer, 200)
       return { found: idsOf(data), more: data.more, length: answer.text.length }
     }
-    // The first is there however large it is.
+    // The first job is included however large it is.
     const alone = await read([...ids, open])
     assert.deepEqual([alone.found, alone.more], [[ids[0]], [...ids.slice(1), open]])
     const some = await read([...alone.more])
@@ -249,7 +249,7 @@ onEachStore(() => {
     const ids = await openJobs(stage, key, 20)
     const waiting = await waitingFor(t, other, key, ids, '&wait=60', 20)
     models.release()
-    // Time stands still, so no poll of the database runs.
+    // Time stands still, so the database is not polled.
     const data = granted(await waiting.answer, 200)
     assert.deepEqual([idsOf(data), new Set(statuses(data))], [ids, new Set(['completed'])])
   })

@@ -174,7 +174,7 @@ onEachStore(() => {
     }
   })
 
-  /** Everything of an answer that could tell one reason for it from another. */
+  /** Everything in an answer that might distinguish one reason from another. */
   function traits({ status, text, headers }: Answer) {
     return [status, text, headers.get('content-type'), headers.get('content-length')]
   }
@@ -320,7 +320,7 @@ onEachStore(() => {
     assert.deepEqual(limits(over), ['3', '0', '40'])
     assert.equal(over.headers.get('retry-after'), '40')
 
-    // Another key of the account has its own, and creates are not reads.
+    // Another key of the account has its own limit, and creates do not count as reads.
     completed(await parley.get(path, other))
     completed(await parley.post(MESSAGES, job(), key))
     clock.advance(39_999)

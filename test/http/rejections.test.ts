@@ -1,4 +1,4 @@
-/** The answers to rejected requests are paced by account, and by address where there is no valid key. */
+/** Responses to rejected requests are paced per account, or per address without a valid key. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { StoreUnavailable } from '../../src/store/store.ts'
@@ -19,12 +19,12 @@ const start = (t: TestContext) =>
 
 const invalid = (parley: Parley, key: string) => parley.post(MESSAGES, {}, key)
 
-/** As many as are answered at once. */
+/** The number that is answered at once. */
 async function spendBurst(send: () => Promise<Answer>, status: number): Promise<void> {
   for (let sent = 0; sent < PER_SECOND; sent++) refused(await send(), status)
 }
 
-/** Resolves when so many answers have been delayed. */
+/** Resolves when this many responses have been delayed. */
 async function delayedAre(parley: Parley, count: number): Promise<void> {
   const line = `\nparley_rejections_delayed_total ${count}\n`
   while (!(await parley.get('/metrics')).text.includes(line)) {}

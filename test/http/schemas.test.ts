@@ -1,4 +1,4 @@
-/** Schemas as generators write them: what is accepted, what is listed as not checked, and what cannot be checked. */
+/** Schemas as generators write them: what is accepted, what is reported as not checked, and what cannot be checked. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply } from '../model-server.ts'
@@ -16,7 +16,7 @@ async function create({ parley }: Stage, schema: object) {
   return parley.post(MESSAGES, job({ response_format: { format: 'json', schema } }), await parley.key())
 }
 
-/** As Zod, pydantic and others write unions, tuples, sets and records. */
+/** Unions, tuples, sets and records as Zod, pydantic and others write them. */
 const GENERATED = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
   type: 'object',

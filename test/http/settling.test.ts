@@ -1,4 +1,7 @@
-/** An outcome reaches the database whatever was sent to Parley, and one that the database rejects permanently ends its job. */
+/**
+ * An outcome reaches the database whatever was sent to Parley, and an outcome that the database rejects permanently still
+ * ends its job.
+ */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
@@ -13,7 +16,7 @@ const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const LEASE_MS = 30_000
 const LOOK_MS = 500
-/** A job that never ends fails its test instead of holding the run. */
+/** A job that never ends fails its test instead of blocking the run. */
 const LIMITED = { timeout: 60_000 }
 
 const TTLS = ['300.0001', '300.49999999999994', '1.8000001e2', '3e2', '35999999e-4', '180.0000000000000001']
@@ -42,7 +45,7 @@ onEachStore(() => {
       for (const ttl of TTLS) {
         completed(await parley.post(MESSAGES, bodyWith(ttl, ttl), key))
         completed(await timely.post(MESSAGES, bodyWith(ttl, `timely ${ttl}`), await timely.key()))
-        // An identical job is answered from the cache, so the answer was kept.
+        // An identical job is answered from the cache, so the answer was cached.
         const again = await parley.post(MESSAGES, bodyWith(ttl, ttl), key)
         assert.equal(again.headers.get('x-cache'), 'hit')
       }
@@ -147,7 +150,7 @@ onEachStore(() => {
       const jobs = contents.map((content) => job({ callback, messages: [{ role: 'user', content }] }))
       const ids = enqueued(await parley.post(BATCHES, jobs, key), jobs.length)
       await models.received(jobs.length)
-      // All at once, so that they are settled in one group.
+      // Sent together, so that they are settled in one group.
       models.release()
       for (const [index, content] of contents.entries()) {
         const read = await parley.ended(ids[index] ?? '', key)
@@ -203,7 +206,7 @@ onEachStore(() => {
       while (logged(parley, 'error', id).length < 2) await parley.get(`${MESSAGES}/${id}`, key)
       for (let beats = 0; beats < 30; beats++) {
         clock.advance(LEASE_MS / 9)
-        // A write that comes after those of this heartbeat.
+        // A write after those of this heartbeat.
         await parley.get('/readyz')
       }
       assert.equal(models.requests.length, 1)
@@ -216,12 +219,15 @@ onEachStore(() => {
   )
 })
 
-/** A Parley in real time, where a quick job is stored in one write with its outcome; the simulator answers without `upstream`. */
+/**
+ * A Parley in real time, in which a fast job is stored in one write with its outcome. Without `upstream` the simulator
+ * answers.
+ */
 function startTimely(t: Parameters<typeof startParley>[0], upstream?: string): Promise<Parley> {
   return startParley(t, { settings: { tiers: UNLIMITED_READS }, ...(upstream && { upstream }) })
 }
 
-/** As text, since a number would be written as JavaScript writes it. */
+/** Text, because a number would be formatted by JavaScript. */
 function bodyWith(ttl: string, content: string): string {
   return JSON.stringify(job({ message_cache_ttl: 'TTL', messages: [{ role: 'user', content }] })).replace(
     '"TTL"',

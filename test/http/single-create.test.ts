@@ -123,7 +123,7 @@ onEachStore(() => {
     const key = await parley.key()
     completed(await parley.post(MESSAGES, job(), key))
     const database = await openDatabase(t, parley)
-    // Another process holds the write lock, so a few writes are under way, one may wait, and the others are refused.
+    // Another process holds the write lock, so some writes are in progress, one may wait, and the others are rejected.
     const letGo = await database.holdWrites()
     const answers = Array.from({ length: 60 }, (_, index) =>
       parley.post(MESSAGES, job({ messages: [{ role: 'user', content: `${index}` }] }), key),

@@ -18,13 +18,13 @@ export interface StageOptions {
   readonly settings?: Readonly<Record<string, unknown>>
   readonly script?: Script
   readonly findsConcurrency?: boolean
-  /** The stage of an earlier Parley, to start another on its database, with its model server and its clock. */
+  /** The stage of an earlier Parley, to start another one on its database with its model server and clock. */
   readonly after?: Stage
 }
 
 const DRAIN_MS = 20_000
 
-/** Time stands still, so reads are not limited unless the test says so: polling would meet the limit. */
+/** Time stands still, so reads are not limited unless the test sets a limit: polling would reach it. */
 const UNLIMITED = { reads_per_minute: 1_000_000 }
 export const UNLIMITED_READS = {
   user_free: UNLIMITED,
@@ -33,12 +33,12 @@ export const UNLIMITED_READS = {
   user_max: UNLIMITED,
 }
 
-/** Everything ends by itself with the test, or with the file where `t` is the `after` of node:test. */
+/** Everything ends with the test, or with the file if `t` is the `after` of node:test. */
 export async function startStage(t: Lifetime, options: StageOptions = {}): Promise<Stage> {
   const models = options.after?.models ?? (await startModelServer())
   if (options.script) models.script = options.script
   const clock = options.after?.clock ?? new FakeClock()
-  // Runs before Parley's own stop, which waits for the jobs in hand.
+  // Runs before Parley's own stop, which waits for running jobs.
   t.after(() => {
     models.script = () => undefined
     models.release()
@@ -51,19 +51,19 @@ export async function startStage(t: Lifetime, options: StageOptions = {}): Promi
     findsConcurrency: options.findsConcurrency ?? false,
     ...(options.after && { folder: options.after.parley.folder }),
   })
-  // After Parley's stop, and where it did not start, so that no listening server keeps the process alive.
+  // Runs after Parley's stop, or if it did not start, so that no listening server keeps the process alive.
   const parley = await starting.finally(() => t.after(() => models.close()))
   return { parley, models, clock }
 }
 
-/** Stops Parley though the model server stalls: what runs is given back. */
+/** Stops Parley although the model server stalls: running jobs are released. */
 export async function stopAtOnce({ parley, clock }: Stage): Promise<void> {
   const stopped = parley.stop()
   clock.advance(DRAIN_MS)
   await stopped
 }
 
-/** Resolves when so many single creates wait. */
+/** Resolves when this many single creates wait. */
 export async function pendingResponsesAre(
   t: { signal: AbortSignal },
   parley: Parley,

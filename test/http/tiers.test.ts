@@ -15,7 +15,7 @@ const MODELS = ['gpt-5', 'gpt-5.2', 'gpt-5-mini', 'gpt-auto']
 const FREE_MODELS = ['gpt-auto', 'gpt-5-mini']
 
 const saying = (content: string, over = {}) => job({ ...over, messages: [{ role: 'user', content }] })
-/** With what the chat format adds for one message. */
+/** Includes what the chat format adds for one message. */
 const tokensOf = (content: string) => countTokens(content) + 6
 
 onEachStore(() => {
@@ -69,7 +69,7 @@ onEachStore(() => {
   test('8 gpt-auto picks by input tokens: up to 2000 gpt-5-mini, beyond gpt-5', async (t) => {
     const { parley, models } = await startStage(t)
     const key = await parley.key('user_go')
-    // Messages of 153 tokens each, framing included, and one that fills up; 3 tokens more begin the answer.
+    // Messages of 153 tokens each, framing included, and one that fills the rest; 3 more tokens start the answer.
     const message = (words: number) => ({ role: 'user', content: `a${' hello'.repeat(words)}` })
     const longest = [...Array(12).fill(message(149)), message(157)]
     const longer = [...Array(12).fill(message(149)), message(158)]

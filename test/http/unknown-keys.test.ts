@@ -1,4 +1,4 @@
-/** The limit for API keys that do not exist: by the caller's address, before the database is asked. */
+/** The limit for API keys that do not exist: by the caller's address, before the database is queried. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { makeKey } from '../../src/accounts/key.ts'
@@ -25,7 +25,7 @@ async function start(t: TestContext, settings: object = {}) {
   return { parley, clock, from, guess, guessTooOften }
 }
 
-/** Counts how often the database is asked for a key. */
+/** Counts how often the database is queried for a key. */
 function watchLookUps(store: Store): { count: number } {
   const lookUps = { count: 0 }
   const { findKey } = store
@@ -74,7 +74,7 @@ onEachStore(() => {
     }
     await parley.store.revokeKey(key_id, clock.nowMs())
     clock.advance(2000)
-    // As its owner knows it, rather than as a guess.
+    // Sent by the key's owner, not as a guess.
     refused(await parley.get(ME, revoked), 401)
     refused(await parley.get(ME, 'malformed'), 401)
     refused(await parley.get(ME), 401)

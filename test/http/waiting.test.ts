@@ -12,18 +12,21 @@ import { pendingResponsesAre, type Stage, startStage, stopAtOnce } from './stage
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 
-/** A job that its model server does not answer until the test says so. */
+/** A job whose model server answers only on demand. */
 async function runningJob({ parley, models }: Stage, key: string): Promise<string> {
   models.script = () => reply.stall()
   const calls = models.requests.length
-  // Not like another job, whose cached response it would have.
+  // Different from other jobs, so that it gets no cached response.
   const messages = [{ role: 'user', content: randomUUID() }]
   const [id = ''] = enqueued(await parley.post(BATCHES, [job({ messages })], key), 1)
   await models.received(calls + 1)
   return id
 }
 
-/** A read that has begun to wait, as the count of pending responses shows. In an object, because a promise would be awaited. */
+/**
+ * A read that has started to wait, as the number of pending responses shows. Wrapped in an object, because a promise would
+ * be awaited.
+ */
 async function waitingRead(
   t: TestContext,
   { parley }: Stage,
@@ -36,7 +39,7 @@ async function waitingRead(
   return { answer }
 }
 
-/** Lets the time of a wait pass, and resolves with its answer. */
+/** Advances the time of a wait, and resolves with its response. */
 async function afterTime({ clock }: Stage, ms: number, { answer }: { readonly answer: Promise<Answer> }) {
   clock.advance(ms - 1)
   assert.ok(clock.pending().includes(1), 'the wait ended early')
@@ -146,7 +149,7 @@ onEachStore(() => {
     const { parley, models } = stage
     const [crowd, other] = [await parley.key('user_max', 'crowd'), await parley.key('user_max', 'other')]
     const [mine, theirs] = [await runningJob(stage, crowd), await runningJob(stage, other)]
-    // One of the four slots is the reserve, of which another account may have its part.
+    // One of the four slots is the reserve, which another account may use.
     const waits = [
       parley.get(`${MESSAGES}/${mine}?wait=60`, crowd),
       parley.get(`${MESSAGES}/${mine}?wait=60`, crowd),
@@ -223,7 +226,7 @@ onEachStore(() => {
     ]
     await pendingResponsesAre(t, other.parley, 2)
     models.release()
-    // Time stands still, so no poll of the database runs.
+    // Time stands still, so the database is not polled.
     for (const answer of [await one, await many]) assert.match(completed(answer), /^echo: /)
   })
 

@@ -1,6 +1,6 @@
 /**
- * That alerts, dashboard and documents speak of metrics that there are: each of their selectors finds something in what a
- * server says that has seen most of what may happen.
+ * Alerts, dashboard and documents refer only to existing metrics: each of their selectors matches something on a server on
+ * which most kinds of events have happened.
  */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
@@ -21,18 +21,18 @@ import { startStage } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
-/** What Prometheus itself adds. */
+/** Added by Prometheus itself. */
 const ADDED_LABELS = ['job', 'instance']
 const ADDED_METRICS = ['up']
-/** The runtime knows these on Linux alone. */
+/** Reported by the runtime on Linux only. */
 const ON_LINUX = /^process_(open|max)_fds$/
-/** Of a SQLite file's disk. */
+/** Reported for the disk of a SQLite file. */
 const ON_SQLITE = /^parley_disk_/
 
 const alerts = expressionsOfAlerts(file('deploy/prometheus-alerts.yml'))
 const panels = expressionsOfDashboard(file('deploy/grafana-dashboard.json'))
 
-/** An answer that ends at a length limit, and counts far fewer tokens than it was sent. */
+/** An answer that ends at a length limit and reports far fewer tokens than were sent. */
 const CUT = {
   choices: [{ index: 0, message: { role: 'assistant', content: 'It is' }, finish_reason: 'length' }],
   usage: { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 },
@@ -82,7 +82,7 @@ onEachStore(async () => {
     assert.deepEqual([...named].filter((name) => !elsewhere.test(name)).sort(), [...families].sort())
   })
 
-  /** What a server says that has seen each kind of event that the files ask for. */
+  /** The metrics of a server on which each kind of event that the files refer to has happened. */
   async function seen(): Promise<readonly Sample[]> {
     const { parley } = stage
     const key = await parley.key()
@@ -90,7 +90,7 @@ onEachStore(async () => {
       parley.post(MESSAGES, job({ messages: [{ role: 'user', content }], ...over }), key)
     completed(await create('Hello'))
     completed(await create('Hello'))
-    // Read by a thread.
+    // Read by a CPU pool thread.
     completed(await create(' word'.repeat(20_000)))
     for (const status of [401, 429, 503]) completed(await create(`STATUS ${status}`))
     failed(await create('STATUS 400'))

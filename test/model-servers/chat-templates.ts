@@ -1,6 +1,6 @@
 /**
- * What four chat templates make of a conversation, and which conversations they reject: written after the Jinja templates of
- * these models, for conversations without tools. Roles that a template does not know are where messages get lost.
+ * What four chat templates make of a conversation, and which conversations they reject: modeled on the Jinja templates of
+ * these models, for conversations without tools. Roles that a template does not know may get lost.
  */
 
 export interface ChatMessage {
@@ -13,7 +13,7 @@ export type ChatTemplate = 'qwen-2.5' | 'phi-3.5' | 'gemma-2' | 'mistral-nemo'
 /** The template called `raise_exception`. The message is the template's. */
 export class TemplateRejection extends Error {}
 
-/** The prompt. Throws a TemplateRejection for a conversation that the template does not accept. */
+/** The prompt. Throws a TemplateRejection for a conversation that the template rejects. */
 export function renderChat(template: ChatTemplate, messages: readonly ChatMessage[]): string {
   return templates[template](messages)
 }
@@ -25,7 +25,7 @@ const templates: { readonly [name in ChatTemplate]: (messages: readonly ChatMess
   'mistral-nemo': mistral,
 }
 
-/** Qwen 2.5: any other role than these three is left out, without an error. */
+/** Qwen 2.5: roles other than these three are silently left out. */
 function qwen(messages: readonly ChatMessage[]): string {
   const turn = (role: string, content: string) => `<|im_start|>${role}\n${content}<|im_end|>\n`
   const known = messages.filter(({ role }) => ['system', 'user', 'assistant'].includes(role))
@@ -34,13 +34,13 @@ function qwen(messages: readonly ChatMessage[]): string {
   return `${before}${known.map(({ role, content }) => turn(role, content)).join('')}<|im_start|>assistant\n`
 }
 
-/** Phi 3.5: any other role than these three is left out, without an error. */
+/** Phi 3.5: roles other than these three are silently left out. */
 function phi(messages: readonly ChatMessage[]): string {
   const known = messages.filter(({ role }) => ['system', 'user', 'assistant'].includes(role))
   return `${known.map(({ role, content }) => `<|${role}|>\n${content}<|end|>\n`).join('')}<|assistant|>\n`
 }
 
-/** Gemma 2: no system message; user and assistant alternate; any role at the place of an assistant is taken as it is. */
+/** Gemma 2: no system message; user and assistant alternate; any other role in an assistant's place is used as it is. */
 function gemma(messages: readonly ChatMessage[]): string {
   if (messages[0]?.role === 'system') throw new TemplateRejection('System role not supported')
   rejectUnlessAlternating(messages, 'Conversation roles must alternate user/assistant/user/assistant/...')
@@ -51,7 +51,9 @@ function gemma(messages: readonly ChatMessage[]): string {
   return `<bos>${turns.join('')}<start_of_turn>model\n`
 }
 
-/** Mistral Nemo: a system message first, which goes into the last user message, or nowhere if that is not the last message. */
+/**
+ * Mistral Nemo: a leading system message is merged into the last user message, or dropped if that is not the last message.
+ */
 function mistral(messages: readonly ChatMessage[]): string {
   const system = messages[0]?.role === 'system' ? messages[0] : null
   const turns = system === null ? messages : messages.slice(1)

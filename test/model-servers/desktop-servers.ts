@@ -1,4 +1,7 @@
-/** Behave as Ollama and LM Studio do on somebody's own machine: no key, models that come and go, JSON in their own ways. */
+/**
+ * Servers that behave like Ollama and LM Studio on a desktop: no API key, models that come and go, JSON in their own
+ * formats.
+ */
 import {
   type ChatRequest,
   chatCompletion,
@@ -21,12 +24,12 @@ export interface OllamaOptions extends SlotsOptions {
 }
 
 /**
- * Ollama: a model without its tag is `:latest`; a role that the template does not know is left out; of a conversation over
- * the context the oldest messages but the system message are left out, without a word; a path that it does not know
- * gets plain text. Errors are objects inside `error`, with a `code` of null.
+ * Ollama: a model without a tag is `:latest`; roles that the template does not know are left out; if a conversation exceeds
+ * the context, the oldest messages except the system message are silently left out; unknown paths get plain text. Errors are
+ * objects inside `error`, with a `code` of null.
  */
 export class Ollama {
-  /** What reached the model: a line for each message. */
+  /** What reached the model: one line per message. */
   readonly prompts: string[] = []
   readonly slots: Slots
   readonly #options: OllamaOptions
@@ -70,8 +73,8 @@ export class Ollama {
 }
 
 /**
- * LM Studio: a path that it does not know gets **200** with an error; errors are a text in `error`, but for the model an
- * object; `json_object` is rejected; a loaded model answers whichever name is asked for.
+ * LM Studio: an unknown path gets **200** with an error; errors are a string in `error`, but an object for the model;
+ * `json_object` is rejected; a loaded model answers for any requested name.
  */
 export function lmStudio({
   models = ['qwen2.5-7b-instruct'],

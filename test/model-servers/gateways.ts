@@ -1,10 +1,13 @@
-/** Behave as gateways do: Portkey wants its own headers, LiteLLM puts its provider's words into a sentence, proxies send HTML. */
+/**
+ * Servers that behave like gateways: Portkey requires its own headers, LiteLLM embeds its provider's message in a sentence,
+ * proxies send HTML.
+ */
 import { chatCompletion, isModelList, reply, type Script } from '../model-server.ts'
 import { json, usualAnswer } from './usual-answer.ts'
 
 /**
- * Portkey's gateway, as version 1.15 was seen to behave: the provider is chosen by a header, without which every request gets
- * 400; asked for models it fails; where it does not reach the server behind it, that is a 500 of its own.
+ * Portkey's gateway, as observed in version 1.15: the provider is chosen by a header, and requests without it get 400; a
+ * request for the models fails; if the server behind it is unreachable, it returns its own 500.
  */
 export function portkey({ isServerDown = false }: { readonly isServerDown?: boolean } = {}): Script {
   return (request) => {
@@ -26,7 +29,7 @@ export function portkey({ isServerDown = false }: { readonly isServerDown?: bool
   }
 }
 
-/** LiteLLM: codes are texts; the message has the provider's error inside. */
+/** LiteLLM: codes are strings; the message contains the provider's error. */
 export function liteLlm({ key }: { readonly key: string }): Script {
   return (request) => {
     if (request.headers.authorization !== `Bearer ${key}`) {
@@ -49,7 +52,7 @@ export function liteLlm({ key }: { readonly key: string }): Script {
   }
 }
 
-/** A proxy whose server behind it is down: 502 and a page of HTML. */
+/** A proxy whose backend is down: 502 with an HTML page. */
 export function proxyWithoutServer(): Script {
   const page =
     '<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>502 Bad Gateway</body>\r\n</html>'

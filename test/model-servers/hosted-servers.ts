@@ -1,6 +1,6 @@
 /**
- * Behave as hosted services do: Mistral, Azure OpenAI, OpenRouter, and the OpenAI-compatible endpoints of Anthropic and
- * Google. Each wants its key where it wants it, words its errors in its own shape, and has rules of its own for roles.
+ * Servers that behave like hosted services: Mistral, Azure OpenAI, OpenRouter, and the OpenAI-compatible endpoints of
+ * Anthropic and Google. Each expects its key in a different place, has its own error format, and its own rules for roles.
  */
 import {
   chatCompletion,
@@ -12,12 +12,12 @@ import {
 } from '../model-server.ts'
 import { json, messagesOf, usualAnswer } from './usual-answer.ts'
 
-/** The key that every one of them takes. */
+/** The API key that all of them accept. */
 export const KEY = 'a-key-for-tests'
 
 /**
- * Mistral's API: answers may be an array of parts, with the thinking before the text; the last message is of a user; a field
- * that it does not know gets 422 with an object as the message; a wrong key gets `{detail}`.
+ * Mistral's API: answers may be an array of parts, with the thinking before the text; the last message must be from a user;
+ * an unknown field gets 422 with an object as the message; a wrong key gets `{detail}`.
  */
 export function mistral({ parts = false }: { readonly parts?: boolean } = {}): Script {
   return (request) => {
@@ -50,7 +50,7 @@ export function mistral({ parts = false }: { readonly parts?: boolean } = {}): S
   }
 }
 
-/** What Mistral answers when a model has no capacity left for the account. */
+/** Mistral's answer when a model has no capacity left for the account. */
 export function mistralCapacity(): Script {
   return () => {
     const message = 'Service tier capacity exceeded for this model.'
@@ -59,8 +59,8 @@ export function mistralCapacity(): Script {
 }
 
 /**
- * Azure OpenAI: the deployment is in the path, `api-version` in the query, and the key in `api-key`; without the version
- * nothing is found. `filtered` answers as its content filter does.
+ * Azure OpenAI: the deployment is in the path, `api-version` in the query, and the key in `api-key`; without the version it
+ * returns 404. `filtered` answers as its content filter does.
  */
 export function azure({
   deployment = 'gpt',
@@ -98,8 +98,8 @@ export function azure({
 }
 
 /**
- * OpenRouter: a public list of models; errors with the status as `code` and what the provider said in `metadata`; a
- * provider that fails while it answers is an error inside a 200.
+ * OpenRouter: a public list of models; errors with the status as `code` and the provider's message in `metadata`; a provider
+ * that fails while answering is an error inside a 200.
  */
 export function openRouter({ trouble }: { readonly trouble?: 'credits' | 'provider' } = {}): Script {
   return (request) => {
@@ -124,7 +124,7 @@ export function openRouter({ trouble }: { readonly trouble?: 'credits' | 'provid
 
 /**
  * Anthropic's compatible endpoint: system and developer messages are hoisted to the beginning, so none is lost;
- * `response_format` is ignored, so the answer may be JSON in a fence; overload is 529.
+ * `response_format` is ignored, so the answer may be JSON in a code fence; overload is 529.
  */
 export function anthropic({ overloaded = false }: { readonly overloaded?: boolean } = {}): Script {
   return (request) => {
@@ -141,7 +141,7 @@ export function anthropic({ overloaded = false }: { readonly overloaded?: boolea
   }
 }
 
-/** Google's compatible endpoint: an error is an array of one element, also for a wrong key, which gets 400. */
+/** Google's compatible endpoint: an error is an array of one element; a wrong key gets 400 in this form, too. */
 export function google(): Script {
   return (request) => {
     if (!isBearer(request)) {

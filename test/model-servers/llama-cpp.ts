@@ -17,9 +17,9 @@ import { answerTo, BYTES_PER_TOKEN, json, messagesOf, tokensOf, usualAnswer } fr
 export interface LlamaCppOptions extends SlotsOptions {
   readonly template: ChatTemplate
   readonly generation?: 2025 | 2026
-  /** Of one slot; a token of this server is four bytes. Endless unless given. */
+  /** The context of one slot; a token of this server is four bytes. Unlimited if absent. */
   readonly contextTokens?: number
-  /** `--api-key`. The list of models is public all the same. */
+  /** `--api-key`. The list of models is public even so. */
   readonly apiKey?: string
   readonly answer?: (request: ChatRequest) => string
 }
@@ -28,7 +28,7 @@ export class LlamaCpp {
   /** The prompts of all completions so far, after a context shift. */
   readonly prompts: string[] = []
   readonly slots: Slots
-  /** True while the model is loaded: everything gets 503. */
+  /** While the model is loading, everything gets 503. */
   loading = false
   readonly #options: LlamaCppOptions
 
@@ -46,7 +46,7 @@ export class LlamaCpp {
     if (apiKey !== undefined && request.headers.authorization !== `Bearer ${apiKey}`) {
       return failure(401, 'authentication_error', 'Invalid API Key')
     }
-    // It knows its routes with and without /v1.
+    // Its routes exist with and without /v1.
     if (!/^(\/v1)?\/chat\/completions$/.test(request.path)) {
       return failure(404, 'not_found_error', 'File Not Found')
     }
@@ -59,7 +59,7 @@ export class LlamaCpp {
       generation = 2025,
       contextTokens = Number.POSITIVE_INFINITY,
     } = this.#options
-    // Any model name will do. In 2025 it is the JSON library that fails without messages.
+    // Any model name is accepted. In 2025, a request without messages fails in the JSON library.
     if (!Array.isArray(request.messages)) {
       const isOld = generation === 2025
       return this.#reject(
@@ -73,7 +73,7 @@ export class LlamaCpp {
       prompt = this.#render(messagesOf(request))
     } catch (error) {
       if (!(error instanceof TemplateRejection)) throw error
-      // The real one repeats the template for each block that the exception passes, kilobytes in all.
+      // The real server repeats the template for each block that the exception passes through, several kilobytes in total.
       const place = ' at row 1, column 146:\n{{ bos_token }}{% for message in messages %}…\n'.repeat(6)
       return this.#reject(error.message + place)
     }
@@ -86,7 +86,7 @@ export class LlamaCpp {
     return this.slots.hold(answerTo(request, kept, answer(request)))
   }
 
-  /** What the request is to blame for. */
+  /** Errors caused by the request. */
   #reject(message: string): Reply {
     if (this.#options.generation !== 2026) return failure(500, 'server_error', message)
     const why = `Unable to generate parser for this template. Automatic parser generation failed: ${message}`
@@ -111,9 +111,9 @@ function developerAsSystem(message: ChatMessage): ChatMessage {
 }
 
 /**
- * For a template that knows no system role, each system message is put before the text of the user message that follows,
- * or becomes a user message before anything else. In 2026 only the first is put before the text of the next message, whatever
- * its role, and is lost if there is none.
+ * For a template without a system role, each system message is prepended to the text of the following user message, or
+ * becomes a user message if another role follows. In 2026 only the first is prepended to the text of the next message,
+ * whatever its role, and is lost if there is none.
  */
 function withoutSystem(messages: readonly ChatMessage[], generation: 2025 | 2026): ChatMessage[] {
   if (generation === 2026) {
@@ -140,7 +140,7 @@ function withoutSystem(messages: readonly ChatMessage[], generation: 2025 | 2026
   return result
 }
 
-/** The part of a schema that its grammar has no form for; null if there is none. */
+/** The part of a schema that the grammar cannot express; null if there is none. */
 function schemaProblem(request: ChatRequest): string | null {
   const format = request.response_format
   if (format?.type !== 'json_schema') return null
@@ -148,7 +148,9 @@ function schemaProblem(request: ChatRequest): string | null {
   return unanchored ? "Pattern must start with '^' and end with '$'" : null
 }
 
-/** Half-context blocks are cut from the beginning until the rest fits (`n_keep` 0): the client sees only the usage. */
+/**
+ * Blocks of half the context are cut from the beginning until the rest fits (`n_keep` 0): the client sees only the usage.
+ */
 function shifted(prompt: string, promptTokens: number, contextTokens: number): string {
   const block = Math.floor(contextTokens / 2)
   const erased = Math.floor((promptTokens - block) / block)

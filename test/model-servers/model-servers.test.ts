@@ -1,6 +1,7 @@
 /**
- * The test servers behave as the real ones do. The tables of the chat templates were made with llama.cpp's `llama-server`, built
- * from its sources of July 2025 (commit 36c153248) and of August 2026, and with the templates of its repository.
+ * The test servers behave like the real ones. The tables of the chat templates were recorded with llama.cpp's
+ * `llama-server`, built from its sources of July 2025 (commit 36c153248) and of August 2026, with the templates of its
+ * repository.
  */
 import assert from 'node:assert/strict'
 import { describe, type TestContext, test } from 'node:test'
@@ -25,8 +26,8 @@ const ORDERS = {
 }
 
 /**
- * What was seen in 2025, and where it differs in 2026: `ok`, or the roles whose text does not reach the prompt, or
- * the status.
+ * What was observed in 2025, and where it differs in 2026: `ok`, or the roles whose text does not reach the prompt, or the
+ * status.
  */
 const SEEN: { readonly [template in ChatTemplate]: { readonly [order in keyof typeof ORDERS]: string } } = {
   'qwen-2.5': {
@@ -254,7 +255,7 @@ function roles(...names: string[]) {
   return names.map((role) => ({ role, content: 'Hello' }))
 }
 
-/** Posts completions to a server of its own. */
+/** Posts completions to a separate server. */
 async function serve(t: TestContext, script: (request: Received, index: number) => ReturnType<Script>) {
   const server = await startModelServer({ script })
   t.after(() => server.close())
@@ -265,7 +266,7 @@ function poster(baseUrl: string) {
   return async (body: object, headers: Record<string, string> = {}, signal: AbortSignal | null = null) => {
     const init = { method: 'POST', headers, signal, body: JSON.stringify({ model: 'tiny', ...body }) }
     const response = await fetch(`${baseUrl}/chat/completions`, init)
-    // biome-ignore lint/suspicious/noExplicitAny: tests look into answers of every shape, and fail where one is wrong.
+    // biome-ignore lint/suspicious/noExplicitAny: tests inspect answers of every shape, and fail if one is wrong.
     return { status: response.status, body: (await response.json()) as any }
   }
 }

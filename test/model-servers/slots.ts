@@ -10,9 +10,9 @@ import { type Clock, systemClock } from '../../src/clock.ts'
 import type { Reply } from '../model-server.ts'
 
 export interface SlotsOptions {
-  /** How many answers are generated at once; 1 unless given. */
+  /** How many answers are generated at once; 1 if absent. */
   readonly slots?: number
-  /** How long an answer takes once it has a slot; 0 unless given. */
+  /** How long an answer takes once it has a slot; 0 if absent. */
   readonly answerMs?: number
   readonly clock?: Clock
 }
@@ -31,7 +31,7 @@ export class Slots {
     this.#clock = clock
   }
 
-  /** Requests that wait for a slot, and the most that ever did. */
+  /** Requests waiting for a slot, and the maximum so far. */
   get queued(): number {
     return this.#queue.length
   }
@@ -40,7 +40,7 @@ export class Slots {
     return this.#longestQueue
   }
 
-  /** The reply, sent when its request has had a slot for as long as an answer takes. */
+  /** The reply, sent when its request has held a slot for the duration of an answer. */
   hold(then: Reply): Reply {
     return (request, response, server) => {
       const begin = () => {

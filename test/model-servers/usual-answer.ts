@@ -1,10 +1,10 @@
-/** What a well-behaved model answers: an example of the schema that it was given, an object for JSON, else an echo. */
+/** The answer of a well-behaved model: an example of the schema that it was given, an object for JSON, otherwise an echo. */
 import { makeExample } from '../../src/json-schema/make-example.ts'
 import { readSchema } from '../../src/json-schema/read-schema.ts'
 import { type ChatRequest, chatCompletion, echoOf, type Reply, reply } from '../model-server.ts'
 import type { ChatMessage } from './chat-templates.ts'
 
-/** Of English text, about. */
+/** Approximate, for English text. */
 export const BYTES_PER_TOKEN = 4
 
 export function usualAnswer(request: ChatRequest): string {
@@ -22,11 +22,11 @@ export function usualAnswer(request: ChatRequest): string {
 function schemaInText(request: ChatRequest): unknown {
   const texts = messagesOf(request).map(({ content }) => content)
   const text = texts.find((each) => each.includes('JSON Schema below'))
-  // The text of the user may follow, where the model knows no system message.
+  // The user's text may follow if the model has no system message.
   return text === undefined ? null : JSON.parse(text.slice(text.indexOf('{')).split('\n', 1)[0] ?? '')
 }
 
-/** A completion whose usage counts the prompt that the server made, not the conversation that it was sent. */
+/** A completion whose usage counts the prompt that the server built, not the conversation that it received. */
 export function answerTo(request: ChatRequest, prompt: string, content: string, more: object = {}): Reply {
   const [input, output] = [tokensOf(prompt), tokensOf(content)]
   const usage = { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }

@@ -1,7 +1,7 @@
 /**
- * Behaves as vLLM's OpenAI-compatible server does: chat templates are those of the model, and what they reject gets 400;
- * a prompt over the context gets 400; answers are generated side by side. Errors of its own are objects inside `error`
- * (flat before version 0.10); those of FastAPI, beneath it, are `{detail}`; a missing key gets `{error: "Unauthorized"}`.
+ * A server that behaves like vLLM's OpenAI-compatible server: it uses the model's chat template, and what that rejects gets
+ * 400; a prompt over the context gets 400; answers are generated concurrently. Its own errors are objects inside `error`
+ * (flat before version 0.10); those of FastAPI below it are `{detail}`; a missing key gets `{error: "Unauthorized"}`.
  */
 import { type ChatRequest, isModelList, type Received, type Reply, type Script } from '../model-server.ts'
 import { type ChatTemplate, renderChat, TemplateRejection } from './chat-templates.ts'
@@ -9,13 +9,13 @@ import { answerTo, json, messagesOf, tokensOf, usualAnswer } from './usual-answe
 
 export interface VllmOptions {
   readonly template: ChatTemplate
-  /** `--served-model-name`; `tiny` unless given. */
+  /** `--served-model-name`; `tiny` if absent. */
   readonly model?: string
-  /** `--api-key`; the list of models needs it too. */
+  /** `--api-key`; the list of models requires it, too. */
   readonly apiKey?: string
-  /** `--max-model-len`; a token of this server is four bytes. Endless unless given. */
+  /** `--max-model-len`; a token of this server is four bytes. Unlimited if absent. */
   readonly maxTokens?: number
-  /** True for errors as before version 0.10: the fields of the error beside `object`, not inside `error`. */
+  /** Errors as before version 0.10, with the fields of the error beside `object` instead of inside `error`. */
   readonly flatErrors?: boolean
   readonly answer?: (request: ChatRequest) => string
 }

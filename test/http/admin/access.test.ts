@@ -1,4 +1,4 @@
-/** Who gets into the admin API, and who does not. */
+/** Who can access the admin API. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { onEachStore } from '../../on-each-store.ts'
@@ -109,7 +109,7 @@ onEachStore(async () => {
     granted(await guess('192.0.2.2', ADMIN_TOKEN), 200)
     clock.advance(MINUTE_MS)
     granted(await guess('192.0.2.1', ADMIN_TOKEN), 200)
-    // One host has a whole network of these.
+    // A host usually has a whole network of these addresses.
     for (let sent = 0; sent < WRONG_TOKENS; sent++) refused(await guess(`2001:db8:0:1::${sent}`), 401)
     refused(await guess('2001:db8:0:1:ffff::1', ADMIN_TOKEN), 429)
     granted(await guess('2001:db8:0:2::1', ADMIN_TOKEN), 200)

@@ -11,7 +11,7 @@ import { adminOf, BASE } from './admin.ts'
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const KNOWN_MS = 5000
-/** How long a deletion waits until every node knows. */
+/** How long a deletion waits for every node to apply the suspension. */
 const DELETION_WAITS_MS = 3000
 
 async function start(t: { after(end: () => unknown): void }, options: StageOptions = {}) {
@@ -20,7 +20,7 @@ async function start(t: { after(end: () => unknown): void }, options: StageOptio
   return { ...stage, admin: await adminOf(stage.parley), key }
 }
 
-/** Lets the time pass that the work waits for. */
+/** Advances the time that the work waits for. */
 async function passing<T>({ clock }: Pick<Stage, 'clock'>, work: Promise<T>): Promise<T> {
   let isDone = false
   const done = work.finally(() => {

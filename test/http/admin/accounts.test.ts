@@ -77,7 +77,7 @@ onEachStore(async () => {
     assert.match(taken.details ?? '', /account acme has user_go/)
     assert.equal(refused(await admin.post('/keys', '{'), 400).message, 'The body is not valid JSON.')
     refused(await admin.post('/keys/key_none/revoke'), 404)
-    // No database keeps these, and one would not even be asked for them.
+    // Databases cannot store these values, and Parley rejects them before asking one.
     refused(await admin.post('/keys/%00/revoke'), 404)
     refused(await admin.post('/accounts/%00/secret'), 404)
     refused(await admin.post('/accounts/%00/tier', { tier: 'user_go' }), 404)

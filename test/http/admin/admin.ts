@@ -13,7 +13,7 @@ export const BASE = '/admin/api'
 
 export interface Admin {
   get(path: string): Promise<Answer>
-  /** Without a body where none is given. */
+  /** Sends no body if none is passed. */
   post(path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>
   delete(path: string): Promise<Answer>
 }
@@ -78,7 +78,7 @@ function documented(routes: readonly AdminRoute[], method: string, path: string,
     const alike = own.every((part, at) => part === parts[at] || (part.startsWith('{') && parts[at] !== ''))
     return route.method === method && own.length === parts.length && alike
   }
-  // The one that names most of the path.
+  // The path that matches most literally.
   const [route] = routes.filter(fits).sort((a, b) => a.path.split('{').length - b.path.split('{').length)
   assert.ok(route, `${method} ${path} is not documented`)
   const schema = route.responses[answer.status]?.content?.['application/json']?.schema

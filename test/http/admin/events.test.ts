@@ -1,4 +1,4 @@
-/** The admin API's points as server-sent events. */
+/** The admin API's metric samples as server-sent events. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
@@ -17,9 +17,9 @@ const GREETING = ': points follow\n\n'
 
 interface Listener {
   readonly response: IncomingMessage
-  /** All that has come. */
+  /** Everything received so far. */
   text(): string
-  /** Resolves with all that has come as soon as there are so many events. */
+  /** Resolves with everything received once there are this many events. */
   events(count: number): Promise<string>
   ended(): Promise<void>
 }
@@ -51,9 +51,9 @@ async function listen(t: TestContext, parley: Parley): Promise<Listener> {
   }
 }
 
-/** Moves time to the next point, once it is waited for. */
+/** Advances time to the next sample, once its timer is set. */
 async function makePoint(clock: FakeClock): Promise<void> {
-  // What comes after a point is waited for when other work had its turn.
+  // Waiting starts after a sample only when other work has had its turn.
   await setImmediate()
   await setImmediate()
   clock.advance(POINT_MS)
@@ -104,11 +104,11 @@ onEachStore(() => {
     t.after(() => socket.destroy())
     socket.pause()
     socket.write(`GET ${BASE}/events HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`)
-    // The client may see a reset instead of an end.
+    // The client may see a reset instead of an orderly end.
     socket.on('error', () => {})
     const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()))
     const gone = () => parley.log.some(({ message }) => /client did not read/.test(message))
-    // The machine keeps some megabytes for it first.
+    // The operating system buffers a few megabytes first.
     while (!gone()) {
       await makePoint(clock)
       t.signal.throwIfAborted()

@@ -1,4 +1,4 @@
-/** The admin API on jobs: cancel and delete, and what callers see of it. */
+/** The admin API's job actions: cancel and delete, and what callers see of them. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
@@ -28,7 +28,7 @@ onEachStore(() => {
     const { parley, models, admin, key } = await start(t, { script: () => reply.stall() })
     const waiting = parley.post(MESSAGES, job(), key)
     await models.received(1)
-    // Its call begins before it is stored.
+    // Its call starts before the job is stored.
     const [id = ''] = await jobsStored(t, await openDatabase(t, parley), 1)
     assert.deepEqual(granted(await admin.post(`/jobs/${id}/cancel`), 200), { cancelled: true })
     assert.deepEqual(failed(await waiting), CANCELLED)
@@ -116,7 +116,7 @@ onEachStore(() => {
   })
 })
 
-/** The names of the store's methods that are called from now on. Time stands still, so no poll is among them. */
+/** The names of the store methods called from now on. Time stands still, so polls are not among them. */
 function recordOperations(store: Parley['store']): readonly string[] {
   const called: string[] = []
   const methods = store as unknown as Record<string, (...args: unknown[]) => unknown>
@@ -124,7 +124,7 @@ function recordOperations(store: Parley['store']): readonly string[] {
     const method = methods[name]
     if (typeof method !== 'function') continue
     methods[name] = (...args) => {
-      // Nodes on Postgres look into the queue every second, whatever the clock of the test says.
+      // Nodes on Postgres poll the queue every second of real time, whatever the test's clock shows.
       if (name !== 'claim') called.push(name)
       return method.apply(store, args)
     }

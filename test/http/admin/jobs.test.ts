@@ -1,4 +1,4 @@
-/** The admin API's jobs: searched, looked into, read. */
+/** The admin API's jobs: searches, details and contents. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'

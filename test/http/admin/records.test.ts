@@ -1,4 +1,4 @@
-/** The admin API's records: what accounts used, and who did what. */
+/** The admin API's records: usage, and the audit log. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
@@ -22,7 +22,7 @@ onEachStore(() => {
   test('usage is what the jobs used, by month, account and model, a page at a time', async (t) => {
     const { parley, models, admin, key, clock } = await start(t)
     const other = await parley.key('user_go', 'other')
-    // The model server counts characters: five of input, and eleven of `echo: Hello`.
+    // The model server counts characters: 5 of input, and 11 of `echo: Hello`.
     await parley.post(MESSAGES, says('Hello'), key)
     await parley.post(MESSAGES, says('Hello'), key)
     models.script = () => reply.status(400)
@@ -127,7 +127,7 @@ onEachStore(() => {
     assert.equal(line?.operator, 'Ann Lee')
   })
 
-  /** The bytes of UTF-8, as a header may hold them. */
+  /** The UTF-8 bytes as a header carries them. */
   const latin1 = (text: string) => Buffer.from(text).toString('latin1')
 
   test('what cannot be noted is not done', async (t) => {

@@ -1,4 +1,4 @@
-/** The OpenAPI documents as a list of what they promise, and whether an answer keeps it. */
+/** The OpenAPI documents as a list of promises, and a check of responses against them. */
 import assert from 'node:assert/strict'
 import { Check } from 'typebox/schema'
 import type { Answer, Parley } from '../../parley.ts'
@@ -52,7 +52,7 @@ function resolved(node: Schema, document: Schema): Schema {
   return Object.fromEntries(Object.entries(node).map(([name, value]) => [name, resolved(value, document)]))
 }
 
-/** Of both documents. */
+/** The routes of both documents. */
 export async function documentedRoutes(parley: Parley): Promise<readonly Route[]> {
   const documents = await Promise.all([CALLERS, OPERATORS].map((path) => documentAt(parley, path)))
   return documents.flatMap(routesOf)
@@ -87,7 +87,7 @@ export function examplesOf({ example, examples }: Media): unknown[] {
   return example === undefined ? several : [example, ...several]
 }
 
-/** Asserts that the route documents the status, and that the body has its shape and nothing that is not documented. */
+/** Asserts that the route documents the status, and that the body has the documented shape without undocumented fields. */
 export function conforms(
   { name, responses }: Route,
   about: string,
@@ -105,7 +105,7 @@ export function conforms(
   )
 }
 
-/** The schema with no room for fields that it does not name. */
+/** The schema, closed to fields that it does not name. */
 export function closed(schema: Schema): Schema {
   if (typeof schema !== 'object' || schema === null) return schema
   if (Array.isArray(schema)) return schema.map(closed)

@@ -3,17 +3,17 @@ import fc from 'fast-check'
 import type { Answer } from '../../parley.ts'
 
 type Schema = Answer['body']
-/** The same cases at every run, so that a failure can be looked into. */
+/** The cases are the same in every run, so that failures can be reproduced. */
 const SEED = 20260102
 
-/** Each example with one field after the other replaced by generated values that satisfy its schema. */
+/** Each example with one field at a time replaced by generated values that satisfy its schema. */
 export function variations(schema: Schema, examples: readonly unknown[], each: number): unknown[] {
   return examples.flatMap((example) =>
     placesIn(schema, example).flatMap(({ put, schema: own }) => made(own, each).map(put)),
   )
 }
 
-/** Each example with one thing after the other wrong in it, and what is wrong. */
+/** Each example with one mistake at a time, and its description. */
 export function mistakes(schema: Schema, examples: readonly unknown[]): { about: string; body: unknown }[] {
   return examples.flatMap((example) =>
     placesIn(schema, example).flatMap(({ path, put, schema: own, value }) =>
@@ -22,7 +22,7 @@ export function mistakes(schema: Schema, examples: readonly unknown[]): { about:
   )
 }
 
-/** Values that no parameter of a query with this schema takes, as text. */
+/** Texts that are invalid for a query parameter with this schema. */
 export function wrongTexts({ enum: allowed, type, minimum, maximum }: Schema): string[] {
   if (allowed) return ['none-of-these', '']
   if (type !== 'integer' && type !== 'number') return []
@@ -39,7 +39,7 @@ interface Place {
   readonly path: string
   readonly schema: Schema
   readonly value: unknown
-  /** The whole example with another value here. */
+  /** The whole example with another value in this place. */
   readonly put: (value: unknown) => unknown
 }
 
@@ -113,7 +113,7 @@ function validObject({
   )
   if (!additionalProperties) return named
   const value = additionalProperties === true ? fc.jsonValue({ maxDepth: 2 }) : valid(additionalProperties)
-  // Without the names that a JSON text cannot set on an object made here.
+  // Without names that a JSON text cannot set on an object created here.
   const name = fc.string({ maxLength: 10 }).filter((text) => text !== '__proto__')
   const more = fc.dictionary(name, value, { maxKeys: 3, noNullPrototype: true })
   return fc.tuple(more, named).map(([some, own]) => ({ ...some, ...(own as object) }))

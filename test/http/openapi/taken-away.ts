@@ -1,4 +1,4 @@
-/** Routes that take something away, which is made for each of their requests. */
+/** Routes that delete or end something, which is created for each of their requests. */
 import { reply } from '../../model-server.ts'
 import { job } from '../../parley.ts'
 import { granted } from '../expect.ts'
@@ -6,7 +6,7 @@ import type { Stage } from '../stage.ts'
 import type { Route } from './document.ts'
 import type { Sent, Walker } from './walker.ts'
 
-/** How long the deletion of an account waits until every node knows. */
+/** How long an account's deletion waits for every node to apply the suspension. */
 const DELETION_WAITS_MS = 3000
 
 export function takenAway(
@@ -16,7 +16,7 @@ export function takenAway(
 ) {
   let made = 0
 
-  /** One whose call stalls. */
+  /** A job whose call stalls. */
   async function openJob(): Promise<string> {
     const { script } = models
     models.script = () => reply.stall()
@@ -28,7 +28,7 @@ export function takenAway(
       [job({ messages: [{ role: 'user', content }] })],
       key,
     )
-    // Jobs that were created before may be called meanwhile, and do not count.
+    // Jobs created before may be called meanwhile, and do not count.
     const isCalled = () => models.requests.some(({ text }) => text.includes(content))
     while (!isCalled()) await models.received(++asked)
     models.script = script
@@ -53,7 +53,7 @@ export function takenAway(
     'DELETE /admin/api/accounts/{name}': async () => ({ name: await newAccount() }),
   }
 
-  /** As `expectOf`, on something that is there to be taken away, and with the time that it takes. */
+  /** Like `expectOf`, on something that exists and can be deleted, and with the time that this takes. */
   async function done(route: Route, statuses: readonly number[], sent: Sent): Promise<void> {
     const parameters = await makers[route.name]?.()
     let isDone = false
@@ -70,7 +70,7 @@ export function takenAway(
     })
   }
 
-  /** For the message of a failure: what the caller reads of the job, and how often and after which others it was called. */
+  /** For failure messages: what the caller reads of the job, how often it was called, and after which other jobs. */
   async function stateOf(jobId: string): Promise<string> {
     const { text } = await parley.get(`/api/v1/messages/${jobId}`, key)
     return [text, ...models.requests.slice(-10).map((request) => request.text.slice(0, 200))].join('\n')

@@ -1,4 +1,4 @@
-/** The Parley that is walked, with something behind every path, and the routes that it really serves. */
+/** The Parley that is walked, with data for every path, and the routes that it serves. */
 import { subscribe } from 'node:diagnostics_channel'
 import type { FastifyInstance } from 'fastify'
 import { job, type Lifetime, type Parley } from '../../parley.ts'
@@ -10,7 +10,7 @@ export interface Walked extends Stage {
   readonly receiver: Receiver
   readonly served: readonly { readonly method: string; readonly url: string }[]
   readonly key: string
-  /** What stands in paths: a job whose callback failed, a key to revoke, an account. */
+  /** Values for path parameters: a job whose callback failed, a key to revoke, an account. */
   readonly parameters: Record<string, string>
 }
 

@@ -1,4 +1,4 @@
-/** Sends requests to documented routes, and holds every answer against the document. */
+/** Sends requests to documented routes, and checks every response against the document. */
 import assert from 'node:assert/strict'
 import { ADMIN_TOKEN, type Answer, type Parley } from '../../parley.ts'
 import { conforms, type Route } from './document.ts'
@@ -7,27 +7,27 @@ export interface Sent {
   readonly about: string
   readonly body?: unknown
   readonly query?: string
-  /** In place of those that exist. */
+  /** Values that replace existing ones. */
   readonly parameters?: Readonly<Record<string, string>>
   readonly headers?: Readonly<Record<string, string>>
-  /** In place of that of the route. */
+  /** Headers that replace the route's own. */
   readonly method?: string
 }
 
 export interface Walker {
-  /** Such as `GET /healthz 200`: what was answered so far. */
+  /** The responses so far, such as `GET /healthz 200`. */
   readonly seen: ReadonlySet<string>
-  /** Fails unless the answer is as documented and its status one of these. */
+  /** Fails unless the response is documented and has one of these statuses. */
   expectOf(route: Route, statuses: readonly number[], sent: Sent): Promise<Answer>
-  /** Fails unless this answer, which came another way, is as documented and its status one of these. */
+  /** Fails unless this response, obtained in another way, is documented and has one of these statuses. */
   took(route: Route, about: string, answer: Answer, statuses: readonly number[]): void
 }
 
-/** @param parameters what stands in paths unless the request says otherwise */
+/** @param parameters values of path parameters, unless the request sets them */
 export function walkerOf(parley: Parley, key: string, parameters: Readonly<Record<string, string>>): Walker {
   const seen = new Set<string>()
 
-  /** Sends it with what opens the route, and holds the answer against the document. */
+  /** Sends the request with the route's credentials, and checks the response against the document. */
   async function send(route: Route, { about, body, query = '', headers, ...sent }: Sent): Promise<Answer> {
     const values = { ...parameters, ...sent.parameters }
     const path = route.path.replaceAll(/\{(\w+)\}/g, (_all, name) => encodeURIComponent(values[name] ?? ''))
@@ -63,7 +63,7 @@ export function walkerOf(parley: Parley, key: string, parameters: Readonly<Recor
     assert.ok(statuses.includes(answer.status), `${route.name}, ${about}: ${answer.status} ${answer.text}`)
   }
 
-  /** The same, and the status is one of these. */
+  /** The same, and checks that the status is one of these. */
   async function expectOf(route: Route, statuses: readonly number[], sent: Sent): Promise<Answer> {
     const answer = await send(route, sent)
     const description = `${route.name}, ${sent.about}: ${answer.status} ${answer.text} for ${JSON.stringify(sent).slice(0, 500)}`
@@ -74,7 +74,7 @@ export function walkerOf(parley: Parley, key: string, parameters: Readonly<Recor
   return { seen, expectOf, took }
 }
 
-/** Of a stream without an end, what comes first. */
+/** Of an endless stream, the beginning. */
 async function textOf(response: Response): Promise<string> {
   if (!response.headers.get('content-type')?.startsWith('text/event-stream')) return response.text()
   const reader = response.body?.getReader()
