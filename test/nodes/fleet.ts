@@ -1,6 +1,6 @@
 /**
- * Several nodes, as processes, on one Postgres; and callers who ask any of them, as behind a load balancer: where one does
- * not answer, the next is asked.
+ * Several nodes, as processes, on one Postgres; and callers who use any of them, as behind a load balancer: if one does not
+ * answer, the next is tried.
  *
  * ```ts
  * const fleet = await startFleet(t, { nodes: 3, upstream: models.baseUrl })

@@ -1,7 +1,7 @@
 /**
- * Callers that go on asking a fleet until they are told to stop, and enter in a ledger what they were promised. The model server
- * answers in its own time (`unhurried`): so there are always jobs in progress, and some hundred in a second instead of all that
- * there can be, which would prove no more and take all of the CPU.
+ * Callers that keep sending requests to a fleet until they are stopped, and record in a ledger what they were promised. The model
+ * server takes its time (`unhurried`), so there are always jobs in progress, but only hundreds per second: the maximum rate would
+ * prove no more and take all of the CPU.
  *
  * ```ts
  * const models = await startModelServer({ script: unhurried })

@@ -1,4 +1,4 @@
-/** Admin actions by commands next to a running server: the server applies them in time, and callers see the effect. */
+/** Admin actions by commands while a server is running: the server applies them in time, and callers see the effect. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'
@@ -9,7 +9,7 @@ import { type Ended, type Installation, installation } from './server-process.ts
 
 const timeout = 60_000
 const ADMIN_TOKEN = 'admin-token-for-tests'
-/** What a command changed, a running server knows by then. */
+/** By then a running server applies what a command changed. */
 const KNOWN_WITHIN_MS = 5000
 /** By then the call of a cancelled job has ended. */
 const ENDED_WITHIN_MS = 1000
@@ -57,7 +57,7 @@ both(
     models.script = () => reply.stall()
     const waiting = caller.single('stalls')
     await models.received(1)
-    // Who waits does not know the id yet, and the call begins before the job is stored.
+    // The waiting caller does not know the ID yet, and the call starts before the job is stored.
     const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
     const openJob = async () => {
       const open = await fetch(`${url}/admin/api/jobs?status=assigned`, { headers })
@@ -150,7 +150,7 @@ both('usage is what the jobs used, in every form', async (t, databaseUrl) => {
   await caller.single('one')
   models.script = () => reply.status(400)
   await caller.single('fails', { model: 'gpt-5' })
-  // The model server counts characters, and echoes.
+  // The model server counts characters, and echoes the message.
   const input = texts.join('').length
   const output = texts.map((text) => `echo: ${text}`).join('').length
   const month = new Date().toISOString().slice(0, 7)

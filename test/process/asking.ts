@@ -1,5 +1,5 @@
 /**
- * `parley send`, `job` and `batch` as processes, against a server as a process.
+ * `parley send`, `job` and `batch` as processes, with a server as another process.
  *
  * ```ts
  * const { place, ask } = await startAsking(t)
@@ -26,9 +26,9 @@ export interface Asking {
   readonly key: string
   /** Runs `parley …` to its end, with address and key in its environment. */
   ask(args: readonly string[], options?: AskOptions): Promise<Ended>
-  /** The same, to be watched and ended on the way. */
+  /** The same, but returns the process, to be watched and ended midway. */
   begin(args: readonly string[], options?: AskOptions): Program
-  /** Writes a file into the folder that commands run in. */
+  /** Writes a file into the working directory of the commands. */
   write(name: string, text: string): Promise<string>
 }
 
@@ -37,7 +37,7 @@ export interface AskOptions {
   readonly stdin?: string
 }
 
-/** A server on a free port, and a command line that asks it. */
+/** A server on a free port, and client commands for it. */
 export async function startAsking(t: TestContext, options: InstallationOptions = {}): Promise<Asking> {
   const place = await installation(t, options)
   const server = await place.start()
@@ -67,7 +67,7 @@ export async function startAsking(t: TestContext, options: InstallationOptions =
   }
 }
 
-/** The server again, on the port that it had. */
+/** Starts the server again on the same port. */
 export function startAgain({ place, server }: Asking): Promise<Server> {
   return place.start({ env: { PORT: new URL(server.url).port } })
 }

@@ -1,4 +1,4 @@
-/** Callers that go on and on asking a server, and an account of what was acknowledged to them and how long it took. */
+/** Callers that keep sending requests to a server, and a record of what was acknowledged to them and how long it took. */
 import assert from 'node:assert/strict'
 import { type Caller, idsOf, type Reply } from './caller.ts'
 
@@ -20,11 +20,11 @@ export class BackupLoad {
 
   start(callers: readonly Caller[]): void {
     this.#asking = Promise.all(callers.map((caller, index) => this.#askOnAndOn(caller, `caller ${index}`)))
-    // Whoever waits for more of it hears of it; `stop` throws it.
+    // Reports an error to whoever waits for more; `stop` throws it.
     this.#asking.catch(() => this.#tell())
   }
 
-  /** Resolves once so many jobs were acknowledged. */
+  /** Resolves once this many jobs were acknowledged. */
   reached(jobs: number): Promise<void> {
     return new Promise((resolve, reject) => {
       const look = () => {
@@ -43,7 +43,7 @@ export class BackupLoad {
     await this.#asking
   }
 
-  /** Of single creates that began within these times; null where there were none. */
+  /** The latencies of single creates that started within these times; null if there were none. */
   p99Ms(within: (atMs: number) => boolean): number | null {
     const took = this.#singles.filter(({ atMs }) => within(atMs)).map(({ ms }) => ms)
     return took.sort((a, b) => a - b)[Math.floor(took.length * 0.99)] ?? null

@@ -1,4 +1,4 @@
-/** `parley backup` and `parley restore` as people meet them on a bad day: what they are told, and what is left as it was. */
+/** What `parley backup` and `parley restore` reject: their messages, and what they leave unchanged. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync } from 'node:fs'

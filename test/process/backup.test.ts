@@ -1,6 +1,6 @@
 /**
- * `parley backup` under load, and what a server started on the restored file knows: every job that was acknowledged before
- * the backup began. `PARLEY_LONG=1` makes it a large database and ten backups.
+ * `parley backup` under load, and what a server started on the restored file contains: every job that was acknowledged
+ * before the backup began. `PARLEY_LONG=1` makes it a large database and ten backups.
  */
 import assert from 'node:assert/strict'
 import { mkdirSync, readdirSync } from 'node:fs'
@@ -16,7 +16,7 @@ const LONG = Boolean(process.env.PARLEY_LONG)
 const timeout = LONG ? 3600_000 : 120_000
 const BACKUPS = LONG ? 10 : 2
 const CALLERS = LONG ? 16 : 6
-/** Before the first backup, so that one takes a while. */
+/** Jobs before the first backup, so that it takes a while. */
 const JOBS = LONG ? 30_000 : 1000
 const HELD = 12
 
@@ -41,7 +41,7 @@ test(`${BACKUPS} backups under load: each holds all that was acknowledged before
   const server = await place.start()
   const key = await server.firstKey()
   const load = new BackupLoad()
-  // Jobs in hand at each backup, until the server is killed.
+  // Unfinished jobs at each backup, until the server is killed.
   load.acknowledge(await server.caller(key).batch(Array(HELD).fill('hold this')))
   load.start(Array.from({ length: CALLERS }, () => server.caller(key)))
   await load.reached(JOBS)
@@ -68,7 +68,7 @@ test(`${BACKUPS} backups under load: each holds all that was acknowledged before
   tellFigures(t, load, backups)
 })
 
-/** An interrupted backup: nothing under the name that was asked for; and nothing at all where it could clean up. */
+/** An interrupted backup leaves no file under the requested name, and no file at all if it could clean up. */
 async function leavesNothing(
   place: Installation,
   folder: string,
@@ -84,7 +84,7 @@ async function leavesNothing(
   assert.deepEqual(signal === 'SIGTERM' ? left : left.filter((name) => !temporary(name)), [])
 }
 
-/** Resolves when the program writes a backup that was not there. */
+/** Resolves when the program writes a backup that did not exist before. */
 async function partial(folder: string, program: Program): Promise<void> {
   const before = readdirSync(folder).length
   while (readdirSync(folder).length === before) {
@@ -134,7 +134,7 @@ async function serves(
   assert.deepEqual([completed, others], [jobs + 1, {}])
 }
 
-/** Reads every id; returns those that are there, once they have ended. */
+/** Reads every ID; returns those that exist, once they have ended. */
 async function allEnded(caller: Caller, ids: Iterable<string>): Promise<ReadonlySet<string>> {
   const known = new Set<string>()
   const left = new Set(ids).values()

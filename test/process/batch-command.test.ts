@@ -1,4 +1,4 @@
-/** `parley batch`: what it reads, writes and refuses, and its exit codes. */
+/** `parley batch`: what it reads, writes and rejects, and its exit codes. */
 import assert from 'node:assert/strict'
 import { existsSync, readdirSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'

@@ -1,4 +1,4 @@
-/** `parley batch` with OpenAI's batch files: what of them is read, and results in their shape. */
+/** `parley batch` with OpenAI's batch files: what it reads from them, and results in their format. */
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'

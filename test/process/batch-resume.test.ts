@@ -1,4 +1,4 @@
-/** `parley batch` cut off and gone on with: killed, interrupted, run beside itself, through restarts of the server. */
+/** `parley batch` cut off and resumed: killed, interrupted, run twice at once, and through restarts of the server. */
 import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { appendFile, readFile, writeFile } from 'node:fs/promises'
@@ -17,7 +17,7 @@ const JOURNAL = `${OUT}.journal`
 
 const linesOf = (count: number) => Array.from({ length: count }, (_, index) => jobLine(`job ${index}`))
 
-/** A model server that counts what it is asked. */
+/** A model server that counts its requests. */
 async function startCounting(
   t: TestContext,
 ): Promise<{ models: ModelServerForTests; calls: Map<string, number> }> {
@@ -54,11 +54,11 @@ async function killedTwice(t: TestContext, count: number, databaseUrl?: string):
   })
   await asking.write('jobs.jsonl', linesOf(count).join('\n'))
   for (let kill = 0, called = 0; kill < 2; kill++) {
-    // More than were at the server at the last kill, which go on there.
+    // More than the server still had at the last kill, which continue there.
     called += 250 + random.below(count * 0.15)
     const program = asking.begin(['batch', 'jobs.jsonl', '--concurrency', '200'])
     await models.received(called)
-    // A little further on, since each is the end of something.
+    // A little later, because each event is the end of something.
     for (let turns = random.below(200); turns > 0; turns--)
       await new Promise((resolve) => setImmediate(resolve))
     program.kill('SIGKILL')
@@ -99,7 +99,7 @@ test('a batch that arrived unheard of is found again by its key', { timeout }, a
   await models.received(60)
   program.kill('SIGKILL')
   await program.exited
-  // As if the answers to both batches had come after the crash, and a crash had cut the last line off.
+  // As if the responses to both batches had arrived after the crash, and a crash had cut off the last line.
   const file = join(asking.place.folder, JOURNAL)
   const journal = await readFile(file, 'utf8')
   const kept = journal.split('\n').filter((line) => !line.startsWith('{"sent"') && line !== '')

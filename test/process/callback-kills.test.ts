@@ -1,4 +1,7 @@
-/** P7: every callback arrives at least once, although its sender is killed at random moments and its receivers fail in many ways. */
+/**
+ * P7: every callback arrives at least once, although its sender is killed at random moments and its receivers fail in many
+ * ways.
+ */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { startModelServer } from '../model-server.ts'

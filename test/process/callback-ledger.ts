@@ -1,6 +1,6 @@
 /**
- * The callbacks that callers were promised, kept outside of the server, and what came of them at the receiver. What a
- * callback has to say follows from the job's content.
+ * The callbacks that callers were promised, recorded outside of the server, and their requests at the receiver. A callback's
+ * expected content follows from its job's.
  */
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
@@ -16,15 +16,15 @@ interface Watcher {
 }
 
 export class CallbackLedger {
-  /** Requests at the receiver, with whatever came of them. */
+  /** All requests at the receiver, however they ended. */
   requests = 0
-  /** Requests for a callback after one that was answered 2xx in full. */
+  /** Requests for a callback that arrived after a complete 2xx response to it. */
   duplicates = 0
   readonly #accepted = new Map<string, string>()
-  /** The body that came, by the job's id; each further one is the same. */
+  /** The received body by job ID; each repeated one must be the same. */
   readonly #bodies = new Map<string, string>()
   readonly #answered = new Set<string>()
-  /** The accepted jobs whose callbacks have not been answered 2xx, by their ids. */
+  /** The accepted jobs whose callbacks have not been answered 2xx, by their IDs. */
   readonly #missing = new Set<string>()
   readonly #answeredInFull = new Set<string>()
   #webhook: Webhook | undefined
@@ -32,7 +32,7 @@ export class CallbackLedger {
   #wrong: unknown
   #watchers: Watcher[] = []
 
-  /** Before the first callback can come. */
+  /** Call it before the first callback can arrive. */
   verifyBy(secret: string): void {
     this.#webhook ??= new Webhook(secret)
   }
@@ -46,7 +46,7 @@ export class CallbackLedger {
     return this.#missing.size
   }
 
-  /** Enters what the answer to a batch with callbacks promises. */
+  /** Records the callbacks promised by the response to a batch. */
   accepted(contents: readonly string[], reply: Reply): void {
     assert.equal(reply.status, 202, reply.text)
     const ids = idsOf(reply)
@@ -59,7 +59,7 @@ export class CallbackLedger {
     this.#look()
   }
 
-  /** A callback has come to the receiver, perhaps before the answer that promises it has come to the caller. */
+  /** A callback has arrived at the receiver, perhaps before its caller has the response that promises it. */
   came(request: ReceivedRequest, answered: Answered): void {
     this.requests += 1
     try {
@@ -76,18 +76,18 @@ export class CallbackLedger {
     this.#look()
   }
 
-  /** Resolves when so many more batches have been accepted; rejects when a callback was wrong. */
+  /** Resolves when this many more batches have been accepted; rejects if a callback was wrong. */
   moreBatches(count: number): Promise<void> {
     const until = this.#batches + count
     return this.#when(() => this.#batches >= until)
   }
 
-  /** Resolves when no more callbacks than this are missing; rejects when one was wrong. */
+  /** Resolves when no more callbacks than this are missing; rejects if one was wrong. */
   missingAtMost(count: number): Promise<void> {
     return this.#when(() => this.missing <= count)
   }
 
-  /** Says at the end of the test which callbacks are missing then. */
+  /** Reports the missing callbacks at the end of the test. */
   reportMissing(t: TestContext): void {
     t.signal.addEventListener('abort', () => {
       if (this.missing === 0) return
@@ -95,7 +95,7 @@ export class CallbackLedger {
     })
   }
 
-  /** That each callback said what a read of its job says, and the payload beside. */
+  /** Checks that each callback contained the same result as a read of its job, and the payload. */
   async assertAsRead(caller: Caller): Promise<void> {
     const left = this.#accepted.entries()
     const readOn = async () => {
@@ -109,7 +109,7 @@ export class CallbackLedger {
     await Promise.all(Array.from({ length: 8 }, readOn))
   }
 
-  /** The id of the job that a request is about, if all in it is right. */
+  /** The ID of the request's job, if the request is correct. */
   #verified({ headers, body }: ReceivedRequest): string {
     assert.ok(this.#webhook)
     this.#webhook.verify(body, headers as Record<string, string>)
@@ -140,7 +140,7 @@ export class CallbackLedger {
   }
 }
 
-/** What a job of this content is created with. */
+/** The fields with which a job of this content is created. */
 export function callbackTo(url: string): (content: string) => object {
   return (content) => ({
     callback: { callback_url: `${url}/hook`, callback_payload: payloadOf(content) },

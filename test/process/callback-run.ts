@@ -1,4 +1,4 @@
-/** Callers whose jobs have callbacks, the receivers of these, and the account of what was promised and of what came. */
+/** Callers whose jobs have callbacks, the receivers of these, and a record of what was promised and of what arrived. */
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import { CallbackLedger, callbackTo } from './callback-ledger.ts'
@@ -15,19 +15,20 @@ export const CALLBACK_SETTINGS = {
   retry_seconds: [0, 0.1, 0.2, ...Array.from({ length: 200 }, () => 0.4)],
 }
 const RECEIVERS = 4
-/** Callers wait while so many callbacks are missing, so that kills come while they flow, and not all before. */
+/** Callers wait while this many callbacks are missing, so that kills come while callbacks are being sent, not all before. */
 const MOST_MISSING = 100
 const MOST_IN_A_BATCH = 10
 /** On average. */
 export const JOBS_OF_A_BATCH = (1 + MOST_IN_A_BATCH) / 2
 /**
- * Callbacks that come again after a 2xx are those whose sender died before it had stored that: so many of all; or in the
- * short form, where that is a handful, as many at each kill as one receiver may have under way.
+ * A callback arrives again after a 2xx if its sender died before it had stored the 2xx. This limits their share of all
+ * callbacks; in the short form, where that would be a handful, the limit is as many per kill as one receiver may have in
+ * progress.
  */
 const MOST_DUPLICATES = 0.02
 const IN_PROGRESS = 32
 
-/** Sends a batch; null where no answer came, and so nothing was promised. */
+/** Sends a batch; null if no response arrived, so that nothing was promised. */
 export type SendBatch = (
   contents: readonly string[],
   over: (content: string) => object,
@@ -66,7 +67,7 @@ export class CallbackRun {
     this.#receivers = receivers
   }
 
-  /** Asks for what signatures are verified by, once, and before the first batch. */
+  /** Requests the secret that verifies signatures, once, before the first batch. */
   secretFrom(ask: () => Promise<Ended>): Promise<void> {
     this.#secret ??= ask().then(({ stdout, stderr }) => {
       assert.match(stdout, /^whsec_/, stderr)
@@ -75,7 +76,7 @@ export class CallbackRun {
     return this.#secret
   }
 
-  /** A batch of random size, to random receivers. Now and then one of these goes down before it, or comes back. */
+  /** A batch of random size, to random receivers. Occasionally one of these goes down before it, or comes back. */
   async ask(name: string, send: SendBatch): Promise<void> {
     for (const receiver of this.#receivers) await receiver.maybeTurn()
     if (this.#ledger.missing > MOST_MISSING) {
@@ -94,7 +95,7 @@ export class CallbackRun {
     }
   }
 
-  /** Resolves when so many more batches have been accepted; rejects when a callback was wrong. */
+  /** Resolves when this many more batches have been accepted; rejects if a callback was wrong. */
   moreBatches(count: number): Promise<void> {
     return this.#ledger.moreBatches(count)
   }
@@ -107,7 +108,7 @@ export class CallbackRun {
     await Promise.all(this.#receivers.map((receiver) => receiver.up()))
   }
 
-  /** With the receivers up, as bad as ever, every callback arrives; none was wrong, and few came again. */
+  /** With the receivers up, though still faulty, every callback arrives; none was wrong, and few arrived again. */
   async end(caller: Caller, kills: number): Promise<void> {
     await this.#up()
     const ledger = this.#ledger

@@ -1,4 +1,4 @@
-/** `parley callbacks` next to a running server: what became of callbacks, and having them sent again. */
+/** `parley callbacks` while a server is running: listing callbacks and replaying them. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import type { CallbackDetailsView, CallbackView } from '../../src/admin/callback-view.ts'
@@ -10,7 +10,7 @@ import { type Ended, type Installation, installation } from './server-process.ts
 const timeout = 60_000
 const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 
-/** A server whose callbacks are tried once, and that has created so many jobs with a callback. */
+/** A server that tries callbacks once, and has created this many jobs with a callback. */
 async function start(t: TestContext, jobs: number, databaseUrl?: string) {
   const receiver = await startReceiver()
   t.after(() => receiver.close())
@@ -37,7 +37,7 @@ function json<T>({ stdout, code, stderr }: Ended): T {
   return JSON.parse(stdout) as T
 }
 
-/** Asks until the server has recorded what came of the attempts. */
+/** Repeats the command until the server has recorded the results of the attempts. */
 async function listed(place: Installation, state: string, count: number): Promise<CallbackView[]> {
   for (;;) {
     const views = json<CallbackView[]>(await callbacks(place, 'list', '--state', state, '--json'))

@@ -1,8 +1,8 @@
-/** A caller of a Parley in another process, with a key and connections of its own. */
+/** A caller of a Parley in another process, with its own API key and connections. */
 import { Agent, request } from 'undici'
 import { eventually } from '../support/eventually.ts'
 
-/** The fields of every answer's body; which are there, the specification says. */
+/** The fields of any response body; the specification says which are present. */
 export interface Body {
   readonly success: boolean
   readonly message: string
@@ -41,7 +41,7 @@ export class Caller {
     return this.send('/api/v1/messages', { ...jobOf(content), ...over })
   }
 
-  /** A batch of one job a content; `over` gives fields of each. */
+  /** A batch with one job per content; `over` sets fields of each. */
   batch(contents: readonly string[], over: (content: string) => object = () => ({})): Promise<Reply> {
     const jobs = contents.map((content) => ({ ...jobOf(content), ...over(content) }))
     return this.send('/api/v1/messages/batches', jobs)
@@ -85,7 +85,7 @@ export function isFinal({ body }: Reply): boolean {
   return body.data?.status === 'completed' || body.data?.status === 'failed'
 }
 
-/** The ids that an answer to either create promises. */
+/** The IDs that a response to either create promises. */
 export function idsOf({ body }: Reply): readonly string[] {
   const { job_id: one, job_ids: many } = body.data ?? {}
   return many ?? (one === undefined ? [] : [one])

@@ -1,4 +1,4 @@
-/** `parley check` and `parley serve` on a Postgres that is fit, weak, unfit or not there. */
+/** `parley check` and `parley serve` on a Postgres that is suitable, weak, unsuitable or missing. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import pg from 'pg'

@@ -1,4 +1,7 @@
-/** `parley check`: right configurations pass, wrong ones are told with the path of the setting, and nothing is served. */
+/**
+ * `parley check`: valid configurations pass, invalid ones are reported with the path of the setting, and no server is
+ * started.
+ */
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -8,7 +11,7 @@ import { installation } from './server-process.ts'
 
 const timeout = 60_000
 
-/** Answers every request with one status and body, and tells what it was asked. */
+/** Answers every request with the same status and body, and records the requests. */
 async function upstreamAnswering(t: TestContext, status: number, body = '{}') {
   const asked: string[] = []
   const server = createServer((request, response) => {

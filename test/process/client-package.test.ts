@@ -1,4 +1,7 @@
-/** The client as its users get it: packed, installed in an empty folder without a network, used from JavaScript and TypeScript. */
+/**
+ * The client as its users get it: packed, installed in an empty folder without a network, used from JavaScript and
+ * TypeScript.
+ */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { mkdir, readdir, symlink, writeFile } from 'node:fs/promises'
@@ -12,11 +15,11 @@ const TSC = [process.execPath, join(MODULES, 'typescript/bin/tsc')]
 
 interface Project {
   readonly place: Installation
-  /** What was packed, by its path. */
+  /** The paths of the packed files. */
   readonly packed: readonly string[]
   path(name: string): string
   write(name: string, text: string): Promise<void>
-  /** Runs a command in the project to its end, which must be a good one. */
+  /** Runs a command in the project to its end, which must succeed. */
   run(command: readonly string[], env?: Record<string, string>): Promise<Ended>
 }
 
@@ -69,7 +72,7 @@ const callback: Callback<string> = await webhooks.verify<string>('', new Headers
 export const all: unknown[] = [km, wrong, callback, (error: unknown) => error instanceof ParleyError && error.retryAfter]
 `
 
-/** As strict as it gets, the package's own declarations included. */
+/** The strictest settings, which also check the package's declarations. */
 const STRICT = {
   noEmit: true,
   strict: true,
@@ -83,11 +86,11 @@ const RESOLUTIONS = [
   { module: 'nodenext', lib: ['es2022', 'dom'] },
   { module: 'node16', lib: ['es2022', 'dom'] },
   { module: 'preserve', moduleResolution: 'bundler', lib: ['es2022', 'dom'] },
-  // A server's project, which has the types of Node in place of a browser's.
+  // A server project, with the types of Node instead of a browser's.
   { module: 'nodenext', lib: ['es2022'], types: ['node'], typeRoots: [join(MODULES, '@types')] },
 ]
 
-/** The machine's own runtimes next to the one that runs the tests: its Node, and Bun and Deno where they are installed. */
+/** The machine's own runtimes besides the one that runs the tests: its Node, and Bun and Deno if installed. */
 const RUNTIMES: readonly (readonly [name: string, ...options: string[]])[] = [
   ['node'],
   ['bun'],

@@ -1,4 +1,4 @@
-/** The command line as people and scripts run it: what it prints where, its exit codes, and its effect on a server. */
+/** The command line as people and scripts use it: its output, its exit codes, and its effect on a server. */
 import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -9,7 +9,7 @@ import type { Caller, Reply } from './caller.ts'
 import { type Ended, type Installation, installation } from './server-process.ts'
 
 const timeout = 60_000
-/** P16: what a command changed, a running server knows by then. */
+/** P16: by then a running server applies what a command changed. */
 const KNOWN_WITHIN_MS = 5000
 const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 
@@ -183,7 +183,7 @@ test('every command has examples in its help', { timeout }, async (t) => {
   for (const command of COMMANDS) {
     const { code, stdout } = await place.parley([...command.split(' '), '--help'])
     assert.equal(code, 0)
-    // Its name again, after that in the line of use.
+    // The command's name repeated, after the one in the usage line.
     assert.ok(stdout.split(`parley ${command}`).length > 2, `${command}: ${stdout}`)
   }
 })

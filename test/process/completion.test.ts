@@ -1,4 +1,4 @@
-/** `parley completion`: what the scripts offer, asked of the shells themselves where the machine has them. */
+/** `parley completion`: what the scripts offer, tested in the shells that are installed on the machine. */
 import assert from 'node:assert/strict'
 import { execFile, spawnSync } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -50,7 +50,7 @@ test('bash completes commands, options, values and files', { skip: without('bash
       ['keys', 'create', '--tier', 'user_'],
       ['user_free', 'user_go', 'user_pro', 'user_max'],
     ],
-    // The value of an option is no command, even if it is called like one.
+    // The value of an option is not a command, even if it has the name of one.
     [['keys', 'create', '--account', 'list', '--e'], ['--expires']],
     [['accounts', 'tier', 'acme', 'user_m'], ['user_max']],
     [['accounts', 'tier', 'user_m'], ['']],

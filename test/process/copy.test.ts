@@ -1,4 +1,6 @@
-/** `parley copy` as people run it: what it says, what continues on the other side, and what a copy that is killed leaves. */
+/**
+ * `parley copy` as people run it: what it prints, what continues on the other side, and what a killed copy leaves behind.
+ */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { existsSync, statSync } from 'node:fs'
@@ -124,7 +126,7 @@ test('passwords come from the environment or a file, and reach the database', { 
   }
 })
 
-/** A server that speaks just enough of Postgres to ask for the password, and to refuse it. */
+/** A server that implements just enough of the Postgres protocol to ask for the password and reject it. */
 async function startAskingForPasswords(t: TestContext) {
   const passwords: string[] = []
   const message = (type: string, body: Buffer) => {
@@ -194,7 +196,7 @@ test('a copy into SQLite that is killed leaves nothing, and the next one succeed
   assert.equal(code, 0, stderr)
 })
 
-/** By holding the table that a copy comes to last, until it waits there. */
+/** Pauses it by locking the table that a copy reaches last, until it waits there. */
 async function killAtTheLastTable(t: TestContext, url: string, start: () => Program): Promise<void> {
   const [holder, watcher] = [await connect(t, url), await connect(t, url)]
   await holder.query('begin; lock table idempotency in access exclusive mode')

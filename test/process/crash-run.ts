@@ -1,6 +1,6 @@
 /**
- * A server that is killed, or stopped, again and again while callers go on asking it, on one database. The moments of the
- * kills are random numbers of events: requests sent, answers got, calls that reached the model server.
+ * A server that is repeatedly killed, or stopped, while callers keep sending it requests, on one database. The moments of
+ * the kills are random numbers of events: requests sent, responses received, calls that reached the model server.
  */
 import type { Caller } from './caller.ts'
 import type { Random } from './random.ts'
@@ -10,14 +10,14 @@ export interface CrashRunOptions {
   readonly place: Installation
   readonly kills: number
   readonly callers: number
-  /** A kill comes before so many events have been since the last start. */
+  /** A kill happens before this many events since the last start. */
   readonly mostEvents: number
   readonly random: Random
-  /** One request of a caller, made as often as there is a server to ask. */
+  /** One request of a caller, repeated while there is a server. */
   readonly ask: (caller: Caller, name: string) => Promise<unknown>
-  /** How a server is ended: by SIGKILL where absent. */
+  /** How a server is ended: by SIGKILL if absent. */
   readonly end?: (server: Server) => Promise<void>
-  /** Told after the last kill, so that the requests under way can end. */
+  /** Called after the last kill, so that the requests in progress can end. */
   readonly onCalm: () => void
 }
 
@@ -32,13 +32,13 @@ export class CrashRun {
     this.#options = options
   }
 
-  /** Something happened that a kill may follow. */
+  /** Reports an event that a kill may follow. */
   event(): void {
     this.#eventsLeft -= 1
     if (this.#eventsLeft === 0) this.#onMoment()
   }
 
-  /** Kills as often as it was told to; resolves with a server that runs and is asked no more, and the key to it. */
+  /** Kills the server as often as configured; resolves with a running server that gets no more requests, and its API key. */
   async run(): Promise<{ readonly server: Server; readonly key: string }> {
     const { place, kills, callers, end = (server) => server.crash(), onCalm } = this.#options
     const first = await place.start()
@@ -68,13 +68,13 @@ export class CrashRun {
       this.#onMoment = resolve
       if (events === 0) resolve()
     })
-    // A little further on, since every event is the end of something.
+    // A little later, because every event is the end of something.
     for (let turns = random.below(30); turns > 0; turns--) {
       await new Promise<void>((resolve) => setImmediate(resolve))
     }
   }
 
-  /** Rejects when an answer was wrong; that a kill cut it off is to be expected. */
+  /** Rejects if a response was wrong; a response cut off by a kill is expected. */
   async #askOnAndOn(name: string, server: () => Promise<Server>): Promise<void> {
     let asked = 0
     while (!this.#over) {
@@ -92,7 +92,7 @@ export class CrashRun {
   }
 }
 
-/** What a caller sees of a server that was killed. */
+/** The errors that a caller gets from a killed server. */
 function isCutOff(error: unknown): boolean {
   return /^(ECONNRESET|ECONNREFUSED|EPIPE|UND_ERR_SOCKET)$/.test(String((error as { code?: string }).code))
 }

@@ -1,4 +1,4 @@
-/** What is deleted is gone: not a word of it stands in the database file, its log, or anything else in its folder. */
+/** Deleted data is gone: no trace of it remains in the database file, its log, or anything else in its folder. */
 import assert from 'node:assert/strict'
 import { readdir, readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -26,7 +26,7 @@ test('nothing of a deleted account is found in the file or its log after the com
   }
   const [mine, theirs] = [server.caller(await keyOf(MARK)), server.caller(await keyOf(OTHER))]
   const secret = (await place.parley(['accounts', 'secret', MARK])).stdout.trim()
-  // Conversations long enough for pages of their own, and short ones that share pages with others'.
+  // Conversations long enough for their own pages, and short ones that share pages with others'.
   const padding = `${MARK} `.repeat(2000)
   const callback = {
     callback_url: 'https://127.0.0.1.example.invalid/',
@@ -58,7 +58,7 @@ test('nothing of a deleted account is found in the file or its log after the com
   assert.equal(counts.deleted, true)
   assert.equal(counts.jobs, 112)
   assert.equal(counts.cancelled, 1)
-  // Who was deleted, when and by whom stays in the audit log, by name; nothing else may.
+  // The audit log keeps who was deleted, when and by whom, by name; nothing else may remain.
   const words = [`${MARK} `, `${MARK}-key`, `"${MARK}`, secret, `echo: ${MARK}`]
   for (const word of words) assert.deepEqual(await found(place.database, word), [], word)
   assert.equal((await mine.read('019a0000-0000-7000-8000-000000000000')).status, 401)
@@ -71,7 +71,7 @@ test('nothing of a deleted account is found in the file or its log after the com
   for (const word of words) assert.deepEqual(await found(place.database, word), [], word)
 })
 
-/** The files of the database's folder that hold the bytes. */
+/** The files in the database's folder that contain the bytes. */
 async function found(database: string, word: string): Promise<string[]> {
   const folder = dirname(database)
   const names: string[] = []

@@ -1,6 +1,6 @@
 /**
- * P12: no room for the database. The limit on the size of files that a process may write stands for the full disk, as
- * it needs no rights and can be lifted while the server runs. The long form also fills a small tmpfs.
+ * P12: a full disk for the database. A limit on the size of files that a process may write stands in for the full disk: it
+ * needs no privileges and can be lifted while the server runs. The long form also fills a small tmpfs.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -21,12 +21,12 @@ const REFUSALS = 50
 const canLimit = spawnSync('sh', ['-c', `ulimit -S -f ${LIMIT_BLOCKS}`]).status === 0
 const canLift = spawnSync('prlimit', ['--version']).status === 0
 const skip = canLimit && canLift ? false : 'this system has no `ulimit -f` or no `prlimit`'
-/** Sizes of a small disk, so that different writes find it full, and what each has later. */
+/** Sizes of a small disk, so that different writes find it full, and the size that each is given later. */
 const DISKS_MIB = [3, 4, 5, 6, 8, 10, 12, 16]
 const ROOM_MIB = 64
 const skipDisk = !LONG ? 'only in the long form' : canMount() ? false : 'no tmpfs can be mounted here'
 
-/** A server whose database has little room, until it is given more. */
+/** A server whose database has little space, until it gets more. */
 interface Cramped {
   readonly server: Server
   giveRoom(): void
@@ -102,9 +102,9 @@ async function fillAndRecover(
     onFull()
   }
   const filling = Promise.all(Array.from({ length: CALLERS }, (_, index) => fill(`caller ${index}`)))
-  // A single create whose answer cannot be stored continues waiting until there is room.
+  // A single create whose answer cannot be stored keeps waiting until there is space.
   await Promise.race([full, filling])
-  // The write that it tries is small, and may find room a few times more.
+  // Its trial write is small, and may succeed a few more times.
   await eventually(
     () => fetch(`${server.url}/readyz`),
     ({ status }) => status === 503,

@@ -1,4 +1,6 @@
-/** P8: SIGTERM under load. Nothing accepted is lost, nobody who was accepted gets an error, and it takes 30 s at most. */
+/**
+ * P8: SIGTERM under load. No accepted job is lost, no caller of an accepted job gets an error, and it takes at most 30 s.
+ */
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import { describe, type TestContext, test } from 'node:test'
@@ -17,11 +19,11 @@ const DRAIN_WITHIN_MS = 30_000
 const CONCURRENCY = 8
 /** The slot that is reserved for other accounts. */
 const RESERVE = 1
-/** The signal comes up to so many turns of this event loop after the last caller has begun to wait. */
+/** The signal is sent up to this many turns of the event loop after the last caller has started to wait. */
 const MOST_TURNS = 200
-/** Each waits for its server most of the time. */
+/** Concurrent because each waits for its server most of the time. */
 const AT_ONCE = 4
-/** Drains while jobs flow, one after the other on one database. */
+/** Drains under load, one after the other on one database. */
 const DRAINS = LONG ? 50 : 2
 const MOST_EVENTS = 240
 const MOST_IN_A_BATCH = 10
@@ -88,7 +90,7 @@ async function drainAgainAndAgain(t: TestContext): Promise<void> {
   const { server, key } = await run.run()
   await ledger.readAll(server.caller(key))
   await stop(server)
-  // Equal: what a closing connection cut off was not accepted either.
+  // Equal, because what a closing connection cut off was not accepted either.
   assert.deepEqual(jobsByStatus(place.database), { completed: ledger.size })
   assert.equal(calls, ledger.size)
   assert.ok(longestMs <= DRAIN_WITHIN_MS, `a drain took ${longestMs} ms`)
@@ -102,14 +104,14 @@ async function drainUnderLoad(t: TestContext): Promise<void> {
   t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
   const models = await startModelServer()
   t.after(() => models.close())
-  // A job that dies with its node but once has spent its only attempt: being given back must not count.
+  // A job that fails at its node's first crash must not use that up by being released.
   const settings = { jobs: { concurrency: CONCURRENCY + RESERVE, drain_seconds: 1, max_attempts: 1 } }
   const place = await installation(t, { upstream: models.baseUrl, settings })
   const server = await place.start()
   const key = await server.firstKey()
   const caller = server.caller(key)
 
-  // All places taken: four jobs that end while the server drains, and four that cannot.
+  // All slots taken: four jobs that end while the server drains, and four that cannot.
   models.script = ({ text }) => (text.includes('never') ? () => {} : reply.stall())
   const running = ['ends', 'never'].flatMap((kind) => [1, 2, 3, 4].map((n) => caller.single(`${kind} ${n}`)))
   await models.received(CONCURRENCY)
@@ -118,7 +120,7 @@ async function drainUnderLoad(t: TestContext): Promise<void> {
   const queued = [1, 2, 3, 4].map((n) => caller.single(`queued single ${n}`))
   await gauge(server.url, 'parley_waiters', running.length + queued.length)
 
-  // Callers who do not stop asking until nobody listens any more.
+  // Callers who keep sending requests until nobody listens any more.
   const busy = [1, 2, 3].map((n) => askUntilRefused(server.caller(key), `busy ${n}`))
   await gauge(server.url, 'parley_waiters', running.length + queued.length + 1)
   for (let turns = random.below(MOST_TURNS); turns > 0; turns--) {
@@ -182,7 +184,7 @@ for (const [what, sent] of [
     await new Promise<void>((resolve) => socket.once('connect', resolve))
     const key = await server.firstKey()
     socket.write(sent(key))
-    // A request of somebody else, answered after: the server has seen the connection.
+    // A request of another caller, answered later, so the server has seen the connection.
     assert.equal((await server.caller(key).single('Hello')).status, 200)
     const signalledAt = Date.now()
     assert.deepEqual(await server.stop(), { code: 0, signal: null })

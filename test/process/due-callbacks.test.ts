@@ -9,7 +9,7 @@ import { idsOf } from './caller.ts'
 import { installation, MAIN } from './server-process.ts'
 
 const BATCHES = 60
-/** The largest batches: one large payload, where a payload is limited by its batch only, or else many that are limited. */
+/** The largest batches: one large payload if only the batch limits a payload, otherwise many of the largest allowed. */
 const LARGEST = {
   whole: { jobs: 1, payload: 'x'.repeat(10_000_000) },
   many: { jobs: 30, payload: 'x'.repeat(65_000) },
@@ -71,7 +71,7 @@ test(`${BATCHES} batches with the largest payloads, their callbacks due at once,
   assert.deepEqual(await next.stop(), { code: 0, signal: null })
 })
 
-/** A receiver that answers 503 until `up` is called, and keeps only the job IDs of whole bodies. */
+/** A receiver that answers 503 until `up` is called, and keeps only the job IDs of complete bodies. */
 async function startReceiver(t: TestContext) {
   const ids = new Set<string>()
   let status = 503

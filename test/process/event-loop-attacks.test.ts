@@ -1,4 +1,4 @@
-/** No request and no answer holds the event loop for long, whatever is in it. Version 0.2.0 fails each of these. */
+/** No request and no answer blocks the event loop for long, whatever it contains. Version 0.2.0 fails each of these. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
@@ -17,14 +17,14 @@ import {
 } from './watched-server.ts'
 
 const timeout = 240_000
-/** CPU milliseconds, on a machine like the one that the limits were set on. */
+/** CPU milliseconds on a machine like the one on which the limits were set. */
 const LONGEST_HOLD_MS = 100
 
 const PROPERTIES = Object.fromEntries(
   Array.from({ length: 8_000 }, (_, index) => [`k${index}`, { type: 'string' }]),
 )
 
-/** The body of a batch and what is answered. */
+/** The body of a batch and its response. */
 const BODIES: [string, () => string, { status: number; details?: RegExp }][] = [
   [
     'a payload of numbers',
@@ -131,7 +131,7 @@ test('no file that a server prepares when it is first requested holds the event 
 const LEVELS = 4_000_000
 const TOO_DEEP = /nested more than 64 levels deep/
 
-/** What the model answers, and what becomes of the job. */
+/** What the model answers, and how the job ends. */
 const ANSWERS: [string, () => string, { code: string; error: RegExp } | null][] = [
   ['8 MB of brackets', () => '['.repeat(8 * MIB), { code: 'validation_error', error: TOO_DEEP }],
   [

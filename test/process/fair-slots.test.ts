@@ -1,4 +1,4 @@
-/** Slow jobs of one account do not delay the job of another: neither at the slots of a node nor at those of an upstream. */
+/** Slow jobs of one account do not delay jobs of another: neither at the slots of a node nor at those of an upstream. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { type ModelServerForTests, type Received, reply, startModelServer } from '../model-server.ts'
@@ -25,7 +25,7 @@ interface Scene {
   readonly single: Caller
 }
 
-/** A server with two accounts, and a model server that holds its answers to slow requests back. */
+/** A server with two accounts, and a model server that holds back its answers to slow requests. */
 async function scene(t: TestContext, databaseUrl?: string, maxConcurrency = 1000): Promise<Scene> {
   const models = await startModelServer({
     script: (request) => (isSlow(request) ? reply.stall() : undefined),
@@ -106,7 +106,7 @@ test(`${CALLS} jobs at an upstream of ${SLOTS}: the call of another account come
   assert.equal((await created).body.data?.status, 'completed')
 })
 
-/** Resolves when so many calls wait for a slot of the upstream. */
+/** Resolves when this many calls wait for a slot of the upstream. */
 async function waitingCalls(t: TestContext, caller: Caller, count: number): Promise<void> {
   const line = `parley_upstream_calls{upstream="openai",state="waiting"} ${count}\n`
   for (;;) {

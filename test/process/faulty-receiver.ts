@@ -1,6 +1,6 @@
 /**
- * A receiver of callbacks on a bad day: it answers as a seeded chance has it, well or in every way that receivers go wrong,
- * and it can be down and come back on the same port.
+ * A faulty receiver of callbacks: it answers correctly or with one of many faults, as seeded random numbers decide, and it
+ * can go down and come back on the same port.
  *
  * ```ts
  * const receiver = await startFaultyReceiver(random, (request, answer) => …)
@@ -11,11 +11,11 @@
 import { type ReceivedRequest, type Receiver, type ReceiverReply, startReceiver } from '../receiver.ts'
 import type { Random } from './random.ts'
 
-/** What the sender can have seen of an answer; `whole` and `begun` are a 2xx. */
+/** What the sender may have seen of a response; `whole` and `begun` are a 2xx. */
 export type Answered = 'whole' | 'begun' | 'no'
 
 interface Behaviour {
-  /** In a hundred requests. */
+  /** Percentages of requests. */
   readonly share: number
   readonly reply: ReceiverReply
   readonly answered: Answered
@@ -39,7 +39,7 @@ const BEHAVIOURS: readonly Behaviour[] = [
   { share: 3, reply: busy(429), answered: 'no' },
 ]
 
-/** One turn in so many takes it down, and one in so many brings it back. */
+/** The chance of going down at a turn is one in this many, and of coming back one in this many. */
 const TURNS_UP = 60
 const TURNS_DOWN = 10
 
@@ -58,7 +58,7 @@ export async function startFaultyReceiver(random: Random, onRequest: OnRequest):
 export class FaultyReceiver {
   /** `http://127.0.0.1:PORT`, the same whether it is up or down. */
   readonly url: string
-  /** How often it was down. */
+  /** How often it went down. */
   outages = 0
   readonly #port: number
   readonly #start: (port: number) => Promise<Receiver>
@@ -75,14 +75,14 @@ export class FaultyReceiver {
     this.#random = random
   }
 
-  /** Goes down or comes back, if chance has it. */
+  /** May go down or come back, at random. */
   async maybeTurn(): Promise<void> {
     if (this.#receiver) {
       if (this.#random.below(TURNS_UP) === 0) await this.down()
     } else if (this.#random.below(TURNS_DOWN) === 0) await this.up()
   }
 
-  /** Cuts off whatever is under way; whoever connects from now on is refused. */
+  /** Cuts off whatever is in progress; new connections are refused. */
   down(): Promise<void> {
     return this.#turn(async () => {
       if (!this.#receiver) return
@@ -104,7 +104,7 @@ export class FaultyReceiver {
     return this.#turning
   }
 
-  /** Meanwhile the system may have lent the port to somebody's outgoing connection. */
+  /** Meanwhile the system may have assigned the port to an outgoing connection. */
   async #startAgain(): Promise<Receiver> {
     for (;;) {
       try {

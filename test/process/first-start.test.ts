@@ -1,4 +1,4 @@
-/** What happens between `npm start` and the first answer, and what does not happen again. */
+/** What happens between `npm start` and the first response, and what happens only once. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -154,7 +154,7 @@ test('the printed curl line works as pasted', { timeout }, async (t) => {
   }
 })
 
-/** Without curl: what the line would send. */
+/** Without curl: sends what the printed line would send. */
 async function sentByHand(line: string): Promise<Body> {
   const url = /http:\S+/.exec(line)?.[0] ?? ''
   const body = / -d '(.+)'$/.exec(line)?.[1] ?? ''
@@ -193,7 +193,7 @@ test('npm start serves; SIGTERM to npm, even twice, drains the server and frees 
   npm.kill('SIGTERM')
   const answer = await waiting
   assert.deepEqual([answer.status, answer.body.data?.status], [202, 'timeout'])
-  // npm may be gone by now; where it is not, it must not cut the drain short.
+  // npm may have exited by now; if not, it must not cut the drain short.
   npm.kill('SIGTERM')
   models.release()
 
@@ -209,7 +209,7 @@ test('npm start serves; SIGTERM to npm, even twice, drains the server and frees 
 test('a server that npm started drains when its parent is gone', { timeout }, async (t) => {
   const place = await installation(t)
   const node = `"${process.execPath}" "${MAIN}"`
-  // The shell stays between, as it does where it does not replace itself by its last command.
+  // The shell stays in between, as shells do that do not replace themselves with their last command.
   const server = await place.startAs(['sh', '-c', `${node} serve; exit $?`], {
     env: { npm_lifecycle_event: 'start' },
   })

@@ -1,4 +1,4 @@
-/** What a server's metrics say. */
+/** Reads a server's metrics. */
 import { eventually } from '../support/eventually.ts'
 
 /** Reads until a gauge has at least this value. */

@@ -1,6 +1,6 @@
 /**
- * P21 and P22 together: while one account sends everything at once that is known to hurt a server, the process lives within a
- * small heap, and the requests of another account are answered. The long form has figures by the clock, in its report.
+ * P21 and P22 together: while one account runs every attack known to hurt a server at once, the process survives with a
+ * small heap, and the requests of another account are answered. The long form reports latencies.
  */
 import assert from 'node:assert/strict'
 import test from 'node:test'
@@ -14,7 +14,7 @@ import { slowness } from './watched-server.ts'
 const ACCOUNT = fileURLToPath(new URL('./hostile-account.ts', import.meta.url))
 const HEAP_MB = 512
 const ATTACK_MS = LONG ? 120_000 : 5000
-/** By the clock, on a machine that does nothing else. */
+/** In real time, on an otherwise idle machine. */
 const HEALTH_MS = 250
 const SMALL_MS = 1000
 const COUNTED_MS = 2000

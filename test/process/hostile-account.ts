@@ -1,10 +1,10 @@
 /**
- * A hostile account, in a process of its own: sends everything at once that is known to hurt a server, again and again, until it is
- * ended. Prints a line when all of it is under way; on SIGTERM it prints as JSON how many answers of which status it got.
+ * A hostile account, in a separate process: runs every attack known to hurt a server at once, again and again, until it is ended.
+ * Prints a line when all of them are running; on SIGTERM it prints as JSON how many responses of each status it got.
  *
  *     node test/process/hostile-account.ts http://127.0.0.1:8000 prl_… [ATTACK,…]
  *
- * With names of attacks, only these.
+ * If attacks are named, it runs only these.
  */
 import { setTimeout } from 'node:timers/promises'
 import { Agent, request } from 'undici'
@@ -32,7 +32,10 @@ const SLOW_BATCHES = 4
 const UNKNOWN_KEYS = 2
 /** Before a rejected request is sent again. */
 const PAUSE_MS = 20
-/** Before a connection that the server closed is opened again: a flood of connections is for the network before the server. */
+/**
+ * Before a connection that the server closed is opened again: floods of connections are the network's problem, not the
+ * server's.
+ */
 const RECONNECT_MS = 1000
 const DRIP_MS = 1000
 
@@ -43,7 +46,7 @@ function count(what: string): void {
   statuses[what] = (statuses[what] ?? 0) + 1
 }
 
-/** Made once, so that making them takes no CPU time from the server. */
+/** Made once, so that it takes no CPU time from the server. */
 const largeBodies = [
   withPayload(`{"a":[${filled('1,', LARGEST)}1]}`),
   withPayload(names(LARGEST)),
@@ -68,7 +71,7 @@ async function post(name: string, path: string, body: string | Buffer, apiKey = 
   if (answer.statusCode >= 429) await setTimeout(PAUSE_MS)
 }
 
-/** A body that never arrives in full. */
+/** A body that never arrives completely. */
 async function upload(): Promise<void> {
   const socket = await hostileSocket(url)
   await socket.send(postHead(BATCHES, key, LARGEST))

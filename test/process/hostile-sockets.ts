@@ -1,10 +1,10 @@
-/** Connections of clients that send or read as badly as they can. */
+/** Connections of clients that send or read as badly as possible. */
 import { connect, type Socket } from 'node:net'
 
 export interface HostileSocket {
-  /** Everything that came, as far as it was read. */
+  /** Everything received, as far as it was read. */
   readonly text: () => string
-  /** Resolves when the operating system has taken it all, or the connection is closed. */
+  /** Resolves when the operating system has taken everything, or the connection is closed. */
   readonly send: (data: string | Uint8Array) => Promise<void>
   /** Resolves when the connection is closed, with the milliseconds since it was opened. */
   readonly closed: Promise<number>
@@ -51,7 +51,7 @@ function connected(socket: Socket): Promise<void> {
   })
 }
 
-/** The head of a POST with a body of that length. */
+/** The head of a POST with a body of this length. */
 export function postHead(path: string, key: string, bytes: number): string {
   const lines = [
     `POST ${path} HTTP/1.1`,

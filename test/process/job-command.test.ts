@@ -1,4 +1,4 @@
-/** `parley job`: a job now, or at its end, on both stores. */
+/** `parley job`: a job's current state, or its end, on both stores. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
@@ -35,7 +35,7 @@ async function asksForJobs(t: TestContext, databaseUrl?: string): Promise<void> 
   const stopped = begin(['job', slow, '--wait'])
   await models.received(1)
   stopped.kill('SIGTERM')
-  // It may be told before it has begun to listen for it.
+  // The signal may come before the command has started to listen for it.
   const { code, signal } = await stopped.exited
   assert.ok(code === 143 || signal === 'SIGTERM', `${code} ${signal}`)
   await models.received(2)

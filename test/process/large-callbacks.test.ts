@@ -1,4 +1,7 @@
-/** More bytes of callbacks are due at once than the heap can hold: the server survives, and delivers all after a restart. */
+/**
+ * More bytes of callbacks are due at once than the heap can hold: the server survives, and delivers all of them after a
+ * restart.
+ */
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -70,7 +73,7 @@ async function startReceiver(t: TestContext) {
       status = 200
       ids = new Set()
     },
-    /** Resolves with the job IDs once `count` callbacks have arrived in full, with whichever status they were answered. */
+    /** Resolves with the job IDs once `count` complete callbacks have arrived, with whichever status they were answered. */
     received: (count: number) =>
       new Promise<ReadonlySet<string>>((resolve) => {
         check = () => ids.size >= count && resolve(ids)

@@ -1,11 +1,13 @@
-/** What callers were promised, kept outside of the server: the accepted jobs, and the final state that each was seen in. */
+/**
+ * What callers were promised, recorded outside of the server: the accepted jobs, and the final state that was read of each.
+ */
 import assert from 'node:assert/strict'
 import { type Caller, idsOf, isFinal, type Reply } from './caller.ts'
 import type { Random } from './random.ts'
 
 interface Entry {
   readonly content: string
-  /** The answer to the first read that showed a final state. */
+  /** The response to the first read that showed a final state. */
   final: string | null
 }
 
@@ -14,7 +16,7 @@ export class Ledger {
   readonly #ids: string[] = []
   readonly #expect: (content: string) => unknown
 
-  /** @param expect the right answer to a job of this content */
+  /** @param expect the correct answer to a job of this content */
   constructor(expect: (content: string) => unknown) {
     this.#expect = expect
   }
@@ -27,7 +29,7 @@ export class Ledger {
     return [...this.#jobs.values()].map(({ content }) => content)
   }
 
-  /** Enters what the answer to a create promises. */
+  /** Records what the response to a create promises. */
   accepted(contents: readonly string[], reply: Reply): void {
     assert.ok(reply.status === 200 || reply.status === 202, `${reply.status}: ${reply.text}`)
     const ids = idsOf(reply)
@@ -36,12 +38,12 @@ export class Ledger {
       assert.ok(!this.#jobs.has(id), `the id ${id} was given twice`)
       this.#jobs.set(id, { content: contents[index] ?? '', final: null })
       this.#ids.push(id)
-      // A single create that waited has the same words for it as a read.
+      // A single create that waited returns the same data as a read.
       if (isFinal(reply)) this.#look(id, reply)
     }
   }
 
-  /** Reads one job, no matter which: it must be there, and as it was if it had ended. */
+  /** Reads one of the jobs: it must exist, and be unchanged if it had ended. */
   async readAny(caller: Caller, random: Random): Promise<void> {
     const id = this.#ids[random.below(this.size)]
     if (id !== undefined) this.#look(id, await caller.read(id))

@@ -1,4 +1,4 @@
-/** What `parley listen` makes of forged posts, of requests that are no callbacks, and of its options. */
+/** How `parley listen` handles forged posts, requests that are not callbacks, and its options. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { makeSecret } from '../../src/net/signature.ts'
@@ -121,7 +121,7 @@ test('what is no callback is rejected with a line, and the next one is received'
   for (const { what, init, status, says } of noCallbacks) {
     await t.test(what, async () => {
       const answer = await fetch(`${url}/a`, init).catch((error: Error) => error)
-      // A sender that is still sending may find the connection closed before it reads the answer.
+      // A client that is still sending may find the connection closed before it reads the response.
       if (!(answer instanceof Error && status === 413)) {
         assert.ok(answer instanceof Response, String(answer))
         assert.equal(answer.status, status)

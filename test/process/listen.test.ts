@@ -1,4 +1,6 @@
-/** `parley listen` next to the real server, both as processes: what arrives is verified with the account's secret and printed. */
+/**
+ * `parley listen` with the real server, both as processes: what arrives is verified with the account's secret and printed.
+ */
 import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
@@ -22,7 +24,7 @@ async function serverWith(t: TestContext, databaseUrl?: string) {
   return { place, caller: server.caller(made.stdout.trim()) }
 }
 
-/** Creates a job of one message with this callback; resolves with its id. */
+/** Creates a job of one message with this callback; resolves with its ID. */
 async function send(caller: Caller, url: string, content = 'Hello', payload: object = {}): Promise<string> {
   const job = {
     model: 'gpt-5-mini',
@@ -126,7 +128,7 @@ test('while a secret is rotated the old and the new one verify', { timeout }, as
     const id = await send(caller, url)
     await program.line(new RegExp(`  verified: job ${id}`))
   }
-  // Of a rotation that it cannot have known, it learns when nothing fits.
+  // It requests the secret again when no known one verifies, so it learns of a rotation.
   const recent = (await place.parley(['accounts', 'secret', 'ada', '--rotate'])).stdout.trim()
   const newest = (await place.parley(['accounts', 'secret', 'ada', '--rotate'])).stdout.trim()
   const answers = [newest, recent, old].map((secret) => post(sinceBefore.url, signedCallback(secret)))

@@ -1,5 +1,5 @@
 /**
- * `parley listen` as a process, and callbacks that no server sent, to try it with.
+ * `parley listen` as a process, and callbacks made by the test.
  *
  * ```ts
  * const listener = await startListener(place, ['--secret', secret])

@@ -1,7 +1,7 @@
 /**
- * Loaded into a server with `--import`: appends to the file in LOOP_PROBE_FILE how long the event loop of the main thread
- * was held, in milliseconds of CPU time, a line for each time it was more than a few. CPU time, because a busy machine
- * stretches every other.
+ * Loaded into a server with `--import`: appends a line to the file in LOOP_PROBE_FILE each time the event loop of the main
+ * thread was blocked for more than a few milliseconds of CPU time, with that time. CPU time, because on a busy machine any
+ * other measure grows.
  */
 import { appendFileSync } from 'node:fs'
 import { isMainThread } from 'node:worker_threads'

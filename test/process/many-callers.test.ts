@@ -1,4 +1,4 @@
-/** 10,000 jobs by 200 callers at once, singly and in batches: all of them end, and soon. */
+/** 10,000 jobs from 200 concurrent callers, singly and in batches: all of them end, and soon. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { idsOf } from './caller.ts'
@@ -17,7 +17,7 @@ test(`${JOBS} jobs created by ${CALLERS} concurrent callers all end`, { timeout:
   const ids = new Set<string>()
   const work = async (name: string) => {
     const share = JOBS / CALLERS
-    // Four jobs of five singly, the rest in batches.
+    // Four of five jobs singly, the rest in batches.
     const singles = share * 0.8
     const batched: string[] = []
     for (let at = 0; at < singles; at++) {

@@ -1,5 +1,5 @@
 /**
- * P9: a bad model server stays its own problem. Its jobs end by their deadline, the server's memory stays bounded, and
+ * P9: a faulty model server affects only its own jobs. These end by their deadline, the server's memory stays bounded, and
  * the jobs of another model server complete meanwhile. The long form sends many jobs into each fault, one fault after the
  * other; the short form a few into all of them at once.
  */
@@ -18,7 +18,7 @@ const HUGE = 'answers with 100 MB'
 const HUGE_BYTES = 100 * 1024 * 1024
 const DRIP_MS = 50
 
-/** What the bad server does with a request that names the fault. */
+/** What the faulty server does with a request that names the fault. */
 const FAULTS: Readonly<Record<string, Reply>> = {
   'never answers': () => {},
   'resets the connection': reply.reset(),
@@ -31,18 +31,18 @@ const FAULTS: Readonly<Record<string, Reply>> = {
     const timer = setInterval(() => response.write(' '), DRIP_MS)
     response.once('close', () => clearInterval(timer))
   },
-  // The last, because the process keeps what it took.
+  // Last, because the process keeps the memory that it took.
   [HUGE]: reply.huge(HUGE_BYTES),
 }
 
 const NAMES = Object.keys(FAULTS)
-/** The faults that come at the same time. */
+/** The faults that happen at the same time. */
 const ROUNDS = LONG ? NAMES.map((name) => [name]) : [NAMES]
 const JOBS = LONG ? 1000 : 40
 const BATCH = 20
 const CALL_TIMEOUT_S = 2
 const RUN_TIMEOUT_S = 4
-/** What settling may take beyond the deadline, on a busy machine. */
+/** Extra time for settling after the deadline, on a busy machine. */
 const SLACK_S = 6
 /** Of 256, less the slots that are reserved for other accounts. */
 const SLOTS = 240
@@ -96,7 +96,7 @@ const answerLater: Reply = (request, response, server) => {
   setTimeout(() => reply.echo()(request, response, server), HEALTHY_MS)
 }
 
-/** The model `gpt-5-mini` is the bad server's, every other is the good one's. */
+/** The model `gpt-5-mini` runs on the faulty server, every other model on the good one. */
 async function start(t: TestContext) {
   const good = await startModelServer({ keep: false })
   const bad = await startModelServer({
@@ -120,12 +120,12 @@ async function start(t: TestContext) {
   return { server, caller, other: server.caller(made.stdout.trim()) }
 }
 
-/** The fault that a request's conversation names; none for a question about models. */
+/** The fault that a request's conversation names; none for a list of models. */
 function faultOf({ messages }: Partial<ChatRequest>): string {
   return String(messages?.[0]?.content).split(':')[0] ?? ''
 }
 
-/** Batches of the bad server's jobs, each fault in turn. Returns the ids. */
+/** Batches of the faulty server's jobs, each fault in turn. Returns the IDs. */
 async function sendAll(caller: Caller, faults: readonly string[], jobs: number): Promise<string[]> {
   const ids: string[] = []
   for (let sent = 0; sent < jobs; sent += BATCH) {
@@ -140,7 +140,7 @@ async function sendAll(caller: Caller, faults: readonly string[], jobs: number):
   return ids
 }
 
-/** Single creates for the good server until it is over; each must complete. Returns the milliseconds of the slowest. */
+/** Single creates for the good server until the load ends; each must complete. Returns the milliseconds of the slowest. */
 async function askOn(other: Caller, isOver: () => boolean): Promise<number> {
   let slowestMs = 0
   for (let asked = 0; !isOver(); asked++) {
@@ -153,7 +153,7 @@ async function askOn(other: Caller, isOver: () => boolean): Promise<number> {
   return slowestMs
 }
 
-/** Resolves when no job waits or runs any more, but for the one that `askOn` may have under way. */
+/** Resolves when no job is queued or running any more, except the one that `askOn` may have in progress. */
 async function noneLeft({ signal }: TestContext, { url }: Server): Promise<void> {
   const metrics = async () => (await fetch(`${url}/metrics`)).text()
   const left = (text: string, name: string) =>
@@ -161,7 +161,7 @@ async function noneLeft({ signal }: TestContext, { url }: Server): Promise<void>
   await eventually(metrics, (text) => left(text, 'queue_jobs') + left(text, 'jobs_assigned') <= 1, { signal })
 }
 
-/** How the jobs have ended, all of them, and how long the longest of their runs took. */
+/** How all the jobs ended, and how long the longest run took. */
 async function runsOfAll(server: Server, caller: Caller, ids: readonly string[]) {
   const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
   let failed = 0

@@ -1,4 +1,4 @@
-/** One server a database file, and one a port: whoever comes second is refused in words, and the first continues. */
+/** One server per database file, and one per port: the second one exits with an explanation, and the first continues. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { installation, MAIN } from './server-process.ts'
@@ -19,7 +19,7 @@ test('a second server on the same file is refused, and the first continues', { t
     assert.equal((await caller.single('Still here?')).status, 200)
   }
   await first.crash()
-  // The lock has ended with its holder, however that ended.
+  // The lock ends with its holder, however that ended.
   const next = await place.start()
   assert.equal((await next.caller(await first.firstKey()).single('Hello')).status, 200)
 })

@@ -1,6 +1,6 @@
 /**
- * P19: under five times the load that a server takes it rejects what is too much and says when to come again; it keeps
- * what it accepted, and its memory does not grow with the load.
+ * P19: under five times the load that it can handle, a server rejects the excess and says when to retry; it keeps what it
+ * accepted, and its memory does not grow with the load.
  */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
@@ -13,12 +13,12 @@ import { Ledger } from './ledger.ts'
 import { installation, MAIN } from './server-process.ts'
 
 const QUEUED_WRITES = 10
-/** Each has one write to be made at any time. */
+/** Each has at most one write in progress. */
 const CALLERS = 5 * QUEUED_WRITES
 const REQUESTS = LONG ? 20_000 : 500
 const BATCH = 5
 const TEXT = 'x'.repeat(5000)
-/** A process whose memory grew with the load would end: with more there is no full collection for a long time. */
+/** A process whose memory grew with the load would crash: with a larger heap there is no full collection for a long time. */
 const HEAP_MIB = 192
 const MAX_MIB = 200
 
@@ -68,7 +68,7 @@ interface Load {
   refused: number
 }
 
-/** All callers at once, each asking again as soon as it has its answer: singly, and in batches. */
+/** All callers at once, each sending the next request as soon as it has its response: singly, and in batches. */
 async function askAll(load: Load, name: string, requests: number): Promise<void> {
   const left = Array.from({ length: requests }, (_, index) => index).values()
   const ask = async () => {

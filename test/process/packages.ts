@@ -1,4 +1,4 @@
-/** Packages as npm makes and installs them, for the tests of what their users get. */
+/** Packages as npm creates and installs them, for the tests of what users get. */
 import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
@@ -7,11 +7,11 @@ import type { Ended, Installation, ProgramOptions } from './server-process.ts'
 export interface Packed {
   /** The tarball, in the installation's folder. */
   readonly file: string
-  /** What was packed, by its path. */
+  /** The paths of the packed files. */
   readonly paths: readonly string[]
 }
 
-/** Runs a command to its end, which must be a good one. */
+/** Runs a command to its end, which must succeed. */
 export async function succeed(
   place: Installation,
   command: readonly string[],
@@ -23,7 +23,7 @@ export async function succeed(
   return { ...exit, stdout: program.stdout, stderr: program.stderr }
 }
 
-/** @param what the arguments of `npm pack` that name the package, seen from `cwd` */
+/** @param what the arguments of `npm pack` that name the package, relative to `cwd` */
 export async function pack(place: Installation, what: readonly string[], cwd: string): Promise<Packed> {
   const command = ['npm', 'pack', ...what, '--pack-destination', place.folder, '--json']
   const { stdout } = await succeed(place, command, { cwd })
@@ -36,21 +36,21 @@ interface NpmReport {
   readonly files: readonly { readonly path: string }[]
 }
 
-/** npm 12 tells of packages by their names, those before it one after the other. */
+/** npm 12 reports an object of packages by name; earlier versions report an array. */
 function onlyOne(said: Readonly<Record<string, NpmReport>> | readonly NpmReport[]): NpmReport {
   const [only] = Object.values(said)
   assert.ok(only)
   return only
 }
 
-/** A program of the machine's own, not one that a package of this project brings. */
+/** A program installed on the machine, not by a package of this project. */
 export function onThePath(name: string): string | undefined {
   return ownPath()
     .map((folder) => join(folder, name))
     .find((path) => existsSync(path))
 }
 
-/** The PATH of somebody who has not set it for this project. */
+/** The user's PATH, without what this project adds to it. */
 export function ownPath(): readonly string[] {
   return (process.env.PATH ?? '').split(delimiter).filter((path) => !path.includes('node_modules'))
 }

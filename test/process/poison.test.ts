@@ -1,4 +1,4 @@
-/** P5: a job whose run ends the process each time is failed after `max_attempts`; the others finish. */
+/** P5: a job whose runs always crash the process fails after `max_attempts`; the others complete. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { type Received, type Reply, reply, startModelServer } from '../model-server.ts'
@@ -8,7 +8,7 @@ import { installation } from './server-process.ts'
 const timeout = 60_000
 const MAX_ATTEMPTS = 3
 
-/** A server with `concurrency` places whose jobs `one`, `poison`, `two` and `three` are stored as one batch. */
+/** A server with `concurrency` slots whose jobs `one`, `poison`, `two` and `three` are stored as one batch. */
 async function stage(t: TestContext, concurrency: number) {
   const models = await startModelServer()
   t.after(() => models.close())
@@ -17,7 +17,7 @@ async function stage(t: TestContext, concurrency: number) {
   return { models, place, server: await place.start() }
 }
 
-/** Kills the server each time that the poison reaches the model server, and answers the others as told. */
+/** Kills the server each time the poison job reaches the model server, and answers the others as configured. */
 async function killAtEachPoison(
   { models, place, server: first }: Awaited<ReturnType<typeof stage>>,
   others: (deaths: number) => Reply | undefined,
@@ -63,7 +63,7 @@ test('a job that kills its process fails after max_attempts, and those behind it
 
 for (const [pace, others] of [
   ['answered at once', () => undefined],
-  // At the last death each of them runs by itself, and so has to end before the next can run.
+  // Before the last crash each of them runs alone, so it has to end before the next can run.
   ['that take their time', (deaths: number) => (deaths < MAX_ATTEMPTS - 1 ? reply.stall() : undefined)],
 ] as const) {
   test(`jobs ${pace} that run next to one that kills its process finish`, {

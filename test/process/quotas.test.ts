@@ -1,4 +1,4 @@
-/** An account that creates jobs in a loop: it is stopped by its quota, others are not, and what was accepted ends. */
+/** An account that creates jobs in a loop: its quota stops it, other accounts are unaffected, and accepted jobs end. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
@@ -9,7 +9,7 @@ import { type Installation, installation } from './server-process.ts'
 /** Of tier user_free. */
 const MAX_OPEN_JOBS = 1000
 const BATCH = 2
-/** Requests at the same time. */
+/** Concurrent requests. */
 const CONCURRENCY = 20
 const timeout = 180_000
 
@@ -26,7 +26,7 @@ async function keyOf(at: Installation, account: string, tier: string): Promise<s
   return JSON.parse(made.stdout).key
 }
 
-/** Creates until a request is refused, or until there are far too many jobs. */
+/** Creates until a request is rejected, or until there are far too many jobs. */
 async function createUntilRefused(caller: Caller) {
   const ids: string[] = []
   let refusal: Reply | null = null
@@ -62,7 +62,7 @@ for (const [store, databaseUrl] of [
     const accepted = await other.batch(['Mine'])
     assert.equal(accepted.status, 202, accepted.text)
 
-    // A lower quota than what is open: all of it still ends.
+    // A quota below the number of open jobs: all of them still end.
     const cap = ['accounts', 'cap', 'greedy', '--open-jobs', '5', '--stored-bytes', '1', '--json']
     assert.equal(JSON.parse((await at.parley(cap)).stdout).max_open_jobs, 5)
     models.script = () => undefined

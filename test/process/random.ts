@@ -1,4 +1,4 @@
-/** Random numbers that a printed seed gives again: PARLEY_TEST_SEED=… repeats a run's choices. */
+/** Random numbers that a printed seed reproduces: PARLEY_TEST_SEED=… repeats a run's choices. */
 export class Random {
   readonly seed: number
   #state: number
@@ -8,7 +8,7 @@ export class Random {
     this.#state = seed
   }
 
-  /** Whole, from 0 to `below`, that excluded (mulberry32). */
+  /** An integer from 0 to `below` - 1 (mulberry32). */
   below(below: number): number {
     this.#state = (this.#state + 0x6d2b79f5) | 0
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state)

@@ -1,6 +1,6 @@
 /**
- * Stands between callers and a server, and limits reads of jobs as the server does, in windows of seconds in place of a
- * minute, so that a test meets the ends of some.
+ * A proxy between callers and a server that limits reads of jobs as the server does, but in windows of seconds instead of a
+ * minute, so that a test sees several.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -9,17 +9,17 @@ import type { TestContext } from 'node:test'
 
 export interface ReadGate {
   readonly url: string
-  /** Reads of jobs that came, and those of them that were refused with 429. */
+  /** Reads of jobs that arrived, and those that were rejected with 429. */
   readonly reads: () => number
   readonly refused: () => number
-  /** The shortest time that a caller stayed away after a refusal, of the seconds it was told to. */
+  /** The shortest time that a caller waited after a rejection, relative to its Retry-After in seconds. */
   readonly earlyAfterRefusal: () => number
 }
 
 export interface GateOptions {
   readonly reads: number
   readonly windowS: number
-  /** The first so many reads are refused, as if somebody else had used them up; with Retry-After: 1. */
+  /** The number of first reads to reject, as if another caller had used up the limit; with Retry-After: 1. */
   readonly refuseFirst?: number
 }
 
@@ -44,7 +44,7 @@ export async function startReadGate(t: TestContext, target: string, options: Gat
 class Gate {
   reads = 0
   refused = 0
-  /** Reads that came before the end of a Retry-After, those that were under way apart. */
+  /** Reads before the end of a Retry-After, except those in progress. */
   early = 0
   readonly #target: string
   readonly #options: GateOptions

@@ -1,4 +1,4 @@
-/** P23: clients that never read their responses are bounded by a budget, and are closed. */
+/** P23: the memory of clients that never read their responses is bounded by a budget, and they are disconnected. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
@@ -28,7 +28,7 @@ async function stage(t: TestContext) {
   return { place, server, key: await server.firstKey(), pid: server.program.pid }
 }
 
-/** Opens the connections, sends the request on each, reads nothing, and waits until none of them takes memory. */
+/** Opens the connections, sends the request on each, reads nothing, and waits until none of them holds memory. */
 async function neverRead(
   t: TestContext,
   { url, program: { pid } }: Server,
@@ -56,7 +56,7 @@ test(`${READERS} clients without a key that never read take at most ${MAX_MIB} M
   const handles = openHandles(pid)
   const script = await fetch(`${server.url}/docs/js/scalar.js`)
   assert.ok((await script.text()).length > 1_000_000)
-  // The operating system connects clients before the server knows of them.
+  // The operating system accepts connections before the server knows of them.
   let areAllOpen = false
   const areClosed = async () => {
     areAllOpen ||= openHandles(pid) >= handles + READERS
@@ -88,7 +88,7 @@ test(`${READERS} readers of one account that never read take at most ${MAX_MIB} 
     const text = await metrics()
     return /^parley_connections_stalled_total [1-9]/m.test(text) && !isHeld(text)
   })
-  // A read before that would take the account's share, and those that never read would all be rejected.
+  // An earlier read would take the account's share, and those that never read would all be rejected.
   await eventually(metrics, isHeld)
   const read = await eventually(
     () => caller.read(jobId),

@@ -1,7 +1,7 @@
-/** What a database file of a server that does not run holds, behind the back of the interface. */
+/** Reads the database file of a stopped server directly. */
 import { DatabaseSync } from 'node:sqlite'
 
-/** How many jobs there are for each content of a user message. */
+/** The number of jobs for each content of a user message. */
 export function jobsByContent(file: string): Map<string, number> {
   const counts = new Map<string, number>()
   for (const { messages } of rows(file, 'select messages from jobs join requests using (seq)')) {
@@ -16,7 +16,7 @@ export function jobsByStatus(file: string): Readonly<Record<string, number>> {
   return Object.fromEntries(found.map(({ status, jobs }) => [String(status), Number(jobs)]))
 }
 
-/** The public model name of each completed job, and the text that it was answered with. */
+/** The public model name and the answer of each completed job. */
 export function outcomes(file: string): { model: string; content: string }[] {
   const sql = "select model, content from jobs join outcomes using (seq) where status = 'completed'"
   return rows(file, sql).map(({ model, content }) => ({

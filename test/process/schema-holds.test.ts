@@ -1,4 +1,7 @@
-/** No schema and no answer holds the event loop of a real server for long: hostile ones end, and large answers are checked. */
+/**
+ * No schema and no answer blocks the event loop of a real server for long: hostile ones are stopped, and large answers are
+ * checked.
+ */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
@@ -58,7 +61,7 @@ const LARGE: [name: string, schema: object, answer: () => unknown][] = [
   ],
 ]
 
-/** A hostile schema with its answer, driven as far as the limits of a request let it. */
+/** A hostile schema with its answer, as large as the limits of a request allow. */
 function hostile(make: (typeof HOSTILE_FAMILIES)[number]) {
   const within = [100, 30, 10, 1].map(make).find(({ schema }) => JSON.stringify(schema).length < 60_000)
   return within ?? make(1)
@@ -80,7 +83,7 @@ async function start(t: TestContext, databaseUrl?: string) {
     ...(databaseUrl !== undefined && { databaseUrl }),
   })
   const caller = await key('acme', 'user_max')
-  /** Asks a question of its own, so that no answer is a cached one. */
+  /** Asks a unique question, so that no answer is cached. */
   const ask = async (question: string, schema: unknown, answer: string) => {
     content = answer
     calls = 0
@@ -90,7 +93,7 @@ async function start(t: TestContext, databaseUrl?: string) {
     return { status, job: body.data, calls }
   }
   await ask('Ready?', { type: 'object' }, '{}')
-  /** The least of several: another process takes the caches away, and any run may meet a garbage collection. */
+  /** The minimum of several: another process evicts the CPU caches, and any run may include a garbage collection. */
   const holdsNothing = async (name: string, work: (attempt: number) => Promise<unknown>): Promise<void> => {
     let heldMs = Number.POSITIVE_INFINITY
     let limitMs = LONGEST_HOLD_MS
@@ -122,7 +125,7 @@ async function completesLarge({ ask, holdsNothing }: Started, large: typeof LARG
   }
 }
 
-/** A schema whose branches multiply is not blamed on the model: it is called, and billed, once. */
+/** A schema whose branches multiply is not the model's fault: the model is called, and billed, once. */
 async function checksOnce({ ask, holdsNothing }: Started): Promise<void> {
   const exponential = HOSTILE_FAMILIES.map((make) => make(30)).find(
     ({ family }) => family === 'branching $ref one step in',

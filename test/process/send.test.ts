@@ -1,4 +1,4 @@
-/** `parley send`: what it sends, what it prints where, and its exit codes. */
+/** `parley send`: what it sends, what it prints, and its exit codes. */
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -95,7 +95,7 @@ test('an answer that takes longer than the wait is waited for, and Ctrl-C says h
 }, async (t) => {
   const models = await startModelServer({ script: () => reply.stall() })
   t.after(() => models.close())
-  // A server without room for waiting answers 202 at once.
+  // A server without a free slot for waiting answers 202 at once.
   const settings = { sync: { max_waiters: 1 } }
   const { ask, begin, server, key } = await startAsking(t, { upstream: models.baseUrl, settings })
   const occupying = server.caller(key).single('the only one that may wait')

@@ -1,6 +1,6 @@
 /**
- * The server as its users get it: packed, installed globally in a clean prefix, used by its command, upgraded, removed. By the
- * Node that runs the tests, and by those that TEST_NODES names: paths of node binaries, joined as in a PATH.
+ * The server as its users get it: packed, installed globally in a clean prefix, used through its command, upgraded, removed.
+ * With the Node that runs the tests, and with those in TEST_NODES: paths of node binaries, joined as in a PATH.
  */
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
@@ -16,18 +16,18 @@ const SECRET = `whsec_${Buffer.alloc(32, 7).toString('base64')}`
 const NEXT = '99.0.0'
 const CARRIED =
   /^dist\/(src|client\/src)\/.+\.js$|^dist\/src\/dashboard\/page\/.+\.css$|^docs\/(README|[a-z-]+)\.md$/
-/** What `npm ci` has fetched is in npm's cache, and is enough. */
+/** npm's cache has what `npm ci` fetched, which is sufficient. */
 const INSTALL_OPTIONS = ['--prefer-offline', '--no-audit', '--no-fund']
 
 interface Command {
   readonly place: Installation
   readonly prefix: string
-  /** Where the package lies. */
+  /** The installed package's folder. */
   readonly folder: string
-  /** What it is found by: this Node and the prefix come first, and nothing of this project is there. */
+  /** Its PATH: this Node and the prefix come first, and nothing of this project is on it. */
   readonly env: { readonly PATH: string }
   npm(...args: readonly string[]): Promise<Ended>
-  /** Runs `parley …` to its end, which must be a good one. */
+  /** Runs `parley …` to its end, which must succeed. */
   run(args: readonly string[], env?: Readonly<Record<string, string>>): Promise<Ended>
   serve(): Promise<Server>
 }
@@ -47,7 +47,7 @@ async function commandOn(t: TestContext, node: string): Promise<Command> {
   }
 }
 
-/** The package with another version, packed again from where it is installed. */
+/** The package with another version, packed again from its installation. */
 async function packNext({ place, folder }: Command): Promise<Packed> {
   const next = join(place.folder, 'next')
   await cp(folder, next, { recursive: true, filter: (path) => !path.includes('/parley/node_modules') })
@@ -56,7 +56,7 @@ async function packNext({ place, folder }: Command): Promise<Packed> {
   return pack(place, [next, '--ignore-scripts'], place.folder)
 }
 
-/** For npm, which downloads: on a busy machine it took two minutes. It ends what hangs, and is no promise. */
+/** For npm, which downloads: on a busy machine it took two minutes. It only ends what hangs. */
 const NPM_MS = 600_000
 
 test('the packed server', { timeout: (1 + NODES.length) * NPM_MS }, async (t) => {
@@ -100,7 +100,7 @@ function holdsWhatItNeeds({ paths }: Packed): void {
   )
 }
 
-/** The packages that a packed module imports, Node's own left out. */
+/** The packages that a packed module imports, without Node's own. */
 function packagesNamedIn(path: string): readonly string[] {
   const text = readFileSync(join(CLONE, path), 'utf8')
   return [...text.matchAll(/^(?:import|export) (?:[^'"]* from )?'([^.'][^']*)';$/gm)]
@@ -142,7 +142,7 @@ async function liveWith(command: Command, packed: Packed): Promise<void> {
   assert.equal((await place.spawn(['sh', '-c', 'parley --version'], { env }).exited).code, 127)
 }
 
-/** The dashboard with all its modules, and the interface's page with its script. */
+/** The dashboard with all its modules, and the API reference page with its script. */
 async function servesItsPages(url: string): Promise<void> {
   for (const [path, least] of [
     ['/dashboard', 60],

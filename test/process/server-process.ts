@@ -1,6 +1,6 @@
 /**
  * The real program, as processes: a folder with a configuration and a database, the servers started on it and the
- * commands run in it. Whatever is still running when the test ends is killed, by its own id, and the folder removed.
+ * commands run in it. Processes still running when the test ends are killed by their IDs, and the folder is removed.
  *
  * ```ts
  * const place = await installation(t, { upstream: modelServer.baseUrl, settings: { jobs: { concurrency: 8 } } })
@@ -18,24 +18,24 @@ import type { TestContext } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Caller } from './caller.ts'
 
-/** The clone, where `npm start` is to be run. */
+/** The clone, in which `npm start` is run. */
 export const CLONE = fileURLToPath(new URL('../..', import.meta.url))
 export const MAIN = join(CLONE, 'src/main.ts')
 
 export interface InstallationOptions {
-  /** What `parley.config.json` says. Reads are not limited unless it says so. */
+  /** The contents of `parley.config.json`. Reads are not limited unless it sets a limit. */
   readonly settings?: Readonly<Record<string, unknown>>
   /** The base URL of a model server for every model; without one the simulator answers. */
   readonly upstream?: string
-  /** Instead of a SQLite file in its folder. */
+  /** Replaces the SQLite file in its folder. */
   readonly databaseUrl?: string
 }
 
 export interface ProgramOptions {
-  /** Beside what every program of an installation is given; undefined takes a variable away. */
+  /** In addition to the environment of every program of the installation; undefined removes a variable. */
   readonly env?: Readonly<Record<string, string | undefined>>
   readonly cwd?: string
-  /** After `parley serve`. */
+  /** Arguments after `parley serve`. */
   readonly args?: readonly string[]
 }
 
@@ -72,7 +72,7 @@ export class Installation {
     this.#upstream = upstream
   }
 
-  /** Writes `parley.config.json`, which every program started from now on finds in its working directory. */
+  /** Writes `parley.config.json`, which programs started from now on find in their working directory. */
   async configure(settings: Readonly<Record<string, unknown>>): Promise<void> {
     const unlimited = { tiers: { user_max: { reads_per_minute: 1_000_000_000 } } }
     await writeFile(join(this.folder, 'parley.config.json'), JSON.stringify({ ...unlimited, ...settings }))
@@ -83,7 +83,7 @@ export class Installation {
     return this.startAs([process.execPath, MAIN, 'serve', ...(options.args ?? [])], options)
   }
 
-  /** Starts a server by a command of the test's own, such as npm or strace. */
+  /** Starts a server with the test's own command, such as npm or strace. */
   async startAs(command: readonly string[], options: ProgramOptions = {}): Promise<Server> {
     const program = this.spawn(command, options)
     const [, url = ''] = await program.line(/listening on (http:\/\/\S+)\n/)
@@ -97,7 +97,7 @@ export class Installation {
     return { ...exit, stdout: program.stdout, stderr: program.stderr }
   }
 
-  /** In a process group of its own, so that what the program starts in turn can be ended with it. */
+  /** Runs in its own process group, so that processes started by the program can be ended with it. */
   spawn([command = '', ...args]: readonly string[], { env, cwd }: ProgramOptions = {}): Program {
     const child = spawn(command, args, {
       cwd: cwd ?? this.folder,
@@ -106,7 +106,7 @@ export class Installation {
         ...outerEnvironment(),
         DATABASE_URL: this.#databaseUrl,
         PORT: '0',
-        // A test counts on calls that are made at once, whatever is known about the server.
+        // Tests expect calls to be made at once, whatever is known about the server.
         ...(this.#upstream && { OPENAI_BASE_URL: this.#upstream, OPENAI_MAX_CONCURRENCY: '256' }),
         ...env,
       },
@@ -133,7 +133,7 @@ export class Installation {
 
 const living = new Set<Program>()
 
-/** Sees to it that the program ends with the tests, even if these are interrupted. */
+/** Ends the program with the tests, even if these are interrupted. */
 function outlivedByNone(program: Program): void {
   if (living.size === 0 && process.listenerCount('exit', killLiving) === 0) {
     process.on('exit', killLiving)
@@ -147,15 +147,15 @@ function killLiving(): void {
   for (const program of living) program.killGroup()
 }
 
-/** The environment of the tests without what would configure a Parley, or tell one that npm started it. */
+/** The environment of the tests, without variables that configure a Parley or tell it that npm started it. */
 function outerEnvironment(): NodeJS.ProcessEnv {
   const ours = /^(OPENAI_|PARLEY_|OTEL_|npm_|NODE_TEST_CONTEXT$|DATABASE_URL$|HOST$|PORT$|LOG_LEVEL$)/i
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !ours.test(name)))
 }
 
-/** A process and what it has said so far. */
+/** A process and its output so far. */
 export class Program {
-  /** Once the process has ended and everything that it, or a process it started, had to say is read. */
+  /** Resolves once the process has ended and all output, including that of processes that it started, has been read. */
   readonly exited: Promise<Exit>
   stdout = ''
   stderr = ''
@@ -180,7 +180,7 @@ export class Program {
         resolve({ code, signal })
       }
       child.once('close', end)
-      // A program that cannot be started at all.
+      // The program could not be started.
       child.once('error', (error) => {
         this.stderr += String(error)
         end(null, null)
@@ -199,26 +199,26 @@ export class Program {
 
   /** The whole of its standard input. */
   write(text: string): void {
-    // It may have ended without reading it.
+    // The program may have ended without reading its input.
     this.#child.stdin?.on('error', () => {}).end(text)
   }
 
-  /** The process and all that it started. Nothing is left to kill where all of them have ended. */
+  /** The process and everything that it started. There is nothing to kill if all of it has ended. */
   killGroup(): void {
     if (this.#ended || this.#child.pid === undefined) return
     try {
       process.kill(-this.#child.pid, 'SIGKILL')
     } catch {
-      // Between the process's end and our hearing of it.
+      // Between the end of the process and its event here.
     }
   }
 
-  /** Resolves when standard output holds a match; rejects if the program ends without one. */
+  /** Resolves when standard output contains a match; rejects if the program ends without one. */
   line(pattern: RegExp): Promise<RegExpExecArray> {
     return this.#said(pattern, () => this.stdout)
   }
 
-  /** The same of its log, which is on standard error. */
+  /** The same for its log, on standard error. */
   logged(pattern: RegExp): Promise<RegExpExecArray> {
     return this.#said(pattern, () => this.stderr)
   }
@@ -252,7 +252,7 @@ export class Server {
     this.#makeCaller = makeCaller
   }
 
-  /** The key that the first start prints. */
+  /** The API key that the first start prints. */
   async firstKey(): Promise<string> {
     const [, key = ''] = await this.program.line(/^ {2}(prl_\w+)\n/m)
     return key
@@ -266,7 +266,7 @@ export class Server {
     this.program.kill(signal)
   }
 
-  /** SIGKILL, and nothing more until the process is gone. */
+  /** Sends SIGKILL, and resolves once the process is gone. */
   async crash(): Promise<void> {
     this.kill('SIGKILL')
     await this.exited

@@ -1,4 +1,4 @@
-/** P18: clients that send their requests too slowly are cut, and others do not notice. */
+/** P18: clients that send their requests too slowly are disconnected, and others are not affected. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { LONG } from '../support/long-form.ts'
@@ -6,14 +6,14 @@ import { type HostileSocket, hostileSocket, postHead } from './hostile-sockets.t
 import { installation, type Server } from './server-process.ts'
 
 const SOCKETS = 500
-/** The defaults in the long form. */
+/** The defaults, used in the long form. */
 const HEADER_S = LONG ? 10 : 2
 const REQUEST_S = LONG ? 30 : 4
 /** How long after its limit a connection may stay. */
 const CUT_WITHIN_MS = 12_000
 const DRIP_MS = 1000
 const REQUESTS = LONG ? 2000 : 200
-/** What else the machine does may add so much. */
+/** Allowance for other work on the machine. */
 const NOISE_MS = 5
 
 test(`${SOCKETS} clients that drip headers or bodies are cut in time, and others do not notice`, {
@@ -44,7 +44,8 @@ test(`${SOCKETS} clients that drip headers or bodies are cut in time, and others
     `cut after ${Math.round(Math.max(...headers))} ms (headers), ${Math.round(Math.max(...bodies))} ms (bodies); ` +
       `p99 of others ${busy.p99.toFixed(1)} ms, ${idle.p99.toFixed(1)} and ${idleAgain.p99.toFixed(1)} ms when idle`,
   )
-  // In the short form the median alone, because the 99th percentile of a run this short is what else the machine was doing.
+  // In the short form only the median is compared: the 99th percentile of such a short run depends on what else the machine
+  // does.
   assert.ok(
     busy.median <= 2 * idle.median + NOISE_MS,
     `median ${busy.median} ms, ${idle.median} ms when idle`,

@@ -1,16 +1,18 @@
-/** Texts that are expensive to count delay nobody else, and nothing is counted for clients that are gone. */
+/**
+ * Texts that are expensive to count do not delay other accounts, and nothing is counted for clients that have disconnected.
+ */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { BATCHES, job, MESSAGES, MIB, randomText, startWatched } from './watched-server.ts'
 
 const timeout = 240_000
-/** 57 KB are more bytes than the lowest tier allows tokens, and fewer tokens: they are counted and accepted. */
+/** 57 KB are more bytes, but fewer tokens, than the lowest tier allows: they are counted and accepted. */
 const PROSE = 'The quick brown fox jumps over the lazy dog. '.repeat(1_300)
 
 const saying = (content: string) => JSON.stringify(job({ messages: [{ role: 'user', content }] }))
 
 const TEXTS = 30
-/** A busy machine may give the other's request no core for a while. */
+/** A busy machine may not give the other request a core for a while. */
 const ATTEMPTS = 4
 
 async function timed(work: () => Promise<unknown>): Promise<number> {
@@ -28,7 +30,7 @@ test(`${TEXTS} expensive texts of one account do not delay the 57 KB of another`
   }
   // Every thread has started and loaded the tokenizer.
   await Promise.all(Array.from({ length: 16 }, (_, index) => create(100 + index)))
-  // What is compared is the order of the answers: their times say little on a busy machine.
+  // The test compares the order of the responses: their times say little on a busy machine.
   let least = 1
   for (let attempt = 0; attempt < ATTEMPTS && least >= 0.5; attempt++) {
     let unanswered = TEXTS
@@ -37,7 +39,7 @@ test(`${TEXTS} expensive texts of one account do not delay the 57 KB of another`
       unanswered -= 1
       return status
     })
-    // They are all on their way before the other's.
+    // They are all in progress before the other account's request.
     await post(MESSAGES, saying(`x ${attempt}`), other)
     const before = unanswered
     await create(attempt)
@@ -53,7 +55,7 @@ test('nothing is counted for clients that have gone', { timeout }, async (t) => 
   const { post, key } = await startWatched(t)
   const [attacker, other] = [await key('attacker', 'user_max'), await key('other', 'user_free')]
   const create = (index: number) => post(MESSAGES, saying(`${index} ${PROSE}`), other)
-  // As above: a thread that loads the tokenizer takes longer than a count.
+  // As above: a thread takes longer to load the tokenizer than to count.
   await Promise.all(Array.from({ length: 16 }, (_, index) => create(100 + index)))
   const aloneMs = await timed(() => create(1))
   const countMs = await timed(() => post(MESSAGES, saying(randomText(300_000, 99)), attacker))
@@ -61,7 +63,7 @@ test('nothing is counted for clients that have gone', { timeout }, async (t) => 
   const left = Array.from({ length: 20 }, (_, text) =>
     assert.rejects(post(MESSAGES, saying(randomText(1.9 * MIB, text)), attacker, gone.signal)),
   )
-  // Behind them on the way to the server.
+  // Sent after them.
   await post(MESSAGES, saying('x'), other)
   gone.abort()
   await Promise.all(left)

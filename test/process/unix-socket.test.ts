@@ -1,4 +1,4 @@
-/** The program on a Unix socket, as a reverse proxy on the same machine uses it. */
+/** The program on a Unix socket, behind a reverse proxy on the same machine. */
 import assert from 'node:assert/strict'
 import { execFile, spawnSync } from 'node:child_process'
 import { stat } from 'node:fs/promises'

@@ -1,7 +1,7 @@
 /**
- * Usage is what the model server counted, to the last token, however often the server dies: the sums, the jobs and the
- * answers that they hold are written together. Only an answer that a kill took away before it was stored is missing: its
- * job was run again, and the model server has counted both.
+ * Usage matches what the model server counted, to the last token, however often the server crashes: the sums and the jobs
+ * with their answers are written together. Only answers that a kill prevented from being stored are missing: their jobs were
+ * run again, and the model server has counted both calls.
  */
 import assert from 'node:assert/strict'
 import test from 'node:test'
@@ -77,7 +77,7 @@ test(`after ${KILLS} kills under load usage equals what the model server counted
   t.diagnostic(`${jobs} jobs, each counted once; ${lost} more answers were lost to the kills and given again`)
 })
 
-/** An answer that no other equals, and tokens that only it has. */
+/** A unique answer with a unique number of tokens. */
 function countedReply(counted: Map<string, Counted>, random: Random): Reply {
   return ({ body }, response) => {
     const content = `answer ${counted.size}`
@@ -89,7 +89,7 @@ function countedReply(counted: Map<string, Counted>, random: Random): Reply {
   }
 }
 
-/** Resolves when no job waits or runs any more. */
+/** Resolves when no job is queued or running any more. */
 async function allEnded(url: string): Promise<void> {
   await eventually(
     async () => (await fetch(`${url}/metrics`)).text(),

@@ -1,4 +1,4 @@
-/** A server whose event loop is watched while it is attacked, and what the attacks are made of. */
+/** A server whose event loop is watched during attacks, and the building blocks of the attacks. */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
@@ -11,22 +11,22 @@ const PROBE = fileURLToPath(new URL('./loop-probe.ts', import.meta.url))
 export const MESSAGES = '/api/v1/messages'
 export const BATCHES = '/api/v1/messages/batches'
 export const MIB = 1024 * 1024
-/** Nearly what a batch may have, with room for what is around it. */
+/** Nearly the limit of a batch, with room for the surrounding fields. */
 export const LARGEST = 10 * MIB - 2000
 
 export interface Answered {
   readonly status: number
   readonly retryAfter: string | null
-  // biome-ignore lint/suspicious/noExplicitAny: tests look into answers of every shape, and fail where one is wrong.
+  // biome-ignore lint/suspicious/noExplicitAny: tests inspect answers of every shape, and fail if one is wrong.
   readonly body: any
 }
 
 export interface WatchedServer {
   readonly server: Server
-  /** The key of a new account. */
+  /** The API key of a new account. */
   key(account: string, tier: string): Promise<string>
   post(path: string, body: string, key: string, signal?: AbortSignal): Promise<Answered>
-  /** The longest time for which the event loop was held during the work, in CPU milliseconds. */
+  /** The longest time for which the event loop was blocked during the work, in CPU milliseconds. */
   held(work: () => Promise<unknown>): Promise<number>
 }
 
@@ -39,7 +39,7 @@ export async function startWatched(
   } = {},
 ): Promise<WatchedServer> {
   const { heapMib, ...rest } = options
-  // What is rejected is measured, not the pace at which it is answered.
+  // The cost of rejecting is measured, not the pace of the responses.
   const limits = { rejections_per_second: 1_000_000 }
   const place = await installation(t, { ...rest, settings: { limits, ...rest.settings } })
   const file = join(place.folder, 'loop-probe')
@@ -71,7 +71,7 @@ export async function startWatched(
     held: async (work) => {
       const before = (await readFile(file, 'utf8')).length
       await work()
-      // The answer to this comes after the hold was noted.
+      // The response to this request arrives after the probe has written its line.
       for (let turn = 0; turn < 3; turn++)
         await request(`${server.url}/healthz`).then(({ body }) => body.dump())
       const holds = (await readFile(file, 'utf8')).slice(before).split('\n')
@@ -80,10 +80,10 @@ export async function startWatched(
   }
 }
 
-/** What `calibration` takes on an idle core of the machine on which the limits were set. */
+/** How long `calibration` takes on an idle core of the machine on which the limits were set. */
 const CALIBRATION_MS = 20
 
-/** How much slower this machine is at the moment: limits in CPU time are multiplied by it. Never below 1. */
+/** How much slower this machine is at the moment; limits in CPU time are multiplied by it. At least 1. */
 export function slowness(): number {
   const times = [1, 2, 3].map(() => {
     const before = process.threadCpuUsage()
@@ -118,7 +118,7 @@ export function job(over: Readonly<Record<string, unknown>> = {}): Record<string
   }
 }
 
-/** A batch of so many jobs. */
+/** A batch of this many jobs. */
 export function batchOf(count: number, over: (index: number) => Readonly<Record<string, unknown>>): string {
   return JSON.stringify(Array.from({ length: count }, (_, index) => job(over(index))))
 }
