@@ -1,4 +1,4 @@
-/** Carries out the actions of a plan: what callers send and check, what operators do, and what breaks. */
+/** Carries out the actions of a plan: what callers send and check, what operators do, and what fails. */
 import { cancelJobsOf } from '../../src/admin/cancel-jobs.ts'
 import { deleteAccount } from '../../src/admin/delete-account.ts'
 import { makeSecret } from '../../src/net/signature.ts'
@@ -8,7 +8,7 @@ import type { KnownJob } from './ledger.ts'
 import { runningProcess, type SimulatedProcess } from './node.ts'
 import type { Action, ReceiverFault, Step } from './plan.ts'
 
-/** Between a node of an upgrade and the next one. */
+/** The pause between one node of an upgrade and the next. */
 const UPGRADE_PAUSE_MS = 2000
 type StepOf<Kind extends Step['kind']> = Extract<Step, { readonly kind: Kind }>
 
@@ -91,7 +91,7 @@ export class Actors {
     })
   }
 
-  /** Its process is told by the one that the operator asks. */
+  /** The process of the node that the operator uses learns of it directly. */
   #cancelCalled({ call: which }: StepOf<'cancel called'>): void {
     const { ledger } = this.#around
     const calls = [...ledger.callsInProgress]
@@ -135,7 +135,7 @@ export class Actors {
     })
   }
 
-  /** What fails is not repeated. */
+  /** A failed action is not repeated. */
   #operate(node: number, kind: string, work: (process: SimulatedProcess) => Promise<unknown>): void {
     const process = runningProcess(this.#around.nodes, node)
     if (process === null) return
@@ -198,7 +198,7 @@ export class Actors {
     storeClock.jumpedMs = world.nowMs
   }
 
-  /** Stops the node and starts it again, and then the next one. */
+  /** Stops the node and starts it again, then the next one. */
   #upgrade(ms: number, index: number): void {
     const { world, ledger, nodes } = this.#around
     const node = nodes[index]
@@ -213,7 +213,7 @@ export class Actors {
       world.after(UPGRADE_PAUSE_MS, 'the upgrade goes on', () => this.#upgrade(ms, index + 1))
     }
     const { process } = node
-    // One that is killed while it stops is started again, too.
+    // A node that is killed while it stops is started again, too.
     if (process !== null && node.stop(() => {}))
       process.whenEnded(() => void world.after(ms, `${node.name} starts`, next))
     else next()

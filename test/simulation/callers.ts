@@ -1,4 +1,4 @@
-/** What callers send, and what they check of the responses: creates, reads, waits, lists, and what they do with their own jobs. */
+/** What callers send, and what they check in the responses: creates, reads, waits, lists, and actions on their own jobs. */
 import { isCancelledError } from '../../src/job/cancelled.ts'
 import type { JobRecord } from '../../src/job/job-record.ts'
 import type { JobPage } from '../../src/store/job-search-store.ts'
@@ -13,9 +13,9 @@ const STATUSES = ['pending', 'assigned', 'ended']
 const rankOf = (status: string | null) =>
   status === null ? -1 : STATUSES.indexOf(isEnd(status) ? 'ended' : status)
 const isEnd = (status: string) => status === 'completed' || status === 'failed'
-/** A poll of a second makes up for a lost notification, and the database takes its time. */
+/** Polling every second makes up for a lost notification, and the database has delays. */
 const NOTICED_MS = 2000
-/** Pages of a list at most. */
+/** The maximum number of pages of a list. */
 const MAX_PAGES = 50
 
 type StepOf<Kind extends Step['kind']> = Extract<Step, { readonly kind: Kind }>
@@ -26,7 +26,7 @@ export interface CallerOptions extends Surroundings {
 
 export class Callers {
   readonly #around: CallerOptions
-  /** Creates that have no response yet, of processes that live. */
+  /** Creates without a response so far, of live processes. */
   openRequests = 0
 
   constructor(around: CallerOptions) {
@@ -92,12 +92,15 @@ export class Callers {
     const [first] = jobs
     if (!first || !record) return
     this.#learn(first, record, first.readStatus)
-    // A repeated request may be one for a job that ended before.
+    // A repeated request may refer to a job that ended before.
     const endedMs = ledger.endedMs.get(first.id)
     if (endedMs !== undefined) this.#noticed(Math.max(endedMs, sentMs), first.id)
   }
 
-  /** A caller has read its job. @param before the status that it knew when it asked */
+  /**
+   * A caller has read its job.
+   * @param before the status that the caller knew when it sent the request
+   */
   #learn(job: KnownJob, { status, contentJson, errorJson }: JobRecord, before: string | null): void {
     this.#learnStatus(job, status, before)
     if (!isEnd(status)) return
@@ -118,7 +121,7 @@ export class Callers {
     if (rankOf(status) > rankOf(job.readStatus)) job.readStatus = status
   }
 
-  /** A response to a wait came now: not long after the end that it waited for, unless something was wrong meanwhile. */
+  /** A wait was answered: soon after the end that it waited for, unless there was a fault meanwhile. */
   #noticed(endedMs: number, what: string): void {
     const { world, ledger } = this.#around
     if (world.nowMs - endedMs <= NOTICED_MS || !ledger.wasCalmSince(endedMs)) return
@@ -137,7 +140,7 @@ export class Callers {
     })
   }
 
-  /** Reads one job or several, and waits for them. */
+  /** Reads one job or several, with or without a wait. */
   wait({ jobs: numbers, node, isForeign, waitMs, until, leaveMs }: StepOf<'wait'>): void {
     const { world, ledger } = this.#around
     const asked = this.#ownOrForeign(numbers[0] ?? 0, isForeign)
@@ -174,7 +177,7 @@ export class Callers {
     })
   }
 
-  /** Reads all pages of its list. */
+  /** Reads all pages of the caller's list. */
   list({ account: which, node, limit, status }: StepOf<'list'>): void {
     const { plan, ledger } = this.#around
     const account = plan.accounts[which % plan.accounts.length]?.name ?? ''
@@ -233,7 +236,7 @@ export class Callers {
     })
   }
 
-  /** A job was cancelled: unless something is wrong, no node goes on asking a model server about it. */
+  /** A job was cancelled: unless there is a fault, no node keeps calling a model server for it. */
   cancelled(job: KnownJob): void {
     const { world, ledger } = this.#around
     const atMs = world.nowMs
@@ -309,7 +312,7 @@ interface Deletion {
   readonly dropCallback: boolean
 }
 
-/** What a caller knows about a job when it asks. */
+/** What a caller knows about a job when it sends a request. */
 interface Knowledge {
   readonly status: string | null
   readonly isGone: boolean

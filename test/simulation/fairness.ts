@@ -1,6 +1,7 @@
 /**
- * P22, when all else is quiet. Slow jobs of one account fill a node, or the upstream that it calls, and a job of another account
- * starts nevertheless; two accounts with the same weight get equal shares; a receiver that stalls delays no other.
+ * P22, while nothing else happens. Slow jobs of one account fill a node, or the upstream that it calls, and a job of another
+ * account starts nevertheless; two accounts with the same weight get equal shares; a receiver that stalls does not delay
+ * others.
  */
 import type { Callers } from './callers.ts'
 import type { Ledger } from './ledger.ts'
@@ -17,14 +18,14 @@ export const FAIRNESS_ACCOUNTS: readonly AccountPlan[] = [
   { name: FILLER, tier: 'user_max' },
 ]
 const RULE = 'P22 one account cannot delay another'
-/** With fewer slots none is kept for other accounts, or for receivers that have not answered yet. */
+/** With fewer slots none is reserved for other accounts, or for receivers that have not answered yet. */
 const LEAST_SLOTS = 4
-/** Jobs for each slot. */
+/** Jobs per slot. */
 const JOBS_OF_A_SLOT = 2
 const START_WITHIN_MS = 1000
-/** A slow job takes up to 18 s, and its answer some milliseconds. */
+/** A slow job takes up to 18 s, and its answer a few milliseconds. */
 const SLOW_MS = 19_000
-/** From the creation of a quick job to its callback: it runs for 2 s, and the database takes its time. */
+/** From the creation of a quick job to its callback: it runs for 2 s, and the database has delays. */
 const CALLBACK_WITHIN_MS = 4000
 const JOB: Omit<JobPlan, 'tag' | 'manner'> = {
   format: 'text',
@@ -39,16 +40,16 @@ export interface FairnessParts {
   readonly ledger: Ledger
   readonly plan: Plan
   readonly callers: Callers
-  /** The one that callers ask. */
+  /** The node that callers use. */
   readonly process: SimulatedProcess
-  /** All of them. */
+  /** All nodes. */
   readonly processes: readonly SimulatedProcess[]
   readonly receiverFaults: Map<string, ReceiverFault>
-  /** Resolves when all is quiet again. */
+  /** Resolves when nothing happens any more. */
   readonly untilQuiet: () => Promise<void>
 }
 
-/** Tries what has a bound in this plan. While a route recovers, its bounds are others. */
+/** Checks everything that has a bound in this plan. Different bounds apply while a route recovers. */
 export async function tryFairness(parts: FairnessParts): Promise<void> {
   const { plan, processes, untilQuiet } = parts
   const { concurrency, nodes, callbackSlots, seed } = plan
@@ -59,7 +60,7 @@ export async function tryFairness(parts: FairnessParts): Promise<void> {
     await trySlots(parts, isCallFree)
     await untilQuiet()
   }
-  // Slots that are kept for other accounts go to those that hold none, and not by turns.
+  // Reserved slots go to accounts that hold none, rather than in turns.
   if (seed % 3 === 0 && concurrency < LEAST_SLOTS && isCallFree) {
     await tryShares(parts)
     await untilQuiet()
@@ -93,10 +94,13 @@ async function trySlots({ world, ledger, plan, callers, process }: FairnessParts
   if (!hasStarted()) ledger.violate(RULE, `a job did not start within ${world.nowMs - sentMs} ms`)
 }
 
-/** Until one has no more, jobs of two accounts with the same weight start in turns: all nodes together are ahead by their slots at most. */
+/**
+ * Until one account has no more jobs, jobs of two accounts with the same weight start in turns: all nodes together are ahead
+ * by at most their slots.
+ */
 async function tryShares({ world, ledger, plan, callers, process, untilQuiet }: FairnessParts) {
   const slots = plan.concurrency * plan.nodes
-  // They fill all slots, so that all that follows is queued.
+  // They fill all slots, so everything that follows is queued.
   const first = jobs('first', 'answer slowly', slots)
   callers.request(FILLER, process, { jobs: first, waitMs: null, key: null, leaveMs: null })
   await world.runUntil(world.nowMs + 500)

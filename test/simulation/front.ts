@@ -1,6 +1,6 @@
 /**
- * What the HTTP routes do between a request and the engine, without HTTP: the key, the quotas and caps, the creation, the wait,
- * the read. The order of steps is that of `src/http/messages.ts` and `src/http/create-jobs.ts`.
+ * What the HTTP routes do between a request and the engine, without HTTP: the API key, the quotas and caps, the create, the
+ * wait, the read. The order of steps is that of `src/http/messages.ts` and `src/http/create-jobs.ts`.
  */
 import type { Settings } from '../../src/config/settings.ts'
 import { callbackText, type Job } from '../../src/job/job.ts'
@@ -37,7 +37,7 @@ export interface CreateOptions {
   readonly request: KnownRequest
   readonly waitMs: number | null
   readonly key: string | null
-  /** Called once the caller can hang up. */
+  /** Called once the caller can disconnect. */
   readonly onWaiting: (pending: PendingResponse) => void
 }
 
@@ -67,7 +67,7 @@ export class Front {
     this.#makeId = jobIdMaker(process.clock, world.random.hex)
   }
 
-  /** Requests that have no response yet. */
+  /** Requests without a response so far. */
   get requests(): number {
     return this.#requests
   }
@@ -81,7 +81,10 @@ export class Front {
     return this.serve(() => this.#create(options))
   }
 
-  /** The record, or null for a job that the account cannot see; as all that follows, undefined if the database is unavailable. */
+  /**
+   * The record, or null for a job that the account cannot see. Like all methods below, undefined if the database is
+   * unavailable.
+   */
   read(account: string, jobId: string): Promise<JobRecord | null | undefined> {
     return this.#serve(() => this.#reads.read(account, jobId))
   }
@@ -111,7 +114,7 @@ export class Front {
     )
   }
 
-  /** A stop waits for the work. */
+  /** Shutdown waits for this work. */
   async serve<T>(work: () => Promise<T>): Promise<T> {
     this.#requests += 1
     try {
@@ -155,7 +158,7 @@ export class Front {
     }
   }
 
-  /** A repeated request waits for the earlier job as for a new one. */
+  /** A repeated request waits for the earlier job as it would for a new one. */
   async #awaitRepeated(jobIds: readonly string[], options: CreateOptions): Promise<Created> {
     const { process } = this.#options
     const { request, waitMs, onWaiting } = options
@@ -176,7 +179,7 @@ export class Front {
     return { status: isEnd(record.status) ? 200 : 202, jobIds, record: isEnd(record.status) ? record : null }
   }
 
-  /** A job that vanished during the wait is created again. */
+  /** A job that vanishes during the wait is created again. */
   #answer(end: WaitEnd, again: CreateOptions, jobIds: readonly string[]): Created | Promise<Created> {
     if (end.kind === 'settled') return { status: 200, jobIds, record: end.record }
     return end.kind === 'vanished' ? this.#create(again) : { status: 202, jobIds, record: null }
@@ -248,7 +251,7 @@ function rejected(status: 401 | 403 | 409 | 503): Created {
   return { status, jobIds: [], record: null }
 }
 
-/** The hash of the one key of an account. */
+/** The hash of the account's only key. */
 export function hashOf(account: string): string {
   return `key of ${account}`
 }

@@ -1,4 +1,4 @@
-/** From a seed to its plan. */
+/** Makes a plan from a seed. */
 import { incident } from './incidents.ts'
 import {
   type Action,
@@ -15,7 +15,7 @@ import { SeededRandom } from './random.ts'
 
 /** How long callers, operators and faults are active. */
 const ACTIVE_MS = 60_000
-/** With the long one, nothing expires in a history. */
+/** With the long retention, nothing expires in a history. */
 const LONG_RETENTION_S = 86_400
 const SHORT_RETENTION_S = 60
 const MANNERS: readonly JobManner[] = [
@@ -38,7 +38,7 @@ export function generatePlan(seed: number): Plan {
   const shared = random.chance(0.4)
   const isCalm = random.chance(0.15)
   const nodes = shared ? random.pick([1, 2, 3, 3]) : 1
-  // With the least, the largest jobs, callbacks and results are each larger than their share.
+  // With the smallest, each of the largest jobs, callbacks and results is larger than its share.
   const memoryBytes = random.pick([2, 16, 16]) * 1024 * 1024
   const retentionS = random.pick([...Array<number>(5).fill(LONG_RETENTION_S), SHORT_RETENTION_S])
   const maker = new ActionMaker({
@@ -93,7 +93,7 @@ export function generatePlan(seed: number): Plan {
 interface ActionOptions {
   readonly random: SeededRandom
   readonly shared: boolean
-  /** How likely a job or an answer is large. */
+  /** The probability that a job or an answer is large. */
   readonly largeChance: number
   readonly cacheTtlMs: number
 }
@@ -126,7 +126,7 @@ class ActionMaker {
     }
   }
 
-  /** A read of what exists. */
+  /** A read of an existing job. */
   look(): Step {
     const random = this.#random
     const [job, node, isForeign] = [random.whole(0, 999), random.whole(0, 2), random.chance(0.2)]
@@ -159,7 +159,7 @@ class ActionMaker {
     }
   }
 
-  /** What a caller does with a job of its own. */
+  /** A caller's action on its own job. */
   ownAction(): Step {
     const random = this.#random
     const [job, node, isForeign] = [random.whole(0, 999), random.whole(0, 2), random.chance(0.2)]

@@ -1,17 +1,17 @@
 /**
- * Faults that come together, as they do: what one of them leaves half done, another one meets. Faults at random times of a minute
- * seldom do.
+ * Faults that happen together, as in reality: one leaves something half done, and the next interrupts its recovery. Faults
+ * at random times within a minute seldom do that.
  */
 import type { Action, Step, UpstreamFault } from './plan.ts'
 import type { SeededRandom } from './random.ts'
 
 const OUTAGES: readonly UpstreamFault[] = ['503', '500', 'refused', 'hang']
-/** A model server is retried within so long of its recovery. */
+/** A model server is retried within this time after its recovery. */
 const TRIED_AGAIN_MS = 6000
 
 export interface IncidentOptions {
   readonly random: SeededRandom
-  /** When it begins at the latest. */
+  /** The latest time at which it starts. */
   readonly mostMs: number
   readonly create: () => Step
 }
@@ -20,7 +20,7 @@ export function incident(options: IncidentOptions): Action[] {
   return options.random.chance(0.3) ? stalledReceivers(options) : outage(options)
 }
 
-/** Nodes stop while receivers keep them waiting. */
+/** Nodes stop while receivers are still stalling. */
 function stalledReceivers({ random, mostMs, create }: IncidentOptions): Action[] {
   const atMs = random.whole(0, mostMs)
   const creates = Array.from({ length: random.whole(2, 5) }, create)
@@ -43,7 +43,7 @@ function outage({ random, mostMs, create }: IncidentOptions): Action[] {
   }
   add(random.whole(2, 6), Math.max(0, atMs - 2000), endMs, create)
   if (random.chance(0.5)) {
-    // Somebody loses patience just when the first jobs are called again.
+    // A caller or an operator cancels just when the first jobs are called again.
     add(4, endMs, endMs + TRIED_AGAIN_MS, () => ({ kind: 'cancel called', call: random.whole(0, 99) }))
   }
   if (random.chance(0.5)) {

@@ -1,13 +1,13 @@
 /**
  * What is known outside of the service: what callers sent and received, what model servers and receivers counted, and what
- * really happened to processes. The rules (`rules.ts`) compare it with what the service says. It also collects what is wrong.
+ * happened to processes. The rules (`rules.ts`) compare it with what the service reports. It also collects violations.
  */
 import type { JobPlan } from './plan.ts'
 import type { SimulatedThread, World } from './world.ts'
 
-/** Within which leases are renewed and what was lost is read again. */
+/** The time within which leases are renewed and lost notifications are made up for. */
 const RECOVERY_MS = 30_000
-/** More than a conversation has next to the characters of its plan, in tokens. */
+/** Tokens that a conversation has besides the characters in its plan. */
 const EXTRA_TOKENS = 100
 
 export interface KnownRequest {
@@ -16,9 +16,9 @@ export interface KnownRequest {
   readonly plans: readonly JobPlan[]
   readonly isBatch: boolean
   readonly key: string | null
-  /** The jobs of responses to it. */
+  /** The jobs in responses to it. */
   readonly answers: string[]
-  /** The jobs that a node made of it; more than one list if it was made again. */
+  /** The jobs that a node created for it; several lists if it was created again. */
   readonly attempts: (readonly string[])[]
 }
 
@@ -28,7 +28,7 @@ export interface KnownJob {
   readonly plan: JobPlan
   readonly request: KnownRequest
   readonly createdAtMs: number
-  /** Whether its caller was told that it is accepted. */
+  /** Whether its caller knows that it was accepted. */
   isAccepted: boolean
   /** The furthest status that its caller has read. */
   readStatus: string | null
@@ -36,26 +36,26 @@ export interface KnownJob {
   readResult: string | null
   wasCancelled: boolean
   wasDeleted: boolean
-  /** When its caller learned that it is deleted. */
+  /** When its caller learned that it was deleted. */
   goneAtMs: number | null
-  /** The processes that were found dead while they held the job; some were only paused. */
+  /** The processes that were declared dead while they held the job; some were only paused. */
   readonly foundDead: string[]
-  /** The statuses of callbacks for it that its receiver answered. */
+  /** The statuses with which its receiver answered its callbacks. */
   readonly callbackAnswers: number[]
-  /** How often its receiver got it. */
+  /** How often its receiver received it. */
   callbacksReceived: number
 }
 
 /** What model servers replied about the jobs of an account with one tag. */
 export interface CallCounts {
-  /** Jobs that were made with this tag. */
+  /** Jobs that were created with this tag. */
   jobs: number
   calls: number
   /** Replies that may count against the job. */
   blamed: number
-  /** Tokens of the replies that reached the process that had asked. */
+  /** Tokens of the replies that reached the process that had sent the call. */
   tokens: number
-  /** The processes that these replies reached. */
+  /** The processes that received these replies. */
   readonly answered: Set<string>
   /** Errors that cost tokens. */
   paidErrors: number
@@ -73,7 +73,7 @@ export interface Violation {
 
 export const STORES_AGREE = 'the real store answers as the reference store'
 
-/** A call that a model server works on. */
+/** A call that a model server is processing. */
 export interface CallInProgress {
   readonly account: string
   readonly tag: string
@@ -89,15 +89,15 @@ export class Ledger {
   readonly plans = new Map<string, JobPlan>()
   readonly calls = new Map<string, CallCounts>()
   readonly callsInProgress = new Set<CallInProgress>()
-  /** Processes that ended, stopped or were paused: what they paid for may be lost. */
+  /** Processes that ended, stopped or were paused: their usage may be lost. */
   readonly disturbed = new Set<string>()
-  /** By account, input tokens that may be counted for calls that were cut off, because their callers cancelled the jobs. */
+  /** By account, input tokens that may be counted for calls that were cut off because their callers cancelled the jobs. */
   readonly inputOfCancelled = new Map<string, number>()
   /** When each job ended, by the world's time, except for those that an operator cancelled together. */
   readonly endedMs = new Map<string, number>()
-  /** What these were stored with as the time of their end, by the world's time. */
+  /** The end times with which these were stored, by the world's time. */
   readonly settledAtMs = new Map<string, number>()
-  /** By how much the clocks of nodes may be wrong. */
+  /** How far the clocks of nodes may be wrong. */
   clockJumpsMs = 0
   readonly deletedAccounts = new Set<string>()
   /** Accounts all of whose jobs an operator cancelled at some time. */
@@ -105,7 +105,7 @@ export class Ledger {
   /** By account, all secrets that it has had. */
   readonly secrets = new Map<string, readonly string[]>()
   readonly violations: Violation[] = []
-  /** Whether something happened that may lose what was paid for: then usage may be less than what model servers counted. */
+  /** Whether something happened that may lose usage: then usage may be less than what model servers counted. */
   mayLoseUsage = false
   #troubledUntilMs = Number.NEGATIVE_INFINITY
 
@@ -114,7 +114,7 @@ export class Ledger {
     this.#retentionMs = retentionMs
   }
 
-  /** Something is wrong. The first of each rule is kept. */
+  /** Reports a violation. The first one of each rule is kept. */
   violate(rule: string, what: string): void {
     this.#world.note(`VIOLATION ${rule}: ${what}`)
     if (this.violations.some((known) => known.rule === rule)) return
@@ -129,7 +129,7 @@ export class Ledger {
     return request
   }
 
-  /** A node makes jobs of a request. */
+  /** A node creates the jobs of a request. */
   newJobs(request: KnownRequest, ids: readonly string[]): void {
     request.attempts.push(ids)
     ids.forEach((id, index) => {
@@ -178,27 +178,27 @@ export class Ledger {
     this.secrets.set(account, [...(this.secrets.get(account) ?? []), secret])
   }
 
-  /** Whether a real store and the reference store have different states, so that nothing further is known. */
+  /** Whether a real store and the reference store have diverged, so that nothing further can be checked. */
   get hasDiverged(): boolean {
     return this.violations.some(({ rule }) => rule === STORES_AGREE)
   }
 
-  /** The jobs of which callers know, in the order of their creation. */
+  /** The jobs that callers know, in order of creation. */
   accepted(): KnownJob[] {
     return [...this.jobs.values()].filter(({ isAccepted }) => isAccepted)
   }
 
-  /** A process or the database is not well for so long, and for some time after it. */
+  /** A process or the database has a fault for this long, with effects for some time after it. */
   troubledFor(ms: number): void {
     this.#troubledUntilMs = Math.max(this.#troubledUntilMs, this.#world.nowMs + Math.max(0, ms) + RECOVERY_MS)
   }
 
-  /** Whether all processes and the database have been well since then. */
+  /** Whether all processes and the database have been healthy since then. */
   wasCalmSince(ms: number): boolean {
     return ms > this.#troubledUntilMs
   }
 
-  /** Its caller cancels the job. */
+  /** The job's caller cancels it. */
   cancels(job: KnownJob): void {
     job.wasCancelled = true
     this.mayLoseUsage = true

@@ -1,7 +1,7 @@
 /**
- * The slower mode: a real store next to the reference one. Each call runs on both at the moment that the world decides, and the
- * world stands still until the real one has answered. Their answers must agree; the nodes get that of the real one. So the
- * history is that of the reference store, and the rules read its tables.
+ * The slower mode: a real store beside the reference store. Each call runs on both at the moment that the world decides, and
+ * the world stands still until the real one has answered. Their results must agree; the nodes get that of the real store.
+ * The history is therefore that of the reference store, whose tables the rules read.
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { DueCallback } from '../../src/store/callback-store.ts'
@@ -12,14 +12,14 @@ import type { MethodName, StoreCall } from './memory-store/memory-store.ts'
 import type { RealStore } from './real-stores.ts'
 import type { World } from './world.ts'
 
-/** What depends on the clock of the database. */
+/** Results that depend on the clock of the database. */
 const BY_CLOCK: readonly MethodName[] = ['renew', 'rescue', 'revertCrashes', 'confirmCrashes']
-/** Answers whose order says nothing. */
+/** Results whose order has no meaning. */
 const UNORDERED: readonly MethodName[] = ['takeCancelled', 'claimsOf', 'readEnded']
 
 type Method = (...args: readonly unknown[]) => unknown
 
-/** The end of a call: what it returned, or what it threw. */
+/** The outcome of a call: what it returned, or what it threw. */
 export type CallEnd = { readonly value: unknown } | { readonly error: unknown }
 
 export interface LockstepOptions {
@@ -36,7 +36,10 @@ export class Lockstep {
     this.#options = options
   }
 
-  /** @param runOnReference runs the call on the reference store, which follows the real one where the order is free */
+  /**
+   * @param runOnReference runs the call on the reference store, which follows the real one where the contract leaves the
+   * order open
+   */
   async run(
     { name, args }: Pick<StoreCall, 'name' | 'args'>,
     runOnReference: () => CallEnd,
@@ -57,8 +60,8 @@ export class Lockstep {
 }
 
 /**
- * The jobs that the real store has taken, where the contract leaves it the choice: among overdue jobs, among callbacks that are
- * due at the same time, and on Postgres among all, because turns are found in another way there. Null where it has no choice.
+ * The jobs that the real store has taken, where the contract leaves it the choice: among overdue jobs, among callbacks due
+ * at the same time, and on Postgres among all jobs, because it computes turns differently. Null where it has no choice.
  */
 function chosenBy(
   name: MethodName,
@@ -81,7 +84,7 @@ async function endOf(call: () => Promise<unknown>): Promise<CallEnd> {
   }
 }
 
-/** Without what no caller can tell apart: absent fields, the order where there is none, the words of an error. */
+/** Removes what callers cannot distinguish: absent fields, order where none is guaranteed, error messages. */
 function plainEnd(name: MethodName, end: CallEnd, isFree: boolean): unknown {
   if ('error' in end) return { error: kindOf(end.error) }
   const answer = isFree && name === 'claim' ? (end.value as Claimed).jobs : end.value

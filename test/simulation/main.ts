@@ -8,19 +8,19 @@ import { type Result, simulate } from './simulate.ts'
 
 const { values } = parseArgs({
   options: {
-    /** Only this seed, with its steps. */
+    /** Runs only this seed, with its steps. */
     seed: { type: 'string' },
-    /** With `--seed`: every event, timers and calls of the store included. */
+    /** With `--seed`: every event, including timers and store calls. */
     all: { type: 'boolean', default: false },
-    /** How many seeds, the first of them, and after how many minutes to end before that. */
+    /** How many seeds, the first one, and after how many minutes to stop early. */
     seeds: { type: 'string', default: '1000' },
     from: { type: 'string', default: '1' },
     minutes: { type: 'string' },
-    /** Ends at the first failure. */
+    /** Stops at the first failure. */
     'until-failure': { type: 'boolean', default: false },
-    /** A real store that runs every call, too: `sqlite` or `postgres`. */
+    /** A real store that also runs every call: `sqlite` or `postgres`. */
     store: { type: 'string', default: 'memory' },
-    /** Reports failures as they are, which is faster. */
+    /** Reports failures without shrinking them, which is faster. */
     'no-shrink': { type: 'boolean', default: false },
   },
 })

@@ -1,4 +1,4 @@
-/** Model servers, at the contract of the router: each upstream has its fault of the moment, and each job its manner. */
+/** Model servers, at the contract of the router: each upstream has its current fault, and each job its behavior. */
 import type { Clock } from '../../src/clock.ts'
 import type { Message } from '../../src/job/job.ts'
 import type { StopSignal } from '../../src/job/stop.ts'
@@ -17,12 +17,12 @@ import { UNSTORABLE } from './store-connection.ts'
 import type { SimulatedThread, World } from './world.ts'
 
 export const CALL_TIMEOUT_MS = 20_000
-/** How long the servers are overloaded for a job that meets this at its repair. */
+/** How long the servers are overloaded for a job that is overloaded at its repair. */
 const OVERLOADED_MS = 8000
-/** What a server with the fault `few at once` serves. */
+/** How many calls a server with the fault `few at once` serves. */
 const FEW = 2
 
-/** An upstream as all nodes share it. */
+/** An upstream, shared by all nodes. */
 export interface Upstream {
   readonly name: string
   fault: UpstreamFault | null
@@ -35,7 +35,7 @@ export interface ServerOptions {
   readonly upstream: Upstream
   readonly thread: SimulatedThread
   readonly clock: Clock
-  /** Ends the process that asks. */
+  /** Ends the process that sent the call. */
   readonly kill: () => void
 }
 
@@ -53,10 +53,10 @@ const FAILURES: Readonly<Record<string, UpstreamError>> = {
   '401': upstreamError({ message: 'wrong key', retryable: false, status: 401 }),
   invalid: upstreamError({ message: 'no such parameter', status: 400 }),
 }
-/** Those that may count against a job. */
+/** Errors that may count against a job. */
 const BLAMED = ['reset', '500', '401', 'invalid']
 
-/** What a node has of an upstream. */
+/** A node's connection to an upstream. */
 export function simulatedServer(options: ServerOptions): ModelServer {
   const { world, upstream, thread } = options
   return {
@@ -77,7 +77,7 @@ export function simulatedServer(options: ServerOptions): ModelServer {
   }
 }
 
-/** As the model servers of this world count them. */
+/** Tokens as the model servers of this world count them. */
 export function tokensOf(messagesJson: string): number {
   return Math.ceil(messagesJson.length / 4)
 }
@@ -142,7 +142,7 @@ class ServedCall {
     }
     upstream.inProgress += 1
     const slow = upstream.fault === 'slow' ? 8 : 1
-    // Some answers come before an early write is sent.
+    // Some answers arrive before an early write is sent.
     const quickMs = random.chance(0.1) ? 0 : random.next() ** 3 * 2000
     const ms = manner === 'answer slowly' ? random.whole(2000, 18_000) : slow * quickMs
     world.after(ms, `answer of ${upstream.name} to ${this.#tag}`, () => {
@@ -151,7 +151,7 @@ class ServedCall {
     })
   }
 
-  /** Whether the repair of the job is put off. */
+  /** Whether the repair of the job is postponed. */
   #isOverloaded(manner: JobManner, counts: CallCounts): boolean {
     if (manner !== 'wrong, then overloaded' || !this.#isRepair) return false
     const { world } = this.#options
@@ -182,7 +182,7 @@ class ServedCall {
     return { kind: 'answer', text: isWrong ? wrong : json, tokens }
   }
 
-  /** The reply reaches the process that asked. */
+  /** The reply reaches the process that sent the call. */
   #later(ms: number, reply: Reply): void {
     const { world, upstream, thread } = this.#options
     const label = `reply of ${upstream.name} to ${thread.name}`

@@ -1,7 +1,7 @@
 /**
- * `npm run simulate:mutations`: makes each deliberate defect of `mutations.ts` in a copy of the sources, runs seeds there until
- * one fails, and prints after how many. `-- --only TEXT` takes those whose description has the text,
- * and `-- --part 1/4` every fourth, so that parts can run next to each other.
+ * `npm run simulate:mutations`: makes each deliberate defect of `mutations.ts` in a copy of the sources, runs seeds there
+ * until one fails, and prints how many that took. `-- --only TEXT` takes those whose description contains the text, and `--
+ * --part 1/4` every fourth, so that parts can run in parallel.
  */
 import { spawn } from 'node:child_process'
 import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
@@ -12,7 +12,7 @@ import { parseArgs } from 'node:util'
 import { MUTATIONS, type Mutation } from './mutations.ts'
 
 const CLONE = fileURLToPath(new URL('../..', import.meta.url))
-/** A history that does not end is found, too. */
+/** Histories that do not end are detected, too. */
 const TIMEOUT_MS = 600_000
 
 const { values } = parseArgs({
@@ -33,7 +33,7 @@ async function copySources(): Promise<string> {
   return copy
 }
 
-/** What the seeds found, as the line of the table. */
+/** The result as a row of the table. */
 function runSeeds(copy: string): Promise<string> {
   const args = ['test/simulation/main.ts', '--until-failure', '--no-shrink', '--seeds', values.seeds]
   const child = spawn(process.execPath, args, {

@@ -1,4 +1,7 @@
-/** Deliberate defects of production code, each of which the simulation must find. A change replaces the one place that has the text. */
+/**
+ * Deliberate defects of production code, each of which the simulation must detect. A change replaces the only occurrence of
+ * its text.
+ */
 
 export interface Mutation {
   readonly what: string

@@ -1,6 +1,7 @@
 /**
- * A node of the simulated world: the engine of the service (`src/app/engine.ts`) with a clock, randomness, a store connection,
- * model servers and a poster that belong to the world. A node is one process after another, each with an identity of its own.
+ * A node of the simulated world: the engine of the service (`src/app/engine.ts`) with a clock, randomness, a store
+ * connection, model servers and a poster that belong to the world. A node is a sequence of processes, each with its own
+ * identity.
  */
 import { createEngine, type Engine } from '../../src/app/engine.ts'
 import { LeaseRenewal } from '../../src/app/lease-renewal.ts'
@@ -20,14 +21,14 @@ import { configurationOf } from './settings.ts'
 import { type Shared, StoreConnection } from './store-connection.ts'
 import { SimulatedThread } from './world.ts'
 
-/** What the nodes of a world have around them. */
+/** The world around its nodes. */
 export interface Surroundings extends Shared {
   readonly plan: Plan
   readonly upstreams: ReadonlyMap<string, Upstream>
   readonly receiverFaults: ReadonlyMap<string, ReceiverFault>
 }
 
-/** Counts of all processes together: no rule reads them, and making them takes longer than a short history. */
+/** Shared by all processes: no rule reads these metrics, and creating them takes longer than a short history. */
 const METRICS = new Metrics()
 /** An event loop that hangs for this long ends its process. */
 export const HANG_MS = 90_000
@@ -36,7 +37,7 @@ export class SimulatedNode {
   readonly name: string
   readonly #around: Surroundings
   #processes = 0
-  /** By how much its wall clock is wrong. */
+  /** How far its wall clock is wrong. */
   clockOffsetMs = 0
   /** Null between two processes. */
   process: SimulatedProcess | null = null
@@ -46,7 +47,7 @@ export class SimulatedNode {
     this.#around = around
   }
 
-  /** Starts a process, unless one runs. One that cannot start ends, and the next one is started soon. */
+  /** Starts a process, unless one is running. A process that cannot start ends, and the next one is started soon. */
   start(): void {
     if (this.process !== null) return
     this.#processes += 1
@@ -58,7 +59,7 @@ export class SimulatedNode {
     })
   }
 
-  /** Stops as on SIGTERM. False if there is no process to be stopped. */
+  /** Stops as on SIGTERM. False if there is no process to stop. */
   stop(then: () => void): boolean {
     const { process } = this
     if (process === null || process.isStopping) return false
@@ -69,7 +70,7 @@ export class SimulatedNode {
     return true
   }
 
-  /** The process ends at once, and the next one is started after so long. */
+  /** The process ends at once, and the next one is started after this time. */
   kill(process: SimulatedProcess | null, restartMs: number): void {
     if (process === null || this.process !== process) return
     this.#around.ledger.troubledFor(restartMs)
@@ -158,7 +159,7 @@ export class SimulatedProcess {
     const clients = { close: () => this.front.close(), cutOff: () => {} }
     const { world, ledger } = this.#around
     ledger.disturbed.add(this.id)
-    // A run that the drain releases loses what it has used so far.
+    // A run that the drain releases loses its usage so far.
     ledger.mayLoseUsage = true
     this.engine.stop(clients).then(
       () => void world.after(0, `${this.id} has stopped`, then, this.main),
@@ -186,7 +187,7 @@ export class SimulatedProcess {
     this.#around.listeners.delete(this.id)
   }
 
-  /** @param what the process as a whole, or its event loop */
+  /** @param what the whole process, or only its event loop */
   pause(ms: number, what: 'process' | 'loop'): void {
     const { world, ledger } = this.#around
     ledger.disturbed.add(this.id)
@@ -201,7 +202,7 @@ export class SimulatedProcess {
     })
   }
 
-  /** On a thread and a connection of its own, as `app/heartbeat.ts` has them. */
+  /** On a separate thread and connection, as in `app/heartbeat.ts`. */
   async #startHeartbeat(onExpired: () => void): Promise<Heartbeat> {
     const { world, plan } = this.#around
     const { leaseMs } = plan
@@ -218,7 +219,7 @@ export class SimulatedProcess {
     return { stop: () => renewal.stop() }
   }
 
-  /** What a thread of the CPU pool does, after the time that it takes. */
+  /** The task of a CPU pool thread, after the time that it takes. */
   async #runTask<Name extends TaskName>(
     name: Name,
     input: TaskInput<Name>,
@@ -229,12 +230,12 @@ export class SimulatedProcess {
     await new Promise<void>((resolve) => {
       world.after(world.random.next() * 20, `task of ${this.id}`, resolve, this.main)
     })
-    // The compiler cannot see that name and input belong together.
+    // The compiler does not know that name and input belong together.
     const task = tasks[name] as (input: TaskInput<Name>) => TaskOutput<Name> | Promise<TaskOutput<Name>>
     return task(input)
   }
 
-  /** An error that is logged and is neither of the database nor of what it rejects is a bug. */
+  /** A logged error that neither comes from the database nor is rejected by it is a bug. */
   #log(): Log {
     const { world, ledger } = this.#around
     const report = ({ error, error_name: name, stack }: Fields, message: string) => {
@@ -246,7 +247,7 @@ export class SimulatedProcess {
   }
 }
 
-/** The process of the node of this number, modulo how many there are; null unless it serves callers. */
+/** The process of the node with this number modulo the number of nodes; null unless it serves callers. */
 export function runningProcess(nodes: readonly SimulatedNode[], node: number): SimulatedProcess | null {
   const process = nodes[node % nodes.length]?.process ?? null
   return process?.hasStarted ? process : null

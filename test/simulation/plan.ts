@@ -1,12 +1,12 @@
 /**
- * What a seed plans: the world, and the list of all that callers, operators and faults do in it, each at its time. A history is
- * a plan that is run. Shrinking leaves actions out, so each stands alone: it names what it acts on by number, and does
- * nothing if that does not exist.
+ * What a seed plans: the world, and the list of everything that callers, operators and faults do in it, each at its time. A
+ * history is a plan that was run. Shrinking leaves actions out, so each is independent: it refers to its objects by number,
+ * and does nothing if they do not exist.
  */
 import type { Status } from '../../src/job/job.ts'
 import type { TierName } from '../../src/job/tier.ts'
 
-/** How a model server treats a job, whatever else is wrong with it. */
+/** How a model server treats a job, apart from other faults. */
 export type JobManner =
   | 'answer'
   /** Takes up to a minute. */
@@ -14,20 +14,20 @@ export type JobManner =
   /** Wrong JSON, once or always. */
   | 'wrong once'
   | 'wrong'
-  /** Wrong JSON once, and the upstream is overloaded when it is to be repaired. */
+  /** Wrong JSON once, and the upstream is overloaded at the repair. */
   | 'wrong, then overloaded'
-  /** An error that costs tokens, once: a gateway reports it inside of a 200. */
+  /** An error that costs tokens, once: a gateway reports it inside a 200. */
   | 'paid error once'
   /** Ends at the length limit of the model. */
   | 'cut off'
   | 'refuse'
-  /** 400: the request is at fault. */
+  /** 400: the request is invalid. */
   | 'invalid'
   /** Resets the connection each time. */
   | 'reset'
   /** An answer that the database rejects. */
   | 'unstorable'
-  /** The process that asks ends. */
+  /** The process that sent the call ends. */
   | 'kill'
 
 export interface JobPlan {
@@ -38,7 +38,7 @@ export interface JobPlan {
   readonly model: string
   /** Characters of the conversation. */
   readonly size: number
-  /** Characters that the answer has beside its first words. */
+  /** Characters of the answer besides its first words. */
   readonly answerSize?: number
   readonly hasCallback: boolean
   readonly cacheTtlMs: number
@@ -64,7 +64,7 @@ export type ReceiverFault = (typeof RECEIVER_FAULTS)[number]
 export const STORE_FAULTS = ['slow', 'unavailable', 'full', 'cut'] as const
 export type StoreFault = (typeof STORE_FAULTS)[number]
 
-/** Numbers are taken modulo what there is. */
+/** Numbers are taken modulo the number of objects. */
 export type Step =
   | {
       readonly kind: 'create'
@@ -74,13 +74,13 @@ export type Step =
       /** How long the caller waits for the answer; null for a batch. */
       readonly waitMs: number | null
       readonly key: string | null
-      /** When the caller hangs up; null if it does not. */
+      /** When the caller disconnects; null if it does not. */
       readonly leaveMs: number | null
     }
   | { readonly kind: 'read'; readonly job: number; readonly node: number; readonly isForeign: boolean }
-  /** Cancels the job of one of the calls that are in progress. */
+  /** Cancels the job of one of the calls in progress. */
   | { readonly kind: 'cancel called'; readonly call: number }
-  /** One job, or several with the first one's account; some of the others may be of other accounts. */
+  /** One job, or several read with the first one's account; some of the others may belong to other accounts. */
   | {
       readonly kind: 'wait'
       readonly jobs: readonly number[]
@@ -146,16 +146,16 @@ export type Step =
       readonly fault: ReceiverFault
       readonly ms: number
     }
-  /** The process ends; another starts after so long. */
+  /** The process ends; another one starts after this time. */
   | { readonly kind: 'kill'; readonly node: number; readonly ms: number }
   /** Stops as on SIGTERM, and starts again, as in a rolling upgrade. */
   | { readonly kind: 'restart'; readonly node: number; readonly ms: number }
-  /** `process`: it is stopped as a whole; `loop`: its event loop is busy, and its threads continue. */
+  /** `process`: the whole process is stopped; `loop`: its event loop is busy, and its threads continue. */
   | { readonly kind: 'pause'; readonly node: number; readonly ms: number; readonly what: 'process' | 'loop' }
   | { readonly kind: 'clock'; readonly node: number; readonly ms: number }
   /** That of the database, by which leases expire. */
   | { readonly kind: 'store clock'; readonly ms: number }
-  /** One node after the other stops and starts again, each after so long. */
+  /** The nodes stop and start again one after the other, each after this time. */
   | { readonly kind: 'upgrade'; readonly ms: number }
 
 export type Action = { readonly atMs: number } & Step
@@ -167,7 +167,7 @@ export interface AccountPlan {
 
 export interface Plan {
   readonly seed: number
-  /** Whether the database is shared as Postgres is, or a file of one node as SQLite's is. */
+  /** Whether the database is shared, like Postgres, or a file of one node, like SQLite. */
   readonly shared: boolean
   readonly nodes: number
   readonly accounts: readonly AccountPlan[]
@@ -181,22 +181,22 @@ export interface Plan {
   /** The pauses before the attempts of a callback. */
   readonly callbackPausesS: readonly number[]
   readonly callbackSlots: number
-  /** Of the byte budget. */
+  /** Bytes of the byte budget. */
   readonly memoryBytes: number
   readonly retentionS: number
-  /** In the order of time. */
+  /** In chronological order. */
   readonly actions: readonly Action[]
 }
 
 export const UPSTREAMS = ['alpha', 'beta'] as const
-/** By public name, the upstreams to try. */
+/** The upstreams to try, by public name. */
 export const MODELS: Readonly<Record<string, readonly string[]>> = {
   'one-target': ['alpha'],
   'two-targets': ['alpha', 'beta'],
   'other-target': ['beta'],
 }
 
-/** As a line of a printed history. */
+/** A line of a printed history. */
 export function describeAction({ atMs, kind, ...step }: Action): string {
   const fields = Object.entries(step).map(([name, value]) => `${name}=${JSON.stringify(value)}`)
   return `${(atMs / 1000).toFixed(3).padStart(9)} s  ${kind} ${fields.join(' ')}`

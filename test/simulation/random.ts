@@ -1,4 +1,4 @@
-/** Random numbers that a seed decides: the generator sfc32, which passes the usual statistical tests. */
+/** Random numbers determined by a seed: the generator sfc32, which passes the usual statistical tests. */
 export class SeededRandom {
   readonly #state = new Uint32Array(4)
 
@@ -8,7 +8,7 @@ export class SeededRandom {
     for (let round = 0; round < 12; round++) this.#next()
   }
 
-  /** From 0 up to but not including 1. A property, so that it can be passed on alone. */
+  /** From 0 inclusive to 1 exclusive. A property, so that it can be passed on alone. */
   readonly next = (): number => this.#next() / 2 ** 32
 
   /** A whole number from `least` to `most`. */
@@ -26,7 +26,7 @@ export class SeededRandom {
     return item
   }
 
-  /** As many hexadecimal digits as so many bytes have. */
+  /** Hexadecimal digits for this many bytes. */
   readonly hex = (bytes: number): string => {
     let text = ''
     while (text.length < bytes * 2) text += this.#next().toString(16).padStart(8, '0')

@@ -1,7 +1,7 @@
 /**
- * What the HTTP routes for existing jobs do between a request and the engine, without HTTP: reads at once and with a wait, of one job and
- * of several, lists, and what callers do with their own jobs. The order of steps is that of `src/http/read-job.ts`,
- * `read-many.ts`, `list-jobs.ts` and `own-job-actions.ts`; the wait itself is the real `JobAwaiter`.
+ * What the HTTP routes for existing jobs do between a request and the engine, without HTTP: reads at once and with a wait,
+ * of one job and of several, lists, and actions of callers on their own jobs. The order of steps is that of
+ * `src/http/read-job.ts`, `read-many.ts`, `list-jobs.ts` and `own-job-actions.ts`; the wait itself is the real `JobAwaiter`.
  */
 import type { Settings } from '../../src/config/settings.ts'
 import { type AwaitedReply, JobAwaiter } from '../../src/http/job-awaiter.ts'
@@ -21,13 +21,13 @@ export interface WaitForJobs {
 }
 
 export interface ReadJobs {
-  /** In the order of the ids; null for a job that the account cannot see. */
+  /** In the order of the IDs; null for a job that the account cannot see. */
   readonly states: readonly (ReadJob | null)[]
-  /** Whether the server did not wait so long. */
+  /** Whether the server shortened the wait. */
   readonly wasCut: boolean
 }
 
-/** The connection of a client, which may hang up. */
+/** The connection of a client, which may close. */
 export class Connection implements AwaitedReply {
   readonly #onClose: (() => void)[] = []
   readonly raw = { on: (_event: 'close', listener: () => void) => void this.#onClose.push(listener) }
@@ -74,7 +74,7 @@ export class Reads {
     return record === null || record.omittedBytes === 0 ? record : store.read(account, jobId, expiry)
   }
 
-  /** As soon as any or all of the jobs have finished. */
+  /** Resolves as soon as any or all of the jobs have ended. */
   async wait(account: string, jobs: WaitForJobs, client: Connection): Promise<ReadJobs> {
     const { jobIds, waitS, until } = jobs
     const states = await this.#states(account, jobIds)
@@ -123,7 +123,7 @@ export class Reads {
     return Promise.all(jobIds.map((id) => this.#process.store.read(account, id, expiry, small)))
   }
 
-  /** With the results that their states omit. */
+  /** The records, with the results that their states omit. */
   #load(account: string, states: readonly (ReadJob | null)[]): Promise<(ReadJob | null)[]> {
     const { store } = this.#process
     const expiry = this.#expiry

@@ -1,7 +1,7 @@
 /**
- * Real databases for histories: a file of SQLite on disk, or a schema of a real Postgres. A history gets an empty one. The clock of
- * Postgres, by which leases end, is replaced by one that the world sets: in the schema that its connections look into first, there is
- * a function of the same name.
+ * Real databases for histories: a SQLite file on disk, or a schema of a real Postgres. Each history gets an empty one. The
+ * clock of Postgres, by which leases expire, is replaced by one that the world sets: the schema that its connections search
+ * first contains a function of the same name.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -16,7 +16,7 @@ const MAX_QUEUED = 100_000
 
 export interface RealStore {
   readonly store: Store
-  /** From now on the clock of the database shows this, Unix time in milliseconds. */
+  /** Sets the clock of the database, in Unix milliseconds. */
   readonly setClock: (ms: number) => Promise<void>
   readonly close: () => Promise<void>
 }
@@ -24,7 +24,10 @@ export interface RealStore {
 export interface RealStores {
   /** Whether many nodes share a database. */
   readonly shared: boolean
-  /** An empty database. One at a time. @param nowMs the clock of the nodes */
+  /**
+   * An empty database. One at a time.
+   * @param nowMs the clock of the nodes
+   */
   readonly open: (nowMs: () => number) => Promise<RealStore>
   readonly close: () => Promise<void>
 }
@@ -83,7 +86,7 @@ export async function postgresStores(): Promise<RealStores> {
   return { shared: true, open, close }
 }
 
-/** No history takes power from the database, and thousands of its statements need not wait for the disk. */
+/** Histories never cut the database's power, so thousands of statements need not wait for the disk. */
 function withoutFlush(url: string): string {
   const address = new URL(url)
   address.searchParams.set('options', `${address.searchParams.get('options')} -c synchronous_commit=off`)

@@ -1,4 +1,4 @@
-/** Receivers of callbacks, at the contract of the poster: one for each account, with its fault of the moment. */
+/** Callback receivers, at the contract of the poster: one for each account, with its current fault. */
 import { createHmac } from 'node:crypto'
 import type { Clock } from '../../src/clock.ts'
 import type { Poster, PostRequest, PostResult } from '../../src/net/post.ts'
@@ -72,7 +72,7 @@ function statusOf(fault: ReceiverFault | null): number {
   return fault !== null && Number.isInteger(status) ? status : 200
 }
 
-/** Notes what arrived, and checks whose it is and who signed it. */
+/** Records what arrived, and checks whose callback it is and who signed it. */
 function receive(ledger: Ledger, account: string, { body, headers }: PostRequest): KnownJob | null {
   const id = String(headers['webhook-id'])
   const job = ledger.jobs.get(id)

@@ -1,11 +1,14 @@
-/** What must hold when faults are over and all is quiet: the service's own account of every job against the ledger. */
+/**
+ * What must hold when faults are over and nothing happens any more: compares the service's records of every job with the
+ * ledger.
+ */
 import { MAX_TRIES, ROUNDS } from '../../src/upstreams/router.ts'
 import type { KnownJob, KnownRequest, Ledger } from './ledger.ts'
 import type { CallbackRow, JobRow, MemoryDatabase } from './memory-store/database.ts'
 import { type Action, type JobManner, MODELS, type Plan } from './plan.ts'
 
 const GONE = 410
-/** Manners of jobs that complete, if nothing else is wrong. */
+/** Behaviors of jobs that complete if there is no other fault. */
 const COMPLETING: readonly JobManner[] = [
   'answer',
   'answer slowly',
@@ -14,9 +17,9 @@ const COMPLETING: readonly JobManner[] = [
   'paid error once',
 ]
 
-/** Those whose answers are wrong where JSON is asked for. */
+/** Behaviors whose answers are wrong if JSON is requested. */
 const WRONG: readonly JobManner[] = ['wrong', 'cut off']
-/** What may count as a crash, or add one. */
+/** Events that may count as a crash, or add one. */
 const ENDS: readonly Action['kind'][] = ['kill', 'restart', 'upgrade', 'pause', 'store clock']
 
 export interface Facts {
@@ -75,7 +78,7 @@ function checkOutcome(facts: Facts, job: KnownJob, { outcome, job: stored }: Job
   if (counts.calls > most) ledger.violate('P24 calls are bounded', `${job.id}: ${counts.calls} calls`)
 }
 
-/** The rule that a failure breaks; null if the job may fail so. */
+/** The rule that a failure violates; null if the job may fail like this. */
 function failureProblem(
   { plan, ledger, db, hasEnded }: Facts,
   job: KnownJob,
@@ -102,14 +105,14 @@ function failureProblem(
     return WRONG.includes(manner) && format !== 'text' ? null : 'an outcome fits the answer'
   if (code === 'internal_error') return manner === 'unstorable' ? null : 'an outcome fits the answer'
   if (manner === 'invalid') return null
-  // Calls that hang take the time of the run.
+  // Calls that hang use up the time of the run.
   if (message.startsWith('The job did not finish within its run timeout') && counts.blamed > 0) return null
   return counts.blamed >= MAX_TRIES ? null : 'P25 an outage fails nothing'
 }
 
 /**
- * Whether a job may meet so many crashes that are not its own: processes end for other reasons, or because of several jobs. One
- * that kills its process runs next to others until it is a poison candidate.
+ * Whether a job may have this many crashes without being their cause: processes end for other reasons, or because of several
+ * jobs. A job that kills its process runs beside others until it is a poison candidate.
  */
 function mayBeBeside({ actions }: Plan): boolean {
   const isPoison = (action: Action) =>
@@ -151,7 +154,7 @@ function checkBatch({ ledger, db }: Facts, { attempts, isBatch }: KnownRequest):
   }
 }
 
-/** All responses to requests with one key name the same jobs, as long as these exist. */
+/** All responses to requests with one key refer to the same jobs, as long as these exist. */
 function checkKeys({ ledger }: Facts): void {
   const answers = new Map<string, Set<string>>()
   for (const { account, key, answers: ids } of ledger.requests) {
@@ -164,7 +167,10 @@ function checkKeys({ ledger }: Facts): void {
   }
 }
 
-/** What an outage of the database, of model servers or of the network does not take: the process that was answered continued. */
+/**
+ * Usage that an outage of the database, of model servers or of the network does not lose: the process that received the
+ * answer continued.
+ */
 function checkUsageOf({ ledger }: Facts, job: KnownJob, { outcome }: JobRow): void {
   const { jobs, tokens, answered } = ledger.callsOf(job.account, job.plan.tag)
   const isKnown = job.isAccepted && jobs === 1 && outcome !== null && !ledger.mayBeCancelled(job)
@@ -177,7 +183,7 @@ function checkUsageOf({ ledger }: Facts, job: KnownJob, { outcome }: JobRow): vo
     )
 }
 
-/** Usage equals what model servers counted, less what was lost. */
+/** Usage equals what model servers counted, minus what was lost. */
 function checkUsage({ ledger, db }: Facts): void {
   const counted = new Map<string, number>()
   for (const [name, { tokens }] of ledger.calls) {

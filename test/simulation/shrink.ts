@@ -1,7 +1,7 @@
-/** Makes a failing history smaller: leaves out what it also fails without, a half, a quarter … of the actions at a time. */
+/** Shrinks a failing history: leaves out actions without which it still fails, a half, a quarter … of them at a time. */
 import type { Action, Plan } from './plan.ts'
 
-/** Histories that are tried at most. */
+/** The maximum number of histories to try. */
 const MOST_TRIES = 400
 
 /** @param fails whether a plan still fails in the same way */

@@ -1,4 +1,7 @@
-/** Runs one plan: its actions, the time until all is quiet, a load that shows what is left of capacity, and the stop. */
+/**
+ * Runs one plan: its actions, the time until nothing happens any more, a load that checks the remaining capacity, and the
+ * shutdown.
+ */
 import { makeSecret } from '../../src/net/signature.ts'
 import { OVERDUE_EVERY_MS } from '../../src/queue/limited-routes.ts'
 import type { ModelRouter } from '../../src/upstreams/router.ts'
@@ -24,20 +27,20 @@ import { checkRules } from './rules.ts'
 import { Witness } from './witness.ts'
 import { type OnStep, WORLD_START_MS, World } from './world.ts'
 
-/** After the last action, within which every fault is over. */
+/** The time after the last action within which every fault is over. */
 const FAULTS_END_MS = 100_000
-/** Then all is quiet within so long: the bound for a job that no process can run is the longest. */
+/** After that, everything has ended within this time: the longest bound is that of a job that no process can run. */
 const MOST_QUIET_MS = 1_800_000
 const STOP_MS = 60_000
 const JUMPS: readonly Action['kind'][] = ['clock', 'store clock']
-/** How often it is looked whether all is quiet. */
+/** How often to check whether everything has ended. */
 const LOOK_MS = 1000
 /** The polling loops of a process: retention, remote results, cancellation, callbacks, lease. */
 const POLLING_LOOPS = 5
 
 export interface Result {
   readonly violations: readonly Violation[]
-  /** Of the history. */
+  /** The hash of the history. */
   readonly hash: string
   readonly events: number
   readonly simulatedMs: number
@@ -45,9 +48,9 @@ export interface Result {
 }
 
 export interface SimulateOptions {
-  /** Gets all that happens. The hash of a history is another one with it, because states are part of it. */
+  /** Receives every event. It changes the hash of a history, because states are part of it. */
   readonly onStep?: OnStep | null
-  /** A database that runs every call, too. The history is one of its kind: of many nodes, or of one. */
+  /** A database that also runs every call. The history is of its kind: with many nodes, or with one. */
   readonly stores?: RealStores | null
 }
 
@@ -81,12 +84,12 @@ export async function simulate(
   return { violations, hash: world.hash, events: world.events, simulatedMs: world.nowMs, jobs: jobs.size }
 }
 
-/** The history on a database that many nodes share, or one. */
+/** Runs the history on a database that many nodes share, or on one node's. */
 function planFor(plan: Plan, { shared }: RealStores): Plan {
   return { ...plan, shared, nodes: shared ? plan.nodes : 1 }
 }
 
-/** While routes are limited: one for overdue jobs, and one for the next check of each target that is unavailable. */
+/** While routes are limited: one timer for overdue jobs, and one for the next check of each unavailable target. */
 function timersOfWaits(router: ModelRouter): number {
   const targets = router.state().flatMap((upstream) => upstream.targets)
   return (router.limited.size > 0 ? 1 : 0) + targets.filter(({ unavailable }) => unavailable !== null).length
@@ -151,7 +154,7 @@ class Simulation {
     await this.#stop()
   }
 
-  /** Notes each change of a job. */
+  /** Records each change of a job. */
   noteStates(): void {
     const known = new Map<string, string>()
     this.#world.onSettled = () => {
@@ -212,11 +215,11 @@ class Simulation {
     do await world.runUntil(world.nowMs + LOOK_MS)
     while (!this.#isQuiet && world.nowMs < untilMs && !this.#ledger.hasDiverged)
     if (!this.#isQuiet) this.#ledger.violate(rule, this.#state())
-    // Timers that are not set again run off.
+    // Timers that are not set again run out.
     await world.runUntil(world.nowMs + OVERDUE_EVERY_MS + LOOK_MS)
   }
 
-  /** What is due is due by the wall clock: after a jump back it waits for as long. */
+  /** Due times follow the wall clock: after a jump back they take that much longer. */
   get #clockJumpsMs(): number {
     const jumps = this.#plan.actions.map((action) =>
       JUMPS.includes(action.kind) && 'ms' in action ? Math.abs(action.ms) : 0,
@@ -224,7 +227,7 @@ class Simulation {
     return jumps.reduce((sum, ms) => sum + ms, 0)
   }
 
-  /** For people. */
+  /** A description for people. */
   #state(): string {
     const { open, owed } = this.#db
     const jobs = [...open].map(
@@ -242,7 +245,7 @@ class Simulation {
     )
   }
 
-  /** Nothing is left when all is quiet: no byte, no permit, no waiter, no timer. */
+  /** Checks that nothing is left at the end: no bytes, permits, waiters or timers. */
   #checkLeftovers(): void {
     for (const { process } of this.#nodes) {
       if (process === null) continue

@@ -1,4 +1,4 @@
-/** Seeds of the simulation: that they hold all rules, that each is the same history every time, and that a history shrinks. */
+/** Seeds of the simulation: all rules hold, each seed always gives the same history, and a failing history shrinks. */
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -26,7 +26,7 @@ for (let from = 1; from <= SEEDS; from += PART) {
   })
 }
 
-/** Of each history on a real store, in which every call takes its real time. */
+/** For each history on a real store, in which every call takes real time. */
 const FIRST_MS = LONG ? Number.POSITIVE_INFINITY : 10_000
 const REAL = [
   { name: 'SQLite', open: sqliteStores, seeds: LONG ? 200 : 2 },

@@ -1,7 +1,7 @@
 /**
- * The connection of a node to the simulated database: each call takes its time there and back, and meets the faults of the
- * moment. What the contract promises in spite of faults holds here too: an acceptance that was rejected has stored nothing,
- * unless it stayed unknown for very long.
+ * The connection of a node to the simulated database: each call takes time in both directions, and is subject to the current
+ * faults. The contract's promises despite faults apply here, too: an acceptance that was rejected has stored nothing, unless
+ * its outcome stayed unknown for very long.
  */
 import type { NodeEvents } from '../../src/store/node-store.ts'
 import type { OwnCancel } from '../../src/store/own-job-store.ts'
@@ -20,7 +20,7 @@ import type { StoreFault } from './plan.ts'
 import type { Witness } from './witness.ts'
 import type { SimulatedThread, World } from './world.ts'
 
-/** A part of an answer that the database does not store. */
+/** A part of an answer that the database rejects. */
 export const UNSTORABLE = 'unstorable'
 
 const READS: readonly MethodName[] = [
@@ -54,23 +54,23 @@ const REPEATED: readonly MethodName[] = ['accept', 'acceptEnded', 'settle', 'rel
 const MAX_UNKNOWN_MS = 20_000
 const POLL_MS = 1000
 
-/** What all nodes of a world share. */
+/** The state that all nodes of a world share. */
 export interface Shared {
   readonly world: World
   readonly db: MemoryDatabase
-  /** Runs each call on a real store, too; null in a history that has none. */
+  /** Also runs each call on a real store; null in a history without one. */
   readonly lockstep: Lockstep | null
   readonly ledger: Ledger
   readonly faults: Set<StoreFault>
-  /** Of each process that was started, the thread that renews its lease. */
+  /** The lease thread of each process that was started. */
   readonly heartbeats: Map<string, SimulatedThread>
   readonly leaseMs: number
   readonly witness: Witness
-  /** By how much the clock of the database is wrong. */
+  /** How far the clock of the database is wrong. */
   readonly storeClock: { offsetMs: number; jumpedMs: number }
-  /** By job, the nodes that announced that they wait for it. */
+  /** By job, the nodes that announced a waiting caller. */
   readonly announced: Map<string, Set<string>>
-  /** Of each process that runs, its listeners. */
+  /** The listeners of each running process. */
   readonly listeners: Map<string, { readonly events: NodeEvents; readonly thread: SimulatedThread }>
 }
 
@@ -79,7 +79,7 @@ export class StoreConnection {
   readonly #node: string
   readonly #thread: SimulatedThread
   readonly store: Store
-  /** On a file, calls are done in their order. */
+  /** On a file, calls run in order. */
   #lastArrivalMs = 0
   #lastReplyMs = 0
 
@@ -102,7 +102,7 @@ export class StoreConnection {
     }
   }
 
-  /** Makes up for lost notifications, as the store on Postgres does. */
+  /** Makes up for lost notifications, as the Postgres store does. */
   #poll(events: NodeEvents): void {
     const { world, listeners } = this.#shared
     const look = () => {
@@ -162,7 +162,7 @@ export class StoreConnection {
   #answer({ name }: StoreCall, reply: () => void, fail: (afterMs?: number) => void, isCut: boolean): void {
     const { random } = this.#shared.world
     if (!isCut) this.#reply(0, `reply to ${name}`, reply)
-    // The statement ran, and the answer is lost. What is repeated finds what the first did.
+    // The statement ran, and its result is lost. A repetition finds what the first one did.
     else if (!READS.includes(name) && !REPEATED.includes(name)) fail()
     else if (random.chance(0.9)) this.#reply(random.whole(50, 5000), `late reply to ${name}`, reply)
     else fail(MAX_UNKNOWN_MS)
@@ -188,7 +188,7 @@ export class StoreConnection {
     }
   }
 
-  /** The jobs that are about to be rescued, and who held them. */
+  /** The jobs about to be rescued, and their holders. */
   #noteCrashes(): void {
     const { db, ledger, witness } = this.#shared
     for (const { node, job } of db.open) {
@@ -199,7 +199,7 @@ export class StoreConnection {
     }
   }
 
-  /** Whether the process has run for a lease, and could renew it. */
+  /** Whether the process has run for the length of a lease, and could renew it. */
   #lives(node: string): boolean {
     const { world, faults, heartbeats, leaseMs, storeClock } = this.#shared
     const thread = heartbeats.get(node)
@@ -220,7 +220,7 @@ export class StoreConnection {
       )
     const jobId = endedBy(name, args, result)
     if (jobId === null) return
-    // Nodes learn in another way that a job of theirs was cancelled.
+    // Nodes learn about cancellations of their jobs by polling.
     const origin = name === 'settle' ? db.jobs.get(jobId)?.origin : null
     const waiting = announced.get(jobId)
     announced.delete(jobId)
@@ -230,7 +230,7 @@ export class StoreConnection {
     )
   }
 
-  /** May be lost, as any notification. */
+  /** May be lost, like any notification. */
   #announce(jobIds: readonly string[]): Promise<void> {
     const { world, db, announced } = this.#shared
     if (!db.shared) return Promise.resolve()

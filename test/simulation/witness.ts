@@ -1,6 +1,7 @@
 /**
- * Watches what the database answers to nodes, for the rules about who may write: P3 (a stale holder changes nothing), P2 (a job
- * ends once), and no job is assigned to two nodes. It keeps an account of its own of who holds a job, and believes no row.
+ * Watches the database's answers to nodes, for the rules about who may write: P3 (a stale holder changes nothing), P2 (a job
+ * ends once), and that no job is assigned to two nodes. It keeps its own record of who holds each job, independent of the
+ * rows.
  */
 import type { Claim } from '../../src/store/node-store.ts'
 import type { Acceptance, Accepted, Claimed, Settlement } from '../../src/store/store.ts'
@@ -24,7 +25,7 @@ export class Witness {
     this.#ledger = ledger
   }
 
-  /** The database carried out the call of a node with this result. */
+  /** The database ran a call of a node with this result. */
   saw(node: string, { name, args }: StoreCall, result: unknown): void {
     switch (name) {
       case 'accept':
@@ -52,7 +53,7 @@ export class Witness {
     }
   }
 
-  /** The job was taken from a node that seems to be dead. */
+  /** The job was taken from a node that seems to have crashed. */
   rescued(jobId: string): void {
     this.#holders.delete(jobId)
   }
@@ -83,7 +84,7 @@ export class Witness {
     this.#ended(jobId, nowMs)
   }
 
-  /** @param atMs what the node says, by its clock; a settlement that is retried keeps its time */
+  /** @param atMs the time according to the node's clock; a retried settlement keeps its time */
   #ended(jobId: string, atMs = this.#world.nowMs + WORLD_START_MS): void {
     if (this.#ledger.endedMs.has(jobId))
       this.#ledger.violate('P2 one final state, never changed', `${jobId} ended twice`)

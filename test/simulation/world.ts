@@ -1,19 +1,20 @@
 /**
- * Virtual time and everything that happens in it. All that production code waits for (timers, replies of the store, of model
- * servers and of receivers) is an event here, at a time that the seed decides. One event runs at a time, and the next begins
- * when all that it caused in promises has run, so the same seed always gives the same history. `hash` is that of the history.
+ * Virtual time and everything that happens in it. Everything that production code waits for (timers, replies of the store,
+ * of model servers and of receivers) is an event here, at a time determined by the seed. One event runs at a time, and the
+ * next starts when all promises that it settled have run, so the same seed always gives the same history. `hash` identifies
+ * the history.
  */
 import type { Clock } from '../../src/clock.ts'
 import { SeededRandom } from './random.ts'
 
-/** What the virtual clock shows at the beginning, in wall time. */
+/** The virtual wall clock at the beginning. */
 export const WORLD_START_MS = Date.UTC(2026, 0, 2, 3, 4, 5)
 
 const TIMER = 'timer'
 
 interface WorldEvent {
   atMs: number
-  /** Decides between events of the same time. */
+  /** Orders events of the same time. */
   order: number
   readonly label: string
   readonly run: () => void
@@ -21,11 +22,11 @@ interface WorldEvent {
   isCancelled: boolean
 }
 
-/** A thread of a simulated process: what it waits for happens while it runs, late after a pause, and never after its end. */
+/** A thread of a simulated process: its events happen while it runs, late after a pause, and never after its end. */
 export class SimulatedThread {
   readonly name: string
   state: 'running' | 'paused' | 'ended' = 'running'
-  /** Timers that are set, which are to be none after a stop. */
+  /** Timers that are set; there must be none after a stop. */
   timers = 0
   /** When it continued after a pause, by the world's time. */
   resumedMs = Number.NEGATIVE_INFINITY
@@ -37,7 +38,7 @@ export class SimulatedThread {
   }
 }
 
-/** Gets all that happens: `state` is what a person reads first, `event` the rest. */
+/** Receives every event: `state` is what a person reads first, `event` the rest. */
 export type OnStep = (atMs: number, text: string, kind: 'state' | 'event') => void
 
 export class World {
@@ -58,18 +59,18 @@ export class World {
     this.#onStep = onStep
   }
 
-  /** Since the beginning. */
+  /** Time since the beginning. */
   get nowMs(): number {
     return this.#nowMs
   }
 
-  /** Of all that happened so far. */
+  /** The hash of everything that happened so far. */
   get hash(): string {
     return (this.#hash >>> 0).toString(16).padStart(8, '0')
   }
 
   /**
-   * Runs the function after so long, on a thread or outside of all processes (null). The returned function cancels that.
+   * Runs the function after this time, on a thread or outside of all processes (null). The returned function cancels it.
    * @param label for the history
    */
   after(ms: number, label: string, run: () => void, thread: SimulatedThread | null = null): () => void {
@@ -81,7 +82,7 @@ export class World {
     }
   }
 
-  /** Notes what happened, for the hash and for those who read along. */
+  /** Records what happened, for the hash and for listeners. */
   note(text: string, kind: 'state' | 'event' = 'state'): void {
     let hash = this.#hash
     for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193)
@@ -89,12 +90,12 @@ export class World {
     this.#onStep?.(this.#nowMs, text, kind)
   }
 
-  /** Nothing else happens until the promise has settled: it is about something real. */
+  /** Nothing else happens until the promise has settled: it concerns something real. */
   hold(real: Promise<unknown>): void {
     this.#held = real
   }
 
-  /** Runs what happens until then, or until `isOver` says so after an event. */
+  /** Runs the events until this time, or until `isOver` returns true after an event. */
   async runUntil(endMs: number, isOver: () => boolean = () => false): Promise<void> {
     for (let event = this.#events[0]; event !== undefined && event.atMs <= endMs; event = this.#events[0]) {
       pop(this.#events)
@@ -119,7 +120,7 @@ export class World {
     this.#nowMs = Math.max(this.#nowMs, endMs)
   }
 
-  /** The thread continues: what it missed happens at once, first its timers, as an event loop does it. */
+  /** The thread continues: what it missed happens at once, timers first, as in an event loop. */
   resume(thread: SimulatedThread): void {
     if (thread.state !== 'paused') return
     thread.state = 'running'
@@ -131,7 +132,10 @@ export class World {
     }
   }
 
-  /** The clock of a thread. @param offsetMs by how much its wall clock is wrong, which may change */
+  /**
+   * The clock of a thread.
+   * @param offsetMs how far its wall clock is wrong, which may change
+   */
   clockOf(thread: SimulatedThread, offsetMs: () => number): Clock {
     return {
       nowMs: () => Math.floor(WORLD_START_MS + this.#nowMs + offsetMs()),
@@ -144,7 +148,7 @@ export class World {
           isSet = false
         }
         const fire = () => {
-          // A timer that was cancelled during a pause of its thread is among what the thread missed.
+          // A timer cancelled during a pause of its thread may be among the missed events.
           if (!isSet) return
           unset()
           callback()
@@ -160,8 +164,9 @@ export class World {
 }
 
 /**
- * Resolves when every promise that can settle without a further event has settled: microtasks run before this, in the order that
- * the language prescribes. Production code that asks for a turn of the event loop (`setImmediate`) gets it in the order of asking.
+ * Resolves when every promise that can settle without a further event has settled: microtasks run before this, in the order
+ * that the language specifies. Production code that requests a turn of the event loop (`setImmediate`) gets it in the order
+ * of the requests.
  */
 function settledPromises(): Promise<void> {
   return new Promise((resolve) => {

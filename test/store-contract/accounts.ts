@@ -90,7 +90,7 @@ export function accountTests(on: On): void {
     for (const [at, account] of ['acme', 'other', 'acme'].entries()) {
       await store.createKey(key({ id: `key_${9 - at}`, hash: `h${at}`, account, createdAtMs: START_MS + at }))
     }
-    // Made in the same moment as the last: ids decide.
+    // Created in the same millisecond as the last one: the IDs decide.
     await store.createKey(key({ id: 'key_6', hash: 'h6', createdAtMs: START_MS + 2 }))
     const found = async (over: { account?: string; beforeKeyId?: string; limit?: number } = {}) =>
       (await store.searchKeys({ limit: 10, ...over })).map(({ id }) => id)

@@ -5,7 +5,7 @@ import { acceptance, newJob, now, type On } from './fixtures.ts'
 
 export function auditTests(on: On): void {
   const newEntry = (over: Partial<NewAuditEntry> = {}): NewAuditEntry => ({
-    // As jobs' ids are: in the order of time.
+    // Like job IDs, they are in chronological order.
     id: newJob().id,
     atMs: now.ms,
     who: 'root@db1 (command line)',

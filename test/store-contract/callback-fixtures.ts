@@ -1,4 +1,4 @@
-/** What the tests of callbacks share. */
+/** Shared parts of the callback tests. */
 import type { Callback, Outcome } from '../../src/job/job.ts'
 import type {
   AttemptRecord,

@@ -1,4 +1,4 @@
-/** What every store guarantees operators about callbacks: they find them, and can replay them. */
+/** What every store guarantees operators about callbacks: searching and replaying them. */
 import assert from 'node:assert/strict'
 import {
   type CallbackFilter,

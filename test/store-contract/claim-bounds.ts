@@ -1,4 +1,4 @@
-/** What every store guarantees about claims that are bounded: by accounts and by bytes. */
+/** What every store guarantees about bounded claims: by accounts and by bytes. */
 import assert from 'node:assert/strict'
 import type { Callback, Job } from '../../src/job/job.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -6,7 +6,7 @@ import { acceptance, ids, newJob, now, type On, settlement } from './fixtures.ts
 
 const ANY_SIZE = { small: 0, max: Number.MAX_SAFE_INTEGER }
 
-/** A job whose texts have at least so many bytes. */
+/** A job whose texts have at least this many bytes. */
 const sized = (bytes: number, account = 'acme') =>
   newJob({ account, messages: [{ role: 'user', content: 'x'.repeat(bytes) }] })
 

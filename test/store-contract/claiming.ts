@@ -49,7 +49,7 @@ export function claimTests(on: On): void {
         const [claimed] = (await store.claim('node-a', 1, now.ms)).jobs
         turns.push(claimed?.account ?? 'nobody')
       }
-      // Whoever is first, they take turns.
+      // Whichever is first, they take turns.
       assert.deepEqual(new Set(turns.slice(0, 2)), new Set(['crowd', 'steady']))
       for (const [index, account] of turns.slice(2).entries()) assert.equal(account, turns[index])
     },

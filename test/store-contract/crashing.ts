@@ -1,18 +1,18 @@
-/** What every store guarantees about the crashes that a rescue counts: when jobs may fail for them. */
+/** What every store guarantees about the crashes that a rescue counts, and when jobs may fail because of them. */
 import assert from 'node:assert/strict'
 import type { Store } from '../../src/store/store.ts'
 import { acceptance, claimOf, ids, newJob, now, type On, settlement } from './fixtures.ts'
 
-/** As a worker describes them for which a job fails after so many crashes. */
+/** As a worker describes them that fails a job after this many crashes. */
 export const failingAfter = (maxCrashCount: number) => ({
   crashCount: Math.max(1, maxCrashCount - 1),
   limit: 1,
   maxCrashCount,
 })
-/** Everything that was counted so far. */
+/** All counts so far. */
 export const AT_ONCE_MS = -1
 
-/** A job that the node held when it died; node-a rescues it. */
+/** A job that the node held when it crashed; node-a rescues it. */
 export async function crashedJob(store: Store, node: string) {
   const job = newJob()
   await store.accept(acceptance([job], { handedOff: true, node }))

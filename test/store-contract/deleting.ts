@@ -104,7 +104,7 @@ export function deleteTests(on: On): void {
       ['other'],
     )
     assert.ok(await store.findKey('hash other'))
-    // The same key of a request is new again.
+    // The request's idempotency key is free again.
     const again = await store.accept(
       acceptance([newJob()], { idempotency: { ...idempotency, fingerprint: 'g' } }),
     )

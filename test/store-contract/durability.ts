@@ -1,4 +1,4 @@
-/** What every store guarantees about a store that is opened again. */
+/** What every store guarantees after it is closed and opened again. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { acceptance, expiry, ids, type MakePlace, newJob, now, START_MS, settlement } from './fixtures.ts'

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import type { Store } from '../../src/store/store.ts'
 import { acceptance, DAY_MS, expiry, newJob, now, type On, settlement } from './fixtures.ts'
 
-/** Takes steps until none finds work, and fails if that takes absurdly many. */
+/** Repeats steps until one finds no work, and fails if that takes too many. */
 async function expireAll(store: Store, atMs: number, retentionMs: number): Promise<void> {
   for (let step = 0; step < 1000; step++) if (!(await store.expire({ nowMs: atMs, retentionMs }))) return
   assert.fail('expiry does not come to an end')

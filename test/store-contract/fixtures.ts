@@ -1,4 +1,4 @@
-/** What the tests of the contract share: jobs, acceptances and settlements to vary, and the moment they happen in. */
+/** Shared parts of the contract's tests: jobs, acceptances and settlements to vary, and the time at which they happen. */
 import { randomBytes } from 'node:crypto'
 import type { TestContext } from 'node:test'
 import {
@@ -17,27 +17,30 @@ import type { Claim } from '../../src/store/node-store.ts'
 import type { Acceptance, Settlement, Store } from '../../src/store/store.ts'
 import type { Lifetime } from '../parley.ts'
 
-/** Where the stores of one test live: `open` may be called again after a close, and finds what was stored. */
+/** Where the stores of one test live: `open` may be called again after a close, and finds the stored data. */
 export interface Place {
   open(): Promise<Store>
 }
 
-/** Makes an empty place, which lives as long as what it is given. */
+/** Creates an empty database that lives as long as its argument. */
 export type MakePlace = (t: Lifetime) => Promise<Place>
 
-/** Works in an empty place, which is gone afterwards: those of hundreds of histories would fill the disk until their test ends. */
+/**
+ * Runs the work on an empty database that is removed afterwards: those of hundreds of histories would fill the disk until
+ * their test ends.
+ */
 export async function inPlace(makePlace: MakePlace, work: (place: Place) => Promise<void>): Promise<void> {
   const ends: (() => unknown)[] = []
   const place = await makePlace({ after: (end) => void ends.push(end) })
   try {
     await work(place)
   } finally {
-    // One that ends may add another to the last.
+    // A hook that ends a resource may add another one.
     for (let end = ends.shift(); end !== undefined; end = ends.shift()) await end()
   }
 }
 
-/** Declares a test on an empty store, which is closed after it. */
+/** Declares a test on an empty store, which is closed after the test. */
 export type On = (title: string, work: (store: Store, t: TestContext, place: Place) => Promise<void>) => void
 
 export const START_MS = Date.UTC(2026, 0, 2, 3, 4, 5)
@@ -48,13 +51,13 @@ export const now = { ms: START_MS }
 const newIds = () => jobIdMaker({ nowMs: () => now.ms }, (bytes) => randomBytes(bytes).toString('hex'))
 let makeId = newIds()
 
-/** Starts over at `START_MS`: ids only grow, so without this they would stay at the latest time of the tests before. */
+/** Starts over at `START_MS`: IDs only grow, so without this they would start at the latest time of earlier tests. */
 export function restartTime(): void {
   now.ms = START_MS
   makeId = newIds()
 }
 
-/** What a test may vary; the conversation and the format as values instead of texts. */
+/** The parts that a test may vary; conversation and format as values instead of JSON text. */
 export type JobFields = Partial<Omit<Job, 'messagesJson' | 'responseFormatJson' | 'callbackJson'>> & {
   readonly messages?: readonly Message[]
   readonly responseFormat?: ResponseFormat

@@ -1,4 +1,4 @@
-/** What every store guarantees about what a node holds, and about jobs that other nodes have ended. */
+/** What every store guarantees about the jobs that a node holds, and about jobs that other nodes have ended. */
 import assert from 'node:assert/strict'
 import { acceptance, claimOf, expiry, ids, newJob, now, type On, settlement } from './fixtures.ts'
 

@@ -20,7 +20,7 @@ export function jobSearchTests(on: On): void {
 
   on('jobs are found newest first, by account, model and time', async (store) => {
     const old = newJob({ account: 'other' })
-    // Ids only grow, also from one test to the next, and may be ahead of the time that a test begins at.
+    // IDs only grow, even between tests, and may be ahead of the time at which a test starts.
     now.ms = jobIdMs(old.id) + 60_000
     const [second, third] = [newJob({ model: 'gpt-5' }), newJob()]
     await store.accept(acceptance([old]))
@@ -50,7 +50,7 @@ export function jobSearchTests(on: On): void {
     const claim = (id = '') => claims.get(id) ?? { jobId: '', attempt: 0 }
     await store.settle(settlement(claim(failing), { outcome: FAILED }))
     await store.settle(settlement(claim(ending)))
-    // It waits again, and reads `assigned` nevertheless.
+    // It is queued again, but still reads `assigned`.
     await store.release('node-a', [claim(returned)])
     assert.deepEqual(await of('assigned'), [returned, running])
     assert.deepEqual(await of('pending'), [])

@@ -1,4 +1,6 @@
-/** What a store that many nodes share guarantees about nodes that come back after their lease expired: they did not crash. */
+/**
+ * What a store that many nodes share guarantees about nodes that come back after their lease expired: they had not crashed.
+ */
 import assert from 'node:assert/strict'
 import type { Store } from '../../src/store/store.ts'
 import { AT_ONCE_MS, crashedJob, failingAfter } from './crashing.ts'
@@ -61,7 +63,7 @@ export function pauseTests(on: On): void {
     await store.confirmCrashes(AT_ONCE_MS)
     await holdAndDie(store, 'node-c')
     assert.deepEqual((await store.claim('node-a', 5, now.ms, { candidates: failingAfter(2) })).jobs, [])
-    // One of its crashes may still turn out to have been a pause, for as long as this.
+    // For this long, one of its crashes may still turn out to have been a pause.
     await store.confirmCrashes(LONG_MS)
     assert.deepEqual((await store.claim('node-a', 5, now.ms, { candidates: failingAfter(2) })).jobs, [])
     await store.confirmCrashes(AT_ONCE_MS)
@@ -114,7 +116,7 @@ export function pauseTests(on: On): void {
   })
 }
 
-/** The node claims the job that waits, dies, and is found dead. */
+/** The node claims the queued job, crashes, and is found dead. */
 async function holdAndDie(store: Store, node: string): Promise<void> {
   const claimed = (await store.claim(node, 1, now.ms, { candidates: NEVER })).jobs
   assert.equal(claimed.length, 1)

@@ -1,6 +1,7 @@
 /**
- * The queue against its model: random histories of accept, claim, settle, give back, cancel, delete and crash, each step
- * compared with a few lines that keep the same promises in memory. A failure prints the seed and the shortest history that shows it.
+ * The queue against its model: random histories of accept, claim, settle, release, cancel, delete and crash. Each step is
+ * compared with a few lines that implement the same promises in memory. A failure prints the seed and the shortest history
+ * that shows it.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -29,9 +30,9 @@ interface ModelJob {
 
 interface Model {
   readonly jobs: Map<string, ModelJob>
-  /** Every claim that was ever made: also those that have become stale. */
+  /** Every claim so far, including stale ones. */
   readonly claims: Held[]
-  /** Jobs that have ended, deleted ones included. */
+  /** Ended jobs, including deleted ones. */
   ended: number
 }
 
@@ -46,7 +47,7 @@ type Step = fc.AsyncCommand<Model, Real>
 
 const NODES = ['node-a', 'node-b']
 
-/** `accounts` of the test are two, so that the order between accounts is in play. */
+/** There are two accounts, so that the order between accounts matters. */
 class Accept implements Step {
   readonly count: number
   readonly account: string
@@ -80,7 +81,7 @@ class Accept implements Step {
 class ClaimSome implements Step {
   readonly node: string
   readonly limit: number
-  /** An account that the claim passes over; null for a claim in fair order. */
+  /** An account that the claim skips; null for a claim in fair order. */
   readonly except: string | null
   constructor(node: string, limit: number, except: string | null) {
     this.node = node
@@ -109,7 +110,7 @@ class ClaimSome implements Step {
   toString = () => `claim(${this.node}, ${this.limit}${this.except === null ? '' : `, not ${this.except}`})`
 }
 
-/** Settles or gives back some claim that was ever made, fresh or stale. */
+/** Settles or releases any claim so far, current or stale. */
 class UseClaim implements Step {
   readonly pick: number
   readonly how: 'settle' | 'release'
@@ -137,7 +138,7 @@ class UseClaim implements Step {
   toString = () => `${this.how}(${this.pick})`
 }
 
-/** An operator ends a job before its time, or deletes one: whatever its state. */
+/** An operator cancels or deletes a job, whatever its state. */
 class StepIn implements Step {
   readonly pick: number
   readonly how: 'cancel' | 'delete'
@@ -166,7 +167,7 @@ class StepIn implements Step {
   toString = () => `${this.how}(${this.pick})`
 }
 
-/** All processes die; a new one opens the store and takes back what the others held. */
+/** All processes crash; a new one opens the store and takes back their jobs. */
 class Crash implements Step {
   readonly survivor: string
   constructor(survivor: string) {
@@ -205,7 +206,7 @@ class Look implements Step {
   toString = () => 'look'
 }
 
-/** How often each kind of step is taken, by how often it stands here: opening a store again takes its time. */
+/** The more often a kind of step is listed, the more often it is taken: opening a store again is slow. */
 const accepts = fc
   .tuple(
     fc.integer({ min: 1, max: 5 }),

@@ -1,7 +1,7 @@
 /**
- * The sums of quotas against what is stored: random histories of everything that adds, ends or removes jobs, some of it at the
- * same time. After each step the sums of each account are compared with the texts of the jobs that can still be read. A failure
- * prints the seed and the shortest history that shows it.
+ * The sums of quotas against the stored data: random histories of everything that adds, ends or removes jobs, some of it
+ * concurrently. After each step the sums of each account are compared with the texts of the jobs that can still be read. A
+ * failure prints the seed and the shortest history that shows it.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -56,7 +56,7 @@ class History {
     }
   }
 
-  /** In one group of the store, where it forms groups. */
+  /** In one group commit, if the store has them. */
   async accept(account: string, sizes: readonly number[], handedOff: boolean): Promise<void> {
     const jobs = sizes.map((which) => largeJob(account, which))
     await Promise.all(jobs.map((job) => this.store.accept(acceptance([job], { handedOff, node: NODE }))))
@@ -85,7 +85,7 @@ class History {
     }
   }
 
-  /** Two ends of one job at the same time: whichever comes first counts, and only that. */
+  /** Two concurrent ends of one job: only the first one counts. */
   async end(pick: number, how: 'settle' | 'cancel' | 'both'): Promise<void> {
     const job = this.#jobs[pick % this.#jobs.length]
     if (!job) return
@@ -101,7 +101,7 @@ class History {
     if (settled === 'settled' || cancelled === 'cancelled') job.isOpen = false
   }
 
-  /** Twice at the same time. */
+  /** Twice concurrently. */
   async delete(pick: number): Promise<void> {
     const job = this.#jobs[pick % this.#jobs.length]
     if (!job) return
@@ -130,7 +130,7 @@ class History {
   async crash(): Promise<void> {
     await this.store.close()
     this.store = await this.#place.open()
-    // A start drops partitions that have expired by its own clock.
+    // At its start, a store drops partitions that have expired by its own clock.
     await this.#forgetDeleted()
     await this.check()
     await this.store.rescue('node-b', now.ms)
@@ -187,7 +187,7 @@ export function quotaModel(name: string, makePlace: MakePlace): void {
           restartTime()
           const real = new History(await place.open(), place)
           try {
-            // Partitions are created, where a store has any.
+            // Creates partitions, if the store has them.
             await real.expire(0)
             for (const take of history) {
               await take(real)

@@ -17,7 +17,7 @@ export function outcomeBytes(outcome: Outcome, receiptJson: string): number {
   return Buffer.byteLength(text) + Buffer.byteLength(receiptJson)
 }
 
-/** A job whose stored texts have bytes and characters of different numbers. */
+/** A job whose stored texts have more bytes than characters. */
 export function largeJob(account: string, which: number): Job {
   const messages = [{ role: 'user', content: TEXTS[which % TEXTS.length] ?? '' }] as const
   return newJob({

@@ -1,4 +1,4 @@
-/** What every store guarantees about routes: jobs that wait for a model server, and claims that pass them over. */
+/** What every store guarantees about routes: jobs that wait for a model server, and claims that skip them. */
 import assert from 'node:assert/strict'
 import type { ClaimedJob, Job } from '../../src/job/job.ts'
 import type { Store, WaitingRelease } from '../../src/store/store.ts'

@@ -1,4 +1,4 @@
-/** What every store guarantees about settle: once, and by the holder only. */
+/** What every store guarantees about settle: once, and only by the holder. */
 import assert from 'node:assert/strict'
 import type { Outcome } from '../../src/job/job.ts'
 import { WriteRejected } from '../../src/store/store.ts'

@@ -1,11 +1,11 @@
-/** What a store that many nodes share guarantees about their leases. The time is the database's. */
+/** What a store that many nodes share guarantees about leases. They follow the database's clock. */
 import assert from 'node:assert/strict'
 import type { Store } from '../../src/store/store.ts'
 import { owed, take, withAccount } from './callback-fixtures.ts'
 import { acceptance, claimOf, DAY_MS, ids, newJob, now, type On, settlement } from './fixtures.ts'
 
 const LONG_MS = 60_000
-/** Ends at once, so that nobody has to wait for it. */
+/** Expires at once, so that the test need not wait. */
 const ENDED_MS = -1
 
 export function shareTests(on: On): void {

@@ -1,6 +1,6 @@
 /**
- * The one suite that every store passes. An implementation's own test is nothing but a call of this, with how to open a
- * store on an empty place and how to open the same place again.
+ * The one suite that every store passes. A store's own test only calls it with functions that open the store on an empty
+ * database and open the same database again.
  */
 import { describe, test } from 'node:test'
 import { acceptTests } from './accepting.ts'
@@ -57,7 +57,7 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   quotaModel(name, makePlace)
 }
 
-/** The rest of it, for a store that many nodes share. */
+/** Additional tests for a store that many nodes share. */
 export function sharedStoreContract(name: string, makePlace: MakePlace): void {
   const on = onEmptyStore(makePlace)
   describe(`${name}: share`, () => shareTests(on))

@@ -80,7 +80,7 @@ export function usageTests(on: On): void {
 
   on('keeps counting whatever a model server claims', async (store) => {
     const huge = { ...USAGE, input_tokens: Number.MAX_SAFE_INTEGER, output_tokens: Number.MAX_SAFE_INTEGER }
-    // Past what 64 bits hold, some at a time: a store refuses what it cannot keep up with.
+    // Goes beyond 64 bits in steps: a store rejects what it cannot represent.
     for (let round = 0; round < 11; round++) {
       await Promise.all(Array.from({ length: 100 }, () => ended(store, { usage: huge })))
     }

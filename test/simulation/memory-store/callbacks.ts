@@ -184,7 +184,7 @@ function textOf({ job }: OwingRow): Callback {
   return JSON.parse(job.callbackJson ?? '{}') as Callback
 }
 
-/** It joins the retries, with all its attempts before it. */
+/** Returns to the retries, with its earlier attempts. */
 function replay(db: MemoryDatabase, row: OwingRow, nowMs: number): void {
   const due = { node: null, dueAtMs: nowMs, owedSinceMs: nowMs, tries: 0, isRetry: true }
   Object.assign(row.callback, { ...due, deliveredAtMs: null, failedAtMs: null })

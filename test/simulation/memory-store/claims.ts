@@ -12,7 +12,7 @@ import { type JobRow, type MemoryDatabase, requestBytesOf } from './database.ts'
 
 const ANY = Number.MAX_SAFE_INTEGER
 const NO_CANDIDATES: PoisonCandidates = { crashCount: ANY, limit: 0, maxCrashCount: ANY }
-/** How many jobs of an account a claim looks at that passes over routes. */
+/** How many jobs of an account a claim scans if it skips routes. */
 const FIRST_OF_ACCOUNT = 64
 
 export function claimOperations(db: MemoryDatabase) {
@@ -69,7 +69,7 @@ export function claimOperations(db: MemoryDatabase) {
   }
 }
 
-/** Takes rows as long as their bytes allow. */
+/** Takes rows while their bytes fit. */
 class Fitting {
   readonly rows: JobRow[] = []
   tooLarge: Claimed['tooLarge'] = null
@@ -81,12 +81,12 @@ class Fitting {
     this.#left = max
   }
 
-  /** Ends at the first row that is too large. */
+  /** Stops at the first row that is too large. */
   all(rows: readonly JobRow[]): void {
     for (const row of rows) if (!this.#take(row)) return
   }
 
-  /** Passes over rows that are too large. */
+  /** Skips rows that are too large. */
   each(rows: readonly JobRow[]): void {
     for (const row of rows) this.#take(row)
   }
@@ -117,7 +117,7 @@ function headOfQueue(db: MemoryDatabase, limit: number, bounds: ClaimBounds): Jo
   return [...candidates.slice(0, most), ...others].slice(0, limit)
 }
 
-/** A job that is to fail for its crashes is claimed once each of them is known not to have been a pause. */
+/** A job that would fail because of its crashes is claimed once none of them can turn out to have been a pause. */
 function mayFail(db: MemoryDatabase, { job, crashCount }: JobRow, { candidates }: ClaimBounds): boolean {
   if (crashCount < (candidates ?? NO_CANDIDATES).maxCrashCount) return true
   return !db.crashes.some(({ jobId, confirmed }) => jobId === job.id && !confirmed)
@@ -134,7 +134,7 @@ function firstOf(db: MemoryDatabase, account: string, bounds: ClaimBounds): JobR
   return looked.filter((row) => row.crashCount < crashCount && isAllowed(row, bounds)).slice(0, 1)
 }
 
-/** Goes from account to account in a circle, from the one that such a claim ended at. */
+/** Goes through the accounts in a circle, starting after the one at which the previous such claim ended. */
 function takeFirstOfAccounts(
   db: MemoryDatabase,
   limit: number,

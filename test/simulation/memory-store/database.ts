@@ -1,6 +1,6 @@
 /**
- * What a database of the reference store holds, and in what it differs from another one: whether it is used by one node, as a
- * SQLite file is, or shared by many, as Postgres is.
+ * The contents of a database of the reference store, and how databases differ: one node uses it alone, like a SQLite file,
+ * or many share it, like Postgres.
  */
 import type { Job, Usage } from '../../../src/job/job.ts'
 import type { OwnCaps } from '../../../src/store/account-store.ts'
@@ -15,7 +15,7 @@ export interface JobRow {
   status: 'pending' | 'assigned' | 'completed' | 'failed'
   /** The place in the queue; null unless it is queued. */
   turn: number | null
-  /** Who holds it; null if nobody does. */
+  /** The node that holds it; null if none does. */
   node: string | null
   attempt: number
   crashCount: number
@@ -43,7 +43,7 @@ export interface CallbackRow {
   attempt: number
   tries: number
   owedSinceMs: number
-  /** Null once it was delivered or has failed permanently. */
+  /** Null once it was delivered or failed permanently. */
   dueAtMs: number | null
   node: string | null
   isInProgress: boolean
@@ -83,7 +83,7 @@ export interface UsageRow {
   outputTokens: number
 }
 
-/** A node that died while it held the job, or seemed to. */
+/** A node that crashed while it held the job, or seemed to. */
 export interface CrashRow {
   readonly jobId: string
   readonly node: string
@@ -94,7 +94,7 @@ export interface CrashRow {
 export interface CancelledRow {
   readonly jobId: string
   readonly attempt: number
-  /** The node that is to learn of it; null for the one that uses the database alone. */
+  /** The node to be notified; null for the node that uses the database alone. */
   readonly node: string | null
 }
 
@@ -104,9 +104,9 @@ export class MemoryDatabase {
   /** The clock of the database, by which leases expire. */
   readonly clockMs: () => number
   readonly jobs = new Map<string, JobRow>()
-  /** Those that have not ended. */
+  /** Jobs that have not ended. */
   readonly open = new Set<JobRow>()
-  /** Those whose callback is owed. */
+  /** Jobs whose callback is owed. */
   readonly owed = new Set<JobRow>()
   readonly accounts = new Map<string, AccountRow>()
   readonly keys = new Map<string, KeyRow>()
@@ -118,12 +118,12 @@ export class MemoryDatabase {
   readonly leases = new Map<string, number>()
   crashes: CrashRow[] = []
   cancelled: CancelledRow[] = []
-  /** The turn of the job that was claimed last, and the next turn of each account. */
+  /** The turn of the job claimed last, and the next turn of each account. */
   turn = 0
   readonly nextTurns = new Map<string, number>()
-  /** The jobs that may be taken, where a store next to this one has decided that; null if any. */
+  /** The jobs that may be taken, if a real store beside this one has decided that; null if any. */
   chosen: ReadonlySet<string> | null = null
-  /** The account that was looked at last by a claim of accounts' first jobs. */
+  /** The account scanned last by a claim of accounts' first jobs. */
   accountCursor = ''
 
   constructor(options: { readonly shared: boolean; readonly clockMs: () => number }) {
@@ -153,7 +153,7 @@ export class MemoryDatabase {
     }
   }
 
-  /** The job as long as it can be read. */
+  /** The job while it can be read. */
   readable(jobId: string, expiry: Expiry): JobRow | null {
     const row = this.jobs.get(jobId)
     return row === undefined || hasExpired(row, expiry) ? null : row

@@ -34,7 +34,7 @@ import {
 import { outcomeBytes } from '../../../src/store/stored-bytes.ts'
 import { hasExpired, type JobRow, type MemoryDatabase, type OutcomeRow } from './database.ts'
 
-/** Rows that one step of a deletion looks at. */
+/** Rows that one step of a deletion scans. */
 const STEP = 400
 
 export function jobOperations(db: MemoryDatabase) {
@@ -252,12 +252,12 @@ function newRow(job: Job, origin: string | null): JobRow {
   }
 }
 
-/** The fence: whether the node holds the job under this attempt. */
+/** The fence: whether the node holds the job with this attempt. */
 function isHeld(row: JobRow, node: string, { attempt }: Claim): boolean {
   return row.outcome === null && row.node === node && row.attempt === attempt
 }
 
-/** As a column of whole numbers does. */
+/** Rounds as an integer column does. */
 function checkSettlement({ nowMs, jobId }: Settlement): void {
   if (!Number.isInteger(nowMs)) throw new WriteRejected(`the settlement of ${jobId} has no whole time`)
 }
@@ -271,7 +271,7 @@ function outcomeOf({ outcome, usage, receiptJson }: Settlement): OutcomeRow {
   }
 }
 
-/** Everything that settling stores. */
+/** Everything that a settlement stores. */
 function end(
   db: MemoryDatabase,
   row: JobRow,

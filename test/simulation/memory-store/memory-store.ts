@@ -1,6 +1,6 @@
 /**
- * The reference store: the storage contract in memory, short enough to be seen to be right. It passes the suite that SQLite and
- * Postgres pass (`memory-store.test.ts`). Each operation is one function that nothing interrupts, so it is atomic; it
+ * The reference store: the storage contract in memory, short enough to be verified by reading. It passes the suite that
+ * SQLite and Postgres pass (`memory-store.test.ts`). Each operation is one uninterrupted function, so it is atomic; it
  * changes nothing before it throws.
  */
 import type { NodeEvents } from '../../../src/store/node-store.ts'
@@ -12,11 +12,11 @@ import type { MemoryDatabase } from './database.ts'
 import { jobOperations } from './jobs.ts'
 import { searchOperations } from './searches.ts'
 
-/** What a node asks of the database; the other methods are about the node itself. */
+/** What a node asks of the database; the other methods concern the node itself. */
 export type Methods = Omit<Store, 'shared' | 'subscribe' | 'announceWaits' | 'close'>
 export type MethodName = keyof Methods
 
-/** The methods of the contract, which here return their result instead of promising it. */
+/** The methods of the contract, which return their result here instead of a promise. */
 type Operations = {
   readonly [Name in MethodName]: (...args: Parameters<Methods[Name]>) => Awaited<ReturnType<Methods[Name]>>
 }
@@ -33,14 +33,14 @@ export function memoryOperations(db: MemoryDatabase): Operations {
   }
 }
 
-/** A call of a node: which method, with which arguments, and how the database does it. */
+/** A call of a node: the method, its arguments, and the function that the database runs for it. */
 export interface StoreCall {
   readonly name: MethodName
   readonly args: readonly unknown[]
   readonly run: () => unknown
 }
 
-/** The methods of the contract, of which each call goes through `send`. */
+/** The methods of the contract, each of whose calls goes through `send`. */
 export function methodsOf(operations: Operations, send: (call: StoreCall) => Promise<unknown>): Methods {
   const methods = Object.entries(operations).map(([name, operation]) => {
     const run = operation as (...args: unknown[]) => unknown
