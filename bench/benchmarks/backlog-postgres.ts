@@ -4,40 +4,39 @@
  * turns.
  */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
+import { assertThat } from '../harness/invariants.ts'
 import { printLine } from '../harness/output.ts'
+import { pgbossMissing } from '../harness/peers.ts'
 import { writePicture } from '../harness/picture.ts'
 import { Postgres } from '../harness/postgres.ts'
 import { keepResults, pictureOf } from '../harness/results.ts'
 import { interleaved, ratios, type Spread, spreadOf } from '../harness/rounds.ts'
 import { figure, spread, table } from '../harness/table.ts'
-import { type Latencies, summarise } from '../load/percentiles.ts'
+import { PgbossQueue } from '../peers/pgboss-queue.ts'
+import { claimAll, FIGURES, JOBS_OF_A_ROUND, MANY, type Measured, warmUpClaims } from './backlog-claims.ts'
 import { type ClaimPlan, claimPlans } from './claim-plans.ts'
+import { fillPostgres } from './fill-by-sql.ts'
 import { QueueStore } from './queue-store.ts'
 
 const SHORT = 10_000
+const LONG = 1_000_000
 const CONTENT = 'x'.repeat(900)
-const CLAIMS_OF_ONE = 400
-const CLAIMS_OF_MANY = 80
-const MANY = 256
+/** Fewer than ours, because its claims may take as long as its queue is. */
+const PEER_TIMES = { one: 100, many: 20 }
+/** Its 99th percentile of a claim over ours, at the same length. */
+const PEER_TARGET = 100
 const TARGET = 1.25
 /** The state while a table is being filled: its rows are not analyzed yet, as in the first minutes of a new service. */
 const NEVER_ANALYZED = ['open_jobs']
 
-interface Measured {
-  readonly one: Latencies
-  readonly many: Latencies
-  /** Jobs claimed, settled and replaced per second, in claims of MANY. */
-  readonly drainedPerSecond: number
-}
+const QUEUED = 'select count(*) from open_jobs where turn is not null'
 
 type Side = 'short' | 'long'
 type Runs = ReadonlyMap<Side, readonly Measured[]>
-type Stores = Readonly<Record<Side, QueueStore>>
 
 export const backlogPostgres: Benchmark = {
   name: 'backlog-postgres',
-  about:
-    'the cost of a claim on Postgres with 10,000 and 1,000,000 waiting jobs, also beside an old snapshot',
+  about: 'the cost of a claim on Postgres with 10,000 and 1,000,000 queued jobs, also beside an old snapshot',
   async run(options) {
     const postgres = await Postgres.start()
     try {
@@ -48,7 +47,8 @@ export const backlogPostgres: Benchmark = {
   },
 }
 
-async function measure(postgres: Postgres, { rounds, waiting }: BenchOptions): Promise<void> {
+async function measure(postgres: Postgres, { rounds, ...options }: BenchOptions): Promise<void> {
+  const waiting = options.waiting ?? LONG
   const plans: Record<string, ClaimPlan[]> = {}
   const lookAtPlans = async (when: string) => {
     const from = async (limit: number, place: 'floor' | 'front') => claimPlans(postgres, 'long', limit, place)
@@ -68,18 +68,27 @@ async function measure(postgres: Postgres, { rounds, waiting }: BenchOptions): P
   }
   await lookAtPlans('fresh')
   // An unmeasured first run, so that neither side pays for compilation.
-  for (const side of SIDES) await claimAll(stores[side])
+  for (const side of SIDES) await warmUpClaims(stores[side])
   const fresh = await interleaved(SIDES, rounds, (side) => claimAll(stores[side]))
+  const peer = await measurePeer(postgres, waiting, rounds)
   const letGo = await holdSnapshots(postgres)
   const old = await interleaved(SIDES, rounds, (side) => claimAll(stores[side]))
   await lookAtPlans('beside an old snapshot')
   await letGo()
-  for (const side of SIDES) await stores[side].close()
-  const jobs = rounds * (CLAIMS_OF_ONE + CLAIMS_OF_MANY * MANY)
+  const lengths = { short: SHORT, long: waiting }
+  for (const side of SIDES) {
+    const queued = await postgres.number(QUEUED, side)
+    assertThat(
+      queued === lengths[side],
+      `${lengths[side]} jobs were queued, and ${queued} are after all claims`,
+    )
+    await stores[side].close()
+  }
+  const jobs = rounds * JOBS_OF_A_ROUND
   printLine(
     `\nEach side claimed and settled ${figure(jobs)} jobs fresh, and as many beside the old snapshot.\n`,
   )
-  report({ fresh, old }, waiting, rounds, plans)
+  report({ fresh, old }, peer, waiting, rounds, plans)
 }
 
 const SIDES = ['short', 'long'] as const
@@ -91,10 +100,25 @@ async function filled(postgres: Postgres, side: Side, jobs: number): Promise<Que
     await postgres.query(`alter table ${name} set (autovacuum_enabled = false)`, side)
   }
   const startedMs = performance.now()
-  await store.fill(jobs)
+  await fillPostgres(postgres, side, jobs, CONTENT)
   const seconds = (performance.now() - startedMs) / 1000
-  printLine(`${figure(jobs)} jobs accepted in ${seconds.toFixed(1)} s`)
+  printLine(`${figure(jobs)} jobs written in ${seconds.toFixed(1)} s`)
   return store
+}
+
+/** pg-boss with as many queued jobs; empty if it is not installed. */
+async function measurePeer(postgres: Postgres, jobs: number, rounds: number): Promise<Measured[]> {
+  const missing = pgbossMissing()
+  if (missing) {
+    printLine(`pg-boss is left out; to measure it: ${missing.how}`)
+    return []
+  }
+  const queue = await PgbossQueue.filled(postgres, 'pgboss', jobs, CONTENT)
+  await queue.claims(1, MANY)
+  const measured: Measured[] = []
+  for (let round = 0; round < rounds; round++) measured.push(await claimAll(queue, PEER_TIMES))
+  await queue.close()
+  return measured
 }
 
 /**
@@ -110,22 +134,6 @@ async function holdSnapshots(postgres: Postgres): Promise<() => Promise<void>> {
     await Promise.all(clients.map((client) => client.end()))
   }
 }
-
-async function claimAll(store: Stores[Side]): Promise<Measured> {
-  const one = await store.claims(CLAIMS_OF_ONE, 1)
-  const startedMs = performance.now()
-  const many = await store.claims(CLAIMS_OF_MANY, MANY)
-  const drainedPerSecond = (CLAIMS_OF_MANY * MANY * 1000) / (performance.now() - startedMs)
-  return { one: summarise(one), many: summarise(many), drainedPerSecond }
-}
-
-const FIGURES: readonly { readonly name: string; readonly of: (measured: Measured) => number }[] = [
-  { name: 'claim of 1, p50 ms', of: ({ one }) => one.p50 },
-  { name: 'claim of 1, p99 ms', of: ({ one }) => one.p99 },
-  { name: `claim of ${MANY}, p50 ms`, of: ({ many }) => many.p50 },
-  { name: `claim of ${MANY}, p99 ms`, of: ({ many }) => many.p99 },
-  { name: 'cost of a drained job, µs', of: ({ drainedPerSecond }) => 1e6 / drainedPerSecond },
-]
 
 const CONDITIONS = { fresh: 'fresh', old: 'beside an old snapshot' } as const
 type Condition = keyof typeof CONDITIONS
@@ -153,6 +161,7 @@ function compare(runs: Readonly<Record<Condition, Runs>>): Compared[] {
 
 function report(
   runs: Readonly<Record<Condition, Runs>>,
+  peer: readonly Measured[],
   waiting: number,
   rounds: number,
   plans: Readonly<Record<string, readonly ClaimPlan[]>>,
@@ -161,10 +170,22 @@ function report(
   const rows = compared.map(({ condition, name, short, long, ratio }) => {
     return [`${CONDITIONS[condition]}: ${name}`, figure(short.median), figure(long.median), spread(ratio)]
   })
-  printLine(table(['', `${figure(SHORT)} waiting`, `${figure(waiting)} waiting`, 'ratio'], rows))
+  printLine(table(['', `${figure(SHORT)} queued`, `${figure(waiting)} queued`, 'ratio'], rows))
+  const peerOverOurs = FIGURES.map(({ name, of }) => {
+    return { name, peer: spreadOf(peer.map(of)), ratio: ratios(peer, runs.fresh.get('long') ?? [], of) }
+  })
+  printLine(`Target of each ratio: ${TARGET} or less.\n`)
+  for (const { name, peer: theirs, ratio } of peer.length > 0 ? peerOverOurs : []) {
+    const target = name.includes('p99') ? ` (target ${PEER_TARGET} or more)` : ''
+    printLine(
+      `pg-boss with ${figure(waiting)} queued, ${name}: ${figure(theirs.median)}, ÷ ours ${spread(ratio)}${target}`,
+    )
+  }
   keepResults('backlog-postgres', rounds, {
     lengths: { short: SHORT, long: waiting },
     figures: compared,
+    pgboss: peer.length > 0 ? peerOverOurs : null,
+    targets: { ratio: TARGET, pgboss_p99_over_ours: PEER_TARGET },
     plans,
   })
   const panels = (['fresh', 'old'] as const).map((condition) => ({
@@ -177,7 +198,7 @@ function report(
         return { label, value: median, min, max, ours: true, target: TARGET }
       }),
   }))
-  const title = `Postgres: cost with ${figure(waiting)} waiting jobs ÷ with ${figure(SHORT)}`
+  const title = `Postgres: cost with ${figure(waiting)} queued jobs ÷ with ${figure(SHORT)}`
   const note = 'Median of rounds in turns, their range, and the target (dashed).'
   writePicture(pictureOf('backlog-postgres'), title, note, panels)
 }

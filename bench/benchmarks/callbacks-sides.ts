@@ -94,7 +94,7 @@ async function startPeer(
 }
 
 async function startBullmq(options: CallbacksSideOptions): Promise<CallbacksSide> {
-  const redis = await startRedis(undefined)
+  const redis = await startRedis()
   const peer = await startPeer('bullmq-callbacks.ts', { ...options, redisPort: redis.port })
   return {
     ...peer,

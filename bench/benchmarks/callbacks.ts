@@ -14,7 +14,8 @@ import { figure } from '../harness/table.ts'
 import {
   type Delivery,
   type DeliveryCondition,
-  keepCallbacks,
+  keepDeliveries,
+  keepSteady,
   reportDeliveries,
   reportSteady,
   type SteadyRuns,
@@ -33,7 +34,7 @@ const TIMEOUT_MS = DEFAULTS.callbacks.timeout_seconds * 1000
  * deadline.
  */
 const PER_SECOND = 250
-const STEADY_TIMES = 5
+const STEADY_TIMES = 4
 
 const CONDITIONS: Readonly<Record<StoreName, readonly DeliveryCondition[]>> = {
   sqlite: [
@@ -49,17 +50,32 @@ const CONDITIONS: Readonly<Record<StoreName, readonly DeliveryCondition[]>> = {
 
 export const callbacks: Benchmark = {
   name: 'callbacks',
-  about: 'callbacks to 100 hosts, some of them black holes, against a bare undici loop and BullMQ',
-  run: (options) => run('callbacks', 'sqlite', options),
+  about: 'owed callbacks to 100 hosts, some of them black holes, against a bare undici loop and BullMQ',
+  run: (options) => runDeliveries('callbacks', 'sqlite', options),
 }
 
 export const callbacksPostgres: Benchmark = {
   name: 'callbacks-postgres',
   about: 'callbacks on Postgres to the same hosts, against the bare loop',
-  run: (options) => run('callbacks-postgres', 'postgres', options),
+  run: (options) => runDeliveries('callbacks-postgres', 'postgres', options),
 }
 
-async function run(name: string, store: StoreName, options: BenchOptions): Promise<void> {
+export const callbacksSteady: Benchmark = {
+  name: 'callbacks-steady',
+  about: 'how soon callbacks arrive under a steady load, with black holes against without',
+  async run(options) {
+    const rig = await startRig({})
+    const receivers = await startReceivers(DELAY_MS)
+    const runs = await measureSteady('sqlite', rig, receivers, options)
+    await receivers.child.stop()
+    await rig.stop()
+    printLine()
+    printLine(reportSteady(runs))
+    keepSteady('callbacks-steady', runs, options)
+  },
+}
+
+async function runDeliveries(name: string, store: StoreName, options: BenchOptions): Promise<void> {
   const missing = bullmqMissing()
   const conditions = CONDITIONS[store].map(({ holes, sides }) => ({
     holes,
@@ -75,14 +91,11 @@ async function run(name: string, store: StoreName, options: BenchOptions): Promi
   for (const condition of conditions) {
     deliveries.push(await measureDelivery(store, condition, rig, receivers, options))
   }
-  const runs = await measureSteady(store, rig, receivers, options)
   await receivers.child.stop()
   await rig.stop()
   printLine()
   printLine(reportDeliveries(deliveries))
-  printLine()
-  printLine(reportSteady(runs))
-  keepCallbacks(name, deliveries, runs, options)
+  keepDeliveries(name, deliveries, options)
 }
 
 const LEFT_OUT = {

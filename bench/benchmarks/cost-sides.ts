@@ -47,7 +47,7 @@ async function startParley({ modelPort, concurrency }: CostSideOptions): Promise
 }
 
 async function startComposed({ modelPort, concurrency }: CostSideOptions): Promise<CostSide> {
-  const redis = await startRedis(undefined)
+  const redis = await startRedis()
   const gateway = await startGateway()
   const script = new URL('../peers/composed-service.ts', import.meta.url)
   const settings = { modelPort, gatewayPort: gateway.port, redisPort: redis.port, concurrency }

@@ -22,6 +22,7 @@ import { sendSteadily } from '../load/batch-sender.ts'
 import { jobBody } from '../load/bodies.ts'
 import { monotonicMs } from '../load/monotonic.ts'
 import { type CostSideName, startCostSide } from './cost-sides.ts'
+import { IDLE_AFTER_MS, type Idle, idleServers } from './idle.ts'
 
 const PER_SECOND = 500
 const BATCHES_PER_SECOND = 50
@@ -31,7 +32,6 @@ const CONCURRENCY = 1024
 const RECEIVER_DELAY_MS = 50
 const WARM_UP_MS = 3000
 const SYNCS_MS = 1000
-const IDLE_MS = 5000
 const ARRIVED_WITHIN_MS = 60_000
 /** Enough for all requests that wait for their answer. */
 const CREATE_CONNECTIONS = 640
@@ -42,8 +42,6 @@ interface Measured {
   readonly writtenBytes: number
   /** Disk syncs per job. */
   readonly syncs: number
-  /** Share of a core used while idle. */
-  readonly idle: number
 }
 
 export const cost: Benchmark = {
@@ -58,9 +56,10 @@ export const cost: Benchmark = {
     await rig.model.ask({ kind: 'delay', ms: MODEL_MS }, 'delayed')
     const receivers = await startReceivers(RECEIVER_DELAY_MS)
     const runs = await interleaved(sides, options.rounds, (name) => measure(name, rig, receivers, options))
+    const idle = await idleServers(rig, options.rounds)
     const creates = options.against === null ? null : await compareCreates(rig, options.against, options)
     await Promise.all([rig.stop(), receivers.child.stop()])
-    report(runs, creates, options)
+    report(runs, idle, creates, options)
   },
 }
 
@@ -92,18 +91,12 @@ async function measure(
   const jobIds = await sent
   const arrived = async () => (await receivers.report()).callbacks
   await waitForCount(arrived, jobIds.length, ARRIVED_WITHIN_MS, side.writer, 'callbacks arrived')
-  // Work after the last callback, such as recording it, does not count as idle time.
-  await pass(1000)
-  const idleFromMs = cpuMs()
-  await pass(IDLE_MS)
-  const idle = (cpuMs() - idleFromMs) / IDLE_MS
   await side.finish(jobIds)
   const jobs = (PER_SECOND * measureMs) / 1000
   const measured = {
     cpuUs: ((to.cpuMs - from.cpuMs) * 1000) / jobs,
     writtenBytes: (to.written - from.written) / jobs,
     syncs: syncs / ((PER_SECOND * SYNCS_MS) / 1000),
-    idle,
   }
   printLine(`${name}: ${figure(measured.cpuUs)} µs of CPU a job`)
   return measured
@@ -150,11 +143,11 @@ const FIGURES = {
   'CPU µs': ({ cpuUs }: Measured) => cpuUs,
   'written bytes': ({ writtenBytes }: Measured) => writtenBytes,
   syncs: ({ syncs }: Measured) => syncs,
-  'idle, % of a core': ({ idle }: Measured) => idle * 100,
 } as const
 
 function report(
   runs: ReadonlyMap<CostSideName, readonly Measured[]>,
+  idle: Idle,
   creates: { readonly ours: readonly number[]; readonly theirs: readonly number[] } | null,
   { rounds }: BenchOptions,
 ): void {
@@ -166,8 +159,12 @@ function report(
   printLine(table(['a job', ...Object.keys(FIGURES)], rows))
   const [ours = [], peers = []] = [runs.get('parley'), runs.get('composed')]
   const cpu = ratios(ours, peers, ({ cpuUs }) => cpuUs)
-  const idle = spreadOf(ours.map((measured) => measured.idle))
   printLine(`CPU, Parley ÷ the others: ${spread(cpu)} (target ${TARGETS.peers} or less)`)
+  for (const [store, share] of Object.entries(idle)) {
+    printLine(
+      `Idle on ${store}, ${IDLE_AFTER_MS / 1000} s after a load: ${spread(percent(share))} % of a core (target ${TARGETS.idle * 100} or less)`,
+    )
+  }
   const earlier = creates && ratios(creates.ours, creates.theirs, (us) => us)
   if (creates && earlier) {
     const us = (of: readonly number[]) => figure(spreadOf(of).median)
@@ -182,7 +179,10 @@ function report(
   keepResults('cost', rounds, {
     sides: Object.fromEntries(sides),
     cpu_over_peers: cpu,
+    idle_share_of_a_core: idle,
+    create_us: creates && { this_clone: spreadOf(creates.ours), other_clone: spreadOf(creates.theirs) },
     create_over_other_clone: earlier,
+    targets: TARGETS,
   })
   const bar = (label: string, { median, min, max }: Spread, target: number) => {
     return { label, value: median, min, max, ours: true, target }
@@ -194,6 +194,16 @@ function report(
   const note = 'Median, range over the rounds, target (dashed).'
   writePicture(pictureOf('cost'), 'A job at 500 a second, with a callback', note, [
     { title: 'CPU time', unit: '×', bars },
-    { title: 'An idle server', unit: ' of a core', bars: [bar('Parley', idle, TARGETS.idle)] },
+    {
+      title: 'An idle server',
+      unit: '% of a core',
+      bars: Object.entries(idle).map(([store, share]) =>
+        bar(`Parley on ${store}`, percent(share), TARGETS.idle * 100),
+      ),
+    },
   ])
+}
+
+function percent({ median, min, max }: Spread): Spread {
+  return { median: median * 100, min: min * 100, max: max * 100 }
 }

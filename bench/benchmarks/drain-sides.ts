@@ -122,7 +122,7 @@ async function startPeer(script: string, options: DrainOptions, endedSql: string
 }
 
 async function startBullmq(options: DrainOptions): Promise<DrainSide> {
-  const redis = await startRedis(undefined)
+  const redis = await startRedis()
   const worker = await startPeerScript('bullmq-drain.ts', { ...options, url: String(redis.port) })
   worker.tell({ kind: 'go' })
   return {

@@ -67,7 +67,7 @@ async function startOnPostgres({ modelPort }: Rig): Promise<IngestSide> {
 }
 
 async function startBullmq(): Promise<IngestSide> {
-  const redis = await startRedis(undefined)
+  const redis = await startRedis()
   const script = new URL('../peers/bullmq-ingest.ts', import.meta.url)
   const settings = { redisPort: redis.port }
   const { child, ready } = await startScript<{ port: number }>(script, { name: 'BullMQ shell', settings })

@@ -2,9 +2,10 @@
  * The invariant that matters more than any throughput: a server that is killed during a run loses nothing that it promised a
  * caller.
  */
-import { assertEachSettledOnce, assertThat, unsettled } from '../harness/invariants.ts'
+import { DEFAULTS } from '../../src/config/settings.ts'
+import { type CallbackDatabase, openCallbackDatabase, type StoreName } from '../harness/callback-database.ts'
+import { assertThat } from '../harness/invariants.ts'
 import { startRig } from '../harness/load-run.ts'
-import { DataFolder, Parley } from '../harness/parley.ts'
 import { batchBody, jobBody } from '../load/bodies.ts'
 import type { RunResult } from '../load/generator.ts'
 
@@ -17,13 +18,15 @@ const SETTLED_WITHIN_MS = 60_000
  * Kills the server under single creates, then under batches, whose IDs are promised before the jobs run. Returns a summary;
  * throws `InvariantBroken` if anything was lost or done twice.
  */
-export async function losesNothing(): Promise<string> {
+export async function losesNothing(store: StoreName): Promise<string> {
   const rig = await startRig({})
-  const dataFolder = new DataFolder()
+  const database = await openCallbackDatabase(store)
   await rig.model.ask({ kind: 'delay', ms: DELAY_MS }, 'delayed')
+  const start = () =>
+    database.start({ modelPort: rig.modelPort, concurrency: DEFAULTS.callbacks.concurrency })
   const promised: string[] = []
   for (const kind of ['single', 'batch'] as const) {
-    const parley = await Parley.start({ modelPort: rig.modelPort }, dataFolder)
+    const parley = await start()
     const target = kind === 'single' ? parley.single(jobBody(1024)) : parley.batch(batchBody(30, 1024))
     const ended = rig.generator.hear<RunResult>('result')
     rig.generator.tell({
@@ -41,20 +44,20 @@ export async function losesNothing(): Promise<string> {
     assertThat(jobIds.length > 0, `nothing was answered before the kill (${kind})`)
     promised.push(...jobIds)
   }
-  const waiting = unsettled(dataFolder.database)
-  const parley = await Parley.start({ modelPort: rig.modelPort }, dataFolder)
-  await allSettled(dataFolder.database)
+  const open = await database.openJobs()
+  const parley = await start()
+  await allSettled(database)
   await parley.child.stop()
-  const jobs = assertEachSettledOnce(dataFolder.database, promised, null)
-  dataFolder.remove()
+  const jobs = await database.checkJobs(promised, null)
+  await database.remove()
   await rig.stop()
-  return `Killed twice in mid-run: ${promised.length} ids had been given, all are completed exactly once; ${waiting} jobs were unsettled at the last kill and ran after it; ${jobs} jobs in all.`
+  return `Killed twice in mid-run on ${store}: ${promised.length} ids had been given, all are completed exactly once; ${open} jobs were open at the last kill and ran after it; ${jobs} jobs in all.`
 }
 
-async function allSettled(database: string): Promise<void> {
+async function allSettled(database: CallbackDatabase): Promise<void> {
   const untilMs = performance.now() + SETTLED_WITHIN_MS
-  while (unsettled(database) > 0) {
-    assertThat(performance.now() < untilMs, `${unsettled(database)} jobs did not end after the restart`)
+  for (let open = await database.openJobs(); open > 0; open = await database.openJobs()) {
+    assertThat(performance.now() < untilMs, `${open} jobs did not end after the restart`)
     await new Promise((resolve) => setTimeout(resolve, 200))
   }
 }

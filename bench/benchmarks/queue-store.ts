@@ -12,12 +12,12 @@ const NODE = 'bench'
 const CONNECTIONS = 10
 const RETENTION_MS = 604_800_000
 const POISON_CANDIDATES = { crashCount: 2, limit: 1, maxCrashCount: 3 }
-const ACCOUNTS = 100
-const BATCH = 30
+export const ACCOUNTS = 100
+export const BATCH = 30
 /** Batches being written to the store at once. */
 const TOGETHER = 64
 /** How far a job delays its account's next turn: the accounts differ in weight, as tiers do. */
-const STEPS = [1000, 500, 250, 125] as const
+export const STEPS = [1000, 500, 250, 125] as const
 
 export class QueueStore {
   readonly #store: Store
@@ -76,6 +76,10 @@ export class QueueStore {
       await this.fill(jobs)
     }
     return took
+  }
+
+  async queued(): Promise<number> {
+    return (await this.#store.depth()).waiting
   }
 
   async close(): Promise<void> {

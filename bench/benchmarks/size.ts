@@ -1,6 +1,7 @@
 /** Single creates from 1 KB to 1 MB: Parley on SQLite against a bare proxy. Its cost must grow with the bytes and no faster. */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
-import { type Rig, type Run, runLoad, startRig } from '../harness/load-run.ts'
+import { LiveSides } from '../harness/live-sides.ts'
+import { type Rig, type Run, startRig } from '../harness/load-run.ts'
 import { printLine } from '../harness/output.ts'
 import { writePicture } from '../harness/picture.ts'
 import { keepResults, pictureOf } from '../harness/results.ts'
@@ -31,7 +32,10 @@ const SIZES: readonly Size[] = [
   { name: '1 MB, tokens counted', bytes: 1_000_000, connections: 8, maxInputTokens: COUNTED },
 ]
 
-type SideName = 'parley' | 'bare'
+const NAMES = ['parley', 'bare'] as const
+const WARM_UP_MS = 3000
+/** Before each measured time: until the connections are open and the load is steady. */
+const SETTLE_MS = 300
 
 interface Measured {
   readonly size: Size
@@ -46,10 +50,7 @@ export const size: Benchmark = {
     const rig = await startRig({})
     const measured: Measured[] = []
     for (const each of SIZES) {
-      const runs = await interleaved(['parley', 'bare'], options.rounds, (side) =>
-        measure(side, each, rig, options),
-      )
-      measured.push({ size: each, parley: runs.get('parley') ?? [], bare: runs.get('bare') ?? [] })
+      measured.push(await measure(each, rig, options))
       printLine(table(HEAD, measured.slice(-1).flatMap(rowsOf)))
       printLine()
     }
@@ -58,18 +59,15 @@ export const size: Benchmark = {
   },
 }
 
-async function measure(
-  name: SideName,
-  { bytes, connections, maxInputTokens }: Size,
-  rig: Rig,
-  { seconds }: BenchOptions,
-): Promise<Run> {
-  const shape = { bytes, connections: 256, maxInputTokens }
-  const side = await startSide(name, { modelPort: rig.modelPort, cpus: undefined, ...shape })
-  const times = { warmUpMs: seconds * 500, measureMs: seconds * 1000 }
-  const run = await runLoad(rig, { kind: 'run', target: side.target, connections, ...times }, side.processes)
-  await side.finish(run.result)
-  return { ...run, result: { ...run.result, jobIds: [] } }
+async function measure(each: Size, rig: Rig, { rounds, seconds }: BenchOptions): Promise<Measured> {
+  const { bytes, connections, maxInputTokens } = each
+  const shape = { modelPort: rig.modelPort, bytes, connections: 256, maxInputTokens }
+  const warmUp = { connections, warmUpMs: 0, measureMs: WARM_UP_MS }
+  const sides = await LiveSides.start(rig, NAMES, (name) => startSide(name, shape), warmUp)
+  const load = { connections, warmUpMs: SETTLE_MS, measureMs: seconds * 1000 }
+  const runs = await interleaved(NAMES, rounds, (side) => sides.run(side, load))
+  await sides.finish()
+  return { size: each, parley: runs.get('parley') ?? [], bare: runs.get('bare') ?? [] }
 }
 
 const HEAD = ['side', 'a second', 'p50 ms', 'p99 ms', 'CPU µs', 'our rate ÷', 'our CPU ÷']

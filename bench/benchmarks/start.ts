@@ -2,6 +2,7 @@
  * The time from the start of the process until it accepts its first job: with an empty SQLite file, and with one that has a
  * million queued jobs.
  */
+import { DatabaseSync } from 'node:sqlite'
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { assertThat } from '../harness/invariants.ts'
 import { type Rig, startRig } from '../harness/load-run.ts'
@@ -12,8 +13,9 @@ import { keepResults, pictureOf } from '../harness/results.ts'
 import { interleaved, ratios, spreadOf } from '../harness/rounds.ts'
 import { figure, spread, table } from '../harness/table.ts'
 import { batchBody } from '../load/bodies.ts'
-import { QueueStore } from './queue-store.ts'
+import { fillSqlite } from './fill-by-sql.ts'
 
+const STORED = 1_000_000
 const CONTENT = 'x'.repeat(100)
 const RATIO_TARGET = 1.2
 const SECONDS_TARGET = 0.5
@@ -31,9 +33,8 @@ export const start: Benchmark = {
     // No job ever ends, so each start finds all of them.
     await rig.model.ask({ kind: 'hold', timed: false }, 'holding')
     const full = new DataFolder()
-    const store = await QueueStore.onSqlite(full.database, () => CONTENT)
-    await store.fill(options.waiting)
-    await store.close()
+    const stored = options.waiting ?? STORED
+    await fillSqlite(full.database, stored, CONTENT)
     await measure(rig, full)
     const runs = await interleaved(['empty', 'full'], options.rounds, async (side) => {
       if (side === 'full') return measure(rig, full)
@@ -42,9 +43,11 @@ export const start: Benchmark = {
       empty.remove()
       return measured
     })
+    // One by the start that was not measured, and one by each round; every start was killed.
+    assertStored(full, stored + 1 + options.rounds)
     full.remove()
     await rig.stop()
-    report(runs.get('empty') ?? [], runs.get('full') ?? [], options)
+    report(runs.get('empty') ?? [], runs.get('full') ?? [], stored, options)
   },
 }
 
@@ -60,8 +63,19 @@ async function measure(rig: Rig, dataFolder: DataFolder): Promise<Measured> {
   return { listensMs: parley.startMs, acceptsMs }
 }
 
-function report(empty: readonly Measured[], full: readonly Measured[], options: BenchOptions): void {
-  const { rounds, waiting } = options
+function assertStored({ database }: DataFolder, jobs: number): void {
+  const db = new DatabaseSync(database, { readOnly: true })
+  const found = Number(db.prepare('select count(*) as n from jobs').get()?.n)
+  db.close()
+  assertThat(found === jobs, `${jobs} jobs were stored or accepted, and ${found} are stored`)
+}
+
+function report(
+  empty: readonly Measured[],
+  full: readonly Measured[],
+  stored: number,
+  { rounds }: BenchOptions,
+): void {
   const accepts = ({ acceptsMs }: Measured) => acceptsMs
   const row = (title: string, runs: readonly Measured[]) => [
     title,
@@ -69,21 +83,26 @@ function report(empty: readonly Measured[], full: readonly Measured[], options: 
     figure(spreadOf(runs.map(accepts)).median),
   ]
   const head = ['stored jobs', 'listens ms', 'first job ms']
-  printLine(table(head, [row('none', empty), row(figure(waiting), full)]))
+  printLine(table(head, [row('none', empty), row(figure(stored), full)]))
   const ratio = ratios(full, empty, accepts)
   const seconds = spreadOf(full.map((measured) => accepts(measured) / 1000))
   printLine(
-    `${figure(waiting)} stored ÷ none: ${spread(ratio)} (target ${RATIO_TARGET} or less); ${spread(seconds)} s (target ${SECONDS_TARGET} or less)`,
+    `${figure(stored)} stored ÷ none: ${spread(ratio)} (target ${RATIO_TARGET} or less); ${spread(seconds)} s (target ${SECONDS_TARGET} or less)`,
   )
-  keepResults('start', rounds, { stored_jobs: waiting, full_over_empty: ratio, full_seconds: seconds })
+  keepResults('start', rounds, {
+    stored_jobs: stored,
+    full_over_empty: ratio,
+    full_seconds: seconds,
+    targets: { full_over_empty: RATIO_TARGET, full_seconds: SECONDS_TARGET },
+  })
   const bar = (label: string, { median, min, max }: typeof ratio, target: number) => {
     return { label, value: median, min, max, ours: true, target }
   }
   const note = 'Median, range over the rounds, target (dashed).'
   writePicture(pictureOf('start'), 'From the start of the process to its first accepted job', note, [
-    { title: `${figure(waiting)} stored jobs ÷ none`, unit: '×', bars: [bar('time', ratio, RATIO_TARGET)] },
+    { title: `${figure(stored)} stored jobs ÷ none`, unit: '×', bars: [bar('time', ratio, RATIO_TARGET)] },
     {
-      title: `With ${figure(waiting)} stored jobs`,
+      title: `With ${figure(stored)} stored jobs`,
       unit: ' s',
       bars: [bar('seconds', seconds, SECONDS_TARGET)],
     },

@@ -1,6 +1,7 @@
 /** Single creates of 1 KB that wait for their answer: Parley on Postgres against pg-boss behind a shell. */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
-import { type Run, runLoad, startRig } from '../harness/load-run.ts'
+import { LiveSides } from '../harness/live-sides.ts'
+import { type Run, startRig } from '../harness/load-run.ts'
 import { printLine } from '../harness/output.ts'
 import { pgbossMissing } from '../harness/peers.ts'
 import { writePicture } from '../harness/picture.ts'
@@ -10,19 +11,20 @@ import { interleaved, ratios, type Spread, spreadOf } from '../harness/rounds.ts
 import { figure, spread, table } from '../harness/table.ts'
 
 const BYTES = 1024
+const WARM_UP_MS = 5000
+/** Before each measured time: until the connections are open and the load is steady. */
+const SETTLE_MS = 300
 const TITLES = { parley: 'Parley', pgboss: 'pg-boss shell' } as const
 
 interface Condition {
   readonly delayMs: number
   readonly connections: number
-  /** Our rate divided by the peer's. */
-  readonly target: number | null
 }
 
 const CONDITIONS: readonly Condition[] = [
-  { delayMs: 0, connections: 64, target: 10 },
-  { delayMs: 0, connections: 1, target: null },
-  { delayMs: 20, connections: 64, target: null },
+  { delayMs: 0, connections: 64 },
+  { delayMs: 0, connections: 1 },
+  { delayMs: 20, connections: 64 },
 ]
 
 type Runs = ReadonlyMap<PostgresSideName, readonly Run[]>
@@ -42,33 +44,30 @@ export const syncPostgres: Benchmark = {
         : 'The pg-boss shell leaves out: keys, tiers, checks, the time-out of waiting, callbacks, the answer cache, metrics.',
     )
     const sides: PostgresSideName[] = ['parley', ...(missing ? [] : ['pgboss' as const])]
-    const measured: Measured[] = []
-    for (const condition of CONDITIONS) {
-      measured.push({ condition, runs: await measure(condition, sides, options) })
-    }
+    const measured = await measureAll(sides, options)
+    printLine()
     printLine(report(measured))
     keep(measured, options)
   },
 }
 
-async function measure(
-  { delayMs, connections }: Condition,
-  sides: readonly PostgresSideName[],
-  { rounds, seconds }: BenchOptions,
-): Promise<Runs> {
+async function measureAll(sides: readonly PostgresSideName[], options: BenchOptions): Promise<Measured[]> {
   const rig = await startRig({})
-  await rig.model.ask({ kind: 'delay', ms: delayMs }, 'delayed')
-  const runs = await interleaved(sides, rounds, async (name) => {
-    const side = await startPostgresSide(name, { modelPort: rig.modelPort, bytes: BYTES })
-    const warmUpMs = seconds * 500
-    const measureMs = seconds * 1000
-    const order = { kind: 'run', target: side.target, connections, warmUpMs, measureMs } as const
-    const run = await runLoad(rig, order, side.processes)
-    await side.finish(run.result)
-    return { ...run, result: { ...run.result, jobIds: [] } }
-  })
+  const shape = { modelPort: rig.modelPort, bytes: BYTES }
+  const warmUp = { connections: 64, warmUpMs: 0, measureMs: WARM_UP_MS }
+  const live = await LiveSides.start(rig, sides, (name) => startPostgresSide(name, shape), warmUp)
+  const measured: Measured[] = []
+  for (const condition of CONDITIONS) {
+    const { delayMs, connections } = condition
+    await rig.model.ask({ kind: 'delay', ms: delayMs }, 'delayed')
+    const load = { connections, warmUpMs: SETTLE_MS, measureMs: options.seconds * 1000 }
+    const runs = await interleaved(sides, options.rounds, (name) => live.run(name, load))
+    measured.push({ condition, runs })
+    printLine(`measured: ${nameOf(condition)}`)
+  }
+  await live.finish()
   await rig.stop()
-  return runs
+  return measured
 }
 
 function nameOf({ delayMs, connections }: Condition): string {
@@ -118,10 +117,9 @@ function keep(measured: readonly Measured[], { rounds }: BenchOptions): void {
     .filter(({ runs }) => runs.has('pgboss'))
     .map(({ condition, runs }) => {
       const { median: value, min, max } = ratioOf(runs)
-      const { target } = condition
-      return { label: nameOf(condition), value, min, max, ours: true, ...(target !== null && { target }) }
+      return { label: nameOf(condition), value, min, max, ours: true }
     })
-  const note = 'Answers a second, ours divided by theirs: median, range over the rounds, target (dashed).'
+  const note = 'Answers a second, ours divided by theirs: median, range over the rounds.'
   const panels = bars.length === 0 ? [] : [{ title: '÷ pg-boss shell', unit: '×', bars }]
   writePicture(pictureOf('sync-postgres'), 'Single creates on Postgres', note, panels)
 }

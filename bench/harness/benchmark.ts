@@ -5,14 +5,14 @@ export interface BenchOptions {
   readonly seconds: number
   /** The length of a backlog that is drained. */
   readonly jobs: number
-  /** The length of a long queue. */
-  readonly waiting: number
+  /** The length of a long queue; as the benchmark has it when null. */
+  readonly waiting: number | null
   /** Callbacks that are owed. */
   readonly callbacks: number
   /** Attempts in progress at once, on every side. */
   readonly concurrency: number
-  /** Also runs what takes much time and disk space, such as ten million stored jobs. */
-  readonly large: boolean
+  /** What takes half an hour and much disk, such as ten million queued jobs. */
+  readonly full: boolean
   /** The folder of another clone to compare with, which has its packages installed. */
   readonly against: string | null
 }
@@ -21,5 +21,7 @@ export interface Benchmark {
   readonly name: string
   /** A one-line summary for the list of benchmarks. */
   readonly about: string
+  /** When not asked for otherwise; 5 when absent. */
+  readonly rounds?: number
   run(options: BenchOptions): Promise<void>
 }

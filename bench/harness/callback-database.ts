@@ -1,4 +1,4 @@
-/** The database of a Parley that delivers callbacks, on either store, queried from outside during a round. */
+/** The database of a Parley on either store, whose callbacks may go to this machine, as a round queries it from outside. */
 import { DatabaseSync } from 'node:sqlite'
 import { assertEachSettledOnce } from './invariants.ts'
 import type { Worked } from './load-run.ts'
@@ -17,8 +17,13 @@ export interface CallbackDatabase {
   /** The number of callbacks recorded as delivered, and of those still owed. */
   delivered(): Promise<number>
   owed(): Promise<number>
-  /** Throws unless every job is fully settled. */
-  checkJobs(jobIds: readonly string[], jobs: number): Promise<void>
+  /** Jobs without an outcome. */
+  openJobs(): Promise<number>
+  /**
+   * Throws unless every job is fully settled; returns how many there are.
+   * @param jobs how many there must be; null if some were accepted whose IDs did not reach their callers
+   */
+  checkJobs(jobIds: readonly string[], jobs: number | null): Promise<number>
   remove(): Promise<void>
 }
 
@@ -53,9 +58,8 @@ function inFile(): CallbackDatabase {
     start: (options) => startOn(dataFolder, options),
     delivered: async () => count(DELIVERED),
     owed: async () => count(OWED),
-    checkJobs: async (jobIds, jobs) => {
-      assertEachSettledOnce(dataFolder.database, jobIds, jobs)
-    },
+    openJobs: async () => count('select count(*) as n from jobs where settled_at_ms is null'),
+    checkJobs: async (jobIds, jobs) => assertEachSettledOnce(dataFolder.database, jobIds, jobs),
     remove: async () => {
       reader?.close()
       dataFolder.remove()
@@ -76,6 +80,7 @@ async function inPostgres(): Promise<CallbackDatabase> {
     },
     delivered: () => postgres.number(DELIVERED),
     owed: () => postgres.number(OWED),
+    openJobs: () => postgres.number('select count(*) from open_jobs'),
     checkJobs: (jobIds, jobs) => assertEachSettledOnceOnPostgres(postgres, jobIds, jobs),
     remove: async () => {
       dataFolder.remove()

@@ -3,7 +3,7 @@
  * the channel to it closes, and all other processes are killed when it exits.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
-import { type CpuSet, cpuMsOf, rssBytesOf } from './process-figures.ts'
+import { cpuMsOf, rssBytesOf } from './process-figures.ts'
 
 export interface ChildOptions {
   /** Names the process in messages. */
@@ -12,8 +12,6 @@ export interface ChildOptions {
   readonly args: readonly string[]
   readonly cwd?: string
   readonly env?: Readonly<Record<string, string>>
-  /** The cores it may run on; all cores if absent. */
-  readonly cpus?: CpuSet | undefined
   /** How many open files it needs, if that may be more than the shell allows by default. */
   readonly openFiles?: number
   /** Whether it exchanges messages with the benchmark, as the benchmark's own scripts do. */
@@ -171,11 +169,12 @@ export async function startScript<Ready extends object>(
   return { child, ready: await child.hear<Ready>('ready') }
 }
 
-/** `taskset` and `sh` replace themselves with what they start, so the process ID stays the same. */
-function commandLine({ command, args, cpus, openFiles }: ChildOptions): [string, string[]] {
-  const pinned = cpus === undefined ? [command, ...args] : ['taskset', '-c', cpus, command, ...args]
+/** `sh` replaces itself by what it starts, so the process id stays the same. */
+function commandLine({ command, args, openFiles }: ChildOptions): [string, string[]] {
   const whole =
-    openFiles === undefined ? pinned : ['sh', '-c', `ulimit -n ${openFiles}; exec "$@"`, 'sh', ...pinned]
+    openFiles === undefined
+      ? [command, ...args]
+      : ['sh', '-c', `ulimit -n ${openFiles}; exec "$@"`, 'sh', command, ...args]
   const [first = '', ...rest] = whole
   return [first, rest]
 }

@@ -67,13 +67,3 @@ export function assertCompleted(path: string, jobIds: readonly string[]): void {
 export function assertThat(holds: boolean, otherwise: string): void {
   if (!holds) throw new InvariantBroken(otherwise)
 }
-
-/** The number of jobs without an outcome in the file of a running server. */
-export function unsettled(path: string): number {
-  const db = new DatabaseSync(path, { readOnly: true })
-  try {
-    return Number(db.prepare('select count(*) as n from jobs where settled_at_ms is null').get()?.n)
-  } finally {
-    db.close()
-  }
-}

@@ -2,7 +2,6 @@
 import type { Order, Phase, RunResult } from '../load/generator.ts'
 import { type Child, startScript } from './child.ts'
 import { assertThat } from './invariants.ts'
-import type { CpuSet } from './process-figures.ts'
 
 /** The generator and the model server, used by all sides in turn. */
 export interface Rig {
@@ -13,12 +12,11 @@ export interface Rig {
 }
 
 export interface RigOptions {
-  readonly cpus?: CpuSet | undefined
   readonly openFiles?: number
 }
 
-export async function startRig({ cpus, openFiles }: RigOptions): Promise<Rig> {
-  const shared = { cpus, ...(openFiles !== undefined && { openFiles }) }
+export async function startRig({ openFiles }: RigOptions): Promise<Rig> {
+  const shared = { ...(openFiles !== undefined && { openFiles }) }
   const [model, generator] = await Promise.all([
     startScript<{ port: number }>(new URL('../load/mock-model.ts', import.meta.url), {
       ...shared,

@@ -4,14 +4,12 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Target } from '../load/generator.ts'
 import { Child, RUNTIME_FLAGS } from './child.ts'
-import type { CpuSet } from './process-figures.ts'
 import { removeScratch, scratchFolder } from './scratch.ts'
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
 
 export interface ParleyOptions {
   readonly modelPort: number
-  readonly cpus?: CpuSet | undefined
   /** Jobs and upstream calls at once; the defaults if absent. */
   readonly concurrency?: number
   readonly nodeOptions?: readonly string[]
@@ -73,7 +71,6 @@ export class Parley {
         npm_lifecycle_event: '',
         ...options.env,
       },
-      cpus: options.cpus,
       ...(options.openFiles !== undefined && { openFiles: options.openFiles }),
     })
     const [, port] = await child.printed(/listening on http:\/\/127\.0\.0\.1:(\d+)/)

@@ -31,6 +31,7 @@ async function startParley({ modelPort, bytes }: PostgresSideOptions): Promise<P
   return {
     target: parley.single(jobBody(bytes)),
     processes: [parley.child, postgres],
+    pid: parley.child.pid,
     postgres,
     finish: async ({ answers, jobIds }) => {
       await parley.child.stop()
@@ -57,6 +58,7 @@ async function startPgboss({ modelPort, bytes }: PostgresSideOptions): Promise<P
       expect: { status: 200, text: '"status":"completed"', correlationId: true },
     },
     processes: [child, postgres],
+    pid: child.pid,
     postgres,
     finish: async ({ answers }) => {
       await child.stop()

@@ -1,7 +1,6 @@
 /** A separate Redis for one round, as durable as Parley: each write is on the disk before its reply. */
 import { type AddressInfo, createServer } from 'node:net'
 import { Child } from './child.ts'
-import type { CpuSet } from './process-figures.ts'
 import { removeScratch, scratchFolder } from './scratch.ts'
 
 export interface Redis {
@@ -10,12 +9,12 @@ export interface Redis {
   stop(): Promise<void>
 }
 
-export async function startRedis(cpus: CpuSet | undefined): Promise<Redis> {
+export async function startRedis(): Promise<Redis> {
   const folder = scratchFolder()
   const port = await freePort()
   const durable = ['--appendonly', 'yes', '--appendfsync', 'always', '--save', '']
   const args = ['--bind', '127.0.0.1', '--port', String(port), '--dir', folder, ...durable]
-  const child = new Child({ name: 'redis', command: 'redis-server', args, cpus })
+  const child = new Child({ name: 'redis', command: 'redis-server', args })
   await child.printed(/Ready to accept connections/)
   return {
     child,

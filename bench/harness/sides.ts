@@ -6,23 +6,26 @@ import { Child, startScript } from './child.ts'
 import { assertEachSettledOnce, assertThat } from './invariants.ts'
 import type { Worked } from './load-run.ts'
 import { Parley } from './parley.ts'
-import type { CpuSet } from './process-figures.ts'
 import { freePort, startRedis } from './redis.ts'
 
 export type SideName = 'parley' | 'bare' | 'portkey' | 'bullmq'
+
+/** What it answered: how often, and the job IDs in the answers. */
+export type Answered = Pick<RunResult, 'answers' | 'jobIds'>
 
 export interface Side {
   readonly target: Target
   /** Everything whose CPU time counts as this side's. */
   readonly processes: readonly Worked[]
+  /** Of the process that answers. */
+  readonly pid: number
   /** Stops the side and checks what must hold afterwards. */
-  finish(result: RunResult): Promise<void>
+  finish(answered: Answered): Promise<void>
 }
 
 export interface SideOptions {
   readonly modelPort: number
   readonly bytes: number
-  readonly cpus: CpuSet | undefined
   /** Upstream connections of the bare proxy. */
   readonly connections: number
   readonly env?: Readonly<Record<string, string>>
@@ -43,12 +46,13 @@ export function startSide(name: SideName, options: SideOptions): Promise<Side> {
   }
 }
 
-async function startParley({ modelPort, bytes, cpus, env, maxInputTokens }: SideOptions): Promise<Side> {
+async function startParley({ modelPort, bytes, env, maxInputTokens }: SideOptions): Promise<Side> {
   const options = { ...(env && { env }), ...(maxInputTokens !== undefined && { maxInputTokens }) }
-  const parley = await Parley.start({ modelPort, cpus, ...options })
+  const parley = await Parley.start({ modelPort, ...options })
   return {
     target: parley.single(jobBody(bytes)),
     processes: [parley.child],
+    pid: parley.child.pid,
     finish: async ({ answers, jobIds }) => {
       await parley.child.stop()
       assertThat(jobIds.length === answers, `${answers} answers held ${jobIds.length} job ids`)
@@ -58,10 +62,10 @@ async function startParley({ modelPort, bytes, cpus, env, maxInputTokens }: Side
   }
 }
 
-async function startBare({ modelPort, bytes, cpus, connections }: SideOptions): Promise<Side> {
+async function startBare({ modelPort, bytes, connections }: SideOptions): Promise<Side> {
   const script = new URL('../peers/bare-proxy.ts', import.meta.url)
   const settings = { modelPort, connections }
-  const { child, ready } = await startScript<{ port: number }>(script, { name: 'bare proxy', settings, cpus })
+  const { child, ready } = await startScript<{ port: number }>(script, { name: 'bare proxy', settings })
   return {
     target: {
       port: ready.port,
@@ -72,13 +76,14 @@ async function startBare({ modelPort, bytes, cpus, connections }: SideOptions): 
       expect: { status: 200, text: '"finish_reason":"stop"', correlationId: true },
     },
     processes: [child],
+    pid: child.pid,
     finish: () => child.stop(),
   }
 }
 
 /** Portkey's gateway stores nothing: it has no storage, job IDs, polling, API keys or tiers. */
-async function startPortkey({ modelPort, bytes, cpus }: SideOptions): Promise<Side> {
-  const { child, port } = await startGateway(cpus)
+async function startPortkey({ modelPort, bytes }: SideOptions): Promise<Side> {
+  const { child, port } = await startGateway()
   return {
     target: {
       port,
@@ -94,12 +99,13 @@ async function startPortkey({ modelPort, bytes, cpus }: SideOptions): Promise<Si
       expect: { status: 200, text: '"finish_reason":"stop"', correlationId: true },
     },
     processes: [child],
+    pid: child.pid,
     finish: () => child.stop(),
   }
 }
 
 /** Portkey's gateway has no configured target: each request names its own. */
-export async function startGateway(cpus?: CpuSet): Promise<{ child: Child; port: number }> {
+export async function startGateway(): Promise<{ child: Child; port: number }> {
   const script = fileURLToPath(
     new URL('../node_modules/@portkey-ai/gateway/build/start-server.js', import.meta.url),
   )
@@ -109,20 +115,18 @@ export async function startGateway(cpus?: CpuSet): Promise<{ child: Child; port:
     command: process.execPath,
     args: [script, `--port=${port}`, '--headless'],
     env: { TRUSTED_CUSTOM_HOSTS: '127.0.0.1,localhost', NODE_ENV: 'production' },
-    cpus,
   })
   await answersOn(port, child)
   return { child, port }
 }
 
-async function startBullmq({ modelPort, bytes, cpus }: SideOptions): Promise<Side> {
-  const redis = await startRedis(cpus)
+async function startBullmq({ modelPort, bytes }: SideOptions): Promise<Side> {
+  const redis = await startRedis()
   const script = new URL('../peers/bullmq-shell.ts', import.meta.url)
   const settings = { modelPort, redisPort: redis.port }
   const { child, ready } = await startScript<{ port: number }>(script, {
     name: 'BullMQ shell',
     settings,
-    cpus,
   })
   return {
     target: {
@@ -134,6 +138,7 @@ async function startBullmq({ modelPort, bytes, cpus }: SideOptions): Promise<Sid
       expect: { status: 200, text: '"status":"completed"', correlationId: true },
     },
     processes: [child, redis.child],
+    pid: child.pid,
     finish: async () => {
       await child.stop()
       await redis.stop()

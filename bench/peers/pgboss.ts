@@ -8,11 +8,12 @@ export interface BossJob {
 export interface Boss {
   on(event: 'error', callback: (error: Error) => void): void
   start(): Promise<unknown>
+  stop(options: { readonly graceful: boolean }): Promise<void>
   createQueue(name: string, options?: object): Promise<void>
   insert(name: string, jobs: readonly object[]): Promise<unknown>
   send(name: string, data: object): Promise<string | null>
   fetch(name: string, options: object): Promise<BossJob[]>
-  complete(name: string, id: string, output: object): Promise<unknown>
+  complete(name: string, id: string | readonly string[], output: object): Promise<unknown>
   work(name: string, options: object, work: (jobs: BossJob[]) => Promise<object[]>): Promise<unknown>
 }
 

@@ -1,0 +1,47 @@
+/** Claims of a long queue, one job and many at a time, and what they cost: the same on both stores and on a peer. */
+import { type Latencies, summarise } from '../load/percentiles.ts'
+
+/** What claims jobs, settles them and puts as many new ones in their place. */
+interface Claiming {
+  claims(times: number, jobs: number): Promise<number[]>
+}
+
+interface Times {
+  readonly one: number
+  readonly many: number
+}
+
+const TIMES: Times = { one: 400, many: 80 }
+export const MANY = 256
+/** So that no side pays for what the runtime compiles, or for the first reads of its pages. */
+const WARM_UP = { one: 100, many: 30 }
+/** Jobs that `claimAll` claims, settles and replaces. */
+export const JOBS_OF_A_ROUND = TIMES.one + TIMES.many * MANY
+
+export interface Measured {
+  readonly one: Latencies
+  readonly many: Latencies
+  /** Jobs claimed, settled and replaced a second, in claims of MANY. */
+  readonly drainedPerSecond: number
+}
+
+export async function warmUpClaims(store: Claiming): Promise<void> {
+  await store.claims(WARM_UP.one, 1)
+  await store.claims(WARM_UP.many, MANY)
+}
+
+export async function claimAll(store: Claiming, times = TIMES): Promise<Measured> {
+  const one = await store.claims(times.one, 1)
+  const startedMs = performance.now()
+  const many = await store.claims(times.many, MANY)
+  const drainedPerSecond = (times.many * MANY * 1000) / (performance.now() - startedMs)
+  return { one: summarise(one), many: summarise(many), drainedPerSecond }
+}
+
+export const FIGURES: readonly { readonly name: string; readonly of: (measured: Measured) => number }[] = [
+  { name: 'claim of 1, p50 ms', of: ({ one }) => one.p50 },
+  { name: 'claim of 1, p99 ms', of: ({ one }) => one.p99 },
+  { name: `claim of ${MANY}, p50 ms`, of: ({ many }) => many.p50 },
+  { name: `claim of ${MANY}, p99 ms`, of: ({ many }) => many.p99 },
+  { name: 'cost of a drained job, µs', of: ({ drainedPerSecond }) => 1e6 / drainedPerSecond },
+]

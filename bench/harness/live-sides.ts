@@ -1,0 +1,60 @@
+/**
+ * Sides that stay alive over all rounds: each with a fresh database at its start, warmed up once, and checked at its end over
+ * everything that it answered. The runtime compiles for its first ten seconds, so rounds of new processes would mostly measure that.
+ */
+import type { Order } from '../load/generator.ts'
+import { type Rig, type Run, runLoad } from './load-run.ts'
+import type { Side } from './sides.ts'
+
+type Load = Omit<Extract<Order, { kind: 'run' }>, 'kind' | 'target'>
+
+interface Live {
+  readonly side: Side
+  readonly jobIds: string[]
+  answers: number
+}
+
+export class LiveSides<Name extends string> {
+  readonly #rig: Rig
+  readonly #sides: ReadonlyMap<Name, Live>
+
+  private constructor(rig: Rig, sides: ReadonlyMap<Name, Live>) {
+    this.#rig = rig
+    this.#sides = sides
+  }
+
+  /** Starts them one after the other, and warms each up with that load. */
+  static async start<Name extends string>(
+    rig: Rig,
+    names: readonly Name[],
+    start: (name: Name) => Promise<Side>,
+    warmUp: Load,
+  ): Promise<LiveSides<Name>> {
+    const sides = new Map<Name, Live>()
+    for (const name of names) sides.set(name, { side: await start(name), jobIds: [], answers: 0 })
+    const live = new LiveSides(rig, sides)
+    for (const name of names) await live.run(name, warmUp)
+    return live
+  }
+
+  /** @param target another one of the same side; the side's own when absent */
+  async run(name: Name, load: Load, target?: Side['target']): Promise<Run> {
+    const live = this.#sides.get(name)
+    if (live === undefined) throw new Error(`there is no side ${name}`)
+    const { side, jobIds } = live
+    const run = await runLoad(
+      this.#rig,
+      { kind: 'run', target: target ?? side.target, ...load },
+      side.processes,
+    )
+    live.answers += run.result.answers
+    for (const id of run.result.jobIds) jobIds.push(id)
+    // Only sums are needed from here on.
+    return { ...run, result: { ...run.result, jobIds: [] } }
+  }
+
+  /** Stops all, and checks what must hold. */
+  async finish(): Promise<void> {
+    for (const { side, jobIds, answers } of this.#sides.values()) await side.finish({ answers, jobIds })
+  }
+}
