@@ -1,4 +1,4 @@
-/** P7 on a Postgres that several nodes share: a callback arrives at least once, though nodes are killed. */
+/** P7 on a Postgres that several nodes share: a callback arrives at least once, even if nodes are killed. */
 import test from 'node:test'
 import { startModelServer } from '../model-server.ts'
 import {
@@ -47,7 +47,7 @@ test(`${KILLS} kills among ${NODES} nodes, and receivers at their worst: all of 
   await callbacks.end(fleet.caller(fleet.nodes[0]), KILLS)
 })
 
-/** While callers go on asking it. */
+/** While callers keep using it. */
 async function killOne(fleet: Fleet, index: number): Promise<void> {
   const victim = fleet.nodes[index]
   if (!victim) throw new Error('there is no such node')

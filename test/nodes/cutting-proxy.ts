@@ -1,21 +1,21 @@
 /**
  * A network between a node and Postgres that can be cut: in the middle of a statement, after it arrived and before its
- * answer does. What the database then did, only it knows.
+ * result does. Only the database knows then what it did.
  */
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 
 export interface CuttingProxy {
-  /** The database's URL by way of this proxy. */
+  /** The database's URL through this proxy. */
   readonly url: string
-  /** Cuts the connection whose answer comes next; of a statement of that name, if one is given. */
+  /** Cuts the connection that is next to receive a result; with a name, that of a statement with this name. */
   cutAtNextAnswer(statement?: string): void
-  /** Connections that were cut with an answer on its way. */
+  /** The number of connections that were cut with a result in transit. */
   cuts(): number
-  /** Lets nothing through any more, not even the beginning of a connection, until `open`. */
+  /** Blocks everything, including new connections, until `open`. */
   shut(): void
   open(): void
-  /** Connections turned away while it was shut. */
+  /** Connections rejected while it was shut. */
   turnedAway(): number
   close(): Promise<void>
 }
@@ -23,7 +23,7 @@ export interface CuttingProxy {
 export async function startCuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
   const target = new URL(databaseUrl)
   const open = new Set<Socket>()
-  /** What must have been sent on a connection for its next answer to be cut; null where none is to be. */
+  /** What must have been sent on a connection for its next result to be cut; null to cut none. */
   let cutting: string | null = null
   let shut = false
   let cuts = 0

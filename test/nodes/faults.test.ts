@@ -1,4 +1,6 @@
-/** P10: what callers see of a Postgres that restarts, is cut off, is full or is blocked. Parley itself is never restarted. */
+/**
+ * P10: what callers see of a Postgres that restarts, is cut off, is full or is blocked. Parley itself is never restarted.
+ */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import pg from 'pg'
@@ -16,7 +18,7 @@ import { Load, unhurried } from './load.ts'
 const timeout = 240_000
 const RESTARTS = process.env.PARLEY_LONG ? 100 : 8
 const CUTS = process.env.PARLEY_LONG ? 1000 : 30
-/** PROMISES: back within so long after each restart. */
+/** PROMISES: available again within this time after each restart. */
 const BACK_WITHIN_MS = 10_000
 const ENDED_WITHIN_MS = 60_000
 
@@ -30,7 +32,7 @@ test(`${RESTARTS} immediate restarts of Postgres under load lose nothing`, {
     nodes: 3,
     upstream: models.baseUrl,
     databaseUrl: cluster.url(),
-    // On a busy machine a node may really be out of touch for the 3 s that are usual here, and is then rightly called dead.
+    // On a busy machine a node may really be out of touch for the usual 3 s, and is then correctly declared dead.
     jobs: { lease_seconds: Math.max(LEASE_S, 10) },
   })
   t.after(() => cluster.stop())
@@ -149,8 +151,8 @@ test('a Postgres that takes no more connections gives 503; then all continues', 
 })
 
 /**
- * Ends the connections of a node and takes all that the cluster has. The node is stopped meanwhile, so that it cannot come
- * back for one before the last is taken.
+ * Ends the connections of a node and takes all connections of the cluster. The node is stopped meanwhile, so that it cannot
+ * reconnect before the last one is taken.
  */
 async function takeAllConnections(cluster: Cluster, node: Server | undefined): Promise<pg.Client[]> {
   const taken: pg.Client[] = []
@@ -168,7 +170,7 @@ async function takeAllConnections(cluster: Cluster, node: Server | undefined): P
       await assert.rejects(async () => {
         for (;;) await take()
       }, /too many clients|remaining connection slots/)
-      // It waits until they have ended: until then their slots are not free, and would be when nobody takes them any more.
+      // Waits until they have ended: before that their slots are not free, and afterwards nobody else takes them.
       const { rowCount } = await first.query(
         `select pg_terminate_backend(pid, ${ENDED_WITHIN_MS}) from pg_stat_activity
          where backend_type = 'client backend' and application_name <> 'taker'`,
@@ -189,12 +191,12 @@ async function ready({ signal }: TestContext, caller: Caller): Promise<void> {
   )
 }
 
-/** What was stored though its caller never heard of it ends too. */
+/** Jobs that were stored although the caller got no response must end, too. */
 async function allSettle(t: TestContext, fleet: Fleet): Promise<void> {
   await fleet.until(t.signal, 'select count(*) = 0 from open_jobs')
 }
 
-/** No caller sends the same conversation twice, so none may be stored twice. */
+/** Callers never repeat a conversation, so none may be stored twice. */
 async function assertNoneTwice(fleet: Fleet): Promise<void> {
   const twice = await fleet.rows('select messages, count(*) from jobs group by messages having count(*) > 1')
   assert.deepEqual(twice, [])

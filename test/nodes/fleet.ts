@@ -25,16 +25,16 @@ import { eventually } from '../support/eventually.ts'
 export interface FleetOptions {
   readonly nodes: number
   readonly upstream: string
-  /** Beside a lease that is short enough to be waited for. */
+  /** Settings besides a lease that is short enough to wait for. */
   readonly jobs?: Readonly<Record<string, number>>
   readonly settings?: Readonly<Record<string, unknown>>
-  /** Of a cluster of the test's own; a database in the shared one when absent. */
+  /** The database of a separate cluster; one in the shared cluster if absent. */
   readonly databaseUrl?: string
 }
 
-/** Leases of these tests, and of those with PARLEY_LONG=1, which is the default of a real node. */
+/** Leases of these tests; with PARLEY_LONG=1, the default of a real node. */
 export const LEASE_S = process.env.PARLEY_LONG ? 30 : 3
-/** By when jobs of a dead node have ended elsewhere: the promise, and with short leases what a busy machine needs. */
+/** When the jobs of a dead node must have ended on others: the promise, or with short leases what a busy machine needs. */
 export const TAKEN_OVER_S = process.env.PARLEY_LONG ? 45 : 20
 
 export async function startFleet(t: TestContext, options: FleetOptions): Promise<Fleet> {
@@ -47,7 +47,7 @@ export async function startFleet(t: TestContext, options: FleetOptions): Promise
   const { stdout, stderr } = await place.parley(['keys', 'create', '--account', 'acme', '--tier', 'user_max'])
   assert.match(stdout, /^prl_/, stderr)
   const fleet = new Fleet(place, databaseUrl, stdout.trim())
-  // At once: they migrate the same empty database.
+  // All at once: they migrate the same empty database.
   await Promise.all(Array.from({ length: options.nodes }, () => fleet.add()))
   return fleet
 }
@@ -87,14 +87,14 @@ export class Fleet {
     return caller
   }
 
-  /** No caller asks this node any more. */
+  /** Callers no longer use this node. */
   remove(node: Server): void {
     this.nodes.splice(this.nodes.indexOf(node), 1)
   }
 
   /**
-   * Asks the nodes in turn until one answers. Null where a node broke off: what came of the request is then unknown, and
-   * asking another might do it twice.
+   * Tries the nodes in turn until one answers. Null if a node broke off: the outcome of the request is then unknown, and
+   * sending it to another might do it twice.
    */
   async ask(request: (caller: Caller) => Promise<Reply>): Promise<Reply | null> {
     for (;;) {
@@ -109,12 +109,12 @@ export class Fleet {
     }
   }
 
-  /** Rows of the database, behind the back of the interface. */
+  /** Reads rows of the database directly. */
   async rows(sql: string, values: readonly unknown[] = []): Promise<Record<string, unknown>[]> {
     return this.#connected((client) => rowsOf(client, sql, values))
   }
 
-  /** Asks the database until it says yes. */
+  /** Queries the database until it returns true. */
   async until(signal: AbortSignal, sql: string, values: readonly unknown[] = []): Promise<void> {
     await this.#connected((client) =>
       eventually(
@@ -135,7 +135,7 @@ export class Fleet {
     }
   }
 
-  /** Every job that was ever stored has one outcome, and nothing is left open. */
+  /** Checks that every job ever stored has one outcome, and that none is open. */
   async assertAllSettledOnce(): Promise<number> {
     const [open] = await this.rows('select count(*)::int as jobs from open_jobs')
     const [left] = await this.rows(

@@ -18,10 +18,10 @@ import { Ledger } from '../process/ledger.ts'
 import type { Fleet } from './fleet.ts'
 
 const BATCH = 10
-/** A caller that was refused comes again after this time. At once, all of them would keep the server from recovering. */
+/** A rejected caller retries after this time. If all retried at once, the server could not recover. */
 const AFTER_REFUSAL_MS = 50
 
-/** With 16 slots at each of three nodes, at most 240 jobs in a second. */
+/** With 16 slots at each of three nodes, at most 240 jobs per second. */
 const ANSWER_MS = 200
 
 export const unhurried: Script = () => (request, response, server) => {
@@ -30,9 +30,9 @@ export const unhurried: Script = () => (request, response, server) => {
 
 export class Load {
   readonly ledger = new Ledger((content) => `echo: ${content}`)
-  /** Answers of 503, each with a Retry-After. */
+  /** Responses with 503, each with a Retry-After. */
   refused = 0
-  /** Requests whose answer never came. */
+  /** Requests whose response never arrived. */
   cutOff = 0
   readonly #fleet: Fleet
   readonly #asking: Promise<unknown>
@@ -46,7 +46,7 @@ export class Load {
     this.#asking.catch(() => {})
   }
 
-  /** Resolves when so many more requests have been accepted; rejects when an answer was wrong. */
+  /** Resolves when this many more requests have been accepted; rejects if a response was wrong. */
   async more(count: number): Promise<void> {
     const enough = new Promise<void>((resolve) =>
       this.#watchers.push({ count: this.#accepted + count, resolve }),
@@ -54,7 +54,7 @@ export class Load {
     await Promise.race([enough, this.#asking])
   }
 
-  /** Resolves when all callers have had their last answer. */
+  /** Resolves when all callers have had their last response. */
   async stop(): Promise<void> {
     this.#over = true
     await this.#asking

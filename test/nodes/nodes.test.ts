@@ -35,7 +35,7 @@ test('jobs of a killed node end elsewhere when its lease has ended, and no soone
   const { models, fleet } = await start(t)
   const load = new Load(fleet, 12)
   await load.more(100)
-  // From here on the model holds what it is asked, so that the node dies with jobs in hand.
+  // From here on the model holds its requests, so that the node crashes with running jobs.
   models.script = () => reply.stall()
   await fleet.until(t.signal, 'select count(distinct node) = 3 from open_jobs where node is not null')
   const [victim] = fleet.nodes
@@ -80,7 +80,7 @@ test('a node that was stopped past its lease writes nothing of what it held, and
   const node = await nodeName(paused)
   const other = await fleet.add()
   paused.kill('SIGSTOP')
-  // The other node has taken all of them, called for each, and settles them while the first still sleeps.
+  // The other node has rescued all of them, called the model for each, and settles them while the first is still stopped.
   await models.received(2 * contents.length)
   models.script = (_request, index) => (index >= 0 ? reply.text('a late answer') : undefined)
   models.release()
@@ -88,7 +88,7 @@ test('a node that was stopped past its lease writes nothing of what it held, and
   const before = await fleet.rows('select * from outcomes order by id')
   assert.ok(before.every((row) => row.node !== node))
   paused.kill('SIGCONT')
-  // It hears its own late answers, may write none of them, and finds that its lease had ended.
+  // It receives its own late answers, must not write any of them, and finds that its lease has expired.
   await paused.program.logged(/the lease of this node expired/)
   assert.equal(await counted(paused, 'leases_lost_total'), 1)
   assert.equal(await counted(other, 'jobs_reclaimed_total'), contents.length)
@@ -113,7 +113,7 @@ test('a rolling restart under load loses nothing and refuses nothing', { timeout
   await load.more(60)
   await load.stop()
   await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
-  // Equal: what a closing connection cut off was not accepted either.
+  // Equal, because what a closing connection cut off was not accepted either.
   assert.equal(await fleet.assertAllSettledOnce(), load.ledger.size)
   assert.equal(load.refused, 0)
   const [deaths] = await fleet.rows('select count(*)::int as again from outcomes where attempt > 1')
@@ -139,13 +139,13 @@ test('a node that only accepts and one that only works answer a caller together'
   assert.equal(kept.headers['x-cache'], 'hit')
 })
 
-/** What the node calls itself, by its log. */
+/** The node's name in its log. */
 async function nodeName({ program }: Server): Promise<string> {
   const [, node = ''] = await program.logged(/"node":"(\w+)"/)
   return node
 }
 
-/** What a scrape of the node says of this count. */
+/** The value of this counter in the node's metrics. */
 async function counted({ url }: Server, name: string): Promise<number> {
   const text = await (await fetch(`${url}/metrics`)).text()
   return Number(new RegExp(`^parley_${name} (\\d+)$`, 'm').exec(text)?.[1])

@@ -1,4 +1,4 @@
-/** P26: a node that was paused, or whose event loop was blocked, has not crashed: no job fails for it. */
+/** P26: a node that was paused, or whose event loop was blocked, has not crashed: no job fails because of it. */
 import assert from 'node:assert/strict'
 import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -15,15 +15,15 @@ const timeout = 240_000
 const PAUSES = process.env.PARLEY_LONG ? 50 : 4
 const BLOCKS = process.env.PARLEY_LONG ? 50 : 2
 const JOBS = 8
-/** The shortest there is, so that three of them are soon over. */
+/** The shortest possible lease, so that three of them pass quickly. */
 const LEASE_S = 1
-/** Where no lease may expire, also on a busy machine. */
+/** For tests in which no lease may expire, even on a busy machine. */
 const SAFE_LEASE_S = 2
 /** What the promise allows in addition to `jobs.hang_seconds`. */
 const MOVED_WITHIN_S = 45
 const HANG_S = process.env.PARLEY_LONG ? 60 : 5
 
-/** A fleet that has a batch in hand, held by its first node: the model server answers nothing before `finish`. */
+/** A fleet with a running batch held by its first node: the model server does not answer before `finish`. */
 async function start(
   t: TestContext,
   {
@@ -69,7 +69,7 @@ async function finish(t: TestContext, fleet: Fleet, models: ModelServerForTests)
   assert.deepEqual(await fleet.rows(`select id, error from outcomes where status <> 'completed'`), [])
 }
 
-/** Waits until a lease would have ended three times since. */
+/** Waits for three times the length of a lease. */
 async function threeLeases(t: TestContext, fleet: Fleet, since: unknown, leaseS = LEASE_S): Promise<void> {
   const over = `select clock_timestamp() > $1::timestamptz + interval '${3 * leaseS} s'`
   await fleet.until(t.signal, over, [since])
@@ -193,7 +193,7 @@ test('a node whose event loop is blocked permanently ends itself, and its jobs r
   t.diagnostic(`hang_seconds ${HANG_S}: the jobs ran on another node after ${seconds.toFixed(1)} s`)
 })
 
-/** Blocks and frees the event loop of a node that was started with `options`. */
+/** Blocks and unblocks the event loop of a node that was started with `options`. */
 async function blocker(t: TestContext) {
   const file = join(await temporaryFolder(t), 'blocked')
   const module = new URL('./block-loop.ts', import.meta.url).href
@@ -213,7 +213,7 @@ async function blocker(t: TestContext) {
   }
 }
 
-/** What the node calls itself, by its log. */
+/** The node's name in its log. */
 async function nodeName({ program }: Server): Promise<string> {
   const [, node = ''] = await program.logged(/"node":"(\w+)"/)
   return node

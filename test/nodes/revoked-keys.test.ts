@@ -1,4 +1,4 @@
-/** P16: a revoked key stops at every node within 5 seconds, also under load, whoever revokes it. */
+/** P16: every node rejects a revoked key within 5 seconds, even under load, whoever revokes it. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { startModelServer } from '../model-server.ts'
@@ -11,7 +11,7 @@ import { Load, unhurried } from './load.ts'
 const KEYS = LONG ? 200 : 4
 const AT_ONCE = LONG ? 8 : 4
 const WITHIN_MS = 5000
-/** One of so many keys is revoked by the command line, which starts a process; the others by a node. */
+/** One of this many keys is revoked by a command, which starts a process; the others by a node. */
 const BY_COMMAND = 4
 const ADMIN_TOKEN = 'an-admin-token-for-this-test'
 
@@ -62,7 +62,7 @@ async function createKey(fleet: Fleet, index: number): Promise<Key> {
   return data
 }
 
-/** Returns how many milliseconds after the end of the revocation the last node rejected the key. */
+/** Returns the milliseconds from the end of the revocation until the last node rejected the key. */
 async function revokeAndWait(t: TestContext, fleet: Fleet, { id, key }: Key, index: number): Promise<number> {
   await eventually(
     () => statuses(fleet, key),
@@ -85,7 +85,7 @@ async function revokeAndWait(t: TestContext, fleet: Fleet, { id, key }: Key, ind
   return performance.now() - revokedMs
 }
 
-/** What each node answers to the key. */
+/** The responses of the nodes to the key. */
 function statuses(fleet: Fleet, key: string): Promise<number[]> {
   return Promise.all(
     fleet.nodes.map(async ({ url }) => {

@@ -1,7 +1,7 @@
 /**
- * P3: a node that was stopped past its lease writes nothing of what it held. The answers to its calls arrive while it is
- * stopped, or are being stored when it stops. In the long form several pairs of nodes do this at once, on databases of
- * their own.
+ * P3: a node that was stopped for longer than its lease writes nothing for the jobs that it held. The answers to its calls
+ * arrive while it is stopped, or are being stored when it stops. In the long form several pairs of nodes do this at once, on
+ * separate databases.
  */
 import assert from 'node:assert/strict'
 import { describe, type TestContext, test } from 'node:test'
@@ -16,22 +16,22 @@ const PAIRS = runsOf(20)
 const PAIRS_AT_ONCE = 4
 const TRIALS = LONG ? 25 : 3
 const JOBS = 8
-/** The shortest there is. */
+/** The shortest possible lease. */
 const LEASE_S = 1
-/** Turns of this event loop, of which the node stops after one: its settlements take about that long. */
+/** The node stops after a number of turns of this event loop, up to this one: its settlements take about that long. */
 const MOST_TURNS = 60
 
-/** When the answers to the stopped node's calls arrive, and when the other node's do. */
+/** When the answers to the stopped node's calls arrive, and when those to the other node's. */
 const MOMENTS = [
-  /** The jobs have ended elsewhere when the node continues. */
+  /** The jobs have ended on the other node when this one continues. */
   'both before it goes on',
-  /** The jobs still run elsewhere when the node continues: only the attempt tells the two apart. */
+  /** The jobs still run on the other node when this one continues: only the attempt distinguishes the two. */
   'its own before, the others after it went on',
-  /** Some settlements are on their way when the node stops. */
+  /** Some settlements are in progress when the node stops. */
   'its own just before it stops',
 ] as const
 
-/** A node, and the model server that it alone calls. */
+/** A node, and the model server that only it calls. */
 interface Place {
   readonly name: string
   readonly server: Server
@@ -101,7 +101,7 @@ async function startPair(t: TestContext): Promise<Pair> {
   return { fleet, places: [await start(first), await start(second)], lastCall, random }
 }
 
-/** One trial. Returns how its jobs have ended, which is checked. */
+/** One trial. Checks and returns how its jobs ended. */
 async function stopAndGoOn(t: TestContext, pair: Pair, trial: number): Promise<Outcome[]> {
   const { fleet, places, random } = pair
   const [held, other] = trial % 2 === 0 ? places : ([places[1], places[0]] as const)
@@ -122,7 +122,7 @@ async function stopAndGoOn(t: TestContext, pair: Pair, trial: number): Promise<O
     }
   }
   held.server.kill('SIGSTOP')
-  // Where some have ended before the stop, only the database knows which.
+  // If some ended before the stop, only the database knows which.
   const mayHaveEnded = moment === 'its own just before it stops'
   const claimed = async () => {
     const ended = new Set(mayHaveEnded ? (await outcomesOf(fleet, ids)).map(({ id }) => id) : [])
@@ -131,7 +131,7 @@ async function stopAndGoOn(t: TestContext, pair: Pair, trial: number): Promise<O
     )
   }
   await eventually(claimed, Boolean, { signal: t.signal })
-  // Into the connections of a process that does not run.
+  // Sends them to the connections of a stopped process.
   held.models.release()
   if (moment === 'both before it goes on') {
     other.models.release()
@@ -155,7 +155,7 @@ function calledBy({ lastCall }: Pair, content: string): string | undefined {
   return lastCall.get(content)?.place
 }
 
-/** Resolves when the node runs nothing any more: no answer that it has heard is still to be stored. */
+/** Resolves when the node runs nothing any more and has stored every answer that it received. */
 async function idle({ signal }: TestContext, { url }: Server): Promise<void> {
   const metrics = async () => (await fetch(`${url}/metrics`)).text()
   await eventually(metrics, (text) => /^parley_jobs_running 0$/m.test(text), { signal })
@@ -168,7 +168,7 @@ async function allEnded({ signal }: TestContext, fleet: Fleet, ids: readonly str
   ])
 }
 
-/** Of these jobs, in the order of their ids. */
+/** The rows of these jobs, ordered by ID. */
 async function outcomesOf(fleet: Fleet, ids: readonly string[]): Promise<Outcome[]> {
   const rows = await fleet.rows(
     'select id, node, attempt, content from outcomes where id = any($1::uuid[]) order by id',

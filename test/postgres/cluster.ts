@@ -1,6 +1,6 @@
 /**
- * A real Postgres with a data folder and a port of its own, which a test may stop and start as it likes. Commits reach the
- * disk as they do in production, since that is what such a test is about.
+ * A real Postgres with its own data folder and port, which a test may stop and start. Commits reach the disk as they do in
+ * production, because that is what such tests are about.
  *
  * ```ts
  * const cluster = await startCluster()
@@ -21,13 +21,13 @@ import { home } from './home.ts'
 import { ENVIRONMENT, type Installation, installation, runAs } from './installation.ts'
 
 export interface ClusterOptions {
-  /** Beside SETTINGS, or in their place. */
+  /** Added to SETTINGS, or overriding them. */
   readonly settings?: Readonly<Record<string, string | number>>
-  /** A free one by default. */
+  /** A free port by default. */
   readonly port?: number
 }
 
-/** How Postgres stops: by ending all sessions and writing everything down, or at once, as in a crash. */
+/** How Postgres stops: an orderly shutdown that ends all sessions, or at once, as in a crash. */
 export type Stop = 'fast' | 'immediate'
 
 const SIGNALS = { fast: 'SIGINT', immediate: 'SIGQUIT' } as const
@@ -41,7 +41,7 @@ const SETTINGS = {
   synchronous_commit: 'on',
 }
 
-/** Recovery on a busy machine takes seconds; what takes longer than this has failed. */
+/** Recovery on a busy machine takes seconds; anything longer is a failure. */
 const START_MS = 60_000
 
 /** Resolves when it accepts connections. */
@@ -55,7 +55,7 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
     } catch (error) {
       const portTaken = cluster.log().includes('could not bind')
       await cluster.stop()
-      // Somebody was quicker; there are other ports.
+      // Another process took the port; there are more.
       if (portTaken && options.port === undefined && attempt < 5) continue
       throw error
     }
@@ -98,7 +98,7 @@ export class Cluster {
     return `postgres://postgres@127.0.0.1:${this.port}/${database}`
   }
 
-  /** The server's own; its sessions have others. */
+  /** The server's own processes; its sessions have other ones. */
   get pid(): number {
     if (this.#server?.pid === undefined) throw new Error('the cluster does not run')
     return this.#server.pid
@@ -113,7 +113,7 @@ export class Cluster {
       ...this.#installation.account,
       cwd: this.folder,
       env: ENVIRONMENT,
-      // Out of the tests' process group: an interrupt at the keyboard is the watcher's to deal with.
+      // Outside of the tests' process group: the watcher handles interrupts at the keyboard.
       detached: true,
       stdio: ['ignore', 'ignore', log],
     })
@@ -144,7 +144,7 @@ export class Cluster {
     await exited
   }
 
-  /** On the same port and data. */
+  /** On the same port, with the same data. */
   async restart(how: Stop): Promise<void> {
     await this.stopNow(how)
     await this.start()
@@ -156,7 +156,7 @@ export class Cluster {
     await rm(this.folder, { recursive: true, force: true })
   }
 
-  /** What the server has said since it was first started. */
+  /** The server's log since its first start. */
   log(): string {
     return readFileSync(this.#log, 'utf8')
   }
@@ -178,10 +178,10 @@ export class Cluster {
     }
   }
 
-  /** Another Postgres that has come by our port is not taken for ours. */
+  /** Another Postgres that has taken our port must not be mistaken for ours. */
   async #answers(): Promise<boolean> {
     const client = new Client(this.url())
-    // What goes wrong after the connection was made is told twice.
+    // Errors after the connection was established are reported twice.
     client.on('error', () => {})
     try {
       await client.connect()
@@ -196,8 +196,8 @@ export class Cluster {
 }
 
 /**
- * Below the range from which systems take the ports of outgoing connections: while a cluster is restarted, such a
- * connection could take its port away, and one to that very port could even meet itself.
+ * Below the range from which systems assign ports to outgoing connections: while a cluster is restarted, such a connection
+ * could take its port, and one to that very port could even connect to itself.
  */
 async function freePort(): Promise<number> {
   for (;;) {
@@ -208,7 +208,7 @@ async function freePort(): Promise<number> {
       await once(server, 'listening')
       return port
     } catch {
-      // Taken.
+      // Already in use.
     } finally {
       server.close()
     }

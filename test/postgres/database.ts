@@ -16,8 +16,8 @@ import { startCluster } from './cluster.ts'
 export const CLUSTER = 'PARLEY_TEST_POSTGRES'
 
 /**
- * A schema of its own, which every connection by this URL works in. Notifications and advisory locks are the database's,
- * so other tests' are met here.
+ * A separate schema, which every connection with this URL uses. Notifications and advisory locks are shared by the database,
+ * so those of other tests are visible here.
  */
 export async function freshDatabase(t: Lifetime): Promise<string> {
   const schema = uniqueName()
@@ -26,17 +26,17 @@ export async function freshDatabase(t: Lifetime): Promise<string> {
   return urlOfSchema(schema)
 }
 
-/** What connects to it works in that schema. */
+/** Connections with this URL use that schema. */
 export async function urlOfSchema(schema: string): Promise<string> {
   const url = new URL(await sharedUrl())
   const options = [url.searchParams.get('options'), `-c search_path=${schema}`].filter(Boolean).join(' ')
   url.searchParams.delete('options')
-  // Not by searchParams, which would write a space as a plus: not every client reads that as a space.
+  // Not with searchParams, which would write a space as a plus: not every client decodes that as a space.
   url.search += `${url.search ? '&' : '?'}options=${encodeURIComponent(options)}`
   return url.href
 }
 
-/** A database of its own. What is still connected to it when the test ends is disconnected. */
+/** A separate database. Connections still open when the test ends are closed. */
 export async function freshRealDatabase(t: Lifetime): Promise<string> {
   const database = uniqueName()
   await administer(`create database ${database} template template0 encoding 'UTF8' locale 'C'`)
@@ -62,8 +62,8 @@ export function uniqueName(): string {
 let connections: Promise<Pool> | undefined
 
 /**
- * Runs a statement next to the tests, on connections that the process keeps: to open one costs more than most statements do. A
- * statement that waits for a session that a test has forgotten fails.
+ * Runs a statement outside of the tests, on connections that the process keeps: opening one costs more than most statements.
+ * A statement that waits for a session that a test has left open fails.
  */
 export async function administer(
   statement: string,
@@ -80,18 +80,18 @@ async function connect(): Promise<Pool> {
     connectionString,
     max: 3,
     idleTimeoutMillis: 0,
-    // Between two statements they keep no process alive.
+    // Idle connections do not keep the process alive.
     allowExitOnIdle: true,
     lock_timeout: 20_000,
   })
-  // One that breaks while it is idle is replaced.
+  // A connection that breaks while idle is replaced.
   pool.on('error', () => {})
   return pool
 }
 
 /**
- * Hooks run in the order of their registration, and whatever works on the database is registered after it. A test's hook
- * that is registered by a hook comes last. A file's would come at once, so there the end of the process is awaited.
+ * Hooks run in the order of their registration, and whatever uses the database is registered after it. A hook registered by
+ * another hook of a test runs last. A file's would run at once, so the end of the process is awaited instead.
  */
 export function afterAllElse(t: Lifetime, end: () => Promise<unknown>): void {
   if (t.after === after) process.once('beforeExit', () => void end())

@@ -12,11 +12,11 @@ import type { Lifetime } from '../parley.ts'
 import { administer, afterAllElse, uniqueName, urlOfSchema } from './database.ts'
 
 interface Schema {
-  /** Of its partitions, since 1970. */
+  /** The days of its partitions, since 1970. */
   readonly day: number
   readonly name: string
   readonly url: string
-  /** All that ALTER, CREATE and DROP change, as a digest. */
+  /** A digest of everything that ALTER, CREATE and DROP change. */
   readonly form: string
   /** Deletes every row. */
   readonly empty: string
@@ -56,7 +56,7 @@ async function make(day: number): Promise<Schema> {
   })
   await store.close()
   const tables = await administer(TABLES, [name])
-  // A database of the run goes as a whole; one that was named to the tests is left as it was.
+  // A database created for the run is dropped as a whole; one passed to the tests is left as it was.
   if (process.env.TEST_DATABASE_URL) process.once('beforeExit', () => void dropIdle())
   return {
     day,
@@ -90,7 +90,7 @@ const TABLES = `
   select relname as table from pg_class
   where relnamespace = $1::regnamespace and relkind = 'r' and relname not in ('schema_version', 'probe')`
 
-/** A row of the catalog has another xmin once it was written again. */
+/** A catalog row has a new xmin after each write. */
 const FORM = `
   select md5(string_agg(part, ' ' order by part)) as form from (
     select 'class', oid::text, xmin from pg_class where relnamespace = $1::regnamespace

@@ -22,7 +22,7 @@ export async function globalSetup(): Promise<void> {
   compiled = await mkdtemp(join(tmpdir(), 'parley-compiled-'))
   process.env.NODE_COMPILE_CACHE = compiled
   if (process.env.TEST_DATABASE_URL) return
-  // A vacuum of tables that were emptied would hold up who alters them. The long forms fill tables, and need it.
+  // A vacuum of emptied tables would delay statements that alter them. The long forms fill tables, and need it.
   cluster = await startCluster({ settings: LONG ? {} : { autovacuum: 'off' } })
   process.env[CLUSTER] = cluster.url()
   process.env[INSTALLATION] = (await installation()).folder

@@ -1,7 +1,7 @@
 /**
  * The folder of this process's clusters, with a watcher: a small shell that holds the other end of a pipe. However this
- * process ends, the pipe closes, and the watcher ends the servers that are left and removes the folder. So nothing here
- * needs a hook at the end of the process, and a run that is killed leaves nothing behind.
+ * process ends, the pipe closes, and the watcher ends the remaining servers and removes the folder. So nothing here needs a
+ * hook at the end of the process, and a killed run leaves nothing behind.
  */
 import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -10,8 +10,8 @@ import type { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 
-// Each line is the ids of all servers that run. SIGQUIT is Postgres's immediate shutdown, at whose end the server removes
-// its postmaster.pid; its process may be there for longer, ended, until some other process collects it.
+// Each line contains the process IDs of all running servers. SIGQUIT is Postgres's immediate shutdown, at whose end the
+// server removes its postmaster.pid; its process may remain as a zombie until another process reaps it.
 const WATCH = `
   while read -r line; do running=$line; done
   [ -z "$running" ] || kill -QUIT $running 2>/dev/null
@@ -31,15 +31,15 @@ export class Home {
 
   constructor() {
     this.folder = mkdtempSync(join(temporaryPlace(), 'parley-postgres-'))
-    // The servers may run as another user, who is to find their way through.
+    // The servers may run as another user, who needs access to them.
     chmodSync(this.folder, 0o755)
-    // Detached, so that what ends the process group of the tests does not end the watcher before its work.
+    // Detached, so that killing the process group of the tests does not kill the watcher before its work.
     const options = { detached: true, stdio: ['pipe', 'ignore', 'ignore'] satisfies StdioOptions, cwd: '/' }
     this.#watcher = spawn('/bin/sh', ['-c', WATCH, 'watcher', this.folder], options)
     this.#watcher.unref()
     const pipe = this.#watcher.stdin as Socket
     pipe.unref()
-    // Without a watcher there is nobody to tell; the tests continue.
+    // Without a watcher there is nothing to notify; the tests continue.
     pipe.on('error', () => {})
   }
 
@@ -53,7 +53,7 @@ export class Home {
     this.#tell()
   }
 
-  /** Ends what still runs and removes the folder, now rather than at the end of the process. */
+  /** Ends running servers and removes the folder now instead of at the end of the process. */
   async remove(): Promise<void> {
     if (this.#watcher.exitCode !== null || this.#watcher.signalCode !== null) return
     this.#watcher.ref()
@@ -78,7 +78,7 @@ export async function removeHome(): Promise<void> {
   ours = undefined
 }
 
-/** Root starts servers as another user, to whom root's own temporary folder may be closed. */
+/** Root starts servers as another user, who may lack access to root's temporary folder. */
 function temporaryPlace(): string {
   const place = tmpdir()
   return process.getuid?.() === 0 && !openToAll(place) ? '/tmp' : place

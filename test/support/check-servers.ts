@@ -1,4 +1,4 @@
-/** What `parley check` finds about a model server, without a process: by its settings, as in the file. */
+/** What `parley check` finds out about a model server with given settings, without a process. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { modelServerFindings } from '../../src/cli/check/check.ts'
@@ -10,16 +10,16 @@ import { type Lifetime, temporaryFolder } from '../parley.ts'
 
 export interface Checked {
   readonly findings: readonly Finding[]
-  /** The exit code of the command, as far as model servers matter. */
+  /** The exit code of the command, as far as it depends on model servers. */
   readonly code: 0 | 1
-  /** What is wrong, and what to change: a line each. */
+  /** What is wrong, and what to change, one line each. */
   readonly wrong: string
-  /** What works, but not well or not for sure. */
+  /** What works, but not well or not reliably. */
   readonly notes: string
 }
 
 export interface CheckOptions {
-  /** Beside a key that is not needed and the model `tiny`. */
+  /** In addition to the model `tiny` and a placeholder key. */
   readonly upstream: Readonly<Record<string, unknown>>
   readonly model?: string
   readonly env?: Environment

@@ -9,7 +9,7 @@ import { compare, executedIn } from './compare-tests.ts'
 
 const COMPARE = fileURLToPath(new URL('compare-tests.ts', import.meta.url))
 
-/** Declared as source text, so that a real run reports it. */
+/** Source text, so that a real run reports it. */
 const TESTS = `
   import test, { describe } from 'node:test'
   test('outside', () => {})

@@ -1,6 +1,6 @@
 /**
  * Compares the tests that two runs executed, by name and store, and lists each that is gone or new. It shows that a
- * restructuring of the tests loses none. Files may be moved, split and merged: where a test stands does not matter.
+ * restructuring of the tests loses none. Files may be moved, split and merged: the location of a test does not matter.
  *
  *     node --test --test-reporter=junit --test-reporter-destination=before.xml …
  *     npm run test:compare before.xml after.xml

@@ -1,4 +1,4 @@
-/** A callback dispatcher that sends callbacks to real receivers, out of a real store. */
+/** A callback dispatcher that sends callbacks from a real store to real receivers. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,7 +16,7 @@ import { type ReceivedRequest, type ReceiverReply, startReceiver } from '../rece
 import { acceptance, newJob, settlement } from '../store-contract/fixtures.ts'
 import { ALLOW_LOOPBACK, IDLE_LIMITS } from './callback-poster.ts'
 
-/** After which a dispatcher that stops cuts off the attempts in progress. */
+/** The time after which a stopping dispatcher cuts off the attempts in progress. */
 const STOP_GRACE_MS = 5000
 export const STALL: ReceiverReply = { kind: 'stall' }
 
@@ -26,10 +26,10 @@ export interface StartOptions {
   readonly pausesS?: readonly number[]
   readonly maxBodyBytes?: number
   readonly timeoutMs?: number
-  /** By the host of the request: each of 127.0.0.1, 127.0.0.2 and so on is another receiver. */
+  /** Keyed by host: each of 127.0.0.1, 127.0.0.2 and so on is a different receiver. */
   readonly reply?: (host: string, request: ReceivedRequest) => ReceiverReply
   readonly wrap?: (store: Store) => Store
-  /** For behaviour that depends on short timers. */
+  /** For behavior that depends on short timers. */
   readonly realTime?: boolean
 }
 
@@ -81,7 +81,7 @@ export async function start(t: TestContext, options: StartOptions = {}) {
   })
   for (const account of ['acme', 'other']) await makeAccount(store, account)
 
-  /** Stores a settled job that owes a callback to the receiver of that number. */
+  /** Stores a settled job that owes a callback to the receiver with this number. */
   async function owe(host = 1, account = 'acme', agoMs = 0, content = 'Hello back'): Promise<string> {
     const url = `http://127.0.0.${host}:${receiver.port}/hook`
     const nowMs = clock.nowMs() - agoMs
@@ -96,7 +96,7 @@ export async function start(t: TestContext, options: StartOptions = {}) {
   return { store, dispatcher, clock: fake, receiver, ended, owe, arrivedAt }
 }
 
-/** The recorded attempts, in order. A test can await a condition on them. */
+/** The recorded attempts, in order, as a list on which a test can await a condition. */
 export class Ended {
   readonly all: [jobId: string, next: string, error: string | null][] = []
   #waiting: (() => void)[] = []

@@ -1,20 +1,20 @@
 /**
- * Asks until the answer is the one that the test waits for, where another process brings it about and gives no signal.
+ * Polls until the result is the one that the test waits for, if another process produces it without a signal.
  *
  * ```ts
  * const reply = await eventually(() => caller.read(id), isFinal)
  * ```
  *
- * It rests between two questions. A loop without a rest takes a core from the process that it waits for.
+ * It pauses between two polls: a loop without a pause takes a core from the process that it waits for.
  */
 import { setTimeout } from 'node:timers/promises'
 
 const REST_MS = 20
 
 export interface EventuallyOptions {
-  /** Ends the questions, as a test's does when its time is up. */
+  /** Stops the polling, as a test's signal does when its time is up. */
   readonly signal?: AbortSignal
-  /** The answer must be right within this time. */
+  /** The time within which the result must be right. */
   readonly withinMs?: number
 }
 

@@ -17,7 +17,7 @@ export class FirstVersionNode {
     this.#name = name
   }
 
-  /** Makes the first version's schema in an empty place. */
+  /** Creates the first version's schema in an empty database. */
   static async start(url: string, name: string): Promise<FirstVersionNode> {
     const client = new pg.Client(url)
     await client.connect()
@@ -34,7 +34,7 @@ export class FirstVersionNode {
     await this.#run('accept held', ACCEPT_HELD, [...newJobColumns(jobs), origins, jobs[0]?.createdAtMs])
   }
 
-  /** Returns the ids of what it claimed. */
+  /** Returns the IDs of the claimed jobs. */
   async claim(limit: number, nowMs: number): Promise<string[]> {
     const rows = await this.#run('claim', CLAIM, [0, limit, 2_147_483_647, 0, nowMs])
     return rows.map(({ id }) => String(id))
@@ -55,7 +55,7 @@ export class FirstVersionNode {
     await this.#run('accept ended', ACCEPT_ENDED, values)
   }
 
-  /** Makes partitions for the ids between, as it does ahead of their time. */
+  /** Creates partitions for these IDs in advance, as a node does. */
   async makePartitions(name: string, from: string, to: string): Promise<void> {
     for (const table of ['jobs', 'outcomes']) {
       await this.#client.query(`create table ${table}_${name} (like ${table} including all)`)

@@ -1,13 +1,13 @@
-/** JSON schemas, each with an answer, that try to exhaust the CPU, the stack or the memory: one family for each attack. */
+/** JSON schemas, each with an answer, that try to exhaust the CPU, the stack or the memory: one family per attack. */
 
-/** A hostile schema, and the answer that makes it do harm. */
+/** A hostile schema, and the answer that triggers the attack. */
 interface Hostile {
   readonly family: string
   readonly schema: unknown
   readonly answer: unknown
 }
 
-/** `size` from 1 to 100 or so: how far each family is driven. */
+/** `size` from 1 to about 100: the strength of the attack. */
 export const HOSTILE_FAMILIES: readonly ((size: number) => Hostile)[] = [
   (size) => ({ family: 'branching $ref', schema: { $ref: '#/$defs/d0', $defs: branching(size) }, answer: 1 }),
   (size) => ({ family: 'branching $ref one step in', schema: branchingObjects(size), answer: chain(size) }),
@@ -225,7 +225,7 @@ function circle(size: number): unknown {
   return { anyOf: [{ type: 'string' }, { $ref: '#/$defs/d0' }], $defs: definitions }
 }
 
-/** Each level is tried by both branches, so the work doubles with each level of the answer. */
+/** Both branches try each level, so the work doubles with each level of the answer. */
 function twice(): unknown {
   return {
     anyOf: [
@@ -236,7 +236,7 @@ function twice(): unknown {
   }
 }
 
-/** Each level asks twice: once for the condition, once for what follows. */
+/** Each level is checked twice: for the condition, and for the consequence. */
 function conditions(size: number): Record<string, unknown> {
   const definitions: Record<string, unknown> = { [`d${size}`]: {} }
   for (let at = 0; at < size; at++) {
@@ -265,7 +265,7 @@ function many(count: number, value: unknown): Record<string, unknown> {
   return Object.fromEntries(Array.from({ length: count }, (_, at) => [`name${at}`, value]))
 }
 
-/** `count` kinds of object, each of which holds every kind. */
+/** `count` kinds of objects, each of which contains every kind. */
 function mutual(count: number, isRequired: boolean): unknown {
   const names = Array.from({ length: count }, (_, at) => `d${at}`)
   const properties = Object.fromEntries(names.map((to) => [to, { $ref: `#/$defs/${to}` }]))

@@ -18,7 +18,7 @@ function usedBytes(): number {
   return heapUsed + external
 }
 
-/** The memory that is kept by what `make` returns, as a multiple of the text. */
+/** The memory kept by what `make` returns, as a multiple of the text. */
 function factorOf(make: () => unknown): number {
   const before = usedBytes()
   const made = make()
@@ -42,7 +42,7 @@ function call() {
 function response() {
   const resultJson = RESULT.toString('utf8')
   const text = `{"success":true,"data":{"result":${resultJson}}}`
-  // As sending does, it copies the parts of the text into one.
+  // Copies the parts of the text into one, as sending does.
   Buffer.byteLength(text)
   return { resultJson, text }
 }

@@ -1,10 +1,10 @@
-/** The long form of a test, which `npm run test:long` asks for by PARLEY_LONG=1. */
+/** The long form of a test, which `npm run test:long` selects with PARLEY_LONG=1. */
 
 export const LONG = Boolean(process.env.PARLEY_LONG)
 
 /**
- * What to append to the name of each run of a test: one run without a suffix in the short form, `count` in the long one.
- * Each run is a test with a seed and figures of its own, so a long form that is stopped shows how far it came.
+ * A suffix for the name of each run of a test: one run without a suffix in the short form, `count` in the long one. Each run
+ * is a test with its own seed and figures, so an interrupted long form shows how far it got.
  */
 export function runsOf(count: number): readonly string[] {
   if (!LONG) return ['']

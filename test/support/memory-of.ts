@@ -1,4 +1,4 @@
-/** How much memory a process takes, and how many connections it has open. */
+/** How much memory a process uses, and how many connections it has open. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 
 /** The resident memory of the process now, in MiB. */
@@ -6,7 +6,7 @@ export function residentMiB(pid: number): number {
   return numberOf(pid, 'VmRSS') / 1024
 }
 
-/** Watches the most resident memory that a process takes, in MiB. */
+/** Tracks the peak resident memory of a process, in MiB. */
 export function peakOf(pid: number): { readonly peakMiB: () => number; readonly end: () => void } {
   let peak = 0
   const look = () => {

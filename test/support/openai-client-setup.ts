@@ -19,7 +19,7 @@ import { type ModelServerForTests, type Script, startModelServer } from '../mode
 export const KEY = 'sk-parley-test-0123456789'
 export const never = new Stop()
 
-/** Large answers are read without a thread. */
+/** Large answers are read on the same thread. */
 export const readHere: ReadLarge = (completion) => Promise.resolve(readLargeCompletion(completion))
 
 interface Started {
@@ -56,7 +56,7 @@ export function prompt(content = 'Hello', form: AnswerForm = { kind: 'text' }): 
   return { account: 'acme', messagesJson: JSON.stringify([{ role: 'user', content }]), form }
 }
 
-/** Makes one call as the router makes its first one. */
+/** Makes a call like the router's first one. */
 export function ask(server: ModelServer, model: string, what: Prompt, signal: StopSignal): Promise<Reply> {
   return server.ask(model, what, server.requestFormat(model, what), signal)
 }

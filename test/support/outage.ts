@@ -1,4 +1,4 @@
-/** Jobs, time and figures for tests of outages of model servers. */
+/** Jobs, clock steps and figures for tests of model server outages. */
 import assert from 'node:assert/strict'
 import { enqueued } from '../http/expect.ts'
 import type { Stage } from '../http/stage.ts'
@@ -16,7 +16,7 @@ const ROUND_TRIPS = 3
 export const ONE_SLOT = { upstreams: { openai: { max_concurrency: 1, api_key_env: null } } }
 
 let made = 0
-/** Jobs that no cached response answers. */
+/** Different jobs, so that none is answered from the cache. */
 export const numbered = (count: number) =>
   Array.from({ length: count }, () => job({ messages: [{ role: 'user', content: `job ${made++}` }] }))
 
@@ -33,8 +33,8 @@ function chunks<T>(all: readonly T[], size: number): T[][] {
 }
 
 /**
- * Moves time on in steps until the condition holds; returns how long that took by the clock. Between two steps requests go
- * through the server, the model server's connections and the database, so that what is on its way there arrives.
+ * Advances time in steps until the condition holds; returns how long that took by the clock. Between steps, requests go
+ * through the server, the model server's connections and the database, so that everything in transit there arrives.
  */
 export async function untilTrue(
   t: { signal: AbortSignal },
@@ -75,8 +75,8 @@ export async function statuses(
 export const completions = (models: ModelServerForTests) => models.completions().length
 
 /**
- * A condition for `untilTrue`: whether all of these jobs have finished. It reads no job again that had ended, and none behind
- * one that has not: each step would cost a read of every job.
+ * A condition for `untilTrue`: whether all of these jobs have ended. It does not read jobs again that had ended, nor any
+ * after the first open one: otherwise each step would read every job.
  */
 export function allEnded(parley: Parley, key: string, ids: readonly string[]): () => Promise<boolean> {
   const left = [...ids]
@@ -90,7 +90,7 @@ export function allEnded(parley: Parley, key: string, ids: readonly string[]): (
   }
 }
 
-/** Moves time on until all of these jobs have ended, which must have completed. */
+/** Advances time until all of these jobs have ended; they must have completed. */
 export async function allComplete(
   stage: Stage,
   t: { signal: AbortSignal },

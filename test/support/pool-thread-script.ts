@@ -1,4 +1,4 @@
-/** A thread of the CPU pool that does what the text of its task says; its output is the number of the thread. */
+/** A CPU pool thread that runs the commands in its task's text; its output is the number of the thread. */
 import { parentPort, threadId } from 'node:worker_threads'
 import type { TaskRequest } from '../../src/cpu-pool/thread.ts'
 

@@ -13,21 +13,21 @@ const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 const RETENTION_MS = 7 * DAY_MS
 const ACCOUNTS = ['acme', 'bob', 'eve'] as const
-/** Jobs more than a batch of the copy holds. */
+/** More jobs than a batch of the copy holds. */
 const ENDED = 1200
 const WAITING = 120
 
 export interface Population {
-  /** The moment that all of it leads up to. */
+  /** The present time of the database. */
   readonly nowMs: number
   readonly retentionMs: number
-  /** Jobs that a copy leaves behind. */
+  /** Jobs that a copy leaves out. */
   readonly expired: readonly string[]
   readonly keptFingerprint: string
   readonly idempotencyKey: Idempotency & { readonly jobId: string }
 }
 
-/** @param seed what the varied parts follow from */
+/** @param seed determines the varied parts */
 export async function populate(url: string, seed: number): Promise<Population> {
   const random = randomFrom(seed)
   const nowMs = Date.now()
@@ -76,7 +76,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
 
   const first = await openStore(url, options('first', clock))
   await makeAccounts(first, clock.ms)
-  // Ended ten days ago: gone, but for the one whose callback is still owed.
+  // Ended ten days ago: expired, except for the one whose callback is still owed.
   for (const account of ACCOUNTS) {
     const job = jobOf(account)
     expired.push(job.id)
@@ -97,7 +97,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
     const keep = random(2) ? { fingerprint: `kept-${made}`, untilMs: clock.ms + HOUR_MS } : null
     await acceptEnded(first, jobOf(oneOf(random, ACCOUNTS), { callback }), { cache: keep })
   }
-  // What became of most callbacks; the rest have not been tried, or their attempt is under way.
+  // The states of most callbacks; the rest have not been tried, or an attempt is in progress.
   clock.ms = nowMs - 60_000
   const take = { node: 'first', queue: 'first', limit: 200, nowMs: clock.ms } as const
   for (const { attempt, jobId } of await first.takeCallbacks({ ...take, leaseUntilMs: clock.ms + 30_000 })) {
@@ -118,7 +118,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
     )
     for (const job of jobs) await accept(first, [job], 100 * (1 + random(10)))
   }
-  // Some were begun: given back, held when a node died, and held now.
+  // Some were started: released, held when a node crashed, or held now.
   const begun = (await first.claim('first', 20, clock.ms)).jobs
   await first.release('first', begun.slice(0, 6).map(claimOf))
   const waits = { route: 'openai/m', earlierJson: '{"calls":3}', sinceMs: clock.ms, waitedMs: 5000 }
@@ -143,7 +143,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
   }
 }
 
-/** Somebody finds the node that held jobs dead: their deaths are counted. */
+/** Another node finds that the holder crashed, and counts the crashes. */
 async function rescueFor(url: string, clock: { ms: number }): Promise<void> {
   const store = await openStore(url, options('finder', clock))
   await store.rescue('finder', clock.ms)
@@ -205,7 +205,7 @@ export function options(node: string, clock: { readonly ms: number }): OpenOptio
 
 type Random = (below: number) => number
 
-/** A linear congruential generator: good enough to vary things, and the same again for the same seed. */
+/** A linear congruential generator: good enough to vary data, and reproducible by its seed. */
 function randomFrom(seed: number): Random {
   let state = seed
   return (below) => {

@@ -6,9 +6,9 @@ import type { Store } from '../../src/store/store.ts'
 export interface TestNode {
   readonly name: string
   readonly store: Store
-  /** The jobs it was told of as settled for it, when there are so many. */
+  /** The jobs that were announced as settled for it, once there are this many. */
   settled(count: number): Promise<readonly string[]>
-  /** Resolves when it is told so many times more that jobs wait. */
+  /** Resolves when queued jobs were announced this many more times. */
   jobsWaiting(times: number): Promise<void>
   readonly notes: string[]
 }
@@ -41,7 +41,7 @@ export async function openNode(url: string): Promise<TestNode> {
   }
 }
 
-/** What was told, in order, for whoever awaits so much of it. */
+/** Notifications in order, for those who await a number of them. */
 class Received<T> {
   readonly all: T[] = []
   #listeners: (() => void)[] = []

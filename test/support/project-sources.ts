@@ -8,10 +8,10 @@ const SRC = join(ROOT, 'src')
 export const CLIENT = join(ROOT, 'client/src')
 
 export interface Source {
-  /** From its folder of sources, such as `job/job.ts`. */
+  /** Relative to its folder of sources, such as `job/job.ts`. */
   readonly path: string
   readonly text: string
-  /** The files of the project that it imports, from the same folder. */
+  /** The project files that it imports, relative to the same folder. */
   readonly imports: readonly string[]
 }
 

@@ -1,12 +1,12 @@
 /**
- * One process of `npm run test:quick`: asks for a test file, runs it, and asks for the next, until there are none left. Each file
- * is a test with the tests of the file below it.
+ * A process of `npm run test:quick`: requests a test file, runs it, and requests the next one until none are left. Each file
+ * is a test, with the file's tests below it.
  */
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 
-/** For a file, and for each of its tests. Generous, for a busy machine: it only ends what hangs. */
+/** The timeout of a file, and of each of its tests. Generous, because it only has to end what hangs on a busy machine. */
 const FILE_MS = 300_000
 
 async function nextFile(): Promise<string | null> {

@@ -1,15 +1,14 @@
 /**
- * `npm run test:quick`: every test that needs neither Postgres, nor a browser, nor the program as a process of its own, and
- * neither compiles clients, nor plays a backlog of hours, nor tries thousands of requests or histories made at random. Tests that
- * run on each store run on SQLite.
+ * `npm run test:quick`: the tests without Postgres, a browser, or the program as a separate process, and without compiled
+ * clients, simulated hours, or thousands of random requests or histories. Tests that run on each store run on SQLite.
  *
  *     npm run test:quick
  *     npm run test:quick -- --test-name-pattern=idempotency
  *
- * One process for each core runs the files, which saves starting one for each file. A process takes the next file when it has
- * ended one. With options such as a name pattern, it gets its part of the files beforehand: a test that is not selected
- * cannot run others below it, as `quick-process.ts` does. It must be made to exit then, because hooks that would close what a
- * file has opened do not run where none of its tests is selected.
+ * One process per core runs the files, which saves starting one per file. A process takes the next file when it has finished
+ * one. With options such as a name pattern, each process gets a fixed part of the files instead: a test that is not selected
+ * cannot run others below it, as `quick-process.ts` does. Such a process must be forced to exit, because a file's hooks do not
+ * run if none of its tests is selected, so what it has opened stays open.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -19,7 +18,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { CLONE, reaches, testFiles } from './test-files.ts'
 
-/** A test that is one of these, or imports one, itself or by other files, takes longer. */
+/** A file takes longer if it is one of these, or imports one directly or indirectly. */
 const SLOW =
   /^test\/(postgres\/|browser\/|generators\/|hostile\/|long\/|process\/server-process\.ts$|patience-backlog\.test\.ts$|simulation\/simulation\.test\.ts$)/
 
@@ -31,7 +30,7 @@ const options = process.argv.slice(2)
 const compiled = mkdtempSync(join(tmpdir(), 'parley-compiled-'))
 const waiting = [...files]
 
-/** Runs files in one process: those of its part, or those that it asks for. Resolves with what it printed once it has ended. */
+/** Runs files in one process: a fixed part, or those that it requests. Resolves with its output once it has ended. */
 async function run(part: readonly string[]): Promise<{ readonly code: number; readonly output: string }> {
   const selected =
     options.length > 0 ? ['--test-timeout=300000', '--test-force-exit', ...options, ...part] : [FILES]

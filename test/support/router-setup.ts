@@ -14,7 +14,7 @@ export const never = new Stop()
 const TIER = 'user_max'
 export const CALL_TIMEOUT_MS = UPSTREAM_DEFAULTS.call_timeout_seconds * 1000
 
-/** Timers of the router's pauses, not those of call timeouts. */
+/** Timers of the router's pauses, excluding call timeouts. */
 export const isPause = (ms: number) => ms !== CALL_TIMEOUT_MS
 
 export interface RouterSetup {
@@ -34,7 +34,7 @@ interface SetupOptions {
   readonly maxConcurrency?: number
   readonly onFailedCall?: (call: FailedCall) => void
   readonly isPatient?: boolean
-  /** By upstream, merged over the defaults. */
+  /** Settings per upstream, merged over the defaults. */
   readonly settings?: Readonly<Record<string, Partial<UpstreamSettings>>>
 }
 
@@ -91,7 +91,7 @@ export function modelRequest(model: string, rest: Partial<ModelRequest> = {}): M
   return { jobId: 'job', tries: 0, account: 'acme', model, tier: TIER, inputTokens: 10, prompt, ...rest }
 }
 
-/** Advances the clock over each pause of the router; returns the lengths of the pauses. */
+/** Advances the clock past each pause of the router; returns the lengths of the pauses. */
 export async function passPauses(clock: FakeClock, count: number): Promise<number[]> {
   const pauses: number[] = []
   for (let n = 0; n < count; n++) {

@@ -15,7 +15,7 @@ const START = `
   await new Promise((resolve) => setImmediate(resolve))
   test('files do not overlap', (t) => t.assert.equal(globalThis.inUse, 1))`
 
-/** What the runner prints of files that share a process. */
+/** The runner's report on files that share a process. */
 async function outputOf(t: Lifetime, files: Readonly<Record<string, string>>, ...options: string[]) {
   const folder = await temporaryFolder(t)
   const paths = Object.entries(files).map(([name, text]) => {

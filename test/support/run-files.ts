@@ -1,12 +1,12 @@
 /**
- * Runs test files one after the other in this process: each is a suite that has its path for a name, and its hooks are
- * those of the suite. A file is loaded when the one before it has ended.
+ * Runs test files one after the other in this process: each is a suite named after its path, and its hooks are the suite's.
+ * A file is loaded when the previous one has ended.
  */
 import { relative } from 'node:path'
 import { describe } from 'node:test'
 import { pathToFileURL } from 'node:url'
 
-/** For a file, and for each of its tests. Generous, for a busy machine: it only ends what hangs. */
+/** The timeout of a file, and of each of its tests. Generous, because it only has to end what hangs on a busy machine. */
 const FILE_MS = 900_000
 
 /**
@@ -14,11 +14,11 @@ const FILE_MS = 900_000
  * @param files absolute paths
  */
 export async function runFiles(folder: string, files: readonly string[]): Promise<void> {
-  // A test may wait for what keeps no process alive, such as an idle thread.
+  // A test may wait for something that does not keep a process alive, such as an idle thread.
   const alive = setInterval(() => {}, FILE_MS)
   for (const file of files) {
     const name = relative(folder, file).replaceAll('\\', '/')
-    // A suite's promise is for its end, which its types do not say.
+    // The promise of a suite resolves at its end, which its types do not say.
     await (describe(name, { timeout: FILE_MS }, async () => {
       await import(pathToFileURL(file).href)
     }) as unknown)

@@ -14,7 +14,7 @@ import { newJobColumns, settlementColumns } from '../../src/store/postgres/colum
 import { MIGRATIONS } from '../../src/store/postgres/migrations.ts'
 import type { Settlement } from '../../src/store/store.ts'
 
-/** How many migrations made the schema of version 0.2. */
+/** The number of migrations of version 0.2. */
 export const SECOND_SCHEMA = 4
 
 export class SecondVersionNode {
@@ -26,7 +26,7 @@ export class SecondVersionNode {
     this.#name = name
   }
 
-  /** Makes the schema of version 0.2 in an empty place. */
+  /** Creates the schema of version 0.2 in an empty database. */
   static async start(url: string, name: string): Promise<SecondVersionNode> {
     const client = new pg.Client(url)
     await client.connect()
@@ -48,7 +48,7 @@ export class SecondVersionNode {
     await this.#run('accept ended', ACCEPT_ENDED, [this.#name, ...values])
   }
 
-  /** Settles jobs that this node holds; returns which of them it did. */
+  /** Settles jobs that this node holds; returns those that it settled. */
   async settle(settlements: readonly Settlement[]): Promise<boolean[]> {
     const rows = await this.#run('settle', SETTLE, [this.#name, ...settlementColumnsOf2(settlements)])
     return settlements.map(({ jobId }) => rows.find(({ id }) => id === jobId)?.freed === true)
@@ -60,7 +60,7 @@ export class SecondVersionNode {
     return Number(row?.cancelled) > 0
   }
 
-  /** Drops what was created in a span of time, as when all of it has expired. */
+  /** Drops what was created in a period, as when all of it has expired. */
   async dropPartitions(fromS: number, toS: number): Promise<void> {
     await this.#client.query(`drop table jobs_${fromS}_${toS}, outcomes_${fromS}_${toS}`)
   }

@@ -7,7 +7,7 @@ export interface SourceText {
   readonly prose: readonly { readonly line: number; readonly text: string }[]
 }
 
-/** A regular expression is read as code; the sources have none that contains quotes or comment marks in a misleading way. */
+/** A regular expression counts as code; the sources contain none with misleading quotes or comment marks. */
 export function splitSource(source: string): SourceText {
   const prose: { line: number; text: string }[] = []
   let code = ''
@@ -22,7 +22,7 @@ export function splitSource(source: string): SourceText {
     line += text.split('\n').length - 1
     at = end
   }
-  /** Up to the end of a template or to its next expression. */
+  /** To the end of a template, or to its next expression. */
   const takeTemplate = () => {
     const found = /(?:[^`\\$]|\\.|\$(?!\{))*(?:`|\$\{|$)/sy
     found.lastIndex = at

@@ -1,4 +1,4 @@
-/** The spellings keep the value of every number, and everything else of the text. */
+/** The spellings preserve the value of every number, and the rest of the text. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'

@@ -1,16 +1,19 @@
-/** Other spellings of the numbers in a JSON text: with the same value, as a fraction, with an exponent, or as a negative zero. */
+/**
+ * Other spellings of the numbers in a JSON text, with the same value: as a fraction, with an exponent, or as a negative
+ * zero.
+ */
 import fc from 'fast-check'
 
 interface Spelling {
   readonly form: 'as it is' | 'exponent' | 'point' | 'leading zero'
-  /** Where the point is set, as far as there are digits. */
+  /** Where to put the decimal point, as far as there are digits. */
   readonly at: number
-  /** Zeros that change nothing. */
+  /** Zeros that do not change the value. */
   readonly zeros: number
   readonly e: 'e' | 'E' | 'e+' | 'E+'
 }
 
-/** Spells the numbers of a text one after the other, and begins again with the first spelling after the last. */
+/** Spells the numbers of a text in turn, and starts over with the first spelling after the last. */
 export const spellings: fc.Arbitrary<(json: string) => string> = fc
   .array(
     fc.record<Spelling>({
@@ -28,7 +31,7 @@ export const spellings: fc.Arbitrary<(json: string) => string> = fc
     }
   })
 
-/** The numbers of a JSON text, as they are spelled. */
+/** The numbers of a JSON text, as spelled. */
 export function numbersIn(json: string): readonly string[] {
   const found: string[] = []
   replaceNumbers(json, (number) => {
@@ -44,7 +47,7 @@ function replaceNumbers(json: string, replace: (number: string) => string): stri
   return json.replace(STRING_OR_NUMBER, (token) => (token.startsWith('"') ? token : replace(token)))
 }
 
-/** The value is `digits` × 10 ^ `exponent`, whatever the form. */
+/** The value is `digits` × 10 ^ `exponent` in every form. */
 function spelled(number: string, { form, at, zeros, e }: Spelling): string {
   const [, sign = '', whole = '', fraction = '', power = '0'] =
     /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(number) ?? []
@@ -52,7 +55,7 @@ function spelled(number: string, { form, at, zeros, e }: Spelling): string {
   const exponent = Number(power) - fraction.length
   const padding = '0'.repeat(zeros)
   const scaled = (by: number) => (by < 0 ? `${e[0]}${by}` : `${e}${by}`)
-  // Zero is zero with any sign and any exponent.
+  // Zero has any sign and any exponent.
   const signed = digits === '0' && zeros > 1 ? '-' : sign
   switch (form) {
     case 'as it is':

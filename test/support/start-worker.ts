@@ -1,4 +1,4 @@
-/** A worker and an enqueuer on a SQLite store, with executions that the test ends by hand. */
+/** A worker and an enqueuer on a SQLite store, whose executions the test ends. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -17,13 +17,13 @@ import { FakeClock } from '../fake-clock.ts'
 
 export const NODE = 'node-a'
 
-/** An execution that the test ends by hand. */
+/** An execution that the test ends. */
 interface TestExecution {
   readonly job: ClaimedJob
   readonly signal: StopSignal
   end(contentJson?: string): void
   endReleased(): void
-  /** The job is to wait for a model server. */
+  /** Makes the job wait for a model server. */
   endWaiting(): void
   throwUp(): void
 }
@@ -39,7 +39,7 @@ export function completed(contentJson: string): ExecutionResult {
 
 const WAIT = { route: '', earlierJson: earlierRunsJson(NO_RUNS), sinceMs: 0, waitedMs: 0 }
 
-/** A list that can be awaited to have so many entries. */
+/** A list of which a number of entries can be awaited. */
 class Seen<T> {
   readonly all: T[] = []
   #waiting: { count: number; resolve: () => void }[] = []

@@ -1,4 +1,4 @@
-/** What accounts have open and stored, counted from the rows of jobs: what the sums of quotas have to be. */
+/** The open jobs and stored bytes of accounts, counted from the rows of jobs: what the sums of quotas must equal. */
 import { DatabaseSync } from 'node:sqlite'
 import pg from 'pg'
 

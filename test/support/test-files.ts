@@ -1,4 +1,4 @@
-/** The files of tests, by their paths from the clone, and what they import: themselves, or by other files. */
+/** Test files by their paths relative to the clone, and their direct and indirect imports. */
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -17,9 +17,9 @@ export function testFiles(patterns = TESTS): string[] {
 }
 
 /**
- * Whether the file, or one that it imports, is one of those meant.
- * @param isMeant gets a path from the clone
- * @param seen collects the files that were looked into before
+ * Whether the file, or one that it imports, matches.
+ * @param isMeant gets a path relative to the clone
+ * @param seen collects the files that were visited before
  */
 export function reaches(file: string, isMeant: (file: string) => boolean, seen = new Set<string>()): boolean {
   if (isMeant(file)) return true

@@ -16,7 +16,7 @@ const SEED = Number(process.env.PARLEY_TEST_SEED ?? Date.now() % 1_000_000)
 
 let made: Promise<{ file: string; population: Population }> | null = null
 
-/** For all files that run in the process. */
+/** Shared by all files that run in the process. */
 async function make(): Promise<{ file: string; population: Population }> {
   const folder = await mkdtemp(join(tmpdir(), 'parley-copy-'))
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
@@ -29,7 +29,7 @@ export async function firstJob(source: Awaited<ReturnType<typeof openTransferSou
   throw new Error('there is no job')
 }
 
-/** A file of the test's own, with what was made once for all. */
+/** A copy for this test of a file that is created only once. */
 export async function populated(t: TestContext): Promise<{ file: string; population: Population }> {
   t.diagnostic(`PARLEY_TEST_SEED=${SEED}`)
   made ??= make()
@@ -103,13 +103,13 @@ export function change(path: string, sql: string): void {
   db.close()
 }
 
-/** What a copy of the file should hold: SQL that picks the rows of jobs. */
+/** SQL that selects the rows of jobs that a copy of the file should contain. */
 export function expected(path: string, { nowMs, retentionMs }: Population) {
   const [line] = all(path, 'select turn from line')
   return { turn: Number(line?.turn), nowMs, retentionMs }
 }
 
-/** The file's contents by the ids of jobs, without what belongs to a file or to a node. */
+/** The file's contents by job ID, without what is specific to a file or to a node. */
 export function rowsOf(path: string, only = { turn: 0, nowMs: 0, retentionMs: 0 }): Record<string, Row[]> {
   const { turn, nowMs, retentionMs } = only
   const live = `(j.settled_at_ms is null or c.due_at_ms is not null

@@ -6,7 +6,7 @@
  *     npm run test:unit -- 'src/queue/*.test.ts' test/http/reads.test.ts
  *
  * Files share processes as groups.ts says: each process of the runner runs an entry file, written for this run, that
- * imports the files of a group. Options of Node's go to the runner.
+ * imports the files of a group. Node options are passed to the runner.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -20,7 +20,7 @@ const RUN_FILES = new URL('run-files.ts', import.meta.url).href
 const OPTIONS = [
   '--test',
   '--test-concurrency=3',
-  // For a whole group. Its files, and their tests, have a shorter one.
+  // The timeout of a whole group. Its files, and their tests, have shorter ones.
   '--test-timeout=1800000',
   '--test-global-setup=test/postgres/global-setup.ts',
 ]
@@ -46,7 +46,7 @@ const runner = spawn(process.execPath, [...OPTIONS, ...options, ...writeEntries(
   cwd: CLONE,
   stdio: 'inherit',
 })
-// An interrupt at the keyboard reaches the runner, too: this process waits for it, and removes the folder.
+// An interrupt at the keyboard also reaches the runner: this process waits for it, and removes the folder.
 process.on('SIGINT', () => {})
 process.on('SIGTERM', () => runner.kill('SIGTERM'))
 const [code] = await once(runner, 'exit')

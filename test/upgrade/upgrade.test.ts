@@ -1,6 +1,7 @@
 /**
- * A database of the first release, as it was when its server was killed, under this program: everything can be read, what
- * waited or ran runs, and what had ended counts as usage. The databases were made by that release and are never edited.
+ * Starts this program on a database of the first release, in the state in which its server was killed: everything can be
+ * read, queued and running jobs run, and ended jobs count as usage. The databases were created by that release and are never
+ * edited.
  */
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
@@ -23,14 +24,14 @@ const ENDED = {
   delivered: '01a1feff-f6d9-7000-822a-d02463342de3',
   undelivered: '01a1feff-f6d9-7001-9b5c-21d2352adbaf',
 }
-/** Two that the server held, and two that waited. */
+/** Two that the server held, and two queued ones. */
 const OPEN = {
   '01a1feff-f737-7000-8733-94a352dc4180': 'held: stalls 1',
   '01a1feff-f737-7001-96aa-cf4d0fccb8f8': 'held: stalls 2',
   '01a1feff-f737-7002-a4ff-e2bfea06c397': 'waits 1',
   '01a1feff-f737-7003-91f3-2c315b3b90e0': 'waits 2',
 }
-/** In seconds; a hundred years, so that the jobs of the first release can still be read. */
+/** A hundred years in seconds, so that the jobs of the first release can still be read. */
 const RETENTION = 3_155_760_000
 
 const file = (store: string) => readFile(new URL(`./first-schema.${store}.sql`, import.meta.url), 'utf8')
