@@ -7,6 +7,8 @@ export interface Overview {
   readonly role: string
   readonly simulated: boolean
   readonly started_at: number
+  /** The threads that serve HTTP: with one, it is the main thread. */
+  readonly threads: readonly ThreadView[]
   readonly jobs: {
     readonly waiting: number
     readonly assigned: number
@@ -22,6 +24,13 @@ export interface Overview {
   }
   readonly held_back: readonly HeldBackView[]
   readonly upstreams: readonly UpstreamView[]
+}
+
+export interface ThreadView {
+  /** Open now. */
+  readonly connections: number
+  /** The part of the time since the last look in which its event loop was busy, from 0 to 1. */
+  readonly busy: number
 }
 
 /** An account whose queued jobs are held back on this node for slots or memory, while jobs of others start. */

@@ -1,9 +1,12 @@
 /** Creates all parts from the configuration, connects them, and starts and stops them in order. */
 import { randomBytes } from 'node:crypto'
+import { availableParallelism } from 'node:os'
+import { performance } from 'node:perf_hooks'
 import { adminToken } from '../admin/token.ts'
 import { type Clock, systemClock, wholeMs } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import type { Settings } from '../config/settings.ts'
+import { threadCount } from '../config/thread-count.ts'
 import { Listeners } from '../http/listeners.ts'
 import { isPostgres, openStore, sqlitePath } from '../store/open.ts'
 import type { Store } from '../store/store.ts'
@@ -13,14 +16,16 @@ import { errorFields, type Log } from '../telemetry/log.ts'
 import { MetricSamples } from '../telemetry/metric-samples.ts'
 import { Metrics } from '../telemetry/metrics.ts'
 import { isTracing, tracedStore } from '../telemetry/traces.ts'
+import { busyMeter } from '../threads/busy-meter.ts'
 import type { ReadLarge } from '../upstreams/openai-client.ts'
 import { VERSION } from '../version.ts'
 import { createAdmin } from './admin.ts'
 import { createCallbackPoster } from './callbacks.ts'
 import { createCpuPool, threadsOf } from './cpu-pool.ts'
 import { createEngine } from './engine.ts'
-import { createConnectionLimits, createHttp } from './http.ts'
+import { createConnectionLimits, createHttp, createRequestLimits } from './http.ts'
 import { heartbeatStarter } from './node.ts'
+import { createRequestThreads } from './request-threads.ts'
 import type { Role } from './role.ts'
 import { createRouter, modelServers } from './upstreams.ts'
 
@@ -116,6 +121,9 @@ async function connect(parts: OpenedParts): Promise<Service> {
     await store.ping()
   }
   const connections = createConnectionLimits(settings, metrics, log)
+  const threads = requestThreadsOf(settings, role, log)
+  const busy = busyMeter(performance)
+  let requestThreads: Awaited<ReturnType<typeof createRequestThreads>> | null = null
   const file = databaseFile(settings)
   const gauges: Gauges = {
     ready,
@@ -127,6 +135,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     pendingResponses: () => pendingResponses.count,
     memory: () => bytes,
     connections: () => connections.open,
+    threads: () => requestThreads?.state() ?? [{ connections: connections.open, busy: busy() }],
     upstreams: () => upstreams.state(),
     cpu: () => pool.state,
     disk: async () => (file === null ? null : diskOf(file)),
@@ -160,16 +169,14 @@ async function connect(parts: OpenedParts): Promise<Service> {
     cancellation,
     log,
   })
-  const app = await createHttp({
-    ...common,
-    ...engine,
-    connections,
-    pool,
-    ready,
-    stopping: stopping.signal,
-    admin,
-  })
-  const listeners = new Listeners(app)
+  const http = { ...common, ...engine, pool, ready, stopping: stopping.signal, admin }
+  const limits = createRequestLimits(http)
+  const app = await createHttp({ ...http, limits, connections: threads === 1 ? connections : null })
+  if (threads > 1) {
+    const { server } = app
+    requestThreads = await createRequestThreads({ ...http, limits, connections, threads, server, onFatal })
+  }
+  const listeners = new Listeners(requestThreads?.listening ?? app)
   metrics.watch(gauges)
   samples.begin()
   await engine.start()
@@ -180,8 +187,12 @@ async function connect(parts: OpenedParts): Promise<Service> {
     samples.stop()
     await engine.stop({
       close: () => listeners.close(),
-      cutOff: () => app.server.closeAllConnections(),
+      cutOff: () => (requestThreads ?? app.server).closeAllConnections(),
     })
+    if (requestThreads) {
+      await app.close()
+      await requestThreads.end()
+    }
     await pool.close()
     await store.close()
   }
@@ -195,6 +206,19 @@ async function connect(parts: OpenedParts): Promise<Service> {
       return stopped
     },
   }
+}
+
+/** A node that only runs jobs answers few requests. */
+function requestThreadsOf(settings: Settings, role: Role, log: Log): number {
+  if (role === 'worker') return 1
+  const facts = {
+    cores: availableParallelism(),
+    version: process.versions.node,
+    isPostgres: isPostgres(settings.database),
+  }
+  const { threads, note } = threadCount(settings, facts)
+  if (note !== null) log.warn({}, note)
+  return threads
 }
 
 /** Null if the database is not a file. */

@@ -30,12 +30,14 @@ const LISTEN_ERRORS: ReadonlySet<string> = new Set([
 export interface ServeOptions {
   readonly config?: string
   readonly role: Role
+  /** Beats the setting. */
+  readonly threads?: Configuration['settings']['threads']
 }
 
 /** Resolves with the exit code when the server has stopped. */
-export async function serve({ config, role }: ServeOptions): Promise<number> {
+export async function serve({ config, role, threads }: ServeOptions): Promise<number> {
   shareCompileCache()
-  const configuration = loadConfiguration(process.env, config)
+  const configuration = withThreads(loadConfiguration(process.env, config), threads)
   if (role !== 'all' && !isPostgres(configuration.settings.database)) {
     throw new CommandError(
       `--role ${role} needs a database that several nodes can share. Set DATABASE_URL=postgres://…, or remove --role.`,
@@ -73,6 +75,11 @@ export async function serve({ config, role }: ServeOptions): Promise<number> {
   stopping.abort()
   log.flush()
   return 0
+}
+
+function withThreads(configuration: Configuration, threads: ServeOptions['threads']): Configuration {
+  if (threads === undefined) return configuration
+  return { ...configuration, settings: { ...configuration.settings, threads } }
 }
 
 /**

@@ -181,6 +181,10 @@ export const settingsSchema = Type.Object(
       maximum: 65535,
       description: 'Port to listen on; 0 picks a free one.',
     }),
+    threads: Type.Union([Type.Literal('auto'), Type.Integer({ minimum: 1, maximum: 64 })], {
+      description:
+        'Threads that serve HTTP. With 1 the main thread does, which also runs jobs; with more it only runs jobs and decides what is limited, and each thread serves a part of the connections. `auto`: 1 on fewer than 4 cores, else one less than there are cores, 8 at most. On a Unix socket always 1.',
+    }),
     database: Type.String({
       description: '`sqlite:PATH`, a file for one server; or `postgres://…`, shared by many nodes.',
     }),
@@ -408,6 +412,7 @@ export const UPSTREAM_DEFAULTS: UpstreamSettings = {
 
 export const DEFAULTS: Settings = {
   host: '127.0.0.1',
+  threads: 'auto',
   port: 8080,
   database: DEFAULT_DATABASE,
   postgres: { connections: 10, prepared_statements: true, statement_timeout_seconds: 15 },

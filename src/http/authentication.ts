@@ -12,9 +12,9 @@ import type { AccountStore } from '../store/account-store.ts'
 import { AddressLimit } from './address-limit.ts'
 import { tooManyUnknownKeys } from './errors.ts'
 import { KnownKeys } from './known-keys.ts'
+import { MAX_KEYS } from './received-requests.ts'
 
 const FRESH_MS = 2000
-const MAX_KEYS = 20_000
 
 export interface Caller {
   readonly account: string
@@ -34,6 +34,8 @@ export interface Authentication {
    * key from an address that has sent too many of them.
    */
   get(key: string, address: string): Caller | null | Promise<Caller | null>
+  /** For how long what `get` has just returned may be relied on. */
+  freshForMs(key: string): number
 }
 
 export interface AuthenticationOptions {
@@ -93,5 +95,6 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
       // A key that has just been looked up does not count again.
       return found instanceof Promise ? countUnknown(found, address) : found
     },
+    freshForMs: (key) => cache.freshForMs(key),
   }
 }

@@ -4,6 +4,7 @@
  */
 import { getHeapStatistics } from 'node:v8'
 import { Gauge, type Registry } from 'prom-client'
+import type { ThreadView } from '../admin/overview.ts'
 import type { Clock } from '../clock.ts'
 import type { CpuPoolState } from '../cpu-pool/cpu-pool.ts'
 import type { HeldBack } from '../queue/claim-plan.ts'
@@ -28,6 +29,8 @@ export interface Gauges {
   memory(): ByteBudget
   /** Open connections. */
   connections(): number
+  /** What each thread that serves HTTP is doing. */
+  threads(): readonly ThreadView[]
   upstreams(): readonly UpstreamState[]
   cpu(): CpuPoolState
   /** The disk of the database file; null if the database is not a file. */
@@ -80,6 +83,18 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
 
   add('connections', 'Open connections.', (set) => set(gauges.connections()))
   add('connection_limit', 'Maximum open connections of this node.', (set) => set(slots.connections))
+  add(
+    'thread_connections',
+    'Open connections of each thread that serves HTTP.',
+    (set) => setThreads(gauges.threads(), ({ connections }) => connections, set),
+    ['thread'],
+  )
+  add(
+    'thread_busy_ratio',
+    'The part of the time in which the event loop of each thread that serves HTTP was busy since the last scrape.',
+    (set) => setThreads(gauges.threads(), ({ busy }) => busy, set),
+    ['thread'],
+  )
   const memory = 'Estimated memory in use of each share of limits.memory_bytes, and the size of the share.'
   add('memory_bytes', memory, (set) => setMemory(gauges.memory(), set), ['share', 'state'])
 
@@ -123,6 +138,14 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   )
   const heap = 'Heap limit of the process. It crashes if it needs more.'
   add('heap_limit_bytes', heap, (set) => set(getHeapStatistics().heap_size_limit))
+}
+
+function setThreads(
+  threads: readonly ThreadView[],
+  figure: (thread: ThreadView) => number,
+  set: SetValue,
+): void {
+  for (const [thread, view] of threads.entries()) set(figure(view), { thread: String(thread) })
 }
 
 function setHeldBack(accounts: readonly HeldBack[], set: SetValue): void {

@@ -1,6 +1,7 @@
 /** The options of `parley serve` and `parley check`. */
-import { type Command, Option } from 'commander'
+import { type Command, InvalidArgumentError, Option } from 'commander'
 import { ROLES } from '../../app/role.ts'
+import { MAX_THREADS } from '../../config/thread-count.ts'
 import type { CheckOptions } from '../check/check.ts'
 import type { ServeOptions } from '../serve.ts'
 import { config, examples } from './shared-options.ts'
@@ -18,6 +19,12 @@ export function addServe(program: Command, exit: (code: number) => void): void {
         .choices([...ROLES])
         .default('all'),
     )
+    .addOption(
+      new Option(
+        '--threads <number>',
+        'threads that serve HTTP, or auto; beats the configuration file',
+      ).argParser(threadsOf),
+    )
     .addHelpText(
       'after',
       examples(
@@ -27,6 +34,14 @@ export function addServe(program: Command, exit: (code: number) => void): void {
       ),
     )
     .action(async (options: ServeOptions) => exit(await (await import('../serve.ts')).serve(options)))
+}
+
+function threadsOf(text: string): number | 'auto' {
+  if (text === 'auto') return text
+  if (!/^[1-9]\d?$/.test(text) || Number(text) > MAX_THREADS) {
+    throw new InvalidArgumentError(`It must be auto or a whole number from 1 to ${MAX_THREADS}.`)
+  }
+  return Number(text)
 }
 
 export function addCheck(program: Command, exit: (code: number) => void): void {

@@ -36,6 +36,15 @@ const overview = Type.Object({
   role: Type.String(),
   simulated: Type.Boolean(),
   started_at: unixTime('When this node started'),
+  threads: Type.Array(
+    Type.Object({
+      connections: count,
+      busy: Type.Number({
+        description: 'The part of the time in which its event loop was busy lately, from 0 to 1.',
+      }),
+    }),
+    { description: 'The threads of this node that serve HTTP (`threads`); with one, it is the main thread.' },
+  ),
   jobs: Type.Object({
     waiting: count,
     assigned: count,

@@ -47,11 +47,15 @@ export class ConnectionLimits {
     const listeners = server.listeners('connection')
     server.removeAllListeners('connection')
     server.on('connection', (socket: Socket) => {
-      if (this.#accepts(socket)) for (const listener of listeners) listener.call(server, socket)
+      const release = this.admit(socket)
+      if (release === null) return
+      socket.once('close', release)
+      for (const listener of listeners) listener.call(server, socket)
     })
   }
 
-  #accepts(socket: Socket): boolean {
+  /** Counts the connection and returns what to call once when it is closed; null if it is one too many, and was rejected. */
+  admit(socket: Socket): (() => void) | null {
     const { total, perAddress, onRejected } = this.#options
     const address = socket.remoteAddress ?? null
     const network = address === null || this.#isExempt(address) ? null : networkOf(address)
@@ -59,15 +63,14 @@ export class ConnectionLimits {
     if (this.#total >= total || (network !== null && this.#open.of(network) >= perAddress)) {
       reject(socket, DETAILS[limit])
       onRejected(limit, address)
-      return false
+      return null
     }
     this.#total += 1
     if (network !== null) this.#open.add(network, 1)
-    socket.once('close', () => {
+    return () => {
       this.#total -= 1
       if (network !== null) this.#open.add(network, -1)
-    })
-    return true
+    }
   }
 }
 

@@ -27,7 +27,7 @@ onEachStore(() => {
     await parley.post('/api/v1/messages/batches', stalls, key)
     await models.received(2)
     clock.advance(POINT_MS)
-    const { points, node, upstreams, ...data } = granted(await admin.get('/overview'), 200)
+    const { points, node, upstreams, threads, ...data } = granted(await admin.get('/overview'), 200)
     assert.deepEqual(data, {
       now: startedAt + 2,
       version: VERSION,
@@ -39,6 +39,11 @@ onEachStore(() => {
       held_back: [],
     })
     assert.match(node, /^[0-9a-f]{16}$/)
+    assert.ok(threads.length >= 1)
+    for (const { connections, busy } of threads) {
+      assert.ok(Number.isInteger(connections))
+      assert.ok(busy >= 0 && busy <= 1, `busy is ${busy}`)
+    }
     const load = { running: 1, waiting: 0, concurrency_limit: 256, max_concurrency: 256 }
     const upstream = { name: 'openai', ...load, skipped_until: null, rejected_roles: [], unavailable: [] }
     assert.deepEqual(upstreams, [upstream])

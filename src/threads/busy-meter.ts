@@ -1,0 +1,25 @@
+/** How busy an event loop is. */
+import type { EventLoopUtilization } from 'node:perf_hooks'
+
+/** For how long a figure is repeated: two who ask one after the other would else get that of the time between them. */
+const LEAST_MS = 1000
+
+export interface LoopMeter {
+  eventLoopUtilization(one?: EventLoopUtilization, other?: EventLoopUtilization): EventLoopUtilization
+}
+
+/** Returns the part of the time in which the event loop was busy since the figure before, of a second at least; from 0 to 1. */
+export function busyMeter(meter: LoopMeter): () => number {
+  let last: EventLoopUtilization | undefined
+  let lastMs = Number.NEGATIVE_INFINITY
+  let busy = 0
+  return () => {
+    const nowMs = performance.now()
+    if (nowMs - lastMs < LEAST_MS) return busy
+    const now = meter.eventLoopUtilization()
+    busy = meter.eventLoopUtilization(now, last).utilization
+    last = now
+    lastMs = nowMs
+    return busy
+  }
+}
