@@ -344,7 +344,7 @@ export const settingsSchema = Type.Object(
       {
         threads: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
           description:
-            'Threads for CPU-heavy work: bodies and answers over 64 KiB, token counts, and long schema checks. null: one per core, but at least 2 and at most 8. They start on demand and exit after five idle minutes. If there are four or more, one is reserved for accounts that are not using any.',
+            'Threads for CPU-heavy work: bodies and answers over 64 KiB (bodies of a few long strings: over 256 KiB), token counts, and long schema checks. null: one per core, but at least 2 and at most 8. They start on demand and exit after five idle minutes. If there are four or more, one is reserved for accounts that are not using any.',
         }),
         max_requests: Type.Integer({
           minimum: 4,

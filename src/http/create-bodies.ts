@@ -1,6 +1,6 @@
 /**
- * The bodies of create requests. Small ones are parsed and validated by the server; large ones are read by a thread of the
- * CPU pool, which returns texts instead of what it parsed.
+ * The bodies of create requests. Those that are quick to parse are parsed and validated by the server; others are read by a
+ * thread of the CPU pool, which returns texts instead of what it parsed.
  */
 import type { FastifyRequest } from 'fastify'
 import { TaskFailed } from '../cpu-pool/pool-thread.ts'
@@ -9,13 +9,18 @@ import { bodyFingerprint, type CreateBody, createElements } from '../job/create-
 import type { CreateElement, PartLimits } from '../job/create-element.ts'
 import type { CreateBodyResult, LargeBody } from '../job/read-create-body.ts'
 import type { BatchElement, SingleCreate } from '../job/request.ts'
+import { isMostlyStrings } from '../json-text/scan-json.ts'
 import { batchTooLong, bodyTakesTooMuchMemory, type HttpError, invalid, notJson } from './errors.ts'
 import type { RequestCpu } from './load-shedding/request-cpu.ts'
 import './request-context.ts'
 import { validationError } from './validation-errors.ts'
 
-/** Larger bodies are read by a thread. Parsing a smaller one takes a few milliseconds at most, whatever it contains. */
+/** Parsing a smaller body takes a few milliseconds at most, whatever it contains. */
 export const LARGE_BODY_BYTES = 64 * 1024
+/** So does parsing a body up to this size if it consists of a few long strings. A thread would take more CPU time for it. */
+const LONG_STRINGS_BYTES = 256 * 1024
+const LONG_STRINGS_QUOTES = 4096
+const LONG_STRINGS_OTHER = 16 * 1024
 /** Time limit for reading a large body, including the wait for a thread. */
 const READ_TIMEOUT_MS = 30_000
 
@@ -30,6 +35,11 @@ export interface LargeBodyOptions {
   readonly cpu: RequestCpu
   readonly maxDepth: number
   readonly limits: PartLimits
+}
+
+/** Whether a thread reads a body of more than LARGE_BODY_BYTES; the event loop parses the others. */
+export function isSlowBody(bytes: Buffer): boolean {
+  return bytes.length > LONG_STRINGS_BYTES || !isMostlyStrings(bytes, LONG_STRINGS_QUOTES, LONG_STRINGS_OTHER)
 }
 
 /**

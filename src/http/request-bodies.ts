@@ -25,6 +25,8 @@ export interface RequestBodiesOptions {
   readonly onRejected: OnMemoryRejected
 }
 
+const EMPTY = Buffer.alloc(0)
+
 type OnBody = (error: Error | null, body?: Buffer) => void
 
 export class RequestBodies {
@@ -104,28 +106,34 @@ export class RequestBodies {
   /** @param length as announced by the client; null if it was not */
   #collect(request: FastifyRequest, length: number | null, limit: number, done: OnBody): void {
     const { raw } = request
-    let buffer = Buffer.allocUnsafe(length ?? Math.min(FIRST_BYTES, limit))
+    let buffer: Buffer | null = null
     let received = 0
     let hasEnded = false
 
     const onData = (piece: Buffer): void => {
       const total = received + piece.length
       if (total > (length ?? limit)) onEnd(tooLarge(limit))
-      else if (total > buffer.length) void enlarge(piece)
+      // The whole body in one piece, which Node allocated for it.
+      else if (piece.length === length) buffer = piece
       else {
+        buffer ??= Buffer.allocUnsafe(length ?? Math.min(FIRST_BYTES, limit))
+        if (total > buffer.length) {
+          void enlarge(piece, buffer)
+          return
+        }
         // A copy, so that a body in many small pieces does not take more memory than one in a few large ones.
         piece.copy(buffer, received)
-        received = total
       }
+      received = total
     }
-    const enlarge = async (piece: Buffer): Promise<void> => {
+    const enlarge = async (piece: Buffer, first: Buffer): Promise<void> => {
       raw.pause()
       const error = await this.#grow(request, limit)
       if (error) onEnd(error)
       if (hasEnded) return
       // Pages that the body does not reach never occupy memory.
       const larger = Buffer.allocUnsafe(limit)
-      buffer.copy(larger, 0, 0, received)
+      first.copy(larger, 0, 0, received)
       buffer = larger
       onData(piece)
       raw.resume()
@@ -138,7 +146,7 @@ export class RequestBodies {
       else if (length !== null && received < length)
         done(invalid('Content-Length: does not match the length of the body'))
       else {
-        const body = buffer.subarray(0, received)
+        const body = buffer?.subarray(0, received) ?? EMPTY
         const memory = request.bodyMemory
         if (memory === null || memory.uploadBytes === 0) done(null, body)
         else this.#received(memory, body, done)

@@ -6,7 +6,7 @@ import type { Authentication, Caller } from './authentication.ts'
 import { answerBrokenRequest } from './broken-requests.ts'
 import { compileOnFirstUse } from './compile-on-first-use.ts'
 import { Cors } from './cors.ts'
-import { LARGE_BODY_BYTES, type LargeBodyOptions, readLargeBody } from './create-bodies.ts'
+import { isSlowBody, LARGE_BODY_BYTES, type LargeBodyOptions, readLargeBody } from './create-bodies.ts'
 import { LONGEST_PARAMETER } from './declared-routes.ts'
 import { sendError } from './envelope.ts'
 import {
@@ -207,7 +207,7 @@ function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, options: La
     const { create } = request.route.config
     bodies.read(request, (error, bytes) => {
       if (error || !bytes) return done(error)
-      if (create !== undefined && bytes.length > LARGE_BODY_BYTES) {
+      if (create !== undefined && bytes.length > LARGE_BODY_BYTES && isSlowBody(bytes)) {
         readLargeBody(request, create, bytes, options).then((read) => {
           request.largeBody = read
           done(null, {})

@@ -1,9 +1,11 @@
 /** Decides whether two jobs, or two requests, are identical. */
-import { hash } from 'node:crypto'
+import { createHash, hash } from 'node:crypto'
 import type { Job } from './job.ts'
 
 /** Characters of base64url: 128 bits, and four more. */
 const DIGITS = 22
+/** Characters from which on joining texts takes longer than creating a hash object. */
+const LONG = 16_384
 
 /**
  * Equal exactly for jobs of the same account with the same model, response_format and messages: 128 bits of SHA-256 in
@@ -15,9 +17,13 @@ export function jobFingerprint({
   responseFormatJson: format,
   messagesJson: messages,
 }: Pick<Job, 'account' | 'model' | 'responseFormatJson' | 'messagesJson'>): string {
-  const before = `${account.length}:${account}${model.length}:${model}`
-  const text = `${before}${format.length}:${format}${messages.length}:${messages}`
-  return hash('sha256', text, 'base64url').slice(0, DIGITS)
+  const before = `${account.length}:${account}${model.length}:${model}${format.length}:${format}${messages.length}:`
+  // Joining long texts first would copy them.
+  const digest =
+    messages.length > LONG
+      ? createHash('sha256').update(before).update(messages).digest('base64url')
+      : hash('sha256', before + messages, 'base64url')
+  return digest.slice(0, DIGITS)
 }
 
 /** Identifies the route and body of a request, for Idempotency-Key. */

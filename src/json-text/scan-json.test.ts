@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { isDeeperThan, stringEnd, valueEnd } from './scan-json.ts'
+import { isDeeperThan, isMostlyStrings, stringEnd, valueEnd } from './scan-json.ts'
 
 const depthOf = (value: unknown): number =>
   typeof value !== 'object' || value === null ? 0 : 1 + Math.max(0, ...Object.values(value).map(depthOf))
@@ -43,4 +43,33 @@ test('a string of any number of backslashes ends at its quote', () => {
     assert.equal(stringEnd(`"${string} "`, 1), backslashes + 1)
     assert.equal(stringEnd(`"${'\\'.repeat(backslashes + 1)}"${string}`, 1), backslashes + 3 + backslashes)
   }
+})
+
+const isMostly = (text: string, maxQuotes: number, maxOther: number): boolean =>
+  isMostlyStrings(Buffer.from(text), maxQuotes, maxOther)
+
+test('a text is mostly strings if it has few quotes and little else', () => {
+  const long = JSON.stringify({ a: 'x'.repeat(1000), b: ['[{,'.repeat(1000)] })
+  assert.ok(isMostly(long, 8, 7))
+  assert.ok(!isMostly(long, 7, 7))
+  assert.ok(!isMostly(long, 8, 6))
+  assert.ok(!isMostly('[0,0,0,0]', 8, 8))
+  assert.ok(isMostly('[0,0,0,0]', 0, 9))
+  assert.ok(!isMostly(JSON.stringify('"'.repeat(9)), 10, 100))
+  assert.ok(isMostly('"unterminated', 1, 0))
+  assert.ok(isMostly('', 0, 0))
+})
+
+test('what is in strings and what is not is told apart as a parser would, whatever the strings contain', () => {
+  fc.assert(
+    fc.property(tree, (value) => {
+      const json = JSON.stringify(value)
+      const quotes = json.split('"').length - 1
+      const other = json.replace(/"(?:[^"\\]|\\.)*"/g, '').length
+      assert.ok(isMostly(json, quotes, other))
+      assert.ok(!isMostly(json, quotes, other - 1))
+      if (quotes > 0) assert.ok(!isMostly(json, quotes - 1, other))
+    }),
+    { numRuns: 2000 },
+  )
 })

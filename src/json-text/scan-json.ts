@@ -82,3 +82,30 @@ export function isDeeperThan(text: string, limit: number): boolean {
   }
   return false
 }
+
+/**
+ * Whether nearly all of the text is in strings: it has at most so many quotes, escaped ones included, and so many bytes
+ * outside of strings. Such a text has few values, and a parser has little more to do than to copy it. Takes any bytes.
+ */
+export function isMostlyStrings(utf8: Buffer, maxQuotes: number, maxOther: number): boolean {
+  let quotes = 0
+  let other = 0
+  let isInside = false
+  /** The index after the last quote that begins or ends a string. */
+  let from = 0
+  for (let at = utf8.indexOf(QUOTE); at !== -1; at = utf8.indexOf(QUOTE, at + 1)) {
+    if (++quotes > maxQuotes) return false
+    if (isInside && isEscaped(utf8, at, from)) continue
+    if (!isInside) other += at - from
+    isInside = !isInside
+    from = at + 1
+  }
+  if (!isInside) other += utf8.length - from
+  return other <= maxOther
+}
+
+function isEscaped(utf8: Buffer, at: number, from: number): boolean {
+  let backslashes = 0
+  while (at - 1 - backslashes >= from && utf8[at - 1 - backslashes] === BACKSLASH) backslashes++
+  return backslashes % 2 === 1
+}

@@ -148,7 +148,7 @@ onEachStore(() => {
       if ('bytes' in input) sizes.push(input.bytes.buffer.byteLength)
       return run.apply(this, given)
     })
-    const body = JSON.stringify([job({ messages: [{ role: 'user', content: 'x'.repeat(70_000) }] })])
+    const body = JSON.stringify([job({ messages: [{ role: 'user', content: 'x'.repeat(300_000) }] })])
     const chunked = ['content-type: application/json', 'transfer-encoding: chunked', 'connection: close']
     const sent = `${head(BATCHES, await parley.key(), chunked)}${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`
     assert.equal((await talk(parley, sent)).status, 202)
